@@ -1,0 +1,3 @@
+//! Generates a reply.
+
+fn main() {}

@@ -1,0 +1,7 @@
+//! GLM-4.7-Flash from a GGUF file on any GPU, in pure Rust, through wgpu.
+
+pub mod error;
+mod threads;
+pub mod wgsl;
+
+pub use error::{Error, Result};

@@ -1,0 +1,3 @@
+//! The `wglm` command.
+
+fn main() {}
