@@ -1,6 +1,7 @@
 //! GLM-4.7-Flash from a GGUF file on any GPU, in pure Rust, through wgpu.
 
 pub mod error;
+pub mod quant;
 mod threads;
 pub mod wgsl;
 

@@ -1,0 +1,39 @@
+//! Random weights: valid blocks of any format, for kernel tests and for models without a file.
+//!
+//! Every bit of the quants and of the scales inside a superblock is random, so that a kernel that drops or
+//! misplaces one is seen; only the f16 scales are chosen, so that all values are finite and moderate.
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::Quant;
+
+impl Quant {
+    /// Random blocks of at least `values` values: exactly as many where rows may be ragged, whole blocks
+    /// otherwise. The values of a block have about zero mean and a standard deviation, another for each
+    /// block, of 0.25 to 0.75. The same seed gives the same bytes everywhere.
+    pub fn sample(&self, values: usize, seed: u64) -> Vec<u8> {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut bytes = vec![0; values.div_ceil(self.values) * self.bytes];
+        rng.fill_bytes(&mut bytes);
+        for block in bytes.chunks_exact_mut(self.bytes) {
+            (self.codec.tame)(block, spread(rng.next_u32()));
+        }
+        if self.ragged {
+            bytes.truncate(values * self.bytes / self.values);
+        }
+        bytes
+    }
+}
+
+/// A standard deviation of 0.25 to 0.75. The sign, which only decides the scale's, is random too.
+fn spread(random: u32) -> f32 {
+    let magnitude = 0.25 + (random >> 9) as f32 / (1 << 24) as f32;
+    if random & 1 == 0 { magnitude } else { -magnitude }
+}
+
+/// Makes any float, NaN and infinity too, one of ±0.125 to ±2 with the same sign, mantissa and last two bits
+/// of the exponent, and scales it. The standard deviation before is 0.88.
+pub(super) fn moderate(value: f32, spread: f32) -> f32 {
+    f32::from_bits(value.to_bits() & 0x81ff_ffff | 0x3e00_0000) * (spread / 0.88)
+}

@@ -1,0 +1,111 @@
+//! Quants narrower than a byte, and the 6-bit scales: how GGML packs them, and how they are regrouped.
+//!
+//! Blocks of 32 values hold them as the GPU layout does. Superblocks keep them in *planes*: in a run of 32
+//! bytes, byte *i* holds value *i* of several groups, of two as nibbles, four as crumbs or eight as bits,
+//! the first group lowest. To read one group is to read the whole run, so the repack gathers each group's
+//! quants into bytes of their own, in the arrangements described in [`super`].
+
+use bytemuck::{Pod, Zeroable};
+
+use super::GROUP;
+use super::block::Half;
+
+/// Nibble `i` of a group arranged as `nibbles`.
+pub fn nibble(nibbles: &[u8; 16], i: usize) -> u8 {
+    nibbles[i % 16] >> (i / 16 * 4) & 15
+}
+
+/// Bit `i` of a group arranged as `bits`.
+pub fn bit(bits: &[u8; 4], i: usize) -> u8 {
+    bits[i / 8] >> (i % 8) & 1
+}
+
+/// Quant `i` of a superblock with `BITS` bits of each value in planes.
+pub fn plane<const BITS: usize>(planes: &[u8], i: usize) -> u8 {
+    let (group, i) = (i / GROUP, i % GROUP);
+    let groups_per_run = 8 / BITS;
+    let byte = planes[group / groups_per_run * GROUP + i];
+    byte >> (group % groups_per_run * BITS) & ((1 << BITS) - 1)
+}
+
+/// Gathers eight groups from planes of nibbles.
+pub fn nibbles(planes: &[u8; 128]) -> [[u8; 16]; 8] {
+    gather::<4, 16>(planes)
+}
+
+/// Gathers eight groups from planes of crumbs.
+pub fn crumbs(planes: &[u8; 64]) -> [[u8; 8]; 8] {
+    gather::<2, 8>(planes)
+}
+
+/// Byte *i* of a group gets its values *i*, *i* + `BYTES`, … lowest first. The innermost loop is over
+/// neighbouring bytes, so that it becomes vector instructions: what the speed of loading hangs on.
+#[inline(always)]
+fn gather<const BITS: usize, const BYTES: usize>(planes: &[u8]) -> [[u8; BYTES]; 8] {
+    let mut groups = [[0; BYTES]; 8];
+    for (run, groups) in planes.chunks_exact(GROUP).zip(groups.chunks_exact_mut(8 / BITS)) {
+        for (plane, group) in groups.iter_mut().enumerate() {
+            for (k, bytes) in run.chunks_exact(BYTES).enumerate() {
+                for (to, from) in group.iter_mut().zip(bytes) {
+                    *to |= (from >> (plane * BITS) & ((1 << BITS) - 1)) << (k * BITS);
+                }
+            }
+        }
+    }
+    groups
+}
+
+/// Gathers eight groups from planes of bits: transposes 32 bytes of 8 bits.
+pub fn bits(planes: &[u8; 32]) -> [[u8; 4]; 8] {
+    let mut groups = [[0; 4]; 8];
+    for (k, eight) in planes.as_chunks().0.iter().enumerate() {
+        for (group, byte) in groups.iter_mut().zip(transpose(*eight)) {
+            group[k] = byte;
+        }
+    }
+    groups
+}
+
+/// Bit *j* of byte *i* becomes bit *i* of byte *j*: exchanges off-diagonal squares of 1, 2 and 4 bits
+/// (Warren, Hacker's Delight, 7-3).
+fn transpose(bytes: [u8; 8]) -> [u8; 8] {
+    let exchanges = [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)];
+    let exchange = |x: u64, (shift, squares): (u32, u64)| {
+        let differing = (x ^ x >> shift) & squares;
+        x ^ differing ^ differing << shift
+    };
+    exchanges.into_iter().fold(u64::from_le_bytes(bytes), exchange).to_le_bytes()
+}
+
+/// What the values of each group of a Q4_K or Q5_K superblock are multiplied by and lowered by.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct GroupScales {
+    d: Half,
+    dmin: Half,
+    /// Eight 6-bit scales and eight 6-bit minima. Those of groups 0 to 3 are the low bits of bytes 0 to 3
+    /// and 4 to 7; groups 4 to 7 have their low 4 bits in bytes 8 to 11, scale below minimum, and their
+    /// high 2 bits on top of the former.
+    packed: [u8; 12],
+}
+
+impl GroupScales {
+    /// The scale and the minimum of each group.
+    pub fn unpack(&self) -> [(f32, f32); 8] {
+        let (d, dmin) = (self.d.get(), self.dmin.get());
+        std::array::from_fn(|group| {
+            let (scale, min) = self.six_bits(group);
+            (d * scale as f32, dmin * min as f32)
+        })
+    }
+
+    fn six_bits(&self, group: usize) -> (u8, u8) {
+        let [scales, mins, rest] = [0, 4, 8].map(|at| self.packed[at + group % 4]);
+        if group < 4 { (scales & 63, mins & 63) } else { (rest & 15 | scales >> 6 << 4, rest >> 4 | mins >> 6 << 4) }
+    }
+
+    /// Sets the f16 scales for random six-bit ones, such that quants of mean `mean` give values of mean 0.
+    pub fn tame(&mut self, d: f32, mean: f32) {
+        (self.d, self.dmin) = (Half::of(d), Half::of(d * mean));
+    }
+}

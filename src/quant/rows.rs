@@ -1,0 +1,115 @@
+//! What holds for whole rows of any format: their sizes in the file and on the GPU, decoding, repacking.
+//!
+//! Lengths are checked here, once for a run of rows, so that the loops over blocks need no checks.
+
+use super::{GROUP, Quant};
+use crate::error::{Error, Result};
+
+impl Quant {
+    /// Bytes of a row of `cols` values in the file. None if such a row cannot be: it is empty, ends
+    /// inside a block, or has more bytes than can be counted.
+    pub fn row_bytes(&self, cols: usize) -> Option<usize> {
+        let possible = cols > 0 && (self.ragged || cols.is_multiple_of(self.values));
+        // The product is a multiple of `values` for the float formats too: each value has its own bytes.
+        cols.checked_mul(self.bytes).filter(|_| possible).map(|bytes| bytes / self.values)
+    }
+
+    /// Groups that a row of `cols` values has on the GPU.
+    pub fn groups(&self, cols: usize) -> usize {
+        cols.div_ceil(GROUP)
+    }
+
+    /// Blocks that a row of `cols` values has on the GPU.
+    pub fn blocks(&self, cols: usize) -> usize {
+        cols.div_ceil(self.values)
+    }
+
+    /// Bytes of stream `i` for so many blocks.
+    pub fn stream_bytes(&self, i: usize, blocks: usize) -> usize {
+        self.streams[i].bytes * blocks
+    }
+
+    /// Bytes of all streams for so many blocks.
+    pub fn gpu_bytes(&self, blocks: usize) -> usize {
+        self.streams.iter().map(|stream| stream.bytes * blocks).sum()
+    }
+
+    /// Decodes one row, or several that lie one after another, into exactly `out.len()` values.
+    pub fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<()> {
+        self.check_bytes("bytes", self.checked_row_bytes("out", out.len())?, bytes.len())?;
+        (self.codec.decode)(bytes, out);
+        Ok(())
+    }
+
+    /// Takes rows of `cols` values apart for the GPU: `out[i]` gets [`stream_bytes`](Self::stream_bytes)
+    /// of *rows* · [`blocks`](Self::blocks) blocks. A large tensor can be repacked in runs of rows, by
+    /// several threads.
+    pub fn repack(&self, rows: &[u8], cols: usize, out: &mut [&mut [u8]]) -> Result<()> {
+        let row_bytes = self.checked_row_bytes("cols", cols)?;
+        let count = rows.len() / row_bytes;
+        self.check_bytes("rows", count * row_bytes, rows.len())?;
+        self.check_streams(count * self.blocks(cols), out)?;
+        if cols.is_multiple_of(self.values) {
+            (self.codec.repack)(rows, out);
+        } else {
+            copy_padded(rows, row_bytes, out[0], self.stream_bytes(0, self.blocks(cols)));
+        }
+        Ok(())
+    }
+
+    /// The float format that holds this format's values exactly.
+    pub fn exact(&self) -> &'static Quant {
+        if self.id == super::F16.id { &super::F16 } else { &super::F32 }
+    }
+
+    /// Encodes values in one of the formats that [`exact`](Self::exact) returns.
+    pub fn encode(&self, values: &[f32]) -> Result<Vec<u8>> {
+        match self.id {
+            id if id == super::F16.id => {
+                Ok(values.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect())
+            }
+            id if id == super::F32.id => Ok(values.iter().flat_map(|v| v.to_le_bytes()).collect()),
+            _ => Err(Error::Argument {
+                argument: "format",
+                expected: "f32 or f16".into(),
+                found: format!("{}, which is only decoded", self.name),
+            }),
+        }
+    }
+
+    fn checked_row_bytes(&self, argument: &'static str, cols: usize) -> Result<usize> {
+        self.row_bytes(cols).ok_or_else(|| Error::Argument {
+            argument,
+            expected: format!("rows of {}, in whole blocks of {} values", self.name, self.values),
+            found: format!("{cols} values"),
+        })
+    }
+
+    fn check_bytes(&self, argument: &'static str, expected: usize, found: usize) -> Result<()> {
+        if found == expected {
+            return Ok(());
+        }
+        let expected = format!("{expected} bytes of {}", self.name);
+        Err(Error::Argument { argument, expected, found: format!("{found} bytes") })
+    }
+
+    fn check_streams(&self, blocks: usize, out: &[&mut [u8]]) -> Result<()> {
+        if out.len() != self.streams.len() {
+            let expected = format!("the {} streams of {}", self.streams.len(), self.name);
+            return Err(Error::Argument { argument: "out", expected, found: out.len().to_string() });
+        }
+        for (stream, bytes) in self.streams.iter().zip(out) {
+            self.check_bytes(stream.name, stream.bytes * blocks, bytes.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// Copies rows of `from` bytes into rows of `to` bytes, the rest of each zero.
+fn copy_padded(rows: &[u8], from: usize, out: &mut [u8], to: usize) {
+    for (row, padded) in rows.chunks_exact(from).zip(out.chunks_exact_mut(to)) {
+        let (values, padding) = padded.split_at_mut(from);
+        values.copy_from_slice(row);
+        padding.fill(0);
+    }
+}

@@ -1,0 +1,36 @@
+//! Which WGSL files a format brings along.
+
+use super::{Arithmetic, Family, Quant};
+use crate::wgsl::{Source, source};
+
+impl Quant {
+    /// The files that provide `w_decode`.
+    pub fn decode_files(&self) -> Vec<Source> {
+        match self.family {
+            Family::Plain => vec![self.fragment],
+            Family::Affine => vec![source!("quant/affine.wgsl"), self.fragment],
+        }
+    }
+
+    /// The files that provide `w_dot`, besides `w_decode`.
+    pub fn dot_files(&self, arithmetic: Arithmetic) -> Vec<Source> {
+        let dot = match (self.family, arithmetic) {
+            (Family::Plain, _) => source!("quant/plain.wgsl"),
+            (Family::Affine, Arithmetic::Float) => source!("quant/affine_float.wgsl"),
+            (Family::Affine, Arithmetic::Int) => source!("quant/affine_int.wgsl"),
+        };
+        let mut files = self.decode_files();
+        files.push(dot);
+        files
+    }
+}
+
+impl Arithmetic {
+    /// The file that holds activations in registers, and the part of a label.
+    pub fn group_file(self) -> (Source, &'static str) {
+        match self {
+            Self::Float => (source!("lib/group_float.wgsl"), ""),
+            Self::Int => (source!("lib/group_int.wgsl"), "i8"),
+        }
+    }
+}

@@ -1,0 +1,13 @@
+// Q4_1: d · q + m, one d and m for 32 values.
+
+const w_zero = 0u;
+var<storage, read> w_nibbles: array<vec4<u32>>;
+var<storage, read> w_scales: array<u32>; // d and m
+
+fn w_bytes(g: u32) -> array<u32, 8> {
+    return nibble_words(w_nibbles[g]);
+}
+
+fn w_affine(g: u32) -> vec4<f32> {
+    return unpack2x16float(w_scales[g]).xxyy;
+}

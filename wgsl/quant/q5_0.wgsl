@@ -1,0 +1,15 @@
+// Q5_0: d · (q − 16), one d for 32 values.
+
+const w_zero = 0u;
+var<storage, read> w_nibbles: array<vec4<u32>>;
+var<storage, read> w_bits: array<u32>;
+var<storage, read> w_scales: array<u32>; // two d a word
+
+fn w_bytes(g: u32) -> array<u32, 8> {
+    return five_bit_words(w_nibbles[g], w_bits[g]);
+}
+
+fn w_affine(g: u32) -> vec4<f32> {
+    let d = half_of(w_scales[g >> 1u], g);
+    return vec4<f32>(d, d, -16.0 * d, -16.0 * d);
+}

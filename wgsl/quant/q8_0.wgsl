@@ -1,0 +1,16 @@
+// Q8_0: d · q with signed q, one d for 32 values.
+
+const w_zero = 128u;
+var<storage, read> w_values: array<vec4<u32>>;
+var<storage, read> w_scales: array<u32>; // two d a word
+
+fn w_bytes(g: u32) -> array<u32, 8> {
+    let a = w_values[2u * g];
+    let b = w_values[2u * g + 1u];
+    return array<u32, 8>(a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w);
+}
+
+fn w_affine(g: u32) -> vec4<f32> {
+    let d = half_of(w_scales[g >> 1u], g);
+    return vec4<f32>(d, d, 0.0, 0.0);
+}
