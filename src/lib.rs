@@ -1,8 +1,10 @@
 //! GLM-4.7-Flash from a GGUF file on any GPU, in pure Rust, through wgpu.
 
 pub mod error;
+pub mod gguf;
 pub mod quant;
 mod threads;
 pub mod wgsl;
 
 pub use error::{Error, Result};
+pub use gguf::Gguf;

@@ -1,0 +1,128 @@
+//! What a metadata value can be read as.
+//!
+//! Converters disagree about details, so this goes by the value, not by how it is stored: an integer of any
+//! type that fits, a float of either width, and, where one value is asked for, an array of equal values (some
+//! files give a hyper-parameter once per layer).
+
+use super::value::Value;
+
+/// A type that a value can be read as.
+pub(super) trait FromValue<'a>: Sized {
+    /// What messages say was expected.
+    const EXPECTED: &'static str;
+    /// Converts, or says what was found.
+    fn from_value(value: Value<'a>) -> Result<Self, String>;
+}
+
+impl<'a> FromValue<'a> for u32 {
+    const EXPECTED: &'static str = "an integer from 0 to 4294967295";
+    fn from_value(value: Value<'a>) -> Result<Self, String> {
+        one(value, integer)
+    }
+}
+
+impl<'a> FromValue<'a> for u64 {
+    const EXPECTED: &'static str = "an integer from 0 to 18446744073709551615";
+    fn from_value(value: Value<'a>) -> Result<Self, String> {
+        one(value, integer)
+    }
+}
+
+impl<'a> FromValue<'a> for f32 {
+    const EXPECTED: &'static str = "a finite float";
+    fn from_value(value: Value<'a>) -> Result<Self, String> {
+        one(value, float)
+    }
+}
+
+impl<'a> FromValue<'a> for bool {
+    const EXPECTED: &'static str = "a bool";
+    fn from_value(value: Value<'a>) -> Result<Self, String> {
+        one(value, truth)
+    }
+}
+
+impl<'a> FromValue<'a> for &'a str {
+    const EXPECTED: &'static str = "a string in UTF-8";
+    fn from_value(value: Value<'a>) -> Result<Self, String> {
+        text(value).ok_or_else(|| value.to_string())
+    }
+}
+
+impl<'a> FromValue<'a> for Vec<&'a str> {
+    const EXPECTED: &'static str = "an array of strings in UTF-8";
+    fn from_value(value: Value<'a>) -> Result<Self, String> {
+        all(value, text)
+    }
+}
+
+impl<'a> FromValue<'a> for Vec<u32> {
+    const EXPECTED: &'static str = "an array of integers from 0 to 4294967295";
+    fn from_value(value: Value<'a>) -> Result<Self, String> {
+        all(value, integer)
+    }
+}
+
+impl<'a> FromValue<'a> for Vec<i32> {
+    const EXPECTED: &'static str = "an array of integers from -2147483648 to 2147483647";
+    fn from_value(value: Value<'a>) -> Result<Self, String> {
+        all(value, integer)
+    }
+}
+
+impl<'a> FromValue<'a> for Vec<f32> {
+    const EXPECTED: &'static str = "an array of finite floats";
+    fn from_value(value: Value<'a>) -> Result<Self, String> {
+        all(value, float)
+    }
+}
+
+fn integer<T: TryFrom<i128>>(value: Value<'_>) -> Option<T> {
+    let wide: i128 = match value {
+        Value::U8(v) => v.into(),
+        Value::I8(v) => v.into(),
+        Value::U16(v) => v.into(),
+        Value::I16(v) => v.into(),
+        Value::U32(v) => v.into(),
+        Value::I32(v) => v.into(),
+        Value::U64(v) => v.into(),
+        Value::I64(v) => v.into(),
+        _ => return None,
+    };
+    wide.try_into().ok()
+}
+
+fn float(value: Value<'_>) -> Option<f32> {
+    let v = match value {
+        Value::F32(v) => v,
+        Value::F64(v) => v as f32,
+        _ => return None,
+    };
+    v.is_finite().then_some(v)
+}
+
+fn truth(value: Value<'_>) -> Option<bool> {
+    if let Value::Bool(v) = value { Some(v) } else { None }
+}
+
+fn text(value: Value<'_>) -> Option<&str> {
+    if let Value::String(v) = value { str::from_utf8(v).ok() } else { None }
+}
+
+/// One value, or an array whose elements are all the same one.
+fn one<'a, T: PartialEq>(value: Value<'a>, convert: fn(Value<'a>) -> Option<T>) -> Result<T, String> {
+    let Value::Array(array) = value else { return convert(value).ok_or_else(|| value.to_string()) };
+    let first = array.iter().next().ok_or("an empty array")?;
+    let converted = convert(first).ok_or_else(|| value.to_string())?;
+    match array.iter().enumerate().find(|(_, element)| *element != first) {
+        None => Ok(converted),
+        Some((i, other)) => Err(format!("{value} whose elements differ: first {first}, at {i} {other}")),
+    }
+}
+
+/// Every element of an array.
+fn all<'a, T>(value: Value<'a>, convert: fn(Value<'a>) -> Option<T>) -> Result<Vec<T>, String> {
+    let Value::Array(array) = value else { return Err(value.to_string()) };
+    let wrong = |i, element: Value<'_>| format!("{value} with {element} at {i}");
+    array.iter().enumerate().map(|(i, element)| convert(element).ok_or_else(|| wrong(i, element))).collect()
+}

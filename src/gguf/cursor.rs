@@ -1,0 +1,117 @@
+//! A reader that checks every step against the bytes that are left. Nothing here panics or allocates by a
+//! length that the file claims.
+
+use std::fmt::Display;
+
+use crate::error::Error;
+
+/// Keys may have 65535 bytes by the format; tensor names, 64 there, are held to the same.
+const LONGEST_NAME: usize = 65535;
+
+/// What is wrong at a byte of the file. Becomes an [`Error`] once the key or tensor is known.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub at: usize,
+    pub expected: String,
+    pub found: String,
+}
+
+impl Fault {
+    /// Names the place the fault is in.
+    pub fn within(self, place: impl Display) -> Error {
+        broken(format!("{place}, at byte {}", self.at), self.expected, self.found)
+    }
+}
+
+/// The error for a file that is not well-formed.
+pub(super) fn broken(place: impl Into<String>, expected: impl Into<String>, found: impl Into<String>) -> Error {
+    Error::Gguf { place: place.into(), expected: expected.into(), found: found.into() }
+}
+
+/// Bytes of the file as a message shows them: quoted, escaped, and cut where they get long.
+pub(super) fn quoted(bytes: &[u8]) -> String {
+    const SHOWN: usize = 64;
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]);
+    let more = if bytes.len() > SHOWN { "…" } else { "" };
+    format!("`{}{more}`", head.escape_debug())
+}
+
+/// A position in bytes.
+#[derive(Clone)]
+pub(super) struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The bytes not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// A fault `back` bytes before the position.
+    pub fn fault(&self, back: usize, expected: impl Into<String>, found: impl Into<String>) -> Fault {
+        Fault { at: self.at.saturating_sub(back), expected: expected.into(), found: found.into() }
+    }
+
+    fn short(&self, wanted: u64) -> Fault {
+        self.fault(0, format!("{wanted} bytes"), format!("{} before the end of the file", self.rest().len()))
+    }
+
+    /// The next `count` bytes.
+    pub fn take(&mut self, count: u64) -> Result<&'a [u8], Fault> {
+        let taken = usize::try_from(count).ok().and_then(|count| self.rest().get(..count));
+        let taken = taken.ok_or_else(|| self.short(count))?;
+        self.at += taken.len();
+        Ok(taken)
+    }
+
+    /// The next `N` bytes, `N` being known.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let taken = self.rest().first_chunk::<N>().ok_or_else(|| self.short(N as u64))?;
+        self.at += N;
+        Ok(*taken)
+    }
+
+    pub fn u32(&mut self) -> Result<u32, Fault> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub fn u64(&mut self) -> Result<u64, Fault> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// A 64-bit count of `items` that take `least` bytes or more each, and so cannot outnumber what is left.
+    pub fn count(&mut self, items: &str, least: usize) -> Result<usize, Fault> {
+        let count = self.u64()?;
+        let most = self.rest().len() / least;
+        let fitting = usize::try_from(count).ok().filter(|count| *count <= most);
+        let limit = || format!("at most {most}, for which there are bytes left");
+        fitting.ok_or_else(|| self.fault(8, limit(), format!("{count} {items}")))
+    }
+
+    /// A string: its length, then its bytes, in any encoding.
+    pub fn string(&mut self) -> Result<&'a [u8], Fault> {
+        let length = self.u64()?;
+        self.take(length)
+    }
+
+    /// A string that names something: UTF-8 and of reasonable length.
+    pub fn name(&mut self) -> Result<&'a str, Fault> {
+        let at = self.at;
+        let bytes = self.string()?;
+        let wrong = |expected: &str, found| Fault { at, expected: expected.into(), found };
+        if bytes.len() > LONGEST_NAME {
+            return Err(wrong("a name of at most 65535 bytes", format!("{} bytes", bytes.len())));
+        }
+        str::from_utf8(bytes).map_err(|_| wrong("a name in UTF-8", quoted(bytes)))
+    }
+}

@@ -1,0 +1,107 @@
+//! Metadata by key and type. A required key has a getter named after the type; its `opt_` twin gives `None`
+//! for a key that is absent, and still refuses a wrong value. Either error says what the key holds.
+
+use super::Gguf;
+use super::convert::FromValue;
+use crate::error::{Error, Result};
+
+impl Gguf {
+    /// An integer from 0 to 2³² − 1.
+    pub fn u32(&self, key: &str) -> Result<u32> {
+        self.required(key)
+    }
+
+    /// An integer from 0 to 2³² − 1, or nothing.
+    pub fn opt_u32(&self, key: &str) -> Result<Option<u32>> {
+        self.optional(key)
+    }
+
+    /// An integer from 0 to 2⁶⁴ − 1.
+    pub fn u64(&self, key: &str) -> Result<u64> {
+        self.required(key)
+    }
+
+    /// An integer from 0 to 2⁶⁴ − 1, or nothing.
+    pub fn opt_u64(&self, key: &str) -> Result<Option<u64>> {
+        self.optional(key)
+    }
+
+    /// A finite float; one of 64 bits is rounded.
+    pub fn f32(&self, key: &str) -> Result<f32> {
+        self.required(key)
+    }
+
+    /// A finite float, or nothing; one of 64 bits is rounded.
+    pub fn opt_f32(&self, key: &str) -> Result<Option<f32>> {
+        self.optional(key)
+    }
+
+    /// A truth value.
+    pub fn bool(&self, key: &str) -> Result<bool> {
+        self.required(key)
+    }
+
+    /// A truth value, or nothing.
+    pub fn opt_bool(&self, key: &str) -> Result<Option<bool>> {
+        self.optional(key)
+    }
+
+    /// A string, which must be UTF-8.
+    pub fn string(&self, key: &str) -> Result<&str> {
+        self.required(key)
+    }
+
+    /// A string, which must be UTF-8, or nothing.
+    pub fn opt_string(&self, key: &str) -> Result<Option<&str>> {
+        self.optional(key)
+    }
+
+    /// An array of strings, each of which must be UTF-8.
+    pub fn strings(&self, key: &str) -> Result<Vec<&str>> {
+        self.required(key)
+    }
+
+    /// An array of strings, each of which must be UTF-8, or nothing.
+    pub fn opt_strings(&self, key: &str) -> Result<Option<Vec<&str>>> {
+        self.optional(key)
+    }
+
+    /// An array of integers from 0 to 2³² − 1.
+    pub fn u32s(&self, key: &str) -> Result<Vec<u32>> {
+        self.required(key)
+    }
+
+    /// An array of integers from 0 to 2³² − 1, or nothing.
+    pub fn opt_u32s(&self, key: &str) -> Result<Option<Vec<u32>>> {
+        self.optional(key)
+    }
+
+    /// An array of integers from −2³¹ to 2³¹ − 1.
+    pub fn i32s(&self, key: &str) -> Result<Vec<i32>> {
+        self.required(key)
+    }
+
+    /// An array of integers from −2³¹ to 2³¹ − 1, or nothing.
+    pub fn opt_i32s(&self, key: &str) -> Result<Option<Vec<i32>>> {
+        self.optional(key)
+    }
+
+    /// An array of finite floats.
+    pub fn f32s(&self, key: &str) -> Result<Vec<f32>> {
+        self.required(key)
+    }
+
+    /// An array of finite floats, or nothing.
+    pub fn opt_f32s(&self, key: &str) -> Result<Option<Vec<f32>>> {
+        self.optional(key)
+    }
+
+    fn required<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<T> {
+        let absent = || Error::Metadata { key: key.into(), expected: T::EXPECTED.into(), found: "nothing".into() };
+        self.optional(key)?.ok_or_else(absent)
+    }
+
+    fn optional<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<Option<T>> {
+        self.0.header.metadata.read(self.0.data.bytes(), key)
+    }
+}

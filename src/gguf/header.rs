@@ -1,0 +1,78 @@
+//! What stands before the weights: magic, version, counts, metadata, tensors, and where the data starts.
+
+use super::cursor::{Cursor, Fault, broken, quoted};
+use super::metadata::{self, Metadata};
+use super::tensor::{self, Tensors};
+use crate::error::{Error, Result};
+
+const MAGIC: &[u8; 4] = b"GGUF";
+const ALIGNMENT_KEY: &str = "general.alignment";
+const DEFAULT_ALIGNMENT: usize = 32;
+/// The format asks for a multiple of 8. Above the largest pages in use, a number is a mistake.
+const ALIGNMENTS: std::ops::RangeInclusive<usize> = 8..=1 << 30;
+
+/// A file's header, checked.
+pub(super) struct Header {
+    pub version: u32,
+    pub alignment: usize,
+    pub metadata: Metadata,
+    pub tensors: Tensors,
+}
+
+impl Header {
+    /// Reads and checks the header of a file.
+    pub fn parse(file: &[u8]) -> Result<Self> {
+        let mut cursor = Cursor::new(file);
+        read_magic(&mut cursor)?;
+        let version = read_version(&mut cursor)?;
+        let within = |place| move |fault: Fault| fault.within(place);
+        let tensors = cursor.count("tensors", tensor::LEAST_ENTRY).map_err(within("tensor count"))?;
+        let keys = cursor.count("metadata keys", metadata::LEAST_ENTRY).map_err(within("metadata count"))?;
+
+        let metadata = Metadata::parse(&mut cursor, keys)?;
+        let alignment = read_alignment(&metadata, file)?;
+        let mut tensors = Tensors::parse(&mut cursor, tensors)?;
+        // Cannot overflow: no file in memory ends within `ALIGNMENTS` of the last address.
+        let start = cursor.at().next_multiple_of(alignment);
+        tensors.locate(start, file.len(), alignment)?;
+        Ok(Self { version, alignment, metadata, tensors })
+    }
+}
+
+fn read_magic(cursor: &mut Cursor<'_>) -> Result<()> {
+    let magic = cursor.array().map_err(|fault| fault.within("magic"))?;
+    match &magic {
+        MAGIC => Ok(()),
+        b"FUGG" => Err(big_endian("the magic `FUGG`")),
+        _ => Err(broken("magic, at byte 0", "`GGUF`", quoted(&magic))),
+    }
+}
+
+fn read_version(cursor: &mut Cursor<'_>) -> Result<u32> {
+    let version = cursor.u32().map_err(|fault| fault.within("version"))?;
+    match version {
+        2 | 3 => Ok(version),
+        // Big-endian files spell the magic in the same order and swap everything after it.
+        _ if (1..=3).contains(&version.swap_bytes()) => Err(big_endian("a version with its bytes swapped")),
+        1 => Err(unsupported("version 1 of GGUF", "version 1", "convert the model again with a current llama.cpp")),
+        _ => Err(unsupported("this version of GGUF", &format!("version {version}"), "versions 2 and 3 are supported")),
+    }
+}
+
+fn read_alignment(metadata: &Metadata, file: &[u8]) -> Result<usize> {
+    let Some(alignment) = metadata.read::<u32>(file, ALIGNMENT_KEY)? else { return Ok(DEFAULT_ALIGNMENT) };
+    let sane = usize::try_from(alignment).ok().filter(|n| n.is_power_of_two() && ALIGNMENTS.contains(n));
+    sane.ok_or_else(|| Error::Metadata {
+        key: ALIGNMENT_KEY.into(),
+        expected: format!("a power of two from {} to {}", ALIGNMENTS.start(), ALIGNMENTS.end()),
+        found: alignment.to_string(),
+    })
+}
+
+fn big_endian(found: &str) -> Error {
+    unsupported("a big-endian GGUF file", found, "swap it with `gguf-convert-endian`, of Python's `gguf` package")
+}
+
+fn unsupported(what: &str, found: &str, remedy: &str) -> Error {
+    Error::Unsupported { what: what.into(), found: found.into(), remedy: remedy.into() }
+}

@@ -1,0 +1,75 @@
+//! The key-value section: keys in file order, each with where its value lies.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::convert::FromValue;
+use super::cursor::{Cursor, broken, quoted};
+use super::value::{Value, ValueType, skip};
+use crate::error::{Error, Result};
+
+/// Bytes of the smallest entry: a key with no letters, a type, and a value of one byte.
+pub(super) const LEAST_ENTRY: usize = 8 + 4 + 1;
+
+/// A key and where its value lies in the file.
+struct Entry {
+    key: String,
+    ty: ValueType,
+    span: Range<usize>,
+}
+
+/// Every key, findable by name.
+#[derive(Default)]
+pub(super) struct Metadata {
+    entries: Vec<Entry>,
+    by_key: HashMap<String, usize>,
+}
+
+impl Metadata {
+    /// Reads `count` keys and checks their values.
+    pub fn parse(cursor: &mut Cursor<'_>, count: usize) -> Result<Self> {
+        let mut metadata = Self::default();
+        for i in 0..count {
+            let key = cursor.name().map_err(|fault| fault.within(format!("metadata key {i} of {count}")))?;
+            metadata.add(key, cursor)?;
+        }
+        Ok(metadata)
+    }
+
+    fn add(&mut self, key: &str, cursor: &mut Cursor<'_>) -> Result<()> {
+        let place = || format!("metadata key {}", quoted(key.as_bytes()));
+        if self.by_key.insert(key.into(), self.entries.len()).is_some() {
+            return Err(broken(place(), "each key once", "the key a second time"));
+        }
+        let ty = ValueType::read(cursor).map_err(|fault| fault.within(place()))?;
+        let from = cursor.at();
+        skip(cursor, ty, 0).map_err(|fault| fault.within(place()))?;
+        self.entries.push(Entry { key: key.into(), ty, span: from..cursor.at() });
+        Ok(())
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn iter<'a>(&'a self, file: &'a [u8]) -> impl Iterator<Item = (&'a str, Value<'a>)> {
+        self.entries.iter().filter_map(|entry| Some((entry.key.as_str(), entry.value(file)?)))
+    }
+
+    pub fn get<'a>(&self, file: &'a [u8], key: &str) -> Option<Value<'a>> {
+        self.entries.get(*self.by_key.get(key)?)?.value(file)
+    }
+
+    /// The value of `key` as a `T`, if the key is there.
+    pub fn read<'a, T: FromValue<'a>>(&self, file: &'a [u8], key: &str) -> Result<Option<T>> {
+        let wrong = |found| Error::Metadata { key: key.into(), expected: T::EXPECTED.into(), found };
+        self.get(file, key).map(T::from_value).transpose().map_err(wrong)
+    }
+}
+
+impl Entry {
+    /// Decodes what parsing has walked: something, unless the file changed since.
+    fn value<'a>(&self, file: &'a [u8]) -> Option<Value<'a>> {
+        Value::decode(self.ty, file.get(self.span.clone())?)
+    }
+}

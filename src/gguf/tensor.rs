@@ -1,0 +1,179 @@
+//! The tensor section: names, types and shapes, and proof that each tensor's bytes are in the file and
+//! nobody else's.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::cursor::{Cursor, Fault, broken, quoted};
+use super::types::TensorType;
+use crate::error::{Error, Result};
+
+/// GGML's limit.
+const MOST_DIMS: u32 = 4;
+/// Bytes of the smallest entry: a name with no letters, one dimension, a type, an offset.
+pub(super) const LEAST_ENTRY: usize = 8 + 4 + 8 + 4 + 8;
+
+/// What the file says about a tensor.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TensorInfo {
+    /// The name.
+    pub name: String,
+    /// The type of its values.
+    pub ty: &'static TensorType,
+    /// Its 1 to 4 dimensions, innermost (a row's length) first.
+    pub dims: Vec<usize>,
+    /// Where its bytes start, from the start of the file.
+    pub offset: usize,
+    /// How many bytes it has.
+    pub bytes: usize,
+}
+
+impl TensorInfo {
+    /// The dimensions, for messages.
+    pub fn shape(&self) -> Shape<'_> {
+        Shape(&self.dims)
+    }
+}
+
+/// Dimensions as messages show them, innermost first: `{2048, 154880}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape<'a>(pub &'a [usize]);
+
+impl Shape<'_> {
+    /// Whether both have the same dimensions, trailing ones of 1 aside.
+    pub(super) fn same_as(self, other: Shape<'_>) -> bool {
+        let trimmed = |dims: &[usize]| dims.iter().rposition(|dim| *dim != 1).map_or(0, |last| last + 1);
+        self.0[..trimmed(self.0)] == other.0[..trimmed(other.0)]
+    }
+}
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (i, dim) in self.0.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{dim}")?;
+        }
+        f.write_str("}")
+    }
+}
+
+/// Every tensor, findable by name.
+#[derive(Default)]
+pub(super) struct Tensors {
+    infos: Vec<TensorInfo>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Tensors {
+    /// Reads `count` entries. Their offsets count from the start of the data until [`Tensors::locate`].
+    pub fn parse(cursor: &mut Cursor<'_>, count: usize) -> Result<Self> {
+        let mut tensors = Self::default();
+        for i in 0..count {
+            let name = cursor.name().map_err(|fault| fault.within(format!("tensor {i} of {count}")))?;
+            tensors.add(name, cursor)?;
+        }
+        Ok(tensors)
+    }
+
+    fn add(&mut self, name: &str, cursor: &mut Cursor<'_>) -> Result<()> {
+        if self.by_name.insert(name.into(), self.infos.len()).is_some() {
+            return Err(broken(place(name), "each tensor once", "the tensor a second time"));
+        }
+        let within = |fault: Fault| fault.within(place(name));
+        let dims = read_dims(cursor).map_err(within)?;
+        let ty = read_type(name, cursor)?;
+        let offset = cursor.u64().map_err(within)?;
+        let bytes = size(&dims, ty).map_err(|(expected, found)| broken(place(name), expected, found))?;
+        let offset = usize::try_from(offset).map_err(|_| outside(name, offset))?;
+        self.infos.push(TensorInfo { name: name.into(), ty, dims, offset, bytes });
+        Ok(())
+    }
+
+    /// Makes the offsets count from the start of the file, whose data starts at byte `start` of `file_bytes`,
+    /// and checks that every tensor is aligned, inside the file and apart from the others.
+    pub fn locate(&mut self, start: usize, file_bytes: usize, alignment: usize) -> Result<()> {
+        for info in &mut self.infos {
+            if !info.offset.is_multiple_of(alignment) {
+                let expected = format!("an offset that is a multiple of {alignment}");
+                return Err(broken(place(&info.name), expected, info.offset.to_string()));
+            }
+            let from = start.checked_add(info.offset).ok_or_else(|| outside(&info.name, info.offset as u64))?;
+            let left = file_bytes.saturating_sub(from);
+            if info.bytes > left {
+                let found = format!("{left} before the end of the file (an incomplete download?)");
+                return Err(broken(place(&info.name), format!("{} bytes of data at byte {from}", info.bytes), found));
+            }
+            info.offset = from;
+        }
+        self.check_apart()
+    }
+
+    fn check_apart(&self) -> Result<()> {
+        let mut sorted: Vec<&TensorInfo> = self.infos.iter().collect();
+        sorted.sort_unstable_by_key(|info| info.offset);
+        for pair in sorted.windows(2) {
+            let (before, after) = (pair[0], pair[1]);
+            let end = before.offset + before.bytes;
+            if after.offset < end {
+                let expected = format!("data from byte {end} on, where {} ends", place(&before.name));
+                return Err(broken(place(&after.name), expected, format!("data from byte {} on", after.offset)));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, TensorInfo> {
+        self.infos.iter()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&TensorInfo> {
+        self.infos.get(*self.by_name.get(name)?)
+    }
+}
+
+fn place(name: &str) -> String {
+    format!("tensor {}", quoted(name.as_bytes()))
+}
+
+fn outside(name: &str, offset: u64) -> Error {
+    broken(place(name), "an offset inside the file", offset.to_string())
+}
+
+fn read_dims(cursor: &mut Cursor<'_>) -> Result<Vec<usize>, Fault> {
+    let count = cursor.u32()?;
+    if !(1..=MOST_DIMS).contains(&count) {
+        return Err(cursor.fault(4, format!("1 to {MOST_DIMS} dimensions"), count.to_string()));
+    }
+    (0..count).map(|_| read_dim(cursor)).collect()
+}
+
+fn read_dim(cursor: &mut Cursor<'_>) -> Result<usize, Fault> {
+    let dim = cursor.u64()?;
+    let fitting = usize::try_from(dim).ok().filter(|dim| *dim > 0);
+    fitting.ok_or_else(|| cursor.fault(8, format!("a dimension from 1 to {}", usize::MAX), dim.to_string()))
+}
+
+fn read_type(name: &str, cursor: &mut Cursor<'_>) -> Result<&'static TensorType> {
+    let id = cursor.u32().map_err(|fault| fault.within(place(name)))?;
+    TensorType::from_id(id).ok_or_else(|| Error::Unsupported {
+        what: format!("the type of {}", place(name)),
+        found: format!("type number {id}"),
+        remedy: "it is none of GGML's types, or one that was withdrawn or is too new: \
+                 convert the model again, to a type such as q4_0"
+            .into(),
+    })
+}
+
+/// The bytes of a tensor, or what was expected and what found instead.
+fn size(dims: &[usize], ty: &TensorType) -> Result<usize, (String, String)> {
+    let row = dims.first().copied().unwrap_or(0);
+    if !row.is_multiple_of(ty.values) {
+        let expected = format!("rows of whole {} blocks of {} values", ty.name, ty.values);
+        return Err((expected, format!("the shape {}", Shape(dims))));
+    }
+    let blocks = dims[1..].iter().try_fold(row / ty.values, |product, dim| product.checked_mul(*dim));
+    let bytes = blocks.and_then(|blocks| blocks.checked_mul(ty.bytes));
+    bytes.ok_or_else(|| ("a size that a file can have".into(), format!("the shape {}", Shape(dims))))
+}

@@ -1,0 +1,252 @@
+//! A metadata value, seen in place: numbers are read out, strings and arrays stay in the file.
+//!
+//! Two passes keep that safe and cheap. [`skip`] walks a value once, when the file is opened, and checks
+//! all of it. Looking at it later decodes only what is asked for, with the same bounds checks, so that even
+//! a file changed after opening cannot lead out of bounds.
+
+use std::fmt;
+
+use super::cursor::{Cursor, Fault, quoted};
+
+/// Arrays within arrays may go this deep. The format sets no limit and published files nest none.
+const DEEPEST: usize = 4;
+
+/// The type of a metadata value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueType {
+    /// An unsigned 8-bit integer.
+    U8,
+    /// A signed 8-bit integer.
+    I8,
+    /// An unsigned 16-bit integer.
+    U16,
+    /// A signed 16-bit integer.
+    I16,
+    /// An unsigned 32-bit integer.
+    U32,
+    /// A signed 32-bit integer.
+    I32,
+    /// A 32-bit float.
+    F32,
+    /// A byte that is 0 or 1.
+    Bool,
+    /// A length and as many bytes, by intent UTF-8.
+    String,
+    /// A type, a count and as many values of the type.
+    Array,
+    /// An unsigned 64-bit integer.
+    U64,
+    /// A signed 64-bit integer.
+    I64,
+    /// A 64-bit float.
+    F64,
+}
+
+use ValueType as T;
+
+/// The types by the number that stands for them in a file, with a name and the least bytes a value takes.
+const VALUE_TYPES: [(ValueType, &str, usize); 13] = [
+    (T::U8, "u8", 1),
+    (T::I8, "i8", 1),
+    (T::U16, "u16", 2),
+    (T::I16, "i16", 2),
+    (T::U32, "u32", 4),
+    (T::I32, "i32", 4),
+    (T::F32, "f32", 4),
+    (T::Bool, "bool", 1),
+    (T::String, "string", 8),
+    (T::Array, "array", 12),
+    (T::U64, "u64", 8),
+    (T::I64, "i64", 8),
+    (T::F64, "f64", 8),
+];
+
+impl ValueType {
+    /// Reads a type's number.
+    pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, Fault> {
+        let id = cursor.u32()?;
+        let known = usize::try_from(id).ok().and_then(|id| VALUE_TYPES.get(id));
+        known.map(|entry| entry.0).ok_or_else(|| cursor.fault(4, "a value type from 0 to 12", id.to_string()))
+    }
+
+    /// The name in messages: `u32`, `string`, `array`.
+    pub fn name(self) -> &'static str {
+        VALUE_TYPES[self as usize].1
+    }
+
+    /// Bytes of a value; for strings and arrays, of an empty one.
+    fn least_bytes(self) -> usize {
+        VALUE_TYPES[self as usize].2
+    }
+}
+
+/// A metadata value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'a> {
+    /// An unsigned 8-bit integer.
+    U8(u8),
+    /// A signed 8-bit integer.
+    I8(i8),
+    /// An unsigned 16-bit integer.
+    U16(u16),
+    /// A signed 16-bit integer.
+    I16(i16),
+    /// An unsigned 32-bit integer.
+    U32(u32),
+    /// A signed 32-bit integer.
+    I32(i32),
+    /// A 32-bit float.
+    F32(f32),
+    /// A truth value.
+    Bool(bool),
+    /// A string's bytes, not known to be UTF-8.
+    String(&'a [u8]),
+    /// Values of one type.
+    Array(Array<'a>),
+    /// An unsigned 64-bit integer.
+    U64(u64),
+    /// A signed 64-bit integer.
+    I64(i64),
+    /// A 64-bit float.
+    F64(f64),
+}
+
+impl<'a> Value<'a> {
+    /// Decodes a value that [`skip`] has walked: all of `bytes` is its own.
+    pub(super) fn decode(ty: ValueType, bytes: &'a [u8]) -> Option<Self> {
+        let mut cursor = Cursor::new(bytes);
+        Self::read(ty, &mut cursor).ok()
+    }
+
+    fn read(ty: ValueType, cursor: &mut Cursor<'a>) -> Result<Self, Fault> {
+        Ok(match ty {
+            T::U8 => Self::U8(u8::from_le_bytes(cursor.array()?)),
+            T::I8 => Self::I8(i8::from_le_bytes(cursor.array()?)),
+            T::U16 => Self::U16(u16::from_le_bytes(cursor.array()?)),
+            T::I16 => Self::I16(i16::from_le_bytes(cursor.array()?)),
+            T::U32 => Self::U32(u32::from_le_bytes(cursor.array()?)),
+            T::I32 => Self::I32(i32::from_le_bytes(cursor.array()?)),
+            T::F32 => Self::F32(f32::from_le_bytes(cursor.array()?)),
+            T::Bool => Self::Bool(cursor.array()? != [0]),
+            T::String => Self::String(cursor.string()?),
+            T::Array => Self::Array(Array::read(cursor)?),
+            T::U64 => Self::U64(u64::from_le_bytes(cursor.array()?)),
+            T::I64 => Self::I64(i64::from_le_bytes(cursor.array()?)),
+            T::F64 => Self::F64(f64::from_le_bytes(cursor.array()?)),
+        })
+    }
+
+    /// The type.
+    pub fn ty(&self) -> ValueType {
+        match self {
+            Self::U8(_) => T::U8,
+            Self::I8(_) => T::I8,
+            Self::U16(_) => T::U16,
+            Self::I16(_) => T::I16,
+            Self::U32(_) => T::U32,
+            Self::I32(_) => T::I32,
+            Self::F32(_) => T::F32,
+            Self::Bool(_) => T::Bool,
+            Self::String(_) => T::String,
+            Self::Array(_) => T::Array,
+            Self::U64(_) => T::U64,
+            Self::I64(_) => T::I64,
+            Self::F64(_) => T::F64,
+        }
+    }
+}
+
+/// The type and the value, as messages show them: `u32 5`, ``string `gpt2` ``, `array of 3 f32`.
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.ty().name();
+        match self {
+            Self::U8(v) => write!(f, "{name} {v}"),
+            Self::I8(v) => write!(f, "{name} {v}"),
+            Self::U16(v) => write!(f, "{name} {v}"),
+            Self::I16(v) => write!(f, "{name} {v}"),
+            Self::U32(v) => write!(f, "{name} {v}"),
+            Self::I32(v) => write!(f, "{name} {v}"),
+            Self::F32(v) => write!(f, "{name} {v}"),
+            Self::Bool(v) => write!(f, "{name} {v}"),
+            Self::String(v) => write!(f, "{name} {}", quoted(v)),
+            Self::Array(v) => write!(f, "{name} of {} {}", v.len(), v.element_type().name()),
+            Self::U64(v) => write!(f, "{name} {v}"),
+            Self::I64(v) => write!(f, "{name} {v}"),
+            Self::F64(v) => write!(f, "{name} {v}"),
+        }
+    }
+}
+
+/// Values of one type, one after the other in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Array<'a> {
+    element: ValueType,
+    len: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Array<'a> {
+    /// Reads the array's head; the rest of the cursor's bytes is its elements.
+    fn read(cursor: &mut Cursor<'a>) -> Result<Self, Fault> {
+        let element = T::read(cursor)?;
+        let len = cursor.count(element.name(), element.least_bytes())?;
+        Ok(Self { element, len, bytes: cursor.rest() })
+    }
+
+    /// The type of every element.
+    pub fn element_type(&self) -> ValueType {
+        self.element
+    }
+
+    /// The number of elements. The file holds the bytes of as many, so it is safe to reserve room for them.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The elements. Strings and arrays are found by walking past those before them.
+    pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        let Self { element, len, bytes } = *self;
+        let mut cursor = Cursor::new(bytes);
+        (0..len).map_while(move |_| {
+            let from = cursor.at();
+            skip(&mut cursor, element, 0).ok()?;
+            Value::decode(element, bytes.get(from..cursor.at())?)
+        })
+    }
+}
+
+/// Walks past a value of type `ty` that lies within `depth` arrays, and checks all of it.
+pub(super) fn skip(cursor: &mut Cursor<'_>, ty: ValueType, depth: usize) -> Result<(), Fault> {
+    match ty {
+        T::Bool => skip_bool(cursor),
+        T::String => cursor.string().map(drop),
+        T::Array => skip_array(cursor, depth + 1),
+        _ => cursor.take(ty.least_bytes() as u64).map(drop),
+    }
+}
+
+fn skip_bool(cursor: &mut Cursor<'_>) -> Result<(), Fault> {
+    match cursor.array()? {
+        [0 | 1] => Ok(()),
+        [byte] => Err(cursor.fault(1, "a bool, 0 or 1", byte.to_string())),
+    }
+}
+
+fn skip_array(cursor: &mut Cursor<'_>, depth: usize) -> Result<(), Fault> {
+    if depth > DEEPEST {
+        return Err(cursor.fault(0, format!("arrays at most {DEEPEST} deep"), "one deeper"));
+    }
+    let element = T::read(cursor)?;
+    let count = cursor.count(element.name(), element.least_bytes())?;
+    match element {
+        T::Bool | T::String | T::Array => (0..count).try_for_each(|_| skip(cursor, element, depth)),
+        // Cannot overflow: the bytes left are no fewer. In one step, so that their pages stay untouched.
+        _ => cursor.take((count * element.least_bytes()) as u64).map(drop),
+    }
+}

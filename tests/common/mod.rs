@@ -1,0 +1,5 @@
+//! What several integration tests share.
+
+#![allow(dead_code)] // no test binary uses all of it
+
+pub mod gguf_writer;
