@@ -3,6 +3,8 @@
 pub mod error;
 pub mod gguf;
 pub mod quant;
+pub mod sample;
+pub mod text;
 mod threads;
 pub mod wgsl;
 

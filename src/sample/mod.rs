@@ -1,0 +1,181 @@
+//! Chooses the next token from the logits.
+//!
+//! The chain is llama.cpp's: `top_k`, `top_p`, `min_p`, temperature, then one draw. All filters keep a
+//! prefix of the tokens ordered by logit, so they only ever shorten one list. Guaranteed: a seed
+//! determines the draws; equal logits are ordered by id; a logit that is NaN or minus infinity is never
+//! chosen; nothing is allocated after the first call; the vocabulary is never sorted further down than the
+//! filters reach.
+
+mod params;
+
+pub use params::SamplerParams;
+
+use crate::error::{Error, Result};
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::cmp::Ordering;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// How many of the likeliest tokens `top_p` looks at first; it looks at eight times more as long as
+/// those do not reach.
+const FIRST_LOOK: usize = 128;
+
+/// A token that may be chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Candidate {
+    logit: f32,
+    token: u32,
+}
+
+impl Candidate {
+    /// The likelier first, then the lower id. Logits are never NaN here.
+    fn order(&self, other: &Self) -> Ordering {
+        other.logit.partial_cmp(&self.logit).unwrap_or(Ordering::Equal).then(self.token.cmp(&other.token))
+    }
+
+    /// The probability relative to that of a token with logit `max`.
+    fn weight(&self, max: f32) -> f64 {
+        // The difference of equal infinities is not a number.
+        if self.logit == max { 1.0 } else { f64::from(self.logit - max).exp() }
+    }
+}
+
+/// Chooses tokens, one after the other.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    params: SamplerParams,
+    seed: u64,
+    random: Pcg64,
+    /// Kept from call to call for its memory.
+    candidates: Vec<Candidate>,
+}
+
+impl Sampler {
+    /// A sampler, or what is wrong with the parameters.
+    pub fn new(params: SamplerParams) -> Result<Self> {
+        params.check()?;
+        // The standard library's hash keys are random: no other source of randomness is needed.
+        let seed = params.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        Ok(Self { params, seed, random: Pcg64::seed_from_u64(seed), candidates: Vec::new() })
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &SamplerParams {
+        &self.params
+    }
+
+    /// The seed in use, given or made up: with it, the same draws can be had again.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The next token. An error if no logit is a number above minus infinity.
+    pub fn sample(&mut self, logits: &[f32]) -> Result<u32> {
+        if self.params.temperature == 0.0 {
+            return greedy(logits);
+        }
+        self.filter(logits)?;
+        Ok(self.draw())
+    }
+
+    /// Leaves in `candidates` what the filters keep. Ordered, unless no filter is on.
+    fn filter(&mut self, logits: &[f32]) -> Result<()> {
+        let SamplerParams { top_k, top_p, min_p, .. } = self.params;
+        let tokens = &mut self.candidates;
+        tokens.clear();
+        tokens.extend(
+            logits
+                .iter()
+                .zip(0..)
+                .filter(|(logit, _)| **logit > f32::NEG_INFINITY)
+                .map(|(&logit, token)| Candidate { logit, token }),
+        );
+        let max = tokens.iter().map(|token| token.logit).fold(f32::NEG_INFINITY, f32::max);
+        if tokens.is_empty() {
+            return Err(nothing_to_choose(logits));
+        }
+        if top_k > 0 {
+            sort_first(tokens, top_k);
+            tokens.truncate(top_k);
+        }
+        if top_p < 1.0 {
+            let mass: f64 = tokens.iter().map(|token| token.weight(max)).sum();
+            keep_mass(tokens, max, f64::from(top_p) * mass);
+        }
+        if min_p > 0.0 {
+            tokens.retain(|token| token.weight(max) >= f64::from(min_p));
+        }
+        Ok(())
+    }
+
+    /// One of the candidates, by their weights at the temperature.
+    fn draw(&mut self) -> u32 {
+        let max = self.candidates.iter().map(|token| token.logit).fold(f32::NEG_INFINITY, f32::max);
+        let temperature = f64::from(self.params.temperature);
+        let weight = |token: &Candidate| {
+            if token.logit == max { 1.0 } else { (f64::from(token.logit - max) / temperature).exp() }
+        };
+        let mass: f64 = self.candidates.iter().map(weight).sum();
+        // 53 random bits: every multiple of 2^-53 below 1.
+        let mut left = (self.random.next_u64() >> 11) as f64 * (-53f64).exp2() * mass;
+        let mut chosen = 0;
+        for token in &self.candidates {
+            let weight = weight(token);
+            if weight > 0.0 {
+                chosen = token.token;
+                left -= weight;
+            }
+            if left < 0.0 {
+                break;
+            }
+        }
+        chosen
+    }
+}
+
+/// The likeliest token, the lowest id of equals.
+fn greedy(logits: &[f32]) -> Result<u32> {
+    let candidates = logits.iter().zip(0..).map(|(&logit, token)| Candidate { logit, token });
+    let best = candidates
+        .filter(|token| token.logit > f32::NEG_INFINITY)
+        .reduce(|best, token| if token.logit > best.logit { token } else { best });
+    best.map(|best| best.token).ok_or_else(|| nothing_to_choose(logits))
+}
+
+/// Puts the `count` likeliest in order at the front.
+fn sort_first(tokens: &mut [Candidate], count: usize) {
+    if (1..tokens.len()).contains(&count) {
+        tokens.select_nth_unstable_by(count - 1, Candidate::order);
+    }
+    let count = count.min(tokens.len());
+    tokens[..count].sort_unstable_by(Candidate::order);
+}
+
+/// Keeps the likeliest tokens that together weigh `enough`, at least one.
+fn keep_mass(tokens: &mut Vec<Candidate>, max: f32, enough: f64) {
+    let (mut mass, mut kept, mut look) = (0.0, 0, FIRST_LOOK);
+    while kept < tokens.len() {
+        sort_first(&mut tokens[kept..], look);
+        for token in &tokens[kept..tokens.len().min(kept + look)] {
+            mass += token.weight(max);
+            kept += 1;
+            if mass >= enough {
+                tokens.truncate(kept);
+                return;
+            }
+        }
+        look *= 8;
+    }
+}
+
+fn nothing_to_choose(logits: &[f32]) -> Error {
+    Error::Argument {
+        argument: "logits",
+        expected: "at least one number above minus infinity".into(),
+        found: format!(
+            "{} logits, of which {} NaN",
+            logits.len(),
+            logits.iter().filter(|logit| logit.is_nan()).count()
+        ),
+    }
+}

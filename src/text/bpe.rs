@@ -1,0 +1,53 @@
+//! The byte-pair model of a vocabulary.
+
+use super::pretokenizer::Family;
+use super::vocab::{failed, raw_byte};
+use super::{TokenType, Vocab, byte_level};
+use crate::error::Result;
+use tokenizers::models::bpe::{BPE, Vocab as Ids};
+
+/// Takes the tokens and merges out of `vocab`. Control tokens stay out of the model, and with them the
+/// merges that name one: no text may become one.
+pub(super) fn build(vocab: &mut Vocab, family: &Family) -> Result<BPE> {
+    let (mut ids, mut control) = (Ids::default(), Ids::default());
+    for ((text, kind), id) in std::mem::take(&mut vocab.tokens).into_iter().zip(&vocab.types).zip(0..) {
+        let table = if kind.is_control() { &mut control } else { &mut ids };
+        table.entry(spelling(text, *kind)).or_insert(id);
+    }
+    if let Some(byte) = (0..=255).find(|&byte| !ids.contains_key(byte_level::char_of(byte).encode_utf8(&mut [0; 4]))) {
+        return Err(failed(format!("no token for the single byte {byte:#04x}: not a byte-level vocabulary")));
+    }
+    let merges = read_merges(&vocab.merges, &ids, &control)?;
+    vocab.merges = Vec::new();
+    let builder = BPE::builder().ignore_merges(family.ignore_merges).vocab_and_merges(ids, merges);
+    builder.build().map_err(|error| failed(error.to_string()))
+}
+
+/// A token's text in the byte-level alphabet, in which the file writes all but the literal ones.
+fn spelling(text: String, kind: TokenType) -> String {
+    match kind {
+        TokenType::UserDefined => byte_level::encode(&text),
+        TokenType::Byte => raw_byte(&text).map_or(text, |byte| byte_level::char_of(byte).into()),
+        _ => text,
+    }
+}
+
+fn read_merges(merges: &[String], ids: &Ids, control: &Ids) -> Result<Vec<(String, String)>> {
+    let mut pairs = Vec::with_capacity(merges.len());
+    let mut joined = String::new();
+    for (rank, merge) in merges.iter().enumerate() {
+        let Some((left, right)) = merge.split_once(' ') else {
+            return Err(failed(format!("merge {rank} is `{merge}`: expected two tokens with a blank between")));
+        };
+        joined.clear();
+        joined.extend([left, right]);
+        let parts = [left, right, joined.as_str()];
+        if let Some(part) = parts.iter().find(|&&part| !ids.contains_key(part) && !control.contains_key(part)) {
+            return Err(failed(format!("merge {rank} is `{merge}`, but there is no token `{part}`")));
+        }
+        if parts.iter().all(|&part| ids.contains_key(part)) {
+            pairs.push((left.to_owned(), right.to_owned()));
+        }
+    }
+    Ok(pairs)
+}

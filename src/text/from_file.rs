@@ -1,0 +1,38 @@
+//! A vocabulary from the metadata of a GGUF file.
+
+use super::{TokenType, Vocab};
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+
+impl Vocab {
+    /// Reads the vocabulary of a file; none if it says that it has none.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] for a key that is missing or of the wrong type, [`Error::Unsupported`] for a
+    /// tokenizer other than byte-level BPE.
+    pub fn read(file: &Gguf) -> Result<Option<Self>> {
+        match file.opt_string("tokenizer.ggml.model")? {
+            None | Some("none" | "no_vocab") => return Ok(None),
+            Some("gpt2") => {}
+            Some(other) => {
+                return Err(Error::Unsupported {
+                    what: "metadata key `tokenizer.ggml.model`".into(),
+                    found: format!("`{other}`"),
+                    remedy: "`gpt2` (byte-level BPE), which GLM uses, is".into(),
+                });
+            }
+        }
+        let owned = |strings: Vec<&str>| strings.into_iter().map(str::to_owned).collect();
+        let types = file.opt_i32s("tokenizer.ggml.token_type")?.unwrap_or_default();
+        let ends = ["eos", "eot", "eom"].map(|name| file.opt_u32(&format!("tokenizer.ggml.{name}_token_id")));
+        Ok(Some(Self {
+            tokens: owned(file.strings("tokenizer.ggml.tokens")?),
+            types: types.into_iter().map(TokenType::from_gguf).collect(),
+            merges: owned(file.strings("tokenizer.ggml.merges")?),
+            pre: file.opt_string("tokenizer.ggml.pre")?.unwrap_or("default").to_owned(),
+            bos: file.opt_u32("tokenizer.ggml.bos_token_id")?,
+            add_bos: file.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(false),
+            end: ends.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?,
+        }))
+    }
+}

@@ -1,0 +1,188 @@
+//! The `tojson` filter as transformers defines it: Python's `json.dumps`, nothing escaped for HTML.
+
+use super::python;
+use minijinja::value::{Kwargs, ValueKind};
+use minijinja::{Error, ErrorKind, Value};
+
+/// Containers inside containers before a value counts as too deep.
+const DEPTH: usize = 200;
+
+/// `json.dumps(value, ensure_ascii, indent, separators, sort_keys)`; the options by name, or the first three by
+/// place.
+pub(super) fn tojson(
+    value: &Value,
+    ensure_ascii: Option<Value>,
+    indent: Option<Value>,
+    separators: Option<Value>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    let option = |placed: Option<Value>, name: &str| match placed {
+        Some(value) => Ok(Some(value)),
+        None => options.get::<Option<Value>>(name),
+    };
+    let [ensure_ascii, sort_keys] = [option(ensure_ascii, "ensure_ascii")?, option(None, "sort_keys")?]
+        .map(|option| option.is_some_and(|value| value.is_true()));
+    let [indent, separators] = [option(indent, "indent")?, option(separators, "separators")?]
+        .map(|option| option.filter(|value| !value.is_none()));
+    options.assert_all_used()?;
+    let (item, key) = match separators {
+        Some(separators) => two_strings(&separators)?,
+        None => (if indent.is_some() { "," } else { ", " }.into(), ": ".into()),
+    };
+    let indent = indent.map(|indent| indentation(&indent)).transpose()?;
+    let mut writer = Writer { out: String::new(), depth: 0, ensure_ascii, sort_keys, indent, item, key };
+    writer.value(value)?;
+    Ok(writer.out)
+}
+
+fn two_strings(separators: &Value) -> Result<(String, String), Error> {
+    let both = [separators.get_item_by_index(0)?, separators.get_item_by_index(1)?];
+    match both.each_ref().map(Value::as_str) {
+        [Some(item), Some(key)] => Ok((item.into(), key.into())),
+        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: `separators` takes two strings")),
+    }
+}
+
+/// What a level is indented with: a string, or a number of blanks. A negative number is Python's zero: new
+/// lines, no blanks.
+fn indentation(indent: &Value) -> Result<String, Error> {
+    match (indent.as_str(), indent.as_i64()) {
+        (Some(text), _) => Ok(text.into()),
+        (None, Some(width)) if width <= 64 => Ok(" ".repeat(width.max(0) as usize)),
+        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: `indent` takes up to 64 blanks")),
+    }
+}
+
+struct Writer {
+    out: String,
+    depth: usize,
+    ensure_ascii: bool,
+    sort_keys: bool,
+    indent: Option<String>,
+    /// Between items.
+    item: String,
+    /// Between a key and its value.
+    key: String,
+}
+
+impl Writer {
+    fn value(&mut self, value: &Value) -> Result<(), Error> {
+        match value.kind() {
+            ValueKind::None => self.out.push_str("null"),
+            ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
+            ValueKind::Number => self.out.push_str(&number(value)),
+            ValueKind::String => self.string(value.as_str().unwrap_or_default()),
+            ValueKind::Seq | ValueKind::Iterable => return self.list(value),
+            ValueKind::Map => return self.map(value),
+            kind => {
+                return Err(Error::new(
+                    ErrorKind::InvalidOperation,
+                    format!("tojson: JSON has no way to write {kind}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, value: &Value) -> Result<(), Error> {
+        self.open('[')?;
+        let mut empty = true;
+        for item in value.try_iter()?.checked() {
+            self.next(empty);
+            empty = false;
+            self.value(&item?)?;
+        }
+        self.close(']', empty);
+        Ok(())
+    }
+
+    fn map(&mut self, value: &Value) -> Result<(), Error> {
+        let mut keys = value.try_iter()?.checked().collect::<Result<Vec<_>, _>>()?;
+        if self.sort_keys {
+            keys.sort();
+        }
+        self.open('{')?;
+        for (index, key) in keys.iter().enumerate() {
+            self.next(index == 0);
+            match key.kind() {
+                ValueKind::String => self.string(key.as_str().unwrap_or_default()),
+                ValueKind::None => self.out.push_str("\"null\""),
+                ValueKind::Bool => self.out.push_str(if key.is_true() { "\"true\"" } else { "\"false\"" }),
+                ValueKind::Number => self.out.push_str(&format!("\"{}\"", number(key))),
+                kind => return Err(Error::new(ErrorKind::InvalidOperation, format!("tojson: {kind} cannot be a key"))),
+            }
+            self.out.push_str(&self.key);
+            self.value(&value.get_item(key)?)?;
+        }
+        self.close('}', keys.is_empty());
+        Ok(())
+    }
+
+    fn open(&mut self, bracket: char) -> Result<(), Error> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err(Error::new(ErrorKind::InvalidOperation, format!("tojson: more than {DEPTH} levels deep")));
+        }
+        self.out.push(bracket);
+        Ok(())
+    }
+
+    fn next(&mut self, first: bool) {
+        if !first {
+            self.out.push_str(&self.item);
+        }
+        self.new_line();
+    }
+
+    fn close(&mut self, bracket: char, empty: bool) {
+        self.depth -= 1;
+        if !empty {
+            self.new_line();
+        }
+        self.out.push(bracket);
+    }
+
+    fn new_line(&mut self) {
+        if let Some(indent) = &self.indent {
+            self.out.push('\n');
+            (0..self.depth).for_each(|_| self.out.push_str(indent));
+        }
+    }
+
+    fn string(&mut self, text: &str) {
+        self.out.push('"');
+        for char in text.chars() {
+            match char {
+                '"' => self.out.push_str("\\\""),
+                '\\' => self.out.push_str("\\\\"),
+                '\n' => self.out.push_str("\\n"),
+                '\r' => self.out.push_str("\\r"),
+                '\t' => self.out.push_str("\\t"),
+                '\u{8}' => self.out.push_str("\\b"),
+                '\u{c}' => self.out.push_str("\\f"),
+                '\0'..'\u{20}' => self.escape(char),
+                '\u{7f}'.. if self.ensure_ascii => self.escape(char),
+                _ => self.out.push(char),
+            }
+        }
+        self.out.push('"');
+    }
+
+    /// `\u` and four digits for each UTF-16 unit.
+    fn escape(&mut self, char: char) {
+        for unit in char.encode_utf16(&mut [0; 2]) {
+            self.out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+}
+
+/// Python's `json` writes what is not finite by name.
+fn number(value: &Value) -> String {
+    match f64::try_from(value.clone()) {
+        Ok(float) if !value.is_integer() && float.is_nan() => "NaN".into(),
+        Ok(float) if !value.is_integer() && float.is_infinite() => {
+            if float > 0.0 { "Infinity" } else { "-Infinity" }.into()
+        }
+        _ => python::text(value).into_owned(),
+    }
+}

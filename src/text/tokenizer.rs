@@ -1,0 +1,146 @@
+//! Byte-level BPE from a file's vocabulary.
+//!
+//! Guaranteed: any text can be encoded, and decoding gives it back byte for byte; control tokens arise
+//! from text only where the caller asks for them, so that what a user typed cannot impersonate a role;
+//! a vocabulary with a defect is refused by name when it is loaded and never surprises later.
+
+use super::pretokenizer::{self, Family};
+use super::special::Specials;
+use super::vocab::failed;
+use super::{TokenType, Vocab, bpe, byte_level};
+use crate::error::{Error, Result};
+use std::fmt;
+use tokenizers::Model;
+use tokenizers::models::bpe::BPE;
+use tokenizers::pre_tokenizers::split::Split;
+
+/// Turns text into tokens and tokens into bytes.
+pub struct Tokenizer {
+    bpe: BPE,
+    split: Split,
+    specials: Specials,
+    types: Vec<TokenType>,
+    /// What every token stands for, end to end.
+    bytes: Vec<u8>,
+    /// Where each token ends in `bytes`.
+    ends: Vec<u32>,
+    bos: Option<u32>,
+    end: Vec<u32>,
+}
+
+impl Tokenizer {
+    /// Builds the tokenizer, or says what is wrong with the vocabulary.
+    pub fn new(mut vocab: Vocab) -> Result<Self> {
+        let family = pretokenizer::family(&vocab.pre)?;
+        vocab.check()?;
+        let (bytes, ends) = vocab.spell_out();
+        let specials = Specials::new(
+            vocab
+                .typed()
+                .filter(|(_, _, kind)| kind.is_literal())
+                .map(|(text, id, kind)| (text, id, kind.is_control())),
+        );
+        let end = ends_of_reply(&vocab, family, &specials);
+        let bos = vocab.bos.filter(|_| vocab.add_bos);
+        let bpe = bpe::build(&mut vocab, family)?;
+        Ok(Self { bpe, split: family.compile()?, specials, types: vocab.types, bytes, ends, bos, end })
+    }
+
+    /// The tokens of `text`, after the beginning-of-text token where the file asks for one.
+    ///
+    /// Control tokens such as `<|user|>` are recognised only if `parse_special`; otherwise their text is
+    /// text like any other. User-defined tokens such as `<think>` are always recognised.
+    pub fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>> {
+        let mut tokens: Vec<u32> = self.bos.into_iter().collect();
+        let mut rest = text;
+        while let Some((start, end, id)) = self.specials.find(rest, parse_special) {
+            self.encode_plain(&rest[..start], &mut tokens)?;
+            tokens.push(id);
+            rest = &rest[end..];
+        }
+        self.encode_plain(rest, &mut tokens)?;
+        Ok(tokens)
+    }
+
+    fn encode_plain(&self, text: &str, tokens: &mut Vec<u32>) -> Result<()> {
+        pretokenizer::words(&self.split, text, |word| {
+            let word = self.bpe.tokenize(&byte_level::encode(word)).map_err(|error| failed(error.to_string()))?;
+            tokens.extend(word.iter().map(|token| token.id));
+            Ok(())
+        })
+    }
+
+    /// The bytes that `token` stands for; for a control token, its name.
+    pub fn token_bytes(&self, token: u32) -> Result<&[u8]> {
+        let index = self.index(token)?;
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        Ok(&self.bytes[start..self.ends[index] as usize])
+    }
+
+    /// The bytes of `token` as a reader should see them: nothing for a control token unless
+    /// `show_special`.
+    pub fn visible_bytes(&self, token: u32, show_special: bool) -> Result<&[u8]> {
+        let hidden = self.types[self.index(token)?].is_control() && !show_special;
+        if hidden { Ok(&[]) } else { self.token_bytes(token) }
+    }
+
+    /// The text of `tokens`, with control tokens left out unless `show_special`. Bytes that are not UTF-8
+    /// become U+FFFD; [`Detokenizer`](super::Detokenizer) does the same token by token.
+    pub fn decode(&self, tokens: &[u32], show_special: bool) -> Result<String> {
+        let mut bytes = Vec::new();
+        for &token in tokens {
+            bytes.extend_from_slice(self.visible_bytes(token, show_special)?);
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Whether a reply ends at `token`.
+    pub fn is_end(&self, token: u32) -> bool {
+        self.end.contains(&token)
+    }
+
+    /// The tokens that end a reply, lowest first.
+    pub fn end_tokens(&self) -> &[u32] {
+        &self.end
+    }
+
+    /// The id of the control or user-defined token called `name`, such as `<|user|>`.
+    pub fn special(&self, name: &str) -> Option<u32> {
+        self.specials.id(name)
+    }
+
+    /// What `token` is for.
+    pub fn token_type(&self, token: u32) -> Result<TokenType> {
+        Ok(self.types[self.index(token)?])
+    }
+
+    /// The number of tokens; ids run from 0 up to it.
+    pub fn vocab_size(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn index(&self, token: u32) -> Result<usize> {
+        let (index, vocab) = (token as usize, self.vocab_size());
+        if index < vocab { Ok(index) } else { Err(Error::TokenOutOfRange { token, vocab }) }
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer")
+            .field("tokens", &self.vocab_size())
+            .field("bos", &self.bos)
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The ids in the metadata, and the family's by name where those are control tokens.
+fn ends_of_reply(vocab: &Vocab, family: &Family, specials: &Specials) -> Vec<u32> {
+    let named = family.end.iter().filter_map(|name| specials.id(name));
+    let named = named.filter(|&id| vocab.types[id as usize].is_control());
+    let mut end: Vec<u32> = named.chain(vocab.end.iter().copied()).collect();
+    end.sort_unstable();
+    end.dedup();
+    end
+}

@@ -1,0 +1,8 @@
+//! Text in and out of the model, through the public API.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod fable_vocab;
+mod full_size;
+mod reply;
+mod template;
+mod tokenizer;

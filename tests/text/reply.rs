@@ -1,0 +1,134 @@
+//! Thinking and answer, however the reply arrives.
+
+use proptest::prelude::*;
+use wglm::text::{Piece, ReplyParser, opens_thinking};
+
+/// The whole (thinking, answer) of a reply that arrives in `chunks`.
+fn parse<S: AsRef<str>>(starts_in_thinking: bool, chunks: &[S]) -> (String, String) {
+    let mut parser = ReplyParser::new(starts_in_thinking);
+    let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
+    pieces.extend(parser.finish());
+    let (mut thinking, mut text) = (String::new(), String::new());
+    for piece in pieces {
+        let (part, all) = match piece {
+            Piece::Thinking(part) => (part, &mut thinking),
+            Piece::Text(part) => (part, &mut text),
+        };
+        assert!(!part.is_empty());
+        *all += &part;
+    }
+    (thinking, text)
+}
+
+/// The same by looking at the whole reply.
+fn at_once(mut inside: bool, reply: &str) -> (String, String) {
+    let (mut thinking, mut rest, mut after_tag) = (String::new(), reply, false);
+    if inside {
+        rest = rest.trim_start().strip_prefix("<think>").unwrap_or(rest);
+    }
+    loop {
+        let letters = rest.trim_start();
+        if inside {
+            let (block, after) = rest.split_once("</think>").unwrap_or((rest, ""));
+            thinking += block;
+            rest = after;
+            (inside, after_tag) = (false, true);
+        } else if let Some(after) = letters.strip_prefix("<think>") {
+            (rest, inside) = (after, true);
+        } else if let Some(after) = letters.strip_prefix("</think>") {
+            (rest, after_tag) = (after, true);
+        } else {
+            return (thinking, if after_tag { letters } else { rest }.into());
+        }
+    }
+}
+
+/// Every way to cut `reply` in two, and one character at a time.
+fn check(starts_in_thinking: bool, reply: &str, thinking: &str, text: &str) {
+    let want = (thinking.to_string(), text.to_string());
+    for (at, _) in reply.char_indices() {
+        let (left, right) = reply.split_at(at);
+        assert_eq!(parse(starts_in_thinking, &[left, right]), want, "{left:?} {right:?}");
+    }
+    let chars: Vec<_> = reply.chars().map(String::from).collect();
+    assert_eq!(parse(starts_in_thinking, &chars), want, "{reply:?}");
+}
+
+#[test]
+fn a_reply_that_starts_in_thinking() {
+    check(true, "why\n</think>\n\nBecause. \n", "why\n", "Because. \n");
+    check(true, "</think>Because.", "", "Because.");
+    check(true, "never closed", "never closed", "");
+    check(true, "never closed </thi", "never closed </thi", "");
+    check(true, "a < b </b> </thinking> </think>yes", "a < b </b> </thinking> ", "yes");
+    check(true, "<<</think></think", "<<", "</think");
+    check(true, "", "", "");
+    check(true, "  \n", "  \n", "");
+}
+
+#[test]
+fn a_reply_that_does_not() {
+    check(false, "Hello\n", "", "Hello\n");
+    check(false, "\n Hello", "", "\n Hello");
+    check(false, "  ", "", "  ");
+    check(false, "<b>bold</b> <", "", "<b>bold</b> <");
+    check(false, "<thin air", "", "<thin air");
+    check(false, "</thin", "", "</thin");
+}
+
+#[test]
+fn tags_of_the_models_own() {
+    check(false, "\n<think>why</think>\nBecause.", "why", "Because.");
+    check(false, "<think></think>\n\nBecause.", "", "Because.");
+    check(false, "</think>\n\nBecause.", "", "Because.");
+    check(false, "</think>\n</think> Because.", "", "Because.");
+    check(false, "</think>\n", "", "");
+    check(false, "</think> </thi", "", "</thi");
+    check(true, "\n<think>why</think>Because.", "why", "Because.");
+    check(true, "one</think>\n<think>two</think>\nBecause.", "onetwo", "Because.");
+}
+
+#[test]
+fn an_answer_may_write_about_tags() {
+    check(false, "The tag <think> opens, </think> closes.", "", "The tag <think> opens, </think> closes.");
+    check(true, "x</think>Use </think>.", "x", "Use </think>.");
+}
+
+/// Nothing waits that is already certain.
+#[test]
+fn pieces_come_at_once() {
+    let mut parser = ReplyParser::new(true);
+    assert_eq!(parser.push("why <"), [Piece::Thinking("why ".into())]);
+    assert!(parser.is_thinking());
+    assert_eq!(parser.push("3"), [Piece::Thinking("<3".into())]);
+    assert_eq!(parser.push("</think"), []);
+    assert_eq!(parser.push(">\n"), []);
+    assert_eq!(parser.push("Be"), [Piece::Text("Be".into())]);
+    assert!(!parser.is_thinking());
+    assert_eq!(parser.push("cause <"), [Piece::Text("cause <".into())]);
+    assert_eq!(parser.finish(), []);
+}
+
+#[test]
+fn prompts_that_open_thinking() {
+    assert!(opens_thinking("<|assistant|><think>") && opens_thinking("<|assistant|>\n<think>\n"));
+    assert!(!opens_thinking("<|assistant|></think>") && !opens_thinking("<|assistant|>") && !opens_thinking(""));
+}
+
+proptest! {
+    #[test]
+    fn cuts_do_not_matter(
+        parts in prop::collection::vec(
+            prop::sample::select(vec!["<think>", "</think>", "<", "</", "think", ">", "a", " ", "\n", "é", "</think", "<think"]), 0..12),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        starts_in_thinking: bool,
+    ) {
+        let reply = parts.concat();
+        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(reply.len() + 1)).filter(|&cut| reply.is_char_boundary(cut)).collect();
+        cuts.sort_unstable();
+        let ends = cuts.iter().copied().chain([reply.len()]);
+        let mut start = 0;
+        let chunks: Vec<_> = ends.map(|end| &reply[std::mem::replace(&mut start, end)..end]).collect();
+        prop_assert_eq!(parse(starts_in_thinking, &chunks), at_once(starts_in_thinking, &reply));
+    }
+}

@@ -1,0 +1,180 @@
+//! Chat templates against Jinja2: `tests/fixtures/jinja/make_goldens.py` made the expected renderings,
+//! and `tests/fixtures/chat_template.json` are those of the demonstration model's own template.
+
+use serde_json::{Value, json};
+use wglm::text::{ChatInput, ChatTemplate, Message, ToolCall};
+use wglm::{Error, Result};
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+fn read_json(path: &str) -> Value {
+    serde_json::from_str(&read(path)).unwrap()
+}
+
+/// Renders a golden's input: the fields of [`ChatInput`] by name, the rest as extra variables.
+fn render(template: &ChatTemplate, input: &Value) -> Result<String> {
+    let mut fields = input.as_object().unwrap().clone();
+    let messages: Vec<Message> = serde_json::from_value(fields.remove("messages").unwrap()).unwrap();
+    let tools = fields.remove("tools");
+    let add_generation_prompt = fields.remove("add_generation_prompt").is_none_or(|value| value == true);
+    let enable_thinking = fields.remove("enable_thinking").map(|value| value == true);
+    let tools = tools.as_ref().and_then(Value::as_array).map(Vec::as_slice);
+    template.render(&ChatInput { messages: &messages, tools, add_generation_prompt, enable_thinking, extra: fields })
+}
+
+fn render_source(source: &str) -> Result<String> {
+    ChatTemplate::new(source)?.render(&ChatInput::new(&[]))
+}
+
+#[test]
+fn small_cases_as_jinja2_renders_them() {
+    let file = read_json("tests/fixtures/jinja/cases.json");
+    let mut surprises = String::new();
+    for case in file["cases"].as_array().unwrap() {
+        let source = case["template"].as_str().unwrap();
+        let extra = file["context"].as_object().unwrap().clone();
+        let got = ChatTemplate::new(source).and_then(|it| it.render(&ChatInput { extra, ..ChatInput::new(&[]) }));
+        let want = case["rendered"].as_str();
+        // A known difference that is gone must leave the documentation too.
+        if (got.as_deref().ok() == want) == (case["differs"] == true) {
+            surprises += &format!("{source}\n  want {want:?}\n  got  {got:?}\n");
+        }
+    }
+    assert!(surprises.is_empty(), "\n{surprises}");
+}
+
+#[test]
+fn a_template_like_the_published_ones() {
+    let template = ChatTemplate::new(&read("tests/fixtures/jinja/glm_like.jinja")).unwrap();
+    for case in read_json("tests/fixtures/jinja/glm_like.json").as_array().unwrap() {
+        let got = render(&template, &case["input"]);
+        assert_eq!(got.as_deref().ok(), case["rendered"].as_str(), "{}: {got:?}", case["input"]);
+    }
+}
+
+#[test]
+fn the_demonstration_models_template() {
+    let template = ChatTemplate::new(&read("models/training/chat_template.jinja")).unwrap();
+    let goldens = read_json("tests/fixtures/chat_template.json");
+    let cases = goldens["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 10);
+    for case in cases {
+        assert_eq!(render(&template, &case["input"]).unwrap(), case["rendered"].as_str().unwrap(), "{}", case["input"]);
+    }
+    let error = template.render(&ChatInput::new(&[Message::new("critic", "Boo")])).unwrap_err();
+    let Error::Template { message } = error else { panic!("{error}") };
+    assert!(message.contains("line ") && message.ends_with("a message with the role critic"), "{message}");
+}
+
+#[test]
+fn errors_name_the_line() {
+    for (source, line, word) in [
+        ("a\nb {{ x", "line 2", "unexpected end"),
+        ("\n\n{{ a.b.c }}", "line 3", "undefined"),
+        ("{% if x %}", "line 1", "unexpected end"),
+        ("\n{{ x|nosuch }}", "line 2", "nosuch"),
+        ("\n\n\n{{ raise_exception('because') }}", "line 4", "because"),
+        ("{% include 'other' %}", "line 1", "other"),
+    ] {
+        let error = render_source(source).unwrap_err();
+        let Error::Template { message } = &error else { panic!("{error}") };
+        assert!(message.starts_with(line) && message.contains(word), "{source}: {message}");
+    }
+}
+
+/// A stranger's template must not hang the program, overflow the stack or print without end.
+#[test]
+fn runaway_templates_are_stopped() {
+    for source in [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for a in range(99999) %}{% for b in range(99999) %}12345678901234567890{% endfor %}{% endfor %}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{% macro m(x) %}{{ m([x]) }}{% endmacro %}{{ m([]) }}",
+        "{{ 'x' * 999999999 }}",
+        "{{ range(999999999)|list }}",
+        "{% set ns = namespace(l=[]) %}{% for a in range(5000) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l|tojson }}",
+    ] {
+        let before = std::time::Instant::now();
+        let error = render_source(source).unwrap_err();
+        assert!(before.elapsed().as_secs() < 20, "{source} took {:?}", before.elapsed());
+        assert!(matches!(error, Error::Template { .. }), "{error}");
+    }
+    let deep = format!("{{{{ {}1{} }}}}", "(".repeat(10_000), ")".repeat(10_000));
+    assert!(ChatTemplate::new(&deep).is_err());
+}
+
+#[test]
+fn a_very_long_conversation_is_not_a_runaway() {
+    let turn = [Message::user("question"), Message::assistant("answer").with_reasoning("thought")];
+    let messages: Vec<_> = turn.iter().cycle().take(20_000).cloned().collect();
+    for path in ["models/training/chat_template.jinja", "tests/fixtures/jinja/glm_like.jinja"] {
+        let prompt = ChatTemplate::new(&read(path)).unwrap().render(&ChatInput::new(&messages)).unwrap();
+        assert_eq!(prompt.matches("<|user|>").count(), 10_000);
+    }
+}
+
+#[test]
+fn messages_leave_out_what_is_absent() {
+    let arguments = json!({"city": "Rome"}).as_object().unwrap().clone();
+    for (message, want) in [
+        (Message::system("s"), json!({"role": "system", "content": "s"})),
+        (Message::user("u"), json!({"role": "user", "content": "u"})),
+        (
+            Message::assistant("a").with_reasoning("r"),
+            json!({"role": "assistant", "content": "a", "reasoning_content": "r"}),
+        ),
+        (Message::tool("c1", "t"), json!({"role": "tool", "content": "t", "tool_call_id": "c1"})),
+        (
+            Message::assistant("").with_tool_calls(vec![ToolCall::new("f", arguments)]),
+            json!({"role": "assistant", "content": "",
+                "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"city": "Rome"}}}]}),
+        ),
+    ] {
+        assert_eq!(serde_json::to_value(&message).unwrap(), want);
+        assert_eq!(serde_json::from_value::<Message>(want).unwrap(), message);
+    }
+}
+
+#[test]
+fn messages_read_openai_json() {
+    let message: Message = serde_json::from_value(json!({
+        "role": "assistant", "content": null, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"b\": 1, \"a\": [2.5]}"}},
+            {"id": "2", "type": "function", "function": {"name": "g", "arguments": ""}},
+            {"function": {"name": "h"}},
+        ], "refusal": null, "weight": 1
+    }))
+    .unwrap();
+    let arguments: Vec<_> = message.tool_calls.iter().map(|call| call.function.arguments.to_string()).collect();
+    assert_eq!(arguments, [r#"{"b":1,"a":[2.5]}"#, "{}", "{}"]);
+    assert_eq!((message.content, message.extra["weight"].clone()), (None, json!(1)));
+    let message: Message = serde_json::from_value(json!({"role": "assistant", "tool_calls": null})).unwrap();
+    assert!(message.tool_calls.is_empty());
+    let broken = json!({"role": "a", "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\":"}}]});
+    assert!(serde_json::from_value::<Message>(broken).unwrap_err().to_string().contains("not JSON"));
+}
+
+/// Absent content is undefined and prints nothing; none would print as `None`.
+#[test]
+fn absent_content_prints_nothing() {
+    let template = ChatTemplate::new("{% for m in messages %}[{{ m.content }}]{% endfor %}").unwrap();
+    let messages: Vec<Message> =
+        serde_json::from_value(json!([{"role": "a", "content": null}, {"role": "b"}])).unwrap();
+    assert_eq!(template.render(&ChatInput::new(&messages)).unwrap(), "[][]");
+}
+
+#[test]
+fn extra_variables_cannot_replace_the_conversation() {
+    let template = ChatTemplate::new("{{ messages|length }}{{ add_generation_prompt }}{{ more }}").unwrap();
+    let extra = json!({"messages": [1, 2], "add_generation_prompt": 5, "more": "!"}).as_object().unwrap().clone();
+    let messages = [Message::user("x")];
+    assert_eq!(template.render(&ChatInput { extra, ..ChatInput::new(&messages) }).unwrap(), "1True!");
+}
+
+#[test]
+fn the_date_is_there() {
+    let date = render_source("{{ strftime_now('%Y-%m-%d') }}").unwrap();
+    assert!(date.len() == 10 && date.starts_with("20"), "{date}");
+}
