@@ -2,11 +2,14 @@
 
 pub mod error;
 pub mod gguf;
+pub mod gpu;
 pub mod quant;
 pub mod sample;
+pub mod shader;
 pub mod text;
 mod threads;
 pub mod wgsl;
 
 pub use error::{Error, Result};
 pub use gguf::Gguf;
+pub use gpu::{Gpu, GpuOptions};

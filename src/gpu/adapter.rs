@@ -1,0 +1,145 @@
+//! Which adapters there are, and which one to open.
+
+use super::GpuOptions;
+use crate::error::{Error, Result};
+
+/// What matters here about an adapter.
+#[derive(Debug, Clone)]
+pub struct AdapterReport {
+    /// The adapter's name.
+    pub name: String,
+    /// `metal`, `vulkan` or `dx12`.
+    pub backend: &'static str,
+    /// `discrete`, `integrated`, `virtual`, `software` or `other`.
+    pub kind: &'static str,
+    /// The driver and its version.
+    pub driver: String,
+    /// Smallest and largest subgroup, where there are subgroup operations.
+    pub subgroup: Option<(u32, u32)>,
+    /// f16 arithmetic in shaders.
+    pub f16: bool,
+    /// Timestamps around a pass.
+    pub timestamps: bool,
+    /// The largest binding of a storage buffer, in bytes.
+    pub max_binding: u64,
+    /// The largest buffer, in bytes.
+    pub max_buffer: u64,
+    /// Workgroup memory one kernel may use, in bytes.
+    pub max_workgroup_bytes: u32,
+    /// Storage buffers one kernel may bind.
+    pub max_storage_buffers: u32,
+}
+
+impl AdapterReport {
+    pub(super) fn of(adapter: &wgpu::Adapter) -> Self {
+        let (info, features, limits) = (adapter.get_info(), adapter.features(), adapter.limits());
+        let subgroups = features.contains(wgpu::Features::SUBGROUP);
+        Self {
+            backend: info.backend.to_str(),
+            kind: kind_name(info.device_type),
+            driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
+            subgroup: subgroups.then_some((info.subgroup_min_size, info.subgroup_max_size)),
+            f16: features.contains(wgpu::Features::SHADER_F16),
+            timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
+            max_binding: limits.max_storage_buffer_binding_size,
+            max_buffer: limits.max_buffer_size,
+            max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
+            max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            name: info.name,
+        }
+    }
+
+    /// True for a driver that computes on the CPU.
+    pub fn is_software(&self) -> bool {
+        self.kind == "software"
+    }
+}
+
+fn kind_name(kind: wgpu::DeviceType) -> &'static str {
+    match kind {
+        wgpu::DeviceType::DiscreteGpu => "discrete",
+        wgpu::DeviceType::IntegratedGpu => "integrated",
+        wgpu::DeviceType::VirtualGpu => "virtual",
+        wgpu::DeviceType::Cpu => "software",
+        wgpu::DeviceType::Other => "other",
+    }
+}
+
+/// All adapters the options admit, strongest first.
+///
+/// # Errors
+/// [`Error::Argument`] for a backend that does not exist.
+pub fn adapters(options: &GpuOptions) -> Result<Vec<AdapterReport>> {
+    Ok(enumerate(options)?.iter().map(AdapterReport::of).collect())
+}
+
+fn enumerate(options: &GpuOptions) -> Result<Vec<wgpu::Adapter>> {
+    let backends = backends(options)?;
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = backends;
+    descriptor.flags = wgpu::InstanceFlags::empty().with_env();
+    // Past this share of what the driver says is free, an allocation fails as one, with an error, instead of
+    // spilling or taking the device along.
+    descriptor.memory_budget_thresholds.for_resource_creation = Some(97);
+    let instance = wgpu::Instance::new(descriptor);
+    let mut found = pollster::block_on(instance.enumerate_adapters(backends));
+    found.sort_by_key(|adapter| rank(adapter.get_info().device_type, options.low_power));
+    Ok(found)
+}
+
+/// The backends asked for; all if none is.
+fn backends(options: &GpuOptions) -> Result<wgpu::Backends> {
+    let Some(list) = &options.backends else { return Ok(wgpu::Backends::all()) };
+    let backend = |name: &str| match name.trim().to_lowercase().as_str() {
+        "metal" | "mtl" => Ok(wgpu::Backends::METAL),
+        "vulkan" | "vk" => Ok(wgpu::Backends::VULKAN),
+        "dx12" | "d3d12" => Ok(wgpu::Backends::DX12),
+        other => Err(Error::Argument {
+            argument: "backend",
+            expected: "metal, vulkan or dx12".into(),
+            found: format!("`{other}`"),
+        }),
+    };
+    list.split(',').map(backend).collect()
+}
+
+/// Lower is better.
+fn rank(kind: wgpu::DeviceType, low_power: bool) -> u32 {
+    match kind {
+        wgpu::DeviceType::DiscreteGpu if low_power => 1,
+        wgpu::DeviceType::IntegratedGpu if low_power => 0,
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::IntegratedGpu => 1,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    }
+}
+
+pub(super) fn choose(options: &GpuOptions) -> Result<wgpu::Adapter> {
+    let found = enumerate(options)?;
+    let available: Vec<String> = found.iter().map(|a| format!("`{}`", a.get_info().name)).collect();
+    let wanted = options.adapter.as_deref().map(str::to_lowercase);
+    let fits = |a: &wgpu::Adapter| wanted.as_ref().is_none_or(|w| a.get_info().name.to_lowercase().contains(w));
+    found.into_iter().find(fits).ok_or_else(|| no_adapter(options, &available))
+}
+
+fn no_adapter(options: &GpuOptions, available: &[String]) -> Error {
+    let mut wanted = Vec::new();
+    wanted.extend(options.adapter.as_ref().map(|name| format!("named `{name}`")));
+    wanted.extend(options.backends.as_ref().map(|list| format!("on the backends `{list}`")));
+    let vulkan = options.backends.as_ref().is_none_or(|list| list.to_lowercase().contains("vulkan"));
+    let installable = vulkan && cfg!(target_os = "linux");
+    let remedy = match available.is_empty() {
+        true if installable => {
+            "install a Vulkan driver (on Debian and Ubuntu `apt install mesa-vulkan-drivers` brings a software one)"
+        }
+        true => "ask for another backend: metal is for Apple's systems, dx12 for Windows, vulkan for the rest",
+        false => "ask for one of these, or for none by name",
+    };
+    Error::NoAdapter {
+        wanted: if wanted.is_empty() { "at all".into() } else { wanted.join(" ") },
+        available: if available.is_empty() { "none".into() } else { available.join(", ") },
+        remedy,
+    }
+}

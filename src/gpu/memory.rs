@@ -1,0 +1,101 @@
+//! Buffers: made, filled, read back.
+
+use super::{Gpu, Submission};
+use crate::error::{Error, Result};
+
+/// What a buffer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BufferUse {
+    /// Read and written by kernels, filled from and copied to the host.
+    Storage,
+    /// Small constants of kernels.
+    Uniform,
+}
+
+/// A buffer on the device, zero-filled when made. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Buffer {
+    pub(super) raw: wgpu::Buffer,
+}
+
+impl Buffer {
+    /// Its length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.raw.size()
+    }
+}
+
+/// A host-visible buffer that results are copied to.
+#[derive(Debug)]
+pub struct Readback {
+    pub(super) raw: wgpu::Buffer,
+}
+
+impl Gpu {
+    /// Makes a buffer of `bytes` bytes, rounded up to whole words.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] past the device's limits, [`Error::OutOfMemory`].
+    pub fn buffer(&self, label: &str, bytes: u64, usage: BufferUse) -> Result<Buffer> {
+        self.fits(label, bytes)?;
+        let usage = match usage {
+            BufferUse::Storage => wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+            BufferUse::Uniform => wgpu::BufferUsages::UNIFORM,
+        };
+        let raw = self.create(label, bytes, usage | wgpu::BufferUsages::COPY_DST)?;
+        Ok(Buffer { raw })
+    }
+
+    /// Makes a buffer that up to `bytes` bytes of results are copied to.
+    pub fn readback(&self, label: &str, bytes: u64) -> Result<Readback> {
+        let raw = self.create(label, bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?;
+        Ok(Readback { raw })
+    }
+
+    fn create(&self, label: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
+        let size = bytes.max(4).next_multiple_of(4);
+        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
+        self.attempt(&format!("making the buffer `{label}`"), size, |device| device.create_buffer(&descriptor))
+    }
+
+    fn fits(&self, label: &str, bytes: u64) -> Result<()> {
+        let capabilities = self.capabilities();
+        if bytes <= capabilities.max_buffer {
+            return Ok(());
+        }
+        Err(Error::TooLarge {
+            tensor: label.into(),
+            bytes,
+            limit: "max_buffer_size",
+            allowed: capabilities.max_buffer,
+            remedy: "use a smaller quantisation, a shorter context (-c) or another adapter",
+        })
+    }
+
+    /// Copies `data`, whole words, to `offset` of the buffer before the next submission runs.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if there is no room to stage it, [`Error::Gpu`] if it does not fit the buffer.
+    pub fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<()> {
+        let queue = &self.shared.queue;
+        self.attempt("writing to a buffer", data.len() as u64, |_| queue.write_buffer(&buffer.raw, offset, data))
+    }
+
+    /// Waits for the submission, then reads the first `bytes` bytes copied to `readback`.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], [`Error::Gpu`].
+    pub fn read(&self, readback: &Readback, bytes: u64, after: &Submission) -> Result<Vec<u8>> {
+        let bytes = bytes.min(readback.raw.size());
+        let slice = readback.raw.slice(..bytes);
+        slice.map_async(wgpu::MapMode::Read, |_| {});
+        let waited = self.wait(after);
+        let refused = |message: String| Error::Gpu { doing: "to read results".into(), message };
+        let data = match slice.get_mapped_range() {
+            Ok(view) => Ok(view.to_vec()),
+            Err(error) => Err(refused(error.to_string())),
+        };
+        readback.raw.unmap();
+        waited.and(data)
+    }
+}

@@ -1,0 +1,142 @@
+//! Pipelines, what they bind, and submissions of them.
+
+use super::{Buffer, Gpu, Readback};
+use crate::error::{Error, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A compiled kernel.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    pub(crate) raw: wgpu::ComputePipeline,
+    pub(crate) layout: wgpu::BindGroupLayout,
+}
+
+/// A range of a buffer, bound by number.
+pub struct Binding<'a> {
+    /// The binding number.
+    pub index: u32,
+    /// The buffer.
+    pub buffer: &'a Buffer,
+    /// The first byte of the range.
+    pub offset: u64,
+    /// The bytes of the range.
+    pub bytes: u64,
+}
+
+/// The buffers of one dispatch.
+#[derive(Debug, Clone)]
+pub struct BindGroup {
+    raw: wgpu::BindGroup,
+}
+
+/// One kernel run over a grid of workgroups.
+pub struct Dispatch<'a> {
+    /// The kernel.
+    pub pipeline: &'a Pipeline,
+    /// Its buffers.
+    pub bindings: &'a BindGroup,
+    /// Workgroups in x, y, z.
+    pub grid: [u32; 3],
+}
+
+impl Dispatch<'_> {
+    pub(super) fn record(&self, pass: &mut wgpu::ComputePass<'_>) {
+        let [x, y, z] = self.grid;
+        pass.set_pipeline(&self.pipeline.raw);
+        pass.set_bind_group(0, &self.bindings.raw, &[]);
+        pass.dispatch_workgroups(x, y, z);
+    }
+}
+
+/// A copy of part of a buffer to the host, after the dispatches.
+pub struct Copy<'a> {
+    /// The source.
+    pub from: &'a Buffer,
+    /// The first byte.
+    pub offset: u64,
+    /// Whole words.
+    pub bytes: u64,
+    /// The destination, from its start.
+    pub to: &'a Readback,
+}
+
+/// Work handed to the GPU.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    index: wgpu::SubmissionIndex,
+}
+
+impl Gpu {
+    /// Binds ranges of buffers to a pipeline.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] if a range is not what the kernel or the device takes.
+    pub fn bind(&self, label: &str, pipeline: &Pipeline, bindings: &[Binding<'_>]) -> Result<BindGroup> {
+        let mut entries = Vec::with_capacity(bindings.len());
+        for b in bindings {
+            let (buffer, offset, size) = (&b.buffer.raw, b.offset, wgpu::BufferSize::new(b.bytes));
+            let resource = wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size });
+            entries.push(wgpu::BindGroupEntry { binding: b.index, resource });
+        }
+        let layout = &pipeline.layout;
+        let descriptor = wgpu::BindGroupDescriptor { label: Some(label), layout, entries: &entries };
+        let raw = self.attempt(&format!("binding `{label}`"), 0, |device| device.create_bind_group(&descriptor))?;
+        Ok(BindGroup { raw })
+    }
+
+    /// Records the dispatches in one pass of one encoder, then the copies, and submits them.
+    ///
+    /// # Errors
+    /// What the driver reports of this work or of the device.
+    pub fn submit<'a>(
+        &self,
+        dispatches: impl IntoIterator<Item = Dispatch<'a>>,
+        copies: &[Copy<'_>],
+    ) -> Result<Submission> {
+        self.attempt("a submission", 0, |device| {
+            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            dispatches.into_iter().for_each(|dispatch| dispatch.record(&mut pass));
+            drop(pass);
+            for copy in copies {
+                encoder.copy_buffer_to_buffer(&copy.from.raw, copy.offset, &copy.to.raw, 0, copy.bytes);
+            }
+            self.submit_encoder(encoder)
+        })
+    }
+
+    /// Submits what was written since the last submission.
+    ///
+    /// # Errors
+    /// As [`Gpu::submit`].
+    pub fn flush(&self) -> Result<Submission> {
+        self.attempt("writing", 0, |_| Submission { index: self.shared.queue.submit([]) })
+    }
+
+    pub(super) fn submit_encoder(&self, encoder: wgpu::CommandEncoder) -> Submission {
+        Submission { index: self.shared.queue.submit([encoder.finish()]) }
+    }
+
+    /// Nanoseconds of a tick of the GPU's clock.
+    pub(super) fn queue_period(&self) -> f32 {
+        self.shared.queue.get_timestamp_period()
+    }
+
+    /// Waits until a submission, and what was written before it, is done.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], or whatever else the driver reports.
+    pub fn wait(&self, submission: &Submission) -> Result<()> {
+        let until = wgpu::PollType::Wait { submission_index: Some(submission.index.clone()), timeout: None };
+        let device = self.device();
+        // wgpu 30 panics where a driver fails in this very call, as a hung GPU makes it.
+        let polled = catch_unwind(AssertUnwindSafe(|| device.poll(until)));
+        self.check()?;
+        let refused = |message: String| Error::Gpu { doing: "to finish its work".into(), message };
+        match polled {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(refused(error.to_string())),
+            Err(_) => Err(Error::DeviceLost { reason: "the driver failed while work was running".into() }),
+        }
+    }
+}

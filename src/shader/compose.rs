@@ -1,0 +1,128 @@
+//! Lays WGSL files end to end.
+//!
+//! A variant is a header of constants followed by whole files. A file that serves a weight in some role
+//! (`w`, `gate`, `up`) names its globals `w_…`; composing it for another role renames them. Lines of the
+//! composed text can be traced to the file they come from, so that a compiler's message names it.
+
+use crate::wgsl::Source;
+use std::fmt;
+
+/// The value of a constant in a variant's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Constant {
+    /// A `u32`.
+    U32(u32),
+    /// A `bool`.
+    Bool(bool),
+}
+
+impl fmt::Display for Constant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::U32(value) => write!(f, "{value}u"),
+            Self::Bool(value) => write!(f, "{value}"),
+        }
+    }
+}
+
+/// One file of a variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Part {
+    /// The file.
+    pub source: Source,
+    /// What its `w_` names become.
+    pub role: &'static str,
+}
+
+/// One shader, before compilation: which files, with which constants.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Variant {
+    /// The kernel, its formats and its constants in short: `mul_mv.q4_0.sg.r4w64`.
+    pub label: String,
+    /// The header, in order.
+    pub constants: Vec<(&'static str, Constant)>,
+    /// The files, in order.
+    pub parts: Vec<Part>,
+}
+
+impl Variant {
+    /// The WGSL text: the header, then every file once per role.
+    pub fn compose(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in &self.constants {
+            text.push_str(&format!("const {name} = {value};\n"));
+        }
+        for part in &self.parts {
+            text.push_str(&renamed(part.source.text, part.role));
+        }
+        text
+    }
+
+    /// The file and line (from 1) that line `line` (from 1) of the composed text comes from.
+    pub fn origin(&self, line: usize) -> (&'static str, usize) {
+        if line <= self.constants.len() {
+            return ("constants", line);
+        }
+        let mut left = line - self.constants.len();
+        for part in &self.parts {
+            let lines = part.source.text.lines().count();
+            if left <= lines {
+                return (part.source.path, left);
+            }
+            left -= lines;
+        }
+        ("end", left)
+    }
+}
+
+/// `text` with every identifier that starts with `w_` starting with the role instead.
+fn renamed(text: &str, role: &str) -> String {
+    if role == "w" {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 64);
+    let mut rest = text;
+    let mut inside = false; // of an identifier
+    while let Some(c) = rest.chars().next() {
+        if !inside && rest.starts_with("w_") {
+            out.push_str(role);
+            rest = &rest[1..];
+            inside = true;
+            continue;
+        }
+        inside = c.is_alphanumeric() || c == '_';
+        out.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Source = Source { path: "lib/a.wgsl", text: "fn w_a() {}\nfn new_a() { w_a(); }\n" };
+    const SECOND: Source = Source { path: "op/b.wgsl", text: "fn b() {}\n" };
+
+    fn variant(role: &'static str) -> Variant {
+        Variant {
+            label: "test".into(),
+            constants: vec![("N", Constant::U32(4)), ("YES", Constant::Bool(true))],
+            parts: vec![Part { source: FIRST, role }, Part { source: SECOND, role: "w" }],
+        }
+    }
+
+    #[test]
+    fn a_role_renames_whole_identifiers_only() {
+        let text = variant("gate").compose();
+        assert_eq!(text, "const N = 4u;\nconst YES = true;\nfn gate_a() {}\nfn new_a() { gate_a(); }\nfn b() {}\n");
+    }
+
+    #[test]
+    fn lines_are_traced_to_their_file() {
+        let v = variant("w");
+        assert_eq!(v.origin(2), ("constants", 2));
+        assert_eq!(v.origin(4), ("lib/a.wgsl", 2));
+        assert_eq!(v.origin(5), ("op/b.wgsl", 1));
+    }
+}

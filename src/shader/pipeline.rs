@@ -1,0 +1,141 @@
+//! Compiles variants into pipelines, each once.
+
+use super::{Access, BindingInfo, Reflected, Variant, reflect};
+use crate::error::{Error, Result};
+use crate::gpu::{Gpu, Pipeline};
+use crate::threads::joined;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A variant compiled for a device.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The pipeline.
+    pub pipeline: Pipeline,
+    /// Its buffers by name, in the order of their numbers.
+    pub bindings: Vec<BindingInfo>,
+}
+
+/// The pipelines compiled so far for one device. Clones share them.
+#[derive(Clone)]
+pub struct Pipelines {
+    gpu: Gpu,
+    compiled: Arc<Mutex<HashMap<Variant, Arc<Compiled>>>>,
+}
+
+impl Pipelines {
+    /// No pipelines yet.
+    pub fn new(gpu: &Gpu) -> Self {
+        Self { gpu: gpu.clone(), compiled: Arc::default() }
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// Compiles those of `variants` that are not there yet, on all cores.
+    ///
+    /// # Errors
+    /// [`Error::Shader`] for a variant that does not compile or asks for more than the device has.
+    pub fn prepare(&self, variants: &[Variant]) -> Result<Vec<Arc<Compiled>>> {
+        let missing: Vec<&Variant> = variants.iter().filter(|v| self.known(v).is_none()).collect();
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let share = missing.len().div_ceil(threads).max(1);
+        std::thread::scope(|scope| {
+            let compile = |some: &[&Variant]| some.iter().try_for_each(|v| self.get(v).map(drop));
+            joined(missing.chunks(share).map(|some| scope.spawn(move || compile(some))).collect(), "compiling kernels")
+        })?;
+        variants.iter().map(|v| self.get(v)).collect()
+    }
+
+    fn known(&self, variant: &Variant) -> Option<Arc<Compiled>> {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).get(variant).cloned()
+    }
+
+    fn get(&self, variant: &Variant) -> Result<Arc<Compiled>> {
+        if let Some(kernel) = self.known(variant) {
+            return Ok(kernel);
+        }
+        let kernel = Arc::new(compile(&self.gpu, variant)?);
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).insert(variant.clone(), kernel.clone());
+        Ok(kernel)
+    }
+}
+
+fn compile(gpu: &Gpu, variant: &Variant) -> Result<Compiled> {
+    let reflected = reflect(variant)?;
+    check_limits(gpu, variant, &reflected)?;
+    let Reflected { module, bindings, .. } = reflected;
+    let entries: Vec<_> = bindings.iter().zip(0..).map(|(b, index)| layout_entry(index, b.access)).collect();
+    let checks = gpu.checks();
+    let pipeline = gpu.attempt(&format!("compiling `{}`", variant.label), 0, |device| {
+        create_pipeline(device, &variant.label, module, &entries, checks)
+    })?;
+    Ok(Compiled { pipeline, bindings })
+}
+
+fn create_pipeline(
+    device: &wgpu::Device,
+    label: &str,
+    module: naga::Module,
+    entries: &[wgpu::BindGroupLayoutEntry],
+    checks: bool,
+) -> Pipeline {
+    let label = Some(label);
+    let source = wgpu::ShaderSource::Naga(Cow::Owned(module));
+    let checks = if checks { wgpu::ShaderRuntimeChecks::checked() } else { wgpu::ShaderRuntimeChecks::unchecked() };
+    // SAFETY: the shaders are the project's own. Their indices come from the plan, whose shapes are checked
+    // when it is built, and from token ids and expert ids, which are bounded before use; the tests run every
+    // kernel with the checks on.
+    let module = unsafe { device.create_shader_module_trusted(wgpu::ShaderModuleDescriptor { label, source }, checks) };
+    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries });
+    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label,
+        bind_group_layouts: &[Some(&layout)],
+        immediate_size: 0,
+    });
+    let compilation_options =
+        wgpu::PipelineCompilationOptions { zero_initialize_workgroup_memory: false, ..Default::default() };
+    let raw = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label,
+        layout: Some(&pipeline_layout),
+        module: &module,
+        entry_point: Some("main"),
+        compilation_options,
+        cache: None,
+    });
+    Pipeline { raw, layout }
+}
+
+fn layout_entry(binding: u32, access: Access) -> wgpu::BindGroupLayoutEntry {
+    let ty = match access {
+        Access::Uniform => wgpu::BufferBindingType::Uniform,
+        Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
+        Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
+    };
+    wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
+        count: None,
+    }
+}
+
+fn check_limits(gpu: &Gpu, variant: &Variant, reflected: &Reflected) -> Result<()> {
+    let capabilities = gpu.capabilities();
+    let storage = reflected.bindings.iter().filter(|b| b.access != Access::Uniform).count() as u32;
+    let wants = [
+        ("storage buffers", storage, capabilities.max_storage_buffers),
+        ("bytes of workgroup memory", reflected.workgroup_bytes, capabilities.max_workgroup_bytes),
+        ("invocations in a workgroup", reflected.workgroup_size, capabilities.max_workgroup_size),
+    ];
+    for (what, wanted, allowed) in wants {
+        if wanted > allowed {
+            let message = format!("needs {wanted} {what}, but the adapter allows {allowed}; use another adapter");
+            return Err(Error::Shader { variant: variant.label.clone(), message });
+        }
+    }
+    Ok(())
+}
