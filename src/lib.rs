@@ -3,6 +3,8 @@
 pub mod error;
 pub mod gguf;
 pub mod gpu;
+pub mod kernels;
+pub mod plan;
 pub mod quant;
 pub mod sample;
 pub mod shader;

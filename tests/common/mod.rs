@@ -3,3 +3,4 @@
 #![allow(dead_code)] // no test binary uses all of it
 
 pub mod gguf_writer;
+pub mod gpu;

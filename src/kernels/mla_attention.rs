@@ -1,0 +1,182 @@
+//! Absorbed multi-head latent attention over the cache, one split of it at a time.
+
+use super::cache_write::{Cache, CacheType};
+use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, params};
+use crate::error::Result;
+use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::wgsl::{Source, source};
+use half::f16;
+
+const OP: Source = source!("op/mla_attention.wgsl");
+const WORKGROUP: usize = 128;
+/// Tokens whose scores are held at a time.
+const TILE: usize = 32;
+/// Heads that share one reading of the cache.
+const HEADS: usize = 4;
+/// Splits of the longest cache: with the head groups, enough workgroups for a large GPU.
+const MAX_SPLITS: usize = 64;
+
+params! { heads: u32, rank: u32, line: u32, splits: u32, scale: f32 }
+
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: Params::FIELDS, cases };
+
+/// What attention leaves of each head and split, for the merge.
+pub struct Parts {
+    /// Unnormalised outputs {rank, splits · heads}.
+    pub sums: Tensor,
+    /// Largest score and sum of weights {2, splits · heads}.
+    pub stats: Tensor,
+}
+
+/// The splits for a cache of `context` tokens.
+pub fn splits_for(context: usize) -> usize {
+    context.div_ceil(TILE).clamp(1, MAX_SPLITS)
+}
+
+/// The library of the splits, the same for attention and merge.
+pub(super) fn with_splits(variant: VariantBuilder) -> VariantBuilder {
+    variant.constant("TILE", "t", TILE).file(source!("lib/state.wgsl")).file(source!("lib/splits.wgsl"))
+}
+
+impl Builder {
+    /// Attention of the absorbed queries q {rank + rotary, heads}, scores times `scale`, over every token up
+    /// to the state's position, the cache cut into `splits`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub fn mla_attention(
+        &mut self,
+        label: &str,
+        q: &Tensor,
+        cache: &Cache,
+        scale: f32,
+        splits: usize,
+    ) -> Result<Parts> {
+        let Cache { rank, rotary, .. } = *cache;
+        let heads = q.shape[1];
+        let line = Cache::line(rank, rotary);
+        expect_shape(KERNEL.name, "q", q.shape[0], rank + rotary)?;
+        expect_shape(KERNEL.name, "q's stride", q.stride, line)?;
+        expect_multiple(KERNEL.name, "latent", rank, 4)?;
+        let sums = self.tensor_with_stride(&format!("{label}.sums"), [rank, splits * heads], rank);
+        let stats = self.tensor_with_stride(&format!("{label}.stats"), [2, splits * heads], 2);
+        let shared = HEADS.min(heads);
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .constant("HEADS", "h", shared)
+            .constant("CHUNKS", "c", rank.div_ceil(4 * WORKGROUP))
+            .tagged(cache.ty.file())
+            .team(self.team());
+        let variant = with_splits(variant);
+        let bindings = vec![
+            self.bound_state(),
+            self.bound("q", q.buffer),
+            self.bound("cache", cache.buffer),
+            self.bound("parts", sums.buffer),
+            self.bound("stats", stats.buffer),
+        ];
+        let params =
+            Params { heads: heads as u32, rank: rank as u32, line: line as u32 / 4, splits: splits as u32, scale };
+        let groups = heads.div_ceil(shared);
+        let activations = q.bytes() + (4 * heads * (rank + 2)) as u64; // of one split: most are idle at first
+        let moved = Moved { cache: cache.line_bytes(), activations, weights: 0 };
+        self.step(label, variant, bindings, &params, [groups, splits, 1], moved)?;
+        Ok(Parts { sums, stats })
+    }
+}
+
+/// Seeded latents, queries and the attention over them, for the cases of attention and merge.
+pub(super) struct Example {
+    pub heads: usize,
+    pub tokens: usize,
+    pub rank: usize,
+    pub rotary: usize,
+    pub splits: usize,
+    pub ty: CacheType,
+}
+
+/// On the scores of the examples.
+pub(super) const SCALE: f32 = 0.125;
+
+impl Example {
+    /// Fills a cache and queries with noise: the queries, the cache, and both as values.
+    pub(super) fn inputs(&self, case: &mut CaseBuilder) -> (Tensor, Cache, Vec<f32>, Vec<f32>) {
+        let (width, line) = (self.rank + self.rotary, Cache::line(self.rank, self.rotary));
+        let q = case.plan.tensor_with_stride("q", [width, self.heads], line);
+        let queries: Vec<f32> = case.noise(width * self.heads).into_iter().map(|v| 4.0 * v).collect();
+        case.fill(&q, &queries);
+        let latents: Vec<f16> = case.noise(width * self.tokens).into_iter().map(f16::from_f32).collect();
+        let mut lines = vec![f16::ZERO; line * self.tokens];
+        for (to, from) in lines.chunks_exact_mut(line).zip(latents.chunks_exact(width)) {
+            to[..width].copy_from_slice(from);
+        }
+        let latents: Vec<f32> = latents.into_iter().map(f16::to_f32).collect();
+        let cache = case.plan.latent_cache(self.ty, self.rank, self.rotary, self.tokens);
+        case.fill_bytes(
+            cache.buffer,
+            match self.ty {
+                CacheType::F16 => bytemuck::cast_slice(&lines).to_vec(),
+                CacheType::F32 => lines.iter().flat_map(|v| v.to_f32().to_le_bytes()).collect(),
+            },
+        );
+        case.state(1, self.tokens as u32 - 1, &[]);
+        (q, cache, queries, latents)
+    }
+
+    /// Scores of a head against tokens `from..to`.
+    pub(super) fn scores(&self, q: &[f32], latents: &[f32], head: usize, from: usize, to: usize) -> Vec<f64> {
+        let width = self.rank + self.rotary;
+        let q = &q[head * width..][..width];
+        let dot = |t: usize| q.iter().zip(&latents[t * width..]).map(|(&a, &b)| a as f64 * b as f64).sum::<f64>();
+        (from..to).map(|t| dot(t) * SCALE as f64).collect()
+    }
+
+    /// Σ weight · latent over tokens from `from` on.
+    pub(super) fn weighted(&self, weights: &[f64], latents: &[f32], from: usize) -> Vec<f64> {
+        let width = self.rank + self.rotary;
+        let value = |c: usize| weights.iter().zip(from..).map(|(w, t)| w * latents[t * width + c] as f64).sum();
+        (0..self.rank).map(value).collect()
+    }
+}
+
+/// Of several shapes: one head, heads that do not fill their last group, idle splits, the model's own.
+pub(super) fn examples() -> Vec<Example> {
+    use CacheType::{F16, F32};
+    let shapes = [
+        (1, 1, 8, 2, 1, F16),
+        (5, 70, 36, 10, 4, F32),
+        (20, 33, 512, 64, 2, F16),
+        (20, 40, 512, 64, 2, F32),
+        (3, 450, 132, 18, 64, F16),
+        (4, 129, 128, 32, 3, F16),
+    ];
+    let example = |(heads, tokens, rank, rotary, splits, ty)| Example { heads, tokens, rank, rotary, splits, ty };
+    shapes.into_iter().map(example).collect()
+}
+
+fn cases(target: Target) -> Result<Vec<Case>> {
+    examples().iter().map(|example| case(target, example)).collect()
+}
+
+fn case(target: Target, example: &Example) -> Result<Case> {
+    let Example { heads, tokens, rank, rotary, splits, ty } = *example;
+    let mut case = CaseBuilder::new(target, 1);
+    let (q, cache, queries, latents) = example.inputs(&mut case);
+    let parts = case.plan.mla_attention("attention", &q, &cache, SCALE, splits)?;
+    let length = TILE * tokens.div_ceil(TILE).div_ceil(splits);
+    for slot in 0..heads * splits {
+        let (head, from) = (slot / splits, slot % splits * length);
+        let to = tokens.min(from + length);
+        if from >= to {
+            continue; // an idle split writes nothing
+        }
+        let scores = example.scores(&queries, &latents, head, from, to);
+        let top = scores.iter().copied().fold(f64::MIN, f64::max);
+        let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let sums = example.weighted(&weights, &latents, from);
+        let size = total.max(top.abs());
+        case.expect_from(parts.sums.buffer, slot * parts.sums.stride, sums, size, 2e-5);
+        case.expect_from(parts.stats.buffer, slot * parts.stats.stride, vec![top, total], size, 2e-5);
+    }
+    Ok(case.finish(format!("{ty:?}, {heads} heads, {tokens} tokens, rank {rank}, rotary {rotary}, {splits} splits")))
+}

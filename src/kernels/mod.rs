@@ -1,0 +1,95 @@
+//! The kernels: one file each, the same stem as its file under `wgsl/op/`.
+//!
+//! A kernel's file holds its parameters, the checks of its shapes, its grid, the bytes it moves, the
+//! [`Builder`](crate::plan::Builder) method that appends it to a plan, its twin on the CPU in f64, and
+//! the cases that set one against the other. Every kernel is an entry of [`KERNELS`]; tests, benches and
+//! the self-test walk that list.
+
+mod argmax;
+mod cache_write;
+mod case;
+mod gate_up;
+mod gate_up_id;
+mod get_rows;
+mod matvec;
+mod mla_attention;
+mod mla_merge;
+mod moe_sum;
+mod mul_mv;
+mod mul_mv_id;
+mod rms_norm;
+mod rope_query;
+mod route;
+
+pub use argmax::NO_TOKEN;
+pub use cache_write::{Cache, CacheType};
+pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
+pub use mla_attention::{Parts, splits_for};
+pub use route::{Gating, Routed, Routing};
+
+use crate::error::{Error, Result};
+use crate::plan::Target;
+use crate::wgsl::Source;
+use std::fmt::Display;
+
+/// A kernel of the registry.
+pub struct Kernel {
+    /// Its name, the stem of its files.
+    pub name: &'static str,
+    /// Its own WGSL file.
+    pub op: Source,
+    /// The fields of its parameters: name, first byte, bytes.
+    pub params: &'static [(&'static str, usize, usize)],
+    /// Its cases.
+    pub cases: fn(Target) -> Result<Vec<Case>>,
+}
+
+/// Every kernel.
+pub static KERNELS: &[&Kernel] = &[
+    &get_rows::KERNEL,
+    &rms_norm::KERNEL,
+    &mul_mv::KERNEL,
+    &mul_mv_id::KERNEL,
+    &gate_up::KERNEL,
+    &gate_up_id::KERNEL,
+    &rope_query::KERNEL,
+    &cache_write::KERNEL,
+    &mla_attention::KERNEL,
+    &mla_merge::KERNEL,
+    &route::KERNEL,
+    &moe_sum::KERNEL,
+    &argmax::KERNEL,
+];
+
+/// Declares a kernel's `Params`, laid out as the WGSL struct of the same fields.
+macro_rules! params {
+    ($($field:ident: $ty:ty),* $(,)?) => {
+        #[repr(C)]
+        #[derive(Clone, Copy, bytemuck::NoUninit)]
+        struct Params {
+            $($field: $ty),*
+        }
+
+        impl Params {
+            const FIELDS: &'static [(&'static str, usize, usize)] =
+                &[$((stringify!($field), std::mem::offset_of!(Params, $field), size_of::<$ty>())),*];
+        }
+    };
+}
+pub(crate) use params;
+
+/// An error unless the shapes agree.
+fn expect_shape<T: PartialEq + Display>(op: &'static str, tensor: &str, got: T, want: T) -> Result<()> {
+    if got == want {
+        return Ok(());
+    }
+    Err(Error::Shape { op, tensor: tensor.to_owned(), got: got.to_string(), want: want.to_string() })
+}
+
+/// An error unless `length`, a count of values, is a multiple of `unit`.
+fn expect_multiple(op: &'static str, tensor: &str, length: usize, unit: usize) -> Result<()> {
+    if length.is_multiple_of(unit) {
+        return Ok(());
+    }
+    Err(Error::Shape { op, tensor: tensor.to_owned(), got: length.to_string(), want: format!("a multiple of {unit}") })
+}

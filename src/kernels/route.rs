@@ -1,0 +1,140 @@
+//! The router's choice of experts and their weights.
+
+use super::case::Kind;
+use super::{Case, CaseBuilder, Kernel, expect_shape, params};
+use crate::error::{Error, Result};
+use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder, Weight};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/route.wgsl");
+const WORKGROUP: usize = 64;
+/// The smallest sum of chosen scores that weights are divided by, as llama.cpp has it.
+const SMALLEST_SUM: f64 = 6.103515625e-5;
+
+params! { experts: u32, scale: f32 }
+
+pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: Params::FIELDS, cases };
+
+/// How a router's logits become scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gating {
+    /// Each logit on its own: 1 / (1 + e^−z).
+    Sigmoid,
+    /// All logits together.
+    Softmax,
+}
+
+/// How experts are chosen and weighed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Routing {
+    /// How logits become scores.
+    pub gating: Gating,
+    /// Experts chosen.
+    pub top_k: usize,
+    /// Divide the chosen scores by their sum.
+    pub normalise: bool,
+    /// What the weights are multiplied by in the end.
+    pub scale: f32,
+}
+
+/// The chosen experts.
+pub struct Routed {
+    /// Their ids {top_k}, u32, best first.
+    pub ids: Tensor,
+    /// Their weights {top_k}.
+    pub weights: Tensor,
+}
+
+impl Builder {
+    /// Chooses the `top_k` experts with the largest score + bias, from logits {experts} and bias {experts}.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the shapes do not fit together.
+    pub fn route(&mut self, label: &str, logits: &Tensor, bias: &Weight, routing: Routing) -> Result<Routed> {
+        let experts = logits.shape[0];
+        expect_shape(KERNEL.name, &bias.name, bias.shape[0], experts)?;
+        if !(1..=experts).contains(&routing.top_k) {
+            let (tensor, got) = (label.to_owned(), format!("{} experts chosen", routing.top_k));
+            return Err(Error::Shape { op: KERNEL.name, tensor, got, want: format!("1 to {experts}") });
+        }
+        let ids = self.tensor(&format!("{label}.ids"), [routing.top_k, 1]);
+        let weights = self.tensor(&format!("{label}.weights"), [routing.top_k, 1]);
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .constant("EXPERTS", "e", experts)
+            .constant("TOP_K", "k", routing.top_k)
+            .switch("SOFTMAX", "s", routing.gating == Gating::Softmax)
+            .switch("NORMALISE", "n", routing.normalise)
+            .team(self.team());
+        let bindings = vec![
+            self.bound("logits", logits.buffer),
+            self.bound_vector("bias", bias),
+            self.bound("ids", ids.buffer),
+            self.bound("weights", weights.buffer),
+        ];
+        let params = Params { experts: experts as u32, scale: routing.scale };
+        let activations = logits.bytes() + ids.bytes() + weights.bytes();
+        let moved = Moved { weights: bias.matrix_bytes(), activations, cache: 0 };
+        self.step(label, variant, bindings, &params, [1, 1, 1], moved)?;
+        Ok(Routed { ids, weights })
+    }
+}
+
+fn twin(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
+    let top = logits.iter().fold(f64::MIN, |m, &z| m.max(z as f64));
+    let sum: f64 = logits.iter().map(|&z| (z as f64 - top).exp()).sum();
+    let score = |z: f64| match routing.gating {
+        Gating::Sigmoid => 1.0 / (1.0 + (-z).exp()),
+        Gating::Softmax => (z - top).exp() / sum,
+    };
+    let scores: Vec<f64> = logits.iter().map(|&z| score(z as f64)).collect();
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    let chance = |e: usize| scores[e] + bias[e] as f64;
+    order.sort_by(|&a, &b| chance(b).total_cmp(&chance(a)));
+    order.truncate(routing.top_k);
+    let total: f64 = order.iter().map(|&e| scores[e]).sum();
+    let factor = routing.scale as f64 / if routing.normalise { total.max(SMALLEST_SUM) } else { 1.0 };
+    let weights = order.iter().map(|&e| scores[e] * factor).collect();
+    (order, weights)
+}
+
+fn cases(target: Target) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for (experts, top_k) in [(8, 2), (64, 4), (5, 5), (160, 6), (1, 1), (257, 8)] {
+        for (gating, normalise, scale) in
+            [(Gating::Sigmoid, true, 1.8), (Gating::Softmax, false, 1.0), (Gating::Softmax, true, 2.5)]
+        {
+            cases.push(case(target, experts, Routing { gating, top_k, normalise, scale })?);
+        }
+    }
+    cases.push(hopeless(target)?);
+    Ok(cases)
+}
+
+fn case(target: Target, experts: usize, routing: Routing) -> Result<Case> {
+    let mut case = CaseBuilder::new(target, 1);
+    let logits = case.plan.tensor("logits", [experts, 1]);
+    let zs: Vec<f32> = case.noise(experts).into_iter().map(|v| 6.0 * v).collect();
+    case.fill(&logits, &zs);
+    let (bias, biases) = case.vector("bias", experts)?;
+    let routed = case.plan.route("route", &logits, &bias, routing)?;
+    let (ids, weights) = twin(&zs, &biases, routing);
+    case.expect_at(routed.ids.buffer, Kind::U32, 0, ids.into_iter().map(|e| e as f64).collect(), 0.0);
+    let sizes = weights.clone();
+    case.expect(&routed.weights, weights, sizes, 1e-5);
+    Ok(case.finish(format!("{experts} experts, {routing:?}")))
+}
+
+/// Scores that are all zero: the bias alone chooses, and the weights stay numbers.
+fn hopeless(target: Target) -> Result<Case> {
+    let mut case = CaseBuilder::new(target, 1);
+    let logits = case.plan.tensor("logits", [4, 1]);
+    let zs = [-1e30; 4];
+    case.fill(&logits, &zs);
+    let (bias, biases) = case.vector("bias", 4)?;
+    let routing = Routing { gating: Gating::Sigmoid, top_k: 4, normalise: true, scale: 1.0 };
+    let routed = case.plan.route("route", &logits, &bias, routing)?;
+    let (ids, weights) = twin(&zs, &biases, routing);
+    case.expect_at(routed.ids.buffer, Kind::U32, 0, ids.into_iter().map(|e| e as f64).collect(), 0.0);
+    case.expect(&routed.weights, weights, vec![1.0; 4], 1e-6);
+    Ok(case.finish("logits of -1e30"))
+}

@@ -1,0 +1,132 @@
+//! Turns a plan into pipelines, buffers and bind groups once, and submits it token after token.
+
+use super::{BufferRef, Plan, Step};
+use crate::error::{Error, Result};
+use crate::gpu::{BindGroup, Binding, Buffer, BufferUse, Copy, Dispatch, Gpu, Submission};
+use crate::shader::{Access, Compiled, Pipelines};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes from one step's parameters to the next's: the largest alignment a device may ask for.
+const PARAMS_STRIDE: u64 = 256;
+
+/// A plan on a device. It owns the plan's local buffers; the weights are the caller's.
+pub struct Executor {
+    gpu: Gpu,
+    kernels: Vec<Arc<Compiled>>,
+    locals: Vec<Buffer>,
+    steps: Vec<Recorded>,
+}
+
+struct Recorded {
+    kernel: usize,
+    bindings: BindGroup,
+    grid: [u32; 3],
+    writes: Vec<BufferRef>,
+}
+
+impl Executor {
+    /// Compiles the plan's kernels, makes its buffers and binds them.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] and [`Error::OutOfMemory`] where the device has no room, [`Error::Shader`] for
+    /// a kernel that does not compile.
+    pub fn new(pipelines: &Pipelines, plan: &Plan, weights: &[Buffer]) -> Result<Self> {
+        let gpu = pipelines.gpu().clone();
+        plan.check_bindings(gpu.capabilities().max_binding)?;
+        let compiled = pipelines.prepare(&plan.variants)?;
+        let local = |l: &super::Local| gpu.buffer(&l.name, l.bytes, BufferUse::Storage);
+        let locals = plan.locals.iter().map(local).collect::<Result<Vec<_>>>()?;
+        let params = gpu.buffer("params", PARAMS_STRIDE * plan.steps.len() as u64, BufferUse::Uniform)?;
+        gpu.write(&params, 0, &params_of(plan))?;
+        let mut executor = Self { gpu, kernels: compiled, locals, steps: Vec::with_capacity(plan.steps.len()) };
+        for (index, step) in plan.steps.iter().enumerate() {
+            let recorded = executor.record(step, weights, &params, index as u64 * PARAMS_STRIDE)?;
+            executor.steps.push(recorded);
+        }
+        Ok(executor)
+    }
+
+    fn record(&self, step: &Step, weights: &[Buffer], params: &Buffer, at: u64) -> Result<Recorded> {
+        let kernel = &self.kernels[step.variant];
+        let mut bindings = Vec::with_capacity(kernel.bindings.len());
+        let mut writes = Vec::new();
+        for (info, index) in kernel.bindings.iter().zip(0..) {
+            if info.access == Access::Uniform {
+                let bytes = (step.params.len() as u64).next_multiple_of(16);
+                bindings.push(Binding { index, buffer: params, offset: at, bytes });
+                continue;
+            }
+            let bound = step.bindings.iter().find(|b| b.name == info.name).ok_or_else(|| unbound(step, &info.name))?;
+            let buffer = match bound.buffer {
+                BufferRef::Weight(i) => weights.get(i).ok_or_else(|| unbound(step, &info.name))?,
+                BufferRef::Local(i) => &self.locals[i],
+            };
+            if info.access == Access::ReadWrite {
+                writes.push(bound.buffer);
+            }
+            bindings.push(Binding { index, buffer, offset: bound.offset, bytes: bound.bytes });
+        }
+        let bindings = self.gpu.bind(&step.label, &kernel.pipeline, &bindings)?;
+        Ok(Recorded { kernel: step.variant, bindings, grid: step.grid, writes })
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// A local buffer of the plan.
+    pub fn local(&self, index: usize) -> &Buffer {
+        &self.locals[index]
+    }
+
+    /// The buffers a step writes.
+    pub fn writes(&self, step: usize) -> &[BufferRef] {
+        &self.steps[step].writes
+    }
+
+    /// Submits some of the steps in order, then the copies.
+    ///
+    /// # Errors
+    /// Whatever the driver has reported so far.
+    pub fn submit(&self, steps: Range<usize>, copies: &[Copy<'_>]) -> Result<Submission> {
+        self.gpu.submit(self.dispatches(steps), copies)
+    }
+
+    /// Runs some of the steps in order and returns what each took, in nanoseconds.
+    ///
+    /// # Errors
+    /// See [`Gpu::time`].
+    pub fn time(&self, steps: Range<usize>) -> Result<Vec<f64>> {
+        self.gpu.time(&self.dispatches(steps).collect::<Vec<_>>())
+    }
+
+    /// Runs some of the steps in one pass and returns what it took, in nanoseconds.
+    ///
+    /// # Errors
+    /// See [`Gpu::time_pass`].
+    pub fn time_pass(&self, steps: Range<usize>) -> Result<f64> {
+        self.gpu.time_pass(&self.dispatches(steps).collect::<Vec<_>>())
+    }
+
+    fn dispatches(&self, steps: Range<usize>) -> impl Iterator<Item = Dispatch<'_>> {
+        self.steps[steps].iter().map(|step| Dispatch {
+            pipeline: &self.kernels[step.kernel].pipeline,
+            bindings: &step.bindings,
+            grid: step.grid,
+        })
+    }
+}
+
+fn unbound(step: &Step, name: &str) -> Error {
+    Error::Shader { variant: step.label.clone(), message: format!("nothing is bound to `{name}`") }
+}
+
+fn params_of(plan: &Plan) -> Vec<u8> {
+    let mut bytes = vec![0; PARAMS_STRIDE as usize * plan.steps.len()];
+    for (step, slot) in plan.steps.iter().zip(bytes.chunks_exact_mut(PARAMS_STRIDE as usize)) {
+        slot[..step.params.len()].copy_from_slice(&step.params);
+    }
+    bytes
+}

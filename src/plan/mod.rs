@@ -1,0 +1,206 @@
+//! The plan of one token: a list of steps, fixed before the first token is computed.
+//!
+//! A plan is plain data. It names its kernels' variants, the buffers they bind, their parameters and
+//! grids; it can be printed, counted and compared without a GPU. The [`Executor`] turns it into
+//! pipelines, buffers and bind groups once, and then submits it token after token: one encoder, one
+//! pass, one submission.
+
+mod builder;
+mod executor;
+mod text;
+
+pub use builder::{Builder, MAX_GRID, Target, Team, VariantBuilder};
+pub use executor::Executor;
+pub use text::Table;
+
+use crate::error::{Error, Result};
+use crate::quant::Quant;
+use crate::shader::Variant;
+use std::sync::Arc;
+
+/// A buffer of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BufferRef {
+    /// An entry of [`Plan::weights`], shared by every plan of the model.
+    Weight(usize),
+    /// An entry of [`Plan::locals`], owned by whoever executes the plan.
+    Local(usize),
+}
+
+/// What a local buffer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Activations, dead after the token.
+    Scratch,
+    /// The latent cache of one layer.
+    Cache,
+    /// What the host writes before each token.
+    State,
+}
+
+/// A buffer the executor makes.
+#[derive(Debug, Clone)]
+pub struct Local {
+    /// A name: the label of the step that writes it, without the layer for what layers share.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// What it holds.
+    pub purpose: Purpose,
+}
+
+/// A stack of weight matrices, as kernels see it.
+#[derive(Clone)]
+pub struct Weight {
+    /// Place in [`Plan::weights`].
+    pub index: usize,
+    /// The GGUF name, or what it was made from.
+    pub name: Arc<str>,
+    /// The format.
+    pub quant: &'static Quant,
+    /// Columns, rows, matrices: innermost first.
+    pub shape: [usize; 3],
+}
+
+impl Weight {
+    /// Groups of 32 values in a row.
+    pub fn groups(&self) -> usize {
+        self.quant.groups(self.shape[0])
+    }
+
+    /// Bytes of one matrix on the GPU.
+    pub fn matrix_bytes(&self) -> u64 {
+        self.quant.gpu_bytes(self.quant.blocks(self.shape[0]) * self.shape[1]) as u64
+    }
+
+    /// Where each of the format's streams lies in the tensor's buffer: first byte and bytes.
+    pub fn streams(&self) -> Vec<(u64, u64)> {
+        let blocks = self.quant.blocks(self.shape[0]) * self.shape[1] * self.shape[2];
+        let mut end = 0;
+        let place = |stream: &crate::quant::Stream| {
+            let (start, bytes) = (end, ((stream.bytes * blocks) as u64).next_multiple_of(16));
+            end = (start + bytes).next_multiple_of(ALIGNMENT);
+            (start, bytes)
+        };
+        self.quant.streams.iter().map(place).collect()
+    }
+
+    /// Bytes of the tensor's buffer.
+    pub fn bytes(&self) -> u64 {
+        self.streams().last().map_or(0, |(start, bytes)| start + bytes)
+    }
+}
+
+/// Every range bound starts at a multiple of this: the largest alignment a device may ask for.
+pub const ALIGNMENT: u64 = 256;
+
+/// f32 activations. Shapes are innermost first.
+#[derive(Debug, Clone, Copy)]
+pub struct Tensor {
+    /// Where they are.
+    pub buffer: BufferRef,
+    /// Values of a vector, and vectors.
+    pub shape: [usize; 2],
+    /// Values from one vector's start to the next's.
+    pub stride: usize,
+}
+
+impl Tensor {
+    /// Bytes of all its values.
+    pub fn bytes(&self) -> u64 {
+        (self.stride * (self.shape[1].max(1) - 1) + self.shape[0]) as u64 * 4
+    }
+}
+
+/// A range of a buffer, bound by its WGSL name.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    /// The WGSL name.
+    pub name: String,
+    /// The buffer.
+    pub buffer: BufferRef,
+    /// The first byte.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: u64,
+}
+
+/// Bytes a step reads and writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Of weights.
+    pub weights: u64,
+    /// Of the cache, for each token in it.
+    pub cache: u64,
+    /// Of activations.
+    pub activations: u64,
+}
+
+/// One dispatch.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Layer and stage: `L03.moe.gate_up`.
+    pub label: String,
+    /// The kernel's name in the registry.
+    pub kernel: &'static str,
+    /// Place of its variant in [`Plan::variants`].
+    pub variant: usize,
+    /// Its storage buffers.
+    pub bindings: Vec<Bound>,
+    /// Its parameters, as the kernel's `Params`.
+    pub params: Vec<u8>,
+    /// Workgroups in x, y, z.
+    pub grid: [u32; 3],
+    /// Bytes it reads and writes.
+    pub moved: Moved,
+}
+
+/// The steps of one token.
+#[derive(Clone, Default)]
+pub struct Plan {
+    /// In order of execution.
+    pub steps: Vec<Step>,
+    /// Place of the first step that only a wanted output needs: the head.
+    pub head: usize,
+    /// The distinct shaders.
+    pub variants: Vec<Variant>,
+    /// The weights, each once.
+    pub weights: Vec<Weight>,
+    /// The buffers the executor makes.
+    pub locals: Vec<Local>,
+}
+
+impl Plan {
+    /// Bytes of all weights on the GPU.
+    pub fn weight_memory(&self) -> u64 {
+        self.weights.iter().map(Weight::bytes).sum()
+    }
+
+    /// Bytes of the local buffers of one purpose.
+    pub fn local_memory(&self, purpose: Purpose) -> u64 {
+        self.locals.iter().filter(|l| l.purpose == purpose).map(|l| l.bytes).sum()
+    }
+
+    /// Refuses, before anything is made, what a device that binds up to `allowed` bytes cannot bind in one piece.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] naming the tensor.
+    pub fn check_bindings(&self, allowed: u64) -> Result<()> {
+        let too_large = |b: &&Bound| b.bytes > allowed;
+        let Some(bound) = self.steps.iter().flat_map(|s| &s.bindings).find(too_large) else { return Ok(()) };
+        let (tensor, remedy) = match bound.buffer {
+            BufferRef::Weight(i) => (self.weights[i].name.to_string(), "use a smaller quantisation or another adapter"),
+            BufferRef::Local(i) => (self.locals[i].name.clone(), "use a shorter context (-c) or another adapter"),
+        };
+        Err(Error::TooLarge { tensor, bytes: bound.bytes, limit: "max_storage_buffer_binding_size", allowed, remedy })
+    }
+
+    /// Bytes moved by one token.
+    pub fn moved(&self) -> Moved {
+        self.steps.iter().fold(Moved::default(), |sum, step| Moved {
+            weights: sum.weights + step.moved.weights,
+            cache: sum.cache + step.moved.cache,
+            activations: sum.activations + step.moved.activations,
+        })
+    }
+}

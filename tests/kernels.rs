@@ -1,0 +1,135 @@
+//! Every kernel in every format against its twin on the CPU, with subgroups and without.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+mod common;
+
+use common::gpu::gpu;
+use std::collections::BTreeSet;
+use wglm::kernels::{Case, KERNELS, Kernel};
+use wglm::plan::{Target, Team};
+use wglm::quant::Arithmetic;
+use wglm::quant::QUANTS;
+use wglm::shader::{Pipelines, reflect};
+
+const WORKGROUP: Target = Target { team: Team::Workgroup, arithmetic: Arithmetic::Float };
+
+fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
+    (kernel.cases)(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
+}
+
+/// Runs every case and prints the worst error of each kernel.
+fn run(team: Team, arithmetic: Arithmetic) {
+    let target = Target { team, arithmetic };
+    let pipelines = Pipelines::new(gpu());
+    let mut failures = Vec::new();
+    for kernel in KERNELS {
+        let (mut worst, mut count) = (0f64, 0);
+        for case in cases(kernel, target) {
+            let outcome =
+                case.judge(&case.run(&pipelines).unwrap_or_else(|e| panic!("{} {}: {e}", kernel.name, case.name)));
+            worst = worst.max(outcome.worst / outcome.bound.max(1e-30));
+            count += 1;
+            failures.extend(
+                outcome
+                    .failure
+                    .map(|f| format!("{} {} ({target:?}): {f}; error {:.1e}", kernel.name, case.name, outcome.worst)),
+            );
+        }
+        println!("{:<16} {target:?}: {count} cases, worst error {worst:.2} of its bound", kernel.name);
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_kernel_agrees_with_its_twin_by_subgroups() {
+    if gpu().capabilities().subgroups {
+        run(Team::Subgroup, Arithmetic::Float);
+        run(Team::Subgroup, Arithmetic::Int);
+    } else {
+        println!("skipped: `{}` has no subgroup operations", gpu().report().name);
+    }
+}
+
+#[test]
+fn every_kernel_agrees_with_its_twin_by_workgroups() {
+    run(Team::Workgroup, Arithmetic::Float);
+    run(Team::Workgroup, Arithmetic::Int);
+}
+
+/// The judge must see an error anywhere: off by a little more than the bound, not a number, or outside the
+/// expected places.
+#[test]
+fn perturbed_outputs_are_caught() {
+    let pipelines = Pipelines::new(gpu());
+    for kernel in KERNELS {
+        let case = cases(kernel, WORKGROUP).pop().expect("a case");
+        let finals = case.run(&pipelines).unwrap();
+        assert_eq!(case.judge(&finals).failure, None, "{} {}", kernel.name, case.name);
+        let expected = &case.expected[0];
+        for (place, size) in [(0, expected.kind.bytes()), (expected.places.len() - 1, expected.kind.bytes())] {
+            let at = expected.places[place] * size;
+            let mut off = finals.clone();
+            perturb(&mut off[expected.local][at..at + size], expected, place);
+            assert!(case.judge(&off).failure.is_some(), "{} {}: value {place} off", kernel.name, case.name);
+            let mut broken = finals.clone();
+            broken[expected.local][at..at + size].fill(0xff); // not a number, or an index out of range
+            assert!(case.judge(&broken).failure.is_some(), "{} {}: value {place} not a number", kernel.name, case.name);
+        }
+        for (local, content) in finals.iter().enumerate() {
+            let mut stray = finals.clone();
+            stray[local][content.len() - 1] ^= 1; // the last byte of the guard band
+            assert!(case.judge(&stray).failure.is_some(), "{} {}: stray write", kernel.name, case.name);
+        }
+    }
+}
+
+/// Moves a value by ten times what its bound allows.
+fn perturb(bytes: &mut [u8], expected: &wglm::kernels::Expected, place: usize) {
+    let step = 10.0 * expected.bound * expected.magnitudes[place];
+    let want = expected.values[place];
+    match expected.kind {
+        wglm::kernels::Kind::F32 => bytes.copy_from_slice(&((want + step.max(want.abs() * 1e-5)) as f32).to_le_bytes()),
+        wglm::kernels::Kind::F16 => bytes.copy_from_slice(&half::f16::from_f64(want + step).to_le_bytes()),
+        wglm::kernels::Kind::U32 => bytes.copy_from_slice(&(want as u32 ^ 1).to_le_bytes()),
+    }
+}
+
+#[test]
+fn parameters_are_laid_out_alike_in_rust_and_wgsl() {
+    for kernel in KERNELS {
+        let case = cases(kernel, WORKGROUP).remove(0);
+        let step = case.plan.steps.iter().find(|s| s.kernel == kernel.name).expect("a step of the kernel");
+        let fields = reflect(&case.plan.variants[step.variant]).unwrap().params;
+        let wgsl: Vec<_> = fields.iter().map(|f| (f.name.as_str(), f.offset as usize, f.bytes as usize)).collect();
+        assert_eq!(wgsl, kernel.params, "{}", kernel.name);
+        assert_eq!(step.params.len(), kernel.params.iter().map(|p| p.2).sum::<usize>(), "{}", kernel.name);
+    }
+}
+
+#[test]
+fn nothing_is_left_out_of_the_registries() {
+    let stems = |folder: &str| -> BTreeSet<String> {
+        let entries = std::fs::read_dir(format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        entries.map(|e| e.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+    };
+    let kernels: BTreeSet<String> = KERNELS.iter().map(|k| k.name.to_owned()).collect();
+    assert_eq!(stems("wgsl/op"), kernels, "wgsl/op and KERNELS");
+    let formats: BTreeSet<String> = QUANTS.iter().map(|q| q.name.to_owned()).collect();
+    let mut files = stems("wgsl/quant");
+    for shared in ["affine", "affine_float", "affine_int", "plain"] {
+        assert!(files.remove(shared));
+    }
+    assert_eq!(files, formats, "wgsl/quant and QUANTS");
+    for kernel in KERNELS {
+        assert!(kernel.op.path.ends_with(&format!("/{}.wgsl", kernel.name)));
+        let labels: Vec<String> =
+            cases(kernel, Target::default()).into_iter().flat_map(|c| c.plan.variants).map(|v| v.label).collect();
+        assert!(!labels.is_empty(), "{} has no case", kernel.name);
+        let quantised = labels.iter().any(|l| l.contains(".q4_0"));
+        for quant in QUANTS.iter().filter(|_| quantised) {
+            let tag = format!(".{}.", quant.name);
+            assert!(labels.iter().any(|l| l.contains(&tag)), "{} has no case in {}", kernel.name, quant.name);
+        }
+    }
+}
