@@ -4,3 +4,4 @@
 
 pub mod gguf_writer;
 pub mod gpu;
+pub mod models;

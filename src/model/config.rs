@@ -1,0 +1,292 @@
+//! The hyper-parameters, read from the file's metadata and checked.
+
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+use crate::kernels::{Gating, Routing};
+
+/// The only architecture there is here: GGUF's name for the family GLM-4.7-Flash belongs to.
+const ARCHITECTURE: &str = "deepseek2";
+/// GLM-4.7-Flash's vocabulary and layer counts, by which early files without a gating key are told.
+const GLM_VOCAB: usize = 154_880;
+const GLM_BLOCKS: [usize; 2] = [47, 48];
+
+/// The mixture of experts of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Experts {
+    /// Experts in a layer.
+    pub count: usize,
+    /// Values of an expert's hidden layer.
+    pub width: usize,
+    /// Values of the shared experts' hidden layer, all of them together; 0 without any.
+    pub shared_width: usize,
+    /// How experts are chosen.
+    pub routing: Routing,
+}
+
+/// How positions become angles.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RopeScaling {
+    /// The rotary base.
+    pub base: f64,
+    /// Positions are divided by this.
+    pub factor: f64,
+}
+
+/// The hyper-parameters of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Layers, without the multi-token-prediction blocks.
+    pub layers: usize,
+    /// Multi-token-prediction blocks behind them, recognised and not loaded.
+    pub draft_blocks: usize,
+    /// First layers with a dense feed-forward.
+    pub leading_dense: usize,
+    /// Tokens the model was made for.
+    pub context: usize,
+    /// Tokens in the vocabulary.
+    pub vocab: usize,
+    /// Values of the residual stream.
+    pub width: usize,
+    /// Values of the dense feed-forward's hidden layer.
+    pub dense_width: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Values of the compressed query; none if queries are not compressed.
+    pub query_rank: Option<usize>,
+    /// Values of the latent.
+    pub latent_rank: usize,
+    /// Values of a head's key, rotary part included.
+    pub key_width: usize,
+    /// Values of a head's value.
+    pub value_width: usize,
+    /// Values of the rotary part.
+    pub rotary: usize,
+    /// How positions become angles.
+    pub rope: RopeScaling,
+    /// Under the root of every norm.
+    pub epsilon: f32,
+    /// The experts; none if every layer is dense.
+    pub experts: Option<Experts>,
+    /// What was decided where the file is silent, in sentences.
+    pub notices: Vec<String>,
+}
+
+impl Config {
+    /// Reads and checks the hyper-parameters.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] for a key that is missing or out of range, [`Error::Unsupported`] for what the
+    /// file asks for and wglm does not do.
+    pub fn read(file: &Gguf) -> Result<Self> {
+        let architecture = file.string("general.architecture")?;
+        if architecture != ARCHITECTURE {
+            let remedy = format!("wglm runs GLM-4.7-Flash, whose files say `{ARCHITECTURE}`");
+            return Err(unsupported("the architecture", architecture, &remedy));
+        }
+        let keys = Keys { file };
+        let mut config = keys.config()?;
+        config.experts = keys.experts(&mut config)?;
+        if config.experts.is_none() {
+            config.leading_dense = config.layers;
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Values of a head's key that carry no position.
+    pub fn nope(&self) -> usize {
+        self.key_width - self.rotary
+    }
+
+    /// The factor on attention scores: 1 / sqrt(key width of a head before absorption).
+    pub fn score_scale(&self) -> f32 {
+        (1.0 / (self.key_width as f64).sqrt()) as f32
+    }
+
+    /// Cosine and sine of each rotary pair's angle at a position, computed in f64.
+    pub fn turns(&self, position: usize) -> impl Iterator<Item = [f32; 2]> {
+        let (rope, rotary) = (self.rope, self.rotary);
+        (0..rotary / 2).map(move |i| {
+            let frequency = rope.base.powf(-((2 * i) as f64) / rotary as f64);
+            let angle = position as f64 / rope.factor * frequency;
+            [angle.cos() as f32, angle.sin() as f32]
+        })
+    }
+
+    fn check(&self) -> Result<()> {
+        let key = |name: &str| format!("{ARCHITECTURE}.{name}");
+        if self.rotary >= self.key_width {
+            let expected = format!("less than the key width {}", self.key_width);
+            return Err(metadata(&key("rope.dimension_count"), &expected, &self.rotary.to_string()));
+        }
+        if self.leading_dense > self.layers {
+            let expected = format!("at most the {} layers", self.layers);
+            return Err(metadata(&key("leading_dense_block_count"), &expected, &self.leading_dense.to_string()));
+        }
+        if self.leading_dense > 0 && self.dense_width == 0 {
+            return Err(metadata(
+                &key("feed_forward_length"),
+                "at least 1, for there are dense layers",
+                "0 or nothing",
+            ));
+        }
+        let most = [
+            ("attention.kv_lora_rank", self.latent_rank, 16_384),
+            ("attention.key_length_mla", self.key_width, 16_384),
+            ("expert_count", self.experts.as_ref().map_or(0, |e| e.count), 1024),
+        ];
+        for (name, value, most) in most {
+            if value > most {
+                return Err(unsupported(&key(name), &value.to_string(), &format!("up to {most} is")));
+            }
+        }
+        let multiples = [
+            ("rope.dimension_count", self.rotary, 2),
+            ("attention.key_length_mla", self.key_width, 4),
+            ("attention.kv_lora_rank", self.latent_rank, 4),
+        ];
+        for (name, value, unit) in multiples {
+            if !value.is_multiple_of(unit) {
+                return Err(metadata(&key(name), &format!("a multiple of {unit}"), &value.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn metadata(key: &str, expected: &str, found: &str) -> Error {
+    Error::Metadata { key: key.into(), expected: expected.into(), found: found.into() }
+}
+
+fn unsupported(what: &str, found: &str, remedy: &str) -> Error {
+    Error::Unsupported { what: what.into(), found: format!("`{found}`"), remedy: remedy.into() }
+}
+
+/// Reads keys below the architecture's name.
+struct Keys<'a> {
+    file: &'a Gguf,
+}
+
+impl Keys<'_> {
+    fn key(&self, name: &str) -> String {
+        format!("{ARCHITECTURE}.{name}")
+    }
+
+    /// A count of at least 1.
+    fn count(&self, name: &str) -> Result<usize> {
+        match self.file.u32(&self.key(name))? {
+            0 => Err(metadata(&self.key(name), "at least 1", "0")),
+            n => Ok(n as usize),
+        }
+    }
+
+    /// A count that may be absent or 0.
+    fn optional(&self, name: &str) -> Result<usize> {
+        Ok(self.file.opt_u32(&self.key(name))?.unwrap_or(0) as usize)
+    }
+
+    fn positive(&self, name: &str, value: f32) -> Result<f32> {
+        if value > 0.0 { Ok(value) } else { Err(metadata(&self.key(name), "more than 0", &value.to_string())) }
+    }
+
+    fn config(&self) -> Result<Config> {
+        let blocks = self.count("block_count")?;
+        let draft_blocks = self.optional("nextn_predict_layers")?;
+        let layers = blocks.checked_sub(draft_blocks).filter(|n| *n > 0).ok_or_else(|| {
+            let expected = format!("less than the {blocks} blocks");
+            metadata(&self.key("nextn_predict_layers"), &expected, &draft_blocks.to_string())
+        })?;
+        let query_rank = Some(self.optional("attention.q_lora_rank")?).filter(|n| *n > 0);
+        let epsilon = self.file.f32(&self.key("attention.layer_norm_rms_epsilon"))?;
+        if !(0.0..1.0).contains(&epsilon) {
+            let key = self.key("attention.layer_norm_rms_epsilon");
+            return Err(metadata(&key, "0 to 1", &epsilon.to_string()));
+        }
+        Ok(Config {
+            layers,
+            draft_blocks,
+            leading_dense: self.optional("leading_dense_block_count")?,
+            context: self.count("context_length")?,
+            vocab: self.vocab()?,
+            width: self.count("embedding_length")?,
+            dense_width: self.optional("feed_forward_length")?,
+            heads: self.count("attention.head_count")?,
+            query_rank,
+            latent_rank: self.count("attention.kv_lora_rank")?,
+            key_width: self.head_width("attention.key_length_mla", "attention.key_length")?,
+            value_width: self.head_width("attention.value_length_mla", "attention.value_length")?,
+            rotary: self.count("rope.dimension_count")?,
+            rope: self.rope()?,
+            epsilon,
+            experts: None,
+            notices: Vec::new(),
+        })
+    }
+
+    /// Files from before absorbed attention give a head's widths by the plain key.
+    fn head_width(&self, name: &str, early: &str) -> Result<usize> {
+        let present = self.file.get(&self.key(name)).is_some();
+        self.count(if present { name } else { early })
+    }
+
+    fn vocab(&self) -> Result<usize> {
+        let named = self.optional("vocab_size")?;
+        let rows = self.file.tensor("token_embd.weight").and_then(|t| t.dims.get(1)).copied();
+        Some(named).filter(|n| *n > 0).or(rows).ok_or_else(|| metadata(&self.key("vocab_size"), "a count", "nothing"))
+    }
+
+    fn rope(&self) -> Result<RopeScaling> {
+        let base = self.file.opt_f32(&self.key("rope.freq_base"))?.unwrap_or(10_000.0);
+        let base = self.positive("rope.freq_base", base)? as f64;
+        let kind = self.file.opt_string(&self.key("rope.scaling.type"))?.unwrap_or("none");
+        let factor = match kind {
+            "none" | "" => 1.0,
+            "linear" => self.positive("rope.scaling.factor", self.file.f32(&self.key("rope.scaling.factor"))?)?,
+            other => return Err(unsupported(&self.key("rope.scaling.type"), other, "`none` and `linear` are")),
+        };
+        Ok(RopeScaling { base, factor: factor as f64 })
+    }
+
+    fn experts(&self, config: &mut Config) -> Result<Option<Experts>> {
+        let count = self.optional("expert_count")?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let groups = self.optional("expert_group_count")?;
+        if groups > 1 {
+            let key = self.key("expert_group_count");
+            return Err(unsupported(&key, &groups.to_string(), "one group of experts is"));
+        }
+        let top_k = self.count("expert_used_count")?;
+        if top_k > count {
+            let expected = format!("at most the {count} experts");
+            return Err(metadata(&self.key("expert_used_count"), &expected, &top_k.to_string()));
+        }
+        let width = self.count("expert_feed_forward_length")?;
+        let shared = self.optional("expert_shared_count")?;
+        let scale = self.file.opt_f32(&self.key("expert_weights_scale"))?.filter(|s| *s != 0.0).unwrap_or(1.0);
+        let normalise = self.file.opt_bool(&self.key("expert_weights_norm"))?.unwrap_or(false);
+        let routing = Routing { gating: self.gating(config)?, top_k, normalise, scale };
+        Ok(Some(Experts { count, width, shared_width: shared * width, routing }))
+    }
+
+    fn gating(&self, config: &mut Config) -> Result<Gating> {
+        let key = self.key("expert_gating_func");
+        match self.file.opt_u32(&key)? {
+            Some(1) => Ok(Gating::Softmax),
+            Some(2) => Ok(Gating::Sigmoid),
+            Some(other) => Err(unsupported(&key, &other.to_string(), "1 (softmax) and 2 (sigmoid) are")),
+            None => {
+                let blocks = config.layers + config.draft_blocks;
+                let glm = GLM_BLOCKS.contains(&blocks) && config.vocab == GLM_VOCAB;
+                let (gating, name) = if glm { (Gating::Sigmoid, "sigmoid") } else { (Gating::Softmax, "softmax") };
+                config.notices.push(format!(
+                    "the file lacks `{key}`: taking {name}, for it has {blocks} blocks and {} tokens \
+                     (47 or 48 and {GLM_VOCAB} mean sigmoid, anything else softmax)",
+                    config.vocab
+                ));
+                Ok(gating)
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! A model on the GPU: its weights, its compiled kernels, its text side.
+
+use super::upload::upload;
+use super::{CacheShape, Config, TokenPlan, plan_token};
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+use crate::gpu::{Buffer, Gpu};
+use crate::kernels::{Cache, CacheType};
+use crate::plan::{Target, Team};
+use crate::quant::Arithmetic;
+use crate::sample::SamplerParams;
+use crate::shader::Pipelines;
+use crate::text::{ChatTemplate, Tokenizer, Vocab};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// How a model is loaded.
+#[derive(Debug, Clone, Default)]
+pub struct LoadOptions {
+    /// Tokens a session's cache holds unless it asks otherwise; 0 for what the model was made for, none
+    /// for that or 8192, whichever is less.
+    pub context: Option<usize>,
+    /// What the values of the cache are; none for f32 while that takes up to 64 MiB, f16 beyond.
+    pub cache: Option<CacheType>,
+    /// In what matrix-vector products multiply.
+    pub arithmetic: Arithmetic,
+}
+
+/// How far a load has come, in bytes on the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes there.
+    pub done: u64,
+    /// Bytes there will be.
+    pub total: u64,
+}
+
+/// A model on the GPU. Clones share it; it may be used from several threads.
+#[derive(Clone)]
+pub struct Model {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    file: Gguf,
+    config: Config,
+    cache: CacheShape,
+    target: Target,
+    pipelines: Pipelines,
+    weights: Vec<Buffer>,
+    tokenizer: Option<Tokenizer>,
+    template: Option<ChatTemplate>,
+}
+
+/// Tokens of a cache nobody asked a length for.
+const USUAL_CONTEXT: usize = 8192;
+/// Bytes up to which a cache is exact unless asked otherwise: so small, it costs no speed worth having.
+const SMALL_CACHE: usize = 64 << 20;
+
+impl LoadOptions {
+    /// The cache these options mean for a model.
+    pub fn cache_for(&self, config: &Config) -> CacheShape {
+        let context = match self.context {
+            Some(0) => config.context,
+            Some(n) => n,
+            None => config.context.min(USUAL_CONTEXT),
+        };
+        let line = Cache::line(config.latent_rank, config.rotary) * CacheType::F32.bytes();
+        let exact = config.layers.saturating_mul(line).saturating_mul(context);
+        let usual = if exact <= SMALL_CACHE { CacheType::F32 } else { CacheType::F16 };
+        CacheShape { context, ty: self.cache.unwrap_or(usual) }
+    }
+}
+
+impl Model {
+    /// Loads the model in `file` to the device.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Unsupported`] for what is wrong with the file,
+    /// [`Error::TooLarge`] and [`Error::OutOfMemory`] for what does not fit.
+    pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
+        Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// As [`Model::load`]. `progress` is told before anything is uploaded and then after every few megabytes,
+    /// and may stop the load.
+    ///
+    /// # Errors
+    /// As [`Model::load`], and [`Error::Cancelled`].
+    pub fn load_with(
+        file: &Gguf,
+        gpu: &Gpu,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Self> {
+        let config = Config::read(file)?;
+        config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
+        let (cache, target) = (options.cache_for(&config), target(gpu, options.arithmetic));
+        let planned = plan_token(file, &config, cache, target)?;
+        let vocab = Vocab::read(file)?;
+        let tokenizer = vocab.map(Tokenizer::new).transpose()?;
+        let template = file.opt_string("tokenizer.chat_template")?.map(ChatTemplate::new).transpose()?;
+        let pipelines = Pipelines::new(gpu);
+        pipelines.prepare(&planned.plan.variants)?;
+        let weights = upload(file, gpu, &planned, progress)?;
+        let file = file.clone();
+        let shared = Shared { file, config, cache, target, pipelines, weights, tokenizer, template };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The file it came from.
+    pub fn file(&self) -> &Gguf {
+        &self.shared.file
+    }
+
+    /// The hyper-parameters.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// The cache of a session that does not ask for another.
+    pub fn cache(&self) -> CacheShape {
+        self.shared.cache
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        self.shared.pipelines.gpu()
+    }
+
+    /// The tokenizer.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] if the file has none.
+    pub fn tokenizer(&self) -> Result<&Tokenizer> {
+        self.shared.tokenizer.as_ref().ok_or_else(|| missing("tokenizer.ggml.model", "a tokenizer"))
+    }
+
+    /// The chat template.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] if the file has none.
+    pub fn template(&self) -> Result<&ChatTemplate> {
+        self.shared.template.as_ref().ok_or_else(|| missing("tokenizer.chat_template", "a chat template"))
+    }
+
+    /// How tokens are chosen unless asked otherwise: see [`recommended_sampling`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sampling(&self) -> Result<SamplerParams> {
+        recommended_sampling(&self.shared.file)
+    }
+
+    pub(crate) fn pipelines(&self) -> &Pipelines {
+        &self.shared.pipelines
+    }
+
+    pub(crate) fn weights(&self) -> &[Buffer] {
+        &self.shared.weights
+    }
+
+    pub(crate) fn plan(&self, cache: CacheShape) -> Result<TokenPlan> {
+        plan_token(&self.shared.file, &self.shared.config, cache, self.shared.target)
+    }
+}
+
+/// How a file wants tokens to be chosen (`general.sampling.*`); where it is silent, as GLM-4.7-Flash's makers
+/// recommend.
+///
+/// # Errors
+/// [`Error::Metadata`] for a recommendation of the wrong type.
+pub fn recommended_sampling(file: &Gguf) -> Result<SamplerParams> {
+    let usual = SamplerParams::default();
+    Ok(SamplerParams {
+        temperature: file.opt_f32("general.sampling.temp")?.unwrap_or(usual.temperature),
+        top_k: file.opt_u32("general.sampling.top_k")?.map_or(usual.top_k, |k| k as usize),
+        top_p: file.opt_f32("general.sampling.top_p")?.unwrap_or(usual.top_p),
+        min_p: file.opt_f32("general.sampling.min_p")?.unwrap_or(usual.min_p),
+        seed: None,
+    })
+}
+
+fn missing(key: &str, expected: &str) -> Error {
+    Error::Metadata { key: key.into(), expected: expected.into(), found: "nothing".into() }
+}
+
+/// What plans for a device are made for.
+fn target(gpu: &Gpu, arithmetic: Arithmetic) -> Target {
+    let team = if gpu.capabilities().subgroups { Team::Subgroup } else { Team::Workgroup };
+    Target { team, arithmetic }
+}

@@ -1,0 +1,17 @@
+//! GLM-4.7-Flash: its hyper-parameters, its weights, and one token's way through it.
+//!
+//! Everything is read from the file's metadata. The graph (`layer`, `attention`, `moe`) is a straight
+//! tape over the plan builder and knows tensors by name and shape only.
+
+mod attention;
+mod config;
+mod load;
+mod moe;
+mod token_plan;
+mod upload;
+mod weights;
+
+pub use attention::CacheShape;
+pub use config::{Config, Experts, RopeScaling};
+pub use load::{LoadOptions, Model, Progress, recommended_sampling};
+pub use token_plan::{TokenPlan, plan_token};

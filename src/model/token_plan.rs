@@ -1,0 +1,72 @@
+//! One token's way through the model, as a plan.
+
+use super::Config;
+use super::attention::{CacheShape, attention};
+use super::moe::{dense, experts};
+use super::weights::{Source, Weights};
+use crate::error::Result;
+use crate::gguf::Gguf;
+use crate::plan::{BufferRef, Builder, Plan, Target, Tensor};
+
+/// The plan of one token, and where its inputs and outputs are.
+pub struct TokenPlan {
+    /// The steps. Those from [`Plan::head`] on are needed only where logits are wanted.
+    pub plan: Plan,
+    /// Where each weight comes from.
+    pub sources: Vec<Source>,
+    /// Logits {vocab}.
+    pub logits: Tensor,
+    /// The most likely token {1}, u32.
+    pub token: Tensor,
+    /// The local buffer that the host writes before each token: token, position, turns.
+    pub state: usize,
+    /// What the caches hold.
+    pub cache: CacheShape,
+}
+
+/// Plans one token of the model in `file`, with a cache as given. Reads the file's header only.
+///
+/// # Errors
+/// [`Error::Tensor`](crate::Error::Tensor) for a tensor that is missing or has a shape other than the
+/// hyper-parameters ask for, [`Error::Unsupported`](crate::Error::Unsupported) for one whose type is unknown here.
+pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Target) -> Result<TokenPlan> {
+    cache.check()?;
+    let mut b = Builder::new(target, config.rotary / 2);
+    let mut weights = Weights::new(file);
+    let w = &mut weights;
+
+    let embedding = w.matrix(&mut b, "token_embd.weight", config.width, config.vocab)?;
+    let x = b.get_rows("embed", &embedding)?;
+    for index in 0..config.layers {
+        b.layer(index);
+        let block = format!("blk.{index}");
+        attention(&mut b, w, config, &block, &x, cache)?;
+        let norm = w.vector(&mut b, &format!("{block}.ffn_norm.weight"), config.width)?;
+        let h = b.rms_norm("ffn_norm", &x, &norm, config.epsilon)?;
+        match &config.experts {
+            Some(shape) if index >= config.leading_dense => experts(&mut b, w, config, shape, &block, &h, &x)?,
+            _ => dense(&mut b, w, config, &block, &h, &x)?,
+        }
+    }
+
+    b.head();
+    let norm = w.vector(&mut b, "output_norm.weight", config.width)?;
+    let h = b.rms_norm("output_norm", &x, &norm, config.epsilon)?;
+    let output = match w.has("output.weight") {
+        true => w.matrix(&mut b, "output.weight", config.width, config.vocab)?,
+        false => embedding, // tied
+    };
+    let logits = b.mul_mv("output", &output, &h)?;
+    let token = b.argmax("argmax", &logits)?;
+    Ok(TokenPlan { state: b.state(), plan: b.finish(), sources: weights.sources, logits, token, cache })
+}
+
+impl TokenPlan {
+    /// The local buffer of a tensor.
+    pub fn local(tensor: &Tensor) -> Option<usize> {
+        match tensor.buffer {
+            BufferRef::Local(index) => Some(index),
+            BufferRef::Weight(_) => None,
+        }
+    }
+}

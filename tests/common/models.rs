@@ -1,0 +1,70 @@
+//! The demonstration model in both precisions, and logits to compare.
+
+use super::gpu::gpu;
+use std::path::PathBuf;
+use wglm::kernels::CacheType;
+use wglm::model::CacheShape;
+use wglm::{Gguf, Gpu, LoadOptions, Model, Session};
+
+/// A file below tests/fixtures.
+pub fn fixture(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
+}
+
+/// The demonstration model's file: `f16` or `q4_0`.
+pub fn fable_file(precision: &str) -> PathBuf {
+    match precision {
+        "q4_0" => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models/fable-10m-q4_0.gguf"),
+        other => fixture(&format!("fable/fable-10m-{other}.gguf")),
+    }
+}
+
+/// Loads a file.
+pub fn load(path: &std::path::Path) -> Model {
+    load_on(path, gpu())
+}
+
+/// Loads a file to a device.
+pub fn load_on(path: &std::path::Path, gpu: &Gpu) -> Model {
+    let file = Gguf::open(path).unwrap_or_else(|e| panic!("{e}"));
+    Model::load(&file, gpu, &LoadOptions::default()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Little-endian u32 of a file.
+pub fn read_u32(path: PathBuf) -> Vec<u32> {
+    let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+/// Little-endian f32 of a file.
+pub fn read_f32(path: PathBuf) -> Vec<f32> {
+    read_u32(path).into_iter().map(f32::from_bits).collect()
+}
+
+/// ‖a − b‖ / ‖b‖.
+pub fn relative_l2(got: &[f32], want: &[f32]) -> f64 {
+    assert_eq!(got.len(), want.len());
+    let square = |v: f64| v * v;
+    let off: f64 = got.iter().zip(want).map(|(&a, &b)| square(a as f64 - b as f64)).sum();
+    let size: f64 = want.iter().map(|&b| square(b as f64)).sum();
+    (off / size).sqrt()
+}
+
+/// The largest relative L2 error of the logits over the listed positions.
+pub fn worst_error(model: &Model, tokens: &[u32], positions: &[usize], want: &[f32]) -> f64 {
+    worst_error_with(model, model.cache().ty, tokens, positions, want)
+}
+
+/// As [`worst_error`], with a cache of the given type.
+pub fn worst_error_with(model: &Model, ty: CacheType, tokens: &[u32], positions: &[usize], want: &[f32]) -> f64 {
+    let mut session = Session::with_cache(model, CacheShape { context: tokens.len(), ty }).unwrap();
+    let vocab = model.config().vocab;
+    let mut worst = 0f64;
+    for (row, &position) in want.chunks_exact(vocab).zip(positions) {
+        session.feed(&tokens[session.tokens().len()..=position]).unwrap();
+        let error = relative_l2(&session.logits().unwrap(), row);
+        assert!(error.is_finite(), "position {position}: {error}");
+        worst = worst.max(error);
+    }
+    worst
+}
