@@ -1,6 +1,33 @@
 //! GLM-4.7-Flash from a GGUF file on any GPU, in pure Rust, through wgpu.
+//!
+//! ```no_run
+//! use wglm::{Chat, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model};
+//!
+//! # fn main() -> wglm::Result<()> {
+//! let gpu = Gpu::open(&GpuOptions::default())?;
+//! let file = Gguf::open("GLM-4.7-Flash-Q4_0.gguf")?;
+//! let model = Model::load(&file, &gpu, &LoadOptions::default())?;
+//! let mut chat = Chat::new(&model)?;
+//! for event in chat.send("Tell me a story about an owl.")? {
+//!     if let Event::Text(text) = event? {
+//!         print!("{text}");
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Model`] is loaded once and shared; a [`Session`] is one sequence of tokens with its cache; a
+//! [`Chat`] is a conversation in a session. Everything that can fail returns a [`Result`]; nothing here
+//! panics, prints, or starts a thread that outlives its call. Work happens on the caller's thread: an app
+//! with a window calls from a worker.
+//!
+//! What stands at the root of the crate is for its users. The modules below [`model`], down to [`wgsl`], are the
+//! engine: public to be read and tested, and free to change in any release.
 
+pub mod chat;
 pub mod error;
+pub mod generate;
 pub mod gguf;
 pub mod gpu;
 pub mod kernels;
@@ -14,7 +41,9 @@ pub mod text;
 mod threads;
 pub mod wgsl;
 
+pub use chat::{Chat, Reply};
 pub use error::{Error, Result};
+pub use generate::{Cancel, Event, GenerateOptions, Generation, Stats, Stop};
 pub use gguf::Gguf;
 pub use gpu::{Gpu, GpuOptions};
 pub use kernels::CacheType;
@@ -22,3 +51,8 @@ pub use model::{CacheShape, Config, LoadOptions, Model, Progress};
 pub use quant::Arithmetic;
 pub use sample::SamplerParams;
 pub use session::{Reuse, Session};
+pub use text::Message;
+
+/// The demonstration model: GLM-4.7-Flash in miniature, 6 MB, which tells fables and does small sums.
+#[cfg(feature = "demo-model")]
+pub static DEMO_MODEL: &[u8] = include_bytes!("../models/fable-10m-q4_0.gguf");

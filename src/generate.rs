@@ -1,0 +1,288 @@
+//! Generation: a prompt's tokens in, events out, one token at a time, on the caller's thread.
+
+use crate::error::{Error, Result};
+use crate::sample::{Sampler, SamplerParams};
+use crate::session::{Reuse, Session};
+use crate::text::{Detokenizer, Piece, ReplyParser};
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Stops a generation from another thread. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel {
+    asked: Arc<AtomicBool>,
+}
+
+impl Cancel {
+    /// Asks the generation to stop; it does so within a token.
+    pub fn cancel(&self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the request back, for the next generation.
+    pub fn reset(&self) {
+        self.asked.store(false, Ordering::Relaxed);
+    }
+
+    /// True once asked.
+    pub fn is_cancelled(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// How to generate.
+#[derive(Debug, Clone, Default)]
+pub struct GenerateOptions {
+    /// How tokens are chosen.
+    pub sampling: SamplerParams,
+    /// Tokens at most; none for as many as the context holds.
+    pub max_tokens: Option<usize>,
+    /// Stops the generation from another thread.
+    pub cancel: Cancel,
+}
+
+/// Why a generation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stop {
+    /// The model ended its reply.
+    End,
+    /// As many tokens as were asked for.
+    Length,
+    /// The context is full.
+    Context,
+    /// Cancelled.
+    Cancelled,
+}
+
+/// What a generation took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stats {
+    /// The prompt's tokens: found in the cache, and computed.
+    pub prompt: Reuse,
+    /// Tokens generated.
+    pub generated: usize,
+    /// The seed of the draws, to have the same reply again; none if the likeliest tokens were taken.
+    pub seed: Option<u64>,
+    /// Why it ended.
+    pub stop: Stop,
+    /// Time on the prompt, up to the first token.
+    pub prompt_time: Duration,
+    /// Time from the first token to the end.
+    pub generate_time: Duration,
+}
+
+impl Stats {
+    /// Prompt tokens computed per second.
+    pub fn prompt_speed(&self) -> f64 {
+        self.prompt.new as f64 / self.prompt_time.as_secs_f64().max(1e-9)
+    }
+
+    /// Tokens generated per second, the first one aside, which belongs to the prompt.
+    pub fn speed(&self) -> f64 {
+        self.generated.saturating_sub(1) as f64 / self.generate_time.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Tokens of a prompt between two tellings of how far it is.
+const PROMPT_PART: usize = 32;
+
+/// What a generation yields.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The prompt is being read: tokens in the cache so far, and tokens of the prompt.
+    Prompt {
+        /// Tokens in the cache.
+        done: usize,
+        /// Tokens of the prompt.
+        total: usize,
+    },
+    /// A piece of the model's thinking: whole characters.
+    Thinking(String),
+    /// A piece of the answer: whole characters.
+    Text(String),
+    /// The end, always the last event.
+    Done(Stats),
+}
+
+/// A running generation: an iterator of events. After an error, or [`Event::Done`], it is over.
+pub struct Generation<'a> {
+    session: &'a mut Session,
+    prompt: Vec<u32>,
+    options: GenerateOptions,
+    sampler: Sampler,
+    detokenizer: Detokenizer,
+    parser: Option<ReplyParser>,
+    /// Tags of thinking, which are for the parser even where the vocabulary calls them control tokens.
+    tags: [Option<u32>; 2],
+    ready: VecDeque<Event>,
+    state: State,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Start,
+    Prompt { start: Instant, cached: usize },
+    Tokens(Course),
+    Over,
+}
+
+/// How far a generation has come.
+#[derive(Clone, Copy)]
+struct Course {
+    prompt: Reuse,
+    prompt_time: Duration,
+    since: Instant,
+    generated: usize,
+}
+
+impl<'a> Generation<'a> {
+    /// Will bring the session to `prompt` and generate from there. `parser` separates thinking from answer;
+    /// without one all text is answer.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for sampling parameters out of range.
+    pub fn new(
+        session: &'a mut Session,
+        prompt: Vec<u32>,
+        parser: Option<ReplyParser>,
+        options: GenerateOptions,
+    ) -> Result<Self> {
+        let sampler = Sampler::new(options.sampling.clone())?;
+        let tag = |tag| session.model().tokenizer().ok().and_then(|t| t.special(tag)).filter(|_| parser.is_some());
+        let tags = ["<think>", "</think>"].map(tag);
+        let (detokenizer, ready, state) = (Detokenizer::new(false), VecDeque::new(), State::Start);
+        Ok(Self { session, prompt, options, sampler, detokenizer, parser, tags, ready, state })
+    }
+
+    /// One step further: the prompt, or a token. Its events, if it completes any, are in `ready` afterwards.
+    fn advance(&mut self) -> Result<()> {
+        match self.state {
+            State::Start => {
+                let cached = self.session.reusable(&self.prompt);
+                self.session.check(cached, &self.prompt[cached..])?;
+                self.session.rewind(cached);
+                self.state = State::Prompt { start: Instant::now(), cached };
+                Ok(())
+            }
+            State::Prompt { start, cached } => self.read_prompt(start, cached),
+            State::Tokens(course) => self.next_token(course),
+            State::Over => Ok(()),
+        }
+    }
+
+    /// Reads the next part of the prompt.
+    fn read_prompt(&mut self, start: Instant, cached: usize) -> Result<()> {
+        let rest = &self.prompt[self.session.tokens().len()..];
+        let part = &rest[..rest.len().min(PROMPT_PART)];
+        let cancel = &self.options.cancel;
+        let mut go_on = |_| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        let read = self.session.feed_with(part, &mut go_on).and_then(|()| self.session.wait());
+        let (done, total) = (self.session.tokens().len(), self.prompt.len());
+        let since = Instant::now();
+        let prompt = Reuse { cached, new: done - cached };
+        let course = Course { prompt, prompt_time: since - start, since, generated: 0 };
+        match read {
+            Ok(()) if done < total => self.ready.push_back(Event::Prompt { done, total }),
+            Ok(()) => self.state = State::Tokens(course),
+            Err(Error::Cancelled) => self.finish(course, Stop::Cancelled),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn next_token(&mut self, course: Course) -> Result<()> {
+        if let Some(stop) = self.limit(&course) {
+            self.finish(course, stop);
+            return Ok(());
+        }
+        let token = self.choose()?;
+        if self.session.model().tokenizer()?.is_end(token) {
+            self.finish(course, Stop::End);
+            return Ok(());
+        }
+        self.emit(token)?;
+        let course = Course { generated: course.generated + 1, ..course };
+        self.state = State::Tokens(course);
+        if self.session.tokens().len() >= self.session.context() {
+            self.finish(course, Stop::Context);
+            return Ok(());
+        }
+        self.session.feed(&[token])
+    }
+
+    /// Why the next token is not to be generated, if it is not.
+    fn limit(&self, course: &Course) -> Option<Stop> {
+        let enough = self.options.max_tokens.is_some_and(|most| course.generated >= most);
+        let cancelled = self.options.cancel.is_cancelled().then_some(Stop::Cancelled);
+        cancelled.or(enough.then_some(Stop::Length))
+    }
+
+    fn choose(&mut self) -> Result<u32> {
+        if self.options.sampling.temperature == 0.0 {
+            return self.session.most_likely();
+        }
+        self.sampler.sample(&self.session.logits()?)
+    }
+
+    fn emit(&mut self, token: u32) -> Result<()> {
+        let tokenizer = self.session.model().tokenizer()?;
+        let bytes = tokenizer.visible_bytes(token, self.tags.contains(&Some(token)))?;
+        let text = self.detokenizer.push_bytes(bytes);
+        Self::queue(&mut self.ready, self.parser.as_mut(), text);
+        Ok(())
+    }
+
+    fn queue(ready: &mut VecDeque<Event>, parser: Option<&mut ReplyParser>, text: &str) {
+        match parser {
+            Some(parser) => ready.extend(parser.push(text).into_iter().map(Event::from)),
+            None if text.is_empty() => {}
+            None => ready.push_back(Event::Text(text.to_owned())),
+        }
+    }
+
+    fn finish(&mut self, course: Course, stop: Stop) {
+        let rest = self.detokenizer.finish();
+        Self::queue(&mut self.ready, self.parser.as_mut(), rest);
+        if let Some(parser) = &mut self.parser {
+            self.ready.extend(parser.finish().into_iter().map(Event::from));
+        }
+        let Course { prompt, prompt_time, since, generated } = course;
+        let generate_time = since.elapsed();
+        let seed = (self.options.sampling.temperature > 0.0).then(|| self.sampler.seed());
+        self.ready.push_back(Event::Done(Stats { prompt, generated, seed, stop, prompt_time, generate_time }));
+        self.state = State::Over;
+    }
+}
+
+impl From<Piece> for Event {
+    fn from(piece: Piece) -> Self {
+        match piece {
+            Piece::Thinking(text) => Self::Thinking(text),
+            Piece::Text(text) => Self::Text(text),
+        }
+    }
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            if matches!(self.state, State::Over) {
+                return None;
+            }
+            if let Err(error) = self.advance() {
+                self.state = State::Over;
+                return Some(Err(error));
+            }
+        }
+    }
+}

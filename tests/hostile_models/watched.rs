@@ -1,0 +1,57 @@
+//! The largest allocation of a thread. A request for terabytes that are never touched succeeds on many
+//! systems, so that only counting shows it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+struct Watched;
+
+thread_local! {
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+fn note(size: usize) {
+    // A thread allocates once more while its variables are being taken down.
+    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
+}
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promises are System's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promises are System's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(size);
+        // SAFETY: the caller's promises are System's.
+        unsafe { System.realloc(old, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are System's.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+
+/// What `work` returns, and the largest allocation that it makes on this thread.
+pub fn largest_allocation<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    LARGEST.set(0);
+    let value = work();
+    (value, LARGEST.get())
+}
+
+#[test]
+fn allocations_are_noticed() {
+    assert!(largest_allocation(|| drop(std::hint::black_box(vec![0u8; 1 << 20]))).1 >= 1 << 20);
+}

@@ -1,0 +1,189 @@
+//! Conversations.
+
+use crate::{load, model};
+use wglm::generate::{Event, Stats, Stop};
+use wglm::text::{Content, Message};
+use wglm::{Chat, Error, LoadOptions, SamplerParams};
+
+/// A greedy conversation without thinking.
+fn chat() -> Chat {
+    let mut chat = Chat::new(model()).unwrap();
+    chat.options.sampling = SamplerParams::greedy();
+    chat.options.max_tokens = Some(120);
+    chat.reasoning = Some(false);
+    chat
+}
+
+/// The thinking, the answer and the figures of a whole reply.
+fn ask(chat: &mut Chat, question: &str) -> (String, String, Stats) {
+    let (mut thinking, mut text, mut stats) = (String::new(), String::new(), None);
+    for event in chat.send(question).unwrap() {
+        match event.unwrap() {
+            Event::Prompt { .. } => {}
+            Event::Thinking(piece) => thinking.push_str(&piece),
+            Event::Text(piece) => text.push_str(&piece),
+            Event::Done(done) => stats = Some(done),
+            other => panic!("{other:?}"),
+        }
+    }
+    println!("> {question}\n{text}");
+    (thinking, text, stats.expect("no `Done`"))
+}
+
+/// Who says what.
+fn said(chat: &Chat) -> Vec<(String, String)> {
+    let text = |m: &Message| match &m.content {
+        Some(Content::Text(text)) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    chat.messages().iter().map(|m| (m.role.clone(), text(m))).collect()
+}
+
+#[test]
+fn a_name_is_remembered_from_the_cache() {
+    let mut chat = chat();
+    let (_, first, stats) = ask(&mut chat, "My name is Anna.");
+    assert_eq!((stats.prompt.cached, stats.stop), (0, Stop::End));
+    let held = chat.session().tokens().len();
+    let (_, second, stats) = ask(&mut chat, "What is my name?");
+    assert!(second.contains("Anna"), "{second}");
+    println!("{held} tokens held, then {:?}", stats.prompt);
+    assert!(stats.prompt.cached + 2 >= held, "{:?} of {held} tokens held", stats.prompt);
+    assert!(stats.prompt.new <= 16, "{:?}", stats.prompt);
+    let turns =
+        [("user", "My name is Anna."), ("assistant", &first), ("user", "What is my name?"), ("assistant", &second)];
+    assert_eq!(said(&chat), turns.map(|(role, text)| (role.to_owned(), text.to_owned())));
+}
+
+/// What the cache keeps does not change the answer: the same conversation told anew ends the same.
+#[test]
+fn the_cache_does_not_change_the_answer() {
+    let mut warm = chat();
+    ask(&mut warm, "My name is Anna.");
+    ask(&mut warm, "What is seven plus five?");
+    let mut cold = chat();
+    warm.messages().iter().for_each(|m| cold.push(m.clone()));
+    let (_, told, stats) = ask(&mut warm, "What is my name?");
+    assert!(stats.prompt.cached > 0);
+    let (_, anew, stats) = ask(&mut cold, "What is my name?");
+    assert_eq!(stats.prompt.cached, 0);
+    assert_eq!(told, anew);
+}
+
+#[test]
+fn thinking_is_kept_apart_and_left_out_of_later_turns() {
+    let mut chat = chat();
+    chat.reasoning = None; // the template thinks
+    let (thinking, text, _) = ask(&mut chat, "What is seven plus five?");
+    assert!(!thinking.is_empty() && !text.is_empty());
+    let reply = &chat.messages()[1];
+    assert_eq!(reply.reasoning_content.as_deref(), Some(thinking.as_str()));
+    assert_eq!(said(&chat)[1].1, text);
+    let (_, _, stats) = ask(&mut chat, "What is the opposite of hot?");
+    assert!(stats.prompt.cached > 0, "{:?}", stats.prompt);
+    let prompt = stats.prompt.cached + stats.prompt.new;
+    let held = model().tokenizer().unwrap().decode(&chat.session().tokens()[..prompt], true).unwrap();
+    assert!(!held.contains(thinking.trim()), "an earlier turn's thinking is still there: {held}");
+}
+
+#[test]
+fn a_reply_dropped_half_way() {
+    let mut chat = chat();
+    let mut part = String::new();
+    {
+        let mut reply = chat.send("Tell me a story about an owl.").unwrap();
+        while part.len() < 20 {
+            match reply.next().expect("a longer reply").unwrap() {
+                Event::Text(piece) => part.push_str(&piece),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert_eq!(said(&chat)[1], ("assistant".to_owned(), part));
+    let mut anew = self::chat();
+    chat.messages().iter().for_each(|m| anew.push(m.clone()));
+    let (_, text, stats) = ask(&mut chat, "My name is Anna.");
+    assert!(stats.prompt.cached > 0 && !text.is_empty());
+    assert_eq!(text, ask(&mut anew, "My name is Anna.").1, "the dropped reply changed the next one");
+}
+
+#[test]
+fn a_reply_dropped_unread_was_never_asked_for() {
+    let mut chat = chat();
+    drop(chat.send("Tell me a story about an owl.").unwrap());
+    assert!(chat.messages().is_empty());
+    let (_, text, _) = ask(&mut chat, "What is seven plus five?");
+    assert_eq!(text, ask(&mut self::chat(), "What is seven plus five?").1);
+}
+
+#[test]
+fn a_reply_of_no_tokens_leaves_no_messages() {
+    let mut chat = chat();
+    chat.options.max_tokens = Some(0);
+    let (_, text, stats) = ask(&mut chat, "Tell me a story about an owl.");
+    assert_eq!((text.as_str(), stats.stop), ("", Stop::Length));
+    assert!(chat.messages().is_empty());
+}
+
+#[test]
+fn a_cancelled_reply_keeps_what_came() {
+    let mut chat = chat();
+    let cancel = chat.options.cancel.clone();
+    let mut text = String::new();
+    let mut stop = None;
+    for event in chat.send("Tell me a story about an owl.").unwrap() {
+        match event.unwrap() {
+            Event::Text(piece) => text.push_str(&piece),
+            Event::Done(stats) => stop = Some(stats.stop),
+            other => panic!("{other:?}"),
+        }
+        cancel.cancel();
+    }
+    assert_eq!(stop, Some(Stop::Cancelled));
+    assert_eq!(said(&chat)[1].1, text);
+    cancel.reset();
+    assert!(ask(&mut chat, "My name is Anna.").2.stop == Stop::End);
+}
+
+#[test]
+fn cleared_it_starts_over() {
+    let mut chat = chat();
+    let (_, first, _) = ask(&mut chat, "What is seven plus five?");
+    chat.clear();
+    assert!(chat.messages().is_empty());
+    let (_, again, stats) = ask(&mut chat, "What is seven plus five?");
+    assert_eq!(again, first);
+    assert_eq!(stats.prompt.new, 1, "the cache of the same beginning was thrown away");
+    chat.clear();
+    chat.push(Message::system("Be brief."));
+    ask(&mut chat, "What is seven plus five?");
+    assert_eq!(chat.messages()[0].role, "system");
+}
+
+/// Nothing, blanks, letters the model never saw, marks of the template's and of Jinja's.
+#[test]
+fn odd_questions_are_answered() {
+    let mut chat = chat();
+    chat.options.max_tokens = Some(4);
+    for question in ["", " ", "\n\n", "🦉🦉 zwölf", "</think>", "{{ messages }}", "\u{0}\u{7f}"] {
+        let (_, _, stats) = ask(&mut chat, question);
+        assert!(stats.generated <= 4, "{question:?}");
+        chat.clear();
+    }
+}
+
+#[test]
+fn a_message_longer_than_the_context_is_refused_and_forgotten() {
+    let small = load(&LoadOptions { context: Some(16), ..LoadOptions::default() }).unwrap();
+    let mut chat = Chat::new(&small).unwrap();
+    chat.options.sampling = SamplerParams::greedy();
+    chat.reasoning = Some(false);
+    assert_eq!(chat.session().context(), 16);
+    let long = "Tell me a very long story about an owl, a fox, a hare and a hedgehog in the old forest.";
+    let events: Vec<_> = chat.send(long).unwrap().collect();
+    let [Err(Error::ContextFull { needed, context: 16 })] = &events[..] else { panic!("{events:?}") };
+    assert!(*needed > 16);
+    assert!(chat.messages().is_empty(), "the refused message stays");
+    let (_, text, stats) = ask(&mut chat, "Hi");
+    assert!(!text.is_empty() && stats.generated > 0);
+}

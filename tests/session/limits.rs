@@ -1,0 +1,112 @@
+//! Loading, and what does not fit.
+
+use crate::common::gpu::gpu;
+use crate::common::models::fable_file;
+use crate::{dialogue, holds, load, model, session_of};
+use std::ops::ControlFlow;
+use wglm::kernels::CacheType;
+use wglm::model::CacheShape;
+use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session};
+
+fn file() -> Gguf {
+    Gguf::open(fable_file("q4_0")).unwrap()
+}
+
+#[test]
+fn progress_rises_to_the_total() {
+    let mut told: Vec<Progress> = Vec::new();
+    let mut progress = |p| {
+        told.push(p);
+        ControlFlow::Continue(())
+    };
+    Model::load_with(&file(), gpu(), &LoadOptions::default(), &mut progress).unwrap();
+    let last = *told.last().expect("told nothing");
+    println!("told {} times, {} bytes", told.len(), last.total);
+    assert_eq!((told[0].done, last.done), (0, last.total));
+    assert!(last.total > 4_000_000 && told.len() > 10, "{last:?}");
+    assert!(told.iter().all(|p| p.total == last.total), "the total changes");
+    assert!(told.windows(2).all(|pair| pair[0].done <= pair[1].done), "it falls back");
+}
+
+#[test]
+fn cancelled_the_next_load_is_whole() {
+    for stop in [1, 5, 50] {
+        let mut told = 0;
+        let mut progress = |_| {
+            told += 1;
+            if told == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let error = Model::load_with(&file(), gpu(), &LoadOptions::default(), &mut progress).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Cancelled), "{error}");
+        assert_eq!(told, stop, "told again after it was stopped");
+    }
+    let model = load(&LoadOptions::default()).unwrap();
+    let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
+    session.feed(&dialogue(4)).unwrap();
+    holds(&mut session, &dialogue(4), "after cancelled loads");
+}
+
+#[test]
+fn an_adapter_that_is_not_there() {
+    let there = gpu().report().name.clone();
+    let wanted = Some("an adapter nobody makes".to_owned());
+    let error = Gpu::open(&GpuOptions { adapter: wanted, ..GpuOptions::default() }).map(drop).unwrap_err();
+    assert!(matches!(error, Error::NoAdapter { .. }), "{error}");
+    let message = error.to_string();
+    assert!(message.contains("an adapter nobody makes") && message.contains(&there), "{message}");
+
+    let wanted = Some("no such backend".to_owned());
+    let error = Gpu::open(&GpuOptions { backends: wanted, ..GpuOptions::default() }).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Argument { argument: "backend", .. }), "{error}");
+    assert!(error.to_string().contains("no such backend"), "{error}");
+}
+
+/// Part of a name is enough, in any case.
+#[test]
+fn an_adapter_by_part_of_its_name() {
+    let name = gpu().report().name.clone();
+    let part: String = name.chars().take(4).collect::<String>().to_uppercase();
+    let opened = Gpu::open(&GpuOptions { adapter: Some(part.clone()), ..GpuOptions::default() }).unwrap();
+    assert!(opened.report().name.to_uppercase().contains(&part), "{part}: {}", opened.report().name);
+}
+
+#[track_caller]
+fn names_the_cache(error: &Error) {
+    assert!(matches!(error, Error::TooLarge { .. } | Error::OutOfMemory { .. }), "{error}");
+    assert!(error.to_string().contains("cache"), "{error}");
+}
+
+#[test]
+fn a_cache_that_cannot_be() {
+    for context in [500_000_000, 4_000_000_000] {
+        for ty in [CacheType::F16, CacheType::F32] {
+            names_the_cache(&Session::with_cache(model(), CacheShape { context, ty }).map(drop).unwrap_err());
+        }
+        let options = LoadOptions { context: Some(context), ..LoadOptions::default() };
+        names_the_cache(&load(&options).and_then(|model| Session::new(&model)).map(drop).unwrap_err());
+    }
+    let mut session = session_of(64);
+    session.feed(&dialogue(4)).unwrap();
+    holds(&mut session, &dialogue(4), "after caches that cannot be");
+}
+
+/// Bytes that no integer counts, positions that the GPU does not.
+#[test]
+fn a_cache_beyond_counting() {
+    for context in [u32::MAX as usize + 1, usize::MAX / 640, usize::MAX / 256, usize::MAX] {
+        for ty in [CacheType::F16, CacheType::F32] {
+            let error = Session::with_cache(model(), CacheShape { context, ty }).map(drop).unwrap_err();
+            assert!(matches!(error, Error::Argument { argument: "context", .. }), "{context}: {error}");
+            assert!(error.to_string().contains(&context.to_string()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn the_context_that_is_asked_for() {
+    let made_for = model().config().context;
+    for (asked, context) in [(None, made_for.min(8192)), (Some(0), made_for), (Some(100), 100)] {
+        let options = LoadOptions { context: asked, ..LoadOptions::default() };
+        assert_eq!(options.cache_for(model().config()).context, context, "{asked:?}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Sessions, generations and chats of the demonstration model: what a cache keeps must not change what is
+//! computed, and whatever goes wrong leaves everything usable.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod chatting;
+mod feeding;
+mod generating;
+mod limits;
+mod syncing;
+mod threads;
+
+use common::gpu::gpu;
+use common::models::{fable_file, fixture, read_u32};
+use std::sync::OnceLock;
+use wglm::kernels::CacheType;
+use wglm::model::CacheShape;
+use wglm::{Gguf, LoadOptions, Model, Result, Session};
+
+/// Enough for any conversation here.
+const CONTEXT: usize = 384;
+
+fn load(options: &LoadOptions) -> Result<Model> {
+    let file = Gguf::open(fable_file("q4_0")).unwrap();
+    Model::load(&file, gpu(), options)
+}
+
+/// The demonstration model, loaded once.
+fn model() -> &'static Model {
+    static MODEL: OnceLock<Model> = OnceLock::new();
+    MODEL.get_or_init(|| load(&LoadOptions { context: Some(CONTEXT), ..LoadOptions::default() }).unwrap())
+}
+
+fn session() -> Session {
+    Session::new(model()).unwrap()
+}
+
+fn session_of(context: usize) -> Session {
+    Session::with_cache(model(), CacheShape { context, ty: CacheType::F32 }).unwrap()
+}
+
+/// The first tokens of a dialogue.
+fn dialogue(length: usize) -> Vec<u32> {
+    let mut tokens = read_u32(fixture("fable/dialog0.tokens.i32"));
+    assert!(tokens.len() >= length, "the dialogue has {} tokens", tokens.len());
+    tokens.truncate(length);
+    tokens
+}
+
+/// Logits as bits: equal means equal.
+fn bits(session: &mut Session) -> Vec<u32> {
+    session.logits().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+/// The bits of the logits after `tokens`, from a session that has seen nothing else.
+fn fresh(tokens: &[u32], context: usize) -> Vec<u32> {
+    let mut session = session_of(context);
+    session.feed(tokens).unwrap();
+    bits(&mut session)
+}
+
+/// Fails unless the session holds `tokens` and its logits are those of a session that has seen nothing else.
+#[track_caller]
+fn holds(session: &mut Session, tokens: &[u32], what: &str) {
+    assert_eq!(session.tokens(), tokens, "{what}: the tokens");
+    let context = session.context();
+    assert!(bits(session) == fresh(tokens, context), "{what}: the logits differ from a fresh session's");
+}
