@@ -1,3 +1,7 @@
-//! The `wglm` command.
+//! The `wglm` command: run `wglm --help`.
 
-fn main() {}
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -1,0 +1,345 @@
+//! What the command understands. Names are llama.cpp's where it has the thing.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::num::ParseIntError;
+use std::path::PathBuf;
+use std::str::FromStr;
+use wglm::kernels::CacheType;
+use wglm::quant::Arithmetic;
+use wglm::{GpuOptions, LoadOptions, SamplerParams};
+
+/// GLM-4.7-Flash from a GGUF file on any GPU.
+///
+/// Without -m the built-in demonstration model answers. The environment's WGPU_BACKEND,
+/// WGPU_ADAPTER_NAME, WGPU_POWER_PREF, RUST_LOG and NO_COLOR are heeded.
+#[derive(Debug, Parser)]
+#[command(name = "wglm", version, max_term_width = 100)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Answers one prompt: the answer goes to stdout, thinking and everything else to stderr.
+    Run(RunArgs),
+    /// Holds a conversation. Ctrl-C stops a reply, Ctrl-D ends.
+    Chat(ChatArgs),
+    /// Tells what a file holds and what it needs, without a GPU.
+    Inspect(InspectArgs),
+    /// Lists the GPU adapters.
+    Devices(GpuArgs),
+    /// Cuts text into tokens.
+    Tokenize(TokenizeArgs),
+    /// Renders messages with the file's chat template.
+    Template(TemplateArgs),
+    /// Writes the logits after given tokens: little-endian f32, a row a position.
+    Logits(LogitsArgs),
+    /// Prints the steps of one token, without a GPU, from the file's header alone.
+    Plan(PlanArgs),
+    /// Measures prompt and generation speed, in llama-bench's form.
+    Bench(BenchArgs),
+    /// Times every kind of step of a token on the GPU.
+    Profile(ProfileArgs),
+}
+
+/// llama.cpp spells some long names with one dash.
+pub fn with_long_names(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let long = |arg: OsString| match arg.to_str() {
+        Some("-sys") => OsString::from("--system-prompt"),
+        Some("-ctk") => OsString::from("--cache-type"),
+        _ => arg,
+    };
+    args.into_iter().map(long).collect()
+}
+
+#[derive(Debug, Args)]
+pub struct GpuArgs {
+    /// Use the adapter whose name contains this (also WGPU_ADAPTER_NAME)
+    #[arg(long, value_name = "NAME", help_heading = "GPU")]
+    pub gpu: Option<String>,
+    /// Use these backends: metal, vulkan, dx12 (also WGPU_BACKEND)
+    #[arg(long, value_name = "LIST", help_heading = "GPU")]
+    pub backend: Option<String>,
+    /// Do without subgroup operations
+    #[arg(long, help_heading = "GPU")]
+    pub no_subgroups: bool,
+}
+
+impl GpuArgs {
+    pub fn options(&self) -> GpuOptions {
+        let from_environment = GpuOptions::default();
+        GpuOptions {
+            adapter: self.gpu.clone().or(from_environment.adapter),
+            backends: self.backend.clone().or(from_environment.backends),
+            subgroups: !self.no_subgroups,
+            ..from_environment
+        }
+    }
+}
+
+/// In what matrix-vector products multiply.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ArithmeticChoice {
+    /// f32 activations
+    Float,
+    /// Activations rounded to bytes: faster where the GPU multiplies four bytes at a time
+    Int,
+}
+
+/// What the cache holds.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum CacheChoice {
+    F16,
+    F32,
+}
+
+#[derive(Debug, Args)]
+pub struct FileArgs {
+    /// The model: a GGUF file [default: the demonstration model]
+    #[arg(short, long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Tokens of context; 0 for what the model was made for [default: that, at most 8192]
+    #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true)]
+    pub context: Option<usize>,
+    /// What the cache holds [default: f32 while it is small, f16 beyond]
+    #[arg(long, value_name = "TYPE")]
+    pub cache_type: Option<CacheChoice>,
+    /// In what matrix-vector products multiply
+    #[arg(long, value_name = "KIND", default_value = "float")]
+    pub arithmetic: ArithmeticChoice,
+}
+
+impl FileArgs {
+    pub fn options(&self) -> LoadOptions {
+        let cache = self.cache_type.map(|choice| match choice {
+            CacheChoice::F16 => CacheType::F16,
+            CacheChoice::F32 => CacheType::F32,
+        });
+        let arithmetic = match self.arithmetic {
+            ArithmeticChoice::Float => Arithmetic::Float,
+            ArithmeticChoice::Int => Arithmetic::Int,
+        };
+        LoadOptions { context: self.context, cache, arithmetic }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    #[command(flatten)]
+    pub file: FileArgs,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+}
+
+/// A seed, or none for -1.
+#[derive(Debug, Clone, Copy)]
+pub struct Seed(pub Option<u64>);
+
+impl FromStr for Seed {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        if text == "-1" { Ok(Self(None)) } else { Ok(Self(Some(text.parse()?))) }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArgs {
+    /// Temperature; 0 takes the likeliest token
+    #[arg(long = "temp", value_name = "T", allow_negative_numbers = true)]
+    pub temperature: Option<f32>,
+    /// Keep the K likeliest tokens; 0 keeps all
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    pub top_k: Option<usize>,
+    /// Keep the likeliest tokens that together reach P
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub top_p: Option<f32>,
+    /// Keep tokens at least P times as likely as the likeliest
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub min_p: Option<f32>,
+    /// Seed of the draws; -1 for another every time
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value = "-1",
+        hide_default_value = true,
+        allow_negative_numbers = true
+    )]
+    pub seed: Seed,
+    /// Tokens to generate at most; -1 to the end
+    #[arg(short = 'n', long = "n-predict", alias = "predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
+    pub predict: i64,
+}
+
+impl SamplingArgs {
+    /// The model's own parameters, with those given here in their place.
+    pub fn over(&self, model: SamplerParams) -> SamplerParams {
+        SamplerParams {
+            temperature: self.temperature.unwrap_or(model.temperature),
+            top_k: self.top_k.unwrap_or(model.top_k),
+            top_p: self.top_p.unwrap_or(model.top_p),
+            min_p: self.min_p.unwrap_or(model.min_p),
+            seed: self.seed.0,
+        }
+    }
+
+    pub fn max_tokens(&self) -> Option<usize> {
+        usize::try_from(self.predict).ok()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Args)]
+pub struct ReplyArgs {
+    /// Let the model think before it answers
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    pub reasoning: Switch,
+    /// The system's message (also -sys)
+    #[arg(long, value_name = "TEXT")]
+    pub system_prompt: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The prompt; - reads it from stdin
+    #[arg(value_name = "PROMPT", conflicts_with_all = ["prompt", "file"])]
+    pub text: Option<String>,
+    /// The prompt; - reads it from stdin
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// A file with the prompt
+    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
+    pub file: Option<PathBuf>,
+    /// Continue the prompt as it is, without the chat template
+    #[arg(long, conflicts_with_all = ["reasoning", "system_prompt"])]
+    pub raw: bool,
+    #[command(flatten)]
+    pub reply: ReplyArgs,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    #[command(flatten)]
+    pub reply: ReplyArgs,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// The file [default: the demonstration model]
+    pub file: Option<PathBuf>,
+    /// The file, as other commands take it
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    pub model: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct TokenizeArgs {
+    /// The text; - reads it from stdin
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    pub text: String,
+    /// The model: a GGUF file [default: the demonstration model]
+    #[arg(short, long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Print only the ids, as a JSON array
+    #[arg(long)]
+    pub ids: bool,
+    /// Take the names of special tokens for plain text
+    #[arg(long)]
+    pub no_parse_special: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TemplateArgs {
+    /// The model: a GGUF file [default: the demonstration model]
+    #[arg(short, long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// A JSON array of messages with role and content; - reads it from stdin
+    #[arg(long, value_name = "FILE")]
+    pub messages: PathBuf,
+    /// A JSON array of tools
+    #[arg(long, value_name = "FILE")]
+    pub tools: Option<PathBuf>,
+    /// Whether the prompt lets the model think [default: as the template has it]
+    #[arg(long, value_name = "ON|OFF")]
+    pub reasoning: Option<Switch>,
+    /// Leave out the opening of the assistant's turn
+    #[arg(long)]
+    pub no_generation_prompt: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LogitsArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Token ids: little-endian i32
+    #[arg(long, value_name = "FILE")]
+    pub tokens: PathBuf,
+    /// Where the logits go: little-endian f32
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// The positions wanted, from 0 [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub positions: Option<Vec<usize>>,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub file: FileArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Count the cache's bytes for a token at this depth
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub depth: u64,
+    /// Plan for an adapter without subgroup operations
+    #[arg(long)]
+    pub no_subgroups: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Prompt lengths to measure; 0 for none
+    #[arg(short = 'p', long, value_name = "LIST", value_delimiter = ',', default_value = "512")]
+    pub n_prompt: Vec<usize>,
+    /// Numbers of tokens to generate; 0 for none
+    #[arg(short = 'n', long, value_name = "LIST", value_delimiter = ',', default_value = "128")]
+    pub n_gen: Vec<usize>,
+    /// Tokens already in the cache
+    #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', default_value = "0")]
+    pub n_depth: Vec<usize>,
+    /// Repetitions
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repetitions: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Tokens already in the cache
+    #[arg(short = 'd', long, value_name = "N", default_value_t = 0)]
+    pub depth: usize,
+    /// Tokens to time; the medians are shown
+    #[arg(short, long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repetitions: u32,
+}

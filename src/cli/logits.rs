@@ -1,0 +1,126 @@
+//! `logits`: the model's raw output, for other programs to compare.
+
+use super::args::LogitsArgs;
+use super::model;
+use anyhow::{Context, anyhow, ensure};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use wglm::Session;
+use wglm::model::CacheShape;
+
+pub fn logits(args: LogitsArgs) -> anyhow::Result<()> {
+    let tokens = read_tokens(&args.tokens)?;
+    let positions = args.positions.clone().unwrap_or_else(|| (0..tokens.len()).collect());
+    if let Some(position) = positions.iter().find(|p| **p >= tokens.len()) {
+        anyhow::bail!("--positions: expected less than the {} tokens, found {position}", tokens.len());
+    }
+    let mut session = session(&args, tokens.len())?;
+    let vocab = session.model().config().vocab;
+    if let Some(&token) = tokens.iter().find(|t| **t as usize >= vocab) {
+        return Err(wglm::Error::TokenOutOfRange { token, vocab }.into());
+    }
+    let mut out = Destination::open(&args.out, &args.tokens)?;
+    let mut rows =
+        Rows { session: &mut session, tokens: &tokens, known: HashMap::new(), sorted: positions.is_sorted() };
+    for position in positions {
+        out.write(rows.get(position)?)?;
+    }
+    out.finish()
+}
+
+/// Rows of logits, in any order.
+struct Rows<'a> {
+    session: &'a mut Session,
+    tokens: &'a [u32],
+    /// Rows that may be asked for again: the last one, or all where positions go back.
+    known: HashMap<usize, Vec<u8>>,
+    sorted: bool,
+}
+
+impl Rows<'_> {
+    fn get(&mut self, position: usize) -> anyhow::Result<&[u8]> {
+        while !self.known.contains_key(&position) {
+            let fed = self.session.tokens().len();
+            // Positions go forward: straight there. Otherwise row by row, for any may be asked for later.
+            let to = if self.sorted { position } else { fed };
+            self.session.feed(&self.tokens[fed..=to])?;
+            if self.sorted {
+                self.known.clear();
+            }
+            let row = self.session.logits()?.into_iter().flat_map(f32::to_le_bytes).collect();
+            self.known.insert(to, row);
+        }
+        Ok(&self.known[&position])
+    }
+}
+
+/// Where the rows go: a file takes its name only once it is whole; a pipe takes them as they come.
+struct Destination<'a> {
+    to: &'a Path,
+    partial: Option<PathBuf>,
+    out: BufWriter<File>,
+}
+
+impl<'a> Destination<'a> {
+    fn open(to: &'a Path, tokens: &Path) -> anyhow::Result<Self> {
+        let unwritable = || format!("cannot write {}", to.display());
+        let known = std::fs::metadata(to).ok();
+        if known.as_ref().is_some_and(|m| !m.is_file()) {
+            let out = BufWriter::new(File::options().write(true).open(to).with_context(unwritable)?);
+            return Ok(Self { to, partial: None, out });
+        }
+        let same = known.is_some() && to.canonicalize().ok() == tokens.canonicalize().ok();
+        ensure!(!same, "--out is the file of --tokens; name another");
+        let mut name = to.file_name().with_context(unwritable)?.to_owned();
+        name.push(".partial");
+        let partial = to.with_file_name(name);
+        let out = BufWriter::new(File::create(&partial).with_context(unwritable)?);
+        Ok(Self { to, partial: Some(partial), out })
+    }
+
+    fn write(&mut self, row: &[u8]) -> anyhow::Result<()> {
+        self.out.write_all(row).with_context(|| format!("cannot write {}", self.to.display()))
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        let renamed = match self.partial.take() {
+            Some(partial) => self.out.flush().and_then(|()| std::fs::rename(partial, self.to)),
+            None => self.out.flush(),
+        };
+        renamed.with_context(|| format!("cannot write {}", self.to.display()))
+    }
+}
+
+impl Drop for Destination<'_> {
+    /// What was not finished leaves nothing behind.
+    fn drop(&mut self) {
+        if let Some(partial) = &self.partial {
+            let _ = std::fs::remove_file(partial);
+        }
+    }
+}
+
+/// A session with room for all tokens, unless -c says how much there is.
+fn session(args: &LogitsArgs, tokens: usize) -> anyhow::Result<Session> {
+    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
+    let usual = model.cache();
+    let context = if args.model.file.context.is_some() { usual.context } else { usual.context.max(tokens) };
+    Ok(Session::with_cache(&model, CacheShape { context, ..usual })?)
+}
+
+fn read_tokens(path: &Path) -> anyhow::Result<Vec<u32>> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    ensure!(
+        !bytes.is_empty() && bytes.len().is_multiple_of(4),
+        "{}: expected little-endian i32, at least one; found {} bytes",
+        path.display(),
+        bytes.len()
+    );
+    let token = |four: &[u8; 4]| {
+        let id = i32::from_le_bytes(*four);
+        u32::try_from(id).map_err(|_| anyhow!("{}: expected token ids, found {id}", path.display()))
+    };
+    bytes.as_chunks().0.iter().map(token).collect()
+}

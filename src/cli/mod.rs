@@ -1,0 +1,62 @@
+//! The command line: arguments in, the library called, results on stdout and everything else on stderr.
+
+mod args;
+mod bench;
+mod chat;
+mod devices;
+mod inspect;
+mod logits;
+mod model;
+mod output;
+mod plan;
+mod profile;
+mod run;
+mod text;
+
+use args::{Arguments, Command};
+use clap::Parser;
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+/// Parses the arguments, runs the command, and reports what went wrong in one sentence.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse_from(args::with_long_names(std::env::args_os()));
+    if std::env::var_os("RUST_LOG").is_some() {
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(output::colour())
+            .with_writer(std::io::stderr)
+            .init();
+    }
+    match dispatch(arguments.command) {
+        Ok(code) => code,
+        // Whoever read our output has read enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::note(format_args!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(args) => return run::run(args),
+        Command::Chat(args) => chat::chat(args)?,
+        Command::Inspect(args) => inspect::inspect(args)?,
+        Command::Devices(args) => devices::devices(&args)?,
+        Command::Tokenize(args) => text::tokenize(args)?,
+        Command::Template(args) => text::template(args)?,
+        Command::Logits(args) => logits::logits(args)?,
+        Command::Plan(args) => plan::plan(args)?,
+        Command::Bench(args) => bench::bench(args)?,
+        Command::Profile(args) => profile::profile(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |e: &std::io::Error| e.kind() == ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
+}

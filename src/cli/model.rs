@@ -1,0 +1,63 @@
+//! Opens files and loads models, with a progress bar for whoever watches.
+
+use super::args::{FileArgs, ModelArgs};
+use super::output;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::ops::ControlFlow;
+use std::path::Path;
+use wglm::{Error, Gguf, Gpu, Model, Progress};
+
+/// The file, or the demonstration model.
+pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
+    match path {
+        Some(path) => Gguf::open(path).map_err(|error| match error {
+            Error::Io { .. } => error.into(), // names the file itself
+            other => anyhow::Error::from(other).context(path.display().to_string()),
+        }),
+        None => demonstration(),
+    }
+}
+
+#[cfg(feature = "demo-model")]
+fn demonstration() -> anyhow::Result<Gguf> {
+    Ok(Gguf::from_static(wglm::DEMO_MODEL)?)
+}
+
+#[cfg(not(feature = "demo-model"))]
+fn demonstration() -> anyhow::Result<Gguf> {
+    anyhow::bail!("no model given; name a GGUF file with -m, or build with the feature `demo-model`")
+}
+
+/// The file's name, for messages.
+pub fn name(args: &FileArgs) -> String {
+    args.model.as_ref().map_or("the demonstration model".into(), |path| path.display().to_string())
+}
+
+/// Loads the model in a file as the arguments ask.
+pub fn load(file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
+    let gpu = Gpu::open(&args.gpu.options())?;
+    let bar = progress_bar();
+    let mut tell = |progress: Progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+        ControlFlow::Continue(())
+    };
+    let model = Model::load_with(file, &gpu, &args.file.options(), &mut tell)?;
+    bar.finish_and_clear();
+    model.config().notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
+    if gpu.report().is_software() && args.file.model.is_some() {
+        output::note(format_args!("note: `{}` computes on the CPU; expect it to be slow", gpu.report().name));
+    }
+    let (context, made_for) = (model.cache().context, model.config().context);
+    if context > made_for {
+        output::note(format_args!("note: {context} tokens of context, but the model was made for {made_for}"));
+    }
+    Ok(model)
+}
+
+/// Draws nothing unless stderr is a terminal.
+fn progress_bar() -> ProgressBar {
+    let template = "loading {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style)
+}

@@ -1,0 +1,68 @@
+//! Where text goes: answers to stdout, all else to stderr, colour only for people.
+
+use anyhow::Context;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+const UNWRITABLE: &str = "cannot write to stdout";
+
+/// Writes a line to stderr. That nobody reads it is no reason to stop.
+pub fn note(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Writes text to stdout at once.
+pub fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(UNWRITABLE)
+}
+
+/// Writes lines to stdout.
+pub fn lines(lines: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let written = lines.into_iter().try_for_each(|line| writeln!(out, "{line}"));
+    written.and_then(|()| out.flush()).context(UNWRITABLE)
+}
+
+/// Whether stderr is a terminal that wants colour.
+pub fn colour() -> bool {
+    let unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stderr().is_terminal() && unset("NO_COLOR") && !dumb
+}
+
+/// Writes faint text to stderr: thinking, figures.
+pub struct Aside {
+    colour: bool,
+}
+
+impl Aside {
+    /// Faint where [`colour`] says so.
+    pub fn new() -> Self {
+        Self { colour: colour() }
+    }
+
+    /// Writes text over the line, for a terminal only; the next of its kind replaces it.
+    pub fn passing(&self, text: fmt::Arguments<'_>) {
+        if io::stderr().is_terminal() {
+            self.write(&format!("\r{text}\x1b[K"));
+        }
+    }
+
+    /// Writes text as it is.
+    pub fn write(&self, text: &str) {
+        let (faint, plain) = if self.colour { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+        let mut err = io::stderr().lock();
+        let _ = write!(err, "{faint}{text}{plain}").and_then(|()| err.flush());
+    }
+
+    /// Writes a line.
+    pub fn line(&self, text: fmt::Arguments<'_>) {
+        self.write(&format!("{text}\n"));
+    }
+}
+
+/// Bytes as people read them.
+pub fn bytes(count: u64) -> String {
+    indicatif::BinaryBytes(count).to_string()
+}

@@ -1,0 +1,55 @@
+//! `plan`: the steps of one token, from the file's header alone.
+
+use super::args::PlanArgs;
+use super::{model, output};
+use serde_json::json;
+use wglm::model::{Config, plan_token};
+use wglm::plan::{Plan, Purpose, Target, Team};
+
+pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
+    let file = model::open(args.file.model.as_deref())?;
+    let config = Config::read(&file)?;
+    let options = args.file.options();
+    let cache = options.cache_for(&config);
+    let team = if args.no_subgroups { Team::Workgroup } else { Team::Subgroup };
+    let planned = plan_token(&file, &config, cache, Target { team, arithmetic: options.arithmetic })?;
+    if args.json {
+        output::lines([serde_json::to_string_pretty(&as_json(&planned.plan, args.depth, cache.context))?])?;
+        return Ok(());
+    }
+    config.notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
+    output::lines([planned.plan.table(args.depth)])?;
+    Ok(())
+}
+
+/// Bytes are those one token moves; of the cache, those a token at `depth` reads, itself included.
+fn as_json(plan: &Plan, depth: u64, context: usize) -> serde_json::Value {
+    let tokens = depth.saturating_add(1);
+    let moved = plan.moved();
+    let step = |s: &wglm::plan::Step| {
+        json!({
+            "label": s.label,
+            "kernel": s.kernel,
+            "variant": plan.variants[s.variant].label,
+            "grid": s.grid,
+            "weight_bytes": s.moved.weights,
+            "cache_bytes": s.moved.cache.saturating_mul(tokens),
+            "activation_bytes": s.moved.activations,
+        })
+    };
+    json!({
+        "dispatches": plan.steps.len(),
+        "pipelines": plan.variants.len(),
+        "weight_bytes": moved.weights,
+        "cache_bytes": moved.cache.saturating_mul(tokens),
+        "activation_bytes": moved.activations,
+        "depth": depth,
+        "context": context,
+        "memory": {
+            "weights": plan.weight_memory(),
+            "cache": plan.local_memory(Purpose::Cache),
+            "scratch": plan.local_memory(Purpose::Scratch),
+        },
+        "steps": plan.steps.iter().map(step).collect::<Vec<_>>(),
+    })
+}
