@@ -1,0 +1,7 @@
+//! The house rules, held against the sources, and the plan of a token, held against its shaders. No GPU.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
+
+mod code;
+mod plans;
+mod rules;

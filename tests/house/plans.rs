@@ -1,0 +1,239 @@
+//! The plan of a token, built from headers alone: every step is there once, binds what its shader asks for
+//! and nothing else, and stays inside its buffers.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use wglm::kernels::{CacheType, KERNELS};
+use wglm::model::{CacheShape, TokenPlan, plan_token};
+use wglm::plan::{ALIGNMENT, Bound, BufferRef, MAX_GRID, Plan, Purpose, Step, Target, Team};
+use wglm::quant::Arithmetic;
+use wglm::shader::{Access, Reflected, reflect};
+use wglm::{Config, Gguf};
+
+/// Dispatches of a token, at most: what every layer takes, and what surrounds them.
+const DENSE_LAYER: usize = 15;
+const EXPERTS_LAYER: usize = 20;
+const AROUND: usize = 4;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn fable() -> Gguf {
+    Gguf::open(root().join("models/fable-10m-q4_0.gguf")).unwrap()
+}
+
+/// The demonstration model and every synthetic one.
+fn models() -> Vec<(String, Gguf)> {
+    let folder = std::fs::read_dir(root().join("tests/fixtures/models")).unwrap();
+    let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "gguf"));
+    paths.sort();
+    assert!(paths.len() > 10, "only {} models in tests/fixtures/models", paths.len());
+    let open = |path: PathBuf| (path.file_stem().unwrap().to_str().unwrap().to_owned(), Gguf::open(&path).unwrap());
+    std::iter::once(("fable".to_owned(), fable())).chain(paths.into_iter().map(open)).collect()
+}
+
+fn planned(file: &Gguf, target: Target, ty: CacheType) -> TokenPlan {
+    let config = Config::read(file).unwrap();
+    plan_token(file, &config, CacheShape { context: 300, ty }, target).unwrap()
+}
+
+/// Everything that a plan can be made for.
+fn targets() -> Vec<Target> {
+    let teams = [Team::Subgroup, Team::Workgroup];
+    let arithmetics = [Arithmetic::Float, Arithmetic::Int];
+    teams.into_iter().flat_map(|team| arithmetics.map(|arithmetic| Target { team, arithmetic })).collect()
+}
+
+/// Every model's plan, for every target and both caches.
+fn plans() -> Vec<(String, TokenPlan)> {
+    let mut plans = Vec::new();
+    for (name, file) in models() {
+        for target in targets() {
+            for ty in [CacheType::F16, CacheType::F32] {
+                plans.push((format!("{name} ({target:?}, {ty:?})"), planned(&file, target, ty)));
+            }
+        }
+    }
+    plans
+}
+
+/// Fails with every complaint that `check` has about a step.
+fn every_step(check: impl Fn(&Plan, &Step) -> Vec<String>) {
+    let mut complaints = Vec::new();
+    for (name, planned) in plans() {
+        for step in &planned.plan.steps {
+            complaints.extend(check(&planned.plan, step).iter().map(|c| format!("{name} {}: {c}", step.label)));
+        }
+    }
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = HashSet::new();
+    names.filter(|name| !seen.insert(*name)).collect()
+}
+
+#[test]
+fn every_label_stands_once() {
+    for (name, planned) in plans() {
+        let Plan { steps, variants, weights, .. } = &planned.plan;
+        assert_eq!(repeated(steps.iter().map(|s| s.label.as_str())), [""; 0], "{name}: steps");
+        assert_eq!(repeated(variants.iter().map(|v| v.label.as_str())), [""; 0], "{name}: variants");
+        assert_eq!(repeated(weights.iter().map(|w| &*w.name)), [""; 0], "{name}: weights");
+        assert_eq!(planned.sources.len(), weights.len(), "{name}: a source for every weight");
+    }
+}
+
+#[test]
+fn every_step_names_a_kernel_and_fits_a_grid() {
+    every_step(|plan, step| {
+        let mut complaints = Vec::new();
+        if !KERNELS.iter().any(|k| k.name == step.kernel) {
+            complaints.push(format!("no kernel `{}`", step.kernel));
+        }
+        let label = plan.variants.get(step.variant).map_or("nothing", |v| v.label.as_str());
+        if !label.starts_with(&format!("{}.", step.kernel)) {
+            complaints.push(format!("the variant {label} is not of `{}`", step.kernel));
+        }
+        if step.grid.iter().any(|n| !(1..=MAX_GRID).contains(n)) {
+            complaints.push(format!("a grid of {:?}", step.grid));
+        }
+        complaints
+    });
+}
+
+/// The bytes of the buffer that is bound, and what it is called; nothing if there is none.
+fn buffer(plan: &Plan, bound: &Bound) -> Option<(u64, String)> {
+    match bound.buffer {
+        BufferRef::Weight(i) => plan.weights.get(i).map(|w| (w.bytes(), w.name.to_string())),
+        BufferRef::Local(i) => plan.locals.get(i).map(|l| (l.bytes, l.name.clone())),
+    }
+}
+
+#[test]
+fn every_binding_lies_inside_a_buffer_that_exists() {
+    every_step(|plan, step| {
+        let complain = |b: &Bound| match buffer(plan, b) {
+            None => Some(format!("`{}` is bound to {:?}, which does not exist", b.name, b.buffer)),
+            Some((bytes, name)) => {
+                let fits = b.bytes > 0 && b.offset.is_multiple_of(ALIGNMENT) && b.offset + b.bytes <= bytes;
+                (!fits).then(|| format!("`{}`: {} bytes from {} of `{name}` ({bytes})", b.name, b.bytes, b.offset))
+            }
+        };
+        step.bindings.iter().filter_map(complain).collect()
+    });
+}
+
+/// A weight keeps the name of the tensor it is, and every weight is bound somewhere.
+#[test]
+fn every_weight_is_in_the_file_and_in_use() {
+    let file = fable();
+    let TokenPlan { plan, .. } = planned(&file, Target::default(), CacheType::F16);
+    let bound: HashSet<BufferRef> = plan.steps.iter().flat_map(|s| &s.bindings).map(|b| b.buffer).collect();
+    for (index, weight) in plan.weights.iter().enumerate() {
+        assert!(file.tensor(&weight.name).is_some(), "the file has no `{}`", weight.name);
+        assert!(bound.contains(&BufferRef::Weight(index)), "nothing uses `{}`", weight.name);
+    }
+    let left: Vec<&str> = file.tensors().map(|t| t.name.as_str()).collect();
+    let left = left.into_iter().filter(|name| !plan.weights.iter().any(|w| *w.name == **name));
+    let unused: Vec<&str> = left.filter(|name| !name.starts_with("blk.4.")).collect();
+    assert_eq!(unused, [""; 0], "tensors outside the draft block that nothing uses");
+}
+
+fn accesses(reflected: &Reflected, uniform: bool) -> Vec<&str> {
+    let picked = reflected.bindings.iter().filter(|b| (b.access == Access::Uniform) == uniform);
+    picked.map(|b| b.name.as_str()).collect()
+}
+
+/// What a shader asks for is what its step brings: the same buffers, parameters of the same length.
+fn mismatch(step: &Step, reflected: &Reflected) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut wanted = accesses(reflected, false);
+    let mut given: Vec<&str> = step.bindings.iter().map(|b| b.name.as_str()).collect();
+    wanted.sort_unstable();
+    given.sort_unstable();
+    if wanted != given {
+        complaints.push(format!("the shader binds {wanted:?}, the step {given:?}"));
+    }
+    let length = reflected.params.last().map_or(0, |f| f.offset + f.bytes) as usize;
+    if length != step.params.len() || accesses(reflected, true).len() != usize::from(length > 0) {
+        complaints.push(format!("{} bytes of parameters, the shader has {length}", step.params.len()));
+    }
+    complaints
+}
+
+#[test]
+fn every_shader_of_every_plan_compiles_and_gets_what_it_asks_for() {
+    let mut complaints = Vec::new();
+    let mut known = std::collections::HashMap::new();
+    for (name, TokenPlan { plan, .. }) in plans() {
+        for step in &plan.steps {
+            let variant = &plan.variants[step.variant];
+            match known.entry(variant.clone()).or_insert_with(|| reflect(variant)) {
+                Ok(reflected) => {
+                    complaints.extend(mismatch(step, reflected).iter().map(|c| format!("{name} {}: {c}", step.label)))
+                }
+                Err(error) => complaints.push(format!("{name}: {error}")),
+            }
+        }
+    }
+    println!("{} shaders", known.len());
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+/// Everything a plan says, as text.
+fn told(planned: &TokenPlan) -> String {
+    let Plan { steps, head, variants, weights, locals } = &planned.plan;
+    let weights: Vec<_> = weights.iter().map(|w| (&w.name, w.quant.name, w.shape)).collect();
+    format!("{steps:?}\n{head}\n{variants:?}\n{weights:?}\n{locals:?}\n{:?}", planned.sources)
+}
+
+#[test]
+fn a_plan_is_the_same_when_built_twice() {
+    for (name, file) in models() {
+        let twice = [(); 2].map(|()| planned(&file, Target::default(), CacheType::F16));
+        assert_eq!(told(&twice[0]), told(&twice[1]), "{name}");
+    }
+}
+
+/// A longer context changes the caches, and how attention is split, and nothing else.
+#[test]
+fn only_the_caches_grow_with_the_context() {
+    let file = fable();
+    let config = Config::read(&file).unwrap();
+    let plan = |context| {
+        plan_token(&file, &config, CacheShape { context, ty: CacheType::F16 }, Target::default()).unwrap().plan
+    };
+    let (short, long) = (plan(100), plan(1_000_000));
+    assert_eq!(short.steps.len(), long.steps.len());
+    assert_eq!(short.weight_memory(), long.weight_memory());
+    let cache = |plan: &Plan| plan.local_memory(Purpose::Cache);
+    assert_eq!(cache(&long), 10_000 * cache(&short));
+    let scratch = long.local_memory(Purpose::Scratch);
+    assert!(scratch < 1 << 20, "{scratch} bytes of scratch memory");
+}
+
+#[test]
+fn a_token_takes_few_dispatches() {
+    let file = fable();
+    let config = Config::read(&file).unwrap();
+    let plan = planned(&file, Target::default(), CacheType::F16).plan;
+    let of_layer = |i: usize| plan.steps.iter().filter(|s| s.label.starts_with(&format!("L{i:02}."))).count();
+    let layers: Vec<usize> = (0..config.layers).map(of_layer).collect();
+    let around = plan.steps.len() - layers.iter().sum::<usize>();
+    println!(
+        "fable: {} dispatches, {} pipelines; layers {layers:?}, {around} around",
+        plan.steps.len(),
+        plan.variants.len()
+    );
+    for (layer, count) in layers.into_iter().enumerate() {
+        let most = if layer < config.leading_dense { DENSE_LAYER } else { EXPERTS_LAYER };
+        assert!(count <= most, "layer {layer}: {count} dispatches, at most {most}");
+    }
+    assert!(around <= AROUND, "{around} dispatches outside the layers, at most {AROUND}");
+    let head = plan.steps.len() - plan.head;
+    assert_eq!(plan.steps[plan.head..].iter().filter(|s| s.label.starts_with('L')).count(), 0, "a layer in the head");
+    assert!(head < around, "the embedding is no part of the head");
+}
