@@ -12,7 +12,10 @@ use wglm::quant::Arithmetic;
 use wglm::quant::QUANTS;
 use wglm::shader::{Pipelines, reflect};
 
-const WORKGROUP: Target = Target { team: Team::Workgroup, arithmetic: Arithmetic::Float };
+/// What the kernels run on here, with these ways of computing.
+fn target(team: Team, arithmetic: Arithmetic) -> Target {
+    Target { team, arithmetic, subgroup: gpu().capabilities().subgroup, ..Target::default() }
+}
 
 fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
     (kernel.cases)(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
@@ -20,7 +23,7 @@ fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
 
 /// Runs every case and prints the worst error of each kernel.
 fn run(team: Team, arithmetic: Arithmetic) {
-    let target = Target { team, arithmetic };
+    let target = target(team, arithmetic);
     let pipelines = Pipelines::new(gpu());
     let mut failures = Vec::new();
     for kernel in KERNELS {
@@ -33,10 +36,10 @@ fn run(team: Team, arithmetic: Arithmetic) {
             failures.extend(
                 outcome
                     .failure
-                    .map(|f| format!("{} {} ({target:?}): {f}; error {:.1e}", kernel.name, case.name, outcome.worst)),
+                    .map(|f| format!("{} {} ({team:?}, {arithmetic:?}): {f}; error {:.1e}", kernel.name, case.name, outcome.worst)),
             );
         }
-        println!("{:<16} {target:?}: {count} cases, worst error {worst:.2} of its bound", kernel.name);
+        println!("{:<16} {team:?}, {arithmetic:?}: {count} cases, worst error {worst:.2} of its bound", kernel.name);
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
@@ -63,7 +66,7 @@ fn every_kernel_agrees_with_its_twin_by_workgroups() {
 fn perturbed_outputs_are_caught() {
     let pipelines = Pipelines::new(gpu());
     for kernel in KERNELS {
-        let case = cases(kernel, WORKGROUP).pop().expect("a case");
+        let case = cases(kernel, target(Team::Workgroup, Arithmetic::Float)).pop().expect("a case");
         let finals = case.run(&pipelines).unwrap();
         assert_eq!(case.judge(&finals).failure, None, "{} {}", kernel.name, case.name);
         let expected = &case.expected[0];
@@ -98,7 +101,7 @@ fn perturb(bytes: &mut [u8], expected: &wglm::kernels::Expected, place: usize) {
 #[test]
 fn parameters_are_laid_out_alike_in_rust_and_wgsl() {
     for kernel in KERNELS {
-        let case = cases(kernel, WORKGROUP).remove(0);
+        let case = cases(kernel, target(Team::Workgroup, Arithmetic::Float)).remove(0);
         let step = case.plan.steps.iter().find(|s| s.kernel == kernel.name).expect("a step of the kernel");
         let fields = reflect(&case.plan.variants[step.variant]).unwrap().params;
         let wgsl: Vec<_> = fields.iter().map(|f| (f.name.as_str(), f.offset as usize, f.bytes as usize)).collect();

@@ -6,6 +6,7 @@ use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::str::FromStr;
 use wglm::kernels::CacheType;
+use wglm::plan::Fusions;
 use wglm::quant::Arithmetic;
 use wglm::{GpuOptions, LoadOptions, SamplerParams};
 
@@ -109,6 +110,10 @@ pub struct FileArgs {
     /// In what matrix-vector products multiply
     #[arg(long, value_name = "KIND", default_value = "float")]
     pub arithmetic: ArithmeticChoice,
+    /// Compute these apart, to find an error by halving: all, or a list of norm, latent, cache, absorb, merge,
+    /// experts
+    #[arg(long, env = "WGLM_UNFUSE", value_name = "LIST", value_parser = Fusions::without)]
+    pub unfuse: Option<Fusions>,
 }
 
 impl FileArgs {
@@ -121,7 +126,7 @@ impl FileArgs {
             ArithmeticChoice::Float => Arithmetic::Float,
             ArithmeticChoice::Int => Arithmetic::Int,
         };
-        LoadOptions { context: self.context, cache, arithmetic }
+        LoadOptions { context: self.context, cache, arithmetic, fusions: self.unfuse.unwrap_or_default() }
     }
 }
 

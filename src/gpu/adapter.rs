@@ -49,6 +49,16 @@ impl AdapterReport {
         }
     }
 
+    /// Lanes of the smallest subgroup the adapter runs, 1 without subgroup operations. wgpu reports 4 to 64 for
+    /// everything on Metal; Apple's own GPUs run 32 (Metal Feature Set Tables, SIMD-group width).
+    pub fn smallest_subgroup(&self) -> usize {
+        match self.subgroup {
+            Some(_) if self.backend == "metal" && self.name.starts_with("Apple") => 32,
+            Some((smallest, _)) => 1 << smallest.max(1).ilog2(),
+            None => 1,
+        }
+    }
+
     /// True for a driver that computes on the CPU.
     pub fn is_software(&self) -> bool {
         self.kind == "software"

@@ -52,6 +52,8 @@ impl Default for GpuOptions {
 pub struct Capabilities {
     /// Subgroup operations are there and wanted.
     pub subgroups: bool,
+    /// Lanes of the smallest subgroup there may be, a power of two; 1 without subgroup operations.
+    pub subgroup: usize,
     /// The largest binding of a storage buffer, in bytes.
     pub max_binding: u64,
     /// The largest buffer, in bytes.
@@ -101,6 +103,7 @@ impl Gpu {
         let failures = Failures::watch(&device);
         let capabilities = Capabilities {
             subgroups: features.contains(wgpu::Features::SUBGROUP),
+            subgroup: report.smallest_subgroup(),
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,

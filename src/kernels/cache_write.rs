@@ -1,18 +1,17 @@
 //! A token's line of the latent cache.
 
 use super::case::Kind;
+use super::matvec::Norm;
 use super::rope_query::{turned, turns};
-use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, params, rms_norm};
+use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, rms_norm};
 use crate::error::Result;
-use crate::plan::{BufferRef, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Bound, BufferRef, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/cache_write.wgsl");
 const WORKGROUP: usize = 256;
 
-params! { rank: u32, pairs: u32, line: u32, epsilon: f32 }
-
-pub(super) const KERNEL: Kernel = Kernel { name: "cache_write", op: OP, params: Params::FIELDS, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "cache_write", op: OP, params: &[], cases };
 
 /// What the values of the cache are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +60,26 @@ impl Cache {
     pub fn line_bytes(&self) -> u64 {
         line_bytes(self.ty, self.rank, self.rotary)
     }
+
+    /// An error unless kv {rank + rotary} and the norm's weights {rank} make a line.
+    pub(super) fn expect_line(&self, op: &'static str, kv: &Tensor, norm: &Weight) -> Result<()> {
+        expect_shape(op, "kv", kv.shape[0], self.rank + self.rotary)?;
+        expect_shape(op, &norm.name, norm.shape[0], self.rank)?;
+        expect_multiple(op, "latent", self.rank, 4)?;
+        expect_multiple(op, "rotary key", self.rotary, 2)
+    }
+
+    /// The files that write a line, without the EPSILON of its norm.
+    pub(super) fn line_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        variant
+            .constant("RANK", "c", self.rank)
+            .constant("PAIRS", "p", self.rotary / 2)
+            .constant("LINE", "", Self::line(self.rank, self.rotary) / 4)
+            .tagged(self.ty.file())
+            .file(source!("lib/state.wgsl"))
+            .file(source!("lib/rope.wgsl"))
+            .file(source!("lib/cache_line.wgsl"))
+    }
 }
 
 fn line_bytes(ty: CacheType, rank: usize, rotary: usize) -> u64 {
@@ -74,39 +93,31 @@ impl Builder {
         Cache { buffer: self.cache("cache", bytes), ty, rank, rotary }
     }
 
-    /// Writes the line of the state's position: the normalised first `rank` values of kv {rank + rotary}
-    /// times `weight` {rank}, then the rotary rest, turned.
+    /// Writes the line of the state's position: the normalised first `rank` values of kv {rank + rotary}, then
+    /// the rotary rest, turned.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn cache_write(
-        &mut self,
-        label: &str,
-        kv: &Tensor,
-        weight: &Weight,
-        epsilon: f32,
-        cache: &Cache,
-    ) -> Result<()> {
-        let Cache { rank, rotary, .. } = *cache;
-        expect_shape(KERNEL.name, "kv", kv.shape[0], rank + rotary)?;
-        expect_shape(KERNEL.name, &weight.name, weight.shape[0], rank)?;
-        expect_multiple(KERNEL.name, "latent", rank, 4)?;
-        expect_multiple(KERNEL.name, "rotary key", rotary, 2)?;
+    pub fn cache_write(&mut self, label: &str, kv: &Tensor, norm: &Norm, cache: &Cache) -> Result<()> {
+        cache.expect_line(KERNEL.name, kv, &norm.weight)?;
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
-            .tagged(cache.ty.file())
-            .team(self.team())
-            .file(source!("lib/state.wgsl"))
-            .file(source!("lib/rope.wgsl"));
-        let bindings = vec![
+            .usual_team(self.target())
+            .real("EPSILON", "e", norm.epsilon);
+        let variant = cache.line_files(variant);
+        let bindings = self.bound_line(kv, &norm.weight, cache);
+        let activations = kv.bytes() + cache.line_bytes();
+        let moved = Moved { weights: norm.weight.matrix_bytes(), activations, cache: 0 };
+        self.step(label, variant, bindings, &(), [1, 1, 1], moved)
+    }
+
+    /// What the files that write a line bind.
+    pub(super) fn bound_line(&self, kv: &Tensor, norm: &Weight, cache: &Cache) -> Vec<Bound> {
+        vec![
             self.bound_state(),
             self.bound("kv", kv.buffer),
-            self.bound_vector("weight", weight),
+            self.bound_vector("kv_norm", norm),
             self.bound("cache", cache.buffer),
-        ];
-        let line = Cache::line(rank, rotary) as u32 / 4;
-        let params = Params { rank: rank as u32, pairs: rotary as u32 / 2, line, epsilon };
-        let moved = Moved { weights: weight.matrix_bytes(), activations: kv.bytes() + cache.line_bytes(), cache: 0 };
-        self.step(label, variant, bindings, &params, [1, 1, 1], moved)
+        ]
     }
 }
 
@@ -114,24 +125,58 @@ fn cases(target: Target) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for ty in [CacheType::F16, CacheType::F32] {
         for (rank, rotary, position) in [(8, 2, 0), (20, 8, 3), (132, 34, 17), (512, 64, 2)] {
-            cases.push(case(target, ty, rank, rotary, position)?);
+            let line = LineCase { ty, rank, rotary, position };
+            let mut case = line.start(target);
+            let inputs = line.inputs(&mut case)?;
+            case.plan.cache_write("write", &inputs.kv, &inputs.norm, &inputs.cache)?;
+            line.expect(&mut case, &inputs);
+            cases.push(case.finish(format!("{ty:?}, rank {rank}, rotary {rotary}, position {position}")));
         }
     }
     Ok(cases)
 }
 
-fn case(target: Target, ty: CacheType, rank: usize, rotary: usize, position: usize) -> Result<Case> {
-    let mut case = CaseBuilder::new(target, rotary / 2);
-    let turns = turns(position as u32, rotary / 2);
-    case.state(3, position as u32, &turns);
-    let (kv, kvs) = case.input("kv", [rank + rotary, 1]);
-    let (weight, ws) = case.vector("norm", rank)?;
-    let cache = case.plan.latent_cache(ty, rank, rotary, position + 2);
-    case.plan.cache_write("write", &kv, &weight, 1e-5, &cache)?;
-    let mut want = rms_norm::twin(&kvs[..rank], &ws, 1e-5);
-    want.extend(kvs[rank..].chunks(2).zip(&turns).flat_map(|(p, &t)| turned(p[0], p[1], t)));
-    want.resize(want.len().next_multiple_of(4), 0.0); // whole chunks are written
-    let (kind, bound) = if ty == CacheType::F16 { (Kind::F16, 6e-4) } else { (Kind::F32, 2e-6) };
-    case.expect_at(cache.buffer, kind, Cache::line(rank, rotary) * position, want, bound);
-    Ok(case.finish(format!("{ty:?}, rank {rank}, rotary {rotary}, position {position}")))
+/// A line of the cache in a case of whichever kernel writes it.
+pub(super) struct LineCase {
+    pub ty: CacheType,
+    pub rank: usize,
+    pub rotary: usize,
+    pub position: usize,
+}
+
+/// What a line is made of.
+pub(super) struct LineInputs {
+    pub kv: Tensor,
+    pub norm: Norm,
+    pub cache: Cache,
+    want: Vec<f64>,
+}
+
+impl LineCase {
+    /// A case at the line's position.
+    pub fn start(&self, target: Target) -> CaseBuilder {
+        let mut case = CaseBuilder::new(target, self.rotary / 2);
+        case.state(3, self.position as u32, &turns(self.position as u32, self.rotary / 2));
+        case
+    }
+
+    /// Noise for a line, and what the line should be.
+    pub fn inputs(&self, case: &mut CaseBuilder) -> Result<LineInputs> {
+        let Self { ty, rank, rotary, position } = *self;
+        let (kv, kvs) = case.input("kv", [rank + rotary, 1]);
+        let (weight, ws) = case.vector("kv.norm", rank)?;
+        let mut want = rms_norm::twin(&kvs[..rank], &ws, 1e-5);
+        let turns = turns(position as u32, rotary / 2);
+        want.extend(kvs[rank..].chunks(2).zip(&turns).flat_map(|(p, &t)| turned(p[0], p[1], t)));
+        want.resize(want.len().next_multiple_of(4), 0.0); // whole chunks are written
+        let cache = case.plan.latent_cache(ty, rank, rotary, position + 2);
+        Ok(LineInputs { kv, norm: Norm { weight, epsilon: 1e-5 }, cache, want })
+    }
+
+    /// Expects the line, and nothing else of the cache touched.
+    pub fn expect(&self, case: &mut CaseBuilder, inputs: &LineInputs) {
+        let (kind, bound) = if self.ty == CacheType::F16 { (Kind::F16, 6e-4) } else { (Kind::F32, 2e-6) };
+        let first = Cache::line(self.rank, self.rotary) * self.position;
+        case.expect_at(inputs.cache.buffer, kind, first, inputs.want.clone(), bound);
+    }
 }

@@ -267,9 +267,21 @@ impl CaseBuilder {
 
     /// Expects f32 values from value `first` of a buffer on, with errors measured against `magnitude`.
     pub fn expect_from(&mut self, buffer: BufferRef, first: usize, values: Vec<f64>, magnitude: f64, bound: f64) {
+        let magnitudes = vec![magnitude; values.len()];
+        self.expect_slice(buffer, first, values, magnitudes, bound);
+    }
+
+    /// Expects f32 values from value `first` of a buffer on, with errors measured against magnitudes.
+    pub fn expect_slice(
+        &mut self,
+        buffer: BufferRef,
+        first: usize,
+        values: Vec<f64>,
+        magnitudes: Vec<f64>,
+        bound: f64,
+    ) {
         let BufferRef::Local(local) = buffer else { return };
         let places = (first..first + values.len()).collect();
-        let magnitudes = vec![magnitude; values.len()];
         self.expected.push(Expected { local, kind: Kind::F32, places, values, magnitudes, bound });
     }
 

@@ -1,19 +1,16 @@
 //! The first half of the chosen experts: silu(gate · x) · (up · x) with matrices chosen on the GPU.
 
-use super::gate_up::gated;
-use super::matvec::{self, columns_for, dot, seen};
-use super::{Case, CaseBuilder, Kernel, expect_shape, params};
+use super::matvec::{self, Feed, Input, Product, columns_for, dot, gated, seen};
+use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Builder, Moved, Target, Tensor, Weight};
+use crate::plan::{Builder, Target, Tensor, Weight};
 use crate::quant::{QUANTS, Quant};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/gate_up_id.wgsl");
 
-params! { rows: u32, groups: u32, y_stride: u32 }
-
-pub(super) const KERNEL: Kernel = Kernel { name: "gate_up_id", op: OP, params: Params::FIELDS, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "gate_up_id", op: OP, params: &[], cases };
 
 impl Builder {
     /// y {rows, slots} = `silu(gate[e] · x) · (up[e] · x)` with `e = ids[slot]`, for gate and up
@@ -21,22 +18,32 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn gate_up_id(&mut self, label: &str, gate: &Weight, up: &Weight, ids: &Tensor, x: &Tensor) -> Result<Tensor> {
+    pub fn gate_up_id(&mut self, label: &str, gate: &Weight, up: &Weight, ids: &Tensor, x: &Input) -> Result<Tensor> {
         let [columns, rows, _] = gate.shape;
         let slots = ids.shape[0];
         expect_shape(KERNEL.name, &up.name, Shape(&up.shape).to_string(), Shape(&gate.shape).to_string())?;
-        expect_shape(KERNEL.name, &gate.name, columns, x.shape[0])?;
+        let product = Product {
+            kernel: KERNEL.name,
+            op: OP,
+            roles: &[("w_gate", gate), ("w_up", up)],
+            feed: Feed::Input(x),
+            rows,
+            layers: slots,
+            groups: gate.groups(),
+        };
+        product.expect_input(columns, 1)?;
         let y = self.tensor(label, [rows, slots]);
-        let variant = matvec::variant(KERNEL.name, OP, self)
-            .dot("gate", gate.quant, self.arithmetic())
-            .dot("up", up.quant, self.arithmetic())
-            .file(source!("lib/gated_rows.wgsl"));
-        let mut bindings = matvec::weights(self, &[("gate", gate), ("up", up)]);
-        bindings.extend([self.bound("ids", ids.buffer), self.bound("x", x.buffer), self.bound("y", y.buffer)]);
-        let params = Params { rows: rows as u32, groups: gate.groups() as u32, y_stride: y.stride as u32 };
+        let variant = product
+            .variant(self)
+            .constant("Y_STRIDE", "y", y.stride)
+            .file(source!("lib/gated_rows.wgsl"))
+            .file(source!("lib/swiglu.wgsl"));
+        let mut bindings = product.bindings(self);
+        bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
         let weights = slots as u64 * (gate.matrix_bytes() + up.matrix_bytes());
-        let moved = Moved { weights, activations: ids.bytes() + x.bytes() + y.bytes(), cache: 0 };
-        self.step(label, variant, bindings, &params, matvec::grid(rows, slots), moved)?;
+        let moved = product.moved(weights, ids.bytes() + y.bytes());
+        let grid = product.grid(product.blocks(self, rows));
+        self.step(label, variant, bindings, &(), grid, moved)?;
         Ok(y)
     }
 }
@@ -54,15 +61,13 @@ fn case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant) ->
     let mut case = CaseBuilder::new(target, 1);
     let (gate, gates) = case.weight("gate", gate_quant, shape)?;
     let (up, ups) = case.weight("up", up_quant, shape)?;
-    let (x, xs) = case.input("x", [columns, 1]);
-    let ids = case.plan.tensor("ids", [chosen.len(), 1]);
-    case.fill_bytes(ids.buffer, bytemuck::cast_slice(&chosen).to_vec());
+    let (x, xs) = case.normed_input("x", columns)?;
+    let ids = case.chosen("ids", &chosen);
     let y = case.plan.gate_up_id("y", &gate, &up, &ids, &x)?;
-    let xs_gate = seen(&xs, columns, gate_quant, target.arithmetic);
-    let xs_up = seen(&xs, columns, up_quant, target.arithmetic);
+    let xs = seen(&xs, columns, &[gate_quant, up_quant], target.arithmetic);
     let element = |i: usize| {
         let (expert, row) = (chosen[i / shape[1]] as usize, i % shape[1]);
-        gated(dot(&gates, shape, expert, row, &xs_gate), dot(&ups, shape, expert, row, &xs_up))
+        gated(dot(&gates, shape, expert, row, &xs), dot(&ups, shape, expert, row, &xs))
     };
     let (want, sizes) = (0..shape[1] * chosen.len()).map(element).unzip();
     case.expect(&y, want, sizes, matvec::bound(target.arithmetic));

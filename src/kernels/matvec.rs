@@ -1,55 +1,169 @@
-//! What the matrix-vector kernels share: their frame's constants, their grid, their twin.
+//! What the matrix-vector kernels share: their frame, their grid, their twin.
 
-use crate::plan::{Builder, MAX_GRID, VariantBuilder, Weight};
-use crate::quant::{Arithmetic, Family, GROUP, Quant};
+use super::tiling::{Tiling, tile};
+use super::{expect_multiple, expect_shape};
+use crate::error::Result;
+use crate::plan::{Bound, Builder, MAX_GRID, Moved, Tensor, VariantBuilder, Weight};
+use crate::quant::{Arithmetic, GROUP, Quant};
 use crate::wgsl::{Source, source};
 
-/// Invocations of a workgroup.
-const WORKGROUP: usize = 64;
-/// Rows a team works on at a time, sharing the activations it holds.
-const ROWS: usize = 4;
-/// Rows of a workgroup: with subgroups of 32, each takes its rows in one go.
-const ROWS_PER_WORKGROUP: usize = 8;
-
-/// The variant of a matvec kernel: constants, library and team; weights and frame are the caller's.
-pub(super) fn variant(kernel: &'static str, op: Source, plan: &Builder) -> VariantBuilder {
-    VariantBuilder::new(kernel, op, WORKGROUP)
-        .constant("ROWS", "r", ROWS)
-        .constant("ROWS_PER_WORKGROUP", "x", ROWS_PER_WORKGROUP)
-        .constant("GRID_WIDTH", "", MAX_GRID as usize)
-        .team(plan.team())
-        .tagged(plan.arithmetic().group_file())
-        .file(source!("lib/bits.wgsl"))
-        .file(source!("lib/matvec.wgsl"))
+/// A root mean square norm that a product has still to apply to its input.
+#[derive(Clone)]
+pub struct Norm {
+    /// Its weights {columns}.
+    pub weight: Weight,
+    /// Under the root.
+    pub epsilon: f32,
 }
 
-/// The grid over `rows` rows of each of `matrices` matrices: row blocks fold into y past the limit of x.
-pub(super) fn grid(rows: usize, matrices: usize) -> [usize; 3] {
-    let blocks = rows.div_ceil(ROWS_PER_WORKGROUP);
-    let width = MAX_GRID as usize;
-    [blocks.min(width), blocks.div_ceil(width), matrices]
+/// What a product multiplies with: vectors, and what has to be done to them first.
+#[derive(Clone)]
+pub struct Input {
+    /// The vectors.
+    pub tensor: Tensor,
+    /// The norm of a single vector, if it is not applied yet.
+    pub norm: Option<Norm>,
+}
+
+impl From<&Tensor> for Input {
+    fn from(tensor: &Tensor) -> Self {
+        Self { tensor: *tensor, norm: None }
+    }
+}
+
+/// Where a product's workgroups find what they multiply with.
+pub(super) enum Feed<'a> {
+    /// In vectors.
+    Input(&'a Input),
+    /// In a library file that brings its own buffers.
+    File(Source),
+}
+
+/// A matrix-vector kernel about to become a step.
+pub(super) struct Product<'a> {
+    pub kernel: &'static str,
+    pub op: Source,
+    /// The weights in their roles.
+    pub roles: &'a [(&'static str, &'a Weight)],
+    pub feed: Feed<'a>,
+    /// Rows of one matrix; and matrices or slots that run side by side, each in its own layer of the grid.
+    pub rows: usize,
+    pub layers: usize,
+    /// Groups staged, all tiles together.
+    pub groups: usize,
+}
+
+impl Product<'_> {
+    /// How its rows are divided.
+    pub fn tiling(&self, plan: &Builder) -> Tiling {
+        Tiling::of(plan.target(), self.rows * self.layers, self.groups)
+    }
+
+    /// Blocks of rows of one matrix of `rows` rows.
+    pub fn blocks(&self, plan: &Builder, rows: usize) -> usize {
+        rows.div_ceil(self.tiling(plan).block())
+    }
+
+    /// The variant, up to the files that the kernel adds.
+    pub fn variant(&self, plan: &Builder) -> VariantBuilder {
+        let (target, tiling) = (plan.target(), self.tiling(plan));
+        let formats: Vec<&Quant> = self.roles.iter().map(|(_, weight)| weight.quant).collect();
+        let arithmetic = target.arithmetic.with(&formats);
+        let mut variant = VariantBuilder::new(self.kernel, self.op, tiling.workgroup)
+            .constant("ROWS", "r", tiling.rows)
+            .team(target.team, tiling.lanes)
+            .constant("TILE", "", tile(arithmetic, self.groups))
+            .constant("GRID_WIDTH", "", MAX_GRID as usize)
+            .tagged(arithmetic.staged_file())
+            .file(source!("lib/bits.wgsl"));
+        for (role, weight) in self.roles {
+            variant = variant
+                .constant(&format!("{role}_GROUPS"), "g", weight.groups())
+                .constant(&format!("{role}_ROWS"), "n", weight.shape[1])
+                .dot(role, weight.quant, arithmetic);
+        }
+        let variant = match &self.feed {
+            Feed::File(file) => variant.file(*file),
+            Feed::Input(Input { norm: None, .. }) => variant.file(source!("lib/input.wgsl")),
+            Feed::Input(Input { norm: Some(norm), .. }) => variant
+                .constant("WIDTH", "", norm.weight.shape[0])
+                .real("EPSILON", "e", norm.epsilon)
+                .file(source!("lib/input_normed.wgsl")),
+        };
+        variant.file(source!("lib/stage.wgsl")).file(source!("lib/matvec.wgsl"))
+    }
+
+    /// The weights and the input, bound.
+    pub fn bindings(&self, plan: &Builder) -> Vec<Bound> {
+        let weights = self.roles.iter().flat_map(|(role, weight)| plan.bound_weight(role, weight));
+        let mut bindings: Vec<Bound> = weights.collect();
+        if let Feed::Input(input) = &self.feed {
+            bindings.push(plan.bound("x", input.tensor.buffer));
+            bindings.extend(input.norm.iter().map(|norm| plan.bound_vector("norm", &norm.weight)));
+        }
+        bindings
+    }
+
+    /// The grid over `blocks` blocks of rows: they fold into y past the limit of x.
+    pub fn grid(&self, blocks: usize) -> [usize; 3] {
+        let width = MAX_GRID as usize;
+        [blocks.min(width), blocks.div_ceil(width), self.layers]
+    }
+
+    /// Bytes moved, of weights `weights`, and of activations the input and `y`.
+    pub fn moved(&self, weights: u64, y: u64) -> Moved {
+        let x = match &self.feed {
+            Feed::Input(input) => input.tensor.bytes(),
+            Feed::File(_) => 0,
+        };
+        Moved { weights, activations: x + y, cache: 0 }
+    }
+
+    /// An error unless the input is `vectors` vectors for matrices of `columns` columns.
+    pub fn expect_input(&self, columns: usize, vectors: usize) -> Result<()> {
+        let Feed::Input(input) = &self.feed else { return Ok(()) };
+        let name = self.roles.first().map_or("", |(_, weight)| &weight.name);
+        expect_shape(self.kernel, name, input.tensor.shape[0], columns)?;
+        expect_shape(self.kernel, name, input.tensor.shape[1], vectors)?;
+        expect_multiple(self.kernel, name, input.tensor.stride, 4)?;
+        match &input.norm {
+            Some(norm) => {
+                expect_shape(self.kernel, &norm.weight.name, norm.weight.shape[0], columns)?;
+                expect_shape(self.kernel, &norm.weight.name, vectors, 1)
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// The dot product of row `row` of matrix `matrix` with `x`, and the sum of its terms' magnitudes.
-pub(super) fn dot(values: &[f32], shape: [usize; 3], matrix: usize, row: usize, x: &[f32]) -> (f64, f64) {
+pub(super) fn dot(values: &[f32], shape: [usize; 3], matrix: usize, row: usize, x: &[f64]) -> (f64, f64) {
     let [columns, rows, _] = shape;
     let row = &values[(matrix * rows + row) * columns..][..columns];
-    let terms = row.iter().zip(x).map(|(&w, &x)| w as f64 * x as f64);
+    let terms = row.iter().zip(x).map(|(&w, &x)| w as f64 * x);
     terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
 }
 
-/// Activations {columns, n} as a product of the format sees them: as they are, or rounded to bytes with one
-/// scale for 32 values.
-pub(super) fn seen(x: &[f32], columns: usize, quant: &Quant, arithmetic: Arithmetic) -> Vec<f32> {
-    if arithmetic == Arithmetic::Float || quant.family == Family::Plain {
+/// Values bytes share a scale with in a product of bytes.
+const HALF: usize = GROUP / 2;
+
+/// Activations {columns, n} as a product with weights of these formats sees them: as they are, or rounded to
+/// bytes with one scale for 16 values.
+pub(super) fn seen(x: &[f64], columns: usize, formats: &[&Quant], arithmetic: Arithmetic) -> Vec<f64> {
+    if arithmetic.with(formats) == Arithmetic::Float {
         return x.to_vec();
     }
-    let rounded = |group: &[f32]| {
-        let top = group.iter().fold(0f32, |top, v| top.max(v.abs()));
+    let rounded = |half: &[f64]| {
+        let top = half.iter().fold(0f64, |top, v| top.max(v.abs()));
         let (scale, inverse) = (top / 127.0, if top > 0.0 { 127.0 / top } else { 0.0 });
-        group.iter().map(|v| (v * inverse).round_ties_even() * scale).collect::<Vec<f32>>()
+        half.iter().map(|v| (v * inverse).round_ties_even() * scale).collect::<Vec<f64>>()
     };
-    x.chunks(columns).flat_map(|vector| vector.chunks(GROUP).flat_map(rounded)).collect()
+    x.chunks(columns).flat_map(|vector| vector.chunks(HALF).flat_map(rounded)).collect()
+}
+
+/// f32 values for a twin.
+pub(super) fn wide(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|&v| v as f64).collect()
 }
 
 /// What errors of a product are bounded by. A value that falls between two bytes may be rounded either way.
@@ -62,12 +176,12 @@ pub(super) fn silu(z: f64) -> f64 {
     z / (1.0 + (-z).exp())
 }
 
+/// silu(gate) · up and the size of its terms, of products and theirs.
+pub(super) fn gated(gate: (f64, f64), up: (f64, f64)) -> (f64, f64) {
+    (silu(gate.0) * up.0, gate.1 * up.0.abs() + silu(gate.0).abs() * up.1 + gate.1 * up.1 * 1e-6)
+}
+
 /// A shape with `format`'s shortest whole rows of at least `columns` values.
 pub(super) fn columns_for(quant: &Quant, columns: usize) -> usize {
     if quant.ragged { columns } else { columns.next_multiple_of(quant.values) }
-}
-
-/// The bindings of several weights, each in its role.
-pub(super) fn weights(builder: &Builder, roles: &[(&str, &Weight)]) -> Vec<crate::plan::Bound> {
-    roles.iter().flat_map(|(role, weight)| builder.bound_weight(role, weight)).collect()
 }

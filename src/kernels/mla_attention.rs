@@ -10,7 +10,7 @@ use half::f16;
 const OP: Source = source!("op/mla_attention.wgsl");
 const WORKGROUP: usize = 128;
 /// Tokens whose scores are held at a time.
-const TILE: usize = 32;
+const SPAN: usize = 32;
 /// Heads that share one reading of the cache.
 const HEADS: usize = 4;
 /// Splits of the longest cache: with the head groups, enough workgroups for a large GPU.
@@ -26,16 +26,18 @@ pub struct Parts {
     pub sums: Tensor,
     /// Largest score and sum of weights {2, splits · heads}.
     pub stats: Tensor,
+    /// How many splits there are.
+    pub splits: usize,
 }
 
 /// The splits for a cache of `context` tokens.
 pub fn splits_for(context: usize) -> usize {
-    context.div_ceil(TILE).clamp(1, MAX_SPLITS)
+    context.div_ceil(SPAN).clamp(1, MAX_SPLITS)
 }
 
 /// The library of the splits, the same for attention and merge.
 pub(super) fn with_splits(variant: VariantBuilder) -> VariantBuilder {
-    variant.constant("TILE", "t", TILE).file(source!("lib/state.wgsl")).file(source!("lib/splits.wgsl"))
+    variant.constant("SPAN", "t", SPAN).file(source!("lib/state.wgsl")).file(source!("lib/splits.wgsl"))
 }
 
 impl Builder {
@@ -65,7 +67,7 @@ impl Builder {
             .constant("HEADS", "h", shared)
             .constant("CHUNKS", "c", rank.div_ceil(4 * WORKGROUP))
             .tagged(cache.ty.file())
-            .team(self.team());
+            .usual_team(self.target());
         let variant = with_splits(variant);
         let bindings = vec![
             self.bound_state(),
@@ -80,7 +82,7 @@ impl Builder {
         let activations = q.bytes() + (4 * heads * (rank + 2)) as u64; // of one split: most are idle at first
         let moved = Moved { cache: cache.line_bytes(), activations, weights: 0 };
         self.step(label, variant, bindings, &params, [groups, splits, 1], moved)?;
-        Ok(Parts { sums, stats })
+        Ok(Parts { sums, stats, splits })
     }
 }
 
@@ -130,6 +132,15 @@ impl Example {
         (from..to).map(|t| dot(t) * SCALE as f64).collect()
     }
 
+    /// The attention of a head over all tokens.
+    pub(super) fn output(&self, q: &[f32], latents: &[f32], head: usize) -> Vec<f64> {
+        let scores = self.scores(q, latents, head, 0, self.tokens);
+        let top = scores.iter().copied().fold(f64::MIN, f64::max);
+        let total: f64 = scores.iter().map(|s| (s - top).exp()).sum();
+        let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp() / total).collect();
+        self.weighted(&weights, latents, 0)
+    }
+
     /// Σ weight · latent over tokens from `from` on.
     pub(super) fn weighted(&self, weights: &[f64], latents: &[f32], from: usize) -> Vec<f64> {
         let width = self.rank + self.rotary;
@@ -162,7 +173,7 @@ fn case(target: Target, example: &Example) -> Result<Case> {
     let mut case = CaseBuilder::new(target, 1);
     let (q, cache, queries, latents) = example.inputs(&mut case);
     let parts = case.plan.mla_attention("attention", &q, &cache, SCALE, splits)?;
-    let length = TILE * tokens.div_ceil(TILE).div_ceil(splits);
+    let length = SPAN * tokens.div_ceil(SPAN).div_ceil(splits);
     for slot in 0..heads * splits {
         let (head, from) = (slot / splits, slot % splits * length);
         let to = tokens.min(from + length);

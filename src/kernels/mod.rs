@@ -5,6 +5,7 @@
 //! the cases that set one against the other. Every kernel is an entry of [`KERNELS`]; tests, benches and
 //! the self-test walk that list.
 
+mod absorb_query;
 mod argmax;
 mod cache_write;
 mod case;
@@ -14,17 +15,25 @@ mod get_rows;
 mod matvec;
 mod mla_attention;
 mod mla_merge;
+mod mla_output;
+mod moe_down;
+mod moe_gate_up;
 mod moe_sum;
 mod mul_mv;
 mod mul_mv_id;
+mod mul_mv_pair;
+mod query_cache;
 mod rms_norm;
 mod rope_query;
 mod route;
+mod tiling;
 
 pub use argmax::NO_TOKEN;
 pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
+pub use matvec::{Input, Norm};
 pub use mla_attention::{Parts, splits_for};
+pub use moe_gate_up::{Choice, GateUp, Hidden};
 pub use route::{Gating, Routed, Routing};
 
 use crate::error::{Error, Result};
@@ -58,6 +67,12 @@ pub static KERNELS: &[&Kernel] = &[
     &mla_merge::KERNEL,
     &route::KERNEL,
     &moe_sum::KERNEL,
+    &mul_mv_pair::KERNEL,
+    &query_cache::KERNEL,
+    &absorb_query::KERNEL,
+    &mla_output::KERNEL,
+    &moe_gate_up::KERNEL,
+    &moe_down::KERNEL,
     &argmax::KERNEL,
 ];
 

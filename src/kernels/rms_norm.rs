@@ -1,5 +1,6 @@
 //! Root mean square norm.
 
+use super::matvec::{Input, Norm};
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder, Weight};
@@ -13,6 +14,17 @@ params! { width: u32, epsilon: f32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, cases };
 
 impl Builder {
+    /// x {n} with the norm of these weights: left to the product that follows, or computed here.
+    ///
+    /// # Errors
+    /// As [`Builder::rms_norm`].
+    pub fn normed(&mut self, label: &str, x: &Tensor, weight: &Weight, epsilon: f32) -> Result<Input> {
+        if self.target().fusions.norm {
+            return Ok(Input { tensor: *x, norm: Some(Norm { weight: weight.clone(), epsilon }) });
+        }
+        Ok(Input::from(&self.rms_norm(label, x, weight, epsilon)?))
+    }
+
     /// y {n} = x / sqrt(mean(x²) + epsilon) · weight, for x {n} and weight {n}.
     ///
     /// # Errors
@@ -20,7 +32,7 @@ impl Builder {
     pub fn rms_norm(&mut self, label: &str, x: &Tensor, weight: &Weight, epsilon: f32) -> Result<Tensor> {
         expect_shape(KERNEL.name, &weight.name, weight.shape[0], x.shape[0])?;
         let y = self.tensor(label, x.shape);
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).team(self.team());
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target());
         let bindings = vec![self.bound("x", x.buffer), self.bound_vector("weight", weight), self.bound("y", y.buffer)];
         let params = Params { width: x.shape[0] as u32, epsilon };
         let moved = Moved { weights: weight.matrix_bytes(), activations: 2 * x.bytes(), cache: 0 };

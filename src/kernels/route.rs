@@ -1,9 +1,9 @@
 //! The router's choice of experts and their weights.
 
 use super::case::Kind;
-use super::{Case, CaseBuilder, Kernel, expect_shape, params};
+use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::{Error, Result};
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Bound, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/route.wgsl");
@@ -11,9 +11,7 @@ const WORKGROUP: usize = 64;
 /// The smallest sum of chosen scores that weights are divided by, as llama.cpp has it.
 const SMALLEST_SUM: f64 = 6.103515625e-5;
 
-params! { experts: u32, scale: f32 }
-
-pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: Params::FIELDS, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: &[], cases };
 
 /// How a router's logits become scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,35 +49,50 @@ impl Builder {
     /// # Errors
     /// [`Error::Shape`] if the shapes do not fit together.
     pub fn route(&mut self, label: &str, logits: &Tensor, bias: &Weight, routing: Routing) -> Result<Routed> {
-        let experts = logits.shape[0];
-        expect_shape(KERNEL.name, &bias.name, bias.shape[0], experts)?;
-        if !(1..=experts).contains(&routing.top_k) {
-            let (tensor, got) = (label.to_owned(), format!("{} experts chosen", routing.top_k));
-            return Err(Error::Shape { op: KERNEL.name, tensor, got, want: format!("1 to {experts}") });
-        }
+        routing.check(KERNEL.name, logits, bias)?;
         let ids = self.tensor(&format!("{label}.ids"), [routing.top_k, 1]);
         let weights = self.tensor(&format!("{label}.weights"), [routing.top_k, 1]);
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
-            .constant("EXPERTS", "e", experts)
-            .constant("TOP_K", "k", routing.top_k)
-            .switch("SOFTMAX", "s", routing.gating == Gating::Softmax)
-            .switch("NORMALISE", "n", routing.normalise)
-            .team(self.team());
-        let bindings = vec![
-            self.bound("logits", logits.buffer),
-            self.bound_vector("bias", bias),
-            self.bound("ids", ids.buffer),
-            self.bound("weights", weights.buffer),
-        ];
-        let params = Params { experts: experts as u32, scale: routing.scale };
+        let variant = routing.files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP), logits.shape[0]);
+        let mut bindings = self.bound_choice(logits, bias);
+        bindings.extend([self.bound("ids", ids.buffer), self.bound("weights", weights.buffer)]);
         let activations = logits.bytes() + ids.bytes() + weights.bytes();
         let moved = Moved { weights: bias.matrix_bytes(), activations, cache: 0 };
-        self.step(label, variant, bindings, &params, [1, 1, 1], moved)?;
+        self.step(label, variant, bindings, &(), [1, 1, 1], moved)?;
         Ok(Routed { ids, weights })
+    }
+
+    /// What the files that choose bind.
+    pub(super) fn bound_choice(&self, logits: &Tensor, bias: &Weight) -> Vec<Bound> {
+        vec![self.bound("logits", logits.buffer), self.bound_vector("bias", bias)]
     }
 }
 
-fn twin(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
+impl Routing {
+    /// An error unless logits {experts} and bias {experts} can be chosen from.
+    pub(super) fn check(&self, op: &'static str, logits: &Tensor, bias: &Weight) -> Result<()> {
+        let experts = logits.shape[0];
+        expect_shape(op, &bias.name, bias.shape[0], experts)?;
+        if (1..=experts).contains(&self.top_k) {
+            return Ok(());
+        }
+        let (tensor, got) = (bias.name.to_string(), format!("{} experts chosen", self.top_k));
+        Err(Error::Shape { op, tensor, got, want: format!("1 to {experts}") })
+    }
+
+    /// The files that choose among `experts` experts.
+    pub(super) fn files(&self, variant: VariantBuilder, experts: usize) -> VariantBuilder {
+        variant
+            .constant("EXPERTS", "e", experts)
+            .constant("TOP_K", "k", self.top_k)
+            .switch("SOFTMAX", "s", self.gating == Gating::Softmax)
+            .switch("NORMALISE", "n", self.normalise)
+            .real("SCALE", "f", self.scale)
+            .file(source!("lib/choose.wgsl"))
+    }
+}
+
+/// The chosen of these logits and biases, best first, and their weights.
+pub(super) fn twin(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
     let top = logits.iter().fold(f64::MIN, |m, &z| m.max(z as f64));
     let sum: f64 = logits.iter().map(|&z| (z as f64 - top).exp()).sum();
     let score = |z: f64| match routing.gating {

@@ -4,8 +4,8 @@
 use super::Config;
 use super::weights::Weights;
 use crate::error::{Error, Result};
-use crate::kernels::{Cache, CacheType, splits_for};
-use crate::plan::{Builder, Tensor};
+use crate::kernels::{Cache, CacheType, Input, Norm, splits_for};
+use crate::plan::{Builder, Tensor, Weight};
 
 /// How much a cache holds, and as what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,52 +36,80 @@ pub(super) fn attention(
     x: &Tensor,
     memory: CacheShape,
 ) -> Result<()> {
-    let Config { width, heads, latent_rank: rank, rotary, epsilon, .. } = *config;
-    let name = |stem: &str| format!("{block}.{stem}.weight");
-    let norm = w.vector(b, &name("attn_norm"), width)?;
-    let h = b.rms_norm("attn_norm", x, &norm, epsilon)?;
-    let q = query(b, w, config, block, &h)?;
-
-    let kv_a = w.matrix(b, &name("attn_kv_a_mqa"), width, rank + rotary)?;
-    let kv = b.mul_mv("attn_kv_a", &kv_a, &h)?;
-    let kv_norm = w.vector(b, &name("attn_kv_a_norm"), rank)?;
+    let Config { width, heads, latent_rank: rank, rotary, .. } = *config;
     let cache = b.latent_cache(memory.ty, rank, rotary, memory.context);
-    b.cache_write("cache_write", &kv, &kv_norm, epsilon, &cache)?;
+    let norm = w.vector(b, &format!("{block}.attn_norm.weight"), width)?;
+    let h = b.normed("attn_norm", x, &norm, config.epsilon)?;
+    let q = query_and_cache(b, w, config, block, &h, &cache)?;
 
     let (k_b, v_b) = w.latent_pair(b, block, config)?;
-    let absorbed = b.tensor_with_stride("attn_q_absorbed", [rank + rotary, heads], Cache::line(rank, rotary));
-    let q_nope = Tensor { shape: [config.nope(), heads], ..q };
-    b.mul_mv_into("attn_k_b", &k_b, &q_nope, &Tensor { shape: [rank, heads], ..absorbed })?;
-    b.rope_query("rope_query", &q, rotary, &absorbed)?;
-
-    let splits = splits_for(memory.context);
-    let parts = b.mla_attention("attention", &absorbed, &cache, config.score_scale(), splits)?;
-    let latent = b.mla_merge("merge", &parts, splits)?;
+    let absorbed = absorbed(b, &k_b, &q, rotary)?;
+    let parts = b.mla_attention("attention", &absorbed, &cache, config.score_scale(), splits_for(memory.context))?;
     let out = b.tensor_with_stride("attn_v_b", [config.value_width, heads], config.value_width);
-    b.mul_mv_into("attn_v_b", &v_b, &latent, &out)?;
+    if b.target().fusions.merge {
+        b.mla_output("attn_v_b", &v_b, &parts, &out)?;
+    } else {
+        let latent = b.mla_merge("merge", &parts)?;
+        b.mul_mv_into("attn_v_b", &v_b, &Input::from(&latent), &out)?;
+    }
 
     let joined = config.value_width * heads;
-    let output = w.matrix(b, &name("attn_output"), joined, width)?;
-    b.mul_mv_add("attn_output", &output, &Tensor { shape: [joined, 1], stride: joined.next_multiple_of(4), ..out }, x)
+    let output = w.matrix(b, &format!("{block}.attn_output.weight"), joined, width)?;
+    let out = Tensor { shape: [joined, 1], stride: joined.next_multiple_of(4), ..out };
+    b.mul_mv_add("attn_output", &output, &Input::from(&out), x)
 }
 
-/// The heads' queries {key width, heads}.
-fn query(b: &mut Builder, w: &mut Weights<'_>, config: &Config, block: &str, h: &Tensor) -> Result<Tensor> {
-    let (width, rows) = (config.width, config.key_width * config.heads);
+/// The heads' queries {key width, heads}, and the token's line in the cache.
+fn query_and_cache(
+    b: &mut Builder,
+    w: &mut Weights<'_>,
+    config: &Config,
+    block: &str,
+    h: &Input,
+    cache: &Cache,
+) -> Result<Tensor> {
+    let name = |stem: &str| format!("{block}.{stem}.weight");
+    let (width, rows, epsilon) = (config.width, config.key_width * config.heads, config.epsilon);
+    let (down, down_rows, label) = match config.query_rank {
+        None => ("attn_q", rows, "attn_q"),
+        Some(rank) => ("attn_q_a", rank, "attn_q_a"),
+    };
+    let down = w.matrix(b, &name(down), width, down_rows)?;
+    let kv_a = w.matrix(b, &name("attn_kv_a_mqa"), width, cache.rank + cache.rotary)?;
+    let kv_norm = Norm { weight: w.vector(b, &name("attn_kv_a_norm"), cache.rank)?, epsilon };
+    let [compressed, kv] = if b.target().fusions.latent {
+        b.mul_mv_pair("attn_qkv_a", [label, "attn_kv_a"], &down, &kv_a, h)?
+    } else {
+        [b.mul_mv(label, &down, h)?, b.mul_mv("attn_kv_a", &kv_a, h)?]
+    };
+    let heads = |q: &Tensor| Tensor { shape: [config.key_width, config.heads], stride: config.key_width, ..*q };
+    let Some(rank) = config.query_rank else {
+        b.cache_write("cache_write", &kv, &kv_norm, cache)?;
+        return Ok(heads(&compressed));
+    };
+    let norm = w.vector(b, &name("attn_q_a_norm"), rank)?;
+    let compressed = b.normed("attn_q_a_norm", &compressed, &norm, epsilon)?;
+    let up = w.matrix(b, &name("attn_q_b"), rank, rows)?;
     let q = b.tensor_with_stride("attn_q", [rows, 1], rows);
-    match config.query_rank {
-        None => {
-            let direct = w.matrix(b, &format!("{block}.attn_q.weight"), width, rows)?;
-            b.mul_mv_into("attn_q", &direct, h, &q)?;
-        }
-        Some(rank) => {
-            let down = w.matrix(b, &format!("{block}.attn_q_a.weight"), width, rank)?;
-            let compressed = b.mul_mv("attn_q_a", &down, h)?;
-            let norm = w.vector(b, &format!("{block}.attn_q_a_norm.weight"), rank)?;
-            let compressed = b.rms_norm("attn_q_a_norm", &compressed, &norm, config.epsilon)?;
-            let up = w.matrix(b, &format!("{block}.attn_q_b.weight"), rank, rows)?;
-            b.mul_mv_into("attn_q", &up, &compressed, &q)?;
-        }
+    if b.target().fusions.cache {
+        b.query_cache("attn_q", &up, &compressed, &q, &kv, &kv_norm, cache)?;
+    } else {
+        b.mul_mv_into("attn_q", &up, &compressed, &q)?;
+        b.cache_write("cache_write", &kv, &kv_norm, cache)?;
     }
-    Ok(Tensor { shape: [config.key_width, config.heads], stride: config.key_width, ..q })
+    Ok(heads(&q))
+}
+
+/// The queries {rank + rotary, heads} as attention over the latent wants them.
+fn absorbed(b: &mut Builder, k_b: &Weight, q: &Tensor, rotary: usize) -> Result<Tensor> {
+    let [nope, rank, heads] = k_b.shape;
+    let y = b.tensor_with_stride("attn_q_absorbed", [rank + rotary, heads], Cache::line(rank, rotary));
+    if b.target().fusions.absorb {
+        b.absorb_query("attn_k_b", k_b, q, &y)?;
+    } else {
+        let q_nope = Input::from(&Tensor { shape: [nope, heads], ..*q });
+        b.mul_mv_into("attn_k_b", k_b, &q_nope, &Tensor { shape: [rank, heads], ..y })?;
+        b.rope_query("rope_query", q, rotary, &y)?;
+    }
+    Ok(y)
 }

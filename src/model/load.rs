@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu};
 use crate::kernels::{Cache, CacheType};
-use crate::plan::{Target, Team};
+use crate::plan::{Fusions, Target, Team};
 use crate::quant::Arithmetic;
 use crate::sample::SamplerParams;
 use crate::shader::Pipelines;
@@ -24,6 +24,8 @@ pub struct LoadOptions {
     pub cache: Option<CacheType>,
     /// In what matrix-vector products multiply.
     pub arithmetic: Arithmetic,
+    /// Which steps become one.
+    pub fusions: Fusions,
 }
 
 /// How far a load has come, in bytes on the GPU.
@@ -95,7 +97,7 @@ impl Model {
     ) -> Result<Self> {
         let config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
-        let (cache, target) = (options.cache_for(&config), target(gpu, options.arithmetic));
+        let (cache, target) = (options.cache_for(&config), target(gpu, options));
         let planned = plan_token(file, &config, cache, target)?;
         let vocab = Vocab::read(file)?;
         let tokenizer = vocab.map(Tokenizer::new).transpose()?;
@@ -186,7 +188,14 @@ fn missing(key: &str, expected: &str) -> Error {
 }
 
 /// What plans for a device are made for.
-fn target(gpu: &Gpu, arithmetic: Arithmetic) -> Target {
-    let team = if gpu.capabilities().subgroups { Team::Subgroup } else { Team::Workgroup };
-    Target { team, arithmetic }
+fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
+    let capabilities = gpu.capabilities();
+    let team = if capabilities.subgroups { Team::Subgroup } else { Team::Workgroup };
+    Target {
+        team,
+        subgroup: capabilities.subgroup,
+        arithmetic: options.arithmetic,
+        buffers: capabilities.max_storage_buffers as usize,
+        fusions: options.fusions,
+    }
 }

@@ -3,7 +3,8 @@
 use super::weights::Weights;
 use super::{Config, Experts};
 use crate::error::Result;
-use crate::plan::{Builder, Tensor};
+use crate::kernels::{Choice, GateUp, Input};
+use crate::plan::{Builder, Tensor, Weight};
 
 /// x += down · (silu(gate · h) ⊙ up · h).
 pub(super) fn dense(
@@ -11,29 +12,16 @@ pub(super) fn dense(
     w: &mut Weights<'_>,
     config: &Config,
     block: &str,
-    h: &Tensor,
+    h: &Input,
     x: &Tensor,
 ) -> Result<()> {
-    swiglu(b, w, block, ["ffn_gate", "ffn_up", "ffn_down"], config.dense_width, h, x)
-}
-
-/// x += down · (silu(gate · h) ⊙ up · h), with tensors of the given stems and `hidden` values between.
-fn swiglu(
-    b: &mut Builder,
-    w: &mut Weights<'_>,
-    block: &str,
-    [gate, up, down]: [&str; 3],
-    hidden: usize,
-    h: &Tensor,
-    x: &Tensor,
-) -> Result<()> {
-    let width = x.shape[0];
+    let (width, hidden) = (config.width, config.dense_width);
     let name = |stem: &str| format!("{block}.{stem}.weight");
-    let gate_weight = w.matrix(b, &name(gate), width, hidden)?;
-    let up_weight = w.matrix(b, &name(up), width, hidden)?;
-    let y = b.gate_up(gate, &gate_weight, &up_weight, h)?;
-    let down_weight = w.matrix(b, &name(down), hidden, width)?;
-    b.mul_mv_add(down, &down_weight, &y, x)
+    let gate = w.matrix(b, &name("ffn_gate"), width, hidden)?;
+    let up = w.matrix(b, &name("ffn_up"), width, hidden)?;
+    let y = b.gate_up("ffn_gate", &gate, &up, h)?;
+    let down = w.matrix(b, &name("ffn_down"), hidden, width)?;
+    b.mul_mv_add("ffn_down", &down, &Input::from(&y), x)
 }
 
 /// x += Σ weight · expert(h) over the chosen experts, + shared(h).
@@ -43,23 +31,44 @@ pub(super) fn experts(
     config: &Config,
     experts: &Experts,
     block: &str,
-    h: &Tensor,
+    h: &Input,
     x: &Tensor,
 ) -> Result<()> {
-    let (width, count) = (config.width, experts.count);
-    let router = w.matrix(b, &format!("{block}.ffn_gate_inp.weight"), width, count)?;
+    let (width, count, shared) = (config.width, experts.count, experts.shared_width);
+    let name = |stem: &str| format!("{block}.{stem}.weight");
+    let router = w.matrix(b, &name("ffn_gate_inp"), width, count)?;
     let logits = b.mul_mv("moe.router", &router, h)?;
     let bias = w.vector_or_zeros(b, &format!("{block}.exp_probs_b.bias"), count)?;
-    let routed = b.route("moe.route", &logits, &bias, experts.routing)?;
+    let choice = Choice { logits: &logits, bias: &bias, routing: experts.routing };
 
     let (gate, up) = w.gate_up_experts(b, block, [width, experts.width, count])?;
-    let y = b.gate_up_id("moe.gate_up", &gate, &up, &routed.ids, h)?;
-    let down = w.matrices(b, &format!("{block}.ffn_down_exps.weight"), [experts.width, width, count])?;
-    let y = b.mul_mv_id("moe.down", &down, &routed.ids, &y)?;
-    b.moe_sum("moe.sum", &routed.weights, &y, x)?;
-    if experts.shared_width > 0 {
-        let stems = ["ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"];
-        swiglu(b, w, block, stems, experts.shared_width, h, x)?;
+    let down = w.matrices(b, &name("ffn_down_exps"), [experts.width, width, count])?;
+    if shared == 0 {
+        return chosen(b, &choice, [&gate, &up, &down], h, x);
     }
-    Ok(())
+    let shared_gate = w.matrix(b, &name("ffn_gate_shexp"), width, shared)?;
+    let shared_up = w.matrix(b, &name("ffn_up_shexp"), width, shared)?;
+    let shared_down = w.matrix(b, &name("ffn_down_shexp"), shared, width)?;
+    let halves = GateUp { gate: &gate, up: &up, shared_gate: &shared_gate, shared_up: &shared_up };
+    if b.target().fusions.experts && halves.buffers() <= b.target().buffers {
+        let hidden = b.moe_gate_up("moe.gate_up", &halves, &choice, h)?;
+        return b.moe_down("moe.down", &down, &shared_down, &hidden, x);
+    }
+    let y = b.gate_up("ffn_gate_shexp", &shared_gate, &shared_up, h)?; // before x changes, which h may be
+    chosen(b, &choice, [&gate, &up, &down], h, x)?;
+    b.mul_mv_add("ffn_down_shexp", &shared_down, &Input::from(&y), x)
+}
+
+/// x += Σ weight · expert(h) over the chosen experts, a step at a time.
+fn chosen(
+    b: &mut Builder,
+    choice: &Choice<'_>,
+    [gate, up, down]: [&Weight; 3],
+    h: &Input,
+    x: &Tensor,
+) -> Result<()> {
+    let routed = b.route("moe.route", choice.logits, choice.bias, choice.routing)?;
+    let y = b.gate_up_id("moe.gate_up", gate, up, &routed.ids, h)?;
+    let y = b.mul_mv_id("moe.down", down, &routed.ids, &Input::from(&y))?;
+    b.moe_sum("moe.sum", &routed.weights, &y, x)
 }

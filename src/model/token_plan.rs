@@ -42,7 +42,7 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
         let block = format!("blk.{index}");
         attention(&mut b, w, config, &block, &x, cache)?;
         let norm = w.vector(&mut b, &format!("{block}.ffn_norm.weight"), config.width)?;
-        let h = b.rms_norm("ffn_norm", &x, &norm, config.epsilon)?;
+        let h = b.normed("ffn_norm", &x, &norm, config.epsilon)?;
         match &config.experts {
             Some(shape) if index >= config.leading_dense => experts(&mut b, w, config, shape, &block, &h, &x)?,
             _ => dense(&mut b, w, config, &block, &h, &x)?,
@@ -51,7 +51,7 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
 
     b.head();
     let norm = w.vector(&mut b, "output_norm.weight", config.width)?;
-    let h = b.rms_norm("output_norm", &x, &norm, config.epsilon)?;
+    let h = b.normed("output_norm", &x, &norm, config.epsilon)?;
     let output = match w.has("output.weight") {
         true => w.matrix(&mut b, "output.weight", config.width, config.vocab)?,
         false => embedding, // tied

@@ -1,37 +1,11 @@
 //! Builds a plan step by step. Kernels add a method each in their own file.
 
-use super::{ALIGNMENT, Bound, BufferRef, Local, Moved, Plan, Purpose, Step, Tensor, Weight};
+use super::{ALIGNMENT, Bound, BufferRef, Local, Moved, Plan, Purpose, Step, Target, Tensor, VariantBuilder, Weight};
 use crate::error::{Error, Result};
-use crate::quant::{Arithmetic, GROUP, Quant};
-use crate::shader::{Constant, Part, Variant};
-use crate::wgsl::{Source, source};
+use crate::quant::{GROUP, Quant};
+use crate::shader::Variant;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Who adds up a row's products.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Team {
-    /// A subgroup, of whatever size.
-    Subgroup,
-    /// The workgroup, through its memory: for adapters without subgroup operations.
-    Workgroup,
-}
-
-/// What a plan is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Target {
-    /// Who adds up a row's products.
-    pub team: Team,
-    /// In what matrix-vector products multiply.
-    pub arithmetic: Arithmetic,
-}
-
-impl Default for Target {
-    /// Subgroups, and f32 throughout.
-    fn default() -> Self {
-        Self { team: Team::Subgroup, arithmetic: Arithmetic::Float }
-    }
-}
 
 /// Builds a [`Plan`].
 pub struct Builder {
@@ -84,14 +58,9 @@ impl Builder {
         self.plan
     }
 
-    /// Who adds up a row's products.
-    pub fn team(&self) -> Team {
-        self.target.team
-    }
-
-    /// In what matrix-vector products multiply.
-    pub fn arithmetic(&self) -> Arithmetic {
-        self.target.arithmetic
+    /// What the plan is made for.
+    pub fn target(&self) -> &Target {
+        &self.target
     }
 
     /// A stack of matrices; the same name twice is the same weight.
@@ -203,82 +172,3 @@ impl Builder {
 
 /// Workgroups a device must allow in one dimension of a grid.
 pub const MAX_GRID: u32 = 65535;
-
-/// Assembles a [`Variant`]: constants, library files, weights in their roles, and last the kernel's own file.
-pub struct VariantBuilder {
-    kernel: &'static str,
-    op: Source,
-    size: usize,
-    formats: Vec<&'static str>,
-    team: Option<&'static str>,
-    tag: String,
-    constants: Vec<(&'static str, Constant)>,
-    parts: Vec<Part>,
-}
-
-impl VariantBuilder {
-    /// A variant of the kernel in `op`, with workgroups of `size` invocations.
-    pub fn new(kernel: &'static str, op: Source, size: usize) -> Self {
-        let constants = vec![("WORKGROUP", Constant::U32(size as u32))];
-        Self { kernel, op, size, formats: vec![], team: None, tag: String::new(), constants, parts: vec![] }
-    }
-
-    /// A number the source calls `name`, and the label `short`; the label leaves it out if that is empty.
-    pub fn constant(mut self, name: &'static str, short: &str, value: usize) -> Self {
-        self.constants.push((name, Constant::U32(value as u32)));
-        if !short.is_empty() {
-            self.tag.push_str(&format!("{short}{value}"));
-        }
-        self
-    }
-
-    /// A switch the source calls `name`, and the label `short` where it is on.
-    pub fn switch(mut self, name: &'static str, short: &str, on: bool) -> Self {
-        self.constants.push((name, Constant::Bool(on)));
-        self.tag.push_str(if on { short } else { "" });
-        self
-    }
-
-    /// A library file.
-    pub fn file(mut self, source: Source) -> Self {
-        self.parts.push(Part { source, role: "w" });
-        self
-    }
-
-    /// A library file chosen among several, and the part of the label that tells it; empty for the usual one.
-    pub fn tagged(mut self, (source, short): (Source, &'static str)) -> Self {
-        self.formats.extend(Some(short).filter(|short| !short.is_empty()));
-        self.file(source)
-    }
-
-    /// The library file of the team.
-    pub fn team(mut self, team: Team) -> Self {
-        let (source, short) = match team {
-            Team::Subgroup => (source!("lib/team_subgroup.wgsl"), "sg"),
-            Team::Workgroup => (source!("lib/team_workgroup.wgsl"), "wg"),
-        };
-        self.team = Some(short);
-        self.file(source)
-    }
-
-    /// The files that decode a weight's format, in a role.
-    pub fn decode(mut self, role: &'static str, quant: &'static Quant) -> Self {
-        self.formats.push(quant.name);
-        self.parts.extend(quant.decode_files().into_iter().map(|source| Part { source, role }));
-        self
-    }
-
-    /// The files that multiply a weight's format, in a role.
-    pub fn dot(mut self, role: &'static str, quant: &'static Quant, arithmetic: Arithmetic) -> Self {
-        self.formats.push(quant.name);
-        self.parts.extend(quant.dot_files(arithmetic).into_iter().map(|source| Part { source, role }));
-        self
-    }
-
-    fn finish(mut self) -> Variant {
-        self.parts.push(Part { source: self.op, role: "w" });
-        let parts: String = self.formats.iter().chain(&self.team).map(|part| format!(".{part}")).collect();
-        let label = format!("{}{parts}.{}w{}", self.kernel, self.tag, self.size);
-        Variant { label, constants: self.constants, parts: self.parts }
-    }
-}

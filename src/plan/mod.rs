@@ -7,11 +7,17 @@
 
 mod builder;
 mod executor;
+mod fusion;
+mod target;
 mod text;
+mod variant;
 
-pub use builder::{Builder, MAX_GRID, Target, Team, VariantBuilder};
+pub use builder::{Builder, MAX_GRID};
 pub use executor::Executor;
+pub use fusion::Fusions;
+pub use target::{Target, Team};
 pub use text::Table;
+pub use variant::VariantBuilder;
 
 use crate::error::{Error, Result};
 use crate::quant::Quant;

@@ -26,11 +26,16 @@ impl Quant {
 }
 
 impl Arithmetic {
-    /// The file that holds activations in registers, and the part of a label.
-    pub fn group_file(self) -> (Source, &'static str) {
+    /// The arithmetic of a product with weights of these formats: f32 if one of them is plain.
+    pub fn with(self, formats: &[&Quant]) -> Self {
+        if formats.iter().any(|quant| quant.family == Family::Plain) { Self::Float } else { self }
+    }
+
+    /// The file that stages activations, and the part of a label.
+    pub fn staged_file(self) -> (Source, &'static str) {
         match self {
-            Self::Float => (source!("lib/group_float.wgsl"), ""),
-            Self::Int => (source!("lib/group_int.wgsl"), "i8"),
+            Self::Float => (source!("lib/staged_float.wgsl"), ""),
+            Self::Int => (source!("lib/staged_int.wgsl"), "i8"),
         }
     }
 }

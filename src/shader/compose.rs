@@ -12,6 +12,8 @@ use std::fmt;
 pub enum Constant {
     /// A `u32`.
     U32(u32),
+    /// The bits of a finite `f32`.
+    F32(u32),
     /// A `bool`.
     Bool(bool),
 }
@@ -20,6 +22,7 @@ impl fmt::Display for Constant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::U32(value) => write!(f, "{value}u"),
+            Self::F32(bits) => write!(f, "{:e}f", f32::from_bits(*bits)),
             Self::Bool(value) => write!(f, "{value}"),
         }
     }
@@ -40,7 +43,7 @@ pub struct Variant {
     /// The kernel, its formats and its constants in short: `mul_mv.q4_0.sg.r4w64`.
     pub label: String,
     /// The header, in order.
-    pub constants: Vec<(&'static str, Constant)>,
+    pub constants: Vec<(String, Constant)>,
     /// The files, in order.
     pub parts: Vec<Part>,
 }
@@ -107,7 +110,7 @@ mod tests {
     fn variant(role: &'static str) -> Variant {
         Variant {
             label: "test".into(),
-            constants: vec![("N", Constant::U32(4)), ("YES", Constant::Bool(true))],
+            constants: vec![("N".into(), Constant::U32(4)), ("YES".into(), Constant::Bool(true))],
             parts: vec![Part { source: FIRST, role }, Part { source: SECOND, role: "w" }],
         }
     }

@@ -1,21 +1,17 @@
-// silu(gate · x) · (up · x) for rows row..row + ROWS of one pair of matrices and the vector at vec4 `at`
-// of x, in every lane of the team. Rows past the last repeat it, so that no load leaves the matrix.
-fn gated_rows(matrix: u32, row: u32, at: u32, team: Team) -> array<f32, ROWS> {
-    var gate: array<f32, ROWS>;
-    var up: array<f32, ROWS>;
-    for (var g = team.lane; g < params.groups; g += team.lanes) {
-        var a = load_group(at + 8u * g);
+// Rows of a pair of matrices, gate and up, of w_gate_ROWS rows of w_gate_GROUPS groups each.
+
+// As w_add_rows, for both matrices: a lane reads what is staged once.
+fn w_add_gated(
+    gates: ptr<function, array<f32, ROWS>>, ups: ptr<function, array<f32, ROWS>>,
+    matrix: u32, row: u32, first: u32, count: u32, team: Team,
+) {
+    for (var g = team.lane; g < count; g += LANES) {
+        var a = staged_group(g);
         for (var k = 0u; k < ROWS; k++) {
-            let r = min(row + k, params.rows - 1u);
-            let group = (matrix * params.rows + r) * params.groups + g;
-            gate[k] += gate_dot(group, &a);
-            up[k] += up_dot(group, &a);
+            let r = matrix * w_gate_ROWS + min(row + k, w_gate_ROWS - 1u);
+            let group = r * w_gate_GROUPS + first + g;
+            (*gates)[k] += w_gate_dot(group, &a);
+            (*ups)[k] += w_up_dot(group, &a);
         }
     }
-    for (var k = 0u; k < ROWS; k++) {
-        let z = team_sum(gate[k], team);
-        let sigmoid = 1.0 / (1.0 + exp(select(-z, 80.0, z < -80.0))); // beyond 88, e^x is not finite
-        gate[k] = z * sigmoid * team_sum(up[k], team);
-    }
-    return gate;
 }

@@ -1,28 +1,25 @@
-// The frame of the matrix-vector products: a team takes ROWS rows at a time and walks them a group a lane.
-// A kernel provides
-//   rows_of(slot, row, team)  the values of rows row..row + ROWS, in every lane of the team
-//   store(slot, row, value)   what becomes of one of them
-// where the slot is the matrix of a stack, or the place of an expert among the chosen.
+// The frame of the matrix-vector products. A team takes ROWS rows, the teams of a workgroup consecutive ones,
+// and walks them a group a lane; the input, which all of them multiply with, is staged in workgroup memory, at
+// most TILE groups at a time.
 
-fn each_row(i: Invocation) {
-    let team = team_of(i);
-    let slot = i.workgroup.z;
-    // Blocks of rows past the limit of one grid dimension continue in the second.
-    let first = (i.workgroup.y * GRID_WIDTH + i.workgroup.x) * ROWS_PER_WORKGROUP;
-    let end = min(first + ROWS_PER_WORKGROUP, params.rows);
-    for (var row = first + team.index * ROWS; row < end; row += team.count * ROWS) {
-        var values = rows_of(slot, row, team);
-        if team.lane == 0u {
-            for (var k = 0u; k < ROWS && row + k < end; k++) {
-                store(slot, row + k, values[k]);
-            }
-        }
-    }
+const TEAMS = WORKGROUP / LANES;
+
+// Which block of rows is a workgroup's: those past the limit of one grid dimension continue in the second.
+fn block_of(workgroup: vec3<u32>) -> u32 {
+    return workgroup.y * GRID_WIDTH + workgroup.x;
 }
 
-// The activations of one group, from vec4 `at` of x on.
-fn load_group(at: u32) -> Group {
-    return group_of(array<vec4<f32>, 8>(
-        x[at], x[at + 1u], x[at + 2u], x[at + 3u], x[at + 4u], x[at + 5u], x[at + 6u], x[at + 7u],
-    ));
+// The first row of a team.
+fn first_row(workgroup: vec3<u32>, team: Team) -> u32 {
+    return (block_of(workgroup) * TEAMS + team.index) * ROWS;
+}
+
+// What the lanes of a team added up, in every lane, the factor of the input included.
+fn finished(sums: array<f32, ROWS>, team: Team) -> array<f32, ROWS> {
+    let factor = input_factor(team);
+    var out = sums;
+    for (var k = 0u; k < ROWS; k++) {
+        out[k] = factor * team_sum(out[k], team);
+    }
+    return out;
 }

@@ -7,8 +7,8 @@ struct Split {
 }
 
 fn split_length(splits: u32, tokens: u32) -> u32 {
-    let tiles = (tokens + TILE - 1u) / TILE;
-    return TILE * ((tiles + splits - 1u) / splits);
+    let tiles = (tokens + SPAN - 1u) / SPAN;
+    return SPAN * ((tiles + splits - 1u) / splits);
 }
 
 fn split_of(index: u32, splits: u32, tokens: u32) -> Split {

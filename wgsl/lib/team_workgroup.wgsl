@@ -1,6 +1,5 @@
-// A team is the lanes that sum together. Here it is the whole workgroup, which adds through workgroup
-// memory: the path for adapters without subgroup operations. Calls must be in uniform control flow,
-// which one team to a workgroup makes them.
+// A team is the lanes that sum together. Here it is the whole workgroup, LANES = WORKGROUP, which adds through
+// workgroup memory: the path for adapters without subgroup operations. Calls must be in uniform control flow.
 
 struct Invocation {
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -9,15 +8,13 @@ struct Invocation {
 
 struct Team {
     index: u32, // of this team in the workgroup: 0
-    count: u32, // teams in the workgroup: 1
     lane: u32,  // of this invocation in its team
-    lanes: u32, // in a team
 }
 
 var<workgroup> team_parts: array<f32, WORKGROUP>;
 
 fn team_of(i: Invocation) -> Team {
-    return Team(0u, 1u, i.local, WORKGROUP);
+    return Team(0u, i.local);
 }
 
 // The sum of v over the team, in every lane. WORKGROUP is a power of two.

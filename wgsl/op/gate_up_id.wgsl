@@ -1,25 +1,26 @@
 // y[slot] = silu(gate[e] · x) · (up[e] · x) with e = ids[slot]: the first half of the chosen experts.
 
-struct Params {
-    rows: u32,     // rows of one expert's matrix
-    groups: u32,   // groups in a row
-    y_stride: u32, // values from one slot's output to the next's
-}
-
-var<uniform> params: Params;
 var<storage, read> ids: array<u32>;
-var<storage, read> x: array<vec4<f32>>;
 var<storage, read_write> y: array<f32>;
-
-fn rows_of(slot: u32, row: u32, team: Team) -> array<f32, ROWS> {
-    return gated_rows(ids[slot], row, 0u, team);
-}
-
-fn store(slot: u32, row: u32, value: f32) {
-    y[slot * params.y_stride + row] = value;
-}
 
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
-    each_row(i);
+    let team = team_of(i);
+    let slot = i.workgroup.z;
+    let row = first_row(i.workgroup, team);
+    var gates: array<f32, ROWS>;
+    var ups: array<f32, ROWS>;
+    for (var first = 0u; first < w_gate_GROUPS; first += TILE) {
+        let count = min(TILE, w_gate_GROUPS - first);
+        stage(8u * first, count, i.local);
+        w_add_gated(&gates, &ups, ids[slot], row, first, count, team);
+        workgroupBarrier();
+    }
+    gates = finished(gates, team);
+    ups = finished(ups, team);
+    for (var k = 0u; k < ROWS; k++) {
+        if team.lane == 0u && row + k < w_gate_ROWS {
+            y[slot * Y_STRIDE + row + k] = swiglu(gates[k], ups[k]);
+        }
+    }
 }

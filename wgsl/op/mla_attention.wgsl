@@ -1,5 +1,5 @@
 // Attention of HEADS absorbed queries over one split of the latent cache, which all heads share: a line
-// of the cache is the key, its first `rank` values are the value. Online softmax over tiles of TILE
+// of the cache is the key, its first `rank` values are the value. Online softmax over tiles of SPAN
 // tokens. Leaves, per head and split, the unnormalised output, its largest score and its sum of weights.
 
 struct Params {
@@ -18,14 +18,14 @@ var<storage, read> cache: array<CacheChunk>;
 var<storage, read_write> parts: array<f32>;      // [head][split][rank]
 var<storage, read_write> stats: array<vec2<f32>>; // [head][split]: largest score, sum of weights
 
-var<workgroup> scores: array<f32, HEADS * TILE>;
+var<workgroup> scores: array<f32, HEADS * SPAN>;
 
 // Scores of the tile's tokens for every head, a token a team.
 fn score_tile(first_head: u32, tile: u32, end: u32, team: Team) {
-    for (var t = team.index; t < TILE; t += team.count) {
+    for (var t = team.index; t < SPAN; t += WORKGROUP / LANES) {
         let token = min(tile + t, end - 1u); // a tile may reach past the split
         var sums: array<f32, HEADS>;
-        for (var k = team.lane; k < params.line; k += team.lanes) {
+        for (var k = team.lane; k < params.line; k += LANES) {
             let key = cache_unpacked(cache[token * params.line + k]);
             for (var h = 0u; h < HEADS; h++) {
                 sums[h] += dot(key, q[min(first_head + h, params.heads - 1u) * params.line + k]);
@@ -34,7 +34,7 @@ fn score_tile(first_head: u32, tile: u32, end: u32, team: Team) {
         for (var h = 0u; h < HEADS; h++) {
             let score = team_sum(sums[h], team) * params.scale;
             if team.lane == 0u {
-                scores[h * TILE + t] = select(LOWEST, score, tile + t < end);
+                scores[h * SPAN + t] = select(LOWEST, score, tile + t < end);
             }
         }
     }
@@ -54,13 +54,13 @@ fn main(i: Invocation) {
     for (var h = 0u; h < HEADS; h++) {
         top[h] = LOWEST;
     }
-    for (var tile = split.start; tile < split.end; tile += TILE) {
+    for (var tile = split.start; tile < split.end; tile += SPAN) {
         score_tile(first_head, tile, split.end, team);
         workgroupBarrier();
         for (var h = 0u; h < HEADS; h++) {
             var largest = top[h];
-            for (var t = 0u; t < TILE; t++) {
-                largest = max(largest, scores[h * TILE + t]);
+            for (var t = 0u; t < SPAN; t++) {
+                largest = max(largest, scores[h * SPAN + t]);
             }
             let shrink = exp(top[h] - largest);
             top[h] = largest;
@@ -70,21 +70,21 @@ fn main(i: Invocation) {
             }
         }
         workgroupBarrier();
-        for (var k = i.local; k < HEADS * TILE; k += WORKGROUP) {
-            scores[k] = exp(scores[k] - top[k / TILE]); // from here on the scores are weights
+        for (var k = i.local; k < HEADS * SPAN; k += WORKGROUP) {
+            scores[k] = exp(scores[k] - top[k / SPAN]); // from here on the scores are weights
         }
         workgroupBarrier();
-        let count = min(TILE, split.end - tile);
+        let count = min(SPAN, split.end - tile);
         for (var t = 0u; t < count; t++) {
             for (var h = 0u; h < HEADS; h++) {
-                total[h] += scores[h * TILE + t];
+                total[h] += scores[h * SPAN + t];
             }
             for (var c = 0u; c < CHUNKS; c++) {
                 let at = i.local + c * WORKGROUP;
                 if 4u * at < params.rank {
                     let value = cache_unpacked(cache[(tile + t) * params.line + at]);
                     for (var h = 0u; h < HEADS; h++) {
-                        sums[h * CHUNKS + c] += scores[h * TILE + t] * value;
+                        sums[h * CHUNKS + c] += scores[h * SPAN + t] * value;
                     }
                 }
             }

@@ -1,30 +1,24 @@
 // y = W · x, or y += W · x, for each of a stack of matrices with inputs and outputs of their own.
 
-struct Params {
-    rows: u32,     // rows of one matrix
-    groups: u32,   // groups in a row
-    x_stride: u32, // vec4s from one matrix's input to the next's
-    y_stride: u32, // values from one matrix's output to the next's
-}
-
-var<uniform> params: Params;
-var<storage, read> x: array<vec4<f32>>;
 var<storage, read_write> y: array<f32>;
-
-fn rows_of(slot: u32, row: u32, team: Team) -> array<f32, ROWS> {
-    return dot_rows(slot, row, slot * params.x_stride, team);
-}
-
-fn store(slot: u32, row: u32, value: f32) {
-    let at = slot * params.y_stride + row;
-    if ACCUMULATE {
-        y[at] += value;
-    } else {
-        y[at] = value;
-    }
-}
 
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
-    each_row(i);
+    let team = team_of(i);
+    let matrix = i.workgroup.z;
+    let row = first_row(i.workgroup, team);
+    var sums: array<f32, ROWS>;
+    for (var first = 0u; first < w_GROUPS; first += TILE) {
+        let count = min(TILE, w_GROUPS - first);
+        stage(matrix * X_STRIDE + 8u * first, count, i.local);
+        w_add_rows(&sums, matrix, row, first, count, team);
+        workgroupBarrier();
+    }
+    sums = finished(sums, team);
+    for (var k = 0u; k < ROWS; k++) {
+        if team.lane == 0u && row + k < w_ROWS {
+            let at = matrix * Y_STRIDE + row + k;
+            y[at] = select(sums[k], y[at] + sums[k], ACCUMULATE);
+        }
+    }
 }

@@ -5,8 +5,8 @@ var<storage, read> w_crumbs: array<vec2<u32>>;
 var<storage, read> w_scales: array<vec4<u32>>; // 16 bytes a superblock: s low, m high
 var<storage, read> w_supers: array<u32>;       // d and dmin
 
-fn w_bytes(g: u32) -> array<u32, 8> {
-    return crumb_words(w_crumbs[g]);
+fn w_bytes(g: u32) -> Bytes {
+    return crumb_bytes(w_crumbs[g]);
 }
 
 fn w_affine(g: u32) -> vec4<f32> {

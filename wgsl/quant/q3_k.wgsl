@@ -6,13 +6,11 @@ var<storage, read> w_bits: array<u32>;
 var<storage, read> w_scales: array<vec4<u32>>; // 16 signed bytes a superblock
 var<storage, read> w_supers: array<u32>;       // two d a word
 
-fn w_bytes(g: u32) -> array<u32, 8> {
-    var words = crumb_words(w_crumbs[g]);
+fn w_bytes(g: u32) -> Bytes {
+    let crumbs = crumb_bytes(w_crumbs[g]);
     let bits = w_bits[g];
-    for (var k = 0u; k < 8u; k++) {
-        words[k] |= bit_word(bits, k) << 2u;
-    }
-    return words;
+    let shift = vec4<u32>(2u);
+    return Bytes(crumbs.low | (bit_bytes(bits) << shift), crumbs.high | (bit_bytes(bits >> 16u) << shift));
 }
 
 fn w_affine(g: u32) -> vec4<f32> {

@@ -4,8 +4,8 @@ const w_zero = 0u;
 var<storage, read> w_nibbles: array<vec4<u32>>;
 var<storage, read> w_scales: array<u32>; // two d a word
 
-fn w_bytes(g: u32) -> array<u32, 8> {
-    return nibble_words(w_nibbles[g]);
+fn w_bytes(g: u32) -> Bytes {
+    return nibble_bytes(w_nibbles[g]);
 }
 
 fn w_affine(g: u32) -> vec4<f32> {

@@ -5,8 +5,8 @@ var<storage, read> w_nibbles: array<vec4<u32>>;
 var<storage, read> w_bits: array<u32>;
 var<storage, read> w_scales: array<u32>; // d and m
 
-fn w_bytes(g: u32) -> array<u32, 8> {
-    return five_bit_words(w_nibbles[g], w_bits[g]);
+fn w_bytes(g: u32) -> Bytes {
+    return five_bit_bytes(w_nibbles[g], w_bits[g]);
 }
 
 fn w_affine(g: u32) -> vec4<f32> {

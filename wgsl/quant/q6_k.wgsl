@@ -6,13 +6,11 @@ var<storage, read> w_crumbs: array<vec2<u32>>;
 var<storage, read> w_scales: array<vec4<u32>>; // 16 signed bytes a superblock
 var<storage, read> w_supers: array<u32>;       // two d a word
 
-fn w_bytes(g: u32) -> array<u32, 8> {
-    var words = nibble_words(w_nibbles[g]);
-    var crumbs = crumb_words(w_crumbs[g]);
-    for (var k = 0u; k < 8u; k++) {
-        words[k] |= crumbs[k] << 4u;
-    }
-    return words;
+fn w_bytes(g: u32) -> Bytes {
+    let nibbles = nibble_bytes(w_nibbles[g]);
+    let crumbs = crumb_bytes(w_crumbs[g]);
+    let shift = vec4<u32>(4u);
+    return Bytes(nibbles.low | (crumbs.low << shift), nibbles.high | (crumbs.high << shift));
 }
 
 fn w_affine(g: u32) -> vec4<f32> {

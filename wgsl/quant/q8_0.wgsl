@@ -4,10 +4,8 @@ const w_zero = 128u;
 var<storage, read> w_values: array<vec4<u32>>;
 var<storage, read> w_scales: array<u32>; // two d a word
 
-fn w_bytes(g: u32) -> array<u32, 8> {
-    let a = w_values[2u * g];
-    let b = w_values[2u * g + 1u];
-    return array<u32, 8>(a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w);
+fn w_bytes(g: u32) -> Bytes {
+    return Bytes(w_values[2u * g], w_values[2u * g + 1u]);
 }
 
 fn w_affine(g: u32) -> vec4<f32> {

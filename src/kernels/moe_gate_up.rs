@@ -1,0 +1,147 @@
+//! The first half of a mixture of experts: the router's choice, the chosen experts, the shared ones beside them.
+
+use super::matvec::{self, Feed, Input, Product, columns_for, dot, gated, seen};
+use super::route::{self, Routing};
+use super::{Case, CaseBuilder, Gating, Kernel, Kind, expect_shape};
+use crate::error::Result;
+use crate::gguf::Shape;
+use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::quant::{QUANTS, Quant};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/moe_gate_up.wgsl");
+
+pub(super) const KERNEL: Kernel = Kernel { name: "moe_gate_up", op: OP, params: &[], cases };
+
+/// Gate and up of the experts {columns, rows, experts}, and of the shared ones {columns, shared rows}.
+pub struct GateUp<'a> {
+    /// The experts' gate.
+    pub gate: &'a Weight,
+    /// The experts' up.
+    pub up: &'a Weight,
+    /// The shared experts' gate.
+    pub shared_gate: &'a Weight,
+    /// The shared experts' up.
+    pub shared_up: &'a Weight,
+}
+
+/// The router's logits {experts}, and how they are read.
+pub struct Choice<'a> {
+    /// The logits.
+    pub logits: &'a Tensor,
+    /// What is added to the scores for the choice only.
+    pub bias: &'a Weight,
+    /// How to choose.
+    pub routing: Routing,
+}
+
+/// What the first half leaves for the second.
+pub struct Hidden {
+    /// The chosen experts {`top_k`}, u32.
+    pub ids: Tensor,
+    /// The hidden layers {rows, `top_k` + 1}, those of the chosen times their weights; the shared experts' last.
+    pub y: Tensor,
+}
+
+impl GateUp<'_> {
+    fn roles(&self) -> [(&'static str, &Weight); 4] {
+        [
+            ("w_gate", self.gate),
+            ("w_up", self.up),
+            ("shared_gate", self.shared_gate),
+            ("shared_up", self.shared_up),
+        ]
+    }
+
+    /// Storage buffers the kernel binds.
+    pub fn buffers(&self) -> usize {
+        const OTHERS: usize = 6; // x, norm, logits, bias, ids, y
+        self.roles().iter().map(|(_, weight)| weight.quant.streams.len()).sum::<usize>() + OTHERS
+    }
+}
+
+impl Builder {
+    /// silu(gate · x) · (up · x) of the chosen experts, times their weights, and of the shared ones.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub fn moe_gate_up(&mut self, label: &str, weights: &GateUp<'_>, choice: &Choice<'_>, x: &Input) -> Result<Hidden> {
+        let [columns, rows, experts] = weights.gate.shape;
+        let shared_rows = weights.shared_gate.shape[1];
+        let shape = |weight: &Weight| Shape(&weight.shape).to_string();
+        expect_shape(KERNEL.name, &weights.up.name, shape(weights.up), shape(weights.gate))?;
+        expect_shape(KERNEL.name, &weights.shared_up.name, shape(weights.shared_up), shape(weights.shared_gate))?;
+        expect_shape(KERNEL.name, &weights.shared_gate.name, weights.shared_gate.shape[0], columns)?;
+        expect_shape(KERNEL.name, "the router's logits", choice.logits.shape[0], experts)?;
+        choice.routing.check(KERNEL.name, choice.logits, choice.bias)?;
+        let top_k = choice.routing.top_k;
+        let product = Product {
+            kernel: KERNEL.name,
+            op: OP,
+            roles: &weights.roles(),
+            feed: Feed::Input(x),
+            rows: rows.max(shared_rows),
+            layers: top_k + 1,
+            groups: weights.gate.groups(),
+        };
+        product.expect_input(columns, 1)?;
+        let ids = self.tensor(&format!("{label}.ids"), [top_k, 1]);
+        let y = self.tensor(label, [rows.max(shared_rows), top_k + 1]);
+        let gated_rows = source!("lib/gated_rows.wgsl");
+        let variant = choice
+            .routing
+            .files(product.variant(self), experts)
+            .constant("Y_STRIDE", "y", y.stride)
+            .file_for("w", gated_rows)
+            .file_for("shared", gated_rows)
+            .file(source!("lib/swiglu.wgsl"));
+        let mut bindings = product.bindings(self);
+        bindings.extend(self.bound_choice(choice.logits, choice.bias));
+        bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
+        let chosen = weights.gate.matrix_bytes() + weights.up.matrix_bytes();
+        let shared = weights.shared_gate.matrix_bytes() + weights.shared_up.matrix_bytes();
+        let moved = product.moved(top_k as u64 * chosen + shared + choice.bias.matrix_bytes(), y.bytes());
+        let grid = product.grid(product.blocks(self, rows.max(shared_rows)));
+        self.step(label, variant, bindings, &(), grid, moved)?;
+        Ok(Hidden { ids, y })
+    }
+}
+
+fn cases(target: Target) -> Result<Vec<Case>> {
+    let other = |i: usize| QUANTS[(i + 4) % QUANTS.len()];
+    let third = |i: usize| QUANTS[(i + 9) % QUANTS.len()];
+    let same = QUANTS.iter().map(|quant| ([*quant; 4], 21));
+    let mixed = QUANTS.iter().enumerate().map(|(i, quant)| ([*quant, *quant, other(i), third(i)], [30, 11][i % 2]));
+    same.chain(mixed).map(|(formats, shared_rows)| case(target, formats, shared_rows)).collect()
+}
+
+fn case(target: Target, formats: [&'static Quant; 4], shared_rows: usize) -> Result<Case> {
+    let columns = formats.iter().fold(45, |columns, quant| columns_for(quant, columns));
+    let (shape, shared) = ([columns, 21, 6], [columns, shared_rows, 1]);
+    let routing = Routing { gating: Gating::Sigmoid, top_k: 3, normalise: true, scale: 1.8 };
+    let mut case = CaseBuilder::new(target, 1);
+    let names = ["gate", "up", "shared_gate", "shared_up"];
+    let shapes = [shape, shape, shared, shared];
+    let made = (0..4).map(|i| case.weight(names[i], formats[i], shapes[i])).collect::<Result<Vec<_>>>()?;
+    let (x, xs) = case.normed_input("x", columns)?;
+    let (logits, zs) = case.input("logits", [shape[2], 1]);
+    let (bias, biases) = case.vector("bias", shape[2])?;
+    let weights = GateUp { gate: &made[0].0, up: &made[1].0, shared_gate: &made[2].0, shared_up: &made[3].0 };
+    let choice = Choice { logits: &logits, bias: &bias, routing };
+    let hidden = case.plan.moe_gate_up("hidden", &weights, &choice, &x)?;
+    let (ids, scores) = route::twin(&zs, &biases, routing);
+    let xs = seen(&xs, columns, &formats, target.arithmetic);
+    let row_of = |gate: usize, matrix: usize, row: usize| {
+        let product = |i: usize| dot(&made[i].1, shapes[i], matrix, row, &xs);
+        gated(product(gate), product(gate + 1))
+    };
+    let stride = hidden.y.stride;
+    for (slot, (&expert, &score)) in ids.iter().zip(&scores).enumerate() {
+        let (want, sizes) = (0..shape[1]).map(|row| row_of(0, expert, row)).map(|(v, s)| (v * score, s * score)).unzip();
+        case.expect_slice(hidden.y.buffer, slot * stride, want, sizes, 2.0 * matvec::bound(target.arithmetic));
+    }
+    let (want, sizes) = (0..shared_rows).map(|row| row_of(2, 0, row)).unzip();
+    case.expect_slice(hidden.y.buffer, ids.len() * stride, want, sizes, matvec::bound(target.arithmetic));
+    case.expect_at(hidden.ids.buffer, Kind::U32, 0, ids.into_iter().map(|e| e as f64).collect(), 0.0);
+    Ok(case.finish(format!("{} and {} {} of {columns} columns", formats[0].name, formats[2].name, formats[3].name)))
+}

@@ -1,0 +1,73 @@
+//! Two matrices times the same vector.
+
+use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen};
+use super::{Case, CaseBuilder, Kernel, expect_shape};
+use crate::error::Result;
+use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::quant::{QUANTS, Quant};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/mul_mv_pair.wgsl");
+
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_pair", op: OP, params: &[], cases };
+
+impl Builder {
+    /// y {rows of w} = w · x and z {rows of v} = v · x, for w {columns, rows}, v {columns, rows} and
+    /// x {columns}. `names` are those of y and z.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub fn mul_mv_pair(
+        &mut self,
+        label: &str,
+        names: [&str; 2],
+        w: &Weight,
+        v: &Weight,
+        x: &Input,
+    ) -> Result<[Tensor; 2]> {
+        let [columns, first, _] = w.shape;
+        let second = v.shape[1];
+        expect_shape(KERNEL.name, &v.name, v.shape[0], columns)?;
+        let product = Product {
+            kernel: KERNEL.name,
+            op: OP,
+            roles: &[("w", w), ("v", v)],
+            feed: Feed::Input(x),
+            rows: first + second,
+            layers: 1,
+            groups: w.groups(),
+        };
+        product.expect_input(columns, 1)?;
+        let [y, z] = [self.tensor(names[0], [first, 1]), self.tensor(names[1], [second, 1])];
+        let rows = source!("lib/rows.wgsl");
+        let variant = product.variant(self).file_for("w", rows).file_for("v", rows);
+        let mut bindings = product.bindings(self);
+        bindings.extend([self.bound("y", y.buffer), self.bound("z", z.buffer)]);
+        let moved = product.moved(w.matrix_bytes() + v.matrix_bytes(), y.bytes() + z.bytes());
+        let grid = product.grid(product.blocks(self, first) + product.blocks(self, second));
+        self.step(label, variant, bindings, &(), grid, moved)?;
+        Ok([y, z])
+    }
+}
+
+fn cases(target: Target) -> Result<Vec<Case>> {
+    let next = |i: usize| QUANTS[(i + 3) % QUANTS.len()];
+    let pairs = QUANTS.iter().enumerate().flat_map(|(i, quant)| [(*quant, *quant), (*quant, next(i))]);
+    pairs.map(|(w, v)| case(target, w, v)).collect()
+}
+
+fn case(target: Target, w_quant: &'static Quant, v_quant: &'static Quant) -> Result<Case> {
+    let columns = columns_for(v_quant, columns_for(w_quant, 70));
+    let (first, second) = ([columns, 45, 1], [columns, 3, 1]);
+    let mut case = CaseBuilder::new(target, 1);
+    let (w, ws) = case.weight("w", w_quant, first)?;
+    let (v, vs) = case.weight("v", v_quant, second)?;
+    let (x, xs) = case.normed_input("x", columns)?;
+    let outputs = case.plan.mul_mv_pair("pair", ["y", "z"], &w, &v, &x)?;
+    let xs = seen(&xs, columns, &[w_quant, v_quant], target.arithmetic);
+    for (output, (values, shape)) in outputs.iter().zip([(&ws, first), (&vs, second)]) {
+        let (want, sizes) = (0..shape[1]).map(|row| dot(values, shape, 0, row, &xs)).unzip();
+        case.expect(output, want, sizes, matvec::bound(target.arithmetic));
+    }
+    Ok(case.finish(format!("{} {} of {columns} columns", w_quant.name, v_quant.name)))
+}

@@ -1,0 +1,79 @@
+//! The heads' queries, and beside them the token's line of the latent cache.
+
+use super::cache_write::{Cache, CacheType, LineCase};
+use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen};
+use super::{Case, Kernel, expect_shape};
+use crate::error::Result;
+use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::quant::{QUANTS, Quant};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/query_cache.wgsl");
+
+pub(super) const KERNEL: Kernel = Kernel { name: "query_cache", op: OP, params: &[], cases };
+
+impl Builder {
+    /// y {rows} = w · x, for w {columns, rows} and x {columns}, and what [`Builder::cache_write`] does.
+    ///
+    /// # Errors
+    /// As there, and for w and x as [`Builder::mul_mv`].
+    #[expect(clippy::too_many_arguments, reason = "two steps in one")]
+    pub fn query_cache(
+        &mut self,
+        label: &str,
+        w: &Weight,
+        x: &Input,
+        y: &Tensor,
+        kv: &Tensor,
+        norm: &matvec::Norm,
+        cache: &Cache,
+    ) -> Result<()> {
+        let [columns, rows, _] = w.shape;
+        let product = Product {
+            kernel: KERNEL.name,
+            op: OP,
+            roles: &[("w", w)],
+            feed: Feed::Input(x),
+            rows,
+            layers: 1,
+            groups: w.groups(),
+        };
+        product.expect_input(columns, 1)?;
+        expect_shape(KERNEL.name, &w.name, y.shape[0], rows)?;
+        cache.expect_line(KERNEL.name, kv, &norm.weight)?;
+        let variant = cache.line_files(product.variant(self).file(source!("lib/rows.wgsl")));
+        let variant = if x.norm.is_some() { variant } else { variant.real("EPSILON", "e", norm.epsilon) };
+        let mut bindings = product.bindings(self);
+        bindings.push(self.bound("y", y.buffer));
+        bindings.extend(self.bound_line(kv, &norm.weight, cache));
+        let mut moved = product.moved(w.matrix_bytes() + norm.weight.matrix_bytes(), y.bytes());
+        moved.activations += kv.bytes() + cache.line_bytes();
+        let grid = product.grid(product.blocks(self, rows) + 1);
+        self.step(label, variant, bindings, &(), grid, moved)
+    }
+}
+
+fn cases(target: Target) -> Result<Vec<Case>> {
+    let case = |(i, quant): (usize, &&'static Quant)| {
+        let ty = if i % 2 == 0 { CacheType::F16 } else { CacheType::F32 };
+        case(target, quant, ty, i % 3 > 0)
+    };
+    QUANTS.iter().enumerate().map(case).collect()
+}
+
+fn case(target: Target, quant: &'static Quant, ty: CacheType, normed: bool) -> Result<Case> {
+    let columns = columns_for(quant, 70);
+    let shape = [columns, 37, 1];
+    let line = LineCase { ty, rank: 132, rotary: 34, position: 17 };
+    let mut case = line.start(target);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let (x, xs) = if normed { case.normed_input("x", columns)? } else { case.plain_input("x", [columns, 1]) };
+    let y = case.plan.tensor("y", [shape[1], 1]);
+    let inputs = line.inputs(&mut case)?;
+    case.plan.query_cache("query", &w, &x, &y, &inputs.kv, &inputs.norm, &inputs.cache)?;
+    let xs = seen(&xs, columns, &[quant], target.arithmetic);
+    let (want, sizes) = (0..shape[1]).map(|row| dot(&ws, shape, 0, row, &xs)).unzip();
+    case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
+    line.expect(&mut case, &inputs);
+    Ok(case.finish(format!("{} {columns}x{}, normed {normed}, {ty:?}", quant.name, shape[1])))
+}

@@ -1,0 +1,46 @@
+//! What a plan is made for: what the adapter can do, and which ways of computing are wanted.
+
+use super::Fusions;
+use crate::quant::Arithmetic;
+
+/// Who adds up a row's products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Team {
+    /// Lanes of a subgroup.
+    Subgroup,
+    /// The workgroup, through its memory: for adapters without subgroup operations.
+    Workgroup,
+}
+
+/// What a plan is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Who adds up a row's products.
+    pub team: Team,
+    /// Lanes of the smallest subgroup the adapter runs, a power of two.
+    pub subgroup: usize,
+    /// In what matrix-vector products multiply.
+    pub arithmetic: Arithmetic,
+    /// Storage buffers that one kernel may bind.
+    pub buffers: usize,
+    /// Which steps become one.
+    pub fusions: Fusions,
+}
+
+impl Default for Target {
+    /// Subgroups of 32, f32 throughout, everything fused.
+    fn default() -> Self {
+        let arithmetic = Arithmetic::Float;
+        Self { team: Team::Subgroup, subgroup: 32, arithmetic, buffers: 29, fusions: Fusions::all() }
+    }
+}
+
+impl Target {
+    /// Lanes of a team in a workgroup of `size` invocations.
+    pub fn lanes(&self, size: usize) -> usize {
+        match self.team {
+            Team::Subgroup => self.subgroup.min(32).min(size),
+            Team::Workgroup => size,
+        }
+    }
+}

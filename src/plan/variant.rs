@@ -1,0 +1,104 @@
+//! Assembles a variant of a kernel.
+
+use super::{Target, Team};
+use crate::quant::{Arithmetic, Quant};
+use crate::shader::{Constant, Part, Variant};
+use crate::wgsl::{Source, source};
+
+/// Assembles a [`Variant`]: constants, library files, weights in their roles, and last the kernel's own file.
+pub struct VariantBuilder {
+    pub(super) kernel: &'static str,
+    op: Source,
+    size: usize,
+    formats: Vec<&'static str>,
+    team: Option<&'static str>,
+    tag: String,
+    constants: Vec<(String, Constant)>,
+    parts: Vec<Part>,
+}
+
+impl VariantBuilder {
+    /// A variant of the kernel in `op`, with workgroups of `size` invocations.
+    pub fn new(kernel: &'static str, op: Source, size: usize) -> Self {
+        let constants = vec![("WORKGROUP".to_owned(), Constant::U32(size as u32))];
+        Self { kernel, op, size, formats: vec![], team: None, tag: String::new(), constants, parts: vec![] }
+    }
+
+    /// A number the source calls `name`, and the label `short`; the label leaves it out if that is empty.
+    pub fn constant(mut self, name: &str, short: &str, value: usize) -> Self {
+        self.constants.push((name.to_owned(), Constant::U32(value as u32)));
+        if !short.is_empty() {
+            self.tag.push_str(&format!("{short}{value}"));
+        }
+        self
+    }
+
+    /// A finite number the source calls `name`, and the label `short`.
+    pub fn real(mut self, name: &str, short: &str, value: f32) -> Self {
+        self.constants.push((name.to_owned(), Constant::F32(value.to_bits())));
+        self.tag.push_str(&format!("{short}{value:e}"));
+        self
+    }
+
+    /// A switch the source calls `name`, and the label `short` where it is on.
+    pub fn switch(mut self, name: &str, short: &str, on: bool) -> Self {
+        self.constants.push((name.to_owned(), Constant::Bool(on)));
+        self.tag.push_str(if on { short } else { "" });
+        self
+    }
+
+    /// A library file.
+    pub fn file(mut self, source: Source) -> Self {
+        self.parts.push(Part { source, role: "w" });
+        self
+    }
+
+    /// A library file that serves a weight in a role.
+    pub fn file_for(mut self, role: &'static str, source: Source) -> Self {
+        self.parts.push(Part { source, role });
+        self
+    }
+
+    /// A library file chosen among several, and the part of the label that tells it; empty for the usual one.
+    pub fn tagged(mut self, (source, short): (Source, &'static str)) -> Self {
+        self.formats.extend(Some(short).filter(|short| !short.is_empty()));
+        self.file(source)
+    }
+
+    /// The library file of the team, `lanes` lanes of it.
+    pub fn team(mut self, team: Team, lanes: usize) -> Self {
+        let (source, short) = match team {
+            Team::Subgroup => (source!("lib/team_subgroup.wgsl"), "sg"),
+            Team::Workgroup => (source!("lib/team_workgroup.wgsl"), "wg"),
+        };
+        self.team = Some(short);
+        self.constant("LANES", "l", lanes).file(source)
+    }
+
+    /// The library file of the target's usual team.
+    pub fn usual_team(self, target: &Target) -> Self {
+        let lanes = target.lanes(self.size);
+        self.team(target.team, lanes)
+    }
+
+    /// The files that decode a weight's format, in a role.
+    pub fn decode(mut self, role: &'static str, quant: &'static Quant) -> Self {
+        self.formats.push(quant.name);
+        self.parts.extend(quant.decode_files().into_iter().map(|source| Part { source, role }));
+        self
+    }
+
+    /// The files that multiply a weight's format, in a role.
+    pub fn dot(mut self, role: &'static str, quant: &'static Quant, arithmetic: Arithmetic) -> Self {
+        self.formats.push(quant.name);
+        self.parts.extend(quant.dot_files(arithmetic).into_iter().map(|source| Part { source, role }));
+        self
+    }
+
+    pub(super) fn finish(mut self) -> Variant {
+        self.parts.push(Part { source: self.op, role: "w" });
+        let parts: String = self.formats.iter().chain(&self.team).map(|part| format!(".{part}")).collect();
+        let label = format!("{}{parts}.{}w{}", self.kernel, self.tag, self.size);
+        Variant { label, constants: self.constants, parts: self.parts }
+    }
+}

@@ -1,0 +1,77 @@
+// Chooses TOP_K of EXPERTS experts from the router's logits and weighs them. The work of a workgroup, which
+// calls choose_scores, meets at a barrier, calls choose_ranks, and meets again.
+//
+// score = sigmoid(logit) or softmax(logits); the bias takes part in the choice only. Equal scores go to
+// the lower expert. A weight is the expert's score, over the sum of the chosen scores where NORMALISE,
+// times the scale. `chosen` always names experts, whatever the logits hold.
+
+const LOWEST_CHANCE = -1e30;
+const SMALLEST_SUM = 6.103515625e-5; // as llama.cpp bounds the sum of the chosen scores
+
+var<storage, read> logits: array<f32>;
+var<storage, read> bias: array<f32>;
+
+var<workgroup> scores: array<f32, EXPERTS>;
+var<workgroup> chances: array<f32, EXPERTS>; // score + bias
+var<workgroup> chosen: array<u32, TOP_K>;
+
+fn sigmoid(z: f32) -> f32 {
+    return 1.0 / (1.0 + exp(select(-z, 80.0, z < -80.0))); // beyond 88, e^x is not finite
+}
+
+// The softmax of expert e's logit; the experts are few enough for each to look at all.
+fn softmax(e: u32) -> f32 {
+    var top = LOWEST_CHANCE;
+    for (var k = 0u; k < EXPERTS; k++) {
+        top = max(top, chances[k]);
+    }
+    var sum = 0.0;
+    for (var k = 0u; k < EXPERTS; k++) {
+        sum += exp(chances[k] - top);
+    }
+    return exp(chances[e] - top) / sum;
+}
+
+fn choose_scores(local: u32) {
+    if SOFTMAX {
+        for (var e = local; e < EXPERTS; e += WORKGROUP) {
+            chances[e] = logits[e];
+        }
+        workgroupBarrier();
+        for (var e = local; e < EXPERTS; e += WORKGROUP) {
+            scores[e] = softmax(e);
+        }
+        workgroupBarrier(); // the logits are read before the chances overwrite them
+    }
+    for (var e = local; e < EXPERTS; e += WORKGROUP) {
+        if !SOFTMAX {
+            scores[e] = sigmoid(logits[e]);
+        }
+        chances[e] = max(scores[e] + bias[e], LOWEST_CHANCE);
+    }
+    for (var k = local; k < TOP_K; k += WORKGROUP) {
+        chosen[k] = k; // stays where no chance is a number
+    }
+}
+
+// An expert's rank is the number of experts with better chances.
+fn choose_ranks(local: u32) {
+    for (var e = local; e < EXPERTS; e += WORKGROUP) {
+        let chance = chances[e];
+        var rank = 0u;
+        for (var k = 0u; k < EXPERTS; k++) {
+            rank += select(0u, 1u, chances[k] > chance || (chances[k] == chance && k < e));
+        }
+        if rank < TOP_K {
+            chosen[rank] = e;
+        }
+    }
+}
+
+fn chosen_weight(slot: u32) -> f32 {
+    var total = 0.0;
+    for (var k = 0u; k < TOP_K; k++) {
+        total += scores[chosen[k]];
+    }
+    return scores[chosen[slot]] * select(SCALE, SCALE / max(total, SMALLEST_SUM), NORMALISE);
+}

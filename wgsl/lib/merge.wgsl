@@ -1,0 +1,53 @@
+// Joins what attention left of a head's splits: Σ e^(top − largest) · part / Σ e^(top − largest) · total. The
+// invocations of a workgroup share the latent's chunks of four values, and where there are more of them than
+// chunks, the splits.
+
+const LOWEST = -1e30; // below every score
+const LATENT = RANK / 4u; // chunks
+const PHASES = max(1u, WORKGROUP / LATENT);
+
+var<storage, read> parts: array<vec4<f32>>;  // [head][split][rank]
+var<storage, read> stats: array<vec2<f32>>; // [head][split]: largest score, sum of weights
+
+var<workgroup> split_stats: array<vec2<f32>, SPLITS>;
+var<workgroup> shares: array<f32, SPLITS>;
+var<workgroup> phase_sums: array<vec4<f32>, PHASES * LATENT>;
+
+// For the whole workgroup; `merged` is right after the next barrier.
+fn merge(head: u32, local: u32) {
+    let tokens = state.position + 1u;
+    let length = split_length(SPLITS, tokens);
+    let busy = (tokens + length - 1u) / length; // idle splits wrote nothing
+    for (var s = local; s < busy; s += WORKGROUP) {
+        split_stats[s] = stats[head * SPLITS + s];
+    }
+    workgroupBarrier();
+    var largest = LOWEST;
+    for (var s = 0u; s < busy; s++) {
+        largest = max(largest, split_stats[s].x);
+    }
+    var total = 0.0;
+    for (var s = 0u; s < busy; s++) {
+        total += exp(split_stats[s].x - largest) * split_stats[s].y;
+    }
+    for (var s = local; s < busy; s += WORKGROUP) {
+        shares[s] = exp(split_stats[s].x - largest) / total;
+    }
+    workgroupBarrier();
+    for (var k = local; k < PHASES * LATENT; k += WORKGROUP) {
+        var sum = vec4<f32>(0.0);
+        for (var s = k / LATENT; s < busy; s += PHASES) {
+            sum += shares[s] * parts[(head * SPLITS + s) * LATENT + k % LATENT];
+        }
+        phase_sums[k] = sum;
+    }
+}
+
+// Chunk `at` of the head's output; zeros past the last.
+fn merged(at: u32) -> vec4<f32> {
+    var sum = vec4<f32>(0.0);
+    for (var phase = 0u; phase < PHASES && at < LATENT; phase++) {
+        sum += phase_sums[phase * LATENT + at];
+    }
+    return sum;
+}
