@@ -21,12 +21,18 @@ fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
     (kernel.cases)(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
 }
 
+/// The kernels, or those whose name contains what `KERNEL` says.
+fn kernels() -> impl Iterator<Item = &'static &'static Kernel> {
+    let wanted = std::env::var("KERNEL").unwrap_or_default();
+    KERNELS.iter().filter(move |kernel| kernel.name.contains(&wanted))
+}
+
 /// Runs every case and prints the worst error of each kernel.
 fn run(team: Team, arithmetic: Arithmetic) {
     let target = target(team, arithmetic);
     let pipelines = Pipelines::new(gpu());
     let mut failures = Vec::new();
-    for kernel in KERNELS {
+    for kernel in kernels() {
         let (mut worst, mut count) = (0f64, 0);
         for case in cases(kernel, target) {
             let outcome =

@@ -1,9 +1,9 @@
 //! Absorbed multi-head latent attention over the cache, one split of it at a time.
 
 use super::cache_write::{Cache, CacheType};
-use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, params};
+use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Builder, Moved, Target, Team, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 use half::f16;
 
@@ -13,12 +13,14 @@ const WORKGROUP: usize = 128;
 const SPAN: usize = 32;
 /// Heads that share one reading of the cache.
 const HEADS: usize = 4;
+/// Lanes that share a token's score.
+const LANES: usize = 8;
+/// Bytes of queries held at a time.
+const QUERY_BYTES: usize = 16 << 10;
 /// Splits of the longest cache: with the head groups, enough workgroups for a large GPU.
 const MAX_SPLITS: usize = 64;
 
-params! { heads: u32, rank: u32, line: u32, splits: u32, scale: f32 }
-
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: Params::FIELDS, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], cases };
 
 /// What attention leaves of each head and split, for the merge.
 pub struct Parts {
@@ -33,6 +35,11 @@ pub struct Parts {
 /// The splits for a cache of `context` tokens.
 pub fn splits_for(context: usize) -> usize {
     context.div_ceil(SPAN).clamp(1, MAX_SPLITS)
+}
+
+/// Heads that share one reading of the cache, of `heads` with queries of `line` values.
+fn heads_together(heads: usize, line: usize) -> usize {
+    HEADS.min(heads).min(QUERY_BYTES / (4 * line)).max(1)
 }
 
 /// The library of the splits, the same for attention and merge.
@@ -62,12 +69,19 @@ impl Builder {
         expect_multiple(KERNEL.name, "latent", rank, 4)?;
         let sums = self.tensor_with_stride(&format!("{label}.sums"), [rank, splits * heads], rank);
         let stats = self.tensor_with_stride(&format!("{label}.stats"), [2, splits * heads], 2);
-        let shared = HEADS.min(heads);
+        let shared = heads_together(heads, line);
+        let most = self.target().lanes(WORKGROUP);
+        let lanes = if self.target().team == Team::Subgroup { LANES.min(most) } else { most };
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("HEADS", "h", shared)
-            .constant("CHUNKS", "c", rank.div_ceil(4 * WORKGROUP))
+            .constant("ALL_HEADS", "of", heads)
+            .constant("LINE", "x", line / 4)
+            .constant("LATENT", "c", rank / 4)
+            .constant("CHUNKS", "", rank.div_ceil(4 * WORKGROUP))
+            .constant("SPLITS", "s", splits)
+            .real("SCALE", "f", scale)
             .tagged(cache.ty.file())
-            .usual_team(self.target());
+            .team(self.target().team, lanes);
         let variant = with_splits(variant);
         let bindings = vec![
             self.bound_state(),
@@ -76,12 +90,10 @@ impl Builder {
             self.bound("parts", sums.buffer),
             self.bound("stats", stats.buffer),
         ];
-        let params =
-            Params { heads: heads as u32, rank: rank as u32, line: line as u32 / 4, splits: splits as u32, scale };
         let groups = heads.div_ceil(shared);
         let activations = q.bytes() + (4 * heads * (rank + 2)) as u64; // of one split: most are idle at first
         let moved = Moved { cache: cache.line_bytes(), activations, weights: 0 };
-        self.step(label, variant, bindings, &params, [groups, splits, 1], moved)?;
+        self.step(label, variant, bindings, &(), [groups, splits, 1], moved)?;
         Ok(Parts { sums, stats, splits })
     }
 }

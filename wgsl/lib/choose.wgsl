@@ -6,13 +6,14 @@
 // times the scale. `chosen` always names experts, whatever the logits hold.
 
 const LOWEST_CHANCE = -1e30;
+const NO_CHANCE = -2e30; // below every expert's
 const SMALLEST_SUM = 6.103515625e-5; // as llama.cpp bounds the sum of the chosen scores
 
 var<storage, read> logits: array<f32>;
 var<storage, read> bias: array<f32>;
 
 var<workgroup> scores: array<f32, EXPERTS>;
-var<workgroup> chances: array<f32, EXPERTS>; // score + bias
+var<workgroup> chances: array<vec4<f32>, (EXPERTS + 3u) / 4u>; // score + bias
 var<workgroup> chosen: array<u32, TOP_K>;
 
 fn sigmoid(z: f32) -> f32 {
@@ -23,19 +24,19 @@ fn sigmoid(z: f32) -> f32 {
 fn softmax(e: u32) -> f32 {
     var top = LOWEST_CHANCE;
     for (var k = 0u; k < EXPERTS; k++) {
-        top = max(top, chances[k]);
+        top = max(top, chances[k / 4u][k % 4u]);
     }
     var sum = 0.0;
     for (var k = 0u; k < EXPERTS; k++) {
-        sum += exp(chances[k] - top);
+        sum += exp(chances[k / 4u][k % 4u] - top);
     }
-    return exp(chances[e] - top) / sum;
+    return exp(chances[e / 4u][e % 4u] - top) / sum;
 }
 
 fn choose_scores(local: u32) {
     if SOFTMAX {
         for (var e = local; e < EXPERTS; e += WORKGROUP) {
-            chances[e] = logits[e];
+            chances[e / 4u][e % 4u] = logits[e];
         }
         workgroupBarrier();
         for (var e = local; e < EXPERTS; e += WORKGROUP) {
@@ -47,7 +48,10 @@ fn choose_scores(local: u32) {
         if !SOFTMAX {
             scores[e] = sigmoid(logits[e]);
         }
-        chances[e] = max(scores[e] + bias[e], LOWEST_CHANCE);
+        chances[e / 4u][e % 4u] = max(scores[e] + bias[e], LOWEST_CHANCE);
+    }
+    for (var e = EXPERTS + local; e < 4u * ((EXPERTS + 3u) / 4u); e += WORKGROUP) {
+        chances[e / 4u][e % 4u] = NO_CHANCE;
     }
     for (var k = local; k < TOP_K; k += WORKGROUP) {
         chosen[k] = k; // stays where no chance is a number
@@ -57,11 +61,14 @@ fn choose_scores(local: u32) {
 // An expert's rank is the number of experts with better chances.
 fn choose_ranks(local: u32) {
     for (var e = local; e < EXPERTS; e += WORKGROUP) {
-        let chance = chances[e];
-        var rank = 0u;
-        for (var k = 0u; k < EXPERTS; k++) {
-            rank += select(0u, 1u, chances[k] > chance || (chances[k] == chance && k < e));
+        let chance = vec4<f32>(chances[e / 4u][e % 4u]);
+        var better = vec4<u32>(0u);
+        for (var k = 0u; k < (EXPERTS + 3u) / 4u; k++) {
+            let lower = vec4<u32>(4u * k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(e);
+            let ahead = (chances[k] > chance) | ((chances[k] == chance) & lower);
+            better += select(vec4<u32>(0u), vec4<u32>(1u), ahead);
         }
+        let rank = better.x + better.y + better.z + better.w;
         if rank < TOP_K {
             chosen[rank] = e;
         }

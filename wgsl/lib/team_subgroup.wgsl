@@ -29,6 +29,15 @@ fn team_sum(v: f32, t: Team) -> f32 {
     return sum;
 }
 
+// The largest v of the team, in every lane. For whole subgroups.
+fn team_max(v: f32, t: Team) -> f32 {
+    var largest = v;
+    for (var apart = LANES / 2u; apart > 0u; apart /= 2u) {
+        largest = max(largest, subgroupShuffleXor(largest, apart));
+    }
+    return largest;
+}
+
 // The sum of v over the workgroup, in every invocation.
 fn workgroup_sum(v: f32, t: Team) -> f32 {
     let part = team_sum(v, t);

@@ -31,6 +31,20 @@ fn team_sum(v: f32, t: Team) -> f32 {
     return team_parts[0];
 }
 
+// The largest v of the team, in every lane.
+fn team_max(v: f32, t: Team) -> f32 {
+    workgroupBarrier(); // an earlier result may still be read
+    team_parts[t.lane] = v;
+    workgroupBarrier();
+    for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
+        if t.lane < half {
+            team_parts[t.lane] = max(team_parts[t.lane], team_parts[t.lane + half]);
+        }
+        workgroupBarrier();
+    }
+    return team_parts[0];
+}
+
 // The sum of v over the workgroup, in every invocation.
 fn workgroup_sum(v: f32, t: Team) -> f32 {
     return team_sum(v, t);

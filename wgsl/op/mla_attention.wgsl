@@ -1,40 +1,97 @@
-// Attention of HEADS absorbed queries over one split of the latent cache, which all heads share: a line
-// of the cache is the key, its first `rank` values are the value. Online softmax over tiles of SPAN
+// Attention of HEADS absorbed queries over one split of the latent cache, which all heads share: a line of LINE
+// chunks of four values is the key, its first LATENT chunks are the value. Online softmax over tiles of SPAN
 // tokens. Leaves, per head and split, the unnormalised output, its largest score and its sum of weights.
 
-struct Params {
-    heads: u32,
-    rank: u32,     // values of the latent
-    line: u32,     // chunks of 4 values from one token's line to the next's, and from one head's query to the next's
-    splits: u32,
-    scale: f32,    // on the scores: 1 / sqrt(key width of a head before absorption)
-}
-
 const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
+const TEAMS = WORKGROUP / LANES;
+const KEYS = 6u;    // chunks of a key on their way together
+const VALUES = 16u; // tokens whose values are on their way together
 
-var<uniform> params: Params;
 var<storage, read> q: array<vec4<f32>>;
 var<storage, read> cache: array<CacheChunk>;
-var<storage, read_write> parts: array<f32>;      // [head][split][rank]
+var<storage, read_write> parts: array<vec4<f32>>; // [head][split][chunk]
 var<storage, read_write> stats: array<vec2<f32>>; // [head][split]: largest score, sum of weights
 
-var<workgroup> scores: array<f32, HEADS * SPAN>;
+var<workgroup> queries: array<vec4<f32>, HEADS * LINE>;
+var<workgroup> scores: array<f32, SPAN * HEADS>; // [token][head]; weights once the softmax has seen them
+var<workgroup> tops: array<f32, HEADS>;          // the largest scores so far
+var<workgroup> totals: array<f32, HEADS>;        // the sums of weights so far
+var<workgroup> shrinks: array<f32, HEADS>;       // what earlier weights are multiplied with
 
-// Scores of the tile's tokens for every head, a token a team.
-fn score_tile(first_head: u32, tile: u32, end: u32, team: Team) {
-    for (var t = team.index; t < SPAN; t += WORKGROUP / LANES) {
-        let token = min(tile + t, end - 1u); // a tile may reach past the split
-        var sums: array<f32, HEADS>;
-        for (var k = team.lane; k < params.line; k += LANES) {
-            let key = cache_unpacked(cache[token * params.line + k]);
-            for (var h = 0u; h < HEADS; h++) {
-                sums[h] += dot(key, q[min(first_head + h, params.heads - 1u) * params.line + k]);
+// Scores of the tile's tokens for every head, two tokens a team, which share its reading of the queries.
+fn score_tile(tile: u32, end: u32, team: Team) {
+    for (var t = 2u * team.index; t < SPAN; t += 2u * TEAMS) {
+        let one = min(tile + t, end - 1u) * LINE; // a tile may reach past the split
+        let two = min(tile + t + 1u, end - 1u) * LINE;
+        var ones: array<f32, HEADS>;
+        var twos: array<f32, HEADS>;
+        for (var first = team.lane; first < LINE; first += KEYS * LANES) {
+            var keys: array<CacheChunk, 2u * KEYS>;
+            for (var n = 0u; n < KEYS; n++) {
+                let k = min(first + n * LANES, LINE - 1u);
+                keys[2u * n] = cache[one + k];
+                keys[2u * n + 1u] = cache[two + k];
+            }
+            for (var n = 0u; n < KEYS; n++) {
+                let k = first + n * LANES;
+                let key_one = cache_unpacked(keys[2u * n]);
+                let key_two = cache_unpacked(keys[2u * n + 1u]);
+                for (var h = 0u; h < HEADS && k < LINE; h++) {
+                    let query = queries[h * LINE + k];
+                    ones[h] += dot(key_one, query);
+                    twos[h] += dot(key_two, query);
+                }
             }
         }
         for (var h = 0u; h < HEADS; h++) {
-            let score = team_sum(sums[h], team) * params.scale;
+            let score_one = team_sum(ones[h], team);
+            let score_two = team_sum(twos[h], team);
             if team.lane == 0u {
-                scores[h * SPAN + t] = select(LOWEST, score, tile + t < end);
+                scores[t * HEADS + h] = select(LOWEST, SCALE * score_one, tile + t < end);
+                scores[(t + 1u) * HEADS + h] = select(LOWEST, SCALE * score_two, tile + t + 1u < end);
+            }
+        }
+    }
+}
+
+// Makes weights of the tile's scores, a head a team.
+fn weigh_tile(team: Team) {
+    for (var first = 0u; first < HEADS; first += TEAMS) {
+        let h = min(first + team.index, HEADS - 1u);
+        let before = tops[h];
+        var largest = before;
+        for (var t = team.lane; t < SPAN; t += LANES) {
+            largest = max(largest, scores[t * HEADS + h]);
+        }
+        let top = team_max(largest, team);
+        var sum = 0.0;
+        for (var t = team.lane; t < SPAN && first + team.index < HEADS; t += LANES) {
+            let weight = exp(scores[t * HEADS + h] - top);
+            scores[t * HEADS + h] = weight;
+            sum += weight;
+        }
+        let total = team_sum(sum, team);
+        if team.lane == 0u && first + team.index < HEADS {
+            let shrink = exp(before - top);
+            tops[h] = top;
+            shrinks[h] = shrink;
+            totals[h] = totals[h] * shrink + total;
+        }
+    }
+}
+
+// Adds the weighted values of tokens first..first + VALUES of the tile. What lies past the end weighs nothing.
+fn add_values(sums: ptr<function, array<vec4<f32>, HEADS * CHUNKS>>, tile: u32, first: u32, end: u32, local: u32) {
+    for (var c = 0u; c < CHUNKS; c++) {
+        let at = min(local + c * WORKGROUP, LATENT - 1u);
+        var values: array<CacheChunk, VALUES>;
+        for (var n = 0u; n < VALUES; n++) {
+            values[n] = cache[min(tile + first + n, end - 1u) * LINE + at];
+        }
+        for (var n = 0u; n < VALUES; n++) {
+            let value = cache_unpacked(values[n]);
+            for (var h = 0u; h < HEADS; h++) {
+                (*sums)[h * CHUNKS + c] += scores[(first + n) * HEADS + h] * value;
             }
         }
     }
@@ -44,62 +101,42 @@ fn score_tile(first_head: u32, tile: u32, end: u32, team: Team) {
 fn main(i: Invocation) {
     let team = team_of(i);
     let first_head = i.workgroup.x * HEADS;
-    let split = split_of(i.workgroup.y, params.splits, state.position + 1u);
+    let split = split_of(i.workgroup.y, SPLITS, state.position + 1u);
     if split.start >= split.end {
         return;
     }
-    var top: array<f32, HEADS>;
-    var total: array<f32, HEADS>;
-    var sums: array<vec4<f32>, HEADS * CHUNKS>; // this invocation's values of the output, four to a chunk
-    for (var h = 0u; h < HEADS; h++) {
-        top[h] = LOWEST;
+    for (var k = i.local; k < HEADS * LINE; k += WORKGROUP) {
+        queries[k] = q[min(first_head * LINE + k, ALL_HEADS * LINE - 1u)];
     }
+    for (var h = i.local; h < HEADS; h += WORKGROUP) {
+        tops[h] = LOWEST;
+        totals[h] = 0.0;
+    }
+    workgroupBarrier();
+    var sums: array<vec4<f32>, HEADS * CHUNKS>; // this invocation's chunks of the output
     for (var tile = split.start; tile < split.end; tile += SPAN) {
-        score_tile(first_head, tile, split.end, team);
+        score_tile(tile, split.end, team);
         workgroupBarrier();
-        for (var h = 0u; h < HEADS; h++) {
-            var largest = top[h];
-            for (var t = 0u; t < SPAN; t++) {
-                largest = max(largest, scores[h * SPAN + t]);
-            }
-            let shrink = exp(top[h] - largest);
-            top[h] = largest;
-            total[h] *= shrink;
-            for (var c = 0u; c < CHUNKS; c++) {
-                sums[h * CHUNKS + c] *= shrink;
-            }
+        weigh_tile(team);
+        workgroupBarrier();
+        for (var s = 0u; s < HEADS * CHUNKS; s++) {
+            sums[s] *= shrinks[s / CHUNKS];
         }
-        workgroupBarrier();
-        for (var k = i.local; k < HEADS * SPAN; k += WORKGROUP) {
-            scores[k] = exp(scores[k] - top[k / SPAN]); // from here on the scores are weights
-        }
-        workgroupBarrier();
         let count = min(SPAN, split.end - tile);
-        for (var t = 0u; t < count; t++) {
-            for (var h = 0u; h < HEADS; h++) {
-                total[h] += scores[h * SPAN + t];
-            }
-            for (var c = 0u; c < CHUNKS; c++) {
-                let at = i.local + c * WORKGROUP;
-                if 4u * at < params.rank {
-                    let value = cache_unpacked(cache[(tile + t) * params.line + at]);
-                    for (var h = 0u; h < HEADS; h++) {
-                        sums[h * CHUNKS + c] += scores[h * SPAN + t] * value;
-                    }
-                }
-            }
+        for (var first = 0u; first < count; first += VALUES) {
+            add_values(&sums, tile, first, split.end, i.local);
         }
         workgroupBarrier(); // the weights are read before the next tile overwrites them
     }
-    for (var h = 0u; h < HEADS && first_head + h < params.heads; h++) {
-        let slot = (first_head + h) * params.splits + i.workgroup.y;
+    for (var h = 0u; h < HEADS && first_head + h < ALL_HEADS; h++) {
+        let slot = (first_head + h) * SPLITS + i.workgroup.y;
         if i.local == 0u {
-            stats[slot] = vec2<f32>(top[h], total[h]);
+            stats[slot] = vec2<f32>(tops[h], totals[h]);
         }
         for (var c = 0u; c < CHUNKS; c++) {
-            let at = 4u * (i.local + c * WORKGROUP);
-            for (var k = 0u; k < 4u && at + k < params.rank; k++) {
-                parts[slot * params.rank + at + k] = sums[h * CHUNKS + c][k];
+            let at = i.local + c * WORKGROUP;
+            if at < LATENT {
+                parts[slot * LATENT + at] = sums[h * CHUNKS + c];
             }
         }
     }

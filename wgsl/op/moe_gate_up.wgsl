@@ -1,6 +1,7 @@
 // The first half of a mixture of experts and of the shared experts beside it: every workgroup makes the
 // router's choice anew and works for one of the chosen, slot, or in the last slot for the shared ones. y[slot]
-// is silu(gate · x) · (up · x), times the expert's weight for a chosen one.
+// is silu(gate · x) · (up · x), times the expert's weight for a chosen one. The shared experts' workgroups come
+// first: theirs is often the wider format.
 
 var<storage, read_write> ids: array<u32>;
 var<storage, read_write> y: array<f32>;
@@ -8,7 +9,7 @@ var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
-    let slot = i.workgroup.z;
+    let slot = (i.workgroup.z + TOP_K) % (TOP_K + 1u);
     let row = first_row(i.workgroup, team);
     var gates: array<f32, ROWS>;
     var ups: array<f32, ROWS>;
