@@ -200,19 +200,21 @@ impl<'a> Generation<'a> {
             self.finish(course, stop);
             return Ok(());
         }
-        let token = self.choose()?;
+        let room = self.session.tokens().len() < self.session.context();
+        let token = self.choose(room)?;
         if self.session.model().tokenizer()?.is_end(token) {
+            // The end was fed before anyone knew that it was one.
+            self.session.rewind(self.session.tokens().len() - usize::from(room));
             self.finish(course, Stop::End);
             return Ok(());
         }
         self.emit(token)?;
         let course = Course { generated: course.generated + 1, ..course };
         self.state = State::Tokens(course);
-        if self.session.tokens().len() >= self.session.context() {
+        if !room {
             self.finish(course, Stop::Context);
-            return Ok(());
         }
-        self.session.feed(&[token])
+        Ok(())
     }
 
     /// Why the next token is not to be generated, if it is not.
@@ -222,11 +224,16 @@ impl<'a> Generation<'a> {
         cancelled.or(enough.then_some(Stop::Length))
     }
 
-    fn choose(&mut self) -> Result<u32> {
+    /// The next token, fed if there is room.
+    fn choose(&mut self, room: bool) -> Result<u32> {
         if self.options.sampling.temperature == 0.0 {
-            return self.session.most_likely();
+            return if room { self.session.feed_chosen() } else { self.session.chosen() };
         }
-        self.sampler.sample(&self.session.logits()?)
+        let token = self.sampler.sample(&self.session.logits()?)?;
+        if room {
+            self.session.feed(&[token])?;
+        }
+        Ok(token)
     }
 
     fn emit(&mut self, token: u32) -> Result<()> {

@@ -5,7 +5,6 @@
 //! the cases that set one against the other. Every kernel is an entry of [`KERNELS`]; tests, benches and
 //! the self-test walk that list.
 
-mod argmax;
 mod cache_write;
 mod case;
 mod gate_up;
@@ -20,12 +19,14 @@ mod mul_mv_id;
 mod rms_norm;
 mod rope_query;
 mod route;
+mod sample;
+mod slice_max;
 
-pub use argmax::NO_TOKEN;
 pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
 pub use mla_attention::{Parts, splits_for};
 pub use route::{Gating, Routed, Routing};
+pub use slice_max::NO_TOKEN;
 
 use crate::error::{Error, Result};
 use crate::plan::Target;
@@ -58,7 +59,8 @@ pub static KERNELS: &[&Kernel] = &[
     &mla_merge::KERNEL,
     &route::KERNEL,
     &moe_sum::KERNEL,
-    &argmax::KERNEL,
+    &slice_max::KERNEL,
+    &sample::KERNEL,
 ];
 
 /// Declares a kernel's `Params`, laid out as the WGSL struct of the same fields.
