@@ -8,8 +8,10 @@ mod choices;
 
 use crate::error::{Error, Result};
 use crate::gpu::{Copy, Readback, Submission};
+use crate::kernels::Sampling;
 use crate::model::{CacheShape, Model, State, TokenPlan};
 use crate::plan::{Executor, Plan};
+use crate::sample::SamplerParams;
 use choices::{Choice, Choices, Output};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -45,6 +47,8 @@ pub struct Session {
     tokens: Vec<u32>,
     logits: Readback,
     choices: Choices,
+    /// As the GPU has it.
+    sampling: Sampling,
     /// What the GPU may not have finished yet, oldest first.
     running: VecDeque<Submission>,
     /// The last token's output, if it is on the device.
@@ -75,6 +79,7 @@ impl Session {
             tokens: Vec::new(),
             logits: gpu.readback("logits", bytes)?,
             choices: Choices::new(gpu)?,
+            sampling: Sampling::GREEDY,
             running: VecDeque::with_capacity(AHEAD + 1),
             output: None,
             executor,
@@ -122,7 +127,7 @@ impl Session {
             }
         }
         self.write(Some(last))?;
-        let output = self.submit_whole()?;
+        let output = self.submit_from(0)?;
         self.tokens.push(last);
         self.output = Some(output);
         if progress(tokens.len()).is_break() { Err(Error::Cancelled) } else { Ok(()) }
@@ -154,6 +159,30 @@ impl Session {
         Ok(())
     }
 
+    /// How tokens are chosen from here on: greedily until this is called. If the last token's output is there, its
+    /// successor is chosen anew. Returns the seed in use, given or made up.
+    ///
+    /// A draw depends on the logits, the parameters, the seed and the position, and on nothing else: on one device
+    /// the same seed makes the same text, whatever was generated or rewound before.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for parameters out of range; what the device reports.
+    pub fn set_sampling(&mut self, params: &SamplerParams) -> Result<u64> {
+        params.check()?;
+        let seed = params.seed();
+        let SamplerParams { temperature, top_k, top_p, min_p, .. } = *params;
+        self.sampling = match temperature {
+            0.0 => Sampling::GREEDY,
+            _ => Sampling::draw(temperature, top_k, top_p, min_p, seed),
+        };
+        let local = self.executor.local(self.planned.choice.sampling);
+        self.executor.gpu().write(local, 0, bytemuck::bytes_of(&self.sampling))?;
+        if self.output.take().is_some() {
+            self.output = Some(self.submit_from(self.planned.choice.first)?);
+        }
+        Ok(seed)
+    }
+
     /// Feeds the token that was chosen after the last one, and returns it.
     ///
     /// The GPU knows that token before the host does: it is submitted first and read then, so that the GPU
@@ -170,14 +199,14 @@ impl Session {
         let before = self.output()?.clone();
         self.output = None;
         self.write(None)?;
-        let output = self.submit_whole()?;
+        let output = self.submit_from(0)?;
         let token = self.read(&before)?.chosen()?;
         self.tokens.push(token);
         self.output = Some(output);
         Ok(token)
     }
 
-    /// The token chosen after the last one.
+    /// The token chosen after the last one, as [`Session::set_sampling`] asks.
     ///
     /// # Errors
     /// As [`Session::most_likely`].
@@ -193,10 +222,12 @@ impl Session {
         self.runs(submission)
     }
 
-    /// Submits all steps for the token that was written, or else for the one that was chosen.
-    fn submit_whole(&mut self) -> Result<Output> {
-        let (executor, steps) = (&self.executor, self.planned.plan.steps.len());
-        let output = self.choices.submit(executor.local(Plan::TOKEN), |copy| executor.submit(0..steps, &[copy]))?;
+    /// Submits a step and those after it, to the choice of the next token.
+    fn submit_from(&mut self, first: usize) -> Result<Output> {
+        let (executor, planned) = (&self.executor, &self.planned);
+        let unneeded = (!self.sampling.filters()).then_some(planned.choice.histogram);
+        let steps = (first..planned.plan.steps.len()).filter(|step| Some(*step) != unneeded);
+        let output = self.choices.submit(executor.local(Plan::TOKEN), |copy| executor.submit(steps, &[copy]))?;
         self.runs(output.submission().clone())?;
         Ok(output)
     }

@@ -10,6 +10,7 @@ mod case;
 mod gate_up;
 mod gate_up_id;
 mod get_rows;
+mod histogram;
 mod matvec;
 mod mla_attention;
 mod mla_merge;
@@ -20,13 +21,15 @@ mod rms_norm;
 mod rope_query;
 mod route;
 mod sample;
+mod sampling;
 mod slice_max;
 
 pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
 pub use mla_attention::{Parts, splits_for};
 pub use route::{Gating, Routed, Routing};
-pub use slice_max::NO_TOKEN;
+pub use sampling::Sampling;
+pub use slice_max::{NO_TOKEN, Slices};
 
 use crate::error::{Error, Result};
 use crate::plan::Target;
@@ -60,6 +63,7 @@ pub static KERNELS: &[&Kernel] = &[
     &route::KERNEL,
     &moe_sum::KERNEL,
     &slice_max::KERNEL,
+    &histogram::KERNEL,
     &sample::KERNEL,
 ];
 

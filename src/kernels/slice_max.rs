@@ -1,6 +1,7 @@
 //! The largest of each slice of the logits: the first step of choosing a token.
 
 use super::case::Kind;
+use super::histogram::BINS;
 use super::{Case, CaseBuilder, Kernel, params};
 use crate::error::Result;
 use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
@@ -11,7 +12,7 @@ const WORKGROUP: usize = 256;
 /// Logits of a slice: four for each invocation of a workgroup.
 pub(super) const SLICE: usize = 4 * WORKGROUP;
 
-params! { count: u32 }
+params! { count: u32, bins: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "slice_max", op: OP, params: Params::FIELDS, cases };
 
@@ -20,21 +21,40 @@ pub const NO_TOKEN: u32 = u32::MAX;
 /// The score that stands beside it.
 const LOWEST: f32 = -3.4e38;
 
+/// Logits cut into slices.
+pub struct Slices {
+    /// Of each slice the largest logit, as its bits, and its token; of equals the lowest token, [`NO_TOKEN`] if
+    /// none is a number.
+    pub maxima: Tensor,
+    /// All zeros, for [`Builder::histogram`].
+    pub histogram: Tensor,
+}
+
+impl Slices {
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.maxima.shape[0] / 2
+    }
+}
+
 impl Builder {
-    /// maxima {slices} = of each slice of logits {n} the largest and its token, two words; of equals the lowest
-    /// token, [`NO_TOKEN`] if none is a number.
+    /// The slices of logits {n}.
     ///
     /// # Errors
     /// See [`Builder::step`].
-    pub fn slice_max(&mut self, label: &str, logits: &Tensor) -> Result<Tensor> {
-        let slices = logits.shape[0].div_ceil(SLICE);
-        let maxima = self.tensor(label, [2 * slices, 1]);
+    pub fn slice_max(&mut self, label: &str, logits: &Tensor) -> Result<Slices> {
+        let count = logits.shape[0].div_ceil(SLICE);
+        let (maxima, histogram) = (self.tensor(label, [2 * count, 1]), self.tensor("histogram", [2 * BINS, 1]));
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).file(source!("lib/candidates.wgsl"));
-        let bindings = vec![self.bound("logits", logits.buffer), self.bound("maxima", maxima.buffer)];
-        let params = Params { count: logits.shape[0] as u32 };
-        let moved = Moved { activations: logits.bytes() + maxima.bytes(), ..Moved::default() };
-        self.step(label, variant, bindings, &params, [slices, 1, 1], moved)?;
-        Ok(maxima)
+        let bindings = vec![
+            self.bound("logits", logits.buffer),
+            self.bound("maxima", maxima.buffer),
+            self.bound("histogram", histogram.buffer),
+        ];
+        let params = Params { count: logits.shape[0] as u32, bins: 2 * BINS as u32 };
+        let moved = Moved { activations: logits.bytes() + maxima.bytes() + histogram.bytes(), ..Moved::default() };
+        self.step(label, variant, bindings, &params, [count, 1, 1], moved)?;
+        Ok(Slices { maxima, histogram })
     }
 }
 
@@ -79,8 +99,9 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         let mut values = case.noise(count);
         edit(&mut values);
         case.fill(&logits, &values);
-        let maxima = case.plan.slice_max("maxima", &logits)?;
-        case.expect_at(maxima.buffer, Kind::U32, 0, twin(&values), 0.0);
+        let slices = case.plan.slice_max("slices", &logits)?;
+        case.expect_at(slices.maxima.buffer, Kind::U32, 0, twin(&values), 0.0);
+        case.expect_at(slices.histogram.buffer, Kind::U32, 0, vec![0.0; 2 * BINS], 0.0);
         Ok(case.finish(format!("{name}, {count}")))
     };
     EDGES.into_iter().map(case).collect()

@@ -16,10 +16,21 @@ pub struct TokenPlan {
     pub sources: Vec<Source>,
     /// The local buffer of the logits {vocab}.
     pub logits: usize,
-    /// The first step of those that choose the next token from the logits, up to the last.
-    pub choice: usize,
+    /// How the next token is chosen.
+    pub choice: Choice,
     /// What the caches hold.
     pub cache: CacheShape,
+}
+
+/// The steps that choose the next token from the logits, to the last of the plan.
+#[derive(Debug, Clone, Copy)]
+pub struct Choice {
+    /// The first one.
+    pub first: usize,
+    /// The one that only filters need.
+    pub histogram: usize,
+    /// The local buffer that a [`Sampling`](crate::kernels::Sampling) is written to.
+    pub sampling: usize,
 }
 
 /// Plans one token of the model in `file`, with a cache as given. Reads the file's header only.
@@ -56,8 +67,11 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
     };
     let logits = b.mul_mv("output", &output, &h)?;
     let choice = b.steps();
-    let maxima = b.slice_max("slice_max", &logits)?;
-    b.sample("sample", &maxima)?;
+    let slices = b.slice_max("slice_max", &logits)?;
+    let histogram = b.steps();
+    b.histogram("histogram", &logits, &slices)?;
+    let sampling = b.sample("sample", &logits, &slices)?;
+    let choice = Choice { first: choice, histogram, sampling };
     Ok(TokenPlan { plan: b.finish(), sources: weights.sources, logits: local(&logits)?, choice, cache })
 }
 
