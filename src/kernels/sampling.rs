@@ -1,4 +1,16 @@
 //! How a token is chosen: what the kernels are told, and their twin.
+//!
+//! The chain is llama.cpp's, as in [`sample`](crate::sample): top-k, top-p over what that left at temperature 1,
+//! min-p, temperature, draw. All filters keep the first tokens of one order, by logit and then by id, so
+//! together they are the place of the last token kept, which is found digit by digit: `slice_max` leaves the largest
+//! logit, `histogram` the tokens in each quarter of a logit below it and what they weigh, and `sample` counts by a
+//! further digit the tokens of the one bin in question, until a bin holds one token. Equal logits go by id, to the
+//! last token of a tie, as on the host. Equal are logits within 2^-22 of each other, and those more than 256 below the
+//! largest.
+//!
+//! The draw is the largest sum of log-probability and Gumbel noise over what is kept. The noise is a hash of seed,
+//! position and id (`wgsl/lib/noise.wgsl`). What is summed in any order is integers; the rest has a fixed order. So a
+//! seed decides, whatever was generated or rewound before. Only finite logits are chosen.
 
 use super::slice_max::{NO_TOKEN, likeliest};
 

@@ -4,7 +4,7 @@
 use crate::common::gpu::gpu;
 use crate::{draws, logits, open};
 use std::collections::BTreeSet;
-use wglm::gpu::{Copy, Readback};
+use wglm::gpu::{Copy, Gpu, GpuOptions, Readback};
 use wglm::kernels::Sampling;
 use wglm::plan::{BufferRef, Builder, Executor, Plan, Target};
 use wglm::sample::SamplerParams;
@@ -12,6 +12,7 @@ use wglm::shader::Pipelines;
 
 /// The steps that choose a token, with logits to choose from.
 struct Chooser {
+    gpu: Gpu,
     executor: Executor,
     sampling: usize,
     token: Readback,
@@ -19,30 +20,34 @@ struct Chooser {
 
 impl Chooser {
     fn new(logits: &[f32]) -> Self {
+        Self::on(gpu(), logits)
+    }
+
+    fn on(gpu: &Gpu, logits: &[f32]) -> Self {
         let mut plan = Builder::new(Target::default(), 1);
         let tensor = plan.tensor("logits", [logits.len(), 1]);
         let slices = plan.slice_max("slices", &tensor).unwrap();
         plan.histogram("histogram", &tensor, &slices).unwrap();
         let sampling = plan.sample("sample", &tensor, &slices).unwrap();
-        let executor = Executor::new(&Pipelines::new(gpu()), &plan.finish(), &[]).unwrap();
+        let executor = Executor::new(&Pipelines::new(gpu), &plan.finish(), &[]).unwrap();
         let BufferRef::Local(local) = tensor.buffer else { panic!("logits are no activations") };
         let bytes: Vec<u8> = logits.iter().flat_map(|l| l.to_le_bytes()).collect();
-        gpu().write(executor.local(local), 0, &bytes).unwrap();
-        Self { executor, sampling, token: gpu().readback("token", 4).unwrap() }
+        gpu.write(executor.local(local), 0, &bytes).unwrap();
+        Self { gpu: gpu.clone(), executor, sampling, token: gpu.readback("token", 4).unwrap() }
     }
 
     fn set(&self, params: &SamplerParams) {
         let SamplerParams { temperature, top_k, top_p, min_p, seed } = *params;
         let sampling = Sampling::draw(temperature, top_k, top_p, min_p, seed.unwrap());
-        gpu().write(self.executor.local(self.sampling), 0, bytemuck::bytes_of(&sampling)).unwrap();
+        self.gpu.write(self.executor.local(self.sampling), 0, bytemuck::bytes_of(&sampling)).unwrap();
     }
 
     fn at(&self, position: u32) -> u32 {
-        gpu().write(self.executor.local(Plan::STATE), 0, &position.to_le_bytes()).unwrap();
+        self.gpu.write(self.executor.local(Plan::STATE), 0, &position.to_le_bytes()).unwrap();
         let copy = Copy { from: self.executor.local(Plan::TOKEN), offset: 0, bytes: 4, to: &self.token };
         let done = self.executor.submit(0..3, &[copy]).unwrap();
         let mut bytes = [0; 4];
-        gpu().read_into(&self.token, &mut bytes, &done).unwrap();
+        self.gpu.read_into(&self.token, &mut bytes, &done).unwrap();
         u32::from_le_bytes(bytes)
     }
 }
@@ -155,6 +160,33 @@ fn the_same_is_kept_as_on_the_host() {
             let kept: BTreeSet<u32> = (0..700).map(|position| chooser.at(position)).collect();
             let want: BTreeSet<u32> = draws(params.clone(), &logits, 3000).into_iter().collect();
             assert_eq!(kept, want, "{name}, {params:?}");
+        }
+    }
+}
+
+/// `cargo test --release --test sample choice -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn speed_of_a_choice() {
+    // A few likely tokens over a broad floor, and none likelier than another.
+    let model: Vec<f32> = (0..154_880u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6 - 8.0 + if n % 9973 == 0 { 16.0 } else { 0.0 })
+        .collect();
+    let gpu = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::default() }).unwrap();
+    for (name, logits) in [("peaked", &model), ("flat", &vec![0.0; 154_880])] {
+        let chooser = Chooser::on(&gpu, logits);
+        for (top_k, top_p, min_p) in [(0, 1.0, 0.0), (0, 1.0, 0.05), (0, 0.95, 0.0), (40, 1.0, 0.0), (40, 0.95, 0.05)] {
+            chooser.set(&SamplerParams { top_k, top_p, min_p, ..open() });
+            let mut runs: Vec<Vec<f64>> = (0..20).map(|_| chooser.executor.time(0..3).unwrap()).collect();
+            let mut median = |step: usize| {
+                runs.sort_by(|a, b| a[step].total_cmp(&b[step]));
+                runs[10][step] / 1e3
+            };
+            let [slices, histogram, sample] = [median(0), median(1), median(2)];
+            println!(
+                "{name}, top-k {top_k}, top-p {top_p}, min-p {min_p}: slice_max {slices:.1} us, \
+                 histogram {histogram:.1} us, sample {sample:.1} us"
+            );
         }
     }
 }
