@@ -1,7 +1,7 @@
 //! Generation: a prompt's tokens in, events out, one token at a time, on the caller's thread.
 
 use crate::error::{Error, Result};
-use crate::sample::{Sampler, SamplerParams};
+use crate::sample::SamplerParams;
 use crate::session::{Reuse, Session};
 use crate::text::{Detokenizer, Piece, ReplyParser};
 use std::collections::VecDeque;
@@ -114,7 +114,6 @@ pub struct Generation<'a> {
     session: &'a mut Session,
     prompt: Vec<u32>,
     options: GenerateOptions,
-    sampler: Sampler,
     detokenizer: Detokenizer,
     parser: Option<ReplyParser>,
     /// Tags of thinking, which are for the parser even where the vocabulary calls them control tokens.
@@ -150,13 +149,14 @@ impl<'a> Generation<'a> {
         session: &'a mut Session,
         prompt: Vec<u32>,
         parser: Option<ReplyParser>,
-        options: GenerateOptions,
+        mut options: GenerateOptions,
     ) -> Result<Self> {
-        let sampler = Sampler::new(options.sampling.clone())?;
+        options.sampling.check()?;
+        options.sampling.seed = Some(options.sampling.seed());
         let tag = |tag| session.model().tokenizer().ok().and_then(|t| t.special(tag)).filter(|_| parser.is_some());
         let tags = ["<think>", "</think>"].map(tag);
         let (detokenizer, ready, state) = (Detokenizer::new(false), VecDeque::new(), State::Start);
-        Ok(Self { session, prompt, options, sampler, detokenizer, parser, tags, ready, state })
+        Ok(Self { session, prompt, options, detokenizer, parser, tags, ready, state })
     }
 
     /// One step further: the prompt, or a token. Its events, if it completes any, are in `ready` afterwards.
@@ -166,6 +166,7 @@ impl<'a> Generation<'a> {
                 let cached = self.session.reusable(&self.prompt);
                 self.session.check(cached, &self.prompt[cached..])?;
                 self.session.rewind(cached);
+                self.session.set_sampling(&self.options.sampling)?;
                 self.state = State::Prompt { start: Instant::now(), cached };
                 Ok(())
             }
@@ -200,19 +201,21 @@ impl<'a> Generation<'a> {
             self.finish(course, stop);
             return Ok(());
         }
-        let token = self.choose()?;
+        let room = self.session.tokens().len() < self.session.context();
+        let token = if room { self.session.feed_chosen()? } else { self.session.chosen()? };
         if self.session.model().tokenizer()?.is_end(token) {
+            // The end was fed before anyone knew that it was one.
+            self.session.rewind(self.session.tokens().len() - usize::from(room));
             self.finish(course, Stop::End);
             return Ok(());
         }
         self.emit(token)?;
         let course = Course { generated: course.generated + 1, ..course };
         self.state = State::Tokens(course);
-        if self.session.tokens().len() >= self.session.context() {
+        if !room {
             self.finish(course, Stop::Context);
-            return Ok(());
         }
-        self.session.feed(&[token])
+        Ok(())
     }
 
     /// Why the next token is not to be generated, if it is not.
@@ -220,13 +223,6 @@ impl<'a> Generation<'a> {
         let enough = self.options.max_tokens.is_some_and(|most| course.generated >= most);
         let cancelled = self.options.cancel.is_cancelled().then_some(Stop::Cancelled);
         cancelled.or(enough.then_some(Stop::Length))
-    }
-
-    fn choose(&mut self) -> Result<u32> {
-        if self.options.sampling.temperature == 0.0 {
-            return self.session.most_likely();
-        }
-        self.sampler.sample(&self.session.logits()?)
     }
 
     fn emit(&mut self, token: u32) -> Result<()> {
@@ -253,7 +249,7 @@ impl<'a> Generation<'a> {
         }
         let Course { prompt, prompt_time, since, generated } = course;
         let generate_time = since.elapsed();
-        let seed = (self.options.sampling.temperature > 0.0).then(|| self.sampler.seed());
+        let seed = self.options.sampling.seed.filter(|_| self.options.sampling.temperature > 0.0);
         self.ready.push_back(Event::Done(Stats { prompt, generated, seed, stop, prompt_time, generate_time }));
         self.state = State::Over;
     }

@@ -1,13 +1,18 @@
 //! A sequence of tokens and the cache that belongs to it.
 //!
 //! A session feeds tokens through the model's plan, each one submission, and keeps the host at most a few
-//! submissions ahead of the GPU. What the cache holds already is not computed again.
+//! submissions ahead of the GPU. What the cache holds already is not computed again. The token that follows is
+//! chosen on the GPU, which can go on with it before the host knows it: [`Session::feed_chosen`].
+
+mod choices;
 
 use crate::error::{Error, Result};
 use crate::gpu::{Copy, Readback, Submission};
-use crate::kernels::NO_TOKEN;
-use crate::model::{CacheShape, Model, TokenPlan};
+use crate::kernels::Sampling;
+use crate::model::{CacheShape, Model, State, TokenPlan};
 use crate::plan::{Executor, Plan};
+use crate::sample::SamplerParams;
+use choices::{Choice, Choices, Output};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -38,13 +43,16 @@ pub struct Session {
     model: Model,
     executor: Executor,
     planned: TokenPlan,
+    state: State,
     tokens: Vec<u32>,
     logits: Readback,
-    token: Readback,
+    choices: Choices,
+    /// As the GPU has it.
+    sampling: Sampling,
     /// What the GPU may not have finished yet, oldest first.
     running: VecDeque<Submission>,
-    /// The submission that left the last token's output on the device, if there is one.
-    output: Option<Submission>,
+    /// The last token's output, if it is on the device.
+    output: Option<Output>,
 }
 
 impl Session {
@@ -64,17 +72,18 @@ impl Session {
         let planned = model.plan(CacheShape { context: cache.context.max(1), ..cache })?;
         let executor = Executor::new(model.pipelines(), &planned.plan, model.weights())?;
         let gpu = model.gpu();
-        let logits = gpu.readback("logits", planned.logits.bytes())?;
-        let token = gpu.readback("token", 4)?;
+        let bytes = 4 * model.config().vocab as u64;
         Ok(Self {
             model: model.clone(),
+            state: State::new(model.config()),
+            tokens: Vec::new(),
+            logits: gpu.readback("logits", bytes)?,
+            choices: Choices::new(gpu)?,
+            sampling: Sampling::GREEDY,
+            running: VecDeque::with_capacity(AHEAD + 1),
+            output: None,
             executor,
             planned,
-            tokens: Vec::new(),
-            logits,
-            token,
-            running: VecDeque::new(),
-            output: None,
         })
     }
 
@@ -112,13 +121,15 @@ impl Session {
         let Some((&last, before)) = tokens.split_last() else { return Ok(()) };
         self.output = None;
         for (&token, done) in before.iter().zip(1..) {
-            self.step(token, Output::Unwanted)?;
+            self.step(token)?;
             if progress(done).is_break() {
                 return Err(Error::Cancelled);
             }
         }
-        self.step(last, Output::Wanted)?;
-        self.output = self.running.back().cloned();
+        self.write(Some(last))?;
+        let output = self.submit_from(0)?;
+        self.tokens.push(last);
+        self.output = Some(output);
         if progress(tokens.len()).is_break() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
@@ -148,25 +159,91 @@ impl Session {
         Ok(())
     }
 
-    /// Submits one token, and waits if the GPU is too far behind.
-    fn step(&mut self, token: u32, output: Output) -> Result<()> {
-        self.write_state(token)?;
-        let plan = &self.planned.plan;
-        let submission = match (output, TokenPlan::local(&self.planned.token)) {
-            (Output::Wanted, Some(local)) => {
-                let copy = Copy { from: self.executor.local(local), offset: 0, bytes: 4, to: &self.token };
-                self.executor.submit(0..plan.steps.len(), &[copy])?
-            }
-            _ => self.executor.submit(0..plan.head, &[])?,
+    /// How tokens are chosen from here on: greedily until this is called. If the last token's output is there, its
+    /// successor is chosen anew. Returns the seed in use, given or made up.
+    ///
+    /// A draw depends on the logits, the parameters, the seed and the position, and on nothing else: on one device
+    /// the same seed makes the same text, whatever was generated or rewound before.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for parameters out of range; what the device reports.
+    pub fn set_sampling(&mut self, params: &SamplerParams) -> Result<u64> {
+        params.check()?;
+        let seed = params.seed();
+        let SamplerParams { temperature, top_k, top_p, min_p, .. } = *params;
+        self.sampling = match temperature {
+            0.0 => Sampling::GREEDY,
+            _ => Sampling::draw(temperature, top_k, top_p, min_p, seed),
         };
-        self.tokens.push(token);
-        self.running.push_back(submission);
-        if self.running.len() > AHEAD
-            && let Some(oldest) = self.running.pop_front()
-        {
-            self.executor.gpu().wait(&oldest)?;
+        let local = self.executor.local(self.planned.choice.sampling);
+        self.executor.gpu().write(local, 0, bytemuck::bytes_of(&self.sampling))?;
+        if self.output.take().is_some() {
+            self.output = Some(self.submit_from(self.planned.choice.first)?);
         }
-        Ok(())
+        Ok(seed)
+    }
+
+    /// Feeds the token that was chosen after the last one, and returns it.
+    ///
+    /// The GPU knows that token before the host does: it is submitted first and read then, so that the GPU
+    /// is at work while the host makes something of the token. Called in a loop this is the fastest way to
+    /// generate. Where the token should not have been fed, as one that ends a reply, [`Session::rewind`] by
+    /// one: its line in the cache is overwritten by the next token fed.
+    ///
+    /// # Errors
+    /// [`Error::ContextFull`], which leaves everything as it was; [`Error::Argument`] as [`Session::logits`];
+    /// [`Error::NotANumber`] if no logit is a number, or what the device reports, after which nothing more was
+    /// fed and the last token's output is gone.
+    pub fn feed_chosen(&mut self) -> Result<u32> {
+        self.check(self.tokens.len() + 1, &[])?;
+        let before = self.output()?.clone();
+        self.output = None;
+        self.write(None)?;
+        let output = self.submit_from(0)?;
+        let token = self.read(&before)?.chosen()?;
+        self.tokens.push(token);
+        self.output = Some(output);
+        Ok(token)
+    }
+
+    /// The token chosen after the last one, as [`Session::set_sampling`] asks.
+    ///
+    /// # Errors
+    /// As [`Session::most_likely`].
+    pub fn chosen(&self) -> Result<u32> {
+        self.read(self.output()?)?.chosen()
+    }
+
+    /// Submits one token whose output is nobody's concern.
+    fn step(&mut self, token: u32) -> Result<()> {
+        self.write(Some(token))?;
+        let submission = self.executor.submit(0..self.planned.plan.head, &[])?;
+        self.tokens.push(token);
+        self.runs(submission)
+    }
+
+    /// Submits a step and those after it, to the choice of the next token.
+    fn submit_from(&mut self, first: usize) -> Result<Output> {
+        let (executor, planned) = (&self.executor, &self.planned);
+        let unneeded = (!self.sampling.filters()).then_some(planned.choice.histogram);
+        let steps = (first..planned.plan.steps.len()).filter(|step| Some(*step) != unneeded);
+        let output = self.choices.submit(executor.local(Plan::TOKEN), |copy| executor.submit(steps, &[copy]))?;
+        self.runs(output.submission().clone())?;
+        Ok(output)
+    }
+
+    /// Notes a submission, and waits if the GPU is too far behind.
+    fn runs(&mut self, submission: Submission) -> Result<()> {
+        self.running.push_back(submission);
+        let oldest = if self.running.len() > AHEAD { self.running.pop_front() } else { None };
+        oldest.map_or(Ok(()), |oldest| self.executor.gpu().wait(&oldest))
+    }
+
+    /// Writes what belongs to the next position, and the token unless it is the one that was chosen.
+    fn write(&mut self, token: Option<u32>) -> Result<()> {
+        let gpu = self.executor.gpu();
+        gpu.write(self.executor.local(Plan::STATE), 0, self.state.at(self.tokens.len()))?;
+        token.map_or(Ok(()), |token| gpu.write(self.executor.local(Plan::TOKEN), 0, &token.to_le_bytes()))
     }
 
     /// Feeds one token and returns how long it took on the GPU.
@@ -177,9 +254,9 @@ impl Session {
         self.check(self.tokens.len(), &[token])?;
         let all = 0..self.planned.plan.steps.len();
         self.output = None;
-        self.write_state(token)?;
+        self.write(Some(token))?;
         let steps = self.executor.time(all.clone())?;
-        self.write_state(token)?; // the same token again: a step writes what it wrote before
+        self.write(Some(token))?; // the same token again: a step writes what it wrote before
         let pass = self.executor.time_pass(all)?;
         self.tokens.push(token);
         Ok(TokenProfile { steps, pass })
@@ -188,16 +265,6 @@ impl Session {
     /// The plan that the session executes.
     pub fn plan(&self) -> &Plan {
         &self.planned.plan
-    }
-
-    fn write_state(&self, token: u32) -> Result<()> {
-        let position = self.tokens.len();
-        let mut state = Vec::with_capacity(8 + 4 * self.model.config().rotary);
-        state.extend_from_slice(bytemuck::bytes_of(&[token, position as u32]));
-        for turn in self.model.config().turns(position) {
-            state.extend_from_slice(bytemuck::bytes_of(&turn));
-        }
-        self.executor.gpu().write(self.executor.local(self.planned.state), 0, &state)
     }
 
     /// Makes the session hold exactly `tokens`, keeping the cache of the longest common prefix. The logits
@@ -236,9 +303,8 @@ impl Session {
     /// [`Error::Argument`] if nothing was fed since the start or the last rewind; what the device reports.
     pub fn logits(&mut self) -> Result<Vec<f32>> {
         self.output()?;
-        let bytes = self.planned.logits.bytes();
-        let Some(local) = TokenPlan::local(&self.planned.logits) else { return Ok(Vec::new()) };
-        let copy = Copy { from: self.executor.local(local), offset: 0, bytes, to: &self.logits };
+        let bytes = 4 * self.model.config().vocab as u64;
+        let copy = Copy { from: self.executor.local(self.planned.logits), offset: 0, bytes, to: &self.logits };
         let done = self.executor.submit(0..0, &[copy])?;
         self.running.clear(); // older than this one
         let data = self.executor.gpu().read(&self.logits, bytes, &done)?;
@@ -249,25 +315,18 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::logits`]; [`Error::NotANumber`] if no logit is a number.
-    pub fn most_likely(&mut self) -> Result<u32> {
-        let data = self.executor.gpu().read(&self.token, 4, self.output()?)?;
-        match bytemuck::pod_read_unaligned::<u32>(&data) {
-            NO_TOKEN => Err(Error::NotANumber),
-            token => Ok(token),
-        }
+    pub fn most_likely(&self) -> Result<u32> {
+        self.read(self.output()?)?.likeliest()
     }
 
-    fn output(&self) -> Result<&Submission> {
+    fn read(&self, output: &Output) -> Result<Choice> {
+        self.choices.read(self.executor.gpu(), output)
+    }
+
+    fn output(&self) -> Result<&Output> {
         let expected = "at least one token fed since the start or the last rewind".to_owned();
         self.output.as_ref().ok_or(Error::Argument { argument: "session", expected, found: "none".into() })
     }
-}
-
-/// Whether a token's output is asked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Output {
-    Wanted,
-    Unwanted,
 }
 
 impl Drop for Session {

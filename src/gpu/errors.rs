@@ -49,11 +49,11 @@ impl Gpu {
     pub(crate) fn attempt<T>(&self, doing: &str, bytes: u64, operation: impl FnOnce(&wgpu::Device) -> T) -> Result<T> {
         let device = self.device();
         let filters = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
-        let mut scopes: Vec<_> = filters.into_iter().map(|filter| device.push_error_scope(filter)).collect();
+        let scopes = filters.map(|filter| device.push_error_scope(filter));
         let value = operation(device);
         let mut first = None;
-        while let Some(scope) = scopes.pop() {
-            first = first.or(pollster::block_on(scope.pop()));
+        for scope in scopes.into_iter().rev() {
+            first = first.or(pollster::block_on(scope.pop())); // each one, or those below would not be on top
         }
         match first.map(|error| translate(doing, bytes, error)) {
             Some(error @ Error::OutOfMemory { .. }) => Err(error), // the reason, where the device went with it

@@ -84,18 +84,31 @@ impl Gpu {
     /// Waits for the submission, then reads the first `bytes` bytes copied to `readback`.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], [`Error::Gpu`].
+    /// As [`Gpu::read_into`].
     pub fn read(&self, readback: &Readback, bytes: u64, after: &Submission) -> Result<Vec<u8>> {
-        let bytes = bytes.min(readback.raw.size());
-        let slice = readback.raw.slice(..bytes);
+        let mut data = vec![0; bytes.min(readback.raw.size()) as usize];
+        self.read_into(readback, &mut data, after)?;
+        Ok(data)
+    }
+
+    /// Waits for the submission, and for no later one, then fills `data`, whole words and no longer than
+    /// `readback`, with what was copied there.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], [`Error::Gpu`].
+    pub fn read_into(&self, readback: &Readback, data: &mut [u8], after: &Submission) -> Result<()> {
+        let slice = readback.raw.slice(..data.len() as u64);
         slice.map_async(wgpu::MapMode::Read, |_| {});
         let waited = self.wait(after);
         let refused = |message: String| Error::Gpu { doing: "to read results".into(), message };
-        let data = match slice.get_mapped_range() {
-            Ok(view) => Ok(view.to_vec()),
+        let read = match slice.get_mapped_range() {
+            Ok(view) => {
+                data.copy_from_slice(&view);
+                Ok(())
+            }
             Err(error) => Err(refused(error.to_string())),
         };
         readback.raw.unmap();
-        waited.and(data)
+        waited.and(read)
     }
 }

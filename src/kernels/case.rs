@@ -190,11 +190,12 @@ impl CaseBuilder {
         (0..count).map(|_| next(&mut self.rng)).collect()
     }
 
-    /// Sets what the host writes before a token.
+    /// Sets the token and what the host writes before it.
     pub fn state(&mut self, token: u32, position: u32, turns: &[[f32; 2]]) {
-        let mut bytes = [token, position].map(u32::to_le_bytes).concat();
+        let mut bytes = [position, 0].map(u32::to_le_bytes).concat();
         bytes.extend_from_slice(bytemuck::cast_slice(turns));
-        self.locals.push((0, bytes));
+        self.locals.push((Plan::STATE, bytes));
+        self.locals.push((Plan::TOKEN, token.to_le_bytes().to_vec()));
     }
 
     /// An input tensor of noise: the tensor, and its values, vector after vector without padding.

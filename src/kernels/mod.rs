@@ -6,12 +6,12 @@
 //! the self-test walk that list.
 
 mod absorb_query;
-mod argmax;
 mod cache_write;
 mod case;
 mod gate_up;
 mod gate_up_id;
 mod get_rows;
+mod histogram;
 mod matvec;
 mod mla_attention;
 mod mla_merge;
@@ -26,15 +26,19 @@ mod query_cache;
 mod rms_norm;
 mod rope_query;
 mod route;
+mod sample;
+mod sampling;
+mod slice_max;
 mod tiling;
 
-pub use argmax::NO_TOKEN;
 pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
 pub use matvec::{Input, Norm};
 pub use mla_attention::{Parts, splits_for};
 pub use moe_gate_up::{Choice, GateUp, Hidden};
 pub use route::{Gating, Routed, Routing};
+pub use sampling::Sampling;
+pub use slice_max::{NO_TOKEN, Slices};
 
 use crate::error::{Error, Result};
 use crate::plan::Target;
@@ -73,7 +77,9 @@ pub static KERNELS: &[&Kernel] = &[
     &mla_output::KERNEL,
     &moe_gate_up::KERNEL,
     &moe_down::KERNEL,
-    &argmax::KERNEL,
+    &slice_max::KERNEL,
+    &histogram::KERNEL,
+    &sample::KERNEL,
 ];
 
 /// Declares a kernel's `Params`, laid out as the WGSL struct of the same fields.

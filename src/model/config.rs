@@ -103,16 +103,6 @@ impl Config {
         (1.0 / (self.key_width as f64).sqrt()) as f32
     }
 
-    /// Cosine and sine of each rotary pair's angle at a position, computed in f64.
-    pub fn turns(&self, position: usize) -> impl Iterator<Item = [f32; 2]> {
-        let (rope, rotary) = (self.rope, self.rotary);
-        (0..rotary / 2).map(move |i| {
-            let frequency = rope.base.powf(-((2 * i) as f64) / rotary as f64);
-            let angle = position as f64 / rope.factor * frequency;
-            [angle.cos() as f32, angle.sin() as f32]
-        })
-    }
-
     fn check(&self) -> Result<()> {
         let key = |name: &str| format!("{ARCHITECTURE}.{name}");
         if self.rotary >= self.key_width {

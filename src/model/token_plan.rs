@@ -4,7 +4,7 @@ use super::Config;
 use super::attention::{CacheShape, attention};
 use super::moe::{dense, experts};
 use super::weights::{Source, Weights};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::plan::{BufferRef, Builder, Plan, Target, Tensor};
 
@@ -14,14 +14,23 @@ pub struct TokenPlan {
     pub plan: Plan,
     /// Where each weight comes from.
     pub sources: Vec<Source>,
-    /// Logits {vocab}.
-    pub logits: Tensor,
-    /// The most likely token {1}, u32.
-    pub token: Tensor,
-    /// The local buffer that the host writes before each token: token, position, turns.
-    pub state: usize,
+    /// The local buffer of the logits {vocab}.
+    pub logits: usize,
+    /// How the next token is chosen.
+    pub choice: Choice,
     /// What the caches hold.
     pub cache: CacheShape,
+}
+
+/// The steps that choose the next token from the logits, to the last of the plan.
+#[derive(Debug, Clone, Copy)]
+pub struct Choice {
+    /// The first one.
+    pub first: usize,
+    /// The one that only filters need.
+    pub histogram: usize,
+    /// The local buffer that a [`Sampling`](crate::kernels::Sampling) is written to.
+    pub sampling: usize,
 }
 
 /// Plans one token of the model in `file`, with a cache as given. Reads the file's header only.
@@ -57,16 +66,22 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
         false => embedding, // tied
     };
     let logits = b.mul_mv("output", &output, &h)?;
-    let token = b.argmax("argmax", &logits)?;
-    Ok(TokenPlan { state: b.state(), plan: b.finish(), sources: weights.sources, logits, token, cache })
+    let choice = b.steps();
+    let slices = b.slice_max("slice_max", &logits)?;
+    let histogram = b.steps();
+    b.histogram("histogram", &logits, &slices)?;
+    let sampling = b.sample("sample", &logits, &slices)?;
+    let choice = Choice { first: choice, histogram, sampling };
+    Ok(TokenPlan { plan: b.finish(), sources: weights.sources, logits: local(&logits)?, choice, cache })
 }
 
-impl TokenPlan {
-    /// The local buffer of a tensor.
-    pub fn local(tensor: &Tensor) -> Option<usize> {
-        match tensor.buffer {
-            BufferRef::Local(index) => Some(index),
-            BufferRef::Weight(_) => None,
+/// The local buffer of an output.
+fn local(tensor: &Tensor) -> Result<usize> {
+    match tensor.buffer {
+        BufferRef::Local(index) => Ok(index),
+        BufferRef::Weight(_) => {
+            let (got, want) = ("a weight".to_owned(), "an activation".to_owned());
+            Err(Error::Shape { op: "output", tensor: "logits".to_owned(), got, want })
         }
     }
 }

@@ -15,18 +15,19 @@ pub struct Builder {
     guard: u64,
     scratch: HashMap<(String, u64), usize>,
     names: HashMap<String, usize>,
-    state: usize,
 }
 
 impl Builder {
     /// An empty plan whose state has room for `pairs` rotary angles.
     pub fn new(target: Target, pairs: usize) -> Self {
-        let state = Local { name: "state".into(), bytes: 8 + 8 * pairs.max(1) as u64, purpose: Purpose::State };
-        let plan = Plan { locals: vec![state], ..Plan::default() };
-        Self { plan, target, prefix: String::new(), guard: 0, scratch: HashMap::new(), names: HashMap::new(), state: 0 }
+        let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
+        let state = local("state", 8 + 8 * pairs.max(1) as u64);
+        let token = local("token", 4 * Plan::TOKEN_WORDS as u64);
+        let plan = Plan { locals: vec![state, token], ..Plan::default() };
+        Self { plan, target, prefix: String::new(), guard: 0, scratch: HashMap::new(), names: HashMap::new() }
     }
 
-    /// Appends `bytes` bytes to every scratch and cache buffer that no kernel should touch.
+    /// Appends `bytes` bytes to every buffer made from here on that no kernel should touch.
     pub fn with_guard(mut self, bytes: u64) -> Self {
         self.guard = bytes;
         self
@@ -48,9 +49,9 @@ impl Builder {
         self.plan.head = self.plan.steps.len();
     }
 
-    /// The local buffer of the state.
-    pub fn state(&self) -> usize {
-        self.state
+    /// Steps so far.
+    pub fn steps(&self) -> usize {
+        self.plan.steps.len()
     }
 
     /// The plan.
@@ -101,6 +102,11 @@ impl Builder {
         BufferRef::Local(self.local(name, bytes, Purpose::Cache))
     }
 
+    /// A buffer of its own for what the host writes now and then.
+    pub fn setting(&mut self, name: &str, bytes: u64) -> usize {
+        self.local(name.to_owned(), bytes, Purpose::State)
+    }
+
     fn local(&mut self, name: String, bytes: u64, purpose: Purpose) -> usize {
         self.plan.locals.push(Local { name, bytes: bytes.saturating_add(3 + self.guard) / 4 * 4, purpose });
         self.plan.locals.len() - 1
@@ -117,7 +123,12 @@ impl Builder {
 
     /// The token's state, as `wgsl/lib/state.wgsl` binds it.
     pub fn bound_state(&self) -> Bound {
-        self.bound("state", BufferRef::Local(self.state))
+        self.bound("state", BufferRef::Local(Plan::STATE))
+    }
+
+    /// The token, bound as `token`.
+    pub fn bound_token(&self) -> Bound {
+        self.bound("token", BufferRef::Local(Plan::TOKEN))
     }
 
     /// The streams of a weight, bound as `role_stream`.

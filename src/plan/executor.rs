@@ -90,7 +90,7 @@ impl Executor {
     ///
     /// # Errors
     /// Whatever the driver has reported so far.
-    pub fn submit(&self, steps: Range<usize>, copies: &[Copy<'_>]) -> Result<Submission> {
+    pub fn submit(&self, steps: impl IntoIterator<Item = usize>, copies: &[Copy<'_>]) -> Result<Submission> {
         self.gpu.submit(self.dispatches(steps), copies)
     }
 
@@ -110,11 +110,10 @@ impl Executor {
         self.gpu.time_pass(&self.dispatches(steps).collect::<Vec<_>>())
     }
 
-    fn dispatches(&self, steps: Range<usize>) -> impl Iterator<Item = Dispatch<'_>> {
-        self.steps[steps].iter().map(|step| Dispatch {
-            pipeline: &self.kernels[step.kernel].pipeline,
-            bindings: &step.bindings,
-            grid: step.grid,
+    fn dispatches(&self, steps: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Dispatch<'_>> {
+        steps.into_iter().map(|step| {
+            let Recorded { kernel, bindings, grid, .. } = &self.steps[step];
+            Dispatch { pipeline: &self.kernels[*kernel].pipeline, bindings, grid: *grid }
         })
     }
 }

@@ -40,7 +40,7 @@ pub enum Purpose {
     Scratch,
     /// The latent cache of one layer.
     Cache,
-    /// What the host writes before each token.
+    /// What the host writes, and the token, which the host or the GPU chooses.
     State,
 }
 
@@ -177,6 +177,14 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Place of the state in [`Plan::locals`]: what the host writes before each token.
+    pub const STATE: usize = 0;
+    /// Place of the token in [`Plan::locals`], as `wgsl/op/sample.wgsl` leaves it: the id to compute next, which
+    /// the embedding reads, the likeliest id, and how many the filters kept.
+    pub const TOKEN: usize = 1;
+    /// Words of the token's buffer.
+    pub const TOKEN_WORDS: usize = 3;
+
     /// Bytes of all weights on the GPU.
     pub fn weight_memory(&self) -> u64 {
         self.weights.iter().map(Weight::bytes).sum()

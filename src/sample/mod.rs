@@ -1,4 +1,6 @@
-//! Chooses the next token from the logits.
+//! Chooses the next token from logits on the host.
+//!
+//! A generation chooses on the GPU; this is for callers who work on the logits themselves.
 //!
 //! The chain is llama.cpp's: `top_k`, `top_p`, `min_p`, temperature, then one draw. All filters keep a
 //! prefix of the tokens ordered by logit, so they only ever shorten one list. Guaranteed: a seed
@@ -14,7 +16,6 @@ use crate::error::{Error, Result};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::cmp::Ordering;
-use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// How many of the likeliest tokens `top_p` looks at first; it looks at eight times more as long as
 /// those do not reach.
@@ -54,8 +55,7 @@ impl Sampler {
     /// A sampler, or what is wrong with the parameters.
     pub fn new(params: SamplerParams) -> Result<Self> {
         params.check()?;
-        // The standard library's hash keys are random: no other source of randomness is needed.
-        let seed = params.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let seed = params.seed();
         Ok(Self { params, seed, random: Pcg64::seed_from_u64(seed), candidates: Vec::new() })
     }
 

@@ -1,6 +1,7 @@
 //! What a sampler can be told.
 
 use crate::error::{Error, Result};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// How the next token is chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +32,7 @@ impl SamplerParams {
     }
 
     /// Names the first parameter that is out of range.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let Self { temperature, top_p, min_p, .. } = *self;
         let share = |value: f32| (0.0..=1.0).contains(&value);
         for (argument, expected, value, fine) in [
@@ -44,5 +45,11 @@ impl SamplerParams {
             }
         }
         Ok(())
+    }
+
+    /// The seed, or one that is different every time.
+    pub(crate) fn seed(&self) -> u64 {
+        // The standard library's hash keys are random: no other source of randomness is needed.
+        self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
     }
 }

@@ -13,7 +13,7 @@ use wglm::{Config, Gguf};
 /// Dispatches of a token, at most: what every layer takes, and what surrounds them.
 const DENSE_LAYER: usize = 15;
 const EXPERTS_LAYER: usize = 20;
-const AROUND: usize = 4;
+const AROUND: usize = 6;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -1,6 +1,11 @@
 //! The sampler: what each filter keeps, what is drawn, what is refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+#[path = "../common/mod.rs"]
+mod common;
+
+mod on_gpu;
+
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use wglm::Error;

@@ -7,6 +7,7 @@
 mod common;
 
 mod chatting;
+mod choosing;
 mod feeding;
 mod generating;
 mod limits;

@@ -1,8 +1,8 @@
-// What changes from token to token. Everything else a kernel reads is fixed when the plan is built.
+// What the host writes before each token. Everything else a kernel reads is fixed when the plan is built, but
+// for the token's id, which the GPU itself may choose and which is a buffer of its own.
 
 struct State {
-    token: u32,    // id of the token being computed
-    position: u32, // its place in the sequence, from 0; the cache holds this many tokens before it
+    position: u32, // the token's place in the sequence, from 0; the cache holds this many tokens before it
     turns: array<vec2<f32>>, // cosine and sine of the position's rotary angles, a pair each
 }
 

@@ -1,0 +1,36 @@
+//! What the host tells the GPU before each token: the position and the rotary angles that belong to it.
+
+use super::Config;
+
+/// The bytes of a token's state, as `wgsl/lib/state.wgsl` reads them. Made once, filled in for each token.
+pub struct State {
+    factor: f64,
+    /// Of each rotary pair, in radians a position.
+    frequencies: Vec<f64>,
+    bytes: Vec<u8>,
+}
+
+/// Where the angles start: pairs of f32 are aligned to 8 bytes.
+const TURNS: usize = 8;
+
+impl State {
+    /// The state of a model's tokens.
+    pub fn new(config: &Config) -> Self {
+        let frequency = |i: usize| config.rope.base.powf(-((2 * i) as f64) / config.rotary as f64);
+        let frequencies: Vec<f64> = (0..config.rotary / 2).map(frequency).collect();
+        let bytes = vec![0; TURNS + 8 * frequencies.len()];
+        Self { factor: config.rope.factor, frequencies, bytes }
+    }
+
+    /// The bytes for a position. Cosines and sines are computed in f64.
+    pub fn at(&mut self, position: usize) -> &[u8] {
+        let (head, turns) = self.bytes.split_at_mut(TURNS);
+        head[..4].copy_from_slice(&(position as u32).to_le_bytes());
+        for (turn, frequency) in turns.chunks_exact_mut(8).zip(&self.frequencies) {
+            let angle = position as f64 / self.factor * frequency;
+            turn[..4].copy_from_slice(&(angle.cos() as f32).to_le_bytes());
+            turn[4..].copy_from_slice(&(angle.sin() as f32).to_le_bytes());
+        }
+        &self.bytes
+    }
+}

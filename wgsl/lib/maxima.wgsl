@@ -1,0 +1,17 @@
+// What slice_max leaves: of each slice of the logits the largest, as its bits, and its token.
+
+var<storage, read> maxima: array<vec2<u32>>;
+
+fn maximum_of(slice: u32) -> Candidate {
+    let bits = maxima[slice];
+    return Candidate(bitcast<f32>(bits.x), bits.y);
+}
+
+// The likeliest token, in every invocation of the workgroup.
+fn likeliest(slices: u32, local: u32) -> Candidate {
+    var best = NOBODY;
+    for (var slice = local; slice < slices; slice += WORKGROUP) {
+        best = better(best, maximum_of(slice));
+    }
+    return best_of_workgroup(best, local);
+}

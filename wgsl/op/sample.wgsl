@@ -1,0 +1,177 @@
+// The next token: the likeliest, or a draw from those that the filters keep. One workgroup.
+//
+// top_k, top_p (over what top_k left, at temperature 1) and min_p all keep the first tokens of one order, so
+// together they are the place of the last token kept. It is found digit by digit: the histogram gives the first
+// digit, and each further one takes a count of the tokens that share those before it, until a bin holds a single
+// token. Slices whose largest logit is too low are passed over.
+
+struct Params {
+    count: u32,
+    slices: u32, // of SLICE logits, of which there are maxima
+    scale: f32,  // of the histogram's deficits
+}
+
+struct Sampling {
+    seed: vec2<u32>,
+    top_k: u32,     // all ones for no such filter
+    top_p: f32,     // 1 for no such filter
+    sharpness: f32, // 2 / temperature, a factor on gaps; 0 to take the likeliest
+    reach: f32,     // the largest gap that min_p keeps, or that the temperature leaves a chance of 1e-11
+}
+
+struct Kept {
+    last: vec2<u32>, // the place of the last one
+    tokens: Tokens,
+}
+
+const CREW = 64u; // invocations that share a slice
+const CHUNKS = SLICE / (4u * CREW);
+const HUGE = 3e38;
+
+var<uniform> params: Params;
+var<storage, read> logits: array<vec4<f32>>;
+var<storage, read> histogram: array<u32>;
+var<storage, read> sampling: Sampling;
+var<storage, read_write> token: array<u32>; // the chosen one, the likeliest, how many top_k and top_p left
+
+var<workgroup> counts: array<atomic<u32>, BINS>;
+
+fn count_of(bin: u32, level: u32) -> u32 {
+    if level == 0u {
+        return histogram[bin];
+    }
+    return atomicLoad(&counts[bin]);
+}
+
+fn mass_of(bin: u32, count: u32, level: u32, first: vec2<u32>) -> f32 {
+    if level == 0u {
+        return (f32(count) - f32(histogram[BINS + bin]) / params.scale) * weight_of(0.125 * f32(bin));
+    }
+    // From here on a bin is so narrow that its middle stands for all of it.
+    let units = first.x + place_with(bin, level).x + (after(level).x + 1u) / 2u;
+    return f32(count) * weight_of(f32(units) / UNITS);
+}
+
+fn place_of(logit: f32, id: u32, top: f32) -> vec2<u32> {
+    return vec2<u32>(units_of(gap_of(logit, top)), id);
+}
+
+// Counts the tokens that share the digits of `prefix` before this level by their digit at it.
+fn count_digits(level: u32, prefix: vec2<u32>, top: f32, local: u32) {
+    workgroupBarrier(); // earlier counts may still be read
+    for (var bin = local; bin < BINS; bin += WORKGROUP) {
+        atomicStore(&counts[bin], 0u);
+    }
+    workgroupBarrier();
+    let open = after(level - 1u);
+    for (var slice = local / CREW; slice < params.slices; slice += WORKGROUP / CREW) {
+        let largest = maximum_of(slice);
+        if largest.token == NO_TOKEN || place_of(largest.score, 0u, top).x > (prefix.x | open.x) {
+            continue;
+        }
+        for (var chunk = 0u; chunk < CHUNKS; chunk++) {
+            let first = slice * SLICE + 4u * (chunk * CREW + local % CREW);
+            if first < params.count {
+                count_four(first, level, prefix, open, top);
+            }
+        }
+    }
+    workgroupBarrier();
+}
+
+fn count_four(first: u32, level: u32, prefix: vec2<u32>, open: vec2<u32>, top: f32) {
+    let four = logits[first / 4u];
+    for (var k = 0u; k < 4u; k++) {
+        if first + k < params.count && is_number(four[k]) {
+            let place = place_of(four[k], first + k, top);
+            if all((place | open) == (prefix | open)) {
+                atomicAdd(&counts[digit_of(place, level)], 1u);
+            }
+        }
+    }
+}
+
+// The first tokens that reach the count or the mass wanted; all of them if they do not.
+fn search(want: Tokens, top: f32, local: u32) -> Kept {
+    var kept = Kept(vec2<u32>(0u), Tokens(0u, 0.0));
+    for (var level = 0u; level < LEVELS; level++) {
+        if level > 0u {
+            count_digits(level, kept.last, top, local);
+        }
+        let left = Tokens(want.count - kept.tokens.count, want.mass - kept.tokens.mass);
+        let it = find_bin(level, kept.last, left, local);
+        if level == 0u && !it.reached {
+            return Kept(vec2<u32>(0x3fffffffu), it.all);
+        }
+        kept.last += place_with(it.bin, level);
+        kept.tokens = plus(kept.tokens, it.before);
+        if it.inside.count <= 1u || level + 1u == LEVELS {
+            kept.last |= after(level);
+            kept.tokens = plus(kept.tokens, it.inside);
+            break;
+        }
+    }
+    return kept;
+}
+
+// The last place that top_k and top_p keep, and how many tokens that are.
+fn filtered(top: f32, local: u32) -> Kept {
+    if sampling.top_k >= params.count && sampling.top_p >= 1.0 {
+        return Kept(vec2<u32>(0x3fffffffu), Tokens(params.count, 0.0));
+    }
+    var kept = search(Tokens(sampling.top_k, HUGE), top, local);
+    if sampling.top_p < 1.0 {
+        kept = search(Tokens(kept.tokens.count, sampling.top_p * kept.tokens.mass), top, local);
+    }
+    return kept;
+}
+
+// Of four tokens the one that draws the most.
+fn draw_four(first: u32, last: vec2<u32>, top: f32) -> Candidate {
+    let four = logits[first / 4u];
+    let noise = pcg4d(vec4<u32>(first / 4u, state.position, sampling.seed.x, sampling.seed.y));
+    var best = NOBODY;
+    for (var k = 0u; k < 4u; k++) {
+        let gap = gap_of(four[k], top);
+        if first + k < params.count && is_number(four[k]) && gap <= sampling.reach
+            && not_after(place_of(four[k], first + k, top), last) {
+            best = better(best, Candidate(gumbel(noise[k]) - gap * sampling.sharpness, first + k));
+        }
+    }
+    return best;
+}
+
+fn draw(last: vec2<u32>, top: f32, local: u32) -> Candidate {
+    var best = NOBODY;
+    for (var slice = local / CREW; slice < params.slices; slice += WORKGROUP / CREW) {
+        let largest = maximum_of(slice);
+        if largest.token == NO_TOKEN || gap_of(largest.score, top) > sampling.reach
+            || place_of(largest.score, 0u, top).x > last.x {
+            continue;
+        }
+        for (var chunk = 0u; chunk < CHUNKS; chunk++) {
+            let first = slice * SLICE + 4u * (chunk * CREW + local % CREW);
+            if first < params.count {
+                best = better(best, draw_four(first, last, top));
+            }
+        }
+    }
+    return best_of_workgroup(best, local);
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(local_invocation_index) local: u32) {
+    let top = likeliest(params.slices, local);
+    var chosen = top.token;
+    var count = 1u;
+    if sampling.sharpness > 0.0 && top.token != NO_TOKEN {
+        let kept = filtered(top.score, local);
+        chosen = draw(kept.last, top.score, local).token;
+        count = kept.tokens.count;
+    }
+    if local == 0u {
+        token[0] = chosen;
+        token[1] = top.token;
+        token[2] = count;
+    }
+}

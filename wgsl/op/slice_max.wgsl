@@ -1,0 +1,37 @@
+// The largest of each slice of the logits, and of equals the one of the lowest token; NOBODY where none is a
+// number. One workgroup a slice, four logits an invocation. Clears the histogram for the step that fills it.
+
+struct Params {
+    count: u32,
+    bins: u32, // words of the histogram
+}
+
+var<uniform> params: Params;
+var<storage, read> logits: array<vec4<f32>>;
+var<storage, read_write> maxima: array<vec2<u32>>; // the bits of the logit, its token
+var<storage, read_write> histogram: array<u32>;
+
+@compute @workgroup_size(WORKGROUP)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    for (var bin = workgroup.x * WORKGROUP + local; bin < params.bins; bin += workgroups.x * WORKGROUP) {
+        histogram[bin] = 0u;
+    }
+    let first = 4u * (workgroup.x * WORKGROUP + local);
+    var best = NOBODY;
+    if first < params.count {
+        let four = logits[first / 4u];
+        for (var k = 0u; k < 4u; k++) {
+            if first + k < params.count && is_number(four[k]) {
+                best = better(best, Candidate(four[k], first + k));
+            }
+        }
+    }
+    best = best_of_workgroup(best, local);
+    if local == 0u {
+        maxima[workgroup.x] = vec2<u32>(bitcast<u32>(best.score), best.token);
+    }
+}
