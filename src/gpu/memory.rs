@@ -42,19 +42,26 @@ impl Gpu {
             BufferUse::Storage => wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
             BufferUse::Uniform => wgpu::BufferUsages::UNIFORM,
         };
-        let raw = self.create(label, bytes, usage | wgpu::BufferUsages::COPY_DST)?;
+        let raw = self.create(label, bytes, usage | wgpu::BufferUsages::COPY_DST, false)?;
         Ok(Buffer { raw })
     }
 
     /// Makes a buffer that up to `bytes` bytes of results are copied to.
     pub fn readback(&self, label: &str, bytes: u64) -> Result<Readback> {
-        let raw = self.create(label, bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?;
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let raw = self.create(label, bytes, usage, false)?;
         Ok(Readback { raw })
     }
 
-    fn create(&self, label: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
+    pub(super) fn create(
+        &self,
+        label: &str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+        mapped_at_creation: bool,
+    ) -> Result<wgpu::Buffer> {
         let size = bytes.max(4).next_multiple_of(4);
-        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
+        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation };
         self.attempt(&format!("making the buffer `{label}`"), size, |device| device.create_buffer(&descriptor))
     }
 

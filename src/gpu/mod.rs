@@ -8,11 +8,13 @@ mod adapter;
 mod errors;
 mod memory;
 mod pass;
+mod staging;
 mod timing;
 
 pub use adapter::{AdapterReport, adapters};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use pass::{BindGroup, Binding, Copy, Dispatch, Pipeline, Submission};
+pub use staging::{Mapped, StagedCopy, Staging};
 
 use crate::error::{Error, Result};
 use errors::Failures;

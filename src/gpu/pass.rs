@@ -105,12 +105,17 @@ impl Gpu {
         })
     }
 
-    /// Submits what was written since the last submission.
+    /// Zeroes buffers. They are made zero-filled, but wgpu fills them only when they are first used: done here, it
+    /// takes no time from the work that uses them.
     ///
     /// # Errors
     /// As [`Gpu::submit`].
-    pub fn flush(&self) -> Result<Submission> {
-        self.attempt("writing", 0, |_| Submission { index: self.shared.queue.submit([]) })
+    pub fn zero(&self, buffers: &[Buffer]) -> Result<Submission> {
+        self.attempt("zeroing buffers", 0, |device| {
+            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            buffers.iter().for_each(|buffer| encoder.clear_buffer(&buffer.raw, 0, None));
+            self.submit_encoder(encoder)
+        })
     }
 
     pub(super) fn submit_encoder(&self, encoder: wgpu::CommandEncoder) -> Submission {

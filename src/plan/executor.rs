@@ -37,6 +37,7 @@ impl Executor {
         let compiled = pipelines.prepare(&plan.variants)?;
         let local = |l: &super::Local| gpu.buffer(&l.name, l.bytes, BufferUse::Storage);
         let locals = plan.locals.iter().map(local).collect::<Result<Vec<_>>>()?;
+        gpu.zero(&locals)?;
         let params = gpu.buffer("params", PARAMS_STRIDE * plan.steps.len() as u64, BufferUse::Uniform)?;
         gpu.write(&params, 0, &params_of(plan))?;
         let mut executor = Self { gpu, kernels: compiled, locals, steps: Vec::with_capacity(plan.steps.len()) };
