@@ -3,6 +3,8 @@
 //! A session feeds tokens through the model's plan, each one submission, and keeps the host at most a few
 //! submissions ahead of the GPU. What the cache holds already is not computed again.
 
+mod pretend;
+
 use crate::error::{Error, Result};
 use crate::gpu::{Copy, Readback, Submission};
 use crate::kernels::NO_TOKEN;

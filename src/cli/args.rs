@@ -314,6 +314,17 @@ pub struct PlanArgs {
     pub no_subgroups: bool,
 }
 
+/// How measurements are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// A table for people
+    Md,
+    /// A line a row, for spreadsheets
+    Csv,
+    /// Everything, for programs
+    Json,
+}
+
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     #[command(flatten)]
@@ -330,6 +341,12 @@ pub struct BenchArgs {
     /// Repetitions
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
+    /// How the results are written
+    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
+    pub output: OutputFormat,
+    /// Measure from the first run of every test on
+    #[arg(long)]
+    pub no_warmup: bool,
 }
 
 #[derive(Debug, Args)]

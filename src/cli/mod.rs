@@ -2,8 +2,10 @@
 
 mod args;
 mod bench;
+mod bench_report;
 mod chat;
 mod devices;
+mod figures;
 mod inspect;
 mod logits;
 mod model;
@@ -11,6 +13,8 @@ mod output;
 mod plan;
 mod profile;
 mod run;
+mod setup;
+mod table;
 mod text;
 
 use args::{Arguments, Command};

@@ -118,6 +118,24 @@ impl Gpu {
         })
     }
 
+    /// Fills buffers with a pattern, over and over.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn fill(&self, pattern: &Buffer, buffers: &[&Buffer]) -> Result<()> {
+        let submission = self.attempt("filling buffers", 0, |device| {
+            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            for buffer in buffers {
+                for at in (0..buffer.bytes()).step_by(pattern.bytes() as usize) {
+                    let bytes = pattern.bytes().min(buffer.bytes() - at);
+                    encoder.copy_buffer_to_buffer(&pattern.raw, 0, &buffer.raw, at, bytes);
+                }
+            }
+            self.submit_encoder(encoder)
+        })?;
+        self.wait(&submission)
+    }
+
     pub(super) fn submit_encoder(&self, encoder: wgpu::CommandEncoder) -> Submission {
         Submission { index: self.shared.queue.submit([encoder.finish()]) }
     }

@@ -8,6 +8,7 @@
 //! lines on their way over the bus, and a single read would wait for the bus; so bytes are made elsewhere, in a few
 //! kilobytes that stay in a core's cache, and copied here in one go.
 
+use super::meter::Held;
 use super::{Buffer, Gpu, Submission};
 use crate::error::{Error, Result};
 use wgpu::{BufferUsages, MapMode};
@@ -18,6 +19,7 @@ pub struct Staging {
     raw: wgpu::Buffer,
     /// The submission that copies what it held last.
     copied: Option<Submission>,
+    _held: Held,
 }
 
 /// A copy from staging memory.
@@ -115,7 +117,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn staging(&self, bytes: u64) -> Result<Staging> {
-        let raw = self.create("staging", bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC, true)?;
-        Ok(Staging { raw, copied: None })
+        let (raw, held) = self.create("staging", bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC, true)?;
+        Ok(Staging { raw, copied: None, _held: held })
     }
 }

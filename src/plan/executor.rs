@@ -15,6 +15,8 @@ pub struct Executor {
     gpu: Gpu,
     kernels: Vec<Arc<Compiled>>,
     locals: Vec<Buffer>,
+    /// The parameters of all steps.
+    params: Buffer,
     steps: Vec<Recorded>,
 }
 
@@ -40,22 +42,23 @@ impl Executor {
         gpu.zero(&locals)?;
         let params = gpu.buffer("params", PARAMS_STRIDE * plan.steps.len() as u64, BufferUse::Uniform)?;
         gpu.write(&params, 0, &params_of(plan))?;
-        let mut executor = Self { gpu, kernels: compiled, locals, steps: Vec::with_capacity(plan.steps.len()) };
+        let steps = Vec::with_capacity(plan.steps.len());
+        let mut executor = Self { gpu, kernels: compiled, locals, params, steps };
         for (index, step) in plan.steps.iter().enumerate() {
-            let recorded = executor.record(step, weights, &params, index as u64 * PARAMS_STRIDE)?;
+            let recorded = executor.record(step, weights, index as u64 * PARAMS_STRIDE)?;
             executor.steps.push(recorded);
         }
         Ok(executor)
     }
 
-    fn record(&self, step: &Step, weights: &[Buffer], params: &Buffer, at: u64) -> Result<Recorded> {
+    fn record(&self, step: &Step, weights: &[Buffer], at: u64) -> Result<Recorded> {
         let kernel = &self.kernels[step.variant];
         let mut bindings = Vec::with_capacity(kernel.bindings.len());
         let mut writes = Vec::new();
         for (info, index) in kernel.bindings.iter().zip(0..) {
             if info.access == Access::Uniform {
                 let bytes = (step.params.len() as u64).next_multiple_of(16);
-                bindings.push(Binding { index, buffer: params, offset: at, bytes });
+                bindings.push(Binding { index, buffer: &self.params, offset: at, bytes });
                 continue;
             }
             let bound = step.bindings.iter().find(|b| b.name == info.name).ok_or_else(|| unbound(step, &info.name))?;

@@ -41,6 +41,8 @@ fn wrong_usage_exits_with_2() {
         ("logits --tokens t.i32 --out o.f32 --positions 0,,1", "invalid value '' for '--positions <LIST>'"),
         ("plan -d few", "invalid value 'few'"),
         ("bench -r 0", "0 is not in 1.."),
+        ("bench -o xml", "possible values: md, csv, json"),
+        ("bench -p many", "invalid value 'many'"),
     ] {
         let done = wglm(line);
         assert_eq!(done.code, Some(2), "{line}: {done:?}");
