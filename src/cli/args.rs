@@ -359,4 +359,7 @@ pub struct ProfileArgs {
     /// Tokens to time; the medians are shown
     #[arg(short, long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
+    /// How the results are written
+    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
+    pub output: OutputFormat,
 }

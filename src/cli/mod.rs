@@ -12,6 +12,7 @@ mod model;
 mod output;
 mod plan;
 mod profile;
+mod profile_report;
 mod run;
 mod setup;
 mod table;

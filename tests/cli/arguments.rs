@@ -43,6 +43,7 @@ fn wrong_usage_exits_with_2() {
         ("bench -r 0", "0 is not in 1.."),
         ("bench -o xml", "possible values: md, csv, json"),
         ("bench -p many", "invalid value 'many'"),
+        ("profile -o xml", "possible values: md, csv, json"),
     ] {
         let done = wglm(line);
         assert_eq!(done.code, Some(2), "{line}: {done:?}");

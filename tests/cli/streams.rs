@@ -21,7 +21,7 @@ fn readers_may_leave_early() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error() {
-    for line in ["inspect", "plan", "run -p hi", "tokenize hi", "bench -p 1 -n 0 -r 1 -o json"] {
+    for line in ["inspect", "plan", "run -p hi", "tokenize hi", "bench -p 1 -n 0 -r 1 -o json", "profile -r 1 -o csv"] {
         let mut command = command(line.split_whitespace());
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         command.stdout(full);
