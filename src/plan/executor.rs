@@ -24,7 +24,6 @@ struct Recorded {
     kernel: usize,
     bindings: BindGroup,
     grid: [u32; 3],
-    writes: Vec<BufferRef>,
 }
 
 impl Executor {
@@ -54,7 +53,6 @@ impl Executor {
     fn record(&self, step: &Step, weights: &[Buffer], at: u64) -> Result<Recorded> {
         let kernel = &self.kernels[step.variant];
         let mut bindings = Vec::with_capacity(kernel.bindings.len());
-        let mut writes = Vec::new();
         for (info, index) in kernel.bindings.iter().zip(0..) {
             if info.access == Access::Uniform {
                 let bytes = (step.params.len() as u64).next_multiple_of(16);
@@ -66,13 +64,10 @@ impl Executor {
                 BufferRef::Weight(i) => weights.get(i).ok_or_else(|| unbound(step, &info.name))?,
                 BufferRef::Local(i) => &self.locals[i],
             };
-            if info.access == Access::ReadWrite {
-                writes.push(bound.buffer);
-            }
             bindings.push(Binding { index, buffer, offset: bound.offset, bytes: bound.bytes });
         }
         let bindings = self.gpu.bind(&step.label, &kernel.pipeline, &bindings)?;
-        Ok(Recorded { kernel: step.variant, bindings, grid: step.grid, writes })
+        Ok(Recorded { kernel: step.variant, bindings, grid: step.grid })
     }
 
     /// The device.
@@ -83,11 +78,6 @@ impl Executor {
     /// A local buffer of the plan.
     pub fn local(&self, index: usize) -> &Buffer {
         &self.locals[index]
-    }
-
-    /// The buffers a step writes.
-    pub fn writes(&self, step: usize) -> &[BufferRef] {
-        &self.steps[step].writes
     }
 
     /// Submits some of the steps in order, then the copies.
