@@ -25,7 +25,7 @@ pub enum Command {
     /// Answers one prompt: the answer goes to stdout, thinking and everything else to stderr.
     Run(RunArgs),
     /// Holds a conversation. Ctrl-C stops a reply, Ctrl-D ends.
-    Chat(ChatArgs),
+    Chat(TalkArgs),
     /// Tells what a file holds and what it needs, without a GPU.
     Inspect(InspectArgs),
     /// Lists the GPU adapters.
@@ -208,6 +208,17 @@ pub struct ReplyArgs {
     pub system_prompt: Option<String>,
 }
 
+/// What it takes to talk with a model.
+#[derive(Debug, Args)]
+pub struct TalkArgs {
+    #[command(flatten)]
+    pub reply: ReplyArgs,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The prompt; - reads it from stdin
@@ -223,21 +234,7 @@ pub struct RunArgs {
     #[arg(long, conflicts_with_all = ["reasoning", "system_prompt"])]
     pub raw: bool,
     #[command(flatten)]
-    pub reply: ReplyArgs,
-    #[command(flatten)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    pub sampling: SamplingArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct ChatArgs {
-    #[command(flatten)]
-    pub reply: ReplyArgs,
-    #[command(flatten)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    pub sampling: SamplingArgs,
+    pub talk: TalkArgs,
 }
 
 #[derive(Debug, Args)]
