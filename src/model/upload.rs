@@ -100,11 +100,14 @@ struct Upload<'a> {
 impl Upload<'_> {
     /// Runs the threads until all is done. Progress is told on the caller's own.
     fn run(&self, threads: usize, teller: &mut Teller<'_>) -> Result<()> {
+        // One worker must have staging memory; the others, where it is short, leave their work to it.
+        let mut first = Some(vec![self.staging()?]);
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
-            let work = |sender: Sender<u64>| {
+            let mut work = |sender: Sender<u64>| {
+                let stagings = first.take().unwrap_or_default();
                 scope.spawn(move || {
-                    let done = self.work(&sender);
+                    let done = self.work(stagings, &sender);
                     if done.is_err() {
                         self.stop.store(true, Ordering::Relaxed);
                     }
@@ -116,28 +119,40 @@ impl Upload<'_> {
             let told = teller.tell_all(receiver);
             self.stop.fetch_or(told.is_err(), Ordering::Relaxed);
             let worked = joined(workers, "repacking weights");
-            told.and(worked)
+            told?;
+            if worked.is_err() {
+                self.gpu.check()?; // a lost device fails in many ways
+            }
+            worked
         })
     }
 
     /// Takes batches until none is left.
-    fn work(&self, sender: &Sender<u64>) -> Result<()> {
-        let largest = self.batches.iter().map(|batch| batch.bytes).max().unwrap_or(0);
-        let mut stagings: Vec<Staging> = Vec::with_capacity(TURNS);
+    fn work(&self, mut stagings: Vec<Staging>, sender: &Sender<u64>) -> Result<()> {
+        while stagings.len() < TURNS {
+            match self.staging() {
+                Ok(staging) => stagings.push(staging),
+                Err(Error::OutOfMemory { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
         let mut scratch = Vec::new();
-        for turn in 0.. {
+        for turn in (0..stagings.len()).cycle() {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
             let Some(batch) = self.batches.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
-            if turn < TURNS {
-                stagings.push(self.gpu.staging(largest as u64)?);
-            }
-            self.send(batch, &mut stagings[turn % TURNS], &mut scratch)?;
+            self.send(batch, &mut stagings[turn], &mut scratch)?;
             // If nobody listens any more, the upload is being stopped.
             batch.pieces.iter().for_each(|piece| sender.send(piece.bytes()).unwrap_or_default());
         }
         stagings.iter_mut().try_for_each(|staging| staging.finish(self.gpu))
+    }
+
+    /// Room for any batch.
+    fn staging(&self) -> Result<Staging> {
+        let bytes = self.batches.iter().map(|batch| batch.bytes).max().unwrap_or(0);
+        self.gpu.staging(bytes as u64)
     }
 
     fn send(&self, batch: &Batch, staging: &mut Staging, scratch: &mut Vec<u8>) -> Result<()> {
