@@ -6,6 +6,8 @@
 
 mod choices;
 
+mod pretend;
+
 use crate::error::{Error, Result};
 use crate::gpu::{Copy, Readback, Submission};
 use crate::kernels::Sampling;

@@ -3,9 +3,13 @@
 use crate::error::{Error, Result};
 use std::thread::ScopedJoinHandle;
 
-/// Joins every worker, then returns the first failure. A worker that died is a failure like any other.
+/// Joins a worker. One that died is a failure like any other.
+pub fn join<T>(worker: ScopedJoinHandle<'_, Result<T>>, doing: &'static str) -> Result<T> {
+    worker.join().unwrap_or_else(|_| Err(Error::Worker { doing }))
+}
+
+/// Joins every worker, then returns the first failure.
 pub fn joined(workers: Vec<ScopedJoinHandle<'_, Result<()>>>, doing: &'static str) -> Result<()> {
-    let died = |_| Err(Error::Worker { doing });
-    let results: Vec<Result<()>> = workers.into_iter().map(|worker| worker.join().unwrap_or_else(died)).collect();
+    let results: Vec<Result<()>> = workers.into_iter().map(|worker| join(worker, doing)).collect();
     results.into_iter().collect()
 }

@@ -39,11 +39,9 @@ fn run(team: Team, arithmetic: Arithmetic) {
                 case.judge(&case.run(&pipelines).unwrap_or_else(|e| panic!("{} {}: {e}", kernel.name, case.name)));
             worst = worst.max(outcome.worst / outcome.bound.max(1e-30));
             count += 1;
-            failures.extend(
-                outcome
-                    .failure
-                    .map(|f| format!("{} {} ({team:?}, {arithmetic:?}): {f}; error {:.1e}", kernel.name, case.name, outcome.worst)),
-            );
+            failures.extend(outcome.failure.map(|f| {
+                format!("{} {} ({team:?}, {arithmetic:?}): {f}; error {:.1e}", kernel.name, case.name, outcome.worst)
+            }));
         }
         println!("{:<16} {team:?}, {arithmetic:?}: {count} cases, worst error {worst:.2} of its bound", kernel.name);
     }

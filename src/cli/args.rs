@@ -26,7 +26,7 @@ pub enum Command {
     /// Answers one prompt: the answer goes to stdout, thinking and everything else to stderr.
     Run(RunArgs),
     /// Holds a conversation. Ctrl-C stops a reply, Ctrl-D ends.
-    Chat(ChatArgs),
+    Chat(TalkArgs),
     /// Tells what a file holds and what it needs, without a GPU.
     Inspect(InspectArgs),
     /// Lists the GPU adapters.
@@ -213,6 +213,17 @@ pub struct ReplyArgs {
     pub system_prompt: Option<String>,
 }
 
+/// What it takes to talk with a model.
+#[derive(Debug, Args)]
+pub struct TalkArgs {
+    #[command(flatten)]
+    pub reply: ReplyArgs,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The prompt; - reads it from stdin
@@ -228,21 +239,7 @@ pub struct RunArgs {
     #[arg(long, conflicts_with_all = ["reasoning", "system_prompt"])]
     pub raw: bool,
     #[command(flatten)]
-    pub reply: ReplyArgs,
-    #[command(flatten)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    pub sampling: SamplingArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct ChatArgs {
-    #[command(flatten)]
-    pub reply: ReplyArgs,
-    #[command(flatten)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    pub sampling: SamplingArgs,
+    pub talk: TalkArgs,
 }
 
 #[derive(Debug, Args)]
@@ -319,6 +316,17 @@ pub struct PlanArgs {
     pub no_subgroups: bool,
 }
 
+/// How measurements are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// A table for people
+    Md,
+    /// A line a row, for spreadsheets
+    Csv,
+    /// Everything, for programs
+    Json,
+}
+
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     #[command(flatten)]
@@ -335,6 +343,12 @@ pub struct BenchArgs {
     /// Repetitions
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
+    /// How the results are written
+    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
+    pub output: OutputFormat,
+    /// Measure from the first run of every test on
+    #[arg(long)]
+    pub no_warmup: bool,
 }
 
 #[derive(Debug, Args)]
@@ -347,4 +361,7 @@ pub struct ProfileArgs {
     /// Tokens to time; the medians are shown
     #[arg(short, long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
+    /// How the results are written
+    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
+    pub output: OutputFormat,
 }

@@ -1,12 +1,17 @@
-//! `bench`: speed, in the table of llama-bench.
+//! `bench`: speed, in the table of llama-bench, and beside it what else a user waits for.
 
 use super::args::BenchArgs;
-use super::{model, output};
+use super::bench_report::Report;
+use super::figures::{mean_and_deviation, median};
+use super::model;
+use super::setup::Setup;
+use serde::Serialize;
 use std::time::Instant;
 use wglm::model::CacheShape;
-use wglm::{Model, Session};
+use wglm::{Gpu, Model, Session};
 
 /// One row: what is measured, at what depth.
+#[derive(Clone, Copy)]
 struct Test {
     prompt: usize,
     generate: usize,
@@ -24,22 +29,101 @@ impl Test {
     }
 }
 
+/// What is the same in all rows. Fields have llama-bench's names where it has them.
+#[derive(Serialize)]
+pub struct Subject {
+    #[serde(flatten)]
+    pub setup: Setup,
+    /// Seconds to open the device.
+    pub device_seconds: f64,
+    /// Seconds to open the file and load the model.
+    pub load_seconds: f64,
+    /// Seconds to make a session of the usual context.
+    pub session_seconds: f64,
+    /// Seconds to the result of the first token of all, and the median of those after it.
+    pub first_token_seconds: f64,
+    pub next_token_seconds: f64,
+    /// Bytes that a copy between two buffers reads and writes in a second, and the bytes of each.
+    pub copy_bandwidth: f64,
+    pub copy_bytes: u64,
+}
+
+/// The rest of a row.
+#[derive(Serialize)]
+pub struct Row {
+    pub test: String,
+    n_prompt: usize,
+    n_gen: usize,
+    n_depth: usize,
+    avg_ns: f64,
+    stddev_ns: f64,
+    pub avg_ts: f64,
+    pub stddev_ts: f64,
+    samples_ns: Vec<f64>,
+    samples_ts: Vec<f64>,
+    /// Bytes that a generated token reads, the cache's in the middle of the test.
+    weight_bytes: u64,
+    cache_bytes: u64,
+    /// The time in which those bytes are copied, over the time that a generated token took.
+    pub floor_share: Option<f64>,
+    /// Bytes in buffers during the test, the most so far, and what wgpu's allocator has taken from the driver.
+    gpu_memory: u64,
+    pub gpu_memory_peak: u64,
+    pub gpu_memory_reserved: Option<u64>,
+}
+
 pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
-    let start = Instant::now();
-    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
-    let loaded = start.elapsed();
-    output::lines([
-        format!("| {:<40} | {:<16} | {:>20} |", "device", "test", "t/s"),
-        format!("| {:-<40} | {:-<16} | {:->20} |", "", "", ":"),
-    ])?;
+    let (model, subject) = start(&args)?;
+    let mut report = Report::new(args.output, &subject)?;
     for test in tests(&args) {
-        let speeds = (0..args.repetitions).map(|_| measure(&model, &test)).collect::<anyhow::Result<Vec<_>>>()?;
-        let (mean, deviation) = mean_and_deviation(&speeds);
-        let figures = format!("{mean:.2} ± {deviation:.2}");
-        output::lines([format!("| {:<40} | {:<16} | {figures:>20} |", model.gpu().report().name, test.name())])?;
+        report.row(measure(&model, &subject, test, &args)?)?;
     }
-    output::note(format_args!("loaded in {:.2} s", loaded.as_secs_f64()));
-    Ok(())
+    report.end()
+}
+
+/// Loads the model, and times everything up to the second token and a few more.
+fn start(args: &BenchArgs) -> anyhow::Result<(Model, Subject)> {
+    let mut clock = Clock(Instant::now());
+    let gpu = Gpu::open(&args.model.gpu.options())?;
+    let device_seconds = clock.lap();
+    let model = model::load_on(&gpu, &model::open(args.model.file.model.as_deref())?, &args.model)?;
+    let load_seconds = clock.lap();
+    let context = model.cache().context.max(1 + NEXT);
+    let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
+    let session_seconds = clock.lap();
+    let mut token = || -> anyhow::Result<f64> {
+        session.feed(&[0])?;
+        session.most_likely()?;
+        Ok(clock.lap())
+    };
+    let first_token_seconds = token()?;
+    let next_token_seconds = median((0..NEXT).map(|_| token()).collect::<anyhow::Result<Vec<_>>>()?);
+    drop(session);
+    let bandwidth = gpu.copy_bandwidth()?;
+    let subject = Subject {
+        setup: Setup::of(&model, &args.model.file),
+        device_seconds,
+        load_seconds,
+        session_seconds,
+        first_token_seconds,
+        next_token_seconds,
+        copy_bandwidth: bandwidth.per_second,
+        copy_bytes: bandwidth.bytes,
+    };
+    Ok((model, subject))
+}
+
+/// Tokens timed after the first.
+const NEXT: usize = 5;
+
+/// Seconds since it was last asked.
+struct Clock(Instant);
+
+impl Clock {
+    fn lap(&mut self) -> f64 {
+        let now = Instant::now();
+        now.duration_since(std::mem::replace(&mut self.0, now)).as_secs_f64()
+    }
 }
 
 fn tests(args: &BenchArgs) -> Vec<Test> {
@@ -52,32 +136,60 @@ fn tests(args: &BenchArgs) -> Vec<Test> {
     tests
 }
 
-/// Tokens per second, after the depth is filled and one token has run.
-fn measure(model: &Model, test: &Test) -> anyhow::Result<f64> {
-    let context = test.depth + test.tokens() + 1;
+/// Runs a test as often as wanted, at a depth that was never computed.
+fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs) -> anyhow::Result<Row> {
+    let context = test.depth.saturating_add(test.tokens());
     let mut session = Session::with_cache(model, CacheShape { context, ..model.cache() })?;
-    let vocab = model.config().vocab as u32;
-    let tokens: Vec<u32> = (0..context as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect();
-    session.feed(&tokens[..test.depth + 1])?;
-    session.most_likely()?;
-    session.rewind(test.depth);
-    let start = Instant::now();
-    if test.prompt > 0 {
-        session.feed(&tokens[test.depth..test.depth + test.prompt])?;
-        session.most_likely()?;
-    } else {
-        let mut next = tokens[test.depth];
-        for _ in 0..test.generate {
-            session.feed(&[next])?;
-            next = session.most_likely()?;
-        }
+    session.pretend(test.depth)?;
+    if !args.no_warmup {
+        once(&mut session, Test { generate: test.generate.min(1), ..test })?;
     }
-    Ok(test.tokens() as f64 / start.elapsed().as_secs_f64())
+    let samples_ns = (0..args.repetitions).map(|_| once(&mut session, test)).collect::<anyhow::Result<Vec<f64>>>()?;
+    let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns).collect();
+    let ((avg_ns, stddev_ns), (avg_ts, stddev_ts)) = (mean_and_deviation(&samples_ns), mean_and_deviation(&samples_ts));
+    let moved = session.plan().moved();
+    let lines = test.depth as u64 + (test.tokens() as u64).div_ceil(2);
+    let (weight_bytes, cache_bytes) = (moved.weights, moved.cache * lines);
+    let floor_ns = (weight_bytes + cache_bytes) as f64 / subject.copy_bandwidth * 1e9;
+    let memory = model.gpu().memory();
+    Ok(Row {
+        test: test.name(),
+        n_prompt: test.prompt,
+        n_gen: test.generate,
+        n_depth: test.depth,
+        avg_ns,
+        stddev_ns,
+        avg_ts,
+        stddev_ts,
+        samples_ns,
+        samples_ts,
+        weight_bytes,
+        cache_bytes,
+        floor_share: (test.generate > 0).then(|| floor_ns * test.generate as f64 / avg_ns),
+        gpu_memory: memory.held,
+        gpu_memory_peak: memory.most,
+        gpu_memory_reserved: memory.reserved,
+    })
 }
 
-fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-    (mean, if values.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 })
+/// Nanoseconds of one run, after which the session is as before.
+fn once(session: &mut Session, test: Test) -> anyhow::Result<f64> {
+    let vocab = session.model().config().vocab as u32;
+    let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % vocab;
+    let prompt: Vec<u32> = (0..test.prompt).map(token).collect();
+    let start = Instant::now();
+    if test.prompt > 0 {
+        session.feed(&prompt)?;
+        session.most_likely()?;
+    }
+    if test.generate > 0 {
+        session.feed(&[token(test.depth)])?;
+        for _ in 1..test.generate {
+            session.feed_chosen()?;
+        }
+        session.chosen()?;
+    }
+    let elapsed = start.elapsed();
+    session.rewind(test.depth);
+    Ok(elapsed.as_secs_f64() * 1e9)
 }

@@ -1,6 +1,6 @@
 //! `chat`: a conversation on the terminal.
 
-use super::args::ChatArgs;
+use super::args::TalkArgs;
 use super::output::{self, Aside};
 use super::{model, run};
 use rustyline::DefaultEditor;
@@ -13,7 +13,7 @@ const HELP: &str = "\
 /reasoning on|off  thinks before answering, or does not
 /exit              ends; so does Ctrl-D. Ctrl-C stops a reply.";
 
-pub fn chat(args: ChatArgs) -> anyhow::Result<()> {
+pub fn chat(args: TalkArgs) -> anyhow::Result<()> {
     let file = model::open(args.model.file.model.as_deref())?;
     let options = run::options(&file, &args.sampling, true)?;
     let cancel = options.cancel.clone();

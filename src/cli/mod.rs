@@ -2,15 +2,20 @@
 
 mod args;
 mod bench;
+mod bench_report;
 mod chat;
 mod devices;
+mod figures;
 mod inspect;
 mod logits;
 mod model;
 mod output;
 mod plan;
 mod profile;
+mod profile_report;
 mod run;
+mod setup;
+mod table;
 mod text;
 
 use args::{Arguments, Command};

@@ -35,14 +35,18 @@ pub fn name(args: &FileArgs) -> String {
 
 /// Loads the model in a file as the arguments ask.
 pub fn load(file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
-    let gpu = Gpu::open(&args.gpu.options())?;
+    load_on(&Gpu::open(&args.gpu.options())?, file, args)
+}
+
+/// Loads the model in a file to a device.
+pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
     let bar = progress_bar();
     let mut tell = |progress: Progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
         ControlFlow::Continue(())
     };
-    let model = Model::load_with(file, &gpu, &args.file.options(), &mut tell)?;
+    let model = Model::load_with(file, gpu, &args.file.options(), &mut tell)?;
     bar.finish_and_clear();
     model.config().notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
     if gpu.report().is_software() && args.file.model.is_some() {

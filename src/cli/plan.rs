@@ -12,7 +12,12 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let options = args.file.options();
     let cache = options.cache_for(&config);
     let team = if args.no_subgroups { Team::Workgroup } else { Team::Subgroup };
-    let planned = plan_token(&file, &config, cache, Target { team, arithmetic: options.arithmetic, fusions: options.fusions, ..Target::default() })?;
+    let planned = plan_token(
+        &file,
+        &config,
+        cache,
+        Target { team, arithmetic: options.arithmetic, fusions: options.fusions, ..Target::default() },
+    )?;
     if args.json {
         output::lines([serde_json::to_string_pretty(&as_json(&planned.plan, args.depth, cache.context))?])?;
         return Ok(());

@@ -1,7 +1,15 @@
 //! `profile`: where a token's time goes, by kind of step, from the GPU's timestamps.
+//!
+//! Timestamps take time themselves. How much, a pass of as many of them and nothing else tells, and it is taken off
+//! every step. What the token takes in one pass beyond its steps is shown as a kind of its own: the time that no step
+//! accounts for.
 
 use super::args::ProfileArgs;
-use super::{model, output};
+use super::figures::median;
+use super::model;
+use super::profile_report::report;
+use super::setup::Setup;
+use serde::Serialize;
 use std::time::Instant;
 use wglm::Session;
 use wglm::model::CacheShape;
@@ -9,110 +17,127 @@ use wglm::plan::Moved;
 use wglm::session::TokenProfile;
 
 /// The steps of one name, over all layers.
-struct Kind {
-    name: String,
-    variant: String,
-    count: usize,
-    nanoseconds: f64,
-    bytes: u64,
+#[derive(Serialize)]
+pub struct Kind {
+    pub step: String,
+    pub kernel: String,
+    pub count: usize,
+    /// All of them together, timestamps taken off.
+    pub microseconds: f64,
+    pub bytes: u64,
+    pub gigabytes_per_second: f64,
+    /// Of the token in one pass.
+    pub share: f64,
+}
+
+/// Times of a token, in microseconds. Medians over the repetitions.
+#[derive(Serialize)]
+pub struct Times {
+    /// In one pass on the GPU, as it runs otherwise.
+    pub pass: f64,
+    /// Its steps, timed one by one.
+    pub steps: f64,
+    /// A timestamp, of so many in a pass of nothing else.
+    pub timestamp: f64,
+    pub timestamps: usize,
+    /// Of the pass, what the steps do not account for once the timestamps are taken off.
+    pub unaccounted: f64,
+    /// On the host: to record and submit it, and to the result, that included.
+    pub submit: f64,
+    pub whole: f64,
+}
+
+/// Everything there is to tell.
+#[derive(Serialize)]
+pub struct Profile {
+    #[serde(flatten)]
+    pub setup: Setup,
+    pub n_depth: usize,
+    pub repetitions: usize,
+    pub microseconds: Times,
+    pub kinds: Vec<Kind>,
 }
 
 pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
-    let repetitions = args.repetitions as usize;
-    let context = args.depth + repetitions + 2;
-    let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
-    session.feed(&vec![1; args.depth + 1])?;
-    let host = host_times(&mut session, repetitions)?;
+    let (n_depth, repetitions) = (args.depth, args.repetitions as usize);
+    let cache = CacheShape { context: n_depth.saturating_add(1), ..model.cache() };
+    let mut session = Session::with_cache(&model, cache)?;
+    session.pretend(n_depth)?;
+    let (submit, whole) = host_times(&mut session, repetitions)?;
     let mut runs = Vec::new();
     for _ in 0..repetitions {
-        runs.push(session.profile(1)?);
-        session.rewind(args.depth + 1);
+        runs.push(session.profile(0)?);
+        session.rewind(n_depth);
     }
-    let kinds = by_kind(&session, &medians(&runs), args.depth as u64 + 1);
-    let pass = median(&mut runs.iter().map(|run| run.pass).collect::<Vec<_>>());
-    report(&kinds, pass, &host)?;
-    Ok(())
+    let timestamp = timestamp(&session, repetitions)?;
+    let steps = medians(&runs);
+    let pass = median(runs.iter().map(|run| run.pass)) / 1e3;
+    let kinds = by_kind(&session, &steps, timestamp, pass);
+    let unaccounted = pass - kinds.iter().map(|kind| kind.microseconds).sum::<f64>();
+    let (timestamps, steps) = (steps.len(), steps.iter().sum());
+    let microseconds = Times { pass, steps, timestamp, timestamps, unaccounted, submit, whole };
+    let setup = Setup::of(&model, &args.model.file);
+    report(args.output, &Profile { setup, n_depth, repetitions, microseconds, kinds })
 }
 
-/// A token as it runs outside a profile, in nanoseconds.
-struct HostTimes {
-    /// To record and submit it.
-    submit: f64,
-    /// To the result, that included.
-    whole: f64,
-}
-
-fn host_times(session: &mut Session, repetitions: usize) -> anyhow::Result<HostTimes> {
+/// A token as it runs outside a profile, after one that does not count, in microseconds: to record and submit it,
+/// and to the result.
+fn host_times(session: &mut Session, repetitions: usize) -> anyhow::Result<(f64, f64)> {
     let depth = session.tokens().len();
     let (mut submits, mut wholes) = (Vec::new(), Vec::new());
-    for _ in 0..repetitions {
+    for _ in 0..=repetitions {
         let start = Instant::now();
-        session.feed(&[1])?;
-        submits.push(start.elapsed().as_secs_f64() * 1e9);
+        session.feed(&[0])?;
+        submits.push(start.elapsed().as_secs_f64() * 1e6);
         session.most_likely()?;
-        wholes.push(start.elapsed().as_secs_f64() * 1e9);
+        wholes.push(start.elapsed().as_secs_f64() * 1e6);
         session.rewind(depth);
     }
-    Ok(HostTimes { submit: median(&mut submits), whole: median(&mut wholes) })
+    Ok((median(submits.split_off(1)), median(wholes.split_off(1))))
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// Microseconds of a timestamp: the median of passes that hold one for every step of the plan and nothing else.
+fn timestamp(session: &Session, repetitions: usize) -> anyhow::Result<f64> {
+    let count = session.plan().steps.len();
+    let empty = || Ok(session.model().gpu().time_nothing(count)?.iter().sum::<f64>() / count as f64 / 1e3);
+    Ok(median((0..repetitions).map(|_| empty()).collect::<anyhow::Result<Vec<f64>>>()?))
 }
 
-/// The median of every step over the runs.
+/// The median of every step over the runs, in microseconds.
 fn medians(runs: &[TokenProfile]) -> Vec<f64> {
     let steps = runs.first().map_or(0, |run| run.steps.len());
-    (0..steps).map(|step| median(&mut runs.iter().map(|run| run.steps[step]).collect::<Vec<_>>())).collect()
+    (0..steps).map(|step| median(runs.iter().map(|run| run.steps[step])) / 1e3).collect()
 }
 
-fn by_kind(session: &Session, times: &[f64], tokens: u64) -> Vec<Kind> {
-    let plan = session.plan();
+fn by_kind(session: &Session, times: &[f64], timestamp: f64, pass: f64) -> Vec<Kind> {
+    let (plan, tokens) = (session.plan(), session.tokens().len() as u64 + 1);
     let mut kinds: Vec<Kind> = Vec::new();
-    for (step, &nanoseconds) in plan.steps.iter().zip(times) {
-        let name =
-            step.label.split_once('.').filter(|(layer, _)| layer.starts_with('L')).map_or(&*step.label, |(_, s)| s);
-        let Moved { weights, cache, activations } = step.moved;
-        let bytes = weights + cache * tokens + activations;
-        match kinds.iter_mut().find(|kind| kind.name == name) {
-            Some(kind) => {
-                (kind.count, kind.nanoseconds, kind.bytes) =
-                    (kind.count + 1, kind.nanoseconds + nanoseconds, kind.bytes + bytes)
-            }
-            None => {
-                let variant = plan.variants[step.variant].label.clone();
-                kinds.push(Kind { name: name.to_owned(), variant, count: 1, nanoseconds, bytes });
-            }
+    for (step, time) in plan.steps.iter().zip(times) {
+        let name = match step.label.split_once('.') {
+            Some((layer, name)) if layer.starts_with('L') => name,
+            _ => &step.label,
+        };
+        let index = kinds.iter().position(|kind| kind.step == name).unwrap_or(kinds.len());
+        if index == kinds.len() {
+            kinds.push(Kind::new(name, &plan.variants[step.variant].label));
         }
+        let Moved { weights, cache, activations } = step.moved;
+        let kind = &mut kinds[index];
+        kind.count += 1;
+        kind.microseconds += time - timestamp;
+        kind.bytes += weights + cache * tokens + activations;
+    }
+    for kind in &mut kinds {
+        kind.gigabytes_per_second = kind.bytes as f64 / 1e3 / kind.microseconds.max(1e-3);
+        kind.share = kind.microseconds / pass.max(1e-3);
     }
     kinds
 }
 
-fn report(kinds: &[Kind], pass: f64, host: &HostTimes) -> anyhow::Result<()> {
-    let total: f64 = kinds.iter().map(|kind| kind.nanoseconds).sum();
-    let mut lines = vec![format!(
-        "{:<18} {:<40} {:>5} {:>9} {:>9} {:>8} {:>7}",
-        "step", "kernel", "count", "us each", "us", "GB/s", "share"
-    )];
-    lines.extend(kinds.iter().map(|kind| {
-        let microseconds = kind.nanoseconds / 1e3;
-        format!(
-            "{:<18} {:<40} {:>5} {:>9.2} {microseconds:>9.1} {:>8.0} {:>6.1}%",
-            kind.name,
-            kind.variant,
-            kind.count,
-            microseconds / kind.count as f64,
-            kind.bytes as f64 / kind.nanoseconds.max(1.0),
-            100.0 * kind.nanoseconds / total.max(1.0)
-        )
-    }));
-    let [steps, pass, submit, whole] = [total, pass, host.submit, host.whole].map(|ns| ns / 1e3);
-    lines.push(format!("all steps, timed one by one   {steps:>9.1} us"));
-    lines.push(format!("the token in one pass         {pass:>9.1} us on the GPU"));
-    lines.push(format!("recording and submitting it   {submit:>9.1} us on the host"));
-    lines.push(format!("the token, result included    {whole:>9.1} us on the host"));
-    output::lines(lines)?;
-    Ok(())
+impl Kind {
+    fn new(step: &str, kernel: &str) -> Self {
+        let (step, kernel) = (step.to_owned(), kernel.to_owned());
+        Self { step, kernel, count: 0, microseconds: 0.0, bytes: 0, gigabytes_per_second: 0.0, share: 0.0 }
+    }
 }

@@ -18,16 +18,16 @@ const INTERRUPTED: u8 = 130;
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let prompt = prompt(&args)?;
     anyhow::ensure!(!prompt.is_empty(), "the prompt is empty; give one with -p");
-    let file = model::open(args.model.file.model.as_deref())?;
-    let options = options(&file, &args.sampling, !args.raw)?;
-    let model = model::load(&file, &args.model)?;
+    let file = model::open(args.talk.model.file.model.as_deref())?;
+    let options = options(&file, &args.talk.sampling, !args.raw)?;
+    let model = model::load(&file, &args.talk.model)?;
     let stop = if args.raw {
         let tokens = model.tokenizer()?.encode(&prompt, true)?;
         let mut session = Session::new(&model)?;
         show(Generation::new(&mut session, tokens, None, options)?)?
     } else {
         let mut chat = Chat::new(&model)?;
-        prepare(&mut chat, &args.reply, options);
+        prepare(&mut chat, &args.talk.reply, options);
         show(chat.send(&prompt)?)?
     };
     Ok(if stop == Stop::Cancelled { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })

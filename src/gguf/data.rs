@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use memmap2::Mmap;
@@ -41,4 +42,23 @@ impl Data {
             Self::Owned(bytes) => bytes,
         }
     }
+
+    /// Brings bytes of a map into memory: from storage, if they are not there, in requests as large as the range,
+    /// and into the page table in one go, where touching them would fault every few pages. Advice may fail; then the
+    /// bytes come when they are touched.
+    pub fn populate(&self, range: Range<usize>) {
+        let (Self::Mapped(map), false) = (self, range.is_empty()) else { return };
+        advise(map, range);
+    }
 }
+
+#[cfg(unix)]
+fn advise(map: &Mmap, range: Range<usize>) {
+    use memmap2::Advice;
+    let _ = map.advise_range(Advice::WillNeed, range.start, range.len());
+    #[cfg(target_os = "linux")]
+    let _ = map.advise_range(Advice::PopulateRead, range.start, range.len());
+}
+
+#[cfg(not(unix))]
+fn advise(_: &Mmap, _: Range<usize>) {}

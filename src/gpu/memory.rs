@@ -1,7 +1,9 @@
 //! Buffers: made, filled, read back.
 
+use super::meter::Held;
 use super::{Gpu, Submission};
 use crate::error::{Error, Result};
+use std::sync::Arc;
 
 /// What a buffer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +18,7 @@ pub enum BufferUse {
 #[derive(Debug, Clone)]
 pub struct Buffer {
     pub(super) raw: wgpu::Buffer,
+    _held: Arc<Held>,
 }
 
 impl Buffer {
@@ -29,6 +32,7 @@ impl Buffer {
 #[derive(Debug)]
 pub struct Readback {
     pub(super) raw: wgpu::Buffer,
+    _held: Held,
 }
 
 impl Gpu {
@@ -42,23 +46,43 @@ impl Gpu {
             BufferUse::Storage => wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
             BufferUse::Uniform => wgpu::BufferUsages::UNIFORM,
         };
-        let raw = self.create(label, bytes, usage | wgpu::BufferUsages::COPY_DST)?;
-        Ok(Buffer { raw })
+        let (raw, held) = self.create(label, bytes, usage | wgpu::BufferUsages::COPY_DST, false)?;
+        Ok(Buffer { raw, _held: Arc::new(held) })
     }
 
     /// Makes a buffer that up to `bytes` bytes of results are copied to.
     pub fn readback(&self, label: &str, bytes: u64) -> Result<Readback> {
-        let raw = self.create(label, bytes, wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?;
-        Ok(Readback { raw })
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let (raw, held) = self.create(label, bytes, usage, false)?;
+        Ok(Readback { raw, _held: held })
     }
 
-    fn create(&self, label: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
+    pub(super) fn create(
+        &self,
+        label: &str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+        mapped: bool,
+    ) -> Result<(wgpu::Buffer, Held)> {
+        let raw = self.create_uncounted(label, bytes, usage, mapped)?;
+        let held = self.shared.meter.hold(raw.size());
+        Ok((raw, held))
+    }
+
+    /// A buffer that [`Gpu::memory`] knows nothing of.
+    pub(super) fn create_uncounted(
+        &self,
+        label: &str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+        mapped_at_creation: bool,
+    ) -> Result<wgpu::Buffer> {
         let size = bytes.max(4).next_multiple_of(4);
-        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation: false };
+        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation };
         self.attempt(&format!("making the buffer `{label}`"), size, |device| device.create_buffer(&descriptor))
     }
 
-    fn fits(&self, label: &str, bytes: u64) -> Result<()> {
+    pub(super) fn fits(&self, label: &str, bytes: u64) -> Result<()> {
         let capabilities = self.capabilities();
         if bytes <= capabilities.max_buffer {
             return Ok(());

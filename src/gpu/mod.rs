@@ -5,17 +5,24 @@
 //! caller opens another.
 
 mod adapter;
+mod bandwidth;
 mod errors;
 mod memory;
+mod meter;
 mod pass;
+mod staging;
 mod timing;
 
 pub use adapter::{AdapterReport, adapters};
+pub use bandwidth::CopyBandwidth;
 pub use memory::{Buffer, BufferUse, Readback};
+pub use meter::Memory;
 pub use pass::{BindGroup, Binding, Copy, Dispatch, Pipeline, Submission};
+pub use staging::{Mapped, StagedCopy, Staging};
 
 use crate::error::{Error, Result};
 use errors::Failures;
+use meter::Meter;
 use std::sync::Arc;
 
 /// Which adapter to open, and how.
@@ -79,6 +86,7 @@ struct Shared {
     capabilities: Capabilities,
     checks: bool,
     failures: Failures,
+    meter: Arc<Meter>,
 }
 
 impl Gpu {
@@ -111,7 +119,8 @@ impl Gpu {
             max_workgroup_size: limits.max_compute_invocations_per_workgroup,
         };
         tracing::info!(adapter = report.name, backend = report.backend, ?capabilities, "opened the GPU");
-        Ok(Self { shared: Arc::new(Shared { device, queue, report, capabilities, checks: options.checks, failures }) })
+        let (checks, meter) = (options.checks, Arc::default());
+        Ok(Self { shared: Arc::new(Shared { device, queue, report, capabilities, checks, failures, meter }) })
     }
 
     /// The adapter behind the device.

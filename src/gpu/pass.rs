@@ -105,12 +105,35 @@ impl Gpu {
         })
     }
 
-    /// Submits what was written since the last submission.
+    /// Zeroes buffers. They are made zero-filled, but wgpu fills them only when they are first used: done here, it
+    /// takes no time from the work that uses them.
     ///
     /// # Errors
     /// As [`Gpu::submit`].
-    pub fn flush(&self) -> Result<Submission> {
-        self.attempt("writing", 0, |_| Submission { index: self.shared.queue.submit([]) })
+    pub fn zero(&self, buffers: &[Buffer]) -> Result<Submission> {
+        self.attempt("zeroing buffers", 0, |device| {
+            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            buffers.iter().for_each(|buffer| encoder.clear_buffer(&buffer.raw, 0, None));
+            self.submit_encoder(encoder)
+        })
+    }
+
+    /// Fills buffers with a pattern, over and over.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn fill(&self, pattern: &Buffer, buffers: &[&Buffer]) -> Result<()> {
+        let submission = self.attempt("filling buffers", 0, |device| {
+            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            for buffer in buffers {
+                for at in (0..buffer.bytes()).step_by(pattern.bytes() as usize) {
+                    let bytes = pattern.bytes().min(buffer.bytes() - at);
+                    encoder.copy_buffer_to_buffer(&pattern.raw, 0, &buffer.raw, at, bytes);
+                }
+            }
+            self.submit_encoder(encoder)
+        })?;
+        self.wait(&submission)
     }
 
     pub(super) fn submit_encoder(&self, encoder: wgpu::CommandEncoder) -> Submission {

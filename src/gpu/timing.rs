@@ -1,6 +1,6 @@
 //! How long each dispatch takes, from the GPU's own clock.
 
-use super::{Dispatch, Gpu};
+use super::{Dispatch, Gpu, Readback};
 use crate::error::{Error, Result};
 use wgpu::{BufferUsages, Features};
 
@@ -26,15 +26,26 @@ impl Gpu {
     /// # Errors
     /// [`Error::Unsupported`] if the device has no timestamps, or there are more dispatches than queries.
     pub fn time(&self, dispatches: &[Dispatch<'_>]) -> Result<Vec<f64>> {
-        self.needs_timestamps(dispatches.len())?;
+        self.time_each(&dispatches.iter().map(Some).collect::<Vec<_>>())
+    }
+
+    /// What [`Gpu::time`] finds for `count` dispatches that are left out: the timestamps' own time, in nanoseconds.
+    ///
+    /// # Errors
+    /// As [`Gpu::time`].
+    pub fn time_nothing(&self, count: usize) -> Result<Vec<f64>> {
+        self.time_each(&vec![None; count])
+    }
+
+    fn time_each(&self, steps: &[Option<&Dispatch<'_>>]) -> Result<Vec<f64>> {
+        self.needs_timestamps(steps.len())?;
         let period = self.queue_period();
         if self.device().features().contains(Features::TIMESTAMP_QUERY_INSIDE_PASSES) {
-            let record = |encoder: &mut _, queries: &_| record_within(encoder, queries, dispatches);
-            let ticks = self.timed(dispatches.len() + 1, record)?;
+            let ticks = self.timed(steps.len() + 1, |encoder, queries| record_within(encoder, queries, steps))?;
             return Ok(ticks.windows(2).flat_map(|pair| apart(pair, period)).collect());
         }
-        let record = |encoder: &mut _, queries: &_| record_around(encoder, queries, dispatches);
-        Ok(apart(&self.timed(2 * dispatches.len(), record)?, period).collect())
+        let ticks = self.timed(2 * steps.len(), |encoder, queries| record_around(encoder, queries, steps))?;
+        Ok(apart(&ticks, period).collect())
     }
 
     fn needs_timestamps(&self, steps: usize) -> Result<()> {
@@ -51,14 +62,13 @@ impl Gpu {
     /// Records, submits, and reads `count` timestamps, in ticks.
     fn timed(&self, count: usize, record: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::QuerySet)) -> Result<Vec<u64>> {
         let (count, bytes) = (count as u32, 8 * count as u64);
-        let (readable, submission) = self.attempt("timing", bytes, |device| {
+        let readable = self.readback("timestamps", bytes)?;
+        let submission = self.attempt("timing", bytes, |device| {
             let queries = query_set(device, count);
             let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             record(&mut encoder, &queries);
-            let (resolved, readable) = stamp_buffers(device, bytes);
-            encoder.resolve_query_set(&queries, 0..count, &resolved, 0);
-            encoder.copy_buffer_to_buffer(&resolved, 0, &readable.raw, 0, bytes);
-            (readable, self.submit_encoder(encoder))
+            resolve(device, &mut encoder, &queries, &readable);
+            self.submit_encoder(encoder)
         })?;
         let stamps = self.read(&readable, bytes, &submission)?;
         Ok(bytemuck::pod_collect_to_vec(&stamps))
@@ -88,30 +98,31 @@ fn query_set(device: &wgpu::Device, count: u32) -> wgpu::QuerySet {
     device.create_query_set(&wgpu::QuerySetDescriptor { label: Some("steps"), ty, count })
 }
 
-fn stamp_buffers(device: &wgpu::Device, size: u64) -> (wgpu::Buffer, super::Readback) {
-    let buffer = |usage| {
-        let label = Some("timestamps");
-        device.create_buffer(&wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false })
-    };
-    let resolved = buffer(BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC);
-    (resolved, super::Readback { raw: buffer(BufferUsages::MAP_READ | BufferUsages::COPY_DST) })
+/// Copies every timestamp to where the host reads it.
+fn resolve(device: &wgpu::Device, encoder: &mut wgpu::CommandEncoder, queries: &wgpu::QuerySet, to: &Readback) {
+    let size = 8 * u64::from(queries.count());
+    let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;
+    let label = Some("timestamps");
+    let resolved = device.create_buffer(&wgpu::BufferDescriptor { label, size, usage, mapped_at_creation: false });
+    encoder.resolve_query_set(queries, 0..queries.count(), &resolved, 0);
+    encoder.copy_buffer_to_buffer(&resolved, 0, &to.raw, 0, size);
 }
 
-/// One pass, a timestamp before the first dispatch and after each.
-fn record_within(encoder: &mut wgpu::CommandEncoder, queries: &wgpu::QuerySet, dispatches: &[Dispatch<'_>]) {
+/// One pass, a timestamp before the first step and after each.
+fn record_within(encoder: &mut wgpu::CommandEncoder, queries: &wgpu::QuerySet, steps: &[Option<&Dispatch<'_>>]) {
     let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
     pass.write_timestamp(queries, 0);
-    for (dispatch, index) in dispatches.iter().zip(1..) {
-        dispatch.record(&mut pass);
+    for (step, index) in steps.iter().zip(1..) {
+        step.iter().for_each(|dispatch| dispatch.record(&mut pass));
         pass.write_timestamp(queries, index);
     }
 }
 
-/// A pass a dispatch, with a timestamp at either end.
-fn record_around(encoder: &mut wgpu::CommandEncoder, queries: &wgpu::QuerySet, dispatches: &[Dispatch<'_>]) {
-    for (dispatch, index) in dispatches.iter().zip(0..) {
+/// A pass a step, with a timestamp at either end.
+fn record_around(encoder: &mut wgpu::CommandEncoder, queries: &wgpu::QuerySet, steps: &[Option<&Dispatch<'_>>]) {
+    for (step, index) in steps.iter().zip(0..) {
         let timestamp_writes = Some(ends(queries, 2 * index));
-        let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
-        dispatch.record(&mut encoder.begin_compute_pass(&descriptor));
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
+        step.iter().for_each(|dispatch| dispatch.record(&mut pass));
     }
 }

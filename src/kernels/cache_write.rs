@@ -100,9 +100,11 @@ impl Builder {
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn cache_write(&mut self, label: &str, kv: &Tensor, norm: &Norm, cache: &Cache) -> Result<()> {
         cache.expect_line(KERNEL.name, kv, &norm.weight)?;
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
-            .usual_team(self.target())
-            .real("EPSILON", "e", norm.epsilon);
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target()).real(
+            "EPSILON",
+            "e",
+            norm.epsilon,
+        );
         let variant = cache.line_files(variant);
         let bindings = self.bound_line(kv, &norm.weight, cache);
         let activations = kv.bytes() + cache.line_bytes();

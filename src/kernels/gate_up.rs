@@ -31,8 +31,7 @@ impl Builder {
         };
         product.expect_input(columns, 1)?;
         let y = self.tensor(label, [rows, 1]);
-        let variant =
-            product.variant(self).file(source!("lib/gated_rows.wgsl")).file(source!("lib/swiglu.wgsl"));
+        let variant = product.variant(self).file(source!("lib/gated_rows.wgsl")).file(source!("lib/swiglu.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
         let moved = product.moved(gate.matrix_bytes() + up.matrix_bytes(), y.bytes());

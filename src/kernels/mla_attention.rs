@@ -17,8 +17,8 @@ const HEADS: usize = 4;
 const LANES: usize = 8;
 /// Bytes of queries held at a time.
 const QUERY_BYTES: usize = 16 << 10;
-/// Splits of the longest cache: with the head groups, enough workgroups for a large GPU.
-const MAX_SPLITS: usize = 64;
+/// Splits of a cache of whatever length: with the head groups, enough workgroups for a large GPU.
+pub const SPLITS: usize = 64;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], cases };
 
@@ -30,11 +30,6 @@ pub struct Parts {
     pub stats: Tensor,
     /// How many splits there are.
     pub splits: usize,
-}
-
-/// The splits for a cache of `context` tokens.
-pub fn splits_for(context: usize) -> usize {
-    context.div_ceil(SPAN).clamp(1, MAX_SPLITS)
 }
 
 /// Heads that share one reading of the cache, of `heads` with queries of `line` values.

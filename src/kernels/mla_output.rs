@@ -2,7 +2,7 @@
 
 use super::matvec::{self, Feed, Product, columns_for, dot, seen};
 use super::mla_attention::{Example, Parts, SCALE};
-use super::{Case, CaseBuilder, CacheType, Kernel, expect_shape};
+use super::{CacheType, Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Target, Tensor, Weight};
 use crate::quant::{QUANTS, Quant};
@@ -32,10 +32,8 @@ impl Builder {
             layers: heads,
             groups: w.groups(),
         };
-        let variant = parts
-            .files(product.variant(self))
-            .constant("Y_STRIDE", "y", y.stride)
-            .file(source!("lib/rows.wgsl"));
+        let variant =
+            parts.files(product.variant(self)).constant("Y_STRIDE", "y", y.stride).file(source!("lib/rows.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.extend(self.bound_parts(parts));
         bindings.push(self.bound("y", y.buffer));
@@ -69,7 +67,8 @@ fn case(target: Target, quant: &'static Quant, splits: usize) -> Result<Case> {
         let attention = example.output(&queries, &latents, head);
         seen(&attention, rank, &[quant], target.arithmetic)
     });
-    let element = |(head, x): (usize, Vec<f64>)| (0..shape[1]).map(move |row| (head, row, x.clone())).collect::<Vec<_>>();
+    let element =
+        |(head, x): (usize, Vec<f64>)| (0..shape[1]).map(move |row| (head, row, x.clone())).collect::<Vec<_>>();
     let products = heads.enumerate().flat_map(element).map(|(head, row, x)| dot(&ws, shape, head, row, &x));
     let (want, sizes): (Vec<f64>, Vec<f64>) = products.unzip();
     let sizes = sizes.into_iter().map(|size| size.max(1.0)).collect();

@@ -34,7 +34,7 @@ mod tiling;
 pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
 pub use matvec::{Input, Norm};
-pub use mla_attention::{Parts, splits_for};
+pub use mla_attention::{Parts, SPLITS};
 pub use moe_gate_up::{Choice, GateUp, Hidden};
 pub use route::{Gating, Routed, Routing};
 pub use sampling::Sampling;

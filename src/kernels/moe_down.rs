@@ -34,8 +34,7 @@ impl Builder {
             layers: 1,
             groups: top_k * w.groups() + shared.groups(),
         };
-        let variant =
-            product.variant(self).constant("TOP_K", "k", top_k).constant("X_STRIDE", "x", y.stride / 4);
+        let variant = product.variant(self).constant("TOP_K", "k", top_k).constant("X_STRIDE", "x", y.stride / 4);
         let mut bindings = product.bindings(self);
         let others = [("x", y.buffer), ("ids", hidden.ids.buffer), ("y", x.buffer)];
         bindings.extend(others.map(|(name, buffer)| self.bound(name, buffer)));

@@ -45,12 +45,7 @@ pub struct Hidden {
 
 impl GateUp<'_> {
     fn roles(&self) -> [(&'static str, &Weight); 4] {
-        [
-            ("w_gate", self.gate),
-            ("w_up", self.up),
-            ("shared_gate", self.shared_gate),
-            ("shared_up", self.shared_up),
-        ]
+        [("w_gate", self.gate), ("w_up", self.up), ("shared_gate", self.shared_gate), ("shared_up", self.shared_up)]
     }
 
     /// Storage buffers the kernel binds.
@@ -137,7 +132,8 @@ fn case(target: Target, formats: [&'static Quant; 4], shared_rows: usize) -> Res
     };
     let stride = hidden.y.stride;
     for (slot, (&expert, &score)) in ids.iter().zip(&scores).enumerate() {
-        let (want, sizes) = (0..shape[1]).map(|row| row_of(0, expert, row)).map(|(v, s)| (v * score, s * score)).unzip();
+        let (want, sizes) =
+            (0..shape[1]).map(|row| row_of(0, expert, row)).map(|(v, s)| (v * score, s * score)).unzip();
         case.expect_slice(hidden.y.buffer, slot * stride, want, sizes, 2.0 * matvec::bound(target.arithmetic));
     }
     let (want, sizes) = (0..shared_rows).map(|row| row_of(2, 0, row)).unzip();

@@ -4,7 +4,7 @@
 use super::Config;
 use super::weights::Weights;
 use crate::error::{Error, Result};
-use crate::kernels::{Cache, CacheType, Input, Norm, splits_for};
+use crate::kernels::{Cache, CacheType, Input, Norm, SPLITS};
 use crate::plan::{Builder, Tensor, Weight};
 
 /// How much a cache holds, and as what.
@@ -44,7 +44,7 @@ pub(super) fn attention(
 
     let (k_b, v_b) = w.latent_pair(b, block, config)?;
     let absorbed = absorbed(b, &k_b, &q, rotary)?;
-    let parts = b.mla_attention("attention", &absorbed, &cache, config.score_scale(), splits_for(memory.context))?;
+    let parts = b.mla_attention("attention", &absorbed, &cache, config.score_scale(), SPLITS)?;
     let out = b.tensor_with_stride("attn_v_b", [config.value_width, heads], config.value_width);
     if b.target().fusions.merge {
         b.mla_output("attn_v_b", &v_b, &parts, &out)?;

@@ -215,8 +215,8 @@ impl Keys<'_> {
 
     /// Files from before absorbed attention give a head's widths by the plain key.
     fn head_width(&self, name: &str, early: &str) -> Result<usize> {
-        let present = self.file.get(&self.key(name)).is_some();
-        self.count(if present { name } else { early })
+        let present = |name| self.file.get(&self.key(name)).is_some();
+        self.count(if present(early) && !present(name) { early } else { name })
     }
 
     fn vocab(&self) -> Result<usize> {

@@ -6,13 +6,15 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu};
 use crate::kernels::{Cache, CacheType};
-use crate::plan::{Fusions, Target, Team};
+use crate::plan::{Executor, Fusions, Target, Team};
 use crate::quant::Arithmetic;
 use crate::sample::SamplerParams;
 use crate::shader::Pipelines;
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
+use crate::threads::join;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a model is loaded.
 #[derive(Debug, Clone, Default)]
@@ -99,13 +101,12 @@ impl Model {
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         let (cache, target) = (options.cache_for(&config), target(gpu, options));
         let planned = plan_token(file, &config, cache, target)?;
-        let vocab = Vocab::read(file)?;
-        let tokenizer = vocab.map(Tokenizer::new).transpose()?;
-        let template = file.opt_string("tokenizer.chat_template")?.map(ChatTemplate::new).transpose()?;
+        planned.plan.check_bindings(gpu.capabilities().max_binding)?;
         let pipelines = Pipelines::new(gpu);
-        pipelines.prepare(&planned.plan.variants)?;
-        let weights = upload(file, gpu, &planned, progress)?;
+        let (text, weights) = together(file, &pipelines, &planned, progress)?;
+        warm_up(&pipelines, &plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?, &weights)?;
         let file = file.clone();
+        let Text { tokenizer, template } = text;
         let shared = Shared { file, config, cache, target, pipelines, weights, tokenizer, template };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -185,6 +186,54 @@ pub fn recommended_sampling(file: &Gguf) -> Result<SamplerParams> {
 
 fn missing(key: &str, expected: &str) -> Error {
     Error::Metadata { key: key.into(), expected: expected.into(), found: "nothing".into() }
+}
+
+/// The text side of a model.
+struct Text {
+    tokenizer: Option<Tokenizer>,
+    template: Option<ChatTemplate>,
+}
+
+impl Text {
+    fn read(file: &Gguf) -> Result<Self> {
+        let tokenizer = Vocab::read(file)?.map(Tokenizer::new).transpose()?;
+        let template = file.opt_string("tokenizer.chat_template")?.map(ChatTemplate::new).transpose()?;
+        Ok(Self { tokenizer, template })
+    }
+}
+
+/// Reads the text side and compiles the kernels while the weights are uploaded, which a failure of either stops.
+fn together(
+    file: &Gguf,
+    pipelines: &Pipelines,
+    planned: &TokenPlan,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(Text, Vec<Buffer>)> {
+    let failed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let text = scope.spawn(|| Text::read(file).inspect_err(|_| failed.store(true, Ordering::Relaxed)));
+        let kernels = scope.spawn(|| {
+            let compiled = pipelines.prepare(&planned.plan.variants);
+            compiled.map(drop).inspect_err(|_| failed.store(true, Ordering::Relaxed))
+        });
+        let mut unless_failed = |p| match failed.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => progress(p),
+        };
+        let weights = upload(file, pipelines.gpu(), planned, &mut unless_failed);
+        let (text, kernels) = (join(text, "reading the tokenizer"), join(kernels, "compiling kernels"));
+        let text = text?; // what failed by itself rather than what was stopped by it
+        kernels?;
+        Ok((text, weights?))
+    })
+}
+
+/// Runs a token that nobody asked for, without a cache to speak of: what drivers leave to the first use of a kernel
+/// or a buffer is then part of the load, and the first token is like any other.
+fn warm_up(pipelines: &Pipelines, planned: &TokenPlan, weights: &[Buffer]) -> Result<()> {
+    let executor = Executor::new(pipelines, &planned.plan, weights)?;
+    let submission = executor.submit(0..planned.plan.steps.len(), &[])?;
+    pipelines.gpu().wait(&submission)
 }
 
 /// What plans for a device are made for.

@@ -4,9 +4,11 @@
 //! tape over the plan builder and knows tensors by name and shape only.
 
 mod attention;
+mod batches;
 mod config;
 mod load;
 mod moe;
+mod rows;
 mod state;
 mod token_plan;
 mod upload;

@@ -60,13 +60,7 @@ pub(super) fn experts(
 }
 
 /// x += Σ weight · expert(h) over the chosen experts, a step at a time.
-fn chosen(
-    b: &mut Builder,
-    choice: &Choice<'_>,
-    [gate, up, down]: [&Weight; 3],
-    h: &Input,
-    x: &Tensor,
-) -> Result<()> {
+fn chosen(b: &mut Builder, choice: &Choice<'_>, [gate, up, down]: [&Weight; 3], h: &Input, x: &Tensor) -> Result<()> {
     let routed = b.route("moe.route", choice.logits, choice.bias, choice.routing)?;
     let y = b.gate_up_id("moe.gate_up", gate, up, &routed.ids, h)?;
     let y = b.mul_mv_id("moe.down", down, &routed.ids, &Input::from(&y))?;

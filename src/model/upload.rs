@@ -1,19 +1,33 @@
-//! Weights from a file to the GPU: cut out or decoded where they must be, repacked on all cores, written a
-//! few megabytes at a time.
+//! Weights from a file to the GPU, at the speed of the file: threads that live as long as the upload each take
+//! batches in turn, repack them from the memory map to staging memory of their own, and have the GPU copy them.
+//!
+//! A thread has two stagings: while the GPU copies from one, it fills the other. A page of the file is read where it
+//! is repacked, so that faults and reads from storage are spread over the threads as well, and a few tens of
+//! kilobytes are repacked at a time, so that what is made of them stays in the core's cache until it is staged.
 
-use super::weights::Source;
+use super::batches::{Batch, Piece, batches};
+use super::rows::Rows;
 use super::{Progress, TokenPlan};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gpu::{Buffer, BufferUse, Gpu, Submission};
-use crate::plan::{Plan, Weight};
-use crate::quant;
+use crate::gpu::{Buffer, BufferUse, Gpu, Mapped, StagedCopy, Staging};
+use crate::plan::Weight;
 use crate::threads::joined;
-use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Bytes of a file repacked at a time: enough to keep all cores busy, little enough to hold twice.
-const CHUNK: usize = 16 << 20;
+/// Staging memory of all threads together, at most.
+const STAGING: usize = 128 << 20;
+/// Of one staging: enough that a submission is no cost, and so little that a small model takes several turns.
+const LARGEST_STAGING: usize = 8 << 20;
+const SMALLEST_STAGING: usize = 64 << 10;
+/// Stagings a thread has.
+const TURNS: usize = 2;
+/// More threads than that do not load faster: the bus is full before.
+const MOST_THREADS: usize = 32;
+/// Bytes repacked at a time.
+const TILE: usize = 64 << 10;
 
 /// Makes and fills the buffers of a plan's weights, in the plan's order.
 pub(super) fn upload(
@@ -22,37 +36,40 @@ pub(super) fn upload(
     planned: &TokenPlan,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Buffer>> {
-    planned.plan.check_bindings(gpu.capabilities().max_binding)?;
-    let mut upload = Upload { file, gpu, before: None, done: 0, total: planned.plan.weight_memory(), progress };
-    upload.all(&planned.plan, &planned.sources)
+    let plan = &planned.plan;
+    let mut teller = Teller { done: 0, total: plan.weight_memory(), progress };
+    teller.tell(0)?;
+    // All of them first: if there is no room, it shows before minutes are spent on reading.
+    let make = |w: &Weight| gpu.buffer(&w.name, w.bytes(), BufferUse::Storage);
+    let buffers = plan.weights.iter().map(make).collect::<Result<Vec<_>>>()?;
+    let rows = |(weight, source)| Rows::of(file, weight, source);
+    let rows = plan.weights.iter().zip(&planned.sources).map(rows).collect::<Result<Vec<_>>>()?;
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
+    let batches = batches(plan, staging_bytes(threads, teller.total));
+    let (weights, buffers_of) = (plan.weights.as_slice(), buffers.as_slice());
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let upload = Upload { gpu, weights, rows, buffers: buffers_of, batches, next, stop };
+    upload.run(threads, &mut teller)?;
+    drop(upload);
+    Ok(buffers)
 }
 
-struct Upload<'a> {
-    file: &'a Gguf,
-    gpu: &'a Gpu,
-    /// The submission that writes the run before.
-    before: Option<Submission>,
+/// Bytes of one staging, for `total` bytes of weights.
+fn staging_bytes(threads: usize, total: u64) -> usize {
+    let stagings = threads * TURNS;
+    let several_turns = usize::try_from(total).unwrap_or(usize::MAX) / stagings / 4;
+    several_turns.min(STAGING / stagings).clamp(SMALLEST_STAGING, LARGEST_STAGING)
+}
+
+/// Tells how far the upload has come.
+struct Teller<'a> {
     done: u64,
     total: u64,
     progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
 }
 
-impl Upload<'_> {
-    fn all(&mut self, plan: &Plan, sources: &[Source]) -> Result<Vec<Buffer>> {
-        self.report(0)?;
-        // All of them first: if there is no room, it shows before minutes are spent on reading.
-        let make = |w: &Weight| self.gpu.buffer(&w.name, w.bytes(), BufferUse::Storage);
-        let buffers = plan.weights.iter().map(make).collect::<Result<Vec<_>>>()?;
-        for ((weight, source), buffer) in plan.weights.iter().zip(sources).zip(&buffers) {
-            let before = self.done;
-            self.one(weight, &Rows::of(self.file, weight, source)?, buffer)?;
-            self.report(before + weight.bytes() - self.done)?; // what lies between the streams
-        }
-        self.before.take().map_or(Ok(()), |last| self.gpu.wait(&last))?;
-        Ok(buffers)
-    }
-
-    fn report(&mut self, bytes: u64) -> Result<()> {
+impl Teller<'_> {
+    fn tell(&mut self, bytes: u64) -> Result<()> {
         self.done += bytes;
         match (self.progress)(Progress { done: self.done, total: self.total }) {
             ControlFlow::Continue(()) => Ok(()),
@@ -60,119 +77,127 @@ impl Upload<'_> {
         }
     }
 
-    /// Repacks and writes a tensor, a run of rows at a time. Runs are whole words in every stream. While one
-    /// run is repacked, the one before is on its way.
-    fn one(&mut self, weight: &Weight, rows: &Rows<'_>, buffer: &Buffer) -> Result<()> {
-        let count = weight.shape[1] * weight.shape[2];
-        let run = (CHUNK / rows.row_bytes.max(1)).max(1).next_multiple_of(4);
-        let blocks = weight.quant.blocks(weight.shape[0]);
-        for first in (0..count).step_by(run) {
-            let range = first..count.min(first + run);
-            let streams = repack(weight, &rows.get(range.clone()), range.len())?;
-            for ((start, _), (info, bytes)) in
-                weight.streams().into_iter().zip(weight.quant.streams.iter().zip(&streams))
-            {
-                self.gpu.write(buffer, start + (first * blocks * info.bytes) as u64, bytes)?;
-            }
-            let now = self.gpu.flush()?;
-            if let Some(before) = self.before.replace(now) {
-                self.gpu.wait(&before)?; // its staging memory is free again
-            }
-            self.report(streams.iter().map(|s| s.len() as u64).sum())?;
-        }
-        Ok(())
+    /// Tells of everything that comes, until nobody is left to send.
+    fn tell_all(&mut self, sent: Receiver<u64>) -> Result<()> {
+        sent.into_iter().try_for_each(|bytes| self.tell(bytes))
     }
 }
 
-/// The GPU's streams of `count` rows, each padded to whole words, repacked on all cores.
-fn repack(weight: &Weight, rows: &[u8], count: usize) -> Result<Vec<Vec<u8>>> {
-    let (quant, columns) = (weight.quant, weight.shape[0]);
-    let blocks = quant.blocks(columns);
-    let whole = |stream: &quant::Stream| vec![0; (stream.bytes * blocks * count).next_multiple_of(4)];
-    let mut streams: Vec<Vec<u8>> = quant.streams.iter().map(whole).collect();
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let share = count.div_ceil(threads).max(1);
-    let row_bytes = rows.len() / count.max(1);
-    std::thread::scope(|scope| {
-        let mut rests: Vec<&mut [u8]> = streams.iter_mut().map(Vec::as_mut_slice).collect();
-        let mut workers = Vec::new();
-        for part in rows.chunks(share * row_bytes) {
-            let part_blocks = part.len() / row_bytes * blocks;
-            let mut out = Vec::with_capacity(rests.len());
-            for (rest, stream) in rests.iter_mut().zip(quant.streams) {
-                let (head, tail) = std::mem::take(rest).split_at_mut(stream.bytes * part_blocks);
-                *rest = tail;
-                out.push(head);
-            }
-            workers.push(scope.spawn(move || quant.repack(part, columns, &mut out)));
-        }
-        joined(workers, "repacking weights")
-    })?;
-    Ok(streams)
+/// What the threads share.
+struct Upload<'a> {
+    gpu: &'a Gpu,
+    /// By their places in the plan: the weights, where their rows come from, and their buffers.
+    weights: &'a [Weight],
+    rows: Vec<Rows<'a>>,
+    buffers: &'a [Buffer],
+    batches: Vec<Batch>,
+    /// The first batch that no thread has taken.
+    next: AtomicUsize,
+    /// Whoever sees it takes no more.
+    stop: AtomicBool,
 }
 
-/// The rows of a weight, in the format it will have: those of a tensor, or made from it.
-struct Rows<'a> {
-    bytes: Cow<'a, [u8]>,
-    row_bytes: usize,
-    /// Rows of one matrix in `bytes`, the first taken, and how many.
-    per: usize,
-    first: usize,
-    rows: usize,
-}
-
-impl<'a> Rows<'a> {
-    fn of(file: &'a Gguf, weight: &Weight, source: &Source) -> Result<Self> {
-        let [columns, rows, matrices] = weight.shape;
-        let row_bytes = weight.quant.row_bytes(columns).ok_or_else(|| ragged(weight))?;
-        let made = |bytes: Vec<u8>| Self { bytes: Cow::Owned(bytes), row_bytes, per: rows, first: 0, rows };
-        Ok(match source {
-            Source::Rows { tensor, per, first, rows } => {
-                let bytes = Cow::Borrowed(data(file, tensor)?);
-                Self { bytes, row_bytes, per: *per, first: *first, rows: *rows }
+impl Upload<'_> {
+    /// Runs the threads until all is done. Progress is told on the caller's own.
+    fn run(&self, threads: usize, teller: &mut Teller<'_>) -> Result<()> {
+        // One worker must have staging memory; the others, where it is short, leave their work to it.
+        let mut first = Some(vec![self.staging()?]);
+        std::thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            let mut work = |sender: Sender<u64>| {
+                let stagings = first.take().unwrap_or_default();
+                scope.spawn(move || {
+                    let done = self.work(stagings, &sender);
+                    if done.is_err() {
+                        self.stop.store(true, Ordering::Relaxed);
+                    }
+                    done
+                })
+            };
+            let workers = (0..threads.min(self.batches.len())).map(|_| work(sender.clone())).collect();
+            drop(sender);
+            let told = teller.tell_all(receiver);
+            self.stop.fetch_or(told.is_err(), Ordering::Relaxed);
+            let worked = joined(workers, "repacking weights");
+            told?;
+            if worked.is_err() {
+                self.gpu.check()?; // a lost device fails in many ways
             }
-            Source::Decoded { tensor } => made(bytemuck::cast_slice(&decoded(file, tensor)?).to_vec()),
-            Source::Transposed { tensor, per, rows: taken } => {
-                let values = decoded(file, tensor)?;
-                let order =
-                    (0..matrices).flat_map(|m| (0..rows).flat_map(move |r| (0..*taken).map(move |c| (m, r, c))));
-                let transposed: Vec<f32> = order.map(|(m, r, c)| values[(m * per + c) * rows + r]).collect();
-                made(weight.quant.encode(&transposed)?)
-            }
-            Source::Zeros => made(vec![0; row_bytes * rows * matrices]),
+            worked
         })
     }
 
-    /// Rows of the weight, one after another.
-    fn get(&self, range: Range<usize>) -> Cow<'_, [u8]> {
-        if self.rows == self.per {
-            return Cow::Borrowed(&self.bytes[range.start * self.row_bytes..range.end * self.row_bytes]);
+    /// Takes batches until none is left.
+    fn work(&self, mut stagings: Vec<Staging>, sender: &Sender<u64>) -> Result<()> {
+        while stagings.len() < TURNS {
+            match self.staging() {
+                Ok(staging) => stagings.push(staging),
+                Err(Error::OutOfMemory { .. }) => break,
+                Err(error) => return Err(error),
+            }
         }
-        let place = |row: usize| (row / self.rows * self.per + self.first + row % self.rows) * self.row_bytes;
-        let mut gathered = Vec::with_capacity(range.len() * self.row_bytes);
-        range.for_each(|row| gathered.extend_from_slice(&self.bytes[place(row)..][..self.row_bytes]));
-        Cow::Owned(gathered)
+        let mut scratch = Vec::new();
+        for turn in (0..stagings.len()).cycle() {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let Some(batch) = self.batches.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
+            self.send(batch, &mut stagings[turn], &mut scratch)?;
+            // If nobody listens any more, the upload is being stopped.
+            batch.pieces.iter().for_each(|piece| sender.send(piece.bytes()).unwrap_or_default());
+        }
+        stagings.iter_mut().try_for_each(|staging| staging.finish(self.gpu))
     }
-}
 
-fn ragged(weight: &Weight) -> Error {
-    Error::Tensor {
-        name: weight.name.to_string(),
-        expected: format!("rows of whole {} blocks of {} values", weight.quant.name, weight.quant.values),
-        found: format!("rows of {} values", weight.shape[0]),
+    /// Room for any batch.
+    fn staging(&self) -> Result<Staging> {
+        let bytes = self.batches.iter().map(|batch| batch.bytes).max().unwrap_or(0);
+        self.gpu.staging(bytes as u64)
     }
-}
 
-fn data<'a>(file: &'a Gguf, name: &str) -> Result<&'a [u8]> {
-    let nothing = || Error::Tensor { name: name.into(), expected: "a tensor".into(), found: "nothing".into() };
-    file.tensor(name).map(|info| file.data(info)).ok_or_else(nothing)
-}
+    fn send(&self, batch: &Batch, staging: &mut Staging, scratch: &mut Vec<u8>) -> Result<()> {
+        let copies: Vec<StagedCopy<'_>> = batch.pieces.iter().flat_map(|piece| self.copies(piece)).collect();
+        staging.send(self.gpu, &copies, |mapped| {
+            batch.pieces.iter().try_for_each(|piece| self.stage(piece, mapped, scratch))
+        })
+    }
 
-fn decoded(file: &Gguf, name: &str) -> Result<Vec<f32>> {
-    let bytes = data(file, name)?;
-    let info = file.tensor(name);
-    let quant = info.and_then(|i| quant::by_id(i.ty.id)).unwrap_or(&quant::F32);
-    let mut values = vec![0f32; info.map_or(0, |i| i.dims.iter().product())];
-    quant.decode(bytes, &mut values)?;
-    Ok(values)
+    fn copies(&self, piece: &Piece) -> impl Iterator<Item = StagedCopy<'_>> {
+        let to = &self.buffers[piece.weight];
+        let parts = piece.parts.iter();
+        parts.map(move |p| StagedCopy { from: p.staged as u64, to, offset: p.offset, bytes: p.bytes as u64 })
+    }
+
+    /// Repacks the rows of a piece, a tile at a time.
+    fn stage(&self, piece: &Piece, mapped: &mut Mapped, scratch: &mut Vec<u8>) -> Result<()> {
+        let rows = &self.rows[piece.weight];
+        rows.populate(piece.rows.clone());
+        let tile = rows.at_a_time(TILE).clamp(1, piece.rows.len().max(1));
+        for first in piece.rows.clone().step_by(tile) {
+            self.tile(piece, first..piece.rows.end.min(first + tile), mapped, scratch)?;
+        }
+        for part in &piece.parts {
+            let filled = part.row_bytes * piece.rows.len();
+            mapped.zero(part.staged + filled, part.bytes - filled)?;
+        }
+        Ok(())
+    }
+
+    fn tile(&self, piece: &Piece, range: Range<usize>, mapped: &mut Mapped, scratch: &mut Vec<u8>) -> Result<()> {
+        let weight = &self.weights[piece.weight];
+        let bytes = self.rows[piece.weight].get(range.clone())?;
+        scratch.resize(piece.parts.iter().map(|part| part.row_bytes * range.len()).sum(), 0);
+        let mut rest = scratch.as_mut_slice();
+        let mut streams = Vec::with_capacity(piece.parts.len());
+        for part in &piece.parts {
+            let (stream, others) = rest.split_at_mut(part.row_bytes * range.len());
+            streams.push(stream);
+            rest = others;
+        }
+        weight.quant.repack(&bytes, weight.shape[0], &mut streams)?;
+        for (part, stream) in piece.parts.iter().zip(streams) {
+            mapped.write(part.staged + part.row_bytes * (range.start - piece.rows.start), stream)?;
+        }
+        Ok(())
+    }
 }

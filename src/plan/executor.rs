@@ -15,6 +15,8 @@ pub struct Executor {
     gpu: Gpu,
     kernels: Vec<Arc<Compiled>>,
     locals: Vec<Buffer>,
+    /// The parameters of all steps.
+    params: Buffer,
     steps: Vec<Recorded>,
 }
 
@@ -22,7 +24,6 @@ struct Recorded {
     kernel: usize,
     bindings: BindGroup,
     grid: [u32; 3],
-    writes: Vec<BufferRef>,
 }
 
 impl Executor {
@@ -37,24 +38,25 @@ impl Executor {
         let compiled = pipelines.prepare(&plan.variants)?;
         let local = |l: &super::Local| gpu.buffer(&l.name, l.bytes, BufferUse::Storage);
         let locals = plan.locals.iter().map(local).collect::<Result<Vec<_>>>()?;
+        gpu.zero(&locals)?;
         let params = gpu.buffer("params", PARAMS_STRIDE * plan.steps.len() as u64, BufferUse::Uniform)?;
         gpu.write(&params, 0, &params_of(plan))?;
-        let mut executor = Self { gpu, kernels: compiled, locals, steps: Vec::with_capacity(plan.steps.len()) };
+        let steps = Vec::with_capacity(plan.steps.len());
+        let mut executor = Self { gpu, kernels: compiled, locals, params, steps };
         for (index, step) in plan.steps.iter().enumerate() {
-            let recorded = executor.record(step, weights, &params, index as u64 * PARAMS_STRIDE)?;
+            let recorded = executor.record(step, weights, index as u64 * PARAMS_STRIDE)?;
             executor.steps.push(recorded);
         }
         Ok(executor)
     }
 
-    fn record(&self, step: &Step, weights: &[Buffer], params: &Buffer, at: u64) -> Result<Recorded> {
+    fn record(&self, step: &Step, weights: &[Buffer], at: u64) -> Result<Recorded> {
         let kernel = &self.kernels[step.variant];
         let mut bindings = Vec::with_capacity(kernel.bindings.len());
-        let mut writes = Vec::new();
         for (info, index) in kernel.bindings.iter().zip(0..) {
             if info.access == Access::Uniform {
                 let bytes = (step.params.len() as u64).next_multiple_of(16);
-                bindings.push(Binding { index, buffer: params, offset: at, bytes });
+                bindings.push(Binding { index, buffer: &self.params, offset: at, bytes });
                 continue;
             }
             let bound = step.bindings.iter().find(|b| b.name == info.name).ok_or_else(|| unbound(step, &info.name))?;
@@ -62,13 +64,10 @@ impl Executor {
                 BufferRef::Weight(i) => weights.get(i).ok_or_else(|| unbound(step, &info.name))?,
                 BufferRef::Local(i) => &self.locals[i],
             };
-            if info.access == Access::ReadWrite {
-                writes.push(bound.buffer);
-            }
             bindings.push(Binding { index, buffer, offset: bound.offset, bytes: bound.bytes });
         }
         let bindings = self.gpu.bind(&step.label, &kernel.pipeline, &bindings)?;
-        Ok(Recorded { kernel: step.variant, bindings, grid: step.grid, writes })
+        Ok(Recorded { kernel: step.variant, bindings, grid: step.grid })
     }
 
     /// The device.
@@ -79,11 +78,6 @@ impl Executor {
     /// A local buffer of the plan.
     pub fn local(&self, index: usize) -> &Buffer {
         &self.locals[index]
-    }
-
-    /// The buffers a step writes.
-    pub fn writes(&self, step: usize) -> &[BufferRef] {
-        &self.steps[step].writes
     }
 
     /// Submits some of the steps in order, then the copies.

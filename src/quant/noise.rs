@@ -1,4 +1,4 @@
-//! Random weights: valid blocks of any format, for kernel tests and for models without a file.
+//! Random weights: valid blocks of any format, for kernel tests and for models without weights.
 //!
 //! Every bit of the quants and of the scales inside a superblock is random, so that a kernel that drops or
 //! misplaces one is seen; only the f16 scales are chosen, so that all values are finite and moderate.
@@ -23,6 +23,14 @@ impl Quant {
             bytes.truncate(values * self.bytes / self.values);
         }
         bytes
+    }
+
+    /// Fills `bytes`, cut down to whole blocks, with values of about zero mean and one standard deviation: a
+    /// matrix of them times a vector whose values have the deviation *s* gives *s* · `deviation` · √columns.
+    pub fn fill(&self, bytes: &mut [u8], deviation: f32, seed: u64) {
+        let whole = bytes.len() / self.bytes * self.bytes;
+        Pcg64Mcg::seed_from_u64(seed).fill_bytes(&mut bytes[..whole]);
+        (self.codec.tame)(&mut bytes[..whole], deviation);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Writes GGUF files for tests. It checks nothing, so that it can write broken ones: every count, type
+//! Writes GGUF files for tests and examples. It checks nothing, so that it can write broken ones: every count, type
 //! number and shape stands in the file as it is given.
 
 // Each integration test compiles this file for itself and uses a part of it.
@@ -120,6 +120,8 @@ pub struct GgufWriter {
     alignment: usize,
     metadata: Vec<(Vec<u8>, Meta)>,
     tensors: Vec<Tensor>,
+    /// Where the data ends, of which `data` is the beginning: what [`GgufWriter::reserve`] leaves out is not in it.
+    end: u64,
     data: Vec<u8>,
 }
 
@@ -131,7 +133,7 @@ impl Default for GgufWriter {
 
 impl GgufWriter {
     pub fn new() -> Self {
-        Self { version: 3, alignment: 32, metadata: Vec::new(), tensors: Vec::new(), data: Vec::new() }
+        Self { version: 3, alignment: 32, metadata: Vec::new(), tensors: Vec::new(), end: 0, data: Vec::new() }
     }
 
     pub fn version(mut self, version: u32) -> Self {
@@ -158,8 +160,14 @@ impl GgufWriter {
     /// A tensor: dimensions innermost first, GGML's number of its type, its bytes.
     pub fn tensor(mut self, name: &str, dims: &[u64], type_id: u32, bytes: &[u8]) -> Self {
         pad(&mut self.data, self.alignment);
-        let offset = self.data.len() as u64;
         self.data.extend(bytes);
+        self.reserve(name, dims, type_id, bytes.len() as u64)
+    }
+
+    /// As [`GgufWriter::tensor`], for data that someone else writes behind the [`GgufWriter::header`].
+    pub fn reserve(mut self, name: &str, dims: &[u64], type_id: u32, bytes: u64) -> Self {
+        let offset = self.end.next_multiple_of(self.alignment as u64);
+        self.end = offset + bytes;
         self.tensors.push(Tensor { name: name.into(), dims: dims.to_vec(), type_id, offset });
         self
     }
@@ -173,6 +181,14 @@ impl GgufWriter {
     }
 
     pub fn finish(self) -> Vec<u8> {
+        let mut out = self.header();
+        out.extend(self.data);
+        pad(&mut out, self.alignment);
+        out
+    }
+
+    /// All that stands before the data.
+    pub fn header(&self) -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
         out.extend(self.version.to_le_bytes());
         out.extend((self.tensors.len() as u64).to_le_bytes());
@@ -183,8 +199,6 @@ impl GgufWriter {
             value.write(&mut out);
         }
         self.tensors.iter().for_each(|tensor| tensor.write(&mut out));
-        pad(&mut out, self.alignment);
-        out.extend(self.data);
         pad(&mut out, self.alignment);
         out
     }

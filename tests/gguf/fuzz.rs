@@ -1,8 +1,6 @@
 //! GGUF files changed at random: whatever the bytes, no panic, no slice out of bounds, no allocation that a
 //! field of the file asked for and its bytes do not back.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -10,59 +8,7 @@ use proptest::prelude::*;
 use wglm::gguf::{Array, Gguf, Value};
 
 use crate::common::gguf_writer::{GgufWriter, Meta};
-
-/// Remembers the largest allocation of each thread. A request for terabytes that are never touched would
-/// succeed on many systems, so that only counting shows it.
-struct Watched;
-
-thread_local! {
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-fn note(size: usize) {
-    LARGEST.with(|largest| largest.set(largest.get().max(size)));
-}
-
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promises are System's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promises are System's.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(size);
-        // SAFETY: the caller's promises are System's.
-        unsafe { System.realloc(old, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are System's.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Watched = Watched;
-
-/// The largest allocation that `work` makes.
-fn largest_allocation(work: impl FnOnce()) -> usize {
-    LARGEST.set(0);
-    work();
-    LARGEST.get()
-}
-
-#[test]
-fn allocations_are_noticed() {
-    assert!(largest_allocation(|| drop(std::hint::black_box(vec![0u8; 1 << 20]))) >= 1 << 20);
-}
+use crate::watched::largest_allocation;
 
 /// A file with some of everything.
 static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -181,13 +127,13 @@ fn use_getters(gguf: &Gguf, key: &str) {
 fn open_changed(original: &[u8], changes: &[Change], allowed: usize) -> bool {
     let mut bytes = original.to_vec();
     changes.iter().for_each(|change| change.apply(&mut bytes));
-    let mut opened = false;
-    let largest = largest_allocation(|| match Gguf::from_vec(bytes) {
-        Ok(gguf) => {
-            use_all_of(&gguf);
-            opened = true;
+    let (opened, largest) = largest_allocation(|| {
+        let opened = Gguf::from_vec(bytes);
+        match &opened {
+            Ok(gguf) => use_all_of(gguf),
+            Err(error) => assert!(error.to_string().len() < 1000),
         }
-        Err(error) => assert!(error.to_string().len() < 1000),
+        opened.is_ok()
     });
     assert!(largest <= allowed, "allocated {largest} bytes at once");
     opened

@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/watched.rs"]
+mod watched;
 
 mod demo_model;
 mod files;

@@ -59,9 +59,9 @@ fn missing() -> Vec<Broken> {
         Broken::new(format!("no {name}"), |s| s.unset(&key(name)), "Metadata", &[says, "nothing"])
     };
     let mut cases: Vec<Broken> = COUNTS.iter().map(|name| without(name, &key(name))).collect();
-    // Both have an older name, which is read where they are absent.
-    cases.push(without("attention.key_length_mla", "attention.key_length"));
-    cases.push(without("attention.value_length_mla", "attention.value_length"));
+    // Both have an older name, which is read in their place; where neither is there, the newer is missing.
+    cases.push(without("attention.key_length_mla", &key("attention.key_length_mla")));
+    cases.push(without("attention.value_length_mla", &key("attention.value_length_mla")));
     cases.push(without(EPSILON, &key(EPSILON)));
     let no_vocabulary = |s: &mut Small| {
         s.unset(&key("vocab_size"));

@@ -5,6 +5,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/watched.rs"]
+mod watched;
 
 mod keys;
 mod not_numbers;
@@ -13,7 +15,6 @@ mod refused;
 mod small;
 mod tensors;
 mod text;
-mod watched;
 
 use common::gpu::gpu;
 use refused::{load, plan};

@@ -43,7 +43,10 @@ fn planned(file: &Gguf, target: Target, ty: CacheType) -> TokenPlan {
 fn targets() -> Vec<Target> {
     let teams = [Team::Subgroup, Team::Workgroup];
     let arithmetics = [Arithmetic::Float, Arithmetic::Int];
-    teams.into_iter().flat_map(|team| arithmetics.map(|arithmetic| Target { team, arithmetic, ..Target::default() })).collect()
+    teams
+        .into_iter()
+        .flat_map(|team| arithmetics.map(|arithmetic| Target { team, arithmetic, ..Target::default() }))
+        .collect()
 }
 
 /// Every model's plan, for every target and both caches.

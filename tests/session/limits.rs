@@ -1,6 +1,6 @@
 //! Loading, and what does not fit.
 
-use crate::common::gpu::gpu;
+use crate::common::gpu::{gpu, open};
 use crate::common::models::fable_file;
 use crate::{dialogue, holds, load, model, session_of};
 use std::ops::ControlFlow;
@@ -108,5 +108,46 @@ fn the_context_that_is_asked_for() {
     for (asked, context) in [(None, made_for.min(8192)), (Some(0), made_for), (Some(100), 100)] {
         let options = LoadOptions { context: asked, ..LoadOptions::default() };
         assert_eq!(options.cache_for(model().config()).context, context, "{asked:?}");
+    }
+}
+
+/// What a model and a session hold is told, staging memory is gone after the load, and all of it at the end.
+#[test]
+fn memory_is_counted_and_given_back() {
+    let gpu = open(true);
+    let model = Model::load(&file(), &gpu, &LoadOptions::default()).unwrap();
+    let (weights, loaded) = (3_000_000..8_000_000, gpu.memory());
+    assert!(weights.contains(&loaded.held), "{loaded:?}");
+    assert!(loaded.most > loaded.held && loaded.most < loaded.held + (200 << 20), "{loaded:?}");
+    let session = Session::with_cache(&model, CacheShape { context: 4096, ty: CacheType::F32 }).unwrap();
+    let cache = 10 << 20;
+    let held = gpu.memory().held;
+    assert!((cache..cache + (1 << 20)).contains(&(held - loaded.held)), "{held} after {loaded:?}");
+    drop(session);
+    assert_eq!(gpu.memory().held, loaded.held);
+    drop(model);
+    assert_eq!((gpu.memory().held, gpu.memory().most), (0, held.max(loaded.most)));
+}
+
+#[test]
+fn a_pretended_depth_is_there_at_once() {
+    for ty in [CacheType::F16, CacheType::F32] {
+        let mut session = Session::with_cache(model(), CacheShape { context: 300, ty }).unwrap();
+        session.feed(&dialogue(4)).unwrap();
+        session.pretend(299).unwrap();
+        assert_eq!(session.tokens().len(), 299);
+        assert!(session.logits().is_err(), "logits of a token that was never fed");
+        session.feed(&[1]).unwrap();
+        let first = session.logits().unwrap();
+        assert!(first.iter().all(|logit| logit.is_finite()), "{first:?}");
+        session.pretend(299).unwrap();
+        session.feed(&[1]).unwrap();
+        assert!(session.logits().unwrap() == first, "another noise");
+        assert!(matches!(session.pretend(301), Err(Error::ContextFull { needed: 301, context: 300 })));
+        session.pretend(0).unwrap();
+        session.feed(&dialogue(4)).unwrap();
+        let mut fresh = Session::with_cache(model(), CacheShape { context: 300, ty }).unwrap();
+        fresh.feed(&dialogue(4)).unwrap();
+        assert!(session.logits().unwrap() == fresh.logits().unwrap(), "noise is left over");
     }
 }

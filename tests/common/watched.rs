@@ -1,5 +1,7 @@
 //! The largest allocation of a thread. A request for terabytes that are never touched succeeds on many
 //! systems, so that only counting shows it.
+//!
+//! It counts by replacing the allocator of the whole binary, so the tests that want it name this file themselves.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

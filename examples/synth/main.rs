@@ -1,0 +1,33 @@
+//! Writes a GGUF file of GLM-4.7-Flash's shape with random weights: whoever has no 17 GB of weights at hand can
+//! repeat a figure, for speed hangs on the shape alone. What such a model says is noise.
+//!
+//! `cargo run --release --example synth -- glm.gguf [--layers 47]`
+
+#[path = "../../tests/common/gguf_writer.rs"]
+mod gguf_writer;
+mod shape;
+mod write;
+
+use clap::Parser;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Writes a GGUF file of GLM-4.7-Flash's shape with random weights.
+#[derive(Parser)]
+struct Arguments {
+    /// The file to write: 17.2 GB with all layers
+    file: PathBuf,
+    /// Layers, at least the dense one and one of experts
+    #[arg(long, value_name = "N", default_value_t = 47, value_parser = clap::value_parser!(u64).range(2..=1000))]
+    layers: u64,
+}
+
+fn main() -> anyhow::Result<()> {
+    let Arguments { file, layers } = Arguments::parse();
+    let start = Instant::now();
+    let bytes = write::write(&file, &shape::Shape::glm(layers))? as f64 / 1e9;
+    let seconds = start.elapsed().as_secs_f64();
+    writeln!(std::io::stdout(), "{}: {bytes:.2} GB in {seconds:.1} s", file.display())?;
+    Ok(())
+}

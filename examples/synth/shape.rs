@@ -1,0 +1,178 @@
+//! What a file of GLM-4.7-Flash's shape holds: metadata, and tensors in the formats of a Q4_0 file.
+
+use crate::gguf_writer::GgufWriter;
+use wglm::quant::{F32, Q4_0, Q5_K, Q6_K, Q8_0, Quant};
+
+/// The numbers that decide all shapes.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Layers, the first of them dense.
+    pub layers: u64,
+    /// Tokens in the vocabulary.
+    pub vocab: u64,
+    /// Values of the residual stream.
+    pub width: u64,
+    /// Attention heads.
+    pub heads: u64,
+    /// Values of the compressed query.
+    pub query_rank: u64,
+    /// Values of the latent.
+    pub latent_rank: u64,
+    /// Values of a head's key that carry no position, and of its rotary part.
+    pub nope: u64,
+    pub rotary: u64,
+    /// Values of a head's value.
+    pub value_width: u64,
+    /// Experts in a layer.
+    pub experts: u64,
+    /// Values of an expert's hidden layer, and of a dense layer's.
+    pub expert_width: u64,
+    pub dense_width: u64,
+}
+
+impl Shape {
+    /// GLM-4.7-Flash, with as many of its 47 layers as are wanted.
+    pub fn glm(layers: u64) -> Self {
+        Self {
+            layers,
+            vocab: 154_880,
+            width: 2048,
+            heads: 20,
+            query_rank: 768,
+            latent_rank: 512,
+            nope: 192,
+            rotary: 64,
+            value_width: 256,
+            experts: 64,
+            expert_width: 1536,
+            dense_width: 10_240,
+        }
+    }
+}
+
+/// What a tensor's values are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Content {
+    Ones,
+    Zeros,
+    /// Noise of this standard deviation.
+    Noise(f32),
+}
+
+/// A tensor: its name, its dimensions innermost first, its format, its values.
+#[derive(Debug, Clone)]
+pub struct Tensor {
+    pub name: String,
+    pub dims: Vec<u64>,
+    pub quant: &'static Quant,
+    pub content: Content,
+}
+
+impl Tensor {
+    /// Bytes of its data.
+    pub fn bytes(&self) -> u64 {
+        self.dims.iter().product::<u64>() * self.quant.bytes as u64 / self.quant.values as u64
+    }
+}
+
+/// The metadata, with the keys that llama.cpp reads too. There is no vocabulary: prompts are token ids.
+pub fn metadata(shape: &Shape) -> GgufWriter {
+    let counts = [
+        ("block_count", shape.layers),
+        ("context_length", 202_752),
+        ("embedding_length", shape.width),
+        ("feed_forward_length", shape.dense_width),
+        ("attention.head_count", shape.heads),
+        ("attention.head_count_kv", 1),
+        ("expert_used_count", 4),
+        ("expert_group_count", 1),
+        ("expert_group_used_count", 1),
+        ("expert_gating_func", 2),
+        ("leading_dense_block_count", 1),
+        ("vocab_size", shape.vocab),
+        ("attention.q_lora_rank", shape.query_rank),
+        ("attention.kv_lora_rank", shape.latent_rank),
+        ("attention.key_length", shape.latent_rank + shape.rotary),
+        ("attention.value_length", shape.latent_rank),
+        ("attention.key_length_mla", shape.nope + shape.rotary),
+        ("attention.value_length_mla", shape.value_width),
+        ("expert_feed_forward_length", shape.expert_width),
+        ("expert_count", shape.experts),
+        ("expert_shared_count", 1),
+        ("rope.dimension_count", shape.rotary),
+    ];
+    let key = |name: &str| format!("deepseek2.{name}");
+    let writer = GgufWriter::new()
+        .meta("general.architecture", "deepseek2")
+        .meta("general.name", "glm-flash-shaped")
+        .meta("general.file_type", 2u32);
+    let writer = counts.iter().fold(writer, |writer, (name, count)| writer.meta(&key(name), *count as u32));
+    writer
+        .meta(&key("rope.freq_base"), 1e6f32)
+        .meta(&key("attention.layer_norm_rms_epsilon"), 1e-5f32)
+        .meta(&key("expert_weights_scale"), 1.8f32)
+        .meta(&key("expert_weights_norm"), true)
+        .meta("tokenizer.ggml.model", "none")
+}
+
+/// Every tensor, in file order.
+pub fn tensors(shape: &Shape) -> Vec<Tensor> {
+    let mut list = List { tensors: Vec::new(), prefix: String::new() };
+    list.add("token_embd.weight", &Q4_0, &[shape.width, shape.vocab]);
+    list.fill("output_norm.weight", shape.width, Content::Ones);
+    list.add("output.weight", &Q6_K, &[shape.width, shape.vocab]);
+    for layer in 0..shape.layers {
+        list.prefix = format!("blk.{layer}.");
+        list.attention(shape);
+        if layer == 0 { list.dense(shape) } else { list.experts(shape) }
+    }
+    list.tensors
+}
+
+struct List {
+    tensors: Vec<Tensor>,
+    prefix: String,
+}
+
+impl List {
+    /// A matrix, or a stack of them, that keeps the variance of what it multiplies.
+    fn add(&mut self, name: &str, quant: &'static Quant, dims: &[u64]) {
+        let content = Content::Noise(1.0 / (dims[0] as f32).sqrt());
+        self.tensors.push(Tensor { name: format!("{}{name}", self.prefix), dims: dims.to_vec(), quant, content });
+    }
+
+    /// A vector of one value.
+    fn fill(&mut self, name: &str, length: u64, content: Content) {
+        self.tensors.push(Tensor { name: format!("{}{name}", self.prefix), dims: vec![length], quant: &F32, content });
+    }
+
+    fn attention(&mut self, s: &Shape) {
+        self.fill("attn_norm.weight", s.width, Content::Ones);
+        self.fill("attn_q_a_norm.weight", s.query_rank, Content::Ones);
+        self.fill("attn_kv_a_norm.weight", s.latent_rank, Content::Ones);
+        self.add("attn_q_a.weight", &Q4_0, &[s.width, s.query_rank]);
+        self.add("attn_q_b.weight", &Q4_0, &[s.query_rank, s.heads * (s.nope + s.rotary)]);
+        self.add("attn_kv_a_mqa.weight", &Q8_0, &[s.width, s.latent_rank + s.rotary]);
+        self.add("attn_k_b.weight", &Q8_0, &[s.nope, s.latent_rank, s.heads]);
+        self.add("attn_v_b.weight", &Q8_0, &[s.latent_rank, s.value_width, s.heads]);
+        self.add("attn_output.weight", &Q4_0, &[s.heads * s.value_width, s.width]);
+        self.fill("ffn_norm.weight", s.width, Content::Ones);
+    }
+
+    fn dense(&mut self, s: &Shape) {
+        self.add("ffn_gate.weight", &Q4_0, &[s.width, s.dense_width]);
+        self.add("ffn_up.weight", &Q4_0, &[s.width, s.dense_width]);
+        self.add("ffn_down.weight", &Q4_0, &[s.dense_width, s.width]);
+    }
+
+    fn experts(&mut self, s: &Shape) {
+        self.add("ffn_gate_inp.weight", &F32, &[s.width, s.experts]);
+        self.fill("exp_probs_b.bias", s.experts, Content::Zeros);
+        self.add("ffn_gate_exps.weight", &Q4_0, &[s.width, s.expert_width, s.experts]);
+        self.add("ffn_up_exps.weight", &Q4_0, &[s.width, s.expert_width, s.experts]);
+        self.add("ffn_down_exps.weight", &Q4_0, &[s.expert_width, s.width, s.experts]);
+        self.add("ffn_gate_shexp.weight", &Q5_K, &[s.width, s.expert_width]);
+        self.add("ffn_up_shexp.weight", &Q5_K, &[s.width, s.expert_width]);
+        self.add("ffn_down_shexp.weight", &Q6_K, &[s.expert_width, s.width]);
+    }
+}

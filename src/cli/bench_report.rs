@@ -1,0 +1,95 @@
+//! The results of `bench` on stdout.
+
+use super::args::OutputFormat;
+use super::bench::{Row, Subject};
+use super::output;
+use super::table::{Column, Record, csv, head, record, row};
+
+/// Those of llama-bench that say something here.
+const COLUMNS: [Column; 5] = [
+    Column { title: "model", width: 30, right: false },
+    Column { title: "size", width: 10, right: true },
+    Column { title: "backend", width: 10, right: false },
+    Column { title: "test", width: 15, right: true },
+    Column { title: "t/s", width: 20, right: true },
+];
+
+/// Writes rows as they come, JSON at the end.
+pub struct Report<'a> {
+    format: OutputFormat,
+    subject: &'a Subject,
+    rows: Vec<Row>,
+}
+
+impl<'a> Report<'a> {
+    pub fn new(format: OutputFormat, subject: &'a Subject) -> anyhow::Result<Self> {
+        if format == OutputFormat::Md {
+            output::lines(head(&COLUMNS))?;
+        }
+        Ok(Self { format, subject, rows: Vec::new() })
+    }
+
+    pub fn row(&mut self, measured: Row) -> anyhow::Result<()> {
+        match self.format {
+            OutputFormat::Md => output::lines([row(&COLUMNS, &self.cells(&measured))])?,
+            OutputFormat::Csv => csv(&[self.record(&measured)?], self.rows.is_empty())?,
+            OutputFormat::Json => {}
+        }
+        self.rows.push(measured);
+        Ok(())
+    }
+
+    pub fn end(&self) -> anyhow::Result<()> {
+        match self.format {
+            OutputFormat::Md => output::lines(self.remarks()),
+            OutputFormat::Csv => Ok(()),
+            OutputFormat::Json => {
+                let rows = self.rows.iter().map(|row| self.record(row)).collect::<anyhow::Result<Vec<_>>>()?;
+                output::lines([serde_json::to_string_pretty(&rows)?])
+            }
+        }
+    }
+
+    /// What is the same in all rows, and then the row.
+    fn record(&self, row: &Row) -> anyhow::Result<Record> {
+        let mut whole = record(self.subject)?;
+        whole.extend(record(row)?);
+        Ok(whole)
+    }
+
+    fn cells(&self, measured: &Row) -> [String; 5] {
+        let setup = &self.subject.setup;
+        let figures = format!("{:.2} ± {:.2}", measured.avg_ts, measured.stddev_ts);
+        let size = output::bytes(setup.model_size);
+        [setup.model_type.clone(), size, setup.backends.into(), measured.test.clone(), figures]
+    }
+
+    /// What stands below the table.
+    fn remarks(&self) -> Vec<String> {
+        let s = self.subject;
+        let [session, first, next] = [s.session_seconds, s.first_token_seconds, s.next_token_seconds].map(|t| t * 1e3);
+        let mut remarks = vec![String::new(), s.setup.sentence()];
+        remarks.push(format!(
+            "load: {:.2} s, and {:.2} s to open the device; then {session:.1} ms for a session, {first:.1} ms for the \
+             first token, {next:.1} ms for the next",
+            s.load_seconds, s.device_seconds
+        ));
+        remarks.extend(self.rows.last().map(memory));
+        remarks.push(format!(
+            "bandwidth: {:.1} GB/s, read and written together by a copy of {}",
+            s.copy_bandwidth / 1e9,
+            output::bytes(s.copy_bytes)
+        ));
+        let share = |row: &Row| row.floor_share.map(|share| format!("{} {:.1}%", row.test, 100.0 * share));
+        let shares: Vec<String> = self.rows.iter().filter_map(share).collect();
+        if !shares.is_empty() {
+            remarks.push(format!("floor, to copy a token's weights and cache, of its time: {}", shares.join(", ")));
+        }
+        remarks
+    }
+}
+
+fn memory(last: &Row) -> String {
+    let reserved = last.gpu_memory_reserved.map(|r| format!("; wgpu has taken {} from the driver", output::bytes(r)));
+    format!("GPU memory: {} in buffers at most{}", output::bytes(last.gpu_memory_peak), reserved.unwrap_or_default())
+}

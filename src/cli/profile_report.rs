@@ -1,0 +1,82 @@
+//! The results of `profile` on stdout.
+
+use super::args::OutputFormat;
+use super::output;
+use super::profile::{Kind, Profile, Times};
+use super::table::{Column, csv, head, record, row};
+use serde_json::{Value, json};
+
+const COLUMNS: [Column; 7] = [
+    Column { title: "step", width: 17, right: false },
+    Column { title: "kernel", width: 38, right: false },
+    Column { title: "count", width: 5, right: true },
+    Column { title: "us each", width: 8, right: true },
+    Column { title: "us", width: 9, right: true },
+    Column { title: "GB/s", width: 7, right: true },
+    Column { title: "share", width: 6, right: true },
+];
+
+pub fn report(format: OutputFormat, profile: &Profile) -> anyhow::Result<()> {
+    match format {
+        OutputFormat::Md => output::lines(table(profile)),
+        OutputFormat::Csv => lines(profile),
+        OutputFormat::Json => output::lines([serde_json::to_string_pretty(profile)?]),
+    }
+}
+
+fn table(profile: &Profile) -> Vec<String> {
+    let mut lines = Vec::from(head(&COLUMNS));
+    lines.extend(profile.kinds.iter().map(|kind| row(&COLUMNS, &cells(kind))));
+    let times = &profile.microseconds;
+    let share = |part: f64| format!("{:.1}%", 100.0 * part / times.pass.max(1e-3));
+    let rest = |name: &str, time: f64| {
+        let [name, time, share] = [name.to_owned(), format!("{time:.1}"), share(time)];
+        row(&COLUMNS, &[name, String::new(), String::new(), String::new(), time, String::new(), share])
+    };
+    lines.push(rest("no step", times.unaccounted));
+    lines.push(rest("the token", times.pass));
+    lines.extend([String::new(), profile.setup.sentence()]);
+    lines.extend(remarks(times, profile));
+    lines
+}
+
+fn cells(kind: &Kind) -> [String; 7] {
+    [
+        kind.step.clone(),
+        kind.kernel.clone(),
+        kind.count.to_string(),
+        format!("{:.2}", kind.microseconds / kind.count.max(1) as f64),
+        format!("{:.1}", kind.microseconds),
+        format!("{:.0}", kind.gigabytes_per_second),
+        format!("{:.1}%", 100.0 * kind.share),
+    ]
+}
+
+fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
+    let Times { pass, steps, timestamp, timestamps, submit, whole, .. } = times;
+    let (depth, repetitions) = (profile.n_depth, profile.repetitions);
+    [
+        format!("a token at depth {depth}, medians of {repetitions}: {pass:.1} us in one pass on the GPU"),
+        format!(
+            "a timestamp takes {timestamp:.3} us (measured with {timestamps} of them and nothing else), taken off each \
+             step; with them the steps take {steps:.1} us"
+        ),
+        format!("on the host {submit:.1} us to record and submit the token, {whole:.1} us to its result"),
+    ]
+}
+
+/// A line for every kind, and for every other time a line without a kernel.
+fn lines(profile: &Profile) -> anyhow::Result<()> {
+    let mut about = record(&profile.setup)?;
+    about.extend([("n_depth".to_owned(), json!(profile.n_depth)), ("repetitions".into(), json!(profile.repetitions))]);
+    let mut rows = profile.kinds.iter().map(record).collect::<anyhow::Result<Vec<_>>>()?;
+    let Some(empty) = rows.first().cloned() else { return Ok(()) };
+    for (name, time) in record(&profile.microseconds)?.into_iter().filter(|(name, _)| name != "timestamps") {
+        let mut row = empty.clone();
+        row.values_mut().for_each(|value| *value = Value::Null);
+        row.extend([("step".to_owned(), Value::String(name)), ("microseconds".into(), time)]);
+        rows.push(row);
+    }
+    let whole = |row| about.clone().into_iter().chain(row).collect();
+    csv(&rows.into_iter().map(whole).collect::<Vec<_>>(), true)
+}

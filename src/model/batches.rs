@@ -1,0 +1,96 @@
+//! How an upload is cut: into batches that fit staging memory, each of pieces of weights.
+//!
+//! A large weight takes many batches, hundreds of small ones share one. Every byte of every weight's buffer is in
+//! some piece, what lies between the streams too: wgpu zeroes what was never written when it is first used, which
+//! would be in the first token.
+
+use crate::plan::{Plan, Weight};
+use std::ops::Range;
+
+/// What is staged and copied together.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// In the order of the plan's weights.
+    pub pieces: Vec<Piece>,
+    /// Bytes of staging memory.
+    pub bytes: usize,
+}
+
+/// Some rows of a weight.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// The weight's place in the plan.
+    pub weight: usize,
+    /// The rows, counted over all matrices.
+    pub rows: Range<usize>,
+    /// The rows' part of every stream.
+    pub parts: Vec<Part>,
+}
+
+/// Rows' part of a stream.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The first byte in the staging memory.
+    pub staged: usize,
+    /// The first byte in the weight's buffer.
+    pub offset: u64,
+    /// Bytes a row.
+    pub row_bytes: usize,
+    /// Bytes that are copied: the rows', and behind the last of them zeros up to the next stream.
+    pub bytes: usize,
+}
+
+impl Piece {
+    /// Bytes on the GPU.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes as u64).sum()
+    }
+}
+
+/// Copies start at multiples of this in the staging memory.
+const ALIGNMENT: usize = 16;
+
+/// Cuts all weights of a plan into batches of about `most` bytes. A batch is larger only where four rows are.
+pub(super) fn batches(plan: &Plan, most: usize) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    let mut open = Batch::default();
+    for (index, weight) in plan.weights.iter().enumerate() {
+        let count = weight.shape[1] * weight.shape[2];
+        let row = weight.quant.gpu_bytes(weight.quant.blocks(weight.shape[0]));
+        // Of four rows every stream has whole words, and copies take nothing less.
+        let run = (most / row.max(1) / 4 * 4).max(4);
+        for first in (0..count).step_by(run) {
+            let (piece, bytes) = piece(index, weight, first..count.min(first + run));
+            if open.bytes + bytes > most && !open.pieces.is_empty() {
+                batches.push(std::mem::take(&mut open));
+            }
+            open.add(piece, bytes);
+        }
+    }
+    batches.extend(Some(open).filter(|open| !open.pieces.is_empty()));
+    batches
+}
+
+impl Batch {
+    fn add(&mut self, mut piece: Piece, bytes: usize) {
+        piece.parts.iter_mut().for_each(|part| part.staged += self.bytes);
+        self.pieces.push(piece);
+        self.bytes += bytes;
+    }
+}
+
+/// Rows of a weight, staged from 0 on, and the staging memory they take.
+fn piece(index: usize, weight: &Weight, rows: Range<usize>) -> (Piece, usize) {
+    let (blocks, streams) = (weight.quant.blocks(weight.shape[0]), weight.streams());
+    let ends = streams.iter().skip(1).map(|(start, _)| *start).chain([weight.bytes()]);
+    let last = rows.end == weight.shape[1] * weight.shape[2];
+    let (mut parts, mut staged) = (Vec::with_capacity(streams.len()), 0);
+    for ((stream, (start, _)), end) in weight.quant.streams.iter().zip(&streams).zip(ends) {
+        let row_bytes = stream.bytes * blocks;
+        let offset = start + (rows.start * row_bytes) as u64;
+        let bytes = if last { (end - offset) as usize } else { rows.len() * row_bytes };
+        parts.push(Part { staged, offset, row_bytes, bytes });
+        staged += bytes.next_multiple_of(ALIGNMENT);
+    }
+    (Piece { weight: index, rows, parts }, staged)
+}

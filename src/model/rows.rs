@@ -1,0 +1,159 @@
+//! The rows of a weight in the format it will have: those of a tensor, or made from it.
+
+use super::weights::Source;
+use crate::error::{Error, Result};
+use crate::gguf::{Gguf, TensorInfo};
+use crate::plan::Weight;
+use crate::quant::{self, Quant};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Where a weight's rows come from. Any run of them can be had by itself, on any thread.
+pub(super) struct Rows<'a> {
+    file: &'a Gguf,
+    kind: Kind<'a>,
+    /// Bytes of a row in the weight's format.
+    row_bytes: usize,
+}
+
+enum Kind<'a> {
+    /// Rows as they are.
+    Same {
+        from: Stored<'a>,
+        cut: Cut,
+    },
+    /// One row, decoded.
+    Decoded {
+        from: Stored<'a>,
+    },
+    /// The first `taken` of every `per` rows of `rows` values, decoded, each matrix transposed and encoded.
+    Transposed {
+        from: Stored<'a>,
+        per: usize,
+        taken: usize,
+        rows: usize,
+        format: &'static Quant,
+    },
+    Zeros,
+}
+
+/// `rows` rows from `first` on of every `per` rows of a tensor.
+struct Cut {
+    per: usize,
+    first: usize,
+    rows: usize,
+}
+
+impl Cut {
+    /// The row of the tensor that row `row` of the weight is.
+    fn place(&self, row: usize) -> usize {
+        row / self.rows * self.per + self.first + row % self.rows
+    }
+}
+
+/// A tensor of the file.
+#[derive(Clone, Copy)]
+struct Stored<'a> {
+    info: &'a TensorInfo,
+    bytes: &'a [u8],
+    quant: &'static Quant,
+}
+
+impl<'a> Rows<'a> {
+    /// The rows of `weight`, which come from `source`.
+    pub fn of(file: &'a Gguf, weight: &Weight, source: &Source) -> Result<Self> {
+        let [columns, rows, _] = weight.shape;
+        let row_bytes = weight.quant.row_bytes(columns).ok_or_else(|| ragged(weight))?;
+        let kind = match source {
+            Source::Rows { tensor, per, first, rows } => {
+                Kind::Same { from: Stored::of(file, tensor)?, cut: Cut { per: *per, first: *first, rows: *rows } }
+            }
+            Source::Decoded { tensor } => Kind::Decoded { from: Stored::of(file, tensor)? },
+            Source::Transposed { tensor, per, rows: taken } => {
+                let from = Stored::of(file, tensor)?;
+                Kind::Transposed { from, per: *per, taken: *taken, rows, format: weight.quant }
+            }
+            Source::Zeros => Kind::Zeros,
+        };
+        Ok(Self { file, kind, row_bytes })
+    }
+
+    /// Rows of the weight, one after another.
+    pub fn get(&self, range: Range<usize>) -> Result<Cow<'a, [u8]>> {
+        match &self.kind {
+            Kind::Same { from, cut } => Ok(self.same(from, cut, range)),
+            Kind::Decoded { from } => {
+                let mut values = vec![0f32; from.info.dims.iter().product()];
+                from.quant.decode(from.bytes, &mut values)?;
+                Ok(Cow::Owned(bytemuck::cast_slice(&values).to_vec()))
+            }
+            Kind::Transposed { from, per, taken, rows, format } => {
+                Ok(Cow::Owned(format.encode(&transposed(from, *per, *taken, *rows, range)?)?))
+            }
+            Kind::Zeros => Ok(Cow::Owned(vec![0; self.row_bytes * range.len()])),
+        }
+    }
+
+    /// How many rows are best had at a time, where `bytes` bytes of them would be: a transposed row takes as much
+    /// work as its whole matrix.
+    pub fn at_a_time(&self, bytes: usize) -> usize {
+        match self.kind {
+            Kind::Transposed { .. } => usize::MAX,
+            _ => bytes / self.row_bytes.max(1),
+        }
+    }
+
+    /// Brings what is behind rows into memory.
+    pub fn populate(&self, range: Range<usize>) {
+        if let (Kind::Same { from, cut }, Some(last)) = (&self.kind, range.clone().last()) {
+            let [start, end] = [cut.place(range.start), cut.place(last) + 1].map(|row| row * self.row_bytes);
+            self.file.populate(from.info, start..end);
+        }
+    }
+
+    fn same(&self, from: &Stored<'a>, cut: &Cut, range: Range<usize>) -> Cow<'a, [u8]> {
+        if cut.rows == cut.per {
+            return Cow::Borrowed(&from.bytes[range.start * self.row_bytes..range.end * self.row_bytes]);
+        }
+        let mut gathered = Vec::with_capacity(range.len() * self.row_bytes);
+        range.for_each(|row| {
+            gathered.extend_from_slice(&from.bytes[cut.place(row) * self.row_bytes..][..self.row_bytes])
+        });
+        Cow::Owned(gathered)
+    }
+}
+
+/// Row *r* of matrix *m* holds value *r* of the first `taken` of the tensor's rows from *m* · `per` on. A row of the
+/// tensor is decoded once for all rows wanted of its matrix.
+fn transposed(from: &Stored<'_>, per: usize, taken: usize, rows: usize, range: Range<usize>) -> Result<Vec<f32>> {
+    let row_bytes = from.bytes.len() / from.info.dims.iter().skip(1).product::<usize>().max(1);
+    let mut made = vec![0f32; range.len() * taken];
+    let mut row = vec![0f32; rows];
+    for matrix in range.start / rows..range.end.div_ceil(rows) {
+        let wanted = range.start.max(matrix * rows)..range.end.min((matrix + 1) * rows);
+        for column in 0..taken {
+            from.quant.decode(&from.bytes[(matrix * per + column) * row_bytes..][..row_bytes], &mut row)?;
+            for index in wanted.clone() {
+                made[(index - range.start) * taken + column] = row[index % rows];
+            }
+        }
+    }
+    Ok(made)
+}
+
+impl<'a> Stored<'a> {
+    fn of(file: &'a Gguf, name: &str) -> Result<Self> {
+        let nothing = || Error::Tensor { name: name.into(), expected: "a tensor".into(), found: "nothing".into() };
+        let info = file.tensor(name).ok_or_else(nothing)?;
+        let quant = quant::by_id(info.ty.id).unwrap_or(&quant::F32);
+        Ok(Self { info, bytes: file.data(info), quant })
+    }
+}
+
+fn ragged(weight: &Weight) -> Error {
+    Error::Tensor {
+        name: weight.name.to_string(),
+        expected: format!("rows of whole {} blocks of {} values", weight.quant.name, weight.quant.values),
+        found: format!("rows of {} values", weight.shape[0]),
+    }
+}

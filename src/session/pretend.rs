@@ -1,0 +1,49 @@
+//! A session as long as one likes, without computing it: for benchmarks.
+
+use super::Session;
+use crate::error::Result;
+use crate::gpu::BufferUse;
+use crate::kernels::CacheType;
+use crate::plan::Purpose;
+use crate::quant::F32;
+
+/// Values of noise that are repeated: those of many tokens.
+const NOISE: usize = 1 << 20;
+
+impl Session {
+    /// Makes the session hold `tokens` tokens that were never fed, over a cache of noise: always the same, finite,
+    /// and of moderate size. What comes after it is nonsense at the speed of sense, for the time a token takes hangs
+    /// on how much cache there is and not on what it holds.
+    ///
+    /// # Errors
+    /// [`Error::ContextFull`](crate::Error::ContextFull), or what the device reports.
+    #[doc(hidden)]
+    pub fn pretend(&mut self, tokens: usize) -> Result<()> {
+        let tokens = vec![0; tokens];
+        self.check(0, &tokens)?;
+        self.wait()?;
+        self.rewind(0);
+        let gpu = self.executor.gpu();
+        let bytes = noise(self.planned.cache.ty);
+        let noise = gpu.buffer("noise", bytes.len() as u64, BufferUse::Storage)?;
+        gpu.write(&noise, 0, &bytes)?;
+        let locals = self.planned.plan.locals.iter().enumerate();
+        let caches = locals.filter(|(_, local)| local.purpose == Purpose::Cache);
+        let caches: Vec<_> = caches.map(|(index, _)| self.executor.local(index)).collect();
+        gpu.fill(&noise, &caches)?;
+        self.tokens = tokens;
+        Ok(())
+    }
+}
+
+/// Noise of moderate size, as a cache holds it.
+fn noise(ty: CacheType) -> Vec<u8> {
+    let bytes = F32.sample(NOISE, 0);
+    match ty {
+        CacheType::F32 => bytes,
+        CacheType::F16 => {
+            let values = bytes.as_chunks().0.iter().map(|value| half::f16::from_f32(f32::from_le_bytes(*value)));
+            values.flat_map(half::f16::to_le_bytes).collect()
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Which GPU is used.
+
+use crate::{ANSWER, QUESTION, command, outcome, refused, refuses, succeed, wglm};
+
+#[test]
+fn devices_are_listed() {
+    let all = succeed("devices");
+    assert_eq!(all.out.matches("(used unless another is asked for)").count(), 1, "{all:?}");
+    let name = all.out.lines().next().unwrap().split(" (used").next().unwrap();
+    let done = outcome(command(["run", "-p", QUESTION, "--temp", "0", "--gpu", name]));
+    assert_eq!(done.out, ANSWER, "{done:?}");
+}
+
+#[test]
+fn adapters_that_are_not_there() {
+    for command in ["run -p hi", "chat", "bench"] {
+        refuses(&format!("{command} --gpu nosuch"), "no GPU adapter found named `nosuch`; available: `");
+        refuses(&format!("{command} --backend nosuch"), "`nosuch`");
+    }
+    refuses("devices --backend nosuch", "`nosuch`");
+    for (variable, words) in [("WGPU_ADAPTER_NAME", "named `nosuch`"), ("WGPU_BACKEND", "`nosuch`")] {
+        let mut command = command(["run", "-p", "hi"]);
+        command.env(variable, "nosuch");
+        refused(variable, &outcome(command), words);
+    }
+    if cfg!(target_os = "linux") {
+        let mut none = command(["run", "-p", "hi", "--backend", "vulkan"]);
+        none.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
+        refused("no driver", &outcome(none), "install a Vulkan driver");
+    }
+}
+
+#[test]
+fn an_unknown_backend_is_named() {
+    let done = wglm("run -p hi --backend nosuch");
+    assert!(done.err.contains("vulkan") && !done.err.contains("install"), "{}", done.err);
+}

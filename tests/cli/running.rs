@@ -1,0 +1,130 @@
+//! One prompt, one answer.
+
+use crate::common::models::{fable_file, fixture};
+use crate::{
+    ANSWER, QUESTION, THOUGHT, command, fed, figures, outcome, refused, refuses, run_prompt, succeed, wglm, written,
+};
+use tempfile::TempDir;
+
+#[test]
+fn stdout_is_the_answer_and_nothing_else() {
+    let dir = TempDir::new().unwrap();
+    let file = written(&dir, "prompt.txt", format!("{QUESTION}\n").as_bytes()).display().to_string();
+    let outcomes = [
+        outcome(command(["run", "-p", QUESTION, "--temp", "0"])),
+        outcome(command(["run", "--temp", "0", QUESTION])),
+        outcome(command(["run", "--temp", "0", "-f", &file])),
+        fed(command(["run", "--temp", "0", "-"]), QUESTION.as_bytes()),
+        fed(command(["run", "--temp", "0", "-p", "-"]), format!("{QUESTION}\n").as_bytes()),
+        outcome(command(["run", "--temp", "0", "-p", QUESTION, "--no-subgroups", "-n", "-1", "-c", "0"])),
+        outcome(command(["run", "--temp", "0", "-p", QUESTION, "-m", &fable_file("f16").display().to_string()])),
+    ];
+    for done in &outcomes {
+        assert_eq!((done.code, done.out.as_str()), (Some(0), ANSWER), "{done:?}");
+        assert!(done.err.contains(THOUGHT) && !done.err.contains(ANSWER.trim_end()), "{done:?}");
+        assert!(!done.err.contains('\x1b') && !done.err.contains("loading"), "{done:?}");
+        assert_eq!(figures(&done.err), [[0, 11, 15]], "{done:?}");
+    }
+}
+
+#[test]
+fn without_reasoning_and_without_template() {
+    let quiet = run_prompt("Tell me a story about an owl.", "--reasoning off --temp 0");
+    let story = "Once upon a time there was a shy owl named Xavier. One morning Xavier found a golden key near a tall \
+                 tower.";
+    assert!(quiet.out.starts_with(story) && quiet.out.ends_with("it is good to ask for help.\n"), "{quiet:?}");
+    assert!(quiet.err.starts_with("[prompt: 0 cached, 13 new"), "{quiet:?}");
+    let raw = run_prompt(&format!("[gMASK]<sop><|user|>{QUESTION}<|assistant|></think>"), "--raw --temp 0");
+    assert_eq!(raw.out, ANSWER);
+    assert_eq!(figures(&raw.err)[0][..2], [0, 11]);
+    let system = outcome(command(["run", "-p", "hi", "-sys", "Be brief.", "-n", "0"]));
+    assert!(figures(&system.err)[0][1] > figures(&run_prompt("hi", "-n 0").err)[0][1], "{system:?}");
+}
+
+#[test]
+fn the_same_seed_makes_the_same_text() {
+    let story = |rest: &str| run_prompt("Tell me a story about a fox.", &format!("--reasoning off -n 24 {rest}")).out;
+    let stories = ["-s 1", "--seed 2", "--seed 3", "-s 4"].map(story);
+    assert_eq!(stories[0], story("--seed 1"));
+    assert!(stories.iter().any(|other| *other != stories[0]), "{stories:?}");
+    assert!(story("--seed 5 --temp 0") == story("--seed 6 --temp 0") && story("--top-k 1") == story("--temp 0"));
+}
+
+#[test]
+fn as_many_tokens_as_asked_for() {
+    for (count, out) in [(0, "\n"), (1, "\n"), (9, "\n"), (10, "Seven\n"), (15, ANSWER)] {
+        let done = run_prompt(QUESTION, &format!("--temp 0 -n {count}"));
+        assert_eq!(done.out, out, "{count}: {done:?}");
+        assert_eq!(figures(&done.err), [[0, 11, count]], "{done:?}");
+    }
+    let full = run_prompt(QUESTION, "--temp 0 -c 20");
+    assert!(full.err.contains("the context is full") && figures(&full.err)[0] == [0, 11, 10], "{full:?}");
+    assert!(ANSWER.starts_with(full.out.trim_end()), "{full:?}");
+}
+
+#[test]
+fn figures_have_their_own_line() {
+    let done = run_prompt(QUESTION, "--temp 0 -n 3");
+    assert!(done.err.lines().any(|line| line.starts_with("[prompt:")), "{done:?}");
+}
+
+#[test]
+fn any_language() {
+    for prompt in ["👋🏽 你好，世界", "Grüße, café", "  spaces  ", "--temp", "a\n\nb\r\n\tc"] {
+        let done = outcome(command(["run", "-n", "6", "-p", prompt]));
+        assert_eq!(done.code, Some(0), "{prompt:?}: {done:?}");
+    }
+}
+
+#[test]
+fn prompts_that_are_refused() {
+    refuses("run", "no prompt; give one with -p, in a file with -f, or on stdin with -");
+    refused("empty", &outcome(command(["run", "--raw", "-p", ""])), "the prompt is empty");
+    refuses("run -p hi -c 1", "the context is full: 6 tokens needed, 1 available");
+    let long = "fox ".repeat(5000);
+    refused("long", &fed(command(["run", "-"]), long.as_bytes()), "available; start over or ask for a longer context");
+    refused("binary", &fed(command(["run", "-"]), b"\xff\xfe"), "UTF-8");
+    refuses("run -p hi -c 999999999", "use a shorter context (-c)");
+    let silent = fixture("models/k-quants.gguf").display().to_string();
+    refuses(&format!("run -p hi -m {silent}"), "this file has no tokenizer");
+    refuses(&format!("tokenize hi -m {silent}"), "this file has no tokenizer");
+}
+
+#[test]
+fn an_empty_prompt_is_refused() {
+    refused("argument", &outcome(command(["run", "-p", ""])), "the prompt is empty");
+    refused("stdin", &fed(command(["run", "-"]), b"\n"), "the prompt is empty");
+}
+
+#[test]
+fn sampling_out_of_range_is_refused() {
+    for (flag, words) in [
+        ("--temp nan", "found NaN"),
+        ("--temp inf", "found inf"),
+        ("--temp=-1", "found -1"),
+        ("--top-p 2", "expected a number from 0 to 1, found 2"),
+        ("--top-p nan", "found NaN"),
+        ("--min-p 2", "expected a number from 0 to 1, found 2"),
+    ] {
+        refuses(&format!("run -p hi {flag}"), words);
+    }
+}
+
+#[test]
+fn negative_numbers_reach_their_flags() {
+    refuses("run -p hi --temp -1", "found -1");
+    refuses("run -p hi --top-p -1", "found -1");
+    for flag in ["-c -1", "--seed -1", "--top-k -1"] {
+        let done = wglm(&format!("run -p hi -n 1 {flag}"));
+        assert!(!done.err.contains("'-- -1'"), "{flag}: {done:?}");
+    }
+}
+
+#[test]
+fn absurd_sizes_are_refused() {
+    for size in [1u64 << 57, u64::MAX] {
+        refuses(&format!("run -p hi -c {size}"), "context: expected 1 to 4294967295 tokens");
+        refuses(&format!("plan -c {size}"), "context: expected 1 to 4294967295 tokens");
+        succeed(&format!("plan --json -d {size}"));
+    }
+}

@@ -1,0 +1,107 @@
+//! The example that writes models of GLM-4.7-Flash's shape: what it writes is read, planned and computed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, dead_code)]
+
+mod common;
+#[path = "../examples/synth/shape.rs"]
+mod shape;
+#[path = "../examples/synth/write.rs"]
+mod write;
+
+use common::gguf_writer;
+use common::models::load;
+use shape::{Content, Shape, metadata, tensors};
+use std::path::PathBuf;
+use tempfile::TempDir;
+use wglm::model::plan_token;
+use wglm::plan::Target;
+use wglm::{CacheShape, CacheType, Config, Gguf, Session};
+
+/// Every number smaller, every format with whole blocks.
+fn small() -> Shape {
+    let (width, rank, hidden) = (256, 64, 256);
+    Shape {
+        vocab: 300,
+        width,
+        heads: 2,
+        query_rank: rank,
+        latent_rank: rank,
+        nope: 32,
+        rotary: 16,
+        value_width: 32,
+        experts: 8,
+        expert_width: hidden,
+        dense_width: 2 * hidden,
+        ..Shape::glm(3)
+    }
+}
+
+fn written(dir: &TempDir, shape: &Shape) -> PathBuf {
+    let path = dir.path().join("synth.gguf");
+    let bytes = write::write(&path, shape).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes);
+    path
+}
+
+/// The whole shape's header, and a hole in the place of 17 GB of data.
+#[test]
+fn the_full_shape_is_planned() {
+    let shape = Shape::glm(47);
+    let tensors = tensors(&shape);
+    let header =
+        tensors.iter().fold(metadata(&shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes())).header();
+    let data: u64 = tensors.iter().map(|t| t.bytes().next_multiple_of(32)).sum();
+    assert_eq!(data / 10_000_000, 1715, "17.15 GB");
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("hole.gguf");
+    std::fs::write(&path, &header).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(header.len() as u64 + data).unwrap();
+    let file = Gguf::open(&path).unwrap();
+    let config = Config::read(&file).unwrap();
+    assert!(config.notices.is_empty(), "{:?}", config.notices);
+    let cache = CacheShape { context: 4096, ty: CacheType::F16 };
+    let planned = plan_token(&file, &config, cache, Target::default()).unwrap();
+    assert_eq!((config.layers, config.heads, config.key_width, config.value_width), (47, 20, 256, 256));
+    // Four experts and the shared one of 64, and the head: 2.3 GB a token.
+    let read = planned.plan.moved().weights;
+    assert!((2_200_000_000..2_500_000_000).contains(&read), "{read}");
+}
+
+#[test]
+fn a_small_one_computes() {
+    let dir = TempDir::new().unwrap();
+    let model = load(&written(&dir, &small()));
+    let mut session = Session::new(&model).unwrap();
+    session.feed(&[1, 2, 299]).unwrap();
+    let logits = session.logits().unwrap();
+    let deviation = (logits.iter().map(|l| l * l).sum::<f32>() / logits.len() as f32).sqrt();
+    assert!((0.5..2.0).contains(&deviation), "logits of deviation {deviation}: {logits:?}");
+}
+
+#[test]
+fn the_same_shape_makes_the_same_bytes() {
+    let [first, second] = [(); 2].map(|()| {
+        let dir = TempDir::new().unwrap();
+        std::fs::read(written(&dir, &small())).unwrap()
+    });
+    assert!(first == second);
+}
+
+/// A matrix times a vector of unit variance has unit variance.
+#[test]
+fn the_values_have_the_deviation_asked_for() {
+    let dir = TempDir::new().unwrap();
+    let shape = small();
+    let file = Gguf::open(written(&dir, &shape)).unwrap();
+    for tensor in tensors(&shape) {
+        let Content::Noise(wanted) = tensor.content else { continue };
+        let mut values = vec![0f32; tensor.dims.iter().product::<u64>() as usize];
+        tensor.quant.decode(file.data(file.tensor(&tensor.name).unwrap()), &mut values).unwrap();
+        let count = values.len() as f64;
+        let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / count;
+        let deviation = (values.iter().map(|v| f64::from(v * v)).sum::<f64>() / count).sqrt() / f64::from(wanted);
+        assert!((0.9..1.1).contains(&deviation), "{}: {deviation} of {wanted}", tensor.name);
+        assert!(mean.abs() < 0.15 * f64::from(wanted), "{}: mean {mean}", tensor.name);
+    }
+}
