@@ -17,25 +17,29 @@ pub(super) struct Tiling {
 
 /// Bytes of staged activations at most: several workgroups fit beside each other, on Metal too.
 const STAGED_BYTES: usize = 16 << 10;
-/// Lanes at work at once that keep a large GPU's memory busy.
-const BUSY_LANES: usize = 128 << 10;
+/// Rows from which on a team takes two: there are enough for every core of a large GPU.
+const MANY_ROWS: usize = 32 << 10;
 
 impl Tiling {
     /// For `rows` rows, those of all matrices, of `groups` groups.
+    ///
+    /// Measured on an H100 (docs/performance.md). A row is spread over as many lanes as find work in it; teams take
+    /// one row at a time, for a longer kernel costs more to fetch than it saves; workgroups are large where there
+    /// is much to stage and small where there are few rows.
     pub fn of(target: &Target, rows: usize, groups: usize) -> Self {
         if target.team == Team::Workgroup {
             return Self { lanes: 64, rows: 4, workgroup: 64 };
         }
-        let most = target.lanes(32);
-        let used = |lanes: usize| groups as f64 / groups.next_multiple_of(lanes) as f64;
-        let choices = [32, 16, 8].map(|lanes: usize| lanes.min(most));
-        let lanes = choices.into_iter().find(|&lanes| used(lanes) > 0.9).unwrap_or(choices[2]);
-        let rows = match rows * lanes / BUSY_LANES {
-            0 => 1,
-            1..4 => 2,
-            _ => 4,
+        let (lanes, together, workgroup) = match (rows, groups) {
+            (_, ..=8) => (8, 1, 128),
+            (_, ..=16) => (16, 1, 128),
+            (_, ..=31) => (32, 2, 256),
+            (MANY_ROWS.., _) => (32, 2, 256),
+            (..=256, _) => (32, 1, 128),
+            (..=2048, 128..) => (32, 1, 512),
+            _ => (32, 1, 256),
         };
-        Self { lanes, rows, workgroup: 256 }
+        Self { lanes: target.lanes(lanes), rows: together, workgroup: workgroup.min(target.invocations) }
     }
 
     /// Rows of a workgroup.

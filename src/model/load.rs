@@ -245,6 +245,7 @@ fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
         subgroup: capabilities.subgroup,
         arithmetic: options.arithmetic,
         buffers: capabilities.max_storage_buffers as usize,
+        invocations: capabilities.max_workgroup_size as usize,
         fusions: options.fusions,
     }
 }

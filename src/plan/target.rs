@@ -23,6 +23,8 @@ pub struct Target {
     pub arithmetic: Arithmetic,
     /// Storage buffers that one kernel may bind.
     pub buffers: usize,
+    /// Invocations that a workgroup may have.
+    pub invocations: usize,
     /// Which steps become one.
     pub fusions: Fusions,
 }
@@ -30,8 +32,14 @@ pub struct Target {
 impl Default for Target {
     /// Subgroups of 32, f32 throughout, everything fused.
     fn default() -> Self {
-        let arithmetic = Arithmetic::Float;
-        Self { team: Team::Subgroup, subgroup: 32, arithmetic, buffers: 29, fusions: Fusions::all() }
+        Self {
+            team: Team::Subgroup,
+            subgroup: 32,
+            arithmetic: Arithmetic::Float,
+            buffers: 29,
+            invocations: 1024,
+            fusions: Fusions::all(),
+        }
     }
 }
 
