@@ -18,6 +18,8 @@ pub struct AdapterReport {
     pub subgroup: Option<(u32, u32)>,
     /// f16 arithmetic in shaders.
     pub f16: bool,
+    /// Cooperative matrices of 16 x 16 f16, summed in f32, by subgroups of 32.
+    pub matrices: bool,
     /// Timestamps around a pass.
     pub timestamps: bool,
     /// The largest binding of a storage buffer, in bytes.
@@ -40,6 +42,7 @@ impl AdapterReport {
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             subgroup: subgroups.then_some((info.subgroup_min_size, info.subgroup_max_size)),
             f16: features.contains(wgpu::Features::SHADER_F16),
+            matrices: has_matrices(adapter),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
@@ -63,6 +66,18 @@ impl AdapterReport {
     pub fn is_software(&self) -> bool {
         self.kind == "software"
     }
+}
+
+/// True if the adapter multiplies the matrices that kernels here use.
+fn has_matrices(adapter: &wgpu::Adapter) -> bool {
+    use wgpu::CooperativeScalarType::{F16, F32};
+    let (info, features) = (adapter.get_info(), adapter.features());
+    let known = features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16);
+    let subgroups = info.subgroup_min_size == 32 && info.subgroup_max_size == 32;
+    let suits = |p: &wgpu::CooperativeMatrixProperties| {
+        [p.m_size, p.n_size, p.k_size] == [16; 3] && p.ab_type == F16 && p.cr_type == F32
+    };
+    known && subgroups && adapter.cooperative_matrix_properties().iter().any(suits)
 }
 
 fn kind_name(kind: wgpu::DeviceType) -> &'static str {

@@ -36,6 +36,8 @@ pub struct GpuOptions {
     pub low_power: bool,
     /// Use subgroup operations where the adapter has them.
     pub subgroups: bool,
+    /// Use cooperative matrices where the adapter has them.
+    pub matrices: bool,
     /// Let shaders check every index. Slower by a tenth; the default of debug builds.
     pub checks: bool,
 }
@@ -49,6 +51,7 @@ impl Default for GpuOptions {
             backends: variable("WGPU_BACKEND"),
             low_power: variable("WGPU_POWER_PREF").is_some_and(|value| value.eq_ignore_ascii_case("low")),
             subgroups: true,
+            matrices: true,
             checks: cfg!(debug_assertions),
         }
     }
@@ -61,6 +64,8 @@ pub struct Capabilities {
     pub subgroups: bool,
     /// Lanes of the smallest subgroup there may be, a power of two; 1 without subgroup operations.
     pub subgroup: usize,
+    /// Cooperative matrices of 16 x 16 f16, summed in f32, by subgroups of 32, are there and wanted.
+    pub matrices: bool,
     /// The largest binding of a storage buffer, in bytes.
     pub max_binding: u64,
     /// The largest buffer, in bytes.
@@ -97,13 +102,21 @@ impl Gpu {
     pub fn open(options: &GpuOptions) -> Result<Self> {
         let adapter = adapter::choose(options)?;
         let report = AdapterReport::of(&adapter);
-        let features = adapter.features() & wanted_features(options);
+        let matrices = report.matrices && options.subgroups && options.matrices;
+        let features = adapter.features() & wanted_features(options, matrices);
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("wglm"),
             required_features: features,
             required_limits: limits.clone(),
             memory_hints: wgpu::MemoryHints::MemoryUsage, // large tensors in blocks of their own
+            // SAFETY: cooperative matrices are the only experimental feature asked for, and the kernels that use them
+            // run only where the adapter lists their very size and types.
+            experimental_features: if matrices {
+                unsafe { wgpu::ExperimentalFeatures::enabled() }
+            } else {
+                Default::default()
+            },
             ..Default::default()
         };
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
@@ -112,6 +125,7 @@ impl Gpu {
         let capabilities = Capabilities {
             subgroups: features.contains(wgpu::Features::SUBGROUP),
             subgroup: report.smallest_subgroup(),
+            matrices,
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
@@ -152,8 +166,9 @@ impl Gpu {
     }
 }
 
-fn wanted_features(options: &GpuOptions) -> wgpu::Features {
+fn wanted_features(options: &GpuOptions, matrices: bool) -> wgpu::Features {
     let mut features = wgpu::Features::empty();
+    features.set(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16, matrices);
     features.set(wgpu::Features::SUBGROUP, options.subgroups);
     features.insert(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
     features

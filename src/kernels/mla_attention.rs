@@ -3,7 +3,7 @@
 use super::cache_write::{Cache, CacheType};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Team, Tensor, VariantBuilder};
+use crate::plan::{Bound, Builder, Moved, Target, Team, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 use half::f16;
 
@@ -20,7 +20,7 @@ const QUERY_BYTES: usize = 16 << 10;
 /// Splits of a cache of whatever length: with the head groups, enough workgroups for a large GPU.
 pub const SPLITS: usize = 64;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: false, cases };
 
 /// What attention leaves of each head and split, for the merge.
 pub struct Parts {
@@ -62,8 +62,7 @@ impl Builder {
         expect_shape(KERNEL.name, "q", q.shape[0], rank + rotary)?;
         expect_shape(KERNEL.name, "q's stride", q.stride, line)?;
         expect_multiple(KERNEL.name, "latent", rank, 4)?;
-        let sums = self.tensor_with_stride(&format!("{label}.sums"), [rank, splits * heads], rank);
-        let stats = self.tensor_with_stride(&format!("{label}.stats"), [2, splits * heads], 2);
+        let parts = self.parts(label, [rank, heads], splits);
         let shared = heads_together(heads, line);
         let most = self.target().lanes(WORKGROUP);
         let lanes = if self.target().team == Team::Subgroup { LANES.min(most) } else { most };
@@ -78,18 +77,29 @@ impl Builder {
             .tagged(cache.ty.file())
             .team(self.target().team, lanes);
         let variant = with_splits(variant);
-        let bindings = vec![
+        let bindings = self.bound_attention(q, cache, &parts);
+        let groups = heads.div_ceil(shared);
+        let moved = Moved { cache: cache.line_bytes(), activations: q.bytes() + parts.bytes(), weights: 0 };
+        self.step(label, variant, bindings, &(), [groups, splits, 1], moved)?;
+        Ok(parts)
+    }
+
+    /// Room for what attention leaves of heads {rank, heads}.
+    pub(super) fn parts(&mut self, label: &str, [rank, heads]: [usize; 2], splits: usize) -> Parts {
+        let sums = self.tensor_with_stride(&format!("{label}.sums"), [rank, splits * heads], rank);
+        let stats = self.tensor_with_stride(&format!("{label}.stats"), [2, splits * heads], 2);
+        Parts { sums, stats, splits }
+    }
+
+    /// What attention binds.
+    pub(super) fn bound_attention(&self, q: &Tensor, cache: &Cache, parts: &Parts) -> Vec<Bound> {
+        vec![
             self.bound_state(),
             self.bound("q", q.buffer),
             self.bound("cache", cache.buffer),
-            self.bound("parts", sums.buffer),
-            self.bound("stats", stats.buffer),
-        ];
-        let groups = heads.div_ceil(shared);
-        let activations = q.bytes() + (4 * heads * (rank + 2)) as u64; // of one split: most are idle at first
-        let moved = Moved { cache: cache.line_bytes(), activations, weights: 0 };
-        self.step(label, variant, bindings, &(), [groups, splits, 1], moved)?;
-        Ok(Parts { sums, stats, splits })
+            self.bound("parts", parts.sums.buffer),
+            self.bound("stats", parts.stats.buffer),
+        ]
     }
 }
 

@@ -14,6 +14,7 @@ mod get_rows;
 mod histogram;
 mod matvec;
 mod mla_attention;
+mod mla_attention_matrix;
 mod mla_merge;
 mod mla_output;
 mod moe_down;
@@ -53,6 +54,8 @@ pub struct Kernel {
     pub op: Source,
     /// The fields of its parameters: name, first byte, bytes.
     pub params: &'static [(&'static str, usize, usize)],
+    /// True if it runs only where the adapter multiplies 16 x 16 matrices.
+    pub matrices: bool,
     /// Its cases.
     pub cases: fn(Target) -> Result<Vec<Case>>,
 }
@@ -68,6 +71,7 @@ pub static KERNELS: &[&Kernel] = &[
     &rope_query::KERNEL,
     &cache_write::KERNEL,
     &mla_attention::KERNEL,
+    &mla_attention_matrix::KERNEL,
     &mla_merge::KERNEL,
     &route::KERNEL,
     &moe_sum::KERNEL,

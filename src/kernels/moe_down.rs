@@ -10,7 +10,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_down.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "moe_down", op: OP, params: &[], cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "moe_down", op: OP, params: &[], matrices: false, cases };
 
 impl Builder {
     /// x {rows} += Σ `w[ids[slot]] · y[slot]` + shared · the last y, for w {columns, rows, experts} and shared

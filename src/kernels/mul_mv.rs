@@ -10,7 +10,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv", op: OP, params: &[], cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv", op: OP, params: &[], matrices: false, cases };
 
 /// What becomes of what `y` held.
 #[derive(Clone, Copy, PartialEq, Eq)]

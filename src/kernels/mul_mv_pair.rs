@@ -9,7 +9,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv_pair.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_pair", op: OP, params: &[], cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_pair", op: OP, params: &[], matrices: false, cases };
 
 impl Builder {
     /// y {rows of w} = w · x and z {rows of v} = v · x, for w {columns, rows}, v {columns, rows} and

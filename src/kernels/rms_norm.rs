@@ -11,7 +11,7 @@ const WORKGROUP: usize = 256;
 
 params! { width: u32, epsilon: f32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: false, cases };
 
 impl Builder {
     /// x {n} with the norm of these weights: left to the product that follows, or computed here.

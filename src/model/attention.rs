@@ -44,7 +44,10 @@ pub(super) fn attention(
 
     let (k_b, v_b) = w.latent_pair(b, block, config)?;
     let absorbed = absorbed(b, &k_b, &q, rotary)?;
-    let parts = b.mla_attention("attention", &absorbed, &cache, config.score_scale(), SPLITS)?;
+    let parts = match b.suits_matrices(&absorbed, &cache) {
+        true => b.mla_attention_matrix("attention", &absorbed, &cache, config.score_scale(), SPLITS)?,
+        false => b.mla_attention("attention", &absorbed, &cache, config.score_scale(), SPLITS)?,
+    };
     let out = b.tensor_with_stride("attn_v_b", [config.value_width, heads], config.value_width);
     if b.target().fusions.merge {
         b.mla_output("attn_v_b", &v_b, &parts, &out)?;

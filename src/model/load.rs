@@ -243,6 +243,7 @@ fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
     Target {
         team,
         subgroup: capabilities.subgroup,
+        matrices: capabilities.matrices,
         arithmetic: options.arithmetic,
         buffers: capabilities.max_storage_buffers as usize,
         invocations: capabilities.max_workgroup_size as usize,

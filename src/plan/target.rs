@@ -19,6 +19,8 @@ pub struct Target {
     pub team: Team,
     /// Lanes of the smallest subgroup the adapter runs, a power of two.
     pub subgroup: usize,
+    /// Cooperative matrices of 16 x 16, by subgroups of 32.
+    pub matrices: bool,
     /// In what matrix-vector products multiply.
     pub arithmetic: Arithmetic,
     /// Storage buffers that one kernel may bind.
@@ -35,6 +37,7 @@ impl Default for Target {
         Self {
             team: Team::Subgroup,
             subgroup: 32,
+            matrices: false,
             arithmetic: Arithmetic::Float,
             buffers: 29,
             invocations: 1024,

@@ -13,6 +13,7 @@ pub struct VariantBuilder {
     formats: Vec<&'static str>,
     team: Option<&'static str>,
     tag: String,
+    enables: Vec<&'static str>,
     constants: Vec<(String, Constant)>,
     parts: Vec<Part>,
 }
@@ -21,7 +22,23 @@ impl VariantBuilder {
     /// A variant of the kernel in `op`, with workgroups of `size` invocations.
     pub fn new(kernel: &'static str, op: Source, size: usize) -> Self {
         let constants = vec![("WORKGROUP".to_owned(), Constant::U32(size as u32))];
-        Self { kernel, op, size, formats: vec![], team: None, tag: String::new(), constants, parts: vec![] }
+        Self {
+            kernel,
+            op,
+            size,
+            formats: vec![],
+            team: None,
+            tag: String::new(),
+            enables: vec![],
+            constants,
+            parts: vec![],
+        }
+    }
+
+    /// A WGSL extension the source needs.
+    pub fn enable(mut self, extension: &'static str) -> Self {
+        self.enables.push(extension);
+        self
     }
 
     /// A number the source calls `name`, and the label `short`; the label leaves it out if that is empty.
@@ -99,6 +116,6 @@ impl VariantBuilder {
         self.parts.push(Part { source: self.op, role: "w" });
         let parts: String = self.formats.iter().chain(&self.team).map(|part| format!(".{part}")).collect();
         let label = format!("{}{parts}.{}w{}", self.kernel, self.tag, self.size);
-        Variant { label, constants: self.constants, parts: self.parts }
+        Variant { label, enables: self.enables, constants: self.constants, parts: self.parts }
     }
 }

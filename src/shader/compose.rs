@@ -42,6 +42,8 @@ pub struct Part {
 pub struct Variant {
     /// The kernel, its formats and its constants in short: `mul_mv.q4_0.sg.r4w64`.
     pub label: String,
+    /// WGSL extensions, the first lines.
+    pub enables: Vec<&'static str>,
     /// The header, in order.
     pub constants: Vec<(String, Constant)>,
     /// The files, in order.
@@ -51,7 +53,7 @@ pub struct Variant {
 impl Variant {
     /// The WGSL text: the header, then every file once per role.
     pub fn compose(&self) -> String {
-        let mut text = String::new();
+        let mut text: String = self.enables.iter().map(|name| format!("enable {name};\n")).collect();
         for (name, value) in &self.constants {
             text.push_str(&format!("const {name} = {value};\n"));
         }
@@ -63,10 +65,11 @@ impl Variant {
 
     /// The file and line (from 1) that line `line` (from 1) of the composed text comes from.
     pub fn origin(&self, line: usize) -> (&'static str, usize) {
-        if line <= self.constants.len() {
+        let header = self.enables.len() + self.constants.len();
+        if line <= header {
             return ("constants", line);
         }
-        let mut left = line - self.constants.len();
+        let mut left = line - header;
         for part in &self.parts {
             let lines = part.source.text.lines().count();
             if left <= lines {
@@ -110,6 +113,7 @@ mod tests {
     fn variant(role: &'static str) -> Variant {
         Variant {
             label: "test".into(),
+            enables: vec![],
             constants: vec![("N".into(), Constant::U32(4)), ("YES".into(), Constant::Bool(true))],
             parts: vec![Part { source: FIRST, role }, Part { source: SECOND, role: "w" }],
         }

@@ -1,0 +1,99 @@
+//! Absorbed multi-head latent attention by cooperative matrices, for adapters that multiply 16 x 16 of them.
+
+use super::cache_write::{Cache, CacheType};
+use super::mla_attention::{Example, Parts, SCALE, with_splits};
+use super::{Case, CaseBuilder, Kernel, expect_shape};
+use crate::error::{Error, Result};
+use crate::plan::{Builder, Moved, Target, Team, Tensor, VariantBuilder};
+use crate::quant::Arithmetic;
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/mla_attention_matrix.wgsl");
+const WORKGROUP: usize = 256;
+/// Heads a workgroup works for, which are the rows of its matrices.
+const ROWS: usize = 16;
+/// Lanes that make weights of a head's scores: all heads at once.
+const LANES: usize = WORKGROUP / ROWS;
+/// Subgroups that share a key, and subgroups altogether.
+const KEY_PARTS: usize = 4;
+const SUBGROUPS: usize = WORKGROUP / 32;
+
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention_matrix", op: OP, params: &[], matrices: true, cases };
+
+impl Builder {
+    /// Whether the target's matrices suit queries {rank + rotary, heads} and the cache.
+    pub fn suits_matrices(&self, q: &Tensor, cache: &Cache) -> bool {
+        let Target { team, matrices, .. } = *self.target();
+        let line = Cache::line(cache.rank, cache.rotary);
+        let whole = line.is_multiple_of(16 * KEY_PARTS) && cache.rank.is_multiple_of(16 * SUBGROUPS);
+        // A line and the rest of a tile fill the workgroup's memory at 640 values.
+        let fits = q.shape[1] >= ROWS && line <= 576;
+        matrices && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
+    }
+
+    /// As [`Builder::mla_attention`]. Products of bytes take queries and weights as f16, others as good as f32.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the shapes do not fit together, or [`Builder::suits_matrices`] is false.
+    pub fn mla_attention_matrix(
+        &mut self,
+        label: &str,
+        q: &Tensor,
+        cache: &Cache,
+        scale: f32,
+        splits: usize,
+    ) -> Result<Parts> {
+        let Cache { rank, rotary, .. } = *cache;
+        let (heads, line) = (q.shape[1], Cache::line(rank, rotary));
+        expect_shape(KERNEL.name, "q", q.shape[0], rank + rotary)?;
+        expect_shape(KERNEL.name, "q's stride", q.stride, line)?;
+        if !self.suits_matrices(q, cache) {
+            let (got, want) = (
+                format!("{heads} heads, lines of {line}, {:?}", cache.ty),
+                "16 heads or more, lines of whole matrices, F16",
+            );
+            return Err(Error::Shape { op: KERNEL.name, tensor: label.to_owned(), got, want: want.to_owned() });
+        }
+        let parts = self.parts(label, [rank, heads], splits);
+        let terms = if self.target().arithmetic == Arithmetic::Int { 1 } else { 2 };
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .enable("f16")
+            .enable("wgpu_cooperative_matrix")
+            .constant("HEADS", "h", heads)
+            .constant("LINE", "x", line)
+            .constant("RANK", "c", rank)
+            .constant("SPLITS", "s", splits)
+            .constant("TERMS", "p", terms)
+            .real("SCALE", "f", scale)
+            .team(Team::Subgroup, LANES);
+        let variant = with_splits(variant);
+        let bindings = self.bound_attention(q, cache, &parts);
+        let activations = q.bytes() + parts.bytes();
+        let moved = Moved { cache: cache.line_bytes(), activations, weights: 0 };
+        self.step(label, variant, bindings, &(), [heads.div_ceil(ROWS), splits, 1], moved)?;
+        Ok(parts)
+    }
+}
+
+/// With the merge behind it, against softmax over the whole cache: of the model's own shape and of others, with idle
+/// splits and with several tiles in one. What lies in between is relative to scores that depend on the tiles.
+fn cases(target: Target) -> Result<Vec<Case>> {
+    let target = Target { matrices: true, subgroup: 32, ..target };
+    let shapes = [(16, 1, 128, 64, 2), (20, 33, 512, 64, 64), (20, 450, 512, 64, 3), (37, 129, 256, 64, 2)];
+    shapes.into_iter().map(|shape| case(target, shape)).collect()
+}
+
+fn case(target: Target, (heads, tokens, rank, rotary, splits): (usize, usize, usize, usize, usize)) -> Result<Case> {
+    let example = Example { heads, tokens, rank, rotary, splits, ty: CacheType::F16 };
+    let target = Target { team: Team::Subgroup, ..target };
+    let mut case = CaseBuilder::new(target, 1);
+    let (q, cache, queries, latents) = example.inputs(&mut case);
+    let parts = case.plan.mla_attention_matrix("attention", &q, &cache, SCALE, splits)?;
+    let y = case.plan.mla_merge("merge", &parts)?;
+    let want: Vec<f64> = (0..heads).flat_map(|head| example.output(&queries, &latents, head)).collect();
+    case.allow(parts.sums.buffer);
+    case.allow(parts.stats.buffer);
+    let sizes = vec![1.0; want.len()];
+    case.expect(&y, want, sizes, if target.arithmetic == Arithmetic::Int { 2e-3 } else { 1e-5 });
+    Ok(case.finish(format!("{heads} heads, {tokens} tokens, rank {rank}, rotary {rotary}, {splits} splits")))
+}
