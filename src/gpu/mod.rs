@@ -155,6 +155,6 @@ impl Gpu {
 fn wanted_features(options: &GpuOptions) -> wgpu::Features {
     let mut features = wgpu::Features::empty();
     features.set(wgpu::Features::SUBGROUP, options.subgroups);
-    features.insert(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
+    features.insert(wgpu::Features::TIMESTAMP_QUERY);
     features
 }
