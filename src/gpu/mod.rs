@@ -5,7 +5,6 @@
 //! caller opens another.
 
 mod adapter;
-mod bandwidth;
 mod errors;
 mod memory;
 mod meter;
@@ -14,7 +13,6 @@ mod staging;
 mod timing;
 
 pub use adapter::{AdapterReport, adapters};
-pub use bandwidth::CopyBandwidth;
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pass::{BindGroup, Binding, Copy, Dispatch, Pipeline, Submission};
