@@ -72,6 +72,16 @@ fn bench_tells_spreadsheets_the_same() {
     assert_eq!(column("floor_share").iter().map(|share| share.is_empty()).collect::<Vec<_>>(), [true, false]);
 }
 
+/// Where none is asked for, the arithmetic is the one that `devices` tells of the adapter in use.
+#[test]
+fn the_arithmetic_is_told() {
+    let of = |rest: &str| rows(&succeed(&format!("bench -p 0 -n 1 -r 1 -o json {rest}")).out)[0]["arithmetic"].clone();
+    let listed = succeed("devices").out;
+    let used = listed.split(" (used unless another is asked for)").nth(1).unwrap();
+    let usual = used.lines().find_map(|line| line.trim().strip_prefix("arithmetic ")).unwrap().trim();
+    assert_eq!([of(""), of("--arithmetic float"), of("--arithmetic int")], [usual, "float", "int"]);
+}
+
 #[test]
 fn nothing_to_measure_is_no_error() {
     assert_eq!(succeed("bench -p 0 -n 0 -o csv").out, "");
