@@ -5,8 +5,10 @@
 //! chosen on the GPU, which can go on with it before the host knows it: [`Session::feed_chosen`].
 
 mod choices;
-
 mod pretend;
+mod profile;
+
+pub use profile::TokenProfile;
 
 use crate::error::{Error, Result};
 use crate::gpu::{Copy, Readback, Submission};
@@ -28,16 +30,6 @@ pub struct Reuse {
     pub cached: usize,
     /// Tokens computed.
     pub new: usize,
-}
-
-/// How long a token took on the GPU, in nanoseconds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TokenProfile {
-    /// Each step of the plan, timed one by one. The timestamps themselves take time: the sum is more than
-    /// `pass`.
-    pub steps: Vec<f64>,
-    /// All of it in one pass, as it runs otherwise.
-    pub pass: f64,
 }
 
 /// A conversation's place in a model: its tokens, its cache, and the logits of its last token.
@@ -246,22 +238,6 @@ impl Session {
         let gpu = self.executor.gpu();
         gpu.write(self.executor.local(Plan::STATE), 0, self.state.at(self.tokens.len()))?;
         token.map_or(Ok(()), |token| gpu.write(self.executor.local(Plan::TOKEN), 0, &token.to_le_bytes()))
-    }
-
-    /// Feeds one token and returns how long it took on the GPU.
-    ///
-    /// # Errors
-    /// As [`Session::feed`]; [`Error::Unsupported`] on a device without timestamps.
-    pub fn profile(&mut self, token: u32) -> Result<TokenProfile> {
-        self.check(self.tokens.len(), &[token])?;
-        let all = 0..self.planned.plan.steps.len();
-        self.output = None;
-        self.write(Some(token))?;
-        let steps = self.executor.time(all.clone())?;
-        self.write(Some(token))?; // the same token again: a step writes what it wrote before
-        let pass = self.executor.time_pass(all)?;
-        self.tokens.push(token);
-        Ok(TokenProfile { steps, pass })
     }
 
     /// The plan that the session executes.

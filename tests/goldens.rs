@@ -4,69 +4,71 @@
 
 mod common;
 
-use common::models::{fable_file, fixture, load, load_on, read_f32, read_u32, worst_error_with};
-use serde_json::Value;
+use common::goldens::{Golden, goldens};
+use common::gpu::gpu;
+use common::models::{fable_file, load, load_on, load_with, worst_error_with};
 use wglm::kernels::CacheType;
-use wglm::{Model, Session};
+use wglm::plan::Fusions;
+use wglm::{Arithmetic, Model};
 
 /// With the exact cache, f32 arithmetic in another order is all that differs.
 const EXACT: f64 = 2e-5;
 /// Rounding the cache to f16 alone moves the reference's logits by up to 7.2e-4 at the worst position.
 const F16_CACHE: f64 = 1e-3;
 
-fn cases() -> Vec<Value> {
-    let meta: Value = serde_json::from_slice(&std::fs::read(fixture("fable/meta.json")).unwrap()).unwrap();
-    meta["cases"].as_array().unwrap().clone()
+fn check_logits(model: &Model, precision: &str, golden: &Golden, what: &str) {
+    check_logits_with(model, CacheType::F32, precision, golden, what);
+    check_logits_with(model, CacheType::F16, precision, golden, what);
 }
 
-fn numbers(value: &Value) -> Vec<usize> {
-    value.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect()
+fn check_logits_with(model: &Model, ty: CacheType, precision: &str, golden: &Golden, what: &str) {
+    let bound = if ty == CacheType::F32 { EXACT } else { F16_CACHE };
+    let worst = worst_error_with(model, ty, &golden.tokens, &golden.positions, &golden.logits(precision));
+    let case = format!("{precision} {}{what}, {ty:?} cache", golden.name);
+    println!("{case}: worst relative L2 {worst:.2e}");
+    assert!(worst < bound, "{case}: {worst:.2e}");
 }
 
-fn check_logits(model: &Model, precision: &str) {
-    for case in cases() {
-        let name = case["name"].as_str().unwrap();
-        let tokens = read_u32(fixture(&format!("fable/{name}.tokens.i32")));
-        let want = read_f32(fixture(&format!("fable/{name}.{precision}.logits.f32")));
-        for (ty, bound) in [(CacheType::F32, EXACT), (CacheType::F16, F16_CACHE)] {
-            let worst = worst_error_with(model, ty, &tokens, &numbers(&case["positions"]), &want);
-            println!("{precision} {name}, {ty:?} cache: worst relative L2 {worst:.2e}");
-            assert!(worst < bound, "{precision} {name}, {ty:?} cache: {worst:.2e}");
-        }
+fn check(model: &Model, precision: &str, what: &str) {
+    for golden in goldens() {
+        check_logits(model, precision, &golden, what);
+        golden.check_greedy(model, precision);
     }
 }
 
-fn check_greedy(model: &Model, precision: &str) {
-    for case in cases() {
-        let name = case["name"].as_str().unwrap();
-        let tokens = read_u32(fixture(&format!("fable/{name}.tokens.i32")));
-        let want = numbers(&case[format!("greedy_{precision}")]);
-        let prompt = &tokens[..case["prompt_len"].as_u64().unwrap() as usize];
-        let mut session = Session::new(model).unwrap();
-        session.feed(prompt).unwrap();
-        for (index, &want) in want.iter().enumerate() {
-            let got = session.most_likely().unwrap();
-            assert_eq!(got as usize, want, "{precision} {name}: token {index} of the continuation");
-            session.feed(&[got]).unwrap();
-        }
-    }
+fn unfused(precision: &str, names: &str) -> Model {
+    load_with(&fable_file(precision), gpu(), Arithmetic::Float, Fusions::without(names).unwrap())
 }
 
 #[test]
 fn f16_logits_and_continuations() {
-    let model = load(&fable_file("f16"));
-    check_logits(&model, "f16");
-    check_greedy(&model, "f16");
+    check(&load(&fable_file("f16")), "f16", "");
 }
 
 #[test]
 fn q4_0_logits_and_continuations() {
-    let model = load(&fable_file("q4_0"));
-    check_logits(&model, "q4_0");
-    check_greedy(&model, "q4_0");
+    check(&load(&fable_file("q4_0")), "q4_0", "");
 }
 
 #[test]
 fn without_subgroups() {
-    check_logits(&load_on(&fable_file("q4_0"), &common::gpu::open(false)), "q4_0");
+    let model = load_on(&fable_file("q4_0"), &common::gpu::open(false));
+    goldens().iter().for_each(|golden| check_logits(&model, "q4_0", golden, ""));
+}
+
+/// Steps that are fused otherwise, each alone.
+#[test]
+fn without_any_fusion() {
+    for precision in ["q4_0", "f16"] {
+        check(&unfused(precision, "all"), precision, " unfused");
+    }
+}
+
+/// The shortest is enough to find a step that does something else; the steps themselves run above.
+#[test]
+fn without_each_fusion() {
+    let golden = goldens().into_iter().min_by_key(|golden| golden.tokens.len()).unwrap();
+    for name in Fusions::NAMES {
+        check_logits_with(&unfused("q4_0", name), CacheType::F32, "q4_0", &golden, &format!(" without `{name}`"));
+    }
 }

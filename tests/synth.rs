@@ -1,6 +1,6 @@
 //! The example that writes models of GLM-4.7-Flash's shape: what it writes is read, planned and computed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, dead_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, dead_code)]
 
 mod common;
 #[path = "../examples/synth/shape.rs"]
@@ -14,8 +14,12 @@ use shape::{Content, Shape, metadata, tensors};
 use std::path::PathBuf;
 use tempfile::TempDir;
 use wglm::model::plan_token;
-use wglm::plan::Target;
-use wglm::{CacheShape, CacheType, Config, Gguf, Session};
+use wglm::plan::{Target, Team};
+use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, Session};
+
+/// Of a token, at most.
+const DISPATCHES: usize = 430;
+const PIPELINES: usize = 24;
 
 /// Every number smaller, every format with whole blocks.
 fn small() -> Shape {
@@ -44,20 +48,24 @@ fn written(dir: &TempDir, shape: &Shape) -> PathBuf {
 }
 
 /// The whole shape's header, and a hole in the place of 17 GB of data.
-#[test]
-fn the_full_shape_is_planned() {
+fn full(dir: &TempDir) -> Gguf {
     let shape = Shape::glm(47);
     let tensors = tensors(&shape);
     let header =
         tensors.iter().fold(metadata(&shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes())).header();
     let data: u64 = tensors.iter().map(|t| t.bytes().next_multiple_of(32)).sum();
     assert_eq!(data / 10_000_000, 1715, "17.15 GB");
-    let dir = TempDir::new().unwrap();
     let path = dir.path().join("hole.gguf");
     std::fs::write(&path, &header).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(header.len() as u64 + data).unwrap();
-    let file = Gguf::open(&path).unwrap();
+    Gguf::open(&path).unwrap()
+}
+
+#[test]
+fn the_full_shape_is_planned() {
+    let dir = TempDir::new().unwrap();
+    let file = full(&dir);
     let config = Config::read(&file).unwrap();
     assert!(config.notices.is_empty(), "{:?}", config.notices);
     let cache = CacheShape { context: 4096, ty: CacheType::F16 };
@@ -66,6 +74,26 @@ fn the_full_shape_is_planned() {
     // Four experts and the shared one of 64, and the head: 2.3 GB a token.
     let read = planned.plan.moved().weights;
     assert!((2_200_000_000..2_500_000_000).contains(&read), "{read}");
+}
+
+/// A dispatch costs time and a pipeline costs loading, whatever they do.
+#[test]
+fn the_full_shape_takes_few_dispatches() {
+    let dir = TempDir::new().unwrap();
+    let file = full(&dir);
+    let config = Config::read(&file).unwrap();
+    for subgroup in [4, 8, 16, 32, 64] {
+        for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
+            for ty in [CacheType::F16, CacheType::F32] {
+                let target = Target { team: Team::Subgroup, subgroup, arithmetic, ..Target::default() };
+                let plan = plan_token(&file, &config, CacheShape { context: 8192, ty }, target).unwrap().plan;
+                let (dispatches, pipelines) = (plan.steps.len(), plan.variants.len());
+                let what = format!("subgroups of {subgroup}, {arithmetic:?}, {ty:?} cache");
+                println!("{what}: {dispatches} dispatches, {pipelines} pipelines");
+                assert!(dispatches <= DISPATCHES && pipelines <= PIPELINES, "{what}: {dispatches}, {pipelines}");
+            }
+        }
+    }
 }
 
 #[test]

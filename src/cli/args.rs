@@ -83,9 +83,11 @@ impl GpuArgs {
 /// In what matrix-vector products multiply.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum ArithmeticChoice {
+    /// What suits the GPU: int where it multiplies four bytes at a time, float elsewhere
+    Auto,
     /// f32 activations
     Float,
-    /// Activations rounded to bytes: faster where the GPU multiplies four bytes at a time
+    /// Activations rounded to bytes
     Int,
 }
 
@@ -108,7 +110,7 @@ pub struct FileArgs {
     #[arg(long, value_name = "TYPE")]
     pub cache_type: Option<CacheChoice>,
     /// In what matrix-vector products multiply
-    #[arg(long, value_name = "KIND", default_value = "float")]
+    #[arg(long, value_name = "KIND", default_value = "auto")]
     pub arithmetic: ArithmeticChoice,
     /// Compute these apart, to find an error by halving: all, or a list of norm, latent, cache, absorb, merge,
     /// experts
@@ -123,8 +125,9 @@ impl FileArgs {
             CacheChoice::F32 => CacheType::F32,
         });
         let arithmetic = match self.arithmetic {
-            ArithmeticChoice::Float => Arithmetic::Float,
-            ArithmeticChoice::Int => Arithmetic::Int,
+            ArithmeticChoice::Auto => None,
+            ArithmeticChoice::Float => Some(Arithmetic::Float),
+            ArithmeticChoice::Int => Some(Arithmetic::Int),
         };
         LoadOptions { context: self.context, cache, arithmetic, fusions: self.unfuse.unwrap_or_default() }
     }

@@ -1,6 +1,7 @@
 //! `bench`: speed, in the table of llama-bench, and beside it what else a user waits for.
 
 use super::args::BenchArgs;
+use super::bandwidth;
 use super::bench_report::Report;
 use super::figures::{mean_and_deviation, median};
 use super::model;
@@ -43,7 +44,7 @@ pub struct Subject {
     /// Seconds to the result of the first token of all, and the median of those after it.
     pub first_token_seconds: f64,
     pub next_token_seconds: f64,
-    /// Bytes that a copy between two buffers reads and writes in a second, and the bytes of each.
+    /// Bytes that a kernel reads and writes in a second as it copies a buffer, and the bytes of each.
     pub copy_bandwidth: f64,
     pub copy_bytes: u64,
 }
@@ -99,7 +100,8 @@ fn start(args: &BenchArgs) -> anyhow::Result<(Model, Subject)> {
     let first_token_seconds = token()?;
     let next_token_seconds = median((0..NEXT).map(|_| token()).collect::<anyhow::Result<Vec<_>>>()?);
     drop(session);
-    let bandwidth = gpu.copy_bandwidth()?;
+    // On a device of its own, whose buffers count for no one else.
+    let bandwidth = bandwidth::measure(&Gpu::open(&args.model.gpu.options())?)?;
     let subject = Subject {
         setup: Setup::of(&model, &args.model.file),
         device_seconds,

@@ -76,7 +76,7 @@ impl<'a> Report<'a> {
         ));
         remarks.extend(self.rows.last().map(memory));
         remarks.push(format!(
-            "bandwidth: {:.1} GB/s, read and written together by a copy of {}",
+            "bandwidth: {:.1} GB/s, read and written together by a kernel that copies {}",
             s.copy_bandwidth / 1e9,
             output::bytes(s.copy_bytes)
         ));

@@ -4,6 +4,7 @@ use super::args::GpuArgs;
 use super::output;
 use wglm::Gpu;
 use wglm::gpu::{AdapterReport, adapters};
+use wglm::model::usual_arithmetic;
 
 pub fn devices(args: &GpuArgs) -> anyhow::Result<()> {
     let options = args.options();
@@ -26,13 +27,14 @@ fn describe(adapter: &AdapterReport, chosen: bool) -> String {
     });
     let mark = if chosen { " (used unless another is asked for)" } else { "" };
     format!(
-        "{}{mark}\n  backend           {} ({})\n  driver            {}\n  subgroups         {subgroup}\n  \
-         f16 arithmetic    {}\n  timestamps        {}\n  largest binding   {}\n  largest buffer    {}\n  \
+        "{}{mark}\n  backend           {} ({})\n  driver            {}\n  subgroups         {subgroup}\n  arithmetic        {}\n  \
+         f16 in shaders    {}\n  timestamps        {}\n  largest binding   {}\n  largest buffer    {}\n  \
          workgroup memory  {}\n  storage buffers   {}",
         adapter.name,
         adapter.backend,
         adapter.kind,
         adapter.driver,
+        usual_arithmetic(adapter).name(),
         yes(adapter.f16),
         yes(adapter.timestamps),
         output::bytes(adapter.max_binding),

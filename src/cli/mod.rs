@@ -1,6 +1,7 @@
 //! The command line: arguments in, the library called, results on stdout and everything else on stderr.
 
 mod args;
+mod bandwidth;
 mod bench;
 mod bench_report;
 mod chat;

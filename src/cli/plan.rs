@@ -12,14 +12,11 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let options = args.file.options();
     let cache = options.cache_for(&config);
     let team = if args.no_subgroups { Team::Workgroup } else { Team::Subgroup };
-    let planned = plan_token(
-        &file,
-        &config,
-        cache,
-        Target { team, arithmetic: options.arithmetic, fusions: options.fusions, ..Target::default() },
-    )?;
+    let arithmetic = options.arithmetic.unwrap_or_default(); // there is no adapter that it could suit
+    let target = Target { team, arithmetic, fusions: options.fusions, ..Target::default() };
+    let planned = plan_token(&file, &config, cache, target)?;
     if args.json {
-        output::lines([serde_json::to_string_pretty(&as_json(&planned.plan, args.depth, cache.context))?])?;
+        output::lines([serde_json::to_string_pretty(&as_json(&planned.plan, &target, args.depth, cache.context))?])?;
         return Ok(());
     }
     config.notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
@@ -28,7 +25,7 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
 }
 
 /// Bytes are those one token moves; of the cache, those a token at `depth` reads, itself included.
-fn as_json(plan: &Plan, depth: u64, context: usize) -> serde_json::Value {
+fn as_json(plan: &Plan, target: &Target, depth: u64, context: usize) -> serde_json::Value {
     let tokens = depth.saturating_add(1);
     let moved = plan.moved();
     let step = |s: &wglm::plan::Step| {
@@ -50,6 +47,7 @@ fn as_json(plan: &Plan, depth: u64, context: usize) -> serde_json::Value {
         "activation_bytes": moved.activations,
         "depth": depth,
         "context": context,
+        "arithmetic": target.arithmetic.name(),
         "memory": {
             "weights": plan.weight_memory(),
             "cache": plan.local_memory(Purpose::Cache),

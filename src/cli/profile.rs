@@ -1,8 +1,7 @@
 //! `profile`: where a token's time goes, by kind of step, from the GPU's timestamps.
 //!
-//! Timestamps take time themselves. How much, a pass of as many of them and nothing else tells, and it is taken off
-//! every step. What the token takes in one pass beyond its steps is shown as a kind of its own: the time that no step
-//! accounts for.
+//! Every kind runs in a pass of its own ([`Session::profile`]). What the token takes in one pass beyond that is shown
+//! as a kind of its own, the time that no step accounts for: above all what it takes to change from kernel to kernel.
 
 use super::args::ProfileArgs;
 use super::figures::median;
@@ -22,7 +21,7 @@ pub struct Kind {
     pub step: String,
     pub kernel: String,
     pub count: usize,
-    /// All of them together, timestamps taken off.
+    /// All of them together.
     pub microseconds: f64,
     pub bytes: u64,
     pub gigabytes_per_second: f64,
@@ -35,12 +34,9 @@ pub struct Kind {
 pub struct Times {
     /// In one pass on the GPU, as it runs otherwise.
     pub pass: f64,
-    /// Its steps, timed one by one.
+    /// Its steps, each kind in a pass of its own.
     pub steps: f64,
-    /// A timestamp, of so many in a pass of nothing else.
-    pub timestamp: f64,
-    pub timestamps: usize,
-    /// Of the pass, what the steps do not account for once the timestamps are taken off.
+    /// Of the pass, what the steps do not account for.
     pub unaccounted: f64,
     /// On the host: to record and submit it, and to the result, that included.
     pub submit: f64,
@@ -70,13 +66,10 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
         runs.push(session.profile(0)?);
         session.rewind(n_depth);
     }
-    let timestamp = timestamp(&session, repetitions)?;
-    let steps = medians(&runs);
     let pass = median(runs.iter().map(|run| run.pass)) / 1e3;
-    let kinds = by_kind(&session, &steps, timestamp, pass);
-    let unaccounted = pass - kinds.iter().map(|kind| kind.microseconds).sum::<f64>();
-    let (timestamps, steps) = (steps.len(), steps.iter().sum());
-    let microseconds = Times { pass, steps, timestamp, timestamps, unaccounted, submit, whole };
+    let kinds = by_kind(&session, &runs, pass);
+    let steps = kinds.iter().map(|kind| kind.microseconds).sum();
+    let microseconds = Times { pass, steps, unaccounted: pass - steps, submit, whole };
     let setup = Setup::of(&model, &args.model.file);
     report(args.output, &Profile { setup, n_depth, repetitions, microseconds, kinds })
 }
@@ -97,47 +90,24 @@ fn host_times(session: &mut Session, repetitions: usize) -> anyhow::Result<(f64,
     Ok((median(submits.split_off(1)), median(wholes.split_off(1))))
 }
 
-/// Microseconds of a timestamp: the median of passes that hold one for every step of the plan and nothing else.
-fn timestamp(session: &Session, repetitions: usize) -> anyhow::Result<f64> {
-    let count = session.plan().steps.len();
-    let empty = || Ok(session.model().gpu().time_nothing(count)?.iter().sum::<f64>() / count as f64 / 1e3);
-    Ok(median((0..repetitions).map(|_| empty()).collect::<anyhow::Result<Vec<f64>>>()?))
-}
-
-/// The median of every step over the runs, in microseconds.
-fn medians(runs: &[TokenProfile]) -> Vec<f64> {
-    let steps = runs.first().map_or(0, |run| run.steps.len());
-    (0..steps).map(|step| median(runs.iter().map(|run| run.steps[step])) / 1e3).collect()
-}
-
-fn by_kind(session: &Session, times: &[f64], timestamp: f64, pass: f64) -> Vec<Kind> {
+/// The kinds of the plan, the median of each over the runs.
+fn by_kind(session: &Session, runs: &[TokenProfile], pass: f64) -> Vec<Kind> {
     let (plan, tokens) = (session.plan(), session.tokens().len() as u64 + 1);
-    let mut kinds: Vec<Kind> = Vec::new();
-    for (step, time) in plan.steps.iter().zip(times) {
-        let name = match step.label.split_once('.') {
-            Some((layer, name)) if layer.starts_with('L') => name,
-            _ => &step.label,
-        };
-        let index = kinds.iter().position(|kind| kind.step == name).unwrap_or(kinds.len());
-        if index == kinds.len() {
-            kinds.push(Kind::new(name, &plan.variants[step.variant].label));
+    let bytes = |Moved { weights, cache, activations }| weights + cache * tokens + activations;
+    let kind = |(index, kind): (usize, wglm::plan::Kind<'_>)| {
+        let steps = || kind.steps.iter().map(|step| &plan.steps[*step]);
+        let count = kind.steps.len();
+        let microseconds = median(runs.iter().map(|run| run.kinds[index])) * count as f64 / 1e3;
+        let bytes: u64 = steps().map(|step| bytes(step.moved)).sum();
+        Kind {
+            step: kind.name.to_owned(),
+            kernel: steps().next().map(|step| plan.variants[step.variant].label.clone()).unwrap_or_default(),
+            count,
+            microseconds,
+            bytes,
+            gigabytes_per_second: bytes as f64 / 1e3 / microseconds.max(1e-3),
+            share: microseconds / pass.max(1e-3),
         }
-        let Moved { weights, cache, activations } = step.moved;
-        let kind = &mut kinds[index];
-        kind.count += 1;
-        kind.microseconds += time - timestamp;
-        kind.bytes += weights + cache * tokens + activations;
-    }
-    for kind in &mut kinds {
-        kind.gigabytes_per_second = kind.bytes as f64 / 1e3 / kind.microseconds.max(1e-3);
-        kind.share = kind.microseconds / pass.max(1e-3);
-    }
-    kinds
-}
-
-impl Kind {
-    fn new(step: &str, kernel: &str) -> Self {
-        let (step, kernel) = (step.to_owned(), kernel.to_owned());
-        Self { step, kernel, count: 0, microseconds: 0.0, bytes: 0, gigabytes_per_second: 0.0, share: 0.0 }
-    }
+    };
+    plan.kinds().into_iter().enumerate().map(kind).collect()
 }

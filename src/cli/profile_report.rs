@@ -53,14 +53,11 @@ fn cells(kind: &Kind) -> [String; 7] {
 }
 
 fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
-    let Times { pass, steps, timestamp, timestamps, submit, whole, .. } = times;
+    let Times { pass, steps, submit, whole, .. } = times;
     let (depth, repetitions) = (profile.n_depth, profile.repetitions);
     [
         format!("a token at depth {depth}, medians of {repetitions}: {pass:.1} us in one pass on the GPU"),
-        format!(
-            "a timestamp takes {timestamp:.3} us (measured with {timestamps} of them and nothing else), taken off each \
-             step; with them the steps take {steps:.1} us"
-        ),
+        format!("its steps take {steps:.1} us, each kind in a pass of its own, without changing from kernel to kernel"),
         format!("on the host {submit:.1} us to record and submit the token, {whole:.1} us to its result"),
     ]
 }
@@ -71,7 +68,7 @@ fn lines(profile: &Profile) -> anyhow::Result<()> {
     about.extend([("n_depth".to_owned(), json!(profile.n_depth)), ("repetitions".into(), json!(profile.repetitions))]);
     let mut rows = profile.kinds.iter().map(record).collect::<anyhow::Result<Vec<_>>>()?;
     let Some(empty) = rows.first().cloned() else { return Ok(()) };
-    for (name, time) in record(&profile.microseconds)?.into_iter().filter(|(name, _)| name != "timestamps") {
+    for (name, time) in record(&profile.microseconds)? {
         let mut row = empty.clone();
         row.values_mut().for_each(|value| *value = Value::Null);
         row.extend([("step".to_owned(), Value::String(name)), ("microseconds".into(), time)]);

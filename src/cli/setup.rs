@@ -1,6 +1,6 @@
 //! What a measurement was made with: every row of `bench` and `profile` tells it.
 
-use super::args::{ArithmeticChoice, FileArgs};
+use super::args::FileArgs;
 use super::output;
 use serde::Serialize;
 use wglm::Model;
@@ -21,6 +21,7 @@ pub struct Setup {
     /// Bytes of all tensors in the file.
     pub model_size: u64,
     pub model_n_params: u64,
+    /// As asked for or as suits the adapter.
     pub arithmetic: &'static str,
     pub cache_type: String,
 }
@@ -31,10 +32,6 @@ impl Setup {
         let path = args.model.as_deref();
         let stem = path.and_then(|path| path.file_stem()).map(|stem| stem.to_string_lossy().into_owned());
         let named = file.opt_string("general.name").ok().flatten().filter(|name| !name.is_empty());
-        let arithmetic = match args.arithmetic {
-            ArithmeticChoice::Float => "float",
-            ArithmeticChoice::Int => "int",
-        };
         Self {
             wglm: env!("CARGO_PKG_VERSION"),
             gpu_info: report.name.clone(),
@@ -45,7 +42,7 @@ impl Setup {
             model_type: named.map(str::to_owned).or(stem).unwrap_or_else(|| "the demonstration model".into()),
             model_size: file.tensors().map(|tensor| tensor.bytes as u64).sum(),
             model_n_params: file.tensors().map(|tensor| tensor.dims.iter().product::<usize>() as u64).sum(),
-            arithmetic,
+            arithmetic: model.target().arithmetic.name(),
             cache_type: format!("{:?}", model.cache().ty).to_lowercase(),
         }
     }

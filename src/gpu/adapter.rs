@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 pub struct AdapterReport {
     /// The adapter's name.
     pub name: String,
+    /// The maker's PCI number, where the driver tells.
+    pub vendor: u32,
     /// `metal`, `vulkan` or `dx12`.
     pub backend: &'static str,
     /// `discrete`, `integrated`, `virtual`, `software` or `other`.
@@ -37,6 +39,7 @@ impl AdapterReport {
         let (info, features, limits) = (adapter.get_info(), adapter.features(), adapter.limits());
         let subgroups = features.contains(wgpu::Features::SUBGROUP);
         Self {
+            vendor: info.vendor,
             backend: info.backend.to_str(),
             kind: kind_name(info.device_type),
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),

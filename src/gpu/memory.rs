@@ -62,27 +62,17 @@ impl Gpu {
         label: &str,
         bytes: u64,
         usage: wgpu::BufferUsages,
-        mapped: bool,
+        mapped_at_creation: bool,
     ) -> Result<(wgpu::Buffer, Held)> {
-        let raw = self.create_uncounted(label, bytes, usage, mapped)?;
-        let held = self.shared.meter.hold(raw.size());
+        let size = bytes.max(4).next_multiple_of(4);
+        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation };
+        let making = format!("making the buffer `{label}`");
+        let raw = self.attempt(&making, size, |device| device.create_buffer(&descriptor))?;
+        let held = self.shared.meter.hold(size);
         Ok((raw, held))
     }
 
-    /// A buffer that [`Gpu::memory`] knows nothing of.
-    pub(super) fn create_uncounted(
-        &self,
-        label: &str,
-        bytes: u64,
-        usage: wgpu::BufferUsages,
-        mapped_at_creation: bool,
-    ) -> Result<wgpu::Buffer> {
-        let size = bytes.max(4).next_multiple_of(4);
-        let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation };
-        self.attempt(&format!("making the buffer `{label}`"), size, |device| device.create_buffer(&descriptor))
-    }
-
-    pub(super) fn fits(&self, label: &str, bytes: u64) -> Result<()> {
+    fn fits(&self, label: &str, bytes: u64) -> Result<()> {
         let capabilities = self.capabilities();
         if bytes <= capabilities.max_buffer {
             return Ok(());

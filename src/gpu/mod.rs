@@ -5,7 +5,6 @@
 //! caller opens another.
 
 mod adapter;
-mod bandwidth;
 mod errors;
 mod memory;
 mod meter;
@@ -14,7 +13,6 @@ mod staging;
 mod timing;
 
 pub use adapter::{AdapterReport, adapters};
-pub use bandwidth::CopyBandwidth;
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pass::{BindGroup, Binding, Copy, Dispatch, Pipeline, Submission};
@@ -170,6 +168,6 @@ fn wanted_features(options: &GpuOptions, matrices: bool) -> wgpu::Features {
     let mut features = wgpu::Features::empty();
     features.set(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16, matrices);
     features.set(wgpu::Features::SUBGROUP, options.subgroups);
-    features.insert(wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
+    features.insert(wgpu::Features::TIMESTAMP_QUERY);
     features
 }

@@ -8,6 +8,7 @@
 mod absorb_query;
 mod cache_write;
 mod case;
+mod copy;
 mod gate_up;
 mod gate_up_id;
 mod get_rows;
@@ -84,6 +85,7 @@ pub static KERNELS: &[&Kernel] = &[
     &slice_max::KERNEL,
     &histogram::KERNEL,
     &sample::KERNEL,
+    &copy::KERNEL,
 ];
 
 /// Declares a kernel's `Params`, laid out as the WGSL struct of the same fields.

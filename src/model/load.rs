@@ -1,7 +1,7 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
 use super::upload::upload;
-use super::{CacheShape, Config, TokenPlan, plan_token};
+use super::{CacheShape, Config, TokenPlan, plan_token, usual_arithmetic};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu};
@@ -24,8 +24,8 @@ pub struct LoadOptions {
     pub context: Option<usize>,
     /// What the values of the cache are; none for f32 while that takes up to 64 MiB, f16 beyond.
     pub cache: Option<CacheType>,
-    /// In what matrix-vector products multiply.
-    pub arithmetic: Arithmetic,
+    /// In what matrix-vector products multiply; none for [`usual_arithmetic`].
+    pub arithmetic: Option<Arithmetic>,
     /// Which steps become one.
     pub fusions: Fusions,
 }
@@ -124,6 +124,11 @@ impl Model {
     /// The cache of a session that does not ask for another.
     pub fn cache(&self) -> CacheShape {
         self.shared.cache
+    }
+
+    /// What its plans are made for: the team and the arithmetic that were chosen, among others.
+    pub fn target(&self) -> &Target {
+        &self.shared.target
     }
 
     /// The device.
@@ -244,7 +249,7 @@ fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
         team,
         subgroup: capabilities.subgroup,
         matrices: capabilities.matrices,
-        arithmetic: options.arithmetic,
+        arithmetic: options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report())),
         buffers: capabilities.max_storage_buffers as usize,
         invocations: capabilities.max_workgroup_size as usize,
         fusions: options.fusions,

@@ -3,6 +3,7 @@
 //! Everything is read from the file's metadata. The graph (`layer`, `attention`, `moe`) is a straight
 //! tape over the plan builder and knows tensors by name and shape only.
 
+mod arithmetic;
 mod attention;
 mod batches;
 mod config;
@@ -14,6 +15,7 @@ mod token_plan;
 mod upload;
 mod weights;
 
+pub use arithmetic::usual_arithmetic;
 pub use attention::CacheShape;
 pub use config::{Config, Experts, RopeScaling};
 pub use load::{LoadOptions, Model, Progress, recommended_sampling};

@@ -4,7 +4,6 @@ use super::{BufferRef, Plan, Step};
 use crate::error::{Error, Result};
 use crate::gpu::{BindGroup, Binding, Buffer, BufferUse, Copy, Dispatch, Gpu, Submission};
 use crate::shader::{Access, Compiled, Pipelines};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes from one step's parameters to the next's: the largest alignment a device may ask for.
@@ -88,20 +87,13 @@ impl Executor {
         self.gpu.submit(self.dispatches(steps), copies)
     }
 
-    /// Runs some of the steps in order and returns what each took, in nanoseconds.
+    /// Runs passes of steps one after the other and returns what each took, in nanoseconds.
     ///
     /// # Errors
     /// See [`Gpu::time`].
-    pub fn time(&self, steps: Range<usize>) -> Result<Vec<f64>> {
-        self.gpu.time(&self.dispatches(steps).collect::<Vec<_>>())
-    }
-
-    /// Runs some of the steps in one pass and returns what it took, in nanoseconds.
-    ///
-    /// # Errors
-    /// See [`Gpu::time_pass`].
-    pub fn time_pass(&self, steps: Range<usize>) -> Result<f64> {
-        self.gpu.time_pass(&self.dispatches(steps).collect::<Vec<_>>())
+    pub fn time(&self, passes: &[&[usize]]) -> Result<Vec<f64>> {
+        let pass = |steps: &&[usize]| self.dispatches(steps.iter().copied()).collect();
+        self.gpu.time(&passes.iter().map(pass).collect::<Vec<_>>())
     }
 
     fn dispatches(&self, steps: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Dispatch<'_>> {

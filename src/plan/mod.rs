@@ -8,6 +8,7 @@
 mod builder;
 mod executor;
 mod fusion;
+mod kinds;
 mod target;
 mod text;
 mod variant;
@@ -15,6 +16,7 @@ mod variant;
 pub use builder::{Builder, MAX_GRID};
 pub use executor::Executor;
 pub use fusion::Fusions;
+pub use kinds::Kind;
 pub use target::{Target, Team};
 pub use text::Table;
 pub use variant::VariantBuilder;

@@ -81,8 +81,18 @@ pub enum Arithmetic {
     /// f32 activations.
     #[default]
     Float,
-    /// Activations rounded to signed bytes, a scale for 32 values. Formats of the plain family stay with f32.
+    /// Activations rounded to signed bytes, a scale for 16 values. Formats of the plain family stay with f32.
     Int,
+}
+
+impl Arithmetic {
+    /// Its name, as options and reports have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Float => "float",
+            Self::Int => "int",
+        }
+    }
 }
 
 /// A weight format.

@@ -34,6 +34,7 @@ fn wrong_usage_exits_with_2() {
         ("run -p hi --cache-type q8_0", "possible values: f16, f32"),
         ("run -p hi -ctk q8_0", "possible values: f16, f32"),
         ("run -p hi -sys", "a value is required for '--system-prompt <TEXT>'"),
+        ("run -p hi --arithmetic f16", "possible values: auto, float, int"),
         ("tokenize", "required arguments were not provided"),
         ("template", "--messages <FILE>"),
         ("logits --tokens t.i32", "--out <FILE>"),

@@ -9,7 +9,8 @@ use tempfile::TempDir;
 /// Runs `logits` and returns its rows.
 fn logits(dir: &TempDir, tokens: &Path, rest: &str) -> Vec<f32> {
     let out = dir.path().join("logits.f32");
-    let done = succeed(&format!("logits --tokens {} --out {} {rest}", tokens.display(), out.display()));
+    let (from, to) = (tokens.display(), out.display());
+    let done = succeed(&format!("logits --arithmetic float --tokens {from} --out {to} {rest}"));
     assert!(done.out.is_empty(), "{done:?}");
     read_f32(out)
 }

@@ -3,5 +3,6 @@
 #![allow(dead_code)] // no test binary uses all of it
 
 pub mod gguf_writer;
+pub mod goldens;
 pub mod gpu;
 pub mod models;

@@ -4,7 +4,8 @@ use super::gpu::gpu;
 use std::path::PathBuf;
 use wglm::kernels::CacheType;
 use wglm::model::CacheShape;
-use wglm::{Gguf, Gpu, LoadOptions, Model, Session};
+use wglm::plan::Fusions;
+use wglm::{Arithmetic, Gguf, Gpu, LoadOptions, Model, Session};
 
 /// A file below tests/fixtures.
 pub fn fixture(path: &str) -> PathBuf {
@@ -19,15 +20,21 @@ pub fn fable_file(precision: &str) -> PathBuf {
     }
 }
 
-/// Loads a file.
+/// Loads a file, to compute in f32.
 pub fn load(path: &std::path::Path) -> Model {
     load_on(path, gpu())
 }
 
-/// Loads a file to a device.
+/// Loads a file to a device, to compute in f32.
 pub fn load_on(path: &std::path::Path, gpu: &Gpu) -> Model {
+    load_with(path, gpu, Arithmetic::Float, Fusions::all())
+}
+
+/// Loads a file to a device, to compute as given.
+pub fn load_with(path: &std::path::Path, gpu: &Gpu, arithmetic: Arithmetic, fusions: Fusions) -> Model {
     let file = Gguf::open(path).unwrap_or_else(|e| panic!("{e}"));
-    Model::load(&file, gpu, &LoadOptions::default()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    let options = LoadOptions { arithmetic: Some(arithmetic), fusions, ..LoadOptions::default() };
+    Model::load(&file, gpu, &options).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// Little-endian u32 of a file.

@@ -37,7 +37,7 @@ fn session(tensor: &str, value: f32, (ty, arithmetic): (Option<u32>, Arithmetic)
     if let Some(ty) = ty {
         small.tensor(tensor).ty = ty;
     }
-    let options = LoadOptions { arithmetic, ..LoadOptions::default() };
+    let options = LoadOptions { arithmetic: Some(arithmetic), ..LoadOptions::default() };
     let mut session = Session::new(&load(&small, &options).unwrap()).unwrap();
     session.feed(&[1, 2, 3]).unwrap();
     session

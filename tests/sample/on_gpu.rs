@@ -177,7 +177,8 @@ fn speed_of_a_choice() {
         let chooser = Chooser::on(&gpu, logits);
         for (top_k, top_p, min_p) in [(0, 1.0, 0.0), (0, 1.0, 0.05), (0, 0.95, 0.0), (40, 1.0, 0.0), (40, 0.95, 0.05)] {
             chooser.set(&SamplerParams { top_k, top_p, min_p, ..open() });
-            let mut runs: Vec<Vec<f64>> = (0..20).map(|_| chooser.executor.time(0..3).unwrap()).collect();
+            let mut runs: Vec<Vec<f64>> =
+                (0..20).map(|_| chooser.executor.time(&[&[0], &[1], &[2]]).unwrap()).collect();
             let mut median = |step: usize| {
                 runs.sort_by(|a, b| a[step].total_cmp(&b[step]));
                 runs[10][step] / 1e3

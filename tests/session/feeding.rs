@@ -1,5 +1,6 @@
 //! Feeding and rewinding.
 
+use crate::common::gpu::gpu;
 use crate::{bits, dialogue, fresh, holds, session, session_of};
 use std::ops::ControlFlow;
 use wglm::{Error, Session};
@@ -52,6 +53,24 @@ fn rewinding_and_feeding_again() {
         session.rewind(length);
         assert!(session.tokens() == tokens && bits(&mut session) == whole, "rewound to {length}, past the end");
     }
+}
+
+/// A profile runs steps out of turn; nothing of that is left in the cache.
+#[test]
+fn a_profiled_token_is_a_token() {
+    if !gpu().report().timestamps {
+        println!("skipped: `{}` has no timestamps", gpu().report().name);
+        return;
+    }
+    let tokens = dialogue(20);
+    let mut session = session_of(64);
+    session.feed(&tokens[..12]).unwrap();
+    let profile = session.profile(tokens[12]).unwrap();
+    assert_eq!(profile.kinds.len(), session.plan().kinds().len());
+    assert!(profile.pass > 0.0 && profile.kinds.iter().all(|time| *time > 0.0), "{profile:?}");
+    no_logits(&mut session, "profiled");
+    session.feed(&tokens[13..]).unwrap();
+    holds(&mut session, &tokens, "after a profile");
 }
 
 /// What stood in the cache behind the rewound place is not seen any more.

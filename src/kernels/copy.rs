@@ -1,0 +1,46 @@
+//! A copy: no step of a token, but the measure of what memory can do.
+
+use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, params};
+use crate::error::Result;
+use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/copy.wgsl");
+const WORKGROUP: usize = 256;
+/// Reads that an invocation has on their way at a time, of four words each.
+const CHUNKS: usize = 4;
+
+params! { count: u32 }
+
+pub(super) const KERNEL: Kernel = Kernel { name: "copy", op: OP, params: Params::FIELDS, matrices: false, cases };
+
+impl Builder {
+    /// to {n} = from {n}, for whole quadruples of values: up to a gigabyte.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together or there is more.
+    pub fn copy(&mut self, label: &str, from: &Tensor, to: &Tensor) -> Result<()> {
+        let length = from.shape[0];
+        expect_shape(KERNEL.name, "to", to.shape[0], length)?;
+        expect_shape(KERNEL.name, "from", from.shape[1], 1)?;
+        expect_multiple(KERNEL.name, "from", length, 4)?;
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("CHUNKS", "c", CHUNKS);
+        let bindings = vec![self.bound("source", from.buffer), self.bound("copied", to.buffer)];
+        let params = Params { count: (length / 4) as u32 };
+        let moved = Moved { activations: from.bytes() + to.bytes(), ..Moved::default() };
+        self.step(label, variant, bindings, &params, [length.div_ceil(4 * CHUNKS * WORKGROUP), 1, 1], moved)
+    }
+}
+
+fn cases(target: Target) -> Result<Vec<Case>> {
+    let case = |length: usize| {
+        let mut case = CaseBuilder::new(target, 1);
+        let (from, values) = case.input("from", [length, 1]);
+        let to = case.plan.tensor("to", [length, 1]);
+        case.plan.copy("copy", &from, &to)?;
+        let want: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
+        case.expect(&to, want, vec![1.0; length], 0.0);
+        Ok(case.finish(format!("{length}")))
+    };
+    [4, 1000, 4 * CHUNKS * WORKGROUP, 5 * 4 * CHUNKS * WORKGROUP / 2 + 12].into_iter().map(case).collect()
+}

@@ -1,0 +1,37 @@
+//! The steps of a plan by what they do, whatever the layer.
+
+use super::{Plan, Step};
+
+/// The steps of one name, over all layers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kind<'a> {
+    /// Their label without the layer.
+    pub name: &'a str,
+    /// Their places in [`Plan::steps`], ascending.
+    pub steps: Vec<usize>,
+}
+
+impl Step {
+    /// Its label without the layer: the name of its kind.
+    pub fn kind(&self) -> &str {
+        match self.label.split_once('.') {
+            Some((layer, name)) if layer.starts_with('L') => name,
+            _ => &self.label,
+        }
+    }
+}
+
+impl Plan {
+    /// The kinds of steps there are, in the order of each one's first.
+    pub fn kinds(&self) -> Vec<Kind<'_>> {
+        let mut kinds: Vec<Kind<'_>> = Vec::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            let name = step.kind();
+            match kinds.iter_mut().find(|kind| kind.name == name) {
+                Some(kind) => kind.steps.push(index),
+                None => kinds.push(Kind { name, steps: vec![index] }),
+            }
+        }
+        kinds
+    }
+}

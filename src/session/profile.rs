@@ -1,0 +1,57 @@
+//! What a token's time goes to, by the GPU's clock.
+//!
+//! A timestamp after every step would take longer than most steps do. So all steps of one kind run in a pass of their
+//! own, one after the other, timed at its two ends. Those that write the same activations wait for one another, as a
+//! step waits for the one before in a token: what a step takes here holds that wait, but not what changing from one
+//! kernel to another takes.
+
+use super::Session;
+use crate::error::Result;
+use crate::plan::Kind;
+
+/// Steps a pass has at least: few enough are repeated, lest the ends of the pass count. What stands once in a plan
+/// then finds in the GPU's caches what it left there itself, and may seem faster than it is if that fits.
+const LEAST: usize = 16;
+
+/// How long a token took on the GPU, in nanoseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenProfile {
+    /// A step of each of [`Plan::kinds`](crate::plan::Plan::kinds), among others of its kind.
+    pub kinds: Vec<f64>,
+    /// All of the token in one pass, as it runs otherwise.
+    pub pass: f64,
+}
+
+impl Session {
+    /// Feeds one token and returns how long it took on the GPU.
+    ///
+    /// Steps that run out of turn leave garbage: activations, sums that grow with every run, perhaps to infinity, the
+    /// token's line in the cache. None of it lasts: each kind runs after a whole token and so starts from
+    /// what a token leaves, and a whole token comes last, which writes everything anew.
+    ///
+    /// # Errors
+    /// As [`Session::feed`]; [`Error::Unsupported`](crate::Error::Unsupported) on a device without timestamps.
+    pub fn profile(&mut self, token: u32) -> Result<TokenProfile> {
+        self.check(self.tokens.len(), &[token])?;
+        self.output = None;
+        let plan = &self.planned.plan;
+        let all: Vec<usize> = (0..plan.steps.len()).collect();
+        let kinds = plan.kinds();
+        let passes: Vec<Vec<usize>> = kinds.iter().map(repeated).collect();
+        let mut times = Vec::with_capacity(passes.len());
+        for pass in &passes {
+            self.write(Some(token))?;
+            times.push(self.executor.time(&[&all, pass])?[1] / pass.len() as f64);
+        }
+        self.write(Some(token))?;
+        let pass = self.executor.time(&[&all])?[0];
+        self.tokens.push(token);
+        Ok(TokenProfile { kinds: times, pass })
+    }
+}
+
+/// The steps of a kind, over and over until they are enough for a pass.
+fn repeated(kind: &Kind<'_>) -> Vec<usize> {
+    let times = LEAST.div_ceil(kind.steps.len().max(1));
+    kind.steps.repeat(times)
+}
