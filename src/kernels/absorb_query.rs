@@ -5,7 +5,7 @@ use super::rope_query::{turned, turns};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Target, Tensor, Weight};
-use crate::quant::{QUANTS, Quant};
+use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/absorb_query.wgsl");
@@ -54,8 +54,8 @@ impl Builder {
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
-    let shapes = |quant: &'static Quant| [(quant, 3, 24, 8, 20), (quant, 2, 192, 64, 36)];
-    QUANTS.iter().flat_map(|quant| shapes(quant)).map(|shape| case(target, shape)).collect()
+    let shapes = matvec::in_turn(&[(3, 24, 8, 20), (2, 192, 64, 36)]).into_iter();
+    shapes.map(|(quant, (heads, nope, rotary, rank))| case(target, (quant, heads, nope, rotary, rank))).collect()
 }
 
 fn case(target: Target, shape: (&'static Quant, usize, usize, usize, usize)) -> Result<Case> {

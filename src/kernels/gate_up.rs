@@ -5,7 +5,7 @@ use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Builder, Target, Tensor, Weight};
-use crate::quant::{QUANTS, Quant};
+use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/gate_up.wgsl");
@@ -42,9 +42,7 @@ impl Builder {
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
-    let next = |i: usize| QUANTS[(i + 1) % QUANTS.len()];
-    let pairs = QUANTS.iter().enumerate().flat_map(|(i, quant)| [(*quant, *quant), (*quant, next(i))]);
-    pairs.enumerate().map(|(i, (gate, up))| case(target, gate, up, i % 2 == 1)).collect()
+    matvec::pairs(1).into_iter().enumerate().map(|(i, (gate, up))| case(target, gate, up, i % 2 == 1)).collect()
 }
 
 fn case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant, normed: bool) -> Result<Case> {

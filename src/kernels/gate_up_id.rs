@@ -5,7 +5,7 @@ use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Builder, Target, Tensor, Weight};
-use crate::quant::{QUANTS, Quant};
+use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/gate_up_id.wgsl");
@@ -49,9 +49,7 @@ impl Builder {
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
-    let next = |i: usize| QUANTS[(i + 5) % QUANTS.len()];
-    let pairs = QUANTS.iter().enumerate().flat_map(|(i, quant)| [(*quant, *quant), (*quant, next(i))]);
-    pairs.map(|(gate, up)| case(target, gate, up)).collect()
+    matvec::pairs(5).into_iter().map(|(gate, up)| case(target, gate, up)).collect()
 }
 
 fn case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant) -> Result<Case> {

@@ -4,7 +4,7 @@ use super::tiling::{Tiling, tile};
 use super::{expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{Bound, Builder, MAX_GRID, Moved, Tensor, VariantBuilder, Weight};
-use crate::quant::{Arithmetic, GROUP, Quant};
+use crate::quant::{Arithmetic, Family, GROUP, QUANTS, Quant};
 use crate::wgsl::{Source, source};
 
 /// A root mean square norm that a product has still to apply to its input.
@@ -179,6 +179,25 @@ pub(super) fn silu(z: f64) -> f64 {
 /// silu(gate) · up and the size of its terms, of products and theirs.
 pub(super) fn gated(gate: (f64, f64), up: (f64, f64)) -> (f64, f64) {
     (silu(gate.0) * up.0, gate.1 * up.0.abs() + silu(gate.0).abs() * up.1 + gate.1 * up.1 * 1e-6)
+}
+
+/// Formats for cases of two weights: each beside the one `apart` further on, so that it stands once in either role,
+/// and one beside itself, whose names must not clash. A kernel only passes formats through.
+pub(super) fn pairs(apart: usize) -> Vec<(&'static Quant, &'static Quant)> {
+    let beside = |i: usize| (QUANTS[i], QUANTS[(i + apart) % QUANTS.len()]);
+    let itself = QUANTS.iter().find(|quant| quant.family == Family::Affine).map(|quant| (*quant, *quant));
+    (0..QUANTS.len()).map(beside).chain(itself).collect()
+}
+
+/// Every format with some of the shapes that a kernel is to meet: those of odd places and those of even ones in turn,
+/// and all of them where a row may end inside a block.
+pub(super) fn in_turn<T: Copy>(shapes: &[T]) -> Vec<(&'static Quant, T)> {
+    let chosen = |(i, quant): (usize, &&'static Quant)| {
+        let (quant, all) = (*quant, quant.ragged);
+        let places = shapes.iter().enumerate().filter(move |(place, _)| all || place % 2 == i % 2);
+        places.map(move |(_, shape)| (quant, *shape)).collect::<Vec<_>>()
+    };
+    QUANTS.iter().enumerate().flat_map(chosen).collect()
 }
 
 /// A shape with `format`'s shortest whole rows of at least `columns` values.

@@ -5,7 +5,7 @@ use super::moe_gate_up::Hidden;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Target, Tensor, Weight};
-use crate::quant::{QUANTS, Quant};
+use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_down.wgsl");
@@ -46,9 +46,8 @@ impl Builder {
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
-    let next = |i: usize| QUANTS[(i + 7) % QUANTS.len()];
-    let pairs = QUANTS.iter().enumerate().flat_map(|(i, quant)| [(*quant, *quant, 45), (*quant, next(i), 100)]);
-    pairs.map(|(w, shared, wider)| case(target, w, shared, wider)).collect()
+    let case = |(i, (w, shared))| case(target, w, shared, [45, 100][i % 2]);
+    matvec::pairs(4).into_iter().enumerate().map(case).collect()
 }
 
 fn case(target: Target, w_quant: &'static Quant, shared_quant: &'static Quant, wider: usize) -> Result<Case> {

@@ -6,7 +6,7 @@ use super::{Case, CaseBuilder, Gating, Kernel, Kind, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Builder, Target, Tensor, Weight};
-use crate::quant::{QUANTS, Quant};
+use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_gate_up.wgsl");
@@ -103,11 +103,11 @@ impl Builder {
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
-    let other = |i: usize| QUANTS[(i + 4) % QUANTS.len()];
-    let third = |i: usize| QUANTS[(i + 9) % QUANTS.len()];
-    let same = QUANTS.iter().map(|quant| ([*quant; 4], 21));
-    let mixed = QUANTS.iter().enumerate().map(|(i, quant)| ([*quant, *quant, other(i), third(i)], [30, 11][i % 2]));
-    same.chain(mixed).map(|(formats, shared_rows)| case(target, formats, shared_rows)).collect()
+    let formats = matvec::pairs(1)
+        .into_iter()
+        .zip(matvec::pairs(2))
+        .map(|((first, second), (_, third))| [first, first, second, third]);
+    formats.enumerate().map(|(i, formats)| case(target, formats, [30, 11, 21][i % 3])).collect()
 }
 
 fn case(target: Target, formats: [&'static Quant; 4], shared_rows: usize) -> Result<Case> {

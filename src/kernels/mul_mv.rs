@@ -5,7 +5,7 @@ use super::{Case, CaseBuilder, Kernel, expect_shape, rms_norm};
 use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Builder, Target, Tensor, Weight};
-use crate::quant::{QUANTS, Quant};
+use crate::quant::{Arithmetic, Quant};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv.wgsl");
@@ -76,15 +76,21 @@ impl Builder {
 
 fn cases(target: Target) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for quant in QUANTS {
-        for shape in [[96, 5, 1], [1024, 33, 2], [70, 17, 3], [7, 9, 1]] {
-            cases.push(case(target, quant, shape, Write::Replace, false)?);
-        }
-        cases.push(case(target, quant, [64, 19, 1], Write::Add, false)?);
-        cases.push(case(target, quant, [300, 12, 1], Write::Replace, true)?);
+    let shapes = [
+        ([96, 5, 1], Write::Replace, false),
+        ([1024, 33, 2], Write::Replace, false),
+        ([70, 17, 3], Write::Replace, false),
+        ([7, 9, 1], Write::Replace, false),
+        ([64, 19, 1], Write::Add, false),
+        ([300, 12, 1], Write::Replace, true),
+    ];
+    for (quant, (shape, write, normed)) in matvec::in_turn(&shapes) {
+        cases.push(case(target, quant, shape, write, normed)?);
     }
     // More rows than one dimension of the grid has workgroups for, and a row of several tiles.
-    cases.push(case(target, &crate::quant::Q4_0, [32, 32 * 65535 + 13, 1], Write::Replace, false)?);
+    if target.arithmetic == Arithmetic::Float {
+        cases.push(case(target, &crate::quant::Q4_0, [32, 32 * 65535 + 13, 1], Write::Replace, false)?);
+    }
     cases.push(case(target, &crate::quant::Q4_0, [15_008, 9, 1], Write::Replace, true)?);
     Ok(cases)
 }

@@ -4,7 +4,7 @@ use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen};
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Target, Tensor, Weight};
-use crate::quant::{QUANTS, Quant};
+use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv_pair.wgsl");
@@ -51,9 +51,7 @@ impl Builder {
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
-    let next = |i: usize| QUANTS[(i + 3) % QUANTS.len()];
-    let pairs = QUANTS.iter().enumerate().flat_map(|(i, quant)| [(*quant, *quant), (*quant, next(i))]);
-    pairs.map(|(w, v)| case(target, w, v)).collect()
+    matvec::pairs(3).into_iter().map(|(w, v)| case(target, w, v)).collect()
 }
 
 fn case(target: Target, w_quant: &'static Quant, v_quant: &'static Quant) -> Result<Case> {
