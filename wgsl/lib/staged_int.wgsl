@@ -25,7 +25,10 @@ fn stage_half(h: u32, v: ptr<function, array<vec4<f32>, 4>>) {
         rounded((*v)[0] * inverse), rounded((*v)[1] * inverse), rounded((*v)[2] * inverse), rounded((*v)[3] * inverse),
     );
     staged_words[half * TILE + g] = words;
-    let scale = select(0.0, top / 127.0, top > SMALLEST);
+    // Neither a maximum nor a byte shows what is not a number; a sum does, and the scale passes it on.
+    let total = dot(abs((*v)[0]) + abs((*v)[1]) + abs((*v)[2]) + abs((*v)[3]), vec4<f32>(1.0));
+    let lost = (bitcast<u32>(total) & 0x7fffffffu) > 0x7f800000u;
+    let scale = select(select(0.0, top / 127.0, top > SMALLEST), total, lost);
     staged_scales[g][half] = scale;
     staged_scales[g][half + 2u] = scale * f32(dot_bytes(words, vec4<u32>(0x01010101u)));
 }
