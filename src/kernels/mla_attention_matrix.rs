@@ -57,8 +57,7 @@ impl Builder {
         let parts = self.parts(label, [rank, heads], splits);
         let terms = if self.target().arithmetic == Arithmetic::Int { 1 } else { 2 };
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
-            .enable("f16")
-            .enable("wgpu_cooperative_matrix")
+            .matrices()
             .constant("HEADS", "h", heads)
             .constant("LINE", "x", line)
             .constant("RANK", "c", rank)
@@ -66,7 +65,7 @@ impl Builder {
             .constant("TERMS", "p", terms)
             .real("SCALE", "f", scale)
             .team(Team::Subgroup, LANES);
-        let variant = with_splits(variant);
+        let variant = with_splits(variant).file(source!("lib/attention_tile.wgsl"));
         let bindings = self.bound_attention(q, cache, &parts);
         let activations = q.bytes() + parts.bytes();
         let moved = Moved { cache: cache.line_bytes(), activations, weights: 0 };

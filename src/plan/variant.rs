@@ -35,9 +35,9 @@ impl VariantBuilder {
         }
     }
 
-    /// A WGSL extension the source needs.
-    pub fn enable(mut self, extension: &'static str) -> Self {
-        self.enables.push(extension);
+    /// For a source of cooperative matrices.
+    pub fn matrices(mut self) -> Self {
+        self.enables = vec!["f16, wgpu_cooperative_matrix"];
         self
     }
 
