@@ -42,7 +42,7 @@ fn weigh_tile(tile: u32, end: u32, team: Team) {
         references[h] = reference;
         shrinks[h] = shrink;
         totals[h] = totals[h] * shrink + total;
-        if reference != before {
+        if reference != before && before > LOWEST { // of the first tile there are no earlier sums
             exceeded.x = 1u;
         }
     }
