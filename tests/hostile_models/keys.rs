@@ -158,7 +158,7 @@ fn absurd() -> Vec<Broken> {
         several(
             &[("attention.key_length_mla", 16_384), ("rope.dimension_count", 16_382)],
             "Tensor",
-            "blk.0.attn_q_b.weight",
+            "blk.0.attn_kv_a_mqa.weight",
         ),
         tensor("expert_count", 1024, "blk.1.ffn_gate_inp.weight"),
         several(&[("expert_count", 1024), ("expert_used_count", 1024)], "Tensor", "blk.1.ffn_gate_inp.weight"),

@@ -10,8 +10,8 @@ use wglm::plan::Target;
 use wglm::text::{ChatTemplate, Tokenizer, Vocab};
 use wglm::{Config, Error, Gguf, LoadOptions, Model, Result};
 
-/// Longer than any refusal takes, shorter than a loop over a count that a file made up.
-const SOON: Duration = Duration::from_secs(2);
+/// Longer than any refusal takes on a busy machine, shorter than a loop over a count that a file made up.
+const SOON: Duration = Duration::from_secs(6);
 /// More than any plan of the small model takes at once.
 const LITTLE: usize = 1 << 20;
 
