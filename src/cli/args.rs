@@ -6,7 +6,7 @@ use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::str::FromStr;
 use wglm::kernels::CacheType;
-use wglm::plan::Fusions;
+use wglm::plan::{Division, Fusions};
 use wglm::quant::Arithmetic;
 use wglm::{GpuOptions, LoadOptions, SamplerParams};
 
@@ -113,9 +113,12 @@ pub struct FileArgs {
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub arithmetic: ArithmeticChoice,
     /// Compute these apart, to find an error by halving: all, or a list of norm, latent, cache, absorb, merge,
-    /// experts
+    /// round, experts
     #[arg(long, env = "WGLM_UNFUSE", value_name = "LIST", value_parser = Fusions::without)]
     pub unfuse: Option<Fusions>,
+    /// Divide these products otherwise, to measure: a list of STEP=LANESxROWSxWORKGROUP, as moe.down=32x1x512
+    #[arg(long, env = "WGLM_TILING", value_name = "LIST", value_delimiter = ',')]
+    pub tiling: Vec<Division>,
 }
 
 impl FileArgs {
@@ -129,7 +132,9 @@ impl FileArgs {
             ArithmeticChoice::Float => Some(Arithmetic::Float),
             ArithmeticChoice::Int => Some(Arithmetic::Int),
         };
-        LoadOptions { context: self.context, cache, arithmetic, fusions: self.unfuse.unwrap_or_default() }
+        let divisions = Vec::leak(self.tiling.clone()); // of the one model that a command loads
+        let fusions = self.unfuse.unwrap_or_default();
+        LoadOptions { context: self.context, cache, arithmetic, fusions, divisions }
     }
 }
 

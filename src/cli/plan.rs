@@ -13,7 +13,8 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let cache = options.cache_for(&config);
     let team = if args.no_subgroups { Team::Workgroup } else { Team::Subgroup };
     let arithmetic = options.arithmetic.unwrap_or_default(); // there is no adapter that it could suit
-    let target = Target { team, arithmetic, fusions: options.fusions, ..Target::default() };
+    let target =
+        Target { team, arithmetic, fusions: options.fusions, divisions: options.divisions, ..Target::default() };
     let planned = plan_token(&file, &config, cache, target)?;
     if args.json {
         output::lines([serde_json::to_string_pretty(&as_json(&planned.plan, &target, args.depth, cache.context))?])?;

@@ -62,6 +62,8 @@ pub struct Capabilities {
     pub subgroups: bool,
     /// Lanes of the smallest subgroup there may be, a power of two; 1 without subgroup operations.
     pub subgroup: usize,
+    /// Lanes of the largest subgroup there may be; 1 without subgroup operations.
+    pub widest_subgroup: usize,
     /// Cooperative matrices of 16 x 16 f16, summed in f32, by subgroups of 32, are there and wanted.
     pub matrices: bool,
     /// The largest binding of a storage buffer, in bytes.
@@ -123,6 +125,7 @@ impl Gpu {
         let capabilities = Capabilities {
             subgroups: features.contains(wgpu::Features::SUBGROUP),
             subgroup: report.smallest_subgroup(),
+            widest_subgroup: report.subgroup.map_or(1, |(_, largest)| largest as usize),
             matrices,
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,

@@ -2,6 +2,7 @@
 
 use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen, wide};
 use super::rope_query::{turned, turns};
+use super::rounded::Left;
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Target, Tensor, Weight};
@@ -18,20 +19,23 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn absorb_query(&mut self, label: &str, w: &Weight, q: &Tensor, y: &Tensor) -> Result<()> {
+    pub fn absorb_query(&mut self, label: &str, w: &Weight, q: &Input, y: &Tensor) -> Result<()> {
         let [nope, rank, heads] = w.shape;
-        let rotary = q.shape[0].saturating_sub(nope);
-        let input = Input::from(&Tensor { shape: [nope, heads], ..*q });
+        let query = &q.tensor;
+        let rotary = query.shape[0].saturating_sub(nope);
+        let input = Input { tensor: Tensor { shape: [nope, heads], ..*query }, ..q.clone() };
         let product = Product {
             kernel: KERNEL.name,
+            label,
             op: OP,
             roles: &[("w", w)],
             feed: Feed::Input(&input),
+            left: Left::default(),
             rows: rank,
             layers: heads,
             groups: w.groups(),
         };
-        product.expect_input(nope, q.shape[1])?;
+        product.expect_input(nope, query.shape[1])?;
         expect_multiple(KERNEL.name, "q", nope, 2)?;
         expect_multiple(KERNEL.name, "q", rotary, 2)?;
         expect_shape(KERNEL.name, "y", y.shape[0], rank + rotary)?;
@@ -40,13 +44,13 @@ impl Builder {
             .variant(self)
             .constant("NOPE", "", nope)
             .constant("PAIRS", "p", rotary / 2)
-            .constant("X_STRIDE", "x", q.stride / 4)
+            .constant("X_STRIDE", "x", query.stride / 4)
             .constant("Y_STRIDE", "y", y.stride)
             .file(source!("lib/rows.wgsl"))
             .file(source!("lib/state.wgsl"))
             .file(source!("lib/rope.wgsl"));
         let mut bindings = product.bindings(self);
-        bindings.extend([self.bound_state(), self.bound("y", y.buffer)]);
+        bindings.extend([self.bound_state(), self.bound("query", query.buffer), self.bound("y", y.buffer)]);
         let moved = product.moved(w.matrix_bytes() * heads as u64, y.bytes());
         let grid = product.grid(product.blocks(self, rank) + 1);
         self.step(label, variant, bindings, &(), grid, moved)
@@ -66,6 +70,7 @@ fn case(target: Target, shape: (&'static Quant, usize, usize, usize, usize)) -> 
     case.state(3, 1234, &turns);
     let (w, ws) = case.weight("w", quant, [nope, rank, heads])?;
     let (q, qs) = case.input("q", [nope + rotary, heads]);
+    let q = case.left(&q, "q", &qs);
     let y = case.plan.tensor("y", [rank + rotary, heads]);
     case.plan.absorb_query("absorb", &w, &q, &y)?;
     let (mut want, mut sizes) = (Vec::new(), Vec::new());

@@ -1,10 +1,11 @@
 //! The first half of a dense feed-forward: silu(gate · x) · (up · x).
 
 use super::matvec::{self, Feed, Input, Product, columns_for, dot, gated, seen};
+use super::rounded::Left;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Builder, Target, Weight};
 use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
@@ -17,37 +18,47 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn gate_up(&mut self, label: &str, gate: &Weight, up: &Weight, x: &Input) -> Result<Tensor> {
+    pub fn gate_up(&mut self, label: &str, gate: &Weight, up: &Weight, x: &Input) -> Result<Input> {
         let [columns, rows, _] = gate.shape;
         expect_shape(KERNEL.name, &up.name, Shape(&up.shape).to_string(), Shape(&gate.shape).to_string())?;
+        let y = self.tensor(label, [rows, 1]);
+        let left = Left { rounded: self.rounded(&y, label), norm: None };
         let product = Product {
             kernel: KERNEL.name,
+            label,
             op: OP,
             roles: &[("w_gate", gate), ("w_up", up)],
             feed: Feed::Input(x),
+            left,
             rows,
             layers: 1,
             groups: gate.groups(),
         };
         product.expect_input(columns, 1)?;
-        let y = self.tensor(label, [rows, 1]);
         let variant = product.variant(self).file(source!("lib/gated_rows.wgsl")).file(source!("lib/swiglu.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
         let moved = product.moved(gate.matrix_bytes() + up.matrix_bytes(), y.bytes());
         let grid = product.grid(product.blocks(self, rows));
         self.step(label, variant, bindings, &(), grid, moved)?;
-        Ok(y)
+        Ok(Input { tensor: y, norm: None, rounded: left.rounded })
     }
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
-    matvec::pairs(1).into_iter().enumerate().map(|(i, (gate, up))| case(target, gate, up, i % 2 == 1)).collect()
+    let case = |(i, (gate, up))| case(target, gate, up, i % 2 == 1, [21, 32, 48][i % 3]);
+    matvec::pairs(1).into_iter().enumerate().map(case).collect()
 }
 
-fn case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant, normed: bool) -> Result<Case> {
+fn case(
+    target: Target,
+    gate_quant: &'static Quant,
+    up_quant: &'static Quant,
+    normed: bool,
+    rows: usize,
+) -> Result<Case> {
     let columns = columns_for(up_quant, columns_for(gate_quant, 70));
-    let shape = [columns, 21, 1];
+    let shape = [columns, rows, 1];
     let mut case = CaseBuilder::new(target, 1);
     let (gate, gates) = case.weight("gate", gate_quant, shape)?;
     let (up, ups) = case.weight("up", up_quant, shape)?;
@@ -55,8 +66,9 @@ fn case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant, no
     let y = case.plan.gate_up("y", &gate, &up, &x)?;
     let xs = seen(&xs, columns, &[gate_quant, up_quant], target.arithmetic);
     let element = |row| gated(dot(&gates, shape, 0, row, &xs), dot(&ups, shape, 0, row, &xs));
-    let (want, sizes) = (0..shape[1]).map(element).unzip();
-    case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
+    let (want, sizes): (Vec<f64>, Vec<f64>) = (0..shape[1]).map(element).unzip();
+    case.probe(&y, &want)?;
+    case.expect(&y.tensor, want, sizes, matvec::bound(target.arithmetic));
     let how = if normed { " normed" } else { "" };
     Ok(case.finish(format!("{} {} {columns}x{}{how}", gate_quant.name, up_quant.name, shape[1])))
 }

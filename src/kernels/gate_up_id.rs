@@ -1,6 +1,7 @@
 //! The first half of the chosen experts: silu(gate · x) · (up · x) with matrices chosen on the GPU.
 
 use super::matvec::{self, Feed, Input, Product, columns_for, dot, gated, seen};
+use super::rounded::Left;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
@@ -24,9 +25,11 @@ impl Builder {
         expect_shape(KERNEL.name, &up.name, Shape(&up.shape).to_string(), Shape(&gate.shape).to_string())?;
         let product = Product {
             kernel: KERNEL.name,
+            label,
             op: OP,
             roles: &[("w_gate", gate), ("w_up", up)],
             feed: Feed::Input(x),
+            left: Left::default(),
             rows,
             layers: slots,
             groups: gate.groups(),

@@ -1,9 +1,10 @@
 //! What the matrix-vector kernels share: their frame, their grid, their twin.
 
-use super::tiling::{Tiling, tile};
+use super::rounded::{Left, Rounded};
+use super::tiling::{FEW_ROWS, tile};
 use super::{expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Bound, Builder, MAX_GRID, Moved, Tensor, VariantBuilder, Weight};
+use crate::plan::{Bound, Builder, MAX_GRID, Moved, Tensor, Tiling, VariantBuilder, Weight};
 use crate::quant::{Arithmetic, Family, GROUP, QUANTS, Quant};
 use crate::wgsl::{Source, source};
 
@@ -23,11 +24,13 @@ pub struct Input {
     pub tensor: Tensor,
     /// The norm of a single vector, if it is not applied yet.
     pub norm: Option<Norm>,
+    /// The same rounded to bytes, times the norm's weights, if the step that left it did that.
+    pub rounded: Option<Rounded>,
 }
 
 impl From<&Tensor> for Input {
     fn from(tensor: &Tensor) -> Self {
-        Self { tensor: *tensor, norm: None }
+        Self { tensor: *tensor, norm: None, rounded: None }
     }
 }
 
@@ -35,6 +38,8 @@ impl From<&Tensor> for Input {
 pub(super) enum Feed<'a> {
     /// In vectors.
     Input(&'a Input),
+    /// In the vectors of experts' slots, which are one.
+    Slots(&'a Input),
     /// In a library file that brings its own buffers.
     File(Source),
 }
@@ -42,10 +47,13 @@ pub(super) enum Feed<'a> {
 /// A matrix-vector kernel about to become a step.
 pub(super) struct Product<'a> {
     pub kernel: &'static str,
+    pub label: &'a str,
     pub op: Source,
     /// The weights in their roles.
     pub roles: &'a [(&'static str, &'a Weight)],
     pub feed: Feed<'a>,
+    /// What it leaves besides its output.
+    pub left: Left<'a>,
     /// Rows of one matrix; and matrices or slots that run side by side, each in its own layer of the grid.
     pub rows: usize,
     pub layers: usize,
@@ -56,7 +64,15 @@ pub(super) struct Product<'a> {
 impl Product<'_> {
     /// How its rows are divided.
     pub fn tiling(&self, plan: &Builder) -> Tiling {
-        Tiling::of(plan.target(), self.rows * self.layers, self.groups)
+        let (target, rows) = (plan.target(), self.rows * self.layers);
+        let tiling = Tiling::of(target, self.arithmetic(plan), self.label, rows, self.groups);
+        tiling.in_blocks_of(self.left.unit(), target.invocations)
+    }
+
+    /// In what it multiplies.
+    pub fn arithmetic(&self, plan: &Builder) -> Arithmetic {
+        let formats: Vec<&Quant> = self.roles.iter().map(|(_, weight)| weight.quant).collect();
+        plan.target().arithmetic.with(&formats)
     }
 
     /// Blocks of rows of one matrix of `rows` rows.
@@ -66,41 +82,67 @@ impl Product<'_> {
 
     /// The variant, up to the files that the kernel adds.
     pub fn variant(&self, plan: &Builder) -> VariantBuilder {
-        let (target, tiling) = (plan.target(), self.tiling(plan));
-        let formats: Vec<&Quant> = self.roles.iter().map(|(_, weight)| weight.quant).collect();
-        let arithmetic = target.arithmetic.with(&formats);
+        let (target, tiling, arithmetic) = (plan.target(), self.tiling(plan), self.arithmetic(plan));
+        let rounded = self.rounded_input(plan).map(|(input, _)| input);
+        let direct = self.direct_norm(plan);
+        let staged = rounded.is_none() && direct.is_none();
+        let tile = if staged { tile(arithmetic, self.groups) } else { self.groups };
+        let rounds = arithmetic == Arithmetic::Int || self.left.rounded.is_some();
         let mut variant = VariantBuilder::new(self.kernel, self.op, tiling.workgroup)
             .constant("ROWS", "r", tiling.rows)
-            .team(target.team, tiling.lanes)
-            .constant("TILE", "", tile(arithmetic, self.groups))
+            .team_of_rows(target, tiling.lanes)
+            .constant("TILE", "", tile)
             .constant("GRID_WIDTH", "", MAX_GRID as usize)
-            .tagged(arithmetic.staged_file())
+            .tagged(arithmetic.product_file())
             .file(source!("lib/bits.wgsl"));
+        if rounds {
+            variant = variant.file(source!("lib/rounding.wgsl"));
+        }
         for (role, weight) in self.roles {
             variant = variant
                 .constant(&format!("{role}_GROUPS"), "g", weight.groups())
                 .constant(&format!("{role}_ROWS"), "n", weight.shape[1])
                 .dot(role, weight.quant, arithmetic);
         }
-        let variant = match &self.feed {
-            Feed::File(file) => variant.file(*file),
-            Feed::Input(Input { norm: None, .. }) => variant.file(source!("lib/input.wgsl")),
-            Feed::Input(Input { norm: Some(norm), .. }) => variant
-                .constant("WIDTH", "", norm.weight.shape[0])
-                .real("EPSILON", "e", norm.epsilon)
-                .file(source!("lib/input_normed.wgsl")),
+        let variant = match (rounded, direct) {
+            (Some(input), _) => self.rounded_files(variant, input),
+            (_, Some(norm)) => norm_constants(variant.tag("d"), norm).file(source!("lib/input_direct.wgsl")),
+            _ => self.staged_files(variant.file(arithmetic.staged_file())),
         };
-        variant.file(source!("lib/stage.wgsl")).file(source!("lib/matvec.wgsl"))
+        self.left.files(variant.file(source!("lib/matvec.wgsl")))
     }
 
-    /// The weights and the input, bound.
+    /// The norm of an input that lanes read from memory: that of few rows, by teams that walk all of a row.
+    fn direct_norm(&self, plan: &Builder) -> Option<&Norm> {
+        let Feed::Input(Input { norm, .. }) = &self.feed else { return None };
+        let few = self.rows * self.layers <= FEW_ROWS && self.arithmetic(plan) == Arithmetic::Float;
+        norm.as_ref().filter(|_| few)
+    }
+
+    /// The files that stage its input.
+    fn staged_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        let variant = match &self.feed {
+            Feed::File(file) => variant.file(*file),
+            Feed::Slots(_) => variant.file(source!("lib/input_slots.wgsl")),
+            Feed::Input(Input { norm: None, .. }) => variant.file(source!("lib/input.wgsl")),
+            Feed::Input(Input { norm: Some(norm), .. }) => {
+                norm_constants(variant, norm).file(source!("lib/input_normed.wgsl"))
+            }
+        };
+        variant.file(source!("lib/stage.wgsl"))
+    }
+
+    /// The weights, the input and what is left, bound.
     pub fn bindings(&self, plan: &Builder) -> Vec<Bound> {
         let weights = self.roles.iter().flat_map(|(role, weight)| plan.bound_weight(role, weight));
         let mut bindings: Vec<Bound> = weights.collect();
-        if let Feed::Input(input) = &self.feed {
+        if let Some((_, rounded)) = self.rounded_input(plan) {
+            bindings.push(plan.bound("rounded_input", rounded.buffer));
+        } else if let Feed::Input(input) | Feed::Slots(input) = &self.feed {
             bindings.push(plan.bound("x", input.tensor.buffer));
             bindings.extend(input.norm.iter().map(|norm| plan.bound_vector("norm", &norm.weight)));
         }
+        bindings.extend(self.left.bindings(plan));
         bindings
     }
 
@@ -113,7 +155,7 @@ impl Product<'_> {
     /// Bytes moved, of weights `weights`, and of activations the input and `y`.
     pub fn moved(&self, weights: u64, y: u64) -> Moved {
         let x = match &self.feed {
-            Feed::Input(input) => input.tensor.bytes(),
+            Feed::Input(input) | Feed::Slots(input) => input.tensor.bytes(),
             Feed::File(_) => 0,
         };
         Moved { weights, activations: x + y, cache: 0 }
@@ -136,6 +178,10 @@ impl Product<'_> {
     }
 }
 
+fn norm_constants(variant: VariantBuilder, norm: &Norm) -> VariantBuilder {
+    variant.constant("WIDTH", "", norm.weight.shape[0]).real("EPSILON", "e", norm.epsilon)
+}
+
 /// The dot product of row `row` of matrix `matrix` with `x`, and the sum of its terms' magnitudes.
 pub(super) fn dot(values: &[f32], shape: [usize; 3], matrix: usize, row: usize, x: &[f64]) -> (f64, f64) {
     let [columns, rows, _] = shape;
@@ -145,7 +191,7 @@ pub(super) fn dot(values: &[f32], shape: [usize; 3], matrix: usize, row: usize, 
 }
 
 /// Values bytes share a scale with in a product of bytes.
-const HALF: usize = GROUP / 2;
+pub(super) const HALF: usize = GROUP / 2;
 
 /// Activations {columns, n} as a product with weights of these formats sees them: as they are, or rounded to
 /// bytes with one scale for 16 values.

@@ -1,6 +1,7 @@
 //! The first half of a mixture of experts: the router's choice, the chosen experts, the shared ones beside them.
 
-use super::matvec::{self, Feed, Input, Product, columns_for, dot, gated, seen};
+use super::matvec::{self, Feed, HALF, Input, Product, columns_for, dot, gated, seen};
+use super::rounded::Left;
 use super::route::{self, Routing};
 use super::{Case, CaseBuilder, Gating, Kernel, Kind, expect_shape};
 use crate::error::Result;
@@ -40,7 +41,7 @@ pub struct Hidden {
     /// The chosen experts {`top_k`}, u32.
     pub ids: Tensor,
     /// The hidden layers {rows, `top_k` + 1}, those of the chosen times their weights; the shared experts' last.
-    pub y: Tensor,
+    pub y: Input,
 }
 
 impl GateUp<'_> {
@@ -70,18 +71,23 @@ impl Builder {
         expect_shape(KERNEL.name, "the router's logits", choice.logits.shape[0], experts)?;
         choice.routing.check(KERNEL.name, choice.logits, choice.bias)?;
         let top_k = choice.routing.top_k;
+        let ids = self.tensor(&format!("{label}.ids"), [top_k, 1]);
+        let y = self.tensor(label, [rows.max(shared_rows), top_k + 1]);
+        let whole = rows.is_multiple_of(HALF) && shared_rows.is_multiple_of(HALF);
+        let rounded = if whole { self.rounded(&y, label) } else { None };
+        let left = Left { rounded, norm: None };
         let product = Product {
             kernel: KERNEL.name,
+            label,
             op: OP,
             roles: &weights.roles(),
             feed: Feed::Input(x),
+            left,
             rows: rows.max(shared_rows),
             layers: top_k + 1,
             groups: weights.gate.groups(),
         };
         product.expect_input(columns, 1)?;
-        let ids = self.tensor(&format!("{label}.ids"), [top_k, 1]);
-        let y = self.tensor(label, [rows.max(shared_rows), top_k + 1]);
         let gated_rows = source!("lib/gated_rows.wgsl");
         let variant = choice
             .routing
@@ -98,7 +104,7 @@ impl Builder {
         let moved = product.moved(top_k as u64 * chosen + shared + choice.bias.matrix_bytes(), y.bytes());
         let grid = product.grid(product.blocks(self, rows.max(shared_rows)));
         self.step(label, variant, bindings, &(), grid, moved)?;
-        Ok(Hidden { ids, y })
+        Ok(Hidden { ids, y: Input { tensor: y, norm: None, rounded } })
     }
 }
 
@@ -107,12 +113,15 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         .into_iter()
         .zip(matvec::pairs(2))
         .map(|((first, second), (_, third))| [first, first, second, third]);
-    formats.enumerate().map(|(i, formats)| case(target, formats, [30, 11, 21][i % 3])).collect()
+    formats
+        .enumerate()
+        .map(|(i, formats)| case(target, formats, [(21, 30), (32, 48), (21, 11), (48, 16)][i % 4]))
+        .collect()
 }
 
-fn case(target: Target, formats: [&'static Quant; 4], shared_rows: usize) -> Result<Case> {
+fn case(target: Target, formats: [&'static Quant; 4], (rows, shared_rows): (usize, usize)) -> Result<Case> {
     let columns = formats.iter().fold(45, |columns, quant| columns_for(quant, columns));
-    let (shape, shared) = ([columns, 21, 6], [columns, shared_rows, 1]);
+    let (shape, shared) = ([columns, rows, 6], [columns, shared_rows, 1]);
     let routing = Routing { gating: Gating::Sigmoid, top_k: 3, normalise: true, scale: 1.8 };
     let mut case = CaseBuilder::new(target, 1);
     let names = ["gate", "up", "shared_gate", "shared_up"];
@@ -130,14 +139,18 @@ fn case(target: Target, formats: [&'static Quant; 4], shared_rows: usize) -> Res
         let product = |i: usize| dot(&made[i].1, shapes[i], matrix, row, &xs);
         gated(product(gate), product(gate + 1))
     };
-    let stride = hidden.y.stride;
+    let Tensor { stride, shape: [width, slots], .. } = hidden.y.tensor;
+    let mut left = vec![0.0; width * slots];
     for (slot, (&expert, &score)) in ids.iter().zip(&scores).enumerate() {
-        let (want, sizes) =
-            (0..shape[1]).map(|row| row_of(0, expert, row)).map(|(v, s)| (v * score, s * score)).unzip();
-        case.expect_slice(hidden.y.buffer, slot * stride, want, sizes, 2.0 * matvec::bound(target.arithmetic));
+        let (want, sizes): (Vec<f64>, Vec<f64>) =
+            (0..rows).map(|row| row_of(0, expert, row)).map(|(v, s)| (v * score, s * score)).unzip();
+        left[slot * width..][..rows].copy_from_slice(&want);
+        case.expect_slice(hidden.y.tensor.buffer, slot * stride, want, sizes, 2.0 * matvec::bound(target.arithmetic));
     }
-    let (want, sizes) = (0..shared_rows).map(|row| row_of(2, 0, row)).unzip();
-    case.expect_slice(hidden.y.buffer, ids.len() * stride, want, sizes, matvec::bound(target.arithmetic));
+    let (want, sizes): (Vec<f64>, Vec<f64>) = (0..shared_rows).map(|row| row_of(2, 0, row)).unzip();
+    left[ids.len() * width..][..shared_rows].copy_from_slice(&want);
+    case.expect_slice(hidden.y.tensor.buffer, ids.len() * stride, want, sizes, matvec::bound(target.arithmetic));
     case.expect_at(hidden.ids.buffer, Kind::U32, 0, ids.into_iter().map(|e| e as f64).collect(), 0.0);
+    case.probe(&hidden.y, &left)?;
     Ok(case.finish(format!("{} and {} {} of {columns} columns", formats[0].name, formats[2].name, formats[3].name)))
 }

@@ -1,6 +1,7 @@
 //! Matrix times vector, for one matrix or a stack of them.
 
-use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen, wide};
+use super::matvec::{self, Feed, Input, Norm, Product, columns_for, dot, seen, wide};
+use super::rounded::{Left, Stream};
 use super::{Case, CaseBuilder, Kernel, expect_shape, rms_norm};
 use crate::error::Result;
 use crate::gguf::Shape;
@@ -35,24 +36,36 @@ impl Builder {
     /// # Errors
     /// As [`Builder::mul_mv`].
     pub fn mul_mv_into(&mut self, label: &str, w: &Weight, x: &Input, y: &Tensor) -> Result<()> {
-        self.mul_mv_step(label, w, x, y, Write::Replace)
+        self.mul_mv_step(label, w, x, y, Write::Replace, Left::default())
     }
 
-    /// y {rows, n} += w · x: a product that joins the residual stream.
+    /// y {rows} += w · x: a product that joins the residual stream, on which the norm `next` follows.
     ///
     /// # Errors
     /// As [`Builder::mul_mv`].
-    pub fn mul_mv_add(&mut self, label: &str, w: &Weight, x: &Input, y: &Tensor) -> Result<()> {
-        self.mul_mv_step(label, w, x, y, Write::Add)
+    pub fn mul_mv_add(&mut self, label: &str, w: &Weight, x: &Input, y: &Tensor, next: &Norm) -> Result<Stream> {
+        let left = self.left_for(y, "x", next);
+        self.mul_mv_step(label, w, x, y, Write::Add, left)?;
+        Ok(Stream { x: *y, rounded: left.rounded })
     }
 
-    fn mul_mv_step(&mut self, label: &str, w: &Weight, x: &Input, y: &Tensor, write: Write) -> Result<()> {
+    fn mul_mv_step(
+        &mut self,
+        label: &str,
+        w: &Weight,
+        x: &Input,
+        y: &Tensor,
+        write: Write,
+        left: Left<'_>,
+    ) -> Result<()> {
         let [columns, rows, matrices] = w.shape;
         let product = Product {
             kernel: KERNEL.name,
+            label,
             op: OP,
             roles: &[("w", w)],
             feed: Feed::Input(x),
+            left,
             rows,
             layers: matrices,
             groups: w.groups(),
@@ -87,6 +100,9 @@ fn cases(target: Target) -> Result<Vec<Case>> {
     for (quant, (shape, write, normed)) in matvec::in_turn(&shapes) {
         cases.push(case(target, quant, shape, write, normed)?);
     }
+    for (i, &(quant, _)) in matvec::pairs(1).iter().enumerate() {
+        cases.push(stream_case(target, quant, [64, [32, 64][i % 2], 1])?);
+    }
     // More rows than one dimension of the grid has workgroups for, and a row of several tiles.
     if target.arithmetic == Arithmetic::Float {
         cases.push(case(target, &crate::quant::Q4_0, [32, 32 * 65535 + 13, 1], Write::Replace, false)?);
@@ -102,7 +118,7 @@ fn case(target: Target, quant: &'static Quant, shape: [usize; 3], write: Write, 
     let (w, ws) = case.weight("w", quant, shape)?;
     let (x, xs) = if normed { case.normed_input("x", columns)? } else { case.plain_input("x", [columns, matrices]) };
     let (y, before) = case.input("y", [rows, matrices]);
-    case.plan.mul_mv_step("product", &w, &x, &y, write)?;
+    case.plan.mul_mv_step("product", &w, &x, &y, write, Left::default())?;
     let xs = seen(&xs, columns, &[quant], target.arithmetic);
     let element = |i: usize| {
         let (matrix, row) = (i / rows, i % rows);
@@ -117,6 +133,25 @@ fn case(target: Target, quant: &'static Quant, shape: [usize; 3], write: Write, 
     Ok(case.finish(format!("{} {columns}x{rows}x{matrices}{how}", quant.name)))
 }
 
+/// A product onto the residual stream, and what it leaves for the product that follows.
+fn stream_case(target: Target, quant: &'static Quant, shape: [usize; 3]) -> Result<Case> {
+    let shape = [columns_for(quant, shape[0]), shape[1], 1];
+    let mut case = CaseBuilder::new(target, 1);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let (x, xs) = case.plain_input("x", [shape[0], 1]);
+    let (y, before) = case.input("y", [shape[1], 1]);
+    let (weight, norms) = case.vector("norm", shape[1])?;
+    let next = Norm { weight, epsilon: 1e-5 };
+    let stream = case.plan.mul_mv_add("product", &w, &x, &y, &next)?;
+    let xs = seen(&xs, shape[0], &[quant], target.arithmetic);
+    let products = (0..shape[1]).map(|row| dot(&ws, shape, 0, row, &xs)).zip(&before);
+    let (want, sizes): (Vec<f64>, Vec<f64>) =
+        products.map(|((sum, size), &b)| (sum + b as f64, size + b.abs() as f64)).unzip();
+    case.probe_stream(&stream, &next, &want, &norms)?;
+    case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
+    Ok(case.finish(format!("{} {}x{} onto the stream", quant.name, shape[0], shape[1])))
+}
+
 impl CaseBuilder {
     /// Vectors of noise as an input: it, and the values a product sees.
     pub(super) fn plain_input(&mut self, name: &str, shape: [usize; 2]) -> (Input, Vec<f64>) {
@@ -128,7 +163,7 @@ impl CaseBuilder {
     pub(super) fn normed_input(&mut self, name: &str, columns: usize) -> Result<(Input, Vec<f64>)> {
         let (x, xs) = self.input(name, [columns, 1]);
         let (weight, ws) = self.vector(&format!("{name}.norm"), columns)?;
-        let norm = matvec::Norm { weight, epsilon: 1e-5 };
-        Ok((Input { tensor: x, norm: Some(norm) }, rms_norm::twin(&xs, &ws, 1e-5)))
+        let norm = Norm { weight, epsilon: 1e-5 };
+        Ok((Input { tensor: x, norm: Some(norm), rounded: None }, rms_norm::twin(&xs, &ws, 1e-5)))
     }
 }

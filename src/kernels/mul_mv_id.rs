@@ -1,6 +1,7 @@
 //! Matrix times vector, the matrix chosen on the GPU.
 
 use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen};
+use super::rounded::Left;
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
 use crate::plan::{Builder, Target, Tensor, Weight};
@@ -21,9 +22,11 @@ impl Builder {
         let slots = ids.shape[0];
         let product = Product {
             kernel: KERNEL.name,
+            label,
             op: OP,
             roles: &[("w", w)],
             feed: Feed::Input(x),
+            left: Left::default(),
             rows,
             layers: slots,
             groups: w.groups(),

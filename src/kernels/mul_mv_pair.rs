@@ -1,6 +1,7 @@
 //! Two matrices times the same vector.
 
-use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen};
+use super::matvec::{self, Feed, Input, Norm, Product, columns_for, dot, seen};
+use super::rounded::{Left, Stream};
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Target, Tensor, Weight};
@@ -13,7 +14,7 @@ pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_pair", op: OP, params: 
 
 impl Builder {
     /// y {rows of w} = w · x and z {rows of v} = v · x, for w {columns, rows}, v {columns, rows} and
-    /// x {columns}. `names` are those of y and z.
+    /// x {columns}. `names` are those of y and z; the norm `next` follows on y.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -24,21 +25,25 @@ impl Builder {
         w: &Weight,
         v: &Weight,
         x: &Input,
-    ) -> Result<[Tensor; 2]> {
+        next: Option<&Norm>,
+    ) -> Result<(Stream, Tensor)> {
         let [columns, first, _] = w.shape;
         let second = v.shape[1];
         expect_shape(KERNEL.name, &v.name, v.shape[0], columns)?;
+        let [y, z] = [self.tensor(names[0], [first, 1]), self.tensor(names[1], [second, 1])];
+        let left = next.map_or(Left::default(), |next| self.left_for(&y, names[0], next));
         let product = Product {
             kernel: KERNEL.name,
+            label,
             op: OP,
             roles: &[("w", w), ("v", v)],
             feed: Feed::Input(x),
+            left,
             rows: first + second,
             layers: 1,
             groups: w.groups(),
         };
         product.expect_input(columns, 1)?;
-        let [y, z] = [self.tensor(names[0], [first, 1]), self.tensor(names[1], [second, 1])];
         let rows = source!("lib/rows.wgsl");
         let variant = product.variant(self).file_for("w", rows).file_for("v", rows);
         let mut bindings = product.bindings(self);
@@ -46,25 +51,30 @@ impl Builder {
         let moved = product.moved(w.matrix_bytes() + v.matrix_bytes(), y.bytes() + z.bytes());
         let grid = product.grid(product.blocks(self, first) + product.blocks(self, second));
         self.step(label, variant, bindings, &(), grid, moved)?;
-        Ok([y, z])
+        Ok((Stream { x: y, rounded: left.rounded }, z))
     }
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
-    matvec::pairs(3).into_iter().map(|(w, v)| case(target, w, v)).collect()
+    matvec::pairs(3).into_iter().enumerate().map(|(i, (w, v))| case(target, w, v, [45, 64][i % 2])).collect()
 }
 
-fn case(target: Target, w_quant: &'static Quant, v_quant: &'static Quant) -> Result<Case> {
+fn case(target: Target, w_quant: &'static Quant, v_quant: &'static Quant, rows: usize) -> Result<Case> {
     let columns = columns_for(v_quant, columns_for(w_quant, 70));
-    let (first, second) = ([columns, 45, 1], [columns, 3, 1]);
+    let (first, second) = ([columns, rows, 1], [columns, 3, 1]);
     let mut case = CaseBuilder::new(target, 1);
     let (w, ws) = case.weight("w", w_quant, first)?;
     let (v, vs) = case.weight("v", v_quant, second)?;
     let (x, xs) = case.normed_input("x", columns)?;
-    let outputs = case.plan.mul_mv_pair("pair", ["y", "z"], &w, &v, &x)?;
+    let (weight, norms) = case.vector("norm", rows)?;
+    let next = Norm { weight, epsilon: 1e-5 };
+    let (y, z) = case.plan.mul_mv_pair("pair", ["y", "z"], &w, &v, &x, Some(&next))?;
     let xs = seen(&xs, columns, &[w_quant, v_quant], target.arithmetic);
-    for (output, (values, shape)) in outputs.iter().zip([(&ws, first), (&vs, second)]) {
-        let (want, sizes) = (0..shape[1]).map(|row| dot(values, shape, 0, row, &xs)).unzip();
+    for (output, (values, shape)) in [y.x, z].iter().zip([(&ws, first), (&vs, second)]) {
+        let (want, sizes): (Vec<f64>, Vec<f64>) = (0..shape[1]).map(|row| dot(values, shape, 0, row, &xs)).unzip();
+        if shape == first {
+            case.probe_stream(&y, &next, &want, &norms)?;
+        }
         case.expect(output, want, sizes, matvec::bound(target.arithmetic));
     }
     Ok(case.finish(format!("{} {} of {columns} columns", w_quant.name, v_quant.name)))

@@ -2,6 +2,7 @@
 
 use super::cache_write::{Cache, CacheType, LineCase};
 use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen};
+use super::rounded::{Left, Rounded};
 use super::{Case, Kernel, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Target, Tensor, Weight};
@@ -27,13 +28,16 @@ impl Builder {
         kv: &Tensor,
         norm: &matvec::Norm,
         cache: &Cache,
-    ) -> Result<()> {
+    ) -> Result<Option<Rounded>> {
         let [columns, rows, _] = w.shape;
+        let left = Left { rounded: self.rounded(y, label), norm: None };
         let product = Product {
             kernel: KERNEL.name,
+            label,
             op: OP,
             roles: &[("w", w)],
             feed: Feed::Input(x),
+            left,
             rows,
             layers: 1,
             groups: w.groups(),
@@ -49,30 +53,32 @@ impl Builder {
         let mut moved = product.moved(w.matrix_bytes() + norm.weight.matrix_bytes(), y.bytes());
         moved.activations += kv.bytes() + cache.line_bytes();
         let grid = product.grid(product.blocks(self, rows) + 1);
-        self.step(label, variant, bindings, &(), grid, moved)
+        self.step(label, variant, bindings, &(), grid, moved)?;
+        Ok(left.rounded)
     }
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
     let case = |(i, quant): (usize, &&'static Quant)| {
         let ty = if i % 2 == 0 { CacheType::F16 } else { CacheType::F32 };
-        case(target, quant, ty, i % 3 > 0)
+        case(target, quant, ty, i % 3 > 0, [37, 48][i / 2 % 2])
     };
     QUANTS.iter().enumerate().map(case).collect()
 }
 
-fn case(target: Target, quant: &'static Quant, ty: CacheType, normed: bool) -> Result<Case> {
+fn case(target: Target, quant: &'static Quant, ty: CacheType, normed: bool, rows: usize) -> Result<Case> {
     let columns = columns_for(quant, 70);
-    let shape = [columns, 37, 1];
+    let shape = [columns, rows, 1];
     let line = LineCase { ty, rank: 132, rotary: 34, position: 17 };
     let mut case = line.start(target);
     let (w, ws) = case.weight("w", quant, shape)?;
     let (x, xs) = if normed { case.normed_input("x", columns)? } else { case.plain_input("x", [columns, 1]) };
     let y = case.plan.tensor("y", [shape[1], 1]);
     let inputs = line.inputs(&mut case)?;
-    case.plan.query_cache("query", &w, &x, &y, &inputs.kv, &inputs.norm, &inputs.cache)?;
+    let rounded = case.plan.query_cache("query", &w, &x, &y, &inputs.kv, &inputs.norm, &inputs.cache)?;
     let xs = seen(&xs, columns, &[quant], target.arithmetic);
-    let (want, sizes) = (0..shape[1]).map(|row| dot(&ws, shape, 0, row, &xs)).unzip();
+    let (want, sizes): (Vec<f64>, Vec<f64>) = (0..rows).map(|row| dot(&ws, shape, 0, row, &xs)).unzip();
+    case.probe(&Input { tensor: y, norm: None, rounded }, &want)?;
     case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
     line.expect(&mut case, &inputs);
     Ok(case.finish(format!("{} {columns}x{}, normed {normed}, {ty:?}", quant.name, shape[1])))

@@ -1,6 +1,7 @@
 //! Root mean square norm.
 
 use super::matvec::{Input, Norm};
+use super::rounded::Stream;
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder, Weight};
@@ -14,15 +15,17 @@ params! { width: u32, epsilon: f32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: false, cases };
 
 impl Builder {
-    /// x {n} with the norm of these weights: left to the product that follows, or computed here.
+    /// The stream under a norm, the one that was told to the step that left it: left to the product that follows, or
+    /// computed here.
     ///
     /// # Errors
     /// As [`Builder::rms_norm`].
-    pub fn normed(&mut self, label: &str, x: &Tensor, weight: &Weight, epsilon: f32) -> Result<Input> {
+    pub fn normed(&mut self, label: &str, stream: &Stream, norm: &Norm) -> Result<Input> {
+        let Stream { x, rounded } = *stream;
         if self.target().fusions.norm {
-            return Ok(Input { tensor: *x, norm: Some(Norm { weight: weight.clone(), epsilon }) });
+            return Ok(Input { tensor: x, norm: Some(norm.clone()), rounded });
         }
-        Ok(Input::from(&self.rms_norm(label, x, weight, epsilon)?))
+        Ok(Input::from(&self.rms_norm(label, &x, &norm.weight, norm.epsilon)?))
     }
 
     /// y {n} = x / sqrt(mean(x²) + epsilon) · weight, for x {n} and weight {n}.

@@ -4,7 +4,7 @@
 use super::Config;
 use super::weights::Weights;
 use crate::error::{Error, Result};
-use crate::kernels::{Cache, CacheType, Input, Norm, SPLITS};
+use crate::kernels::{Cache, CacheType, Input, Norm, SPLITS, Stream};
 use crate::plan::{Builder, Tensor, Weight};
 
 /// How much a cache holds, and as what.
@@ -27,20 +27,18 @@ impl CacheShape {
     }
 }
 
-/// x += attention(norm(x)).
+/// x += attention(h), for h the stream x under its norm; `next` is the norm that follows.
 pub(super) fn attention(
     b: &mut Builder,
     w: &mut Weights<'_>,
     config: &Config,
     block: &str,
-    x: &Tensor,
+    (x, h, next): (&Tensor, &Input, &Norm),
     memory: CacheShape,
-) -> Result<()> {
+) -> Result<Stream> {
     let Config { width, heads, latent_rank: rank, rotary, .. } = *config;
     let cache = b.latent_cache(memory.ty, rank, rotary, memory.context);
-    let norm = w.vector(b, &format!("{block}.attn_norm.weight"), width)?;
-    let h = b.normed("attn_norm", x, &norm, config.epsilon)?;
-    let q = query_and_cache(b, w, config, block, &h, &cache)?;
+    let q = query_and_cache(b, w, config, block, h, &cache)?;
 
     let (k_b, v_b) = w.latent_pair(b, block, config)?;
     let absorbed = absorbed(b, &k_b, &q, rotary)?;
@@ -49,17 +47,18 @@ pub(super) fn attention(
         false => b.mla_attention("attention", &absorbed, &cache, config.score_scale(), SPLITS)?,
     };
     let out = b.tensor_with_stride("attn_v_b", [config.value_width, heads], config.value_width);
-    if b.target().fusions.merge {
-        b.mla_output("attn_v_b", &v_b, &parts, &out)?;
+    let rounded = if b.target().fusions.merge {
+        b.mla_output("attn_v_b", &v_b, &parts, &out)?
     } else {
         let latent = b.mla_merge("merge", &parts)?;
         b.mul_mv_into("attn_v_b", &v_b, &Input::from(&latent), &out)?;
-    }
+        None
+    };
 
     let joined = config.value_width * heads;
     let output = w.matrix(b, &format!("{block}.attn_output.weight"), joined, width)?;
     let out = Tensor { shape: [joined, 1], stride: joined.next_multiple_of(4), ..out };
-    b.mul_mv_add("attn_output", &output, &Input::from(&out), x)
+    b.mul_mv_add("attn_output", &output, &Input { tensor: out, norm: None, rounded }, x, next)
 }
 
 /// The heads' queries {key width, heads}, and the token's line in the cache.
@@ -70,7 +69,7 @@ fn query_and_cache(
     block: &str,
     h: &Input,
     cache: &Cache,
-) -> Result<Tensor> {
+) -> Result<Input> {
     let name = |stem: &str| format!("{block}.{stem}.weight");
     let (width, rows, epsilon) = (config.width, config.key_width * config.heads, config.epsilon);
     let (down, down_rows, label) = match config.query_rank {
@@ -80,39 +79,47 @@ fn query_and_cache(
     let down = w.matrix(b, &name(down), width, down_rows)?;
     let kv_a = w.matrix(b, &name("attn_kv_a_mqa"), width, cache.rank + cache.rotary)?;
     let kv_norm = Norm { weight: w.vector(b, &name("attn_kv_a_norm"), cache.rank)?, epsilon };
-    let [compressed, kv] = if b.target().fusions.latent {
-        b.mul_mv_pair("attn_qkv_a", [label, "attn_kv_a"], &down, &kv_a, h)?
+    let norm = match config.query_rank {
+        Some(rank) => Some(Norm { weight: w.vector(b, &name("attn_q_a_norm"), rank)?, epsilon }),
+        None => None,
+    };
+    let (compressed, kv) = if b.target().fusions.latent {
+        b.mul_mv_pair("attn_qkv_a", [label, "attn_kv_a"], &down, &kv_a, h, norm.as_ref())?
     } else {
-        [b.mul_mv(label, &down, h)?, b.mul_mv("attn_kv_a", &kv_a, h)?]
+        (b.mul_mv(label, &down, h)?.into(), b.mul_mv("attn_kv_a", &kv_a, h)?)
     };
-    let heads = |q: &Tensor| Tensor { shape: [config.key_width, config.heads], stride: config.key_width, ..*q };
-    let Some(rank) = config.query_rank else {
+    let heads = |q: &Tensor, rounded| Input {
+        tensor: Tensor { shape: [config.key_width, config.heads], stride: config.key_width, ..*q },
+        norm: None,
+        rounded,
+    };
+    let Some(norm) = norm else {
         b.cache_write("cache_write", &kv, &kv_norm, cache)?;
-        return Ok(heads(&compressed));
+        return Ok(heads(&compressed.x, None));
     };
-    let norm = w.vector(b, &name("attn_q_a_norm"), rank)?;
-    let compressed = b.normed("attn_q_a_norm", &compressed, &norm, epsilon)?;
-    let up = w.matrix(b, &name("attn_q_b"), rank, rows)?;
+    let compressed = b.normed("attn_q_a_norm", &compressed, &norm)?;
+    let up = w.matrix(b, &name("attn_q_b"), norm.weight.shape[0], rows)?;
     let q = b.tensor_with_stride("attn_q", [rows, 1], rows);
+    let mut rounded = None;
     if b.target().fusions.cache {
-        b.query_cache("attn_q", &up, &compressed, &q, &kv, &kv_norm, cache)?;
+        rounded = b.query_cache("attn_q", &up, &compressed, &q, &kv, &kv_norm, cache)?;
     } else {
         b.mul_mv_into("attn_q", &up, &compressed, &q)?;
         b.cache_write("cache_write", &kv, &kv_norm, cache)?;
     }
-    Ok(heads(&q))
+    Ok(heads(&q, rounded))
 }
 
 /// The queries {rank + rotary, heads} as attention over the latent wants them.
-fn absorbed(b: &mut Builder, k_b: &Weight, q: &Tensor, rotary: usize) -> Result<Tensor> {
+fn absorbed(b: &mut Builder, k_b: &Weight, q: &Input, rotary: usize) -> Result<Tensor> {
     let [nope, rank, heads] = k_b.shape;
     let y = b.tensor_with_stride("attn_q_absorbed", [rank + rotary, heads], Cache::line(rank, rotary));
     if b.target().fusions.absorb {
         b.absorb_query("attn_k_b", k_b, q, &y)?;
     } else {
-        let q_nope = Input::from(&Tensor { shape: [nope, heads], ..*q });
+        let q_nope = Input::from(&Tensor { shape: [nope, heads], ..q.tensor });
         b.mul_mv_into("attn_k_b", k_b, &q_nope, &Tensor { shape: [rank, heads], ..y })?;
-        b.rope_query("rope_query", q, rotary, &y)?;
+        b.rope_query("rope_query", &q.tensor, rotary, &y)?;
     }
     Ok(y)
 }

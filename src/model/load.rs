@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu};
 use crate::kernels::{Cache, CacheType};
-use crate::plan::{Executor, Fusions, Target, Team};
+use crate::plan::{Division, Executor, Fusions, Target, Team};
 use crate::quant::Arithmetic;
 use crate::sample::SamplerParams;
 use crate::shader::Pipelines;
@@ -28,6 +28,8 @@ pub struct LoadOptions {
     pub arithmetic: Option<Arithmetic>,
     /// Which steps become one.
     pub fusions: Fusions,
+    /// Products whose rows are divided otherwise than usual: for measurements.
+    pub divisions: &'static [Division],
 }
 
 /// How far a load has come, in bytes on the GPU.
@@ -248,10 +250,12 @@ fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
     Target {
         team,
         subgroup: capabilities.subgroup,
+        wide: capabilities.widest_subgroup <= Target::WIDE,
         matrices: capabilities.matrices,
         arithmetic: options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report())),
         buffers: capabilities.max_storage_buffers as usize,
         invocations: capabilities.max_workgroup_size as usize,
         fusions: options.fusions,
+        divisions: options.divisions,
     }
 }

@@ -6,7 +6,8 @@ use super::moe::{dense, experts};
 use super::weights::{Source, Weights};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::plan::{BufferRef, Builder, Plan, Target, Tensor};
+use crate::kernels::{Norm, Stream};
+use crate::plan::{BufferRef, Builder, Division, Plan, Target, Tensor};
 
 /// The plan of one token, and where its inputs and outputs are.
 pub struct TokenPlan {
@@ -46,21 +47,24 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
 
     let embedding = w.matrix(&mut b, "token_embd.weight", config.width, config.vocab)?;
     let x = b.get_rows("embed", &embedding)?;
+    let mut stream = Stream::from(x);
+    let mut norm = first_norm(&mut b, w, config, 0)?;
     for index in 0..config.layers {
         b.layer(index);
         let block = format!("blk.{index}");
-        attention(&mut b, w, config, &block, &x, cache)?;
-        let norm = w.vector(&mut b, &format!("{block}.ffn_norm.weight"), config.width)?;
-        let h = b.normed("ffn_norm", &x, &norm, config.epsilon)?;
-        match &config.experts {
-            Some(shape) if index >= config.leading_dense => experts(&mut b, w, config, shape, &block, &h, &x)?,
-            _ => dense(&mut b, w, config, &block, &h, &x)?,
+        let h = b.normed("attn_norm", &stream, &norm)?;
+        norm = norm_of(&mut b, w, config, &format!("{block}.ffn_norm.weight"))?;
+        stream = attention(&mut b, w, config, &block, (&x, &h, &norm), cache)?;
+        let h = b.normed("ffn_norm", &stream, &norm)?;
+        norm = first_norm(&mut b, w, config, index + 1)?;
+        stream = match &config.experts {
+            Some(shape) if index >= config.leading_dense => experts(&mut b, w, config, shape, &block, (&x, &h, &norm))?,
+            _ => dense(&mut b, w, config, &block, (&x, &h, &norm))?,
         }
     }
 
     b.head();
-    let norm = w.vector(&mut b, "output_norm.weight", config.width)?;
-    let h = b.normed("output_norm", &x, &norm, config.epsilon)?;
+    let h = b.normed("output_norm", &stream, &norm)?;
     let output = match w.has("output.weight") {
         true => w.matrix(&mut b, "output.weight", config.width, config.vocab)?,
         false => embedding, // tied
@@ -72,7 +76,29 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
     b.histogram("histogram", &logits, &slices)?;
     let sampling = b.sample("sample", &logits, &slices)?;
     let choice = Choice { first: choice, histogram, sampling };
-    Ok(TokenPlan { plan: b.finish(), sources: weights.sources, logits: local(&logits)?, choice, cache })
+    let plan = b.finish();
+    check_divisions(&plan, target)?;
+    Ok(TokenPlan { plan, sources: weights.sources, logits: local(&logits)?, choice, cache })
+}
+
+/// An error if products that the plan has not are to be divided otherwise.
+fn check_divisions(plan: &Plan, target: Target) -> Result<()> {
+    let is = |label: &str, step: &str| label == step || label.split_once('.').is_some_and(|(_, rest)| rest == step);
+    let unknown = |step: &&Division| !plan.steps.iter().any(|planned| is(&planned.label, &step.step));
+    let Some(division) = target.divisions.iter().find(unknown) else { return Ok(()) };
+    let expected = "a step of the plan, without its layer".to_owned();
+    Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", division.step) })
+}
+
+/// The norm that a layer begins with; behind the last one, that of the head.
+fn first_norm(b: &mut Builder, w: &mut Weights<'_>, config: &Config, layer: usize) -> Result<Norm> {
+    let name =
+        if layer < config.layers { format!("blk.{layer}.attn_norm.weight") } else { "output_norm.weight".into() };
+    norm_of(b, w, config, &name)
+}
+
+fn norm_of(b: &mut Builder, w: &mut Weights<'_>, config: &Config, name: &str) -> Result<Norm> {
+    Ok(Norm { weight: w.vector(b, name, config.width)?, epsilon: config.epsilon })
 }
 
 /// The local buffer of an output.

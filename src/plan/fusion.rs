@@ -16,6 +16,8 @@ pub struct Fusions {
     pub absorb: bool,
     /// The splits of attention joined inside the product that follows.
     pub merge: bool,
+    /// What a product of bytes multiplies with rounded by the step that leaves it.
+    pub round: bool,
     /// The choice of experts inside their first half; the shared experts and the sum inside either half.
     pub experts: bool,
 }
@@ -29,16 +31,16 @@ impl Default for Fusions {
 
 impl Fusions {
     /// Their names, as [`Fusions::without`] takes them.
-    pub const NAMES: [&'static str; 6] = ["norm", "latent", "cache", "absorb", "merge", "experts"];
+    pub const NAMES: [&'static str; 7] = ["norm", "latent", "cache", "absorb", "merge", "round", "experts"];
 
     /// All of them.
     pub const fn all() -> Self {
-        Self { norm: true, latent: true, cache: true, absorb: true, merge: true, experts: true }
+        Self { norm: true, latent: true, cache: true, absorb: true, merge: true, round: true, experts: true }
     }
 
     /// None of them.
     pub const fn none() -> Self {
-        Self { norm: false, latent: false, cache: false, absorb: false, merge: false, experts: false }
+        Self { norm: false, latent: false, cache: false, absorb: false, merge: false, round: false, experts: false }
     }
 
     /// All but those in a comma list of names; `all` for none.
@@ -64,6 +66,7 @@ impl Fusions {
             "cache" => &mut self.cache,
             "absorb" => &mut self.absorb,
             "merge" => &mut self.merge,
+            "round" => &mut self.round,
             "experts" => &mut self.experts,
             _ => return None,
         })

@@ -17,7 +17,7 @@ pub use builder::{Builder, MAX_GRID};
 pub use executor::Executor;
 pub use fusion::Fusions;
 pub use kinds::Kind;
-pub use target::{Target, Team};
+pub use target::{Division, Target, Team, Tiling};
 pub use text::Table;
 pub use variant::VariantBuilder;
 

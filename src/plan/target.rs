@@ -1,7 +1,9 @@
 //! What a plan is made for: what the adapter can do, and which ways of computing are wanted.
 
 use super::Fusions;
+use crate::error::{Error, Result};
 use crate::quant::Arithmetic;
+use std::str::FromStr;
 
 /// Who adds up a row's products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,6 +21,8 @@ pub struct Target {
     pub team: Team,
     /// Lanes of the smallest subgroup the adapter runs, a power of two.
     pub subgroup: usize,
+    /// Teams may be several subgroups: none has more lanes than [`Target::WIDE`].
+    pub wide: bool,
     /// Cooperative matrices of 16 x 16, by subgroups of 32.
     pub matrices: bool,
     /// In what matrix-vector products multiply.
@@ -29,6 +33,48 @@ pub struct Target {
     pub invocations: usize,
     /// Which steps become one.
     pub fusions: Fusions,
+    /// What is to divide products otherwise than usual.
+    pub divisions: &'static [Division],
+}
+
+/// How a product's rows are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tiling {
+    /// Lanes that share a row, a power of two.
+    pub lanes: usize,
+    /// Rows such a team works on at a time, sharing the activations it holds.
+    pub rows: usize,
+    /// Invocations of a workgroup, which share what is staged.
+    pub workgroup: usize,
+}
+
+/// A wish for how one product's rows are divided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Division {
+    /// The step's label, without its layer.
+    pub step: String,
+    /// How.
+    pub tiling: Tiling,
+}
+
+impl FromStr for Division {
+    type Err = Error;
+
+    /// Of `STEP=LANESxROWSxWORKGROUP`, as `moe.down=32x1x512`.
+    fn from_str(text: &str) -> Result<Self> {
+        let unlike = || {
+            let expected = "STEP=LANESxROWSxWORKGROUP, lanes and workgroup powers of two, 1 to 4 rows".to_owned();
+            Error::Argument { argument: "tiling", expected, found: format!("`{text}`") }
+        };
+        let (step, numbers) = text.split_once('=').ok_or_else(unlike)?;
+        let numbers: Vec<usize> = numbers.split('x').map_while(|n| n.parse().ok()).collect();
+        let &[lanes, rows, workgroup] = numbers.as_slice() else { return Err(unlike()) };
+        let sound = lanes.is_power_of_two() && workgroup.is_power_of_two() && lanes <= workgroup && workgroup <= 1024;
+        if !sound || !(1..=4).contains(&rows) {
+            return Err(unlike());
+        }
+        Ok(Self { step: step.to_owned(), tiling: Tiling { lanes, rows, workgroup } })
+    }
 }
 
 impl Default for Target {
@@ -37,16 +83,21 @@ impl Default for Target {
         Self {
             team: Team::Subgroup,
             subgroup: 32,
+            wide: true,
             matrices: false,
             arithmetic: Arithmetic::Float,
             buffers: 29,
             invocations: 1024,
             fusions: Fusions::all(),
+            divisions: &[],
         }
     }
 }
 
 impl Target {
+    /// Lanes from which on a team may be several subgroups.
+    pub const WIDE: usize = 64;
+
     /// Lanes of a team in a workgroup of `size` invocations.
     pub fn lanes(&self, size: usize) -> usize {
         match self.team {

@@ -41,6 +41,12 @@ impl VariantBuilder {
         self
     }
 
+    /// A part of the label.
+    pub fn tag(mut self, short: &str) -> Self {
+        self.tag.push_str(short);
+        self
+    }
+
     /// A number the source calls `name`, and the label `short`; the label leaves it out if that is empty.
     pub fn constant(mut self, name: &str, short: &str, value: usize) -> Self {
         self.constants.push((name.to_owned(), Constant::U32(value as u32)));
@@ -90,6 +96,17 @@ impl VariantBuilder {
         };
         self.team = Some(short);
         self.constant("LANES", "l", lanes).file(source)
+    }
+
+    /// The library files of the team of a product that takes several rows at a time. A team of more lanes than the
+    /// target's subgroups have is made of several.
+    pub fn team_of_rows(self, target: &Target, lanes: usize) -> Self {
+        if target.team == Team::Workgroup || lanes <= target.subgroup {
+            return self.team(target.team, lanes).file(source!("lib/sums.wgsl"));
+        }
+        let mut variant = self.constant("LANES", "l", lanes).constant("SUBGROUP", "s", target.subgroup);
+        variant.team = Some("sg");
+        variant.file(source!("lib/team_wide.wgsl"))
     }
 
     /// The library file of the target's usual team.

@@ -31,11 +31,19 @@ impl Arithmetic {
         if formats.iter().any(|quant| quant.family == Family::Plain) { Self::Float } else { self }
     }
 
-    /// The file that stages activations, and the part of a label.
-    pub fn staged_file(self) -> (Source, &'static str) {
+    /// The file of what a lane holds of the activations, and the part of a label.
+    pub fn product_file(self) -> (Source, &'static str) {
         match self {
-            Self::Float => (source!("lib/staged_float.wgsl"), ""),
-            Self::Int => (source!("lib/staged_int.wgsl"), "i8"),
+            Self::Float => (source!("lib/floats.wgsl"), ""),
+            Self::Int => (source!("lib/bytes.wgsl"), "i8"),
+        }
+    }
+
+    /// The file that stages activations.
+    pub fn staged_file(self) -> Source {
+        match self {
+            Self::Float => source!("lib/staged_float.wgsl"),
+            Self::Int => source!("lib/staged_int.wgsl"),
         }
     }
 }

@@ -1,17 +1,23 @@
 // Rows of a pair of matrices, gate and up, of w_gate_ROWS rows of w_gate_GROUPS groups each.
 
-// As w_add_rows, for both matrices: a lane reads what is staged once.
-fn w_add_gated(
-    gates: ptr<function, array<f32, ROWS>>, ups: ptr<function, array<f32, ROWS>>,
-    matrix: u32, row: u32, first: u32, count: u32, team: Team,
-) {
+// Group g of a row, gate and up. Rows past the last repeat it, so that no load leaves the matrix.
+fn w_gated_dot(matrix: u32, row: u32, g: u32, a: ptr<function, Group>) -> vec2<f32> {
+    let place = (matrix * w_gate_ROWS + min(row, w_gate_ROWS - 1u)) * w_gate_GROUPS + g;
+    return vec2<f32>(w_gate_dot(place, a), w_up_dot(place, a));
+}
+
+// As w_rows, for both matrices: a lane reads what is staged once.
+fn w_gated_rows(matrix: u32, row: u32, first: u32, count: u32, team: Team) -> Gated {
+    var x = vec2<f32>(0.0);
+    var y = vec2<f32>(0.0);
+    var z = vec2<f32>(0.0);
+    var w = vec2<f32>(0.0);
     for (var g = team.lane; g < count; g += LANES) {
         var a = staged_group(g);
-        for (var k = 0u; k < ROWS; k++) {
-            let r = matrix * w_gate_ROWS + min(row + k, w_gate_ROWS - 1u);
-            let group = r * w_gate_GROUPS + first + g;
-            (*gates)[k] += w_gate_dot(group, &a);
-            (*ups)[k] += w_up_dot(group, &a);
-        }
+        x += w_gated_dot(matrix, row, first + g, &a);
+        if ROWS > 1u { y += w_gated_dot(matrix, row + 1u, first + g, &a); }
+        if ROWS > 2u { z += w_gated_dot(matrix, row + 2u, first + g, &a); }
+        if ROWS > 3u { w += w_gated_dot(matrix, row + 3u, first + g, &a); }
     }
+    return Gated(vec4<f32>(x.x, y.x, z.x, w.x), vec4<f32>(x.y, y.y, z.y, w.y));
 }

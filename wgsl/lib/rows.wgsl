@@ -1,15 +1,19 @@
 // Rows of a matrix of w_ROWS rows of w_GROUPS groups, or of one of a stack of them.
 
-// Adds to the sums this lane's share of the products of rows row..row + ROWS, from group `first` on, with the
-// `count` staged groups. Rows past the last repeat it, so that no load leaves the matrix.
-fn w_add_rows(
-    sums: ptr<function, array<f32, ROWS>>, matrix: u32, row: u32, first: u32, count: u32, team: Team,
-) {
+// The place of a row's first group. Rows past the last repeat it, so that no load leaves the matrix.
+fn w_place(matrix: u32, row: u32) -> u32 {
+    return (matrix * w_ROWS + min(row, w_ROWS - 1u)) * w_GROUPS;
+}
+
+// This lane's share of the products of rows row..row + ROWS, from group `first` on, with the `count` staged groups.
+fn w_rows(matrix: u32, row: u32, first: u32, count: u32, team: Team) -> vec4<f32> {
+    var sums = vec4<f32>(0.0);
     for (var g = team.lane; g < count; g += LANES) {
         var a = staged_group(g);
-        for (var k = 0u; k < ROWS; k++) {
-            let r = matrix * w_ROWS + min(row + k, w_ROWS - 1u);
-            (*sums)[k] += w_dot(r * w_GROUPS + first + g, &a);
-        }
+        sums.x += w_dot(w_place(matrix, row) + first + g, &a);
+        if ROWS > 1u { sums.y += w_dot(w_place(matrix, row + 1u) + first + g, &a); }
+        if ROWS > 2u { sums.z += w_dot(w_place(matrix, row + 2u) + first + g, &a); }
+        if ROWS > 3u { sums.w += w_dot(w_place(matrix, row + 3u) + first + g, &a); }
     }
+    return sums;
 }

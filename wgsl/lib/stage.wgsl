@@ -5,14 +5,16 @@
 //   input_factor(team)   what is common to all its values and left out of them
 // and the arithmetic `stage_half` and `staged_group`.
 
-// Stages `count` groups, TILE at most, from vec4 `at` of the input on. For the whole workgroup, which must be
-// done with what was staged before.
-fn stage(at: u32, count: u32, local: u32) {
-    for (var h = local; h < 2u * count; h += WORKGROUP) {
-        let place = at + 4u * h;
-        var values = array<vec4<f32>, 4>(input(place), input(place + 1u), input(place + 2u), input(place + 3u));
-        stage_half(h, &values);
+// Stages groups first..first + count, TILE at most, of the vector that starts at vec4 `start` of the input. For
+// the whole workgroup, tile after tile; what it left in workgroup memory before is seen by all behind.
+fn stage(start: u32, first: u32, count: u32, i: Invocation) {
+    if first > 0u {
+        workgroupBarrier(); // the tile before is read
     }
-    input_staged(local);
+    for (var h = i.local; h < 2u * count; h += WORKGROUP) {
+        let at = start + 8u * first + 4u * h;
+        stage_half(h, array<vec4<f32>, 4>(input(at), input(at + 1u), input(at + 2u), input(at + 3u)));
+    }
+    input_staged(i.local);
     workgroupBarrier();
 }

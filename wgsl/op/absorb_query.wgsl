@@ -3,13 +3,20 @@
 
 const BLOCKS = (w_ROWS + TEAMS * ROWS - 1u) / (TEAMS * ROWS);
 
+var<storage, read> query: array<vec4<f32>>;
 var<storage, read_write> y: array<f32>;
 
 // Pair i of the rotary part of a head's query. The values before it are a whole number of pairs.
 fn query_pair(head: u32, i: u32) -> vec2<f32> {
     let at = NOPE / 2u + i;
-    let four = x[head * X_STRIDE + at / 2u];
+    let four = query[head * X_STRIDE + at / 2u];
     return select(four.xy, four.zw, (at & 1u) == 1u);
+}
+
+fn write_row(i: Invocation, row: u32, k: u32, sum: f32) {
+    if row + k < w_ROWS {
+        y[i.workgroup.z * Y_STRIDE + row + k] = sum;
+    }
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -25,17 +32,11 @@ fn main(i: Invocation) {
     }
     let team = team_of(i);
     let row = first_row(i.workgroup, team);
-    var sums: array<f32, ROWS>;
+    var sums = vec4<f32>(0.0);
     for (var first = 0u; first < w_GROUPS; first += TILE) {
         let count = min(TILE, w_GROUPS - first);
-        stage(head * X_STRIDE + 8u * first, count, i.local);
-        w_add_rows(&sums, head, row, first, count, team);
-        workgroupBarrier();
+        stage(head * X_STRIDE, first, count, i);
+        sums += w_rows(head, row, first, count, team);
     }
-    sums = finished(sums, team);
-    for (var k = 0u; k < ROWS; k++) {
-        if team.lane == 0u && row + k < w_ROWS {
-            y[head * Y_STRIDE + row + k] = sums[k];
-        }
-    }
+    write_rows(i, team, row, finished(sums, input_factor(team), team));
 }

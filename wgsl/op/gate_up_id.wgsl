@@ -3,24 +3,21 @@
 var<storage, read> ids: array<u32>;
 var<storage, read_write> y: array<f32>;
 
+fn write_row(i: Invocation, row: u32, k: u32, v: f32) {
+    if row + k < w_gate_ROWS {
+        y[i.workgroup.z * Y_STRIDE + row + k] = v;
+    }
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
-    let slot = i.workgroup.z;
     let row = first_row(i.workgroup, team);
-    var gates: array<f32, ROWS>;
-    var ups: array<f32, ROWS>;
+    var sums: Gated;
     for (var first = 0u; first < w_gate_GROUPS; first += TILE) {
         let count = min(TILE, w_gate_GROUPS - first);
-        stage(8u * first, count, i.local);
-        w_add_gated(&gates, &ups, ids[slot], row, first, count, team);
-        workgroupBarrier();
+        stage(0u, first, count, i);
+        sums = added(sums, w_gated_rows(ids[i.workgroup.z], row, first, count, team));
     }
-    gates = finished(gates, team);
-    ups = finished(ups, team);
-    for (var k = 0u; k < ROWS; k++) {
-        if team.lane == 0u && row + k < w_gate_ROWS {
-            y[slot * Y_STRIDE + row + k] = swiglu(gates[k], ups[k]);
-        }
-    }
+    write_rows(i, team, row, swiglu_rows(sums, input_factor(team), team));
 }

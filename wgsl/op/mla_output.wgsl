@@ -2,6 +2,13 @@
 
 var<storage, read_write> y: array<f32>;
 
+fn write_row(i: Invocation, row: u32, k: u32, sum: f32) {
+    if row + k < w_ROWS {
+        y[i.workgroup.z * Y_STRIDE + row + k] = sum;
+        keep(row, k, i, sum);
+    }
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
@@ -9,17 +16,12 @@ fn main(i: Invocation) {
     let row = first_row(i.workgroup, team);
     merge(head, i.local);
     workgroupBarrier();
-    var sums: array<f32, ROWS>;
+    var sums = vec4<f32>(0.0);
     for (var first = 0u; first < w_GROUPS; first += TILE) {
         let count = min(TILE, w_GROUPS - first);
-        stage(8u * first, count, i.local);
-        w_add_rows(&sums, head, row, first, count, team);
-        workgroupBarrier();
+        stage(0u, first, count, i);
+        sums += w_rows(head, row, first, count, team);
     }
-    sums = finished(sums, team);
-    for (var k = 0u; k < ROWS; k++) {
-        if team.lane == 0u && row + k < w_ROWS {
-            y[head * Y_STRIDE + row + k] = sums[k];
-        }
-    }
+    write_rows(i, team, row, finished(sums, input_factor(team), team));
+    leave(head * Y_STRIDE, w_ROWS, i);
 }

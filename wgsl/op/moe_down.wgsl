@@ -9,6 +9,25 @@ var<storage, read_write> y: array<f32>;
 
 var<workgroup> chosen: array<u32, TOP_K>;
 
+var<private> before: vec4<f32>; // what y holds
+
+fn before_row(row: u32) -> f32 {
+    return y[min(row, w_ROWS - 1u)];
+}
+
+fn write_row(i: Invocation, row: u32, k: u32, sum: f32) {
+    if row + k < w_ROWS {
+        let v = before[k] + sum;
+        y[row + k] = v;
+        keep(row, k, i, v);
+    }
+}
+
+// A group of a row of the chosen expert whose it is.
+fn chosen_dot(row: u32, g: u32, a: ptr<function, Group>) -> f32 {
+    return w_dot(w_place(chosen[g / w_GROUPS], row) + g % w_GROUPS, a);
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
@@ -16,31 +35,32 @@ fn main(i: Invocation) {
     for (var k = i.local; k < TOP_K; k += WORKGROUP) {
         chosen[k] = ids[k];
     }
-    var sums: array<f32, ROWS>;
+    before.x = before_row(row); // on its way while the product is computed
+    if ROWS > 1u { before.y = before_row(row + 1u); }
+    if ROWS > 2u { before.z = before_row(row + 2u); }
+    if ROWS > 3u { before.w = before_row(row + 3u); }
+    foresee(row, w_ROWS);
+    var sums = vec4<f32>(0.0);
     for (var first = 0u; first < ALL_GROUPS; first += TILE) {
         let count = min(TILE, ALL_GROUPS - first);
-        stage(8u * first, count, i.local);
+        stage(0u, first, count, i);
         let mine = min(max(CHOSEN_GROUPS, first) - first, count); // staged groups of the chosen experts
         for (var g = team.lane; g < mine; g += LANES) {
             var a = staged_group(g);
-            let expert = chosen[(first + g) / w_GROUPS];
-            for (var k = 0u; k < ROWS; k++) {
-                let r = expert * w_ROWS + min(row + k, w_ROWS - 1u);
-                sums[k] += w_dot(r * w_GROUPS + (first + g) % w_GROUPS, &a);
-            }
+            sums.x += chosen_dot(row, first + g, &a);
+            if ROWS > 1u { sums.y += chosen_dot(row + 1u, first + g, &a); }
+            if ROWS > 2u { sums.z += chosen_dot(row + 2u, first + g, &a); }
+            if ROWS > 3u { sums.w += chosen_dot(row + 3u, first + g, &a); }
         }
         for (var g = mine + team.lane; g < count; g += LANES) {
             var a = staged_group(g);
-            for (var k = 0u; k < ROWS; k++) {
-                sums[k] += shared_dot(min(row + k, w_ROWS - 1u) * shared_GROUPS + first + g - CHOSEN_GROUPS, &a);
-            }
-        }
-        workgroupBarrier();
-    }
-    sums = finished(sums, team);
-    for (var k = 0u; k < ROWS; k++) {
-        if team.lane == 0u && row + k < w_ROWS {
-            y[row + k] += sums[k];
+            let at = first + g - CHOSEN_GROUPS;
+            sums.x += shared_dot(shared_place(0u, row) + at, &a);
+            if ROWS > 1u { sums.y += shared_dot(shared_place(0u, row + 1u) + at, &a); }
+            if ROWS > 2u { sums.z += shared_dot(shared_place(0u, row + 2u) + at, &a); }
+            if ROWS > 3u { sums.w += shared_dot(shared_place(0u, row + 3u) + at, &a); }
         }
     }
+    write_rows(i, team, row, finished(sums, input_factor(team), team));
+    leave(0u, w_ROWS, i);
 }

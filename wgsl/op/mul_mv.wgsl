@@ -2,23 +2,38 @@
 
 var<storage, read_write> y: array<f32>;
 
+var<private> before: vec4<f32>; // what y holds
+
+fn before_row(matrix: u32, row: u32) -> f32 {
+    return y[matrix * Y_STRIDE + min(row, w_ROWS - 1u)];
+}
+
+fn write_row(i: Invocation, row: u32, k: u32, sum: f32) {
+    if row + k < w_ROWS {
+        let v = before[k] + sum;
+        y[i.workgroup.z * Y_STRIDE + row + k] = v;
+        keep(row, k, i, v);
+    }
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
     let matrix = i.workgroup.z;
     let row = first_row(i.workgroup, team);
-    var sums: array<f32, ROWS>;
+    if ACCUMULATE { // on its way while the product is computed
+        before.x = before_row(matrix, row);
+        if ROWS > 1u { before.y = before_row(matrix, row + 1u); }
+        if ROWS > 2u { before.z = before_row(matrix, row + 2u); }
+        if ROWS > 3u { before.w = before_row(matrix, row + 3u); }
+    }
+    foresee(row, w_ROWS);
+    var sums = vec4<f32>(0.0);
     for (var first = 0u; first < w_GROUPS; first += TILE) {
         let count = min(TILE, w_GROUPS - first);
-        stage(matrix * X_STRIDE + 8u * first, count, i.local);
-        w_add_rows(&sums, matrix, row, first, count, team);
-        workgroupBarrier();
+        stage(matrix * X_STRIDE, first, count, i);
+        sums += w_rows(matrix, row, first, count, team);
     }
-    sums = finished(sums, team);
-    for (var k = 0u; k < ROWS; k++) {
-        if team.lane == 0u && row + k < w_ROWS {
-            let at = matrix * Y_STRIDE + row + k;
-            y[at] = select(sums[k], y[at] + sums[k], ACCUMULATE);
-        }
-    }
+    write_rows(i, team, row, finished(sums, input_factor(team), team));
+    leave(matrix * Y_STRIDE, w_ROWS, i);
 }

@@ -3,22 +3,22 @@
 var<storage, read> ids: array<u32>;
 var<storage, read_write> y: array<f32>;
 
+fn write_row(i: Invocation, row: u32, k: u32, sum: f32) {
+    if row + k < w_ROWS {
+        y[i.workgroup.z * Y_STRIDE + row + k] = sum;
+    }
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
     let slot = i.workgroup.z;
     let row = first_row(i.workgroup, team);
-    var sums: array<f32, ROWS>;
+    var sums = vec4<f32>(0.0);
     for (var first = 0u; first < w_GROUPS; first += TILE) {
         let count = min(TILE, w_GROUPS - first);
-        stage(slot * X_STRIDE + 8u * first, count, i.local);
-        w_add_rows(&sums, ids[slot], row, first, count, team);
-        workgroupBarrier();
+        stage(slot * X_STRIDE, first, count, i);
+        sums += w_rows(ids[slot], row, first, count, team);
     }
-    sums = finished(sums, team);
-    for (var k = 0u; k < ROWS; k++) {
-        if team.lane == 0u && row + k < w_ROWS {
-            y[slot * Y_STRIDE + row + k] = sums[k];
-        }
-    }
+    write_rows(i, team, row, finished(sums, input_factor(team), team));
 }

@@ -5,6 +5,13 @@ const BLOCKS = (w_ROWS + TEAMS * ROWS - 1u) / (TEAMS * ROWS);
 
 var<storage, read_write> y: array<f32>;
 
+fn write_row(i: Invocation, row: u32, k: u32, sum: f32) {
+    if row + k < w_ROWS {
+        y[row + k] = sum;
+        keep(row, k, i, sum);
+    }
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     if block_of(i.workgroup) == BLOCKS {
@@ -13,17 +20,12 @@ fn main(i: Invocation) {
     }
     let team = team_of(i);
     let row = first_row(i.workgroup, team);
-    var sums: array<f32, ROWS>;
+    var sums = vec4<f32>(0.0);
     for (var first = 0u; first < w_GROUPS; first += TILE) {
         let count = min(TILE, w_GROUPS - first);
-        stage(8u * first, count, i.local);
-        w_add_rows(&sums, 0u, row, first, count, team);
-        workgroupBarrier();
+        stage(0u, first, count, i);
+        sums += w_rows(0u, row, first, count, team);
     }
-    sums = finished(sums, team);
-    for (var k = 0u; k < ROWS; k++) {
-        if team.lane == 0u && row + k < w_ROWS {
-            y[row + k] = sums[k];
-        }
-    }
+    write_rows(i, team, row, finished(sums, input_factor(team), team));
+    leave(0u, w_ROWS, i);
 }

@@ -1,0 +1,184 @@
+//! Outputs that a product leaves rounded to bytes, so that the product that follows has nothing to stage.
+
+use super::matvec::{self, Feed, HALF, Input, Norm, Product, columns_for, dot, seen};
+use super::{CaseBuilder, rms_norm};
+use crate::error::Result;
+use crate::plan::{Bound, BufferRef, Builder, Team, Tensor, VariantBuilder};
+use crate::quant::{Arithmetic, Family, GROUP, QUANTS};
+use crate::wgsl::source;
+
+/// Vectors as `wgsl/lib/input_rounded.wgsl` reads them: bytes with a scale for 16 values, and the sums of squares.
+#[derive(Debug, Clone, Copy)]
+pub struct Rounded {
+    pub(super) buffer: BufferRef,
+    groups: usize,
+}
+
+/// Words of a group: its bytes, two scales, two sums.
+const WORDS: usize = 12;
+
+/// Words of groups, and behind them of the squares of their halves, four at a time.
+fn words(groups: usize) -> usize {
+    WORDS * groups + (2 * groups).next_multiple_of(4)
+}
+
+/// The residual stream {width}.
+#[derive(Debug, Clone, Copy)]
+pub struct Stream {
+    /// Its values.
+    pub x: Tensor,
+    /// The same under the norm that follows, if the step that left it rounded them.
+    pub rounded: Option<Rounded>,
+}
+
+impl From<Tensor> for Stream {
+    fn from(x: Tensor) -> Self {
+        Self { x, rounded: None }
+    }
+}
+
+/// What a product leaves besides its output.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Left<'a> {
+    /// The output rounded.
+    pub rounded: Option<Rounded>,
+    /// The norm whose weights it is multiplied with before.
+    pub norm: Option<&'a Norm>,
+}
+
+impl Builder {
+    /// Room for `y` rounded, as a product that follows may want it: where products are of bytes, and whole halves of
+    /// groups are the work of one workgroup.
+    pub(super) fn rounded(&mut self, y: &Tensor, label: &str) -> Option<Rounded> {
+        let target = self.target();
+        let wanted = target.arithmetic == Arithmetic::Int && target.fusions.round && target.team == Team::Subgroup;
+        let whole = y.shape[0].is_multiple_of(HALF) && y.stride.is_multiple_of(HALF);
+        if !wanted || !whole {
+            return None;
+        }
+        let groups = (y.stride * (y.shape[1] - 1) + y.shape[0]).div_ceil(GROUP);
+        let buffer = self.tensor(&format!("{label}.rounded"), [words(groups), 1]).buffer;
+        Some(Rounded { buffer, groups })
+    }
+}
+
+impl Builder {
+    /// What a product leaves of `x` for the norm that follows.
+    pub(super) fn left_for<'a>(&mut self, x: &Tensor, label: &str, next: &'a Norm) -> Left<'a> {
+        let rounded = if self.target().fusions.norm { self.rounded(x, label) } else { None };
+        Left { rounded, norm: Some(next) }
+    }
+}
+
+impl Left<'_> {
+    /// Rows that a workgroup takes a multiple of.
+    pub fn unit(&self) -> usize {
+        if self.rounded.is_some() { HALF } else { 1 }
+    }
+
+    /// The files that leave it.
+    pub fn files(&self, variant: VariantBuilder) -> VariantBuilder {
+        let half = source!("lib/left_half.wgsl");
+        match (self.rounded, self.norm) {
+            (None, _) => variant.file(source!("lib/left.wgsl")),
+            (Some(_), None) => variant.tag("q").file(half).file(source!("lib/left_rounded.wgsl")),
+            (Some(rounded), Some(_)) => variant
+                .tag("qn")
+                .constant("OUTPUT_GROUPS", "", rounded.groups)
+                .file(half)
+                .file(source!("lib/left_normed.wgsl")),
+        }
+    }
+
+    /// Its buffers, bound.
+    pub fn bindings(&self, plan: &Builder) -> Vec<Bound> {
+        let Some(rounded) = self.rounded else { return vec![] };
+        let norm = self.norm.map(|norm| plan.bound_vector("next_norm", &norm.weight));
+        norm.into_iter().chain([plan.bound("rounded_output", rounded.buffer)]).collect()
+    }
+}
+
+impl Product<'_> {
+    /// The input as the step before left it rounded, if that is how this product takes it.
+    pub(super) fn rounded_input(&self, plan: &Builder) -> Option<(&Input, Rounded)> {
+        let (Feed::Input(input) | Feed::Slots(input)) = &self.feed else { return None };
+        let whole = input.tensor.shape[1] == 1 || input.tensor.stride.is_multiple_of(GROUP);
+        Some((*input, input.rounded?)).filter(|_| whole && self.arithmetic(plan) == Arithmetic::Int)
+    }
+
+    /// The files that read such an input.
+    pub(super) fn rounded_files(&self, variant: VariantBuilder, input: &Input) -> VariantBuilder {
+        let width = input.norm.as_ref().map_or(1, |norm| norm.weight.shape[0]);
+        let epsilon = input.norm.as_ref().map_or(0.0, |norm| norm.epsilon);
+        let groups = match self.feed {
+            Feed::Slots(_) => source!("lib/groups_of_slots.wgsl"),
+            _ => source!("lib/groups_in_row.wgsl"),
+        };
+        variant
+            .tag("b")
+            .switch("NORMED", "n", input.norm.is_some())
+            .constant("WIDTH", "", width)
+            .real("EPSILON", "e", epsilon)
+            .file(groups)
+            .file(source!("lib/input_rounded.wgsl"))
+    }
+}
+
+impl CaseBuilder {
+    /// Lets a product read what a step left rounded, if it did: it is right if that product is. `values` are those of
+    /// the input's vectors, without padding and under its norm.
+    pub(super) fn probe(&mut self, input: &Input, values: &[f64]) -> Result<()> {
+        let Some(rounded) = input.rounded else { return Ok(()) };
+        let Some(&quant) = QUANTS.iter().find(|quant| quant.family == Family::Affine) else { return Ok(()) };
+        let [length, vectors] = input.tensor.shape;
+        let columns = columns_for(quant, length); // behind a vector are zeros
+        let shape = [columns, 3, vectors];
+        let (w, ws) = self.weight("probe", quant, shape)?;
+        let padded = Input { tensor: Tensor { shape: [columns, vectors], ..input.tensor }, ..input.clone() };
+        let y = self.plan.mul_mv("probe", &w, &padded)?;
+        let xs: Vec<Vec<f64>> = values.chunks(length).map(|x| seen(x, length, &[quant], Arithmetic::Int)).collect();
+        let products = xs.iter().enumerate().flat_map(|(i, x)| (0..shape[1]).map(move |row| (i, row, x)));
+        let (want, sizes) = products.map(|(i, row, x)| dot(&ws, shape, i, row, x)).unzip();
+        self.fill_bytes(rounded.buffer, vec![0; 4 * words(rounded.groups)]); // as the engine's are from the start
+        self.expect(&y, want, sizes, 2.0 * matvec::bound(Arithmetic::Int));
+        self.allow(rounded.buffer);
+        Ok(())
+    }
+
+    /// As [`CaseBuilder::probe`], for a stream of these values on which a norm follows.
+    pub(super) fn probe_stream(&mut self, stream: &Stream, next: &Norm, values: &[f64], norms: &[f32]) -> Result<()> {
+        let input = self.plan.normed("norm", stream, next)?;
+        let values: Vec<f32> = values.iter().map(|&v| v as f32).collect();
+        self.probe(&input, &rms_norm::twin(&values, norms, next.epsilon))
+    }
+
+    /// A tensor as the step before may leave it: rounded as well, from values without padding.
+    pub(super) fn left(&mut self, tensor: &Tensor, label: &str, values: &[f32]) -> Input {
+        self.fill(tensor, values);
+        let rounded = self.plan.rounded(tensor, label);
+        if let Some(rounded) = rounded {
+            let vectors = values.chunks(tensor.shape[0]);
+            let padded = vectors.flat_map(|v| v.iter().copied().chain((v.len()..tensor.stride).map(|_| 0.0)));
+            let padded: Vec<f32> = padded.collect();
+            let words: Vec<u32> = padded.chunks(GROUP).flat_map(group_words).collect();
+            self.fill_bytes(rounded.buffer, bytemuck::cast_slice(&words).to_vec());
+        }
+        Input { tensor: *tensor, norm: None, rounded }
+    }
+}
+
+/// A group as the steps on the GPU leave it.
+fn group_words(group: &[f32]) -> Vec<u32> {
+    let mut words = vec![0; WORDS];
+    for (side, half) in group.chunks(HALF).enumerate() {
+        let top = half.iter().fold(0f32, |top, v| top.max(v.abs()));
+        let (scale, inverse) = if top > 0.0 { (top / 127.0, 127.0 / top) } else { (0.0, 0.0) };
+        let bytes: Vec<i8> = half.iter().map(|v| (v * inverse).round_ties_even() as i8).collect();
+        for (word, four) in words[4 * side..].iter_mut().zip(bytes.chunks(4)) {
+            *word = four.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte as u8));
+        }
+        let sum = scale * bytes.iter().map(|&byte| i32::from(byte)).sum::<i32>() as f32;
+        (words[8 + side], words[10 + side]) = (scale.to_bits(), sum.to_bits());
+    }
+    words
+}

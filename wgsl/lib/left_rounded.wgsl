@@ -1,0 +1,22 @@
+// A product leaves its output also rounded, as lib/input_rounded.wgsl reads it. The rows of a workgroup are a multiple of
+// 16, so that each half of a group is the work of one.
+
+var<storage, read_write> rounded_output: array<u32>;
+
+var<workgroup> kept: array<f32, TEAMS * ROWS>;
+
+fn foresee(row: u32, rows: u32) {}
+
+// Value `row` + k of the output, by one invocation.
+fn keep(row: u32, k: u32, i: Invocation, v: f32) {
+    kept[row + k - first_row_of_all(i.workgroup)] = v;
+}
+
+// For the whole workgroup, whose output is part of the `rows` values that start at value `vector`: 16 at a time.
+fn leave(vector: u32, rows: u32, i: Invocation) {
+    workgroupBarrier();
+    let row = first_row_of_all(i.workgroup);
+    for (var h = i.local; h < HALVES && row + 16u * h < rows; h += WORKGROUP) {
+        leave_half((vector + row) / 16u + h, rounded_half(kept_half(h)));
+    }
+}

@@ -1,0 +1,60 @@
+// A team is the lanes that sum together. Here it is LANES lanes of several whole subgroups, each no larger than that:
+// they add among themselves, and then through workgroup memory. Calls must be in uniform control flow.
+
+const MOST_SUBGROUPS = WORKGROUP / SUBGROUP; // of a workgroup, SUBGROUP being the fewest lanes one may have
+
+struct Invocation {
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+    @builtin(subgroup_size) lanes: u32,
+}
+
+struct Team {
+    index: u32,     // of this team in the workgroup
+    lane: u32,      // of this invocation in its team
+    subgroup: u32,  // of this invocation in the workgroup
+    first: u32,     // subgroup of the team
+    subgroups: u32, // of the team
+    leads: bool,    // its subgroup
+}
+
+var<private> team_turn: u32; // sums in a row have places of their own, so that a barrier each suffices
+var<workgroup> team_parts: array<vec4<f32>, 2u * MOST_SUBGROUPS>; // [turn][subgroup]
+
+fn team_of(i: Invocation) -> Team {
+    let subgroups = LANES / i.lanes;
+    let index = i.subgroup / subgroups;
+    let first = index * subgroups;
+    return Team(index, (i.subgroup - first) * i.lanes + i.lane, i.subgroup, first, subgroups, i.lane == 0u);
+}
+
+// The sums of up to four values over the team, in every lane.
+fn team_sums(v: vec4<f32>, t: Team) -> vec4<f32> {
+    let start = team_turn * MOST_SUBGROUPS;
+    team_turn = 1u - team_turn;
+    var sums = vec4<f32>(subgroupAdd(v.x), 0.0, 0.0, 0.0);
+    if ROWS > 1u { sums.y = subgroupAdd(v.y); }
+    if ROWS > 2u { sums.z = subgroupAdd(v.z); }
+    if ROWS > 3u { sums.w = subgroupAdd(v.w); }
+    if t.leads {
+        team_parts[start + t.subgroup] = sums;
+    }
+    workgroupBarrier();
+    sums = vec4<f32>(0.0);
+    for (var s = t.first; s < t.first + t.subgroups; s++) {
+        sums += team_parts[start + s];
+    }
+    return sums;
+}
+
+// The sum of v over the team, in every lane.
+fn team_sum(v: f32, t: Team) -> f32 {
+    return team_sums(vec4<f32>(v, 0.0, 0.0, 0.0), t).x;
+}
+
+// The sum of v over the workgroup, in every invocation.
+fn workgroup_sum(v: f32, t: Team) -> f32 {
+    return team_sum(v, Team(t.index, t.lane, t.subgroup, 0u, t.subgroups * (WORKGROUP / LANES), t.leads));
+}
