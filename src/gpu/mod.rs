@@ -11,17 +11,21 @@ mod meter;
 mod pass;
 mod staging;
 mod timing;
+mod work;
 
 pub use adapter::{AdapterReport, adapters};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pass::{BindGroup, Binding, Copy, Dispatch, Pipeline, Submission};
 pub use staging::{Mapped, StagedCopy, Staging};
+pub use work::Work;
 
 use crate::error::{Error, Result};
 use errors::Failures;
 use meter::Meter;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use work::Counts;
 
 /// Which adapter to open, and how.
 #[derive(Debug, Clone)]
@@ -90,6 +94,9 @@ struct Shared {
     checks: bool,
     failures: Failures,
     meter: Arc<Meter>,
+    counts: Counts,
+    /// Everything recorded is left out: see [`Gpu::drop_work`].
+    drops_work: AtomicBool,
 }
 
 impl Gpu {
@@ -131,8 +138,10 @@ impl Gpu {
             max_workgroup_size: limits.max_compute_invocations_per_workgroup,
         };
         tracing::info!(adapter = report.name, backend = report.backend, ?capabilities, "opened the GPU");
-        let (checks, meter) = (options.checks, Arc::default());
-        Ok(Self { shared: Arc::new(Shared { device, queue, report, capabilities, checks, failures, meter }) })
+        let (checks, meter, counts, drops_work) =
+            (options.checks, Arc::default(), Counts::default(), AtomicBool::default());
+        let shared = Shared { device, queue, report, capabilities, checks, failures, meter, counts, drops_work };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// The adapter behind the device.

@@ -1,12 +1,12 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
 use super::upload::upload;
-use super::{CacheShape, Config, TokenPlan, plan_token, usual_arithmetic};
+use super::{CacheShape, Config, State, TokenPlan, plan_token, usual_arithmetic};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gpu::{Buffer, Gpu};
+use crate::gpu::{Buffer, Copy, Gpu};
 use crate::kernels::{Cache, CacheType};
-use crate::plan::{Executor, Fusions, Target, Team};
+use crate::plan::{Executor, Fusions, Plan, Target};
 use crate::quant::Arithmetic;
 use crate::sample::SamplerParams;
 use crate::shader::Pipelines;
@@ -104,7 +104,8 @@ impl Model {
         planned.plan.check_bindings(gpu.capabilities().max_binding)?;
         let pipelines = Pipelines::new(gpu);
         let (text, weights) = together(file, &pipelines, &planned, progress)?;
-        warm_up(&pipelines, &plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?, &weights)?;
+        let one_token = plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?;
+        warm_up(&pipelines, &one_token, &weights, State::new(&config))?;
         let file = file.clone();
         let Text { tokenizer, template } = text;
         let shared = Shared { file, config, cache, target, pipelines, weights, tokenizer, template };
@@ -234,24 +235,24 @@ fn together(
 }
 
 /// Runs a token that nobody asked for, without a cache to speak of: what drivers leave to the first use of a kernel
-/// or a buffer is then part of the load, and the first token is like any other.
-fn warm_up(pipelines: &Pipelines, planned: &TokenPlan, weights: &[Buffer]) -> Result<()> {
+/// or a buffer is then part of the load, and the first token is like any other. It uses every weight, so what does not
+/// fit shows here: a driver that gives up without an error leaves no ticket.
+fn warm_up(pipelines: &Pipelines, planned: &TokenPlan, weights: &[Buffer], mut state: State) -> Result<()> {
+    const TICKET: u32 = 1;
+    let gpu = pipelines.gpu();
     let executor = Executor::new(pipelines, &planned.plan, weights)?;
-    let submission = executor.submit(0..planned.plan.steps.len(), &[])?;
-    pipelines.gpu().wait(&submission)
+    gpu.write(executor.local(Plan::STATE), 0, state.at(0, TICKET))?;
+    let mut words = [0u32; Plan::TOKEN_WORDS];
+    let bytes = size_of_val(&words) as u64;
+    let choice = gpu.readback("choice", bytes)?;
+    let copy = Copy { from: executor.local(Plan::TOKEN), offset: 0, bytes, to: &choice };
+    let submission = executor.submit(0..planned.plan.steps.len(), &[copy])?;
+    gpu.read_into(&choice, bytemuck::cast_slice_mut(&mut words), &submission)?;
+    if words[Plan::TICKET] == TICKET { Ok(()) } else { Err(Error::NoResult) }
 }
 
 /// What plans for a device are made for.
 fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
-    let capabilities = gpu.capabilities();
-    let team = if capabilities.subgroups { Team::Subgroup } else { Team::Workgroup };
-    Target {
-        team,
-        subgroup: capabilities.subgroup,
-        matrices: capabilities.matrices,
-        arithmetic: options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report())),
-        buffers: capabilities.max_storage_buffers as usize,
-        invocations: capabilities.max_workgroup_size as usize,
-        fusions: options.fusions,
-    }
+    let arithmetic = options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report()));
+    Target { arithmetic, fusions: options.fusions, ..Target::of(gpu) }
 }

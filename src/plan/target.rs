@@ -1,6 +1,7 @@
 //! What a plan is made for: what the adapter can do, and which ways of computing are wanted.
 
 use super::Fusions;
+use crate::gpu::Gpu;
 use crate::quant::Arithmetic;
 
 /// Who adds up a row's products.
@@ -47,6 +48,20 @@ impl Default for Target {
 }
 
 impl Target {
+    /// What suits a device: f32 throughout, everything fused.
+    pub fn of(gpu: &Gpu) -> Self {
+        let can = gpu.capabilities();
+        Self {
+            team: if can.subgroups { Team::Subgroup } else { Team::Workgroup },
+            subgroup: can.subgroup,
+            matrices: can.matrices,
+            arithmetic: Arithmetic::Float,
+            buffers: can.max_storage_buffers as usize,
+            invocations: can.max_workgroup_size as usize,
+            fusions: Fusions::all(),
+        }
+    }
+
     /// Lanes of a team in a workgroup of `size` invocations.
     pub fn lanes(&self, size: usize) -> usize {
         match self.team {

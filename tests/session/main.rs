@@ -10,6 +10,7 @@ mod chatting;
 mod choosing;
 mod feeding;
 mod generating;
+mod handing_over;
 mod limits;
 mod syncing;
 mod threads;
