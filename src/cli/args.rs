@@ -124,6 +124,9 @@ pub struct FileArgs {
     /// experts
     #[arg(long, env = "WGLM_UNFUSE", value_name = "LIST", value_parser = Fusions::without)]
     pub unfuse: Option<Fusions>,
+    /// Use weights in f32, f16 and bf16 where they lie in the file: on Metal, and not run on a Mac yet
+    #[arg(long)]
+    pub zero_copy: bool,
 }
 
 impl FileArgs {
@@ -137,7 +140,8 @@ impl FileArgs {
             ArithmeticChoice::Float => Some(Arithmetic::Float),
             ArithmeticChoice::Int => Some(Arithmetic::Int),
         };
-        LoadOptions { context: self.context, cache, arithmetic, fusions: self.unfuse.unwrap_or_default() }
+        let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
+        LoadOptions { context: self.context, cache, arithmetic, fusions, zero_copy }
     }
 }
 

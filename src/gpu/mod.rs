@@ -7,7 +7,10 @@
 mod adapter;
 mod errors;
 mod memory;
+#[cfg(target_os = "macos")]
+mod metal;
 mod meter;
+mod pages;
 mod pass;
 mod staging;
 mod timing;
@@ -16,6 +19,7 @@ mod work;
 pub use adapter::{AdapterReport, adapters};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
+pub use pages::PAGE;
 pub use pass::{BindGroup, Binding, Copy, Dispatch, Pipeline, Submission};
 pub use staging::{Mapped, StagedCopy, Staging};
 pub use work::Work;
@@ -72,6 +76,8 @@ pub struct Capabilities {
     pub max_binding: u64,
     /// The largest buffer, in bytes.
     pub max_buffer: u64,
+    /// What a range of a storage buffer that is bound starts at multiples of, in bytes.
+    pub alignment: u64,
     /// Storage buffers one kernel may bind.
     pub max_storage_buffers: u32,
     /// Workgroup memory one kernel may use, in bytes.
@@ -133,6 +139,7 @@ impl Gpu {
             matrices,
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
+            alignment: limits.min_storage_buffer_offset_alignment.into(),
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
             max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
             max_workgroup_size: limits.max_compute_invocations_per_workgroup,

@@ -75,7 +75,7 @@ impl Gpu {
     pub fn bind(&self, label: &str, pipeline: &Pipeline, bindings: &[Binding<'_>]) -> Result<BindGroup> {
         let mut entries = Vec::with_capacity(bindings.len());
         for b in bindings {
-            let (buffer, offset, size) = (&b.buffer.raw, b.offset, wgpu::BufferSize::new(b.bytes));
+            let (buffer, offset, size) = (&b.buffer.raw, b.buffer.start + b.offset, wgpu::BufferSize::new(b.bytes));
             let resource = wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size });
             entries.push(wgpu::BindGroupEntry { binding: b.index, resource });
         }
@@ -98,7 +98,7 @@ impl Gpu {
             self.pass(encoder, None, dispatches);
             for copy in copies {
                 let (from, to) = (copy.from, &copy.to.raw);
-                encoder.copy_buffer_to_buffer(&from.raw, copy.offset, to, 0, copy.bytes);
+                encoder.copy_buffer_to_buffer(&from.raw, from.start + copy.offset, to, 0, copy.bytes);
             }
         })
     }
@@ -111,7 +111,7 @@ impl Gpu {
     pub fn zero(&self, buffers: &[Buffer]) -> Result<Submission> {
         self.record("zeroing buffers", 0, |encoder| {
             for buffer in buffers {
-                encoder.clear_buffer(&buffer.raw, 0, None);
+                encoder.clear_buffer(&buffer.raw, buffer.start, Some(buffer.bytes()));
             }
         })
     }
@@ -125,7 +125,7 @@ impl Gpu {
             for buffer in buffers {
                 for at in (0..buffer.bytes()).step_by(pattern.bytes() as usize) {
                     let bytes = pattern.bytes().min(buffer.bytes() - at);
-                    encoder.copy_buffer_to_buffer(&pattern.raw, 0, &buffer.raw, at, bytes);
+                    encoder.copy_buffer_to_buffer(&pattern.raw, pattern.start, &buffer.raw, buffer.start + at, bytes);
                 }
             }
         })?;

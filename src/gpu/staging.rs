@@ -88,7 +88,8 @@ impl Staging {
         self.raw.unmap();
         let submission = gpu.record("copying staged data", 0, |encoder| {
             for copy in copies {
-                encoder.copy_buffer_to_buffer(&self.raw, copy.from, &copy.to.raw, copy.offset, copy.bytes);
+                let to = copy.to.start + copy.offset;
+                encoder.copy_buffer_to_buffer(&self.raw, copy.from, &copy.to.raw, to, copy.bytes);
             }
         })?;
         self.raw.map_async(MapMode::Write, .., |_| {}); // whether it came to that, `get_mapped_range_mut` tells

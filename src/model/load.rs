@@ -1,6 +1,6 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
-use super::upload::upload;
+use super::upload::{Uploaded, upload};
 use super::{CacheShape, Config, State, TokenPlan, plan_token, usual_arithmetic};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
@@ -28,6 +28,10 @@ pub struct LoadOptions {
     pub arithmetic: Option<Arithmetic>,
     /// Which steps become one.
     pub fusions: Fusions,
+    /// Use the weights where they lie in the mapped file, if the GPU shares the system's memory and wants them as they
+    /// are: tensors in F32, F16 and BF16. That is for Metal ([`Gpu::shares_pages`]), and has not run on a Mac yet;
+    /// elsewhere the file's pages are copied as they are, which gains nothing.
+    pub zero_copy: bool,
 }
 
 /// How far a load has come, in bytes on the GPU.
@@ -51,7 +55,7 @@ struct Shared {
     cache: CacheShape,
     target: Target,
     pipelines: Pipelines,
-    weights: Vec<Buffer>,
+    weights: Uploaded,
     tokenizer: Option<Tokenizer>,
     template: Option<ChatTemplate>,
 }
@@ -103,9 +107,9 @@ impl Model {
         let planned = plan_token(file, &config, cache, target)?;
         planned.plan.check_bindings(gpu.capabilities().max_binding)?;
         let pipelines = Pipelines::new(gpu);
-        let (text, weights) = together(file, &pipelines, &planned, progress)?;
+        let (text, weights) = together(file, &pipelines, &planned, options.zero_copy, progress)?;
         let one_token = plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?;
-        warm_up(&pipelines, &one_token, &weights, State::new(&config))?;
+        warm_up(&pipelines, &one_token, &weights.buffers, State::new(&config))?;
         let file = file.clone();
         let Text { tokenizer, template } = text;
         let shared = Shared { file, config, cache, target, pipelines, weights, tokenizer, template };
@@ -125,6 +129,11 @@ impl Model {
     /// The cache of a session that does not ask for another.
     pub fn cache(&self) -> CacheShape {
         self.shared.cache
+    }
+
+    /// Bytes of its weights that are used where they lie in the file: see [`LoadOptions::zero_copy`].
+    pub fn weights_in_place(&self) -> u64 {
+        self.shared.weights.in_place
     }
 
     /// What its plans are made for: the team and the arithmetic that were chosen, among others.
@@ -166,7 +175,7 @@ impl Model {
     }
 
     pub(crate) fn weights(&self) -> &[Buffer] {
-        &self.shared.weights
+        &self.shared.weights.buffers
     }
 
     pub(crate) fn plan(&self, cache: CacheShape) -> Result<TokenPlan> {
@@ -213,8 +222,9 @@ fn together(
     file: &Gguf,
     pipelines: &Pipelines,
     planned: &TokenPlan,
+    zero_copy: bool,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<(Text, Vec<Buffer>)> {
+) -> Result<(Text, Uploaded)> {
     let failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let text = scope.spawn(|| Text::read(file).inspect_err(|_| failed.store(true, Ordering::Relaxed)));
@@ -226,7 +236,7 @@ fn together(
             true => ControlFlow::Break(()),
             false => progress(p),
         };
-        let weights = upload(file, pipelines.gpu(), planned, &mut unless_failed);
+        let weights = upload(file, pipelines.gpu(), planned, zero_copy, &mut unless_failed);
         let (text, kernels) = (join(text, "reading the tokenizer"), join(kernels, "compiling kernels"));
         let text = text?; // what failed by itself rather than what was stopped by it
         kernels?;

@@ -11,6 +11,7 @@ mod choosing;
 mod feeding;
 mod generating;
 mod handing_over;
+mod in_place;
 mod limits;
 mod syncing;
 mod threads;
