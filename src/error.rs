@@ -147,6 +147,14 @@ pub enum Error {
     #[error("no logit is a number; the file may be damaged")]
     NotANumber,
 
+    /// The GPU was done with its work and had left no result, or an old one: the driver gave up without saying so, as
+    /// Metal does where memory runs out while work is running.
+    #[error(
+        "the GPU left no result and no error, most likely for want of memory; use a shorter context (-c) or a smaller \
+         file, or close other programs"
+    )]
+    NoResult,
+
     /// A worker thread died: a defect in wglm.
     #[error("a worker thread died while {doing}; please report it")]
     Worker {

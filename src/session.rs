@@ -41,6 +41,8 @@ pub struct Session {
     tokens: Vec<u32>,
     logits: Readback,
     choices: Choices,
+    /// What the newest state asks its result to carry: see [`choices`].
+    ticket: u32,
     /// As the GPU has it.
     sampling: Sampling,
     /// What the GPU may not have finished yet, oldest first.
@@ -73,6 +75,7 @@ impl Session {
             tokens: Vec::new(),
             logits: gpu.readback("logits", bytes)?,
             choices: Choices::new(gpu)?,
+            ticket: 0,
             sampling: Sampling::GREEDY,
             running: VecDeque::with_capacity(AHEAD + 1),
             output: None,
@@ -172,6 +175,7 @@ impl Session {
         let local = self.executor.local(self.planned.choice.sampling);
         self.executor.gpu().write(local, 0, bytemuck::bytes_of(&self.sampling))?;
         if self.output.take().is_some() {
+            self.write_state(self.tokens.len() - 1)?; // the same token, with a ticket of its own
             self.output = Some(self.submit_from(self.planned.choice.first)?);
         }
         Ok(seed)
@@ -221,7 +225,8 @@ impl Session {
         let (executor, planned) = (&self.executor, &self.planned);
         let unneeded = (!self.sampling.filters()).then_some(planned.choice.histogram);
         let steps = (first..planned.plan.steps.len()).filter(|step| Some(*step) != unneeded);
-        let output = self.choices.submit(executor.local(Plan::TOKEN), |copy| executor.submit(steps, &[copy]))?;
+        let token = executor.local(Plan::TOKEN);
+        let output = self.choices.submit(self.ticket, token, |copy| executor.submit(steps, &[copy]))?;
         self.runs(output.submission().clone())?;
         Ok(output)
     }
@@ -235,9 +240,16 @@ impl Session {
 
     /// Writes what belongs to the next position, and the token unless it is the one that was chosen.
     fn write(&mut self, token: Option<u32>) -> Result<()> {
-        let gpu = self.executor.gpu();
-        gpu.write(self.executor.local(Plan::STATE), 0, self.state.at(self.tokens.len()))?;
-        token.map_or(Ok(()), |token| gpu.write(self.executor.local(Plan::TOKEN), 0, &token.to_le_bytes()))
+        self.write_state(self.tokens.len())?;
+        let (gpu, local) = (self.executor.gpu(), self.executor.local(Plan::TOKEN));
+        token.map_or(Ok(()), |token| gpu.write(local, 0, &token.to_le_bytes()))
+    }
+
+    /// Writes what belongs to a position, and a new ticket.
+    fn write_state(&mut self, position: usize) -> Result<()> {
+        self.ticket = self.ticket.wrapping_add(1);
+        let state = self.state.at(position, self.ticket);
+        self.executor.gpu().write(self.executor.local(Plan::STATE), 0, state)
     }
 
     /// The plan that the session executes.
@@ -278,14 +290,19 @@ impl Session {
     /// The logits {vocab} of the last token fed.
     ///
     /// # Errors
-    /// [`Error::Argument`] if nothing was fed since the start or the last rewind; what the device reports.
+    /// [`Error::Argument`] if nothing was fed since the start or the last rewind; [`Error::NoResult`] if they never
+    /// came; what the device reports.
     pub fn logits(&mut self) -> Result<Vec<f32>> {
-        self.output()?;
+        let ticket = self.output()?.ticket();
         let bytes = 4 * self.model.config().vocab as u64;
-        let copy = Copy { from: self.executor.local(self.planned.logits), offset: 0, bytes, to: &self.logits };
-        let done = self.executor.submit(0..0, &[copy])?;
+        let (executor, token) = (&self.executor, self.executor.local(Plan::TOKEN));
+        let logits = Copy { from: executor.local(self.planned.logits), offset: 0, bytes, to: &self.logits };
+        // The choice comes along once more: its ticket vouches for both.
+        let copied = self.choices.submit(ticket, token, |choice| executor.submit(0..0, &[logits, choice]))?;
         self.running.clear(); // older than this one
-        let data = self.executor.gpu().read(&self.logits, bytes, &done)?;
+        let data = executor.gpu().read(&self.logits, bytes, copied.submission())?;
+        self.choices.read(executor.gpu(), &copied)?;
+        self.output = Some(copied);
         Ok(bytemuck::pod_collect_to_vec(&data))
     }
 

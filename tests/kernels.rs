@@ -5,12 +5,12 @@
 mod common;
 
 use common::gpu::gpu;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::time::Instant;
-use wglm::kernels::{Case, KERNELS, Kernel};
+use wglm::kernels::{Case, Check, KERNELS, Kernel};
 use wglm::plan::{Target, Team};
 use wglm::quant::{Arithmetic, Family, QUANTS};
-use wglm::shader::{Pipelines, Variant, reflect};
+use wglm::shader::{Pipelines, reflect};
 
 /// What the kernels run on here, with these ways of computing.
 fn target(team: Team, arithmetic: Arithmetic) -> Target {
@@ -36,25 +36,29 @@ fn run(team: Team) {
     let pipelines = Pipelines::new(&common::gpu::open(true));
     let mut failures = Vec::new();
     for kernel in kernels() {
-        let float = cases(kernel, target(team, Arithmetic::Float));
-        let known: HashSet<Variant> = float.iter().flat_map(|case| case.plan.variants.clone()).collect();
-        failures.extend(failures_of(kernel, &format!("{team:?}, Float"), float, &pipelines));
-        let mut int = cases(kernel, target(team, Arithmetic::Int));
-        int.retain(|case| !case.plan.variants.iter().all(|variant| known.contains(variant))); // the same shaders
-        failures.extend(failures_of(kernel, &format!("{team:?}, Int"), int, &pipelines));
+        let target = target(team, Arithmetic::Float);
+        let checks = kernel.checks(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+        for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
+            let checks = checks.iter().filter(|check| check.arithmetic == arithmetic);
+            failures.extend(failures_of(kernel, &format!("{team:?}, {arithmetic:?}"), checks, &pipelines));
+        }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
-fn failures_of(kernel: &Kernel, target: &str, cases: Vec<Case>, pipelines: &Pipelines) -> Vec<String> {
-    let (name, start, count, mut worst) = (kernel.name, Instant::now(), cases.len(), 0f64);
+fn failures_of<'a>(
+    kernel: &Kernel,
+    target: &str,
+    checks: impl Iterator<Item = &'a Check>,
+    pipelines: &Pipelines,
+) -> Vec<String> {
+    let (name, start, mut count, mut worst) = (kernel.name, Instant::now(), 0, 0f64);
     let mut failures = Vec::new();
-    for case in cases {
-        let finals = case.run(pipelines).unwrap_or_else(|e| panic!("{name} {}: {e}", case.name));
-        let outcome = case.judge(&finals);
-        worst = worst.max(outcome.worst / outcome.bound.max(1e-30));
-        let failed = |f| format!("{name} {} ({target}): {f}; error {:.1e}", case.name, outcome.worst);
-        failures.extend(outcome.failure.map(failed));
+    for check in checks {
+        let verdict = check.run(pipelines).unwrap_or_else(|e| panic!("{name} {}: {e}", check.formats));
+        worst = worst.max(verdict.share());
+        count += check.cases.len();
+        failures.extend(verdict.failures.iter().map(|failure| format!("{name} ({target}) {failure}")));
     }
     let seconds = start.elapsed().as_secs_f32();
     if count > 0 {

@@ -271,3 +271,21 @@ impl Reader<'_> {
         }
     }
 }
+
+/// Formats that may be used where they lie in a file: repacking leaves their bytes as they are, and no other's.
+#[test]
+fn formats_that_are_the_same_on_the_gpu() {
+    for quant in QUANTS {
+        let (rows, cols) = (3, 2 * quant.values.max(32));
+        let file = quant.sample(rows * cols, 5);
+        let mut streams: Vec<Vec<u8>> =
+            (0..quant.streams.len()).map(|i| vec![0; quant.stream_bytes(i, rows * quant.blocks(cols))]).collect();
+        let mut parts: Vec<&mut [u8]> = streams.iter_mut().map(Vec::as_mut_slice).collect();
+        quant.repack(&file, cols, &mut parts).unwrap();
+        let same = streams.len() == 1 && streams[0] == file;
+        assert_eq!(same, quant.same_on_gpu(cols), "{}", quant.name);
+        assert!(!quant.same_on_gpu(cols + 1) && !quant.same_on_gpu(0), "{}: padded", quant.name);
+    }
+    let same: Vec<&str> = QUANTS.iter().filter(|q| q.same_on_gpu(256)).map(|q| q.name).collect();
+    assert_eq!(same, ["f32", "f16", "bf16"]);
+}

@@ -1,5 +1,11 @@
 //! What the command understands. Names are llama.cpp's where it has the thing.
 
+mod measure;
+
+pub use measure::{BenchArgs, OutputFormat, ProfileArgs, SelftestArgs};
+
+use super::hardware::names;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::ParseIntError;
@@ -43,6 +49,8 @@ pub enum Command {
     Bench(BenchArgs),
     /// Times every kind of step of a token on the GPU.
     Profile(ProfileArgs),
+    /// Tests every kernel in every format on the GPU, against the CPU; fails if one does.
+    Selftest(SelftestArgs),
 }
 
 /// llama.cpp spells some long names with one dash.
@@ -119,6 +127,9 @@ pub struct FileArgs {
     /// Divide these products otherwise, to measure: a list of STEP=LANESxROWSxWORKGROUP, as moe.down=32x1x512
     #[arg(long, env = "WGLM_TILING", value_name = "LIST", value_delimiter = ',')]
     pub tiling: Vec<Division>,
+    /// Use weights in f32, f16 and bf16 where they lie in the file: on Metal, and not run on a Mac yet
+    #[arg(long)]
+    pub zero_copy: bool,
 }
 
 impl FileArgs {
@@ -133,8 +144,8 @@ impl FileArgs {
             ArithmeticChoice::Int => Some(Arithmetic::Int),
         };
         let divisions = Vec::leak(self.tiling.clone()); // of the one model that a command loads
-        let fusions = self.unfuse.unwrap_or_default();
-        LoadOptions { context: self.context, cache, arithmetic, fusions, divisions }
+        let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
+        LoadOptions { context: self.context, cache, arithmetic, fusions, divisions, zero_copy }
     }
 }
 
@@ -322,54 +333,7 @@ pub struct PlanArgs {
     /// Plan for an adapter without subgroup operations
     #[arg(long)]
     pub no_subgroups: bool,
-}
-
-/// How measurements are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
-    /// A table for people
-    Md,
-    /// A line a row, for spreadsheets
-    Csv,
-    /// Everything, for programs
-    Json,
-}
-
-#[derive(Debug, Args)]
-pub struct BenchArgs {
-    #[command(flatten)]
-    pub model: ModelArgs,
-    /// Prompt lengths to measure; 0 for none
-    #[arg(short = 'p', long, value_name = "LIST", value_delimiter = ',', default_value = "512")]
-    pub n_prompt: Vec<usize>,
-    /// Numbers of tokens to generate; 0 for none
-    #[arg(short = 'n', long, value_name = "LIST", value_delimiter = ',', default_value = "128")]
-    pub n_gen: Vec<usize>,
-    /// Tokens already in the cache
-    #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', default_value = "0")]
-    pub n_depth: Vec<usize>,
-    /// Repetitions
-    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    pub repetitions: u32,
-    /// How the results are written
-    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
-    pub output: OutputFormat,
-    /// Measure from the first run of every test on
-    #[arg(long)]
-    pub no_warmup: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ProfileArgs {
-    #[command(flatten)]
-    pub model: ModelArgs,
-    /// Tokens already in the cache
-    #[arg(short = 'd', long, value_name = "N", default_value_t = 0)]
-    pub depth: usize,
-    /// Tokens to time; the medians are shown
-    #[arg(short, long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
-    pub repetitions: u32,
-    /// How the results are written
-    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
-    pub output: OutputFormat,
+    /// Predict the tokens a second on a GPU that need not be there; all for every one known
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(names()), hide_possible_values = true)]
+    pub device: Option<String>,
 }

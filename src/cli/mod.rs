@@ -6,7 +6,9 @@ mod bench;
 mod bench_report;
 mod chat;
 mod devices;
+mod estimate;
 mod figures;
+mod hardware;
 mod inspect;
 mod logits;
 mod model;
@@ -15,6 +17,8 @@ mod plan;
 mod profile;
 mod profile_report;
 mod run;
+mod selftest;
+mod selftest_report;
 mod setup;
 mod table;
 mod text;
@@ -58,6 +62,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => plan::plan(args)?,
         Command::Bench(args) => bench::bench(args)?,
         Command::Profile(args) => profile::profile(args)?,
+        Command::Selftest(args) => return selftest::selftest(args),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -52,11 +52,26 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model
     if gpu.report().is_software() && args.file.model.is_some() {
         output::note(format_args!("note: `{}` computes on the CPU; expect it to be slow", gpu.report().name));
     }
+    if args.file.zero_copy {
+        zero_copy(&model);
+    }
     let (context, made_for) = (model.cache().context, model.config().context);
     if context > made_for {
         output::note(format_args!("note: {context} tokens of context, but the model was made for {made_for}"));
     }
     Ok(model)
+}
+
+/// Tells what came of `--zero-copy`.
+fn zero_copy(model: &Model) {
+    let in_place = output::bytes(model.weights_in_place());
+    match model.gpu().shares_pages() {
+        true => output::note(format_args!("note: {in_place} of weights are used where they lie in the file")),
+        false => output::note(format_args!(
+            "note: --zero-copy has no effect: `{}` cannot use a file's pages where they lie",
+            model.gpu().report().name
+        )),
+    }
 }
 
 /// Draws nothing unless stderr is a terminal.

@@ -1,7 +1,8 @@
 //! `plan`: the steps of one token, from the file's header alone.
 
 use super::args::PlanArgs;
-use super::{model, output};
+use super::estimate::estimates;
+use super::{estimate, hardware, model, output};
 use serde_json::json;
 use wglm::model::{Config, plan_token};
 use wglm::plan::{Plan, Purpose, Target, Team};
@@ -16,12 +17,18 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let target =
         Target { team, arithmetic, fusions: options.fusions, divisions: options.divisions, ..Target::default() };
     let planned = plan_token(&file, &config, cache, target)?;
+    let device = args.device.as_deref().into_iter().flat_map(hardware::named);
     if args.json {
-        output::lines([serde_json::to_string_pretty(&as_json(&planned.plan, &target, args.depth, cache.context))?])?;
-        return Ok(());
+        let mut plan = as_json(&planned.plan, &target, args.depth, cache.context);
+        let predicted: Vec<_> = device.flat_map(|device| estimates(&planned.plan, device)).collect();
+        plan["predictions"] = serde_json::to_value(predicted)?;
+        return output::lines([serde_json::to_string_pretty(&plan)?]);
     }
     config.notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
     output::lines([planned.plan.table(args.depth)])?;
+    if args.device.is_some() {
+        output::lines(estimate::table(&planned.plan, device))?;
+    }
     Ok(())
 }
 

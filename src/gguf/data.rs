@@ -35,6 +35,10 @@ impl Data {
         Ok(Self::Mapped(map))
     }
 
+    pub fn is_mapped(&self) -> bool {
+        matches!(self, Self::Mapped(_))
+    }
+
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Mapped(map) => map,

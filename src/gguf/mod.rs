@@ -27,6 +27,7 @@ mod value;
 
 use std::ops::Range;
 use std::path::Path;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -119,6 +120,19 @@ impl Gguf {
     pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
         let end = tensor.offset.saturating_add(tensor.bytes);
         self.0.data.bytes().get(tensor.offset..end).unwrap_or_default()
+    }
+
+    /// The bytes of a range of the file, less what reaches past its end.
+    pub fn range(&self, range: Range<usize>) -> &[u8] {
+        let end = range.end.min(self.file_bytes());
+        self.0.data.bytes().get(range.start..end).unwrap_or_default()
+    }
+
+    /// Where byte `at` of a mapped file is in memory: none for a file that is not mapped, or past its end. The map ends
+    /// with the page of the file's last byte, and stays where it is while any clone lives.
+    pub fn mapped(&self, at: usize) -> Option<NonNull<u8>> {
+        let byte = self.0.data.bytes().get(at).filter(|_| self.0.data.is_mapped())?;
+        Some(NonNull::from(byte))
     }
 
     /// Brings bytes of a tensor into memory, counted from its start. Whoever is about to read megabytes of a mapped

@@ -14,17 +14,32 @@ pub enum BufferUse {
     Uniform,
 }
 
-/// A buffer on the device, zero-filled when made. Clones share it.
+/// A buffer on the device, zero-filled when made, or a part of one. Clones and parts share it.
 #[derive(Debug, Clone)]
 pub struct Buffer {
     pub(super) raw: wgpu::Buffer,
+    /// The first byte in `raw`.
+    pub(super) start: u64,
+    bytes: u64,
     _held: Arc<Held>,
 }
 
 impl Buffer {
     /// Its length in bytes.
     pub fn bytes(&self) -> u64 {
-        self.raw.size()
+        self.bytes
+    }
+
+    /// Bytes from `start` on. To be bound, it has to start at a multiple of what the device aligns ranges to.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there are not as many.
+    pub fn part(&self, start: u64, bytes: u64) -> Result<Self> {
+        if start.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
+            return Ok(Self { start: self.start + start, bytes, ..self.clone() });
+        }
+        let (expected, found) = (format!("a part of {} bytes", self.bytes), format!("{bytes} from {start} on"));
+        Err(Error::Argument { argument: "part", expected, found })
     }
 }
 
@@ -47,7 +62,13 @@ impl Gpu {
             BufferUse::Uniform => wgpu::BufferUsages::UNIFORM,
         };
         let (raw, held) = self.create(label, bytes, usage | wgpu::BufferUsages::COPY_DST, false)?;
-        Ok(Buffer { raw, _held: Arc::new(held) })
+        Ok(Buffer { bytes: raw.size(), start: 0, raw, _held: Arc::new(held) })
+    }
+
+    /// A buffer of `bytes` bytes that came to be elsewhere.
+    #[cfg(target_os = "macos")]
+    pub(super) fn holding(&self, raw: wgpu::Buffer, bytes: u64) -> Buffer {
+        Buffer { raw, start: 0, bytes, _held: Arc::new(self.shared.meter.hold(bytes)) }
     }
 
     /// Makes a buffer that up to `bytes` bytes of results are copied to.
@@ -92,7 +113,9 @@ impl Gpu {
     /// [`Error::OutOfMemory`] if there is no room to stage it, [`Error::Gpu`] if it does not fit the buffer.
     pub fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<()> {
         let queue = &self.shared.queue;
-        self.attempt("writing to a buffer", data.len() as u64, |_| queue.write_buffer(&buffer.raw, offset, data))
+        self.attempt("writing to a buffer", data.len() as u64, |_| {
+            queue.write_buffer(&buffer.raw, buffer.start + offset, data)
+        })
     }
 
     /// Waits for the submission, then reads the first `bytes` bytes copied to `readback`.

@@ -7,21 +7,29 @@
 mod adapter;
 mod errors;
 mod memory;
+#[cfg(target_os = "macos")]
+mod metal;
 mod meter;
+mod pages;
 mod pass;
 mod staging;
 mod timing;
+mod work;
 
 pub use adapter::{AdapterReport, adapters};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
+pub use pages::PAGE;
 pub use pass::{BindGroup, Binding, Copy, Dispatch, Pipeline, Submission};
 pub use staging::{Mapped, StagedCopy, Staging};
+pub use work::Work;
 
 use crate::error::{Error, Result};
 use errors::Failures;
 use meter::Meter;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use work::Counts;
 
 /// Which adapter to open, and how.
 #[derive(Debug, Clone)]
@@ -70,6 +78,8 @@ pub struct Capabilities {
     pub max_binding: u64,
     /// The largest buffer, in bytes.
     pub max_buffer: u64,
+    /// What a range of a storage buffer that is bound starts at multiples of, in bytes.
+    pub alignment: u64,
     /// Storage buffers one kernel may bind.
     pub max_storage_buffers: u32,
     /// Workgroup memory one kernel may use, in bytes.
@@ -92,6 +102,9 @@ struct Shared {
     checks: bool,
     failures: Failures,
     meter: Arc<Meter>,
+    counts: Counts,
+    /// Everything recorded is left out: see [`Gpu::drop_work`].
+    drops_work: AtomicBool,
 }
 
 impl Gpu {
@@ -129,13 +142,16 @@ impl Gpu {
             matrices,
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
+            alignment: limits.min_storage_buffer_offset_alignment.into(),
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
             max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
             max_workgroup_size: limits.max_compute_invocations_per_workgroup,
         };
         tracing::info!(adapter = report.name, backend = report.backend, ?capabilities, "opened the GPU");
-        let (checks, meter) = (options.checks, Arc::default());
-        Ok(Self { shared: Arc::new(Shared { device, queue, report, capabilities, checks, failures, meter }) })
+        let (checks, meter, counts, drops_work) =
+            (options.checks, Arc::default(), Counts::default(), AtomicBool::default());
+        let shared = Shared { device, queue, report, capabilities, checks, failures, meter, counts, drops_work };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// The adapter behind the device.

@@ -30,6 +30,7 @@ pub struct BindGroup {
 }
 
 /// One kernel run over a grid of workgroups.
+#[derive(Clone, Copy)]
 pub struct Dispatch<'a> {
     /// The kernel.
     pub pipeline: &'a Pipeline,
@@ -63,7 +64,7 @@ pub struct Copy<'a> {
 /// Work handed to the GPU.
 #[derive(Debug, Clone)]
 pub struct Submission {
-    index: wgpu::SubmissionIndex,
+    pub(super) index: wgpu::SubmissionIndex,
 }
 
 impl Gpu {
@@ -74,7 +75,7 @@ impl Gpu {
     pub fn bind(&self, label: &str, pipeline: &Pipeline, bindings: &[Binding<'_>]) -> Result<BindGroup> {
         let mut entries = Vec::with_capacity(bindings.len());
         for b in bindings {
-            let (buffer, offset, size) = (&b.buffer.raw, b.offset, wgpu::BufferSize::new(b.bytes));
+            let (buffer, offset, size) = (&b.buffer.raw, b.buffer.start + b.offset, wgpu::BufferSize::new(b.bytes));
             let resource = wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size });
             entries.push(wgpu::BindGroupEntry { binding: b.index, resource });
         }
@@ -93,15 +94,12 @@ impl Gpu {
         dispatches: impl IntoIterator<Item = Dispatch<'a>>,
         copies: &[Copy<'_>],
     ) -> Result<Submission> {
-        self.attempt("a submission", 0, |device| {
-            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            dispatches.into_iter().for_each(|dispatch| dispatch.record(&mut pass));
-            drop(pass);
+        self.record("a submission", 0, |encoder| {
+            self.pass(encoder, None, dispatches);
             for copy in copies {
-                encoder.copy_buffer_to_buffer(&copy.from.raw, copy.offset, &copy.to.raw, 0, copy.bytes);
+                let (from, to) = (copy.from, &copy.to.raw);
+                encoder.copy_buffer_to_buffer(&from.raw, from.start + copy.offset, to, 0, copy.bytes);
             }
-            self.submit_encoder(encoder)
         })
     }
 
@@ -111,10 +109,10 @@ impl Gpu {
     /// # Errors
     /// As [`Gpu::submit`].
     pub fn zero(&self, buffers: &[Buffer]) -> Result<Submission> {
-        self.attempt("zeroing buffers", 0, |device| {
-            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            buffers.iter().for_each(|buffer| encoder.clear_buffer(&buffer.raw, 0, None));
-            self.submit_encoder(encoder)
+        self.record("zeroing buffers", 0, |encoder| {
+            for buffer in buffers {
+                encoder.clear_buffer(&buffer.raw, buffer.start, Some(buffer.bytes()));
+            }
         })
     }
 
@@ -123,21 +121,15 @@ impl Gpu {
     /// # Errors
     /// What the device reports.
     pub fn fill(&self, pattern: &Buffer, buffers: &[&Buffer]) -> Result<()> {
-        let submission = self.attempt("filling buffers", 0, |device| {
-            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let submission = self.record("filling buffers", 0, |encoder| {
             for buffer in buffers {
                 for at in (0..buffer.bytes()).step_by(pattern.bytes() as usize) {
                     let bytes = pattern.bytes().min(buffer.bytes() - at);
-                    encoder.copy_buffer_to_buffer(&pattern.raw, 0, &buffer.raw, at, bytes);
+                    encoder.copy_buffer_to_buffer(&pattern.raw, pattern.start, &buffer.raw, buffer.start + at, bytes);
                 }
             }
-            self.submit_encoder(encoder)
         })?;
         self.wait(&submission)
-    }
-
-    pub(super) fn submit_encoder(&self, encoder: wgpu::CommandEncoder) -> Submission {
-        Submission { index: self.shared.queue.submit([encoder.finish()]) }
     }
 
     /// Nanoseconds of a tick of the GPU's clock.

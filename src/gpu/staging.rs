@@ -86,12 +86,11 @@ impl Staging {
         drop(mapped); // wgpu panics where memory is unmapped that someone can still write to
         filled?;
         self.raw.unmap();
-        let submission = gpu.attempt("copying staged data", 0, |device| {
-            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let submission = gpu.record("copying staged data", 0, |encoder| {
             for copy in copies {
-                encoder.copy_buffer_to_buffer(&self.raw, copy.from, &copy.to.raw, copy.offset, copy.bytes);
+                let to = copy.to.start + copy.offset;
+                encoder.copy_buffer_to_buffer(&self.raw, copy.from, &copy.to.raw, to, copy.bytes);
             }
-            gpu.submit_encoder(encoder)
         })?;
         self.raw.map_async(MapMode::Write, .., |_| {}); // whether it came to that, `get_mapped_range_mut` tells
         self.copied = Some(submission);

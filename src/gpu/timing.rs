@@ -17,14 +17,17 @@ impl Gpu {
         self.needs_timestamps()?;
         let (count, bytes) = (2 * passes.len() as u32, 16 * passes.len() as u64);
         let readable = self.readback("timestamps", bytes)?;
-        let submission = self.attempt("timing", bytes, |device| {
-            let queries = query_set(device, count);
-            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let submission = self.record("timing", bytes, |encoder| {
+            let queries = query_set(self.device(), count);
             for (dispatches, first) in passes.iter().zip((0..).step_by(2)) {
-                record(&mut encoder, &queries, first, dispatches);
+                let timestamp_writes = Some(wgpu::ComputePassTimestampWrites {
+                    query_set: &queries,
+                    beginning_of_pass_write_index: Some(first),
+                    end_of_pass_write_index: Some(first + 1),
+                });
+                self.pass(encoder, timestamp_writes, dispatches.iter().copied());
             }
-            resolve(device, &mut encoder, &queries, &readable);
-            self.submit_encoder(encoder)
+            resolve(self.device(), encoder, &queries, &readable);
         })?;
         let stamps = self.read(&readable, bytes, &submission)?;
         let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&stamps);
@@ -42,17 +45,6 @@ impl Gpu {
             remedy: "use an adapter with timestamps, as `wglm devices` lists them".into(),
         })
     }
-}
-
-/// A pass between the timestamps `first` and the one after.
-fn record(encoder: &mut wgpu::CommandEncoder, query_set: &wgpu::QuerySet, first: u32, dispatches: &[Dispatch<'_>]) {
-    let timestamp_writes = Some(wgpu::ComputePassTimestampWrites {
-        query_set,
-        beginning_of_pass_write_index: Some(first),
-        end_of_pass_write_index: Some(first + 1),
-    });
-    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-    dispatches.iter().for_each(|dispatch| dispatch.record(&mut pass));
 }
 
 fn query_set(device: &wgpu::Device, count: u32) -> wgpu::QuerySet {

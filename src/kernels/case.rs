@@ -18,6 +18,9 @@ const GUARD_BYTES: u64 = 256;
 /// Fills what no one has written yet: as f32 and as f16 not a number, as an index far outside everything.
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
 
+/// The ticket in a case's state.
+pub(super) const TICKET: u32 = 0x7ea;
+
 /// What an output holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -192,7 +195,7 @@ impl CaseBuilder {
 
     /// Sets the token and what the host writes before it.
     pub fn state(&mut self, token: u32, position: u32, turns: &[[f32; 2]]) {
-        let mut bytes = [position, 0].map(u32::to_le_bytes).concat();
+        let mut bytes = [position, TICKET].map(u32::to_le_bytes).concat();
         bytes.extend_from_slice(bytemuck::cast_slice(turns));
         self.locals.push((Plan::STATE, bytes));
         self.locals.push((Plan::TOKEN, token.to_le_bytes().to_vec()));

@@ -8,6 +8,7 @@
 mod absorb_query;
 mod cache_write;
 mod case;
+mod check;
 mod copy;
 mod gate_up;
 mod gate_up_id;
@@ -36,6 +37,7 @@ mod tiling;
 
 pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
+pub use check::{Check, Verdict};
 pub use matvec::{Input, Norm};
 pub use mla_attention::{Parts, SPLITS};
 pub use moe_gate_up::{Choice, GateUp, Hidden};

@@ -1,6 +1,6 @@
 //! The next token: the likeliest, or a draw.
 
-use super::case::Kind;
+use super::case::{Kind, TICKET};
 use super::histogram::{BINS, scale};
 use super::sampling::choice;
 use super::slice_max::{EDGES, Edit, SLICE, Slices};
@@ -17,9 +17,10 @@ params! { count: u32, slices: u32, scale: f32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "sample", op: OP, params: Params::FIELDS, matrices: false, cases };
 
 impl Builder {
-    /// token {3} = a choice from logits {n} whose slices and histogram are given: the token chosen, the likeliest,
-    /// and how many `top_k` and `top_p` left; [`NO_TOKEN`](super::NO_TOKEN) where no logit is a number. Returns the
-    /// local buffer that a [`Sampling`] is to be written to; as long as it holds zeros, the likeliest is chosen.
+    /// token {4} = a choice from logits {n} whose slices and histogram are given: the token chosen, the likeliest
+    /// ([`NO_TOKEN`](super::NO_TOKEN) for both where no logit is a number), how many `top_k` and `top_p` left, and the
+    /// state's ticket. Returns the local buffer that a [`Sampling`] is to be written to; as long as it holds zeros, the
+    /// likeliest is chosen.
     ///
     /// # Errors
     /// See [`Builder::step`].
@@ -92,7 +93,8 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         case.plan.histogram("histogram", &logits, &slices)?;
         let local = BufferRef::Local(case.plan.sample("sample", &logits, &slices)?);
         case.fill_bytes(local, bytemuck::bytes_of(&sampling).to_vec());
-        let words = choice(&values, &sampling, position).map(f64::from);
+        let [chosen, likeliest, kept] = choice(&values, &sampling, position);
+        let words = [chosen, likeliest, kept, TICKET].map(f64::from);
         case.expect_at(BufferRef::Local(Plan::TOKEN), Kind::U32, 0, words.to_vec(), 0.0);
         Ok(case.finish(format!("{name}, {count}, {sampling:?}")))
     };

@@ -50,11 +50,12 @@ impl Piece {
 /// Copies start at multiples of this in the staging memory.
 const ALIGNMENT: usize = 16;
 
-/// Cuts all weights of a plan into batches of about `most` bytes. A batch is larger only where four rows are.
-pub(super) fn batches(plan: &Plan, most: usize) -> Vec<Batch> {
+/// Cuts those weights of a plan that are `wanted`, by their places, into batches of about `most` bytes. A batch is
+/// larger only where four rows are.
+pub(super) fn batches(plan: &Plan, most: usize, wanted: impl Fn(usize) -> bool) -> Vec<Batch> {
     let mut batches = Vec::new();
     let mut open = Batch::default();
-    for (index, weight) in plan.weights.iter().enumerate() {
+    for (index, weight) in plan.weights.iter().enumerate().filter(|(index, _)| wanted(*index)) {
         let count = weight.shape[1] * weight.shape[2];
         let row = weight.quant.gpu_bytes(weight.quant.blocks(weight.shape[0]));
         // Of four rows every stream has whole words, and copies take nothing less.

@@ -1,12 +1,12 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
-use super::upload::upload;
-use super::{CacheShape, Config, TokenPlan, plan_token, usual_arithmetic};
+use super::upload::{Uploaded, upload};
+use super::{CacheShape, Config, State, TokenPlan, plan_token, usual_arithmetic};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gpu::{Buffer, Gpu};
+use crate::gpu::{Buffer, Copy, Gpu};
 use crate::kernels::{Cache, CacheType};
-use crate::plan::{Division, Executor, Fusions, Target, Team};
+use crate::plan::{Division, Executor, Fusions, Plan, Target};
 use crate::quant::Arithmetic;
 use crate::sample::SamplerParams;
 use crate::shader::Pipelines;
@@ -30,6 +30,10 @@ pub struct LoadOptions {
     pub fusions: Fusions,
     /// Products whose rows are divided otherwise than usual: for measurements.
     pub divisions: &'static [Division],
+    /// Use the weights where they lie in the mapped file, if the GPU shares the system's memory and wants them as they
+    /// are: tensors in F32, F16 and BF16. That is for Metal ([`Gpu::shares_pages`]), and has not run on a Mac yet;
+    /// elsewhere the file's pages are copied as they are, which gains nothing.
+    pub zero_copy: bool,
 }
 
 /// How far a load has come, in bytes on the GPU.
@@ -53,7 +57,7 @@ struct Shared {
     cache: CacheShape,
     target: Target,
     pipelines: Pipelines,
-    weights: Vec<Buffer>,
+    weights: Uploaded,
     tokenizer: Option<Tokenizer>,
     template: Option<ChatTemplate>,
 }
@@ -105,8 +109,9 @@ impl Model {
         let planned = plan_token(file, &config, cache, target)?;
         planned.plan.check_bindings(gpu.capabilities().max_binding)?;
         let pipelines = Pipelines::new(gpu);
-        let (text, weights) = together(file, &pipelines, &planned, progress)?;
-        warm_up(&pipelines, &plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?, &weights)?;
+        let (text, weights) = together(file, &pipelines, &planned, options.zero_copy, progress)?;
+        let one_token = plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?;
+        warm_up(&pipelines, &one_token, &weights.buffers, State::new(&config))?;
         let file = file.clone();
         let Text { tokenizer, template } = text;
         let shared = Shared { file, config, cache, target, pipelines, weights, tokenizer, template };
@@ -126,6 +131,11 @@ impl Model {
     /// The cache of a session that does not ask for another.
     pub fn cache(&self) -> CacheShape {
         self.shared.cache
+    }
+
+    /// Bytes of its weights that are used where they lie in the file: see [`LoadOptions::zero_copy`].
+    pub fn weights_in_place(&self) -> u64 {
+        self.shared.weights.in_place
     }
 
     /// What its plans are made for: the team and the arithmetic that were chosen, among others.
@@ -167,7 +177,7 @@ impl Model {
     }
 
     pub(crate) fn weights(&self) -> &[Buffer] {
-        &self.shared.weights
+        &self.shared.weights.buffers
     }
 
     pub(crate) fn plan(&self, cache: CacheShape) -> Result<TokenPlan> {
@@ -214,8 +224,9 @@ fn together(
     file: &Gguf,
     pipelines: &Pipelines,
     planned: &TokenPlan,
+    zero_copy: bool,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<(Text, Vec<Buffer>)> {
+) -> Result<(Text, Uploaded)> {
     let failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let text = scope.spawn(|| Text::read(file).inspect_err(|_| failed.store(true, Ordering::Relaxed)));
@@ -227,7 +238,7 @@ fn together(
             true => ControlFlow::Break(()),
             false => progress(p),
         };
-        let weights = upload(file, pipelines.gpu(), planned, &mut unless_failed);
+        let weights = upload(file, pipelines.gpu(), planned, zero_copy, &mut unless_failed);
         let (text, kernels) = (join(text, "reading the tokenizer"), join(kernels, "compiling kernels"));
         let text = text?; // what failed by itself rather than what was stopped by it
         kernels?;
@@ -236,26 +247,24 @@ fn together(
 }
 
 /// Runs a token that nobody asked for, without a cache to speak of: what drivers leave to the first use of a kernel
-/// or a buffer is then part of the load, and the first token is like any other.
-fn warm_up(pipelines: &Pipelines, planned: &TokenPlan, weights: &[Buffer]) -> Result<()> {
+/// or a buffer is then part of the load, and the first token is like any other. It uses every weight, so what does not
+/// fit shows here: a driver that gives up without an error leaves no ticket.
+fn warm_up(pipelines: &Pipelines, planned: &TokenPlan, weights: &[Buffer], mut state: State) -> Result<()> {
+    const TICKET: u32 = 1;
+    let gpu = pipelines.gpu();
     let executor = Executor::new(pipelines, &planned.plan, weights)?;
-    let submission = executor.submit(0..planned.plan.steps.len(), &[])?;
-    pipelines.gpu().wait(&submission)
+    gpu.write(executor.local(Plan::STATE), 0, state.at(0, TICKET))?;
+    let mut words = [0u32; Plan::TOKEN_WORDS];
+    let bytes = size_of_val(&words) as u64;
+    let choice = gpu.readback("choice", bytes)?;
+    let copy = Copy { from: executor.local(Plan::TOKEN), offset: 0, bytes, to: &choice };
+    let submission = executor.submit(0..planned.plan.steps.len(), &[copy])?;
+    gpu.read_into(&choice, bytemuck::cast_slice_mut(&mut words), &submission)?;
+    if words[Plan::TICKET] == TICKET { Ok(()) } else { Err(Error::NoResult) }
 }
 
 /// What plans for a device are made for.
 fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
-    let capabilities = gpu.capabilities();
-    let team = if capabilities.subgroups { Team::Subgroup } else { Team::Workgroup };
-    Target {
-        team,
-        subgroup: capabilities.subgroup,
-        wide: capabilities.widest_subgroup <= Target::WIDE,
-        matrices: capabilities.matrices,
-        arithmetic: options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report())),
-        buffers: capabilities.max_storage_buffers as usize,
-        invocations: capabilities.max_workgroup_size as usize,
-        fusions: options.fusions,
-        divisions: options.divisions,
-    }
+    let arithmetic = options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report()));
+    Target { arithmetic, fusions: options.fusions, divisions: options.divisions, ..Target::of(gpu) }
 }

@@ -7,6 +7,7 @@ mod arithmetic;
 mod attention;
 mod batches;
 mod config;
+mod in_place;
 mod load;
 mod moe;
 mod rows;

@@ -94,6 +94,18 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Where in the file the whole of `weight` lies as the GPU wants it, if it does.
+    pub fn in_file(&self, weight: &Weight) -> Option<Range<usize>> {
+        let from = match &self.kind {
+            Kind::Same { from, cut } if cut.rows == cut.per => from,
+            Kind::Decoded { from } => from,
+            _ => return None,
+        };
+        let same = from.quant.id == weight.quant.id && weight.quant.same_on_gpu(weight.shape[0]);
+        let whole = from.info.bytes as u64 == weight.bytes();
+        (same && whole).then(|| from.info.offset..from.info.offset + from.info.bytes)
+    }
+
     /// How many rows are best had at a time, where `bytes` bytes of them would be: a transposed row takes as much
     /// work as its whole matrix.
     pub fn at_a_time(&self, bytes: usize) -> usize {

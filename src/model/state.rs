@@ -22,10 +22,12 @@ impl State {
         Self { factor: config.rope.factor, frequencies, bytes }
     }
 
-    /// The bytes for a position. Cosines and sines are computed in f64.
-    pub fn at(&mut self, position: usize) -> &[u8] {
+    /// The bytes for a position, with the ticket that the token's result is to carry. Cosines and sines are computed in
+    /// f64.
+    pub fn at(&mut self, position: usize, ticket: u32) -> &[u8] {
         let (head, turns) = self.bytes.split_at_mut(TURNS);
         head[..4].copy_from_slice(&(position as u32).to_le_bytes());
+        head[4..].copy_from_slice(&ticket.to_le_bytes());
         for (turn, frequency) in turns.chunks_exact_mut(8).zip(&self.frequencies) {
             let angle = position as f64 / self.factor * frequency;
             turn[..4].copy_from_slice(&(angle.cos() as f32).to_le_bytes());

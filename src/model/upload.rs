@@ -6,11 +6,12 @@
 //! kilobytes are repacked at a time, so that what is made of them stays in the core's cache until it is staged.
 
 use super::batches::{Batch, Piece, batches};
+use super::in_place::{InPlace, Limits, Place};
 use super::rows::Rows;
 use super::{Progress, TokenPlan};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gpu::{Buffer, BufferUse, Gpu, Mapped, StagedCopy, Staging};
+use crate::gpu::{Buffer, BufferUse, Gpu, Mapped, PAGE, StagedCopy, Staging};
 use crate::plan::Weight;
 use crate::threads::joined;
 use std::ops::{ControlFlow, Range};
@@ -26,32 +27,68 @@ const SMALLEST_STAGING: usize = 64 << 10;
 const TURNS: usize = 2;
 /// More threads than that do not load faster: the bus is full before.
 const MOST_THREADS: usize = 32;
+/// Bytes of a buffer over the file that weights share: the system can then drop one of them and keep the others.
+const WINDOW: usize = 1 << 30;
 /// Bytes repacked at a time.
 const TILE: usize = 64 << 10;
 
-/// Makes and fills the buffers of a plan's weights, in the plan's order.
+/// The weights on the GPU.
+pub(super) struct Uploaded {
+    /// By their places in the plan.
+    pub buffers: Vec<Buffer>,
+    /// Bytes of those that are used where they lie in the file.
+    pub in_place: u64,
+}
+
+/// Makes and fills the buffers of a plan's weights, in the plan's order: where `zero_copy` asks for it, over the file
+/// itself where that holds what the GPU wants.
 pub(super) fn upload(
     file: &Gguf,
     gpu: &Gpu,
     planned: &TokenPlan,
+    zero_copy: bool,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Vec<Buffer>> {
+) -> Result<Uploaded> {
     let plan = &planned.plan;
     let mut teller = Teller { done: 0, total: plan.weight_memory(), progress };
     teller.tell(0)?;
-    // All of them first: if there is no room, it shows before minutes are spent on reading.
-    let make = |w: &Weight| gpu.buffer(&w.name, w.bytes(), BufferUse::Storage);
-    let buffers = plan.weights.iter().map(make).collect::<Result<Vec<_>>>()?;
     let rows = |(weight, source)| Rows::of(file, weight, source);
     let rows = plan.weights.iter().zip(&planned.sources).map(rows).collect::<Result<Vec<_>>>()?;
+    let placed = if zero_copy { in_place(gpu, &plan.weights, &rows) } else { InPlace::none(rows.len()) };
+    // All of them first: if there is no room, it shows before minutes are spent on reading.
+    let buffers = buffers(file, gpu, &plan.weights, &placed)?;
+    let in_place = placed.bytes();
+    if in_place > 0 {
+        teller.tell(in_place)?;
+    }
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
-    let batches = batches(plan, staging_bytes(threads, teller.total));
+    let staging = staging_bytes(threads, teller.total);
+    let batches = batches(plan, staging, |index| placed.places[index].is_none());
     let (weights, buffers_of) = (plan.weights.as_slice(), buffers.as_slice());
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let upload = Upload { gpu, weights, rows, buffers: buffers_of, batches, next, stop };
     upload.run(threads, &mut teller)?;
     drop(upload);
-    Ok(buffers)
+    Ok(Uploaded { buffers, in_place })
+}
+
+/// The weights that can stay where they are.
+fn in_place(gpu: &Gpu, weights: &[Weight], rows: &[Rows<'_>]) -> InPlace {
+    let can = gpu.capabilities();
+    let number = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
+    let limits = Limits { page: PAGE, usual: WINDOW, most: number(can.max_buffer), alignment: number(can.alignment) };
+    InPlace::of(&rows.iter().zip(weights).map(|(rows, weight)| rows.in_file(weight)).collect::<Vec<_>>(), limits)
+}
+
+/// The weights' buffers: parts of buffers over the file, or empty ones of their own.
+fn buffers(file: &Gguf, gpu: &Gpu, weights: &[Weight], placed: &InPlace) -> Result<Vec<Buffer>> {
+    let over_file = |window: &Range<usize>| gpu.over_file("weights in the file", file, window.clone());
+    let windows = placed.windows.iter().map(over_file).collect::<Result<Vec<_>>>()?;
+    let make = |(weight, place): (&Weight, &Option<Place>)| match place {
+        Some(place) => windows[place.window].part(place.start as u64, place.bytes as u64),
+        None => gpu.buffer(&weight.name, weight.bytes(), BufferUse::Storage),
+    };
+    weights.iter().zip(&placed.places).map(make).collect()
 }
 
 /// Bytes of one staging, for `total` bytes of weights.

@@ -2,6 +2,7 @@
 
 use super::Fusions;
 use crate::error::{Error, Result};
+use crate::gpu::Gpu;
 use crate::quant::Arithmetic;
 use std::str::FromStr;
 
@@ -97,6 +98,22 @@ impl Default for Target {
 impl Target {
     /// Lanes from which on a team may be several subgroups.
     pub const WIDE: usize = 64;
+
+    /// What suits a device: f32 throughout, everything fused.
+    pub fn of(gpu: &Gpu) -> Self {
+        let can = gpu.capabilities();
+        Self {
+            team: if can.subgroups { Team::Subgroup } else { Team::Workgroup },
+            subgroup: can.subgroup,
+            wide: can.widest_subgroup <= Self::WIDE,
+            matrices: can.matrices,
+            arithmetic: Arithmetic::Float,
+            buffers: can.max_storage_buffers as usize,
+            invocations: can.max_workgroup_size as usize,
+            fusions: Fusions::all(),
+            divisions: &[],
+        }
+    }
 
     /// Lanes of a team in a workgroup of `size` invocations.
     pub fn lanes(&self, size: usize) -> usize {

@@ -2,7 +2,7 @@
 //!
 //! Lengths are checked here, once for a run of rows, so that the loops over blocks need no checks.
 
-use super::{GROUP, Quant};
+use super::{Family, GROUP, Quant};
 use crate::error::{Error, Result};
 
 impl Quant {
@@ -55,6 +55,12 @@ impl Quant {
             copy_padded(rows, row_bytes, out[0], self.stream_bytes(0, self.blocks(cols)));
         }
         Ok(())
+    }
+
+    /// True if rows of `cols` values are the same bytes on the GPU as in the file: float formats, unless a row needs
+    /// padding.
+    pub fn same_on_gpu(&self, cols: usize) -> bool {
+        self.family == Family::Plain && cols > 0 && cols.is_multiple_of(self.values)
     }
 
     /// The float format that holds this format's values exactly.

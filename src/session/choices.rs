@@ -1,4 +1,8 @@
 //! What the GPU chose, on its way to the host.
+//!
+//! On Metal a command buffer may fail while it runs, above all for want of memory, and wgpu says nothing: whoever reads
+//! the result finds what was there before. So every run of the head has a ticket, a number that the host writes to the
+//! state and the last kernel copies beside its choice. A choice with another ticket was never made.
 
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Copy, Gpu, Readback, Submission};
@@ -19,11 +23,17 @@ pub struct Choices {
 pub struct Output {
     submission: Submission,
     place: usize,
+    ticket: u32,
 }
 
 impl Output {
     pub fn submission(&self) -> &Submission {
         &self.submission
+    }
+
+    /// The ticket it was made with.
+    pub fn ticket(&self) -> u32 {
+        self.ticket
     }
 }
 
@@ -40,19 +50,31 @@ impl Choices {
         Ok(Self { places: [place()?, place()?], next: 0 })
     }
 
-    /// Has `submit` copy the choice to the place whose turn it is.
-    pub fn submit(&mut self, token: &Buffer, submit: impl FnOnce(Copy<'_>) -> Result<Submission>) -> Result<Output> {
+    /// Has `submit` copy the choice made with a ticket to the place whose turn it is.
+    pub fn submit(
+        &mut self,
+        ticket: u32,
+        token: &Buffer,
+        submit: impl FnOnce(Copy<'_>) -> Result<Submission>,
+    ) -> Result<Output> {
         let place = self.next;
         self.next = 1 - place;
         let copy = Copy { from: token, offset: 0, bytes: BYTES as u64, to: &self.places[place] };
-        Ok(Output { submission: submit(copy)?, place })
+        Ok(Output { submission: submit(copy)?, place, ticket })
     }
 
     /// Waits for a choice, and for nothing after it.
+    ///
+    /// # Errors
+    /// [`Error::NoResult`] if it never came; what the device reports.
     pub fn read(&self, gpu: &Gpu, output: &Output) -> Result<Choice> {
         let mut bytes = [0; BYTES];
         gpu.read_into(&self.places[output.place], &mut bytes, &output.submission)?;
-        let [chosen, likeliest, _] = bytemuck::pod_read_unaligned::<[u32; Plan::TOKEN_WORDS]>(&bytes);
+        let words = bytemuck::pod_read_unaligned::<[u32; Plan::TOKEN_WORDS]>(&bytes);
+        if words[Plan::TICKET] != output.ticket {
+            return Err(Error::NoResult);
+        }
+        let [chosen, likeliest, ..] = words;
         Ok(Choice { chosen, likeliest })
     }
 }

@@ -71,7 +71,7 @@ fn compile(gpu: &Gpu, variant: &Variant) -> Result<Compiled> {
     let entries: Vec<_> = bindings.iter().zip(0..).map(|(b, index)| layout_entry(index, b.access)).collect();
     let checks = gpu.checks();
     let pipeline = gpu.attempt(&format!("compiling `{}`", variant.label), 0, |device| {
-        create_pipeline(device, &variant.label, module, &entries, checks)
+        gpu.compiling(|| create_pipeline(device, &variant.label, module, &entries, checks))
     })?;
     Ok(Compiled { pipeline, bindings })
 }

@@ -4,7 +4,8 @@ use crate::{succeed, wglm};
 
 #[test]
 fn help_and_version_go_to_stdout() {
-    let commands = ["run", "chat", "inspect", "devices", "tokenize", "template", "logits", "plan", "bench", "profile"];
+    let commands =
+        ["run", "chat", "inspect", "devices", "tokenize", "template", "logits", "plan", "bench", "profile", "selftest"];
     let help = succeed("--help");
     assert!(commands.iter().all(|name| help.out.contains(name)) && help.err.is_empty(), "{help:?}");
     for name in commands {
@@ -45,6 +46,8 @@ fn wrong_usage_exits_with_2() {
         ("bench -o xml", "possible values: md, csv, json"),
         ("bench -p many", "invalid value 'many'"),
         ("profile -o xml", "possible values: md, csv, json"),
+        ("selftest -o xml", "possible values: md, csv, json"),
+        ("plan --device abacus", "possible values: m1, m1-pro, m1-max, m1-ultra, m2, "),
     ] {
         let done = wglm(line);
         assert_eq!(done.code, Some(2), "{line}: {done:?}");

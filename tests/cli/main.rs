@@ -19,6 +19,7 @@ mod logits;
 mod measuring;
 mod plans;
 mod running;
+mod selftest;
 mod streams;
 mod texts;
 

@@ -53,3 +53,42 @@ fn inspect_tells_what_a_file_holds_and_needs() {
     let guessed = succeed(&format!("inspect {}", fixture("models/legacy-kv-b.gguf").display()));
     assert!((guessed.out + &guessed.err).contains("the file lacks `deepseek2.expert_gating_func`"));
 }
+
+/// The prediction is the plan's own dispatches and bytes, at the figures of the device.
+#[test]
+fn a_plan_predicts_the_speed_of_a_device() {
+    let predictions = |rest: &str| {
+        let plan = json(&succeed(&format!("plan --json {rest}")).out);
+        (plan["predictions"].as_array().unwrap().clone(), plan)
+    };
+    assert!(predictions("").0.is_empty());
+    let (rows, plan) = predictions("--device m3-pro");
+    let number = |of: &serde_json::Value, name: &str| of[name].as_f64().unwrap();
+    assert_eq!(rows.iter().map(|row| row["depth"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 4096, 32768]);
+    for row in &rows {
+        let moved = number(&plan, "weight_bytes") + number(&plan, "activation_bytes");
+        let bytes = moved + number(&plan, "cache_bytes") * (number(row, "depth") + 1.0);
+        assert_eq!((number(row, "bytes"), row["device"].as_str()), (bytes, Some("m3-pro")), "{row}");
+        let [dispatch, memory] = ["dispatch_seconds", "memory_seconds"].map(|name| number(row, name));
+        assert!((dispatch / (number(&plan, "dispatches") * 2.4e-6) - 1.0).abs() < 1e-9, "{row}");
+        // No memory is faster than its maker says, and no estimate far below.
+        assert!((0.8..1.0).contains(&(bytes / 150e9 / memory)), "{row}");
+        let (most, less) = (number(row, "tokens_per_second_at_most"), number(row, "tokens_per_second_as_on_h100"));
+        assert!((most * (dispatch + memory) - 1.0).abs() < 1e-9 && less < most && less > 0.2 * most, "{row}");
+    }
+    assert!(rows.windows(2).all(|pair| number(&pair[0], "memory_seconds") < number(&pair[1], "memory_seconds")));
+    // More bandwidth is more speed, and a table has a row a device.
+    let all = predictions("--device all").0;
+    let fastest = |name: &str| {
+        let of = all.iter().find(|row| row["device"] == name).unwrap();
+        number(of, "tokens_per_second_at_most")
+    };
+    assert!(
+        fastest("m1") < fastest("m3-pro")
+            && fastest("m3-pro") < fastest("m5-max")
+            && fastest("m5-max") < fastest("h100")
+    );
+    let text = succeed("plan --device all").out;
+    assert!(all.iter().all(|row| text.contains(&format!("\n| {} ", row["device"].as_str().unwrap()))), "{text}");
+    assert!(text.contains("predicted, not measured"), "{text}");
+}

@@ -128,3 +128,11 @@ fn absurd_sizes_are_refused() {
         succeed(&format!("plan --json -d {size}"));
     }
 }
+
+#[cfg(not(target_os = "macos"))]
+#[test]
+fn zero_copy_says_that_it_has_no_effect() {
+    let done = run_prompt(QUESTION, "--temp 0 --zero-copy");
+    assert_eq!(done.out, ANSWER);
+    assert!(done.err.contains("--zero-copy has no effect"), "{done:?}");
+}

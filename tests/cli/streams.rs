@@ -6,8 +6,15 @@ use std::process::Stdio;
 
 #[test]
 fn readers_may_leave_early() {
-    for line in ["plan --json", "inspect", "run -p story --raw", "bench -p 1 -n 1 -r 1", "bench -p 1 -n 1 -r 1 -o csv"]
-    {
+    for line in [
+        "plan --json",
+        "plan --device all",
+        "inspect",
+        "run -p story --raw",
+        "bench -p 1 -n 1 -r 1",
+        "bench -p 1 -n 1 -r 1 -o csv",
+        "selftest -k copy",
+    ] {
         let mut command = command(line.split_whitespace());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut first = [0];
@@ -21,7 +28,16 @@ fn readers_may_leave_early() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error() {
-    for line in ["inspect", "plan", "run -p hi", "tokenize hi", "bench -p 1 -n 0 -r 1 -o json", "profile -r 1 -o csv"] {
+    for line in [
+        "inspect",
+        "plan",
+        "run -p hi",
+        "tokenize hi",
+        "bench -p 1 -n 0 -r 1 -o json",
+        "profile -r 1 -o csv",
+        "selftest -k copy",
+        "plan --device m1",
+    ] {
         let mut command = command(line.split_whitespace());
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         command.stdout(full);

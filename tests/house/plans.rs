@@ -24,7 +24,7 @@ fn fable() -> Gguf {
 }
 
 /// The demonstration model and every synthetic one.
-fn models() -> Vec<(String, Gguf)> {
+pub fn models() -> Vec<(String, Gguf)> {
     let folder = std::fs::read_dir(root().join("tests/fixtures/models")).unwrap();
     let mut paths: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|e| e == "gguf"));
@@ -50,7 +50,7 @@ fn targets() -> Vec<Target> {
 }
 
 /// Every model's plan, for every target and both caches.
-fn plans() -> Vec<(String, TokenPlan)> {
+pub fn plans() -> Vec<(String, TokenPlan)> {
     let mut plans = Vec::new();
     for (name, file) in models() {
         for target in targets() {
@@ -143,6 +143,11 @@ fn every_weight_is_in_the_file_and_in_use() {
     let left = left.into_iter().filter(|name| !plan.weights.iter().any(|w| *w.name == **name));
     let unused: Vec<&str> = left.filter(|name| !name.starts_with("blk.4.")).collect();
     assert_eq!(unused, [""; 0], "tensors outside the draft block that nothing uses");
+}
+
+/// How a shader accesses what it binds by this name.
+pub fn accessed(reflected: &Reflected, name: &str) -> Option<Access> {
+    reflected.bindings.iter().find(|b| b.name == name).map(|b| b.access)
 }
 
 fn accesses(reflected: &Reflected, uniform: bool) -> Vec<&str> {

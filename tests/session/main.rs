@@ -10,6 +10,8 @@ mod chatting;
 mod choosing;
 mod feeding;
 mod generating;
+mod handing_over;
+mod in_place;
 mod limits;
 mod syncing;
 mod threads;

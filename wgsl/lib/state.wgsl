@@ -3,6 +3,7 @@
 
 struct State {
     position: u32, // the token's place in the sequence, from 0; the cache holds this many tokens before it
+    ticket: u32,   // the host's number for this run of the head, which the result carries back
     turns: array<vec2<f32>>, // cosine and sine of the position's rotary angles, a pair each
 }
 

@@ -1,0 +1,137 @@
+//! The results of `selftest` on stdout.
+
+use super::args::OutputFormat;
+use super::output;
+use super::selftest::{Outcome, Row, Subject};
+use super::table::{Column, Record, csv, head, record, row};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const COLUMNS: [Column; 7] = [
+    Column { title: "kernel", width: 20, right: false },
+    Column { title: "format", width: 9, right: false },
+    Column { title: "arithmetic", width: 10, right: false },
+    Column { title: "cases", width: 5, right: true },
+    Column { title: "error", width: 8, right: true },
+    Column { title: "bound", width: 8, right: true },
+    Column { title: "result", width: 6, right: false },
+];
+
+/// Remarks that are told of a row below the table; programs get all.
+const TOLD: usize = 3;
+
+/// Writes rows as they come, JSON at the end.
+pub struct Report<'a> {
+    format: OutputFormat,
+    subject: &'a Subject,
+    rows: Vec<Row>,
+}
+
+impl<'a> Report<'a> {
+    pub fn new(format: OutputFormat, subject: &'a Subject) -> anyhow::Result<Self> {
+        if format == OutputFormat::Md {
+            output::lines(head(&COLUMNS))?;
+        }
+        Ok(Self { format, subject, rows: Vec::new() })
+    }
+
+    pub fn row(&mut self, tested: Row) -> anyhow::Result<()> {
+        match self.format {
+            OutputFormat::Md => output::lines([row(&COLUMNS, &cells(&tested))])?,
+            OutputFormat::Csv => csv(&[self.record(&tested)?], self.rows.is_empty())?,
+            OutputFormat::Json => {}
+        }
+        self.rows.push(tested);
+        Ok(())
+    }
+
+    /// Success unless a row failed.
+    pub fn end(&self, took: Duration) -> anyhow::Result<ExitCode> {
+        match self.format {
+            OutputFormat::Md => output::lines(self.remarks(took))?,
+            OutputFormat::Csv => {}
+            OutputFormat::Json => {
+                let rows = self.rows.iter().map(|row| self.record(row)).collect::<anyhow::Result<Vec<_>>>()?;
+                output::lines([serde_json::to_string_pretty(&rows)?])?;
+            }
+        }
+        Ok(if self.count(Outcome::Fail) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn count(&self, result: Outcome) -> usize {
+        self.rows.iter().filter(|row| row.result == result).count()
+    }
+
+    /// What is the same in all rows, and then the row.
+    fn record(&self, row: &Row) -> anyhow::Result<Record> {
+        let mut whole = record(self.subject)?;
+        whole.extend(record(row)?);
+        let share = row.error.zip(row.bound).map_or(Value::Null, |(error, bound)| json!(share(error, bound)));
+        whole.insert("share".into(), share);
+        Ok(whole)
+    }
+
+    /// What stands below the table: what failed, and a summary to send to someone.
+    fn remarks(&self, took: Duration) -> Vec<String> {
+        let mut remarks = vec![String::new()];
+        remarks.extend(self.rows.iter().flat_map(told));
+        let s = self.subject;
+        let subgroup = s.subgroup.map_or("no subgroups".into(), |lanes| format!("subgroups of {lanes}"));
+        let checks = if s.checks { ", indices checked" } else { "" };
+        let Subject { wglm, gpu_info, backends, driver, system, .. } = s;
+        remarks.push(format!("wglm {wglm} on {gpu_info} ({backends}, {driver}), {system}: {subgroup}{checks}"));
+        let [passed, failed, skipped] = [Outcome::Pass, Outcome::Fail, Outcome::Skip].map(|result| self.count(result));
+        let cases: usize = self.rows.iter().map(|row| row.cases).sum();
+        let worst = self.worst().map_or_else(String::new, |worst| format!("; {worst}"));
+        let seconds = took.as_secs_f64();
+        remarks.push(format!(
+            "{passed} passed, {failed} failed, {skipped} skipped ({cases} cases, {seconds:.1} s){worst}"
+        ));
+        remarks
+    }
+
+    /// The error that comes closest to its bound, in words.
+    fn worst(&self) -> Option<String> {
+        let told = self.rows.iter().filter_map(|row| Some((row, share(row.error?, row.bound?))));
+        let (row, share) = told.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(format!("worst error {share:.2} of its bound: {} {} {}", row.kernel, row.format, row.arithmetic))
+    }
+}
+
+/// An error as a part of its bound. One of values compared exactly is none of it or far more.
+fn share(error: f64, bound: f64) -> f64 {
+    if error == 0.0 { 0.0 } else { error / bound.max(f64::MIN_POSITIVE) }
+}
+
+fn cells(row: &Row) -> [String; 7] {
+    let number = |value: Option<f64>| match value {
+        None => "-".to_owned(),
+        Some(0.0) => "0".into(),
+        Some(value) => format!("{value:.1e}"),
+    };
+    [
+        row.kernel.into(),
+        row.format.clone(),
+        row.arithmetic.into(),
+        row.cases.to_string(),
+        number(row.error),
+        number(row.bound),
+        match row.result {
+            Outcome::Pass => "pass",
+            Outcome::Fail => "FAIL",
+            Outcome::Skip => "skip",
+        }
+        .into(),
+    ]
+}
+
+/// What there is to say of a row, in as many lines as help.
+fn told(row: &Row) -> Vec<String> {
+    let line = |remark: &String| format!("{} {} {}: {remark}", row.kernel, row.format, row.arithmetic);
+    let mut lines: Vec<String> = row.remarks.iter().take(TOLD).map(line).collect();
+    if row.remarks.len() > TOLD {
+        lines.push(format!("... and {} more cases", row.remarks.len() - TOLD));
+    }
+    lines
+}

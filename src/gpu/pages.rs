@@ -1,0 +1,65 @@
+//! Buffers over pages of a file: where the GPU shares the system's memory, the pages themselves.
+//!
+//! Only Metal lets wgpu take them as they are (`metal.rs`); everywhere else, and where Metal refuses, the pages are
+//! copied as they lie. So what follows from it, many weights in one buffer at offsets that the file decides, is the same
+//! on every system and tested on all of them.
+
+use super::{Buffer, BufferUse, Gpu, StagedCopy};
+use crate::error::Result;
+use crate::gguf::Gguf;
+use std::ops::Range;
+
+/// Buffers over a file start and end at multiples of this: a page of Apple's systems, in bytes.
+pub const PAGE: usize = 16 << 10;
+/// Bytes copied at a time.
+const COPIED: usize = 8 << 20;
+
+impl Gpu {
+    /// True if the device can use a mapped file's pages where they lie.
+    pub fn shares_pages(&self) -> bool {
+        #[cfg(target_os = "macos")]
+        return super::metal::unified(self.device());
+        #[cfg(not(target_os = "macos"))]
+        false
+    }
+
+    /// A buffer over bytes of a file, which start and end at multiples of [`PAGE`]; the last page may reach past the
+    /// file's end. The file's memory lives as long as the buffer, and as the work that uses it. No one may write to it.
+    ///
+    /// # Errors
+    /// As [`Gpu::buffer`].
+    pub fn over_file(&self, label: &str, file: &Gguf, pages: Range<usize>) -> Result<Buffer> {
+        #[cfg(target_os = "macos")]
+        if let Some(buffer) = self.shared_buffer(label, file, pages.clone())? {
+            return Ok(buffer);
+        }
+        self.copied_buffer(label, file, pages)
+    }
+
+    #[cfg(target_os = "macos")]
+    fn shared_buffer(&self, label: &str, file: &Gguf, pages: Range<usize>) -> Result<Option<Buffer>> {
+        let bytes = pages.len() as u64;
+        if !self.shares_pages() || bytes > self.capabilities().max_buffer {
+            return Ok(None);
+        }
+        let using = format!("using the file for `{label}`");
+        let raw = self.attempt(&using, bytes, |device| super::metal::wrap(device, label, file, pages))?;
+        Ok(raw.map(|raw| self.holding(raw, bytes)))
+    }
+
+    fn copied_buffer(&self, label: &str, file: &Gguf, pages: Range<usize>) -> Result<Buffer> {
+        let buffer = self.buffer(label, pages.len() as u64, BufferUse::Storage)?;
+        let content = file.range(pages.clone());
+        let mut staging = self.staging(content.len().min(COPIED).next_multiple_of(4) as u64)?;
+        for (part, offset) in content.chunks(COPIED).zip((0..).step_by(COPIED)) {
+            let bytes = part.len().next_multiple_of(4);
+            let copy = StagedCopy { from: 0, to: &buffer, offset, bytes: bytes as u64 };
+            staging.send(self, &[copy], |mapped| {
+                mapped.write(0, part)?;
+                mapped.zero(part.len(), bytes - part.len())
+            })?;
+        }
+        staging.finish(self)?;
+        Ok(buffer)
+    }
+}

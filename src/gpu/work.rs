@@ -1,0 +1,104 @@
+//! What has been handed to the GPU, counted: a token is to be one encoder, one pass and one submission, and that is
+//! worth a test, for on Metal each is a command buffer or more.
+
+use super::{Dispatch, Gpu, Submission};
+use crate::error::Result;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a device was given since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// Encoders finished and submitted, each in a submission of its own.
+    pub submissions: u64,
+    /// Compute passes in them.
+    pub passes: u64,
+    /// Dispatches in those.
+    pub dispatches: u64,
+    /// Pipelines compiled.
+    pub pipelines: u64,
+    /// The most pipelines that were being compiled at once.
+    pub pipelines_at_once: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    submissions: AtomicU64,
+    passes: AtomicU64,
+    dispatches: AtomicU64,
+    pipelines: AtomicU64,
+    compiling: AtomicU64,
+    pipelines_at_once: AtomicU64,
+}
+
+fn add(count: &AtomicU64, more: u64) -> u64 {
+    count.fetch_add(more, Ordering::Relaxed) + more
+}
+
+impl Gpu {
+    /// What the device was given so far, by everyone who uses it.
+    pub fn work(&self) -> Work {
+        let counts = &self.shared.counts;
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Work {
+            submissions: read(&counts.submissions),
+            passes: read(&counts.passes),
+            dispatches: read(&counts.dispatches),
+            pipelines: read(&counts.pipelines),
+            pipelines_at_once: read(&counts.pipelines_at_once),
+        }
+    }
+
+    /// Records work with an encoder of its own and submits it. The only place where encoders are made.
+    ///
+    /// # Errors
+    /// What the driver reports of this work or of the device; `doing` and `bytes` as for [`Gpu::attempt`].
+    pub(super) fn record(
+        &self,
+        doing: &str,
+        bytes: u64,
+        record: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> Result<Submission> {
+        self.attempt(doing, bytes, |device| {
+            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            if !self.shared.drops_work.load(Ordering::Relaxed) {
+                record(&mut encoder);
+            }
+            add(&self.shared.counts.submissions, 1);
+            Submission { index: self.shared.queue.submit([encoder.finish()]) }
+        })
+    }
+
+    /// Records a pass of dispatches. The only place where passes are made.
+    pub(super) fn pass<'a>(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        timestamp_writes: Option<wgpu::ComputePassTimestampWrites<'_>>,
+        dispatches: impl IntoIterator<Item = Dispatch<'a>>,
+    ) {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
+        let mut count = 0;
+        for dispatch in dispatches {
+            dispatch.record(&mut pass);
+            count += 1;
+        }
+        add(&self.shared.counts.passes, 1);
+        add(&self.shared.counts.dispatches, count);
+    }
+
+    /// Counts a pipeline while `compile` makes it.
+    pub(crate) fn compiling<T>(&self, compile: impl FnOnce() -> T) -> T {
+        let counts = &self.shared.counts;
+        counts.pipelines_at_once.fetch_max(add(&counts.compiling, 1), Ordering::Relaxed);
+        let compiled = compile();
+        counts.compiling.fetch_sub(1, Ordering::Relaxed);
+        add(&counts.pipelines, 1);
+        compiled
+    }
+
+    /// Has the device do as Metal does where memory runs out while a command buffer runs: everything from here on is
+    /// accepted, nothing is done, and nobody is told. For tests of what becomes of that.
+    #[doc(hidden)]
+    pub fn drop_work(&self, drop: bool) {
+        self.shared.drops_work.store(drop, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,112 @@
+//! Every kernel against its twin, a format at a time: what the tests hold kernels to, and what `wglm selftest` shows on
+//! someone else's adapter.
+
+use super::{Case, Kernel};
+use crate::error::Result;
+use crate::plan::{BufferRef, Target};
+use crate::quant::Arithmetic;
+use crate::shader::{Pipelines, Variant};
+use std::collections::HashSet;
+
+/// The cases of a kernel that share a format and an arithmetic.
+pub struct Check {
+    /// In what matrix-vector products multiply.
+    pub arithmetic: Arithmetic,
+    /// The formats of the weights, as [`Case::formats`] names them.
+    pub formats: String,
+    /// The cases, at least one.
+    pub cases: Vec<Case>,
+}
+
+/// How the cases of a check went.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// Of the case that came closest to its bound: the largest error, as a part of the magnitude of what was added up.
+    pub worst: f64,
+    /// What that error may be.
+    pub bound: f64,
+    /// The cases that failed, and how.
+    pub failures: Vec<String>,
+}
+
+impl Case {
+    /// The formats of its weights joined by `+`, vectors of f32 aside; `-` if there is no other.
+    pub fn formats(&self) -> String {
+        let mut names: Vec<&str> = Vec::new();
+        for bound in self.plan.steps.iter().flat_map(|step| &step.bindings) {
+            let BufferRef::Weight(index) = bound.buffer else { continue };
+            let weight = &self.plan.weights[index];
+            let matrix = weight.shape[1] * weight.shape[2] > 1;
+            if matrix && !names.contains(&weight.quant.name) {
+                names.push(weight.quant.name);
+            }
+        }
+        if names.is_empty() { "-".into() } else { names.join("+") }
+    }
+}
+
+impl Kernel {
+    /// Its cases on a target, in either arithmetic: those of products of bytes only where they have shaders of their
+    /// own.
+    ///
+    /// # Errors
+    /// That of a case which cannot be planned for the target.
+    pub fn checks(&self, target: Target) -> Result<Vec<Check>> {
+        let float = (self.cases)(Target { arithmetic: Arithmetic::Float, ..target })?;
+        let known: HashSet<Variant> = float.iter().flat_map(|case| case.plan.variants.clone()).collect();
+        let mut int = (self.cases)(Target { arithmetic: Arithmetic::Int, ..target })?;
+        int.retain(|case| !case.plan.variants.iter().all(|variant| known.contains(variant)));
+        let mut checks = grouped(Arithmetic::Float, float);
+        checks.extend(grouped(Arithmetic::Int, int));
+        Ok(checks)
+    }
+}
+
+fn grouped(arithmetic: Arithmetic, cases: Vec<Case>) -> Vec<Check> {
+    let mut checks: Vec<Check> = Vec::new();
+    for case in cases {
+        let formats = case.formats();
+        match checks.iter_mut().find(|check| check.formats == formats) {
+            Some(check) => check.cases.push(case),
+            None => checks.push(Check { arithmetic, formats, cases: vec![case] }),
+        }
+    }
+    checks
+}
+
+impl Check {
+    /// Runs the cases.
+    ///
+    /// # Errors
+    /// What the device reports; a value that is wrong is a failure in the verdict.
+    pub fn run(&self, pipelines: &Pipelines) -> Result<Verdict> {
+        let mut verdict = Verdict { worst: 0.0, bound: 0.0, failures: Vec::new() };
+        for case in &self.cases {
+            let outcome = case.judge(&case.run(pipelines)?);
+            let failed = |failure| format!("{}: {failure}; error {:.1e}", case.name, outcome.worst);
+            verdict.failures.extend(outcome.failure.map(failed));
+            if closer(&(outcome.worst, outcome.bound), &verdict) {
+                (verdict.worst, verdict.bound) = (outcome.worst, outcome.bound);
+            }
+        }
+        Ok(verdict)
+    }
+}
+
+/// True if an error of a bound is nearer to it, or further beyond, than the worst so far.
+fn closer(&(worst, bound): &(f64, f64), so_far: &Verdict) -> bool {
+    let share = |worst: f64, bound: f64| worst / bound.max(1e-30);
+    so_far.bound == 0.0 && so_far.worst == 0.0 || share(worst, bound) > share(so_far.worst, so_far.bound)
+}
+
+impl Verdict {
+    /// True if every value was within its bound, and nothing else was touched.
+    pub fn passed(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// The worst error as a part of its bound. Values compared exactly have no share of theirs, which is 0.
+    pub fn share(&self) -> f64 {
+        self.worst / self.bound.max(1e-30)
+    }
+}
