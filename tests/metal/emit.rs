@@ -64,6 +64,15 @@ impl Shader {
         storage.then_some(self.bindings.len() as u8)
     }
 
+    /// The bindings whose lengths are in that buffer, in its order: of arrays that end where their buffers do.
+    pub fn unsized_bindings(&self) -> Vec<usize> {
+        let bound = self.module.global_variables.iter().filter(|(_, global)| global.binding.is_some());
+        let open = bound
+            .enumerate()
+            .filter(|(_, (_, global))| self.module.types[global.ty].inner.is_dynamically_sized(&self.module.types));
+        open.map(|(number, _)| number).collect()
+    }
+
     /// The same without functions, types and constants that it does not use.
     pub fn compacted(mut self) -> Self {
         compact(&mut self.module, KeepUnused::No);

@@ -9,9 +9,16 @@ mod common;
 #[allow(dead_code)]
 mod shape;
 
+mod cases;
+mod clang;
+mod decode;
 mod emit;
+mod execute;
+mod faults;
+mod machine;
 mod rules;
 mod snapshots;
+mod translate;
 mod variants;
 
 use common::gguf_writer;

@@ -54,10 +54,10 @@ void *const *buffers;
 void *arrays[ARRAYS];
 
 [[noreturn]] void fault(const char *what, Fiber *at) {
-    printf("FAULT %s\n", what);
+    printf("FAULT %s: %s", running ? running->name : "the machine", what);
     if (running && at) {
         const auto &i = at->invocation;
-        printf("in workgroup %u, %u, %u, invocation %u\n", i.workgroup[0], i.workgroup[1], i.workgroup[2], i.index);
+        printf("; in workgroup %u, %u, %u", i.workgroup[0], i.workgroup[1], i.workgroup[2]);
     }
     fflush(stdout);
     _exit(FAULT);
@@ -69,13 +69,11 @@ void wait(State state, unsigned line) {
     if (!_setjmp(current->place)) _longjmp(scheduler, 1);
 }
 
-unsigned in_order(unsigned i, unsigned count) {
 #ifdef BACKWARDS
-    return count - 1 - i;
+unsigned in_order(unsigned i, unsigned count) { return count - 1 - i; }
 #else
-    return i;
+unsigned in_order(unsigned i, unsigned) { return i; }
 #endif
-}
 
 // ---- fibers
 
@@ -299,8 +297,7 @@ void dispatch() {
 
 } // namespace machine
 
-// Requests, of numbers of 64 bits: `b` makes a buffer, `w` writes to one, `r` reads, `d` runs a kernel; `f` answers when
-// everything before it is done.
+// Requests, of numbers of 64 bits: `b` makes a buffer, `w` writes to one, `r` reads, `d` runs a kernel.
 int main() {
     using namespace machine;
     watch_memory();
