@@ -10,10 +10,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use wglm::kernels::{Case, KERNELS, Kernel};
+use wglm::plan::{Plan, Step};
 use wglm::shader::Variant;
 
 /// Kernels in one file of C++: many share the cost of reading the shim.
 const BATCH: usize = 24;
+
+/// Invocations of a case, at most: grids that fold because they are so large are left to tests on GPUs.
+const INVOCATIONS: u64 = 1 << 21;
 
 /// The kernels, or those whose name contains what `KERNEL` says.
 fn kernels() -> Vec<&'static Kernel> {
@@ -45,7 +49,7 @@ fn batches(cases: Vec<Case>) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     for case in cases {
         let shaders = shaders([&case.plan]);
-        if shaders.values().any(Shader::foreign) {
+        if shaders.values().any(Shader::foreign) || invocations(&case.plan, &shaders) > INVOCATIONS {
             continue;
         }
         if batches.last().is_none_or(|batch| batch.shaders.len() >= BATCH) {
@@ -56,6 +60,12 @@ fn batches(cases: Vec<Case>) -> Vec<Batch> {
         batch.cases.push(case);
     }
     batches
+}
+
+fn invocations(plan: &Plan, shaders: &HashMap<Variant, Shader>) -> u64 {
+    let size = |step: &Step| u64::from(shaders[&plan.variants[step.variant]].workgroup_size);
+    let groups = |step: &Step| step.grid.iter().map(|n| u64::from(*n)).product::<u64>();
+    plan.steps.iter().map(|step| groups(step) * size(step)).sum()
 }
 
 impl Batch {

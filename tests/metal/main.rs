@@ -18,6 +18,7 @@ mod faults;
 mod machine;
 mod rules;
 mod snapshots;
+mod spaces;
 mod translate;
 mod variants;
 

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 /// A kernel in Metal's language.
+#[derive(Clone)]
 pub struct Text {
     pub label: String,
     pub msl: String,
