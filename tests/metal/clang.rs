@@ -1,6 +1,7 @@
 //! Clang, where there is one that knows f16: it stands in for Apple's compiler, which is a clang as well.
 
 use crate::translate::{Text, checkable, runnable};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -58,6 +59,11 @@ fn shim() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/metal/shim")
 }
 
+/// Not by `println`, which the harness keeps to itself.
+fn say(line: &str) {
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+}
+
 /// A folder to compile in.
 pub struct Workshop {
     clang: &'static str,
@@ -73,7 +79,7 @@ impl Workshop {
         if clang.is_none() {
             let lack = "no clang++ 15 or newer (on Debian: clang-16), or this is not Linux";
             assert!(std::env::var_os("WGLM_REQUIRE_CLANG").is_none(), "{lack}");
-            println!("SKIPPED, no kernel was compiled or run as on a Mac: {lack}");
+            say(&format!("SKIPPED, no kernel was compiled or run as on a Mac: {lack}\n"));
         }
         Some(Self { clang: clang?, dir: TempDir::new().unwrap(), machines: Default::default() })
     }

@@ -132,7 +132,10 @@ fn check(shop: &Workshop, level: Level, ty: CacheType, golden: &Golden) -> Resul
         check_continuation(&mut model, golden)?;
     }
     let (count, seconds) = (golden.tokens.len(), start.elapsed().as_secs_f32());
-    println!("{} ({level:?}, {ty:?} cache): {count} tokens, worst relative L2 {worst:.2e}, {seconds:.1} s", golden.name);
+    println!(
+        "{} ({level:?}, {ty:?} cache): {count} tokens, worst relative L2 {worst:.2e}, {seconds:.1} s",
+        golden.name
+    );
     Ok(())
 }
 
