@@ -49,7 +49,7 @@ fn batches(cases: Vec<Case>) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     for case in cases {
         let shaders = shaders([&case.plan]);
-        if shaders.values().any(Shader::foreign) || invocations(&case.plan, &shaders) > INVOCATIONS {
+        if foreign(&shaders) || invocations(&case.plan, &shaders) > INVOCATIONS {
             continue;
         }
         if batches.last().is_none_or(|batch| batch.shaders.len() >= BATCH) {
@@ -60,6 +60,11 @@ fn batches(cases: Vec<Case>) -> Vec<Batch> {
         batch.cases.push(case);
     }
     batches
+}
+
+/// True for cases with a kernel that no Mac is given.
+fn foreign(shaders: &HashMap<Variant, Shader>) -> bool {
+    shaders.values().any(Shader::foreign)
 }
 
 fn invocations(plan: &Plan, shaders: &HashMap<Variant, Shader>) -> u64 {
@@ -103,6 +108,9 @@ fn failures_of(kernel: &Kernel, shop: &Workshop) -> Vec<String> {
     let (start, batches) = (Instant::now(), batches(distinct_cases(kernel)));
     let count: usize = batches.iter().map(|batch| batch.cases.len()).sum();
     let mut failures = Vec::new();
+    if count == 0 && distinct_cases(kernel).iter().any(|case| !foreign(&shaders([&case.plan]))) {
+        failures.push(format!("{}: no case was run", kernel.name));
+    }
     for (index, batch) in batches.iter().enumerate() {
         for level in Level::ALL {
             let ran = batch.run(&format!("{}-{index}", kernel.name), shop, level);
