@@ -107,7 +107,7 @@ fn main(@builtin(local_invocation_index) i: u32) {
 fn matrices_of_8_x_8_are_multiplied() {
     let Some(shop) = Workshop::open() else { return };
     let a: Vec<f32> = (0..64).map(|i| (i % 11) as f32).collect();
-    let b = |i: usize| if i < 32 { i % 7 } else { i % 5 } as f32;
+    let b = |i: usize| if i < 32 { i % 7 } else { (i - 32) % 5 } as f32;
     let sum = |at: usize| (0..8).map(|k| a[at / 8 * 8 + k] * b(k * 8 + at % 8)).sum();
     let product: Vec<f32> = (0..64).map(sum).collect();
     let content = [a.clone(), vec![0.0; 64]].concat();
