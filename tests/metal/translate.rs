@@ -100,9 +100,8 @@ fn without_twins(msl: &str) -> String {
     let mut seen = HashSet::new();
     let mut out = String::with_capacity(msl.len());
     for block in msl.split_inclusive("\n}\n") {
-        let heads =
-            block.match_indices('\n').map(|(at, _)| at + 1).filter(|at| block[*at..].starts_with(char::is_alphabetic));
-        let start = heads.last().unwrap_or(0);
+        let head = |at: &usize| block[*at..].starts_with(char::is_alphabetic);
+        let start = block.rmatch_indices('\n').map(|(at, _)| at + 1).find(head).unwrap_or(0);
         let (before, definition) = block.split_at(start);
         out.push_str(before);
         if seen.insert(erased(definition)) {
