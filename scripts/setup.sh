@@ -43,8 +43,8 @@ has_vulkan_loader() {
     PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libvulkan\.so\.1 ' >/dev/null
 }
 
-# Installs Debian packages, as root or through sudo.
-install_packages() {
+# Runs apt-get as root or through sudo. What it says goes to stderr.
+apt_as_root() {
     local as_root=() # what runs a command as root
     if [[ $UID -ne 0 ]]; then
         command -v sudo >/dev/null || return 1
@@ -52,9 +52,17 @@ install_packages() {
         (: </dev/tty) 2>/dev/null || as_root=(sudo -n) # no one there to type a password
     fi
     as_root+=(env DEBIAN_FRONTEND=noninteractive)
+    "${as_root[@]}" apt-get -qq "$@" </dev/null >&2
+}
+
+# Brings the lists of Debian packages up to date.
+update_packages() { apt_as_root update || say "apt-get update failed; trying with the lists there are"; }
+
+# Installs Debian packages.
+install_packages() {
     say "installing $* (apt)"
-    "${as_root[@]}" apt-get -qq update </dev/null >&2 || say "apt-get update failed; trying with the lists there are"
-    "${as_root[@]}" apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@" </dev/null >&2
+    update_packages
+    apt_as_root -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@"
 }
 
 # Everything a Linux machine may lack.

@@ -1,6 +1,8 @@
 //! Pipes, disks and logs.
 
-use crate::{ANSWER, QUESTION, command, outcome, refused};
+#[cfg(target_os = "linux")]
+use crate::refused;
+use crate::{ANSWER, QUESTION, command, outcome};
 use std::io::Read;
 use std::process::Stdio;
 

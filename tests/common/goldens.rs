@@ -38,11 +38,16 @@ impl Golden {
         read_f32(fixture(&format!("fable/{}.{precision}.logits.f32", self.name)))
     }
 
+    /// How the prompt goes on, greedily.
+    pub fn greedy(&self, precision: &str) -> Vec<usize> {
+        numbers(&self.meta[format!("greedy_{precision}")])
+    }
+
     /// Fails unless the model goes on after the prompt as other programs do in this precision.
     pub fn check_greedy(&self, model: &Model, precision: &str) {
         let mut session = Session::new(model).unwrap();
         session.feed(&self.tokens[..self.prompt]).unwrap();
-        for (index, want) in numbers(&self.meta[format!("greedy_{precision}")]).into_iter().enumerate() {
+        for (index, want) in self.greedy(precision).into_iter().enumerate() {
             let got = session.most_likely().unwrap();
             assert_eq!(got as usize, want, "{precision} {}: token {index} of the continuation", self.name);
             session.feed(&[got]).unwrap();

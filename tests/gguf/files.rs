@@ -5,6 +5,7 @@ use std::io::Write;
 use wglm::Error;
 use wglm::gguf::Gguf;
 
+#[cfg(target_os = "linux")]
 use crate::common::gguf_writer::GgufWriter;
 use crate::{F32, says, with_value};
 

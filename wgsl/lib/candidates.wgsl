@@ -13,9 +13,10 @@ const NOBODY = Candidate(LOWEST, NO_TOKEN);
 var<workgroup> scores: array<f32, WORKGROUP>;
 var<workgroup> tokens: array<u32, WORKGROUP>;
 
-// By its bits: fast-math compilers take no comparison's word for it.
-fn is_number(v: f32) -> bool {
-    return (bitcast<u32>(v) & 0x7fffffffu) < 0x7f800000u;
+// Whether the bits of an f32 are those of a number. They come from memory as bits: what is an f32 once, fast-math
+// compilers take for a number, whatever is asked about its bits.
+fn is_number(bits: u32) -> bool {
+    return (bits & 0x7fffffffu) < 0x7f800000u;
 }
 
 // The one with the larger score, and of equals the one with the lower id.

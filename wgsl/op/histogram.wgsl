@@ -11,7 +11,7 @@ struct Params {
 }
 
 var<uniform> params: Params;
-var<storage, read> logits: array<vec4<f32>>;
+var<storage, read> logits: array<vec4<u32>>; // the bits of f32
 var<storage, read_write> histogram: array<atomic<u32>>; // the bins' counts, then their deficits; zeros before
 
 var<workgroup> counts: array<atomic<u32>, BINS>;
@@ -38,7 +38,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             let four = logits[first / 4u];
             for (var k = 0u; k < 4u; k++) {
                 if first + k < params.count && is_number(four[k]) {
-                    add(four[k], top);
+                    add(bitcast<f32>(four[k]), top);
                 }
             }
         }

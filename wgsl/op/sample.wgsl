@@ -29,7 +29,7 @@ const CHUNKS = SLICE / (4u * CREW);
 const HUGE = 3e38;
 
 var<uniform> params: Params;
-var<storage, read> logits: array<vec4<f32>>;
+var<storage, read> logits: array<vec4<u32>>; // the bits of f32
 var<storage, read> histogram: array<u32>;
 var<storage, read> sampling: Sampling;
 var<storage, read_write> token: array<u32>; // chosen, likeliest, how many top_k and top_p left, ticket
@@ -83,7 +83,7 @@ fn count_four(first: u32, level: u32, prefix: vec2<u32>, open: vec2<u32>, top: f
     let four = logits[first / 4u];
     for (var k = 0u; k < 4u; k++) {
         if first + k < params.count && is_number(four[k]) {
-            let place = place_of(four[k], first + k, top);
+            let place = place_of(bitcast<f32>(four[k]), first + k, top);
             if all((place | open) == (prefix | open)) {
                 atomicAdd(&counts[digit_of(place, level)], 1u);
             }
@@ -132,9 +132,12 @@ fn draw_four(first: u32, last: vec2<u32>, top: f32) -> Candidate {
     let noise = pcg4d(vec4<u32>(first / 4u, state.position, sampling.seed.x, sampling.seed.y));
     var best = NOBODY;
     for (var k = 0u; k < 4u; k++) {
-        let gap = gap_of(four[k], top);
-        if first + k < params.count && is_number(four[k]) && gap <= sampling.reach
-            && not_after(place_of(four[k], first + k, top), last) {
+        if first + k >= params.count || !is_number(four[k]) {
+            continue;
+        }
+        let logit = bitcast<f32>(four[k]);
+        let gap = gap_of(logit, top);
+        if gap <= sampling.reach && not_after(place_of(logit, first + k, top), last) {
             best = better(best, Candidate(gumbel(noise[k]) - gap * sampling.sharpness, first + k));
         }
     }

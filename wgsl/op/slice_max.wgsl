@@ -7,7 +7,7 @@ struct Params {
 }
 
 var<uniform> params: Params;
-var<storage, read> logits: array<vec4<f32>>;
+var<storage, read> logits: array<vec4<u32>>; // the bits of f32
 var<storage, read_write> maxima: array<vec2<u32>>; // the bits of the logit, its token
 var<storage, read_write> histogram: array<u32>;
 
@@ -26,7 +26,7 @@ fn main(
         let four = logits[first / 4u];
         for (var k = 0u; k < 4u; k++) {
             if first + k < params.count && is_number(four[k]) {
-                best = better(best, Candidate(four[k], first + k));
+                best = better(best, Candidate(bitcast<f32>(four[k]), first + k));
             }
         }
     }

@@ -1,0 +1,153 @@
+//! The demonstration model through Metal's text, step by step: what other programs computed for it comes out.
+
+use crate::clang::{Level, Workshop};
+use crate::common::goldens::{Golden, goldens};
+use crate::common::models::relative_l2;
+use crate::emit::Shader;
+use crate::execute::Executor;
+use crate::translate::Text;
+use crate::variants::{fable, shaders};
+use std::collections::HashMap;
+use std::time::Instant;
+use wglm::gguf::Gguf;
+use wglm::kernels::Sampling;
+use wglm::model::{State, TokenPlan, plan_token};
+use wglm::plan::{Plan, Target, Weight};
+use wglm::quant;
+use wglm::shader::Variant;
+use wglm::{CacheShape, CacheType, Config};
+
+/// Bounds as for the shaders that a GPU runs (tests/goldens.rs): f32 arithmetic in another order is all that differs,
+/// and the rounding of the cache.
+const EXACT: f64 = 2e-5;
+const F16_CACHE: f64 = 1e-3;
+
+/// The demonstration model on the machine.
+struct Model {
+    executor: Executor,
+    planned: TokenPlan,
+    state: State,
+    vocab: usize,
+}
+
+/// A weight's buffer, as an upload makes it. In this file every weight is a tensor, vectors of any type.
+fn laid_out(file: &Gguf, weight: &Weight) -> Vec<u8> {
+    let tensor = file.tensor(&weight.name).unwrap_or_else(|| panic!("no tensor `{}`", weight.name));
+    let stored = file.data(tensor);
+    let same = tensor.ty.id == weight.quant.id;
+    let rows = if same { stored.to_vec() } else { decoded(tensor.ty.id, stored, weight.shape.iter().product()) };
+    let blocks = weight.quant.blocks(weight.shape[0]) * weight.shape[1] * weight.shape[2];
+    let mut streams: Vec<Vec<u8>> = weight.quant.streams.iter().map(|s| vec![0; s.bytes * blocks]).collect();
+    let mut parts: Vec<&mut [u8]> = streams.iter_mut().map(Vec::as_mut_slice).collect();
+    weight.quant.repack(&rows, weight.shape[0], &mut parts).unwrap();
+    let mut buffer = vec![0; weight.bytes() as usize];
+    for ((start, _), stream) in weight.streams().into_iter().zip(streams) {
+        buffer[start as usize..][..stream.len()].copy_from_slice(&stream);
+    }
+    buffer
+}
+
+fn decoded(ty: u32, stored: &[u8], count: usize) -> Vec<u8> {
+    let mut values = vec![0f32; count];
+    quant::by_id(ty).unwrap().decode(stored, &mut values).unwrap();
+    bytemuck::cast_slice(&values).to_vec()
+}
+
+impl Model {
+    /// Compiles what a token takes, and loads the weights.
+    fn load(shop: &Workshop, level: Level, cache: CacheShape) -> Result<Self, String> {
+        let file = fable();
+        let config = Config::read(&file).unwrap();
+        let planned = plan_token(&file, &config, cache, Target::default()).unwrap();
+        let shaders: HashMap<Variant, Shader> = shaders([&planned.plan]);
+        let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
+        let program = shop.program("decode", &texts, level)?;
+        let weights: Vec<Vec<u8>> = planned.plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
+        let locals: Vec<Vec<u8>> = planned.plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
+        let mut executor = Executor::new(&program, &planned.plan, &shaders, &weights, &locals)?;
+        executor.write(planned.choice.sampling, bytemuck::bytes_of(&Sampling::GREEDY))?;
+        Ok(Self { executor, state: State::new(&config), vocab: config.vocab, planned })
+    }
+
+    /// Computes a token at a position, its logits too if `output` asks for them.
+    fn feed(&mut self, position: usize, token: u32, output: bool) -> Result<(), String> {
+        self.executor.write(Plan::TOKEN, &token.to_le_bytes())?;
+        self.advance(position, output)
+    }
+
+    /// Computes the token that was chosen.
+    fn advance(&mut self, position: usize, output: bool) -> Result<(), String> {
+        self.executor.write(Plan::STATE, self.state.at(position))?;
+        let plan = &self.planned.plan;
+        let end = if output { plan.steps.len() } else { plan.head };
+        self.executor.submit(0..end)
+    }
+
+    fn logits(&mut self) -> Result<Vec<f32>, String> {
+        let bytes = self.executor.read(self.planned.logits, 4 * self.vocab)?;
+        Ok(bytemuck::pod_collect_to_vec(&bytes))
+    }
+
+    fn chosen(&mut self) -> Result<u32, String> {
+        Ok(bytemuck::pod_read_unaligned(&self.executor.read(Plan::TOKEN, 4)?))
+    }
+}
+
+/// The logits at all known positions of a golden.
+fn check_logits(model: &mut Model, golden: &Golden) -> Result<f64, String> {
+    let wanted = golden.logits("q4_0");
+    let mut rows = golden.positions.iter().zip(wanted.chunks_exact(model.vocab)).peekable();
+    let mut worst = 0f64;
+    for (position, token) in golden.tokens.iter().enumerate() {
+        let known = rows.next_if(|(known, _)| **known == position);
+        model.feed(position, *token, known.is_some())?;
+        if let Some((_, row)) = known {
+            worst = worst.max(relative_l2(&model.logits()?, row));
+        }
+    }
+    assert!(rows.next().is_none(), "positions beyond the tokens");
+    Ok(worst)
+}
+
+/// The continuation that the model chooses by itself after the prompt.
+fn check_continuation(model: &mut Model, golden: &Golden) -> Result<(), String> {
+    for (position, token) in golden.tokens[..golden.prompt].iter().enumerate() {
+        model.feed(position, *token, position + 1 == golden.prompt)?;
+    }
+    for (index, want) in golden.greedy("q4_0").into_iter().enumerate() {
+        assert_eq!(model.chosen()? as usize, want, "{}: token {index} of the continuation", golden.name);
+        model.advance(golden.prompt + index, true)?;
+    }
+    Ok(())
+}
+
+/// Logits, and with the exact cache the continuation.
+fn check(shop: &Workshop, level: Level, ty: CacheType, golden: &Golden) -> Result<(), String> {
+    let (start, exact) = (Instant::now(), ty == CacheType::F32);
+    let context = golden.tokens.len().max(golden.prompt + golden.greedy("q4_0").len());
+    let mut model = Model::load(shop, level, CacheShape { context, ty })?;
+    let worst = check_logits(&mut model, golden)?;
+    assert!(worst < if exact { EXACT } else { F16_CACHE }, "worst relative L2 {worst:.2e}");
+    if exact {
+        check_continuation(&mut model, golden)?;
+    }
+    let (count, seconds) = (golden.tokens.len(), start.elapsed().as_secs_f32());
+    println!(
+        "{} ({level:?}, {ty:?} cache): {count} tokens, worst relative L2 {worst:.2e}, {seconds:.1} s",
+        golden.name
+    );
+    Ok(())
+}
+
+#[test]
+fn the_demonstration_model_computes_what_others_do() {
+    let Some(shop) = Workshop::open() else { return };
+    let mut goldens = goldens();
+    goldens.sort_by_key(|golden| golden.tokens.len());
+    let mut runs: Vec<_> = goldens.iter().map(|golden| (Level::Fast, CacheType::F32, golden)).collect();
+    runs.extend([(Level::Plain, CacheType::F32, &goldens[0]), (Level::Fast, CacheType::F16, &goldens[0])]);
+    for (level, ty, golden) in runs {
+        let fault = |fault| panic!("{} ({level:?}, {ty:?} cache): {fault}", golden.name);
+        check(&shop, level, ty, golden).unwrap_or_else(fault);
+    }
+}

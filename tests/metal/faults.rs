@@ -1,0 +1,116 @@
+//! What the machine must not let pass, and what it must get right: kernels written for it alone.
+
+use crate::clang::{Level, Workshop};
+use crate::emit::Shader;
+use crate::machine::Machine;
+use crate::translate::Text;
+
+/// Invocations.
+const SIZE: usize = 64;
+/// Values for each.
+const ROWS: usize = 8;
+
+/// What a kernel of one workgroup makes of the content of its only buffer, or the fault.
+fn made_of(shop: &Workshop, level: Level, wgsl: &str, content: &[u8]) -> Result<Vec<u8>, String> {
+    let shader = Shader::from_text(wgsl)?;
+    let program = shop.program("fault", &[Text::of(&shader)?], level)?;
+    let mut machine = Machine::start(&program);
+    let bound = [machine.buffer(content)?, machine.buffer(&(content.len() as u32).to_le_bytes())?];
+    machine.dispatch("test", [1, 1, 1], &bound.map(|buffer| (buffer, 0)))?;
+    machine.read(bound[0], content.len())
+}
+
+/// The values that a body run by 64 invocations leaves in `y`, or the fault.
+fn run(shop: &Workshop, level: Level, globals: &str, body: &str) -> Result<Vec<u32>, String> {
+    let wgsl = format!(
+        "{globals}\nvar<storage, read_write> y: array<u32>;\n@compute @workgroup_size({SIZE})\n\
+         fn main(@builtin(local_invocation_index) i: u32, @builtin(subgroup_invocation_id) lane: u32) {{ {body} }}\n"
+    );
+    made_of(shop, level, &wgsl, &[0; 4 * ROWS * SIZE]).map(|bytes| bytemuck::pod_collect_to_vec(&bytes))
+}
+
+#[test]
+fn faults_are_noticed() {
+    let Some(shop) = Workshop::open() else { return };
+    let faults = [
+        (
+            "if i < 40u { y[i] = subgroupAdd(i); }",
+            "the lanes of a simdgroup are not at the same call; 8 in a simdgroup function of line",
+        ),
+        ("if lane < 9u { y[i] = subgroupAdd(i); } else { y[i] = subgroupMax(i); }", "the lanes of a simdgroup"),
+        ("if i < 32u { workgroupBarrier(); } y[i] = 1u;", "not at the same barrier; 32 at the barrier of line"),
+        ("if i < 32u { workgroupBarrier(); } else { workgroupBarrier(); }", "not at the same barrier"),
+        ("y[i + 100000u] = 1u;", "outside its buffers"),
+    ];
+    for (body, wanted) in faults {
+        for level in Level::ALL {
+            let told = run(&shop, level, "", body).expect_err(body);
+            assert!(told.starts_with("test: ") && told.contains(wanted), "`{body}` ({level:?}): {told}");
+        }
+    }
+}
+
+/// Without the barrier between, one of the two orders reads what is not there yet; with it, both read it.
+#[test]
+fn a_missing_barrier_shows_in_one_of_the_orders() {
+    let Some(shop) = Workshop::open() else { return };
+    let shared = format!("var<workgroup> t: array<u32, {SIZE}>;");
+    let body = |barrier: &str| format!("t[i] = i; {barrier} y[i] = t[{}u - i];", SIZE - 1);
+    let right: Vec<u32> = (0..SIZE as u32).rev().collect();
+    for (barrier, expected) in [("", [false; 2]), ("workgroupBarrier();", [true; 2])] {
+        for (level, expected) in Level::ALL.into_iter().zip(expected) {
+            let left = run(&shop, level, &shared, &body(barrier)).unwrap();
+            assert_eq!(left[..SIZE] == right, expected, "{level:?}, `{barrier}`: {left:?}");
+        }
+    }
+}
+
+#[test]
+fn subgroup_functions_do_what_they_say() {
+    let Some(shop) = Workshop::open() else { return };
+    let (lane, first) = (|i: u32| i % 32, |i: u32| i / 32 * 32);
+    let functions: [(&str, &dyn Fn(u32) -> u32); 8] = [
+        ("subgroupAdd(i)", &|i| (first(i)..first(i) + 32).sum()),
+        ("subgroupMax(i)", &|i| first(i) + 31),
+        ("subgroupMin(i)", &|i| first(i)),
+        ("subgroupExclusiveAdd(i)", &|i| (first(i)..i).sum()),
+        ("subgroupShuffleXor(i, 5u)", &|i| i ^ 5),
+        ("subgroupShuffle(i, 31u - lane)", &|i| first(i) + 31 - lane(i)),
+        ("subgroupBroadcastFirst(i)", &|i| first(i)),
+        ("subgroupBallot(lane % 3u == 0u).x", &|_| (0..32).filter(|l| l % 3 == 0).map(|l| 1 << l).sum()),
+    ];
+    // Invocation i of the program leaves what call k makes in its place of row k.
+    let calls = functions.iter().enumerate().map(|(k, (call, _))| format!("y[{}u + i] = {call};\n", k * SIZE));
+    let left = run(&shop, Level::Plain, "", &calls.collect::<String>()).unwrap();
+    for ((call, want), left) in functions.into_iter().zip(left.chunks(SIZE)) {
+        let want: Vec<u32> = (0..SIZE as u32).map(want).collect();
+        assert_eq!(left, want, "{call}");
+    }
+}
+
+/// One operand from a buffer, one from workgroup memory: of the helpers that naga writes for either, one remains where
+/// address spaces are erased.
+const MATRICES: &str = "enable wgpu_cooperative_matrix;
+var<workgroup> t: array<f32, 64>;
+var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(32)
+fn main(@builtin(local_invocation_index) i: u32) {
+    t[i] = f32(i % 7u);
+    t[i + 32u] = f32(i % 5u);
+    workgroupBarrier();
+    let a = coopLoadT<coop_mat8x8<f32, A>>(&y[0], 8u);
+    let b = coopLoadT<coop_mat8x8<f32, B>>(&t[0], 8u);
+    coopStoreT(coopMultiplyAdd(a, b, coop_mat8x8<f32, C>()), &y[64], 8u);
+}";
+
+#[test]
+fn matrices_of_8_x_8_are_multiplied() {
+    let Some(shop) = Workshop::open() else { return };
+    let a: Vec<f32> = (0..64).map(|i| (i % 11) as f32).collect();
+    let b = |i: usize| if i < 32 { i % 7 } else { (i - 32) % 5 } as f32;
+    let sum = |at: usize| (0..8).map(|k| a[at / 8 * 8 + k] * b(k * 8 + at % 8)).sum();
+    let product: Vec<f32> = (0..64).map(sum).collect();
+    let content = [a.clone(), vec![0.0; 64]].concat();
+    let left = made_of(&shop, Level::Plain, MATRICES, bytemuck::cast_slice(&content)).unwrap();
+    assert_eq!(bytemuck::pod_collect_to_vec::<u8, f32>(&left), [a, product].concat());
+}

@@ -1,0 +1,184 @@
+//! What Metal, or wgpu's way to it, asks of a shader beyond what WGSL does.
+
+use crate::emit::{Checks, LANGUAGES, Shader, USUAL};
+use crate::variants;
+use naga::proc::Layouter;
+use naga::{BinaryOperator, Expression, Function, Literal, RelationalFunction, ScalarKind, TypeInner};
+use wglm::plan::{ALIGNMENT, Plan};
+use wglm::shader::Access;
+
+/// Storage buffers of a kernel, as wgpu reports it for Metal, and buffers altogether: parameters and sizes too.
+const STORAGE_BUFFERS: usize = 29;
+const BUFFERS: usize = 31;
+/// Bytes of workgroup memory, each array taking whole pieces of 16.
+const WORKGROUP_BYTES: u32 = 32 << 10;
+/// Bits of the smallest f32 that is no number.
+const INFINITY: u32 = 0x7f80_0000;
+/// Apple's compiler assumes that there are no infinities and no NaNs: text that deals in them means something else.
+const FORBIDDEN: [&str; 8] = ["INFINITY", "NAN", "HUGE_VAL", "isnan", "isinf", "isfinite", "isnormal", "isordered"];
+
+impl Shader {
+    /// True if it multiplies matrices of a size that Metal lacks. Such kernels are for other adapters.
+    pub fn foreign(&self) -> bool {
+        !self.foreign_matrices().is_empty()
+    }
+
+    fn foreign_matrices(&self) -> Vec<String> {
+        let size = |ty: &TypeInner| match *ty {
+            TypeInner::CooperativeMatrix { columns, rows, .. } => Some((columns as u32, rows as u32)),
+            _ => None,
+        };
+        let sizes = self.module.types.iter().filter_map(|(_, ty)| size(&ty.inner));
+        let foreign = sizes.filter(|size| *size != (8, 8));
+        foreign.map(|(columns, rows)| format!("a matrix of {columns} x {rows}: Metal has 8 x 8")).collect()
+    }
+
+    /// Everything that is wrong with it.
+    fn complaints(&self) -> Vec<String> {
+        let rules =
+            [Self::foreign_matrices, Self::limits, Self::layout, Self::finite_constants, Self::finite_functions];
+        let mut complaints: Vec<String> = rules.iter().flat_map(|rule| rule(self)).collect();
+        for language in LANGUAGES {
+            for checks in [Checks::Unchecked, Checks::Checked] {
+                complaints.extend(self.write(language, checks).err());
+            }
+        }
+        complaints.extend(self.write(USUAL, Checks::Unchecked).iter().flat_map(|text| forbidden(text)));
+        complaints
+    }
+
+    fn limits(&self) -> Vec<String> {
+        let storage = self.bindings.iter().filter(|b| b.access != Access::Uniform).count();
+        let counts = [
+            ("storage buffers", storage, STORAGE_BUFFERS),
+            ("buffers", self.bindings.len() + usize::from(self.sizes().is_some()), BUFFERS),
+            ("bytes of workgroup memory", self.workgroup_bytes as usize, WORKGROUP_BYTES as usize),
+            ("invocations", self.workgroup_size as usize, 1024),
+        ];
+        let over = counts.into_iter().filter(|(_, count, most)| count > most);
+        over.map(|(what, count, most)| format!("{count} {what}, at most {most}")).collect()
+    }
+
+    /// A vector of 16 bytes is loaded from multiples of 16: so must members and elements that hold one lie.
+    fn layout(&self) -> Vec<String> {
+        let mut layouter = Layouter::default();
+        if let Err(e) = layouter.update(self.module.to_ctx()) {
+            return vec![format!("no layout: {e}")];
+        }
+        let mut complaints = Vec::new();
+        let aligned = |ty, at: u32| layouter[ty].alignment.is_aligned(at);
+        for (_, ty) in self.module.types.iter() {
+            let name = ty.name.as_deref().unwrap_or("an array");
+            match &ty.inner {
+                TypeInner::Struct { members, .. } => complaints.extend(
+                    members.iter().filter(|m| !aligned(m.ty, m.offset)).map(|m| format!("{name}: {:?}", m.name)),
+                ),
+                TypeInner::Array { base, stride, .. } if !aligned(*base, *stride) => {
+                    complaints.push(format!("{name}: elements {stride} bytes apart"));
+                }
+                _ => {}
+            }
+        }
+        complaints
+    }
+
+    fn finite_constants(&self) -> Vec<String> {
+        let functions = self.functions().flat_map(|f| f.expressions.iter().map(|(_, e)| e));
+        let constants = self.module.global_expressions.iter().map(|(_, e)| e);
+        let finite = |e: &Expression| match e {
+            Expression::Literal(Literal::F32(v)) => v.is_finite(),
+            Expression::Literal(Literal::F64(v)) => v.is_finite(),
+            Expression::Literal(Literal::F16(v)) => v.is_finite(),
+            _ => true,
+        };
+        functions.chain(constants).filter(|e| !finite(e)).map(|e| format!("a constant {e:?}")).collect()
+    }
+
+    fn functions(&self) -> impl Iterator<Item = &Function> {
+        let entries = self.module.entry_points.iter().map(|entry| &entry.function);
+        self.module.functions.iter().map(|(_, f)| f).chain(entries)
+    }
+
+    fn finite_functions(&self) -> Vec<String> {
+        self.functions().flat_map(|f| f.expressions.iter().filter_map(|(_, e)| tells_numbers(f, e))).collect()
+    }
+}
+
+/// What is wrong with an expression that tells NaNs or infinities from numbers, or makes one.
+fn tells_numbers(function: &Function, expression: &Expression) -> Option<String> {
+    let literal = |handle| match function.expressions[handle] {
+        Expression::Literal(Literal::U32(bits)) => Some(bits),
+        Expression::Literal(Literal::I32(bits)) => Some(bits as u32),
+        _ => None,
+    };
+    match *expression {
+        Expression::Relational { fun: fun @ (RelationalFunction::IsNan | RelationalFunction::IsInf), .. } => {
+            Some(format!("{fun:?}"))
+        }
+        Expression::Binary { op: BinaryOperator::Equal | BinaryOperator::NotEqual, left, right } if left == right => {
+            Some("a value compared with itself".to_owned())
+        }
+        Expression::As { expr, kind: ScalarKind::Float, convert: None } => {
+            let bits = literal(expr).filter(|bits| bits & INFINITY == INFINITY)?;
+            Some(format!("the f32 of bits {bits:#x}"))
+        }
+        _ => None,
+    }
+}
+
+/// The words of a text that deal in infinities and NaNs.
+fn forbidden(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| FORBIDDEN.contains(word)).map(|word| format!("the text says `{word}`")).collect()
+}
+
+/// The offset of a binding is a multiple of what any device may ask for, which is more than Metal's 32.
+fn misplaced(plan: &Plan) -> Vec<String> {
+    let bindings = plan.steps.iter().flat_map(|step| step.bindings.iter().map(move |b| (&step.label, b)));
+    let wrong = bindings.filter(|(_, b)| b.offset % ALIGNMENT != 0);
+    wrong.map(|(label, b)| format!("{label}: `{}` starts at byte {}", b.name, b.offset)).collect()
+}
+
+fn none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+#[test]
+fn every_shader_is_written_for_every_system_and_keeps_to_the_rules() {
+    let shaders = variants::all();
+    println!("{} shaders, {} versions of the language, checked and not", shaders.len(), LANGUAGES.len());
+    let complain = |shader: &Shader| -> Vec<String> {
+        shader.complaints().iter().map(|complaint| format!("{}: {complaint}", shader.label)).collect()
+    };
+    none(shaders.values().flat_map(complain).collect());
+}
+
+#[test]
+fn every_binding_starts_where_it_may() {
+    none(variants::model_plans().iter().flat_map(misplaced).collect());
+}
+
+/// Each of the rules is broken once.
+#[test]
+fn broken_rules_are_noticed() {
+    let broken = [
+        ("enable f16, wgpu_cooperative_matrix;\n", "var<workgroup> t: array<f16, 256>;", BROKEN_MATRIX, "16 x 16"),
+        ("", "var<workgroup> t: array<f32, 8193>;", "t[i] = 1.0;", "32784 bytes of workgroup memory"),
+        ("", "", "y[i] = bitcast<f32>(0x7f800000u);", "of bits 0x7f800000"),
+        ("", "", "let v = y[i]; if v != v { y[i] = 0.0; }", "compared with itself"),
+    ];
+    for (enables, globals, body, wanted) in broken {
+        let text = format!(
+            "{enables}{globals}\nvar<storage, read_write> y: array<f32>;\n@compute @workgroup_size(32)\n\
+             fn main(@builtin(local_invocation_index) i: u32) {{ {body} }}\n"
+        );
+        let told = match Shader::from_text(&text) {
+            Ok(shader) => shader.complaints(),
+            Err(error) => vec![error],
+        };
+        assert!(told.iter().any(|complaint| complaint.contains(wanted)), "`{body}`: {told:?}");
+    }
+    assert_eq!(forbidden("float x = INFINITY; bool b = metal::isnan(x);").len(), 2);
+}
+
+const BROKEN_MATRIX: &str = "let m = coop_mat16x16<f16, C>(); coopStoreT(m, &t[0], 16u);";

@@ -1,0 +1,49 @@
+// What a kernel may ask of the machine it runs on, and how it is made known to it.
+#pragma once
+#include <cstdint>
+
+namespace machine {
+
+typedef unsigned Three __attribute__((ext_vector_type(3)));
+
+// Lanes of a simdgroup, as on Apple's GPUs.
+constexpr unsigned WIDTH = 32;
+
+// Any value that lanes exchange.
+struct Bits { uint64_t words[2]; };
+
+// What the lanes of a simdgroup have published, and how many lanes it has.
+struct Lanes { const Bits *published; unsigned count, own; };
+
+// Waits for all invocations of the workgroup. Like every function here it is given the line that calls it: those that
+// meet must have come to the same one.
+void barrier(unsigned line);
+
+// Waits for all lanes of the simdgroup and gives them each other's bits.
+Lanes exchange(Bits own, unsigned line);
+
+struct Invocation {
+    Three workgroup, workgroups, local, global;
+    unsigned index, size; // in the workgroup, and of it
+};
+
+// The most arguments in workgroup memory that a kernel may have.
+constexpr unsigned ARRAYS = 32;
+
+// A kernel, known to the machine from the moment its object is linked.
+struct Kernel {
+    const char *name;
+    void (*run)(const Invocation &, void *const *buffers, void *const *arrays);
+    unsigned size;               // invocations of a workgroup
+    unsigned arrays[ARRAYS + 1]; // bytes of its arguments in workgroup memory, then zero
+    Kernel *next;
+    static Kernel *first;
+
+    Kernel(const char *name, decltype(run) run, unsigned size, const unsigned (&bytes)[ARRAYS + 1])
+        : name(name), run(run), size(size), next(first) {
+        for (unsigned i = 0; i <= ARRAYS; i++) arrays[i] = bytes[i];
+        first = this;
+    }
+};
+
+} // namespace machine

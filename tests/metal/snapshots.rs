@@ -1,0 +1,50 @@
+//! What a Mac is given, kept: one text of each kernel, so that a change to it is seen where changes are reviewed.
+//! Functions that a kernel does not call are left out: they are in the text as well, of no effect.
+//!
+//! After a change that is meant, `INSTA_UPDATE=always cargo test --test metal snapshots` writes them anew.
+
+use crate::emit::{Checks, Shader, USUAL};
+use crate::variants::cases;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use wglm::kernels::{KERNELS, Kernel};
+use wglm::plan::Target;
+
+/// The format that stands for all: GLM-4.7-Flash in Q4_0 is what the project is for.
+const FORMAT: &str = ".q4_0.";
+
+/// The kernel's shortest shader that a Mac may be given, in the usual format where it has formats.
+fn representative(kernel: &Kernel) -> Option<Shader> {
+    let of_cases = cases(kernel, Target::default()).into_iter().flat_map(|case| case.plan.variants);
+    let mut own: Vec<_> = of_cases.filter(|v| v.label.starts_with(&format!("{}.", kernel.name))).collect();
+    if own.iter().any(|v| v.label.contains(FORMAT)) {
+        own.retain(|v| v.label.contains(FORMAT));
+    }
+    let shortest = own.into_iter().min_by_key(|v| (v.compose().len(), v.label.clone()))?;
+    Some(Shader::of(&shortest).unwrap()).filter(|shader| !shader.foreign())
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/metal/snapshots")
+}
+
+#[test]
+fn what_a_mac_is_given_is_as_it_was() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.set_snapshot_path(folder());
+    let mut known = BTreeSet::new();
+    settings.bind(|| {
+        for kernel in KERNELS {
+            let Some(shader) = representative(kernel) else { continue };
+            let (label, shader) = (shader.label.clone(), shader.compacted());
+            let text = shader.write(USUAL, Checks::Unchecked).unwrap();
+            insta::assert_snapshot!(kernel.name, format!("// {label}\n{text}"));
+            known.insert(format!("{}.snap", kernel.name));
+        }
+    });
+    let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let stale: Vec<String> = files.filter(|name| !known.contains(name)).collect();
+    assert_eq!(stale, [""; 0], "snapshots of no kernel: remove them");
+}

@@ -1,0 +1,36 @@
+//! Address spaces, as types that do not mix: what clang says of Metal's texts where they are not erased.
+
+use crate::clang::Workshop;
+use crate::translate::Text;
+use crate::variants::all;
+
+/// Kernels in one file.
+const BATCH: usize = 32;
+/// C++ cannot copy a structure from one address space to another, which Metal can.
+const COPIES: [&str; 2] = ["error: no matching constructor for initialization of", "error: no viable overloaded '='"];
+
+/// What clang has against kernels, less what it does not understand.
+fn errors(shop: &Workshop, texts: &[Text]) -> Vec<String> {
+    let told = shop.check("spaces", texts).err().unwrap_or_default();
+    let meant = |line: &&str| line.contains("error: ") && !COPIES.iter().any(|copy| line.contains(copy));
+    told.lines().filter(meant).map(str::to_owned).collect()
+}
+
+#[test]
+fn address_spaces_do_not_mix() {
+    let Some(shop) = Workshop::open() else { return };
+    let mut texts: Vec<Text> = all().values().map(|shader| Text::of(shader).unwrap()).collect();
+    texts.sort_by(|a, b| a.label.cmp(&b.label));
+    let errors: Vec<String> = texts.chunks(BATCH).flat_map(|texts| errors(&shop, texts)).collect();
+    assert!(errors.is_empty(), "{} errors:\n{}", errors.len(), errors.join("\n"));
+}
+
+#[test]
+fn mixed_address_spaces_are_noticed() {
+    let Some(shop) = Workshop::open() else { return };
+    let shared = |shader: &&crate::emit::Shader| shader.workgroup_bytes > 0;
+    let mut text = Text::of(all().values().find(shared).unwrap()).unwrap();
+    assert_eq!(errors(&shop, &[text.clone()]), [""; 0], "{}", text.label);
+    text.msl = text.msl.replacen("threadgroup ", "device ", 1);
+    assert!(!errors(&shop, &[text]).is_empty());
+}
