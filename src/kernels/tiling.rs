@@ -26,7 +26,8 @@ impl Tiling {
         }
         let (lanes, together, workgroup) = match (arithmetic, rows, groups) {
             (_, _, ..=8) => (8, 1, 128),
-            (_, _, ..=16) => (16, 1, 128),
+            (Arithmetic::Int, _, ..=16) => (8, 1, 256),
+            (Arithmetic::Float, _, ..=16) => (16, 1, 128),
             (Arithmetic::Int, _, ..=31) => (32, 1, 512),
             (Arithmetic::Float, _, ..=31) => (32, 2, 256),
             (Arithmetic::Int, MANY_ROWS.., _) => (32, 2, 256),

@@ -77,7 +77,7 @@ impl Model {
 
     /// Computes the token that was chosen.
     fn advance(&mut self, position: usize, output: bool) -> Result<(), String> {
-        self.executor.write(Plan::STATE, self.state.at(position))?;
+        self.executor.write(Plan::STATE, self.state.at(position, 0))?;
         let plan = &self.planned.plan;
         let end = if output { plan.steps.len() } else { plan.head };
         self.executor.submit(0..end)
