@@ -134,8 +134,8 @@ impl Tests<'_> {
 
 /// A row for each format and arithmetic of a kernel.
 fn rows(kernel: &Kernel, gpu: &Gpu, bounds: f64) -> Result<Vec<Row>> {
-    if kernel.matrices && !gpu.capabilities().matrices {
-        let why = "the adapter multiplies no matrices of 16 x 16".to_owned();
+    if !kernel.runs_with(gpu.capabilities().matrices) {
+        let why = "the adapter has no cooperative matrices of its size".to_owned();
         return Ok(vec![Row { result: Outcome::Skip, remarks: vec![why], ..Row::blank(kernel) }]);
     }
     let mut checks = kernel.checks(Target::of(gpu))?;

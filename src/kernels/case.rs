@@ -248,9 +248,17 @@ impl CaseBuilder {
     /// A vector of noise around 1, as norms have it.
     pub fn vector(&mut self, name: &str, count: usize) -> Result<(Weight, Vec<f32>)> {
         let values: Vec<f32> = self.noise(count).into_iter().map(|v| 1.0 + 0.5 * v).collect();
-        let weight = self.plan.weight(name, &quant::F32, [count, 1, 1]);
-        self.weights.push((weight.index, lay_out(&weight, bytemuck::cast_slice(&values))?));
-        Ok((weight, values))
+        Ok((self.vector_of(name, &values)?, values))
+    }
+
+    /// A vector of these values.
+    ///
+    /// # Errors
+    /// None: f32 values are whole blocks.
+    pub fn vector_of(&mut self, name: &str, values: &[f32]) -> Result<Weight> {
+        let weight = self.plan.weight(name, &quant::F32, [values.len(), 1, 1]);
+        self.weights.push((weight.index, lay_out(&weight, bytemuck::cast_slice(values))?));
+        Ok(weight)
     }
 
     /// Expects f32 values in a tensor.
@@ -289,9 +297,26 @@ impl CaseBuilder {
         self.expected.push(Expected { local, kind: Kind::F32, places, values, magnitudes, bound });
     }
 
+    /// Expects values at places that are not in a row.
+    pub(super) fn expect_values(&mut self, expected: Expected) {
+        self.expected.push(expected);
+    }
+
     /// Lets a step in between write what it likes to a buffer.
     pub fn allow(&mut self, buffer: BufferRef) {
         self.free.push(buffer);
+    }
+
+    /// Lets the steps write what they like to every buffer that has neither content nor an expectation yet. It starts
+    /// with zeros, as the engine makes it.
+    pub fn allow_between(&mut self) {
+        for (index, local) in self.plan.locals().iter().enumerate().skip(Plan::TOKEN + 1) {
+            let known = self.locals.iter().any(|l| l.0 == index) || self.expected.iter().any(|e| e.local == index);
+            if !known {
+                self.free.push(BufferRef::Local(index));
+                self.locals.push((index, vec![0; (local.bytes - self.plan.guard()) as usize]));
+            }
+        }
     }
 
     /// The case.

@@ -12,7 +12,7 @@ const CHUNKS: usize = 4;
 
 params! { count: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "copy", op: OP, params: Params::FIELDS, matrices: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "copy", op: OP, params: Params::FIELDS, matrices: &[], cases };
 
 impl Builder {
     /// to {n} = from {n}, for whole quadruples of values: up to a gigabyte.

@@ -12,7 +12,7 @@ const WORKGROUP: usize = 64;
 
 params! { groups: u32, width: u32, rows: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "get_rows", op: OP, params: Params::FIELDS, matrices: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "get_rows", op: OP, params: Params::FIELDS, matrices: &[], cases };
 
 impl Builder {
     /// y {columns} = the row of `embedding` {columns, tokens} that the token names; the last row if it names none.

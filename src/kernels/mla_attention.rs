@@ -20,7 +20,7 @@ const QUERY_BYTES: usize = 16 << 10;
 /// Splits of a cache of whatever length: with the head groups, enough workgroups for a large GPU.
 pub const SPLITS: usize = 64;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[], cases };
 
 /// What attention leaves of each head and split, for the merge.
 pub struct Parts {

@@ -9,7 +9,7 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/mla_merge.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_merge", op: OP, params: &[], matrices: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_merge", op: OP, params: &[], matrices: &[], cases };
 
 impl Builder {
     /// y {rank, heads} = the attention's output, from what its splits left.

@@ -11,7 +11,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_output.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_output", op: OP, params: &[], matrices: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_output", op: OP, params: &[], matrices: &[], cases };
 
 impl Builder {
     /// y {rows, heads}: w {rank, rows, heads} times the attention of each head, from what its splits left.

@@ -10,10 +10,13 @@ mod cache_write;
 mod case;
 mod check;
 mod copy;
+mod experts_mm;
 mod gate_up;
 mod gate_up_id;
 mod get_rows;
+mod group_slots;
 mod histogram;
+mod matmul;
 mod matvec;
 mod mla_attention;
 mod mla_attention_matrix;
@@ -22,6 +25,8 @@ mod mla_output;
 mod moe_down;
 mod moe_gate_up;
 mod moe_sum;
+mod mul_mm;
+mod mul_mm_matrix;
 mod mul_mv;
 mod mul_mv_id;
 mod mul_mv_pair;
@@ -30,23 +35,29 @@ mod rms_norm;
 mod rope_query;
 mod rounded;
 mod route;
+mod route_batch;
 mod sample;
 mod sampling;
 mod slice_max;
+mod slot_sum;
 mod tiling;
 
 pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
 pub use check::{Check, Verdict};
+pub use experts_mm::{BatchChoice, Experts};
+pub use group_slots::Groups;
 pub use matvec::{Input, Norm};
 pub use mla_attention::{Parts, SPLITS};
 pub use moe_gate_up::{Choice, GateUp, Hidden};
 pub use rounded::{Rounded, Stream};
 pub use route::{Gating, Routed, Routing};
+pub use route_batch::RoutedBatch;
 pub use sampling::Sampling;
 pub use slice_max::{NO_TOKEN, Slices};
 
 use crate::error::{Error, Result};
+use crate::gpu::Matrices;
 use crate::plan::Target;
 use crate::wgsl::Source;
 use std::fmt::Display;
@@ -59,16 +70,28 @@ pub struct Kernel {
     pub op: Source,
     /// The fields of its parameters: name, first byte, bytes.
     pub params: &'static [(&'static str, usize, usize)],
-    /// True if it runs only where the adapter multiplies 16 x 16 matrices.
-    pub matrices: bool,
+    /// The cooperative matrices it runs with, one of them; none if it needs none.
+    pub matrices: &'static [Matrices],
     /// Its cases.
     pub cases: fn(Target) -> Result<Vec<Case>>,
+}
+
+impl Kernel {
+    /// True on an adapter with these matrices.
+    pub fn runs_with(&self, matrices: Matrices) -> bool {
+        self.matrices.is_empty() || self.matrices.contains(&matrices)
+    }
 }
 
 /// Every kernel.
 pub static KERNELS: &[&Kernel] = &[
     &get_rows::KERNEL,
     &rms_norm::KERNEL,
+    &mul_mm::KERNEL,
+    &mul_mm_matrix::KERNEL,
+    &route_batch::KERNEL,
+    &group_slots::KERNEL,
+    &slot_sum::KERNEL,
     &mul_mv::KERNEL,
     &mul_mv_id::KERNEL,
     &gate_up::KERNEL,

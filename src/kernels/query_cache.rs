@@ -11,7 +11,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/query_cache.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "query_cache", op: OP, params: &[], matrices: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "query_cache", op: OP, params: &[], matrices: &[], cases };
 
 impl Builder {
     /// y {rows} = w · x, for w {columns, rows} and x {columns}, and what [`Builder::cache_write`] does.

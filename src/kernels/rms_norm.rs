@@ -12,7 +12,7 @@ const WORKGROUP: usize = 256;
 
 params! { width: u32, epsilon: f32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[], cases };
 
 impl Builder {
     /// The stream under a norm, the one that was told to the step that left it: left to the product that follows, or

@@ -1,6 +1,8 @@
 //! Builds a plan step by step. Kernels add a method each in their own file.
 
-use super::{ALIGNMENT, Bound, BufferRef, Local, Moved, Plan, Purpose, Step, Target, Tensor, VariantBuilder, Weight};
+use super::{
+    ALIGNMENT, Batch, Bound, BufferRef, Local, Moved, Plan, Purpose, Step, Target, Tensor, VariantBuilder, Weight,
+};
 use crate::error::{Error, Result};
 use crate::quant::{GROUP, Quant};
 use crate::shader::Variant;
@@ -54,6 +56,11 @@ impl Builder {
         self.plan.steps.len()
     }
 
+    /// Local buffers so far.
+    pub fn locals(&self) -> &[Local] {
+        &self.plan.locals
+    }
+
     /// The plan.
     pub fn finish(self) -> Plan {
         self.plan
@@ -96,6 +103,13 @@ impl Builder {
         Tensor { buffer: BufferRef::Local(index), shape, stride }
     }
 
+    /// Activations of a chunk with room for `tokens` tokens: `shape[1]` vectors of `shape[0]` values each, padded as
+    /// [`Builder::tensor`] pads them.
+    pub fn batch(&mut self, name: &str, [values, stacks]: [usize; 2], tokens: usize) -> Batch {
+        let Tensor { buffer, stride, .. } = self.tensor(name, [values, stacks.saturating_mul(tokens)]);
+        Batch { buffer, values, stacks, stride, tokens, pitch: stride * stacks }
+    }
+
     /// A buffer of its own for the current layer's cache.
     pub fn cache(&mut self, name: &str, bytes: u64) -> BufferRef {
         let name = format!("{}{name}", self.prefix);
@@ -124,6 +138,11 @@ impl Builder {
     /// The token's state, as `wgsl/lib/state.wgsl` binds it.
     pub fn bound_state(&self) -> Bound {
         self.bound("state", BufferRef::Local(Plan::STATE))
+    }
+
+    /// What the host writes before each chunk, as `wgsl/lib/batch.wgsl` binds it.
+    pub fn bound_batch(&self) -> Bound {
+        self.bound("batch", BufferRef::Local(Plan::STATE))
     }
 
     /// The token, bound as `token`.

@@ -2,7 +2,7 @@
 
 use super::Fusions;
 use crate::error::{Error, Result};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Matrices};
 use crate::quant::Arithmetic;
 use std::str::FromStr;
 
@@ -24,8 +24,8 @@ pub struct Target {
     pub subgroup: usize,
     /// Teams may be several subgroups: none has more lanes than [`Target::WIDE`].
     pub wide: bool,
-    /// Cooperative matrices of 16 x 16, by subgroups of 32.
-    pub matrices: bool,
+    /// Cooperative matrices, by subgroups of 32.
+    pub matrices: Matrices,
     /// In what matrix-vector products multiply.
     pub arithmetic: Arithmetic,
     /// Storage buffers that one kernel may bind.
@@ -85,7 +85,7 @@ impl Default for Target {
             team: Team::Subgroup,
             subgroup: 32,
             wide: true,
-            matrices: false,
+            matrices: Matrices::None,
             arithmetic: Arithmetic::Float,
             buffers: 29,
             invocations: 1024,

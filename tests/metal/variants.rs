@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::OnceLock;
 use tempfile::TempDir;
+use wglm::gpu::Matrices;
 use wglm::kernels::{Case, KERNELS, Kernel};
 use wglm::model::plan_token;
 use wglm::plan::{Fusions, Plan, Target, Team};
@@ -13,12 +14,13 @@ use wglm::shader::Variant;
 use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf};
 
 /// What plans are made for on Apple's GPUs: simdgroups of 32, f32 throughout. Products of bytes may be asked for, and
-/// adapters without subgroup operations get teams of whole workgroups.
+/// adapters without subgroup operations get teams of whole workgroups. Those of 8 x 8 matrices multiply chunks by them.
 pub fn targets() -> Vec<Target> {
     let teams = [Team::Subgroup, Team::Workgroup];
     let arithmetics = [Arithmetic::Float, Arithmetic::Int];
     let target = |team, arithmetic| Target { team, arithmetic, ..Target::default() };
-    teams.into_iter().flat_map(|team| arithmetics.map(|arithmetic| target(team, arithmetic))).collect()
+    let targets = teams.into_iter().flat_map(|team| arithmetics.map(|arithmetic| target(team, arithmetic)));
+    targets.chain([Target { matrices: Matrices::Eight, ..Target::default() }]).collect()
 }
 
 /// The kernel's cases. Some kernels choose a target of their own: see [`Shader::foreign`].

@@ -1,0 +1,22 @@
+// The staged rows of a tile are rows of one matrix.
+
+const GROUPS = w_GROUPS;
+
+// The group of the weights that is group `group` of staged row r of a tile. Rows past the last repeat it, so that no
+// load leaves the matrix.
+fn staged_at(tile: Tile, r: u32, group: u32) -> u32 {
+    let row = min(tile.row + r, w_ROWS - 1u);
+    return (tile.matrix * w_ROWS + row) * w_GROUPS + group;
+}
+
+// Leaves the products of a place with rows `lane` and SIDE + `lane` of a pair, of twice SIDE rows.
+fn leave(tile: Tile, place: u32, pair: u32, lane: u32, first: f32, second: f32) {
+    let row = tile.row + 2u * SIDE * pair + lane;
+    let to = output_at(tile, place) + row;
+    if row < w_ROWS {
+        y[to] = select(first, y[to] + first, ACCUMULATE);
+    }
+    if row + SIDE < w_ROWS {
+        y[to + SIDE] = select(second, y[to + SIDE] + second, ACCUMULATE);
+    }
+}
