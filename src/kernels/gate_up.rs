@@ -35,7 +35,11 @@ impl Builder {
             groups: gate.groups(),
         };
         product.expect_input(columns, 1)?;
-        let variant = product.variant(self).file(source!("lib/gated_rows.wgsl")).file(source!("lib/swiglu.wgsl"));
+        let variant = product
+            .variant(self)
+            .file(source!("lib/gated_rows.wgsl"))
+            .file(source!("lib/swiglu.wgsl"))
+            .file(source!("lib/gated.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
         let moved = product.moved(gate.matrix_bytes() + up.matrix_bytes(), y.bytes());

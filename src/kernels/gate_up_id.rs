@@ -40,7 +40,8 @@ impl Builder {
             .variant(self)
             .constant("Y_STRIDE", "y", y.stride)
             .file(source!("lib/gated_rows.wgsl"))
-            .file(source!("lib/swiglu.wgsl"));
+            .file(source!("lib/swiglu.wgsl"))
+            .file(source!("lib/gated.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
         let weights = slots as u64 * (gate.matrix_bytes() + up.matrix_bytes());

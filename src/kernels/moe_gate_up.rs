@@ -95,7 +95,8 @@ impl Builder {
             .constant("Y_STRIDE", "y", y.stride)
             .file_for("w", gated_rows)
             .file_for("shared", gated_rows)
-            .file(source!("lib/swiglu.wgsl"));
+            .file(source!("lib/swiglu.wgsl"))
+            .file(source!("lib/gated.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.extend(self.bound_choice(choice.logits, choice.bias));
         bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
