@@ -5,9 +5,11 @@ use std::ffi::OsString;
 use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 use wglm::kernels::CacheType;
 use wglm::plan::Fusions;
 use wglm::quant::Arithmetic;
+use wglm::model::PromptOptions;
 use wglm::{GpuOptions, LoadOptions, SamplerParams};
 
 /// GLM-4.7-Flash from a GGUF file on any GPU.
@@ -50,6 +52,7 @@ pub fn with_long_names(args: impl IntoIterator<Item = OsString>) -> Vec<OsString
     let long = |arg: OsString| match arg.to_str() {
         Some("-sys") => OsString::from("--system-prompt"),
         Some("-ctk") => OsString::from("--cache-type"),
+        Some("-ub") => OsString::from("--ubatch-size"),
         _ => arg,
     };
     args.into_iter().map(long).collect()
@@ -116,6 +119,12 @@ pub struct FileArgs {
     /// experts
     #[arg(long, env = "WGLM_UNFUSE", value_name = "LIST", value_parser = Fusions::without)]
     pub unfuse: Option<Fusions>,
+    /// Tokens of a prompt to compute together; 1 for token by token (also -ub)
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk)]
+    pub ubatch_size: usize,
+    /// Milliseconds that a part of a prompt keeps the GPU, about
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().limit.as_millis() as u64)]
+    pub submission_ms: u64,
 }
 
 impl FileArgs {
@@ -129,7 +138,9 @@ impl FileArgs {
             ArithmeticChoice::Float => Some(Arithmetic::Float),
             ArithmeticChoice::Int => Some(Arithmetic::Int),
         };
-        LoadOptions { context: self.context, cache, arithmetic, fusions: self.unfuse.unwrap_or_default() }
+        let limit = Duration::from_millis(self.submission_ms);
+        let prompt = PromptOptions { chunk: self.ubatch_size, limit };
+        LoadOptions { context: self.context, cache, arithmetic, fusions: self.unfuse.unwrap_or_default(), prompt }
     }
 }
 

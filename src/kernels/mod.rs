@@ -13,8 +13,10 @@ mod gate_up;
 mod gate_up_id;
 mod get_rows;
 mod histogram;
+mod last_token;
 mod matvec;
 mod mla_attention;
+mod mla_attention_batch;
 mod mla_attention_matrix;
 mod mla_merge;
 mod mla_output;
@@ -37,6 +39,7 @@ pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
 pub use matvec::{Input, Norm};
 pub use mla_attention::{Parts, SPLITS};
+pub use mla_attention_batch::ChunkAttention;
 pub use moe_gate_up::{Choice, GateUp, Hidden};
 pub use route::{Gating, Routed, Routing};
 pub use sampling::Sampling;
@@ -73,6 +76,7 @@ pub static KERNELS: &[&Kernel] = &[
     &cache_write::KERNEL,
     &mla_attention::KERNEL,
     &mla_attention_matrix::KERNEL,
+    &mla_attention_batch::KERNEL,
     &mla_merge::KERNEL,
     &route::KERNEL,
     &moe_sum::KERNEL,
@@ -86,6 +90,7 @@ pub static KERNELS: &[&Kernel] = &[
     &histogram::KERNEL,
     &sample::KERNEL,
     &copy::KERNEL,
+    &last_token::KERNEL,
 ];
 
 /// Declares a kernel's `Params`, laid out as the WGSL struct of the same fields.

@@ -1,7 +1,8 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
 use super::upload::upload;
-use super::{CacheShape, Config, TokenPlan, plan_token, usual_arithmetic};
+use super::{BatchPlan, CacheShape, Config, Outputs, PromptOptions, TokenPlan};
+use super::{plan_batch, plan_token, usual_arithmetic};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu};
@@ -28,6 +29,8 @@ pub struct LoadOptions {
     pub arithmetic: Option<Arithmetic>,
     /// Which steps become one.
     pub fusions: Fusions,
+    /// How prompts are computed, unless a session is told otherwise.
+    pub prompt: PromptOptions,
 }
 
 /// How far a load has come, in bytes on the GPU.
@@ -50,6 +53,7 @@ struct Shared {
     config: Config,
     cache: CacheShape,
     target: Target,
+    prompt: PromptOptions,
     pipelines: Pipelines,
     weights: Vec<Buffer>,
     tokenizer: Option<Tokenizer>,
@@ -107,7 +111,7 @@ impl Model {
         warm_up(&pipelines, &plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?, &weights)?;
         let file = file.clone();
         let Text { tokenizer, template } = text;
-        let shared = Shared { file, config, cache, target, pipelines, weights, tokenizer, template };
+        let shared = Shared { file, config, cache, target, prompt: options.prompt, pipelines, weights, tokenizer, template };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -129,6 +133,11 @@ impl Model {
     /// What its plans are made for: the team and the arithmetic that were chosen, among others.
     pub fn target(&self) -> &Target {
         &self.shared.target
+    }
+
+    /// How a session that is not told otherwise computes prompts.
+    pub fn prompt(&self) -> PromptOptions {
+        self.shared.prompt
     }
 
     /// The device.
@@ -170,6 +179,11 @@ impl Model {
 
     pub(crate) fn plan(&self, cache: CacheShape) -> Result<TokenPlan> {
         plan_token(&self.shared.file, &self.shared.config, cache, self.shared.target)
+    }
+
+    /// Plans chunks beside a token's plan.
+    pub(crate) fn plan_batch(&self, token: &TokenPlan, tokens: usize, outputs: Outputs) -> Result<BatchPlan> {
+        plan_batch(&self.shared.file, &self.shared.config, token, self.shared.target, tokens, outputs)
     }
 }
 

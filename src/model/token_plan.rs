@@ -14,6 +14,8 @@ pub struct TokenPlan {
     pub plan: Plan,
     /// Where each weight comes from.
     pub sources: Vec<Source>,
+    /// The local buffer of what the layers leave {width}, which the head reads.
+    pub hidden: usize,
     /// The local buffer of the logits {vocab}.
     pub logits: usize,
     /// How the next token is chosen.
@@ -72,7 +74,8 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
     b.histogram("histogram", &logits, &slices)?;
     let sampling = b.sample("sample", &logits, &slices)?;
     let choice = Choice { first: choice, histogram, sampling };
-    Ok(TokenPlan { plan: b.finish(), sources: weights.sources, logits: local(&logits)?, choice, cache })
+    let (hidden, logits) = (local(&x)?, local(&logits)?);
+    Ok(TokenPlan { plan: b.finish(), sources: weights.sources, hidden, logits, choice, cache })
 }
 
 /// The local buffer of an output.

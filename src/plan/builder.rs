@@ -1,6 +1,8 @@
 //! Builds a plan step by step. Kernels add a method each in their own file.
 
-use super::{ALIGNMENT, Bound, BufferRef, Local, Moved, Plan, Purpose, Step, Target, Tensor, VariantBuilder, Weight};
+use super::{
+    ALIGNMENT, Batch, Bound, BufferRef, Local, Moved, Plan, Purpose, Step, Target, Tensor, VariantBuilder, Weight,
+};
 use crate::error::{Error, Result};
 use crate::quant::{GROUP, Quant};
 use crate::shader::Variant;
@@ -20,11 +22,27 @@ pub struct Builder {
 impl Builder {
     /// An empty plan whose state has room for `pairs` rotary angles.
     pub fn new(target: Target, pairs: usize) -> Self {
+        Self::with_state(target, pairs.max(1), Plan::TOKEN_WORDS)
+    }
+
+    /// An empty plan for chunks of up to `tokens` tokens, whose state has room for `pairs` rotary angles of each.
+    pub fn for_chunk(target: Target, pairs: usize, tokens: usize) -> Self {
+        Self::with_state(target, pairs.max(1).saturating_mul(tokens), tokens)
+    }
+
+    fn with_state(target: Target, turns: usize, words: usize) -> Self {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
-        let state = local("state", 8 + 8 * pairs.max(1) as u64);
-        let token = local("token", 4 * Plan::TOKEN_WORDS as u64);
+        let state = local("state", 8 + 8 * turns as u64);
+        let token = local("token", 4 * words as u64);
         let plan = Plan { locals: vec![state, token], ..Plan::default() };
         Self { plan, target, prefix: String::new(), guard: 0, scratch: HashMap::new(), names: HashMap::new() }
+    }
+
+    /// Starts with the weights of another plan, in their places.
+    pub fn with_weights(mut self, weights: &[Weight]) -> Self {
+        self.names = weights.iter().map(|weight| (weight.name.to_string(), weight.index)).collect();
+        self.plan.weights = weights.to_vec();
+        self
     }
 
     /// Appends `bytes` bytes to every buffer made from here on that no kernel should touch.
@@ -52,6 +70,11 @@ impl Builder {
     /// Steps so far.
     pub fn steps(&self) -> usize {
         self.plan.steps.len()
+    }
+
+    /// Local buffers so far.
+    pub fn locals(&self) -> &[Local] {
+        &self.plan.locals
     }
 
     /// The plan.
@@ -96,6 +119,20 @@ impl Builder {
         Tensor { buffer: BufferRef::Local(index), shape, stride }
     }
 
+    /// Activations of a chunk with room for `tokens` tokens: `shape[1]` vectors of `shape[0]` values each, padded as
+    /// [`Builder::tensor`] pads them.
+    pub fn batch(&mut self, name: &str, [values, stacks]: [usize; 2], tokens: usize) -> Batch {
+        let Tensor { buffer, stride, .. } = self.tensor(name, [values, stacks.saturating_mul(tokens)]);
+        Batch { buffer, values, stacks, stride, tokens, pitch: stride * stacks }
+    }
+
+    /// As [`Builder::batch`], of vectors that start `stride` values apart.
+    pub fn batch_with_stride(&mut self, name: &str, shape: [usize; 2], tokens: usize, stride: usize) -> Batch {
+        let [values, stacks] = shape;
+        let whole = self.tensor_with_stride(name, [values, stacks.saturating_mul(tokens)], stride);
+        Batch { buffer: whole.buffer, values, stacks, stride, tokens, pitch: stride * stacks }
+    }
+
     /// A buffer of its own for the current layer's cache.
     pub fn cache(&mut self, name: &str, bytes: u64) -> BufferRef {
         let name = format!("{}{name}", self.prefix);
@@ -124,6 +161,11 @@ impl Builder {
     /// The token's state, as `wgsl/lib/state.wgsl` binds it.
     pub fn bound_state(&self) -> Bound {
         self.bound("state", BufferRef::Local(Plan::STATE))
+    }
+
+    /// What the host writes before each chunk, as `wgsl/lib/batch.wgsl` binds it.
+    pub fn bound_batch(&self) -> Bound {
+        self.bound("batch", BufferRef::Local(Plan::STATE))
     }
 
     /// The token, bound as `token`.

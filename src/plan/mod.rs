@@ -5,6 +5,7 @@
 //! pipelines, buffers and bind groups once, and then submits it token after token: one encoder, one
 //! pass, one submission.
 
+mod batch;
 mod builder;
 mod executor;
 mod fusion;
@@ -13,6 +14,7 @@ mod target;
 mod text;
 mod variant;
 
+pub use batch::Batch;
 pub use builder::{Builder, MAX_GRID};
 pub use executor::Executor;
 pub use fusion::Fusions;

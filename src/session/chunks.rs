@@ -1,0 +1,110 @@
+//! The plans of a session's chunks, each on the device from its first use on.
+//!
+//! A chunk runs in the smallest plan that has room for it, so that few tokens do not take the grids of many. All of
+//! them share the weights and the caches of the token's plan, and each other's activations.
+
+use super::pace::Pace;
+use crate::error::Result;
+use crate::gpu::Buffer;
+use crate::model::{BatchPlan, Model, Outputs, PromptOptions, TokenPlan};
+use crate::plan::{Executor, Plan, Purpose};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Tokens that the smallest plan has room for, and how many times more the next one has.
+const SMALLEST: usize = 16;
+const NEXT: usize = 4;
+
+/// The plans there are so far.
+pub struct Chunks {
+    pub options: PromptOptions,
+    classes: HashMap<(usize, Outputs), Class>,
+    /// The largest buffer of each name, and of those that have the same, of each in turn.
+    scratch: HashMap<(String, usize), Buffer>,
+}
+
+/// A plan on the device.
+pub struct Class {
+    pub executor: Executor,
+    pub planned: BatchPlan,
+    pub pace: Pace,
+}
+
+impl Chunks {
+    pub fn new(options: PromptOptions) -> Self {
+        Self { options, classes: HashMap::new(), scratch: HashMap::new() }
+    }
+
+    /// The plan for a chunk of `count` tokens, up to what the options allow.
+    pub fn class(
+        &mut self,
+        count: usize,
+        outputs: Outputs,
+        model: &Model,
+        token: (&TokenPlan, &Executor),
+    ) -> Result<&mut Class> {
+        let tokens = room_for(count, self.options.together());
+        match self.classes.entry((tokens, outputs)) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(place) => {
+                let planned = model.plan_batch(token.0, tokens, outputs)?;
+                let mut locals = scratch_of(&planned.plan, &self.scratch);
+                locals.extend(planned.lent.iter().map(|(here, there)| (*here, token.1.local(*there).clone())));
+                let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
+                for (index, key, bytes) in named(&planned.plan) {
+                    if self.scratch.get(&key).is_none_or(|buffer| buffer.bytes() < bytes) {
+                        self.scratch.insert(key, executor.local(index).clone());
+                    }
+                }
+                let pace = Pace::new(self.options.limit);
+                Ok(place.insert(Class { executor, planned, pace }))
+            }
+        }
+    }
+}
+
+/// Tokens that a plan has room for, of chunks of `count` tokens and no more than `most`.
+fn room_for(count: usize, most: usize) -> usize {
+    let mut room = SMALLEST;
+    while room < count {
+        room *= NEXT;
+    }
+    room.min(most).max(count)
+}
+
+/// The activations of a plan: their places, their names with how many of that name came before, their bytes.
+fn named(plan: &Plan) -> impl Iterator<Item = (usize, (String, usize), u64)> {
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    let locals = plan.locals.iter().enumerate().filter(|(_, local)| local.purpose == Purpose::Scratch);
+    let all: Vec<_> = locals
+        .map(|(index, local)| {
+            let count = seen.entry(&local.name).or_default();
+            *count += 1;
+            (index, (local.name.clone(), *count), local.bytes)
+        })
+        .collect();
+    all.into_iter()
+}
+
+/// The buffers there are that have room for a plan's activations.
+fn scratch_of(plan: &Plan, known: &HashMap<(String, usize), Buffer>) -> HashMap<usize, Buffer> {
+    let fits = |(index, key, bytes)| {
+        let buffer: &Buffer = known.get(&key)?;
+        (buffer.bytes() >= bytes).then(|| (index, buffer.clone()))
+    };
+    named(plan).filter_map(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::room_for;
+
+    #[test]
+    fn a_chunk_runs_in_the_smallest_plan_with_room() {
+        for (count, most, room) in
+            [(2, 512, 16), (16, 512, 16), (17, 512, 64), (65, 512, 256), (257, 512, 512), (512, 512, 512), (2, 7, 7)]
+        {
+            assert_eq!(room_for(count, most), room, "{count} of {most}");
+        }
+    }
+}
