@@ -261,9 +261,17 @@ impl CaseBuilder {
     /// A vector of noise around 1, as norms have it.
     pub fn vector(&mut self, name: &str, count: usize) -> Result<(Weight, Vec<f32>)> {
         let values: Vec<f32> = self.noise(count).into_iter().map(|v| 1.0 + 0.5 * v).collect();
-        let weight = self.plan.weight(name, &quant::F32, [count, 1, 1]);
-        self.weights.push((weight.index, lay_out(&weight, bytemuck::cast_slice(&values))?));
-        Ok((weight, values))
+        Ok((self.vector_of(name, &values)?, values))
+    }
+
+    /// A vector of these values.
+    ///
+    /// # Errors
+    /// None: f32 values are whole blocks.
+    pub fn vector_of(&mut self, name: &str, values: &[f32]) -> Result<Weight> {
+        let weight = self.plan.weight(name, &quant::F32, [values.len(), 1, 1]);
+        self.weights.push((weight.index, lay_out(&weight, bytemuck::cast_slice(values))?));
+        Ok(weight)
     }
 
     /// Expects f32 values in a tensor.
@@ -315,7 +323,7 @@ impl CaseBuilder {
     /// Lets the steps write what they like to every buffer that has neither content nor an expectation yet. It starts
     /// with zeros, as the engine makes it.
     pub fn allow_between(&mut self) {
-        for (index, local) in self.plan.locals().iter().enumerate() {
+        for (index, local) in self.plan.locals().iter().enumerate().skip(Plan::TOKEN + 1) {
             let known = self.locals.iter().any(|l| l.0 == index) || self.expected.iter().any(|e| e.local == index);
             if !known {
                 self.free.push(BufferRef::Local(index));

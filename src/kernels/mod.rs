@@ -9,11 +9,14 @@ mod absorb_query;
 mod cache_write;
 mod case;
 mod copy;
+mod experts_mm;
 mod gate_up;
 mod gate_up_id;
 mod get_rows;
+mod group_slots;
 mod histogram;
 mod last_token;
+mod matmul;
 mod matvec;
 mod mla_attention;
 mod mla_attention_batch;
@@ -23,6 +26,7 @@ mod mla_output;
 mod moe_down;
 mod moe_gate_up;
 mod moe_sum;
+mod mul_mm;
 mod mul_mv;
 mod mul_mv_id;
 mod mul_mv_pair;
@@ -30,18 +34,23 @@ mod query_cache;
 mod rms_norm;
 mod rope_query;
 mod route;
+mod route_batch;
 mod sample;
 mod sampling;
 mod slice_max;
+mod slot_sum;
 mod tiling;
 
 pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
+pub use experts_mm::{BatchChoice, Experts};
+pub use group_slots::Groups;
 pub use matvec::{Input, Norm};
 pub use mla_attention::{Parts, SPLITS};
 pub use mla_attention_batch::ChunkAttention;
 pub use moe_gate_up::{Choice, GateUp, Hidden};
 pub use route::{Gating, Routed, Routing};
+pub use route_batch::RoutedBatch;
 pub use sampling::Sampling;
 pub use slice_max::{NO_TOKEN, Slices};
 
@@ -68,6 +77,10 @@ pub struct Kernel {
 pub static KERNELS: &[&Kernel] = &[
     &get_rows::KERNEL,
     &rms_norm::KERNEL,
+    &mul_mm::KERNEL,
+    &route_batch::KERNEL,
+    &group_slots::KERNEL,
+    &slot_sum::KERNEL,
     &mul_mv::KERNEL,
     &mul_mv_id::KERNEL,
     &gate_up::KERNEL,

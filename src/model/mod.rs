@@ -5,6 +5,9 @@
 
 mod arithmetic;
 mod attention;
+mod batch_attention;
+mod batch_moe;
+mod batch_plan;
 mod batches;
 mod config;
 mod load;
@@ -18,6 +21,7 @@ mod weights;
 
 pub use arithmetic::usual_arithmetic;
 pub use attention::CacheShape;
+pub use batch_plan::{BatchPlan, Outputs, plan_batch};
 pub use config::{Config, Experts, RopeScaling};
 pub use load::{LoadOptions, Model, Progress, recommended_sampling};
 pub use prompt::PromptOptions;

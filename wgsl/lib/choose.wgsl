@@ -12,6 +12,8 @@ const SMALLEST_SUM = 6.103515625e-5; // as llama.cpp bounds the sum of the chose
 var<storage, read> logits: array<f32>;
 var<storage, read> bias: array<f32>;
 
+var<private> first_logit: u32 = 0u; // of the token, where there are several
+
 var<workgroup> scores: array<f32, EXPERTS>;
 var<workgroup> chances: array<vec4<f32>, (EXPERTS + 3u) / 4u>; // score + bias
 var<workgroup> chosen: array<u32, TOP_K>;
@@ -36,7 +38,7 @@ fn softmax(e: u32) -> f32 {
 fn choose_scores(local: u32) {
     if SOFTMAX {
         for (var e = local; e < EXPERTS; e += WORKGROUP) {
-            chances[e / 4u][e % 4u] = logits[e];
+            chances[e / 4u][e % 4u] = logits[first_logit + e];
         }
         workgroupBarrier();
         for (var e = local; e < EXPERTS; e += WORKGROUP) {
@@ -46,7 +48,7 @@ fn choose_scores(local: u32) {
     }
     for (var e = local; e < EXPERTS; e += WORKGROUP) {
         if !SOFTMAX {
-            scores[e] = sigmoid(logits[e]);
+            scores[e] = sigmoid(logits[first_logit + e]);
         }
         chances[e / 4u][e % 4u] = max(scores[e] + bias[e], LOWEST_CHANCE);
     }

@@ -1,0 +1,212 @@
+//! What the products of matrices with the vectors of many tokens share: their tiles, their grid, their cases.
+
+use super::group_slots::Groups;
+use super::matvec::dot;
+use super::{CaseBuilder, Expected, Kind, expect_multiple, expect_shape};
+use crate::error::Result;
+use crate::gguf::Shape;
+use crate::plan::{Batch, Bound, BufferRef, Builder, Moved, Plan, VariantBuilder, Weight};
+use crate::wgsl::{Source, source};
+
+/// The rows of a tile: whose they are, and what becomes of their products.
+#[derive(Clone, Copy)]
+pub(super) enum Rows<'a> {
+    /// One matrix's, for `y`, or onto what it holds.
+    One { w: &'a Weight, add: bool },
+    /// Gate's and up's, for silu(gate · x) · (up · x).
+    Gated { gate: &'a Weight, up: &'a Weight },
+}
+
+/// The vectors of a tile.
+#[derive(Clone, Copy)]
+pub(super) enum Vectors<'a> {
+    /// Consecutive tokens': vector *i* of each for matrix *i*.
+    Chunk,
+    /// Slots' of one expert, whose matrix it is. What `share` slots of a token share is one vector of the input.
+    Slots { groups: &'a Groups, share: usize },
+}
+
+/// A product about to become a step.
+pub(super) struct Product<'a> {
+    pub rows: Rows<'a>,
+    pub vectors: Vectors<'a>,
+    pub x: &'a Batch,
+    pub y: &'a Batch,
+}
+
+impl<'a> Rows<'a> {
+    /// The weights in their roles.
+    pub fn roles(&self) -> Vec<(&'static str, &'a Weight)> {
+        match *self {
+            Self::One { w, .. } => vec![("w", w)],
+            Self::Gated { gate, up } => vec![("w_gate", gate), ("w_up", up)],
+        }
+    }
+
+    /// The weight whose shape is that of all.
+    pub fn first(&self) -> &'a Weight {
+        match *self {
+            Self::One { w, .. } => w,
+            Self::Gated { gate, .. } => gate,
+        }
+    }
+
+    /// Rows that are staged: gate's and up's by sixteens in turn.
+    pub fn staged(&self) -> usize {
+        let rows = self.first().shape[1];
+        match self {
+            Self::One { .. } => rows,
+            Self::Gated { .. } => 2 * rows.next_multiple_of(16),
+        }
+    }
+
+    fn file(&self) -> Source {
+        match self {
+            Self::One { .. } => source!("lib/tile_rows.wgsl"),
+            Self::Gated { .. } => source!("lib/tile_gated.wgsl"),
+        }
+    }
+
+    /// An error unless the weights are of one shape.
+    pub fn check(&self, op: &'static str) -> Result<()> {
+        let shape = |weight: &Weight| Shape(&weight.shape).to_string();
+        let first = shape(self.first());
+        self.roles()
+            .into_iter()
+            .try_for_each(|(_, weight)| expect_shape(op, &weight.name, shape(weight), first.clone()))
+    }
+
+    /// Bytes of all matrices.
+    pub fn bytes(&self) -> u64 {
+        self.roles().iter().map(|(_, weight)| weight.matrix_bytes() * weight.shape[2] as u64).sum()
+    }
+}
+
+impl Product<'_> {
+    /// An error unless weights, input and output fit together.
+    pub fn check(&self, op: &'static str) -> Result<()> {
+        let (w, x, y) = (self.rows.first(), self.x, self.y);
+        let [columns, rows, matrices] = w.shape;
+        let (inputs, outputs) = match self.vectors {
+            Vectors::Chunk => (matrices, matrices),
+            Vectors::Slots { groups, share } => {
+                let slots = groups.slots.shape[0] / x.tokens.max(1);
+                (slots / share.max(1), slots)
+            }
+        };
+        let shape = |values: usize, stacks: usize| Shape(&[values, stacks]).to_string();
+        self.rows.check(op)?;
+        expect_shape(op, &w.name, shape(x.values, x.stacks), shape(columns, inputs))?;
+        expect_shape(op, &w.name, shape(y.values, y.stacks), shape(rows, outputs))?;
+        expect_shape(op, &w.name, y.tokens, x.tokens)?;
+        expect_multiple(op, &w.name, x.stride, 4)?;
+        expect_multiple(op, &w.name, x.pitch, 4)
+    }
+
+    /// Tiles side by side along the vectors, of `tokens` vectors each, and along the stack.
+    pub fn tiles(&self, tokens: usize) -> (usize, usize) {
+        match self.vectors {
+            Vectors::Chunk => (self.x.tokens.div_ceil(tokens), self.rows.first().shape[2]),
+            Vectors::Slots { groups, .. } => (groups.tiles.shape[1], 1),
+        }
+    }
+
+    /// What the variant has of its weights, its vectors and its epilogue.
+    pub fn files(&self, variant: VariantBuilder) -> VariantBuilder {
+        let mut variant = variant.file(source!("lib/bits.wgsl"));
+        for (role, weight) in self.rows.roles() {
+            variant = variant
+                .constant(&format!("{role}_GROUPS"), "g", weight.groups())
+                .constant(&format!("{role}_ROWS"), "n", weight.shape[1])
+                .decode(role, weight.quant);
+        }
+        let variant = match self.rows {
+            Rows::One { add, .. } => variant.switch("ACCUMULATE", "a", add),
+            Rows::Gated { .. } => variant.file(source!("lib/swiglu.wgsl")),
+        };
+        let variant = match self.vectors {
+            Vectors::Chunk => variant.file(source!("lib/batch.wgsl")).file(source!("lib/tile_chunk.wgsl")),
+            Vectors::Slots { share, .. } => {
+                variant.constant("INPUT_SHARE", "id", share).file(source!("lib/tile_experts.wgsl"))
+            }
+        };
+        variant
+            .constant("X_STRIDE", "x", self.x.stride / 4)
+            .constant("X_PITCH", "x", self.x.pitch / 4)
+            .constant("Y_STRIDE", "y", self.y.stride)
+            .constant("Y_PITCH", "y", self.y.pitch)
+            .file(self.rows.file())
+    }
+
+    /// The weights, the vectors and the chunk, bound.
+    pub fn bindings(&self, plan: &Builder) -> Vec<Bound> {
+        let roles = self.rows.roles();
+        let mut bindings: Vec<Bound> = roles.iter().flat_map(|(role, w)| plan.bound_weight(role, w)).collect();
+        bindings.extend([plan.bound("x", self.x.buffer), plan.bound("y", self.y.buffer)]);
+        match self.vectors {
+            Vectors::Chunk => bindings.push(plan.bound_batch()),
+            Vectors::Slots { groups, .. } => {
+                let buffers = [("slots", groups.slots.buffer), ("tiles", groups.tiles.buffer)];
+                bindings.extend(buffers.map(|(name, buffer)| plan.bound(name, buffer)));
+            }
+        }
+        bindings
+    }
+
+    /// Bytes moved for a whole chunk, each counted once.
+    pub fn moved(&self) -> Moved {
+        let touched = if let Rows::One { add: true, .. } = self.rows { 2 } else { 1 };
+        Moved { weights: self.rows.bytes(), activations: self.x.bytes() + touched * self.y.bytes(), cache: 0 }
+    }
+}
+
+impl Batch {
+    /// Bytes of all its values.
+    pub fn bytes(&self) -> u64 {
+        4 * (self.tokens * self.stacks * self.values) as u64
+    }
+}
+
+impl CaseBuilder {
+    /// Says that `count` tokens of a chunk are live, the first at `position`.
+    pub(super) fn chunk(&mut self, position: u32, count: usize) {
+        let bytes = [position, count as u32].map(u32::to_le_bytes).concat();
+        self.fill_bytes(BufferRef::Local(Plan::STATE), bytes);
+    }
+
+    /// Vectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.
+    pub(super) fn batch(&mut self, name: &str, shape: [usize; 2], tokens: usize, count: usize) -> (Batch, Vec<f32>) {
+        let values = self.noise(shape[0] * shape[1] * count);
+        (self.batch_of(name, shape, tokens, &values), values)
+    }
+
+    /// A batch with these values in its first tokens, given without padding.
+    pub(super) fn batch_of(&mut self, name: &str, shape: [usize; 2], tokens: usize, values: &[f32]) -> Batch {
+        let batch = self.plan.batch(name, shape, tokens);
+        let mut padded = vec![0f32; values.len() / batch.values * batch.stride];
+        for (vector, values) in values.chunks(batch.values).enumerate() {
+            padded[vector * batch.stride..][..batch.values].copy_from_slice(values);
+        }
+        self.fill_bytes(batch.buffer, bytemuck::cast_slice(&padded).to_vec());
+        batch
+    }
+
+    /// Expects values of the first tokens of a batch, vector after vector without padding.
+    pub(super) fn expect_batch(&mut self, batch: &Batch, values: Vec<f64>, magnitudes: Vec<f64>, bound: f64) {
+        let BufferRef::Local(local) = batch.buffer else { return };
+        let place = |i: usize| i / batch.values * batch.stride + i % batch.values;
+        let places = (0..values.len()).map(place).collect();
+        self.expect_values(Expected { local, kind: Kind::F32, places, values, magnitudes, bound });
+    }
+}
+
+/// The products of every token of x {columns, stacks, tokens} with the rows of a stack of matrices, and the sums of
+/// their terms' magnitudes.
+pub(super) fn products(values: &[f32], shape: [usize; 3], x: &[f64]) -> Vec<(f64, f64)> {
+    let [columns, rows, stacks] = shape;
+    let vector = |(i, x): (usize, &[f64])| {
+        let x = x.to_vec();
+        (0..rows).map(move |row| dot(values, shape, i % stacks, row, &x))
+    };
+    x.chunks(columns).enumerate().flat_map(vector).collect()
+}

@@ -1,0 +1,130 @@
+//! Matrices times the vectors of a chunk of tokens, by tiles in registers.
+
+use super::experts_mm;
+use super::matmul::{Product, Rows, Vectors, products};
+use super::matvec::{self, columns_for, gated, wide};
+use super::{Case, CaseBuilder, Kernel};
+use crate::error::Result;
+use crate::plan::{Batch, Builder, Target, VariantBuilder, Weight};
+use crate::quant::Quant;
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/mul_mm.wgsl");
+/// Staged rows of a tile.
+const TILE_ROWS: usize = 64;
+/// Tokens of a tile at most, and those that an invocation multiplies with four rows.
+const TILE_TOKENS: usize = 64;
+const TOKENS: usize = 4;
+/// Invocations side by side along the rows.
+const LANES: usize = 16;
+/// What errors are bounded by.
+const BOUND: f64 = 1e-6;
+
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mm", op: OP, params: &[], matrices: false, cases };
+
+impl Builder {
+    /// y {rows, n} = w · x for every token, for w {columns, rows, n} and x {columns, n}: matrix *i* times vector *i*.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub fn mul_mm(&mut self, label: &str, w: &Weight, x: &Batch) -> Result<Batch> {
+        let y = self.batch(label, [w.shape[1], w.shape[2]], x.tokens);
+        self.mul_mm_into(label, w, x, &y)?;
+        Ok(y)
+    }
+
+    /// As [`Builder::mul_mm`], into a batch that is there.
+    ///
+    /// # Errors
+    /// As [`Builder::mul_mm`].
+    pub fn mul_mm_into(&mut self, label: &str, w: &Weight, x: &Batch, y: &Batch) -> Result<()> {
+        self.matmul(label, &Product { rows: Rows::One { w, add: false }, vectors: Vectors::Chunk, x, y })
+    }
+
+    /// y {rows, n} += w · x for every token: a product that joins the residual stream.
+    ///
+    /// # Errors
+    /// As [`Builder::mul_mm`].
+    pub fn mul_mm_add(&mut self, label: &str, w: &Weight, x: &Batch, y: &Batch) -> Result<()> {
+        self.matmul(label, &Product { rows: Rows::One { w, add: true }, vectors: Vectors::Chunk, x, y })
+    }
+
+    /// y {rows} = silu(gate · x) · (up · x) for every token, for gate and up {columns, rows} and x {columns}.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub fn gate_up_mm(&mut self, label: &str, gate: &Weight, up: &Weight, x: &Batch) -> Result<Batch> {
+        let y = self.batch(label, [gate.shape[1], gate.shape[2]], x.tokens);
+        self.matmul(label, &Product { rows: Rows::Gated { gate, up }, vectors: Vectors::Chunk, x, y: &y })?;
+        Ok(y)
+    }
+
+    /// Appends a product.
+    pub(super) fn matmul(&mut self, label: &str, product: &Product<'_>) -> Result<()> {
+        product.check(KERNEL.name)?;
+        let tokens = match product.vectors {
+            Vectors::Chunk => TILE_TOKENS.min(product.x.tokens.next_multiple_of(LANES)),
+            Vectors::Slots { groups, .. } => groups.places,
+        };
+        let variant = VariantBuilder::new(KERNEL.name, OP, LANES * tokens / TOKENS);
+        let variant = product.files(variant.constant("TILE_TOKENS", "t", tokens));
+        let (columns, stacks) = product.tiles(tokens);
+        let grid = [columns, product.rows.staged().div_ceil(TILE_ROWS), stacks];
+        self.step(label, variant, product.bindings(self), &(), grid, product.moved())
+    }
+}
+
+fn cases(target: Target) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    let shapes = [
+        ([96, 70, 1], (80, 67), false),
+        ([160, 33, 2], (16, 16), false),
+        ([70, 64, 3], (7, 5), false),
+        ([64, 130, 1], (130, 129), true),
+    ];
+    for (quant, (shape, tokens, add)) in matvec::in_turn(&shapes) {
+        cases.push(case(target, quant, shape, tokens, add)?);
+    }
+    for (gate, up) in matvec::pairs(1) {
+        cases.push(gated_case(target, gate, up)?);
+    }
+    cases.extend(experts_mm::cases(target)?);
+    Ok(cases)
+}
+
+fn case(
+    target: Target,
+    quant: &'static Quant,
+    [columns, rows, stacks]: [usize; 3],
+    (tokens, count): (usize, usize),
+    add: bool,
+) -> Result<Case> {
+    let shape = [columns_for(quant, columns), rows, stacks];
+    let mut case = CaseBuilder::new(target, 1);
+    case.chunk(9, count);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let (x, xs) = case.batch("x", [shape[0], stacks], tokens, count);
+    let (y, before) = case.batch("y", [rows, stacks], tokens, count);
+    case.plan.matmul("product", &Product { rows: Rows::One { w: &w, add }, vectors: Vectors::Chunk, x: &x, y: &y })?;
+    let before = before.into_iter().map(|v| if add { v as f64 } else { 0.0 });
+    let both = products(&ws, shape, &wide(&xs)).into_iter().zip(before);
+    let (want, sizes) = both.map(|((sum, size), before)| (sum + before, size + before.abs())).unzip();
+    case.expect_batch(&y, want, sizes, BOUND);
+    let how = if add { " added" } else { "" };
+    Ok(case.finish(format!("{} {}x{rows}x{stacks} {count} of {tokens} tokens{how}", quant.name, shape[0])))
+}
+
+fn gated_case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant) -> Result<Case> {
+    let (tokens, count) = (40, 35);
+    let shape = [columns_for(up_quant, columns_for(gate_quant, 45)), 43, 1];
+    let mut case = CaseBuilder::new(target, 1);
+    case.chunk(9, count);
+    let (gate, gates) = case.weight("gate", gate_quant, shape)?;
+    let (up, ups) = case.weight("up", up_quant, shape)?;
+    let (x, xs) = case.batch("x", [shape[0], 1], tokens, count);
+    let y = case.plan.gate_up_mm("y", &gate, &up, &x)?;
+    let both = products(&gates, shape, &wide(&xs)).into_iter().zip(products(&ups, shape, &wide(&xs)));
+    let (want, sizes) = both.map(|(gate, up)| gated(gate, up)).unzip();
+    case.expect_batch(&y, want, sizes, BOUND);
+    Ok(case.finish(format!("{} and {} {}x43, {count} of {tokens} tokens", gate_quant.name, up_quant.name, shape[0])))
+}

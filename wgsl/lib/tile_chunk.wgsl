@@ -1,0 +1,24 @@
+// A tile of a product: consecutive tokens of the chunk, and some rows of one matrix of a stack.
+
+struct Tile {
+    matrix: u32, // of the stack
+    row: u32,    // first of the staged rows
+    first: u32,  // token
+    places: u32, // tokens, TILE_TOKENS at most; none where all are past the chunk's end
+}
+
+fn tile_of(workgroup: vec3<u32>) -> Tile {
+    let first = workgroup.x * TILE_TOKENS;
+    let left = max(batch.count, first) - first;
+    return Tile(workgroup.z, workgroup.y * TILE_ROWS, first, min(left, TILE_TOKENS));
+}
+
+// The vec4 at which the vector of a place starts.
+fn input_at(tile: Tile, place: u32) -> u32 {
+    return (tile.first + place) * X_PITCH + tile.matrix * X_STRIDE;
+}
+
+// The value at which the product of a place starts.
+fn output_at(tile: Tile, place: u32) -> u32 {
+    return (tile.first + place) * Y_PITCH + tile.matrix * Y_STRIDE;
+}

@@ -1,0 +1,27 @@
+// A tile of a product: slots of one expert, and some rows of its matrix. What a token's INPUT_SHARE slots share is
+// one vector of the input; every slot has a vector of the output.
+
+struct Tile {
+    matrix: u32, // expert
+    row: u32,    // first of the staged rows
+    first: u32,  // place among the slots, which are in order of their experts
+    places: u32, // slots, TILE_TOKENS at most; none in a tile that is not needed
+}
+
+var<storage, read> slots: array<u32>;
+var<storage, read> tiles: array<vec4<u32>>;
+
+fn tile_of(workgroup: vec3<u32>) -> Tile {
+    let tile = tiles[workgroup.x];
+    return Tile(tile.x, workgroup.y * TILE_ROWS, tile.y, tile.z);
+}
+
+// The vec4 at which the vector of a place starts.
+fn input_at(tile: Tile, place: u32) -> u32 {
+    return slots[tile.first + place] / INPUT_SHARE * X_STRIDE;
+}
+
+// The value at which the product of a place starts.
+fn output_at(tile: Tile, place: u32) -> u32 {
+    return slots[tile.first + place] * Y_STRIDE;
+}
