@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 use wglm::kernels::CacheType;
+use wglm::model::PromptOptions;
 use wglm::plan::Fusions;
 use wglm::quant::Arithmetic;
-use wglm::model::PromptOptions;
 use wglm::{GpuOptions, LoadOptions, SamplerParams};
 
 /// GLM-4.7-Flash from a GGUF file on any GPU.
@@ -45,6 +45,8 @@ pub enum Command {
     Bench(BenchArgs),
     /// Times every kind of step of a token on the GPU.
     Profile(ProfileArgs),
+    /// Tells how well the model foretells a text, as llama.cpp counts it.
+    Perplexity(PerplexityArgs),
 }
 
 /// llama.cpp spells some long names with one dash.
@@ -375,6 +377,25 @@ pub struct ProfileArgs {
     /// Tokens to time; the medians are shown
     #[arg(short, long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
+    /// How the results are written
+    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
+    pub output: OutputFormat,
+}
+
+#[derive(Debug, Args)]
+pub struct PerplexityArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The text; - reads it from stdin
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Windows to judge at most
+    #[arg(long, value_name = "N")]
+    pub chunks: Option<usize>,
+    /// Start a window every N tokens and judge the last N of each; 0 for one window after another and the second
+    /// half of each
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub ppl_stride: usize,
     /// How the results are written
     #[arg(short, long, value_name = "FORMAT", default_value = "md")]
     pub output: OutputFormat,

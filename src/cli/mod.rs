@@ -11,6 +11,7 @@ mod inspect;
 mod logits;
 mod model;
 mod output;
+mod perplexity;
 mod plan;
 mod profile;
 mod profile_report;
@@ -58,6 +59,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => plan::plan(args)?,
         Command::Bench(args) => bench::bench(args)?,
         Command::Profile(args) => profile::profile(args)?,
+        Command::Perplexity(args) => perplexity::perplexity(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -161,7 +161,8 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         (20, 70, 7, 8, 512, 64, F16, 1),
         (20, 30, 5, 5, 512, 64, F32, 3),
         (3, 150, 40, 64, 132, 18, F16, 16),
-        (2, 1, 3, 4, 8192, 8, F16, 2),
+        (2, 1, 3, 4, 4096, 8, F16, 2),
+        (1, 0, 2, 2, 8192, 8, F16, 1),
     ];
     let case = |(heads, position, count, room, rank, rotary, ty, splits)| {
         let example = ChunkExample { heads, position, count, room, rank, rotary, ty };

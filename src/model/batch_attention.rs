@@ -24,8 +24,7 @@ pub(super) fn attention(
     let q = queries(b, w, config, block, &h)?;
 
     let (k_b, v_b) = w.latent_pair(b, block, config)?;
-    let absorbed =
-        b.batch_with_stride("attn_q_absorbed", [rank + rotary, heads], x.tokens, Cache::line(rank, rotary));
+    let absorbed = b.batch_with_stride("attn_q_absorbed", [rank + rotary, heads], x.tokens, Cache::line(rank, rotary));
     b.mul_mm_into("attn_k_b", &k_b, &Batch { values: config.nope(), ..q }, &Batch { values: rank, ..absorbed })?;
     b.rope_query_batch("rope_query", &q, rotary, &absorbed)?;
     let attention = ChunkAttention { q: &absorbed, cache: &cache, scale: config.score_scale() };

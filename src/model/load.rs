@@ -111,7 +111,8 @@ impl Model {
         warm_up(&pipelines, &plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?, &weights)?;
         let file = file.clone();
         let Text { tokenizer, template } = text;
-        let shared = Shared { file, config, cache, target, prompt: options.prompt, pipelines, weights, tokenizer, template };
+        let shared =
+            Shared { file, config, cache, target, prompt: options.prompt, pipelines, weights, tokenizer, template };
         Ok(Self { shared: Arc::new(shared) })
     }
 

@@ -41,8 +41,9 @@ impl Pace {
         let oldest = if self.running.len() > AHEAD { self.running.pop_front() } else { None };
         let Some((oldest, steps)) = oldest else { return Ok(()) };
         gpu.wait(&oldest)?;
-        let now = Instant::now();
-        self.learn(now - std::mem::replace(&mut self.since, now), steps);
+        let (now, before) = (Instant::now(), self.since);
+        self.since = now;
+        self.learn(now - before, steps);
         Ok(())
     }
 
