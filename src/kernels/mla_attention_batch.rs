@@ -59,7 +59,11 @@ impl Builder {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn mla_attention_batch(&mut self, label: &str, attention: &ChunkAttention<'_>) -> Result<Batch> {
-        self.attention_in_splits(label, attention, splits_for(attention.rows()))
+        let splits = splits_for(attention.rows());
+        if self.suits_row_matrices(attention.cache) {
+            return self.attention_by_matrices(label, attention, splits);
+        }
+        self.attention_in_splits(label, attention, splits)
     }
 
     fn attention_in_splits(&mut self, label: &str, attention: &ChunkAttention<'_>, splits: usize) -> Result<Batch> {

@@ -20,6 +20,7 @@ mod matmul;
 mod matvec;
 mod mla_attention;
 mod mla_attention_batch;
+mod mla_attention_batch_matrix;
 mod mla_attention_matrix;
 mod mla_merge;
 mod mla_output;
@@ -90,6 +91,7 @@ pub static KERNELS: &[&Kernel] = &[
     &mla_attention::KERNEL,
     &mla_attention_matrix::KERNEL,
     &mla_attention_batch::KERNEL,
+    &mla_attention_batch_matrix::KERNEL,
     &mla_merge::KERNEL,
     &route::KERNEL,
     &moe_sum::KERNEL,

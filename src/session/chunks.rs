@@ -6,7 +6,7 @@
 use super::pace::Pace;
 use crate::error::Result;
 use crate::gpu::Buffer;
-use crate::model::{BatchPlan, Model, Outputs, PromptOptions, TokenPlan};
+use crate::model::{BatchPlan, Model, Outputs, PromptOptions, State, TokenPlan};
 use crate::plan::{Executor, Plan, Purpose};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -28,6 +28,15 @@ pub struct Class {
     pub executor: Executor,
     pub planned: BatchPlan,
     pub pace: Pace,
+}
+
+impl Class {
+    /// Writes what belongs to tokens from a position on.
+    pub fn write(&self, state: &State, position: usize, tokens: &[u32]) -> Result<()> {
+        let gpu = self.executor.gpu();
+        gpu.write(self.executor.local(Plan::STATE), 0, &state.chunk(position, tokens.len()))?;
+        gpu.write(self.executor.local(Plan::TOKEN), 0, bytemuck::cast_slice(tokens))
+    }
 }
 
 impl Chunks {

@@ -72,10 +72,9 @@ impl Session {
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<()> {
         let class = self.chunks.class(part.len(), outputs, &self.model, (&self.planned, &self.executor))?;
+        class.write(&self.state, self.tokens.len(), part)?;
         let Class { executor, planned, pace } = class;
         let (gpu, held) = (executor.gpu(), self.tokens.len());
-        gpu.write(executor.local(Plan::STATE), 0, &self.state.chunk(held, part.len()))?;
-        gpu.write(executor.local(Plan::TOKEN), 0, bytemuck::cast_slice(part))?;
         pace.start();
         let (mut first, end) = (0, planned.plan.steps.len());
         while first < end {
