@@ -15,16 +15,13 @@ const MOST_ROWS: usize = 32;
 const OWN_VALUES: usize = 64;
 /// Neighbouring invocations that share a row's values.
 const COLUMN_LANES: usize = 64;
-/// Rows from which on a GPU is busy without splits of the cache, and splits where there are few.
-const ENOUGH_ROWS: usize = 2048;
-const SPLITS: usize = 16;
+/// Rows up to which a large GPU is idle without splits of the cache, and splits then.
+const FEW_ROWS: usize = 2048;
+const MANY_SPLITS: usize = 16;
+/// Splits for more rows over a deep cache, so that the last round of workgroups is a short one.
+const DEEP_SPLITS: usize = 4;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention_batch", op: OP, params: &[], matrices: false, cases };
-
-/// Into how many splits the cache is cut for a chunk of `rows` queries.
-pub(super) fn splits_for(rows: usize) -> usize {
-    if rows >= ENOUGH_ROWS { 1 } else { SPLITS }
-}
 
 /// What attention of a chunk needs to know.
 pub struct ChunkAttention<'a> {
@@ -34,9 +31,21 @@ pub struct ChunkAttention<'a> {
     pub cache: &'a Cache,
     /// The factor on scores.
     pub scale: f32,
+    /// Whether the cache holds far more tokens than the chunk has: whether to share it among workgroups is worth
+    /// joining what they leave.
+    pub deep: bool,
 }
 
 impl ChunkAttention<'_> {
+    /// Into how many splits the cache is cut.
+    fn splits(&self) -> usize {
+        match self.rows() {
+            ..=FEW_ROWS => MANY_SPLITS,
+            _ if self.deep => DEEP_SPLITS,
+            _ => 1,
+        }
+    }
+
     /// Queries of the whole chunk.
     pub(super) fn rows(&self) -> usize {
         self.q.stacks * self.q.tokens
@@ -59,7 +68,7 @@ impl Builder {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn mla_attention_batch(&mut self, label: &str, attention: &ChunkAttention<'_>) -> Result<Batch> {
-        let splits = splits_for(attention.rows());
+        let splits = attention.splits();
         if self.suits_row_matrices(attention.cache) {
             return self.attention_by_matrices(label, attention, splits);
         }
@@ -68,7 +77,7 @@ impl Builder {
 
     fn attention_in_splits(&mut self, label: &str, attention: &ChunkAttention<'_>, splits: usize) -> Result<Batch> {
         attention.check(KERNEL.name)?;
-        let ChunkAttention { q, cache, scale } = *attention;
+        let ChunkAttention { q, cache, scale, .. } = *attention;
         let (rank, line) = (cache.rank, Cache::line(cache.rank, cache.rotary));
         let rows = rows_together(rank);
         let lanes = COLUMN_LANES.min((rank / 4).next_power_of_two()).max(WORKGROUP / rows);
@@ -146,7 +155,7 @@ impl ChunkExample {
         let (width, stride) = (rank + rotary, Cache::line(rank, rotary));
         let q = case.plan.batch_with_stride("q", [width, heads], room, stride);
         let queries = example.queries(&mut case, q.buffer, heads * count);
-        let y = append(&mut case.plan, &ChunkAttention { q: &q, cache: &cache, scale: SCALE })?;
+        let y = append(&mut case.plan, &ChunkAttention { q: &q, cache: &cache, scale: SCALE, deep: false })?;
         let row = |row: usize| example.output_over(&queries, &latents, row, position + row / heads + 1);
         let want: Vec<f64> = (0..heads * count).flat_map(row).collect();
         let sizes = vec![1.0; want.len()];

@@ -39,7 +39,7 @@ impl Builder {
         splits: usize,
     ) -> Result<Batch> {
         attention.check(KERNEL.name)?;
-        let ChunkAttention { q, cache, scale } = *attention;
+        let ChunkAttention { q, cache, scale, .. } = *attention;
         expect_shape(KERNEL.name, "whether the cache suits", self.suits_row_matrices(cache), true)?;
         let (rank, line) = (cache.rank, Cache::line(cache.rank, cache.rotary));
         let y = self.batch(label, [rank, q.stacks], q.tokens);

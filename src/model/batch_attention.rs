@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::kernels::{Cache, ChunkAttention, Norm};
 use crate::plan::{Batch, Builder};
 
-/// x += attention(norm(x)), of every token of a chunk.
+/// x += attention(norm(x)), of every token of a chunk, over a cache that is deep or not.
+#[expect(clippy::too_many_arguments, reason = "as attention of a token, and the depth")]
 pub(super) fn attention(
     b: &mut Builder,
     w: &mut Weights<'_>,
@@ -15,6 +16,7 @@ pub(super) fn attention(
     block: &str,
     x: &Batch,
     memory: CacheShape,
+    deep: bool,
 ) -> Result<()> {
     let Config { heads, latent_rank: rank, rotary, value_width, .. } = *config;
     let cache = b.latent_cache(memory.ty, rank, rotary, memory.context);
@@ -27,7 +29,7 @@ pub(super) fn attention(
     let absorbed = b.batch_with_stride("attn_q_absorbed", [rank + rotary, heads], x.tokens, Cache::line(rank, rotary));
     b.mul_mm_into("attn_k_b", &k_b, &Batch { values: config.nope(), ..q }, &Batch { values: rank, ..absorbed })?;
     b.rope_query_batch("rope_query", &q, rotary, &absorbed)?;
-    let attention = ChunkAttention { q: &absorbed, cache: &cache, scale: config.score_scale() };
+    let attention = ChunkAttention { q: &absorbed, cache: &cache, scale: config.score_scale(), deep };
     let latent = b.mla_attention_batch("attention", &attention)?;
 
     let joined = value_width * heads;

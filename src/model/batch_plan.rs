@@ -9,6 +9,22 @@ use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::plan::{BufferRef, Builder, Plan, Purpose, Target};
 
+/// What a chunk's plan is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BatchShape {
+    /// Tokens there is room for.
+    pub tokens: usize,
+    /// Of which of them logits are wanted.
+    pub outputs: Outputs,
+    /// Whether there are many more tokens in the cache, say [`BatchShape::DEEP`].
+    pub deep: bool,
+}
+
+impl BatchShape {
+    /// Tokens in the cache from which on it is deep.
+    pub const DEEP: usize = 1024;
+}
+
 /// Of which tokens of a chunk logits are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outputs {
@@ -22,8 +38,6 @@ pub enum Outputs {
 pub struct BatchPlan {
     /// The steps. Those from [`Plan::head`] on leave the last token's hidden values for the head of the token's plan.
     pub plan: Plan,
-    /// Tokens there is room for.
-    pub tokens: usize,
     /// The local buffers that are those of the token's plan: here, and there.
     pub lent: Vec<(usize, usize)>,
     /// The local buffer of the logits {vocab} of every token, if they are wanted, and how many values one token's start
@@ -31,7 +45,7 @@ pub struct BatchPlan {
     pub logits: Option<(usize, usize)>,
 }
 
-/// Plans chunks of up to `tokens` tokens, over the weights and the caches of a token's plan.
+/// Plans chunks of a shape, over the weights and the caches of a token's plan.
 ///
 /// # Errors
 /// As [`plan_token`](super::plan_token).
@@ -40,9 +54,9 @@ pub fn plan_batch(
     config: &Config,
     token: &TokenPlan,
     target: Target,
-    tokens: usize,
-    outputs: Outputs,
+    shape: BatchShape,
 ) -> Result<BatchPlan> {
+    let BatchShape { tokens, outputs, deep } = shape;
     let mut b = Builder::for_chunk(target, config.rotary / 2, tokens).with_weights(&token.plan.weights);
     let b = &mut b;
     let mut weights = Weights::known(file, &token.sources);
@@ -53,7 +67,7 @@ pub fn plan_batch(
     for index in 0..config.layers {
         b.layer(index);
         let block = format!("blk.{index}");
-        attention(b, w, config, &block, &x, token.cache)?;
+        attention(b, w, config, &block, &x, token.cache, deep)?;
         let norm = w.vector(b, &format!("{block}.ffn_norm.weight"), config.width)?;
         let h = b.rms_norm_batch("ffn_norm", &x, &norm, config.epsilon)?;
         match &config.experts {
@@ -78,7 +92,7 @@ pub fn plan_batch(
     };
     let plan = std::mem::replace(b, Builder::new(target, 1)).finish();
     let lent = lent(&plan, local(last.buffer), token);
-    Ok(BatchPlan { plan, tokens, lent, logits })
+    Ok(BatchPlan { plan, lent, logits })
 }
 
 /// The caches, layer by layer, and where the head of the token's plan reads.

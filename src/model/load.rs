@@ -1,7 +1,7 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
 use super::upload::upload;
-use super::{BatchPlan, CacheShape, Config, Outputs, PromptOptions, TokenPlan};
+use super::{BatchPlan, BatchShape, CacheShape, Config, PromptOptions, TokenPlan};
 use super::{plan_batch, plan_token, usual_arithmetic};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
@@ -183,8 +183,8 @@ impl Model {
     }
 
     /// Plans chunks beside a token's plan.
-    pub(crate) fn plan_batch(&self, token: &TokenPlan, tokens: usize, outputs: Outputs) -> Result<BatchPlan> {
-        plan_batch(&self.shared.file, &self.shared.config, token, self.shared.target, tokens, outputs)
+    pub(crate) fn plan_batch(&self, token: &TokenPlan, shape: BatchShape) -> Result<BatchPlan> {
+        plan_batch(&self.shared.file, &self.shared.config, token, self.shared.target, shape)
     }
 }
 

@@ -21,7 +21,7 @@ mod weights;
 
 pub use arithmetic::usual_arithmetic;
 pub use attention::CacheShape;
-pub use batch_plan::{BatchPlan, Outputs, plan_batch};
+pub use batch_plan::{BatchPlan, BatchShape, Outputs, plan_batch};
 pub use config::{Config, Experts, RopeScaling};
 pub use load::{LoadOptions, Model, Progress, recommended_sampling};
 pub use prompt::PromptOptions;

@@ -6,7 +6,7 @@
 use super::pace::Pace;
 use crate::error::Result;
 use crate::gpu::Buffer;
-use crate::model::{BatchPlan, Model, Outputs, PromptOptions, State, TokenPlan};
+use crate::model::{BatchPlan, BatchShape, Model, Outputs, PromptOptions, State, TokenPlan};
 use crate::plan::{Executor, Plan, Purpose};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,7 +18,7 @@ const NEXT: usize = 4;
 /// The plans there are so far.
 pub struct Chunks {
     pub options: PromptOptions,
-    classes: HashMap<(usize, Outputs), Class>,
+    classes: HashMap<BatchShape, Class>,
     /// The largest buffer of each name, and of those that have the same, of each in turn.
     scratch: HashMap<(String, usize), Buffer>,
 }
@@ -44,19 +44,20 @@ impl Chunks {
         Self { options, classes: HashMap::new(), scratch: HashMap::new() }
     }
 
-    /// The plan for a chunk of `count` tokens, up to what the options allow.
+    /// The plan for `count` tokens, up to what the options allow, after `before` others.
     pub fn class(
         &mut self,
-        count: usize,
+        (before, count): (usize, usize),
         outputs: Outputs,
         model: &Model,
         token: (&TokenPlan, &Executor),
     ) -> Result<&mut Class> {
         let tokens = room_for(count, self.options.together());
-        match self.classes.entry((tokens, outputs)) {
+        let shape = BatchShape { tokens, outputs, deep: before >= BatchShape::DEEP };
+        match self.classes.entry(shape) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(place) => {
-                let planned = model.plan_batch(token.0, tokens, outputs)?;
+                let planned = model.plan_batch(token.0, shape)?;
                 let mut locals = scratch_of(&planned.plan, &self.scratch);
                 locals.extend(planned.lent.iter().map(|(here, there)| (*here, token.1.local(*there).clone())));
                 let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;

@@ -53,19 +53,21 @@ impl Session {
             return Err(Error::Argument { argument: "tokens", expected, found });
         }
         self.output = None;
-        let class = self.chunks.class(tokens.len(), Outputs::Last, &self.model, (&self.planned, &self.executor))?;
+        let place = (self.tokens.len(), tokens.len());
+        let class = self.chunks.class(place, Outputs::Last, &self.model, (&self.planned, &self.executor))?;
         class.write(&self.state, self.tokens.len(), tokens)?;
         let profile = profile_of(&class.executor, &class.planned.plan)?;
         self.tokens.extend_from_slice(tokens);
         Ok(profile)
     }
 
-    /// The plan by which so many tokens are computed together.
+    /// The plan by which so many tokens are computed together, after those that are there.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if there is no room for what it needs.
     pub fn chunk_plan(&mut self, count: usize) -> Result<&Plan> {
-        let class = self.chunks.class(count, Outputs::Last, &self.model, (&self.planned, &self.executor))?;
+        let place = (self.tokens.len(), count);
+        let class = self.chunks.class(place, Outputs::Last, &self.model, (&self.planned, &self.executor))?;
         Ok(&class.planned.plan)
     }
 }

@@ -12,6 +12,11 @@ use std::ops::ControlFlow;
 const LOGITS_BYTES: usize = 64 << 20;
 
 impl Session {
+    /// How prompts are computed.
+    pub fn prompt(&self) -> PromptOptions {
+        self.chunks.options
+    }
+
     /// How prompts are computed from here on: as the model was loaded with until this is called.
     pub fn set_prompt(&mut self, options: PromptOptions) {
         if options != self.chunks.options {
@@ -71,7 +76,8 @@ impl Session {
         outputs: Outputs,
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<()> {
-        let class = self.chunks.class(part.len(), outputs, &self.model, (&self.planned, &self.executor))?;
+        let place = (self.tokens.len(), part.len());
+        let class = self.chunks.class(place, outputs, &self.model, (&self.planned, &self.executor))?;
         class.write(&self.state, self.tokens.len(), part)?;
         let Class { executor, planned, pace } = class;
         let (gpu, held) = (executor.gpu(), self.tokens.len());
@@ -102,7 +108,8 @@ impl Session {
 
     /// The logits of the chunk that was just computed, and how far one token's are from the next's.
     fn chunk_logits(&mut self, count: usize) -> Result<(Vec<f32>, usize)> {
-        let class = self.chunks.class(count, Outputs::All, &self.model, (&self.planned, &self.executor))?;
+        let place = (self.tokens.len() - count, count);
+        let class = self.chunks.class(place, Outputs::All, &self.model, (&self.planned, &self.executor))?;
         let (gpu, planned) = (class.executor.gpu(), &class.planned);
         let Some((local, stride)) = planned.logits else { return Ok((Vec::new(), 1)) };
         let bytes = 4 * (stride * count) as u64;
