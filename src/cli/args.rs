@@ -1,5 +1,6 @@
 //! What the command understands. Names are llama.cpp's where it has the thing.
 
+use super::perplexity::PerplexityArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::ParseIntError;
@@ -380,25 +381,6 @@ pub struct ProfileArgs {
     /// Times to do so; the medians are shown
     #[arg(short, long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
-    /// How the results are written
-    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
-    pub output: OutputFormat,
-}
-
-#[derive(Debug, Args)]
-pub struct PerplexityArgs {
-    #[command(flatten)]
-    pub model: ModelArgs,
-    /// The text; - reads it from stdin
-    #[arg(short, long, value_name = "FILE")]
-    pub file: PathBuf,
-    /// Windows to judge at most
-    #[arg(long, value_name = "N")]
-    pub chunks: Option<usize>,
-    /// Start a window every N tokens and judge the last N of each; 0 for one window after another and the second
-    /// half of each
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub ppl_stride: usize,
     /// How the results are written
     #[arg(short, long, value_name = "FORMAT", default_value = "md")]
     pub output: OutputFormat,

@@ -3,19 +3,40 @@
 //! The text is cut into windows of as many tokens as the context holds, each computed by itself. Of a window the second
 //! half is judged, whose tokens all have the first half before them; with a stride, its last tokens.
 
-use super::args::{OutputFormat, PerplexityArgs};
+use super::args::{ModelArgs, OutputFormat};
 use super::output::{self, Aside};
 use super::setup::Setup;
 use super::table::{csv, record};
 use super::{model, run};
 use anyhow::ensure;
+use clap::Args;
 use serde::Serialize;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use wglm::model::CacheShape;
 use wglm::{Model, Session};
 
 /// Tokens of a window, unless -c says otherwise.
 const USUAL_WINDOW: usize = 512;
+
+#[derive(Debug, Args)]
+pub struct PerplexityArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The text; - reads it from stdin
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Windows to judge at most
+    #[arg(long, value_name = "N")]
+    pub chunks: Option<usize>,
+    /// Start a window every N tokens and judge the last N of each; 0 for one window after another and the second
+    /// half of each
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub ppl_stride: usize,
+    /// How the results are written
+    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
+    pub output: OutputFormat,
+}
 
 #[derive(Serialize)]
 struct Result {

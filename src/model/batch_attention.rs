@@ -8,7 +8,6 @@ use crate::kernels::{Cache, ChunkAttention, Norm};
 use crate::plan::{Batch, Builder};
 
 /// x += attention(norm(x)), of every token of a chunk, over a cache that is deep or not.
-#[expect(clippy::too_many_arguments, reason = "as attention of a token, and the depth")]
 pub(super) fn attention(
     b: &mut Builder,
     w: &mut Weights<'_>,

@@ -1,7 +1,7 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
 use super::upload::upload;
-use super::{BatchPlan, BatchShape, CacheShape, Config, PromptOptions, TokenPlan};
+use super::{BatchPlan, BatchShape, CacheShape, Config, Outputs, PromptOptions, TokenPlan};
 use super::{plan_batch, plan_token, usual_arithmetic};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
@@ -10,7 +10,7 @@ use crate::kernels::{Cache, CacheType};
 use crate::plan::{Executor, Fusions, Target, Team};
 use crate::quant::Arithmetic;
 use crate::sample::SamplerParams;
-use crate::shader::Pipelines;
+use crate::shader::{Pipelines, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
 use crate::threads::join;
 use std::ops::ControlFlow;
@@ -107,7 +107,9 @@ impl Model {
         let planned = plan_token(file, &config, cache, target)?;
         planned.plan.check_bindings(gpu.capabilities().max_binding)?;
         let pipelines = Pipelines::new(gpu);
-        let (text, weights) = together(file, &pipelines, &planned, progress)?;
+        let chunks = chunk_variants(file, &config, &planned, target, gpu, options.prompt)?;
+        let variants = [planned.plan.variants.as_slice(), &chunks].concat();
+        let (text, weights) = together(file, &pipelines, &planned, &variants, progress)?;
         warm_up(&pipelines, &plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?, &weights)?;
         let file = file.clone();
         let Text { tokenizer, template } = text;
@@ -227,13 +229,14 @@ fn together(
     file: &Gguf,
     pipelines: &Pipelines,
     planned: &TokenPlan,
+    variants: &[Variant],
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(Text, Vec<Buffer>)> {
     let failed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let text = scope.spawn(|| Text::read(file).inspect_err(|_| failed.store(true, Ordering::Relaxed)));
         let kernels = scope.spawn(|| {
-            let compiled = pipelines.prepare(&planned.plan.variants);
+            let compiled = pipelines.prepare(variants);
             compiled.map(drop).inspect_err(|_| failed.store(true, Ordering::Relaxed))
         });
         let mut unless_failed = |p| match failed.load(Ordering::Relaxed) {
@@ -246,6 +249,27 @@ fn together(
         kernels?;
         Ok((text, weights?))
     })
+}
+
+/// The kernels of chunks, for the first prompt not to wait for them. Drivers that compute on the CPU compile one at a
+/// time, and longer than a prompt is worth that may never come: there a chunk compiles its own when it comes.
+fn chunk_variants(
+    file: &Gguf,
+    config: &Config,
+    token: &TokenPlan,
+    target: Target,
+    gpu: &Gpu,
+    prompt: PromptOptions,
+) -> Result<Vec<Variant>> {
+    let mut variants = Vec::new();
+    if prompt.together() == 1 || gpu.report().is_software() {
+        return Ok(variants);
+    }
+    for (tokens, deep) in prompt.rooms().flat_map(|tokens| [(tokens, false), (tokens, true)]) {
+        let shape = BatchShape { tokens, outputs: Outputs::Last, deep };
+        variants.extend(plan_batch(file, config, token, target, shape)?.plan.variants);
+    }
+    Ok(variants)
 }
 
 /// Runs a token that nobody asked for, without a cache to speak of: what drivers leave to the first use of a kernel

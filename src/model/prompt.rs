@@ -22,9 +22,43 @@ impl PromptOptions {
     }
 }
 
+/// Tokens that the smallest plan of a chunk has room for, and how many times more the next one has.
+const SMALLEST: usize = 16;
+const NEXT: usize = 4;
+
+impl PromptOptions {
+    /// Tokens that the plans of chunks have room for, ascending.
+    pub fn rooms(&self) -> impl Iterator<Item = usize> {
+        let most = self.together();
+        let smaller =
+            std::iter::successors(Some(SMALLEST), |room| Some(room * NEXT)).take_while(move |room| *room < most);
+        smaller.chain([most])
+    }
+
+    /// Tokens that the smallest plan with room for a chunk has room for.
+    pub fn room_for(&self, count: usize) -> usize {
+        self.rooms().find(|room| *room >= count).unwrap_or(count)
+    }
+}
+
 impl Default for PromptOptions {
     /// 512 tokens, 10 ms.
     fn default() -> Self {
         Self { chunk: 512, limit: Duration::from_millis(10) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PromptOptions;
+
+    #[test]
+    fn a_chunk_runs_in_the_smallest_plan_with_room() {
+        for (count, chunk, room) in
+            [(2, 512, 16), (16, 512, 16), (17, 512, 64), (65, 512, 256), (257, 512, 512), (512, 512, 512), (2, 7, 7)]
+        {
+            let options = PromptOptions { chunk, ..PromptOptions::default() };
+            assert_eq!(options.room_for(count), room, "{count} of {chunk}");
+        }
     }
 }

@@ -11,10 +11,6 @@ use crate::plan::{Executor, Plan, Purpose};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Tokens that the smallest plan has room for, and how many times more the next one has.
-const SMALLEST: usize = 16;
-const NEXT: usize = 4;
-
 /// The plans there are so far.
 pub struct Chunks {
     pub options: PromptOptions,
@@ -52,7 +48,7 @@ impl Chunks {
         model: &Model,
         token: (&TokenPlan, &Executor),
     ) -> Result<&mut Class> {
-        let tokens = room_for(count, self.options.together());
+        let tokens = self.options.room_for(count);
         let shape = BatchShape { tokens, outputs, deep: before >= BatchShape::DEEP };
         match self.classes.entry(shape) {
             Entry::Occupied(known) => Ok(known.into_mut()),
@@ -71,15 +67,6 @@ impl Chunks {
             }
         }
     }
-}
-
-/// Tokens that a plan has room for, of chunks of `count` tokens and no more than `most`.
-fn room_for(count: usize, most: usize) -> usize {
-    let mut room = SMALLEST;
-    while room < count {
-        room *= NEXT;
-    }
-    room.min(most).max(count)
 }
 
 /// The activations of a plan: their places, their names with how many of that name came before, their bytes.
@@ -103,18 +90,4 @@ fn scratch_of(plan: &Plan, known: &HashMap<(String, usize), Buffer>) -> HashMap<
         (buffer.bytes() >= bytes).then(|| (index, buffer.clone()))
     };
     named(plan).filter_map(fits).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::room_for;
-
-    #[test]
-    fn a_chunk_runs_in_the_smallest_plan_with_room() {
-        for (count, most, room) in
-            [(2, 512, 16), (16, 512, 16), (17, 512, 64), (65, 512, 256), (257, 512, 512), (512, 512, 512), (2, 7, 7)]
-        {
-            assert_eq!(room_for(count, most), room, "{count} of {most}");
-        }
-    }
 }

@@ -35,8 +35,16 @@ impl Session {
     pub fn profile(&mut self, token: u32) -> Result<TokenProfile> {
         self.check(self.tokens.len(), &[token])?;
         self.output = None;
+        let kinds = self.planned.plan.kinds();
+        let passes: Vec<Vec<usize>> = kinds.iter().map(repeated).collect();
+        let all: Vec<usize> = (0..self.planned.plan.steps.len()).collect();
+        let mut times = Vec::with_capacity(passes.len());
+        for pass in &passes {
+            self.write(Some(token))?; // the last step of a token leaves another
+            times.push(kind_time(&self.executor, &all, pass)?);
+        }
         self.write(Some(token))?;
-        let profile = profile_of(&self.executor, &self.planned.plan)?;
+        let profile = TokenProfile { kinds: times, pass: self.executor.time(&[&all])?[0] };
         self.tokens.push(token);
         Ok(profile)
     }
@@ -56,7 +64,11 @@ impl Session {
         let place = (self.tokens.len(), tokens.len());
         let class = self.chunks.class(place, Outputs::Last, &self.model, (&self.planned, &self.executor))?;
         class.write(&self.state, self.tokens.len(), tokens)?;
-        let profile = profile_of(&class.executor, &class.planned.plan)?;
+        let (executor, plan) = (&class.executor, &class.planned.plan);
+        let all: Vec<usize> = (0..plan.steps.len()).collect();
+        let time = |kind: &Kind<'_>| kind_time(executor, &all, &repeated(kind));
+        let kinds = plan.kinds().iter().map(time).collect::<Result<_>>()?;
+        let profile = TokenProfile { kinds, pass: executor.time(&[&all])?[0] };
         self.tokens.extend_from_slice(tokens);
         Ok(profile)
     }
@@ -72,12 +84,9 @@ impl Session {
     }
 }
 
-fn profile_of(executor: &Executor, plan: &Plan) -> Result<TokenProfile> {
-    let all: Vec<usize> = (0..plan.steps.len()).collect();
-    let passes: Vec<Vec<usize>> = plan.kinds().iter().map(repeated).collect();
-    let time = |pass: &Vec<usize>| Ok(executor.time(&[&all, pass])?[1] / pass.len() as f64);
-    let kinds = passes.iter().map(time).collect::<Result<_>>()?;
-    Ok(TokenProfile { kinds, pass: executor.time(&[&all])?[0] })
+/// What a step of a kind takes, after all steps of a token or a chunk.
+fn kind_time(executor: &Executor, all: &[usize], pass: &[usize]) -> Result<f64> {
+    Ok(executor.time(&[all, pass])?[1] / pass.len() as f64)
 }
 
 /// The steps of a kind, over and over until they are enough for a pass.

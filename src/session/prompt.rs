@@ -30,7 +30,8 @@ impl Session {
     /// As [`Session::feed`], and [`Error::Cancelled`] if `visit` says so; what was fed until then stays.
     pub fn feed_all(&mut self, tokens: &[u32], visit: &mut dyn FnMut(usize, &[f32]) -> ControlFlow<()>) -> Result<()> {
         self.check(self.tokens.len(), tokens)?;
-        let together = (LOGITS_BYTES / (4 * self.model.config().vocab)).clamp(1, self.chunks.options.together());
+        let most = LOGITS_BYTES / (4 * self.model.config().vocab.max(1));
+        let together = self.chunks.options.rooms().take_while(|room| *room <= most).last().unwrap_or(1);
         for (part, index) in tokens.chunks(together).zip(0..) {
             let first = index * together;
             if part.len() == 1 {

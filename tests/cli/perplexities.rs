@@ -1,12 +1,26 @@
 //! How well the model foretells a text.
 
 use crate::common::models::{fixture, read_f32, read_u32};
-use crate::{VOCAB, json, refuses, succeed};
+use crate::{VOCAB, json, refuses, succeed, written};
 use serde_json::Value;
+use tempfile::TempDir;
+
+/// What the model was made to write, without the tags, which are text like any other here.
+fn story() -> String {
+    let text = std::fs::read_to_string(fixture("fable/text.txt")).unwrap();
+    let pieces = text.split(['<', '[']).map(|piece| piece.rsplit(['>', ']']).next().unwrap());
+    pieces.filter(|piece| piece.len() > 60).collect::<Vec<_>>().join("\n")
+}
+
+/// Runs `perplexity` on the story.
+fn told(rest: &str) -> String {
+    let dir = TempDir::new().unwrap();
+    let text = written(&dir, "story.txt", story().as_bytes());
+    succeed(&format!("perplexity --arithmetic float -f {} {rest}", text.display())).out
+}
 
 fn measured(rest: &str) -> Value {
-    let text = fixture("fable/text.txt");
-    json(&succeed(&format!("perplexity --arithmetic float -o json -f {} {rest}", text.display())).out)
+    json(&told(&format!("-o json {rest}")))
 }
 
 fn number(result: &Value, name: &str) -> f64 {
@@ -15,23 +29,20 @@ fn number(result: &Value, name: &str) -> f64 {
 
 #[test]
 fn the_final_estimate_stands_on_stdout() {
-    let text = fixture("fable/text.txt");
-    let done = succeed(&format!("perplexity -c 64 -f {}", text.display()));
-    let line = done.out.lines().next().unwrap();
+    let told = told("-c 64");
+    let line = told.lines().next().unwrap();
     let (ppl, error) = line.strip_prefix("Final estimate: PPL = ").and_then(|l| l.split_once(" +/- ")).unwrap();
     let [ppl, error]: [f64; 2] = [ppl, error].map(|number| number.parse().unwrap());
-    assert!((1.0..6.0).contains(&ppl) && error > 0.0 && error < ppl, "{}", done.out);
+    assert!((1.0..6.0).contains(&ppl) && error > 0.0 && error < ppl, "{told}");
 }
 
 /// The same windows, judged from the logits that `logits` writes.
 #[test]
 fn it_follows_from_the_logits() {
-    let dir = tempfile::TempDir::new().unwrap();
-    let text = fixture("fable/text.txt");
+    let dir = TempDir::new().unwrap();
     let model = wglm::Gguf::from_static(wglm::DEMO_MODEL).unwrap();
     let tokenizer = wglm::text::Tokenizer::new(wglm::text::Vocab::read(&model).unwrap().unwrap()).unwrap();
-    let text = std::fs::read_to_string(text).unwrap();
-    let tokens = tokenizer.encode(text.trim_end_matches('\n'), false).unwrap();
+    let tokens = tokenizer.encode(&story(), false).unwrap();
     let result = measured("-c 64 --chunks 2");
     assert_eq!((&result["windows"], &result["count"]), (&2.into(), &62.into()));
     assert_eq!(result["n_tokens"], tokens.len());

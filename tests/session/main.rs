@@ -29,12 +29,16 @@ fn load(options: &LoadOptions) -> Result<Model> {
     Model::load(&file, gpu(), options)
 }
 
+/// Prompts token by token.
+fn alone() -> PromptOptions {
+    PromptOptions { chunk: 1, ..PromptOptions::default() }
+}
+
 /// The demonstration model, loaded once. Prompts are computed token by token: bits are compared here, which are the
 /// same however often a session is rewound. Chunks are the concern of tests/chunks.rs.
 fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
-    let prompt = PromptOptions { chunk: 1, ..PromptOptions::default() };
-    let options = LoadOptions { context: Some(CONTEXT), prompt, ..LoadOptions::default() };
+    let options = LoadOptions { context: Some(CONTEXT), prompt: alone(), ..LoadOptions::default() };
     MODEL.get_or_init(|| load(&options).unwrap())
 }
 

@@ -64,15 +64,15 @@ fn main(
     workgroupBarrier();
     put_queries(first_row, live, 1u, local);
     workgroupBarrier();
-    if KEY_STEPS > 1u { a1 = query(rows, half, 0u); }
-    if KEY_STEPS > 3u { a3 = query(rows, half, 1u); }
-    if KEY_STEPS > 5u { a5 = query(rows, half, 2u); }
-    if KEY_STEPS > 7u { a7 = query(rows, half, 3u); }
-    if KEY_STEPS > 9u { a9 = query(rows, half, 4u); }
-    if KEY_STEPS > 11u { a11 = query(rows, half, 5u); }
-    if KEY_STEPS > 13u { a13 = query(rows, half, 6u); }
-    if KEY_STEPS > 15u { a15 = query(rows, half, 7u); }
-    if KEY_STEPS > 17u { a17 = query(rows, half, 8u); }
+    a1 = query(rows, half, 0u);
+    if KEY_STEPS > 2u { a3 = query(rows, half, 1u); }
+    if KEY_STEPS > 4u { a5 = query(rows, half, 2u); }
+    if KEY_STEPS > 6u { a7 = query(rows, half, 3u); }
+    if KEY_STEPS > 8u { a9 = query(rows, half, 4u); }
+    if KEY_STEPS > 10u { a11 = query(rows, half, 5u); }
+    if KEY_STEPS > 12u { a13 = query(rows, half, 6u); }
+    if KEY_STEPS > 14u { a15 = query(rows, half, 7u); }
+    if KEY_STEPS > 16u { a17 = query(rows, half, 8u); }
     workgroupBarrier();
     put_share(load_share(start, end, local), 0u, local);
     workgroupBarrier();
@@ -97,27 +97,21 @@ fn main(
     for (var tile = start; tile < end; tile += TILE) {
         let share = load_share(tile + TILE, end, local); // on its way while the keys are multiplied
         var scores = coop_mat16x16<f32, C>();
+        var others = coop_mat16x16<f32, C>(); // two sums, for a product waits for the one before on the same
         scores = with_keys(scores, a0, buffer, half, 0u);
-        if KEY_STEPS > 1u { scores = with_keys(scores, a1, buffer, half, 1u); }
-        if KEY_STEPS > 2u { scores = with_keys(scores, a2, buffer, half, 2u); }
-        if KEY_STEPS > 3u { scores = with_keys(scores, a3, buffer, half, 3u); }
-        if KEY_STEPS > 4u { scores = with_keys(scores, a4, buffer, half, 4u); }
-        if KEY_STEPS > 5u { scores = with_keys(scores, a5, buffer, half, 5u); }
-        if KEY_STEPS > 6u { scores = with_keys(scores, a6, buffer, half, 6u); }
-        if KEY_STEPS > 7u { scores = with_keys(scores, a7, buffer, half, 7u); }
-        if KEY_STEPS > 8u { scores = with_keys(scores, a8, buffer, half, 8u); }
-        if KEY_STEPS > 9u { scores = with_keys(scores, a9, buffer, half, 9u); }
-        if KEY_STEPS > 10u { scores = with_keys(scores, a10, buffer, half, 10u); }
-        if KEY_STEPS > 11u { scores = with_keys(scores, a11, buffer, half, 11u); }
-        if KEY_STEPS > 12u { scores = with_keys(scores, a12, buffer, half, 12u); }
-        if KEY_STEPS > 13u { scores = with_keys(scores, a13, buffer, half, 13u); }
-        if KEY_STEPS > 14u { scores = with_keys(scores, a14, buffer, half, 14u); }
-        if KEY_STEPS > 15u { scores = with_keys(scores, a15, buffer, half, 15u); }
-        if KEY_STEPS > 16u { scores = with_keys(scores, a16, buffer, half, 16u); }
-        if KEY_STEPS > 17u { scores = with_keys(scores, a17, buffer, half, 17u); }
+        others = with_keys(others, a1, buffer, half, 1u);
+        if KEY_STEPS > 2u { scores = with_keys(scores, a2, buffer, half, 2u); others = with_keys(others, a3, buffer, half, 3u); }
+        if KEY_STEPS > 4u { scores = with_keys(scores, a4, buffer, half, 4u); others = with_keys(others, a5, buffer, half, 5u); }
+        if KEY_STEPS > 6u { scores = with_keys(scores, a6, buffer, half, 6u); others = with_keys(others, a7, buffer, half, 7u); }
+        if KEY_STEPS > 8u { scores = with_keys(scores, a8, buffer, half, 8u); others = with_keys(others, a9, buffer, half, 9u); }
+        if KEY_STEPS > 10u { scores = with_keys(scores, a10, buffer, half, 10u); others = with_keys(others, a11, buffer, half, 11u); }
+        if KEY_STEPS > 12u { scores = with_keys(scores, a12, buffer, half, 12u); others = with_keys(others, a13, buffer, half, 13u); }
+        if KEY_STEPS > 14u { scores = with_keys(scores, a14, buffer, half, 14u); others = with_keys(others, a15, buffer, half, 15u); }
+        if KEY_STEPS > 16u { scores = with_keys(scores, a16, buffer, half, 16u); others = with_keys(others, a17, buffer, half, 17u); }
         let to = (half * ROWS + 16u * rows) * TILE / 4u;
         let tile_pitch = TILE / 4u;
-        coopStoreT(scores, &partial[to], tile_pitch);
+        let both = scores + others;
+        coopStoreT(both, &partial[to], tile_pitch);
         if local == 0u {
             exceeded.x = 0u;
         }
