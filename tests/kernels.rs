@@ -7,6 +7,7 @@ mod common;
 use common::gpu::gpu;
 use std::collections::{BTreeSet, HashSet};
 use std::time::Instant;
+use wglm::gpu::Matrices;
 use wglm::kernels::{Case, KERNELS, Kernel};
 use wglm::plan::{Target, Team};
 use wglm::quant::{Arithmetic, Family, QUANTS};
@@ -24,7 +25,7 @@ fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
 /// The kernels, or those whose name contains what `KERNEL` says.
 fn kernels() -> impl Iterator<Item = &'static &'static Kernel> {
     let wanted = std::env::var("KERNEL").unwrap_or_default();
-    let matrices = gpu().capabilities().matrices;
+    let matrices = gpu().capabilities().matrices == Matrices::Sixteen;
     KERNELS.iter().filter(move |kernel| kernel.name.contains(&wanted) && (matrices || !kernel.matrices))
 }
 
@@ -127,6 +128,25 @@ fn parameters_are_laid_out_alike_in_rust_and_wgsl() {
     }
 }
 
+/// Few adapters multiply matrices: elsewhere their shaders are at least read and found valid, of either size.
+#[test]
+fn shaders_of_matrices_are_valid() {
+    let mut seen = BTreeSet::new();
+    for kernel in KERNELS.iter().filter(|kernel| kernel.matrices) {
+        for matrices in [Matrices::Eight, Matrices::Sixteen] {
+            for case in cases(kernel, Target { matrices, ..Target::default() }) {
+                for variant in case.plan.variants.iter().filter(|variant| !variant.enables.is_empty()) {
+                    reflect(variant).unwrap_or_else(|e| panic!("{e}"));
+                    seen.extend(variant.parts.iter().map(|part| part.source.path).filter(|p| p.contains("lib/matrix")));
+                }
+            }
+        }
+    }
+    for file in ["lib/matrix16.wgsl", "lib/matrix8.wgsl"] {
+        assert!(seen.contains(file), "no case with {file}");
+    }
+}
+
 /// The labels of the shaders of a kernel's cases.
 fn labels(kernel: &Kernel, arithmetic: Arithmetic) -> Vec<String> {
     let cases = cases(kernel, Target { arithmetic, ..Target::default() });
@@ -143,7 +163,7 @@ fn nothing_is_left_out_of_the_registries() {
     assert_eq!(stems("wgsl/op"), kernels, "wgsl/op and KERNELS");
     let formats: BTreeSet<String> = QUANTS.iter().map(|q| q.name.to_owned()).collect();
     let mut files = stems("wgsl/quant");
-    for shared in ["affine", "affine_float", "affine_int", "plain"] {
+    for shared in ["affine", "affine_float", "affine_half", "affine_int", "plain", "plain_half"] {
         assert!(files.remove(shared));
     }
     assert_eq!(files, formats, "wgsl/quant and QUANTS");

@@ -3,6 +3,18 @@
 use super::GpuOptions;
 use crate::error::{Error, Result};
 
+/// The cooperative matrices that kernels here use: of f16, summed in f32, by subgroups of 32.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Matrices {
+    /// None of these.
+    #[default]
+    None,
+    /// 8 x 8, as Metal has them.
+    Eight,
+    /// 16 x 16.
+    Sixteen,
+}
+
 /// What matters here about an adapter.
 #[derive(Debug, Clone)]
 pub struct AdapterReport {
@@ -20,8 +32,8 @@ pub struct AdapterReport {
     pub subgroup: Option<(u32, u32)>,
     /// f16 arithmetic in shaders.
     pub f16: bool,
-    /// Cooperative matrices of 16 x 16 f16, summed in f32, by subgroups of 32.
-    pub matrices: bool,
+    /// Its cooperative matrices.
+    pub matrices: Matrices,
     /// Timestamps around a pass.
     pub timestamps: bool,
     /// The largest binding of a storage buffer, in bytes.
@@ -45,7 +57,7 @@ impl AdapterReport {
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             subgroup: subgroups.then_some((info.subgroup_min_size, info.subgroup_max_size)),
             f16: features.contains(wgpu::Features::SHADER_F16),
-            matrices: has_matrices(adapter),
+            matrices: matrices_of(adapter),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
@@ -71,16 +83,26 @@ impl AdapterReport {
     }
 }
 
-/// True if the adapter multiplies the matrices that kernels here use.
-fn has_matrices(adapter: &wgpu::Adapter) -> bool {
+/// The largest matrices of the adapter that kernels here use. On Metal they are 8 x 8 and subgroups are 32, whatever
+/// wgpu reports.
+fn matrices_of(adapter: &wgpu::Adapter) -> Matrices {
     use wgpu::CooperativeScalarType::{F16, F32};
     let (info, features) = (adapter.get_info(), adapter.features());
     let known = features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16);
-    let subgroups = info.subgroup_min_size == 32 && info.subgroup_max_size == 32;
-    let suits = |p: &wgpu::CooperativeMatrixProperties| {
-        [p.m_size, p.n_size, p.k_size] == [16; 3] && p.ab_type == F16 && p.cr_type == F32
+    let apple = info.backend == wgpu::Backend::Metal && info.name.starts_with("Apple");
+    let subgroups = apple || (info.subgroup_min_size == 32 && info.subgroup_max_size == 32);
+    let properties = adapter.cooperative_matrix_properties();
+    let has = |side: u32| {
+        let suits = |p: &wgpu::CooperativeMatrixProperties| {
+            [p.m_size, p.n_size, p.k_size] == [side; 3] && p.ab_type == F16 && p.cr_type == F32
+        };
+        known && subgroups && properties.iter().any(suits)
     };
-    known && subgroups && adapter.cooperative_matrix_properties().iter().any(suits)
+    match (has(16), has(8)) {
+        (true, _) => Matrices::Sixteen,
+        (false, true) => Matrices::Eight,
+        (false, false) => Matrices::None,
+    }
 }
 
 fn kind_name(kind: wgpu::DeviceType) -> &'static str {

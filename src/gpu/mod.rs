@@ -12,7 +12,7 @@ mod pass;
 mod staging;
 mod timing;
 
-pub use adapter::{AdapterReport, adapters};
+pub use adapter::{AdapterReport, Matrices, adapters};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pass::{BindGroup, Binding, Copy, Dispatch, Pipeline, Submission};
@@ -62,8 +62,8 @@ pub struct Capabilities {
     pub subgroups: bool,
     /// Lanes of the smallest subgroup there may be, a power of two; 1 without subgroup operations.
     pub subgroup: usize,
-    /// Cooperative matrices of 16 x 16 f16, summed in f32, by subgroups of 32, are there and wanted.
-    pub matrices: bool,
+    /// The cooperative matrices that are there and wanted.
+    pub matrices: Matrices,
     /// The largest binding of a storage buffer, in bytes.
     pub max_binding: u64,
     /// The largest buffer, in bytes.
@@ -100,8 +100,9 @@ impl Gpu {
     pub fn open(options: &GpuOptions) -> Result<Self> {
         let adapter = adapter::choose(options)?;
         let report = AdapterReport::of(&adapter);
-        let matrices = report.matrices && options.subgroups && options.matrices;
-        let features = adapter.features() & wanted_features(options, matrices);
+        let wanted = options.subgroups && options.matrices;
+        let matrices = if wanted { report.matrices } else { Matrices::None };
+        let features = adapter.features() & wanted_features(options, matrices != Matrices::None);
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("wglm"),
@@ -110,7 +111,7 @@ impl Gpu {
             memory_hints: wgpu::MemoryHints::MemoryUsage, // large tensors in blocks of their own
             // SAFETY: cooperative matrices are the only experimental feature asked for, and the kernels that use them
             // run only where the adapter lists their very size and types.
-            experimental_features: if matrices {
+            experimental_features: if matrices != Matrices::None {
                 unsafe { wgpu::ExperimentalFeatures::enabled() }
             } else {
                 Default::default()

@@ -1,4 +1,9 @@
 //! What the products of matrices with the vectors of many tokens share: their tiles, their grid, their cases.
+//!
+//! A tile is some rows times some vectors: those of consecutive tokens (`lib/tile_chunk.wgsl`), or those of the slots of
+//! one expert (`lib/tile_experts.wgsl`). Its rows are one matrix's, or gate's and up's by turns (`lib/tile_rows.wgsl`,
+//! `lib/tile_gated.wgsl`), so that one invocation finds both sums in hand. Two bodies multiply it: `mul_mm` f32 in
+//! registers, `mul_mm_matrix` f16 by cooperative matrices.
 
 use super::group_slots::Groups;
 use super::matvec::dot;
@@ -15,6 +20,13 @@ pub(super) enum Rows<'a> {
     One { w: &'a Weight, add: bool },
     /// Gate's and up's, for silu(gate · x) · (up · x).
     Gated { gate: &'a Weight, up: &'a Weight },
+}
+
+/// What weights and vectors are multiplied as.
+#[derive(Clone, Copy)]
+pub(super) enum Operands {
+    F32,
+    F16,
 }
 
 /// The vectors of a tile.
@@ -60,10 +72,17 @@ impl<'a> Rows<'a> {
         }
     }
 
-    fn file(&self) -> Source {
-        match self {
-            Self::One { .. } => source!("lib/tile_rows.wgsl"),
-            Self::Gated { .. } => source!("lib/tile_gated.wgsl"),
+    /// The files that say which rows those of a tile are, and that stage them.
+    fn files(&self, operands: Operands) -> [Source; 2] {
+        match (self, operands) {
+            (Self::One { .. }, Operands::F32) => [source!("lib/tile_rows.wgsl"), source!("lib/stage_decoded.wgsl")],
+            (Self::One { .. }, Operands::F16) => [source!("lib/tile_rows.wgsl"), source!("lib/stage_halved.wgsl")],
+            (Self::Gated { .. }, Operands::F32) => {
+                [source!("lib/tile_gated.wgsl"), source!("lib/stage_decoded_gated.wgsl")]
+            }
+            (Self::Gated { .. }, Operands::F16) => {
+                [source!("lib/tile_gated.wgsl"), source!("lib/stage_halved_gated.wgsl")]
+            }
         }
     }
 
@@ -112,13 +131,18 @@ impl Product<'_> {
     }
 
     /// What the variant has of its weights, its vectors and its epilogue.
-    pub fn files(&self, variant: VariantBuilder) -> VariantBuilder {
+    pub fn files(&self, variant: VariantBuilder, operands: Operands) -> VariantBuilder {
         let mut variant = variant.file(source!("lib/bits.wgsl"));
         for (role, weight) in self.rows.roles() {
-            variant = variant
-                .constant(&format!("{role}_GROUPS"), "g", weight.groups())
-                .constant(&format!("{role}_ROWS"), "n", weight.shape[1])
-                .decode(role, weight.quant);
+            variant = variant.constant(&format!("{role}_GROUPS"), "g", weight.groups()).constant(
+                &format!("{role}_ROWS"),
+                "n",
+                weight.shape[1],
+            );
+            variant = match operands {
+                Operands::F32 => variant.decode(role, weight.quant),
+                Operands::F16 => variant.halve(role, weight.quant),
+            };
         }
         let variant = match self.rows {
             Rows::One { add, .. } => variant.switch("ACCUMULATE", "a", add),
@@ -130,12 +154,28 @@ impl Product<'_> {
                 variant.constant("INPUT_SHARE", "id", share).file(source!("lib/tile_experts.wgsl"))
             }
         };
+        let [rows, stage] = self.rows.files(operands);
         variant
             .constant("X_STRIDE", "x", self.x.stride / 4)
             .constant("X_PITCH", "x", self.x.pitch / 4)
             .constant("Y_STRIDE", "y", self.y.stride)
             .constant("Y_PITCH", "y", self.y.pitch)
-            .file(self.rows.file())
+            .file(rows)
+            .file(stage)
+    }
+
+    /// Vectors that a tile may have.
+    pub fn most_vectors(&self) -> usize {
+        match self.vectors {
+            Vectors::Chunk => self.x.tokens,
+            Vectors::Slots { groups, .. } => groups.places,
+        }
+    }
+
+    /// True if tiles of `rows` rows leave nothing but their sums, and no row of a tile is past the last.
+    pub fn leaves_whole(&self, rows: usize) -> bool {
+        let plain = matches!((self.rows, self.vectors), (Rows::One { add: false, .. }, Vectors::Chunk));
+        plain && self.rows.staged().is_multiple_of(rows)
     }
 
     /// The weights, the vectors and the chunk, bound.

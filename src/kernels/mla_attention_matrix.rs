@@ -4,6 +4,7 @@ use super::cache_write::{Cache, CacheType};
 use super::mla_attention::{Example, Parts, SCALE, with_splits};
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::{Error, Result};
+use crate::gpu::Matrices;
 use crate::plan::{Builder, Moved, Target, Team, Tensor, VariantBuilder};
 use crate::quant::Arithmetic;
 use crate::wgsl::{Source, source};
@@ -28,7 +29,7 @@ impl Builder {
         let whole = line.is_multiple_of(16 * KEY_PARTS) && cache.rank.is_multiple_of(16 * SUBGROUPS);
         // A line and the rest of a tile fill the workgroup's memory at 640 values.
         let fits = q.shape[1] >= ROWS && line <= 576;
-        matrices && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
+        matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
     }
 
     /// As [`Builder::mla_attention`]. Products of bytes take queries and weights as f16, others as good as f32.
@@ -77,7 +78,7 @@ impl Builder {
 /// With the merge behind it, against softmax over the whole cache: of the model's own shape and of others, with idle
 /// splits and with several tiles in one. What lies in between is relative to scores that depend on the tiles.
 fn cases(target: Target) -> Result<Vec<Case>> {
-    let target = Target { matrices: true, subgroup: 32, ..target };
+    let target = Target { matrices: Matrices::Sixteen, subgroup: 32, ..target };
     let shapes = [(16, 1, 128, 64, 2), (20, 33, 512, 64, 64), (20, 450, 512, 64, 3), (37, 129, 256, 64, 2)];
     shapes.into_iter().map(|shape| case(target, shape)).collect()
 }

@@ -28,6 +28,7 @@ mod moe_down;
 mod moe_gate_up;
 mod moe_sum;
 mod mul_mm;
+mod mul_mm_matrix;
 mod mul_mv;
 mod mul_mv_id;
 mod mul_mv_pair;
@@ -79,6 +80,7 @@ pub static KERNELS: &[&Kernel] = &[
     &get_rows::KERNEL,
     &rms_norm::KERNEL,
     &mul_mm::KERNEL,
+    &mul_mm_matrix::KERNEL,
     &route_batch::KERNEL,
     &group_slots::KERNEL,
     &slot_sum::KERNEL,

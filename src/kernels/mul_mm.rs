@@ -1,10 +1,12 @@
 //! Matrices times the vectors of a chunk of tokens, by tiles in registers.
 
 use super::experts_mm;
-use super::matmul::{Product, Rows, Vectors, products};
+use super::matmul::{Operands, Product, Rows, Vectors, products};
 use super::matvec::{self, columns_for, gated, wide};
+use super::mul_mm_matrix::bound;
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
+use crate::gpu::Matrices;
 use crate::plan::{Batch, Builder, Target, VariantBuilder, Weight};
 use crate::quant::Quant;
 use crate::wgsl::{Source, source};
@@ -15,12 +17,12 @@ const TILE_ROWS: usize = 64;
 /// Tokens of a tile at most, and those that an invocation multiplies with four rows.
 const TILE_TOKENS: usize = 64;
 const TOKENS: usize = 4;
+/// Tiles that occupy a large GPU.
+const MANY_TILES: usize = 128;
 /// Invocations side by side along the rows.
 const LANES: usize = 16;
-/// What errors are bounded by.
-const BOUND: f64 = 1e-6;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mul_mm", op: OP, params: &[], matrices: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mm", op: OP, params: &[], matrices: false, cases: by_registers };
 
 impl Builder {
     /// y {rows, n} = w · x for every token, for w {columns, rows, n} and x {columns, n}: matrix *i* times vector *i*.
@@ -61,20 +63,37 @@ impl Builder {
 
     /// Appends a product.
     pub(super) fn matmul(&mut self, label: &str, product: &Product<'_>) -> Result<()> {
+        if let Some(tile) = self.matrix_tile(product) {
+            return self.matmul_by_matrices(label, product, tile);
+        }
         product.check(KERNEL.name)?;
-        let tokens = match product.vectors {
-            Vectors::Chunk => TILE_TOKENS.min(product.x.tokens.next_multiple_of(LANES)),
-            Vectors::Slots { groups, .. } => groups.places,
-        };
+        let tokens = tile_tokens(product);
         let variant = VariantBuilder::new(KERNEL.name, OP, LANES * tokens / TOKENS);
-        let variant = product.files(variant.constant("TILE_TOKENS", "t", tokens));
+        let variant = product.files(variant.constant("TILE_TOKENS", "t", tokens), Operands::F32);
         let (columns, stacks) = product.tiles(tokens);
         let grid = [columns, product.rows.staged().div_ceil(TILE_ROWS), stacks];
         self.step(label, variant, product.bindings(self), &(), grid, product.moved())
     }
 }
 
-fn cases(target: Target) -> Result<Vec<Case>> {
+/// Tokens of a product's tiles: as many as there are, but so few that the tiles occupy a large GPU.
+fn tile_tokens(product: &Product<'_>) -> usize {
+    let most = product.most_vectors().next_multiple_of(LANES).min(TILE_TOKENS);
+    let rows = product.rows.staged().div_ceil(TILE_ROWS);
+    let tiles = |tokens: usize| product.tiles(tokens).0 * product.tiles(tokens).1 * rows;
+    match product.vectors {
+        Vectors::Chunk => {
+            [TILE_TOKENS, 32].into_iter().find(|&n| n <= most && tiles(n) >= MANY_TILES).unwrap_or(most.min(16))
+        }
+        Vectors::Slots { .. } => most,
+    }
+}
+
+fn by_registers(target: Target) -> Result<Vec<Case>> {
+    cases(Target { matrices: Matrices::None, ..target })
+}
+
+pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     let shapes = [
         ([96, 70, 1], (80, 67), false),
@@ -92,7 +111,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-fn case(
+pub(super) fn case(
     target: Target,
     quant: &'static Quant,
     [columns, rows, stacks]: [usize; 3],
@@ -109,12 +128,12 @@ fn case(
     let before = before.into_iter().map(|v| if add { v as f64 } else { 0.0 });
     let both = products(&ws, shape, &wide(&xs)).into_iter().zip(before);
     let (want, sizes) = both.map(|((sum, size), before)| (sum + before, size + before.abs())).unzip();
-    case.expect_batch(&y, want, sizes, BOUND);
+    case.expect_batch(&y, want, sizes, bound(target, &[quant]));
     let how = if add { " added" } else { "" };
     Ok(case.finish(format!("{} {}x{rows}x{stacks} {count} of {tokens} tokens{how}", quant.name, shape[0])))
 }
 
-fn gated_case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant) -> Result<Case> {
+pub(super) fn gated_case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant) -> Result<Case> {
     let (tokens, count) = (40, 35);
     let shape = [columns_for(up_quant, columns_for(gate_quant, 45)), 43, 1];
     let mut case = CaseBuilder::new(target, 1);
@@ -125,6 +144,6 @@ fn gated_case(target: Target, gate_quant: &'static Quant, up_quant: &'static Qua
     let y = case.plan.gate_up_mm("y", &gate, &up, &x)?;
     let both = products(&gates, shape, &wide(&xs)).into_iter().zip(products(&ups, shape, &wide(&xs)));
     let (want, sizes) = both.map(|(gate, up)| gated(gate, up)).unzip();
-    case.expect_batch(&y, want, sizes, BOUND);
+    case.expect_batch(&y, want, sizes, bound(target, &[gate_quant, up_quant]));
     Ok(case.finish(format!("{} and {} {}x43, {count} of {tokens} tokens", gate_quant.name, up_quant.name, shape[0])))
 }

@@ -1,6 +1,7 @@
 //! What a plan is made for: what the adapter can do, and which ways of computing are wanted.
 
 use super::Fusions;
+use crate::gpu::Matrices;
 use crate::quant::Arithmetic;
 
 /// Who adds up a row's products.
@@ -19,8 +20,8 @@ pub struct Target {
     pub team: Team,
     /// Lanes of the smallest subgroup the adapter runs, a power of two.
     pub subgroup: usize,
-    /// Cooperative matrices of 16 x 16, by subgroups of 32.
-    pub matrices: bool,
+    /// Cooperative matrices, by subgroups of 32.
+    pub matrices: Matrices,
     /// In what matrix-vector products multiply.
     pub arithmetic: Arithmetic,
     /// Storage buffers that one kernel may bind.
@@ -37,7 +38,7 @@ impl Default for Target {
         Self {
             team: Team::Subgroup,
             subgroup: 32,
-            matrices: false,
+            matrices: Matrices::None,
             arithmetic: Arithmetic::Float,
             buffers: 29,
             invocations: 1024,

@@ -105,6 +105,13 @@ impl VariantBuilder {
         self
     }
 
+    /// The files that make f16 of a weight's format, in a role.
+    pub fn halve(mut self, role: &'static str, quant: &'static Quant) -> Self {
+        self.formats.push(quant.name);
+        self.parts.extend(quant.half_files().into_iter().map(|source| Part { source, role }));
+        self
+    }
+
     /// The files that multiply a weight's format, in a role.
     pub fn dot(mut self, role: &'static str, quant: &'static Quant, arithmetic: Arithmetic) -> Self {
         self.formats.push(quant.name);

@@ -12,6 +12,21 @@ impl Quant {
         }
     }
 
+    /// The files that provide `w_raw` and `w_halves`, besides `w_decode`.
+    pub fn half_files(&self) -> Vec<Source> {
+        let mut files = self.decode_files();
+        files.push(match self.family {
+            Family::Plain => source!("quant/plain_half.wgsl"),
+            Family::Affine => source!("quant/affine_half.wgsl"),
+        });
+        files
+    }
+
+    /// True if its values have more bits than f16 does.
+    pub fn exceeds_half(&self) -> bool {
+        self.bytes > 2 * self.values
+    }
+
     /// The files that provide `w_dot`, besides `w_decode`.
     pub fn dot_files(&self, arithmetic: Arithmetic) -> Vec<Source> {
         let dot = match (self.family, arithmetic) {

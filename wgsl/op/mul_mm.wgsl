@@ -1,30 +1,48 @@
 // Products of a tile: TILE_TOKENS vectors with 64 staged rows. Both come to workgroup memory a group of 32 at a
-// time, the weights decoded once; an invocation multiplies four vectors with four rows, sixteen apart, in
+// time, the weights decoded once; an invocation multiplies four vectors with four rows, SIDE apart, in
 // registers.
 
-const TILE_ROWS = 64u;
-const ROW_PITCH = TILE_ROWS + 1u;      // of a plane, so that planes fall on other banks
-const PLACE_PITCH = TILE_TOKENS + 1u;
+const SIDE = 16u;                      // rows that invocations side by side take
+const TILE_ROWS = 4u * SIDE;
+const VECTOR_SHARE = 8u * TILE_TOKENS / WORKGROUP; // vec4s of a group that an invocation brings
 
 var<storage, read> x: array<vec4<f32>>;
 var<storage, read_write> y: array<f32>;
 
-var<workgroup> rows: array<vec4<f32>, 8u * ROW_PITCH>;     // [vec4 of the group][staged row]
-var<workgroup> vectors: array<vec4<f32>, 8u * PLACE_PITCH>; // [vec4 of the group][place]
+var<workgroup> rows: array<vec4<f32>, 8u * TILE_ROWS>;      // [vec4 of the group][staged row]
+var<workgroup> vectors: array<vec4<f32>, 8u * TILE_TOKENS>; // [vec4 k of the group][place ^ k]: on as many banks
 
-// Stages group `group` of the tile. Places without a token repeat the last, so that no load leaves the chunk.
-fn stage(tile: Tile, group: u32, local: u32) {
-    for (var r = local; r < TILE_ROWS; r += WORKGROUP) {
-        var values = staged_group(tile, r, group);
+// What an invocation brings of a group.
+struct Share {
+    row: array<vec4<f32>, 8>,
+    vectors: array<vec4<f32>, VECTOR_SHARE>,
+}
+
+// Places without a token repeat the last, so that no load leaves the chunk.
+fn share_of(tile: Tile, group: u32, local: u32) -> Share {
+    var share: Share;
+    share.row = staged_group(tile, min(local, TILE_ROWS - 1u), group);
+    for (var i = 0u; i < VECTOR_SHARE; i++) {
+        let n = local + i * WORKGROUP;
+        share.vectors[i] = x[input_at(tile, min(n / 8u, tile.places - 1u)) + 8u * group + n % 8u];
+    }
+    return share;
+}
+
+fn put(share: Share, local: u32) {
+    if local < TILE_ROWS {
         for (var k = 0u; k < 8u; k++) {
-            rows[k * ROW_PITCH + r] = values[k];
+            rows[k * TILE_ROWS + local] = share.row[k];
         }
     }
-    for (var n = local; n < 8u * TILE_TOKENS; n += WORKGROUP) {
-        let place = n / 8u;
-        let k = n % 8u;
-        vectors[k * PLACE_PITCH + place] = x[input_at(tile, min(place, tile.places - 1u)) + 8u * group + k];
+    for (var i = 0u; i < VECTOR_SHARE; i++) {
+        let n = local + i * WORKGROUP;
+        vectors[n % 8u * TILE_TOKENS + (n / 8u ^ n % 8u)] = share.vectors[i];
     }
+}
+
+fn vector(k: u32, place: u32) -> vec4<f32> {
+    return vectors[k * TILE_TOKENS + (place ^ k)];
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -33,17 +51,18 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     if tile.places == 0u {
         return;
     }
-    let lane = local % 16u;
-    let first = 4u * (local / 16u); // of the invocation's places
+    let lane = local % SIDE;
+    let first = 4u * (local / SIDE); // of the invocation's places
     var sums: array<vec4<f32>, 4>;  // [staged row][place]
+    var share = share_of(tile, 0u, local);
     for (var group = 0u; group < GROUPS; group++) {
-        stage(tile, group, local);
+        put(share, local);
         workgroupBarrier();
+        share = share_of(tile, min(group + 1u, GROUPS - 1u), local); // on its way while this group is multiplied
         for (var k = 0u; k < 8u; k++) {
-            let at = k * PLACE_PITCH + first;
-            let v = mat4x4<f32>(vectors[at], vectors[at + 1u], vectors[at + 2u], vectors[at + 3u]);
+            let v = mat4x4<f32>(vector(k, first), vector(k, first + 1u), vector(k, first + 2u), vector(k, first + 3u));
             for (var i = 0u; i < 4u; i++) {
-                sums[i] += rows[k * ROW_PITCH + 16u * i + lane] * v;
+                sums[i] += rows[k * TILE_ROWS + SIDE * i + lane] * v;
             }
         }
         workgroupBarrier();

@@ -1,0 +1,117 @@
+//! Matrices times the vectors of a chunk of tokens, by cooperative matrices: in f16, summed in f32.
+
+use super::matmul::{Operands, Product, Rows};
+use super::{Case, Kernel, mul_mm};
+use crate::error::Result;
+use crate::gpu::Matrices;
+use crate::plan::{Builder, Target, Team, VariantBuilder};
+use crate::quant::Quant;
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/mul_mm_matrix.wgsl");
+
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mm_matrix", op: OP, params: &[], matrices: true, cases };
+
+/// How a workgroup divides a tile among its subgroups, which stand in rows and columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tile {
+    /// Rows and columns of a matrix.
+    pub side: usize,
+    /// Subgroups along the tokens.
+    pub down: usize,
+    /// Subgroups along the rows.
+    pub across: usize,
+    /// Matrices of tokens that a subgroup multiplies, 4 at most.
+    pub lefts: usize,
+    /// Matrices of rows that a subgroup multiplies: 2 or 4.
+    pub rights: usize,
+    /// Groups of 32 columns that come to workgroup memory at a time.
+    pub groups: usize,
+}
+
+impl Tile {
+    /// Tokens of a tile.
+    pub fn tokens(&self) -> usize {
+        self.down * self.lefts * self.side
+    }
+
+    /// Staged rows of a tile.
+    pub fn rows(&self) -> usize {
+        self.across * self.rights * self.side
+    }
+
+    /// What suits a product of matrices of 16 x 16, as measured on an H100.
+    fn of_sixteen(product: &Product<'_>) -> Self {
+        let even = if product.rows.first().groups().is_multiple_of(2) { 2 } else { 1 };
+        let tile = |down, across, lefts, rights, groups| Self { side: 16, down, across, lefts, rights, groups };
+        match (product.most_vectors(), product.rows) {
+            (0..=16, _) => tile(1, 2, 1, 2, even),
+            (17..=32, _) => tile(1, 2, 2, 2, even),
+            (33..=48, _) => tile(1, 2, 3, 4, 1),
+            (65.., Rows::Gated { .. }) => tile(4, 2, 2, 4, even),
+            _ => tile(1, 4, 4, 2, even),
+        }
+    }
+
+    /// What ought to suit a product of matrices of 8 x 8: subgroups that sum 32 x 32, as others have it on Metal.
+    fn of_eight(product: &Product<'_>) -> Self {
+        let tile = |down, across, lefts| Self { side: 8, down, across, lefts, rights: 4, groups: 1 };
+        match product.most_vectors() {
+            0..=16 => tile(1, 4, 2),
+            17..=32 => tile(1, 4, 4),
+            _ => tile(2, 2, 4),
+        }
+    }
+}
+
+impl Builder {
+    /// The tile of a product that matrices multiply, if they do. Values that f16 would cut stay in f32.
+    pub(super) fn matrix_tile(&self, product: &Product<'_>) -> Option<Tile> {
+        let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
+        if wide || self.target().team != Team::Subgroup {
+            return None;
+        }
+        match self.target().matrices {
+            Matrices::None => None,
+            Matrices::Eight => Some(Tile::of_eight(product)),
+            Matrices::Sixteen => Some(Tile::of_sixteen(product)),
+        }
+    }
+
+    /// Appends a product by matrices.
+    pub(super) fn matmul_by_matrices(&mut self, label: &str, product: &Product<'_>, tile: Tile) -> Result<()> {
+        product.check(KERNEL.name)?;
+        let variant = VariantBuilder::new(KERNEL.name, OP, 32 * tile.down * tile.across)
+            .matrices()
+            .constant("ROW_SUBGROUPS", "r", tile.across)
+            .constant("LEFTS", "m", tile.lefts)
+            .constant("RIGHTS", "n", tile.rights)
+            .constant("STEP_GROUPS", "s", tile.groups)
+            .switch("DIRECT", "d", tile.side == 16 && product.leaves_whole(tile.rows()))
+            .file(if tile.side == 8 { source!("lib/matrix8.wgsl") } else { source!("lib/matrix16.wgsl") })
+            .file(source!("lib/halves.wgsl"))
+            .file(source!("lib/matrix_tile.wgsl"));
+        let variant = product.files(variant, Operands::F16);
+        let (columns, stacks) = product.tiles(tile.tokens());
+        let grid = [columns, product.rows.staged().div_ceil(tile.rows()), stacks];
+        self.step(label, variant, product.bindings(self), &(), grid, product.moved())
+    }
+}
+
+/// What errors of a product with weights of these formats are bounded by, as parts of the sum of its terms'
+/// magnitudes. Each operand is within 2^-11 of what f16 holds; their errors hardly ever point the same way.
+pub(super) fn bound(target: Target, formats: &[&Quant]) -> f64 {
+    let half = target.matrices != Matrices::None
+        && target.team == Team::Subgroup
+        && !formats.iter().all(|quant| quant.exceeds_half());
+    if half { 4e-4 } else { 1e-6 }
+}
+
+/// The same as by registers, but for those that none of this has a part in.
+fn cases(target: Target) -> Result<Vec<Case>> {
+    let matrices = if target.matrices == Matrices::Eight { Matrices::Eight } else { Matrices::Sixteen };
+    let target = Target { matrices, team: Team::Subgroup, subgroup: 32, ..target };
+    let mut cases = mul_mm::cases(target)?;
+    cases.retain(|case| case.plan.steps.iter().any(|step| step.kernel == KERNEL.name));
+    Ok(cases)
+}

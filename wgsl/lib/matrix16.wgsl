@@ -1,0 +1,24 @@
+// Cooperative matrices of 16 x 16, as Vulkan's drivers have them.
+
+const SIDE = 16u;
+alias Left = coop_mat16x16<f16, A>;
+alias Right = coop_mat16x16<f16, B>;
+alias Sums = coop_mat16x16<f32, C>;
+
+// They are loaded from vec4s as well as from f16: what lies in workgroup memory is written four at a time.
+const CELL = 4u;
+alias Cell = vec4<f16>;
+
+fn put_vector(at: u32, v: vec4<f16>) {
+    vectors[at / 4u] = v;
+}
+
+fn put_row(at: u32, v: vec4<f16>) {
+    rows[at / 4u] = v;
+}
+
+// Leaves sums in the output from value `at` on, the unit of the weights taken out of them.
+fn store_sums(sums: Sums, at: u32) {
+    let pitch = Y_PITCH;
+    coopStoreT(sums * (1.0 / WEIGHT_UNIT), &y[at], pitch);
+}

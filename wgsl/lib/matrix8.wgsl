@@ -1,0 +1,25 @@
+// Cooperative matrices of 8 x 8, as Metal has them.
+
+const SIDE = 8u;
+alias Left = coop_mat8x8<f16, A>;
+alias Right = coop_mat8x8<f16, B>;
+alias Sums = coop_mat8x8<f32, C>;
+
+// They are loaded from f16 alone.
+const CELL = 1u;
+alias Cell = f16;
+
+fn put_vector(at: u32, v: vec4<f16>) {
+    for (var k = 0u; k < 4u; k++) {
+        vectors[at + k] = v[k];
+    }
+}
+
+fn put_row(at: u32, v: vec4<f16>) {
+    for (var k = 0u; k < 4u; k++) {
+        rows[at + k] = v[k];
+    }
+}
+
+// Metal does not multiply matrices with numbers: sums never go straight to the output.
+fn store_sums(sums: Sums, at: u32) {}

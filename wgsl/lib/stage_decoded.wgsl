@@ -1,0 +1,5 @@
+// Staged rows of one matrix in f32.
+
+fn staged_group(tile: Tile, r: u32, group: u32) -> array<vec4<f32>, 8> {
+    return w_decode(staged_at(tile, r, group));
+}
