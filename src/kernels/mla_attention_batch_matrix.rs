@@ -5,6 +5,7 @@ use super::mla_attention::with_spans;
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::{Case, Kernel, expect_shape};
 use crate::error::Result;
+use crate::gpu::Matrices;
 use crate::plan::{Batch, Builder, Moved, Target, Team, VariantBuilder};
 use crate::wgsl::{Source, source};
 
@@ -28,7 +29,7 @@ impl Builder {
         let line = Cache::line(cache.rank, cache.rotary);
         let whole = line.is_multiple_of(64) && cache.rank.is_multiple_of(16 * WORKGROUP / 32);
         let fits = line <= LONGEST_LINE && cache.rank <= LARGEST_RANK;
-        matrices && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
+        matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
     }
 
     /// As [`Builder::mla_attention_batch`], with queries and weights as f16.
@@ -67,7 +68,7 @@ impl Builder {
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
-    let target = Target { matrices: true, team: Team::Subgroup, subgroup: 32, ..target };
+    let target = Target { matrices: Matrices::Sixteen, team: Team::Subgroup, subgroup: 32, ..target };
     let shapes = [
         (1, 0, 1, 1, 128, 64, 1),
         (20, 0, 16, 16, 512, 64, 1),
