@@ -2,6 +2,7 @@
 //! caches of the token's plan and no others.
 
 use crate::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
+use wglm::gpu::Matrices;
 use wglm::kernels::CacheType;
 use wglm::model::{BatchPlan, BatchShape, Outputs, TokenPlan, plan_batch};
 use wglm::plan::{Purpose, Target, Team};
@@ -22,7 +23,8 @@ fn chunk(file: &Gguf, token: &TokenPlan, target: Target, shape: BatchShape) -> B
 fn plans() -> Vec<(String, TokenPlan, BatchPlan)> {
     let mut plans = Vec::new();
     for (name, file) in models() {
-        for target in targets() {
+        let matrices = [Matrices::Eight, Matrices::Sixteen].map(|matrices| Target { matrices, ..Target::default() });
+        for target in targets().into_iter().chain(matrices) {
             for (ty, shape) in [CacheType::F16, CacheType::F32].into_iter().flat_map(|ty| SHAPES.map(|s| (ty, s))) {
                 let token = planned(&file, target, ty);
                 let chunk = chunk(&file, &token, target, shape);
