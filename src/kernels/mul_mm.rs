@@ -12,9 +12,7 @@ use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
-/// Staged rows of a tile.
-const TILE_ROWS: usize = 64;
-/// Tokens of a tile at most, and those that an invocation multiplies with four rows.
+/// Tokens of a tile at most, and those that an invocation multiplies with its rows.
 const TILE_TOKENS: usize = 64;
 const TOKENS: usize = 4;
 /// Tiles that occupy a large GPU.
@@ -67,26 +65,29 @@ impl Builder {
             return self.matmul_by_matrices(label, product, tile);
         }
         product.check(KERNEL.name)?;
-        let tokens = tile_tokens(product);
+        let (tokens, rows) = tile_of(product);
         let variant = VariantBuilder::new(KERNEL.name, OP, LANES * tokens / TOKENS);
-        let variant = product.files(variant.constant("TILE_TOKENS", "t", tokens), Operands::F32);
+        let variant =
+            product.files(variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows), Operands::F32);
         let (columns, stacks) = product.tiles(tokens);
-        let grid = [columns, product.rows.staged().div_ceil(TILE_ROWS), stacks];
+        let grid = [columns, product.rows.staged().div_ceil(LANES * rows), stacks];
         self.step(label, variant, product.bindings(self), &(), grid, product.moved())
     }
 }
 
-/// Tokens of a product's tiles: as many as there are, but so few that the tiles occupy a large GPU.
-fn tile_tokens(product: &Product<'_>) -> usize {
+/// Tokens of a product's tiles and rows of an invocation: as many as there are, but so few that the tiles occupy a
+/// large GPU.
+fn tile_of(product: &Product<'_>) -> (usize, usize) {
     let most = product.most_vectors().next_multiple_of(LANES).min(TILE_TOKENS);
-    let rows = product.rows.staged().div_ceil(TILE_ROWS);
-    let tiles = |tokens: usize| product.tiles(tokens).0 * product.tiles(tokens).1 * rows;
-    match product.vectors {
-        Vectors::Chunk => {
-            [TILE_TOKENS, 32].into_iter().find(|&n| n <= most && tiles(n) >= MANY_TILES).unwrap_or(most.min(16))
-        }
-        Vectors::Slots { .. } => most,
+    let tiles = |tokens: usize, rows: usize| {
+        let (columns, stacks) = product.tiles(tokens);
+        columns * stacks * product.rows.staged().div_ceil(LANES * rows)
+    };
+    if let Vectors::Slots { .. } = product.vectors {
+        return (most, 4);
     }
+    let suits = |&(tokens, rows): &(usize, usize)| tokens <= most && tiles(tokens, rows) >= MANY_TILES;
+    [(TILE_TOKENS, 4), (32, 4), (16, 4)].into_iter().find(suits).unwrap_or((most.min(16), 2))
 }
 
 fn by_registers(target: Target) -> Result<Vec<Case>> {

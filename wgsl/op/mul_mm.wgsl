@@ -1,9 +1,9 @@
-// Products of a tile: TILE_TOKENS vectors with 64 staged rows. Both come to workgroup memory a group of 32 at a
-// time, the weights decoded once; an invocation multiplies four vectors with four rows, SIDE apart, in
+// Products of a tile: TILE_TOKENS vectors with TILE_ROWS staged rows. Both come to workgroup memory a group of 32 at a
+// time, the weights decoded once; an invocation multiplies four vectors with ROWS rows, SIDE apart, in
 // registers.
 
 const SIDE = 16u;                      // rows that invocations side by side take
-const TILE_ROWS = 4u * SIDE;
+const TILE_ROWS = ROWS * SIDE;
 const VECTOR_SHARE = 8u * TILE_TOKENS / WORKGROUP; // vec4s of a group that an invocation brings
 
 var<storage, read> x: array<vec4<f32>>;
@@ -53,7 +53,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
     let lane = local % SIDE;
     let first = 4u * (local / SIDE); // of the invocation's places
-    var sums: array<vec4<f32>, 4>;  // [staged row][place]
+    var sums: array<vec4<f32>, ROWS>; // [staged row][place]
     var share = share_of(tile, 0u, local);
     for (var group = 0u; group < GROUPS; group++) {
         put(share, local);
@@ -61,14 +61,15 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         share = share_of(tile, min(group + 1u, GROUPS - 1u), local); // on its way while this group is multiplied
         for (var k = 0u; k < 8u; k++) {
             let v = mat4x4<f32>(vector(k, first), vector(k, first + 1u), vector(k, first + 2u), vector(k, first + 3u));
-            for (var i = 0u; i < 4u; i++) {
+            for (var i = 0u; i < ROWS; i++) {
                 sums[i] += rows[k * TILE_ROWS + SIDE * i + lane] * v;
             }
         }
         workgroupBarrier();
     }
     for (var j = 0u; j < min(4u, max(tile.places, first) - first); j++) {
-        leave(tile, first + j, 0u, lane, sums[0][j], sums[1][j]);
-        leave(tile, first + j, 1u, lane, sums[2][j], sums[3][j]);
+        for (var pair = 0u; pair < ROWS / 2u; pair++) {
+            leave(tile, first + j, pair, lane, sums[2u * pair][j], sums[2u * pair + 1u][j]);
+        }
     }
 }
