@@ -17,7 +17,7 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Asks the generation to stop; it does so within a token.
+    /// Asks the generation to stop; it does so within a token, or within a few parts of a prompt's chunk.
     pub fn cancel(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
@@ -87,7 +87,7 @@ impl Stats {
     }
 }
 
-/// Tokens of a prompt between two tellings of how far it is.
+/// Tokens of a prompt between two tellings of how far it is, unless more are computed together.
 const PROMPT_PART: usize = 32;
 
 /// What a generation yields.
@@ -179,7 +179,7 @@ impl<'a> Generation<'a> {
     /// Reads the next part of the prompt.
     fn read_prompt(&mut self, start: Instant, cached: usize) -> Result<()> {
         let rest = &self.prompt[self.session.tokens().len()..];
-        let part = &rest[..rest.len().min(PROMPT_PART)];
+        let part = &rest[..rest.len().min(self.session.prompt().together().max(PROMPT_PART))];
         let cancel = &self.options.cancel;
         let mut go_on = |_| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         let read = self.session.feed_with(part, &mut go_on).and_then(|()| self.session.wait());

@@ -1,12 +1,15 @@
 //! A sequence of tokens and the cache that belongs to it.
 //!
-//! A session feeds tokens through the model's plan, each one submission, and keeps the host at most a few
-//! submissions ahead of the GPU. What the cache holds already is not computed again. The token that follows is
+//! A session feeds a reply's tokens through the model's plan, each one submission, and a prompt's in chunks; the host
+//! is at most a few submissions ahead of the GPU. What the cache holds already is not computed again. The token that follows is
 //! chosen on the GPU, which can go on with it before the host knows it: [`Session::feed_chosen`].
 
 mod choices;
+mod chunks;
+mod pace;
 mod pretend;
 mod profile;
+mod prompt;
 
 pub use profile::TokenProfile;
 
@@ -17,6 +20,7 @@ use crate::model::{CacheShape, Model, State, TokenPlan};
 use crate::plan::{Executor, Plan};
 use crate::sample::SamplerParams;
 use choices::{Choice, Choices, Output};
+use chunks::Chunks;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -43,6 +47,7 @@ pub struct Session {
     choices: Choices,
     /// What the newest state asks its result to carry: see [`choices`].
     ticket: u32,
+    chunks: Chunks,
     /// As the GPU has it.
     sampling: Sampling,
     /// What the GPU may not have finished yet, oldest first.
@@ -76,6 +81,7 @@ impl Session {
             logits: gpu.readback("logits", bytes)?,
             choices: Choices::new(gpu)?,
             ticket: 0,
+            chunks: Chunks::new(model.prompt()),
             sampling: Sampling::GREEDY,
             running: VecDeque::with_capacity(AHEAD + 1),
             output: None,
@@ -108,26 +114,35 @@ impl Session {
         self.feed_with(tokens, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// As [`Session::feed`], telling `progress` how many of the tokens are submitted and stopping if it says
-    /// so.
+    /// As [`Session::feed`], telling `progress` after each submission how many of the tokens the session holds, and
+    /// stopping if it says so.
     ///
     /// # Errors
-    /// As [`Session::feed`], and [`Error::Cancelled`]; what was fed until then stays.
+    /// As [`Session::feed`], and [`Error::Cancelled`]; what the session holds by then stays.
     pub fn feed_with(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<()> {
         self.check(self.tokens.len(), tokens)?;
         let Some((&last, before)) = tokens.split_last() else { return Ok(()) };
         self.output = None;
+        if !before.is_empty() && self.chunks.options.together() > 1 {
+            return self.feed_chunks(tokens, progress);
+        }
         for (&token, done) in before.iter().zip(1..) {
             self.step(token)?;
             if progress(done).is_break() {
                 return Err(Error::Cancelled);
             }
         }
-        self.write(Some(last))?;
-        let output = self.submit_from(0)?;
-        self.tokens.push(last);
-        self.output = Some(output);
+        self.feed_one(last)?;
         if progress(tokens.len()).is_break() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    /// Feeds a token, to the choice of the next one.
+    fn feed_one(&mut self, token: u32) -> Result<()> {
+        self.write(Some(token))?;
+        let output = self.submit_from(0)?;
+        self.tokens.push(token);
+        self.output = Some(output);
+        Ok(())
     }
 
     /// Waits until everything fed has been computed.

@@ -13,8 +13,8 @@ use common::models::load;
 use shape::{Content, Shape, metadata, tensors};
 use std::path::PathBuf;
 use tempfile::TempDir;
-use wglm::model::plan_token;
-use wglm::plan::{Target, Team};
+use wglm::model::{BatchShape, Outputs, plan_batch, plan_token};
+use wglm::plan::{Purpose, Target, Team};
 use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, Session};
 
 /// Of a token, at most.
@@ -93,6 +93,23 @@ fn the_full_shape_takes_few_dispatches() {
                 assert!(dispatches <= DISPATCHES && pipelines <= PIPELINES, "{what}: {dispatches}, {pipelines}");
             }
         }
+    }
+}
+
+/// What chunks take beside the weights and the cache, whatever the depth.
+#[test]
+fn chunks_of_the_full_shape_take_moderate_memory() {
+    let dir = TempDir::new().unwrap();
+    let file = full(&dir);
+    let config = Config::read(&file).unwrap();
+    let cache = CacheShape { context: 4096, ty: CacheType::F16 };
+    let token = plan_token(&file, &config, cache, Target::default()).unwrap();
+    for (tokens, deep, most) in [(16, true, 40 << 20), (512, false, 200 << 20), (512, true, 300 << 20)] {
+        let shape = BatchShape { tokens, outputs: Outputs::Last, deep };
+        let plan = plan_batch(&file, &config, &token, Target::default(), shape).unwrap().plan;
+        let scratch = plan.local_memory(Purpose::Scratch);
+        println!("{shape:?}: {scratch} bytes, {} dispatches, {} pipelines", plan.steps.len(), plan.variants.len());
+        assert!(scratch < most, "{shape:?}: {scratch} bytes");
     }
 }
 

@@ -5,13 +5,16 @@ mod measure;
 pub use measure::{BenchArgs, OutputFormat, ProfileArgs, SelftestArgs};
 
 use super::hardware::names;
+use super::perplexity::PerplexityArgs;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 use wglm::kernels::CacheType;
+use wglm::model::PromptOptions;
 use wglm::plan::{Division, Fusions};
 use wglm::quant::Arithmetic;
 use wglm::{GpuOptions, LoadOptions, SamplerParams};
@@ -51,6 +54,8 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Tests every kernel in every format on the GPU, against the CPU; fails if one does.
     Selftest(SelftestArgs),
+    /// Tells how well the model foretells a text, as llama.cpp counts it.
+    Perplexity(PerplexityArgs),
 }
 
 /// llama.cpp spells some long names with one dash.
@@ -58,6 +63,7 @@ pub fn with_long_names(args: impl IntoIterator<Item = OsString>) -> Vec<OsString
     let long = |arg: OsString| match arg.to_str() {
         Some("-sys") => OsString::from("--system-prompt"),
         Some("-ctk") => OsString::from("--cache-type"),
+        Some("-ub") => OsString::from("--ubatch-size"),
         _ => arg,
     };
     args.into_iter().map(long).collect()
@@ -130,6 +136,12 @@ pub struct FileArgs {
     /// Use weights in f32, f16 and bf16 where they lie in the file: on Metal, and not run on a Mac yet
     #[arg(long)]
     pub zero_copy: bool,
+    /// Tokens of a prompt to compute together; 1 for token by token (also -ub)
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk)]
+    pub ubatch_size: usize,
+    /// Milliseconds that a part of a prompt keeps the GPU, about
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().limit.as_millis() as u64)]
+    pub submission_ms: u64,
 }
 
 impl FileArgs {
@@ -145,7 +157,8 @@ impl FileArgs {
         };
         let divisions = Vec::leak(self.tiling.clone()); // of the one model that a command loads
         let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
-        LoadOptions { context: self.context, cache, arithmetic, fusions, divisions, zero_copy }
+        let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
+        LoadOptions { context: self.context, cache, arithmetic, fusions, divisions, zero_copy, prompt }
     }
 }
 

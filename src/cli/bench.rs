@@ -176,16 +176,15 @@ fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs) -> an
 
 /// Nanoseconds of one run, after which the session is as before.
 fn once(session: &mut Session, test: Test) -> anyhow::Result<f64> {
-    let vocab = session.model().config().vocab as u32;
-    let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % vocab;
-    let prompt: Vec<u32> = (0..test.prompt).map(token).collect();
+    let vocab = session.model().config().vocab;
+    let prompt = prompt_of(test.prompt, vocab);
     let start = Instant::now();
     if test.prompt > 0 {
         session.feed(&prompt)?;
         session.most_likely()?;
     }
     if test.generate > 0 {
-        session.feed(&[token(test.depth)])?;
+        session.feed(&[token(test.depth, vocab)])?;
         for _ in 1..test.generate {
             session.feed_chosen()?;
         }
@@ -194,4 +193,13 @@ fn once(session: &mut Session, test: Test) -> anyhow::Result<f64> {
     let elapsed = start.elapsed();
     session.rewind(test.depth);
     Ok(elapsed.as_secs_f64() * 1e9)
+}
+
+/// Tokens of all kinds, always the same.
+pub fn prompt_of(length: usize, vocab: usize) -> Vec<u32> {
+    (0..length).map(|i| token(i, vocab)).collect()
+}
+
+fn token(i: usize, vocab: usize) -> u32 {
+    (i as u32).wrapping_mul(2_654_435_761) % vocab as u32
 }

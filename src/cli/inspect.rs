@@ -5,7 +5,7 @@ use super::{model, output};
 use std::collections::BTreeMap;
 use wglm::gguf::{Gguf, Value};
 use wglm::kernels::CacheType;
-use wglm::model::{CacheShape, Config, LoadOptions, plan_token};
+use wglm::model::{BatchShape, CacheShape, Config, LoadOptions, Outputs, PromptOptions, plan_batch, plan_token};
 use wglm::plan::{Purpose, Target};
 
 pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
@@ -68,6 +68,10 @@ fn needs(file: &Gguf) -> anyhow::Result<Vec<String>> {
         output::bytes(plan.local_memory(Purpose::Cache))
     ));
     report.push(format!("  scratch             {:>12}", output::bytes(plan.local_memory(Purpose::Scratch))));
+    let tokens = PromptOptions::default().together();
+    let shape = BatchShape { tokens, outputs: Outputs::Last, deep: true };
+    let chunk = plan_batch(file, &config, &planned, Target::default(), shape)?.plan.local_memory(Purpose::Scratch);
+    report.push(format!("  while reading       {:>12} for {tokens} tokens of a prompt together", output::bytes(chunk)));
     if config.draft_blocks > 0 {
         report.push(format!("{} multi-token-prediction block(s), not loaded", config.draft_blocks));
     }

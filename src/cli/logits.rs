@@ -6,6 +6,7 @@ use anyhow::{Context, anyhow, ensure};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use wglm::Session;
 use wglm::model::CacheShape;
@@ -22,38 +23,42 @@ pub fn logits(args: LogitsArgs) -> anyhow::Result<()> {
         return Err(wglm::Error::TokenOutOfRange { token, vocab }.into());
     }
     let mut out = Destination::open(&args.out, &args.tokens)?;
-    let mut rows =
-        Rows { session: &mut session, tokens: &tokens, known: HashMap::new(), sorted: positions.is_sorted() };
+    if positions.is_sorted_by(|a, b| a < b) {
+        each_row(&mut session, &tokens, &positions, &mut |_, row| out.write(bytemuck::cast_slice(row)))?;
+        return out.finish();
+    }
+    let (mut wanted, mut rows) = (positions.clone(), HashMap::new());
+    wanted.sort_unstable();
+    wanted.dedup();
+    each_row(&mut session, &tokens, &wanted, &mut |position, row| {
+        rows.insert(position, row.to_vec());
+        Ok(())
+    })?;
     for position in positions {
-        out.write(rows.get(position)?)?;
+        out.write(bytemuck::cast_slice(&rows[&position]))?;
     }
     out.finish()
 }
 
-/// Rows of logits, in any order.
-struct Rows<'a> {
-    session: &'a mut Session,
-    tokens: &'a [u32],
-    /// Rows that may be asked for again: the last one, or all where positions go back.
-    known: HashMap<usize, Vec<u8>>,
-    sorted: bool,
-}
-
-impl Rows<'_> {
-    fn get(&mut self, position: usize) -> anyhow::Result<&[u8]> {
-        while !self.known.contains_key(&position) {
-            let fed = self.session.tokens().len();
-            // Positions go forward: straight there. Otherwise row by row, for any may be asked for later.
-            let to = if self.sorted { position } else { fed };
-            self.session.feed(&self.tokens[fed..=to])?;
-            if self.sorted {
-                self.known.clear();
-            }
-            let row = self.session.logits()?.into_iter().flat_map(f32::to_le_bytes).collect();
-            self.known.insert(to, row);
-        }
-        Ok(&self.known[&position])
+/// Has `visit` see the logits at positions, ascending. Those in a row are computed together.
+fn each_row(
+    session: &mut Session,
+    tokens: &[u32],
+    positions: &[usize],
+    visit: &mut dyn FnMut(usize, &[f32]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    for run in positions.chunk_by(|a, b| a + 1 == *b) {
+        let (first, last) = (run[0], run[run.len() - 1]);
+        session.feed(&tokens[session.tokens().len()..first])?;
+        let mut failed = Ok(());
+        let fed = session.feed_all(&tokens[first..=last], &mut |place, row| {
+            failed = visit(first + place, row);
+            if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        failed?;
+        fed?;
     }
+    Ok(())
 }
 
 /// Where the rows go: a file takes its name only once it is whole; a pipe takes them as they come.

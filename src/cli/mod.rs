@@ -13,6 +13,7 @@ mod inspect;
 mod logits;
 mod model;
 mod output;
+mod perplexity;
 mod plan;
 mod profile;
 mod profile_report;
@@ -63,6 +64,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Bench(args) => bench::bench(args)?,
         Command::Profile(args) => profile::profile(args)?,
         Command::Selftest(args) => return selftest::selftest(args),
+        Command::Perplexity(args) => perplexity::perplexity(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@
 //! as a kind of its own, the time that no step accounts for: above all what it takes to change from kernel to kernel.
 
 use super::args::ProfileArgs;
+use super::bench::prompt_of;
 use super::figures::median;
 use super::model;
 use super::profile_report::report;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use std::time::Instant;
 use wglm::Session;
 use wglm::model::CacheShape;
-use wglm::plan::Moved;
+use wglm::plan::{Moved, Plan};
 use wglm::session::TokenProfile;
 
 /// The steps of one name, over all layers.
@@ -48,6 +49,8 @@ pub struct Times {
 pub struct Profile {
     #[serde(flatten)]
     pub setup: Setup,
+    /// Tokens computed together; 0 for one as replies have it.
+    pub n_prompt: usize,
     pub n_depth: usize,
     pub repetitions: usize,
     pub microseconds: Times,
@@ -57,31 +60,34 @@ pub struct Profile {
 pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
     let (n_depth, repetitions) = (args.depth, args.repetitions as usize);
-    let cache = CacheShape { context: n_depth.saturating_add(1), ..model.cache() };
+    let prompt = args.n_prompt;
+    let cache = CacheShape { context: n_depth.saturating_add(prompt.max(1)), ..model.cache() };
     let mut session = Session::with_cache(&model, cache)?;
     session.pretend(n_depth)?;
-    let (submit, whole) = host_times(&mut session, repetitions)?;
+    let tokens = prompt_of(prompt.max(1), model.config().vocab);
+    let (submit, whole) = host_times(&mut session, &tokens, repetitions)?;
     let mut runs = Vec::new();
     for _ in 0..repetitions {
-        runs.push(session.profile(0)?);
+        runs.push(if prompt > 0 { session.profile_chunk(&tokens)? } else { session.profile(0)? });
         session.rewind(n_depth);
     }
     let pass = median(runs.iter().map(|run| run.pass)) / 1e3;
-    let kinds = by_kind(&session, &runs, pass);
+    let plan = if prompt > 0 { session.chunk_plan(prompt)? } else { session.plan() };
+    let kinds = by_kind(plan, n_depth + tokens.len(), &runs, pass);
     let steps = kinds.iter().map(|kind| kind.microseconds).sum();
     let microseconds = Times { pass, steps, unaccounted: pass - steps, submit, whole };
     let setup = Setup::of(&model, &args.model.file);
-    report(args.output, &Profile { setup, n_depth, repetitions, microseconds, kinds })
+    report(args.output, &Profile { setup, n_prompt: prompt, n_depth, repetitions, microseconds, kinds })
 }
 
 /// A token as it runs outside a profile, after one that does not count, in microseconds: to record and submit it,
 /// and to the result.
-fn host_times(session: &mut Session, repetitions: usize) -> anyhow::Result<(f64, f64)> {
+fn host_times(session: &mut Session, tokens: &[u32], repetitions: usize) -> anyhow::Result<(f64, f64)> {
     let depth = session.tokens().len();
     let (mut submits, mut wholes) = (Vec::new(), Vec::new());
     for _ in 0..=repetitions {
         let start = Instant::now();
-        session.feed(&[0])?;
+        session.feed(tokens)?;
         submits.push(start.elapsed().as_secs_f64() * 1e6);
         session.most_likely()?;
         wholes.push(start.elapsed().as_secs_f64() * 1e6);
@@ -90,10 +96,9 @@ fn host_times(session: &mut Session, repetitions: usize) -> anyhow::Result<(f64,
     Ok((median(submits.split_off(1)), median(wholes.split_off(1))))
 }
 
-/// The kinds of the plan, the median of each over the runs.
-fn by_kind(session: &Session, runs: &[TokenProfile], pass: f64) -> Vec<Kind> {
-    let (plan, tokens) = (session.plan(), session.tokens().len() as u64 + 1);
-    let bytes = |Moved { weights, cache, activations }| weights + cache * tokens + activations;
+/// The kinds of the plan, the median of each over the runs. The cache holds `tokens` tokens at the end.
+fn by_kind(plan: &Plan, tokens: usize, runs: &[TokenProfile], pass: f64) -> Vec<Kind> {
+    let bytes = |Moved { weights, cache, activations }| weights + cache * tokens as u64 + activations;
     let kind = |(index, kind): (usize, wglm::plan::Kind<'_>)| {
         let steps = || kind.steps.iter().map(|step| &plan.steps[*step]);
         let count = kind.steps.len();

@@ -55,8 +55,9 @@ fn cells(kind: &Kind) -> [String; 7] {
 fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
     let Times { pass, steps, submit, whole, .. } = times;
     let (depth, repetitions) = (profile.n_depth, profile.repetitions);
+    let what = if profile.n_prompt > 0 { format!("{} tokens", profile.n_prompt) } else { "a token".to_owned() };
     [
-        format!("a token at depth {depth}, medians of {repetitions}: {pass:.1} us in one pass on the GPU"),
+        format!("{what} at depth {depth}, medians of {repetitions}: {pass:.1} us in one pass on the GPU"),
         format!("its steps take {steps:.1} us, each kind in a pass of its own, without changing from kernel to kernel"),
         format!("on the host {submit:.1} us to record and submit the token, {whole:.1} us to its result"),
     ]
@@ -65,7 +66,8 @@ fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
 /// A line for every kind, and for every other time a line without a kernel.
 fn lines(profile: &Profile) -> anyhow::Result<()> {
     let mut about = record(&profile.setup)?;
-    about.extend([("n_depth".to_owned(), json!(profile.n_depth)), ("repetitions".into(), json!(profile.repetitions))]);
+    let numbers = [("n_prompt", profile.n_prompt), ("n_depth", profile.n_depth), ("repetitions", profile.repetitions)];
+    about.extend(numbers.map(|(name, number)| (name.to_owned(), json!(number))));
     let mut rows = profile.kinds.iter().map(record).collect::<anyhow::Result<Vec<_>>>()?;
     let Some(empty) = rows.first().cloned() else { return Ok(()) };
     for (name, time) in record(&profile.microseconds)? {

@@ -1,11 +1,11 @@
-//! A token's line of the latent cache.
+//! Tokens' lines of the latent cache.
 
 use super::case::Kind;
 use super::matvec::Norm;
 use super::rope_query::{turned, turns};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, rms_norm};
 use crate::error::Result;
-use crate::plan::{Bound, BufferRef, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Batch, Bound, BufferRef, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/cache_write.wgsl");
@@ -63,20 +63,29 @@ impl Cache {
 
     /// An error unless kv {rank + rotary} and the norm's weights {rank} make a line.
     pub(super) fn expect_line(&self, op: &'static str, kv: &Tensor, norm: &Weight) -> Result<()> {
-        expect_shape(op, "kv", kv.shape[0], self.rank + self.rotary)?;
+        self.expect_values(op, kv.shape[0], norm)
+    }
+
+    fn expect_values(&self, op: &'static str, values: usize, norm: &Weight) -> Result<()> {
+        expect_shape(op, "kv", values, self.rank + self.rotary)?;
         expect_shape(op, &norm.name, norm.shape[0], self.rank)?;
         expect_multiple(op, "latent", self.rank, 4)?;
         expect_multiple(op, "rotary key", self.rotary, 2)
     }
 
-    /// The files that write a line, without the EPSILON of its norm.
+    /// The files that write a token's line, without the EPSILON of its norm.
     pub(super) fn line_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        self.files_after(variant.file(source!("lib/state.wgsl")), 0)
+    }
+
+    /// The files that write lines of tokens, told of before, whose kv lie `pitch` values apart.
+    fn files_after(&self, variant: VariantBuilder, pitch: usize) -> VariantBuilder {
         variant
             .constant("RANK", "c", self.rank)
             .constant("PAIRS", "p", self.rotary / 2)
             .constant("LINE", "", Self::line(self.rank, self.rotary) / 4)
+            .constant("KV_PITCH", "", pitch / 4)
             .tagged(self.ty.file())
-            .file(source!("lib/state.wgsl"))
             .file(source!("lib/rope.wgsl"))
             .file(source!("lib/cache_line.wgsl"))
     }
@@ -112,14 +121,36 @@ impl Builder {
         self.step(label, variant, bindings, &(), [1, 1, 1], moved)
     }
 
+    /// Writes the lines of a chunk's tokens, as [`Builder::cache_write`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn cache_write_batch(&mut self, label: &str, kv: &Batch, norm: &Norm, cache: &Cache) -> Result<()> {
+        cache.expect_values(KERNEL.name, kv.values, &norm.weight)?;
+        expect_shape(KERNEL.name, "kv's vectors", kv.stacks, 1)?;
+        expect_multiple(KERNEL.name, "kv's pitch", kv.pitch, 4)?;
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .usual_team(self.target())
+            .real("EPSILON", "e", norm.epsilon)
+            .tagged((source!("lib/batch.wgsl"), "batch"))
+            .file(source!("lib/batch_tokens.wgsl"));
+        let variant = cache.files_after(variant, kv.pitch);
+        let mut bindings = vec![self.bound_batch()];
+        bindings.extend(self.bound_values(kv.buffer, &norm.weight, cache));
+        let activations = kv.bytes() + cache.line_bytes() * kv.tokens as u64;
+        let moved = Moved { weights: norm.weight.matrix_bytes(), activations, cache: 0 };
+        self.step(label, variant, bindings, &(), [kv.tokens, 1, 1], moved)
+    }
+
     /// What the files that write a line bind.
     pub(super) fn bound_line(&self, kv: &Tensor, norm: &Weight, cache: &Cache) -> Vec<Bound> {
-        vec![
-            self.bound_state(),
-            self.bound("kv", kv.buffer),
-            self.bound_vector("kv_norm", norm),
-            self.bound("cache", cache.buffer),
-        ]
+        let mut bindings = vec![self.bound_state()];
+        bindings.extend(self.bound_values(kv.buffer, norm, cache));
+        bindings
+    }
+
+    fn bound_values(&self, kv: BufferRef, norm: &Weight, cache: &Cache) -> [Bound; 3] {
+        [self.bound("kv", kv), self.bound_vector("kv_norm", norm), self.bound("cache", cache.buffer)]
     }
 }
 
@@ -134,8 +165,39 @@ fn cases(target: Target) -> Result<Vec<Case>> {
             line.expect(&mut case, &inputs);
             cases.push(case.finish(format!("{ty:?}, rank {rank}, rotary {rotary}, position {position}")));
         }
+        cases.push(chunk(target, ty)?);
     }
     Ok(cases)
+}
+
+/// Room for more tokens than there are: of those no line is written.
+fn chunk(target: Target, ty: CacheType) -> Result<Case> {
+    let (rank, rotary, position, count, tokens) = (132, 34, 17, 3, 5);
+    let mut case = CaseBuilder::for_chunk(target, rotary / 2, tokens);
+    let turns: Vec<_> = (0..tokens).flat_map(|t| turns((position + t) as u32, rotary / 2)).collect();
+    case.turned_chunk(position as u32, count, &turns);
+    let (kv, kvs) = case.batch("kv", [rank + rotary, 1], tokens, count);
+    let (weight, ws) = case.vector("kv.norm", rank)?;
+    let cache = case.plan.latent_cache(ty, rank, rotary, position + tokens);
+    case.plan.cache_write_batch("write", &kv, &Norm { weight, epsilon: 1e-5 }, &cache)?;
+    for (token, kv) in kvs.chunks(rank + rotary).enumerate().take(count) {
+        expect_line(&mut case, &cache, position + token, line(kv, &ws, &turns[token * rotary / 2..]));
+    }
+    Ok(case.finish(format!("{ty:?}, rank {rank}, rotary {rotary}, {count} of {tokens} tokens")))
+}
+
+/// The line of a token whose kv is {rank + rotary}, with the norm's weights {rank}.
+fn line(kv: &[f32], weights: &[f32], turns: &[[f32; 2]]) -> Vec<f64> {
+    let (latent, key) = kv.split_at(weights.len());
+    let mut line = rms_norm::twin(latent, weights, 1e-5);
+    line.extend(key.chunks(2).zip(turns).flat_map(|(p, &t)| turned(p[0], p[1], t)));
+    line.resize(line.len().next_multiple_of(4), 0.0); // whole chunks are written
+    line
+}
+
+fn expect_line(case: &mut CaseBuilder, cache: &Cache, position: usize, line: Vec<f64>) {
+    let (kind, bound) = if cache.ty == CacheType::F16 { (Kind::F16, 6e-4) } else { (Kind::F32, 2e-6) };
+    case.expect_at(cache.buffer, kind, Cache::line(cache.rank, cache.rotary) * position, line, bound);
 }
 
 /// A line of the cache in a case of whichever kernel writes it.
@@ -167,18 +229,13 @@ impl LineCase {
         let Self { ty, rank, rotary, position } = *self;
         let (kv, kvs) = case.input("kv", [rank + rotary, 1]);
         let (weight, ws) = case.vector("kv.norm", rank)?;
-        let mut want = rms_norm::twin(&kvs[..rank], &ws, 1e-5);
-        let turns = turns(position as u32, rotary / 2);
-        want.extend(kvs[rank..].chunks(2).zip(&turns).flat_map(|(p, &t)| turned(p[0], p[1], t)));
-        want.resize(want.len().next_multiple_of(4), 0.0); // whole chunks are written
+        let want = line(&kvs, &ws, &turns(position as u32, rotary / 2));
         let cache = case.plan.latent_cache(ty, rank, rotary, position + 2);
         Ok(LineInputs { kv, norm: Norm { weight, epsilon: 1e-5 }, cache, want })
     }
 
     /// Expects the line, and nothing else of the cache touched.
     pub fn expect(&self, case: &mut CaseBuilder, inputs: &LineInputs) {
-        let (kind, bound) = if self.ty == CacheType::F16 { (Kind::F16, 6e-4) } else { (Kind::F32, 2e-6) };
-        let first = Cache::line(self.rank, self.rotary) * self.position;
-        case.expect_at(inputs.cache.buffer, kind, first, inputs.want.clone(), bound);
+        expect_line(case, &inputs.cache, self.position, inputs.want.clone());
     }
 }

@@ -183,7 +183,16 @@ pub struct CaseBuilder {
 impl CaseBuilder {
     /// An empty case; `pairs` rotary angles in its state.
     pub fn new(target: Target, pairs: usize) -> Self {
-        let plan = Builder::new(target, pairs).with_guard(GUARD_BYTES);
+        Self::of(Builder::new(target, pairs))
+    }
+
+    /// An empty case of chunks of up to `tokens` tokens; `pairs` rotary angles of each.
+    pub fn for_chunk(target: Target, pairs: usize, tokens: usize) -> Self {
+        Self::of(Builder::for_chunk(target, pairs, tokens))
+    }
+
+    fn of(plan: Builder) -> Self {
+        let plan = plan.with_guard(GUARD_BYTES);
         Self { plan, rng: Pcg32::seed_from_u64(7), locals: vec![], weights: vec![], expected: vec![], free: vec![] }
     }
 
@@ -199,6 +208,13 @@ impl CaseBuilder {
         bytes.extend_from_slice(bytemuck::cast_slice(turns));
         self.locals.push((Plan::STATE, bytes));
         self.locals.push((Plan::TOKEN, token.to_le_bytes().to_vec()));
+    }
+
+    /// Sets what the host writes before a chunk: `count` tokens from `position` on, and the angles of each.
+    pub fn turned_chunk(&mut self, position: u32, count: usize, turns: &[[f32; 2]]) {
+        let mut bytes = [position, count as u32].map(u32::to_le_bytes).concat();
+        bytes.extend_from_slice(bytemuck::cast_slice(turns));
+        self.locals.push((Plan::STATE, bytes));
     }
 
     /// An input tensor of noise: the tensor, and its values, vector after vector without padding.

@@ -3,7 +3,7 @@
 use super::cache_write::{Cache, CacheType};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Bound, Builder, Moved, Target, Team, Tensor, VariantBuilder};
+use crate::plan::{Bound, BufferRef, Builder, Moved, Target, Team, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 use half::f16;
 
@@ -30,6 +30,8 @@ pub struct Parts {
     pub stats: Tensor,
     /// How many splits there are.
     pub splits: usize,
+    /// Heads of a token.
+    pub heads: usize,
 }
 
 /// Heads that share one reading of the cache, of `heads` with queries of `line` values.
@@ -39,7 +41,12 @@ fn heads_together(heads: usize, line: usize) -> usize {
 
 /// The library of the splits, the same for attention and merge.
 pub(super) fn with_splits(variant: VariantBuilder) -> VariantBuilder {
-    variant.constant("SPAN", "t", SPAN).file(source!("lib/state.wgsl")).file(source!("lib/splits.wgsl"))
+    with_spans(variant.file(source!("lib/state.wgsl")))
+}
+
+/// The same without what the host tells of the tokens.
+pub(super) fn with_spans(variant: VariantBuilder) -> VariantBuilder {
+    variant.constant("SPAN", "t", SPAN).file(source!("lib/splits.wgsl"))
 }
 
 impl Builder {
@@ -88,7 +95,7 @@ impl Builder {
     pub(super) fn parts(&mut self, label: &str, [rank, heads]: [usize; 2], splits: usize) -> Parts {
         let sums = self.tensor_with_stride(&format!("{label}.sums"), [rank, splits * heads], rank);
         let stats = self.tensor_with_stride(&format!("{label}.stats"), [2, splits * heads], 2);
-        Parts { sums, stats, splits }
+        Parts { sums, stats, splits, heads }
     }
 
     /// What attention binds.
@@ -119,10 +126,29 @@ pub(super) const SCALE: f32 = 0.125;
 impl Example {
     /// Fills a cache and queries with noise: the queries, the cache, and both as values.
     pub(super) fn inputs(&self, case: &mut CaseBuilder) -> (Tensor, Cache, Vec<f32>, Vec<f32>) {
+        let line = Cache::line(self.rank, self.rotary);
+        let q = case.plan.tensor_with_stride("q", [self.rank + self.rotary, self.heads], line);
+        let queries = self.queries(case, q.buffer, self.heads);
+        let (cache, latents) = self.cache(case);
+        case.state(1, self.tokens as u32 - 1, &[]);
+        (q, cache, queries, latents)
+    }
+
+    /// Fills the first `count` of absorbed queries with noise.
+    pub(super) fn queries(&self, case: &mut CaseBuilder, q: BufferRef, count: usize) -> Vec<f32> {
         let (width, line) = (self.rank + self.rotary, Cache::line(self.rank, self.rotary));
-        let q = case.plan.tensor_with_stride("q", [width, self.heads], line);
-        let queries: Vec<f32> = case.noise(width * self.heads).into_iter().map(|v| 4.0 * v).collect();
-        case.fill(&q, &queries);
+        let queries: Vec<f32> = case.noise(width * count).into_iter().map(|v| 4.0 * v).collect();
+        let mut lines = vec![0f32; line * count];
+        for (to, from) in lines.chunks_exact_mut(line).zip(queries.chunks_exact(width)) {
+            to[..width].copy_from_slice(from);
+        }
+        case.fill_bytes(q, bytemuck::cast_slice(&lines).to_vec());
+        queries
+    }
+
+    /// A cache of noise.
+    pub(super) fn cache(&self, case: &mut CaseBuilder) -> (Cache, Vec<f32>) {
+        let (width, line) = (self.rank + self.rotary, Cache::line(self.rank, self.rotary));
         let latents: Vec<f16> = case.noise(width * self.tokens).into_iter().map(f16::from_f32).collect();
         let mut lines = vec![f16::ZERO; line * self.tokens];
         for (to, from) in lines.chunks_exact_mut(line).zip(latents.chunks_exact(width)) {
@@ -137,8 +163,7 @@ impl Example {
                 CacheType::F32 => lines.iter().flat_map(|v| v.to_f32().to_le_bytes()).collect(),
             },
         );
-        case.state(1, self.tokens as u32 - 1, &[]);
-        (q, cache, queries, latents)
+        (cache, latents)
     }
 
     /// Scores of a head against tokens `from..to`.
@@ -151,7 +176,12 @@ impl Example {
 
     /// The attention of a head over all tokens.
     pub(super) fn output(&self, q: &[f32], latents: &[f32], head: usize) -> Vec<f64> {
-        let scores = self.scores(q, latents, head, 0, self.tokens);
+        self.output_over(q, latents, head, self.tokens)
+    }
+
+    /// The attention of a head over the first tokens.
+    pub(super) fn output_over(&self, q: &[f32], latents: &[f32], head: usize, tokens: usize) -> Vec<f64> {
+        let scores = self.scores(q, latents, head, 0, tokens);
         let top = scores.iter().copied().fold(f64::MIN, f64::max);
         let total: f64 = scores.iter().map(|s| (s - top).exp()).sum();
         let weights: Vec<f64> = scores.iter().map(|s| (s - top).exp() / total).collect();

@@ -1,9 +1,9 @@
 //! Joins the splits of the attention.
 
-use super::mla_attention::{Example, Parts, SCALE, examples, with_splits};
-use super::{Case, CaseBuilder, Kernel};
+use super::mla_attention::{Example, Parts, SCALE, examples, with_spans, with_splits};
+use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
-use crate::plan::{Bound, Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Batch, Bound, Builder, Moved, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_merge.wgsl");
@@ -27,6 +27,30 @@ impl Builder {
         Ok(y)
     }
 
+    /// As [`Builder::mla_merge`], for every token of a chunk, onto y {rank, heads} of each.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub fn mla_merge_batch(&mut self, label: &str, parts: &Parts, y: &Batch) -> Result<()> {
+        expect_shape(KERNEL.name, "y", y.values, parts.sums.shape[0])?;
+        expect_shape(KERNEL.name, "y's vectors", y.stacks * y.tokens * parts.splits, parts.sums.shape[1])?;
+        expect_shape(KERNEL.name, "y's pitch", y.pitch, y.stacks * y.stride)?;
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .tagged((source!("lib/batch.wgsl"), "batch"))
+            .file(source!("lib/batch_tokens.wgsl"));
+        let variant = with_spans(variant);
+        let variant = parts.merge_files(variant).constant("Y_STRIDE", "y", y.stride);
+        let bound = |name, tensor: &Tensor| self.bound(name, tensor.buffer);
+        let bindings = vec![
+            self.bound_batch(),
+            bound("parts", &parts.sums),
+            bound("stats", &parts.stats),
+            self.bound("y", y.buffer),
+        ];
+        let moved = Moved { activations: parts.sums.bytes() + y.bytes(), ..Moved::default() };
+        self.step(label, variant, bindings, &(), [y.stacks * y.tokens, 1, 1], moved)
+    }
+
     /// What the files that join splits bind.
     pub(super) fn bound_parts(&self, parts: &Parts) -> Vec<Bound> {
         vec![self.bound_state(), self.bound("parts", parts.sums.buffer), self.bound("stats", parts.stats.buffer)]
@@ -36,8 +60,13 @@ impl Builder {
 impl Parts {
     /// The files that join splits.
     pub(super) fn files(&self, variant: VariantBuilder) -> VariantBuilder {
-        with_splits(variant)
+        self.merge_files(with_splits(variant))
+    }
+
+    fn merge_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        variant
             .constant("RANK", "c", self.sums.shape[0])
+            .constant("HEADS", "h", self.heads)
             .constant("SPLITS", "s", self.splits)
             .file(source!("lib/merge.wgsl"))
     }

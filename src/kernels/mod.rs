@@ -16,9 +16,12 @@ mod gate_up_id;
 mod get_rows;
 mod group_slots;
 mod histogram;
+mod last_token;
 mod matmul;
 mod matvec;
 mod mla_attention;
+mod mla_attention_batch;
+mod mla_attention_batch_matrix;
 mod mla_attention_matrix;
 mod mla_merge;
 mod mla_output;
@@ -49,6 +52,7 @@ pub use experts_mm::{BatchChoice, Experts};
 pub use group_slots::Groups;
 pub use matvec::{Input, Norm};
 pub use mla_attention::{Parts, SPLITS};
+pub use mla_attention_batch::ChunkAttention;
 pub use moe_gate_up::{Choice, GateUp, Hidden};
 pub use rounded::{Rounded, Stream};
 pub use route::{Gating, Routed, Routing};
@@ -100,6 +104,8 @@ pub static KERNELS: &[&Kernel] = &[
     &cache_write::KERNEL,
     &mla_attention::KERNEL,
     &mla_attention_matrix::KERNEL,
+    &mla_attention_batch::KERNEL,
+    &mla_attention_batch_matrix::KERNEL,
     &mla_merge::KERNEL,
     &route::KERNEL,
     &moe_sum::KERNEL,
@@ -113,6 +119,7 @@ pub static KERNELS: &[&Kernel] = &[
     &histogram::KERNEL,
     &sample::KERNEL,
     &copy::KERNEL,
+    &last_token::KERNEL,
 ];
 
 /// Declares a kernel's `Params`, laid out as the WGSL struct of the same fields.

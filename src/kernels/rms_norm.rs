@@ -4,13 +4,13 @@ use super::matvec::{Input, Norm};
 use super::rounded::Stream;
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Batch, Bound, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/rms_norm.wgsl");
 const WORKGROUP: usize = 256;
 
-params! { width: u32, epsilon: f32 }
+params! { width: u32, epsilon: f32, x_pitch: u32, y_pitch: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[], cases };
 
@@ -33,14 +33,39 @@ impl Builder {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the widths differ.
     pub fn rms_norm(&mut self, label: &str, x: &Tensor, weight: &Weight, epsilon: f32) -> Result<Tensor> {
-        expect_shape(KERNEL.name, &weight.name, weight.shape[0], x.shape[0])?;
         let y = self.tensor(label, x.shape);
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target());
-        let bindings = vec![self.bound("x", x.buffer), self.bound_vector("weight", weight), self.bound("y", y.buffer)];
-        let params = Params { width: x.shape[0] as u32, epsilon };
-        let moved = Moved { weights: weight.matrix_bytes(), activations: 2 * x.bytes(), cache: 0 };
-        self.step(label, variant, bindings, &params, [1, 1, 1], moved)?;
+        let vectors = [self.bound("x", x.buffer), self.bound("y", y.buffer)];
+        self.norms(label, vectors, weight, epsilon, [x.shape[0], 1], [x.stride, y.stride])?;
         Ok(y)
+    }
+
+    /// As [`Builder::rms_norm`], of x {n} of every token of a chunk.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rms_norm_batch(&mut self, label: &str, x: &Batch, weight: &Weight, epsilon: f32) -> Result<Batch> {
+        expect_shape(KERNEL.name, "x's vectors", x.stacks, 1)?;
+        let y = self.batch(label, [x.values, 1], x.tokens);
+        let vectors = [self.bound("x", x.buffer), self.bound("y", y.buffer)];
+        self.norms(label, vectors, weight, epsilon, [x.values, x.tokens], [x.pitch, y.pitch])?;
+        Ok(y)
+    }
+
+    fn norms(
+        &mut self,
+        label: &str,
+        [x, y]: [Bound; 2],
+        weight: &Weight,
+        epsilon: f32,
+        [width, count]: [usize; 2],
+        [x_pitch, y_pitch]: [usize; 2],
+    ) -> Result<()> {
+        expect_shape(KERNEL.name, &weight.name, weight.shape[0], width)?;
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target());
+        let bindings = vec![x, self.bound_vector("weight", weight), y];
+        let params = Params { width: width as u32, epsilon, x_pitch: x_pitch as u32, y_pitch: y_pitch as u32 };
+        let moved = Moved { weights: weight.matrix_bytes(), activations: 8 * (width * count) as u64, cache: 0 };
+        self.step(label, variant, bindings, &params, [count, 1, 1], moved)
     }
 }
 
@@ -62,5 +87,18 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         case.expect(&y, want, sizes, 2e-6);
         Ok(case.finish(format!("{width} epsilon {epsilon}")))
     };
-    [(1, 1e-5), (31, 0.5), (256, 1e-6), (2048, 1e-5), (5000, 0.0)].into_iter().map(case).collect()
+    let alone = [(1, 1e-5), (31, 0.5), (256, 1e-6), (2048, 1e-5), (5000, 0.0)].into_iter().map(case);
+    alone.chain([chunk(target)]).collect()
+}
+
+fn chunk(target: Target) -> Result<Case> {
+    let (width, tokens, epsilon) = (70, 5, 1e-5);
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
+    let (x, xs) = case.batch("x", [width, 1], tokens, tokens);
+    let (weight, ws) = case.vector("norm", width)?;
+    let y = case.plan.rms_norm_batch("y", &x, &weight, epsilon)?;
+    let want: Vec<f64> = xs.chunks(width).flat_map(|x| twin(x, &ws, epsilon)).collect();
+    let sizes = want.iter().map(|v| v.abs()).collect();
+    case.expect_batch(&y, want, sizes, 2e-6);
+    Ok(case.finish(format!("{width}, {tokens} tokens")))
 }

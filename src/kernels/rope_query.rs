@@ -2,13 +2,13 @@
 
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Batch, Bound, Builder, Moved, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/rope_query.wgsl");
 const WORKGROUP: usize = 64;
 
-params! { heads: u32, pairs: u32, q_stride: u32, q_offset: u32, y_stride: u32, y_offset: u32 }
+params! { queries: u32, heads: u32, pairs: u32, q_stride: u32, q_offset: u32, y_stride: u32, y_offset: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "rope_query", op: OP, params: Params::FIELDS, matrices: &[], cases };
 
@@ -21,20 +21,48 @@ impl Builder {
     pub fn rope_query(&mut self, label: &str, q: &Tensor, rotary: usize, y: &Tensor) -> Result<()> {
         let heads = q.shape[1];
         expect_shape(KERNEL.name, "y", y.shape[1], heads)?;
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
-            .file(source!("lib/state.wgsl"))
-            .file(source!("lib/rope.wgsl"));
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).file(source!("lib/state.wgsl"));
         let bindings = vec![self.bound_state(), self.bound("q", q.buffer), self.bound("y", y.buffer)];
-        let params = Params {
-            heads: heads as u32,
-            pairs: rotary as u32 / 2,
-            q_stride: q.stride as u32,
-            q_offset: (q.shape[0] - rotary) as u32,
-            y_stride: y.stride as u32,
-            y_offset: (y.shape[0] - rotary) as u32,
-        };
-        let moved = Moved { activations: 8 * (heads * rotary) as u64, ..Moved::default() };
-        self.step(label, variant, bindings, &params, [(heads * rotary / 2).div_ceil(WORKGROUP), 1, 1], moved)
+        let (width, stride) = ([q.shape[0], y.shape[0]], [q.stride, y.stride]);
+        self.turn(label, variant, bindings, params(heads, heads, rotary, width, stride))
+    }
+
+    /// As [`Builder::rope_query`], of every token of a chunk.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rope_query_batch(&mut self, label: &str, q: &Batch, rotary: usize, y: &Batch) -> Result<()> {
+        let heads = q.stacks;
+        expect_shape(KERNEL.name, "y", y.stacks, heads)?;
+        expect_shape(KERNEL.name, "y's tokens", y.tokens, q.tokens)?;
+        expect_shape(KERNEL.name, "q's pitch", q.pitch, heads * q.stride)?;
+        expect_shape(KERNEL.name, "y's pitch", y.pitch, heads * y.stride)?;
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .tagged((source!("lib/batch.wgsl"), "batch"))
+            .file(source!("lib/batch_tokens.wgsl"));
+        let bindings = vec![self.bound_batch(), self.bound("q", q.buffer), self.bound("y", y.buffer)];
+        let (width, stride) = ([q.values, y.values], [q.stride, y.stride]);
+        self.turn(label, variant, bindings, params(q.tokens * heads, heads, rotary, width, stride))
+    }
+
+    fn turn(&mut self, label: &str, variant: VariantBuilder, bindings: Vec<Bound>, params: Params) -> Result<()> {
+        let pairs = (params.queries * params.pairs) as usize;
+        let moved = Moved { activations: 16 * pairs as u64, ..Moved::default() };
+        let variant = variant.file(source!("lib/rope.wgsl"));
+        self.step(label, variant, bindings, &params, [pairs.div_ceil(WORKGROUP), 1, 1], moved)
+    }
+}
+
+/// Of queries whose last values are rotary, as those of absorbed ones will be.
+fn params(queries: usize, heads: usize, rotary: usize, width: [usize; 2], stride: [usize; 2]) -> Params {
+    Params {
+        queries: queries as u32,
+        heads: heads as u32,
+        pairs: rotary as u32 / 2,
+        q_stride: stride[0] as u32,
+        q_offset: (width[0] - rotary) as u32,
+        y_stride: stride[1] as u32,
+        y_offset: (width[1] - rotary) as u32,
     }
 }
 
@@ -67,5 +95,27 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         case.expect(&y, want.into_iter().map(f64::from).collect(), sizes, 1e-6);
         Ok(case.finish(format!("{heads} heads, nope {nope}, rotary {rotary}, rank {rank}")))
     };
-    [(1, 4, 2, 8), (5, 24, 8, 20), (20, 192, 64, 512)].into_iter().map(case).collect()
+    let alone = [(1, 4, 2, 8), (5, 24, 8, 20), (20, 192, 64, 512)].into_iter().map(case);
+    alone.chain([chunk(target)]).collect()
+}
+
+fn chunk(target: Target) -> Result<Case> {
+    let (heads, nope, rotary, rank, tokens) = (5, 24, 8, 20, 7);
+    let (width, absorbed) = (nope + rotary, rank + rotary);
+    let mut case = CaseBuilder::for_chunk(target, rotary / 2, tokens);
+    let turns: Vec<_> = (0..tokens as u32).flat_map(|t| turns(1234 + t, rotary / 2)).collect();
+    case.turned_chunk(1234, tokens, &turns);
+    let (q, qs) = case.batch("q", [width, heads], tokens, tokens);
+    let (y, mut want) = case.batch("y", [absorbed, heads], tokens, tokens);
+    case.plan.rope_query_batch("turn", &q, rotary, &y)?;
+    for (query, want) in want.chunks_mut(absorbed).enumerate() {
+        let turns = &turns[query / heads * rotary / 2..];
+        for (i, pair) in want[rank..].chunks_mut(2).enumerate() {
+            let from = query * width + nope + 2 * i;
+            pair.copy_from_slice(&turned(qs[from], qs[from + 1], turns[i]).map(|v| v as f32));
+        }
+    }
+    let sizes = vec![1.0; want.len()];
+    case.expect_batch(&y, want.into_iter().map(f64::from).collect(), sizes, 1e-6);
+    Ok(case.finish(format!("{heads} heads, nope {nope}, rotary {rotary}, rank {rank}, {tokens} tokens")))
 }

@@ -1,7 +1,8 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
 use super::upload::{Uploaded, upload};
-use super::{CacheShape, Config, State, TokenPlan, plan_token, usual_arithmetic};
+use super::{BatchPlan, BatchShape, CacheShape, Config, Outputs, PromptOptions, State, TokenPlan};
+use super::{plan_batch, plan_token, usual_arithmetic};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Copy, Gpu};
@@ -9,7 +10,7 @@ use crate::kernels::{Cache, CacheType};
 use crate::plan::{Division, Executor, Fusions, Plan, Target};
 use crate::quant::Arithmetic;
 use crate::sample::SamplerParams;
-use crate::shader::Pipelines;
+use crate::shader::{Pipelines, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
 use crate::threads::join;
 use std::ops::ControlFlow;
@@ -34,6 +35,8 @@ pub struct LoadOptions {
     /// are: tensors in F32, F16 and BF16. That is for Metal ([`Gpu::shares_pages`]), and has not run on a Mac yet;
     /// elsewhere the file's pages are copied as they are, which gains nothing.
     pub zero_copy: bool,
+    /// How prompts are computed, unless a session is told otherwise.
+    pub prompt: PromptOptions,
 }
 
 /// How far a load has come, in bytes on the GPU.
@@ -56,6 +59,7 @@ struct Shared {
     config: Config,
     cache: CacheShape,
     target: Target,
+    prompt: PromptOptions,
     pipelines: Pipelines,
     weights: Uploaded,
     tokenizer: Option<Tokenizer>,
@@ -109,12 +113,15 @@ impl Model {
         let planned = plan_token(file, &config, cache, target)?;
         planned.plan.check_bindings(gpu.capabilities().max_binding)?;
         let pipelines = Pipelines::new(gpu);
-        let (text, weights) = together(file, &pipelines, &planned, options.zero_copy, progress)?;
+        let chunks = chunk_variants(file, &config, &planned, target, gpu, options.prompt)?;
+        let variants = [planned.plan.variants.as_slice(), &chunks].concat();
+        let (text, weights) = together(file, &pipelines, &planned, &variants, options.zero_copy, progress)?;
         let one_token = plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?;
         warm_up(&pipelines, &one_token, &weights.buffers, State::new(&config))?;
         let file = file.clone();
         let Text { tokenizer, template } = text;
-        let shared = Shared { file, config, cache, target, pipelines, weights, tokenizer, template };
+        let shared =
+            Shared { file, config, cache, target, prompt: options.prompt, pipelines, weights, tokenizer, template };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -141,6 +148,11 @@ impl Model {
     /// What its plans are made for: the team and the arithmetic that were chosen, among others.
     pub fn target(&self) -> &Target {
         &self.shared.target
+    }
+
+    /// How a session that is not told otherwise computes prompts.
+    pub fn prompt(&self) -> PromptOptions {
+        self.shared.prompt
     }
 
     /// The device.
@@ -183,6 +195,11 @@ impl Model {
     pub(crate) fn plan(&self, cache: CacheShape) -> Result<TokenPlan> {
         plan_token(&self.shared.file, &self.shared.config, cache, self.shared.target)
     }
+
+    /// Plans chunks beside a token's plan.
+    pub(crate) fn plan_batch(&self, token: &TokenPlan, shape: BatchShape) -> Result<BatchPlan> {
+        plan_batch(&self.shared.file, &self.shared.config, token, self.shared.target, shape)
+    }
 }
 
 /// How a file wants tokens to be chosen (`general.sampling.*`); where it is silent, as GLM-4.7-Flash's makers
@@ -224,6 +241,7 @@ fn together(
     file: &Gguf,
     pipelines: &Pipelines,
     planned: &TokenPlan,
+    variants: &[Variant],
     zero_copy: bool,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(Text, Uploaded)> {
@@ -231,7 +249,7 @@ fn together(
     std::thread::scope(|scope| {
         let text = scope.spawn(|| Text::read(file).inspect_err(|_| failed.store(true, Ordering::Relaxed)));
         let kernels = scope.spawn(|| {
-            let compiled = pipelines.prepare(&planned.plan.variants);
+            let compiled = pipelines.prepare(variants);
             compiled.map(drop).inspect_err(|_| failed.store(true, Ordering::Relaxed))
         });
         let mut unless_failed = |p| match failed.load(Ordering::Relaxed) {
@@ -244,6 +262,27 @@ fn together(
         kernels?;
         Ok((text, weights?))
     })
+}
+
+/// The kernels of chunks, for the first prompt not to wait for them. Drivers that compute on the CPU compile one at a
+/// time, and longer than a prompt is worth that may never come: there a chunk compiles its own when it comes.
+fn chunk_variants(
+    file: &Gguf,
+    config: &Config,
+    token: &TokenPlan,
+    target: Target,
+    gpu: &Gpu,
+    prompt: PromptOptions,
+) -> Result<Vec<Variant>> {
+    let mut variants = Vec::new();
+    if prompt.together() == 1 || gpu.report().is_software() {
+        return Ok(variants);
+    }
+    for (tokens, deep) in prompt.rooms().flat_map(|tokens| [(tokens, false), (tokens, true)]) {
+        let shape = BatchShape { tokens, outputs: Outputs::Last, deep };
+        variants.extend(plan_batch(file, config, token, target, shape)?.plan.variants);
+    }
+    Ok(variants)
 }
 
 /// Runs a token that nobody asked for, without a cache to speak of: what drivers leave to the first use of a kernel

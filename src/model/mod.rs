@@ -5,11 +5,15 @@
 
 mod arithmetic;
 mod attention;
+mod batch_attention;
+mod batch_moe;
+mod batch_plan;
 mod batches;
 mod config;
 mod in_place;
 mod load;
 mod moe;
+mod prompt;
 mod rows;
 mod state;
 mod token_plan;
@@ -18,7 +22,9 @@ mod weights;
 
 pub use arithmetic::usual_arithmetic;
 pub use attention::CacheShape;
+pub use batch_plan::{BatchPlan, BatchShape, Outputs, plan_batch};
 pub use config::{Config, Experts, RopeScaling};
 pub use load::{LoadOptions, Model, Progress, recommended_sampling};
+pub use prompt::PromptOptions;
 pub use state::State;
 pub use token_plan::{TokenPlan, plan_token};

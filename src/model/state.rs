@@ -22,6 +22,16 @@ impl State {
         Self { factor: config.rope.factor, frequencies, bytes }
     }
 
+    /// The bytes for `count` tokens from a position on, as `wgsl/lib/batch.wgsl` reads them.
+    pub fn chunk(&self, position: usize, count: usize) -> Vec<u8> {
+        let mut bytes = [position as u32, count as u32].map(u32::to_le_bytes).concat();
+        for position in position..position + count {
+            let turns = self.frequencies.iter().map(|frequency| turned(self.factor, position, *frequency));
+            bytes.extend(turns.flatten().flatten());
+        }
+        bytes
+    }
+
     /// The bytes for a position, with the ticket that the token's result is to carry. Cosines and sines are computed in
     /// f64.
     pub fn at(&mut self, position: usize, ticket: u32) -> &[u8] {
@@ -29,10 +39,14 @@ impl State {
         head[..4].copy_from_slice(&(position as u32).to_le_bytes());
         head[4..].copy_from_slice(&ticket.to_le_bytes());
         for (turn, frequency) in turns.chunks_exact_mut(8).zip(&self.frequencies) {
-            let angle = position as f64 / self.factor * frequency;
-            turn[..4].copy_from_slice(&(angle.cos() as f32).to_le_bytes());
-            turn[4..].copy_from_slice(&(angle.sin() as f32).to_le_bytes());
+            turn.copy_from_slice(turned(self.factor, position, *frequency).as_flattened());
         }
         &self.bytes
     }
+}
+
+/// Cosine and sine of a position's angle, computed in f64.
+fn turned(factor: f64, position: usize, frequency: f64) -> [[u8; 4]; 2] {
+    let (sine, cosine) = (position as f64 / factor * frequency).sin_cos();
+    [cosine as f32, sine as f32].map(f32::to_le_bytes)
 }

@@ -15,6 +15,8 @@ pub struct TokenPlan {
     pub plan: Plan,
     /// Where each weight comes from.
     pub sources: Vec<Source>,
+    /// The local buffer of what the layers leave {width}, which the head reads.
+    pub hidden: usize,
     /// The local buffer of the logits {vocab}.
     pub logits: usize,
     /// How the next token is chosen.
@@ -64,7 +66,7 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
     }
 
     b.head();
-    let h = b.normed("output_norm", &stream, &norm)?;
+    let h = b.normed("output_norm", &Stream::from(x), &norm)?; // which a chunk of tokens may have left as well
     let output = match w.has("output.weight") {
         true => w.matrix(&mut b, "output.weight", config.width, config.vocab)?,
         false => embedding, // tied
@@ -76,9 +78,10 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
     b.histogram("histogram", &logits, &slices)?;
     let sampling = b.sample("sample", &logits, &slices)?;
     let choice = Choice { first: choice, histogram, sampling };
+    let (hidden, logits) = (local(&x)?, local(&logits)?);
     let plan = b.finish();
     check_divisions(&plan, target)?;
-    Ok(TokenPlan { plan, sources: weights.sources, logits: local(&logits)?, choice, cache })
+    Ok(TokenPlan { plan, sources: weights.sources, hidden, logits, choice, cache })
 }
 
 /// An error if products that the plan has not are to be divided otherwise.

@@ -54,6 +54,11 @@ impl<'a> Weights<'a> {
         Self { file, sources: Vec::new() }
     }
 
+    /// Those of another plan, from the same places.
+    pub fn known(file: &'a Gguf, sources: &[Source]) -> Self {
+        Self { file, sources: sources.to_vec() }
+    }
+
     /// True if the file has the tensor.
     pub fn has(&self, name: &str) -> bool {
         self.file.tensor(name).is_some()

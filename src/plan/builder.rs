@@ -22,11 +22,27 @@ pub struct Builder {
 impl Builder {
     /// An empty plan whose state has room for `pairs` rotary angles.
     pub fn new(target: Target, pairs: usize) -> Self {
+        Self::with_state(target, pairs.max(1), Plan::TOKEN_WORDS)
+    }
+
+    /// An empty plan for chunks of up to `tokens` tokens, whose state has room for `pairs` rotary angles of each.
+    pub fn for_chunk(target: Target, pairs: usize, tokens: usize) -> Self {
+        Self::with_state(target, pairs.max(1).saturating_mul(tokens), tokens)
+    }
+
+    fn with_state(target: Target, turns: usize, words: usize) -> Self {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
-        let state = local("state", 8 + 8 * pairs.max(1) as u64);
-        let token = local("token", 4 * Plan::TOKEN_WORDS as u64);
+        let state = local("state", 8 + 8 * turns as u64);
+        let token = local("token", 4 * words as u64);
         let plan = Plan { locals: vec![state, token], ..Plan::default() };
         Self { plan, target, prefix: String::new(), guard: 0, scratch: HashMap::new(), names: HashMap::new() }
+    }
+
+    /// Starts with the weights of another plan, in their places.
+    pub fn with_weights(mut self, weights: &[Weight]) -> Self {
+        self.names = weights.iter().map(|weight| (weight.name.to_string(), weight.index)).collect();
+        self.plan.weights = weights.to_vec();
+        self
     }
 
     /// Appends `bytes` bytes to every buffer made from here on that no kernel should touch.
@@ -108,6 +124,13 @@ impl Builder {
     pub fn batch(&mut self, name: &str, [values, stacks]: [usize; 2], tokens: usize) -> Batch {
         let Tensor { buffer, stride, .. } = self.tensor(name, [values, stacks.saturating_mul(tokens)]);
         Batch { buffer, values, stacks, stride, tokens, pitch: stride * stacks }
+    }
+
+    /// As [`Builder::batch`], of vectors that start `stride` values apart.
+    pub fn batch_with_stride(&mut self, name: &str, shape: [usize; 2], tokens: usize, stride: usize) -> Batch {
+        let [values, stacks] = shape;
+        let whole = self.tensor_with_stride(name, [values, stacks.saturating_mul(tokens)], stride);
+        Batch { buffer: whole.buffer, values, stacks, stride, tokens, pitch: stride * stacks }
     }
 
     /// A buffer of its own for the current layer's cache.

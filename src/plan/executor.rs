@@ -4,6 +4,7 @@ use super::{BufferRef, Plan, Step};
 use crate::error::{Error, Result};
 use crate::gpu::{BindGroup, Binding, Buffer, BufferUse, Copy, Dispatch, Gpu, Submission};
 use crate::shader::{Access, Compiled, Pipelines};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes from one step's parameters to the next's: the largest alignment a device may ask for.
@@ -32,12 +33,29 @@ impl Executor {
     /// [`Error::TooLarge`] and [`Error::OutOfMemory`] where the device has no room, [`Error::Shader`] for
     /// a kernel that does not compile.
     pub fn new(pipelines: &Pipelines, plan: &Plan, weights: &[Buffer]) -> Result<Self> {
+        Self::with_locals(pipelines, plan, weights, &HashMap::new())
+    }
+
+    /// As [`Executor::new`], with some of the plan's local buffers, by their places, from elsewhere.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_locals(
+        pipelines: &Pipelines,
+        plan: &Plan,
+        weights: &[Buffer],
+        lent: &HashMap<usize, Buffer>,
+    ) -> Result<Self> {
         let gpu = pipelines.gpu().clone();
         plan.check_bindings(gpu.capabilities().max_binding)?;
         let compiled = pipelines.prepare(&plan.variants)?;
-        let local = |l: &super::Local| gpu.buffer(&l.name, l.bytes, BufferUse::Storage);
-        let locals = plan.locals.iter().map(local).collect::<Result<Vec<_>>>()?;
-        gpu.zero(&locals)?;
+        let local = |(index, l): (usize, &super::Local)| match lent.get(&index) {
+            Some(buffer) => Ok(buffer.clone()),
+            None => gpu.buffer(&l.name, l.bytes, BufferUse::Storage),
+        };
+        let locals = plan.locals.iter().enumerate().map(local).collect::<Result<Vec<_>>>()?;
+        let made = locals.iter().enumerate().filter(|(index, _)| !lent.contains_key(index));
+        gpu.zero(&made.map(|(_, buffer)| buffer.clone()).collect::<Vec<_>>())?;
         let params = gpu.buffer("params", PARAMS_STRIDE * plan.steps.len() as u64, BufferUse::Uniform)?;
         gpu.write(&params, 0, &params_of(plan))?;
         let steps = Vec::with_capacity(plan.steps.len());

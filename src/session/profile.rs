@@ -6,8 +6,9 @@
 //! kernel to another takes.
 
 use super::Session;
-use crate::error::Result;
-use crate::plan::Kind;
+use crate::error::{Error, Result};
+use crate::model::Outputs;
+use crate::plan::{Executor, Kind, Plan};
 
 /// Steps a pass has at least: few enough are repeated, lest the ends of the pass count. What stands once in a plan
 /// then finds in the GPU's caches what it left there itself, and may seem faster than it is if that fits.
@@ -34,20 +35,58 @@ impl Session {
     pub fn profile(&mut self, token: u32) -> Result<TokenProfile> {
         self.check(self.tokens.len(), &[token])?;
         self.output = None;
-        let plan = &self.planned.plan;
-        let all: Vec<usize> = (0..plan.steps.len()).collect();
-        let kinds = plan.kinds();
+        let kinds = self.planned.plan.kinds();
         let passes: Vec<Vec<usize>> = kinds.iter().map(repeated).collect();
+        let all: Vec<usize> = (0..self.planned.plan.steps.len()).collect();
         let mut times = Vec::with_capacity(passes.len());
         for pass in &passes {
-            self.write(Some(token))?;
-            times.push(self.executor.time(&[&all, pass])?[1] / pass.len() as f64);
+            self.write(Some(token))?; // the last step of a token leaves another
+            times.push(kind_time(&self.executor, &all, pass)?);
         }
         self.write(Some(token))?;
-        let pass = self.executor.time(&[&all])?[0];
+        let profile = TokenProfile { kinds: times, pass: self.executor.time(&[&all])?[0] };
         self.tokens.push(token);
-        Ok(TokenProfile { kinds: times, pass })
+        Ok(profile)
     }
+
+    /// As [`Session::profile`], of tokens computed together, as many as a chunk has at most.
+    ///
+    /// # Errors
+    /// As there; [`Error::Argument`] for more of them.
+    pub fn profile_chunk(&mut self, tokens: &[u32]) -> Result<TokenProfile> {
+        self.check(self.tokens.len(), tokens)?;
+        let most = self.chunks.options.together();
+        if !(1..=most).contains(&tokens.len()) {
+            let (expected, found) = (format!("1 to {most} tokens"), tokens.len().to_string());
+            return Err(Error::Argument { argument: "tokens", expected, found });
+        }
+        self.output = None;
+        let place = (self.tokens.len(), tokens.len());
+        let class = self.chunks.class(place, Outputs::Last, &self.model, (&self.planned, &self.executor))?;
+        class.write(&self.state, self.tokens.len(), tokens)?;
+        let (executor, plan) = (&class.executor, &class.planned.plan);
+        let all: Vec<usize> = (0..plan.steps.len()).collect();
+        let time = |kind: &Kind<'_>| kind_time(executor, &all, &repeated(kind));
+        let kinds = plan.kinds().iter().map(time).collect::<Result<_>>()?;
+        let profile = TokenProfile { kinds, pass: executor.time(&[&all])?[0] };
+        self.tokens.extend_from_slice(tokens);
+        Ok(profile)
+    }
+
+    /// The plan by which so many tokens are computed together, after those that are there.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if there is no room for what it needs.
+    pub fn chunk_plan(&mut self, count: usize) -> Result<&Plan> {
+        let place = (self.tokens.len(), count);
+        let class = self.chunks.class(place, Outputs::Last, &self.model, (&self.planned, &self.executor))?;
+        Ok(&class.planned.plan)
+    }
+}
+
+/// What a step of a kind takes, after all steps of a token or a chunk.
+fn kind_time(executor: &Executor, all: &[usize], pass: &[usize]) -> Result<f64> {
+    Ok(executor.time(&[all, pass])?[1] / pass.len() as f64)
 }
 
 /// The steps of a kind, over and over until they are enough for a pass.

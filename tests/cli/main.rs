@@ -17,6 +17,7 @@ mod files;
 mod interrupts;
 mod logits;
 mod measuring;
+mod perplexities;
 mod plans;
 mod running;
 mod selftest;

@@ -34,13 +34,13 @@ pub fn models() -> Vec<(String, Gguf)> {
     std::iter::once(("fable".to_owned(), fable())).chain(paths.into_iter().map(open)).collect()
 }
 
-fn planned(file: &Gguf, target: Target, ty: CacheType) -> TokenPlan {
+pub fn planned(file: &Gguf, target: Target, ty: CacheType) -> TokenPlan {
     let config = Config::read(file).unwrap();
     plan_token(file, &config, CacheShape { context: 300, ty }, target).unwrap()
 }
 
 /// Everything that a plan can be made for.
-fn targets() -> Vec<Target> {
+pub fn targets() -> Vec<Target> {
     let teams = [Team::Subgroup, Team::Workgroup];
     let arithmetics = [Arithmetic::Float, Arithmetic::Int];
     teams
@@ -73,7 +73,7 @@ fn every_step(check: impl Fn(&Plan, &Step) -> Vec<String>) {
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
 
-fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = HashSet::new();
     names.filter(|name| !seen.insert(*name)).collect()
 }
@@ -91,20 +91,22 @@ fn every_label_stands_once() {
 
 #[test]
 fn every_step_names_a_kernel_and_fits_a_grid() {
-    every_step(|plan, step| {
-        let mut complaints = Vec::new();
-        if !KERNELS.iter().any(|k| k.name == step.kernel) {
-            complaints.push(format!("no kernel `{}`", step.kernel));
-        }
-        let label = plan.variants.get(step.variant).map_or("nothing", |v| v.label.as_str());
-        if !label.starts_with(&format!("{}.", step.kernel)) {
-            complaints.push(format!("the variant {label} is not of `{}`", step.kernel));
-        }
-        if step.grid.iter().any(|n| !(1..=MAX_GRID).contains(n)) {
-            complaints.push(format!("a grid of {:?}", step.grid));
-        }
-        complaints
-    });
+    every_step(grids);
+}
+
+pub fn grids(plan: &Plan, step: &Step) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if !KERNELS.iter().any(|k| k.name == step.kernel) {
+        complaints.push(format!("no kernel `{}`", step.kernel));
+    }
+    let label = plan.variants.get(step.variant).map_or("nothing", |v| v.label.as_str());
+    if !label.starts_with(&format!("{}.", step.kernel)) {
+        complaints.push(format!("the variant {label} is not of `{}`", step.kernel));
+    }
+    if step.grid.iter().any(|n| !(1..=MAX_GRID).contains(n)) {
+        complaints.push(format!("a grid of {:?}", step.grid));
+    }
+    complaints
 }
 
 /// The bytes of the buffer that is bound, and what it is called; nothing if there is none.
@@ -117,16 +119,18 @@ fn buffer(plan: &Plan, bound: &Bound) -> Option<(u64, String)> {
 
 #[test]
 fn every_binding_lies_inside_a_buffer_that_exists() {
-    every_step(|plan, step| {
-        let complain = |b: &Bound| match buffer(plan, b) {
-            None => Some(format!("`{}` is bound to {:?}, which does not exist", b.name, b.buffer)),
-            Some((bytes, name)) => {
-                let fits = b.bytes > 0 && b.offset.is_multiple_of(ALIGNMENT) && b.offset + b.bytes <= bytes;
-                (!fits).then(|| format!("`{}`: {} bytes from {} of `{name}` ({bytes})", b.name, b.bytes, b.offset))
-            }
-        };
-        step.bindings.iter().filter_map(complain).collect()
-    });
+    every_step(buffers);
+}
+
+pub fn buffers(plan: &Plan, step: &Step) -> Vec<String> {
+    let complain = |b: &Bound| match buffer(plan, b) {
+        None => Some(format!("`{}` is bound to {:?}, which does not exist", b.name, b.buffer)),
+        Some((bytes, name)) => {
+            let fits = b.bytes > 0 && b.offset.is_multiple_of(ALIGNMENT) && b.offset + b.bytes <= bytes;
+            (!fits).then(|| format!("`{}`: {} bytes from {} of `{name}` ({bytes})", b.name, b.bytes, b.offset))
+        }
+    };
+    step.bindings.iter().filter_map(complain).collect()
 }
 
 /// A weight keeps the name of the tensor it is, and every weight is bound somewhere.
@@ -156,7 +160,7 @@ fn accesses(reflected: &Reflected, uniform: bool) -> Vec<&str> {
 }
 
 /// What a shader asks for is what its step brings: the same buffers, parameters of the same length.
-fn mismatch(step: &Step, reflected: &Reflected) -> Vec<String> {
+pub fn mismatch(step: &Step, reflected: &Reflected) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut wanted = accesses(reflected, false);
     let mut given: Vec<&str> = step.bindings.iter().map(|b| b.name.as_str()).collect();

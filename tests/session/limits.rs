@@ -2,7 +2,7 @@
 
 use crate::common::gpu::{gpu, open};
 use crate::common::models::fable_file;
-use crate::{dialogue, holds, load, model, session_of};
+use crate::{alone, dialogue, holds, load, model, session_of};
 use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
 use wglm::model::CacheShape;
@@ -40,7 +40,7 @@ fn cancelled_the_next_load_is_whole() {
         assert!(matches!(error, Error::Cancelled), "{error}");
         assert_eq!(told, stop, "told again after it was stopped");
     }
-    let model = load(&LoadOptions::default()).unwrap();
+    let model = load(&LoadOptions { prompt: alone(), ..LoadOptions::default() }).unwrap();
     let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
     session.feed(&dialogue(4)).unwrap();
     holds(&mut session, &dialogue(4), "after cancelled loads");

@@ -21,7 +21,7 @@ use common::models::{fable_file, fixture, read_u32};
 use std::sync::OnceLock;
 use wglm::kernels::CacheType;
 use wglm::model::CacheShape;
-use wglm::{Gguf, LoadOptions, Model, Result, Session};
+use wglm::{Gguf, LoadOptions, Model, PromptOptions, Result, Session};
 
 /// Enough for any conversation here.
 const CONTEXT: usize = 384;
@@ -31,10 +31,17 @@ fn load(options: &LoadOptions) -> Result<Model> {
     Model::load(&file, gpu(), options)
 }
 
-/// The demonstration model, loaded once.
+/// Prompts token by token.
+fn alone() -> PromptOptions {
+    PromptOptions { chunk: 1, ..PromptOptions::default() }
+}
+
+/// The demonstration model, loaded once. Prompts are computed token by token: bits are compared here, which are the
+/// same however often a session is rewound. Chunks are the concern of tests/chunks.rs.
 fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
-    MODEL.get_or_init(|| load(&LoadOptions { context: Some(CONTEXT), ..LoadOptions::default() }).unwrap())
+    let options = LoadOptions { context: Some(CONTEXT), prompt: alone(), ..LoadOptions::default() };
+    MODEL.get_or_init(|| load(&options).unwrap())
 }
 
 fn session() -> Session {

@@ -1,6 +1,6 @@
-// Joins what attention left of a head's splits: Σ e^(top − largest) · part / Σ e^(top − largest) · total. The
-// invocations of a workgroup share the latent's chunks of four values, and where there are more of them than
-// chunks, the splits.
+// Joins what attention left of a head's splits: Σ e^(top − largest) · part / Σ e^(top − largest) · total. Heads are
+// counted over all tokens, HEADS of each. The invocations of a workgroup share the latent's chunks of four values,
+// and where there are more of them than chunks, the splits.
 
 const LOWEST = -1e30; // below every score
 const LATENT = RANK / 4u; // chunks
@@ -15,9 +15,9 @@ var<workgroup> phase_sums: array<vec4<f32>, PHASES * LATENT>;
 
 // For the whole workgroup; `merged` is right after the next barrier.
 fn merge(head: u32, local: u32) {
-    let tokens = state.position + 1u;
-    let length = split_length(SPLITS, tokens);
-    let busy = (tokens + length - 1u) / length; // idle splits wrote nothing
+    let length = split_length(SPLITS, first_position() + token_count());
+    let seen = first_position() + head / HEADS + 1u;
+    let busy = (seen + length - 1u) / length; // idle splits wrote nothing
     for (var s = local; s < busy; s += WORKGROUP) {
         split_stats[s] = stats[head * SPLITS + s];
     }

@@ -8,3 +8,16 @@ struct State {
 }
 
 var<storage, read> state: State;
+
+// What files that serve chunks of tokens as well ask for: see lib/batch_tokens.wgsl.
+fn first_position() -> u32 {
+    return state.position;
+}
+
+fn token_count() -> u32 {
+    return 1u;
+}
+
+fn turn(i: u32) -> vec2<f32> {
+    return state.turns[i];
+}

@@ -1,6 +1,8 @@
-// Writes one token's line of the latent cache. One workgroup.
+// Writes lines of the latent cache, a token a workgroup.
 
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
-    write_line(i);
+    if i.workgroup.x < token_count() {
+        write_line_of(i.workgroup.x, i);
+    }
 }

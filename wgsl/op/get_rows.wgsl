@@ -1,9 +1,10 @@
-// y = row token[0] of the embedding. One invocation a group.
+// y = the rows of the embedding that the tokens name. One invocation a group.
 
 struct Params {
     groups: u32, // groups in a row
     width: u32,  // values in a row
     rows: u32,
+    pitch: u32,  // values from one token's row of y to the next's
 }
 
 var<uniform> params: Params;
@@ -16,10 +17,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         return;
     }
     // Chosen on the GPU it may be no token at all, which the host learns only later.
-    let row = min(token[0], params.rows - 1u);
+    let row = min(token[id.y], params.rows - 1u);
     var values = w_decode(row * params.groups + id.x);
+    let to = id.y * params.pitch + 32u * id.x;
     let count = min(32u, params.width - 32u * id.x);
     for (var i = 0u; i < count; i++) {
-        y[32u * id.x + i] = values[i >> 2u][i & 3u];
+        y[to + i] = values[i >> 2u][i & 3u];
     }
 }

@@ -5,6 +5,9 @@ var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let head = workgroup.x;
+    if head >= token_count() * HEADS {
+        return;
+    }
     merge(head, local);
     workgroupBarrier();
     for (var k = local; k < RANK; k += WORKGROUP) {

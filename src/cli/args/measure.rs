@@ -42,10 +42,13 @@ pub struct BenchArgs {
 pub struct ProfileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
+    /// Tokens of a prompt to time together; 0 for a token of a reply
+    #[arg(short = 'p', long, value_name = "N", default_value_t = 0)]
+    pub n_prompt: usize,
     /// Tokens already in the cache
     #[arg(short = 'd', long, value_name = "N", default_value_t = 0)]
     pub depth: usize,
-    /// Tokens to time; the medians are shown
+    /// Times to do so; the medians are shown
     #[arg(short, long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
     /// How the results are written

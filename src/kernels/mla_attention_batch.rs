@@ -1,0 +1,188 @@
+//! Absorbed multi-head latent attention of a chunk of tokens over the cache, causal.
+
+use super::cache_write::{Cache, CacheType};
+use super::mla_attention::{Example, Parts, SCALE, with_spans};
+use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
+use crate::error::Result;
+use crate::plan::{Batch, Bound, Builder, Moved, Target, VariantBuilder};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/mla_attention_batch.wgsl");
+const WORKGROUP: usize = 256;
+/// Queries, each a head's of a token, that share a reading of the cache: at most, and as many as leave an invocation
+/// this many values to sum up.
+const MOST_ROWS: usize = 32;
+const OWN_VALUES: usize = 64;
+/// Neighbouring invocations that share a row's values.
+const COLUMN_LANES: usize = 64;
+/// Rows up to which a large GPU is idle without splits of the cache, and splits then.
+const FEW_ROWS: usize = 2048;
+const MANY_SPLITS: usize = 16;
+/// Splits for more rows over a deep cache, so that the last round of workgroups is a short one.
+const DEEP_SPLITS: usize = 4;
+
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention_batch", op: OP, params: &[], matrices: &[], cases };
+
+/// What attention of a chunk needs to know.
+pub struct ChunkAttention<'a> {
+    /// The absorbed queries {rank + rotary, heads} of each token.
+    pub q: &'a Batch,
+    /// The cache.
+    pub cache: &'a Cache,
+    /// The factor on scores.
+    pub scale: f32,
+    /// Whether the cache holds far more tokens than the chunk has: whether to share it among workgroups is worth
+    /// joining what they leave.
+    pub deep: bool,
+}
+
+impl ChunkAttention<'_> {
+    /// Into how many splits the cache is cut.
+    fn splits(&self) -> usize {
+        match self.rows() {
+            ..=FEW_ROWS => MANY_SPLITS,
+            _ if self.deep => DEEP_SPLITS,
+            _ => 1,
+        }
+    }
+
+    /// Queries of the whole chunk.
+    pub(super) fn rows(&self) -> usize {
+        self.q.stacks * self.q.tokens
+    }
+
+    /// An error unless queries and cache fit together.
+    pub(super) fn check(&self, op: &'static str) -> Result<()> {
+        let Cache { rank, rotary, .. } = *self.cache;
+        let line = Cache::line(rank, rotary);
+        expect_shape(op, "q", self.q.values, rank + rotary)?;
+        expect_shape(op, "q's stride", self.q.stride, line)?;
+        expect_shape(op, "q's pitch", self.q.pitch, self.q.stacks * line)?;
+        expect_multiple(op, "latent", rank, 4)
+    }
+}
+
+impl Builder {
+    /// Attention of every token of a chunk over the tokens up to its own: y {rank, heads} of each.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub fn mla_attention_batch(&mut self, label: &str, attention: &ChunkAttention<'_>) -> Result<Batch> {
+        let splits = attention.splits();
+        if self.suits_row_matrices(attention.cache) {
+            return self.attention_by_matrices(label, attention, splits);
+        }
+        self.attention_in_splits(label, attention, splits)
+    }
+
+    fn attention_in_splits(&mut self, label: &str, attention: &ChunkAttention<'_>, splits: usize) -> Result<Batch> {
+        attention.check(KERNEL.name)?;
+        let ChunkAttention { q, cache, scale, .. } = *attention;
+        let (rank, line) = (cache.rank, Cache::line(cache.rank, cache.rotary));
+        let rows = rows_together(rank);
+        let lanes = COLUMN_LANES.min((rank / 4).next_power_of_two()).max(WORKGROUP / rows);
+        let y = self.batch(label, [rank, q.stacks], q.tokens);
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .constant("ROWS", "r", rows)
+            .constant("HEADS", "h", q.stacks)
+            .constant("LINE", "x", line / 4)
+            .constant("LATENT", "c", rank / 4)
+            .constant("COLUMN_LANES", "l", lanes)
+            .constant("SPLITS", "s", splits)
+            .constant("Y_STRIDE", "", y.stride / 4)
+            .real("SCALE", "f", scale)
+            .tagged(cache.ty.file());
+        let variant = with_spans(variant.file(source!("lib/batch.wgsl")));
+        let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
+        let mut bindings = vec![self.bound_batch(), self.bound("q", q.buffer), self.bound("cache", cache.buffer)];
+        bindings.extend(left);
+        let moved = Moved { cache: cache.line_bytes(), activations: q.bytes() + y.bytes(), weights: 0 };
+        self.step(label, variant, bindings, &(), [attention.rows().div_ceil(rows), splits, 1], moved)?;
+        if let Some(parts) = parts {
+            self.mla_merge_batch(&format!("{label}.merge"), &parts, &y)?;
+        }
+        Ok(y)
+    }
+
+    /// The file of what attention of a chunk leaves, what that binds, and what is to be merged then.
+    pub(super) fn left_rows(
+        &mut self,
+        label: &str,
+        variant: VariantBuilder,
+        y: &Batch,
+        splits: usize,
+    ) -> (VariantBuilder, Vec<Bound>, Option<Parts>) {
+        if splits == 1 {
+            return (variant.file(source!("lib/rows_whole.wgsl")), vec![self.bound("y", y.buffer)], None);
+        }
+        let parts = Parts { heads: y.stacks, ..self.parts(label, [y.values, y.stacks * y.tokens], splits) };
+        let bound = vec![self.bound("parts", parts.sums.buffer), self.bound("stats", parts.stats.buffer)];
+        (variant.file(source!("lib/rows_split.wgsl")), bound, Some(parts))
+    }
+}
+
+/// Rows of a workgroup: a power of two.
+fn rows_together(rank: usize) -> usize {
+    let most = (OWN_VALUES * WORKGROUP / rank).clamp(1, MOST_ROWS);
+    1 << most.ilog2()
+}
+
+/// A chunk somewhere in a sequence, in a case of whichever kernel attends for it.
+pub(super) struct ChunkExample {
+    pub heads: usize,
+    /// Tokens before the chunk, of the chunk, and for which there is room.
+    pub position: usize,
+    pub count: usize,
+    pub room: usize,
+    pub rank: usize,
+    pub rotary: usize,
+    pub ty: CacheType,
+}
+
+impl ChunkExample {
+    /// The case of attention appended by `append`, right within `bound` of values of about 1.
+    pub fn case(
+        &self,
+        target: Target,
+        bound: f64,
+        append: impl FnOnce(&mut Builder, &ChunkAttention<'_>) -> Result<Batch>,
+    ) -> Result<Case> {
+        let Self { heads, position, count, room, rank, rotary, ty } = *self;
+        let example = Example { heads, tokens: position + count, rank, rotary, splits: 1, ty };
+        let mut case = CaseBuilder::for_chunk(target, 1, room);
+        case.chunk(position as u32, count);
+        let (cache, latents) = example.cache(&mut case);
+        let (width, stride) = (rank + rotary, Cache::line(rank, rotary));
+        let q = case.plan.batch_with_stride("q", [width, heads], room, stride);
+        let queries = example.queries(&mut case, q.buffer, heads * count);
+        let y = append(&mut case.plan, &ChunkAttention { q: &q, cache: &cache, scale: SCALE, deep: false })?;
+        let row = |row: usize| example.output_over(&queries, &latents, row, position + row / heads + 1);
+        let want: Vec<f64> = (0..heads * count).flat_map(row).collect();
+        let sizes = vec![1.0; want.len()];
+        case.expect_batch(&y, want, sizes, bound);
+        case.allow_between();
+        let tokens = format!("{count} of {room} tokens after {position}");
+        Ok(case.finish(format!("{ty:?}, {heads} heads, {tokens}, rank {rank}, rotary {rotary}")))
+    }
+}
+
+fn cases(target: Target) -> Result<Vec<Case>> {
+    use CacheType::{F16, F32};
+    let shapes = [
+        (1, 0, 1, 1, 8, 2, F16, 1),
+        (5, 3, 13, 16, 36, 10, F32, 1),
+        (20, 70, 7, 8, 512, 64, F16, 1),
+        (20, 30, 5, 5, 512, 64, F32, 3),
+        (3, 150, 40, 64, 132, 18, F16, 16),
+        (2, 1, 3, 4, 4096, 8, F16, 2),
+        (1, 0, 2, 2, 8192, 8, F16, 1),
+    ];
+    let case = |(heads, position, count, room, rank, rotary, ty, splits)| {
+        let example = ChunkExample { heads, position, count, room, rank, rotary, ty };
+        let append = |b: &mut Builder, a: &ChunkAttention<'_>| b.attention_in_splits("attention", a, splits);
+        let mut case = example.case(target, 2e-5, append)?;
+        case.name.push_str(&format!(", {splits} splits"));
+        Ok(case)
+    };
+    shapes.into_iter().map(case).collect()
+}

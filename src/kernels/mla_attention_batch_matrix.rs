@@ -1,0 +1,87 @@
+//! Attention of a chunk by cooperative matrices, for adapters that multiply 16 x 16 of them.
+
+use super::cache_write::{Cache, CacheType};
+use super::mla_attention::with_spans;
+use super::mla_attention_batch::{ChunkAttention, ChunkExample};
+use super::{Case, Kernel, expect_shape};
+use crate::error::Result;
+use crate::gpu::Matrices;
+use crate::plan::{Batch, Builder, Moved, Target, Team, VariantBuilder};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/mla_attention_batch_matrix.wgsl");
+const WORKGROUP: usize = 256;
+/// Queries, each a head's of a token, of a workgroup.
+const ROWS: usize = 64;
+/// The largest line and latent whose matrices an invocation can hold beside each other.
+const LONGEST_LINE: usize = 576;
+const LARGEST_RANK: usize = 512;
+/// What outputs, which are values of about 1 averaged, may be off by where queries and weights are rounded to f16.
+const BOUND: f64 = 2e-3;
+
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mla_attention_batch_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen], cases };
+
+impl Builder {
+    /// Whether the target's matrices suit attention of chunks over the cache.
+    pub(super) fn suits_row_matrices(&self, cache: &Cache) -> bool {
+        let Target { team, matrices, .. } = *self.target();
+        let line = Cache::line(cache.rank, cache.rotary);
+        let whole = line.is_multiple_of(64) && cache.rank.is_multiple_of(16 * WORKGROUP / 32);
+        let fits = line <= LONGEST_LINE && cache.rank <= LARGEST_RANK;
+        matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
+    }
+
+    /// As [`Builder::mla_attention_batch`], with queries and weights as f16.
+    pub(super) fn attention_by_matrices(
+        &mut self,
+        label: &str,
+        attention: &ChunkAttention<'_>,
+        splits: usize,
+    ) -> Result<Batch> {
+        attention.check(KERNEL.name)?;
+        let ChunkAttention { q, cache, scale, .. } = *attention;
+        expect_shape(KERNEL.name, "whether the cache suits", self.suits_row_matrices(cache), true)?;
+        let (rank, line) = (cache.rank, Cache::line(cache.rank, cache.rotary));
+        let y = self.batch(label, [rank, q.stacks], q.tokens);
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .matrices()
+            .constant("HEADS", "h", q.stacks)
+            .constant("LINE", "x", line)
+            .constant("RANK", "c", rank)
+            .constant("LATENT", "", rank / 4)
+            .constant("SPLITS", "s", splits)
+            .constant("Y_STRIDE", "", y.stride / 4)
+            .real("SCALE", "f", scale);
+        let variant = with_spans(variant.file(source!("lib/batch.wgsl")));
+        let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
+        let variant = variant.file(source!("lib/attention_rows.wgsl")).file(source!("lib/row_weights.wgsl"));
+        let mut bindings = vec![self.bound_batch(), self.bound("q", q.buffer), self.bound("cache", cache.buffer)];
+        bindings.extend(left);
+        let moved = Moved { cache: cache.line_bytes(), activations: q.bytes() + y.bytes(), weights: 0 };
+        self.step(label, variant, bindings, &(), [attention.rows().div_ceil(ROWS), splits, 1], moved)?;
+        if let Some(parts) = parts {
+            self.mla_merge_batch(&format!("{label}.merge"), &parts, &y)?;
+        }
+        Ok(y)
+    }
+}
+
+fn cases(target: Target) -> Result<Vec<Case>> {
+    let target = Target { matrices: Matrices::Sixteen, team: Team::Subgroup, subgroup: 32, ..target };
+    let shapes = [
+        (1, 0, 1, 1, 128, 64, 1),
+        (20, 0, 16, 16, 512, 64, 1),
+        (20, 700, 37, 64, 512, 64, 1),
+        (20, 450, 7, 8, 512, 64, 3),
+        (37, 129, 11, 16, 256, 64, 16),
+    ];
+    let case = |(heads, position, count, room, rank, rotary, splits)| {
+        let example = ChunkExample { heads, position, count, room, rank, rotary, ty: CacheType::F16 };
+        let append = |b: &mut Builder, a: &ChunkAttention<'_>| b.attention_by_matrices("attention", a, splits);
+        let mut case = example.case(target, BOUND, append)?;
+        case.name.push_str(&format!(", {splits} splits"));
+        Ok(case)
+    };
+    shapes.into_iter().map(case).collect()
+}

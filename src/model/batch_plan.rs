@@ -1,0 +1,113 @@
+//! A chunk of tokens' way through the model, as a plan: the steps of a token, each for many of them.
+
+use super::Config;
+use super::batch_attention::attention;
+use super::batch_moe::{dense, experts};
+use super::token_plan::TokenPlan;
+use super::weights::Weights;
+use crate::error::Result;
+use crate::gguf::Gguf;
+use crate::plan::{BufferRef, Builder, Plan, Purpose, Target};
+
+/// What a chunk's plan is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BatchShape {
+    /// Tokens there is room for.
+    pub tokens: usize,
+    /// Of which of them logits are wanted.
+    pub outputs: Outputs,
+    /// Whether there are many more tokens in the cache, say [`BatchShape::DEEP`].
+    pub deep: bool,
+}
+
+impl BatchShape {
+    /// Tokens in the cache from which on it is deep.
+    pub const DEEP: usize = 1024;
+}
+
+/// Of which tokens of a chunk logits are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outputs {
+    /// The last one's: left to the head of the token's plan.
+    Last,
+    /// Every one's.
+    All,
+}
+
+/// The plan of a chunk, and where its inputs and outputs are.
+pub struct BatchPlan {
+    /// The steps. Those from [`Plan::head`] on leave the last token's hidden values for the head of the token's plan.
+    pub plan: Plan,
+    /// The local buffers that are those of the token's plan: here, and there.
+    pub lent: Vec<(usize, usize)>,
+    /// The local buffer of the logits {vocab} of every token, if they are wanted, and how many values one token's start
+    /// after the one's before.
+    pub logits: Option<(usize, usize)>,
+}
+
+/// Plans chunks of a shape, over the weights and the caches of a token's plan.
+///
+/// # Errors
+/// As [`plan_token`](super::plan_token).
+pub fn plan_batch(
+    file: &Gguf,
+    config: &Config,
+    token: &TokenPlan,
+    target: Target,
+    shape: BatchShape,
+) -> Result<BatchPlan> {
+    let BatchShape { tokens, outputs, deep } = shape;
+    let mut b = Builder::for_chunk(target, config.rotary / 2, tokens).with_weights(&token.plan.weights);
+    let b = &mut b;
+    let mut weights = Weights::known(file, &token.sources);
+    let w = &mut weights;
+
+    let embedding = w.matrix(b, "token_embd.weight", config.width, config.vocab)?;
+    let x = b.get_rows_batch("embed", &embedding, tokens)?;
+    for index in 0..config.layers {
+        b.layer(index);
+        let block = format!("blk.{index}");
+        attention(b, w, config, &block, &x, token.cache, deep)?;
+        let norm = w.vector(b, &format!("{block}.ffn_norm.weight"), config.width)?;
+        let h = b.rms_norm_batch("ffn_norm", &x, &norm, config.epsilon)?;
+        match &config.experts {
+            Some(shape) if index >= config.leading_dense => experts(b, w, config, shape, &block, &h, &x)?,
+            _ => dense(b, w, config, &block, &h, &x)?,
+        }
+    }
+
+    b.head();
+    let last = b.tensor("last", [config.width, 1]);
+    b.last_token("last", &x, &last)?;
+    let logits = match outputs {
+        Outputs::Last => None,
+        Outputs::All => {
+            let norm = w.vector(b, "output_norm.weight", config.width)?;
+            let h = b.rms_norm_batch("output_norm", &x, &norm, config.epsilon)?;
+            let output = if w.has("output.weight") { "output.weight" } else { "token_embd.weight" }; // tied
+            let output = w.matrix(b, output, config.width, config.vocab)?;
+            let logits = b.mul_mm("output", &output, &h)?;
+            local(logits.buffer).map(|index| (index, logits.pitch))
+        }
+    };
+    let plan = std::mem::replace(b, Builder::new(target, 1)).finish();
+    let lent = lent(&plan, local(last.buffer), token);
+    Ok(BatchPlan { plan, lent, logits })
+}
+
+/// The caches, layer by layer, and where the head of the token's plan reads.
+fn lent(plan: &Plan, last: Option<usize>, token: &TokenPlan) -> Vec<(usize, usize)> {
+    let caches = |plan: &Plan| -> Vec<usize> {
+        let locals = plan.locals.iter().enumerate();
+        locals.filter(|(_, local)| local.purpose == Purpose::Cache).map(|(index, _)| index).collect()
+    };
+    let pairs = caches(plan).into_iter().zip(caches(&token.plan));
+    pairs.chain(last.map(|last| (last, token.hidden))).collect()
+}
+
+fn local(buffer: BufferRef) -> Option<usize> {
+    match buffer {
+        BufferRef::Local(index) => Some(index),
+        BufferRef::Weight(_) => None,
+    }
+}

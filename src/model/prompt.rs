@@ -1,0 +1,64 @@
+//! How prompts are computed.
+
+use std::time::Duration;
+
+/// How prompts are computed: in chunks of tokens, each in a few submissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PromptOptions {
+    /// Tokens computed together, up to [`PromptOptions::MOST`]; 1 for token by token, as replies are.
+    pub chunk: usize,
+    /// How long one submission takes the GPU, about. Between two of them it draws what else there is to draw, and a
+    /// prompt can be cancelled. A single step of the plan may take longer.
+    pub limit: Duration,
+}
+
+impl PromptOptions {
+    /// The largest chunk there is. Larger ones take more memory and are no faster.
+    pub const MOST: usize = 4096;
+
+    /// Tokens computed together, within what there is.
+    pub fn together(&self) -> usize {
+        self.chunk.clamp(1, Self::MOST)
+    }
+}
+
+/// Tokens that the smallest plan of a chunk has room for, and how many times more the next one has.
+const SMALLEST: usize = 16;
+const NEXT: usize = 4;
+
+impl PromptOptions {
+    /// Tokens that the plans of chunks have room for, ascending.
+    pub fn rooms(&self) -> impl Iterator<Item = usize> {
+        let most = self.together();
+        let smaller =
+            std::iter::successors(Some(SMALLEST), |room| Some(room * NEXT)).take_while(move |room| *room < most);
+        smaller.chain([most])
+    }
+
+    /// Tokens that the smallest plan with room for a chunk has room for.
+    pub fn room_for(&self, count: usize) -> usize {
+        self.rooms().find(|room| *room >= count).unwrap_or(count)
+    }
+}
+
+impl Default for PromptOptions {
+    /// 512 tokens, 10 ms.
+    fn default() -> Self {
+        Self { chunk: 512, limit: Duration::from_millis(10) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PromptOptions;
+
+    #[test]
+    fn a_chunk_runs_in_the_smallest_plan_with_room() {
+        for (count, chunk, room) in
+            [(2, 512, 16), (16, 512, 16), (17, 512, 64), (65, 512, 256), (257, 512, 512), (512, 512, 512), (2, 7, 7)]
+        {
+            let options = PromptOptions { chunk, ..PromptOptions::default() };
+            assert_eq!(options.room_for(count), room, "{count} of {chunk}");
+        }
+    }
+}

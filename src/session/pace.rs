@@ -1,0 +1,74 @@
+//! How many steps go into a submission, so that none takes the GPU much longer than wanted.
+
+use crate::error::Result;
+use crate::gpu::{Gpu, Submission};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Submissions under way at a time: one runs while the next waits its turn.
+const AHEAD: usize = 2;
+/// Steps of the first submission, of which nothing is known yet.
+const FIRST: usize = 16;
+
+/// The pace of a plan's submissions. What one takes is the time between the end of the one before and its own.
+pub struct Pace {
+    limit: Duration,
+    steps: usize,
+    /// What the GPU may not have finished yet, and how many steps each has.
+    running: VecDeque<(Submission, usize)>,
+    since: Instant,
+}
+
+impl Pace {
+    pub fn new(limit: Duration) -> Self {
+        Self { limit, steps: FIRST, running: VecDeque::with_capacity(AHEAD + 1), since: Instant::now() }
+    }
+
+    /// Steps that the next submission should have.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Forgets what was under way, which others wait for.
+    pub fn start(&mut self) {
+        self.running.clear();
+        self.since = Instant::now();
+    }
+
+    /// Notes a submission, and waits if the GPU is too far behind.
+    pub fn submitted(&mut self, gpu: &Gpu, submission: Submission, steps: usize) -> Result<()> {
+        self.running.push_back((submission, steps));
+        let oldest = if self.running.len() > AHEAD { self.running.pop_front() } else { None };
+        let Some((oldest, steps)) = oldest else { return Ok(()) };
+        gpu.wait(&oldest)?;
+        let (now, before) = (Instant::now(), self.since);
+        self.since = now;
+        self.learn(now - before, steps);
+        Ok(())
+    }
+
+    /// From what a submission took. It is shortened at once, and lengthened little by little.
+    fn learn(&mut self, took: Duration, steps: usize) {
+        let fit = self.limit.as_secs_f64() * steps as f64 / took.as_secs_f64().max(1e-9);
+        self.steps = (fit as usize).clamp(1, 2 * self.steps);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Pace};
+
+    #[test]
+    fn submissions_come_to_take_what_they_should() {
+        let mut pace = Pace::new(Duration::from_millis(10));
+        let took = |steps: usize| Duration::from_micros(250 * steps as u64);
+        for _ in 0..4 {
+            pace.learn(took(pace.steps()), pace.steps());
+        }
+        assert_eq!(pace.steps(), 40);
+        pace.learn(Duration::from_secs(1), 40);
+        assert_eq!(pace.steps(), 1, "one step may take longer than all should");
+        pace.learn(Duration::ZERO, 1);
+        assert_eq!(pace.steps(), 2);
+    }
+}

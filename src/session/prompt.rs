@@ -1,0 +1,125 @@
+//! Prompts: many tokens at a time, in chunks, each a few submissions.
+
+use super::Session;
+use super::chunks::Class;
+use crate::error::{Error, Result};
+use crate::gpu::Copy;
+use crate::model::{Outputs, PromptOptions};
+use std::ops::ControlFlow;
+
+/// Bytes of logits on the device at a time, where those of every token are wanted.
+const LOGITS_BYTES: usize = 64 << 20;
+
+impl Session {
+    /// How prompts are computed.
+    pub fn prompt(&self) -> PromptOptions {
+        self.chunks.options
+    }
+
+    /// How prompts are computed from here on: as the model was loaded with until this is called.
+    pub fn set_prompt(&mut self, options: PromptOptions) {
+        if options != self.chunks.options {
+            self.chunks = super::chunks::Chunks::new(options);
+        }
+    }
+
+    /// Feeds tokens and has `visit` see each one's place among them and its logits {vocab}, in order.
+    ///
+    /// # Errors
+    /// As [`Session::feed`], and [`Error::Cancelled`] if `visit` says so; what was fed until then stays.
+    pub fn feed_all(&mut self, tokens: &[u32], visit: &mut dyn FnMut(usize, &[f32]) -> ControlFlow<()>) -> Result<()> {
+        self.check(self.tokens.len(), tokens)?;
+        let most = LOGITS_BYTES / (4 * self.model.config().vocab.max(1));
+        let together = self.chunks.options.rooms().take_while(|room| *room <= most).last().unwrap_or(1);
+        for (part, index) in tokens.chunks(together).zip(0..) {
+            let first = index * together;
+            if part.len() == 1 {
+                self.feed(part)?;
+                let logits = self.logits()?;
+                visited(visit(first, &logits))?;
+                continue;
+            }
+            self.output = None;
+            self.chunk(part, Outputs::All, &mut |_| ControlFlow::Continue(()))?;
+            let (rows, stride) = self.chunk_logits(part.len())?;
+            let vocab = self.model.config().vocab;
+            for (row, place) in rows.chunks(stride).zip(first..) {
+                visited(visit(place, &row[..vocab]))?;
+            }
+        }
+        if self.output.is_none() && !tokens.is_empty() { self.finish_prompt() } else { Ok(()) }
+    }
+
+    /// Feeds several tokens in chunks; `progress` is told after each submission how many of them the session holds.
+    pub(super) fn feed_chunks(
+        &mut self,
+        tokens: &[u32],
+        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let before = self.tokens.len();
+        for part in tokens.chunks(self.chunks.options.together()) {
+            match part {
+                [token] => self.feed_one(*token)?,
+                part => self.chunk(part, Outputs::Last, &mut |held| progress(held - before))?,
+            }
+        }
+        if self.output.is_none() {
+            self.finish_prompt()?;
+        }
+        if progress(tokens.len()).is_break() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    /// Computes a chunk. `progress` is told after each submission but the last how many tokens the session holds.
+    fn chunk(
+        &mut self,
+        part: &[u32],
+        outputs: Outputs,
+        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let place = (self.tokens.len(), part.len());
+        let class = self.chunks.class(place, outputs, &self.model, (&self.planned, &self.executor))?;
+        class.write(&self.state, self.tokens.len(), part)?;
+        let Class { executor, planned, pace } = class;
+        let (gpu, held) = (executor.gpu(), self.tokens.len());
+        pace.start();
+        let (mut first, end) = (0, planned.plan.steps.len());
+        while first < end {
+            let until = end.min(first + pace.steps());
+            let submission = executor.submit(first..until, &[])?;
+            self.running.clear(); // older than this one
+            self.running.push_back(submission.clone());
+            pace.submitted(gpu, submission, until - first)?;
+            first = until;
+            if first < end && progress(held).is_break() {
+                return Err(Error::Cancelled);
+            }
+        }
+        self.tokens.extend_from_slice(part);
+        Ok(())
+    }
+
+    /// Takes the last token of a chunk through the head of the token's plan, as if it had come alone.
+    fn finish_prompt(&mut self) -> Result<()> {
+        let last = self.tokens.len().saturating_sub(1);
+        self.write_state(last)?;
+        self.output = Some(self.submit_from(self.planned.plan.head)?);
+        Ok(())
+    }
+
+    /// The logits of the chunk that was just computed, and how far one token's are from the next's.
+    fn chunk_logits(&mut self, count: usize) -> Result<(Vec<f32>, usize)> {
+        let place = (self.tokens.len() - count, count);
+        let class = self.chunks.class(place, Outputs::All, &self.model, (&self.planned, &self.executor))?;
+        let (gpu, planned) = (class.executor.gpu(), &class.planned);
+        let Some((local, stride)) = planned.logits else { return Ok((Vec::new(), 1)) };
+        let bytes = 4 * (stride * count) as u64;
+        let to = gpu.readback("logits", bytes)?;
+        let copy = Copy { from: class.executor.local(local), offset: 0, bytes, to: &to };
+        let done = class.executor.submit(0..0, &[copy])?;
+        Ok((bytemuck::pod_collect_to_vec(&gpu.read(&to, bytes, &done)?), stride))
+    }
+}
+
+fn visited(flow: ControlFlow<()>) -> Result<()> {
+    if flow.is_break() { Err(Error::Cancelled) } else { Ok(()) }
+}

@@ -1,0 +1,13 @@
+// What attention leaves of a chunk's rows where workgroups share the cache: unnormalised output, and of each row and
+// split its largest score and its sum of weights.
+
+var<storage, read_write> parts: array<vec4<f32>>; // [row][split][chunk]
+var<storage, read_write> stats: array<vec2<f32>>; // [row][split]
+
+fn leave_chunk(row: u32, split: u32, chunk: u32, sum: vec4<f32>, total: f32) {
+    parts[(row * SPLITS + split) * LATENT + chunk] = sum;
+}
+
+fn leave_stats(row: u32, split: u32, top: f32, total: f32) {
+    stats[row * SPLITS + split] = vec2<f32>(top, total);
+}

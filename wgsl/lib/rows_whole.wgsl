@@ -1,0 +1,9 @@
+// What attention leaves of a chunk's rows where one workgroup sees all of the cache: the output. SPLITS is 1.
+
+var<storage, read_write> y: array<vec4<f32>>; // [row][chunk]
+
+fn leave_chunk(row: u32, split: u32, chunk: u32, sum: vec4<f32>, total: f32) {
+    y[row * Y_STRIDE + chunk] = sum / total;
+}
+
+fn leave_stats(row: u32, split: u32, top: f32, total: f32) {}

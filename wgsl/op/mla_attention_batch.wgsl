@@ -1,0 +1,170 @@
+// Attention of a chunk's absorbed queries over one split of the latent cache: a line of LINE chunks of four values is
+// the key, its first LATENT chunks are the value. The queries of all heads, token after token, are rows; a workgroup
+// has ROWS of them, which share a tile of SPAN lines. A row sees the lines up to its own token's. Online softmax.
+
+const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
+const STEP = 8u;      // chunks of a key that are in workgroup memory at a time
+const PITCH = STEP + 1u;
+const TOKEN_LANES = 16u; // invocations that share a tile's tokens for scores
+const ROW_LANES = WORKGROUP / TOKEN_LANES;
+const SCORE_ROWS = (ROWS + ROW_LANES - 1u) / ROW_LANES;
+const SCORE_TOKENS = SPAN / TOKEN_LANES;
+const WEIGH_LANES = WORKGROUP / ROWS;          // invocations that share a row's weights
+const ROW_GROUPS = WORKGROUP / COLUMN_LANES;   // groups of invocations that share the rows of values
+const OWN_ROWS = ROWS / ROW_GROUPS;
+const OWN_CHUNKS = (LATENT + COLUMN_LANES - 1u) / COLUMN_LANES;
+
+var<storage, read> q: array<vec4<f32>>;
+var<storage, read> cache: array<CacheChunk>;
+
+var<workgroup> queries: array<vec4<f32>, ROWS * PITCH>;
+var<workgroup> keys: array<vec4<f32>, SPAN * PITCH>;
+var<workgroup> scores: array<f32, ROWS * SPAN>; // [row][token]; weights once the softmax has seen them
+var<workgroup> lane_tops: array<f32, WORKGROUP>;
+var<workgroup> lane_sums: array<f32, WORKGROUP>;
+var<workgroup> tops: array<f32, ROWS>;    // the largest scores so far
+var<workgroup> totals: array<f32, ROWS>;  // the sums of weights so far
+var<workgroup> shrinks: array<f32, ROWS>; // what earlier weights are multiplied with
+
+// Lines that a row sees. Rows past the chunk's end see what the last token does.
+fn seen_by(row: u32) -> u32 {
+    return batch.position + min(row / HEADS, batch.count - 1u) + 1u;
+}
+
+// Brings a step of the rows' queries and of the tile's keys to workgroup memory.
+fn stage(first_row: u32, tile: u32, end: u32, step: u32, local: u32) {
+    for (var k = local; k < ROWS * STEP; k += WORKGROUP) {
+        let row = min(first_row + k / STEP, batch.count * HEADS - 1u);
+        let chunk = step + k % STEP;
+        queries[k / STEP * PITCH + k % STEP] = select(vec4<f32>(0.0), q[row * LINE + min(chunk, LINE - 1u)], chunk < LINE);
+    }
+    for (var k = local; k < SPAN * STEP; k += WORKGROUP) {
+        let chunk = min(step + k % STEP, LINE - 1u); // past the last the query is zero
+        keys[k / STEP * PITCH + k % STEP] = cache_unpacked(cache[min(tile + k / STEP, end - 1u) * LINE + chunk]);
+    }
+}
+
+fn score_tile(first_row: u32, tile: u32, end: u32, local: u32) {
+    let a = local / TOKEN_LANES;
+    let b = local % TOKEN_LANES;
+    var sums: array<f32, SCORE_ROWS * SCORE_TOKENS>;
+    for (var step = 0u; step < LINE; step += STEP) {
+        workgroupBarrier(); // what was staged before, or the weights, are read
+        stage(first_row, tile, end, step, local);
+        workgroupBarrier();
+        for (var k = 0u; k < STEP; k++) {
+            var some: array<vec4<f32>, SCORE_TOKENS>;
+            for (var t = 0u; t < SCORE_TOKENS; t++) {
+                some[t] = keys[(b + t * TOKEN_LANES) * PITCH + k];
+            }
+            for (var r = 0u; r < SCORE_ROWS; r++) {
+                let query = queries[min(a + r * ROW_LANES, ROWS - 1u) * PITCH + k];
+                for (var t = 0u; t < SCORE_TOKENS; t++) {
+                    sums[r * SCORE_TOKENS + t] += dot(query, some[t]);
+                }
+            }
+        }
+    }
+    for (var r = 0u; r < SCORE_ROWS; r++) {
+        let row = a + r * ROW_LANES;
+        let seen = min(end, seen_by(first_row + row));
+        for (var t = 0u; t < SCORE_TOKENS && row < ROWS; t++) {
+            let at = b + t * TOKEN_LANES;
+            scores[row * SPAN + at] = select(LOWEST, SCALE * sums[r * SCORE_TOKENS + t], tile + at < seen);
+        }
+    }
+}
+
+// Makes weights of the tile's scores.
+fn weigh_tile(local: u32) {
+    let row = local / WEIGH_LANES;
+    let lane = local % WEIGH_LANES;
+    let before = tops[row];
+    var largest = before;
+    for (var t = lane; t < SPAN; t += WEIGH_LANES) {
+        largest = max(largest, scores[row * SPAN + t]);
+    }
+    lane_tops[local] = largest;
+    workgroupBarrier();
+    for (var n = 0u; n < WEIGH_LANES; n++) {
+        largest = max(largest, lane_tops[row * WEIGH_LANES + n]);
+    }
+    var sum = 0.0;
+    for (var t = lane; t < SPAN; t += WEIGH_LANES) {
+        let score = scores[row * SPAN + t];
+        let weight = select(0.0, exp(score - largest), score > LOWEST); // a row may see nothing of a split
+        scores[row * SPAN + t] = weight;
+        sum += weight;
+    }
+    lane_sums[local] = sum;
+    if lane == 0u {
+        shrinks[row] = exp(before - largest);
+    }
+    workgroupBarrier();
+    if lane == 0u {
+        var total = totals[row] * shrinks[row];
+        for (var n = 0u; n < WEIGH_LANES; n++) {
+            total += lane_sums[local + n];
+        }
+        totals[row] = total;
+        tops[row] = largest;
+    }
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let first_row = (workgroups.x - 1u - workgroup.x) * ROWS; // those that see most come first
+    let live = batch.count * HEADS;
+    if first_row >= live {
+        return;
+    }
+    let split = split_of(workgroup.y, SPLITS, batch.position + batch.count);
+    let end = min(split.end, seen_by(min(first_row + ROWS, live) - 1u));
+    if split.start >= end {
+        return;
+    }
+    for (var row = local; row < ROWS; row += WORKGROUP) {
+        tops[row] = LOWEST;
+        totals[row] = 0.0;
+    }
+    let column = local % COLUMN_LANES;
+    let own = local / COLUMN_LANES * OWN_ROWS; // first of the rows whose values are this invocation's
+    var sums: array<vec4<f32>, OWN_ROWS * OWN_CHUNKS>;
+    for (var tile = split.start; tile < end; tile += SPAN) {
+        score_tile(first_row, tile, end, local);
+        workgroupBarrier();
+        weigh_tile(local);
+        for (var r = 0u; r < OWN_ROWS; r++) {
+            for (var c = 0u; c < OWN_CHUNKS; c++) {
+                sums[r * OWN_CHUNKS + c] *= shrinks[own + r];
+            }
+        }
+        let count = min(SPAN, end - tile);
+        for (var t = 0u; t < count; t++) {
+            for (var c = 0u; c < OWN_CHUNKS; c++) {
+                let chunk = min(column + c * COLUMN_LANES, LATENT - 1u);
+                let value = cache_unpacked(cache[(tile + t) * LINE + chunk]);
+                for (var r = 0u; r < OWN_ROWS; r++) {
+                    sums[r * OWN_CHUNKS + c] += scores[(own + r) * SPAN + t] * value;
+                }
+            }
+        }
+    }
+    workgroupBarrier();
+    for (var r = 0u; r < OWN_ROWS; r++) {
+        let row = first_row + own + r;
+        for (var c = 0u; c < OWN_CHUNKS; c++) {
+            let chunk = column + c * COLUMN_LANES;
+            if row < live && chunk < LATENT {
+                leave_chunk(row, workgroup.y, chunk, sums[r * OWN_CHUNKS + c], totals[own + r]);
+            }
+        }
+        if row < live && column == 0u {
+            leave_stats(row, workgroup.y, tops[own + r], totals[own + r]);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+// Attention as in mla_attention_batch, by cooperative matrices of 16 x 16, for ROWS = 64 rows. Of each tile of sixteen
+// lines, a subgroup multiplies the keys' one half with sixteen of the rows, and the values' eighth with all of them.
+// Matrices hold f16: queries and weights are rounded to it, sums are f32.
+
+@compute @workgroup_size(WORKGROUP)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    if local == 0u {
+        let first = (workgroups.x - 1u - workgroup.x) * ROWS; // those that see most come first
+        let all = batch.count * HEADS;
+        let split = split_of(workgroup.y, SPLITS, batch.position + batch.count);
+        let seen = batch.position + (min(first + ROWS, all) - 1u) / HEADS + 1u;
+        bounds = vec4<u32>(split.start, select(0u, min(split.end, seen), first < all), first, all);
+    }
+    let uniform_bounds = workgroupUniformLoad(&bounds);
+    let start = uniform_bounds.x;
+    let end = uniform_bounds.y;
+    let first_row = uniform_bounds.z;
+    let live = uniform_bounds.w;
+    if start >= end {
+        return;
+    }
+    let i = 32u * subgroup + lane;
+    let token = min((first_row + i / 4u) / HEADS, batch.count - 1u);
+    var row = Row(min(end, batch.position + token + 1u), LOWEST, 0.0);
+    let rows = subgroup % 4u;              // which sixteen of the rows
+    let half = subgroup / 4u;              // and which half of the keys are this subgroup's
+    let column = subgroup * VALUE_TILES;   // first of the matrices of a value that are
+    // Matrices by name: drivers keep arrays of them where they are slow.
+    var a0: coop_mat16x16<f16, A>;
+    var a1: coop_mat16x16<f16, A>;
+    var a2: coop_mat16x16<f16, A>;
+    var a3: coop_mat16x16<f16, A>;
+    var a4: coop_mat16x16<f16, A>;
+    var a5: coop_mat16x16<f16, A>;
+    var a6: coop_mat16x16<f16, A>;
+    var a7: coop_mat16x16<f16, A>;
+    var a8: coop_mat16x16<f16, A>;
+    var a9: coop_mat16x16<f16, A>;
+    var a10: coop_mat16x16<f16, A>;
+    var a11: coop_mat16x16<f16, A>;
+    var a12: coop_mat16x16<f16, A>;
+    var a13: coop_mat16x16<f16, A>;
+    var a14: coop_mat16x16<f16, A>;
+    var a15: coop_mat16x16<f16, A>;
+    var a16: coop_mat16x16<f16, A>;
+    var a17: coop_mat16x16<f16, A>;
+    put_queries(first_row, live, 0u, local);
+    workgroupBarrier();
+    a0 = query(rows, half, 0u);
+    if KEY_STEPS > 2u { a2 = query(rows, half, 1u); }
+    if KEY_STEPS > 4u { a4 = query(rows, half, 2u); }
+    if KEY_STEPS > 6u { a6 = query(rows, half, 3u); }
+    if KEY_STEPS > 8u { a8 = query(rows, half, 4u); }
+    if KEY_STEPS > 10u { a10 = query(rows, half, 5u); }
+    if KEY_STEPS > 12u { a12 = query(rows, half, 6u); }
+    if KEY_STEPS > 14u { a14 = query(rows, half, 7u); }
+    if KEY_STEPS > 16u { a16 = query(rows, half, 8u); }
+    workgroupBarrier();
+    put_queries(first_row, live, 1u, local);
+    workgroupBarrier();
+    a1 = query(rows, half, 0u);
+    if KEY_STEPS > 2u { a3 = query(rows, half, 1u); }
+    if KEY_STEPS > 4u { a5 = query(rows, half, 2u); }
+    if KEY_STEPS > 6u { a7 = query(rows, half, 3u); }
+    if KEY_STEPS > 8u { a9 = query(rows, half, 4u); }
+    if KEY_STEPS > 10u { a11 = query(rows, half, 5u); }
+    if KEY_STEPS > 12u { a13 = query(rows, half, 6u); }
+    if KEY_STEPS > 14u { a15 = query(rows, half, 7u); }
+    if KEY_STEPS > 16u { a17 = query(rows, half, 8u); }
+    workgroupBarrier();
+    put_share(load_share(start, end, local), 0u, local);
+    workgroupBarrier();
+
+    var s00 = coop_mat16x16<f32, C>();
+    var s01 = coop_mat16x16<f32, C>();
+    var s02 = coop_mat16x16<f32, C>();
+    var s03 = coop_mat16x16<f32, C>();
+    var s10 = coop_mat16x16<f32, C>();
+    var s11 = coop_mat16x16<f32, C>();
+    var s12 = coop_mat16x16<f32, C>();
+    var s13 = coop_mat16x16<f32, C>();
+    var s20 = coop_mat16x16<f32, C>();
+    var s21 = coop_mat16x16<f32, C>();
+    var s22 = coop_mat16x16<f32, C>();
+    var s23 = coop_mat16x16<f32, C>();
+    var s30 = coop_mat16x16<f32, C>();
+    var s31 = coop_mat16x16<f32, C>();
+    var s32 = coop_mat16x16<f32, C>();
+    var s33 = coop_mat16x16<f32, C>();
+    var buffer = 0u;
+    for (var tile = start; tile < end; tile += TILE) {
+        let share = load_share(tile + TILE, end, local); // on its way while the keys are multiplied
+        var scores = coop_mat16x16<f32, C>();
+        var others = coop_mat16x16<f32, C>(); // two sums, for a product waits for the one before on the same
+        scores = with_keys(scores, a0, buffer, half, 0u);
+        others = with_keys(others, a1, buffer, half, 1u);
+        if KEY_STEPS > 2u { scores = with_keys(scores, a2, buffer, half, 2u); others = with_keys(others, a3, buffer, half, 3u); }
+        if KEY_STEPS > 4u { scores = with_keys(scores, a4, buffer, half, 4u); others = with_keys(others, a5, buffer, half, 5u); }
+        if KEY_STEPS > 6u { scores = with_keys(scores, a6, buffer, half, 6u); others = with_keys(others, a7, buffer, half, 7u); }
+        if KEY_STEPS > 8u { scores = with_keys(scores, a8, buffer, half, 8u); others = with_keys(others, a9, buffer, half, 9u); }
+        if KEY_STEPS > 10u { scores = with_keys(scores, a10, buffer, half, 10u); others = with_keys(others, a11, buffer, half, 11u); }
+        if KEY_STEPS > 12u { scores = with_keys(scores, a12, buffer, half, 12u); others = with_keys(others, a13, buffer, half, 13u); }
+        if KEY_STEPS > 14u { scores = with_keys(scores, a14, buffer, half, 14u); others = with_keys(others, a15, buffer, half, 15u); }
+        if KEY_STEPS > 16u { scores = with_keys(scores, a16, buffer, half, 16u); others = with_keys(others, a17, buffer, half, 17u); }
+        let to = (half * ROWS + 16u * rows) * TILE / 4u;
+        let tile_pitch = TILE / 4u;
+        let both = scores + others;
+        coopStoreT(both, &partial[to], tile_pitch);
+        if local == 0u {
+            exceeded.x = 0u;
+        }
+        workgroupBarrier();
+        put_share(share, 1u - buffer, local);
+        weigh(&row, tile, i);
+        if workgroupUniformLoad(&exceeded).x == 1u {
+            s00 = shrunk(s00, 0u, subgroup, lane);
+            s10 = shrunk(s10, 1u, subgroup, lane);
+            s20 = shrunk(s20, 2u, subgroup, lane);
+            s30 = shrunk(s30, 3u, subgroup, lane);
+            if VALUE_TILES > 1u { s01 = shrunk(s01, 0u, subgroup, lane); }
+            if VALUE_TILES > 1u { s11 = shrunk(s11, 1u, subgroup, lane); }
+            if VALUE_TILES > 1u { s21 = shrunk(s21, 2u, subgroup, lane); }
+            if VALUE_TILES > 1u { s31 = shrunk(s31, 3u, subgroup, lane); }
+            if VALUE_TILES > 2u { s02 = shrunk(s02, 0u, subgroup, lane); }
+            if VALUE_TILES > 2u { s12 = shrunk(s12, 1u, subgroup, lane); }
+            if VALUE_TILES > 2u { s22 = shrunk(s22, 2u, subgroup, lane); }
+            if VALUE_TILES > 2u { s32 = shrunk(s32, 3u, subgroup, lane); }
+            if VALUE_TILES > 3u { s03 = shrunk(s03, 0u, subgroup, lane); }
+            if VALUE_TILES > 3u { s13 = shrunk(s13, 1u, subgroup, lane); }
+            if VALUE_TILES > 3u { s23 = shrunk(s23, 2u, subgroup, lane); }
+            if VALUE_TILES > 3u { s33 = shrunk(s33, 3u, subgroup, lane); }
+        }
+        let weight_pitch = WEIGHT_PITCH;
+        let pitch = PITCH;
+        let from0 = 0u;
+        let w0 = coopLoadT<coop_mat16x16<f16, A>>(&weights[from0], weight_pitch);
+        let from1 = 16u * WEIGHT_PITCH;
+        let w1 = coopLoadT<coop_mat16x16<f16, A>>(&weights[from1], weight_pitch);
+        let from2 = 32u * WEIGHT_PITCH;
+        let w2 = coopLoadT<coop_mat16x16<f16, A>>(&weights[from2], weight_pitch);
+        let from3 = 48u * WEIGHT_PITCH;
+        let w3 = coopLoadT<coop_mat16x16<f16, A>>(&weights[from3], weight_pitch);
+        let at0 = buffer * TILE * PITCH + 4u * (column + 0u);
+        let v0 = coopLoadT<coop_mat16x16<f16, B>>(&lines[at0], pitch);
+        s00 = coopMultiplyAdd(w0, v0, s00);
+        s10 = coopMultiplyAdd(w1, v0, s10);
+        s20 = coopMultiplyAdd(w2, v0, s20);
+        s30 = coopMultiplyAdd(w3, v0, s30);
+        if VALUE_TILES > 1u {
+            let at1 = buffer * TILE * PITCH + 4u * (column + 1u);
+            let v1 = coopLoadT<coop_mat16x16<f16, B>>(&lines[at1], pitch);
+            s01 = coopMultiplyAdd(w0, v1, s01);
+            s11 = coopMultiplyAdd(w1, v1, s11);
+            s21 = coopMultiplyAdd(w2, v1, s21);
+            s31 = coopMultiplyAdd(w3, v1, s31);
+        }
+        if VALUE_TILES > 2u {
+            let at2 = buffer * TILE * PITCH + 4u * (column + 2u);
+            let v2 = coopLoadT<coop_mat16x16<f16, B>>(&lines[at2], pitch);
+            s02 = coopMultiplyAdd(w0, v2, s02);
+            s12 = coopMultiplyAdd(w1, v2, s12);
+            s22 = coopMultiplyAdd(w2, v2, s22);
+            s32 = coopMultiplyAdd(w3, v2, s32);
+        }
+        if VALUE_TILES > 3u {
+            let at3 = buffer * TILE * PITCH + 4u * (column + 3u);
+            let v3 = coopLoadT<coop_mat16x16<f16, B>>(&lines[at3], pitch);
+            s03 = coopMultiplyAdd(w0, v3, s03);
+            s13 = coopMultiplyAdd(w1, v3, s13);
+            s23 = coopMultiplyAdd(w2, v3, s23);
+            s33 = coopMultiplyAdd(w3, v3, s33);
+        }
+        buffer = 1u - buffer;
+    }
+
+    workgroupBarrier();
+    let total = sum_of_four(row.total);
+    if i % 4u == 0u {
+        shrinks[i / 4u] = total;
+        if first_row + i / 4u < live {
+            leave_stats(first_row + i / 4u, workgroup.y, row.reference, total);
+        }
+    }
+    let output = Output(first_row, live, workgroup.y);
+    leave_column(s00, s10, s20, s30, column + 0u, output, i);
+    if VALUE_TILES > 1u { leave_column(s01, s11, s21, s31, column + 1u, output, i); }
+    if VALUE_TILES > 2u { leave_column(s02, s12, s22, s32, column + 2u, output, i); }
+    if VALUE_TILES > 3u { leave_column(s03, s13, s23, s33, column + 3u, output, i); }
+}
