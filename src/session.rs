@@ -123,7 +123,7 @@ impl Session {
         self.check(self.tokens.len(), tokens)?;
         let Some((&last, before)) = tokens.split_last() else { return Ok(()) };
         self.output = None;
-        if !before.is_empty() && self.chunks.options.together() > 1 {
+        if self.chunks.options.chunks(tokens.len()) {
             return self.feed_chunks(tokens, progress);
         }
         for (&token, done) in before.iter().zip(1..) {

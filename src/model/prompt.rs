@@ -25,6 +25,9 @@ impl PromptOptions {
 /// Tokens that the smallest plan of a chunk has room for, and how many times more the next one has.
 const SMALLEST: usize = 16;
 const NEXT: usize = 4;
+/// Tokens from which on a chunk is faster than as many tokens by themselves: on an H100 the smallest plan takes as long
+/// as 8 tokens.
+const WORTH: usize = 8;
 
 impl PromptOptions {
     /// Tokens that the plans of chunks have room for, ascending.
@@ -33,6 +36,11 @@ impl PromptOptions {
         let smaller =
             std::iter::successors(Some(SMALLEST), |room| Some(room * NEXT)).take_while(move |room| *room < most);
         smaller.chain([most])
+    }
+
+    /// True if so many tokens are computed together, and not one by one.
+    pub fn chunks(&self, count: usize) -> bool {
+        count > 1 && count >= WORTH.min(self.together())
     }
 
     /// Tokens that the smallest plan with room for a chunk has room for.
@@ -59,6 +67,16 @@ mod tests {
         {
             let options = PromptOptions { chunk, ..PromptOptions::default() };
             assert_eq!(options.room_for(count), room, "{count} of {chunk}");
+        }
+    }
+
+    #[test]
+    fn few_tokens_go_one_by_one_unless_chunks_are_to_be_as_small() {
+        for (count, chunk, together) in
+            [(1, 512, false), (7, 512, false), (8, 512, true), (2, 2, true), (6, 7, false), (7, 7, true), (1, 1, false)]
+        {
+            let options = PromptOptions { chunk, ..PromptOptions::default() };
+            assert_eq!(options.chunks(count), together, "{count} of {chunk}");
         }
     }
 }

@@ -58,10 +58,15 @@ impl Session {
     ) -> Result<()> {
         let before = self.tokens.len();
         for part in tokens.chunks(self.chunks.options.together()) {
-            match part {
-                [token] => self.feed_one(*token)?,
-                part => self.chunk(part, Outputs::Last, &mut |held| progress(held - before))?,
+            if self.chunks.options.chunks(part.len()) {
+                self.chunk(part, Outputs::Last, &mut |held| progress(held - before))?;
+                continue;
             }
+            let Some((last, first)) = part.split_last() else { continue };
+            for token in first {
+                self.step(*token)?;
+            }
+            self.feed_one(*last)?;
         }
         if self.output.is_none() {
             self.finish_prompt()?;

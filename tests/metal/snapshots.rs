@@ -7,6 +7,7 @@ use crate::emit::{Checks, Shader, USUAL};
 use crate::variants::cases;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use wglm::gpu::Matrices;
 use wglm::kernels::{KERNELS, Kernel};
 use wglm::plan::Target;
 
@@ -15,7 +16,9 @@ const FORMAT: &str = ".q4_0.";
 
 /// The kernel's shortest shader that a Mac may be given, in the usual format where it has formats.
 fn representative(kernel: &Kernel) -> Option<Shader> {
-    let of_cases = cases(kernel, Target::default()).into_iter().flat_map(|case| case.plan.variants);
+    let usual = if kernel.matrices.is_empty() { Matrices::None } else { Matrices::Eight };
+    let target = Target { matrices: usual, ..Target::default() };
+    let of_cases = cases(kernel, target).into_iter().flat_map(|case| case.plan.variants);
     let mut own: Vec<_> = of_cases.filter(|v| v.label.starts_with(&format!("{}.", kernel.name))).collect();
     if own.iter().any(|v| v.label.contains(FORMAT)) {
         own.retain(|v| v.label.contains(FORMAT));
