@@ -31,7 +31,7 @@ impl Session {
     /// what a token leaves, and a whole token comes last, which writes everything anew.
     ///
     /// # Errors
-    /// As [`Session::feed`]; [`Error::Unsupported`](crate::Error::Unsupported) on a device without timestamps.
+    /// As [`Session::feed`]; [`Error::Unsupported`] on a device without timestamps.
     pub fn profile(&mut self, token: u32) -> Result<TokenProfile> {
         self.check(self.tokens.len(), &[token])?;
         self.output = None;

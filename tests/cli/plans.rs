@@ -1,7 +1,7 @@
 //! What a token takes and what a file holds, from its header.
 
 use crate::common::models::fixture;
-use crate::{json, succeed};
+use crate::{json, refuses, succeed};
 
 #[test]
 fn totals_of_a_plan_are_the_sums_of_its_steps() {
@@ -91,4 +91,23 @@ fn a_plan_predicts_the_speed_of_a_device() {
     let text = succeed("plan --device all").out;
     assert!(all.iter().all(|row| text.contains(&format!("\n| {} ", row["device"].as_str().unwrap()))), "{text}");
     assert!(text.contains("predicted, not measured"), "{text}");
+}
+
+#[test]
+fn products_are_divided_as_asked() {
+    let plan = json(&succeed("plan --json --tiling moe.down=8x2x128,output=64x1x256").out);
+    for (step, tiling, workgroup) in [("moe.down", "r2l8", "w128"), ("output", "r1l64", "w256")] {
+        let steps = plan["steps"].as_array().unwrap().iter();
+        let own: Vec<&str> = steps
+            .filter(|planned| {
+                planned["label"].as_str().is_some_and(|label| label == step || label.ends_with(&format!(".{step}")))
+            })
+            .filter_map(|planned| planned["variant"].as_str())
+            .collect();
+        let divided = |variant: &&str| variant.contains(tiling) && variant.ends_with(workgroup);
+        assert!(!own.is_empty() && own.iter().all(divided), "{step}: {own:?}");
+    }
+    for wrong in ["moe.down", "moe.down=3x1x64", "moe.down=32x5x256", "moe.down=64x1x32", "nowhere=8x1x64"] {
+        refuses(&format!("plan --tiling {wrong}"), "tiling");
+    }
 }
