@@ -108,7 +108,8 @@ struct Windows {
 impl Windows {
     fn of(args: &PerplexityArgs) -> anyhow::Result<Self> {
         let length = args.model.file.context.unwrap_or(USUAL_WINDOW);
-        ensure!(length >= 2, "-c: expected windows of 2 tokens or more, found {length}");
+        ensure!(length >= 3, "-c: expected windows of 3 tokens or more, found {length}");
+        ensure!(args.chunks != Some(0), "--chunks: expected one window or more, found 0");
         match args.ppl_stride {
             0 => Ok(Self { length, stride: length, judged: length - length / 2 - 1 }),
             stride if stride < length => Ok(Self { length, stride, judged: stride }),
@@ -163,6 +164,12 @@ fn judge(model: &Model, tokens: &[u32], windows: &Windows, starts: &[usize]) -> 
     let (mut surprise, aside) = (Surprise::default(), Aside::new());
     for (start, index) in starts.iter().zip(1..) {
         let window = &tokens[*start..start + windows.length];
+        if let Some(token) = window.iter().find(|token| **token as usize >= model.config().vocab) {
+            anyhow::bail!(
+                "the tokenizer made token {token} of the text, which the model of {} has not",
+                model.config().vocab
+            );
+        }
         session.rewind(0);
         // The last token foretells none of the window's, and of those before the judged ones no logits are wanted.
         let (before, telling) = window[..windows.length - 1].split_at(windows.length - 1 - windows.judged);

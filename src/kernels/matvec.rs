@@ -66,7 +66,7 @@ impl Product<'_> {
     pub fn tiling(&self, plan: &Builder) -> Tiling {
         let (target, rows) = (plan.target(), self.rows * self.layers);
         let tiling = Tiling::of(target, self.arithmetic(plan), self.label, rows, self.groups);
-        tiling.in_blocks_of(self.left.unit(), target.invocations)
+        tiling.in_blocks_of(self.left.unit(), target)
     }
 
     /// In what it multiplies.

@@ -6,6 +6,8 @@ use crate::quant::Arithmetic;
 
 /// Bytes of staged activations at most: several workgroups fit beside each other, on Metal too.
 const STAGED_BYTES: usize = 16 << 10;
+/// Rows of a team at most: they stand in a vec4.
+const MOST_ROWS: usize = 4;
 /// Rows up to which a product stages nothing: there are about as many workgroups as rows.
 pub(super) const FEW_ROWS: usize = 256;
 /// Rows from which on a team takes two: there are enough for every core of a large GPU.
@@ -48,14 +50,15 @@ impl Tiling {
         Self { lanes, workgroup, ..self }
     }
 
-    /// With workgroups of a multiple of `unit` rows, a power of two: of more invocations if there may be as many, or
-    /// of teams that take more rows.
-    pub(super) fn in_blocks_of(mut self, unit: usize, invocations: usize) -> Self {
+    /// With workgroups of a multiple of `unit` rows, 16 at most: of more invocations if there may be as many, of teams
+    /// that take more rows, up to the four that a vec4 holds, or of smaller teams.
+    pub(super) fn in_blocks_of(mut self, unit: usize, target: &Target) -> Self {
         while !self.block().is_multiple_of(unit) {
-            if 2 * self.workgroup <= invocations.min(512) {
-                self.workgroup *= 2;
-            } else {
-                self.rows *= 2;
+            match self {
+                Self { rows: 3, .. } => self.rows = MOST_ROWS,
+                Self { workgroup, .. } if 2 * workgroup <= target.invocations.min(512) => self.workgroup *= 2,
+                Self { rows, .. } if rows < MOST_ROWS => self.rows *= 2,
+                Self { lanes, .. } => self.lanes = target.lanes(lanes / 2),
             }
         }
         self
@@ -74,4 +77,25 @@ pub(super) fn tile(arithmetic: Arithmetic, groups: usize) -> usize {
         Arithmetic::Int => 48,
     };
     groups.div_ceil(groups.div_ceil(STAGED_BYTES / bytes).max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_ROWS, Target, Tiling};
+
+    #[test]
+    fn whatever_is_asked_for_leaves_whole_halves_of_groups() {
+        let powers = |most: u32| (0..=most).map(|power| 1usize << power);
+        for (subgroup, invocations) in [4, 8, 32, 64].into_iter().flat_map(|s| [128, 256, 1024].map(|i| (s, i))) {
+            let target = Target { subgroup, invocations, ..Target::default() };
+            for (lanes, workgroup) in powers(10).flat_map(|lanes| powers(10).map(move |workgroup| (lanes, workgroup))) {
+                for rows in 1..=if lanes <= workgroup { MOST_ROWS } else { 0 } {
+                    let tiling = Tiling { lanes, rows, workgroup }.on(&target).in_blocks_of(16, &target);
+                    let Tiling { lanes, rows, workgroup } = tiling;
+                    let sound = lanes <= workgroup && workgroup <= invocations && rows <= MOST_ROWS;
+                    assert!(sound && tiling.block().is_multiple_of(16), "{tiling:?} of {target:?}");
+                }
+            }
+        }
+    }
 }

@@ -86,7 +86,7 @@ fn chunks_do_not_change_it() {
 #[test]
 fn what_cannot_be_judged_is_refused() {
     let text = fixture("fable/text.txt").display().to_string();
-    refuses(&format!("perplexity -f {text} -c 1"), "expected windows of 2 tokens or more, found 1");
+    refuses(&format!("perplexity -f {text} -c 2"), "expected windows of 3 tokens or more, found 2");
     refuses(&format!("perplexity -f {text} -c 100000"), "fill no window of 100000");
     refuses(&format!("perplexity -f {text} -c 64 --ppl-stride 64"), "expected less than the window's 64 tokens");
     refuses("perplexity -f nosuch.txt", "cannot read nosuch.txt");
