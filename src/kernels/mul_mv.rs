@@ -5,7 +5,7 @@ use super::rounded::{Left, Stream};
 use super::{Case, CaseBuilder, Kernel, expect_shape, rms_norm};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Batch, Builder, Target, Tensor, Weight};
 use crate::quant::{Arithmetic, Quant};
 use crate::wgsl::{Source, source};
 
@@ -49,6 +49,15 @@ impl Builder {
         Ok(Stream { x: *y, rounded: left.rounded })
     }
 
+    /// y {rows} = w · x for every token of a chunk of few.
+    ///
+    /// # Errors
+    /// As [`Builder::mul_mv`].
+    pub(super) fn mul_mv_each(&mut self, label: &str, w: &Weight, x: &Batch, y: &Batch, add: bool) -> Result<()> {
+        let write = if add { Write::Add } else { Write::Replace };
+        self.mul_mv_step(label, w, &Input::from(&x.vectors()), &y.vectors(), write, Left::default())
+    }
+
     fn mul_mv_step(
         &mut self,
         label: &str,
@@ -59,6 +68,8 @@ impl Builder {
         left: Left<'_>,
     ) -> Result<()> {
         let [columns, rows, matrices] = w.shape;
+        let vectors = y.shape[1];
+        let shared = matrices == 1 && vectors > 1;
         let product = Product {
             kernel: KERNEL.name,
             label,
@@ -67,14 +78,20 @@ impl Builder {
             feed: Feed::Input(x),
             left,
             rows,
-            layers: matrices,
+            layers: vectors,
             groups: w.groups(),
         };
-        product.expect_input(columns, matrices)?;
-        expect_shape(KERNEL.name, &w.name, Shape(&y.shape).to_string(), Shape(&[rows, matrices]).to_string())?;
+        product.expect_input(columns, vectors)?;
+        expect_shape(
+            KERNEL.name,
+            &w.name,
+            Shape(&y.shape).to_string(),
+            Shape(&[rows, if shared { vectors } else { matrices }]).to_string(),
+        )?;
         let variant = product
             .variant(self)
             .switch("ACCUMULATE", "a", write == Write::Add)
+            .switch("SHARED", "o", shared)
             .constant("X_STRIDE", "x", x.tensor.stride / 4)
             .constant("Y_STRIDE", "y", y.stride)
             .file(source!("lib/rows.wgsl"));
@@ -99,6 +116,9 @@ fn cases(target: Target) -> Result<Vec<Case>> {
     ];
     for (quant, (shape, write, normed)) in matvec::in_turn(&shapes) {
         cases.push(case(target, quant, shape, write, normed)?);
+    }
+    for (i, quant) in crate::quant::QUANTS.iter().enumerate() {
+        cases.push(each_case(target, quant, 1 + i % 8)?);
     }
     for (i, &(quant, _)) in matvec::pairs(1).iter().enumerate() {
         cases.push(stream_case(target, quant, [64, [32, 64][i % 2], 1])?);
@@ -131,6 +151,24 @@ fn case(target: Target, quant: &'static Quant, shape: [usize; 3], write: Write, 
     let how = [(write == Write::Add, " added"), (normed, " normed")];
     let how: String = how.into_iter().filter(|(on, _)| *on).map(|(_, how)| how).collect();
     Ok(case.finish(format!("{} {columns}x{rows}x{matrices}{how}", quant.name)))
+}
+
+/// One matrix and the vectors of several tokens.
+fn each_case(target: Target, quant: &'static Quant, tokens: usize) -> Result<Case> {
+    let shape = [columns_for(quant, 70), 19, 1];
+    let mut case = CaseBuilder::new(target, 1);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let (x, xs) = case.batch("x", [shape[0], 1], tokens, tokens);
+    let (y, before) = case.batch("y", [shape[1], 1], tokens, tokens);
+    case.plan.mul_mv_each("product", &w, &x, &y, true)?;
+    let xs = seen(&wide(&xs), shape[0], &[quant], target.arithmetic);
+    let element = |i: usize| {
+        let (sum, size) = dot(&ws, shape, 0, i % shape[1], &xs[i / shape[1] * shape[0]..][..shape[0]]);
+        (sum + before[i] as f64, size + before[i].abs() as f64)
+    };
+    let (want, sizes) = (0..shape[1] * tokens).map(element).unzip();
+    case.expect_batch(&y, want, sizes, matvec::bound(target.arithmetic));
+    Ok(case.finish(format!("{} {}x19, {tokens} tokens", quant.name, shape[0])))
 }
 
 /// A product onto the residual stream, and what it leaves for the product that follows.

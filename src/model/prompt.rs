@@ -23,7 +23,7 @@ impl PromptOptions {
 }
 
 /// Tokens that the smallest plan of a chunk has room for, and how many times more the next one has.
-const SMALLEST: usize = 16;
+const SMALLEST: usize = 8;
 const NEXT: usize = 4;
 /// Tokens from which on a chunk is faster than as many tokens by themselves: on an H100 the smallest plan takes as long
 /// as 8 tokens.
@@ -40,7 +40,7 @@ impl PromptOptions {
 
     /// True if so many tokens are computed together, and not one by one.
     pub fn chunks(&self, count: usize) -> bool {
-        count > 1 && count >= WORTH.min(self.together())
+        count >= WORTH.min(self.together()).max(2) && self.together() > 1
     }
 
     /// Tokens that the smallest plan with room for a chunk has room for.
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn a_chunk_runs_in_the_smallest_plan_with_room() {
         for (count, chunk, room) in
-            [(2, 512, 16), (16, 512, 16), (17, 512, 64), (65, 512, 256), (257, 512, 512), (512, 512, 512), (2, 7, 7)]
+            [(2, 512, 8), (8, 512, 8), (9, 512, 32), (33, 512, 128), (257, 512, 512), (512, 512, 512), (2, 7, 7)]
         {
             let options = PromptOptions { chunk, ..PromptOptions::default() };
             assert_eq!(options.room_for(count), room, "{count} of {chunk}");
@@ -72,9 +72,16 @@ mod tests {
 
     #[test]
     fn few_tokens_go_one_by_one_unless_chunks_are_to_be_as_small() {
-        for (count, chunk, together) in
-            [(1, 512, false), (7, 512, false), (8, 512, true), (2, 2, true), (6, 7, false), (7, 7, true), (1, 1, false)]
-        {
+        for (count, chunk, together) in [
+            (1, 512, false),
+            (7, 512, false),
+            (8, 512, true),
+            (2, 2, true),
+            (6, 7, false),
+            (7, 7, true),
+            (1, 1, false),
+            (5, 1, false),
+        ] {
             let options = PromptOptions { chunk, ..PromptOptions::default() };
             assert_eq!(options.chunks(count), together, "{count} of {chunk}");
         }

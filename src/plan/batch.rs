@@ -1,6 +1,6 @@
 //! Activations of a chunk of tokens.
 
-use super::BufferRef;
+use super::{BufferRef, Tensor};
 
 /// f32 activations of a chunk: for each token a stack of vectors, those of all heads, say.
 #[derive(Debug, Clone, Copy)]
@@ -17,4 +17,11 @@ pub struct Batch {
     pub tokens: usize,
     /// Values from one token's start to the next's.
     pub pitch: usize,
+}
+
+impl Batch {
+    /// The vectors of its tokens, each of which has one.
+    pub(crate) fn vectors(&self) -> Tensor {
+        Tensor { buffer: self.buffer, shape: [self.values, self.tokens], stride: self.pitch }
+    }
 }

@@ -1,10 +1,10 @@
-// y = silu(gate · x) · (up · x): the first half of a SwiGLU feed-forward.
+// y = silu(gate · x) · (up · x), for each of several inputs: the first half of a SwiGLU feed-forward.
 
 var<storage, read_write> y: array<f32>;
 
 fn write_row(i: Invocation, row: u32, k: u32, v: f32) {
     if row + k < w_gate_ROWS {
-        y[row + k] = v;
+        y[i.workgroup.z * Y_STRIDE + row + k] = v;
         keep(row, k, i, v);
     }
 }
@@ -16,9 +16,9 @@ fn main(i: Invocation) {
     var sums: Gated;
     for (var first = 0u; first < w_gate_GROUPS; first += TILE) {
         let count = min(TILE, w_gate_GROUPS - first);
-        stage(0u, first, count, i);
+        stage(i.workgroup.z * X_STRIDE, first, count, i);
         sums = added(sums, w_gated_rows(0u, row, first, count, team));
     }
     write_rows(i, team, row, swiglu_rows(sums, input_factor(team), team));
-    leave(0u, w_gate_ROWS, i);
+    leave(i.workgroup.z * Y_STRIDE, w_gate_ROWS, i);
 }
