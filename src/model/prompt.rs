@@ -40,7 +40,8 @@ impl PromptOptions {
 
     /// True if so many tokens are computed together, and not one by one.
     pub fn chunks(&self, count: usize) -> bool {
-        count > 1 && count >= WORTH.min(self.together())
+        let together = self.together();
+        together > 1 && count > 1 && count >= WORTH.min(together)
     }
 
     /// Tokens that the smallest plan with room for a chunk has room for.
@@ -72,9 +73,16 @@ mod tests {
 
     #[test]
     fn few_tokens_go_one_by_one_unless_chunks_are_to_be_as_small() {
-        for (count, chunk, together) in
-            [(1, 512, false), (7, 512, false), (8, 512, true), (2, 2, true), (6, 7, false), (7, 7, true), (1, 1, false)]
-        {
+        for (count, chunk, together) in [
+            (1, 512, false),
+            (7, 512, false),
+            (8, 512, true),
+            (2, 2, true),
+            (6, 7, false),
+            (7, 7, true),
+            (1, 1, false),
+            (100, 1, false),
+        ] {
             let options = PromptOptions { chunk, ..PromptOptions::default() };
             assert_eq!(options.chunks(count), together, "{count} of {chunk}");
         }
