@@ -1,8 +1,8 @@
 //! A sequence of tokens and the cache that belongs to it.
 //!
 //! A session feeds a reply's tokens through the model's plan, each one submission, and a prompt's in chunks; the host
-//! is at most a few submissions ahead of the GPU. What the cache holds already is not computed again. The token that follows is
-//! chosen on the GPU, which can go on with it before the host knows it: [`Session::feed_chosen`].
+//! is at most a few submissions ahead of the GPU. What the cache holds already is not computed again. The token that
+//! follows is chosen on the GPU, which can go on with it before the host knows it: [`Session::feed_chosen`].
 
 mod choices;
 mod chunks;
@@ -121,19 +121,33 @@ impl Session {
     /// As [`Session::feed`], and [`Error::Cancelled`]; what the session holds by then stays.
     pub fn feed_with(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<()> {
         self.check(self.tokens.len(), tokens)?;
-        let Some((&last, before)) = tokens.split_last() else { return Ok(()) };
+        if tokens.is_empty() {
+            return Ok(());
+        }
         self.output = None;
         if self.chunks.options.chunks(tokens.len()) {
             return self.feed_chunks(tokens, progress);
         }
-        for (&token, done) in before.iter().zip(1..) {
+        self.feed_each(tokens, 0, progress)
+    }
+
+    /// Feeds tokens one by one, the last to the choice of the next one. `before` of those that `progress` is told of are
+    /// there.
+    fn feed_each(
+        &mut self,
+        tokens: &[u32],
+        before: usize,
+        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let Some((&last, first)) = tokens.split_last() else { return Ok(()) };
+        for (&token, done) in first.iter().zip(before + 1..) {
             self.step(token)?;
             if progress(done).is_break() {
                 return Err(Error::Cancelled);
             }
         }
         self.feed_one(last)?;
-        if progress(tokens.len()).is_break() { Err(Error::Cancelled) } else { Ok(()) }
+        if progress(before + tokens.len()).is_break() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
     /// Feeds a token, to the choice of the next one.

@@ -17,7 +17,8 @@ use wglm::{Arithmetic, CacheShape, Error, Model, PromptOptions, Session};
 
 /// What logits may differ by, relative L2: f32 in another order.
 const EXACT: f64 = 2e-5;
-/// Sizes of chunks: of one plan and of several, whole tiles and not, and one that holds any prompt here but the longest.
+/// Sizes of chunks: of one plan and of several, whole tiles and not, and one that holds any prompt here but the
+/// longest.
 const CHUNKS: [usize; 7] = [1, 2, 7, 8, 31, 64, 512];
 
 fn session(model: &Model, ty: CacheType, context: usize, chunk: usize) -> Session {
@@ -83,15 +84,18 @@ fn goldens_are_met_in_chunks_of_any_size() {
             for (chunk, ty) in CHUNKS.into_iter().zip([CacheType::F32, CacheType::F16].into_iter().cycle()) {
                 let bound = if ty == CacheType::F32 { EXACT } else { 1e-3 };
                 let mut session = session(&model, ty, golden.tokens.len(), chunk);
-                let mut worst = 0f64;
+                let (mut worst, mut seen) = (0f64, 0);
                 session
                     .feed_all(&golden.tokens, &mut |position, row| {
                         if let Some(index) = golden.positions.iter().position(|p| *p == position) {
-                            worst = worst.max(relative_l2(row, &want[index * row.len()..][..row.len()]));
+                            let error = relative_l2(row, &want[index * row.len()..][..row.len()]);
+                            assert!(error.is_finite(), "{precision} {} position {position}: {error}", golden.name);
+                            (worst, seen) = (worst.max(error), seen + 1);
                         }
                         ControlFlow::Continue(())
                     })
                     .unwrap();
+                assert_eq!(seen, golden.positions.len(), "{precision} {} in chunks of {chunk}", golden.name);
                 println!("{precision} {} in chunks of {chunk}, {ty:?}: worst relative L2 {worst:.1e}", golden.name);
                 assert!(worst < bound, "{precision} {} in chunks of {chunk}, {ty:?}: {worst:.2e}", golden.name);
             }
@@ -175,6 +179,38 @@ fn a_prompt_is_cancelled_between_submissions() {
         assert!(held % 40 == 0 && held < 100 && session.logits().is_err(), "stopped at {stop}: {held} tokens");
         session.feed(&tokens[held..]).unwrap();
         assert!(bits(&mut session) == whole, "stopped at {stop} and fed on");
+    }
+}
+
+/// A rest that is too short for a chunk goes token by token, and can be stopped there.
+#[test]
+fn a_prompt_is_cancelled_in_its_rest() {
+    let model = load(&fable_file("q4_0"));
+    let tokens = &goldens()[0].tokens[..45];
+    let mut session = session(&model, CacheType::F32, 64, 40);
+    let mut told = Vec::new();
+    let mut until = |held| {
+        told.push(held);
+        if held == 42 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    assert!(matches!(session.feed_with(tokens, &mut until), Err(Error::Cancelled)));
+    assert_eq!((session.tokens(), &told[told.len() - 2..]), (&tokens[..42], &[41, 42][..]));
+    session.feed(&tokens[42..]).unwrap();
+    let error = relative_l2(&session.logits().unwrap(), &logits(&model, tokens, 1));
+    assert!(error < EXACT, "{error:.2e}");
+}
+
+/// Larger chunks take the place of smaller ones' activations: what was computed before in any does not matter.
+#[test]
+fn chunks_of_one_session_grow_and_shrink() {
+    let model = load(&fable_file("q4_0"));
+    let tokens = &goldens()[0].tokens[..100];
+    let mut session = session(&model, CacheType::F32, 128, 512);
+    for count in [10, 100, 10, 40, 100] {
+        session.rewind(0);
+        session.feed(&tokens[..count]).unwrap();
+        let error = relative_l2(&session.logits().unwrap(), &logits(&model, &tokens[..count], 1));
+        assert!(error < EXACT, "{count} tokens: {error:.2e}");
     }
 }
 

@@ -13,7 +13,8 @@ use common::models::load;
 use shape::{Content, Shape, metadata, tensors};
 use std::path::PathBuf;
 use tempfile::TempDir;
-use wglm::model::{BatchShape, Outputs, plan_batch, plan_token};
+use wglm::gpu::Matrices;
+use wglm::model::{BatchShape, Outputs, PromptOptions, plan_batch, plan_token};
 use wglm::plan::{Purpose, Target, Team};
 use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, Session};
 
@@ -49,17 +50,22 @@ fn written(dir: &TempDir, shape: &Shape) -> PathBuf {
 
 /// The whole shape's header, and a hole in the place of 17 GB of data.
 fn full(dir: &TempDir) -> Gguf {
-    let shape = Shape::glm(47);
-    let tensors = tensors(&shape);
-    let header =
-        tensors.iter().fold(metadata(&shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes())).header();
-    let data: u64 = tensors.iter().map(|t| t.bytes().next_multiple_of(32)).sum();
+    let (file, data) = hole(dir, &Shape::glm(47));
     assert_eq!(data / 10_000_000, 1715, "17.15 GB");
+    file
+}
+
+/// A shape's header with a hole in the place of the data, and its bytes.
+fn hole(dir: &TempDir, shape: &Shape) -> (Gguf, u64) {
+    let tensors = tensors(shape);
+    let header =
+        tensors.iter().fold(metadata(shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes())).header();
+    let data: u64 = tensors.iter().map(|t| t.bytes().next_multiple_of(32)).sum();
     let path = dir.path().join("hole.gguf");
     std::fs::write(&path, &header).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(header.len() as u64 + data).unwrap();
-    Gguf::open(&path).unwrap()
+    (Gguf::open(&path).unwrap(), data)
 }
 
 #[test]
@@ -110,6 +116,26 @@ fn chunks_of_the_full_shape_take_moderate_memory() {
         let scratch = plan.local_memory(Purpose::Scratch);
         println!("{shape:?}: {scratch} bytes, {} dispatches, {} pipelines", plan.steps.len(), plan.variants.len());
         assert!(scratch < most, "{shape:?}: {scratch} bytes");
+    }
+}
+
+/// Grids hold the largest chunk, of several times as many heads too.
+#[test]
+fn the_largest_chunks_are_planned() {
+    let dir = TempDir::new().unwrap();
+    for heads in [20, 64, 128] {
+        let (file, _) = hole(&dir, &Shape { heads, ..Shape::glm(2) });
+        let config = Config::read(&file).unwrap();
+        let cache = CacheShape { context: 8192, ty: CacheType::F16 };
+        for matrices in [Matrices::None, Matrices::Eight, Matrices::Sixteen] {
+            let target = Target { team: Team::Subgroup, matrices, ..Target::default() };
+            let token = plan_token(&file, &config, cache, target).unwrap();
+            for deep in [false, true] {
+                let shape = BatchShape { tokens: PromptOptions::MOST, outputs: Outputs::Last, deep };
+                let planned = plan_batch(&file, &config, &token, target, shape);
+                assert!(planned.is_ok(), "{heads} heads, {matrices:?}, {shape:?}: {:?}", planned.err());
+            }
+        }
     }
 }
 

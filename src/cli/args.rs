@@ -6,7 +6,7 @@ pub use measure::{BenchArgs, OutputFormat, ProfileArgs, SelftestArgs};
 
 use super::hardware::names;
 use super::perplexity::PerplexityArgs;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::ParseIntError;
@@ -137,11 +137,16 @@ pub struct FileArgs {
     #[arg(long)]
     pub zero_copy: bool,
     /// Tokens of a prompt to compute together; 1 for token by token (also -ub)
-    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk)]
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk, value_parser = together())]
     pub ubatch_size: usize,
     /// Milliseconds that a part of a prompt keeps the GPU, about
     #[arg(long, value_name = "N", default_value_t = PromptOptions::default().limit.as_millis() as u64)]
     pub submission_ms: u64,
+}
+
+/// As many as there are plans for.
+fn together() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=PromptOptions::MOST as u64)
 }
 
 impl FileArgs {

@@ -58,6 +58,13 @@ pub struct Profile {
 }
 
 pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
+    let together = args.model.file.ubatch_size;
+    let fits = args.n_prompt <= together;
+    anyhow::ensure!(
+        fits,
+        "-p {}: {together} tokens are computed together, and no more; -ub says how many",
+        args.n_prompt
+    );
     let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
     let (n_depth, repetitions) = (args.depth, args.repetitions as usize);
     let prompt = args.n_prompt;

@@ -48,7 +48,7 @@ impl Builder {
             self.bound("y", y.buffer),
         ];
         let moved = Moved { activations: parts.sums.bytes() + y.bytes(), ..Moved::default() };
-        self.step(label, variant, bindings, &(), [y.stacks * y.tokens, 1, 1], moved)
+        self.step(label, variant, bindings, &(), [y.stacks, y.tokens, 1], moved)
     }
 
     /// What the files that join splits bind.

@@ -1,11 +1,12 @@
 //! Matrices times the vectors of a chunk of tokens, by cooperative matrices: in f16, summed in f32.
 
-use super::matmul::{Operands, Product, Rows};
-use super::{Case, Kernel, mul_mm};
+use super::matmul::{Operands, Product, Rows, products};
+use super::matvec::columns_for;
+use super::{Case, CaseBuilder, Kernel, mul_mm};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Builder, Target, Team, VariantBuilder};
-use crate::quant::Quant;
+use crate::quant::{QUANTS, Quant};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm_matrix.wgsl");
@@ -114,5 +115,26 @@ fn cases(target: Target) -> Result<Vec<Case>> {
     let target = Target { matrices, team: Team::Subgroup, subgroup: 32, ..target };
     let mut cases = mul_mm::cases(target)?;
     cases.retain(|case| case.plan.steps.iter().any(|step| step.kernel == KERNEL.name));
+    let halved = QUANTS.iter().copied().find(|quant| !quant.exceeds_half());
+    cases.extend(halved.map(|quant| beyond_half(target, quant)).transpose()?);
     Ok(cases)
+}
+
+/// Vectors with values that f16 cannot hold, which count as the largest that it can.
+fn beyond_half(target: Target, quant: &'static Quant) -> Result<Case> {
+    let (most, tokens) = (65504.0, 18);
+    let shape = [columns_for(quant, 64), 32, 1];
+    let mut case = CaseBuilder::new(target, 1);
+    case.chunk(9, tokens);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let mut xs = case.noise(shape[0] * tokens);
+    for (x, large) in xs.iter_mut().step_by(29).zip([1e5, -1e5, 65504.0, -3e38].into_iter().cycle()) {
+        *x = large;
+    }
+    let x = case.batch_of("x", [shape[0], 1], tokens, &xs);
+    let y = case.plan.mul_mm("y", &w, &x)?;
+    let held: Vec<f64> = xs.iter().map(|x| f64::from(*x).clamp(-most, most)).collect();
+    let (want, sizes) = products(&ws, shape, &held).into_iter().unzip();
+    case.expect_batch(&y, want, sizes, bound(target, &[quant]));
+    Ok(case.finish(format!("{} {}x32x1 {tokens} tokens, values beyond f16", quant.name, shape[0])))
 }

@@ -8,7 +8,7 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/rope_query.wgsl");
 const WORKGROUP: usize = 64;
 
-params! { queries: u32, heads: u32, pairs: u32, q_stride: u32, q_offset: u32, y_stride: u32, y_offset: u32 }
+params! { heads: u32, pairs: u32, q_stride: u32, q_offset: u32, y_stride: u32, y_offset: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "rope_query", op: OP, params: Params::FIELDS, matrices: &[], cases };
 
@@ -24,7 +24,7 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).file(source!("lib/state.wgsl"));
         let bindings = vec![self.bound_state(), self.bound("q", q.buffer), self.bound("y", y.buffer)];
         let (width, stride) = ([q.shape[0], y.shape[0]], [q.stride, y.stride]);
-        self.turn(label, variant, bindings, params(heads, heads, rotary, width, stride))
+        self.turn(label, variant, bindings, params(heads, rotary, width, stride), 1)
     }
 
     /// As [`Builder::rope_query`], of every token of a chunk.
@@ -42,21 +42,27 @@ impl Builder {
             .file(source!("lib/batch_tokens.wgsl"));
         let bindings = vec![self.bound_batch(), self.bound("q", q.buffer), self.bound("y", y.buffer)];
         let (width, stride) = ([q.values, y.values], [q.stride, y.stride]);
-        self.turn(label, variant, bindings, params(q.tokens * heads, heads, rotary, width, stride))
+        self.turn(label, variant, bindings, params(heads, rotary, width, stride), q.tokens)
     }
 
-    fn turn(&mut self, label: &str, variant: VariantBuilder, bindings: Vec<Bound>, params: Params) -> Result<()> {
-        let pairs = (params.queries * params.pairs) as usize;
-        let moved = Moved { activations: 16 * pairs as u64, ..Moved::default() };
+    fn turn(
+        &mut self,
+        label: &str,
+        variant: VariantBuilder,
+        bindings: Vec<Bound>,
+        params: Params,
+        tokens: usize,
+    ) -> Result<()> {
+        let pairs = (params.heads * params.pairs) as usize; // of a token
+        let moved = Moved { activations: 16 * (pairs * tokens) as u64, ..Moved::default() };
         let variant = variant.file(source!("lib/rope.wgsl"));
-        self.step(label, variant, bindings, &params, [pairs.div_ceil(WORKGROUP), 1, 1], moved)
+        self.step(label, variant, bindings, &params, [pairs.div_ceil(WORKGROUP), tokens, 1], moved)
     }
 }
 
 /// Of queries whose last values are rotary, as those of absorbed ones will be.
-fn params(queries: usize, heads: usize, rotary: usize, width: [usize; 2], stride: [usize; 2]) -> Params {
+fn params(heads: usize, rotary: usize, width: [usize; 2], stride: [usize; 2]) -> Params {
     Params {
-        queries: queries as u32,
         heads: heads as u32,
         pairs: rotary as u32 / 2,
         q_stride: stride[0] as u32,

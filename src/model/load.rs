@@ -264,8 +264,9 @@ fn together(
     })
 }
 
-/// The kernels of chunks, for the first prompt not to wait for them. Drivers that compute on the CPU compile one at a
-/// time, and longer than a prompt is worth that may never come: there a chunk compiles its own when it comes.
+/// The kernels of chunks, for the first prompt not to wait for them; an error if a chunk would not fit. Drivers that
+/// compute on the CPU compile one at a time, and longer than a prompt is worth that may never come: there a chunk
+/// compiles its own when it comes.
 fn chunk_variants(
     file: &Gguf,
     config: &Config,
@@ -275,12 +276,17 @@ fn chunk_variants(
     prompt: PromptOptions,
 ) -> Result<Vec<Variant>> {
     let mut variants = Vec::new();
-    if prompt.together() == 1 || gpu.report().is_software() {
+    if prompt.together() == 1 {
         return Ok(variants);
     }
     for (tokens, deep) in prompt.rooms().flat_map(|tokens| [(tokens, false), (tokens, true)]) {
         let shape = BatchShape { tokens, outputs: Outputs::Last, deep };
-        variants.extend(plan_batch(file, config, token, target, shape)?.plan.variants);
+        let plan = plan_batch(file, config, token, target, shape)?.plan;
+        plan.check_bindings(gpu.capabilities().max_binding)?;
+        variants.extend(plan.variants);
+    }
+    if gpu.report().is_software() {
+        variants.clear();
     }
     Ok(variants)
 }

@@ -25,9 +25,8 @@ impl PromptOptions {
 /// Tokens that the smallest plan of a chunk has room for, and how many times more the next one has.
 const SMALLEST: usize = 8;
 const NEXT: usize = 4;
-/// Tokens from which on a chunk is faster than as many tokens by themselves: on an H100 the smallest plan takes as long
-/// as 8 tokens.
-const WORTH: usize = 8;
+/// Tokens from which on a chunk is faster than as many tokens by themselves, on an H100.
+const WORTH: usize = 4;
 
 impl PromptOptions {
     /// Tokens that the plans of chunks have room for, ascending.
@@ -40,7 +39,8 @@ impl PromptOptions {
 
     /// True if so many tokens are computed together, and not one by one.
     pub fn chunks(&self, count: usize) -> bool {
-        count >= WORTH.min(self.together()).max(2) && self.together() > 1
+        let together = self.together();
+        together > 1 && count > 1 && count >= WORTH.min(together)
     }
 
     /// Tokens that the smallest plan with room for a chunk has room for.
@@ -74,13 +74,13 @@ mod tests {
     fn few_tokens_go_one_by_one_unless_chunks_are_to_be_as_small() {
         for (count, chunk, together) in [
             (1, 512, false),
-            (7, 512, false),
-            (8, 512, true),
+            (3, 512, false),
+            (4, 512, true),
             (2, 2, true),
-            (6, 7, false),
+            (3, 7, false),
             (7, 7, true),
             (1, 1, false),
-            (5, 1, false),
+            (100, 1, false),
         ] {
             let options = PromptOptions { chunk, ..PromptOptions::default() };
             assert_eq!(options.chunks(count), together, "{count} of {chunk}");

@@ -109,7 +109,8 @@ impl Builder {
 
     /// Activations whose vectors start `stride` values apart.
     pub fn tensor_with_stride(&mut self, name: &str, shape: [usize; 2], stride: usize) -> Tensor {
-        let bytes = 4 * stride.saturating_mul(shape[1]).saturating_add(GROUP).min(usize::MAX / 8) as u64; // a kernel may read a group past the last value
+        let values = stride.saturating_mul(shape[1]).saturating_add(GROUP); // a kernel may read a group past the last
+        let bytes = 4 * values.min(usize::MAX / 8) as u64;
         let key = (name.to_owned(), bytes);
         let index = self.scratch.get(&key).copied().unwrap_or_else(|| {
             let index = self.local(name.to_owned(), bytes, Purpose::Scratch);

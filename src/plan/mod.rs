@@ -48,6 +48,16 @@ pub enum Purpose {
     State,
 }
 
+impl Purpose {
+    /// What makes buffers smaller.
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Cache => "use a shorter context (-c) or another adapter",
+            Self::Scratch | Self::State => "compute fewer tokens together (-ub) or use another adapter",
+        }
+    }
+}
+
 /// A buffer the executor makes.
 #[derive(Debug, Clone)]
 pub struct Local {
@@ -210,7 +220,7 @@ impl Plan {
         let Some(bound) = self.steps.iter().flat_map(|s| &s.bindings).find(too_large) else { return Ok(()) };
         let (tensor, remedy) = match bound.buffer {
             BufferRef::Weight(i) => (self.weights[i].name.to_string(), "use a smaller quantisation or another adapter"),
-            BufferRef::Local(i) => (self.locals[i].name.clone(), "use a shorter context (-c) or another adapter"),
+            BufferRef::Local(i) => (self.locals[i].name.clone(), self.locals[i].purpose.remedy()),
         };
         Err(Error::TooLarge { tensor, bytes: bound.bytes, limit: "max_storage_buffer_binding_size", allowed, remedy })
     }

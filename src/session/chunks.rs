@@ -1,7 +1,9 @@
 //! The plans of a session's chunks, each on the device from its first use on.
 //!
 //! A chunk runs in the smallest plan that has room for it, so that few tokens do not take the grids of many. All of
-//! them share the weights and the caches of the token's plan, and each other's activations.
+//! them share the weights and the caches of the token's plan, and each other's activations: where a plan needs larger
+//! ones than there are, those that there are go, and with them the plans that use them, which come again when they are
+//! needed. So no more is held than the largest plan takes of each.
 
 use super::pace::Pace;
 use crate::error::Result;
@@ -9,13 +11,12 @@ use crate::gpu::Buffer;
 use crate::model::{BatchPlan, BatchShape, Model, Outputs, PromptOptions, State, TokenPlan};
 use crate::plan::{Executor, Plan, Purpose};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 /// The plans there are so far.
 pub struct Chunks {
     pub options: PromptOptions,
     classes: HashMap<BatchShape, Class>,
-    /// The largest buffer of each name, and of those that have the same, of each in turn.
+    /// The activations that all plans use: of each name, and of those that have the same, of each in turn.
     scratch: HashMap<(String, usize), Buffer>,
 }
 
@@ -50,21 +51,37 @@ impl Chunks {
     ) -> Result<&mut Class> {
         let tokens = self.options.room_for(count);
         let shape = BatchShape { tokens, outputs, deep: before >= BatchShape::DEEP };
-        match self.classes.entry(shape) {
-            Entry::Occupied(known) => Ok(known.into_mut()),
-            Entry::Vacant(place) => {
-                let planned = model.plan_batch(token.0, shape)?;
-                let mut locals = scratch_of(&planned.plan, &self.scratch);
-                locals.extend(planned.lent.iter().map(|(here, there)| (*here, token.1.local(*there).clone())));
-                let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
-                for (index, key, bytes) in named(&planned.plan) {
-                    if self.scratch.get(&key).is_none_or(|buffer| buffer.bytes() < bytes) {
-                        self.scratch.insert(key, executor.local(index).clone());
-                    }
-                }
-                let pace = Pace::new(self.options.limit);
-                Ok(place.insert(Class { executor, planned, pace }))
+        let class = match self.classes.remove(&shape) {
+            Some(known) => known,
+            None => self.make(shape, model, token)?,
+        };
+        Ok(self.classes.entry(shape).or_insert(class))
+    }
+
+    fn make(&mut self, shape: BatchShape, model: &Model, token: (&TokenPlan, &Executor)) -> Result<Class> {
+        let planned = model.plan_batch(token.0, shape)?;
+        self.drop_outgrown(&planned.plan);
+        let known = |(index, key, _)| Some((index, self.scratch.get(&key)?.clone()));
+        let mut locals: HashMap<usize, Buffer> = named(&planned.plan).filter_map(known).collect();
+        locals.extend(planned.lent.iter().map(|(here, there)| (*here, token.1.local(*there).clone())));
+        let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
+        for (index, key, _) in named(&planned.plan) {
+            self.scratch.entry(key).or_insert_with(|| executor.local(index).clone());
+        }
+        let pace = Pace::new(self.options.limit, planned.plan.steps.len());
+        Ok(Class { executor, planned, pace })
+    }
+
+    /// Lets go of activations that are too small for a plan, and of the plans that are bound to them.
+    fn drop_outgrown(&mut self, plan: &Plan) {
+        let before = self.scratch.len();
+        for (_, key, bytes) in named(plan) {
+            if self.scratch.get(&key).is_some_and(|buffer| buffer.bytes() < bytes) {
+                self.scratch.remove(&key);
             }
+        }
+        if self.scratch.len() < before {
+            self.classes.clear();
         }
     }
 }
@@ -81,13 +98,4 @@ fn named(plan: &Plan) -> impl Iterator<Item = (usize, (String, usize), u64)> {
         })
         .collect();
     all.into_iter()
-}
-
-/// The buffers there are that have room for a plan's activations.
-fn scratch_of(plan: &Plan, known: &HashMap<(String, usize), Buffer>) -> HashMap<usize, Buffer> {
-    let fits = |(index, key, bytes)| {
-        let buffer: &Buffer = known.get(&key)?;
-        (buffer.bytes() >= bytes).then(|| (index, buffer.clone()))
-    };
-    named(plan).filter_map(fits).collect()
 }

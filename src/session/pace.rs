@@ -14,14 +14,19 @@ const FIRST: usize = 16;
 pub struct Pace {
     limit: Duration,
     steps: usize,
-    /// What the GPU may not have finished yet, and how many steps each has.
+    /// Steps of a submission at most: so few that every chunk has one to learn from.
+    most: usize,
+    /// What the GPU may not have finished yet, and how many steps each has; none what others have submitted.
     running: VecDeque<(Submission, usize)>,
     since: Instant,
 }
 
 impl Pace {
-    pub fn new(limit: Duration) -> Self {
-        Self { limit, steps: FIRST, running: VecDeque::with_capacity(AHEAD + 1), since: Instant::now() }
+    /// Of a plan of so many steps.
+    pub fn new(limit: Duration, steps: usize) -> Self {
+        let most = steps.div_ceil(AHEAD + 1).max(1);
+        let running = VecDeque::with_capacity(AHEAD + 1);
+        Self { limit, steps: FIRST.min(most), most, running, since: Instant::now() }
     }
 
     /// Steps that the next submission should have.
@@ -29,9 +34,10 @@ impl Pace {
         self.steps
     }
 
-    /// Forgets what was under way, which others wait for.
-    pub fn start(&mut self) {
+    /// Begins a chunk, which runs when the newest submission before it is done, if there is one.
+    pub fn start(&mut self, before: Option<Submission>) {
         self.running.clear();
+        self.running.extend(before.map(|submission| (submission, 0)));
         self.since = Instant::now();
     }
 
@@ -43,14 +49,16 @@ impl Pace {
         gpu.wait(&oldest)?;
         let (now, before) = (Instant::now(), self.since);
         self.since = now;
-        self.learn(now - before, steps);
+        if steps > 0 {
+            self.learn(now - before, steps);
+        }
         Ok(())
     }
 
     /// From what a submission took. It is shortened at once, and lengthened little by little.
     fn learn(&mut self, took: Duration, steps: usize) {
         let fit = self.limit.as_secs_f64() * steps as f64 / took.as_secs_f64().max(1e-9);
-        self.steps = (fit as usize).clamp(1, 2 * self.steps);
+        self.steps = (fit as usize).clamp(1, self.most.min(2 * self.steps));
     }
 }
 
@@ -60,7 +68,7 @@ mod tests {
 
     #[test]
     fn submissions_come_to_take_what_they_should() {
-        let mut pace = Pace::new(Duration::from_millis(10));
+        let mut pace = Pace::new(Duration::from_millis(10), 430);
         let took = |steps: usize| Duration::from_micros(250 * steps as u64);
         for _ in 0..4 {
             pace.learn(took(pace.steps()), pace.steps());
@@ -70,5 +78,16 @@ mod tests {
         assert_eq!(pace.steps(), 1, "one step may take longer than all should");
         pace.learn(Duration::ZERO, 1);
         assert_eq!(pace.steps(), 2);
+    }
+
+    /// The third submission waits for the first.
+    #[test]
+    fn every_chunk_has_three_submissions_if_it_can() {
+        for (steps, first, most) in [(430, 16, 144), (10, 4, 4), (1, 1, 1)] {
+            let mut pace = Pace::new(Duration::from_millis(10), steps);
+            assert_eq!(pace.steps(), first, "of {steps}");
+            (0..10).for_each(|_| pace.learn(Duration::ZERO, pace.steps()));
+            assert_eq!(pace.steps(), most, "of {steps}");
+        }
     }
 }

@@ -50,28 +50,24 @@ impl Session {
         if self.output.is_none() && !tokens.is_empty() { self.finish_prompt() } else { Ok(()) }
     }
 
-    /// Feeds several tokens in chunks; `progress` is told after each submission how many of them the session holds.
+    /// Feeds several tokens in chunks, and a rest that is none one by one; `progress` is told after each submission how
+    /// many of them the session holds.
     pub(super) fn feed_chunks(
         &mut self,
         tokens: &[u32],
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<()> {
-        let before = self.tokens.len();
-        for part in tokens.chunks(self.chunks.options.together()) {
-            if self.chunks.options.chunks(part.len()) {
-                self.chunk(part, Outputs::Last, &mut |held| progress(held - before))?;
-                continue;
-            }
-            let Some((last, first)) = part.split_last() else { continue };
-            for token in first {
-                self.step(*token)?;
-            }
-            self.feed_one(*last)?;
+        let (before, options) = (self.tokens.len(), self.chunks.options);
+        let rest = Some(tokens.len() % options.together()).filter(|rest| !options.chunks(*rest));
+        let (whole, rest) = tokens.split_at(tokens.len() - rest.unwrap_or(0));
+        for part in whole.chunks(options.together()) {
+            self.chunk(part, Outputs::Last, &mut |held| progress(held - before))?;
         }
-        if self.output.is_none() {
-            self.finish_prompt()?;
+        if !rest.is_empty() {
+            return self.feed_each(rest, whole.len(), progress);
         }
-        if progress(tokens.len()).is_break() { Err(Error::Cancelled) } else { Ok(()) }
+        self.finish_prompt()?;
+        visited(progress(tokens.len()))
     }
 
     /// Computes a chunk. `progress` is told after each submission but the last how many tokens the session holds.
@@ -86,7 +82,7 @@ impl Session {
         class.write(&self.state, self.tokens.len(), part)?;
         let Class { executor, planned, pace } = class;
         let (gpu, held) = (executor.gpu(), self.tokens.len());
-        pace.start();
+        pace.start(self.running.back().cloned());
         let (mut first, end) = (0, planned.plan.steps.len());
         while first < end {
             let until = end.min(first + pace.steps());
@@ -116,7 +112,7 @@ impl Session {
         let place = (self.tokens.len() - count, count);
         let class = self.chunks.class(place, Outputs::All, &self.model, (&self.planned, &self.executor))?;
         let (gpu, planned) = (class.executor.gpu(), &class.planned);
-        let Some((local, stride)) = planned.logits else { return Ok((Vec::new(), 1)) };
+        let Some((local, stride)) = planned.logits else { return Err(Error::NoResult) };
         let bytes = 4 * (stride * count) as u64;
         let to = gpu.readback("logits", bytes)?;
         let copy = Copy { from: class.executor.local(local), offset: 0, bytes, to: &to };

@@ -32,6 +32,8 @@ fn wrong_usage_exits_with_2() {
         ("run -p hi --seed few", "invalid value 'few' for '--seed <N>'"),
         ("run -p hi --temp warm", "invalid value 'warm' for '--temp <T>'"),
         ("run -p hi --reasoning maybe", "possible values: on, off"),
+        ("run -p hi -ub 0", "0 is not in 1..=4096"),
+        ("run -p hi --ubatch-size 4097", "4097 is not in 1..=4096"),
         ("run -p hi --cache-type q8_0", "possible values: f16, f32"),
         ("run -p hi -ctk q8_0", "possible values: f16, f32"),
         ("run -p hi -sys", "a value is required for '--system-prompt <TEXT>'"),

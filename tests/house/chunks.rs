@@ -4,15 +4,16 @@
 use crate::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
 use wglm::gpu::Matrices;
 use wglm::kernels::CacheType;
-use wglm::model::{BatchPlan, BatchShape, Outputs, TokenPlan, plan_batch};
+use wglm::model::{BatchPlan, BatchShape, Outputs, PromptOptions, TokenPlan, plan_batch};
 use wglm::plan::{Purpose, Target, Team};
 use wglm::shader::reflect;
 use wglm::{Config, Gguf};
 
-const SHAPES: [BatchShape; 3] = [
+const SHAPES: [BatchShape; 4] = [
     BatchShape { tokens: 16, outputs: Outputs::All, deep: false },
     BatchShape { tokens: 512, outputs: Outputs::Last, deep: false },
     BatchShape { tokens: 512, outputs: Outputs::Last, deep: true },
+    BatchShape { tokens: PromptOptions::MOST, outputs: Outputs::Last, deep: true },
 ];
 
 fn chunk(file: &Gguf, token: &TokenPlan, target: Target, shape: BatchShape) -> BatchPlan {

@@ -102,7 +102,9 @@ fn check_logits(model: &mut Model, golden: &Golden) -> Result<f64, String> {
         let known = rows.next_if(|(known, _)| **known == position);
         model.feed(position, *token, known.is_some())?;
         if let Some((_, row)) = known {
-            worst = worst.max(relative_l2(&model.logits()?, row));
+            let error = relative_l2(&model.logits()?, row);
+            assert!(error.is_finite(), "position {position}: {error}");
+            worst = worst.max(error);
         }
     }
     assert!(rows.next().is_none(), "positions beyond the tokens");

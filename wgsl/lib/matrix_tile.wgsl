@@ -58,7 +58,7 @@ fn share_of(tile: Tile, starts: array<u32, VECTOR_SHARE>, group: u32, local: u32
     return share;
 }
 
-// Columns 0, 2, 1, 3 of every four, as the weights lie.
+// Columns 0, 2, 1, 3 of every four, as the weights lie. Values are what f16 can hold: past that they would be infinite.
 fn put(share: Share, local: u32) {
     for (var i = 0u; i < ROW_SHARE; i++) {
         let at = brought(i, local);
@@ -77,7 +77,8 @@ fn put(share: Share, local: u32) {
     for (var i = 0u; i < VECTOR_SHARE; i++) {
         let n = local + i * WORKGROUP;
         if n < TILE_TOKENS * CHUNKS {
-            put_vector(n / CHUNKS * PITCH + 4u * (n % CHUNKS), vec4<f16>(share.vectors[i].xzyw));
+            let held = clamp(share.vectors[i].xzyw, vec4<f32>(-65504.0), vec4<f32>(65504.0));
+            put_vector(n / CHUNKS * PITCH + 4u * (n % CHUNKS), vec4<f16>(held));
         }
     }
 }

@@ -36,7 +36,8 @@ fn stage(first_row: u32, tile: u32, end: u32, step: u32, local: u32) {
     for (var k = local; k < ROWS * STEP; k += WORKGROUP) {
         let row = min(first_row + k / STEP, batch.count * HEADS - 1u);
         let chunk = step + k % STEP;
-        queries[k / STEP * PITCH + k % STEP] = select(vec4<f32>(0.0), q[row * LINE + min(chunk, LINE - 1u)], chunk < LINE);
+        let held = q[row * LINE + min(chunk, LINE - 1u)];
+        queries[k / STEP * PITCH + k % STEP] = select(vec4<f32>(0.0), held, chunk < LINE);
     }
     for (var k = local; k < SPAN * STEP; k += WORKGROUP) {
         let chunk = min(step + k % STEP, LINE - 1u); // past the last the query is zero

@@ -1,11 +1,11 @@
-// Joins the splits of the attention, a workgroup a head.
+// Joins the splits of the attention, a workgroup a head: those of a token along x, tokens along y.
 
 var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let head = workgroup.x;
-    if head >= token_count() * HEADS {
+    let head = workgroup.y * HEADS + workgroup.x; // of all tokens
+    if workgroup.y >= token_count() {
         return;
     }
     merge(head, local);

@@ -1,8 +1,7 @@
 // Turns the rotary part of every query and lays it behind the absorbed part: queries of all heads, token after token.
-// One invocation a pair.
+// One invocation a pair: those of a token along x, tokens along y.
 
 struct Params {
-    queries: u32,
     heads: u32,    // queries of a token
     pairs: u32,    // pairs of the rotary part
     q_stride: u32, // values from one query to the next
@@ -17,14 +16,15 @@ var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    let query = id.x / params.pairs;
-    if query >= params.queries {
+    let head = id.x / params.pairs;
+    if head >= params.heads {
         return;
     }
+    let query = id.y * params.heads + head; // of all tokens
     let i = id.x % params.pairs;
     let source = query * params.q_stride + params.q_offset + 2u * i;
     let to = query * params.y_stride + params.y_offset + 2u * i;
-    let turned = rotated(vec2<f32>(q[source], q[source + 1u]), query / params.heads * params.pairs + i);
+    let turned = rotated(vec2<f32>(q[source], q[source + 1u]), id.y * params.pairs + i);
     y[to] = turned.x;
     y[to + 1u] = turned.y;
 }
