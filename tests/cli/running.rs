@@ -85,6 +85,7 @@ fn prompts_that_are_refused() {
     refused("long", &fed(command(["run", "-"]), long.as_bytes()), "available; start over or ask for a longer context");
     refused("binary", &fed(command(["run", "-"]), b"\xff\xfe"), "UTF-8");
     refuses("run -p hi -c 999999999", "use a shorter context (-c)");
+    refuses("profile -p 65 -ub 64 -m nowhere.gguf", "-p 65: 64 tokens are computed together");
     let silent = fixture("models/k-quants.gguf").display().to_string();
     refuses(&format!("run -p hi -m {silent}"), "this file has no tokenizer");
     refuses(&format!("tokenize hi -m {silent}"), "this file has no tokenizer");
