@@ -1,7 +1,7 @@
 //! What a token takes and what a file holds, from its header.
 
 use crate::common::models::fixture;
-use crate::{json, refuses, succeed};
+use crate::{json, refuses, succeed, wglm};
 
 #[test]
 fn totals_of_a_plan_are_the_sums_of_its_steps() {
@@ -107,7 +107,9 @@ fn products_are_divided_as_asked() {
         let divided = |variant: &&str| variant.contains(tiling) && variant.ends_with(workgroup);
         assert!(!own.is_empty() && own.iter().all(divided), "{step}: {own:?}");
     }
-    for wrong in ["moe.down", "moe.down=3x1x64", "moe.down=32x5x256", "moe.down=64x1x32", "nowhere=8x1x64"] {
-        refuses(&format!("plan --tiling {wrong}"), "tiling");
+    for wrong in ["moe.down", "moe.down=3x1x64", "moe.down=32x5x256", "moe.down=64x1x32"] {
+        let done = wglm(&format!("plan --tiling {wrong}"));
+        assert!(done.code == Some(2) && done.err.contains("STEP=LANESxROWSxWORKGROUP"), "{wrong}: {done:?}");
     }
+    refuses("plan --tiling nowhere=8x1x64", "tiling: expected a step of the plan");
 }
