@@ -3,7 +3,11 @@
 use crate::emit::{Checks, LANGUAGES, Shader, USUAL};
 use crate::variants;
 use naga::proc::Layouter;
-use naga::{BinaryOperator, Expression, Function, Literal, RelationalFunction, ScalarKind, TypeInner};
+use naga::valid::FunctionInfo;
+use naga::{
+    AddressSpace, BinaryOperator, Block, Expression, Function, Handle, Literal, RelationalFunction, ScalarKind,
+    Statement, TypeInner,
+};
 use wglm::plan::{ALIGNMENT, Plan};
 use wglm::shader::Access;
 
@@ -35,8 +39,14 @@ impl Shader {
 
     /// Everything that is wrong with it.
     fn complaints(&self) -> Vec<String> {
-        let rules =
-            [Self::foreign_matrices, Self::limits, Self::layout, Self::finite_constants, Self::finite_functions];
+        let rules = [
+            Self::foreign_matrices,
+            Self::limits,
+            Self::layout,
+            Self::finite_constants,
+            Self::finite_functions,
+            Self::whole_vectors,
+        ];
         let mut complaints: Vec<String> = rules.iter().flat_map(|rule| rule(self)).collect();
         for language in LANGUAGES {
             for checks in [Checks::Unchecked, Checks::Checked] {
@@ -102,6 +112,48 @@ impl Shader {
     fn finite_functions(&self) -> Vec<String> {
         self.functions().flat_map(|f| f.expressions.iter().filter_map(|(_, e)| tells_numbers(f, e))).collect()
     }
+
+    /// Apple's compiler writes a part of a vector by reading all of it, and writing all of it: what another invocation
+    /// writes beside it meanwhile is lost.
+    fn whole_vectors(&self) -> Vec<String> {
+        let functions = self.module.functions.iter().map(|(handle, function)| (function, &self.info[handle]));
+        let entries = self.module.entry_points.iter().enumerate();
+        let entries = entries.map(|(index, entry)| (&entry.function, self.info.get_entry_point(index)));
+        let parts = functions.chain(entries).flat_map(|(function, info)| {
+            let stored = stored(&function.body).into_iter();
+            stored.filter(|pointer| self.is_shared_part(function, info, *pointer)).collect::<Vec<_>>()
+        });
+        parts.map(|pointer| format!("a part of a shared vector is written: {pointer:?}")).collect()
+    }
+
+    /// Whether an expression points to a part of a vector that other invocations see.
+    fn is_shared_part(&self, function: &Function, info: &FunctionInfo, pointer: Handle<Expression>) -> bool {
+        let base = match function.expressions[pointer] {
+            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => base,
+            _ => return false,
+        };
+        let (vector, space) = match *info[base].ty.inner_with(&self.module.types) {
+            TypeInner::Pointer { base, space } => {
+                (matches!(self.module.types[base].inner, TypeInner::Vector { .. }), space)
+            }
+            TypeInner::ValuePointer { size, space, .. } => (size.is_some(), space),
+            _ => return false,
+        };
+        vector && matches!(space, AddressSpace::WorkGroup | AddressSpace::Storage { .. })
+    }
+}
+
+/// What is stored to, in a block and those within it.
+fn stored(block: &Block) -> Vec<Handle<Expression>> {
+    let of = |statement: &Statement| match statement {
+        Statement::Store { pointer, .. } => vec![*pointer],
+        Statement::Block(block) => stored(block),
+        Statement::If { accept, reject, .. } => [stored(accept), stored(reject)].concat(),
+        Statement::Switch { cases, .. } => cases.iter().flat_map(|case| stored(&case.body)).collect(),
+        Statement::Loop { body, continuing, .. } => [stored(body), stored(continuing)].concat(),
+        _ => vec![],
+    };
+    block.iter().flat_map(of).collect()
 }
 
 /// What is wrong with an expression that tells NaNs or infinities from numbers, or makes one.
@@ -166,6 +218,8 @@ fn broken_rules_are_noticed() {
         ("", "var<workgroup> t: array<f32, 8193>;", "t[i] = 1.0;", "32784 bytes of workgroup memory"),
         ("", "", "y[i] = bitcast<f32>(0x7f800000u);", "of bits 0x7f800000"),
         ("", "", "let v = y[i]; if v != v { y[i] = 0.0; }", "compared with itself"),
+        ("", "var<workgroup> t: array<vec4<f32>, 8>;", "t[i / 4u][i % 4u] = y[i];", "part of a shared vector"),
+        ("", "var<workgroup> t: vec4<u32>;", "if i == 0u { t.x = 1u; } y[i] = f32(t.x);", "part of a shared vector"),
     ];
     for (enables, globals, body, wanted) in broken {
         let text = format!(

@@ -8,6 +8,7 @@
 const LOWEST_CHANCE = -1e30;
 const NO_CHANCE = -2e30; // below every expert's
 const SMALLEST_SUM = 6.103515625e-5; // as llama.cpp bounds the sum of the chosen scores
+const CHUNKS = (EXPERTS + 3u) / 4u;
 
 var<storage, read> logits: array<f32>;
 var<storage, read> bias: array<f32>;
@@ -15,7 +16,8 @@ var<storage, read> bias: array<f32>;
 var<private> first_logit: u32 = 0u; // of the token, where there are several
 
 var<workgroup> scores: array<f32, EXPERTS>;
-var<workgroup> chances: array<vec4<f32>, (EXPERTS + 3u) / 4u>; // score + bias
+// score + bias. Each invocation writes whole vectors: to write a part of one may write all of it.
+var<workgroup> chances: array<vec4<f32>, CHUNKS>;
 var<workgroup> chosen: array<u32, TOP_K>;
 
 fn sigmoid(z: f32) -> f32 {
@@ -37,8 +39,12 @@ fn softmax(e: u32) -> f32 {
 
 fn choose_scores(local: u32) {
     if SOFTMAX {
-        for (var e = local; e < EXPERTS; e += WORKGROUP) {
-            chances[e / 4u][e % 4u] = logits[first_logit + e];
+        for (var c = local; c < CHUNKS; c += WORKGROUP) {
+            var some = vec4<f32>(0.0);
+            for (var k = 0u; k < 4u && 4u * c + k < EXPERTS; k++) {
+                some[k] = logits[first_logit + 4u * c + k];
+            }
+            chances[c] = some;
         }
         workgroupBarrier();
         for (var e = local; e < EXPERTS; e += WORKGROUP) {
@@ -46,14 +52,16 @@ fn choose_scores(local: u32) {
         }
         workgroupBarrier(); // the logits are read before the chances overwrite them
     }
-    for (var e = local; e < EXPERTS; e += WORKGROUP) {
-        if !SOFTMAX {
-            scores[e] = sigmoid(logits[first_logit + e]);
+    for (var c = local; c < CHUNKS; c += WORKGROUP) {
+        var some = vec4<f32>(NO_CHANCE);
+        for (var k = 0u; k < 4u && 4u * c + k < EXPERTS; k++) {
+            let e = 4u * c + k;
+            if !SOFTMAX {
+                scores[e] = sigmoid(logits[first_logit + e]);
+            }
+            some[k] = max(scores[e] + bias[e], LOWEST_CHANCE);
         }
-        chances[e / 4u][e % 4u] = max(scores[e] + bias[e], LOWEST_CHANCE);
-    }
-    for (var e = EXPERTS + local; e < 4u * ((EXPERTS + 3u) / 4u); e += WORKGROUP) {
-        chances[e / 4u][e % 4u] = NO_CHANCE;
+        chances[c] = some;
     }
     for (var k = local; k < TOP_K; k += WORKGROUP) {
         chosen[k] = k; // stays where no chance is a number
@@ -65,7 +73,7 @@ fn choose_ranks(local: u32) {
     for (var e = local; e < EXPERTS; e += WORKGROUP) {
         let chance = vec4<f32>(chances[e / 4u][e % 4u]);
         var better = vec4<u32>(0u);
-        for (var k = 0u; k < (EXPERTS + 3u) / 4u; k++) {
+        for (var k = 0u; k < CHUNKS; k++) {
             let lower = vec4<u32>(4u * k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(e);
             let ahead = (chances[k] > chance) | ((chances[k] == chance) & lower);
             better += select(vec4<u32>(0u), vec4<u32>(1u), ahead);

@@ -43,7 +43,7 @@ fn weigh(row: ptr<function, Row>, tile: u32, i: u32) {
     if i % 4u == 0u {
         shrinks[i / 4u] = shrink;
         if reference != before && before > LOWEST { // of the first tile there are no earlier sums
-            exceeded.x = 1u;
+            exceeded = vec4<u32>(1u);
         }
     }
 }

@@ -113,7 +113,7 @@ fn main(
         let both = scores + others;
         coopStoreT(both, &partial[to], tile_pitch);
         if local == 0u {
-            exceeded.x = 0u;
+            exceeded = vec4<u32>(0u);
         }
         workgroupBarrier();
         put_share(share, 1u - buffer, local);

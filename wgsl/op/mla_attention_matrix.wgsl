@@ -43,7 +43,7 @@ fn weigh_tile(tile: u32, end: u32, team: Team) {
         shrinks[h] = shrink;
         totals[h] = totals[h] * shrink + total;
         if reference != before && before > LOWEST { // of the first tile there are no earlier sums
-            exceeded.x = 1u;
+            exceeded = vec4<u32>(1u);
         }
     }
 }
@@ -132,7 +132,7 @@ fn main(
             put(local + n * WORKGROUP, share[n]);
         }
         if local == 0u {
-            exceeded.x = 0u;
+            exceeded = vec4<u32>(0u);
         }
         workgroupBarrier();
         share = load_share(tile + SPAN, split.end, local); // on its way while this tile is computed
