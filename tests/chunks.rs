@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 use wglm::kernels::CacheType;
+use wglm::model::{BatchShape, Outputs, plan_batch, plan_token};
 use wglm::plan::Fusions;
 use wglm::{Arithmetic, CacheShape, Error, Model, PromptOptions, Session};
 
@@ -72,6 +73,37 @@ fn every_model_computes_chunks_as_it_computes_tokens() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Chunks of few tokens that multiply bytes as tokens do, in one plan and another: none reads what another left in memory
+/// that they share.
+#[test]
+fn chunks_of_bytes_are_tokens_of_bytes() {
+    let mut judged = 0;
+    for Shape { name, file, .. } in shapes() {
+        let model = load_with(&file, gpu(), Arithmetic::Int, Fusions::all());
+        if !multiplies_bytes(&model) {
+            continue;
+        }
+        let tokens: Vec<u32> = (1..=34).map(|token| 37 * token % model.config().vocab as u32).collect();
+        let mut session = session(&model, CacheType::F32, 34, 512);
+        for end in [20, 23, 32, 34] {
+            session.feed(&tokens[session.tokens().len()..end]).unwrap();
+            let error = relative_l2(&session.logits().unwrap(), &logits(&model, &tokens[..end], 1));
+            println!("{name:<16} {end} tokens: relative L2 {error:.1e}");
+            assert!(error < EXACT, "{name}, {end} tokens: {error:.2e}");
+        }
+        judged += 1;
+    }
+    assert!(judged >= 4, "only {judged} models with such chunks");
+}
+
+/// Whether its chunks of few tokens do.
+fn multiplies_bytes(model: &Model) -> bool {
+    let (file, config, target) = (model.file(), model.config(), *model.target());
+    let token = plan_token(file, config, model.cache(), target).unwrap();
+    let few = plan_batch(file, config, &token, target, BatchShape::of(4, Outputs::Last, 0)).unwrap();
+    few.plan.variants.iter().any(|variant| variant.label.contains(".i8."))
 }
 
 /// The logits of every token, against other programs'.

@@ -30,7 +30,9 @@ fn column_factor(column: u32, team: Team) -> f32 {
     let first = 3u * INPUT_GROUPS + vector * (INPUT_SQUARES / 4u);
     var squares = vec4<f32>(0.0); // of half a group each
     for (var k = team.lane; k < (TILE + 1u) / 2u; k += LANES) {
-        squares += bitcast<vec4<f32>>(rounded_input[first + k]);
+        let some = bitcast<vec4<f32>>(rounded_input[first + k]);
+        // Behind an odd group lies what other steps left.
+        squares += select(some, vec4<f32>(some.xy, 0.0, 0.0), TILE % 2u == 1u && k == TILE / 2u);
     }
     return inverseSqrt(team_sum(dot(squares, vec4<f32>(1.0)), team) / f32(WIDTH) + EPSILON);
 }
