@@ -73,6 +73,8 @@ pub struct Session {
     tokens: Vec<u32>,
     logits: Readback,
     choices: Choices,
+    /// How many of the tokens a result that came vouches for.
+    sure: usize,
     /// What the newest state asks its result to carry: see [`choices`].
     ticket: u32,
     chunks: Chunks,
@@ -108,6 +110,7 @@ impl Session {
             model: model.clone(),
             state: State::new(model.config()),
             tokens: Vec::new(),
+            sure: 0,
             logits: gpu.readback("logits", bytes)?,
             choices: Choices::new(gpu)?,
             ticket: 0,
@@ -252,12 +255,20 @@ impl Session {
     /// of the last token are there afterwards.
     ///
     /// # Errors
-    /// As [`Session::feed_with`].
+    /// As [`Session::feed_with`]; tokens that are too many or unknown leave the session as it was.
     pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<Reuse> {
-        let cached = self.reusable(tokens);
-        self.rewind(cached);
+        let cached = self.keep_common(tokens)?;
         self.feed_with(&tokens[cached..], progress)?;
         Ok(Reuse { cached, new: tokens.len() - cached })
+    }
+
+    /// Forgets all but what `tokens` begin with, unless they would not fit: then it keeps everything. Returns how many
+    /// of them need not be computed again.
+    pub(crate) fn keep_common(&mut self, tokens: &[u32]) -> Result<usize> {
+        let cached = self.reusable(tokens);
+        self.check(cached, &tokens[cached..])?;
+        self.rewind(cached);
+        Ok(cached)
     }
 
     /// How many of `tokens` the session has in its cache and need not compute again.
@@ -274,6 +285,7 @@ impl Session {
     pub fn rewind(&mut self, length: usize) {
         if length < self.tokens.len() {
             self.tokens.truncate(length);
+            self.sure = self.sure.min(length);
             self.output = None;
         }
     }
@@ -282,7 +294,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Argument`] if nothing was fed since the start or the last rewind; [`Error::NoResult`] if they never
-    /// came; what the device reports.
+    /// came: then the tokens that were fed since the last result that did are not in the session any more; what the
+    /// device reports.
     pub fn logits(&mut self) -> Result<Vec<f32>> {
         let ticket = self.output()?.ticket();
         let bytes = 4 * self.model.config().vocab as u64;
@@ -292,7 +305,7 @@ impl Session {
         let copied = self.choices.submit(ticket, token, |choice| executor.submit(0..0, &[logits, choice]))?;
         self.running.clear(); // older than this one
         let data = executor.gpu().read(&self.logits, bytes, copied.submission())?;
-        self.choices.read(executor.gpu(), &copied)?;
+        self.read(&copied)?;
         self.output = Some(copied);
         Ok(bytemuck::pod_collect_to_vec(&data))
     }
@@ -306,6 +319,15 @@ impl Session {
 /// An error where the caller wants no more.
 fn going_on(flow: ControlFlow<()>) -> Result<()> {
     if flow.is_break() { Err(Error::Cancelled) } else { Ok(()) }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("tokens", &self.tokens.len())
+            .field("context", &self.context())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Drop for Session {

@@ -7,6 +7,7 @@
 mod adapter;
 mod device;
 mod errors;
+mod fetch;
 mod heaps;
 mod memory;
 #[cfg(target_os = "macos")]
@@ -20,6 +21,7 @@ mod wait;
 mod work;
 
 pub use adapter::{AdapterReport, Matrices, adapters};
+pub use fetch::Fetch;
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pages::PAGE;
@@ -146,5 +148,12 @@ impl Gpu {
     /// True if shaders are to check every index.
     pub(crate) fn checks(&self) -> bool {
         self.shared.checks
+    }
+}
+
+impl std::fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let report = self.report();
+        f.debug_struct("Gpu").field("name", &report.name).field("backend", &report.backend).finish_non_exhaustive()
     }
 }

@@ -19,29 +19,37 @@ pub struct Adjusting {
 }
 
 impl Adjusting {
-    /// Has `params` adjust the logits of a token's plan. `known` is reused if it has room enough.
+    /// How many logits `params` adjust at most.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`] for a bias on no token; what the device reports.
-    pub fn new(
-        params: &SamplerParams,
-        known: Option<Self>,
-        model: &Model,
-        token: (&TokenPlan, &Executor),
-    ) -> Result<Self> {
-        let (vocab, context) = (model.config().vocab, token.0.cache.context);
+    /// [`Error::TokenOutOfRange`] for a bias on no token.
+    pub fn room(params: &SamplerParams, vocab: usize, context: usize) -> Result<usize> {
         if let Some(&(token, _)) = params.logit_bias.iter().find(|(token, _)| *token as usize >= vocab) {
             return Err(Error::TokenOutOfRange { token, vocab });
         }
         let recent = if params.penalises() { params.repeat_last_n.min(context) } else { 0 };
-        let room = (recent + params.logit_bias.len()).min(vocab);
-        if let Some(known) = known.filter(|known| known.room >= room) {
-            return Ok(Self { params: params.clone(), ..known });
-        }
+        Ok((recent + params.logit_bias.len()).min(vocab))
+    }
+
+    /// Has `params` adjust up to `room` logits of a token's plan.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn new(params: &SamplerParams, room: usize, model: &Model, token: (&TokenPlan, &Executor)) -> Result<Self> {
         let planned = model.plan_choice(token.0, room)?;
         let lent = planned.lent.iter().map(|(here, there)| (*here, token.1.local(*there).clone())).collect();
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, &[], &lent)?;
         Ok(Self { params: params.clone(), planned, executor, room })
+    }
+
+    /// Whether it has room for so many adjustments.
+    pub fn has(&self, room: usize) -> bool {
+        self.room >= room
+    }
+
+    /// The same, adjusting by other `params`.
+    pub fn with(self, params: &SamplerParams) -> Self {
+        Self { params: params.clone(), ..self }
     }
 
     /// Writes how to choose.

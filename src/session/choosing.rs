@@ -3,9 +3,7 @@
 use super::Session;
 use super::adjusting::Adjusting;
 use super::choices::{Choice, Output};
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::Sampling;
 use crate::plan::Plan;
 use crate::sample::SamplerParams;
@@ -19,17 +17,13 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Argument`] for parameters out of range, [`Error::TokenOutOfRange`] for a bias on no token,
-    /// [`Error::OutOfMemory`] if bias or penalties are asked for the first time and there is no room for them; what the
-    /// device reports.
+    /// [`Error::OutOfMemory`] if bias or penalties are asked for the first time and there is no room for them: after
+    /// these tokens are chosen as before. What the device reports.
     pub fn set_sampling(&mut self, params: &SamplerParams) -> Result<u64> {
         params.check()?;
         let seed = params.seed();
         let SamplerParams { temperature, top_k, top_p, min_p, .. } = *params;
-        let known = self.adjusting.take();
-        if params.adjusts() {
-            let token = (&self.planned, &self.executor);
-            self.adjusting = Some(Adjusting::new(params, known, &self.model, token)?);
-        }
+        self.adjusting = if params.adjusts() { Some(self.adjusting_for(params)?) } else { None };
         self.sampling = match temperature {
             0.0 => Sampling::GREEDY,
             _ => Sampling::draw(temperature, top_k, top_p, min_p, seed),
@@ -45,6 +39,15 @@ impl Session {
             self.choose_anew()?;
         }
         Ok(seed)
+    }
+
+    /// What adjusts logits by `params`: what does so already, if it has room enough. After an error that does so still.
+    fn adjusting_for(&mut self, params: &SamplerParams) -> Result<Adjusting> {
+        let room = Adjusting::room(params, self.model.config().vocab, self.context())?;
+        match self.adjusting.take_if(|known| known.has(room)) {
+            Some(known) => Ok(known.with(params)),
+            None => Adjusting::new(params, room, &self.model, (&self.planned, &self.executor)),
+        }
     }
 
     /// Chooses the last token's successor by the logits that are on the device.
@@ -64,7 +67,7 @@ impl Session {
     /// # Errors
     /// [`Error::ContextFull`], which leaves everything as it was; [`Error::Argument`] as [`Session::logits`];
     /// [`Error::NotANumber`] if no logit is a number, or what the device reports, after which nothing more was
-    /// fed and the last token's output is gone.
+    /// fed and the last token's output is gone; [`Error::NoResult`] as [`Session::logits`].
     pub fn feed_chosen(&mut self) -> Result<u32> {
         self.check(self.tokens.len() + 1, &[])?;
         let before = self.output()?.clone();
@@ -81,16 +84,16 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::most_likely`].
-    pub fn chosen(&self) -> Result<u32> {
-        self.read(self.output()?)?.chosen()
+    pub fn chosen(&mut self) -> Result<u32> {
+        self.read(&self.output()?.clone())?.chosen()
     }
 
     /// The most likely token after the last one fed, as bias and penalties leave it.
     ///
     /// # Errors
     /// As [`Session::logits`]; [`Error::NotANumber`] if no logit is a number.
-    pub fn most_likely(&self) -> Result<u32> {
-        self.read(self.output()?)?.likeliest()
+    pub fn most_likely(&mut self) -> Result<u32> {
+        self.read(&self.output()?.clone())?.likeliest()
     }
 
     /// Submits a step and those after it, to the choice of the next token. From the first step on it is a token that is
@@ -115,7 +118,18 @@ impl Session {
         Ok(output)
     }
 
-    fn read(&self, output: &Output) -> Result<Choice> {
-        self.choices.read(self.executor.gpu(), output)
+    /// The choice after the tokens as they are. If it never came, those that no other result vouches for go: nobody
+    /// knows what the cache holds of them.
+    pub(super) fn read(&mut self, output: &Output) -> Result<Choice> {
+        let choice = self.choices.read(self.executor.gpu(), output);
+        match choice {
+            Ok(_) => self.sure = self.tokens.len(),
+            Err(Error::NoResult) => {
+                self.rewind(self.sure);
+                self.output = None;
+            }
+            Err(_) => {}
+        }
+        choice
     }
 }

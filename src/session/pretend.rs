@@ -4,7 +4,6 @@ use super::Session;
 use crate::error::Result;
 use crate::gpu::BufferUse;
 use crate::kernels::CacheType;
-use crate::plan::Purpose;
 use crate::quant::F32;
 
 /// Values of noise that are repeated: those of many tokens.
@@ -27,10 +26,7 @@ impl Session {
         let bytes = noise(self.planned.cache.ty);
         let noise = gpu.buffer("noise", bytes.len() as u64, BufferUse::Storage)?;
         gpu.write(&noise, 0, &bytes)?;
-        let locals = self.planned.plan.locals.iter().enumerate();
-        let caches = locals.filter(|(_, local)| local.purpose == Purpose::Cache);
-        let caches: Vec<_> = caches.map(|(index, _)| self.executor.local(index)).collect();
-        gpu.fill(&noise, &caches)?;
+        gpu.fill(&noise, &self.caches().collect::<Vec<_>>())?;
         self.tokens = tokens;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::chunks::Class;
 use super::{Session, going_on};
 use crate::error::{Error, Result};
-use crate::gpu::Copy;
+use crate::gpu::Fetch;
 use crate::model::{Outputs, PromptOptions};
 use std::ops::ControlFlow;
 
@@ -41,7 +41,9 @@ impl Session {
             }
             self.output = None;
             self.chunk(part, Outputs::All, true, &mut |_| ControlFlow::Continue(()))?;
-            let (rows, stride) = self.chunk_logits(part.len())?;
+            let rows = self.chunk_logits(part.len()).inspect_err(|_| self.rewind(self.sure));
+            let (rows, stride) = rows?;
+            self.sure = self.tokens.len();
             let vocab = self.model.config().vocab;
             for (row, place) in rows.chunks(stride).zip(first..) {
                 going_on(visit(place, &row[..vocab]))?;
@@ -118,9 +120,7 @@ impl Session {
         let (gpu, planned) = (class.executor.gpu(), &class.planned);
         let Some((local, stride)) = planned.logits else { return Err(Error::NoResult) };
         let bytes = 4 * (stride * count) as u64;
-        let to = gpu.readback("logits", bytes)?;
-        let copy = Copy { from: class.executor.local(local), offset: 0, bytes, to: &to };
-        let done = class.executor.submit(0..0, &[copy])?;
-        Ok((bytemuck::pod_collect_to_vec(&gpu.read(&to, bytes, &done)?), stride))
+        let rows = Fetch::new(gpu, bytes)?.read(class.executor.local(local), 0, bytes)?;
+        Ok((bytemuck::pod_collect_to_vec(&rows), stride))
     }
 }

@@ -136,6 +136,18 @@ fn parameters_out_of_range_change_nothing() {
     assert_eq!(session.chosen().unwrap(), before);
 }
 
+/// A bias on no token is refused when penalties are there already, and these stay.
+#[test]
+fn a_bias_on_no_token_leaves_the_penalties() {
+    let penalised = SamplerParams { repeat_penalty: 1.3, ..seeded(5) };
+    let wrong = SamplerParams { logit_bias: vec![(u32::MAX, 1.0)], ..penalised.clone() };
+    let [mut known, mut refused] = pair(6);
+    known.set_sampling(&penalised).unwrap();
+    refused.set_sampling(&penalised).unwrap();
+    assert!(matches!(refused.set_sampling(&wrong), Err(Error::TokenOutOfRange { .. })));
+    assert_eq!(chosen(&mut refused, 12), chosen(&mut known, 12));
+}
+
 fn generate(session: &mut Session, prompt: &[u32], sampling: SamplerParams, most: Option<usize>) -> Stop {
     let options = GenerateOptions { sampling, max_tokens: most, ..GenerateOptions::default() };
     let events = Generation::new(session, prompt.to_vec(), None, options).unwrap();

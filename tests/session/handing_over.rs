@@ -3,8 +3,9 @@
 use crate::common::gpu::open;
 use crate::common::models::{fable_file, load_on};
 use crate::dialogue;
+use std::ops::ControlFlow;
 use wglm::gpu::Work;
-use wglm::{Error, Gguf, LoadOptions, Model, SamplerParams, Session};
+use wglm::{Error, Gguf, LoadOptions, Model, PromptOptions, Reuse, SamplerParams, Session};
 
 /// A model on a device of its own, whose work nobody else adds to.
 fn alone() -> Model {
@@ -70,7 +71,8 @@ fn nothing_came<T>(outcome: wglm::Result<T>) {
     }
 }
 
-/// Neither the result of an earlier token nor zeros pass for the one that is missing, however often work is dropped.
+/// Neither the result of an earlier token nor zeros pass for the one that is missing, however often work is dropped. What
+/// was fed in vain is not in the session any more, so that it is computed when it is wanted again.
 #[test]
 fn work_that_was_dropped_leaves_no_token() {
     let model = alone();
@@ -78,21 +80,27 @@ fn work_that_was_dropped_leaves_no_token() {
     session.feed(&dialogue(5)).unwrap();
     let (chosen, logits) = (session.chosen().unwrap(), session.logits().unwrap());
     model.gpu().drop_work(true);
-    for _ in 0..3 {
-        session.rewind(4);
-        session.feed(&dialogue(5)[4..]).unwrap();
-        nothing_came(session.chosen());
-        nothing_came(session.most_likely());
-        nothing_came(session.logits());
-        nothing_came(session.feed_chosen());
+    session.rewind(3);
+    let reads: [fn(&mut Session) -> wglm::Result<()>; 4] = [
+        |session| session.chosen().map(drop),
+        |session| session.most_likely().map(drop),
+        |session| session.logits().map(drop),
+        |session| session.feed_chosen().map(drop),
+    ];
+    for read in reads {
+        session.feed(&dialogue(5)[3..]).unwrap();
+        nothing_came(read(&mut session));
+        assert_eq!(session.tokens(), &dialogue(5)[..3], "what an earlier result vouches for");
+        let none = read(&mut session).unwrap_err();
+        assert!(matches!(none, Error::Argument { argument: "session", .. }), "{none}");
     }
     nothing_came(Session::new(&model).and_then(|mut fresh| {
         fresh.feed(&[1])?;
         fresh.chosen()
     }));
     model.gpu().drop_work(false);
-    session.rewind(0);
-    session.feed(&dialogue(5)).unwrap();
+    let reuse = session.sync(&dialogue(5), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(reuse, Reuse { cached: 3, new: 2 });
     assert_eq!(session.chosen().unwrap(), chosen, "afterwards");
     assert!(session.logits().unwrap() == logits, "afterwards");
 }
@@ -105,10 +113,42 @@ fn a_choice_that_was_dropped_is_not_the_one_before() {
     session.feed(&dialogue(5)).unwrap();
     session.chosen().unwrap();
     model.gpu().drop_work(true);
-    for _ in 0..3 {
-        session.set_sampling(&SamplerParams { temperature: 0.0, ..SamplerParams::default() }).unwrap();
-        nothing_came(session.chosen());
-    }
+    session.set_sampling(&SamplerParams::greedy()).unwrap();
+    nothing_came(session.chosen());
+    assert_eq!(session.tokens(), dialogue(5), "the tokens were computed");
+}
+
+/// A cache that never came is no snapshot, and one that never went is no session.
+#[test]
+fn caches_that_were_dropped_are_noticed() {
+    let model = alone();
+    let mut session = Session::new(&model).unwrap();
+    session.feed(&dialogue(5)).unwrap();
+    let whole = session.snapshot().unwrap();
+    session.rewind(4);
+    let without_logits = session.snapshot().unwrap();
+    model.gpu().drop_work(true);
+    nothing_came(session.snapshot());
+    nothing_came(session.restore(&whole));
+    nothing_came(session.restore(&without_logits));
+    assert!(session.tokens().is_empty());
+    model.gpu().drop_work(false);
+    session.restore(&whole).unwrap();
+    assert_eq!(session.tokens(), dialogue(5));
+}
+
+/// Nor are logits of a whole text those of another.
+#[test]
+fn rows_of_logits_that_were_dropped_are_noticed() {
+    let model = alone();
+    let mut session = Session::new(&model).unwrap();
+    session.set_prompt(PromptOptions::default());
+    let mut none = |_, _: &[f32]| ControlFlow::Continue(());
+    session.feed_all(&dialogue(8), &mut none).unwrap();
+    session.rewind(0);
+    model.gpu().drop_work(true);
+    nothing_came(session.feed_all(&dialogue(8), &mut none));
+    assert!(session.tokens().is_empty());
 }
 
 #[test]

@@ -49,6 +49,21 @@ fn what_is_kept_and_what_is_computed() {
     }
 }
 
+/// What does not fit, or is no token, costs nothing of what is there.
+#[test]
+fn what_is_refused_changes_nothing() {
+    let mut session = session_of(12);
+    session.feed(&dialogue(8)).unwrap();
+    let before = bits(&mut session);
+    let long = [&dialogue(4)[..], &[1; 9]].concat();
+    let unknown = [&dialogue(4)[..], &[u32::MAX]].concat();
+    let mut sync = |tokens: &[u32]| session.sync(tokens, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(sync(&long), Error::ContextFull { needed: 13, context: 12 }));
+    assert!(matches!(sync(&unknown), Error::TokenOutOfRange { .. }));
+    assert_eq!(session.tokens(), dialogue(8));
+    assert!(bits(&mut session) == before);
+}
+
 #[test]
 fn the_same_again_costs_nothing() {
     let tokens = dialogue(8);

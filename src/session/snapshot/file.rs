@@ -26,7 +26,8 @@ impl Session {
     /// read twice, a few megabytes at a time.
     ///
     /// # Errors
-    /// [`Error::Io`]; as [`Session::restore`].
+    /// [`Error::Io`], after which the session is as it was or, if the second reading failed, empty; as
+    /// [`Session::restore`].
     pub fn load_snapshot(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let file = File::open(path).map_err(failed("open", path))?;

@@ -9,8 +9,7 @@ mod format;
 
 use super::Session;
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Copy, StagedCopy};
-use crate::plan::Purpose;
+use crate::gpu::{Buffer, Fetch, StagedCopy};
 use format::{Header, PIECE, Reader, Writer, damaged};
 use std::io::{Cursor, Read, Seek, Write};
 use std::path::Path;
@@ -19,7 +18,8 @@ impl Session {
     /// The session as bytes: what the cache holds of its tokens, and not the room for more.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if there is no room to read the cache; what the device reports.
+    /// [`Error::OutOfMemory`] if there is no room to read the cache; [`Error::NoResult`] if it never came; what the
+    /// device reports.
     pub fn snapshot(&mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.write_snapshot(&mut bytes, in_memory())?;
@@ -31,8 +31,9 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Snapshot`] for bytes that are damaged, or are of another file or another type of cache,
-    /// [`Error::ContextFull`] for more tokens than the session has room for: after these the session is as it was. What
-    /// the device reports: after that it is empty.
+    /// [`Error::ContextFull`] for more tokens than the session has room for, [`Error::TokenOutOfRange`] for one that is
+    /// none: after these the session is as it was. [`Error::NoResult`] if the cache never took what it was given, and
+    /// what the device reports: after that it is empty.
     pub fn restore(&mut self, snapshot: &[u8]) -> Result<()> {
         self.read_snapshot(Cursor::new(snapshot), in_memory())
     }
@@ -46,10 +47,8 @@ impl Session {
     }
 
     /// The caches, layer by layer.
-    fn caches(&self) -> impl Iterator<Item = &Buffer> {
-        let locals = self.planned.plan.locals.iter().enumerate();
-        let caches = locals.filter(|(_, local)| local.purpose == Purpose::Cache);
-        caches.map(|(index, _)| self.executor.local(index))
+    pub(super) fn caches(&self) -> impl Iterator<Item = &Buffer> {
+        self.planned.plan.caches().map(|index| self.executor.local(index))
     }
 
     fn write_snapshot(&mut self, to: &mut dyn Write, path: &Path) -> Result<()> {
@@ -58,13 +57,11 @@ impl Session {
         let mut writer = Writer::new(to, path);
         writer.write(bytemuck::bytes_of(&header))?;
         writer.write(bytemuck::cast_slice(&self.tokens))?;
-        let (gpu, layer) = (self.executor.gpu(), header.layer_bytes());
-        let readback = gpu.readback("snapshot", layer.min(PIECE as u64))?;
+        let layer = header.layer_bytes();
+        let mut fetch = Fetch::new(self.executor.gpu(), layer.min(PIECE as u64))?;
         for cache in self.caches() {
             for (offset, bytes) in pieces(layer) {
-                let copy = Copy { from: cache, offset, bytes, to: &readback };
-                let copied = self.executor.submit(0..0, &[copy])?;
-                writer.write(&gpu.read(&readback, bytes, &copied)?)?;
+                writer.write(&fetch.read(cache, offset, bytes)?)?;
             }
         }
         writer.write(bytemuck::cast_slice(&logits))?;
@@ -81,6 +78,7 @@ impl Session {
         self.fill_caches(&mut reader)?;
         let logits = reader.words(header.logits)?;
         self.tokens = tokens;
+        self.sure = self.tokens.len();
         if logits.is_empty() {
             return Ok(());
         }
@@ -121,7 +119,10 @@ impl Session {
                 staging.send(gpu, &[copy], |mapped| mapped.write(0, piece))?;
             }
         }
-        staging.finish(gpu)
+        staging.finish(gpu)?;
+        // What comes last came after all the rest.
+        let last = self.caches().last().filter(|_| layer > 0);
+        last.map_or(Ok(()), |cache| Fetch::new(gpu, 4)?.read(cache, layer - 4, 4).map(drop))
     }
 }
 
