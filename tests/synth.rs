@@ -9,13 +9,15 @@ mod shape;
 mod write;
 
 use common::gguf_writer;
-use common::models::load;
+use common::models::{fixture, load};
 use shape::{Content, Shape, metadata, tensors};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
 use wglm::gpu::Matrices;
 use wglm::model::{BatchShape, Outputs, PromptOptions, plan_batch, plan_token};
 use wglm::plan::{Purpose, Target, Team};
+use wglm::shader::{Access, Variant, reflect};
 use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, LoadOptions, Model, Session};
 
 /// Of a token, at most.
@@ -134,6 +136,37 @@ fn the_largest_chunks_are_planned() {
                 let shape = BatchShape { tokens: PromptOptions::MOST, outputs: Outputs::Last, deep };
                 let planned = plan_batch(&file, &config, &token, target, shape);
                 assert!(planned.is_ok(), "{heads} heads, {matrices:?}, {shape:?}: {:?}", planned.err());
+            }
+        }
+    }
+}
+
+/// What a device has to allow is enough for every kernel of a token and of chunks, whatever else it can do.
+#[test]
+fn the_least_limits_are_enough() {
+    let dir = TempDir::new().unwrap();
+    let files = ["models/k-quants.gguf", "models/k-quants-down.gguf"].map(|path| Gguf::open(fixture(path)).unwrap());
+    for file in [full(&dir)].into_iter().chain(files) {
+        let config = Config::read(&file).unwrap();
+        let cache = CacheShape { context: 4096, ty: CacheType::F16 };
+        for (team, arithmetic) in [
+            (Team::Workgroup, Arithmetic::Float),
+            (Team::Subgroup, Arithmetic::Float),
+            (Team::Subgroup, Arithmetic::Int),
+        ] {
+            let target = Target { team, arithmetic, buffers: 14, invocations: 256, ..Target::default() };
+            let target = Target { workgroup_bytes: 16 << 10, ..target };
+            let token = plan_token(&file, &config, cache, target).unwrap();
+            let chunks = BatchShape::all(PromptOptions::default(), cache.context);
+            let chunks = chunks.map(|shape| plan_batch(&file, &config, &token, target, shape).unwrap().plan);
+            let mut variants: HashSet<Variant> = token.plan.variants.iter().cloned().collect();
+            variants.extend(chunks.flat_map(|plan| plan.variants));
+            for variant in &variants {
+                let reflected = reflect(variant).unwrap();
+                let storage = reflected.bindings.iter().filter(|b| b.access != Access::Uniform).count();
+                let takes = [storage, reflected.workgroup_bytes as usize, reflected.workgroup_size as usize];
+                let fits = takes.iter().zip([14, 16 << 10, 256]).all(|(takes, most)| *takes <= most);
+                assert!(fits, "{}: {takes:?} buffers, bytes, invocations", variant.label);
             }
         }
     }

@@ -9,7 +9,7 @@ use wgpu::{Features, Limits};
 /// What kernels need of every device: of each limit its name, where it stands, and the least it may be. That is what
 /// WebGPU promises everywhere, but for storage buffers: the product of two matrices of K-quants binds so many.
 const LEAST: [(&str, Limit, u64); 5] = [
-    ("max_storage_buffers_per_shader_stage", |l| l.max_storage_buffers_per_shader_stage.into(), 13),
+    ("max_storage_buffers_per_shader_stage", |l| l.max_storage_buffers_per_shader_stage.into(), 14),
     ("max_compute_workgroup_storage_size", |l| l.max_compute_workgroup_storage_size.into(), 16 << 10),
     ("max_compute_invocations_per_workgroup", |l| l.max_compute_invocations_per_workgroup.into(), 256),
     ("max_compute_workgroup_size_x", |l| l.max_compute_workgroup_size_x.into(), 256),

@@ -88,7 +88,7 @@ impl Product<'_> {
         let rounded = self.rounded_input(plan);
         let direct = self.direct_norm(plan);
         let staged = rounded.is_none() && direct.is_none();
-        let tile = if staged { tile(arithmetic, self.groups, tiling.columns) } else { self.groups };
+        let tile = if staged { tile(target, arithmetic, self.groups, tiling.columns) } else { self.groups };
         let rounds = arithmetic == Arithmetic::Int || self.epilogue.rounded.is_some();
         let mut variant = VariantBuilder::new(self.kernel, self.op, tiling.workgroup)
             .constant("ROWS", "r", tiling.rows)

@@ -16,8 +16,8 @@ const SPAN: usize = 32;
 const HEADS: usize = 4;
 /// Lanes that share a token's score.
 const LANES: usize = 8;
-/// Bytes of queries held at a time.
-const QUERY_BYTES: usize = 16 << 10;
+/// Bytes of queries held at a time, which leaves some of the least there may be for what else a workgroup shares.
+const QUERY_BYTES: usize = 12 << 10;
 /// Splits of a cache of whatever length: with the head groups of all tokens, enough workgroups for a large GPU.
 pub fn splits(tokens: usize) -> usize {
     (128 / tokens).clamp(8, 64)
@@ -123,8 +123,8 @@ pub(super) struct Example {
 pub(super) const SCALE: f32 = 0.125;
 
 impl Example {
-    /// Fills a cache and the queries of its last tokens, as many as the case has, with noise: the queries, the cache, and
-    /// both as values.
+    /// Fills a cache and the queries of its last tokens, as many as the case has, with noise: the queries, the cache,
+    /// and both as values.
     pub(super) fn inputs(&self, case: &mut CaseBuilder) -> (Tensor, Cache, Vec<f32>, Vec<f32>) {
         let line = Cache::line(self.rank, self.rotary);
         let count = case.plan.tokens();

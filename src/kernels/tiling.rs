@@ -4,17 +4,20 @@
 use crate::plan::{Target, Team, Tiling};
 use crate::quant::Arithmetic;
 
-/// Bytes of staged activations at most: several workgroups fit beside each other, on Metal too.
+/// Bytes of staged activations at most: several workgroups fit beside each other, on Metal too. Where a workgroup has no
+/// more than that altogether, they leave some for what else it shares.
 const STAGED_BYTES: usize = 16 << 10;
+const SHARED_BYTES: usize = 1 << 10;
 /// Rows of a team at most: they stand in a vec4.
 const MOST_ROWS: usize = 4;
 /// Rows up to which a product stages nothing: there are about as many workgroups as rows.
 pub(super) const FEW_ROWS: usize = 256;
-/// Rows from which on a team takes two: there are enough for every core of a large GPU.
+/// Rows from which on a team takes several: there are enough for every core of a large GPU.
 const MANY_ROWS: usize = 32 << 10;
 
 impl Tiling {
-    /// For the product `step` of `rows` rows, those of all matrices, of `groups` groups, with vectors of `tokens` tokens.
+    /// For the product `step` of `rows` rows, those of all matrices, of `groups` groups, with vectors of `tokens`
+    /// tokens.
     pub(super) fn of(
         target: &Target,
         arithmetic: Arithmetic,
@@ -113,12 +116,13 @@ impl Tiling {
 
 /// Groups of each of `columns` vectors staged at a time, of `groups` altogether: as few times as possible, and about as
 /// many each time.
-pub(super) fn tile(arithmetic: Arithmetic, groups: usize, columns: usize) -> usize {
+pub(super) fn tile(target: &Target, arithmetic: Arithmetic, groups: usize, columns: usize) -> usize {
+    let most = STAGED_BYTES.min(target.workgroup_bytes.saturating_sub(SHARED_BYTES));
     let bytes = match arithmetic {
         Arithmetic::Float => 136,
         Arithmetic::Int => 48,
     };
-    groups.div_ceil(groups.div_ceil(STAGED_BYTES / (bytes * columns)).max(1)).max(1)
+    groups.div_ceil(groups.div_ceil((most / (bytes * columns)).max(1))).max(1)
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub struct Target {
     pub buffers: usize,
     /// Invocations that a workgroup may have.
     pub invocations: usize,
+    /// Bytes of memory that a workgroup may have.
+    pub workgroup_bytes: usize,
     /// Which steps become one.
     pub fusions: Fusions,
     /// What is to divide products otherwise than usual.
@@ -47,6 +49,7 @@ impl Default for Target {
             arithmetic: Arithmetic::Float,
             buffers: 29,
             invocations: 1024,
+            workgroup_bytes: 32 << 10,
             fusions: Fusions::all(),
             divisions: &[],
         }
@@ -68,6 +71,7 @@ impl Target {
             arithmetic: Arithmetic::Float,
             buffers: can.max_storage_buffers as usize,
             invocations: can.max_workgroup_size as usize,
+            workgroup_bytes: can.max_workgroup_bytes as usize,
             fusions: Fusions::all(),
             divisions: &[],
         }

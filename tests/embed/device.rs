@@ -23,7 +23,7 @@ fn a_device_with_no_features_and_the_least_limits() {
     let owner = Owner::open(|descriptor| {
         descriptor.required_features = wgpu::Features::empty();
         descriptor.required_limits = wgpu::Limits::default();
-        descriptor.required_limits.max_storage_buffers_per_shader_stage = 13;
+        descriptor.required_limits.max_storage_buffers_per_shader_stage = 14;
     });
     let gpu = owner.lend().unwrap();
     assert!(!gpu.capabilities().subgroups);
