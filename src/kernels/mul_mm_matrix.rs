@@ -67,7 +67,7 @@ impl Tile {
 }
 
 impl Builder {
-    /// The tile of a product that matrices multiply, if they do. Values that f16 would cut stay in f32.
+    /// The tile of a product that matrices multiply, if they do. Values of more bits than f16 has stay in f32.
     pub(super) fn matrix_tile(&self, product: &Product<'_>) -> Option<Tile> {
         let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
         if wide || self.target().team != Team::Subgroup {

@@ -1,16 +1,16 @@
 //! A chunk of tokens' way through the model, as a plan: of few of them the steps of a token, each for all; of many,
 //! steps of their own, by tiles.
 
-use super::Config;
 use super::attention::CacheShape;
 use super::batch_attention::attention;
 use super::batch_moe::{dense, experts};
 use super::token_plan::{TokenPlan, layers, output};
 use super::weights::Weights;
+use super::{Config, PromptOptions};
 use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::kernels::Norm;
-use crate::plan::{Batch, BufferRef, Builder, Plan, Purpose, Target};
+use crate::plan::{Batch, BufferRef, Builder, Plan, Target};
 use crate::quant::GROUP;
 
 /// What a chunk's plan is made for.
@@ -20,13 +20,25 @@ pub struct BatchShape {
     pub tokens: usize,
     /// Of which of them logits are wanted.
     pub outputs: Outputs,
-    /// Whether there are many more tokens in the cache, say [`BatchShape::DEEP`].
+    /// Whether there are many more tokens in the cache, where plans differ by that.
     pub deep: bool,
 }
 
+/// Tokens in the cache from which on it is deep.
+const DEEP: usize = 1024;
+
 impl BatchShape {
-    /// Tokens in the cache from which on it is deep.
-    pub const DEEP: usize = 1024;
+    /// Of chunks that there is room for `tokens` tokens of, after `before` others.
+    pub fn of(tokens: usize, outputs: Outputs, before: usize) -> Self {
+        Self { tokens, outputs, deep: tokens > FEW_TOKENS && before >= DEEP }
+    }
+
+    /// Those of all chunks of prompts in a context of so many tokens.
+    pub fn all(options: PromptOptions, context: usize) -> impl Iterator<Item = Self> {
+        let rooms = options.rooms().filter(move |_| options.together() > 1);
+        let shapes = rooms.flat_map(|tokens| [0, DEEP].map(|before| (Self::of(tokens, Outputs::Last, before), before)));
+        shapes.filter(move |(shape, before)| shape.deep == (*before > 0) && *before < context).map(|(shape, _)| shape)
+    }
 }
 
 /// Of which tokens of a chunk logits are wanted.
@@ -111,8 +123,8 @@ const OF_SEVERAL: [&str; 11] = [
     "moe_down",
 ];
 
-/// Whether the steps of a token's layers serve several tokens: as all fusions leave them, and of heads whose vectors lie
-/// side by side.
+/// Whether the steps of a token's layers serve several tokens: as all fusions leave them, and of heads whose vectors
+/// lie side by side.
 fn serves_several(token: &TokenPlan, config: &Config) -> bool {
     let whole = |width: usize| (width * config.heads).is_multiple_of(GROUP);
     let steps = &token.plan.steps[..token.plan.head];
@@ -144,12 +156,7 @@ fn tiled_layers(
 
 /// The caches, layer by layer, and where the head of the token's plan reads.
 fn lent(plan: &Plan, last: Option<usize>, token: &TokenPlan) -> Vec<(usize, usize)> {
-    let caches = |plan: &Plan| -> Vec<usize> {
-        let locals = plan.locals.iter().enumerate();
-        locals.filter(|(_, local)| local.purpose == Purpose::Cache).map(|(index, _)| index).collect()
-    };
-    let pairs = caches(plan).into_iter().zip(caches(&token.plan));
-    pairs.chain(last.map(|last| (last, token.hidden))).collect()
+    plan.caches().zip(token.plan.caches()).chain(last.map(|last| (last, token.hidden))).collect()
 }
 
 fn local(buffer: BufferRef) -> Option<usize> {

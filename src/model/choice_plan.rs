@@ -1,4 +1,5 @@
-//! The choice of the next token, as steps: those that end a token's plan, and a plan of its own with bias and penalties.
+//! The choice of the next token, as steps: those that end a token's plan, and a plan of its own with bias and
+//! penalties.
 //!
 //! Most generations have neither, and should not pay for them: the steps that adjust logits are in no token's plan.
 //! They work on a copy, so that the logits stay what the model made of them.

@@ -23,8 +23,8 @@ pub struct Experts {
     pub routing: Routing,
 }
 
-/// How positions become angles: pair i of the rotary values {rotary} is turned by position / factor · base^(−2i / rotary)
-/// radians (Su et al., "RoFormer", 2021; the factor is llama.cpp's linear scaling).
+/// How positions become angles: pair i of the rotary values {rotary} is turned by position / factor ·
+/// base^(−2i / rotary) radians (Su et al., "RoFormer", 2021; the factor is llama.cpp's linear scaling).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RopeScaling {
     /// The rotary base.
@@ -64,8 +64,8 @@ pub struct Config {
     pub rotary: usize,
     /// How positions become angles.
     pub rope: RopeScaling,
-    /// What stands under the root of every norm, x / √(mean(x²) + ε) · weight (Zhang and Sennrich, "Root Mean Square Layer
-    /// Normalization", 2019).
+    /// What stands under the root of every norm, x / √(mean(x²) + ε) · weight, as ggml's `ggml_rms_norm` has it; the
+    /// paper's formula has none (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019).
     pub epsilon: f32,
     /// The experts; none if every layer is dense.
     pub experts: Option<Experts>,
@@ -100,8 +100,8 @@ impl Config {
         self.key_width - self.rotary
     }
 
-    /// The factor on attention scores before their softmax: 1 / √(key width of a head before absorption) (Vaswani et al.,
-    /// "Attention Is All You Need", 2017; of latent attention DeepSeek-AI, "DeepSeek-V2", 2024, and llama.cpp's
+    /// The factor on attention scores before their softmax: 1 / √(key width of a head before absorption) (Vaswani et
+    /// al., "Attention Is All You Need", 2017; of latent attention DeepSeek-AI, "DeepSeek-V2", 2024, and llama.cpp's
     /// `kq_scale`).
     pub fn score_scale(&self) -> f32 {
         (1.0 / (self.key_width as f64).sqrt()) as f32

@@ -2,7 +2,7 @@
 
 use super::load::{self, LoadOptions, Model};
 use super::upload::staging_memory;
-use super::{BatchShape, CacheShape, Config, Outputs, TokenPlan, plan_batch, plan_token};
+use super::{BatchShape, CacheShape, Config, TokenPlan, plan_batch, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Gpu;
@@ -100,12 +100,7 @@ impl Model {
 
 /// The plans of chunks that a session may come to have.
 fn chunks(file: &Gguf, config: &Config, token: &TokenPlan, target: Target, options: &LoadOptions) -> Result<Vec<Plan>> {
-    if options.prompt.together() == 1 {
-        return Ok(Vec::new());
-    }
-    let deep = [false, true].into_iter().filter(|deep| !deep || token.cache.context > BatchShape::DEEP);
-    let shapes = deep
-        .flat_map(|deep| options.prompt.rooms().map(move |tokens| BatchShape { tokens, outputs: Outputs::Last, deep }));
+    let shapes = BatchShape::all(options.prompt, token.cache.context);
     shapes.map(|shape| Ok(plan_batch(file, config, token, target, shape)?.plan)).collect()
 }
 

@@ -1,7 +1,7 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
 use super::upload::{Uploaded, upload};
-use super::{BatchPlan, BatchShape, CacheShape, ChoicePlan, Config, Outputs, PromptOptions, State, TokenPlan};
+use super::{BatchPlan, BatchShape, CacheShape, ChoicePlan, Config, PromptOptions, State, TokenPlan};
 use super::{plan_batch, plan_choice, plan_token, usual_arithmetic};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
@@ -16,6 +16,7 @@ use crate::threads::join;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// How a model is loaded. Fields will be added: make it by `LoadOptions { …, ..LoadOptions::default() }`.
 #[derive(Debug, Clone, Default)]
@@ -120,8 +121,8 @@ impl Model {
         Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// As [`Model::load`]. `progress` is told before anything is uploaded and then after every few megabytes,
-    /// and may stop the load.
+    /// As [`Model::load`]. `progress` is told before anything is uploaded, after every few megabytes, and once everything
+    /// is there again and again while kernels are still compiled. It may stop the load each time.
     ///
     /// # Errors
     /// As [`Model::load`], and [`Error::Cancelled`].
@@ -237,6 +238,15 @@ impl Model {
     }
 }
 
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model")
+            .field("cache", &self.cache())
+            .field("gpu", &self.gpu().report().name)
+            .finish_non_exhaustive()
+    }
+}
+
 /// How a file wants tokens to be chosen (`general.sampling.*`); where it is silent, as GLM-4.7-Flash's makers
 /// recommend.
 ///
@@ -272,7 +282,11 @@ impl Text {
     }
 }
 
-/// Reads the text side and compiles the kernels while the weights are uploaded, which a failure of either stops.
+/// Between two looks whether kernels are still compiled.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Reads the text side and compiles the kernels while the weights are uploaded. A failure of either stops the others,
+/// and so does whoever is told of the progress, as long as anything is under way.
 fn together(
     file: &Gguf,
     pipelines: &Pipelines,
@@ -281,22 +295,29 @@ fn together(
     zero_copy: bool,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(Text, Uploaded)> {
-    let failed = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
+    let stopping = |failed: bool| stop.fetch_or(failed, Ordering::Relaxed) || failed;
     std::thread::scope(|scope| {
-        let text = scope.spawn(|| Text::read(file).inspect_err(|_| failed.store(true, Ordering::Relaxed)));
+        let text = scope.spawn(|| Text::read(file).inspect_err(|_| _ = stopping(true)));
         let kernels = scope.spawn(|| {
-            let compiled = pipelines.prepare(variants);
-            compiled.map(drop).inspect_err(|_| failed.store(true, Ordering::Relaxed))
+            let compiled = pipelines.prepare_until(variants, &stop);
+            compiled.map(drop).inspect_err(|_| _ = stopping(true))
         });
-        let mut unless_failed = |p| match failed.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => progress(p),
+        let mut newest = Progress { done: 0, total: 0 };
+        let mut tell = |now: Progress| {
+            newest = now;
+            if stopping(false) { ControlFlow::Break(()) } else { progress(now) }
         };
-        let weights = upload(file, pipelines.gpu(), planned, zero_copy, &mut unless_failed);
-        let (text, kernels) = (join(text, "reading the tokenizer"), join(kernels, "compiling kernels"));
-        let text = text?; // what failed by itself rather than what was stopped by it
-        kernels?;
-        Ok((text, weights?))
+        let weights = upload(file, pipelines.gpu(), planned, zero_copy, &mut tell);
+        while !stopping(weights.is_err()) && !kernels.is_finished() {
+            std::thread::sleep(LOOK);
+            stopping(progress(newest).is_break());
+        }
+        let text = join(text, "reading the tokenizer")?; // what failed by itself rather than what was stopped by it
+        match (join(kernels, "compiling kernels"), weights) {
+            (Err(Error::Cancelled), Err(error)) | (Err(error), _) => Err(error),
+            (Ok(()), weights) => Ok((text, weights?)),
+        }
     })
 }
 
@@ -312,11 +333,7 @@ fn chunk_variants(
     prompt: PromptOptions,
 ) -> Result<Vec<Variant>> {
     let mut variants = Vec::new();
-    if prompt.together() == 1 {
-        return Ok(variants);
-    }
-    for (tokens, deep) in prompt.rooms().flat_map(|tokens| [(tokens, false), (tokens, true)]) {
-        let shape = BatchShape { tokens, outputs: Outputs::Last, deep };
+    for shape in BatchShape::all(prompt, token.cache.context) {
         let plan = plan_batch(file, config, token, target, shape)?.plan;
         plan.check_bindings(gpu.capabilities().max_binding)?;
         variants.extend(plan.variants);

@@ -28,7 +28,7 @@ const ROOMS: [usize; 7] = [2, 4, 8, 16, 32, 128, 512];
 
 impl PromptOptions {
     /// Tokens that the plans of chunks have room for, ascending.
-    pub fn rooms(&self) -> impl Iterator<Item = usize> {
+    pub fn rooms(&self) -> impl Iterator<Item = usize> + use<> {
         let most = self.together();
         ROOMS.into_iter().take_while(move |room| *room < most).chain([most])
     }

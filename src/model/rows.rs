@@ -1,10 +1,10 @@
 //! The rows of a weight in the format it will have: those of a tensor, or made from it.
 
-use super::weights::Source;
+use super::weights::{Source, format_of};
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, TensorInfo};
 use crate::plan::Weight;
-use crate::quant::{self, Quant};
+use crate::quant::Quant;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -157,8 +157,7 @@ impl<'a> Stored<'a> {
     fn of(file: &'a Gguf, name: &str) -> Result<Self> {
         let nothing = || Error::Tensor { name: name.into(), expected: "a tensor".into(), found: "nothing".into() };
         let info = file.tensor(name).ok_or_else(nothing)?;
-        let quant = quant::by_id(info.ty.id).unwrap_or(&quant::F32);
-        Ok(Self { info, bytes: file.data(info), quant })
+        Ok(Self { info, bytes: file.data(info), quant: format_of(info)? })
     }
 }
 

@@ -8,7 +8,7 @@ use super::weights::{Source, Weights};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::kernels::{Norm, Stream};
-use crate::plan::{BufferRef, Builder, Division, Plan, Target, Tensor};
+use crate::plan::{BufferRef, Builder, Division, Plan, Target, Team, Tensor};
 
 /// The plan of one token, and where its inputs and outputs are.
 pub struct TokenPlan {
@@ -94,8 +94,12 @@ pub(super) fn output(b: &mut Builder, w: &mut Weights<'_>, config: &Config, x: &
     b.mul_mv("output", &output, &h)
 }
 
-/// An error if products that the plan has not are to be divided otherwise.
+/// An error if products are to be divided otherwise that the plan has not, or where none can be.
 fn check_divisions(plan: &Plan, target: Target) -> Result<()> {
+    if let (Team::Workgroup, [division, ..]) = (target.team, target.divisions) {
+        let expected = "none, for without subgroup operations all products are divided alike".to_owned();
+        return Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", division.step) });
+    }
     let is = |label: &str, step: &str| label == step || label.split_once('.').is_some_and(|(_, rest)| rest == step);
     let unknown = |step: &&Division| !plan.steps.iter().any(|planned| is(&planned.label, &step.step));
     let Some(division) = target.divisions.iter().find(unknown) else { return Ok(()) };

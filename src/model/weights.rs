@@ -156,7 +156,7 @@ impl<'a> Weights<'a> {
 }
 
 /// The format of a tensor's values.
-fn format_of(info: &TensorInfo) -> Result<&'static Quant> {
+pub(super) fn format_of(info: &TensorInfo) -> Result<&'static Quant> {
     quant::by_id(info.ty.id).ok_or_else(|| {
         let known: Vec<&str> = quant::QUANTS.iter().map(|q| q.name).collect();
         Error::Unsupported {

@@ -10,8 +10,8 @@ pub struct Tiling {
     pub lanes: usize,
     /// Rows such a team works on at a time, sharing the activations it holds.
     pub rows: usize,
-    /// Tokens whose activations it multiplies with a row at a time, sharing the weights it holds: of rows and columns one
-    /// is 1, and the other 4 at most.
+    /// Tokens whose activations it multiplies with a row at a time, sharing the weights it holds: of rows and columns
+    /// one is 1, and the other 4 at most.
     pub columns: usize,
     /// Invocations of a workgroup, which share what is staged.
     pub workgroup: usize,
@@ -26,20 +26,20 @@ pub struct Division {
     pub tiling: Tiling,
 }
 
+/// How a wish is written.
+const FORM: &str = concat!(
+    "STEP=LANESxROWSxWORKGROUP or STEP=LANESx1xWORKGROUPxCOLUMNS, ",
+    "lanes and workgroup powers of two, 1 to 4 rows or columns"
+);
+
 impl FromStr for Division {
     type Err = Error;
 
     /// Of `STEP=LANESxROWSxWORKGROUP`, as `moe.down=32x1x512`, or with columns behind that.
     fn from_str(text: &str) -> Result<Self> {
-        let unlike = || {
-            let expected =
-                "STEP=LANESxROWSxWORKGROUP or STEP=LANESx1xWORKGROUPxCOLUMNS, lanes and workgroup powers of \
-                            two, 1 to 4 rows or columns"
-                    .to_owned();
-            Error::Argument { argument: "tiling", expected, found: format!("`{text}`") }
-        };
+        let unlike = || Error::Argument { argument: "tiling", expected: FORM.to_owned(), found: format!("`{text}`") };
         let (step, numbers) = text.split_once('=').ok_or_else(unlike)?;
-        let numbers: Vec<usize> = numbers.split('x').map_while(|n| n.parse().ok()).collect();
+        let numbers: Vec<usize> = numbers.split('x').map(str::parse).collect::<Result<_, _>>().map_err(|_| unlike())?;
         let tiling = match *numbers.as_slice() {
             [lanes, rows, workgroup] => Tiling { lanes, rows, workgroup, columns: 1 },
             [lanes, rows, workgroup, columns] => Tiling { lanes, rows, workgroup, columns },

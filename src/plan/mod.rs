@@ -56,8 +56,8 @@ impl Purpose {
     /// What makes buffers smaller.
     fn remedy(self) -> &'static str {
         match self {
-            Self::Cache => "use a shorter context (-c) or another adapter",
-            Self::Scratch | Self::State => "compute fewer tokens together (-ub) or use another adapter",
+            Self::Cache => "use a shorter context or another adapter",
+            Self::Scratch | Self::State => "compute fewer tokens together or use another adapter",
         }
     }
 }

@@ -7,6 +7,12 @@ use std::collections::HashMap;
 pub type ScratchKey = (String, usize);
 
 impl Plan {
+    /// The caches, layer by layer: their places in [`Plan::locals`].
+    pub fn caches(&self) -> impl Iterator<Item = usize> {
+        let locals = self.locals.iter().enumerate();
+        locals.filter(|(_, local)| local.purpose == Purpose::Cache).map(|(index, _)| index)
+    }
+
     /// The activations: their places in [`Plan::locals`], their keys, their bytes.
     pub fn scratch(&self) -> impl Iterator<Item = (usize, ScratchKey, u64)> {
         let mut seen: HashMap<&str, usize> = HashMap::new();

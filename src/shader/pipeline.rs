@@ -5,7 +5,8 @@ use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipeline};
 use crate::threads::joined;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A variant compiled for a device.
@@ -40,11 +41,23 @@ impl Pipelines {
     /// # Errors
     /// [`Error::Shader`] for a variant that does not compile or asks for more than the device has.
     pub fn prepare(&self, variants: &[Variant]) -> Result<Vec<Arc<Compiled>>> {
-        let missing: Vec<&Variant> = variants.iter().filter(|v| self.known(v).is_none()).collect();
+        self.prepare_until(variants, &AtomicBool::new(false))
+    }
+
+    /// As [`Pipelines::prepare`], until somebody says `stop`.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`].
+    pub fn prepare_until(&self, variants: &[Variant], stop: &AtomicBool) -> Result<Vec<Arc<Compiled>>> {
+        let go_on = || if stop.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) };
+        let mut seen = HashSet::new();
+        let missing = variants.iter().filter(|variant| self.known(variant).is_none() && seen.insert(*variant));
+        let missing: Vec<&Variant> = missing.collect();
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let share = missing.len().div_ceil(threads).max(1);
         std::thread::scope(|scope| {
-            let compile = |some: &[&Variant]| some.iter().try_for_each(|v| self.get(v).map(drop));
+            let compile =
+                |some: &[&Variant]| some.iter().try_for_each(|v| go_on().and_then(|()| self.get(v)).map(drop));
             joined(missing.chunks(share).map(|some| scope.spawn(move || compile(some))).collect(), "compiling kernels")
         })?;
         variants.iter().map(|v| self.get(v)).collect()

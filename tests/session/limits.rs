@@ -6,6 +6,7 @@ use crate::{alone, dialogue, holds, load, model, session_of};
 use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
 use wglm::model::CacheShape;
+use wglm::plan::Fusions;
 use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session};
 
 fn file() -> Gguf {
@@ -40,6 +41,16 @@ fn cancelled_the_next_load_is_whole() {
         assert!(matches!(error, Error::Cancelled), "{error}");
         assert_eq!(told, stop, "told again after it was stopped");
     }
+    // Once all bytes are there, it can be stopped while kernels are compiled.
+    let mut there = 0;
+    let mut progress = |now: Progress| {
+        there += u32::from(now.done == now.total);
+        if there == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let fused_less = LoadOptions { fusions: Fusions::none(), ..LoadOptions::default() }; // many kernels
+    let error = Model::load_with(&file(), &open(true), &fused_less, &mut progress).unwrap_err();
+    assert!(matches!(error, Error::Cancelled), "{error}");
+    assert_eq!(there, 2);
     let model = load(&LoadOptions { prompt: alone(), ..LoadOptions::default() }).unwrap();
     let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
     session.feed(&dialogue(4)).unwrap();

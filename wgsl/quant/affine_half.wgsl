@@ -7,7 +7,8 @@ fn w_raw(g: u32) -> array<vec4<u32>, 4> {
     return array<vec4<u32>, 4>(bytes.low, bytes.high, bitcast<vec4<u32>>(w_affine(g)), vec4<u32>(0u));
 }
 
-// The 32 values of a group, times WEIGHT_UNIT: 0, 2, 1, 3 of every four.
+// The 32 values of a group, times WEIGHT_UNIT: 0, 2, 1, 3 of every four. Those beyond 4094 would be infinite: models
+// have none.
 fn w_halves(raw: array<vec4<u32>, 4>) -> array<vec4<f16>, 8> {
     let sign = vec4<u32>(w_zero * 0x01010101u);
     let low = raw[0] ^ sign;
