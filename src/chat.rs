@@ -5,9 +5,11 @@ use crate::generate::{Event, GenerateOptions, Generation};
 use crate::model::Model;
 use crate::session::Session;
 use crate::text::{ChatInput, Message, ReplyParser, ToolCall, opens_thinking};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-/// A conversation with a model. The cache of earlier turns is kept: a turn computes only its new tokens.
+/// A conversation with a model. The cache of earlier turns is kept: a turn computes only what is new in its prompt. That
+/// is the user's message, unless the template leaves old thinking out, as GLM's do: then also the answer before it, as it
+/// reads without its thinking. (`clear_thinking` false in [`template_kwargs`](Chat::template_kwargs) keeps it in.)
 ///
 /// With [`tools`](Chat::tools) the model may call functions instead of answering, or after a part of an answer. Each
 /// call is an [`Event::ToolCall`], complete, with an id of its own; what is no whole call arrives as text. Once the reply
@@ -55,6 +57,8 @@ pub struct Chat {
     /// The functions that the model may call, described in OpenAI's JSON; with none it calls none. They are part of the
     /// prompt's beginning: another list costs reading the conversation anew.
     pub tools: Vec<Value>,
+    /// Further variables of the chat template, by name: `clear_thinking`, say.
+    pub template_kwargs: Map<String, Value>,
 }
 
 impl Chat {
@@ -76,7 +80,8 @@ impl Chat {
         model.tokenizer()?;
         model.template()?;
         let options = GenerateOptions { sampling: model.sampling()?, ..GenerateOptions::default() };
-        Ok(Self { session, messages: Vec::new(), reasoning: None, options, tools: Vec::new() })
+        let (messages, tools, template_kwargs) = (Vec::new(), Vec::new(), Map::new());
+        Ok(Self { session, messages, reasoning: None, options, tools, template_kwargs })
     }
 
     /// The messages so far.
@@ -89,9 +94,29 @@ impl Chat {
         self.messages.push(message);
     }
 
+    /// Forgets all messages but the first `length`: to ask anew, or to have another reply.
+    pub fn truncate(&mut self, length: usize) {
+        self.messages.truncate(length);
+    }
+
     /// Forgets all messages. The cache stays for whatever the next conversation shares with this one.
     pub fn clear(&mut self) {
         self.messages.clear();
+    }
+
+    /// Puts other messages in place of those that there are, to go on with another conversation or an edited one. The
+    /// cache stays for what both have in common.
+    pub fn set_messages(&mut self, messages: Vec<Message>) {
+        self.messages = messages;
+    }
+
+    /// The tokens of the prompt that [`Chat::reply`] would reply to: how many they are tells how much of the context the
+    /// conversation takes, and [`Session::reusable`] how many of them need not be computed.
+    ///
+    /// # Errors
+    /// [`Error::Template`](crate::Error::Template) and [`Error::Tokenizer`](crate::Error::Tokenizer).
+    pub fn prompt(&self) -> Result<Vec<u32>> {
+        self.render().map(|(prompt, _)| prompt)
     }
 
     /// The session behind the conversation.
@@ -102,6 +127,11 @@ impl Chat {
     /// The session behind the conversation, to save or to restore. Whatever it holds, a reply is to the messages.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
+    }
+
+    /// The session alone.
+    pub fn into_session(self) -> Session {
+        self.session
     }
 
     /// Sends what the user says and returns the reply as it is generated. The reply joins the messages
@@ -127,7 +157,7 @@ impl Chat {
 
     /// A reply without which the last `asked` messages are not there.
     fn generate(&mut self, asked: usize) -> Result<Reply<'_>> {
-        let generation = match self.prompt() {
+        let generation = match self.render() {
             Ok((prompt, parser)) => Generation::new(&mut self.session, prompt, Some(parser), self.options.clone()),
             Err(error) => Err(error),
         };
@@ -143,14 +173,25 @@ impl Chat {
         }
     }
 
-    fn prompt(&self) -> Result<(Vec<u32>, ReplyParser)> {
+    /// The prompt, and what reads the reply to it.
+    fn render(&self) -> Result<(Vec<u32>, ReplyParser)> {
         let model = self.session.model();
         let mut input = ChatInput::new(&self.messages);
         input.enable_thinking = self.reasoning;
         input.tools = Some(self.tools.as_slice()).filter(|tools| !tools.is_empty());
+        input.extra = self.template_kwargs.clone();
         let rendered = model.template()?.render(&input)?;
         let parser = ReplyParser::new(opens_thinking(&rendered)).with_tools(&self.tools);
         Ok((model.tokenizer()?.encode(&rendered, true)?, parser))
+    }
+}
+
+impl std::fmt::Debug for Chat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chat")
+            .field("messages", &self.messages.len())
+            .field("session", &self.session)
+            .finish_non_exhaustive()
     }
 }
 
@@ -168,8 +209,10 @@ pub struct Reply<'a> {
 impl Reply<'_> {
     /// An id that no call of the conversation has.
     fn new_id(&self) -> String {
-        let before: usize = self.messages.iter().map(|message| message.tool_calls.len()).sum();
-        format!("call_{}", before + self.calls.len())
+        let calls = self.messages.iter().flat_map(|message| &message.tool_calls).chain(&self.calls);
+        let taken: Vec<&str> = calls.filter_map(|call| call.id.as_deref()).collect();
+        let mut ids = (taken.len()..).map(|number| format!("call_{number}"));
+        ids.find(|id| !taken.contains(&id.as_str())).unwrap_or_default()
     }
 
     fn note(&mut self, event: &mut Event) {
@@ -194,6 +237,16 @@ impl Iterator for Reply<'_> {
             self.note(event);
         }
         event
+    }
+}
+
+impl std::fmt::Debug for Reply<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reply")
+            .field("thinking", &self.thinking)
+            .field("text", &self.text)
+            .field("calls", &self.calls)
+            .finish_non_exhaustive()
     }
 }
 

@@ -122,7 +122,7 @@ pub enum Error {
 
     /// The GPU has no memory left for what was asked of it.
     #[error(
-        "out of GPU memory while {doing} ({bytes} bytes); use a shorter context (-c) or a smaller file, or close other programs"
+        "out of GPU memory while {doing} ({bytes} bytes); use a shorter context or a smaller file, or close other programs"
     )]
     OutOfMemory {
         /// What was being done.
@@ -163,8 +163,8 @@ pub enum Error {
     /// The GPU was done with its work and had left no result, or an old one: the driver gave up without saying so, as
     /// Metal does where memory runs out while work is running.
     #[error(
-        "the GPU left no result and no error, most likely for want of memory; use a shorter context (-c) or a smaller \
-         file, or close other programs"
+        "the GPU left no result and no error, most likely for want of memory; use a shorter context or a smaller file, \
+         or close other programs"
     )]
     NoResult,
 
@@ -199,9 +199,7 @@ pub enum Error {
     },
 
     /// The session's cache has no room for another token.
-    #[error(
-        "the context is full: {needed} tokens needed, {context} available; start over or ask for a longer context (-c)"
-    )]
+    #[error("the context is full: {needed} tokens needed, {context} available; start over or ask for a longer context")]
     ContextFull {
         /// Tokens the cache would have to hold.
         needed: usize,

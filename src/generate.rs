@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     asked: Arc<AtomicBool>,
+    /// What stops this one too.
+    above: Option<Box<Cancel>>,
 }
 
 impl Cancel {
@@ -31,7 +33,13 @@ impl Cancel {
 
     /// True once asked.
     pub fn is_cancelled(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Relaxed) || self.above.as_ref().is_some_and(|above| above.is_cancelled())
+    }
+
+    /// One that this one stops too, and that by itself stops nothing else.
+    #[cfg(feature = "stream")]
+    pub(crate) fn below(&self) -> Self {
+        Self { asked: Arc::default(), above: Some(Box::new(self.clone())) }
     }
 }
 
@@ -42,7 +50,7 @@ pub struct GenerateOptions {
     pub sampling: SamplerParams,
     /// Tokens at most; none for as many as the context holds.
     pub max_tokens: Option<usize>,
-    /// Stops the generation from another thread.
+    /// Stops the generation from another thread. Clones of the options share it.
     pub cancel: Cancel,
     /// Strings that end the generation where they first appear in the answer; they are no part of it, and no part of
     /// them is ever told. Thinking and calls of functions do not end by them, and none reaches across a call.
@@ -104,7 +112,8 @@ const PROMPT_PART: usize = 32;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The prompt is being read: tokens in the cache so far, and tokens of the prompt.
+    /// The prompt is being read: tokens in the cache so far, and tokens of the prompt. The first such event comes before
+    /// anything is computed and tells what the cache held, the last one tells that all of it is read.
     Prompt {
         /// Tokens in the cache.
         done: usize,
@@ -143,7 +152,7 @@ pub struct Generation<'a> {
     state: State,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum State {
     Start,
     Prompt { start: Instant, cached: usize },
@@ -152,7 +161,7 @@ enum State {
 }
 
 /// How far a generation has come.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Course {
     prompt: Reuse,
     prompt_time: Duration,
@@ -165,7 +174,8 @@ impl<'a> Generation<'a> {
     /// without one all text is answer.
     ///
     /// # Errors
-    /// [`Error::Argument`] for sampling parameters out of range, or an empty stop string.
+    /// [`Error::Argument`] for sampling parameters out of range, or an empty stop string; all others arrive as events,
+    /// [`Error::TokenOutOfRange`] for a bias on no token among them.
     pub fn new(
         session: &'a mut Session,
         prompt: Vec<u32>,
@@ -186,10 +196,9 @@ impl<'a> Generation<'a> {
     fn advance(&mut self) -> Result<()> {
         match self.state {
             State::Start => {
-                let cached = self.session.reusable(&self.prompt);
-                self.session.check(cached, &self.prompt[cached..])?;
-                self.session.rewind(cached);
+                let cached = self.session.keep_common(&self.prompt)?;
                 self.session.set_sampling(&self.options.sampling)?;
+                self.output.push(Event::Prompt { done: cached, total: self.prompt.len() });
                 self.state = State::Prompt { start: Instant::now(), cached };
                 Ok(())
             }
@@ -211,8 +220,12 @@ impl<'a> Generation<'a> {
         let prompt = Reuse { cached, new: done - cached };
         let course = Course { prompt, prompt_time: since - start, since, generated: 0 };
         match read {
-            Ok(()) if done < total => self.output.push(Event::Prompt { done, total }),
-            Ok(()) => self.state = State::Tokens(course),
+            Ok(()) => {
+                self.output.push(Event::Prompt { done, total });
+                if done == total {
+                    self.state = State::Tokens(course);
+                }
+            }
             Err(Error::Cancelled) => self.finish(course, Stop::Cancelled),
             Err(error) => return Err(error),
         }
@@ -268,6 +281,15 @@ impl<'a> Generation<'a> {
         let seed = self.options.sampling.seed.filter(|_| self.options.sampling.temperature > 0.0);
         self.output.push(Event::Done(Stats { prompt, generated, seed, stop, prompt_time, generate_time }));
         self.state = State::Over;
+    }
+}
+
+impl std::fmt::Debug for Generation<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Generation")
+            .field("prompt", &self.prompt.len())
+            .field("state", &self.state)
+            .finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The reply is generated on a thread that the stream owns, so that nothing blocks whoever polls. Events wait in a queue
 //! until they are taken; the generation does not wait for that. Dropping the stream stops the generation within a
-//! submission and waits for it; no thread outlives its stream.
+//! token, or a few submissions of a prompt, and waits for it; no thread outlives its stream.
 
 use crate::chat::Chat;
 use crate::error::{Error, Result};
@@ -48,6 +48,7 @@ use std::thread::JoinHandle;
 /// ```
 pub struct ReplyStream {
     queue: Arc<Queue>,
+    /// Stops this reply and nothing else, as the conversation's own stops this one too.
     cancel: Cancel,
     /// None once it was waited for.
     worker: Option<JoinHandle<Chat>>,
@@ -90,13 +91,22 @@ fn tell(chat: &mut Chat, text: Option<&str>, mut tell: impl FnMut(Result<Event>)
     }
 }
 
-/// Ends the stream however the thread ends.
+/// Ends the stream however the thread ends: with an error if it died.
 struct End(Arc<Queue>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.change(|state| state.over = true);
+        self.0.change(|state| {
+            if std::thread::panicking() {
+                state.ready.push_back(Err(died()));
+            }
+            state.over = true;
+        });
     }
+}
+
+fn died() -> Error {
+    Error::Worker { doing: "generating a reply" }
 }
 
 impl Chat {
@@ -119,10 +129,12 @@ impl Chat {
 
 impl ReplyStream {
     fn start(mut chat: Chat, text: Option<String>) -> Result<Self> {
-        let (queue, cancel) = (Arc::<Queue>::default(), chat.options.cancel.clone());
-        let end = End(queue.clone());
+        let (queue, cancel) = (Arc::<Queue>::default(), chat.options.cancel.below());
+        let (end, own) = (End(queue.clone()), cancel.clone());
         let work = move || {
+            let shared = std::mem::replace(&mut chat.options.cancel, own);
             tell(&mut chat, text.as_deref(), |event| end.0.change(|state| state.ready.push_back(event)));
+            chat.options.cancel = shared;
             chat
         };
         let worker = std::thread::Builder::new().name("wglm reply".to_owned()).spawn(work);
@@ -130,27 +142,19 @@ impl ReplyStream {
         Ok(Self { queue, cancel, worker: Some(worker) })
     }
 
-    /// The conversation. A reply that is not at its end is stopped within a submission, and joins the conversation as far
-    /// as it came; events that were not taken are gone.
+    /// The conversation. A reply that is not at its end is stopped, and joins the conversation as far as it came; events
+    /// that were not taken are gone.
     ///
     /// # Errors
     /// [`Error::Worker`] if the thread died.
     pub fn into_chat(mut self) -> Result<Chat> {
-        let cancelled = self.cancel.is_cancelled();
-        let chat = self.stop();
-        if !cancelled {
-            self.cancel.reset();
-        }
-        chat.ok_or(Error::Worker { doing: "generating a reply" })
+        self.stop().ok_or_else(died)
     }
 
     /// Stops the thread and waits for it.
     fn stop(&mut self) -> Option<Chat> {
-        let worker = self.worker.take()?;
-        if !self.queue.state().over {
-            self.cancel.cancel();
-        }
-        worker.join().ok()
+        self.cancel.cancel();
+        self.worker.take()?.join().ok()
     }
 }
 
@@ -167,6 +171,12 @@ impl Stream for ReplyStream {
         }
         state.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+}
+
+impl std::fmt::Debug for ReplyStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReplyStream").field("over", &self.worker.is_none()).finish_non_exhaustive()
     }
 }
 

@@ -1,8 +1,8 @@
 //! `chat`: a conversation on the terminal.
 
 use super::args::TalkArgs;
-use super::output::{self, Aside};
-use super::{model, run};
+use super::output::Aside;
+use super::{failure, model, run};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use wglm::Chat;
@@ -49,7 +49,7 @@ pub fn chat(args: TalkArgs) -> anyhow::Result<()> {
         let shown = chat.send(line).map_err(anyhow::Error::from).and_then(run::show);
         match shown {
             Err(error) if super::is_broken_pipe(&error) => return Err(error),
-            Err(error) => output::note(format_args!("error: {error:#}")),
+            Err(error) => failure::tell(&error),
             Ok(_) => {}
         }
     }

@@ -1,25 +1,24 @@
 //! What is known on paper of GPUs that wglm may run on: memory bandwidth and the cost of a dispatch.
 //!
-//! Bandwidth is what the makers state. For Apple's chips it stands in the announcements in Apple's newsroom and in the
-//! technical specifications of the Macs that have them:
+//! Bandwidth is what the makers state, but for the M1's. For Apple's chips it stands in the announcements in Apple's
+//! newsroom and in the technical specifications of the Macs that have them:
 //!
-//! * M1 68 GB/s: MacBook Air (M1, 2020), LPDDR4X-4266 on 128 bits
+//! * M1 68 GB/s: derived from LPDDR4X-4266 on 128 bits
 //! * M1 Pro 200, M1 Max 400: "Introducing M1 Pro and M1 Max", October 2021; M1 Ultra 800: March 2022
 //! * M2 100: June 2022; M2 Pro 200, M2 Max 400: January 2023; M2 Ultra 800: June 2023
 //! * M3 100, M3 Pro 150, M3 Max 400 (300 with 30 GPU cores): MacBook Pro, October 2023; M3 Ultra 819: Mac Studio 2025
 //! * M4 120: May 2024; M4 Pro 273, M4 Max 546 (410 with 32 GPU cores): October 2024
-//! * M5 153: October 2025; M5 Pro 307, M5 Max 614 (460 with 32 GPU cores): March 2026
+//! * M5 153: October 2025; M5 Pro 307, M5 Max 614: March 2026
 //!
-//! A dispatch that waits for the one before, however little it does, was measured by others as 1.3 us
-//! (github.com/kryptic-sh/infr issue 14) and as 2.4 us on an M3 Ultra (github.com/ml-explore/mlx issue 4521): the larger
-//! stands here for every Mac. The H100's 2.1 us is our own measurement (docs/performance.md), its bandwidth is that of
-//! NVIDIA's data sheet for the SXM5 board with 80 GB.
+//! A dispatch that waits for the one before, however little it does, was measured by others as 2.4 us on an M3 Ultra
+//! (github.com/ml-explore/mlx issue 4521), which stands here for every Mac. The H100's 2.1 us is our own measurement
+//! (docs/performance.md), its bandwidth is that of NVIDIA's data sheet for the SXM5 board with 80 GB.
 
 /// A GPU on paper.
 pub struct Hardware {
     /// As options name it.
     pub name: &'static str,
-    /// Bytes of memory a second, as its maker states it.
+    /// Bytes of memory a second.
     pub bandwidth: f64,
     /// Seconds that a dispatch takes which waits for the one before and does next to nothing.
     pub dispatch: f64,

@@ -7,6 +7,7 @@ mod bench_report;
 mod chat;
 mod devices;
 mod estimate;
+mod failure;
 mod figures;
 mod hardware;
 mod inspect;
@@ -45,7 +46,7 @@ pub fn main() -> ExitCode {
         // Whoever read our output has read enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::note(format_args!("error: {error:#}"));
+            failure::tell(&error);
             ExitCode::FAILURE
         }
     }

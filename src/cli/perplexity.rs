@@ -1,4 +1,5 @@
-//! `perplexity`: how well the model foretells a text, counted as llama.cpp counts it.
+//! `perplexity`: how well the model foretells a text, counted as llama.cpp counts it without a stride, for vocabularies
+//! that add no BOS.
 //!
 //! The text is cut into windows of as many tokens as the context holds, each computed by itself. Of a window the second
 //! half is judged, whose tokens all have the first half before them; with a stride, its last tokens.

@@ -118,7 +118,7 @@ impl Gpu {
             bytes,
             limit: "max_buffer_size",
             allowed: capabilities.max_buffer,
-            remedy: "use a smaller quantisation, a shorter context (-c) or another adapter",
+            remedy: "use a smaller quantisation, a shorter context or another adapter",
         })
     }
 

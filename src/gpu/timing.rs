@@ -42,7 +42,7 @@ impl Gpu {
         Err(Error::Unsupported {
             what: "timing".into(),
             found: format!("`{}`", self.report().name),
-            remedy: "use an adapter with timestamps, as `wglm devices` lists them".into(),
+            remedy: "use an adapter with timestamps".into(),
         })
     }
 }

@@ -12,10 +12,11 @@ pub struct Logprob {
     pub logprob: f32,
 }
 
-/// The log-probability of `chosen`, and those of the `top` likeliest tokens, the likeliest first, of equals the lowest id.
+/// The log-probability of `chosen`, and those of the `top` likeliest tokens, the likeliest first, of equals the lowest
+/// id.
 ///
 /// They are the model's own: of the logits {vocab} as they are, before bias, penalties, filters and temperature, as
-/// llama.cpp's server and OpenAI's interface tell them.
+/// llama.cpp's server tells them unless asked for those after sampling.
 pub fn logprobs(logits: &[f32], chosen: u32, top: usize) -> (Logprob, Vec<Logprob>) {
     let numbers = logits.iter().copied().zip(0..).filter(|(logit, _)| logit.is_finite());
     let mut tokens: Vec<Candidate> = numbers.map(|(logit, token)| Candidate { logit, token }).collect();

@@ -2,12 +2,12 @@
 //!
 //! A generation chooses on the GPU; this is for callers who work on the logits themselves.
 //!
-//! The chain is llama.cpp's: logit bias, penalties, `top_k`, `top_p`, `min_p`, temperature, then one draw. All filters keep a
-//! prefix of the tokens ordered by logit, so they only ever shorten one list. Guaranteed: a seed
-//! determines the draws; equal logits are ordered by id; a logit that is NaN or minus infinity is never
-//! chosen; nothing is allocated after the first call; the vocabulary is never sorted further down than the
-//! filters reach.
+//! The chain is llama.cpp's: logit bias, penalties, `top_k`, `top_p`, `min_p`, temperature, then one draw. All filters
+//! keep a prefix of the tokens ordered by logit, so they only ever shorten one list. Guaranteed: a seed determines the
+//! draws; equal logits are ordered by id; a logit that is NaN or minus infinity is never chosen; without bias and
+//! penalties nothing is allocated after the first call; the vocabulary is never sorted further down than the filters reach.
 
+mod kept;
 mod logprobs;
 mod params;
 mod penalties;
@@ -54,7 +54,8 @@ impl Candidate {
 /// let logits = [0.1, 2.0, f32::NAN, 1.9]; // as Session::logits has them, {vocab}
 /// assert_eq!(Sampler::new(SamplerParams::greedy())?.sample(&logits)?, 1);
 ///
-/// let mut sampler = Sampler::new(SamplerParams { top_k: 2, repeat_penalty: 1.5, seed: Some(7), ..Default::default() })?;
+/// let params = SamplerParams { top_k: 2, repeat_penalty: 1.5, seed: Some(7), ..SamplerParams::default() };
+/// let mut sampler = Sampler::new(params)?;
 /// sampler.accept(1); // token 1 was in the prompt: its logit is divided by 1.5
 /// let token = sampler.sample(&logits)?;
 /// sampler.accept(token);

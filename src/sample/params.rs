@@ -1,13 +1,17 @@
 //! What a sampler can be told.
 
 use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// How the next token is chosen, from its logits z {vocab}.
 ///
-/// The chain is that of llama.cpp's samplers, in this order: bias, penalties, `top_k`, `top_p`, `min_p`, temperature, one
-/// draw. Probabilities are softmax(z) over what the filters before left.
-#[derive(Debug, Clone, PartialEq)]
+/// The chain is that of llama.cpp's samplers, in this order: bias, penalties, `top_k`, `top_p`, `min_p`, temperature,
+/// one draw. Probabilities are softmax(z) over what the filters before left.
+///
+/// Serde keeps it, in settings say; what is missing where it was kept is as by default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SamplerParams {
     /// Flattens (above 1) or sharpens (below 1) the distribution, softmax(z / temperature) of what the filters leave; 0
     /// always takes the likeliest token. 0 or a finite number above.
@@ -24,8 +28,8 @@ pub struct SamplerParams {
     /// What determines the draws; `None` takes a different one every time.
     pub seed: Option<u64>,
     /// Divides the logits above zero of tokens among the last [`repeat_last_n`](Self::repeat_last_n), and multiplies
-    /// the others of them (Keskar et al., "CTRL", 2019, with llama.cpp's care for negative logits); 1 leaves them as they
-    /// are. A finite number above 0.
+    /// the others of them (Keskar et al., "CTRL", 2019, with llama.cpp's care for negative logits); 1 leaves them as
+    /// they are. A finite number above 0.
     pub repeat_penalty: f32,
     /// How many of the last tokens, those of the prompt too, the three penalties look at; 0 for none, `usize::MAX`
     /// for all.
@@ -37,6 +41,7 @@ pub struct SamplerParams {
     pub frequency_penalty: f32,
     /// Added to the logits of tokens, before the penalties; minus infinity bans a token. What a token is given twice
     /// adds up.
+    #[serde(with = "super::kept")]
     pub logit_bias: Vec<(u32, f32)>,
 }
 

@@ -113,7 +113,9 @@ fn prompts_that_are_refused() {
     let long = "fox ".repeat(5000);
     refused("long", &fed(command(["run", "-"]), long.as_bytes()), "available; start over or ask for a longer context");
     refused("binary", &fed(command(["run", "-"]), b"\xff\xfe"), "UTF-8");
-    refuses("run -p hi -c 999999999", "use a shorter context (-c)");
+    let large = wglm("run -p hi -c 999999999");
+    refused("large", &large, "use a shorter context");
+    assert!(large.err.contains("\nhint: -c sets the tokens of context"), "{large:?}");
     refuses("profile -p 65 -ub 64 -m nowhere.gguf", "-p 65: 64 tokens are computed together");
     let silent = fixture("models/k-quants.gguf").display().to_string();
     refuses(&format!("run -p hi -m {silent}"), "this file has no tokenizer");

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // no test binary uses all of it
 
+pub mod chats;
 pub mod gguf_writer;
 pub mod goldens;
 pub mod gpu;

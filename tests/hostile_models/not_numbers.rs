@@ -3,7 +3,7 @@
 use crate::refused::load;
 use crate::small::{F32, Small};
 use wglm::quant::Arithmetic;
-use wglm::{Error, GenerateOptions, Generation, LoadOptions, Result, SamplerParams, Session};
+use wglm::{Error, Event, GenerateOptions, Generation, LoadOptions, Result, SamplerParams, Session};
 
 /// Where a poisoned tensor meets the residual stream, and what is in it.
 const POISONED: [(&str, f32); 14] = [
@@ -50,7 +50,8 @@ fn choose(session: &mut Session) -> [Result<()>; 2] {
         GenerateOptions { sampling: SamplerParams { seed: Some(1), ..SamplerParams::default() }, ..Default::default() };
     let greedy = session.most_likely().map(drop);
     let mut generation = Generation::new(session, prompt, None, options).unwrap();
-    let sampled = generation.next().expect("an event").map(drop);
+    let read = |event: &Result<Event>| matches!(event, Ok(Event::Prompt { .. }));
+    let sampled = generation.find(|event| !read(event)).expect("an event").map(drop);
     assert!(generation.next().is_none(), "it goes on after {sampled:?}");
     [greedy, sampled]
 }

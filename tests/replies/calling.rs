@@ -3,7 +3,7 @@
 use crate::script::script;
 use crate::{chat, text, told};
 use wglm::generate::Stop;
-use wglm::serde_json::json;
+use wglm::serde_json::{Map, json};
 use wglm::text::Content;
 use wglm::{Chat, Event, Message, ToolCall};
 
@@ -64,6 +64,23 @@ fn a_round_trip() {
         assert_eq!(text(&events), "");
         assert!(stats.prompt.cached > 0, "{:?}", stats.prompt);
     }
+}
+
+/// Ids that other programs gave, or that are left of a longer conversation, are not given again.
+#[test]
+fn every_call_has_an_id_of_its_own() {
+    let mut chat = chat_with_tools();
+    let mut before = ToolCall::new("weather", Map::new());
+    before.id = Some("call_1".to_owned());
+    let asked = Message::user("And in Oslo?");
+    chat.set_messages(vec![
+        asked,
+        Message::assistant("").with_tool_calls(vec![before]),
+        Message::tool("call_1", "dry"),
+    ]);
+    script(&mut chat, Some(ASKED), CALL, "<|observation|>");
+    let (events, _) = told(chat.send(ASKED).unwrap());
+    assert_eq!(calls(&events)[0].id.as_deref(), Some("call_2"));
 }
 
 /// A reply that is cut off in the middle of a call is text, and the conversation goes on.

@@ -8,17 +8,15 @@ mod common;
 mod adjusting;
 mod calling;
 mod cancelling;
-#[cfg(feature = "demo-model")]
-mod examples;
 mod script;
 mod stopping;
 #[cfg(feature = "stream")]
 mod streaming;
 
-use common::gpu::gpu;
 use common::models::fable_file;
+use common::{chats, gpu::gpu};
 use std::sync::OnceLock;
-use wglm::{Chat, Event, Gguf, LoadOptions, Model, Result, SamplerParams, Stats};
+use wglm::{Chat, Event, Gguf, LoadOptions, Model, Result, Stats};
 
 /// Enough for any conversation here.
 const CONTEXT: usize = 768;
@@ -34,11 +32,7 @@ fn model() -> &'static Model {
 
 /// A greedy conversation without thinking.
 fn chat() -> Chat {
-    let mut chat = Chat::new(model()).unwrap();
-    chat.options.sampling = SamplerParams::greedy();
-    chat.options.max_tokens = Some(120);
-    chat.reasoning = Some(false);
-    chat
+    chats::greedy(model())
 }
 
 /// All events of a reply but those of the prompt and the end, and the figures.

@@ -4,8 +4,7 @@
 
 use crate::model;
 use std::collections::HashMap;
-use wglm::text::{ChatInput, Message};
-use wglm::{Chat, SamplerParams};
+use wglm::{Chat, Message, SamplerParams};
 
 /// Between the favours of two tokens: more than logits ever differ by.
 const STEP: f32 = 128.0;
@@ -33,10 +32,10 @@ pub fn script(chat: &mut Chat, question: Option<&str>, script: &str, end: &str) 
 }
 
 /// The tokens of the prompt for the next reply.
-fn prompt(chat: &Chat, question: Option<&str>) -> Vec<u32> {
-    let messages: Vec<Message> = chat.messages().iter().cloned().chain(question.map(Message::user)).collect();
-    let mut input = ChatInput::new(&messages);
-    input.tools = Some(chat.tools.as_slice()).filter(|tools| !tools.is_empty());
-    input.enable_thinking = chat.reasoning;
-    model().tokenizer().unwrap().encode(&model().template().unwrap().render(&input).unwrap(), true).unwrap()
+fn prompt(chat: &mut Chat, question: Option<&str>) -> Vec<u32> {
+    let before = chat.messages().len();
+    question.into_iter().for_each(|question| chat.push(Message::user(question)));
+    let prompt = chat.prompt().unwrap();
+    chat.truncate(before);
+    prompt
 }

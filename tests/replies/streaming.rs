@@ -83,8 +83,26 @@ fn dropped_it_stops() {
     let cancel = chat.options.cancel.clone();
     let mut stream = chat.into_stream(OWL).unwrap();
     block_on(next(&mut stream)).unwrap().unwrap();
+    let start = Instant::now();
     drop(stream); // waits for the thread, which holds the session
-    assert!(cancel.is_cancelled());
+    assert!(start.elapsed() < Duration::from_secs(5), "the rest of the reply was waited for");
+    assert!(!cancel.is_cancelled(), "other conversations may share it");
+}
+
+/// The conversation's own button stops the stream, and stays pressed.
+#[test]
+fn stopped_by_the_conversations_button() {
+    let chat = chat();
+    let cancel = chat.options.cancel.clone();
+    let mut stream = chat.into_stream(OWL).unwrap();
+    block_on(next(&mut stream)).unwrap().unwrap();
+    cancel.cancel();
+    let (_, stats) = told(block_on(all(&mut stream)).into_iter());
+    assert_eq!(stats.stop, Stop::Cancelled);
+    let chat = stream.into_chat().unwrap();
+    assert!(chat.options.cancel.is_cancelled());
+    cancel.reset();
+    assert!(!chat.options.cancel.is_cancelled(), "it is the same button");
 }
 
 /// After the results of functions; failures are events.

@@ -1,5 +1,6 @@
 //! Conversations.
 
+use crate::common::chats;
 use crate::{load, model};
 use wglm::generate::{Event, Stats, Stop};
 use wglm::text::{Content, Message};
@@ -7,11 +8,7 @@ use wglm::{Chat, Error, LoadOptions, SamplerParams};
 
 /// A greedy conversation without thinking.
 fn chat() -> Chat {
-    let mut chat = Chat::new(model()).unwrap();
-    chat.options.sampling = SamplerParams::greedy();
-    chat.options.max_tokens = Some(120);
-    chat.reasoning = Some(false);
-    chat
+    chats::greedy(model())
 }
 
 /// The thinking, the answer and the figures of a whole reply.
@@ -86,6 +83,73 @@ fn thinking_is_kept_apart_and_left_out_of_later_turns() {
     assert!(!held.contains(thinking.trim()), "an earlier turn's thinking is still there: {held}");
 }
 
+/// Unless the template is told to keep it: then a turn computes its new tokens and no others.
+#[test]
+fn thinking_is_kept_where_it_is_wanted() {
+    let mut chat = chat();
+    chat.reasoning = Some(true);
+    chat.template_kwargs.insert("clear_thinking".to_owned(), false.into());
+    let (thinking, _, _) = ask(&mut chat, "What is seven plus five?");
+    let held = chat.session().tokens().len();
+    chat.push(Message::user("What is the opposite of hot?"));
+    let prompt = chat.prompt().unwrap();
+    let text = model().tokenizer().unwrap().decode(&prompt, true).unwrap();
+    assert!(text.contains(thinking.trim()), "{text}");
+    assert!(chat.session().reusable(&prompt) + 2 >= held, "{held} tokens held: {text}");
+    let stats = chat.reply().unwrap().find_map(|event| match event.unwrap() {
+        Event::Done(stats) => Some(stats),
+        _ => None,
+    });
+    let reuse = stats.unwrap().prompt;
+    assert_eq!(reuse.cached + reuse.new, prompt.len());
+}
+
+/// The first event tells what the cache held before anything is computed, the last that all is read.
+#[test]
+fn the_prompt_is_told_from_its_beginning_to_its_end() {
+    let mut chat = chat();
+    ask(&mut chat, "My name is Anna.");
+    let mut told = Vec::new();
+    let mut stats = None;
+    for event in chat.send("What is my name?").unwrap() {
+        match event.unwrap() {
+            Event::Prompt { done, total } => told.push((done, total)),
+            Event::Done(done) => stats = Some(done),
+            _ => {}
+        }
+    }
+    let reuse = stats.unwrap().prompt;
+    let total = reuse.cached + reuse.new;
+    assert!(reuse.cached > 0 && told.is_sorted(), "{told:?}");
+    assert_eq!((told.first(), told.last()), (Some(&(reuse.cached, total)), Some(&(total, total))));
+}
+
+/// A reply to what was said until then, once more or otherwise.
+#[test]
+fn messages_are_taken_back() {
+    let mut chat = chat();
+    let (_, first, _) = ask(&mut chat, "What is seven plus five?");
+    ask(&mut chat, "My name is Anna.");
+    chat.truncate(1);
+    let (said, reuse) = {
+        let mut text = String::new();
+        let mut cached = 0;
+        for event in chat.reply().unwrap() {
+            match event.unwrap() {
+                Event::Text(piece) => text += &piece,
+                Event::Done(stats) => cached = stats.prompt.cached,
+                _ => {}
+            }
+        }
+        (text, cached)
+    };
+    assert!(said == first && reuse > 0, "{said}");
+    let messages = chat.messages()[..1].to_vec();
+    chat.set_messages(messages.clone());
+    assert_eq!(chat.messages(), messages);
+    assert!(chat.into_session().tokens().len() > reuse);
+}
+
 #[test]
 fn a_reply_dropped_half_way() {
     let mut chat = chat();
@@ -94,6 +158,7 @@ fn a_reply_dropped_half_way() {
         let mut reply = chat.send("Tell me a story about an owl.").unwrap();
         while part.len() < 20 {
             match reply.next().expect("a longer reply").unwrap() {
+                Event::Prompt { .. } => {}
                 Event::Text(piece) => part.push_str(&piece),
                 other => panic!("{other:?}"),
             }
@@ -133,6 +198,7 @@ fn a_cancelled_reply_keeps_what_came() {
     let mut stop = None;
     for event in chat.send("Tell me a story about an owl.").unwrap() {
         match event.unwrap() {
+            Event::Prompt { .. } => continue,
             Event::Text(piece) => text.push_str(&piece),
             Event::Done(stats) => stop = Some(stats.stop),
             other => panic!("{other:?}"),

@@ -50,7 +50,7 @@ fn collect(mut events: impl Iterator<Item = Result<Event>>) -> Told {
         match event.unwrap() {
             Event::Prompt { done, total } => {
                 assert!(thinking.is_empty() && text.is_empty(), "a prompt after its reply");
-                assert!(read < done && done < total, "from {read} to {done} of {total}");
+                assert!(read <= done && done <= total, "from {read} to {done} of {total}");
                 read = done;
             }
             Event::Thinking(piece) => {
@@ -139,7 +139,7 @@ fn a_full_context_ends_the_reply() {
 fn failing(session: &mut Session, prompt: Vec<u32>) -> Error {
     let mut events: Vec<_> = Generation::new(session, prompt, None, greedy(Some(3))).unwrap().collect();
     let error = events.pop().expect("an event").expect_err("an error");
-    assert!(events.is_empty(), "{events:?} before {error}");
+    assert!(events.iter().all(|event| matches!(event, Ok(Event::Prompt { .. }))), "{events:?} before {error}");
     error
 }
 

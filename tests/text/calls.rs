@@ -1,5 +1,6 @@
 //! Calls of functions in a reply, however it arrives.
 
+use crate::cuts::{cut, every_way, letters, places};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use wglm::text::{ChatInput, ChatTemplate, Message, Piece, ReplyParser, ToolCall};
@@ -47,15 +48,9 @@ fn call(name: &str, arguments: Value) -> Piece {
     Piece::ToolCall(ToolCall::new(name, arguments))
 }
 
-/// At once, every way to cut it in two, and one character at a time.
+/// However it arrives.
 fn check(inside: bool, reply: &str, want: &[Piece]) {
-    assert_eq!(parse(inside, &[reply]), want, "{reply:?}");
-    for (at, _) in reply.char_indices() {
-        let (left, right) = reply.split_at(at);
-        assert_eq!(parse(inside, &[left, right]), want, "{left:?} {right:?}");
-    }
-    let chars: Vec<_> = reply.chars().map(String::from).collect();
-    assert_eq!(parse(inside, &chars), want, "{reply:?}");
+    every_way(reply).for_each(|chunks| assert_eq!(parse(inside, &chunks), want, "{chunks:?}"));
 }
 
 #[test]
@@ -230,27 +225,21 @@ proptest! {
             "<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<think>", "</think>",
             "<tool_call>weather<arg_key>days</arg_key><arg_value>", "</arg_value></tool_call>", "<tool_call>bare",
             "<tool_call>bare</tool_call>", "weather", "days", "5", "<", "</", "<tool_", "<arg", ">", " ", "\n", "é"]), 0..14),
-        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        places in places(),
         inside: bool,
     ) {
         let reply = parts.concat();
-        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(reply.len() + 1)).filter(|&c| reply.is_char_boundary(c)).collect();
-        cuts.sort_unstable();
-        let mut start = 0;
-        let chunks: Vec<_> =
-            cuts.into_iter().chain([reply.len()]).map(|end| &reply[std::mem::replace(&mut start, end)..end]).collect();
         let whole = parse(inside, &[&reply]);
-        prop_assert_eq!(parse(inside, &chunks), whole.clone());
-        let letters: Vec<_> = reply.chars().map(String::from).collect();
-        prop_assert_eq!(parse(inside, &letters), whole.clone());
+        prop_assert_eq!(parse(inside, &cut(&reply, &places)), whole.clone());
+        prop_assert_eq!(parse(inside, &letters(&reply)), whole.clone());
         // Nothing is lost but tags that were understood, and blanks beside them.
-        let letters = |text: &str| text.chars().filter(|c| *c == 'é').count();
+        let words = |text: &str| text.chars().filter(|c| *c == 'é').count();
         let told: usize = whole.iter().map(|piece| match piece {
-            Piece::Text(text) | Piece::Thinking(text) => letters(text),
-            Piece::ToolCall(call) => letters(&call.function.name) + letters(&call.function.arguments.to_string()),
+            Piece::Text(text) | Piece::Thinking(text) => words(text),
+            Piece::ToolCall(call) => words(&call.function.name) + words(&call.function.arguments.to_string()),
             other => panic!("{other:?}"),
         }).sum();
         let repeated = whole.iter().any(|piece| matches!(piece, Piece::ToolCall(_)));
-        prop_assert!(told == letters(&reply) || repeated && told <= letters(&reply));
+        prop_assert!(told == words(&reply) || repeated && told <= words(&reply));
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod calls;
+mod cuts;
 mod fable_vocab;
 mod full_size;
 mod reply;

@@ -1,5 +1,6 @@
 //! Thinking and answer, however the reply arrives.
 
+use crate::cuts::{cut, every_way, places};
 use proptest::prelude::*;
 use wglm::text::{Piece, ReplyParser, opens_thinking};
 
@@ -44,15 +45,10 @@ fn at_once(mut inside: bool, reply: &str) -> (String, String) {
     }
 }
 
-/// Every way to cut `reply` in two, and one character at a time.
+/// However it arrives.
 fn check(starts_in_thinking: bool, reply: &str, thinking: &str, text: &str) {
     let want = (thinking.to_string(), text.to_string());
-    for (at, _) in reply.char_indices() {
-        let (left, right) = reply.split_at(at);
-        assert_eq!(parse(starts_in_thinking, &[left, right]), want, "{left:?} {right:?}");
-    }
-    let chars: Vec<_> = reply.chars().map(String::from).collect();
-    assert_eq!(parse(starts_in_thinking, &chars), want, "{reply:?}");
+    every_way(reply).for_each(|chunks| assert_eq!(parse(starts_in_thinking, &chunks), want, "{chunks:?}"));
 }
 
 #[test]
@@ -121,15 +117,11 @@ proptest! {
     fn cuts_do_not_matter(
         parts in prop::collection::vec(
             prop::sample::select(vec!["<think>", "</think>", "<", "</", "think", ">", "a", " ", "\n", "é", "</think", "<think"]), 0..12),
-        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        places in places(),
         starts_in_thinking: bool,
     ) {
         let reply = parts.concat();
-        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(reply.len() + 1)).filter(|&cut| reply.is_char_boundary(cut)).collect();
-        cuts.sort_unstable();
-        let ends = cuts.iter().copied().chain([reply.len()]);
-        let mut start = 0;
-        let chunks: Vec<_> = ends.map(|end| &reply[std::mem::replace(&mut start, end)..end]).collect();
+        let chunks = cut(&reply, &places);
         prop_assert_eq!(parse(starts_in_thinking, &chunks), at_once(starts_in_thinking, &reply));
     }
 }
