@@ -76,7 +76,8 @@ impl Mirostat {
     }
 }
 
-/// Numbers from 0 to 1, by Steele, Lea and Flood's SplitMix64 (2014).
+/// Numbers from 0 to 1, by SplitMix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014,
+/// with Stafford's mix 13, as in Vigna's splitmix64.c.
 struct Random(u64);
 
 impl Random {

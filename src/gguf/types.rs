@@ -15,7 +15,7 @@ pub struct TensorType {
     pub bytes: usize,
 }
 
-/// Every type, by number. The gaps are types that were withdrawn: 4 and 5 (q4_2, q4_3), 31 to 33 (q4_0
+/// Every type up to 41, by number. The gaps are types that were withdrawn: 4 and 5 (q4_2, q4_3), 31 to 33 (q4_0
 /// interleaved for one processor each) and 36 to 38 (iq4_nl likewise).
 pub static TYPES: &[TensorType] = &[
     of(0, "f32", 1, 4),

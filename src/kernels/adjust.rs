@@ -85,7 +85,8 @@ fn twin(logits: &[f32], penalties: &Penalties, listed: &[Adjustment], newest: u3
     logits.iter().zip(0..).map(after).unzip()
 }
 
-/// Logits, adjustments, whether the newest token counts, and which it is: one that is listed, one that is not, the last.
+/// Logits, adjustments, whether the newest token counts, and which it is: one that is listed, one that is not, the
+/// last.
 const SHAPES: [(usize, usize, u32, u32); 8] = [
     (1, 0, 0, 0),
     (1, 1, 1, 0),

@@ -1,9 +1,9 @@
 //! What the products of matrices with the vectors of many tokens share: their tiles, their grid, their cases.
 //!
-//! A tile is some rows times some vectors: those of consecutive tokens (`lib/tile_chunk.wgsl`), or those of the slots of
-//! one expert (`lib/tile_experts.wgsl`). Its rows are one matrix's, or gate's and up's by turns (`lib/tile_rows.wgsl`,
-//! `lib/tile_gated.wgsl`), so that one invocation finds both sums in hand. Two bodies multiply it: `mul_mm` f32 in
-//! registers, `mul_mm_matrix` f16 by cooperative matrices.
+//! A tile is some rows times some vectors: those of consecutive tokens (`lib/tile_chunk.wgsl`), or those of the slots
+//! of one expert (`lib/tile_experts.wgsl`). Its rows are one matrix's, or gate's and up's by turns
+//! (`lib/tile_rows.wgsl`, `lib/tile_gated.wgsl`), so that one invocation finds both sums in hand. Two bodies multiply
+//! it: `mul_mm` f32 in registers, `mul_mm_matrix` f16 by cooperative matrices.
 
 use super::group_slots::Groups;
 use super::matvec::dot;

@@ -22,9 +22,9 @@ pub enum Gating {
     Softmax,
 }
 
-/// How experts are chosen and weighed (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2, and llama.cpp's `build_moe_ffn`): the
-/// `top_k` with the largest score + bias, weighed by their scores without the bias, over their sum if so asked, times
-/// `scale`.
+/// How experts are chosen and weighed: the `top_k` with the largest score + bias, weighed by their scores without the
+/// bias, over their sum if so asked, times `scale` (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2; softmax is that of
+/// "DeepSeek-V2", 2024; `scale` and the order of all are llama.cpp's `build_moe_ffn`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Routing {
     /// How logits become scores.

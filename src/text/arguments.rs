@@ -1,5 +1,5 @@
-//! What the arguments of a call mean: GLM writes strings bare and everything else as JSON, so that the function's schema
-//! has to tell whether `5` is a number.
+//! What the arguments of a call mean: GLM writes strings bare and everything else as JSON, so that the function's
+//! schema has to tell whether `5` is a number.
 
 use super::call::Written;
 use super::message::ToolCall;

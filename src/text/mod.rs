@@ -1,9 +1,10 @@
 //! Text on its way into the model and out of it.
 //!
-//! In: a conversation is rendered to a prompt by the file's own Jinja template ([`ChatTemplate`]), the
-//! prompt is cut into tokens by the file's own vocabulary ([`Tokenizer`]). Out: a [`Detokenizer`] turns
-//! tokens back into text without ever cutting a character, a [`ReplyParser`] separates the thinking from
-//! the answer and finds the functions that are called, [`StopStrings`] end it early. Nothing here knows the GPU or the file format: whoever opens the file fills a [`Vocab`].
+//! In: a conversation is rendered to a prompt by the file's own Jinja template ([`ChatTemplate`]), the prompt is cut
+//! into tokens by the file's own vocabulary ([`Tokenizer`]). Out: a [`Detokenizer`] turns tokens back into text without
+//! ever cutting a character, a [`ReplyParser`] separates the thinking from the answer and finds the functions that are
+//! called, [`StopStrings`] end it early. Nothing here knows the GPU or the file format: whoever opens the file fills a
+//! [`Vocab`].
 
 mod arguments;
 mod bpe;

@@ -6,9 +6,9 @@
 //! answer's first letter, so that an answer may write about them.
 //!
 //! Where there are tools, `<tool_call>` begins a call anywhere in the reply, as [`call`](super::call) reads it, and the
-//! blanks around a call in the answer belong to it. A call in the middle of thinking ends the thinking, for models forget to. What
-//! turns out to be no call, or ends before it is one, is text with its tags, or thinking if it stood there: a caller sees
-//! what went wrong, and nothing is lost. After a call the reply goes on as after `</think>`.
+//! blanks around a call in the answer belong to it. A call in the middle of thinking ends the thinking, for models
+//! forget to. What turns out to be no call, or ends before it is one, is text with its tags, or thinking if it stood
+//! there: a caller sees what went wrong, and nothing is lost. After a call the reply goes on as after `</think>`.
 
 use super::ToolCall;
 use super::call::{self, NoCall};
@@ -182,8 +182,8 @@ impl ReplyParser {
         }
     }
 
-    /// Hands out what stands before a place; of an answer not the blanks at its end, which may belong to a call and whose
-    /// bytes are returned.
+    /// Hands out what stands before a place; of an answer not the blanks at its end, which may belong to a call and
+    /// whose bytes are returned.
     fn emit_before(&mut self, place: usize, pieces: &mut Vec<Piece>) -> usize {
         let before = &self.held[..place];
         let sure = if self.is_thinking() { place } else { before.trim_end().len() };

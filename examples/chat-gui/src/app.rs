@@ -17,7 +17,11 @@ use crate::{device, look};
 use anyhow::Context as _;
 use eframe::CreationContext;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use wglm::Stats;
+
+/// How long nothing is changed before what was is saved: a slider changes with every frame.
+const REST: Duration = Duration::from_secs(1);
 
 /// What the window begins with.
 pub struct Start {
@@ -46,6 +50,8 @@ pub struct App {
     view: View,
     picker: Picker,
     settings_shown: bool,
+    /// A conversation whose settings were changed, and when: they are saved when that was a while ago.
+    unsaved: Option<(String, Instant)>,
     frames: Frames,
     places: Places,
     status: Option<StatusFile>,
@@ -74,6 +80,7 @@ impl App {
             view: View::default(),
             picker: Picker::new(start.source.clone(), start.context),
             settings_shown: false,
+            unsaved: None,
             frames: Frames::default(),
             places: Places::default(),
             status: start.status.map(StatusFile::new),
@@ -107,6 +114,13 @@ impl App {
         let request = Request { place: self.chats.place(), messages, settings };
         if self.worker.ask_anew(Command::Reply(Box::new(request))) {
             self.pending = Some(Pending::new(id));
+        }
+    }
+
+    /// Saves settings that were changed at least so long ago.
+    fn save_settings(&mut self, rest: Duration) {
+        if let Some((id, _)) = self.unsaved.take_if(|(_, changed)| changed.elapsed() >= rest) {
+            self.save(&id);
         }
     }
 

@@ -68,10 +68,13 @@ impl Chats {
     /// Writes one. Empty ones are not worth a file.
     ///
     /// # Errors
-    /// As [`Store::write`].
+    /// As [`Store::write`] and [`Store::delete`].
     pub fn save(&self, id: &str) -> Result<()> {
-        let found = self.list.iter().find(|conversation| conversation.id == id && !conversation.messages.is_empty());
-        found.map_or(Ok(()), |conversation| self.store.write(conversation))
+        match self.list.iter().find(|conversation| conversation.id == id) {
+            Some(empty) if empty.messages.is_empty() => self.store.delete(id),
+            Some(conversation) => self.store.write(conversation),
+            None => Ok(()),
+        }
     }
 
     /// Deletes one, in the store too, and returns its id.
@@ -89,7 +92,7 @@ impl Chats {
         Ok(id)
     }
 
-    /// Where the open one's session is.
+    /// Where the open one and its session are.
     pub fn place(&self) -> Place {
         self.store.place(&self.open().id)
     }
@@ -109,11 +112,11 @@ mod tests {
         chats.begin();
         assert_eq!(chats.list().len(), 1, "the open one is empty: it will do");
         chats.open_mut().ask("first");
-        chats.open_mut().settings.seed = Some(3);
+        chats.open_mut().settings.sampling.seed = Some(3);
         let first = chats.open().id.clone();
         chats.save(&first).unwrap();
         chats.begin();
-        assert_eq!((chats.list().len(), chats.open().settings.seed), (2, Some(3)));
+        assert_eq!((chats.list().len(), chats.open().settings.sampling.seed), (2, Some(3)));
         chats.save(&chats.open().id).unwrap();
         assert_eq!(Chats::read(store()).unwrap().0.list(), &chats.list()[1..], "the empty one has no file");
         chats.go_to(1);

@@ -46,6 +46,15 @@ impl Conversation {
         }
         self.messages.push(Message::user(text));
     }
+
+    /// Takes back what the user said last, if nothing was said since.
+    pub fn take_back(&mut self) -> Option<String> {
+        let last = self.messages.pop_if(|message| message.role == "user")?;
+        if self.messages.is_empty() {
+            self.title.clear();
+        }
+        Some(crate::messages::text(&last))
+    }
 }
 
 /// The beginning of a text, up to the end of a word if there is one.
@@ -80,5 +89,8 @@ mod tests {
         conversation.ask("first");
         conversation.ask("second");
         assert_eq!((conversation.name(), conversation.messages.len()), ("first", 2));
+        assert_eq!(conversation.take_back().as_deref(), Some("second"));
+        conversation.messages.push(Message::assistant("An answer."));
+        assert_eq!(conversation.take_back(), None);
     }
 }

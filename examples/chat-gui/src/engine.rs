@@ -37,7 +37,6 @@ impl Engine {
             Command::Load(source, context) => self.load(&source, context),
             Command::Open(place) => self.open(place),
             Command::Reply(request) => self.reply(*request),
-            Command::Forget(id) => self.unsaved &= self.place.as_ref().is_none_or(|place| place.id != id),
         }
     }
 
@@ -76,25 +75,30 @@ impl Engine {
         if self.chat.is_none() {
             return;
         }
-        if self.place.as_ref() != Some(&place) {
-            self.leave();
-            self.restore(&place);
-            self.place = Some(place);
+        if self.place.as_ref() == Some(&place) {
+            return;
         }
-        self.teller.tell(Told::Opened(self.held()));
+        self.leave();
+        let restored = self.restore(&place);
+        self.place = Some(place);
+        // What is there otherwise is another's, and kept for what both have in common.
+        self.teller.tell(Told::Opened(if restored { self.held() } else { 0 }));
     }
 
-    fn restore(&mut self, place: &Place) {
-        let Some(chat) = self.chat.as_mut().filter(|_| place.snapshot.exists()) else { return };
-        if let Err(error) = chat.session_mut().load_snapshot(&place.snapshot) {
+    /// True if the session is what it was.
+    fn restore(&mut self, place: &Place) -> bool {
+        let Some(chat) = self.chat.as_mut().filter(|_| place.snapshot.exists()) else { return false };
+        let restored = chat.session_mut().load_snapshot(&place.snapshot);
+        if let Err(error) = &restored {
             self.teller.tell(Told::Notice(format!("{error}. The conversation will be read anew.")));
         }
+        restored.is_ok()
     }
 
-    /// Saves the session of the conversation that it is at.
+    /// Saves the session of the conversation that it is at, unless that was deleted meanwhile.
     pub fn leave(&mut self) {
         let (Some(place), Some(chat)) = (self.place.take(), self.chat.as_mut()) else { return };
-        if !std::mem::take(&mut self.unsaved) {
+        if !std::mem::take(&mut self.unsaved) || !place.conversation.exists() {
             return;
         }
         if let Err(error) = chat.session_mut().save_snapshot(&place.snapshot) {

@@ -41,39 +41,53 @@ impl List {
         ui.add_space(4.0);
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             for (place, conversation) in conversations.iter().enumerate() {
-                let asked = ui.push_id(&conversation.id, |ui| self.row(ui, place, conversation, active)).inner;
-                wish = asked.or(wish.take());
+                let asked = ui.push_id(&conversation.id, |ui| self.row(ui, place, conversation, active, places));
+                wish = asked.inner.or(wish.take());
             }
         });
         wish
     }
 
-    fn row(&mut self, ui: &mut Ui, place: usize, conversation: &Conversation, active: usize) -> Option<Wish> {
+    fn row(
+        &mut self,
+        ui: &mut Ui,
+        place: usize,
+        conversation: &Conversation,
+        active: usize,
+        places: &mut Places,
+    ) -> Option<Wish> {
         if self.renaming.as_ref().is_some_and(|(id, _)| *id == conversation.id) {
             return self.rename(ui, place);
         }
         let name = Button::selectable(place == active, conversation.name()).truncate();
         let row = ui.add_sized(vec2(ui.available_width(), 26.0), name);
         if place == active {
-            return self.tools(ui, place, conversation);
+            return self.tools(ui, place, conversation, places);
         }
         row.clicked().then_some(Wish::Open(place))
     }
 
     /// What can be done with the conversation that is open.
-    fn tools(&mut self, ui: &mut Ui, place: usize, conversation: &Conversation) -> Option<Wish> {
+    fn tools(&mut self, ui: &mut Ui, place: usize, conversation: &Conversation, places: &mut Places) -> Option<Wish> {
         let id = &conversation.id;
         let sure = self.deleting.as_ref() == Some(id);
         let mut wish = None;
         ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
-            if ui.small_button(if sure { "Really delete" } else { "Delete" }).clicked() {
+            let delete = ui.small_button(if sure { "Really delete" } else { "Delete" });
+            places.note(if sure { "really delete" } else { "delete" }, delete.rect);
+            if delete.clicked() {
                 self.deleting = (!sure).then(|| id.clone());
                 wish = sure.then_some(Wish::Delete(place));
             }
             if sure && ui.small_button("Keep").clicked() {
                 self.deleting = None;
             }
-            if !sure && ui.small_button("Rename").clicked() {
+            if sure {
+                return;
+            }
+            let rename = ui.small_button("Rename");
+            places.note("rename", rename.rect);
+            if rename.clicked() {
                 self.renaming = Some((id.clone(), conversation.name().to_owned()));
             }
         });

@@ -10,6 +10,7 @@ mod composer;
 mod conversation;
 mod device;
 mod engine;
+mod figures;
 mod frames;
 mod list;
 mod look;

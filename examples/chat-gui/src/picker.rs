@@ -1,12 +1,12 @@
 //! Which model to load: a path or the demonstration model, with what it takes of the device before it takes it.
 
-use crate::look;
 use crate::protocol::{Loaded, Source};
 use crate::status::Places;
-use eframe::egui::{DragValue, Grid, ProgressBar, RichText, TextEdit, Ui};
+use crate::{figures, look};
+use eframe::egui::{DragValue, ProgressBar, RichText, TextEdit, Ui};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
-use wglm::{Estimate, Fit, Progress};
+use wglm::{Estimate, Progress};
 
 /// What the user wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,9 +59,9 @@ impl Picker {
         }
     }
 
-    /// True once there is an estimate of what is picked.
+    /// True once there is an estimate of what is picked, which can be loaded then.
     pub fn is_estimated(&self) -> bool {
-        self.known.is_some()
+        matches!(self.known, Some(Ok(_)))
     }
 
     /// Shows the page.
@@ -70,7 +70,7 @@ impl Picker {
         ui.add_space(24.0);
         ui.heading("Choose a model");
         ui.add_space(10.0);
-        ui.add_enabled_ui(self.loading.is_none(), |ui| self.choice(ui));
+        ui.add_enabled_ui(self.loading.is_none(), |ui| self.choice(ui, places));
         ui.add_space(12.0);
         self.estimate(ui);
         ui.add_space(12.0);
@@ -81,8 +81,9 @@ impl Picker {
         wish.or_else(|| self.question())
     }
 
-    fn choice(&mut self, ui: &mut Ui) {
-        ui.radio_value(&mut self.demo, true, "The demonstration model (6 MB, part of this program)");
+    fn choice(&mut self, ui: &mut Ui, places: &mut Places) {
+        let demo = ui.radio_value(&mut self.demo, true, "The demonstration model (6 MB, part of this program)");
+        places.note("demo", demo.rect);
         ui.radio_value(&mut self.demo, false, "A GGUF file of GLM-4.7-Flash");
         ui.horizontal(|ui| {
             ui.add_space(24.0);
@@ -131,15 +132,14 @@ impl Picker {
             Some(Err(error)) => {
                 ui.colored_label(ui.visuals().error_fg_color, error);
             }
-            Some(Ok(estimate)) => figures(ui, estimate),
+            Some(Ok(estimate)) => figures::show(ui, estimate),
         }
     }
 
     fn buttons(&self, ui: &mut Ui, can_close: bool, places: &mut Places) -> Option<Wish> {
         let mut wish = None;
         ui.horizontal(|ui| {
-            let ready = matches!(self.known, Some(Ok(_)));
-            let load = ui.add_enabled(ready, eframe::egui::Button::new(RichText::new("Load").strong()));
+            let load = ui.add_enabled(self.is_estimated(), eframe::egui::Button::new(RichText::new("Load").strong()));
             places.note("load", load.rect);
             if load.clicked() {
                 wish = Some(Wish::Load(self.source(), self.context));
@@ -160,44 +160,6 @@ fn dialogue() -> Receiver<Option<PathBuf>> {
         let _ = picked.send(rfd::FileDialog::new().add_filter("GGUF", &["gguf"]).pick_file());
     });
     waiting
-}
-
-/// What a model takes, and whether that is there.
-fn figures(ui: &mut Ui, estimate: &Estimate) {
-    Grid::new("estimate").num_columns(2).spacing([24.0, 4.0]).show(ui, |ui| {
-        let cache = format!("{} for {} tokens", look::bytes(estimate.cache), estimate.shape.context);
-        for (name, value) in [
-            ("Weights", look::bytes(estimate.weights)),
-            ("Cache of the conversation", cache),
-            ("To compute with", look::bytes(estimate.scratch)),
-            ("At most at once", look::bytes(estimate.most())),
-        ] {
-            ui.label(name);
-            ui.label(value);
-            ui.end_row();
-        }
-    });
-    let (text, good) = verdict(&estimate.fit);
-    let colour = if good { ui.visuals().text_color() } else { ui.visuals().error_fg_color };
-    ui.colored_label(colour, text);
-}
-
-fn verdict(fit: &Fit) -> (String, bool) {
-    match fit {
-        Fit::Fits => ("It fits.".into(), true),
-        Fit::Memory { needed, available } => {
-            let (needed, available) = (look::bytes(*needed), look::bytes(*available));
-            (
-                format!("It needs {needed}, but there are {available}: shorten the context or take a smaller file."),
-                false,
-            )
-        }
-        Fit::Piece { tensor, bytes, limit, allowed } => {
-            let (bytes, allowed) = (look::bytes(*bytes), look::bytes(*allowed));
-            (format!("{tensor} needs {bytes} in one piece, but the device's {limit} is {allowed}."), false)
-        }
-        _ => ("Whether it fits is not known: the device does not tell how much memory it has.".into(), true),
-    }
 }
 
 fn bar(ui: &mut Ui, progress: Option<Progress>, places: &mut Places) -> Option<Wish> {

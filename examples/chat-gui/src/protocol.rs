@@ -23,10 +23,10 @@ impl Source {
     }
 }
 
-/// A conversation's place: its id, and the file of its session.
+/// A conversation's place: its file, and that of its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    pub id: String,
+    pub conversation: PathBuf,
     pub snapshot: PathBuf,
 }
 
@@ -41,8 +41,6 @@ pub enum Command {
     Open(Place),
     /// The reply to some messages.
     Reply(Box<Request>),
-    /// A conversation that was deleted: its session is not to be saved.
-    Forget(String),
 }
 
 /// A reply that is asked for.
@@ -65,7 +63,7 @@ pub enum Told {
     Loaded(Loaded),
     /// A load ended without a model, with an error or because it was cancelled.
     NotLoaded(Option<String>),
-    /// Tokens in the cache of the conversation that was opened.
+    /// Tokens in the cache of the conversation that was opened, as far as they are known to be its own.
     Opened(usize),
     /// A part of the reply.
     Event(Event),

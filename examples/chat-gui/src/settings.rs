@@ -1,25 +1,22 @@
 //! How a conversation's replies are to be: what is kept with it, and the panel that changes it.
 
+use crate::status::Places;
 use eframe::egui::{self, DragValue, Slider, TextEdit, Ui};
 use serde::{Deserialize, Serialize};
 use wglm::{Cancel, GenerateOptions, SamplerParams};
 
 /// The settings of a conversation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
     /// Instructions to the model; blank for none.
     pub system: String,
     pub thinking: Thinking,
-    pub temperature: f32,
-    pub top_k: usize,
-    pub top_p: f32,
-    pub min_p: f32,
-    pub repeat_penalty: f32,
+    /// How tokens are chosen.
+    #[serde(flatten)]
+    pub sampling: SamplerParams,
     /// Tokens of a reply at most; none for as many as the context holds.
     pub max_tokens: Option<usize>,
-    /// None for another one every time.
-    pub seed: Option<u64>,
 }
 
 /// Whether the model thinks before it answers.
@@ -45,45 +42,21 @@ impl Thinking {
     }
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        let settings = Self {
-            system: String::new(),
-            thinking: Thinking::default(),
-            temperature: 0.0,
-            top_k: 0,
-            top_p: 0.0,
-            min_p: 0.0,
-            repeat_penalty: 0.0,
-            max_tokens: None,
-            seed: None,
-        };
-        settings.sampled_as(&SamplerParams::default())
-    }
-}
-
 impl Settings {
-    /// The same, but for how tokens are chosen.
-    pub fn sampled_as(self, sampling: &SamplerParams) -> Self {
-        let SamplerParams { temperature, top_k, top_p, min_p, repeat_penalty, seed, .. } = *sampling;
-        Self { temperature, top_k, top_p, min_p, repeat_penalty, seed, ..self }
-    }
-
     /// What wglm is told.
     pub fn options(&self, cancel: Cancel) -> GenerateOptions {
-        let Self { temperature, top_k, top_p, min_p, repeat_penalty, max_tokens, seed, .. } = *self;
-        let sampling =
-            SamplerParams { temperature, top_k, top_p, min_p, repeat_penalty, seed, ..SamplerParams::default() };
+        let (sampling, max_tokens) = (self.sampling.clone(), self.max_tokens);
         GenerateOptions { sampling, max_tokens, cancel, ..GenerateOptions::default() }
     }
 
     /// The panel. True if something was changed. `recommended` is what the model's makers recommend.
-    pub fn show(&mut self, ui: &mut Ui, recommended: Option<&SamplerParams>) -> bool {
+    pub fn show(&mut self, ui: &mut Ui, recommended: Option<&SamplerParams>, places: &mut Places) -> bool {
         let before = self.clone();
         ui.heading("Settings");
         ui.add_space(6.0);
         ui.label("System prompt");
-        ui.add(TextEdit::multiline(&mut self.system).desired_rows(4).desired_width(f32::INFINITY));
+        let system = ui.add(TextEdit::multiline(&mut self.system).desired_rows(4).desired_width(f32::INFINITY));
+        places.note("system", system.rect);
         ui.add_space(10.0);
         ui.label("Thinking");
         ui.horizontal(|ui| {
@@ -96,25 +69,26 @@ impl Settings {
         if let Some(recommended) = recommended {
             ui.add_space(10.0);
             if ui.button("As the model's makers recommend").clicked() {
-                *self = self.clone().sampled_as(recommended);
+                self.sampling = recommended.clone();
             }
         }
         *self != before
     }
 
     fn numbers(&mut self, ui: &mut Ui) {
+        let sampling = &mut self.sampling;
         let mut slider = |name: &str, hint: &str, slider: Slider<'_>| {
             ui.label(name).on_hover_text(hint);
             ui.add(slider);
             ui.end_row();
         };
-        slider("Temperature", "0 always takes the likeliest token", Slider::new(&mut self.temperature, 0.0..=2.0));
-        slider("Top-k", "0 keeps all tokens", Slider::new(&mut self.top_k, 0..=200));
-        slider("Top-p", "1 keeps all tokens", Slider::new(&mut self.top_p, 0.0..=1.0));
-        slider("Min-p", "0 keeps all tokens", Slider::new(&mut self.min_p, 0.0..=1.0));
-        slider("Repeat penalty", "1 for none", Slider::new(&mut self.repeat_penalty, 1.0..=2.0));
+        slider("Temperature", "0 always takes the likeliest token", Slider::new(&mut sampling.temperature, 0.0..=2.0));
+        slider("Top-k", "0 keeps all tokens", Slider::new(&mut sampling.top_k, 0..=200));
+        slider("Top-p", "1 keeps all tokens", Slider::new(&mut sampling.top_p, 0.0..=1.0));
+        slider("Min-p", "0 keeps all tokens", Slider::new(&mut sampling.min_p, 0.0..=1.0));
+        slider("Repeat penalty", "1 for none", Slider::new(&mut sampling.repeat_penalty, 1.0..=2.0));
         optional(ui, "Most tokens", &mut self.max_tokens, 512);
-        optional(ui, "Seed", &mut self.seed, 1);
+        optional(ui, "Seed", &mut sampling.seed, 1);
     }
 }
 

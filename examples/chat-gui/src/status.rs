@@ -39,11 +39,14 @@ impl Places {
 pub struct Status {
     /// The name of the model that is there.
     pub model: Option<String>,
-    /// Whether the estimate of the model that is picked is shown.
+    /// Whether the model that is picked can be loaded: its estimate is shown.
     pub estimated: bool,
     pub loading: bool,
     pub replying: bool,
-    pub conversations: usize,
+    /// Their names.
+    pub conversations: Vec<String>,
+    /// The open one's system prompt.
+    pub system: String,
     /// What the open conversation's messages say.
     pub messages: Vec<String>,
     /// What has come of the reply on its way, thinking and answer.

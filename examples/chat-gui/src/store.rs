@@ -3,7 +3,7 @@
 use crate::conversation::Conversation;
 use crate::protocol::Place;
 use std::fs;
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, ErrorKind, Result, Write};
 use std::path::{Path, PathBuf};
 
 /// The folder.
@@ -49,7 +49,9 @@ impl Store {
         let path = self.file(&conversation.id, "json");
         let beside = self.file(&conversation.id, "new");
         let json = serde_json::to_vec_pretty(conversation)?;
-        fs::write(&beside, json).and_then(|()| fs::rename(&beside, &path)).map_err(|error| named(&path, error))
+        let written =
+            fs::File::create(&beside).and_then(|mut file| file.write_all(&json).and_then(|()| file.sync_all()));
+        written.and_then(|()| fs::rename(&beside, &path)).map_err(|error| named(&path, error))
     }
 
     /// Deletes a conversation and its snapshot.
@@ -66,9 +68,9 @@ impl Store {
         Ok(())
     }
 
-    /// Where a conversation's session is.
+    /// Where a conversation and its session are.
     pub fn place(&self, id: &str) -> Place {
-        Place { id: id.to_owned(), snapshot: self.file(id, "session") }
+        Place { conversation: self.file(id, "json"), snapshot: self.file(id, "session") }
     }
 
     fn file(&self, id: &str, extension: &str) -> PathBuf {
@@ -101,7 +103,8 @@ mod tests {
     use wglm::Message;
 
     fn conversation(id: &str) -> Conversation {
-        let mut conversation = Conversation::new(Settings { seed: Some(7), ..Settings::default() });
+        let mut conversation = Conversation::new(Settings::default());
+        conversation.settings.sampling.seed = Some(7);
         conversation.id = id.into();
         conversation.ask("What is an owl?");
         conversation.messages.push(Message::assistant("A bird.").with_reasoning("Birds …"));

@@ -21,8 +21,7 @@ impl App {
             Told::Loading(progress) => self.picker.loading = Some(Some(progress)),
             Told::Loaded(loaded) => {
                 if self.chats.open().messages.is_empty() {
-                    let settings = &mut self.chats.open_mut().settings;
-                    *settings = settings.clone().sampled_as(&loaded.sampling);
+                    self.chats.open_mut().settings.sampling = loaded.sampling.clone();
                 }
                 self.loaded = Some(loaded);
                 (self.picker.loading, self.picker.open) = (None, false);
@@ -33,7 +32,11 @@ impl App {
                 self.notices.extend(error);
             }
             Told::Opened(held) => self.held = held,
-            Told::Event(event) => self.pending.iter_mut().for_each(|pending| pending.take(event.clone())),
+            Told::Event(event) => {
+                if let Some(pending) = &mut self.pending {
+                    pending.take(event);
+                }
+            }
             Told::Replied { message, held, error } => self.replied(message, held, error),
             Told::Notice(notice) => self.notices.push(notice),
         }
@@ -44,8 +47,17 @@ impl App {
         self.notices.extend(error);
         let Some(pending) = self.pending.take() else { return };
         self.stats = pending.stats;
-        if let (Some(conversation), Some(message)) = (self.chats.get_mut(&pending.conversation), message) {
-            conversation.messages.push(*message);
+        if let Some(conversation) = self.chats.get_mut(&pending.conversation) {
+            match message {
+                Some(message) => conversation.messages.push(*message),
+                // What was asked in vain is there to be asked in other words.
+                None => {
+                    let asked = conversation.take_back();
+                    if self.text.is_empty() {
+                        self.text = asked.unwrap_or_default();
+                    }
+                }
+            }
         }
         self.save(&pending.conversation);
         if self.chats.open().id != pending.conversation {
@@ -76,7 +88,6 @@ impl App {
         if self.pending.as_ref().is_some_and(|pending| pending.conversation == id) {
             self.worker.stop();
         }
-        self.worker.ask(Command::Forget(id));
     }
 
     pub(super) fn grant_picker(&mut self, wish: picker::Wish) {

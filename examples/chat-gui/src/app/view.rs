@@ -1,18 +1,19 @@
 //! How the window is put together, frame by frame.
 
-use super::App;
+use super::{App, REST};
 use crate::bar::Bar;
 use crate::composer::{self, Can};
 use crate::look;
 use crate::status::Status;
 use crate::turns::FRAME;
 use eframe::egui::{CentralPanel, Context, Frame, Key, Modifiers, Panel, Ui, ViewportCommand, Visuals};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl eframe::App for App {
     fn logic(&mut self, _: &Context, _: &mut eframe::Frame) {
         self.worker.turns.rest(self.frames.last());
         self.hear();
+        self.save_settings(REST);
     }
 
     fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
@@ -48,6 +49,7 @@ impl eframe::App for App {
     }
 
     fn on_exit(&mut self) {
+        self.save_settings(Duration::ZERO);
         self.worker.end();
     }
 }
@@ -61,8 +63,9 @@ impl App {
     fn settings(&mut self, ui: &mut Ui) {
         ui.add_space(6.0);
         let recommended = self.loaded.as_ref().map(|loaded| &loaded.sampling);
-        if self.chats.open_mut().settings.show(ui, recommended) {
-            self.save(&self.chats.open().id.clone());
+        if self.chats.open_mut().settings.show(ui, recommended, &mut self.places) {
+            self.unsaved = Some((self.chats.open().id.clone(), Instant::now()));
+            ui.ctx().request_repaint_after(REST);
         }
     }
 
@@ -74,7 +77,8 @@ impl App {
             if ui.add_enabled(!busy, eframe::egui::Button::selectable(self.picker.open, "Model …")).clicked() {
                 self.picker.open = !self.picker.open || self.loaded.is_none();
             }
-            ui.toggle_value(&mut self.settings_shown, "Settings");
+            let settings = ui.toggle_value(&mut self.settings_shown, "Settings");
+            self.places.note("settings", settings.rect);
         });
         ui.add_space(2.0);
     }
@@ -115,7 +119,9 @@ impl App {
             Frame::new().fill(look::error(ui)).corner_radius(6.0).inner_margin(look::MARGIN).show(ui, |ui| {
                 ui.set_width(ui.available_width());
                 ui.label(notice);
-                if ui.small_button("Dismiss").clicked() {
+                let dismiss = ui.small_button("Dismiss");
+                self.places.note("dismiss", dismiss.rect);
+                if dismiss.clicked() {
                     seen = Some(index);
                 }
             });
@@ -132,7 +138,8 @@ impl App {
             estimated: self.picker.is_estimated(),
             loading: self.picker.loading.is_some(),
             replying: pending.is_some(),
-            conversations: self.chats.list().len(),
+            conversations: self.chats.list().iter().map(|conversation| conversation.name().to_owned()).collect(),
+            system: self.chats.open().settings.system.clone(),
             messages: self.chats.open().messages.iter().map(crate::messages::text).collect(),
             pending: pending.map(|reply| format!("{}{}", reply.thinking, reply.text)).unwrap_or_default(),
             held: self.held,

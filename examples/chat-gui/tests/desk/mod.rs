@@ -96,8 +96,18 @@ impl<'a> Window<'a> {
     /// Writes a message and sends it.
     pub fn write(&self, text: &str) {
         self.click("input");
+        self.type_in(text);
+        self.press("Return");
+    }
+
+    /// Types where the focus is.
+    pub fn type_in(&self, text: &str) {
         self.xdotool(&["type", "--delay", "20", text]);
-        self.xdotool(&["key", "Return"]);
+    }
+
+    /// Presses a key, or several together.
+    pub fn press(&self, key: &str) {
+        self.xdotool(&["key", key]);
     }
 
     /// Keeps a picture of it, if one is asked for.
@@ -111,7 +121,7 @@ impl<'a> Window<'a> {
 
     /// Closes it as its user would, and waits for the program's end.
     pub fn close(mut self) {
-        self.xdotool(&["key", "ctrl+q"]);
+        self.press("ctrl+q");
         let start = Instant::now();
         while self.program.try_wait().unwrap().is_none() {
             assert!(start.elapsed() < PATIENCE, "the program does not end");

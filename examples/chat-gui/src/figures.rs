@@ -1,0 +1,43 @@
+//! What a model takes of the device, as a table.
+
+use crate::look;
+use eframe::egui::{Grid, Ui};
+use wglm::{Estimate, Fit};
+
+/// What a model takes, and whether that is there.
+pub fn show(ui: &mut Ui, estimate: &Estimate) {
+    Grid::new("estimate").num_columns(2).spacing([24.0, 4.0]).show(ui, |ui| {
+        let cache = format!("{} for {} tokens", look::bytes(estimate.cache), estimate.shape.context);
+        for (name, value) in [
+            ("Weights", look::bytes(estimate.weights)),
+            ("Cache of the conversation", cache),
+            ("To compute with", look::bytes(estimate.scratch)),
+            ("At most at once", look::bytes(estimate.most())),
+        ] {
+            ui.label(name);
+            ui.label(value);
+            ui.end_row();
+        }
+    });
+    let (text, good) = verdict(&estimate.fit);
+    let colour = if good { ui.visuals().text_color() } else { ui.visuals().error_fg_color };
+    ui.colored_label(colour, text);
+}
+
+fn verdict(fit: &Fit) -> (String, bool) {
+    match fit {
+        Fit::Fits => ("It fits.".into(), true),
+        Fit::Memory { needed, available } => {
+            let (needed, available) = (look::bytes(*needed), look::bytes(*available));
+            (
+                format!("It needs {needed}, but there are {available}: shorten the context or take a smaller file."),
+                false,
+            )
+        }
+        Fit::Piece { tensor, bytes, limit, allowed } => {
+            let (bytes, allowed) = (look::bytes(*bytes), look::bytes(*allowed));
+            (format!("{tensor} needs {bytes} in one piece, but the device's {limit} is {allowed}."), false)
+        }
+        _ => ("Whether it fits is not known: the device does not tell how much memory it has.".into(), true),
+    }
+}
