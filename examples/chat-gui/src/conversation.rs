@@ -68,7 +68,7 @@ fn title(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Conversation, Settings, title};
+    use super::{Conversation, Message, Settings, title};
 
     #[test]
     fn titles_end_between_words() {

@@ -54,7 +54,7 @@ impl Engine {
                 Told::Loaded(loaded)
             }
             Err(Error::Cancelled) => Told::NotLoaded(None),
-            Err(error) => Told::NotLoaded(Some(error.to_string())),
+            Err(error) => Told::NotLoaded(Some(format!("{}: {error}", source.name()))),
         };
         self.teller.tell(told);
     }
