@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 /// is the user's message, unless the template leaves old thinking out, as GLM's do: then also the answer before it, as it
 /// reads without its thinking. (`clear_thinking` false in [`template_kwargs`](Chat::template_kwargs) keeps it in.)
 ///
+/// Names of control tokens in what users and functions say, `<|user|>` say, are text like any other: nobody can speak in
+/// another's name.
+///
 /// With [`tools`](Chat::tools) the model may call functions instead of answering, or after a part of an answer. Each
 /// call is an [`Event::ToolCall`], complete, with an id of its own; what is no whole call arrives as text. Once the reply
 /// has ended, push what the functions returned and let the model go on:
@@ -176,13 +179,15 @@ impl Chat {
     /// The prompt, and what reads the reply to it.
     fn render(&self) -> Result<(Vec<u32>, ReplyParser)> {
         let model = self.session.model();
-        let mut input = ChatInput::new(&self.messages);
+        let (tokenizer, template) = (model.tokenizer()?, model.template()?);
+        let messages = tokenizer.guard(&self.messages);
+        let mut input = ChatInput::new(&messages);
         input.enable_thinking = self.reasoning;
         input.tools = Some(self.tools.as_slice()).filter(|tools| !tools.is_empty());
         input.extra = self.template_kwargs.clone();
-        let rendered = model.template()?.render(&input)?;
+        let rendered = template.render(&input)?;
         let parser = ReplyParser::new(opens_thinking(&rendered)).with_tools(&self.tools);
-        Ok((model.tokenizer()?.encode(&rendered, true)?, parser))
+        Ok((tokenizer.encode_guarded(&rendered)?, parser))
     }
 }
 

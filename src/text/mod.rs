@@ -12,6 +12,7 @@ mod byte_level;
 mod call;
 mod detokenizer;
 mod from_file;
+mod guard;
 mod jinja;
 mod json;
 mod message;

@@ -1,9 +1,10 @@
 //! Byte-level BPE from a file's vocabulary.
 //!
 //! Guaranteed: any text can be encoded, and decoding gives it back byte for byte; control tokens arise
-//! from text only where the caller asks for them, so that what a user typed cannot impersonate a role;
-//! a vocabulary with a defect is refused by name when it is loaded and never surprises later.
+//! from text only where the caller asks for them, and with [`Tokenizer::guard`] not from what a user typed,
+//! which so cannot impersonate a role; a vocabulary with a defect is refused by name when it is loaded and never surprises later.
 
+use super::guard::MARK;
 use super::pretokenizer::{self, Family};
 use super::special::Specials;
 use super::vocab::failed;
@@ -57,15 +58,45 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Tokenizer`] if the text cannot be said in tokens.
     pub fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>> {
+        self.cut(text, parse_special, |text, tokens| self.encode_plain(text, tokens))
+    }
+
+    /// The tokens of a prompt, control tokens recognised, that was rendered from [guarded](Self::guard) messages.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_guarded(&self, prompt: &str) -> Result<Vec<u32>> {
+        self.cut(prompt, true, |text, tokens| self.encode_plain(&text.replace(MARK, ""), tokens))
+    }
+
+    /// Cuts a text at its literal tokens and has `plain` encode what is between them.
+    fn cut(
+        &self,
+        text: &str,
+        parse_special: bool,
+        plain: impl Fn(&str, &mut Vec<u32>) -> Result<()>,
+    ) -> Result<Vec<u32>> {
         let mut tokens: Vec<u32> = self.bos.into_iter().collect();
         let mut rest = text;
         while let Some((start, end, id)) = self.specials.find(rest, parse_special) {
-            self.encode_plain(&rest[..start], &mut tokens)?;
+            plain(&rest[..start], &mut tokens)?;
             tokens.push(id);
             rest = &rest[end..];
         }
-        self.encode_plain(rest, &mut tokens)?;
+        plain(rest, &mut tokens)?;
         Ok(tokens)
+    }
+
+    /// The first control token named in a text: where, and its name.
+    pub(super) fn control_token<'a>(&self, text: &'a str) -> Option<(usize, &'a str)> {
+        let mut from = 0;
+        while let Some((start, end, id)) = self.specials.find(&text[from..], true) {
+            if self.types[id as usize].is_control() {
+                return Some((from + start, &text[from + start..from + end]));
+            }
+            from += end;
+        }
+        None
     }
 
     fn encode_plain(&self, text: &str, tokens: &mut Vec<u32>) -> Result<()> {
