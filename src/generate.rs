@@ -211,7 +211,7 @@ impl<'a> Generation<'a> {
     /// Reads the next part of the prompt.
     fn read_prompt(&mut self, start: Instant, cached: usize) -> Result<()> {
         let rest = &self.prompt[self.session.tokens().len()..];
-        let part = &rest[..rest.len().min(self.session.prompt().together().max(PROMPT_PART))];
+        let part = &rest[..rest.len().min(self.session.prompt_options().together().max(PROMPT_PART))];
         let cancel = &self.options.cancel;
         let mut go_on = |_| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         let read = self.session.feed_with(part, &mut go_on).and_then(|()| self.session.wait());

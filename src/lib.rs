@@ -20,7 +20,8 @@
 //! A [`Model`] is loaded once and shared; a [`Session`] is one sequence of tokens with its cache; a
 //! [`Chat`] is a conversation in a session. Everything that can fail returns a [`Result`]; nothing here
 //! panics, prints, or starts a thread that outlives its call. Work happens on the caller's thread: an app
-//! with a window calls from a worker, or, with the feature `stream`, has [`Chat`] make an asynchronous stream of a reply.
+//! with a window calls from a worker, or, with the feature `stream`, has [`Chat`] make an asynchronous stream of a
+//! reply, which owns the thread that generates it.
 //!
 //! What goes wrong is an [`Error`]: no room on the GPU, a damaged file, a device that was lost. It releases what it had
 //! taken, and the next load works; after a loss every call says [`Error::DeviceLost`] until the model is loaded on a
@@ -36,8 +37,10 @@
 //! Options are plain structs with a `Default`; fields may be added in any release, so make them as
 //! `LoadOptions { context: Some(4096), ..LoadOptions::default() }`.
 //!
-//! What stands at the root of the crate is for its users. The modules below [`model`], down to [`wgsl`], are the
-//! engine: public to be read and tested, and free to change in any release.
+//! What stands at the root of the crate is for its users, and so are the modules [`text`], [`sample`], [`generate`],
+//! [`chat`] and `stream`. The others are the engine, public to be read and tested, and free to change in any release:
+//! [`gguf`], [`gpu`], [`kernels`], [`model`], [`plan`], [`quant`], [`session`], [`shader`] and [`wgsl`], but for what the
+//! root has of them.
 
 pub mod chat;
 pub mod error;
@@ -65,7 +68,7 @@ pub use chat::{Chat, Reply};
 pub use error::{Error, Result};
 pub use generate::{Cancel, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
 pub use gguf::Gguf;
-pub use gpu::{Gpu, GpuOptions};
+pub use gpu::{AdapterReport, Gpu, GpuOptions, Memory, adapters};
 pub use kernels::CacheType;
 pub use model::{CacheShape, Config, Estimate, Fit, LoadOptions, Model, Progress, PromptOptions};
 pub use quant::Arithmetic;
@@ -74,7 +77,7 @@ pub use serde_json;
 pub use session::{Reuse, Session};
 #[cfg(feature = "stream")]
 pub use stream::ReplyStream;
-pub use text::{Message, ToolCall};
+pub use text::{Content, FunctionCall, Message, ToolCall};
 /// The wgpu of [`Gpu::from_wgpu`], for apps that hand over a device of their own.
 pub use wgpu;
 

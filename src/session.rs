@@ -114,7 +114,7 @@ impl Session {
             logits: gpu.readback("logits", bytes)?,
             choices: Choices::new(gpu)?,
             ticket: 0,
-            chunks: Chunks::new(model.prompt()),
+            chunks: Chunks::new(model.prompt_options()),
             sampling: Sampling::GREEDY,
             adjusting: None,
             running: VecDeque::with_capacity(AHEAD + 1),

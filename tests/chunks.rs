@@ -24,7 +24,7 @@ const CHUNKS: [usize; 7] = [1, 2, 7, 8, 31, 64, 512];
 
 fn session(model: &Model, ty: CacheType, context: usize, chunk: usize) -> Session {
     let mut session = Session::with_cache(model, CacheShape { context, ty }).unwrap();
-    session.set_prompt(PromptOptions { chunk, ..PromptOptions::default() });
+    session.set_prompt_options(PromptOptions { chunk, ..PromptOptions::default() });
     session
 }
 
@@ -185,7 +185,7 @@ fn a_prompt_is_cancelled_between_submissions() {
     let options = PromptOptions { chunk: 40, limit: Duration::ZERO }; // as many submissions as may be
     let start = || {
         let mut session = session(&model, CacheType::F32, 128, 40);
-        session.set_prompt(options);
+        session.set_prompt_options(options);
         session
     };
     let mut whole = start();

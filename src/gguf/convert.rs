@@ -28,6 +28,13 @@ impl<'a> FromValue<'a> for u64 {
     }
 }
 
+impl<'a> FromValue<'a> for i32 {
+    const EXPECTED: &'static str = "an integer from -2147483648 to 2147483647";
+    fn from_value(value: Value<'a>) -> Result<Self, String> {
+        one(value, integer)
+    }
+}
+
 impl<'a> FromValue<'a> for f32 {
     const EXPECTED: &'static str = "a finite float";
     fn from_value(value: Value<'a>) -> Result<Self, String> {

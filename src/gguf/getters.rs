@@ -22,6 +22,14 @@ impl Gguf {
         self.optional(key)
     }
 
+    /// An integer from −2³¹ to 2³¹ − 1, or nothing.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] if it holds anything else.
+    pub fn opt_i32(&self, key: &str) -> Result<Option<i32>> {
+        self.optional(key)
+    }
+
     /// An integer from 0 to 2⁶⁴ − 1.
     ///
     /// # Errors

@@ -150,8 +150,12 @@ impl Gpu {
     /// `readback`, with what was copied there.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], [`Error::Gpu`].
+    /// [`Error::DeviceLost`], [`Error::Gpu`]; [`Error::Argument`] for more data than there is room for.
     pub fn read_into(&self, readback: &Readback, data: &mut [u8], after: &Submission) -> Result<()> {
+        if data.len() as u64 > readback.raw.size() {
+            let (expected, found) = (format!("at most {} bytes", readback.raw.size()), format!("{} bytes", data.len()));
+            return Err(Error::Argument { argument: "data", expected, found });
+        }
         let slice = readback.raw.slice(..data.len() as u64);
         let mapped = self.attempt("reading results", 0, |_| slice.map_async(wgpu::MapMode::Read, |_| {}));
         let waited = mapped.and_then(|()| self.wait(after));

@@ -182,7 +182,7 @@ impl Model {
     }
 
     /// How a session that is not told otherwise computes prompts.
-    pub fn prompt(&self) -> PromptOptions {
+    pub fn prompt_options(&self) -> PromptOptions {
         self.shared.prompt
     }
 
@@ -260,8 +260,14 @@ pub fn recommended_sampling(file: &Gguf) -> Result<SamplerParams> {
         top_p: file.opt_f32("general.sampling.top_p")?.unwrap_or(usual.top_p),
         min_p: file.opt_f32("general.sampling.min_p")?.unwrap_or(usual.min_p),
         repeat_penalty: file.opt_f32("general.sampling.penalty_repeat")?.unwrap_or(usual.repeat_penalty),
+        repeat_last_n: file.opt_i32("general.sampling.penalty_last_n")?.map_or(usual.repeat_last_n, last_n),
         ..usual
     })
+}
+
+/// Tokens that penalties look at, as llama.cpp counts them: all of them if below zero.
+fn last_n(count: i32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 fn missing(key: &str, expected: &str) -> Error {

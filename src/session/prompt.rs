@@ -12,12 +12,12 @@ const LOGITS_BYTES: usize = 64 << 20;
 
 impl Session {
     /// How prompts are computed.
-    pub fn prompt(&self) -> PromptOptions {
+    pub fn prompt_options(&self) -> PromptOptions {
         self.chunks.options
     }
 
     /// How prompts are computed from here on: as the model was loaded with until this is called.
-    pub fn set_prompt(&mut self, options: PromptOptions) {
+    pub fn set_prompt_options(&mut self, options: PromptOptions) {
         if options != self.chunks.options {
             self.chunks = super::chunks::Chunks::new(options);
         }

@@ -167,6 +167,6 @@ fn a_prompt_that_does_not_fit_leaves_the_session() {
         assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
         assert_eq!((session.tokens(), gpu.memory().held), (&[1, 300][..], held));
     }
-    session.set_prompt(alone.prompt);
+    session.set_prompt_options(alone.prompt);
     assert_eq!(generate(&mut session, 4).unwrap(), expected(4));
 }

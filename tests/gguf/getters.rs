@@ -16,6 +16,7 @@ fn integers_of_any_type_that_fit() {
         assert_eq!((gguf.u64("k").unwrap(), gguf.opt_u64("k").unwrap()), (5, Some(5)));
     }
     assert_eq!(open(with_value(u64::MAX)).u64("k").unwrap(), u64::MAX);
+    assert_eq!(open(with_value(-1i64)).opt_i32("k").unwrap(), Some(-1));
 }
 
 #[test]
@@ -127,6 +128,7 @@ fn absent_keys() {
     }
     assert_eq!(gguf.opt_u32("x").unwrap(), None);
     assert_eq!(gguf.opt_u64("x").unwrap(), None);
+    assert_eq!(gguf.opt_i32("x").unwrap(), None);
     assert_eq!(gguf.opt_f32("x").unwrap(), None);
     assert_eq!(gguf.opt_bool("x").unwrap(), None);
     assert_eq!(gguf.opt_string("x").unwrap(), None);

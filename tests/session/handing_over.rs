@@ -142,7 +142,7 @@ fn caches_that_were_dropped_are_noticed() {
 fn rows_of_logits_that_were_dropped_are_noticed() {
     let model = alone();
     let mut session = Session::new(&model).unwrap();
-    session.set_prompt(PromptOptions::default());
+    session.set_prompt_options(PromptOptions::default());
     let mut none = |_, _: &[f32]| ControlFlow::Continue(());
     session.feed_all(&dialogue(8), &mut none).unwrap();
     session.rewind(0);
