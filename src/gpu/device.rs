@@ -1,6 +1,6 @@
 //! Devices: opened here, or taken from an app that draws with its own.
 
-use super::{AdapterReport, Capabilities, Counts, Failures, Gpu, GpuOptions, Matrices, Meter, Shared, adapter};
+use super::{AdapterReport, Before, Capabilities, Counts, Failures, Gpu, GpuOptions, Matrices, Meter, Shared, adapter};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,8 +22,8 @@ impl Gpu {
     /// Opens the adapter the options ask for, otherwise the strongest there is, with all its limits.
     ///
     /// # Errors
-    /// [`Error::NoAdapter`] if none fits, [`Error::Gpu`] if the driver refuses the device, [`Error::Limit`] if it
-    /// allows less than kernels need.
+    /// [`Error::NoAdapter`] if none fits, [`Error::Argument`] for a backend that there is not, [`Error::Gpu`] if the
+    /// driver refuses the device, [`Error::Limit`] if it allows less than kernels need.
     pub fn open(options: &GpuOptions) -> Result<Self> {
         let adapter = adapter::choose(options)?;
         let descriptor = Self::descriptor(&adapter, options);
@@ -99,8 +99,10 @@ impl Gpu {
         let capabilities = capabilities(&report, &device, options);
         tracing::info!(adapter = report.name, backend = report.backend, ?capabilities, "opened the GPU");
         let meter = Arc::new(Meter::up_to(options.memory_limit));
-        let (checks, counts, drops_work) = (options.checks, Counts::default(), AtomicBool::default());
-        let shared = Shared { device, queue, report, capabilities, checks, failures, meter, counts, drops_work };
+        let (checks, counts, before) = (options.checks, Counts::default(), Before::default());
+        let drops_work = AtomicBool::default();
+        let shared =
+            Shared { device, queue, report, capabilities, checks, failures, meter, counts, before, drops_work };
         Ok(Self { shared: Arc::new(shared) })
     }
 }

@@ -35,7 +35,7 @@ use errors::Failures;
 use meter::Meter;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use work::Counts;
+use work::{Before, Counts};
 
 /// Which adapter to open, and how. Fields will be added: make it by `GpuOptions { …, ..GpuOptions::default() }`.
 #[derive(Debug, Clone)]
@@ -125,6 +125,8 @@ struct Shared {
     failures: Failures,
     meter: Arc<Meter>,
     counts: Counts,
+    /// See [`Gpu::before_submissions`].
+    before: Before,
     /// Everything recorded is left out: see [`Gpu::drop_work`].
     drops_work: AtomicBool,
 }

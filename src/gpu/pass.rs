@@ -61,9 +61,6 @@ pub struct Copy<'a> {
     pub to: &'a Readback,
 }
 
-/// Dispatches of a submission at most, on an app's device in software.
-const SOFTWARE_PART: usize = 8;
-
 /// Work handed to the GPU.
 #[derive(Debug, Clone)]
 pub struct Submission {
@@ -90,8 +87,8 @@ impl Gpu {
     }
 
     /// Records the dispatches in one pass of one encoder, then the copies, and submits them. On a device that an app
-    /// draws on in software they are submitted in parts: such a driver computes in the call that submits, and a frame
-    /// waits for the end of it.
+    /// draws on in software each dispatch is a submission of its own: such a driver computes in the call that submits,
+    /// and a frame waits for the end of it.
     ///
     /// # Errors
     /// What the driver reports of this work or of the device.
@@ -102,12 +99,11 @@ impl Gpu {
     ) -> Result<Submission> {
         let mut dispatches = dispatches.into_iter().peekable();
         if self.report().is_software() && !self.is_ours() {
-            loop {
-                let part: Vec<Dispatch<'a>> = dispatches.by_ref().take(SOFTWARE_PART).collect();
+            while let Some(dispatch) = dispatches.next() {
                 if dispatches.peek().is_none() {
-                    return self.submit_whole(part, copies);
+                    return self.submit_whole([dispatch], copies);
                 }
-                self.submit_whole(part, &[])?;
+                self.submit_whole([dispatch], &[])?;
             }
         }
         self.submit_whole(dispatches, copies)
@@ -140,11 +136,14 @@ impl Gpu {
         })
     }
 
-    /// Fills buffers with a pattern, over and over.
+    /// Fills buffers with a pattern, over and over; with an empty one, not at all.
     ///
     /// # Errors
     /// What the device reports.
     pub fn fill(&self, pattern: &Buffer, buffers: &[&Buffer]) -> Result<()> {
+        if pattern.bytes() == 0 {
+            return Ok(());
+        }
         let submission = self.record("filling buffers", 0, |encoder| {
             for buffer in buffers {
                 for at in (0..buffer.bytes()).step_by(pattern.bytes() as usize) {

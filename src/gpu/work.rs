@@ -4,6 +4,7 @@
 use super::{Dispatch, Gpu, Submission};
 use crate::error::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a device was given since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub(super) struct Counts {
     pipelines_at_once: AtomicU64,
 }
 
+/// What an owner of the device wants done before each submission.
+#[derive(Default)]
+pub(super) struct Before(Mutex<Option<Arc<dyn Fn() + Send + Sync>>>);
+
 fn add(count: &AtomicU64, more: u64) -> u64 {
     count.fetch_add(more, Ordering::Relaxed) + more
 }
@@ -48,6 +53,14 @@ impl Gpu {
         }
     }
 
+    /// Has `wait` called before each submission from here on, by whichever thread submits: one that loads, generates or
+    /// saves a session. No lock is held meanwhile. An app can hold work back there until it has drawn a frame, which is
+    /// of use where both are computed on the CPU ([`AdapterReport::is_software`](super::AdapterReport::is_software)): a
+    /// token is then several submissions. Another call takes the place of the one before.
+    pub fn before_submissions(&self, wait: impl Fn() + Send + Sync + 'static) {
+        *self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(wait));
+    }
+
     /// Records work with an encoder of its own and submits it. The only place where encoders are made.
     ///
     /// # Errors
@@ -58,6 +71,8 @@ impl Gpu {
         bytes: u64,
         record: impl FnOnce(&mut wgpu::CommandEncoder),
     ) -> Result<Submission> {
+        let wait = self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        wait.into_iter().for_each(|wait| wait());
         self.attempt(doing, bytes, |device| {
             let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             if !self.shared.drops_work.load(Ordering::Relaxed) {

@@ -3,7 +3,8 @@
 use crate::load_on;
 use crate::owner::Owner;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wglm::{GpuOptions, Session};
 
@@ -54,8 +55,8 @@ fn within(frames: &[Duration], bound: Duration, what: &str) {
     assert!(late < bound, "{what}: one frame in twenty waits {late:?} or longer");
 }
 
-/// The driver computes on the CPU and while work is submitted, so that a frame waits for what is under way: here and
-/// on a GPU that is a token and the one after it, or two submissions of a prompt, and nothing that was waited for.
+/// The driver computes on the CPU and while work is submitted, so that a frame waits for what is under way: on a GPU that
+/// is a token and the one after it, or two submissions of a prompt, here less, and never what is waited for.
 #[test]
 fn a_frame_waits_for_two_tokens_at_most() {
     let owner = Owner::new();
@@ -87,4 +88,25 @@ fn a_frame_waits_for_two_tokens_at_most() {
     println!("the longest token took {longest:?}, the longest part of a prompt {part:?}");
     within(&writing, 3 * longest, "while it writes");
     within(&reading, 3 * part, "while it reads");
+}
+
+/// The owner is asked before each submission, and nothing goes on until it answers.
+#[test]
+fn work_waits_for_its_owner() {
+    let owner = Owner::new();
+    let gpu = owner.lend().unwrap();
+    let model = load_on(&gpu).unwrap();
+    let mut session = Session::new(&model).unwrap();
+    session.feed(&[1]).unwrap();
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = asked.clone();
+    gpu.before_submissions(move || {
+        std::thread::sleep(Duration::from_millis(1));
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let (before, start) = (gpu.work().submissions, Instant::now());
+    session.feed(&[2]).unwrap();
+    let submissions = gpu.work().submissions - before;
+    assert!(submissions > 0 && start.elapsed() >= Duration::from_millis(submissions));
+    assert_eq!(asked.load(Ordering::Relaxed), submissions);
 }

@@ -28,6 +28,7 @@ pub struct Start {
     /// A model to load at once.
     pub source: Option<Source>,
     pub context: Option<usize>,
+    pub temperature: Option<f32>,
     pub data: PathBuf,
     pub status: Option<PathBuf>,
 }
@@ -39,6 +40,8 @@ pub struct App {
     /// What the user has typed.
     text: String,
     loaded: Option<Loaded>,
+    /// Of new conversations.
+    temperature: Option<f32>,
     pending: Option<Pending>,
     /// Of the last reply.
     stats: Option<Stats>,
@@ -72,6 +75,7 @@ impl App {
             chats,
             text: String::new(),
             loaded: None,
+            temperature: start.temperature,
             pending: None,
             stats: None,
             held: 0,

@@ -5,10 +5,9 @@
 //! damaged or another model's, the messages are read anew.
 
 use crate::protocol::{Command, Loaded, Place, Request, Source, Told};
-use crate::turns::Turns;
 use crate::worker::Teller;
 use std::ops::ControlFlow;
-use wglm::{Chat, Error, Gguf, Gpu, LoadOptions, Message, Model, Result};
+use wglm::{Chat, Error, Gguf, Gpu, LoadOptions, Message, Model, PromptOptions, Result};
 
 /// The model, and the conversation that its session is at.
 pub struct Engine {
@@ -18,13 +17,12 @@ pub struct Engine {
     place: Option<Place>,
     /// Whether the session is further than its snapshot.
     unsaved: bool,
-    turns: Turns,
 }
 
 impl Engine {
     /// Without a model.
-    pub fn new(gpu: Gpu, teller: Teller, turns: Turns) -> Self {
-        Self { gpu, teller, chat: None, place: None, unsaved: false, turns }
+    pub fn new(gpu: Gpu, teller: Teller) -> Self {
+        Self { gpu, teller, chat: None, place: None, unsaved: false }
     }
 
     /// Does what it is asked. Whatever goes wrong is told.
@@ -41,7 +39,7 @@ impl Engine {
     }
 
     fn estimate(&self, source: &Source, context: Option<usize>) -> Result<wglm::Estimate> {
-        Model::estimate(&read(source)?, &options(context), Some(&self.gpu))
+        Model::estimate(&read(source)?, &options(&self.gpu, context), Some(&self.gpu))
     }
 
     /// Loads a model. The one before goes first, for both might be too much for the device.
@@ -61,7 +59,7 @@ impl Engine {
 
     fn loaded(&self, source: &Source, context: Option<usize>) -> Result<(Chat, Loaded)> {
         let file = read(source)?;
-        let model = Model::load_with(&file, &self.gpu, &options(context), &mut |progress| {
+        let model = Model::load_with(&file, &self.gpu, &options(&self.gpu, context), &mut |progress| {
             self.teller.tell(Told::Loading(progress));
             if self.teller.cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
@@ -109,7 +107,7 @@ impl Engine {
     fn reply(&mut self, request: Request) {
         self.open(request.place.clone());
         let answered = match &mut self.chat {
-            Some(chat) => answer(chat, request, &self.teller, &self.turns),
+            Some(chat) => answer(chat, request, &self.teller),
             None => (None, Some("There is no model: load one first.".into())),
         };
         self.unsaved = true;
@@ -124,7 +122,7 @@ impl Engine {
 }
 
 /// The reply to a request, as far as it came, and what stopped it.
-fn answer(chat: &mut Chat, request: Request, teller: &Teller, turns: &Turns) -> (Option<Message>, Option<String>) {
+fn answer(chat: &mut Chat, request: Request, teller: &Teller) -> (Option<Message>, Option<String>) {
     chat.clear();
     let Request { messages, settings, .. } = request;
     let system = Some(settings.system.trim()).filter(|text| !text.is_empty()).map(Message::system);
@@ -132,14 +130,13 @@ fn answer(chat: &mut Chat, request: Request, teller: &Teller, turns: &Turns) -> 
     chat.reasoning = settings.thinking.wanted();
     chat.options = settings.options(teller.cancel.clone());
     let before = chat.messages().len();
-    let error = stream(chat, teller, turns).err().map(|error| error.to_string());
+    let error = stream(chat, teller).err().map(|error| error.to_string());
     (chat.messages().get(before).cloned(), error)
 }
 
-fn stream(chat: &mut Chat, teller: &Teller, turns: &Turns) -> Result<()> {
+fn stream(chat: &mut Chat, teller: &Teller) -> Result<()> {
     for event in chat.reply()? {
         teller.tell(Told::Event(event?));
-        turns.pass();
     }
     Ok(())
 }
@@ -151,6 +148,10 @@ fn read(source: &Source) -> Result<Gguf> {
     }
 }
 
-fn options(context: Option<usize>) -> LoadOptions {
-    LoadOptions { context, ..LoadOptions::default() }
+/// In software a prompt is read token by token: each step of a chunk would keep a frame waiting for long, and its kernels
+/// are compiled when the first prompt comes, which is longer still.
+fn options(gpu: &Gpu, context: Option<usize>) -> LoadOptions {
+    let usual = PromptOptions::default();
+    let prompt = if gpu.report().is_software() { PromptOptions { chunk: 1, ..usual } } else { usual };
+    LoadOptions { context, prompt, ..LoadOptions::default() }
 }

@@ -43,6 +43,9 @@ struct Args {
     /// Tokens of context; 0 for as many as the model was made for.
     #[arg(short, long)]
     context: Option<usize>,
+    /// Temperature of new conversations, in place of what the model's makers recommend; 0 always takes the likeliest token.
+    #[arg(long)]
+    temperature: Option<f32>,
     /// The folder of the conversations; by default where the platform keeps what apps keep.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -56,6 +59,7 @@ fn main() -> anyhow::Result<()> {
     let start = app::Start {
         source: args.file.map(Source::File).or(args.demo.then_some(Source::Demo)),
         context: args.context,
+        temperature: args.temperature,
         data: args.data.map_or_else(usual_folder, Ok)?,
         status: args.status,
     };

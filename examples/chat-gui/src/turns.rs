@@ -1,12 +1,12 @@
 //! Frames and tokens take turns where both are computed on the CPU.
 //!
 //! A software driver works on what is submitted in the very call that submits it, and wgpu holds its locks meanwhile. A
-//! frame takes such a lock twice, to submit and to present, and the next token waits right behind the one under way: it
-//! would come between the two, and a frame take the time of two tokens beside its own. Here the worker waits after a
-//! token until the frame that began meanwhile is presented. A GPU works on its own, and nobody has to wait.
+//! frame takes such locks several times, to fill buffers, to submit and to present, and would wait each time for whatever
+//! part of a token comes in between. So the worker waits before a submission until the frame that has begun is presented:
+//! a frame then waits for one of them at most. A GPU works on its own, and nobody has to wait.
 //!
 //! That a frame is presented shows when the next one is begun, so in software these follow each other at once, and the
-//! next one begins with a rest.
+//! next one begins with a rest, which is the worker's time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 /// From the beginning of a frame to that of the next one, while something moves.
 pub const FRAME: Duration = Duration::from_millis(16);
-/// The longest that a token waits for a frame: the window may have been hidden in the middle of it.
+/// The least rest between frames, lest slow ones leave no time for tokens.
+const REST: Duration = Duration::from_millis(6);
+/// The longest that a submission waits for a frame: the window may have been hidden in the middle of it.
 const LONGEST: Duration = Duration::from_millis(50);
 /// Between two looks whether the frame is over.
 const LOOK: Duration = Duration::from_micros(200);
@@ -37,7 +39,7 @@ impl Turns {
     pub fn rest(&self, begun: Option<Instant>) {
         self.drawing.store(false, Ordering::Release);
         if let Some(begun) = begun.filter(|_| self.software) {
-            std::thread::sleep(FRAME.saturating_sub(begun.elapsed()));
+            std::thread::sleep(FRAME.saturating_sub(begun.elapsed()).max(REST));
         }
     }
 
@@ -51,7 +53,7 @@ impl Turns {
         if self.software { Duration::ZERO } else { FRAME }
     }
 
-    /// The worker: lets the frame that is being drawn pass.
+    /// Whoever submits: lets the frame that is being drawn pass.
     pub fn pass(&self) {
         let since = Instant::now();
         while self.software && self.drawing.load(Ordering::Acquire) && since.elapsed() < LONGEST {

@@ -52,8 +52,9 @@ impl Worker {
         let teller = Teller { told: telling, window, cancel: cancel.clone() };
         let turns = Turns::new(gpu.report().is_software());
         let same = turns.clone();
+        gpu.before_submissions(move || same.pass());
         let run = move || {
-            let mut engine = Engine::new(gpu, teller, same);
+            let mut engine = Engine::new(gpu, teller);
             asked.into_iter().for_each(|command| engine.obey(command));
             engine.leave();
         };

@@ -14,8 +14,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// The slowest that 95 of 100 frames should be while a reply is generated, in milliseconds. In software half of them are
-/// that quick and 95 not always (README.md): that is told, and not asserted.
+/// The slowest that 95 of 100 frames may be while a reply is generated, in milliseconds.
 const SLOWEST: f64 = 33.0;
 /// Frames that such a statement is made of.
 const FRAMES: u64 = 40;
@@ -27,7 +26,7 @@ const QUESTION: &str = "Tell me a story about an owl.";
 fn a_window_is_written_to_stopped_and_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let display = Display::open();
-    let window = Window::open(&display, folder.path(), &[]);
+    let window = Window::open(&display, folder.path(), &["--temperature", "0"]);
     window.wait("the estimate", |status| status["estimated"] == true);
     window.click("load");
     window.wait("the model", |status| status["model"] == "demonstration model");
@@ -38,9 +37,9 @@ fn a_window_is_written_to_stopped_and_opened_again() {
     window.close();
     fs::write(folder.path().join("damaged.json"), "{").unwrap();
     let third = open_again(&display, folder.path());
-    // Last, for a busy machine is slow and yet does all of the above.
-    smooth("the first reply", &first);
-    smooth("the third reply", &third);
+    // Last, for a busy machine is slow and yet does all of the above. One that is busy now may not be so then.
+    let slowest = [("first", &first), ("third", &third)].map(|(reply, status)| slowest(reply, status));
+    assert!(slowest.into_iter().any(|p95| p95 < SLOWEST), "95 of 100 frames took up to {slowest:?} ms");
 }
 
 /// The first reply streams to its end, and the window draws meanwhile.
@@ -65,7 +64,7 @@ fn ask_and_watch(window: &Window<'_>) -> Value {
 
 /// The second reply is stopped in the middle.
 fn ask_and_stop(window: &Window<'_>) {
-    window.write("Tell me another one.");
+    window.write("Tell me a story about a fox.");
     window.wait("the second reply's beginning", |status| status["pending"].as_str().unwrap().len() > 40);
     window.click("stop");
     let done = window.wait("the stop", |status| status["replying"] == false);
@@ -151,16 +150,16 @@ fn names(status: &Value) -> usize {
     status["conversations"].as_array().unwrap().len()
 }
 
-fn smooth(what: &str, status: &Value) {
+/// The milliseconds that 95 of 100 frames took at most.
+fn slowest(reply: &str, status: &Value) -> f64 {
     let (between, work) = (&status["between_ms"], &status["work_ms"]);
     let frames = status["frames"].as_u64().unwrap();
-    eprintln!("{what}: {} tokens, {frames} frames, between them {between}, work {work} ms", status["generated"]);
-    assert!(frames >= FRAMES, "only {frames} frames during {what}");
-    let [p50, p95] = ["p50", "p95"].map(|share| between[share].as_f64().unwrap());
-    if p95 >= SLOWEST {
-        eprintln!("95 of 100 frames during {what} took up to {p95} ms, where {SLOWEST} are wanted");
-    }
-    assert!(p50 < SLOWEST, "half of the frames during {what} took {p50} ms and more");
+    eprintln!(
+        "the {reply} reply: {} tokens, {frames} frames, between them {between}, work {work} ms",
+        status["generated"]
+    );
+    assert!(frames >= FRAMES, "only {frames} frames during the {reply} reply");
+    between["p95"].as_f64().unwrap()
 }
 
 fn json(texts: &[&str]) -> Value {

@@ -19,7 +19,8 @@ impl App {
         match told {
             Told::Estimate(source, estimate) => self.picker.tell(&source, estimate),
             Told::Loading(progress) => self.picker.loading = Some(Some(progress)),
-            Told::Loaded(loaded) => {
+            Told::Loaded(mut loaded) => {
+                loaded.sampling.temperature = self.temperature.unwrap_or(loaded.sampling.temperature);
                 if self.chats.open().messages.is_empty() {
                     self.chats.open_mut().settings.sampling = loaded.sampling.clone();
                 }
