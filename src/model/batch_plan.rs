@@ -36,8 +36,11 @@ impl BatchShape {
     /// Those of all chunks of prompts in a context of so many tokens.
     pub fn all(options: PromptOptions, context: usize) -> impl Iterator<Item = Self> {
         let rooms = options.rooms().filter(move |_| options.together() > 1);
-        let shapes = rooms.flat_map(|tokens| [0, DEEP].map(|before| (Self::of(tokens, Outputs::Last, before), before)));
-        shapes.filter(move |(shape, before)| shape.deep == (*before > 0) && *before < context).map(|(shape, _)| shape)
+        rooms.flat_map(move |tokens| {
+            let shapes = [0, DEEP].map(|before| Self::of(tokens, Outputs::Last, before));
+            let differ = DEEP < context && shapes[0] != shapes[1];
+            shapes.into_iter().take(if differ { 2 } else { 1 })
+        })
     }
 }
 

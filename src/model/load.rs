@@ -322,6 +322,7 @@ fn together(
         let text = join(text, "reading the tokenizer")?; // what failed by itself rather than what was stopped by it
         match (join(kernels, "compiling kernels"), weights) {
             (Err(Error::Cancelled), Err(error)) | (Err(error), _) => Err(error),
+            (Ok(()), Ok(_)) if stopping(false) => Err(Error::Cancelled),
             (Ok(()), weights) => Ok((text, weights?)),
         }
     })
