@@ -1,12 +1,12 @@
 //! Weights from a file to the GPU, at the speed of the file: threads that live as long as the upload each take
-//! batches in turn, repack them from the memory map to staging memory of their own, and have the GPU copy them.
+//! parcels in turn, repack them from the memory map to staging memory of their own, and have the GPU copy them.
 //!
 //! A thread has two stagings: while the GPU copies from one, it fills the other. A page of the file is read where it
 //! is repacked, so that faults and reads from storage are spread over the threads as well, and a few tens of
 //! kilobytes are repacked at a time, so that what is made of them stays in the core's cache until it is staged.
 
-use super::batches::{Batch, Piece, batches};
 use super::in_place::{InPlace, Limits, Place};
+use super::parcels::{Parcel, Piece, parcels};
 use super::rows::Rows;
 use super::{Progress, TokenPlan};
 use crate::error::{Error, Result};
@@ -63,10 +63,10 @@ pub(super) fn upload(
     }
     let threads = threads();
     let staging = staging_bytes(threads, teller.total);
-    let batches = batches(plan, staging, |index| placed.places[index].is_none());
+    let parcels = parcels(plan, staging, |index| placed.places[index].is_none());
     let (weights, buffers_of) = (plan.weights.as_slice(), buffers.as_slice());
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let upload = Upload { gpu, weights, rows, buffers: buffers_of, batches, next, stop };
+    let upload = Upload { gpu, weights, rows, buffers: buffers_of, parcels, next, stop };
     upload.run(threads, &mut teller)?;
     drop(upload);
     Ok(Uploaded { buffers, in_place })
@@ -137,8 +137,8 @@ struct Upload<'a> {
     weights: &'a [Weight],
     rows: Vec<Rows<'a>>,
     buffers: &'a [Buffer],
-    batches: Vec<Batch>,
-    /// The first batch that no thread has taken.
+    parcels: Vec<Parcel>,
+    /// The first parcel that no thread has taken.
     next: AtomicUsize,
     /// Whoever sees it takes no more.
     stop: AtomicBool,
@@ -161,7 +161,7 @@ impl Upload<'_> {
                     done
                 })
             };
-            let workers = (0..threads.min(self.batches.len())).map(|_| work(sender.clone())).collect();
+            let workers = (0..threads.min(self.parcels.len())).map(|_| work(sender.clone())).collect();
             drop(sender);
             let told = teller.tell_all(receiver);
             self.stop.fetch_or(told.is_err(), Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl Upload<'_> {
         })
     }
 
-    /// Takes batches until none is left.
+    /// Takes parcels until none is left.
     fn work(&self, mut stagings: Vec<Staging>, sender: &Sender<u64>) -> Result<()> {
         while stagings.len() < TURNS {
             match self.staging() {
@@ -188,24 +188,24 @@ impl Upload<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let Some(batch) = self.batches.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
-            self.send(batch, &mut stagings[turn], &mut scratch)?;
+            let Some(parcel) = self.parcels.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
+            self.send(parcel, &mut stagings[turn], &mut scratch)?;
             // If nobody listens any more, the upload is being stopped.
-            batch.pieces.iter().for_each(|piece| sender.send(piece.bytes()).unwrap_or_default());
+            parcel.pieces.iter().for_each(|piece| sender.send(piece.bytes()).unwrap_or_default());
         }
         stagings.iter_mut().try_for_each(|staging| staging.finish(self.gpu))
     }
 
-    /// Room for any batch.
+    /// Room for any parcel.
     fn staging(&self) -> Result<Staging> {
-        let bytes = self.batches.iter().map(|batch| batch.bytes).max().unwrap_or(0);
+        let bytes = self.parcels.iter().map(|parcel| parcel.bytes).max().unwrap_or(0);
         self.gpu.staging(bytes as u64)
     }
 
-    fn send(&self, batch: &Batch, staging: &mut Staging, scratch: &mut Vec<u8>) -> Result<()> {
-        let copies: Vec<StagedCopy<'_>> = batch.pieces.iter().flat_map(|piece| self.copies(piece)).collect();
+    fn send(&self, parcel: &Parcel, staging: &mut Staging, scratch: &mut Vec<u8>) -> Result<()> {
+        let copies: Vec<StagedCopy<'_>> = parcel.pieces.iter().flat_map(|piece| self.copies(piece)).collect();
         staging.send(self.gpu, &copies, |mapped| {
-            batch.pieces.iter().try_for_each(|piece| self.stage(piece, mapped, scratch))
+            parcel.pieces.iter().try_for_each(|piece| self.stage(piece, mapped, scratch))
         })
     }
 

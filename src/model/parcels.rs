@@ -1,6 +1,6 @@
-//! How an upload is cut: into batches that fit staging memory, each of pieces of weights.
+//! How an upload is cut: into parcels that fit staging memory, each of pieces of weights.
 //!
-//! A large weight takes many batches, hundreds of small ones share one. Every byte of every weight's buffer is in
+//! A large weight takes many parcels, hundreds of small ones share one. Every byte of every weight's buffer is in
 //! some piece, what lies between the streams too: wgpu zeroes what was never written when it is first used, which
 //! would be in the first token.
 
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// What is staged and copied together.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct Parcel {
     /// In the order of the plan's weights.
     pub pieces: Vec<Piece>,
     /// Bytes of staging memory.
@@ -50,11 +50,11 @@ impl Piece {
 /// Copies start at multiples of this in the staging memory.
 const ALIGNMENT: usize = 16;
 
-/// Cuts those weights of a plan that are `wanted`, by their places, into batches of about `most` bytes. A batch is
+/// Cuts those weights of a plan that are `wanted`, by their places, into parcels of about `most` bytes. A parcel is
 /// larger only where four rows are.
-pub(super) fn batches(plan: &Plan, most: usize, wanted: impl Fn(usize) -> bool) -> Vec<Batch> {
-    let mut batches = Vec::new();
-    let mut open = Batch::default();
+pub(super) fn parcels(plan: &Plan, most: usize, wanted: impl Fn(usize) -> bool) -> Vec<Parcel> {
+    let mut parcels = Vec::new();
+    let mut open = Parcel::default();
     for (index, weight) in plan.weights.iter().enumerate().filter(|(index, _)| wanted(*index)) {
         let count = weight.shape[1] * weight.shape[2];
         let row = weight.quant.gpu_bytes(weight.quant.blocks(weight.shape[0]));
@@ -63,16 +63,16 @@ pub(super) fn batches(plan: &Plan, most: usize, wanted: impl Fn(usize) -> bool) 
         for first in (0..count).step_by(run) {
             let (piece, bytes) = piece(index, weight, first..count.min(first + run));
             if open.bytes + bytes > most && !open.pieces.is_empty() {
-                batches.push(std::mem::take(&mut open));
+                parcels.push(std::mem::take(&mut open));
             }
             open.add(piece, bytes);
         }
     }
-    batches.extend(Some(open).filter(|open| !open.pieces.is_empty()));
-    batches
+    parcels.extend(Some(open).filter(|open| !open.pieces.is_empty()));
+    parcels
 }
 
-impl Batch {
+impl Parcel {
     fn add(&mut self, mut piece: Piece, bytes: usize) {
         piece.parts.iter_mut().for_each(|part| part.staged += self.bytes);
         self.pieces.push(piece);
