@@ -17,7 +17,7 @@ mod snapshot;
 pub use profile::TokenProfile;
 
 use crate::error::{Error, Result};
-use crate::gpu::{Copy, Readback, Submission};
+use crate::gpu::{Copy, Readback, Receipts, Submission};
 use crate::kernels::Sampling;
 use crate::model::{CacheShape, Model, State, TokenPlan};
 use crate::plan::{Executor, Plan};
@@ -78,6 +78,7 @@ pub struct Session {
     /// What the newest state asks its result to carry: see [`choices`].
     ticket: u32,
     chunks: Chunks,
+    receipts: Receipts,
     /// As the GPU has it.
     sampling: Sampling,
     /// Logit bias and penalties, if there are any.
@@ -115,6 +116,7 @@ impl Session {
             choices: Choices::new(gpu)?,
             ticket: 0,
             chunks: Chunks::new(model.prompt_options()),
+            receipts: Receipts::new(gpu)?,
             sampling: Sampling::GREEDY,
             adjusting: None,
             running: VecDeque::with_capacity(AHEAD + 1),
@@ -220,7 +222,8 @@ impl Session {
     /// Submits one token whose output is nobody's concern.
     fn step(&mut self, token: u32) -> Result<()> {
         self.write(Some(token))?;
-        let submission = self.executor.submit(0..self.planned.plan.head, &[])?;
+        let receipt = self.receipts.next(self.executor.gpu(), self.running.back())?;
+        let submission = self.executor.submit(0..self.planned.plan.head, &[receipt])?;
         self.tokens.push(token);
         self.runs(submission)
     }
@@ -284,6 +287,9 @@ impl Session {
     /// Forgets all tokens but the first `length`.
     pub fn rewind(&mut self, length: usize) {
         if length < self.tokens.len() {
+            if length <= self.sure {
+                self.receipts.forget();
+            }
             self.tokens.truncate(length);
             self.sure = self.sure.min(length);
             self.output = None;
@@ -300,7 +306,7 @@ impl Session {
         let ticket = self.output()?.ticket();
         let bytes = 4 * self.model.config().vocab as u64;
         let (executor, token) = (&self.executor, self.executor.local(Plan::TOKEN));
-        let logits = Copy { from: executor.local(self.planned.logits), offset: 0, bytes, to: &self.logits };
+        let logits = Copy { from: executor.local(self.planned.logits), offset: 0, bytes, to: &self.logits, at: 0 };
         // The choice comes along once more: its ticket vouches for both.
         let copied = self.choices.submit(ticket, token, |choice| executor.submit(0..0, &[logits, choice]))?;
         self.running.clear(); // older than this one

@@ -33,8 +33,8 @@ impl Fetch {
         let (gpu, (ticket, told)) = (&self.gpu, &self.ticket);
         self.count += 1;
         gpu.write(ticket, 0, &self.count.to_le_bytes())?;
-        let data = Copy { from, offset, bytes, to: &self.data };
-        let number = Copy { from: ticket, offset: 0, bytes: 4, to: told };
+        let data = Copy { from, offset, bytes, to: &self.data, at: 0 };
+        let number = Copy { from: ticket, offset: 0, bytes: 4, to: told, at: 0 };
         let copied = gpu.submit([], &[data, number])?;
         let data = gpu.read(&self.data, bytes, &copied)?;
         if gpu.read(told, 4, &copied)? == self.count.to_le_bytes() {

@@ -15,6 +15,7 @@ mod metal;
 mod meter;
 mod pages;
 mod pass;
+mod receipts;
 mod staging;
 mod timing;
 mod wait;
@@ -26,6 +27,7 @@ pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pages::PAGE;
 pub use pass::{BindGroup, Binding, Copy, Dispatch, Pipeline, Submission};
+pub use receipts::Receipts;
 pub use staging::{Mapped, StagedCopy, Staging};
 pub use work::Work;
 

@@ -57,8 +57,10 @@ pub struct Copy<'a> {
     pub offset: u64,
     /// Whole words.
     pub bytes: u64,
-    /// The destination, from its start.
+    /// The destination.
     pub to: &'a Readback,
+    /// The first byte there.
+    pub at: u64,
 }
 
 /// Work handed to the GPU.
@@ -118,7 +120,7 @@ impl Gpu {
             self.pass(encoder, None, dispatches);
             for copy in copies {
                 let (from, to) = (copy.from, &copy.to.raw);
-                encoder.copy_buffer_to_buffer(&from.raw, from.start + copy.offset, to, 0, copy.bytes);
+                encoder.copy_buffer_to_buffer(&from.raw, from.start + copy.offset, to, copy.at, copy.bytes);
             }
         })
     }

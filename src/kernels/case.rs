@@ -165,7 +165,7 @@ impl Case {
 
 fn read_local(gpu: &Gpu, executor: &Executor, index: usize, bytes: usize) -> Result<Vec<u8>> {
     let readback = gpu.readback("case", bytes as u64)?;
-    let copy = Copy { from: executor.local(index), offset: 0, bytes: bytes as u64, to: &readback };
+    let copy = Copy { from: executor.local(index), offset: 0, bytes: bytes as u64, to: &readback, at: 0 };
     let done = executor.submit(0..0, &[copy])?;
     gpu.read(&readback, bytes as u64, &done)
 }

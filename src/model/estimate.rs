@@ -5,7 +5,7 @@ use super::upload::staging_memory;
 use super::{BatchShape, CacheShape, Config, TokenPlan, plan_batch, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Receipts};
 use crate::plan::{Plan, Purpose, ScratchKey, Target};
 use std::collections::HashMap;
 
@@ -85,7 +85,8 @@ impl Model {
         let token = plan_token(file, &config, shape, target)?;
         let chunks = chunks(file, &config, &token, target, options)?;
         let (weights, cache) = (token.plan.weight_memory(), token.plan.local_memory(Purpose::Cache));
-        let read = 4 * (config.vocab + 2 * Plan::TOKEN_WORDS) as u64; // logits and two choices, where the host reads them
+        // Logits and two choices, where the host reads them.
+        let read = 4 * (config.vocab + 2 * Plan::TOKEN_WORDS) as u64 + Receipts::BYTES;
         let scratch = scratch(&token.plan, &chunks) + read;
         let staging = staging_memory(weights);
         let mut estimate = Estimate { weights, cache, scratch, staging, shape, fit: Fit::Unknown };

@@ -362,7 +362,7 @@ fn warm_up(pipelines: &Pipelines, planned: &TokenPlan, weights: &[Buffer], mut s
     let mut words = [0u32; Plan::TOKEN_WORDS];
     let bytes = size_of_val(&words) as u64;
     let choice = gpu.readback("choice", bytes)?;
-    let copy = Copy { from: executor.local(Plan::TOKEN), offset: 0, bytes, to: &choice };
+    let copy = Copy { from: executor.local(Plan::TOKEN), offset: 0, bytes, to: &choice, at: 0 };
     let submission = executor.submit(0..planned.plan.steps.len(), &[copy])?;
     gpu.read_into(&choice, bytemuck::cast_slice_mut(&mut words), &submission)?;
     if words[Plan::TICKET] == TICKET { Ok(()) } else { Err(Error::NoResult) }

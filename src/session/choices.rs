@@ -59,7 +59,7 @@ impl Choices {
     ) -> Result<Output> {
         let place = self.next;
         self.next = 1 - place;
-        let copy = Copy { from: token, offset: 0, bytes: BYTES as u64, to: &self.places[place] };
+        let copy = Copy { from: token, offset: 0, bytes: BYTES as u64, to: &self.places[place], at: 0 };
         Ok(Output { submission: submit(copy)?, place, ticket })
     }
 

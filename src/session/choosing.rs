@@ -121,7 +121,9 @@ impl Session {
     /// The choice after the tokens as they are. If it never came, those that no other result vouches for go: nobody
     /// knows what the cache holds of them.
     pub(super) fn read(&mut self, output: &Output) -> Result<Choice> {
-        let choice = self.choices.read(self.executor.gpu(), output);
+        let gpu = self.executor.gpu();
+        let choice = self.choices.read(gpu, output);
+        let choice = choice.and_then(|choice| self.receipts.check(gpu, output.submission()).map(|()| choice));
         match choice {
             Ok(_) => self.sure = self.tokens.len(),
             Err(Error::NoResult) => {

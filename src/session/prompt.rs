@@ -92,7 +92,8 @@ impl Session {
         let (mut first, end) = (0, planned.plan.steps.len());
         while first < end {
             let until = end.min(first + pace.steps());
-            let submission = executor.submit(first..until, &[])?;
+            let receipt = self.receipts.next(gpu, self.running.back())?;
+            let submission = executor.submit(first..until, &[receipt])?;
             self.running.clear(); // older than this one
             self.running.push_back(submission.clone());
             pace.submitted(gpu, submission, until - first)?;
@@ -121,6 +122,7 @@ impl Session {
         let Some((local, stride)) = planned.logits else { return Err(Error::NoResult) };
         let bytes = 4 * (stride * count) as u64;
         let rows = Fetch::new(gpu, bytes)?.read(class.executor.local(local), 0, bytes)?;
+        self.running.back().map_or(Ok(()), |newest| self.receipts.check(gpu, newest))?;
         Ok((bytemuck::pod_collect_to_vec(&rows), stride))
     }
 }

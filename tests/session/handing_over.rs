@@ -4,6 +4,7 @@ use crate::common::gpu::open;
 use crate::common::models::{fable_file, load_on};
 use crate::dialogue;
 use std::ops::ControlFlow;
+use std::time::Duration;
 use wglm::gpu::Work;
 use wglm::{Error, Gguf, LoadOptions, Model, PromptOptions, Reuse, SamplerParams, Session};
 
@@ -135,6 +136,30 @@ fn caches_that_were_dropped_are_noticed() {
     model.gpu().drop_work(false);
     session.restore(&whole).unwrap();
     assert_eq!(session.tokens(), dialogue(5));
+}
+
+/// A part of a prompt that is dropped shows, although what comes after it is computed.
+#[test]
+fn a_part_of_a_prompt_that_was_dropped_is_noticed() {
+    let model = alone();
+    for (chunk, dropped) in [(16, 1), (16, 5), (1, 3)] {
+        let mut session = Session::new(&model).unwrap();
+        session.set_prompt_options(PromptOptions { chunk, limit: Duration::ZERO });
+        session.feed(&dialogue(3)).unwrap();
+        session.chosen().unwrap();
+        let mut count = 0;
+        let mut drop_one = |_| {
+            count += 1;
+            model.gpu().drop_work(count == dropped);
+            ControlFlow::Continue(())
+        };
+        session.feed_with(&dialogue(60)[3..], &mut drop_one).unwrap();
+        assert!(count > dropped + 1, "{count} parts");
+        nothing_came(session.chosen());
+        assert_eq!(session.tokens(), &dialogue(60)[..3], "chunks of {chunk}, without part {dropped}");
+        session.feed(&dialogue(60)[3..]).unwrap();
+        session.chosen().unwrap();
+    }
 }
 
 /// Nor are logits of a whole text those of another.
