@@ -234,10 +234,9 @@ impl Builder {
         parts: impl FnOnce(&mut Self, &Tensor) -> Result<Parts>,
     ) -> Result<Batch> {
         let (q, rank) = (attention.q, attention.cache.rank);
-        let parts =
-            parts(self, &Tensor { buffer: q.buffer, shape: [q.values, q.stacks * q.tokens], stride: q.stride })?;
+        let parts = parts(self, &q.vectors()?)?;
         let y = self.batch("y", [rank, q.stacks], q.tokens);
-        self.mla_merge_batch("merge", &parts, &y)?;
+        self.mla_merge("merge", &parts, &y.vectors()?)?;
         Ok(y)
     }
 }

@@ -63,7 +63,7 @@ impl Builder {
         let moved = Moved { cache: cache.line_bytes(), activations: q.bytes() + y.bytes(), weights: 0 };
         self.step(label, variant, bindings, &(), [attention.rows().div_ceil(ROWS), splits, 1], moved)?;
         if let Some(parts) = parts {
-            self.mla_merge_batch(&format!("{label}.merge"), &parts, &y)?;
+            self.mla_merge(&format!("{label}.merge"), &parts, &y.vectors()?)?;
         }
         Ok(y)
     }

@@ -103,7 +103,8 @@ fn case(target: Target, (heads, tokens, rank, rotary, splits): (usize, usize, us
     let mut case = CaseBuilder::new(target, 1);
     let (q, cache, queries, latents) = example.inputs(&mut case);
     let parts = case.plan.mla_attention_matrix("attention", &q, &cache, SCALE, splits)?;
-    let y = case.plan.mla_merge("merge", &parts)?;
+    let y = case.plan.tensor("y", [rank, heads]);
+    case.plan.mla_merge("merge", &parts, &y)?;
     let want: Vec<f64> = (0..heads).flat_map(|head| example.output(&queries, &latents, head)).collect();
     case.allow(parts.sums.buffer);
     case.allow(parts.stats.buffer);

@@ -77,27 +77,27 @@ pub fn plan_batch(
     let (b, w) = (&mut b, &mut weights);
 
     let embedding = w.matrix(b, "token_embd.weight", config.width, config.vocab)?;
-    let x = b.get_rows_batch("embed", &embedding, shape.tokens)?;
+    let x = b.get_rows("embed", &embedding)?;
     let few = shape.tokens <= FEW_TOKENS && serves_several(token, config);
     let norm = if few {
-        layers(b, w, config, &x.vectors(), token.cache)?
+        layers(b, w, config, &x, token.cache)?
     } else {
-        tiled_layers(b, w, config, &x, token.cache, shape.deep)?
+        tiled_layers(b, w, config, &x.into(), token.cache, shape.deep)?
     };
 
     b.head();
     let last = b.tensor("last", [config.width, 1]);
-    b.last_token("last", &x, &last)?;
+    b.last_token("last", &x.into(), &last)?;
     let logits = match shape.outputs {
         Outputs::Last => None,
         Outputs::All if few => {
-            let logits = output(b, w, config, &x.vectors(), &norm)?;
+            let logits = output(b, w, config, &x, &norm)?;
             local(logits.buffer).map(|index| (index, logits.stride))
         }
         Outputs::All => {
-            let h = b.rms_norm_batch("output_norm", &x, &norm.weight, norm.epsilon)?;
+            let h = b.rms_norm("output_norm", &x, &norm.weight, norm.epsilon)?;
             let output = w.output(b, config)?;
-            let logits = b.mul_mm("output", &output, &h)?;
+            let logits = b.mul_mm("output", &output, &h.into())?;
             local(logits.buffer).map(|index| (index, logits.pitch))
         }
     };
@@ -145,7 +145,7 @@ fn tiled_layers(
         let block = format!("blk.{index}");
         attention(b, w, config, &block, x, cache, deep)?;
         let norm = w.vector(b, &format!("{block}.ffn_norm.weight"), config.width)?;
-        let h = b.rms_norm_batch("ffn_norm", x, &norm, config.epsilon)?;
+        let h = Batch::from(b.rms_norm("ffn_norm", &x.vectors()?, &norm, config.epsilon)?);
         match &config.experts {
             Some(shape) if index >= config.leading_dense => experts(b, w, config, shape, &block, &h, x)?,
             _ => dense(b, w, config, &block, &h, x)?,
