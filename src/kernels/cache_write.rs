@@ -122,7 +122,7 @@ impl Builder {
         vec![
             self.bound_state(),
             self.bound("kv", kv.buffer),
-            self.bound_vector("kv_norm", norm),
+            self.bound("kv_norm", norm.buffer()),
             self.bound("cache", cache.buffer),
         ]
     }

@@ -131,7 +131,7 @@ impl Product<'_> {
     }
 
     /// What the variant has of its weights, its vectors and its epilogue.
-    pub fn files(&self, variant: VariantBuilder, operands: Operands) -> VariantBuilder {
+    pub fn files(&self, plan: &Builder, variant: VariantBuilder, operands: Operands) -> VariantBuilder {
         let mut variant = variant.file(source!("lib/bits.wgsl"));
         for (role, weight) in self.rows.roles() {
             variant = variant.constant(&format!("{role}_GROUPS"), "g", weight.groups()).constant(
@@ -149,7 +149,7 @@ impl Product<'_> {
             Rows::Gated { .. } => variant.file(source!("lib/swiglu.wgsl")),
         };
         let variant = match self.vectors {
-            Vectors::Chunk => variant.file(source!("lib/batch.wgsl")).file(source!("lib/tile_chunk.wgsl")),
+            Vectors::Chunk => plan.state_files(variant).file(source!("lib/tile_chunk.wgsl")),
             Vectors::Slots { share, .. } => {
                 variant.constant("INPUT_SHARE", "id", share).file(source!("lib/tile_experts.wgsl"))
             }
@@ -184,7 +184,7 @@ impl Product<'_> {
         let mut bindings: Vec<Bound> = roles.iter().flat_map(|(role, w)| plan.bound_weight(role, w)).collect();
         bindings.extend([plan.bound("x", self.x.buffer), plan.bound("y", self.y.buffer)]);
         match self.vectors {
-            Vectors::Chunk => bindings.push(plan.bound_batch()),
+            Vectors::Chunk => bindings.push(plan.bound_state()),
             Vectors::Slots { groups, .. } => {
                 let buffers = [("slots", groups.slots.buffer), ("tiles", groups.tiles.buffer)];
                 bindings.extend(buffers.map(|(name, buffer)| plan.bound(name, buffer)));

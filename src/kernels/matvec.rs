@@ -158,7 +158,7 @@ impl Product<'_> {
             bindings.push(plan.bound("rounded_input", rounded.buffer));
         } else if let Feed::Input(input) | Feed::Slots(input) = &self.feed {
             bindings.push(plan.bound("x", input.tensor.buffer));
-            bindings.extend(input.norm.iter().map(|norm| plan.bound_vector("norm", &norm.weight)));
+            bindings.extend(input.norm.iter().map(|norm| plan.bound("norm", norm.weight.buffer())));
         }
         bindings.extend(self.epilogue.bindings(plan));
         bindings

@@ -38,7 +38,8 @@ impl Builder {
         expect_shape(KERNEL.name, &weight.name, weight.shape[0], width)?;
         let y = self.tensor(label, x.shape);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target());
-        let bindings = vec![self.bound("x", x.buffer), self.bound_vector("weight", weight), self.bound("y", y.buffer)];
+        let bindings =
+            vec![self.bound("x", x.buffer), self.bound("weight", weight.buffer()), self.bound("y", y.buffer)];
         let params = Params { width: width as u32, epsilon, x_pitch: x.stride as u32, y_pitch: y.stride as u32 };
         let moved = Moved { weights: weight.matrix_bytes(), activations: 8 * (width * count) as u64, cache: 0 };
         self.step(label, variant, bindings, &params, [count, 1, 1], moved)?;

@@ -65,7 +65,7 @@ impl Builder {
 
     /// What the files that choose bind.
     pub(super) fn bound_choice(&self, logits: &Tensor, bias: &Weight) -> Vec<Bound> {
-        vec![self.bound("logits", logits.buffer), self.bound_vector("bias", bias)]
+        vec![self.bound("logits", logits.buffer), self.bound("bias", bias.buffer())]
     }
 }
 

@@ -31,9 +31,9 @@ impl Builder {
         let ids = self.tensor_with_stride(&format!("{label}.ids"), [top_k, logits.tokens], top_k);
         let weights = self.tensor_with_stride(&format!("{label}.weights"), [top_k, logits.tokens], top_k);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("LOGITS_PITCH", "x", logits.pitch);
-        let variant = routing.files(variant, logits.values).file(source!("lib/batch.wgsl"));
+        let variant = self.state_files(routing.files(variant, logits.values));
         let mut bindings = self.bound_choice(&one, bias);
-        bindings.extend([self.bound("ids", ids.buffer), self.bound("weights", weights.buffer), self.bound_batch()]);
+        bindings.extend([self.bound("ids", ids.buffer), self.bound("weights", weights.buffer), self.bound_state()]);
         let activations = logits.bytes() + ids.bytes() + weights.bytes();
         let moved = Moved { weights: bias.matrix_bytes(), activations, cache: 0 };
         self.step(label, variant, bindings, &(), [logits.tokens, 1, 1], moved)?;
@@ -49,7 +49,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
 }
 
 fn case(target: Target, experts: usize, routing: Routing, (tokens, count): (usize, usize)) -> Result<Case> {
-    let mut case = CaseBuilder::new(target, 1);
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
     case.chunk(0, count);
     let (logits, zs) = case.batch("logits", [experts, 1], tokens, count);
     let (bias, biases) = case.vector("bias", experts)?;

@@ -87,6 +87,11 @@ pub struct Weight {
 }
 
 impl Weight {
+    /// The buffer.
+    pub fn buffer(&self) -> BufferRef {
+        BufferRef::Weight(self.index)
+    }
+
     /// Groups of 32 values in a row.
     pub fn groups(&self) -> usize {
         self.quant.groups(self.shape[0])
