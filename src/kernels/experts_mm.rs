@@ -5,7 +5,7 @@ use super::matmul::{Product, Rows, Vectors};
 use super::matvec::{self, columns_for, dot, gated, wide};
 use super::mul_mm_matrix::bound;
 use super::route;
-use super::{Case, CaseBuilder, Gating, Groups, Routing};
+use super::{Case, CaseBuilder, Choice, Gating, Groups, Routing};
 use crate::error::Result;
 use crate::plan::{Batch, Builder, Target, Weight};
 use crate::quant::Quant;
@@ -24,16 +24,6 @@ pub struct Experts<'a> {
     pub down: &'a Weight,
 }
 
-/// The router's logits of every token {experts}, and how they are read.
-pub struct BatchChoice<'a> {
-    /// The logits.
-    pub logits: &'a Batch,
-    /// What is added to the scores for the choice only.
-    pub bias: &'a Weight,
-    /// How to choose.
-    pub routing: Routing,
-}
-
 impl Builder {
     /// x += `Σ weight · down[e] · (silu(gate[e] · h) · (up[e] · h))` over the chosen experts of every token, for h
     /// {columns} and x {columns}.
@@ -44,13 +34,13 @@ impl Builder {
         &mut self,
         label: &str,
         experts: &Experts<'_>,
-        choice: &BatchChoice<'_>,
+        choice: &Choice<'_>,
         h: &Batch,
         x: &Batch,
     ) -> Result<()> {
         let name = |stage: &str| format!("{label}.{stage}");
         let count = experts.gate.shape[2];
-        let routed = self.route_batch(&name("route"), choice.logits, choice.bias, choice.routing)?;
+        let routed = self.route(&name("route"), choice.logits, choice.bias, choice.routing)?;
         let mean = h.tokens * choice.routing.top_k / count.max(1);
         let places = (mean * 3 / 2).next_multiple_of(16).clamp(16, MOST_PLACES);
         let groups = self.group_slots(&name("group"), &routed.ids, count, places)?;
@@ -128,7 +118,7 @@ fn case(target: Target, formats: [&'static Quant; 3], load: Load, (tokens, count
     let biases: Vec<f32> = case.noise(EXPERTS).into_iter().map(|v| 0.01 * v).collect();
     let bias = case.vector_of("bias", &biases)?;
     let experts = Experts { gate: &gate, up: &up, down: &down };
-    let choice = BatchChoice { logits: &logits, bias: &bias, routing };
+    let choice = Choice { logits: &logits.vectors()?, bias: &bias, routing };
     case.plan.experts_mm("moe", &experts, &choice, &h, &x)?;
     let mut want = Vec::new();
     for ((zs, h), x) in zs.chunks(EXPERTS).zip(wide(&hs).chunks(columns)).zip(xs.chunks(columns)) {

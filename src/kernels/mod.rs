@@ -39,7 +39,6 @@ mod rms_norm;
 mod rope_query;
 mod rounded;
 mod route;
-mod route_batch;
 mod sample;
 mod sampling;
 mod slice_max;
@@ -50,7 +49,7 @@ pub use adjust::{Adjustment, Penalties};
 pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
 pub use check::{Check, Verdict};
-pub use experts_mm::{BatchChoice, Experts};
+pub use experts_mm::Experts;
 pub use group_slots::Groups;
 pub use matvec::{Input, Norm};
 pub use mla_attention::{Parts, splits};
@@ -58,7 +57,6 @@ pub use mla_attention_batch::ChunkAttention;
 pub use moe_gate_up::{Choice, GateUp, Hidden};
 pub use rounded::{Rounded, Stream};
 pub use route::{Gating, Routed, Routing};
-pub use route_batch::RoutedBatch;
 pub use sampling::Sampling;
 pub use slice_max::{NO_TOKEN, Slices};
 
@@ -95,7 +93,6 @@ pub static KERNELS: &[&Kernel] = &[
     &rms_norm::KERNEL,
     &mul_mm::KERNEL,
     &mul_mm_matrix::KERNEL,
-    &route_batch::KERNEL,
     &group_slots::KERNEL,
     &slot_sum::KERNEL,
     &mul_mv::KERNEL,
