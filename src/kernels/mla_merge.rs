@@ -38,7 +38,9 @@ impl Builder {
 
     /// What they bind.
     pub(super) fn bound_parts(&self, parts: &Parts) -> Vec<Bound> {
-        vec![self.bound_state(), self.bound("parts", parts.sums.buffer), self.bound("stats", parts.stats.buffer)]
+        let mut bindings = vec![self.bound_state()];
+        bindings.extend(self.bound_between(parts));
+        bindings
     }
 }
 
