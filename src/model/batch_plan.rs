@@ -10,7 +10,7 @@ use super::{Config, PromptOptions};
 use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::kernels::Norm;
-use crate::plan::{Batch, BufferRef, Builder, Plan, Target};
+use crate::plan::{Batch, Builder, Plan, Target};
 use crate::quant::GROUP;
 
 /// What a chunk's plan is made for.
@@ -92,17 +92,17 @@ pub fn plan_batch(
         Outputs::Last => None,
         Outputs::All if few => {
             let logits = output(b, w, config, &x, &norm)?;
-            local(logits.buffer).map(|index| (index, logits.stride))
+            Some((logits.buffer.local()?, logits.stride))
         }
         Outputs::All => {
             let h = b.rms_norm("output_norm", &x, &norm.weight, norm.epsilon)?;
             let output = w.output(b, config)?;
             let logits = b.mul_mm("output", &output, &h.into())?;
-            local(logits.buffer).map(|index| (index, logits.pitch))
+            Some((logits.buffer.local()?, logits.pitch))
         }
     };
     let plan = std::mem::replace(b, Builder::new(target, 1)).finish();
-    let lent = lent(&plan, local(last.buffer), token);
+    let lent = lent(&plan, last.buffer.local()?, token);
     Ok(BatchPlan { plan, lent, logits })
 }
 
@@ -155,13 +155,6 @@ fn tiled_layers(
 }
 
 /// The caches, layer by layer, and where the head of the token's plan reads.
-fn lent(plan: &Plan, last: Option<usize>, token: &TokenPlan) -> Vec<(usize, usize)> {
-    plan.caches().zip(token.plan.caches()).chain(last.map(|last| (last, token.hidden))).collect()
-}
-
-fn local(buffer: BufferRef) -> Option<usize> {
-    match buffer {
-        BufferRef::Local(index) => Some(index),
-        BufferRef::Weight(_) => None,
-    }
+fn lent(plan: &Plan, last: usize, token: &TokenPlan) -> Vec<(usize, usize)> {
+    plan.caches().zip(token.plan.caches()).chain([(last, token.hidden)]).collect()
 }

@@ -41,6 +41,22 @@ pub enum BufferRef {
     Local(usize),
 }
 
+impl BufferRef {
+    /// Its place among the local buffers.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a weight.
+    pub fn local(self) -> Result<usize> {
+        match self {
+            Self::Local(index) => Ok(index),
+            Self::Weight(_) => {
+                let (got, want) = ("a weight's".to_owned(), "an activation's".to_owned());
+                Err(Error::Shape { op: "plan", tensor: "buffer".to_owned(), got, want })
+            }
+        }
+    }
+}
+
 /// What a local buffer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
