@@ -11,7 +11,8 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/cache_write.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "cache_write", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "cache_write", op: OP, params: &[], matrices: &[], several: false, cases };
 
 /// What the values of the cache are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,8 @@ const WORKGROUP: usize = 64;
 
 params! { groups: u32, width: u32, rows: u32, pitch: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "get_rows", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "get_rows", op: OP, params: Params::FIELDS, matrices: &[], several: true, cases };
 
 impl Builder {
     /// y {columns, tokens} = the rows of `embedding` {columns, rows} that the tokens name; the last row for one that

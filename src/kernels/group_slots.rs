@@ -8,7 +8,8 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/group_slots.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "group_slots", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "group_slots", op: OP, params: &[], matrices: &[], several: false, cases };
 
 /// Slots in order of their experts, and the tiles that products cut them into.
 pub struct Groups {

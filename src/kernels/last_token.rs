@@ -10,7 +10,8 @@ const WORKGROUP: usize = 256;
 
 params! { width: u32, pitch: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "last_token", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "last_token", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 impl Builder {
     /// y {n} = x {n} of the chunk's last token.

@@ -23,7 +23,8 @@ pub fn splits(tokens: usize) -> usize {
     (128 / tokens).clamp(8, 64)
 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[], several: true, cases };
 
 /// What attention leaves of each head and split, for the merge.
 pub struct Parts {

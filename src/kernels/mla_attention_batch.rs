@@ -21,7 +21,8 @@ const MANY_SPLITS: usize = 16;
 /// Splits for more rows over a deep cache, so that the last round of workgroups is a short one.
 const DEEP_SPLITS: usize = 4;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention_batch", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mla_attention_batch", op: OP, params: &[], matrices: &[], several: false, cases };
 
 /// What attention of a chunk needs to know.
 pub struct ChunkAttention<'a> {

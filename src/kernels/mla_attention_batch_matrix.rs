@@ -19,8 +19,14 @@ const LARGEST_RANK: usize = 512;
 /// What outputs, which are values of about 1 averaged, may be off by where queries and weights are rounded to f16.
 const BOUND: f64 = 2e-3;
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_attention_batch_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen], cases };
+pub(super) const KERNEL: Kernel = Kernel {
+    name: "mla_attention_batch_matrix",
+    op: OP,
+    params: &[],
+    matrices: &[Matrices::Sixteen],
+    several: false,
+    cases,
+};
 
 impl Builder {
     /// Whether the target's matrices suit attention of chunks over the cache.

@@ -21,7 +21,7 @@ const KEY_PARTS: usize = 4;
 const SUBGROUPS: usize = WORKGROUP / 32;
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_attention_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen], cases };
+    Kernel { name: "mla_attention_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen], several: true, cases };
 
 impl Builder {
     /// Whether the target's matrices suit queries {rank + rotary, heads of every token} and the cache.

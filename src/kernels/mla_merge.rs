@@ -9,7 +9,8 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/mla_merge.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_merge", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mla_merge", op: OP, params: &[], matrices: &[], several: false, cases };
 
 impl Builder {
     /// y {rank, heads of every token} = the attention's output, from what its splits left.

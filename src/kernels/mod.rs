@@ -62,7 +62,7 @@ pub use slice_max::{NO_TOKEN, Slices};
 
 use crate::error::{Error, Result};
 use crate::gpu::Matrices;
-use crate::plan::Target;
+use crate::plan::{Step, Target};
 use crate::wgsl::Source;
 use std::fmt::Display;
 
@@ -76,11 +76,19 @@ pub struct Kernel {
     pub params: &'static [(&'static str, usize, usize)],
     /// The cooperative matrices it runs with, one of them; none if it needs none.
     pub matrices: &'static [Matrices],
+    /// Whether plans of few tokens have it as a token's have: one step for all of them. No kernel is that only plans
+    /// without some fusion have, for there few tokens go by tiles, as many do.
+    pub several: bool,
     /// Its cases.
     pub cases: fn(Target) -> Result<Vec<Case>>,
 }
 
 impl Kernel {
+    /// The kernel of a step.
+    pub fn of(step: &Step) -> Option<&'static Self> {
+        KERNELS.iter().copied().find(|kernel| kernel.name == step.kernel)
+    }
+
     /// True on an adapter with these matrices.
     pub fn runs_with(&self, matrices: Matrices) -> bool {
         self.matrices.is_empty() || self.matrices.contains(&matrices)

@@ -20,7 +20,8 @@ const MANY_TILES: usize = 128;
 /// Invocations side by side along the rows.
 const LANES: usize = 16;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mul_mm", op: OP, params: &[], matrices: &[], cases: by_registers };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mul_mm", op: OP, params: &[], matrices: &[], several: false, cases: by_registers };
 
 impl Builder {
     /// y {rows, n} = w · x for every token, for w {columns, rows, n} and x {columns, n}: matrix *i* times vector *i*.

@@ -11,8 +11,14 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm_matrix.wgsl");
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "mul_mm_matrix", op: OP, params: &[], matrices: &[Matrices::Eight, Matrices::Sixteen], cases };
+pub(super) const KERNEL: Kernel = Kernel {
+    name: "mul_mm_matrix",
+    op: OP,
+    params: &[],
+    matrices: &[Matrices::Eight, Matrices::Sixteen],
+    several: false,
+    cases,
+};
 
 /// How a workgroup divides a tile among its subgroups, which stand in rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/query_cache.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "query_cache", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "query_cache", op: OP, params: &[], matrices: &[], several: true, cases };
 
 impl Builder {
     /// y {rows, tokens} = w · x, for w {columns, rows} and x {columns, tokens}, and what [`Builder::cache_write`] does

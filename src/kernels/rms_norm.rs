@@ -12,7 +12,8 @@ const WORKGROUP: usize = 256;
 
 params! { width: u32, epsilon: f32, x_pitch: u32, y_pitch: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 impl Builder {
     /// The stream under a norm, the one that was told to the step that left it: left to the product that follows, or

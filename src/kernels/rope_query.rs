@@ -10,7 +10,8 @@ const WORKGROUP: usize = 64;
 
 params! { heads: u32, pairs: u32, q_stride: u32, q_offset: u32, y_stride: u32, y_offset: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "rope_query", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "rope_query", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 impl Builder {
     /// Turns the last `rotary` values of every query, q {nope + rotary, heads of every token}, and writes them from

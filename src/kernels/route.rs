@@ -11,7 +11,7 @@ const WORKGROUP: usize = 64;
 /// The smallest sum of chosen scores that weights are divided by, as llama.cpp has it.
 const SMALLEST_SUM: f64 = 6.103515625e-5;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: &[], matrices: &[], several: false, cases };
 
 /// How a router's logits become scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/slot_sum.wgsl");
 const WORKGROUP: usize = 128;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "slot_sum", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "slot_sum", op: OP, params: &[], matrices: &[], several: false, cases };
 
 impl Builder {
     /// x {n} += `Σ weights[slot] · y[slot]` for every token, for weights {slots, tokens} and y {n, slots}.

@@ -9,8 +9,8 @@ use super::weights::Weights;
 use super::{Config, PromptOptions};
 use crate::error::Result;
 use crate::gguf::Gguf;
-use crate::kernels::Norm;
-use crate::plan::{Batch, Builder, Plan, Target};
+use crate::kernels::{Kernel, Norm};
+use crate::plan::{Batch, Builder, Plan, Step, Target};
 use crate::quant::GROUP;
 
 /// What a chunk's plan is made for.
@@ -108,27 +108,14 @@ pub fn plan_batch(
 
 /// Tokens up to which a chunk runs in the steps of a token, each for all of them.
 const FEW_TOKENS: usize = 32;
-/// The kernels of a token that serve several as well.
-const OF_SEVERAL: [&str; 11] = [
-    "get_rows",
-    "gate_up",
-    "mul_mv",
-    "mul_mv_pair",
-    "query_cache",
-    "absorb_query",
-    "mla_attention",
-    "mla_attention_matrix",
-    "mla_output",
-    "moe_gate_up",
-    "moe_down",
-];
 
 /// Whether the steps of a token's layers serve several tokens: as all fusions leave them, and of heads whose vectors
 /// lie side by side.
 fn serves_several(token: &TokenPlan, config: &Config) -> bool {
     let whole = |width: usize| (width * config.heads).is_multiple_of(GROUP);
+    let several = |step: &Step| Kernel::of(step).is_some_and(|kernel| kernel.several);
     let steps = &token.plan.steps[..token.plan.head];
-    steps.iter().all(|step| OF_SEVERAL.contains(&step.kernel)) && whole(config.key_width) && whole(config.value_width)
+    steps.iter().all(several) && whole(config.key_width) && whole(config.value_width)
 }
 
 /// The layers, by tiles, onto the embeddings x, and the norm that follows on them.
