@@ -1,7 +1,7 @@
 //! The chosen experts of every token of a chunk: slots grouped by expert, a tiled product for each group, and the
 //! weighted sum, always in the same order.
 
-use super::matmul::{Product, Rows, Vectors};
+use super::matmul::{Product, Rows, TILE_TOKENS, Vectors};
 use super::matvec::{self, columns_for, dot, gated, wide};
 use super::mul_mm_matrix::bound;
 use super::route;
@@ -9,10 +9,6 @@ use super::{Case, CaseBuilder, Choice, Gating, Groups, Routing};
 use crate::error::Result;
 use crate::plan::{Batch, Builder, Target, Weight};
 use crate::quant::Quant;
-
-/// Places of a tile at most. An expert's slots should fill one tile, so that its weights are decoded once, but leave
-/// little of it empty.
-const MOST_PLACES: usize = 64;
 
 /// The chosen experts' matrices.
 pub struct Experts<'a> {
@@ -41,8 +37,9 @@ impl Builder {
         let name = |stage: &str| format!("{label}.{stage}");
         let count = experts.gate.shape[2];
         let routed = self.route(&name("route"), choice.logits, choice.bias, choice.routing)?;
+        // An expert's slots should fill one tile, so that its weights are decoded once, but leave little of it empty.
         let mean = h.tokens * choice.routing.top_k / count.max(1);
-        let places = (mean * 3 / 2).next_multiple_of(16).clamp(16, MOST_PLACES);
+        let places = (mean * 3 / 2).next_multiple_of(16).clamp(16, TILE_TOKENS);
         let groups = self.group_slots(&name("group"), &routed.ids, count, places)?;
         let hidden = self.gate_up_mm_id(&name("gate_up"), experts.gate, experts.up, &groups, h)?;
         let y = self.mul_mm_id(&name("down"), experts.down, &groups, &hidden)?;

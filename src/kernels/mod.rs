@@ -155,6 +155,14 @@ fn expect_shape<T: PartialEq + Display>(op: &'static str, tensor: &str, got: T, 
     Err(Error::Shape { op, tensor: tensor.to_owned(), got: got.to_string(), want: want.to_string() })
 }
 
+/// An error if `count` is more than `most`.
+fn expect_most(op: &'static str, tensor: &str, count: usize, most: usize) -> Result<()> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Error::Shape { op, tensor: tensor.to_owned(), got: count.to_string(), want: format!("at most {most}") })
+}
+
 /// An error unless `length`, a count of values, is a multiple of `unit`.
 fn expect_multiple(op: &'static str, tensor: &str, length: usize, unit: usize) -> Result<()> {
     if length.is_multiple_of(unit) {

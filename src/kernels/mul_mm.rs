@@ -1,7 +1,7 @@
 //! Matrices times the vectors of a chunk of tokens, by tiles in registers.
 
 use super::experts_mm;
-use super::matmul::{Operands, Product, Rows, Vectors, products};
+use super::matmul::{Operands, Product, Rows, TILE_TOKENS, Vectors, products};
 use super::matvec::{self, columns_for, gated, wide};
 use super::mul_mm_matrix::bound;
 use super::{Case, CaseBuilder, Kernel};
@@ -12,8 +12,7 @@ use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
-/// Tokens of a tile at most, and those that an invocation multiplies with its rows.
-const TILE_TOKENS: usize = 64;
+/// Tokens that an invocation multiplies with its rows.
 const TOKENS: usize = 4;
 /// Tiles that occupy a large GPU.
 const MANY_TILES: usize = 128;
