@@ -261,7 +261,7 @@ pub(super) fn in_turn<T: Copy>(shapes: &[T]) -> Vec<(&'static Quant, T)> {
     QUANTS.iter().enumerate().flat_map(chosen).collect()
 }
 
-/// A shape with `format`'s shortest whole rows of at least `columns` values.
+/// The columns of a format's shortest whole rows of at least `columns` values.
 pub(super) fn columns_for(quant: &Quant, columns: usize) -> usize {
     if quant.ragged { columns } else { columns.next_multiple_of(quant.values) }
 }

@@ -30,7 +30,8 @@ pub(super) const KERNEL: Kernel =
 pub struct Parts {
     /// Unnormalised outputs {rank, splits · heads · tokens}.
     pub sums: Tensor,
-    /// Largest score and sum of weights {2, splits · heads · tokens}.
+    /// The score that weights are relative to, the largest or one not far below it, and their sum
+    /// {2, splits · heads · tokens}.
     pub stats: Tensor,
     /// How many splits there are.
     pub splits: usize,
