@@ -11,7 +11,8 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/absorb_query.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "absorb_query", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "absorb_query", op: OP, params: &[], matrices: &[], several: true, cases };
 
 impl Builder {
     /// y {rank + rotary, heads}: the first values of q {nope + rotary, heads} times w {nope, rank, heads}, and

@@ -11,7 +11,8 @@ const WORKGROUP: usize = 256;
 
 params! { count: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "adjust", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "adjust", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 /// What is to happen to the logit of one token, as `wgsl/op/adjust.wgsl` reads it.
 #[repr(C)]

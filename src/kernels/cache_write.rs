@@ -5,13 +5,14 @@ use super::matvec::Norm;
 use super::rope_query::{turned, turns};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, rms_norm};
 use crate::error::Result;
-use crate::plan::{Batch, Bound, BufferRef, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Bound, BufferRef, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/cache_write.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "cache_write", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "cache_write", op: OP, params: &[], matrices: &[], several: false, cases };
 
 /// What the values of the cache are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,13 +63,11 @@ impl Cache {
         line_bytes(self.ty, self.rank, self.rotary)
     }
 
-    /// An error unless kv {rank + rotary} and the norm's weights {rank} make a line.
-    pub(super) fn expect_line(&self, op: &'static str, kv: &Tensor, norm: &Weight) -> Result<()> {
-        self.expect_values(op, kv.shape[0], norm)
-    }
-
-    fn expect_values(&self, op: &'static str, values: usize, norm: &Weight) -> Result<()> {
-        expect_shape(op, "kv", values, self.rank + self.rotary)?;
+    /// An error unless kv {rank + rotary, tokens} and the norm's weights {rank} make lines.
+    pub(super) fn expect_lines(&self, op: &'static str, kv: &Tensor, norm: &Weight, tokens: usize) -> Result<()> {
+        expect_shape(op, "kv", kv.shape[0], self.rank + self.rotary)?;
+        expect_shape(op, "kv's vectors", kv.shape[1], tokens)?;
+        expect_multiple(op, "kv's stride", kv.stride, 4)?;
         expect_shape(op, &norm.name, norm.shape[0], self.rank)?;
         expect_multiple(op, "latent", self.rank, 4)?;
         expect_multiple(op, "rotary key", self.rotary, 2)
@@ -99,88 +98,46 @@ impl Builder {
         Cache { buffer: self.cache("cache", bytes), ty, rank, rotary }
     }
 
-    /// Writes the line of the state's position: the normalised first `rank` values of kv {rank + rotary}, then
-    /// the rotary rest, turned.
+    /// Writes the tokens' lines from the state's position on: the normalised first `rank` values of kv
+    /// {rank + rotary, tokens}, then the rotary rest, turned.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn cache_write(&mut self, label: &str, kv: &Tensor, norm: &Norm, cache: &Cache) -> Result<()> {
-        cache.expect_line(KERNEL.name, kv, &norm.weight)?;
+        let tokens = self.tokens();
+        cache.expect_lines(KERNEL.name, kv, &norm.weight, tokens)?;
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target()).real(
             "EPSILON",
             "e",
             norm.epsilon,
         );
         let variant = cache.line_files(self.state_files(variant), kv.stride);
-        let bindings = self.bound_line(kv, &norm.weight, cache);
-        let activations = kv.bytes() + cache.line_bytes();
+        let bindings = self.bound_lines(kv, &norm.weight, cache);
+        let activations = kv.bytes() + cache.line_bytes() * tokens as u64;
         let moved = Moved { weights: norm.weight.matrix_bytes(), activations, cache: 0 };
-        self.step(label, variant, bindings, &(), [1, 1, 1], moved)
+        self.step(label, variant, bindings, &(), [tokens, 1, 1], moved)
     }
 
-    /// Writes the lines of a chunk's tokens, as [`Builder::cache_write`] does.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn cache_write_batch(&mut self, label: &str, kv: &Batch, norm: &Norm, cache: &Cache) -> Result<()> {
-        cache.expect_values(KERNEL.name, kv.values, &norm.weight)?;
-        expect_shape(KERNEL.name, "kv's vectors", kv.stacks, 1)?;
-        expect_multiple(KERNEL.name, "kv's pitch", kv.pitch, 4)?;
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target()).real(
-            "EPSILON",
-            "e",
-            norm.epsilon,
-        );
-        let variant = cache.line_files(self.state_files(variant), kv.pitch);
-        let mut bindings = vec![self.bound_state()];
-        bindings.extend(self.bound_values(kv.buffer, &norm.weight, cache));
-        let activations = kv.bytes() + cache.line_bytes() * kv.tokens as u64;
-        let moved = Moved { weights: norm.weight.matrix_bytes(), activations, cache: 0 };
-        self.step(label, variant, bindings, &(), [kv.tokens, 1, 1], moved)
-    }
-
-    /// What the files that write a line bind.
-    pub(super) fn bound_line(&self, kv: &Tensor, norm: &Weight, cache: &Cache) -> Vec<Bound> {
-        let mut bindings = vec![self.bound_state()];
-        bindings.extend(self.bound_values(kv.buffer, norm, cache));
-        bindings
-    }
-
-    fn bound_values(&self, kv: BufferRef, norm: &Weight, cache: &Cache) -> [Bound; 3] {
-        [self.bound("kv", kv), self.bound_vector("kv_norm", norm), self.bound("cache", cache.buffer)]
+    /// What the files that write lines bind.
+    pub(super) fn bound_lines(&self, kv: &Tensor, norm: &Weight, cache: &Cache) -> Vec<Bound> {
+        vec![
+            self.bound_state(),
+            self.bound("kv", kv.buffer),
+            self.bound("kv_norm", norm.buffer()),
+            self.bound("cache", cache.buffer),
+        ]
     }
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
+    let shapes = [(8, 2, 0, 1, 1), (20, 8, 3, 1, 1), (132, 34, 17, 1, 1), (512, 64, 2, 1, 1), (132, 34, 17, 3, 5)];
     let mut cases = Vec::new();
     for ty in [CacheType::F16, CacheType::F32] {
-        for (rank, rotary, position) in [(8, 2, 0), (20, 8, 3), (132, 34, 17), (512, 64, 2)] {
-            let line = LineCase { ty, rank, rotary, position, tokens: 1 };
-            let mut case = line.start(target);
-            let inputs = line.inputs(&mut case)?;
-            case.plan.cache_write("write", &inputs.kv, &inputs.norm, &inputs.cache)?;
-            line.expect(&mut case, &inputs);
-            cases.push(case.finish(format!("{ty:?}, rank {rank}, rotary {rotary}, position {position}")));
+        for (rank, rotary, position, tokens, room) in shapes {
+            cases.push(LineCase { ty, rank, rotary, position, tokens, room }.case(target)?);
         }
-        cases.push(chunk(target, ty)?);
     }
     Ok(cases)
-}
-
-/// Room for more tokens than there are: of those no line is written.
-fn chunk(target: Target, ty: CacheType) -> Result<Case> {
-    let (rank, rotary, position, count, tokens) = (132, 34, 17, 3, 5);
-    let mut case = CaseBuilder::for_chunk(target, rotary / 2, tokens);
-    let turns: Vec<_> = (0..tokens).flat_map(|t| turns((position + t) as u32, rotary / 2)).collect();
-    case.turned_chunk(position as u32, count, &turns);
-    let (kv, kvs) = case.batch("kv", [rank + rotary, 1], tokens, count);
-    let (weight, ws) = case.vector("kv.norm", rank)?;
-    let cache = case.plan.latent_cache(ty, rank, rotary, position + tokens);
-    case.plan.cache_write_batch("write", &kv, &Norm { weight, epsilon: 1e-5 }, &cache)?;
-    for (token, kv) in kvs.chunks(rank + rotary).enumerate().take(count) {
-        expect_line(&mut case, &cache, position + token, line(kv, &ws, &turns[token * rotary / 2..]));
-    }
-    Ok(case.finish(format!("{ty:?}, rank {rank}, rotary {rotary}, {count} of {tokens} tokens")))
 }
 
 /// The line of a token whose kv is {rank + rotary}, with the norm's weights {rank}.
@@ -205,6 +162,8 @@ pub(super) struct LineCase {
     pub position: usize,
     /// Tokens of the case: lines from the position on.
     pub tokens: usize,
+    /// Tokens there is room for.
+    pub room: usize,
 }
 
 /// What lines are made of.
@@ -216,16 +175,24 @@ pub(super) struct LineInputs {
 }
 
 impl LineCase {
+    /// The lines, written by themselves: of tokens that are not there none is.
+    fn case(&self, target: Target) -> Result<Case> {
+        let Self { ty, rank, rotary, position, tokens, room } = *self;
+        let mut case = self.start(target);
+        let inputs = self.inputs(&mut case)?;
+        case.plan.cache_write("write", &inputs.kv, &inputs.norm, &inputs.cache)?;
+        self.expect(&mut case, &inputs);
+        let tokens = format!("{tokens} of {room} tokens");
+        Ok(case.finish(format!("{ty:?}, rank {rank}, rotary {rotary}, position {position}, {tokens}")))
+    }
+
     /// A case at the first line's position.
     pub fn start(&self, target: Target) -> CaseBuilder {
-        let mut case = CaseBuilder::for_tokens(target, self.rotary / 2, self.tokens);
-        match self.tokens {
-            1 => case.state(3, self.position as u32, &self.turns(0)),
-            count => case.turned_chunk(
-                self.position as u32,
-                count,
-                &(0..count).flat_map(|t| self.turns(t)).collect::<Vec<_>>(),
-            ),
+        let mut case = CaseBuilder::for_tokens(target, self.rotary / 2, self.room);
+        let turns: Vec<_> = (0..self.tokens).flat_map(|token| self.turns(token)).collect();
+        match self.room {
+            1 => case.state(3, self.position as u32, &turns),
+            _ => case.turned_chunk(self.position as u32, self.tokens, &turns),
         }
         case
     }
@@ -237,12 +204,12 @@ impl LineCase {
 
     /// Noise for lines, and what they should be.
     pub fn inputs(&self, case: &mut CaseBuilder) -> Result<LineInputs> {
-        let Self { ty, rank, rotary, position, tokens } = *self;
-        let (kv, kvs) = case.input("kv", [rank + rotary, tokens]);
+        let Self { ty, rank, rotary, position, tokens, room } = *self;
+        let (kv, kvs) = case.input("kv", [rank + rotary, room]);
         let (weight, ws) = case.vector("kv.norm", rank)?;
-        let lines = kvs.chunks(rank + rotary).enumerate();
+        let lines = kvs.chunks(rank + rotary).take(tokens).enumerate();
         let want = lines.map(|(token, kv)| line(kv, &ws, &self.turns(token))).collect();
-        let cache = case.plan.latent_cache(ty, rank, rotary, position + tokens + 1);
+        let cache = case.plan.latent_cache(ty, rank, rotary, position + room + 1);
         Ok(LineInputs { kv, norm: Norm { weight, epsilon: 1e-5 }, cache, want })
     }
 

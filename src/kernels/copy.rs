@@ -12,7 +12,8 @@ const CHUNKS: usize = 4;
 
 params! { count: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "copy", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "copy", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 impl Builder {
     /// to {n} = from {n}, for whole quadruples of values: up to a gigabyte.

@@ -1,18 +1,14 @@
 //! The chosen experts of every token of a chunk: slots grouped by expert, a tiled product for each group, and the
 //! weighted sum, always in the same order.
 
-use super::matmul::{Product, Rows, Vectors};
+use super::matmul::{Product, Rows, TILE_TOKENS, Vectors};
 use super::matvec::{self, columns_for, dot, gated, wide};
 use super::mul_mm_matrix::bound;
 use super::route;
-use super::{Case, CaseBuilder, Gating, Groups, Routing};
+use super::{Case, CaseBuilder, Choice, Gating, Groups, Routing};
 use crate::error::Result;
 use crate::plan::{Batch, Builder, Target, Weight};
 use crate::quant::Quant;
-
-/// Places of a tile at most. An expert's slots should fill one tile, so that its weights are decoded once, but leave
-/// little of it empty.
-const MOST_PLACES: usize = 64;
 
 /// The chosen experts' matrices.
 pub struct Experts<'a> {
@@ -22,16 +18,6 @@ pub struct Experts<'a> {
     pub up: &'a Weight,
     /// Down {rows, columns, experts}.
     pub down: &'a Weight,
-}
-
-/// The router's logits of every token {experts}, and how they are read.
-pub struct BatchChoice<'a> {
-    /// The logits.
-    pub logits: &'a Batch,
-    /// What is added to the scores for the choice only.
-    pub bias: &'a Weight,
-    /// How to choose.
-    pub routing: Routing,
 }
 
 impl Builder {
@@ -44,15 +30,16 @@ impl Builder {
         &mut self,
         label: &str,
         experts: &Experts<'_>,
-        choice: &BatchChoice<'_>,
+        choice: &Choice<'_>,
         h: &Batch,
         x: &Batch,
     ) -> Result<()> {
         let name = |stage: &str| format!("{label}.{stage}");
         let count = experts.gate.shape[2];
-        let routed = self.route_batch(&name("route"), choice.logits, choice.bias, choice.routing)?;
+        let routed = self.route(&name("route"), choice.logits, choice.bias, choice.routing)?;
+        // An expert's slots should fill one tile, so that its weights are decoded once, but leave little of it empty.
         let mean = h.tokens * choice.routing.top_k / count.max(1);
-        let places = (mean * 3 / 2).next_multiple_of(16).clamp(16, MOST_PLACES);
+        let places = (mean * 3 / 2).next_multiple_of(16).clamp(16, TILE_TOKENS);
         let groups = self.group_slots(&name("group"), &routed.ids, count, places)?;
         let hidden = self.gate_up_mm_id(&name("gate_up"), experts.gate, experts.up, &groups, h)?;
         let y = self.mul_mm_id(&name("down"), experts.down, &groups, &hidden)?;
@@ -112,7 +99,7 @@ fn case(target: Target, formats: [&'static Quant; 3], load: Load, (tokens, count
     let widest = |quants: &[&Quant], columns| quants.iter().fold(columns, |columns, quant| columns_for(quant, columns));
     let (columns, rows) = (widest(&formats[..2], 44), widest(&formats[2..], 21));
     let routing = Routing { gating: Gating::Sigmoid, top_k: 2, normalise: true, scale: 1.8 };
-    let mut case = CaseBuilder::new(target, 1);
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
     case.chunk(3, count);
     let (shape, back) = ([columns, rows, EXPERTS], [rows, columns, EXPERTS]);
     let (gate, gates) = case.weight("gate", formats[0], shape)?;
@@ -128,7 +115,7 @@ fn case(target: Target, formats: [&'static Quant; 3], load: Load, (tokens, count
     let biases: Vec<f32> = case.noise(EXPERTS).into_iter().map(|v| 0.01 * v).collect();
     let bias = case.vector_of("bias", &biases)?;
     let experts = Experts { gate: &gate, up: &up, down: &down };
-    let choice = BatchChoice { logits: &logits, bias: &bias, routing };
+    let choice = Choice { logits: &logits.vectors()?, bias: &bias, routing };
     case.plan.experts_mm("moe", &experts, &choice, &h, &x)?;
     let mut want = Vec::new();
     for ((zs, h), x) in zs.chunks(EXPERTS).zip(wide(&hs).chunks(columns)).zip(xs.chunks(columns)) {

@@ -11,7 +11,8 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/gate_up_id.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "gate_up_id", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "gate_up_id", op: OP, params: &[], matrices: &[], several: false, cases };
 
 impl Builder {
     /// y {rows, slots} = `silu(gate[e] · x) · (up[e] · x)` with `e = ids[slot]`, for gate and up

@@ -8,7 +8,8 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/group_slots.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "group_slots", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "group_slots", op: OP, params: &[], matrices: &[], several: false, cases };
 
 /// Slots in order of their experts, and the tiles that products cut them into.
 pub struct Groups {
@@ -36,10 +37,10 @@ impl Builder {
             .constant("TOP_K", "k", top_k)
             .constant("SLOTS", "s", count)
             .constant("TILES", "", most)
-            .constant("TILE_TOKENS", "t", places)
-            .file(source!("lib/batch.wgsl"));
+            .constant("TILE_TOKENS", "t", places);
+        let variant = self.state_files(variant);
         let buffers = [("ids", ids.buffer), ("slots", slots.buffer), ("tiles", tiles.buffer)];
-        let mut bindings = vec![self.bound_batch()];
+        let mut bindings = vec![self.bound_state()];
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
         let activations = ids.bytes() + slots.bytes() + tiles.bytes();
         self.step(label, variant, bindings, &(), [experts, 1, 1], Moved { activations, ..Moved::default() })?;
@@ -64,7 +65,7 @@ fn chosen(experts: usize, top_k: usize, tokens: usize) -> Vec<u32> {
 
 fn case(target: Target, experts: usize, top_k: usize, tokens: (usize, usize), places: usize) -> Result<Case> {
     let (tokens, count) = tokens;
-    let mut case = CaseBuilder::new(target, 1);
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
     case.chunk(0, count);
     let ids = case.plan.tensor_with_stride("ids", [top_k, tokens], top_k);
     let chosen = chosen(experts, top_k, count);

@@ -16,7 +16,8 @@ pub(super) const BINS: usize = 1024;
 
 params! { count: u32, slices: u32, scale: f32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "histogram", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "histogram", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 /// What a deficit of 1 counts as: as much as leaves room for all of `count` tokens in one bin, each of which lacks
 /// up to 0.22, and no more than f32 has digits for.

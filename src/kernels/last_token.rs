@@ -10,7 +10,8 @@ const WORKGROUP: usize = 256;
 
 params! { width: u32, pitch: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "last_token", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "last_token", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 impl Builder {
     /// y {n} = x {n} of the chunk's last token.
@@ -20,8 +21,8 @@ impl Builder {
     pub fn last_token(&mut self, label: &str, x: &Batch, y: &Tensor) -> Result<()> {
         expect_shape(KERNEL.name, "x's vectors", x.stacks, 1)?;
         expect_shape(KERNEL.name, "y", y.shape[0], x.values)?;
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).file(source!("lib/batch.wgsl"));
-        let bindings = vec![self.bound_batch(), self.bound("x", x.buffer), self.bound("y", y.buffer)];
+        let variant = self.state_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP));
+        let bindings = vec![self.bound_state(), self.bound("x", x.buffer), self.bound("y", y.buffer)];
         let params = Params { width: x.values as u32, pitch: x.pitch as u32 };
         let moved = Moved { activations: 2 * y.bytes(), ..Moved::default() };
         self.step(label, variant, bindings, &params, [x.values.div_ceil(WORKGROUP), 1, 1], moved)

@@ -7,11 +7,14 @@
 
 use super::group_slots::Groups;
 use super::matvec::dot;
-use super::{CaseBuilder, Expected, Kind, expect_multiple, expect_shape};
+use super::{CaseBuilder, Expected, Kind, expect_most, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Batch, Bound, BufferRef, Builder, Moved, Plan, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
+
+/// Vectors of a tile at most.
+pub(super) const TILE_TOKENS: usize = 64;
 
 /// The rows of a tile: whose they are, and what becomes of their products.
 #[derive(Clone, Copy)]
@@ -109,6 +112,7 @@ impl Product<'_> {
         let (inputs, outputs) = match self.vectors {
             Vectors::Chunk => (matrices, matrices),
             Vectors::Slots { groups, share } => {
+                expect_most(op, "a tile's places", groups.places, TILE_TOKENS)?;
                 let slots = groups.slots.shape[0] / x.tokens.max(1);
                 (slots / share.max(1), slots)
             }
@@ -131,7 +135,7 @@ impl Product<'_> {
     }
 
     /// What the variant has of its weights, its vectors and its epilogue.
-    pub fn files(&self, variant: VariantBuilder, operands: Operands) -> VariantBuilder {
+    pub fn files(&self, plan: &Builder, variant: VariantBuilder, operands: Operands) -> VariantBuilder {
         let mut variant = variant.file(source!("lib/bits.wgsl"));
         for (role, weight) in self.rows.roles() {
             variant = variant.constant(&format!("{role}_GROUPS"), "g", weight.groups()).constant(
@@ -149,7 +153,7 @@ impl Product<'_> {
             Rows::Gated { .. } => variant.file(source!("lib/swiglu.wgsl")),
         };
         let variant = match self.vectors {
-            Vectors::Chunk => variant.file(source!("lib/batch.wgsl")).file(source!("lib/tile_chunk.wgsl")),
+            Vectors::Chunk => plan.state_files(variant).file(source!("lib/tile_chunk.wgsl")),
             Vectors::Slots { share, .. } => {
                 variant.constant("INPUT_SHARE", "id", share).file(source!("lib/tile_experts.wgsl"))
             }
@@ -184,7 +188,7 @@ impl Product<'_> {
         let mut bindings: Vec<Bound> = roles.iter().flat_map(|(role, w)| plan.bound_weight(role, w)).collect();
         bindings.extend([plan.bound("x", self.x.buffer), plan.bound("y", self.y.buffer)]);
         match self.vectors {
-            Vectors::Chunk => bindings.push(plan.bound_batch()),
+            Vectors::Chunk => bindings.push(plan.bound_state()),
             Vectors::Slots { groups, .. } => {
                 let buffers = [("slots", groups.slots.buffer), ("tiles", groups.tiles.buffer)];
                 bindings.extend(buffers.map(|(name, buffer)| plan.bound(name, buffer)));
@@ -249,4 +253,24 @@ pub(super) fn products(values: &[f32], shape: [usize; 3], x: &[f64]) -> Vec<(f64
         (0..rows).map(move |row| dot(values, shape, i % stacks, row, &x))
     };
     x.chunks(columns).enumerate().flat_map(vector).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::plan::Target;
+    use crate::quant::F32;
+
+    #[test]
+    fn tiles_of_more_slots_than_a_product_takes_are_refused() {
+        let mut plan = Builder::for_chunk(Target::default(), 1, 40);
+        let w = plan.weight("w", &F32, [64, 32, 6]);
+        let x = plan.batch("x", [64, 2], 40);
+        let ids = plan.tensor_with_stride("ids", [2, 40], 2);
+        for (places, fits) in [(TILE_TOKENS, true), (TILE_TOKENS + 16, false)] {
+            let groups = plan.group_slots("groups", &ids, 6, places).unwrap();
+            assert_eq!(plan.mul_mm_id("product", &w, &groups, &x).is_ok(), fits, "{places}");
+        }
+    }
 }

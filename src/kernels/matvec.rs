@@ -158,7 +158,7 @@ impl Product<'_> {
             bindings.push(plan.bound("rounded_input", rounded.buffer));
         } else if let Feed::Input(input) | Feed::Slots(input) = &self.feed {
             bindings.push(plan.bound("x", input.tensor.buffer));
-            bindings.extend(input.norm.iter().map(|norm| plan.bound_vector("norm", &norm.weight)));
+            bindings.extend(input.norm.iter().map(|norm| plan.bound("norm", norm.weight.buffer())));
         }
         bindings.extend(self.epilogue.bindings(plan));
         bindings
@@ -261,7 +261,7 @@ pub(super) fn in_turn<T: Copy>(shapes: &[T]) -> Vec<(&'static Quant, T)> {
     QUANTS.iter().enumerate().flat_map(chosen).collect()
 }
 
-/// A shape with `format`'s shortest whole rows of at least `columns` values.
+/// The columns of a format's shortest whole rows of at least `columns` values.
 pub(super) fn columns_for(quant: &Quant, columns: usize) -> usize {
     if quant.ragged { columns } else { columns.next_multiple_of(quant.values) }
 }

@@ -23,18 +23,32 @@ pub fn splits(tokens: usize) -> usize {
     (128 / tokens).clamp(8, 64)
 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[], several: true, cases };
 
 /// What attention leaves of each head and split, for the merge.
 pub struct Parts {
     /// Unnormalised outputs {rank, splits · heads · tokens}.
     pub sums: Tensor,
-    /// Largest score and sum of weights {2, splits · heads · tokens}.
+    /// The score that weights are relative to, the largest or one not far below it, and their sum
+    /// {2, splits · heads · tokens}.
     pub stats: Tensor,
     /// How many splits there are.
     pub splits: usize,
     /// Heads of a token.
     pub heads: usize,
+}
+
+/// What the kernels of attention differ in.
+pub(super) struct Attending {
+    /// Its name.
+    pub kernel: &'static str,
+    /// The variant, up to the files of the splits.
+    pub variant: VariantBuilder,
+    /// The files behind those.
+    pub files: &'static [Source],
+    /// Queries that a workgroup works for.
+    pub rows: usize,
 }
 
 /// Heads that share one reading of the cache, of `heads` with queries of `line` values.
@@ -61,13 +75,8 @@ impl Builder {
         scale: f32,
         splits: usize,
     ) -> Result<Parts> {
-        let Cache { rank, rotary, .. } = *cache;
-        let (heads, tokens) = (q.shape[1] / self.tokens(), self.tokens());
-        let line = Cache::line(rank, rotary);
-        expect_shape(KERNEL.name, "q", q.shape[0], rank + rotary)?;
-        expect_shape(KERNEL.name, "q's stride", q.stride, line)?;
-        expect_multiple(KERNEL.name, "latent", rank, 4)?;
-        let parts = self.parts(label, [rank, heads], splits);
+        let (rank, heads) = (cache.rank, q.shape[1] / self.tokens());
+        let line = Cache::line(rank, cache.rotary);
         let shared = heads_together(heads, line);
         let most = self.target().lanes(WORKGROUP);
         let lanes = if self.target().team == Team::Subgroup { LANES.min(most) } else { most };
@@ -81,11 +90,26 @@ impl Builder {
             .real("SCALE", "f", scale)
             .tagged(cache.ty.file())
             .team(self.target().team, lanes);
-        let variant = self.split_files(variant);
-        let bindings = self.bound_attention(q, cache, &parts);
-        let groups = heads.div_ceil(shared);
+        self.attend(label, Attending { kernel: KERNEL.name, variant, files: &[], rows: shared }, q, cache, splits)
+    }
+
+    /// Appends attention of q {rank + rotary, heads of every token} by a kernel whose workgroups work for one token's.
+    pub(super) fn attend(
+        &mut self,
+        label: &str,
+        by: Attending,
+        q: &Tensor,
+        cache: &Cache,
+        splits: usize,
+    ) -> Result<Parts> {
+        let (heads, tokens) = (q.shape[1] / self.tokens(), self.tokens());
+        expect_queries(by.kernel, q, cache)?;
+        let parts = self.parts(label, [cache.rank, heads], splits);
+        let variant = by.files.iter().copied().fold(self.split_files(by.variant), VariantBuilder::file);
+        let mut bindings = self.bound_queries(q.buffer, cache);
+        bindings.extend(self.bound_between(&parts));
         let moved = Moved { cache: cache.line_bytes(), activations: q.bytes() + parts.bytes(), weights: 0 };
-        self.step(label, variant, bindings, &(), [groups, splits, tokens], moved)?;
+        self.step(label, variant, bindings, &(), [heads.div_ceil(by.rows), splits, tokens], moved)?;
         Ok(parts)
     }
 
@@ -97,16 +121,22 @@ impl Builder {
         Parts { sums, stats, splits, heads }
     }
 
-    /// What attention binds.
-    pub(super) fn bound_attention(&self, q: &Tensor, cache: &Cache, parts: &Parts) -> Vec<Bound> {
-        vec![
-            self.bound_state(),
-            self.bound("q", q.buffer),
-            self.bound("cache", cache.buffer),
-            self.bound("parts", parts.sums.buffer),
-            self.bound("stats", parts.stats.buffer),
-        ]
+    /// What attention reads, bound.
+    pub(super) fn bound_queries(&self, q: BufferRef, cache: &Cache) -> Vec<Bound> {
+        vec![self.bound_state(), self.bound("q", q), self.bound("cache", cache.buffer)]
     }
+
+    /// What it leaves for the merge, bound.
+    pub(super) fn bound_between(&self, parts: &Parts) -> [Bound; 2] {
+        [self.bound("parts", parts.sums.buffer), self.bound("stats", parts.stats.buffer)]
+    }
+}
+
+/// An error unless queries {rank + rotary, n} and the cache fit together.
+pub(super) fn expect_queries(op: &'static str, q: &Tensor, cache: &Cache) -> Result<()> {
+    expect_shape(op, "q", q.shape[0], cache.rank + cache.rotary)?;
+    expect_shape(op, "q's stride", q.stride, Cache::line(cache.rank, cache.rotary))?;
+    expect_multiple(op, "latent", cache.rank, 4)
 }
 
 /// Seeded latents, queries and the attention over them, for the cases of attention and merge.
@@ -234,10 +264,9 @@ impl Builder {
         parts: impl FnOnce(&mut Self, &Tensor) -> Result<Parts>,
     ) -> Result<Batch> {
         let (q, rank) = (attention.q, attention.cache.rank);
-        let parts =
-            parts(self, &Tensor { buffer: q.buffer, shape: [q.values, q.stacks * q.tokens], stride: q.stride })?;
+        let parts = parts(self, &q.vectors()?)?;
         let y = self.batch("y", [rank, q.stacks], q.tokens);
-        self.mla_merge_batch("merge", &parts, &y)?;
+        self.mla_merge("merge", &parts, &y.vectors()?)?;
         Ok(y)
     }
 }

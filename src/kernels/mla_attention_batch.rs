@@ -1,8 +1,8 @@
 //! Absorbed multi-head latent attention of a chunk of tokens over the cache, causal.
 
 use super::cache_write::{Cache, CacheType};
-use super::mla_attention::{Example, Parts, SCALE};
-use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
+use super::mla_attention::{Attending, Example, Parts, SCALE, expect_queries};
+use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
 use crate::plan::{Batch, Bound, Builder, Moved, Target, VariantBuilder};
 use crate::wgsl::{Source, source};
@@ -21,7 +21,8 @@ const MANY_SPLITS: usize = 16;
 /// Splits for more rows over a deep cache, so that the last round of workgroups is a short one.
 const DEEP_SPLITS: usize = 4;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention_batch", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mla_attention_batch", op: OP, params: &[], matrices: &[], several: false, cases };
 
 /// What attention of a chunk needs to know.
 pub struct ChunkAttention<'a> {
@@ -47,18 +48,8 @@ impl ChunkAttention<'_> {
     }
 
     /// Queries of the whole chunk.
-    pub(super) fn rows(&self) -> usize {
+    fn rows(&self) -> usize {
         self.q.stacks * self.q.tokens
-    }
-
-    /// An error unless queries and cache fit together.
-    pub(super) fn check(&self, op: &'static str) -> Result<()> {
-        let Cache { rank, rotary, .. } = *self.cache;
-        let line = Cache::line(rank, rotary);
-        expect_shape(op, "q", self.q.values, rank + rotary)?;
-        expect_shape(op, "q's stride", self.q.stride, line)?;
-        expect_shape(op, "q's pitch", self.q.pitch, self.q.stacks * line)?;
-        expect_multiple(op, "latent", rank, 4)
     }
 }
 
@@ -76,36 +67,48 @@ impl Builder {
     }
 
     fn attention_in_splits(&mut self, label: &str, attention: &ChunkAttention<'_>, splits: usize) -> Result<Batch> {
-        attention.check(KERNEL.name)?;
-        let ChunkAttention { q, cache, scale, .. } = *attention;
+        let ChunkAttention { q, cache, .. } = *attention;
         let (rank, line) = (cache.rank, Cache::line(cache.rank, cache.rotary));
         let rows = rows_together(rank);
         let lanes = COLUMN_LANES.min((rank / 4).next_power_of_two()).max(WORKGROUP / rows);
-        let y = self.batch(label, [rank, q.stacks], q.tokens);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("ROWS", "r", rows)
             .constant("HEADS", "h", q.stacks)
             .constant("LINE", "x", line / 4)
             .constant("LATENT", "c", rank / 4)
             .constant("COLUMN_LANES", "l", lanes)
-            .constant("SPLITS", "s", splits)
-            .constant("Y_STRIDE", "", y.stride / 4)
-            .real("SCALE", "f", scale)
             .tagged(cache.ty.file());
+        self.attend_rows(label, attention, Attending { kernel: KERNEL.name, variant, files: &[], rows }, splits)
+    }
+
+    /// Appends attention of a chunk by a kernel whose workgroups work for queries of several tokens.
+    pub(super) fn attend_rows(
+        &mut self,
+        label: &str,
+        attention: &ChunkAttention<'_>,
+        by: Attending,
+        splits: usize,
+    ) -> Result<Batch> {
+        let ChunkAttention { q, cache, scale, .. } = *attention;
+        expect_queries(by.kernel, &q.vectors()?, cache)?;
+        let y = self.batch(label, [cache.rank, q.stacks], q.tokens);
+        let variant =
+            by.variant.constant("SPLITS", "s", splits).constant("Y_STRIDE", "", y.stride / 4).real("SCALE", "f", scale);
         let variant = self.split_files(variant);
         let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
-        let mut bindings = vec![self.bound_state(), self.bound("q", q.buffer), self.bound("cache", cache.buffer)];
+        let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
+        let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(left);
         let moved = Moved { cache: cache.line_bytes(), activations: q.bytes() + y.bytes(), weights: 0 };
-        self.step(label, variant, bindings, &(), [attention.rows().div_ceil(rows), splits, 1], moved)?;
+        self.step(label, variant, bindings, &(), [attention.rows().div_ceil(by.rows), splits, 1], moved)?;
         if let Some(parts) = parts {
-            self.mla_merge_batch(&format!("{label}.merge"), &parts, &y)?;
+            self.mla_merge(&format!("{label}.merge"), &parts, &y.vectors()?)?;
         }
         Ok(y)
     }
 
     /// The file of what attention of a chunk leaves, what that binds, and what is to be merged then.
-    pub(super) fn left_rows(
+    fn left_rows(
         &mut self,
         label: &str,
         variant: VariantBuilder,
@@ -116,7 +119,7 @@ impl Builder {
             return (variant.file(source!("lib/rows_whole.wgsl")), vec![self.bound("y", y.buffer)], None);
         }
         let parts = self.parts(label, [y.values, y.stacks], splits);
-        let bound = vec![self.bound("parts", parts.sums.buffer), self.bound("stats", parts.stats.buffer)];
+        let bound = self.bound_between(&parts).into();
         (variant.file(source!("lib/rows_split.wgsl")), bound, Some(parts))
     }
 }

@@ -1,11 +1,12 @@
 //! Attention of a chunk by cooperative matrices, for adapters that multiply 16 x 16 of them.
 
 use super::cache_write::{Cache, CacheType};
+use super::mla_attention::Attending;
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::{Case, Kernel, expect_shape};
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Batch, Builder, Moved, Target, Team, VariantBuilder};
+use crate::plan::{Batch, Builder, Target, Team, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch_matrix.wgsl");
@@ -18,8 +19,14 @@ const LARGEST_RANK: usize = 512;
 /// What outputs, which are values of about 1 averaged, may be off by where queries and weights are rounded to f16.
 const BOUND: f64 = 2e-3;
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_attention_batch_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen], cases };
+pub(super) const KERNEL: Kernel = Kernel {
+    name: "mla_attention_batch_matrix",
+    op: OP,
+    params: &[],
+    matrices: &[Matrices::Sixteen],
+    several: false,
+    cases,
+};
 
 impl Builder {
     /// Whether the target's matrices suit attention of chunks over the cache.
@@ -38,34 +45,18 @@ impl Builder {
         attention: &ChunkAttention<'_>,
         splits: usize,
     ) -> Result<Batch> {
-        attention.check(KERNEL.name)?;
-        let ChunkAttention { q, cache, scale, .. } = *attention;
+        let ChunkAttention { q, cache, .. } = *attention;
         expect_shape(KERNEL.name, "whether the cache suits", self.suits_row_matrices(cache), true)?;
         let (rank, line) = (cache.rank, Cache::line(cache.rank, cache.rotary));
-        let y = self.batch(label, [rank, q.stacks], q.tokens);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()
             .constant("HEADS", "h", q.stacks)
             .constant("LINE", "x", line)
             .constant("RANK", "c", rank)
-            .constant("LATENT", "", rank / 4)
-            .constant("SPLITS", "s", splits)
-            .constant("Y_STRIDE", "", y.stride / 4)
-            .real("SCALE", "f", scale);
-        let variant = self.split_files(variant);
-        let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
-        let variant = variant
-            .file(source!("lib/attention_rows.wgsl"))
-            .file(source!("lib/cache_tile.wgsl"))
-            .file(source!("lib/row_weights.wgsl"));
-        let mut bindings = vec![self.bound_state(), self.bound("q", q.buffer), self.bound("cache", cache.buffer)];
-        bindings.extend(left);
-        let moved = Moved { cache: cache.line_bytes(), activations: q.bytes() + y.bytes(), weights: 0 };
-        self.step(label, variant, bindings, &(), [attention.rows().div_ceil(ROWS), splits, 1], moved)?;
-        if let Some(parts) = parts {
-            self.mla_merge_batch(&format!("{label}.merge"), &parts, &y)?;
-        }
-        Ok(y)
+            .constant("LATENT", "", rank / 4);
+        let files =
+            &[source!("lib/attention_rows.wgsl"), source!("lib/cache_tile.wgsl"), source!("lib/row_weights.wgsl")];
+        self.attend_rows(label, attention, Attending { kernel: KERNEL.name, variant, files, rows: ROWS }, splits)
     }
 }
 

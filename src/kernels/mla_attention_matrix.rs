@@ -1,12 +1,12 @@
 //! Absorbed multi-head latent attention by cooperative matrices, for adapters that multiply 16 x 16 of them.
 
 use super::cache_write::{Cache, CacheType};
-use super::mla_attention::{Example, Parts, SCALE};
+use super::mla_attention::{Attending, Example, Parts, SCALE};
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
-use super::{Case, CaseBuilder, Kernel, expect_shape};
+use super::{Case, CaseBuilder, Kernel};
 use crate::error::{Error, Result};
 use crate::gpu::Matrices;
-use crate::plan::{Builder, Moved, Target, Team, Tensor, VariantBuilder};
+use crate::plan::{Builder, Target, Team, Tensor, VariantBuilder};
 use crate::quant::Arithmetic;
 use crate::wgsl::{Source, source};
 
@@ -21,7 +21,7 @@ const KEY_PARTS: usize = 4;
 const SUBGROUPS: usize = WORKGROUP / 32;
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_attention_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen], cases };
+    Kernel { name: "mla_attention_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen], several: true, cases };
 
 impl Builder {
     /// Whether the target's matrices suit queries {rank + rotary, heads of every token} and the cache.
@@ -46,11 +46,8 @@ impl Builder {
         scale: f32,
         splits: usize,
     ) -> Result<Parts> {
-        let Cache { rank, rotary, .. } = *cache;
-        let (heads, tokens) = (q.shape[1] / self.tokens(), self.tokens());
-        let line = Cache::line(rank, rotary);
-        expect_shape(KERNEL.name, "q", q.shape[0], rank + rotary)?;
-        expect_shape(KERNEL.name, "q's stride", q.stride, line)?;
+        let (rank, heads) = (cache.rank, q.shape[1] / self.tokens());
+        let line = Cache::line(rank, cache.rotary);
         if !self.suits_matrices(q, cache) {
             let (got, want) = (
                 format!("{heads} heads, lines of {line}, {:?}", cache.ty),
@@ -58,7 +55,6 @@ impl Builder {
             );
             return Err(Error::Shape { op: KERNEL.name, tensor: label.to_owned(), got, want: want.to_owned() });
         }
-        let parts = self.parts(label, [rank, heads], splits);
         let terms = if self.target().arithmetic == Arithmetic::Int { 1 } else { 2 };
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()
@@ -69,13 +65,8 @@ impl Builder {
             .constant("TERMS", "p", terms)
             .real("SCALE", "f", scale)
             .team(Team::Subgroup, LANES);
-        let variant = self.split_files(variant);
-        let variant = variant.file(source!("lib/attention_tile.wgsl")).file(source!("lib/cache_tile.wgsl"));
-        let bindings = self.bound_attention(q, cache, &parts);
-        let activations = q.bytes() + parts.bytes();
-        let moved = Moved { cache: cache.line_bytes(), activations, weights: 0 };
-        self.step(label, variant, bindings, &(), [heads.div_ceil(ROWS), splits, tokens], moved)?;
-        Ok(parts)
+        let files = &[source!("lib/attention_tile.wgsl"), source!("lib/cache_tile.wgsl")];
+        self.attend(label, Attending { kernel: KERNEL.name, variant, files, rows: ROWS }, q, cache, splits)
     }
 }
 
@@ -103,7 +94,8 @@ fn case(target: Target, (heads, tokens, rank, rotary, splits): (usize, usize, us
     let mut case = CaseBuilder::new(target, 1);
     let (q, cache, queries, latents) = example.inputs(&mut case);
     let parts = case.plan.mla_attention_matrix("attention", &q, &cache, SCALE, splits)?;
-    let y = case.plan.mla_merge("merge", &parts)?;
+    let y = case.plan.tensor("y", [rank, heads]);
+    case.plan.mla_merge("merge", &parts, &y)?;
     let want: Vec<f64> = (0..heads).flat_map(|head| example.output(&queries, &latents, head)).collect();
     case.allow(parts.sums.buffer);
     case.allow(parts.stats.buffer);

@@ -12,7 +12,8 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_output.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_output", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mla_output", op: OP, params: &[], matrices: &[], several: true, cases };
 
 impl Builder {
     /// y {rows, heads}: w {rank, rows, heads} times the attention of each head, from what its splits left; for the

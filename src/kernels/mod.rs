@@ -39,7 +39,6 @@ mod rms_norm;
 mod rope_query;
 mod rounded;
 mod route;
-mod route_batch;
 mod sample;
 mod sampling;
 mod slice_max;
@@ -50,7 +49,7 @@ pub use adjust::{Adjustment, Penalties};
 pub use cache_write::{Cache, CacheType};
 pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
 pub use check::{Check, Verdict};
-pub use experts_mm::{BatchChoice, Experts};
+pub use experts_mm::Experts;
 pub use group_slots::Groups;
 pub use matvec::{Input, Norm};
 pub use mla_attention::{Parts, splits};
@@ -58,13 +57,12 @@ pub use mla_attention_batch::ChunkAttention;
 pub use moe_gate_up::{Choice, GateUp, Hidden};
 pub use rounded::{Rounded, Stream};
 pub use route::{Gating, Routed, Routing};
-pub use route_batch::RoutedBatch;
 pub use sampling::Sampling;
 pub use slice_max::{NO_TOKEN, Slices};
 
 use crate::error::{Error, Result};
 use crate::gpu::Matrices;
-use crate::plan::Target;
+use crate::plan::{Step, Target};
 use crate::wgsl::Source;
 use std::fmt::Display;
 
@@ -78,11 +76,19 @@ pub struct Kernel {
     pub params: &'static [(&'static str, usize, usize)],
     /// The cooperative matrices it runs with, one of them; none if it needs none.
     pub matrices: &'static [Matrices],
+    /// Whether plans of few tokens have it as a token's have: one step for all of them. No kernel is that only plans
+    /// without some fusion have, for there few tokens go by tiles, as many do.
+    pub several: bool,
     /// Its cases.
     pub cases: fn(Target) -> Result<Vec<Case>>,
 }
 
 impl Kernel {
+    /// The kernel of a step.
+    pub fn of(step: &Step) -> Option<&'static Self> {
+        KERNELS.iter().copied().find(|kernel| kernel.name == step.kernel)
+    }
+
     /// True on an adapter with these matrices.
     pub fn runs_with(&self, matrices: Matrices) -> bool {
         self.matrices.is_empty() || self.matrices.contains(&matrices)
@@ -95,7 +101,6 @@ pub static KERNELS: &[&Kernel] = &[
     &rms_norm::KERNEL,
     &mul_mm::KERNEL,
     &mul_mm_matrix::KERNEL,
-    &route_batch::KERNEL,
     &group_slots::KERNEL,
     &slot_sum::KERNEL,
     &mul_mv::KERNEL,
@@ -148,6 +153,14 @@ fn expect_shape<T: PartialEq + Display>(op: &'static str, tensor: &str, got: T, 
         return Ok(());
     }
     Err(Error::Shape { op, tensor: tensor.to_owned(), got: got.to_string(), want: want.to_string() })
+}
+
+/// An error if `count` is more than `most`.
+fn expect_most(op: &'static str, tensor: &str, count: usize, most: usize) -> Result<()> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Error::Shape { op, tensor: tensor.to_owned(), got: count.to_string(), want: format!("at most {most}") })
 }
 
 /// An error unless `length`, a count of values, is a multiple of `unit`.

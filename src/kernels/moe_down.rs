@@ -11,7 +11,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_down.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "moe_down", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "moe_down", op: OP, params: &[], matrices: &[], several: true, cases };
 
 impl Builder {
     /// x {rows, tokens} += Σ `w[ids[slot]] · y[slot]` + shared · the last y, for w {columns, rows, experts} and shared

@@ -12,7 +12,8 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_gate_up.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "moe_gate_up", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "moe_gate_up", op: OP, params: &[], matrices: &[], several: true, cases };
 
 /// Gate and up of the experts {columns, rows, experts}, and of the shared ones {columns, shared rows}.
 pub struct GateUp<'a> {

@@ -10,7 +10,8 @@ const WORKGROUP: usize = 64;
 
 params! { width: u32, y_stride: u32, slots: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "moe_sum", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "moe_sum", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 impl Builder {
     /// x {n} += `Σ weights[slot] · y[slot]`, for weights {slots} and y {n, slots}.

@@ -1,7 +1,7 @@
 //! Matrices times the vectors of a chunk of tokens, by tiles in registers.
 
 use super::experts_mm;
-use super::matmul::{Operands, Product, Rows, Vectors, products};
+use super::matmul::{Operands, Product, Rows, TILE_TOKENS, Vectors, products};
 use super::matvec::{self, columns_for, gated, wide};
 use super::mul_mm_matrix::bound;
 use super::{Case, CaseBuilder, Kernel};
@@ -12,15 +12,15 @@ use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
-/// Tokens of a tile at most, and those that an invocation multiplies with its rows.
-const TILE_TOKENS: usize = 64;
+/// Tokens that an invocation multiplies with its rows.
 const TOKENS: usize = 4;
 /// Tiles that occupy a large GPU.
 const MANY_TILES: usize = 128;
 /// Invocations side by side along the rows.
 const LANES: usize = 16;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mul_mm", op: OP, params: &[], matrices: &[], cases: by_registers };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mul_mm", op: OP, params: &[], matrices: &[], several: false, cases: by_registers };
 
 impl Builder {
     /// y {rows, n} = w · x for every token, for w {columns, rows, n} and x {columns, n}: matrix *i* times vector *i*.
@@ -67,8 +67,8 @@ impl Builder {
         product.check(KERNEL.name)?;
         let (tokens, rows) = tile_of(product);
         let variant = VariantBuilder::new(KERNEL.name, OP, LANES * tokens / TOKENS);
-        let variant =
-            product.files(variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows), Operands::F32);
+        let variant = variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows);
+        let variant = product.files(self, variant, Operands::F32);
         let (columns, stacks) = product.tiles(tokens);
         let grid = [columns, product.rows.staged().div_ceil(LANES * rows), stacks];
         self.step(label, variant, product.bindings(self), &(), grid, product.moved())
@@ -120,7 +120,7 @@ pub(super) fn case(
     add: bool,
 ) -> Result<Case> {
     let shape = [columns_for(quant, columns), rows, stacks];
-    let mut case = CaseBuilder::new(target, 1);
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
     case.chunk(9, count);
     let (w, ws) = case.weight("w", quant, shape)?;
     let (x, xs) = case.batch("x", [shape[0], stacks], tokens, count);
@@ -137,7 +137,7 @@ pub(super) fn case(
 pub(super) fn gated_case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant) -> Result<Case> {
     let (tokens, count) = (40, 35);
     let shape = [columns_for(up_quant, columns_for(gate_quant, 45)), 43, 1];
-    let mut case = CaseBuilder::new(target, 1);
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
     case.chunk(9, count);
     let (gate, gates) = case.weight("gate", gate_quant, shape)?;
     let (up, ups) = case.weight("up", up_quant, shape)?;

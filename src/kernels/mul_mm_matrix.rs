@@ -11,8 +11,14 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm_matrix.wgsl");
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "mul_mm_matrix", op: OP, params: &[], matrices: &[Matrices::Eight, Matrices::Sixteen], cases };
+pub(super) const KERNEL: Kernel = Kernel {
+    name: "mul_mm_matrix",
+    op: OP,
+    params: &[],
+    matrices: &[Matrices::Eight, Matrices::Sixteen],
+    several: false,
+    cases,
+};
 
 /// How a workgroup divides a tile among its subgroups, which stand in rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +99,7 @@ impl Builder {
             .file(if tile.side == 8 { source!("lib/matrix8.wgsl") } else { source!("lib/matrix16.wgsl") })
             .file(source!("lib/halves.wgsl"))
             .file(source!("lib/matrix_tile.wgsl"));
-        let variant = product.files(variant, Operands::F16);
+        let variant = product.files(self, variant, Operands::F16);
         let (columns, stacks) = product.tiles(tile.tokens());
         let grid = [columns, product.rows.staged().div_ceil(tile.rows()), stacks];
         self.step(label, variant, product.bindings(self), &(), grid, product.moved())
@@ -124,7 +130,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
 fn beyond_half(target: Target, quant: &'static Quant) -> Result<Case> {
     let (most, tokens) = (65504.0, 18);
     let shape = [columns_for(quant, 64), 32, 1];
-    let mut case = CaseBuilder::new(target, 1);
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
     case.chunk(9, tokens);
     let (w, ws) = case.weight("w", quant, shape)?;
     let mut xs = case.noise(shape[0] * tokens);

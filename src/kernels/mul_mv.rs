@@ -11,7 +11,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv", op: OP, params: &[], matrices: &[], several: true, cases };
 
 /// What becomes of what `y` held.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv_id.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_id", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mul_mv_id", op: OP, params: &[], matrices: &[], several: false, cases };
 
 impl Builder {
     /// y {rows, slots} = `w[ids[slot]] · x[slot]`, for w {columns, rows, experts}, ids {slots} (u32, below

@@ -12,7 +12,8 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/query_cache.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "query_cache", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "query_cache", op: OP, params: &[], matrices: &[], several: true, cases };
 
 impl Builder {
     /// y {rows, tokens} = w · x, for w {columns, rows} and x {columns, tokens}, and what [`Builder::cache_write`] does
@@ -48,13 +49,13 @@ impl Builder {
         };
         product.expect_input(columns, tokens)?;
         expect_shape(KERNEL.name, &w.name, y.shape[0], rows)?;
-        cache.expect_line(KERNEL.name, kv, &norm.weight)?;
+        cache.expect_lines(KERNEL.name, kv, &norm.weight, tokens)?;
         let variant = product.variant(self).constant("Y_STRIDE", "", y.stride).file(source!("lib/rows.wgsl"));
         let variant = cache.line_files(self.state_files(variant), kv.stride);
         let variant = if x.norm.is_some() { variant } else { variant.real("EPSILON", "e", norm.epsilon) };
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
-        bindings.extend(self.bound_line(kv, &norm.weight, cache));
+        bindings.extend(self.bound_lines(kv, &norm.weight, cache));
         let mut moved = product.moved(w.matrix_bytes() + norm.weight.matrix_bytes(), y.bytes());
         moved.activations += kv.bytes() + cache.line_bytes();
         let grid = product.grid(self, product.blocks(self, rows) + product.tiling(self).columns);
@@ -81,7 +82,7 @@ fn case(
 ) -> Result<Case> {
     let columns = columns_for(quant, 70);
     let shape = [columns, rows, 1];
-    let line = LineCase { ty, rank: 132, rotary: 34, position: 17, tokens };
+    let line = LineCase { ty, rank: 132, rotary: 34, position: 17, tokens, room: tokens };
     let mut case = line.start(target);
     let (w, ws) = case.weight("w", quant, shape)?;
     let (x, xs) =

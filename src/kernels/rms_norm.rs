@@ -4,7 +4,7 @@ use super::matvec::{Input, Norm};
 use super::rounded::Stream;
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Batch, Bound, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/rms_norm.wgsl");
@@ -12,7 +12,8 @@ const WORKGROUP: usize = 256;
 
 params! { width: u32, epsilon: f32, x_pitch: u32, y_pitch: u32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 impl Builder {
     /// The stream under a norm, the one that was told to the step that left it: left to the product that follows, or
@@ -28,44 +29,22 @@ impl Builder {
         Ok(Input::from(&self.rms_norm(label, &x, &norm.weight, norm.epsilon)?))
     }
 
-    /// y {n} = x / sqrt(mean(x²) + epsilon) · weight, for x {n} and weight {n}.
+    /// y {n, tokens} = x / sqrt(mean(x²) + epsilon) · weight, vector by vector, for x {n, tokens} and weight {n}.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the widths differ.
     pub fn rms_norm(&mut self, label: &str, x: &Tensor, weight: &Weight, epsilon: f32) -> Result<Tensor> {
-        let y = self.tensor(label, x.shape);
-        let vectors = [self.bound("x", x.buffer), self.bound("y", y.buffer)];
-        self.norms(label, vectors, weight, epsilon, [x.shape[0], 1], [x.stride, y.stride])?;
-        Ok(y)
-    }
-
-    /// As [`Builder::rms_norm`], of x {n} of every token of a chunk.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn rms_norm_batch(&mut self, label: &str, x: &Batch, weight: &Weight, epsilon: f32) -> Result<Batch> {
-        expect_shape(KERNEL.name, "x's vectors", x.stacks, 1)?;
-        let y = self.batch(label, [x.values, 1], x.tokens);
-        let vectors = [self.bound("x", x.buffer), self.bound("y", y.buffer)];
-        self.norms(label, vectors, weight, epsilon, [x.values, x.tokens], [x.pitch, y.pitch])?;
-        Ok(y)
-    }
-
-    fn norms(
-        &mut self,
-        label: &str,
-        [x, y]: [Bound; 2],
-        weight: &Weight,
-        epsilon: f32,
-        [width, count]: [usize; 2],
-        [x_pitch, y_pitch]: [usize; 2],
-    ) -> Result<()> {
+        let [width, count] = x.shape;
+        expect_shape(KERNEL.name, "x's vectors", count, self.tokens())?;
         expect_shape(KERNEL.name, &weight.name, weight.shape[0], width)?;
+        let y = self.tensor(label, x.shape);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target());
-        let bindings = vec![x, self.bound_vector("weight", weight), y];
-        let params = Params { width: width as u32, epsilon, x_pitch: x_pitch as u32, y_pitch: y_pitch as u32 };
+        let bindings =
+            vec![self.bound("x", x.buffer), self.bound("weight", weight.buffer()), self.bound("y", y.buffer)];
+        let params = Params { width: width as u32, epsilon, x_pitch: x.stride as u32, y_pitch: y.stride as u32 };
         let moved = Moved { weights: weight.matrix_bytes(), activations: 8 * (width * count) as u64, cache: 0 };
-        self.step(label, variant, bindings, &params, [count, 1, 1], moved)
+        self.step(label, variant, bindings, &params, [count, 1, 1], moved)?;
+        Ok(y)
     }
 }
 
@@ -80,28 +59,16 @@ pub(super) fn twin(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {
-    let case = |(width, epsilon)| {
-        let mut case = CaseBuilder::new(target, 1);
-        let (x, xs) = case.input("x", [width, 1]);
+    let case = |(width, epsilon, tokens)| {
+        let mut case = CaseBuilder::for_tokens(target, 1, tokens);
+        let (x, xs) = case.input("x", [width, tokens]);
         let (weight, ws) = case.vector("norm", width)?;
         let y = case.plan.rms_norm("y", &x, &weight, epsilon)?;
         let want = twin(&xs, &ws, epsilon);
         let sizes = want.iter().map(|v| v.abs()).collect();
         case.expect(&y, want, sizes, 2e-6);
-        Ok(case.finish(format!("{width} epsilon {epsilon}")))
+        Ok(case.finish(format!("{width} epsilon {epsilon}, {tokens} tokens")))
     };
-    let alone = [(1, 1e-5), (31, 0.5), (256, 1e-6), (2048, 1e-5), (5000, 0.0)].into_iter().map(case);
-    alone.chain([chunk(target)]).collect()
-}
-
-fn chunk(target: Target) -> Result<Case> {
-    let (width, tokens, epsilon) = (70, 5, 1e-5);
-    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-    let (x, xs) = case.batch("x", [width, 1], tokens, tokens);
-    let (weight, ws) = case.vector("norm", width)?;
-    let y = case.plan.rms_norm_batch("y", &x, &weight, epsilon)?;
-    let want = twin(&xs, &ws, epsilon);
-    let sizes = want.iter().map(|v| v.abs()).collect();
-    case.expect_batch(&y, want, sizes, 2e-6);
-    Ok(case.finish(format!("{width}, {tokens} tokens")))
+    let alone = [(1, 1e-5, 1), (31, 0.5, 1), (256, 1e-6, 1), (2048, 1e-5, 1), (5000, 0.0, 1)];
+    alone.into_iter().chain([(70, 1e-5, 5)]).map(case).collect()
 }

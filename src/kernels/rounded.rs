@@ -101,7 +101,7 @@ impl Epilogue<'_> {
     /// Its buffers, bound.
     pub fn bindings(&self, plan: &Builder) -> Vec<Bound> {
         let Some(rounded) = self.rounded else { return vec![] };
-        let norm = self.norm.map(|norm| plan.bound_vector("next_norm", &norm.weight));
+        let norm = self.norm.map(|norm| plan.bound("next_norm", norm.weight.buffer()));
         norm.into_iter().chain([plan.bound("rounded_output", rounded.buffer)]).collect()
     }
 }

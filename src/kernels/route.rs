@@ -11,7 +11,7 @@ const WORKGROUP: usize = 64;
 /// The smallest sum of chosen scores that weights are divided by, as llama.cpp has it.
 const SMALLEST_SUM: f64 = 6.103515625e-5;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: &[], matrices: &[], several: false, cases };
 
 /// How a router's logits become scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,35 +37,40 @@ pub struct Routing {
     pub scale: f32,
 }
 
-/// The chosen experts.
+/// The chosen experts of every token.
 pub struct Routed {
-    /// Their ids {top_k}, u32, best first.
+    /// Their ids {`top_k`, tokens}, u32, best first.
     pub ids: Tensor,
-    /// Their weights {top_k}.
+    /// Their weights {`top_k`, tokens}.
     pub weights: Tensor,
 }
 
 impl Builder {
-    /// Chooses the `top_k` experts with the largest score + bias, from logits {experts} and bias {experts}.
+    /// Chooses the `top_k` experts with the largest score + bias for every token, from logits {experts, tokens} and
+    /// bias {experts}.
     ///
     /// # Errors
     /// [`Error::Shape`] if the shapes do not fit together.
     pub fn route(&mut self, label: &str, logits: &Tensor, bias: &Weight, routing: Routing) -> Result<Routed> {
         routing.check(KERNEL.name, logits, bias)?;
-        let ids = self.tensor(&format!("{label}.ids"), [routing.top_k, 1]);
-        let weights = self.tensor(&format!("{label}.weights"), [routing.top_k, 1]);
-        let variant = routing.files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP), logits.shape[0]);
+        let ([experts, tokens], top_k) = (logits.shape, routing.top_k);
+        expect_shape(KERNEL.name, "the router's logits", tokens, self.tokens())?;
+        let ids = self.tensor_with_stride(&format!("{label}.ids"), [top_k, tokens], top_k);
+        let weights = self.tensor_with_stride(&format!("{label}.weights"), [top_k, tokens], top_k);
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("LOGITS_PITCH", "", logits.stride);
+        let variant = self.count_files(routing.files(variant, experts));
         let mut bindings = self.bound_choice(logits, bias);
+        bindings.extend(self.bound_count());
         bindings.extend([self.bound("ids", ids.buffer), self.bound("weights", weights.buffer)]);
         let activations = logits.bytes() + ids.bytes() + weights.bytes();
         let moved = Moved { weights: bias.matrix_bytes(), activations, cache: 0 };
-        self.step(label, variant, bindings, &(), [1, 1, 1], moved)?;
+        self.step(label, variant, bindings, &(), [tokens, 1, 1], moved)?;
         Ok(Routed { ids, weights })
     }
 
     /// What the files that choose bind.
     pub(super) fn bound_choice(&self, logits: &Tensor, bias: &Weight) -> Vec<Bound> {
-        vec![self.bound("logits", logits.buffer), self.bound_vector("bias", bias)]
+        vec![self.bound("logits", logits.buffer), self.bound("bias", bias.buffer())]
     }
 }
 
@@ -118,25 +123,35 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         for (gating, normalise, scale) in
             [(Gating::Sigmoid, true, 1.8), (Gating::Softmax, false, 1.0), (Gating::Softmax, true, 2.5)]
         {
-            cases.push(case(target, experts, Routing { gating, top_k, normalise, scale })?);
+            cases.push(case(target, experts, Routing { gating, top_k, normalise, scale }, (1, 1))?);
         }
+    }
+    let routing = |gating, top_k| Routing { gating, top_k, normalise: gating == Gating::Sigmoid, scale: 1.8 };
+    for (experts, gating, top_k, tokens) in
+        [(8, Gating::Sigmoid, 2, (3, 2)), (64, Gating::Sigmoid, 4, (40, 37)), (160, Gating::Softmax, 6, (9, 9))]
+    {
+        cases.push(case(target, experts, routing(gating, top_k), tokens)?);
     }
     cases.push(hopeless(target)?);
     Ok(cases)
 }
 
-fn case(target: Target, experts: usize, routing: Routing) -> Result<Case> {
-    let mut case = CaseBuilder::new(target, 1);
-    let logits = case.plan.tensor("logits", [experts, 1]);
-    let zs: Vec<f32> = case.noise(experts).into_iter().map(|v| 6.0 * v).collect();
+/// Of `room` tokens the first `count`.
+fn case(target: Target, experts: usize, routing: Routing, (room, count): (usize, usize)) -> Result<Case> {
+    let mut case = CaseBuilder::for_tokens(target, 1, room);
+    if room > 1 {
+        case.chunk(0, count);
+    }
+    let logits = case.plan.tensor("logits", [experts, room]);
+    let zs: Vec<f32> = case.noise(experts * count).into_iter().map(|v| 6.0 * v).collect();
     case.fill(&logits, &zs);
     let (bias, biases) = case.vector("bias", experts)?;
     let routed = case.plan.route("route", &logits, &bias, routing)?;
-    let (ids, weights) = twin(&zs, &biases, routing);
-    case.expect_at(routed.ids.buffer, Kind::U32, 0, ids.into_iter().map(|e| e as f64).collect(), 0.0);
-    let sizes = weights.clone();
-    case.expect(&routed.weights, weights, sizes, 1e-5);
-    Ok(case.finish(format!("{experts} experts, {routing:?}")))
+    let (ids, weights): (Vec<_>, Vec<_>) = zs.chunks(experts).map(|zs| twin(zs, &biases, routing)).unzip();
+    case.expect_at(routed.ids.buffer, Kind::U32, 0, ids.concat().into_iter().map(|e| e as f64).collect(), 0.0);
+    let weights = weights.concat();
+    case.expect(&routed.weights, weights.clone(), weights, 1e-5);
+    Ok(case.finish(format!("{experts} experts, {count} of {room} tokens, {routing:?}")))
 }
 
 /// Scores that are all zero: the bias alone chooses, and the weights stay numbers.

@@ -14,7 +14,8 @@ const WORKGROUP: usize = 256;
 
 params! { count: u32, slices: u32, scale: f32 }
 
-pub(super) const KERNEL: Kernel = Kernel { name: "sample", op: OP, params: Params::FIELDS, matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "sample", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 impl Builder {
     /// token {4} = a choice from logits {n} whose slices and histogram are given: the token chosen, the likeliest

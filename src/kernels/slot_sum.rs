@@ -8,7 +8,8 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/slot_sum.wgsl");
 const WORKGROUP: usize = 128;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "slot_sum", op: OP, params: &[], matrices: &[], cases };
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "slot_sum", op: OP, params: &[], matrices: &[], several: false, cases };
 
 impl Builder {
     /// x {n} += `Σ weights[slot] · y[slot]` for every token, for weights {slots, tokens} and y {n, slots}.
@@ -26,10 +27,10 @@ impl Builder {
             .constant("WIDTH", "n", chunks)
             .constant("TOP_K", "k", y.stacks)
             .constant("Y_STRIDE", "y", y.stride / 4)
-            .constant("X_PITCH", "x", x.pitch / 4)
-            .file(source!("lib/batch.wgsl"));
+            .constant("X_PITCH", "x", x.pitch / 4);
+        let variant = self.state_files(variant);
         let buffers = [("weights", weights.buffer), ("y", y.buffer), ("x", x.buffer)];
-        let mut bindings = vec![self.bound_batch()];
+        let mut bindings = vec![self.bound_state()];
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
         let moved = Moved { activations: weights.bytes() + y.bytes() + 2 * x.bytes(), ..Moved::default() };
         self.step(label, variant, bindings, &(), [chunks.div_ceil(WORKGROUP), x.tokens, 1], moved)
@@ -44,7 +45,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
 }
 
 fn case(target: Target, (width, slots, (tokens, count)): (usize, usize, (usize, usize))) -> Result<Case> {
-    let mut case = CaseBuilder::new(target, 1);
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
     case.chunk(0, count);
     let weights = case.plan.tensor_with_stride("weights", [slots, tokens], slots);
     let ws = case.noise(slots * count);

@@ -52,7 +52,8 @@ pub(super) fn attention(
     let rounded = if b.target().fusions.merge {
         b.mla_output("attn_v_b", &v_b, &parts, &out)?
     } else {
-        let latent = b.mla_merge("merge", &parts)?;
+        let latent = b.tensor("merge", [rank, heads * tokens]);
+        b.mla_merge("merge", &parts, &latent)?;
         b.mul_mv_into("attn_v_b", &v_b, &Input::from(&latent), &out)?;
         None
     };

@@ -20,14 +20,14 @@ pub(super) fn attention(
     let Config { heads, latent_rank: rank, rotary, value_width, .. } = *config;
     let cache = b.latent_cache(memory.ty, rank, rotary, memory.context);
     let norm = w.vector(b, &format!("{block}.attn_norm.weight"), config.width)?;
-    let h = b.rms_norm_batch("attn_norm", x, &norm, config.epsilon)?;
+    let h = Batch::from(b.rms_norm("attn_norm", &x.vectors()?, &norm, config.epsilon)?);
     cache_lines(b, w, config, block, &h, &cache)?;
     let q = queries(b, w, config, block, &h)?;
 
     let (k_b, v_b) = w.latent_pair(b, block, config)?;
     let absorbed = b.batch_with_stride("attn_q_absorbed", [rank + rotary, heads], x.tokens, Cache::line(rank, rotary));
     b.mul_mm_into("attn_k_b", &k_b, &Batch { values: config.nope(), ..q }, &Batch { values: rank, ..absorbed })?;
-    b.rope_query_batch("rope_query", &q, rotary, &absorbed)?;
+    b.rope_query("rope_query", &q.vectors()?, rotary, &absorbed.vectors()?)?;
     let attention = ChunkAttention { q: &absorbed, cache: &cache, scale: config.score_scale(), deep };
     let latent = b.mla_attention_batch("attention", &attention)?;
 
@@ -51,7 +51,7 @@ fn cache_lines(
     let kv_a = w.matrix(b, &format!("{block}.attn_kv_a_mqa.weight"), config.width, cache.rank + cache.rotary)?;
     let weight = w.vector(b, &format!("{block}.attn_kv_a_norm.weight"), cache.rank)?;
     let kv = b.mul_mm("attn_kv_a", &kv_a, h)?;
-    b.cache_write_batch("cache_write", &kv, &Norm { weight, epsilon: config.epsilon }, cache)
+    b.cache_write("cache_write", &kv.vectors()?, &Norm { weight, epsilon: config.epsilon }, cache)
 }
 
 /// The heads' queries {key width, heads} of every token.
@@ -69,9 +69,9 @@ fn queries(b: &mut Builder, w: &mut Weights<'_>, config: &Config, block: &str, h
             let down = w.matrix(b, &name("attn_q_a"), config.width, rank)?;
             let compressed = b.mul_mm("attn_q_a", &down, h)?;
             let norm = w.vector(b, &name("attn_q_a_norm"), rank)?;
-            let compressed = b.rms_norm_batch("attn_q_a_norm", &compressed, &norm, config.epsilon)?;
+            let compressed = b.rms_norm("attn_q_a_norm", &compressed.vectors()?, &norm, config.epsilon)?;
             let up = w.matrix(b, &name("attn_q_b"), rank, rows)?;
-            b.mul_mm_into("attn_q", &up, &compressed, &q)?;
+            b.mul_mm_into("attn_q", &up, &compressed.into(), &q)?;
         }
     }
     Ok(Batch { values: key_width, stacks: heads, stride: key_width, ..q })

@@ -3,7 +3,7 @@
 use super::weights::Weights;
 use super::{Config, Experts};
 use crate::error::Result;
-use crate::kernels::{self, BatchChoice};
+use crate::kernels::{self, Choice};
 use crate::plan::{Batch, Builder};
 
 /// x += down · (silu(gate · h) ⊙ up · h).
@@ -31,8 +31,8 @@ pub(super) fn experts(
     x: &Batch,
 ) -> Result<()> {
     let weights = w.mixture(b, config, experts, block)?;
-    let logits = b.mul_mm("moe.router", &weights.router, h)?;
-    let choice = BatchChoice { logits: &logits, bias: &weights.bias, routing: experts.routing };
+    let logits = b.mul_mm("moe.router", &weights.router, h)?.vectors()?;
+    let choice = Choice { logits: &logits, bias: &weights.bias, routing: experts.routing };
     let matrices = &weights.experts;
     let matrices = kernels::Experts { gate: &matrices.gate, up: &matrices.up, down: &matrices.down };
     b.experts_mm("moe", &matrices, &choice, h, x)?;

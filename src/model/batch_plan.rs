@@ -9,8 +9,8 @@ use super::weights::Weights;
 use super::{Config, PromptOptions};
 use crate::error::Result;
 use crate::gguf::Gguf;
-use crate::kernels::Norm;
-use crate::plan::{Batch, BufferRef, Builder, Plan, Target};
+use crate::kernels::{Kernel, Norm};
+use crate::plan::{Batch, Builder, Plan, Step, Target};
 use crate::quant::GROUP;
 
 /// What a chunk's plan is made for.
@@ -80,58 +80,45 @@ pub fn plan_batch(
     let (b, w) = (&mut b, &mut weights);
 
     let embedding = w.matrix(b, "token_embd.weight", config.width, config.vocab)?;
-    let x = b.get_rows_batch("embed", &embedding, shape.tokens)?;
+    let x = b.get_rows("embed", &embedding)?;
     let few = shape.tokens <= FEW_TOKENS && serves_several(token, config);
     let norm = if few {
-        layers(b, w, config, &x.vectors(), token.cache)?
+        layers(b, w, config, &x, token.cache)?
     } else {
-        tiled_layers(b, w, config, &x, token.cache, shape.deep)?
+        tiled_layers(b, w, config, &x.into(), token.cache, shape.deep)?
     };
 
     b.head();
     let last = b.tensor("last", [config.width, 1]);
-    b.last_token("last", &x, &last)?;
+    b.last_token("last", &x.into(), &last)?;
     let logits = match shape.outputs {
         Outputs::Last => None,
         Outputs::All if few => {
-            let logits = output(b, w, config, &x.vectors(), &norm)?;
-            local(logits.buffer).map(|index| (index, logits.stride))
+            let logits = output(b, w, config, &x, &norm)?;
+            Some((logits.buffer.local()?, logits.stride))
         }
         Outputs::All => {
-            let h = b.rms_norm_batch("output_norm", &x, &norm.weight, norm.epsilon)?;
+            let h = b.rms_norm("output_norm", &x, &norm.weight, norm.epsilon)?;
             let output = w.output(b, config)?;
-            let logits = b.mul_mm("output", &output, &h)?;
-            local(logits.buffer).map(|index| (index, logits.pitch))
+            let logits = b.mul_mm("output", &output, &h.into())?;
+            Some((logits.buffer.local()?, logits.pitch))
         }
     };
     let plan = std::mem::replace(b, Builder::new(target, 1)).finish();
-    let lent = lent(&plan, local(last.buffer), token);
+    let lent = lent(&plan, last.buffer.local()?, token);
     Ok(BatchPlan { plan, lent, logits })
 }
 
 /// Tokens up to which a chunk runs in the steps of a token, each for all of them.
 const FEW_TOKENS: usize = 32;
-/// The kernels of a token that serve several as well.
-const OF_SEVERAL: [&str; 11] = [
-    "get_rows",
-    "gate_up",
-    "mul_mv",
-    "mul_mv_pair",
-    "query_cache",
-    "absorb_query",
-    "mla_attention",
-    "mla_attention_matrix",
-    "mla_output",
-    "moe_gate_up",
-    "moe_down",
-];
 
 /// Whether the steps of a token's layers serve several tokens: as all fusions leave them, and of heads whose vectors
 /// lie side by side.
 fn serves_several(token: &TokenPlan, config: &Config) -> bool {
     let whole = |width: usize| (width * config.heads).is_multiple_of(GROUP);
+    let several = |step: &Step| Kernel::of(step).is_some_and(|kernel| kernel.several);
     let steps = &token.plan.steps[..token.plan.head];
-    steps.iter().all(|step| OF_SEVERAL.contains(&step.kernel)) && whole(config.key_width) && whole(config.value_width)
+    steps.iter().all(several) && whole(config.key_width) && whole(config.value_width)
 }
 
 /// The layers, by tiles, onto the embeddings x, and the norm that follows on them.
@@ -148,7 +135,7 @@ fn tiled_layers(
         let block = format!("blk.{index}");
         attention(b, w, config, &block, x, cache, deep)?;
         let norm = w.vector(b, &format!("{block}.ffn_norm.weight"), config.width)?;
-        let h = b.rms_norm_batch("ffn_norm", x, &norm, config.epsilon)?;
+        let h = Batch::from(b.rms_norm("ffn_norm", &x.vectors()?, &norm, config.epsilon)?);
         match &config.experts {
             Some(shape) if index >= config.leading_dense => experts(b, w, config, shape, &block, &h, x)?,
             _ => dense(b, w, config, &block, &h, x)?,
@@ -158,13 +145,6 @@ fn tiled_layers(
 }
 
 /// The caches, layer by layer, and where the head of the token's plan reads.
-fn lent(plan: &Plan, last: Option<usize>, token: &TokenPlan) -> Vec<(usize, usize)> {
-    plan.caches().zip(token.plan.caches()).chain(last.map(|last| (last, token.hidden))).collect()
-}
-
-fn local(buffer: BufferRef) -> Option<usize> {
-    match buffer {
-        BufferRef::Local(index) => Some(index),
-        BufferRef::Weight(_) => None,
-    }
+fn lent(plan: &Plan, last: usize, token: &TokenPlan) -> Vec<(usize, usize)> {
+    plan.caches().zip(token.plan.caches()).chain([(last, token.hidden)]).collect()
 }

@@ -5,7 +5,7 @@
 //! They work on a copy, so that the logits stay what the model made of them.
 
 use super::Config;
-use super::token_plan::{Choice, TokenPlan, local};
+use super::token_plan::{Choice, TokenPlan};
 use crate::error::Result;
 use crate::plan::{Builder, Plan, Target, Tensor};
 
@@ -34,7 +34,7 @@ pub fn plan_choice(config: &Config, token: &TokenPlan, target: Target, room: usi
     b.copy("copy", &padded(logits), &padded(adjusted))?;
     let adjustments = b.adjust("adjust", &adjusted, room)?;
     let choice = choose(&mut b, &adjusted)?;
-    let lent = vec![(Plan::STATE, Plan::STATE), (Plan::TOKEN, Plan::TOKEN), (local(&logits)?, token.logits)];
+    let lent = vec![(Plan::STATE, Plan::STATE), (Plan::TOKEN, Plan::TOKEN), (logits.buffer.local()?, token.logits)];
     Ok(ChoicePlan { plan: b.finish(), lent, choice, adjustments })
 }
 

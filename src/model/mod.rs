@@ -1,7 +1,8 @@
-//! GLM-4.7-Flash: its hyper-parameters, its weights, and one token's way through it.
+//! GLM-4.7-Flash: its hyper-parameters, its weights, and the way of a token, or of a chunk of them, through it.
 //!
-//! Everything is read from the file's metadata. The graph (`layer`, `attention`, `moe`) is a straight
-//! tape over the plan builder and knows tensors by name and shape only.
+//! Everything is read from the file's metadata. The graph (`token_plan`, `attention`, `moe`, and `batch_plan`,
+//! `batch_attention`, `batch_moe` of chunks) is a straight tape over the plan builder and knows tensors by name and
+//! shape only.
 
 mod arithmetic;
 mod attention;

@@ -8,7 +8,7 @@ use super::weights::{Source, Weights};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::kernels::{Norm, Stream};
-use crate::plan::{BufferRef, Builder, Division, Plan, Target, Team, Tensor};
+use crate::plan::{Builder, Division, Plan, Target, Team, Tensor};
 
 /// The plan of one token, and where its inputs and outputs are.
 pub struct TokenPlan {
@@ -55,7 +55,7 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
     b.head();
     let logits = output(&mut b, w, config, &x, &norm)?;
     let choice = choose(&mut b, &logits)?;
-    let (hidden, logits) = (local(&x)?, local(&logits)?);
+    let (hidden, logits) = (x.buffer.local()?, logits.buffer.local()?);
     let plan = b.finish();
     check_divisions(&plan, target)?;
     Ok(TokenPlan { plan, sources: weights.sources, hidden, logits, choice, cache })
@@ -116,15 +116,4 @@ fn first_norm(b: &mut Builder, w: &mut Weights<'_>, config: &Config, layer: usiz
 
 fn norm_of(b: &mut Builder, w: &mut Weights<'_>, config: &Config, name: &str) -> Result<Norm> {
     Ok(Norm { weight: w.vector(b, name, config.width)?, epsilon: config.epsilon })
-}
-
-/// The local buffer of an output.
-pub(super) fn local(tensor: &Tensor) -> Result<usize> {
-    match tensor.buffer {
-        BufferRef::Local(index) => Ok(index),
-        BufferRef::Weight(_) => {
-            let (got, want) = ("a weight".to_owned(), "an activation".to_owned());
-            Err(Error::Shape { op: "output", tensor: "logits".to_owned(), got, want })
-        }
-    }
 }

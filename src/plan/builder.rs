@@ -194,11 +194,6 @@ impl Builder {
         self.chunk.map(|_| self.bound_state())
     }
 
-    /// What the host writes before each chunk, as `wgsl/lib/batch.wgsl` binds it.
-    pub fn bound_batch(&self) -> Bound {
-        self.bound("batch", BufferRef::Local(Plan::STATE))
-    }
-
     /// The token, bound as `token`.
     pub fn bound_token(&self) -> Bound {
         self.bound("token", BufferRef::Local(Plan::TOKEN))
@@ -208,15 +203,9 @@ impl Builder {
     pub fn bound_weight(&self, role: &str, weight: &Weight) -> Vec<Bound> {
         let bound = |(stream, (offset, bytes)): (&crate::quant::Stream, (u64, u64))| {
             debug_assert_eq!(offset % ALIGNMENT, 0);
-            Bound { name: format!("{role}_{}", stream.name), buffer: BufferRef::Weight(weight.index), offset, bytes }
+            Bound { name: format!("{role}_{}", stream.name), buffer: weight.buffer(), offset, bytes }
         };
         weight.quant.streams.iter().zip(weight.streams()).map(bound).collect()
-    }
-
-    /// A vector of f32, bound as `name`.
-    pub fn bound_vector(&self, name: &str, weight: &Weight) -> Bound {
-        let bytes = weight.bytes();
-        Bound { name: name.to_owned(), buffer: BufferRef::Weight(weight.index), offset: 0, bytes }
     }
 
     /// Appends a step.

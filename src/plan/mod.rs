@@ -1,9 +1,9 @@
-//! The plan of one token: a list of steps, fixed before the first token is computed.
+//! The plan of a token, or of a chunk of tokens: a list of steps, fixed before the first of them is computed.
 //!
 //! A plan is plain data. It names its kernels' variants, the buffers they bind, their parameters and
 //! grids; it can be printed, counted and compared without a GPU. The [`Executor`] turns it into
-//! pipelines, buffers and bind groups once, and then submits it token after token: one encoder, one
-//! pass, one submission.
+//! pipelines, buffers and bind groups once, and then submits it token after token, or chunk after chunk:
+//! one encoder, one pass, one submission.
 
 mod batch;
 mod builder;
@@ -41,10 +41,26 @@ pub enum BufferRef {
     Local(usize),
 }
 
+impl BufferRef {
+    /// Its place among the local buffers.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a weight.
+    pub fn local(self) -> Result<usize> {
+        match self {
+            Self::Local(index) => Ok(index),
+            Self::Weight(_) => {
+                let (got, want) = ("a weight's".to_owned(), "an activation's".to_owned());
+                Err(Error::Shape { op: "plan", tensor: "buffer".to_owned(), got, want })
+            }
+        }
+    }
+}
+
 /// What a local buffer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Activations, dead after the token.
+    /// Activations, dead after the last step.
     Scratch,
     /// The latent cache of one layer.
     Cache,
@@ -87,6 +103,11 @@ pub struct Weight {
 }
 
 impl Weight {
+    /// The buffer.
+    pub fn buffer(&self) -> BufferRef {
+        BufferRef::Weight(self.index)
+    }
+
     /// Groups of 32 values in a row.
     pub fn groups(&self) -> usize {
         self.quant.groups(self.shape[0])
@@ -115,7 +136,8 @@ impl Weight {
     }
 }
 
-/// Every range bound starts at a multiple of this: the largest alignment a device may ask for.
+/// Every range bound starts at a multiple of this in its buffer: the largest alignment a device may ask for. Only
+/// weights used where they lie in the file start, in the buffers over it, at multiples of what the device does ask for.
 pub const ALIGNMENT: u64 = 256;
 
 /// f32 activations. Shapes are innermost first.
@@ -179,7 +201,7 @@ pub struct Step {
     pub moved: Moved,
 }
 
-/// The steps of one token.
+/// The steps of a token, or of a chunk of tokens.
 #[derive(Clone, Default)]
 pub struct Plan {
     /// In order of execution.
@@ -229,7 +251,7 @@ impl Plan {
         Err(Error::TooLarge { tensor, bytes: bound.bytes, limit: "max_storage_buffer_binding_size", allowed, remedy })
     }
 
-    /// Bytes moved by one token.
+    /// Bytes moved by all steps.
     pub fn moved(&self) -> Moved {
         self.steps.iter().fold(Moved::default(), |sum, step| Moved {
             weights: sum.weights + step.moved.weights,

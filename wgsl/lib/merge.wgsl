@@ -1,13 +1,14 @@
-// Joins what attention left of a head's splits: Σ e^(top − largest) · part / Σ e^(top − largest) · total. Heads are
-// counted over all tokens, HEADS of each. The invocations of a workgroup share the latent's chunks of four values,
-// and where there are more of them than chunks, the splits.
+// Joins what attention left of a head's splits: Σ e^(reference − largest) · part / Σ e^(reference − largest) · total. A
+// split's weights are relative to its reference, its largest score or, of kernels by matrices, one up to 6 below that.
+// Heads are counted over all tokens, HEADS of each. The invocations of a workgroup share the latent's chunks of four
+// values, and where there are more of them than chunks, the splits.
 
 const LOWEST = -1e30; // below every score
 const LATENT = RANK / 4u; // chunks
 const PHASES = max(1u, WORKGROUP / LATENT);
 
 var<storage, read> parts: array<vec4<f32>>;  // [head][split][rank]
-var<storage, read> stats: array<vec2<f32>>; // [head][split]: largest score, sum of weights
+var<storage, read> stats: array<vec2<f32>>; // [head][split]: reference, sum of weights
 
 var<workgroup> split_stats: array<vec2<f32>, SPLITS>;
 var<workgroup> shares: array<f32, SPLITS>;
@@ -22,7 +23,7 @@ fn merge(head: u32, local: u32) {
         split_stats[s] = stats[head * SPLITS + s];
     }
     workgroupBarrier();
-    var largest = LOWEST;
+    var largest = LOWEST; // reference
     for (var s = 0u; s < busy; s++) {
         largest = max(largest, split_stats[s].x);
     }

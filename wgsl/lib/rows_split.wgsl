@@ -1,5 +1,5 @@
 // What attention leaves of a chunk's rows where workgroups share the cache: unnormalised output, and of each row and
-// split its largest score and its sum of weights.
+// split the score its weights are relative to and their sum.
 
 var<storage, read_write> parts: array<vec4<f32>>; // [row][split][chunk]
 var<storage, read_write> stats: array<vec2<f32>>; // [row][split]

@@ -1,16 +1,21 @@
-// The router's choice of experts, best first, and their weights. One workgroup.
+// The router's choice of experts for every token, best first, and their weights. A workgroup a token.
 
-var<storage, read_write> ids: array<u32>;
-var<storage, read_write> weights: array<f32>;
+var<storage, read_write> ids: array<u32>;     // [token][rank]
+var<storage, read_write> weights: array<f32>; // [token][rank]
 
 @compute @workgroup_size(WORKGROUP)
-fn main(@builtin(local_invocation_index) local: u32) {
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let token = workgroup.x;
+    if token >= token_count() {
+        return;
+    }
+    first_logit = token * LOGITS_PITCH;
     choose_scores(local);
     workgroupBarrier();
     choose_ranks(local);
     workgroupBarrier();
     for (var k = local; k < TOP_K; k += WORKGROUP) {
-        ids[k] = chosen[k];
-        weights[k] = chosen_weight(k);
+        ids[token * TOP_K + k] = chosen[k];
+        weights[token * TOP_K + k] = chosen_weight(k);
     }
 }
