@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 pub const FRAME: Duration = Duration::from_millis(16);
 /// The least rest between frames, lest slow ones leave no time for tokens.
 const REST: Duration = Duration::from_millis(6);
-/// The longest that a submission waits for a frame: the window may have been hidden in the middle of it.
+/// The longest that a submission waits for a frame: the window may have been hidden in the middle of it, and then those
+/// behind it need not wait.
 const LONGEST: Duration = Duration::from_millis(50);
 /// Between two looks whether the frame is over.
 const LOOK: Duration = Duration::from_micros(200);
@@ -56,7 +57,10 @@ impl Turns {
     /// Whoever submits: lets the frame that is being drawn pass.
     pub fn pass(&self) {
         let since = Instant::now();
-        while self.software && self.drawing.load(Ordering::Acquire) && since.elapsed() < LONGEST {
+        while self.software && self.drawing.load(Ordering::Acquire) {
+            if since.elapsed() > LONGEST {
+                self.drawing.store(false, Ordering::Release);
+            }
             std::thread::sleep(LOOK);
         }
     }

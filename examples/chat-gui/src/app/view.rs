@@ -49,6 +49,7 @@ impl eframe::App for App {
     }
 
     fn on_exit(&mut self) {
+        self.worker.turns.rest(None); // there is no frame to wait for any more
         self.save_settings(Duration::ZERO);
         self.worker.end();
     }
