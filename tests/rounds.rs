@@ -18,13 +18,14 @@ fn round(model: &Model, index: usize) {
     let mut session = Session::with_cache(model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
     let options = GenerateOptions { sampling: SamplerParams::greedy(), ..GenerateOptions::default() };
     let cancel = options.cancel.clone();
-    let mut generation = Generation::new(&mut session, vec![300], None, options).unwrap();
+    let generation = Generation::new(&mut session, vec![300], None, options).unwrap();
+    let mut told = generation.filter(|event| !matches!(event, Ok(Event::Prompt { .. })));
     let said = index % 2;
     if said == 1 {
-        assert!(matches!(generation.next(), Some(Ok(Event::Text(_)))), "round {index}");
+        assert!(matches!(told.next(), Some(Ok(Event::Text(_)))), "round {index}");
     }
     cancel.cancel();
-    match generation.next() {
+    match told.next() {
         Some(Ok(Event::Done(stats))) => assert_eq!((stats.stop, stats.generated), (Stop::Cancelled, said)),
         other => panic!("round {index}: {other:?}"),
     }
