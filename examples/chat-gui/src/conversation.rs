@@ -2,6 +2,7 @@
 
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use wglm::Message;
 
@@ -29,8 +30,11 @@ impl Conversation {
 
     /// An empty one. Ids are in the order of time, and so is the list.
     pub fn new(settings: Settings) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let id = format!("{:013}", now.as_millis());
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+        let number = now.max(NEXT.fetch_max(now, Ordering::Relaxed));
+        NEXT.fetch_max(number + 1, Ordering::Relaxed); // the next one's at least
+        let id = format!("{number:016}");
         Self { id, version: Self::VERSION, title: String::new(), settings, messages: Vec::new() }
     }
 
@@ -80,6 +84,12 @@ mod tests {
         ] {
             assert_eq!(title(text), expected);
         }
+    }
+
+    #[test]
+    fn ids_rise() {
+        let ids: Vec<String> = (0..1000).map(|_| Conversation::new(Settings::default()).id).collect();
+        assert!(ids.windows(2).all(|two| two[0] < two[1]));
     }
 
     #[test]
