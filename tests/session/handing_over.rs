@@ -162,6 +162,22 @@ fn a_part_of_a_prompt_that_was_dropped_is_noticed() {
     }
 }
 
+/// A prompt of more submissions than there is room to note is computed like any other, waited for on the way or not.
+#[test]
+fn a_prompt_of_many_parts_is_whole() {
+    let model = alone();
+    let tokens: Vec<u32> = (20..320).collect();
+    for first in [257, 299] {
+        let mut session = Session::new(&model).unwrap();
+        session.set_prompt_options(PromptOptions { chunk: 1, ..PromptOptions::default() });
+        session.feed(&tokens[..first]).unwrap();
+        session.wait().unwrap();
+        session.feed(&tokens[first..]).unwrap();
+        session.chosen().unwrap();
+        assert_eq!(session.tokens(), tokens, "{first} tokens first");
+    }
+}
+
 /// Nor are logits of a whole text those of another.
 #[test]
 fn rows_of_logits_that_were_dropped_are_noticed() {
