@@ -32,8 +32,8 @@ impl Conversation {
     pub fn new(settings: Settings) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
-        let number = now.max(NEXT.fetch_max(now, Ordering::Relaxed));
-        NEXT.fetch_max(number + 1, Ordering::Relaxed); // the next one's at least
+        let next = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(next.max(now) + 1));
+        let number = next.map_or(now, |next| next.max(now));
         let id = format!("{number:016}");
         Self { id, version: Self::VERSION, title: String::new(), settings, messages: Vec::new() }
     }
