@@ -145,7 +145,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], or what the device reports. After an error the
-    /// session holds the tokens fed before it.
+    /// session holds the tokens fed before it, after [`Error::NoResult`] those that an earlier result vouches for.
     pub fn feed(&mut self, tokens: &[u32]) -> Result<()> {
         self.feed_with(tokens, &mut |_| ControlFlow::Continue(()))
     }
@@ -161,10 +161,11 @@ impl Session {
             return Ok(());
         }
         self.output = None;
-        if self.chunks.options.chunks(tokens.len()) {
-            return self.feed_chunks(tokens, progress);
-        }
-        self.feed_each(tokens, 0, progress)
+        let fed = match self.chunks.options.chunks(tokens.len()) {
+            true => self.feed_chunks(tokens, progress),
+            false => self.feed_each(tokens, 0, progress),
+        };
+        self.or_rewound(fed)
     }
 
     /// Feeds tokens one by one, the last to the choice of the next one. `before` of those that `progress` is told of are

@@ -124,14 +124,17 @@ impl Session {
         let gpu = self.executor.gpu();
         let choice = self.choices.read(gpu, output);
         let choice = choice.and_then(|choice| self.receipts.check(gpu, output.submission()).map(|()| choice));
-        match choice {
-            Ok(_) => self.sure = self.tokens.len(),
-            Err(Error::NoResult) => {
-                self.rewind(self.sure);
-                self.output = None;
-            }
-            Err(_) => {}
+        let choice = self.or_rewound(choice)?;
+        self.sure = self.tokens.len();
+        Ok(choice)
+    }
+
+    /// What came of work; if it never came, without the tokens that nothing else vouches for.
+    pub(super) fn or_rewound<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Err(Error::NoResult) = result {
+            self.rewind(self.sure);
+            self.output = None;
         }
-        choice
+        result
     }
 }

@@ -40,9 +40,9 @@ impl Session {
                 continue;
             }
             self.output = None;
-            self.chunk(part, Outputs::All, true, &mut |_| ControlFlow::Continue(()))?;
-            let rows = self.chunk_logits(part.len()).inspect_err(|_| self.rewind(self.sure));
-            let (rows, stride) = rows?;
+            let computed = self.chunk(part, Outputs::All, true, &mut |_| ControlFlow::Continue(()));
+            let rows = computed.and_then(|()| self.chunk_logits(part.len()));
+            let (rows, stride) = self.or_rewound(rows)?;
             self.sure = self.tokens.len();
             let vocab = self.model.config().vocab;
             for (row, place) in rows.chunks(stride).zip(first..) {

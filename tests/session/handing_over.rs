@@ -176,6 +176,15 @@ fn a_prompt_of_many_parts_is_whole() {
         session.chosen().unwrap();
         assert_eq!(session.tokens(), tokens, "{first} tokens first");
     }
+    // What is missing may be noticed on the way, before there is a result.
+    let mut session = Session::new(&model).unwrap();
+    session.set_prompt_options(PromptOptions { chunk: 1, ..PromptOptions::default() });
+    let mut drop_one = |fed| {
+        model.gpu().drop_work(fed == 5);
+        ControlFlow::Continue(())
+    };
+    nothing_came(session.feed_with(&tokens, &mut drop_one));
+    assert!(session.tokens().is_empty());
 }
 
 /// Nor are logits of a whole text those of another.
