@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, dead_code)]
 
 mod common;
+#[path = "common/hole.rs"]
+mod hole;
 #[path = "../examples/synth/shape.rs"]
 mod shape;
 #[path = "../examples/synth/write.rs"]
@@ -10,7 +12,8 @@ mod write;
 
 use common::gguf_writer;
 use common::models::{fixture, load};
-use shape::{Content, Shape, metadata, tensors};
+use hole::{full, hole};
+use shape::{Content, Shape, tensors};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -50,26 +53,6 @@ fn written(dir: &TempDir, shape: &Shape) -> PathBuf {
     path
 }
 
-/// The whole shape's header, and a hole in the place of 17 GB of data.
-fn full(dir: &TempDir) -> Gguf {
-    let (file, data) = hole(dir, &Shape::glm(47));
-    assert_eq!(data / 10_000_000, 1715, "17.15 GB");
-    file
-}
-
-/// A shape's header with a hole in the place of the data, and its bytes.
-fn hole(dir: &TempDir, shape: &Shape) -> (Gguf, u64) {
-    let tensors = tensors(shape);
-    let header =
-        tensors.iter().fold(metadata(shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes())).header();
-    let data: u64 = tensors.iter().map(|t| t.bytes().next_multiple_of(32)).sum();
-    let path = dir.path().join("hole.gguf");
-    std::fs::write(&path, &header).unwrap();
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    file.set_len(header.len() as u64 + data).unwrap();
-    (Gguf::open(&path).unwrap(), data)
-}
-
 #[test]
 fn the_full_shape_is_planned() {
     let dir = TempDir::new().unwrap();
@@ -80,7 +63,7 @@ fn the_full_shape_is_planned() {
     let planned = plan_token(&file, &config, cache, Target::default()).unwrap();
     assert_eq!((config.layers, config.heads, config.key_width, config.value_width), (47, 20, 256, 256));
     // Four experts and the shared one of 64, and the head: 2.3 GB a token.
-    let read = planned.plan.moved().weights;
+    let read = planned.plan.cost().weights;
     assert!((2_200_000_000..2_500_000_000).contains(&read), "{read}");
 }
 

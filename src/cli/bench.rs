@@ -149,9 +149,9 @@ fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs) -> an
     let samples_ns = (0..args.repetitions).map(|_| once(&mut session, test)).collect::<anyhow::Result<Vec<f64>>>()?;
     let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns).collect();
     let ((avg_ns, stddev_ns), (avg_ts, stddev_ts)) = (mean_and_deviation(&samples_ns), mean_and_deviation(&samples_ts));
-    let moved = session.plan().moved();
+    let cost = session.plan().cost();
     let lines = test.depth as u64 + (test.tokens() as u64).div_ceil(2);
-    let (weight_bytes, cache_bytes) = (moved.weights, moved.cache * lines);
+    let (weight_bytes, cache_bytes) = (cost.weights, cost.cache * lines);
     let floor_ns = (weight_bytes + cache_bytes) as f64 / subject.copy_bandwidth * 1e9;
     let memory = model.gpu().memory();
     Ok(Row {

@@ -12,7 +12,7 @@
 use super::hardware::Hardware;
 use super::table::{Column, head, row};
 use serde::Serialize;
-use wglm::plan::{Moved, Plan};
+use wglm::plan::Plan;
 
 /// Of a GPU's stated bandwidth, what `wglm bench` finds when a kernel copies a buffer: 2.90 of 3.35 TB/s on an H100.
 const REACHED_BY_A_COPY: f64 = 0.87;
@@ -43,8 +43,7 @@ pub fn estimates(plan: &Plan, hardware: &Hardware) -> [Estimate; 3] {
 }
 
 fn estimate(plan: &Plan, hardware: &Hardware, depth: u64) -> Estimate {
-    let Moved { weights, cache, activations } = plan.moved();
-    let bytes = weights + cache * (depth + 1) + activations;
+    let bytes = plan.cost().bytes(depth + 1);
     let dispatch_seconds = plan.steps.len() as f64 * hardware.dispatch;
     let memory_seconds = bytes as f64 / (hardware.bandwidth * REACHED_BY_A_COPY);
     let at_most = 1.0 / (dispatch_seconds + memory_seconds);

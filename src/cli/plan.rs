@@ -35,24 +35,24 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
 /// Bytes are those one token moves; of the cache, those a token at `depth` reads, itself included.
 fn as_json(plan: &Plan, target: &Target, depth: u64, context: usize) -> serde_json::Value {
     let tokens = depth.saturating_add(1);
-    let moved = plan.moved();
+    let cost = plan.cost();
     let step = |s: &wglm::plan::Step| {
         json!({
             "label": s.label,
             "kernel": s.kernel,
             "variant": plan.variants[s.variant].label,
             "grid": s.grid,
-            "weight_bytes": s.moved.weights,
-            "cache_bytes": s.moved.cache.saturating_mul(tokens),
-            "activation_bytes": s.moved.activations,
+            "weight_bytes": s.cost.weights,
+            "cache_bytes": s.cost.cache.saturating_mul(tokens),
+            "activation_bytes": s.cost.activations,
         })
     };
     json!({
         "dispatches": plan.steps.len(),
         "pipelines": plan.variants.len(),
-        "weight_bytes": moved.weights,
-        "cache_bytes": moved.cache.saturating_mul(tokens),
-        "activation_bytes": moved.activations,
+        "weight_bytes": cost.weights,
+        "cache_bytes": cost.cache.saturating_mul(tokens),
+        "activation_bytes": cost.activations,
         "depth": depth,
         "context": context,
         "arithmetic": target.arithmetic.name(),

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::time::Instant;
 use wglm::Session;
 use wglm::model::CacheShape;
-use wglm::plan::{Moved, Plan};
+use wglm::plan::Plan;
 use wglm::session::TokenProfile;
 
 /// The steps of one name, over all layers.
@@ -105,12 +105,11 @@ fn host_times(session: &mut Session, tokens: &[u32], repetitions: usize) -> anyh
 
 /// The kinds of the plan, the median of each over the runs. The cache holds `tokens` tokens at the end.
 fn by_kind(plan: &Plan, tokens: usize, runs: &[TokenProfile], pass: f64) -> Vec<Kind> {
-    let bytes = |Moved { weights, cache, activations }| weights + cache * tokens as u64 + activations;
     let kind = |(index, kind): (usize, wglm::plan::Kind<'_>)| {
         let steps = || kind.steps.iter().map(|step| &plan.steps[*step]);
         let count = kind.steps.len();
         let microseconds = median(runs.iter().map(|run| run.kinds[index])) * count as f64 / 1e3;
-        let bytes: u64 = steps().map(|step| bytes(step.moved)).sum();
+        let bytes: u64 = steps().map(|step| step.cost.bytes(tokens as u64)).sum();
         Kind {
             step: kind.name.to_owned(),
             kernel: steps().next().map(|step| plan.variants[step.variant].label.clone()).unwrap_or_default(),

@@ -5,7 +5,7 @@ use super::rope_query::{turned, turns};
 use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
@@ -53,9 +53,9 @@ impl Builder {
         let variant = self.state_files(variant).file(source!("lib/rope.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.extend([self.bound_state(), self.bound("query", query.buffer), self.bound("y", y.buffer)]);
-        let moved = product.moved(w.matrix_bytes() * heads as u64, y.bytes());
+        let cost = product.cost(y.bytes()) + Cost::products(w, heads, self.tokens());
         let grid = product.grid(self, product.blocks(self, rank) + 1);
-        self.step(label, variant, bindings, &(), grid, moved)
+        self.step(label, variant, bindings, &(), grid, cost)
     }
 }
 

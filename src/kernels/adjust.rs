@@ -3,7 +3,7 @@
 use super::case::Kind;
 use super::{Case, CaseBuilder, Kernel, params};
 use crate::error::Result;
-use crate::plan::{BufferRef, Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{BufferRef, Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/adjust.wgsl");
@@ -58,8 +58,8 @@ impl Builder {
             self.bound("logits", logits.buffer),
         ];
         let params = Params { count: logits.shape[0] as u32 };
-        let moved = Moved { activations: bytes as u64 + 8 * room as u64, ..Moved::default() };
-        self.step(label, variant, bindings, &params, [1, 1, 1], moved)?;
+        let cost = Cost::of_activations(bytes as u64 + 8 * room as u64);
+        self.step(label, variant, bindings, &params, [1, 1, 1], cost)?;
         Ok(adjustments)
     }
 }

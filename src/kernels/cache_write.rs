@@ -5,7 +5,7 @@ use super::matvec::Norm;
 use super::rope_query::{turned, turns};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, rms_norm};
 use crate::error::Result;
-use crate::plan::{Bound, BufferRef, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Bound, BufferRef, Builder, Cost, Target, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/cache_write.wgsl");
@@ -63,6 +63,14 @@ impl Cache {
         line_bytes(self.ty, self.rank, self.rotary)
     }
 
+    /// What attention of `rows` queries costs for each token in the cache, each row's key and value with all of its line,
+    /// which comes from memory so often.
+    pub(super) fn cost(&self, rows: usize, readings: usize) -> Cost {
+        let products = Self::line(self.rank, self.rotary) + self.rank;
+        let cache = self.line_bytes().saturating_mul(readings as u64);
+        Cost { cache, cache_flops: 2 * products as u64 * rows as u64, ..Cost::default() }
+    }
+
     /// An error unless kv {rank + rotary, tokens} and the norm's weights {rank} make lines.
     pub(super) fn expect_lines(&self, op: &'static str, kv: &Tensor, norm: &Weight, tokens: usize) -> Result<()> {
         expect_shape(op, "kv", kv.shape[0], self.rank + self.rotary)?;
@@ -114,8 +122,8 @@ impl Builder {
         let variant = cache.line_files(self.state_files(variant), kv.stride);
         let bindings = self.bound_lines(kv, &norm.weight, cache);
         let activations = kv.bytes() + cache.line_bytes() * tokens as u64;
-        let moved = Moved { weights: norm.weight.matrix_bytes(), activations, cache: 0 };
-        self.step(label, variant, bindings, &(), [tokens, 1, 1], moved)
+        let cost = Cost { weights: norm.weight.matrix_bytes(), activations, ..Cost::default() };
+        self.step(label, variant, bindings, &(), [tokens, 1, 1], cost)
     }
 
     /// What the files that write lines bind.

@@ -2,7 +2,7 @@
 
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/copy.wgsl");
@@ -28,8 +28,8 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("CHUNKS", "c", CHUNKS);
         let bindings = vec![self.bound("source", from.buffer), self.bound("copied", to.buffer)];
         let params = Params { count: (length / 4) as u32 };
-        let moved = Moved { activations: from.bytes() + to.bytes(), ..Moved::default() };
-        self.step(label, variant, bindings, &params, [length.div_ceil(4 * CHUNKS * WORKGROUP), 1, 1], moved)
+        let cost = Cost::of_activations(from.bytes() + to.bytes());
+        self.step(label, variant, bindings, &params, [length.div_ceil(4 * CHUNKS * WORKGROUP), 1, 1], cost)
     }
 }
 

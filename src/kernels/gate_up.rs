@@ -6,7 +6,7 @@ use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Builder, Target, Weight};
+use crate::plan::{Builder, Cost, Target, Weight};
 use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
@@ -47,9 +47,9 @@ impl Builder {
             .file(source!("lib/gated.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
-        let moved = product.moved(gate.matrix_bytes() + up.matrix_bytes(), y.bytes());
+        let cost = product.cost(y.bytes()) + Cost::products(gate, 1, vectors) + Cost::products(up, 1, vectors);
         let grid = product.grid(self, product.blocks(self, rows));
-        self.step(label, variant, bindings, &(), grid, moved)?;
+        self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Input { tensor: y, norm: None, rounded })
     }
 }

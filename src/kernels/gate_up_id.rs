@@ -5,7 +5,7 @@ use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
@@ -46,10 +46,10 @@ impl Builder {
             .file(source!("lib/gated.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
-        let weights = slots as u64 * (gate.matrix_bytes() + up.matrix_bytes());
-        let moved = product.moved(weights, ids.bytes() + y.bytes());
+        let weights = Cost::of_slots(gate, slots) + Cost::of_slots(up, slots);
+        let cost = product.cost(ids.bytes() + y.bytes()) + weights;
         let grid = product.grid(self, product.blocks(self, rows));
-        self.step(label, variant, bindings, &(), grid, moved)?;
+        self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(y)
     }
 }

@@ -3,7 +3,7 @@
 use super::matvec::columns_for;
 use super::{Case, CaseBuilder, Kernel, NO_TOKEN, params};
 use crate::error::Result;
-use crate::plan::{BufferRef, Builder, Moved, Plan, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{BufferRef, Builder, Cost, Plan, Target, Tensor, VariantBuilder, Weight};
 use crate::quant::{QUANTS, Quant};
 use crate::wgsl::{Source, source};
 
@@ -32,8 +32,8 @@ impl Builder {
         let [width, rows, _] = embedding.shape.map(|n| n as u32);
         let params = Params { groups: groups as u32, width, rows, pitch: y.stride as u32 };
         let weights = embedding.matrix_bytes() / embedding.shape[1] as u64 * tokens as u64;
-        let moved = Moved { weights, activations: 4 * (embedding.shape[0] * tokens) as u64, cache: 0 };
-        self.step(label, variant, bindings, &params, [groups.div_ceil(WORKGROUP), tokens, 1], moved)?;
+        let cost = Cost { weights, activations: 4 * (embedding.shape[0] * tokens) as u64, ..Cost::default() };
+        self.step(label, variant, bindings, &params, [groups.div_ceil(WORKGROUP), tokens, 1], cost)?;
         Ok(y)
     }
 }

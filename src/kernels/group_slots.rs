@@ -2,7 +2,7 @@
 
 use super::{Case, CaseBuilder, Kernel, Kind};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/group_slots.wgsl");
@@ -43,7 +43,7 @@ impl Builder {
         let mut bindings = vec![self.bound_state()];
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
         let activations = ids.bytes() + slots.bytes() + tiles.bytes();
-        self.step(label, variant, bindings, &(), [experts, 1, 1], Moved { activations, ..Moved::default() })?;
+        self.step(label, variant, bindings, &(), [experts, 1, 1], Cost::of_activations(activations))?;
         Ok(Groups { slots, tiles, places })
     }
 }

@@ -4,7 +4,7 @@ use super::case::Kind;
 use super::slice_max::{EDGES, Edit, Slices, likeliest};
 use super::{Case, CaseBuilder, Kernel, params};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/histogram.wgsl");
@@ -48,8 +48,8 @@ impl Builder {
         let params = Params { count: count as u32, slices: slices.count() as u32, scale: scale(count) };
         let workgroups = count.div_ceil(4 * WORKGROUP * CHUNKS);
         let read = logits.bytes() + workgroups as u64 * slices.maxima.bytes();
-        let moved = Moved { activations: read + slices.histogram.bytes(), ..Moved::default() };
-        self.step(label, variant, bindings, &params, [workgroups, 1, 1], moved)
+        let cost = Cost::of_activations(read + slices.histogram.bytes());
+        self.step(label, variant, bindings, &params, [workgroups, 1, 1], cost)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Batch, Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Batch, Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/last_token.wgsl");
@@ -24,8 +24,8 @@ impl Builder {
         let variant = self.state_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP));
         let bindings = vec![self.bound_state(), self.bound("x", x.buffer), self.bound("y", y.buffer)];
         let params = Params { width: x.values as u32, pitch: x.pitch as u32 };
-        let moved = Moved { activations: 2 * y.bytes(), ..Moved::default() };
-        self.step(label, variant, bindings, &params, [x.values.div_ceil(WORKGROUP), 1, 1], moved)
+        let cost = Cost::of_activations(2 * y.bytes());
+        self.step(label, variant, bindings, &params, [x.values.div_ceil(WORKGROUP), 1, 1], cost)
     }
 }
 

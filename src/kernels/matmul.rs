@@ -10,7 +10,7 @@ use super::matvec::dot;
 use super::{CaseBuilder, Expected, Kind, expect_most, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Batch, Bound, BufferRef, Builder, Moved, Plan, VariantBuilder, Weight};
+use crate::plan::{Batch, Bound, BufferRef, Builder, Cost, Plan, VariantBuilder, Weight, read};
 use crate::wgsl::{Source, source};
 
 /// Vectors of a tile at most.
@@ -129,7 +129,7 @@ impl Product<'_> {
     /// Tiles side by side along the vectors, of `tokens` vectors each, and along the stack.
     pub fn tiles(&self, tokens: usize) -> (usize, usize) {
         match self.vectors {
-            Vectors::Chunk => (self.x.tokens.div_ceil(tokens), self.rows.first().shape[2]),
+            Vectors::Chunk => (self.x.tokens.div_ceil(tokens), self.rows.first().shape[2].max(1)),
             Vectors::Slots { groups, .. } => (groups.tiles.shape[1], 1),
         }
     }
@@ -197,10 +197,21 @@ impl Product<'_> {
         bindings
     }
 
-    /// Bytes moved for a whole chunk, each counted once.
-    pub fn moved(&self) -> Moved {
+    /// The grid of tiles of so many vectors and staged rows.
+    pub fn grid(&self, vectors: usize, rows: usize) -> [usize; 3] {
+        let (columns, stacks) = self.tiles(vectors);
+        [columns, self.rows.staged().div_ceil(rows), stacks]
+    }
+
+    /// What such tiles cost. Those side by side have the same rows of weights, which are read once; the vectors are read
+    /// for all rows anew.
+    pub fn cost(&self, vectors: usize, rows: usize) -> Cost {
+        let [columns, blocks, stacks] = self.grid(vectors, rows);
+        let values = 32 * self.rows.first().groups() * columns * vectors * blocks * rows * stacks;
+        let x = stacks as u64 * read(self.x.bytes() / stacks as u64, blocks);
         let touched = if let Rows::One { add: true, .. } = self.rows { 2 } else { 1 };
-        Moved { weights: self.rows.bytes(), activations: self.x.bytes() + touched * self.y.bytes(), cache: 0 }
+        let activations = x + touched * self.y.bytes();
+        Cost { weights: self.rows.bytes(), activations, flops: 2 * values as u64, ..Cost::default() }
     }
 }
 

@@ -4,7 +4,7 @@ use super::rounded::{Epilogue, Rounded};
 use super::tiling::{FEW_ROWS, tile};
 use super::{expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Bound, Builder, MAX_GRID, Moved, Tensor, Tiling, VariantBuilder, Weight};
+use crate::plan::{Bound, Builder, Cost, MAX_GRID, Tensor, Tiling, VariantBuilder, Weight};
 use crate::quant::{Arithmetic, Family, GROUP, QUANTS, Quant};
 use crate::wgsl::{Source, source};
 
@@ -170,13 +170,13 @@ impl Product<'_> {
         [blocks.min(width), blocks.div_ceil(width), self.layers * plan.tokens() / self.tiling(plan).columns]
     }
 
-    /// Bytes moved, of weights `weights`, and of activations the input and `y`.
-    pub fn moved(&self, weights: u64, y: u64) -> Moved {
+    /// What it costs beside its weights: the bytes of the input, and `others`.
+    pub fn cost(&self, others: u64) -> Cost {
         let x = match &self.feed {
             Feed::Input(input) | Feed::Slots(input) => input.tensor.bytes(),
             Feed::File(_) => 0,
         };
-        Moved { weights, activations: x + y, cache: 0 }
+        Cost::of_activations(x + others)
     }
 
     /// An error unless the input is `vectors` vectors for matrices of `columns` columns.

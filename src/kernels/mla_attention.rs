@@ -4,7 +4,7 @@ use super::cache_write::{Cache, CacheType};
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Batch, Bound, BufferRef, Builder, Moved, Target, Team, Tensor, VariantBuilder};
+use crate::plan::{Batch, Bound, BufferRef, Builder, Cost, Target, Team, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 use half::f16;
 
@@ -108,8 +108,10 @@ impl Builder {
         let variant = by.files.iter().copied().fold(self.split_files(by.variant), VariantBuilder::file);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
-        let moved = Moved { cache: cache.line_bytes(), activations: q.bytes() + parts.bytes(), weights: 0 };
-        self.step(label, variant, bindings, &(), [heads.div_ceil(by.rows), splits, tokens], moved)?;
+        let grid = [heads.div_ceil(by.rows), splits, tokens];
+        // A split's workgroups, each for some of the heads, stand beside each other.
+        let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(grid[0] * by.rows * tokens, tokens) };
+        self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(parts)
     }
 

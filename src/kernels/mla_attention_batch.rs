@@ -4,7 +4,7 @@ use super::cache_write::{Cache, CacheType};
 use super::mla_attention::{Attending, Example, Parts, SCALE, expect_queries};
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
-use crate::plan::{Batch, Bound, Builder, Moved, Target, VariantBuilder};
+use crate::plan::{Batch, Bound, Builder, Cost, Target, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch.wgsl");
@@ -99,8 +99,10 @@ impl Builder {
         let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(left);
-        let moved = Moved { cache: cache.line_bytes(), activations: q.bytes() + y.bytes(), weights: 0 };
-        self.step(label, variant, bindings, &(), [attention.rows().div_ceil(by.rows), splits, 1], moved)?;
+        let blocks = attention.rows().div_ceil(by.rows);
+        let left = parts.as_ref().map_or(y.bytes(), Parts::bytes);
+        let cost = Cost { activations: q.bytes() + left, ..cache.cost(blocks * by.rows, readings(blocks)) };
+        self.step(label, variant, bindings, &(), [blocks, splits, 1], cost)?;
         if let Some(parts) = parts {
             self.mla_merge(&format!("{label}.merge"), &parts, &y.vectors()?)?;
         }

@@ -3,7 +3,7 @@
 use super::mla_attention::{Example, Parts, SCALE, examples};
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
-use crate::plan::{Bound, Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Bound, Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_merge.wgsl");
@@ -24,8 +24,8 @@ impl Builder {
         let variant = self.merge_files(variant, parts).constant("Y_STRIDE", "y", y.stride);
         let mut bindings = self.bound_parts(parts);
         bindings.push(self.bound("y", y.buffer));
-        let moved = Moved { activations: parts.bytes() + y.bytes(), ..Moved::default() };
-        self.step(label, variant, bindings, &(), [parts.heads, self.tokens(), 1], moved)
+        let cost = Cost::of_activations(parts.bytes() + y.bytes());
+        self.step(label, variant, bindings, &(), [parts.heads, self.tokens(), 1], cost)
     }
 
     /// The files that join splits.
@@ -46,9 +46,11 @@ impl Builder {
 }
 
 impl Parts {
-    /// Bytes of one split, for most are idle at first.
+    /// Bytes of all splits, or, of a token alone, of one, for most are idle at first.
     pub(super) fn bytes(&self) -> u64 {
-        4 * (self.sums.shape[1] / self.splits * (self.sums.shape[0] + 2)) as u64
+        let [rank, slots] = self.sums.shape;
+        let used = if slots == self.splits * self.heads { self.heads } else { slots };
+        4 * (used * (rank + 2)) as u64
     }
 }
 

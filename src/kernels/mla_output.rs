@@ -6,7 +6,7 @@ use super::mla_attention::{Example, Parts, SCALE};
 use super::rounded::{Epilogue, Rounded};
 use super::{CacheType, Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::quant::{QUANTS, Quant};
 use crate::wgsl::{Source, source};
 
@@ -46,9 +46,9 @@ impl Builder {
         let mut bindings = product.bindings(self);
         bindings.extend(self.bound_parts(parts));
         bindings.push(self.bound("y", y.buffer));
-        let moved = product.moved(w.matrix_bytes() * heads as u64, parts.bytes() + y.bytes());
+        let cost = product.cost(parts.bytes() + y.bytes()) + Cost::products(w, heads, self.tokens());
         let grid = product.grid(self, product.blocks(self, rows));
-        self.step(label, variant, bindings, &(), grid, moved)?;
+        self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(epilogue.rounded)
     }
 }

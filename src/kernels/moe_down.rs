@@ -5,7 +5,7 @@ use super::moe_gate_up::Hidden;
 use super::rounded::Stream;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
@@ -59,10 +59,10 @@ impl Builder {
         bindings.extend(self.bound_count());
         let others = [("ids", hidden.ids.buffer), ("y", x.buffer)];
         bindings.extend(others.map(|(name, buffer)| self.bound(name, buffer)));
-        let weights = (top_k * tokens) as u64 * w.matrix_bytes() + shared.matrix_bytes();
-        let moved = product.moved(weights, 2 * x.bytes());
+        let weights = Cost::of_slots(w, top_k * tokens) + Cost::products(shared, 1, tokens);
+        let cost = product.cost(2 * x.bytes()) + weights;
         let grid = product.grid(self, product.blocks(self, rows));
-        self.step(label, variant, bindings, &(), grid, moved)?;
+        self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Stream { x: *x, rounded: epilogue.rounded })
     }
 }

@@ -6,7 +6,7 @@ use super::route::{self, Routing};
 use super::{Case, CaseBuilder, Gating, Kernel, Kind, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
@@ -106,12 +106,13 @@ impl Builder {
         bindings.extend(self.bound_choice(choice.logits, choice.bias));
         bindings.extend(self.bound_count());
         bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
-        let chosen = weights.gate.matrix_bytes() + weights.up.matrix_bytes();
-        let shared = weights.shared_gate.matrix_bytes() + weights.shared_up.matrix_bytes();
-        let moved = product.moved((top_k * tokens) as u64 * chosen + shared + choice.bias.matrix_bytes(), y.bytes());
+        let mut cost = product.cost(y.bytes());
+        cost.weights = choice.bias.matrix_bytes();
+        cost += [weights.gate, weights.up].map(|w| Cost::of_slots(w, top_k * tokens)).into_iter().sum();
+        cost += [weights.shared_gate, weights.shared_up].map(|w| Cost::products(w, 1, tokens)).into_iter().sum();
         let [x, y_blocks, _] = product.grid(self, product.blocks(self, rows.max(shared_rows)));
         let grid = [x, y_blocks, tokens / product.tiling(self).columns + tokens * top_k];
-        self.step(label, variant, bindings, &(), grid, moved)?;
+        self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Hidden { ids, y: Input { tensor: y, norm: None, rounded } })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_sum.wgsl");
@@ -25,8 +25,8 @@ impl Builder {
         let bindings =
             vec![self.bound("weights", weights.buffer), self.bound("y", y.buffer), self.bound("x", x.buffer)];
         let params = Params { width: x.shape[0] as u32, y_stride: y.stride as u32, slots: weights.shape[0] as u32 };
-        let moved = Moved { activations: weights.bytes() + y.bytes() + 2 * x.bytes(), ..Moved::default() };
-        self.step(label, variant, bindings, &params, [x.shape[0].div_ceil(WORKGROUP), 1, 1], moved)
+        let cost = Cost::of_activations(weights.bytes() + y.bytes() + 2 * x.bytes());
+        self.step(label, variant, bindings, &params, [x.shape[0].div_ceil(WORKGROUP), 1, 1], cost)
     }
 }
 

@@ -69,9 +69,8 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, LANES * tokens / TOKENS);
         let variant = variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows);
         let variant = product.files(self, variant, Operands::F32);
-        let (columns, stacks) = product.tiles(tokens);
-        let grid = [columns, product.rows.staged().div_ceil(LANES * rows), stacks];
-        self.step(label, variant, product.bindings(self), &(), grid, product.moved())
+        let (grid, cost) = (product.grid(tokens, LANES * rows), product.cost(tokens, LANES * rows));
+        self.step(label, variant, product.bindings(self), &(), grid, cost)
     }
 }
 
@@ -79,10 +78,7 @@ impl Builder {
 /// large GPU.
 fn tile_of(product: &Product<'_>) -> (usize, usize) {
     let most = product.most_vectors().next_multiple_of(LANES).min(TILE_TOKENS);
-    let tiles = |tokens: usize, rows: usize| {
-        let (columns, stacks) = product.tiles(tokens);
-        columns * stacks * product.rows.staged().div_ceil(LANES * rows)
-    };
+    let tiles = |tokens: usize, rows: usize| product.grid(tokens, LANES * rows).into_iter().product::<usize>();
     if let Vectors::Slots { .. } = product.vectors {
         return (most, 4);
     }

@@ -100,9 +100,8 @@ impl Builder {
             .file(source!("lib/halves.wgsl"))
             .file(source!("lib/matrix_tile.wgsl"));
         let variant = product.files(self, variant, Operands::F16);
-        let (columns, stacks) = product.tiles(tile.tokens());
-        let grid = [columns, product.rows.staged().div_ceil(tile.rows()), stacks];
-        self.step(label, variant, product.bindings(self), &(), grid, product.moved())
+        let (grid, cost) = (product.grid(tile.tokens(), tile.rows()), product.cost(tile.tokens(), tile.rows()));
+        self.step(label, variant, product.bindings(self), &(), grid, cost)
     }
 }
 

@@ -5,7 +5,7 @@ use super::matvec::{self, Feed, Input, Norm, Product, columns_for, dot, seen, wi
 use super::rounded::{Epilogue, Stream};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, rms_norm};
 use crate::error::Result;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::quant::{Arithmetic, Quant};
 use crate::wgsl::{Source, source};
 
@@ -86,9 +86,9 @@ impl Builder {
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
         let touched = if write == Write::Add { 2 } else { 1 };
-        let moved = product.moved(w.matrix_bytes() * matrices as u64, touched * y.bytes());
+        let cost = product.cost(touched * y.bytes()) + Cost::products(w, matrices, vectors / matrices);
         let grid = product.grid(self, product.blocks(self, rows));
-        self.step(label, variant, bindings, &(), grid, moved)
+        self.step(label, variant, bindings, &(), grid, cost)
     }
 }
 

@@ -4,7 +4,7 @@ use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen};
 use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv_id.wgsl");
@@ -38,9 +38,9 @@ impl Builder {
         let variant = product.variant(self).constant("Y_STRIDE", "y", y.stride).file(source!("lib/rows.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
-        let moved = product.moved(w.matrix_bytes() * slots as u64, ids.bytes() + y.bytes());
+        let cost = product.cost(ids.bytes() + y.bytes()) + Cost::of_slots(w, slots);
         let grid = product.grid(self, product.blocks(self, rows));
-        self.step(label, variant, bindings, &(), grid, moved)?;
+        self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(y)
     }
 }

@@ -5,7 +5,7 @@ use super::matvec::{self, Feed, Input, Norm, Product, columns_for, seen};
 use super::rounded::{Epilogue, Stream};
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
@@ -57,9 +57,9 @@ impl Builder {
             .file_for("v", rows);
         let mut bindings = product.bindings(self);
         bindings.extend([self.bound("y", y.buffer), self.bound("z", z.buffer)]);
-        let moved = product.moved(w.matrix_bytes() + v.matrix_bytes(), y.bytes() + z.bytes());
+        let cost = product.cost(y.bytes() + z.bytes()) + Cost::products(w, 1, vectors) + Cost::products(v, 1, vectors);
         let grid = product.grid(self, product.blocks(self, first) + product.blocks(self, second));
-        self.step(label, variant, bindings, &(), grid, moved)?;
+        self.step(label, variant, bindings, &(), grid, cost)?;
         Ok((Stream { x: y, rounded: epilogue.rounded }, z))
     }
 }

@@ -6,7 +6,7 @@ use super::matvec::{self, Feed, Input, Product, columns_for, seen};
 use super::rounded::{Epilogue, Rounded};
 use super::{Case, Kernel, expect_shape};
 use crate::error::Result;
-use crate::plan::{Builder, Target, Tensor, Weight};
+use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::quant::{QUANTS, Quant};
 use crate::wgsl::{Source, source};
 
@@ -56,10 +56,10 @@ impl Builder {
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
         bindings.extend(self.bound_lines(kv, &norm.weight, cache));
-        let mut moved = product.moved(w.matrix_bytes() + norm.weight.matrix_bytes(), y.bytes());
-        moved.activations += kv.bytes() + cache.line_bytes();
+        let mut cost = product.cost(y.bytes() + kv.bytes() + cache.line_bytes()) + Cost::products(w, 1, tokens);
+        cost.weights += norm.weight.matrix_bytes();
         let grid = product.grid(self, product.blocks(self, rows) + product.tiling(self).columns);
-        self.step(label, variant, bindings, &(), grid, moved)?;
+        self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(epilogue.rounded)
     }
 }

@@ -4,7 +4,7 @@ use super::matvec::{Input, Norm};
 use super::rounded::Stream;
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/rms_norm.wgsl");
@@ -42,8 +42,8 @@ impl Builder {
         let bindings =
             vec![self.bound("x", x.buffer), self.bound("weight", weight.buffer()), self.bound("y", y.buffer)];
         let params = Params { width: width as u32, epsilon, x_pitch: x.stride as u32, y_pitch: y.stride as u32 };
-        let moved = Moved { weights: weight.matrix_bytes(), activations: 8 * (width * count) as u64, cache: 0 };
-        self.step(label, variant, bindings, &params, [count, 1, 1], moved)?;
+        let cost = Cost { weights: weight.matrix_bytes(), activations: 8 * (width * count) as u64, ..Cost::default() };
+        self.step(label, variant, bindings, &params, [count, 1, 1], cost)?;
         Ok(y)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/rope_query.wgsl");
@@ -25,9 +25,9 @@ impl Builder {
         let pairs = heads * (rotary / 2); // of a token
         let variant = self.state_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP)).file(source!("lib/rope.wgsl"));
         let bindings = vec![self.bound_state(), self.bound("q", q.buffer), self.bound("y", y.buffer)];
-        let moved = Moved { activations: 16 * (pairs * tokens) as u64, ..Moved::default() };
+        let cost = Cost::of_activations(16 * (pairs * tokens) as u64);
         let params = params(heads, rotary, q, y);
-        self.step(label, variant, bindings, &params, [pairs.div_ceil(WORKGROUP), tokens, 1], moved)
+        self.step(label, variant, bindings, &params, [pairs.div_ceil(WORKGROUP), tokens, 1], cost)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::case::Kind;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::{Error, Result};
-use crate::plan::{Bound, Builder, Moved, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Bound, Builder, Cost, Target, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/route.wgsl");
@@ -63,8 +63,8 @@ impl Builder {
         bindings.extend(self.bound_count());
         bindings.extend([self.bound("ids", ids.buffer), self.bound("weights", weights.buffer)]);
         let activations = logits.bytes() + ids.bytes() + weights.bytes();
-        let moved = Moved { weights: bias.matrix_bytes(), activations, cache: 0 };
-        self.step(label, variant, bindings, &(), [tokens, 1, 1], moved)?;
+        let cost = Cost { weights: bias.matrix_bytes(), activations, ..Cost::default() };
+        self.step(label, variant, bindings, &(), [tokens, 1, 1], cost)?;
         Ok(Routed { ids, weights })
     }
 

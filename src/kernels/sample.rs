@@ -6,7 +6,7 @@ use super::sampling::choice;
 use super::slice_max::{EDGES, Edit, SLICE, Slices};
 use super::{Case, CaseBuilder, Kernel, Sampling, params};
 use crate::error::Result;
-use crate::plan::{BufferRef, Builder, Moved, Plan, Target, Tensor, VariantBuilder};
+use crate::plan::{BufferRef, Builder, Cost, Plan, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/sample.wgsl");
@@ -46,8 +46,8 @@ impl Builder {
         ];
         let count = logits.shape[0];
         let params = Params { count: count as u32, slices: slices.count() as u32, scale: scale(count) };
-        let moved = Moved { activations: slices.maxima.bytes() + slices.histogram.bytes(), ..Moved::default() };
-        self.step(label, variant, bindings, &params, [1, 1, 1], moved)?;
+        let cost = Cost::of_activations(slices.maxima.bytes() + slices.histogram.bytes());
+        self.step(label, variant, bindings, &params, [1, 1, 1], cost)?;
         Ok(sampling)
     }
 }

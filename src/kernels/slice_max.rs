@@ -4,7 +4,7 @@ use super::case::Kind;
 use super::histogram::BINS;
 use super::{Case, CaseBuilder, Kernel, params};
 use crate::error::Result;
-use crate::plan::{Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/slice_max.wgsl");
@@ -53,8 +53,8 @@ impl Builder {
             self.bound("histogram", histogram.buffer),
         ];
         let params = Params { count: logits.shape[0] as u32, bins: 2 * BINS as u32 };
-        let moved = Moved { activations: logits.bytes() + maxima.bytes() + histogram.bytes(), ..Moved::default() };
-        self.step(label, variant, bindings, &params, [count, 1, 1], moved)?;
+        let cost = Cost::of_activations(logits.bytes() + maxima.bytes() + histogram.bytes());
+        self.step(label, variant, bindings, &params, [count, 1, 1], cost)?;
         Ok(Slices { maxima, histogram })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Batch, Builder, Moved, Target, Tensor, VariantBuilder};
+use crate::plan::{Batch, Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/slot_sum.wgsl");
@@ -32,8 +32,8 @@ impl Builder {
         let buffers = [("weights", weights.buffer), ("y", y.buffer), ("x", x.buffer)];
         let mut bindings = vec![self.bound_state()];
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
-        let moved = Moved { activations: weights.bytes() + y.bytes() + 2 * x.bytes(), ..Moved::default() };
-        self.step(label, variant, bindings, &(), [chunks.div_ceil(WORKGROUP), x.tokens, 1], moved)
+        let cost = Cost::of_activations(weights.bytes() + y.bytes() + 2 * x.bytes());
+        self.step(label, variant, bindings, &(), [chunks.div_ceil(WORKGROUP), x.tokens, 1], cost)
     }
 }
 

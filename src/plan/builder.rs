@@ -1,7 +1,7 @@
 //! Builds a plan step by step. Kernels add a method each in their own file.
 
 use super::{
-    ALIGNMENT, Batch, Bound, BufferRef, Local, Moved, Plan, Purpose, Step, Target, Tensor, VariantBuilder, Weight,
+    ALIGNMENT, Batch, Bound, BufferRef, Cost, Local, Plan, Purpose, Step, Target, Tensor, VariantBuilder, Weight,
 };
 use crate::error::{Error, Result};
 use crate::quant::{GROUP, Quant};
@@ -219,7 +219,7 @@ impl Builder {
         bindings: Vec<Bound>,
         params: &impl bytemuck::NoUninit,
         grid: [usize; 3],
-        moved: Moved,
+        cost: Cost,
     ) -> Result<()> {
         let kernel = variant.kernel;
         let variant = self.intern(variant.finish());
@@ -230,7 +230,7 @@ impl Builder {
             return Err(Error::Shape { op: kernel, tensor: label, got: format!("a grid of {grid:?}"), want });
         };
         let params = bytemuck::bytes_of(params).to_vec();
-        self.plan.steps.push(Step { label, kernel, variant, bindings, params, grid: [x, y, z], moved });
+        self.plan.steps.push(Step { label, kernel, variant, bindings, params, grid: [x, y, z], cost });
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 
 mod batch;
 mod builder;
+mod cost;
 mod division;
 mod executor;
 mod fusion;
@@ -18,6 +19,7 @@ mod variant;
 
 pub use batch::Batch;
 pub use builder::{Builder, MAX_GRID};
+pub use cost::{Cost, read, readings};
 pub use division::{Division, Tiling};
 pub use executor::Executor;
 pub use fusion::Fusions;
@@ -171,17 +173,6 @@ pub struct Bound {
     pub bytes: u64,
 }
 
-/// Bytes a step reads and writes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// Of weights.
-    pub weights: u64,
-    /// Of the cache, for each token in it.
-    pub cache: u64,
-    /// Of activations.
-    pub activations: u64,
-}
-
 /// One dispatch.
 #[derive(Debug, Clone)]
 pub struct Step {
@@ -197,8 +188,8 @@ pub struct Step {
     pub params: Vec<u8>,
     /// Workgroups in x, y, z.
     pub grid: [u32; 3],
-    /// Bytes it reads and writes.
-    pub moved: Moved,
+    /// What it costs.
+    pub cost: Cost,
 }
 
 /// The steps of a token, or of a chunk of tokens.
@@ -251,12 +242,8 @@ impl Plan {
         Err(Error::TooLarge { tensor, bytes: bound.bytes, limit: "max_storage_buffer_binding_size", allowed, remedy })
     }
 
-    /// Bytes moved by all steps.
-    pub fn moved(&self) -> Moved {
-        self.steps.iter().fold(Moved::default(), |sum, step| Moved {
-            weights: sum.weights + step.moved.weights,
-            cache: sum.cache + step.moved.cache,
-            activations: sum.activations + step.moved.activations,
-        })
+    /// What all steps cost.
+    pub fn cost(&self) -> Cost {
+        self.steps.iter().map(|step| step.cost).sum()
     }
 }

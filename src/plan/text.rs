@@ -1,6 +1,6 @@
 //! Prints a plan.
 
-use super::{Moved, Plan, Step};
+use super::{Cost, Plan, Step};
 use std::fmt;
 
 /// A plan as a table: one line a step, then the totals.
@@ -19,7 +19,7 @@ impl Plan {
 impl Table<'_> {
     fn line(&self, f: &mut fmt::Formatter<'_>, step: &Step) -> fmt::Result {
         let [x, y, z] = step.grid;
-        let Moved { weights, cache, activations } = step.moved;
+        let Cost { weights, cache, activations, .. } = step.cost;
         let variant = &self.plan.variants[step.variant].label;
         let bytes = [weights, cache.saturating_mul(self.tokens), activations].map(short);
         let [weights, cache, other] = bytes;
@@ -32,7 +32,7 @@ impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<20} {:<38} {:>11} {:>8} {:>8} {:>8}", "step", "kernel", "grid", "weights", "cache", "other")?;
         self.plan.steps.iter().try_for_each(|step| self.line(f, step))?;
-        let Moved { weights, cache, activations } = self.plan.moved();
+        let Cost { weights, cache, activations, .. } = self.plan.cost();
         let [weights, cache, other] = [weights, cache.saturating_mul(self.tokens), activations].map(short);
         writeln!(f, "{} dispatches, {} pipelines", self.plan.steps.len(), self.plan.variants.len())?;
         write!(f, "a token moves {weights}B of weights, {cache}B of cache, {other}B of activations")

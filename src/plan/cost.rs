@@ -1,0 +1,99 @@
+//! What a step costs: the bytes that it moves and the operations that it computes.
+//!
+//! Both are counted for all the tokens that a plan has room for, as the kernels work: whole tiles, and a slot of every
+//! chosen expert. An operation is a multiplication or an addition of a product or of attention; norms, exponentials and
+//! the decoding of weights are not counted. Buffers that a GPU's cache holds ([`HELD`]) are read from memory once,
+//! larger ones as often as workgroups that do not run beside each other read them.
+
+use super::Weight;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
+/// Bytes that stay in a cache between one reading and the next: what Apple's chips have beside their memory controllers
+/// from the M1 to the M4, the larger ones more.
+const HELD: u64 = 8 << 20;
+
+/// Workgroups that a GPU runs beside each other at the least, which read the same at about the same time.
+const BESIDE: usize = 16;
+
+/// What a step costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes of weights.
+    pub weights: u64,
+    /// Bytes of the cache, for each token in it.
+    pub cache: u64,
+    /// Bytes of activations.
+    pub activations: u64,
+    /// Operations, two for a multiplication whose result is added to a sum.
+    pub flops: u64,
+    /// More of them, for each token in the cache.
+    pub cache_flops: u64,
+}
+
+impl Cost {
+    /// Of matrices that each of `tokens` tokens multiplies a vector with, `matrices` of them, the same for all.
+    pub fn products(weight: &Weight, matrices: usize, tokens: usize) -> Self {
+        let weights = read(weight.matrix_bytes() * matrices as u64, tokens);
+        Self { weights, ..Self::of_slots(weight, matrices * tokens) }
+    }
+
+    /// Of `slots` vectors, each with a matrix chosen for it.
+    pub fn of_slots(weight: &Weight, slots: usize) -> Self {
+        let values = weight.shape[0].saturating_mul(weight.shape[1]);
+        let [flops, weights] =
+            [(values as u64).saturating_mul(2), weight.matrix_bytes()].map(|each| each.saturating_mul(slots as u64));
+        Self { weights, flops, ..Self::default() }
+    }
+
+    /// Of activations alone.
+    pub fn of_activations(bytes: u64) -> Self {
+        Self { activations: bytes, ..Self::default() }
+    }
+
+    /// Bytes, with so many tokens in the cache.
+    pub fn bytes(&self, cached: u64) -> u64 {
+        self.weights.saturating_add(self.cache.saturating_mul(cached)).saturating_add(self.activations)
+    }
+
+    /// Operations, with so many tokens in the cache.
+    pub fn operations(&self, cached: u64) -> u64 {
+        self.flops.saturating_add(self.cache_flops.saturating_mul(cached))
+    }
+}
+
+/// How often so many workgroups, one beside the other, read from memory what all of them read.
+pub fn readings(workgroups: usize) -> usize {
+    workgroups.div_ceil(BESIDE)
+}
+
+/// Bytes that come from memory where a buffer is read so often.
+pub fn read(bytes: u64, times: usize) -> u64 {
+    if bytes <= HELD { bytes } else { bytes.saturating_mul(times as u64) }
+}
+
+impl Add for Cost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            weights: self.weights.saturating_add(other.weights),
+            cache: self.cache.saturating_add(other.cache),
+            activations: self.activations.saturating_add(other.activations),
+            flops: self.flops.saturating_add(other.flops),
+            cache_flops: self.cache_flops.saturating_add(other.cache_flops),
+        }
+    }
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Cost {
+    fn sum<I: Iterator<Item = Self>>(costs: I) -> Self {
+        costs.fold(Self::default(), Self::add)
+    }
+}
