@@ -3,7 +3,7 @@
 use crate::owner::Owner;
 use crate::{PROMPT, expected, generate, load_on};
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wglm::{CacheShape, CacheType, Error, Gpu, SamplerParams, Session};
 
 #[track_caller]
@@ -25,7 +25,6 @@ fn destroyed_in_mid_generation() {
         let model = load_on(&gpu).unwrap();
         let mut session = Session::new(&model).unwrap();
         generate(&mut session, 1).unwrap();
-        let since = Instant::now();
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(wait));
@@ -34,7 +33,6 @@ fn destroyed_in_mid_generation() {
             generate(&mut session, 400)
         });
         lost(outcome);
-        assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
 
         lost(gpu.check());
         lost(session.feed(&[1]));

@@ -1,6 +1,8 @@
 //! How long frames take while something moves: the times between them, and what of that the window itself works.
 //!
 //! Only while something moves is the window drawn again and again, so only then do times between frames mean anything.
+//! Times depend on what else the machine does; what does not is how much of wglm's work came between a frame's beginning
+//! and its end.
 
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -18,6 +20,16 @@ pub struct Frames {
     between: VecDeque<Duration>,
     /// What the window worked on a frame: layout, drawing commands and submission, without waiting for the screen.
     work: VecDeque<Duration>,
+    dispatches: Dispatches,
+}
+
+/// Dispatches that wglm submitted while frames were drawn, in software, where a frame waits for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Dispatches {
+    /// Frames that they were counted for.
+    pub frames: usize,
+    /// The most during one of these.
+    pub most: u64,
 }
 
 /// Milliseconds of frames.
@@ -42,6 +54,19 @@ impl Frames {
             work.into_iter().for_each(|work| remember(&mut self.work, work));
         }
         self.last = moving.then_some(now);
+    }
+
+    /// The last frame is over, and so many dispatches were submitted meanwhile, if they were counted.
+    pub fn end(&mut self, dispatches: Option<u64>) {
+        if let (Some(_), Some(count)) = (self.last, dispatches) {
+            self.dispatches.frames += 1;
+            self.dispatches.most = self.dispatches.most.max(count);
+        }
+    }
+
+    /// Dispatches that were submitted while frames were drawn.
+    pub fn dispatches(&self) -> Dispatches {
+        self.dispatches
     }
 
     /// When the last frame began, if something moved then.
@@ -85,7 +110,7 @@ fn times(list: &VecDeque<Duration>) -> Times {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Frames, Instant, MEMORY, Times};
+    use super::{Dispatches, Duration, Frames, Instant, MEMORY, Times};
 
     #[test]
     fn percentiles_are_of_the_frames_in_motion() {
@@ -100,6 +125,17 @@ mod tests {
         assert_eq!(frames.count(), 100);
         assert_eq!(frames.between(), Times { p50: 50.0, p95: 95.0, max: 100.0 });
         assert!((frames.work().max - 2.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn dispatches_count_while_something_moves() {
+        let mut frames = Frames::default();
+        frames.end(Some(9));
+        for count in [Some(1), None, Some(0)] {
+            frames.begin(Instant::now(), true, None);
+            frames.end(count);
+        }
+        assert_eq!(frames.dispatches(), Dispatches { frames: 2, most: 1 });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the window shows, for tests: a file of JSON that is written anew when something changes.
 
-use crate::frames::Times;
+use crate::frames::{Dispatches, Times};
 use eframe::egui::{Context, Rect};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -60,6 +60,7 @@ pub struct Status {
     /// What went wrong or is to be known.
     pub notices: Vec<String>,
     pub frames: usize,
+    pub dispatches: Dispatches,
     pub between_ms: Times,
     pub work_ms: Times,
     pub places: Places,

@@ -50,7 +50,7 @@ impl Worker {
         let ((commands, asked), (telling, told)) = (channel(), channel());
         let cancel = Cancel::default();
         let teller = Teller { told: telling, window, cancel: cancel.clone() };
-        let turns = Turns::new(gpu.report().is_software());
+        let turns = Turns::new(&gpu);
         let same = turns.clone();
         gpu.before_submissions(move || same.pass());
         let run = move || {

@@ -14,10 +14,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// The slowest that 95 of 100 frames may be while a reply is generated, in milliseconds.
-const SLOWEST: f64 = 33.0;
-/// Frames that such a statement is made of.
+/// Frames that a reply is watched in, at least.
 const FRAMES: u64 = 40;
+/// Dispatches that a frame may wait for in software: the one that is under way when it begins.
+const DISPATCHES: u64 = 1;
 
 const QUESTION: &str = "Tell me a story about an owl.";
 
@@ -37,9 +37,8 @@ fn a_window_is_written_to_stopped_and_opened_again() {
     window.close();
     fs::write(folder.path().join("damaged.json"), "{").unwrap();
     let third = open_again(&display, folder.path());
-    // Last, for a busy machine is slow and yet does all of the above. One that is busy now may not be so then.
-    let slowest = [("first", &first), ("third", &third)].map(|(reply, status)| slowest(reply, status));
-    assert!(slowest.into_iter().any(|p95| p95 < SLOWEST), "95 of 100 frames took up to {slowest:?} ms");
+    frames_wait_for_little("first", &first);
+    frames_wait_for_little("third", &third);
 }
 
 /// The first reply streams to its end, and the window draws meanwhile.
@@ -150,16 +149,19 @@ fn names(status: &Value) -> usize {
     status["conversations"].as_array().unwrap().len()
 }
 
-/// The milliseconds that 95 of 100 frames took at most.
-fn slowest(reply: &str, status: &Value) -> f64 {
-    let (between, work) = (&status["between_ms"], &status["work_ms"]);
+/// The window was drawn while the reply came, and no frame waited for more than one of its dispatches. How long the frames
+/// took depends on what else the machine does, and is printed.
+fn frames_wait_for_little(reply: &str, status: &Value) {
+    let (between, work, dispatches) = (&status["between_ms"], &status["work_ms"], &status["dispatches"]);
     let frames = status["frames"].as_u64().unwrap();
     eprintln!(
-        "the {reply} reply: {} tokens, {frames} frames, between them {between}, work {work} ms",
+        "the {reply} reply: {} tokens, {frames} frames, between them {between}, work {work} ms, dispatches {dispatches}",
         status["generated"]
     );
     assert!(frames >= FRAMES, "only {frames} frames during the {reply} reply");
-    between["p95"].as_f64().unwrap()
+    let [counted, most] = ["frames", "most"].map(|name| dispatches[name].as_u64().unwrap());
+    assert!(counted >= FRAMES, "dispatches were counted in {counted} frames of the {reply} reply");
+    assert!(most <= DISPATCHES, "a frame of the {reply} reply waited for {most} dispatches");
 }
 
 fn json(texts: &[&str]) -> Value {

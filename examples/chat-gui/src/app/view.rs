@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 impl eframe::App for App {
     fn logic(&mut self, _: &Context, _: &mut eframe::Frame) {
-        self.worker.turns.rest(self.frames.last());
+        let during = self.worker.turns.rest(self.frames.last());
+        self.frames.end(during);
         self.hear();
         self.save_settings(REST);
     }
@@ -150,6 +151,7 @@ impl App {
             stop: stats.map(|stats| format!("{:?}", stats.stop)),
             notices: self.notices.clone(),
             frames: self.frames.count(),
+            dispatches: self.frames.dispatches(),
             between_ms: self.frames.between(),
             work_ms: self.frames.work(),
             places: self.places.clone(),
