@@ -1,9 +1,8 @@
 //! What is known on paper of GPUs that wglm may run on: memory bandwidth and the cost of a dispatch.
 //!
-//! Bandwidth is what the makers state, but for the M1's. For Apple's chips it stands in the announcements in Apple's
-//! newsroom and in the technical specifications of the Macs that have them:
+//! Bandwidth is what the makers state. For Apple's chips it stands in the announcements in Apple's newsroom and in the
+//! technical specifications of the Macs that have them. The M1 itself is left out: no Mac with one has memory enough.
 //!
-//! * M1 68 GB/s: derived from LPDDR4X-4266 on 128 bits
 //! * M1 Pro 200, M1 Max 400: "Introducing M1 Pro and M1 Max", October 2021; M1 Ultra 800: March 2022
 //! * M2 100: June 2022; M2 Pro 200, M2 Max 400: January 2023; M2 Ultra 800: June 2023
 //! * M3 100, M3 Pro 150, M3 Max 400 (300 with 30 GPU cores): MacBook Pro, October 2023; M3 Ultra 819: Mac Studio 2025
@@ -30,7 +29,6 @@ const fn mac(name: &'static str, gigabytes_per_second: f64) -> Hardware {
 
 /// By their names, slowest of a generation first.
 pub static HARDWARE: &[Hardware] = &[
-    mac("m1", 68.0),
     mac("m1-pro", 200.0),
     mac("m1-max", 400.0),
     mac("m1-ultra", 800.0),
@@ -40,10 +38,12 @@ pub static HARDWARE: &[Hardware] = &[
     mac("m2-ultra", 800.0),
     mac("m3", 100.0),
     mac("m3-pro", 150.0),
+    mac("m3-max-300", 300.0),
     mac("m3-max", 400.0),
     mac("m3-ultra", 819.0),
     mac("m4", 120.0),
     mac("m4-pro", 273.0),
+    mac("m4-max-410", 410.0),
     mac("m4-max", 546.0),
     mac("m5", 153.0),
     mac("m5-pro", 307.0),

@@ -75,10 +75,15 @@ impl AdapterReport {
     /// everything on Metal; Apple's own GPUs run 32 (Metal Feature Set Tables, SIMD-group width).
     pub fn smallest_subgroup(&self) -> usize {
         match self.subgroup {
-            Some(_) if self.backend == "metal" && self.name.starts_with("Apple") => 32,
+            Some(_) if self.is_apple() => 32,
             Some((smallest, _)) => 1 << smallest.max(1).ilog2(),
             None => 1,
         }
+    }
+
+    /// True for a GPU of Apple's, through Metal.
+    pub fn is_apple(&self) -> bool {
+        self.backend == "metal" && self.name.starts_with("Apple")
     }
 
     /// True for a driver that computes on the CPU.

@@ -1,7 +1,7 @@
 //! How the matrix-vector products divide their rows among lanes: the one place that knows what suits which
 //! shape.
 
-use crate::plan::{Target, Team, Tiling};
+use crate::plan::{Target, Team, Tiling, Tilings};
 use crate::quant::Arithmetic;
 
 /// Bytes of staged activations at most: several workgroups fit beside each other, on Metal too. Where a workgroup has no
@@ -31,9 +31,20 @@ impl Tiling {
         if let Some(wish) = target.divisions.iter().find(|division| division.step == step) {
             return wish.tiling.on(target);
         }
+        if target.tilings == Tilings::Apple {
+            return Self::of_apple(groups).on(target);
+        }
         let usual = Self::of_one(arithmetic, rows, groups);
         let several = if tokens > 1 { Self::of_several(arithmetic, rows, groups, tokens) } else { None };
         several.unwrap_or(usual).on(target)
+    }
+
+    /// On Apple's GPUs, of any number of tokens.
+    ///
+    /// Not measured by us: where llama.cpp's Metal kernels begin, two subgroups of which each takes four rows of Q4_0.
+    /// What a lane has read of the activations serves all four. Shorter rows than a subgroup has lanes share it.
+    fn of_apple(groups: usize) -> Self {
+        Self { lanes: groups.next_power_of_two().clamp(8, 32), rows: MOST_ROWS, workgroup: 64, columns: 1 }
     }
 
     /// Of one token.

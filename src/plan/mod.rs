@@ -25,7 +25,7 @@ pub use executor::Executor;
 pub use fusion::Fusions;
 pub use kinds::Kind;
 pub use sharing::ScratchKey;
-pub use target::{Target, Team};
+pub use target::{Target, Team, Tilings};
 pub use text::Table;
 pub use variant::VariantBuilder;
 

@@ -13,6 +13,16 @@ pub enum Team {
     Workgroup,
 }
 
+/// The GPUs that the division of a product's rows was chosen for: see `kernels/tiling.rs`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Tilings {
+    /// As measured on an NVIDIA H100.
+    #[default]
+    Nvidia,
+    /// As llama.cpp's Metal kernels have it: nobody has measured wglm on an Apple GPU.
+    Apple,
+}
+
 /// What a plan is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
@@ -34,6 +44,8 @@ pub struct Target {
     pub workgroup_bytes: usize,
     /// Which steps become one.
     pub fusions: Fusions,
+    /// How products are divided unless something else is asked for.
+    pub tilings: Tilings,
     /// What is to divide products otherwise than usual.
     pub divisions: &'static [Division],
 }
@@ -51,6 +63,7 @@ impl Default for Target {
             invocations: 1024,
             workgroup_bytes: 32 << 10,
             fusions: Fusions::all(),
+            tilings: Tilings::default(),
             divisions: &[],
         }
     }
@@ -73,6 +86,7 @@ impl Target {
             invocations: can.max_workgroup_size as usize,
             workgroup_bytes: can.max_workgroup_bytes as usize,
             fusions: Fusions::all(),
+            tilings: if gpu.report().is_apple() { Tilings::Apple } else { Tilings::Nvidia },
             divisions: &[],
         }
     }

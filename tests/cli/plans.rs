@@ -84,7 +84,7 @@ fn a_plan_predicts_the_speed_of_a_device() {
         number(of, "tokens_per_second_at_most")
     };
     assert!(
-        fastest("m1") < fastest("m3-pro")
+        fastest("m2") < fastest("m3-pro")
             && fastest("m3-pro") < fastest("m5-max")
             && fastest("m5-max") < fastest("h100")
     );

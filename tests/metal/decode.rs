@@ -6,13 +6,13 @@ use crate::common::models::relative_l2;
 use crate::emit::Shader;
 use crate::execute::Executor;
 use crate::translate::Text;
-use crate::variants::{fable, shaders};
+use crate::variants::{apple, fable, shaders};
 use std::collections::HashMap;
 use std::time::Instant;
 use wglm::gguf::Gguf;
 use wglm::kernels::Sampling;
 use wglm::model::{State, TokenPlan, plan_token};
-use wglm::plan::{Plan, Target, Weight};
+use wglm::plan::{Plan, Weight};
 use wglm::quant;
 use wglm::shader::Variant;
 use wglm::{CacheShape, CacheType, Config};
@@ -58,7 +58,7 @@ impl Model {
     fn load(shop: &Workshop, level: Level, cache: CacheShape) -> Result<Self, String> {
         let file = fable();
         let config = Config::read(&file).unwrap();
-        let planned = plan_token(&file, &config, cache, Target::default()).unwrap();
+        let planned = plan_token(&file, &config, cache, apple()).unwrap();
         let shaders: HashMap<Variant, Shader> = shaders([&planned.plan]);
         let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
         let program = shop.program("decode", &texts, level)?;

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use wglm::gpu::Matrices;
 use wglm::kernels::{Case, KERNELS, Kernel};
 use wglm::model::plan_token;
-use wglm::plan::{Fusions, Plan, Target, Team};
+use wglm::plan::{Fusions, Plan, Target, Team, Tilings};
 use wglm::shader::Variant;
 use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf};
 
@@ -18,9 +18,14 @@ use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf};
 pub fn targets() -> Vec<Target> {
     let teams = [Team::Subgroup, Team::Workgroup];
     let arithmetics = [Arithmetic::Float, Arithmetic::Int];
-    let target = |team, arithmetic| Target { team, arithmetic, ..Target::default() };
+    let target = |team, arithmetic| Target { team, arithmetic, ..apple() };
     let targets = teams.into_iter().flat_map(|team| arithmetics.map(|arithmetic| target(team, arithmetic)));
-    targets.chain([Target { matrices: Matrices::Eight, ..Target::default() }]).collect()
+    targets.chain([Target { matrices: Matrices::Eight, ..apple() }]).collect()
+}
+
+/// A GPU of Apple's, but for its matrices.
+pub fn apple() -> Target {
+    Target { tilings: Tilings::Apple, ..Target::default() }
 }
 
 /// The kernel's cases. Some kernels choose a target of their own: see [`Shader::foreign`].
