@@ -63,6 +63,9 @@ impl Builder {
         if self.suits_row_matrices(attention.cache) {
             return self.attention_by_matrices(label, attention, splits);
         }
+        if self.suits_matrices8(attention.cache) {
+            return self.chunk_attention_matrix8(label, attention, splits);
+        }
         self.attention_in_splits(label, attention, splits)
     }
 

@@ -27,6 +27,9 @@ impl Builder {
     /// Whether the target's matrices suit queries {rank + rotary, heads of every token} and the cache.
     pub fn suits_matrices(&self, q: &Tensor, cache: &Cache) -> bool {
         let Target { team, matrices, .. } = *self.target();
+        if matrices == Matrices::Eight {
+            return self.suits_matrices8(cache);
+        }
         let line = Cache::line(cache.rank, cache.rotary);
         let whole = line.is_multiple_of(16 * KEY_PARTS) && cache.rank.is_multiple_of(16 * SUBGROUPS);
         // A line and the rest of a tile fill the workgroup's memory at 640 values.
@@ -34,7 +37,8 @@ impl Builder {
         matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
     }
 
-    /// As [`Builder::mla_attention`]. Products of bytes take queries and weights as f16, others as good as f32.
+    /// As [`Builder::mla_attention`]. With matrices of 16 x 16 products of bytes take queries and weights as f16, others
+    /// as good as f32.
     ///
     /// # Errors
     /// [`Error::Shape`] if the shapes do not fit together, or [`Builder::suits_matrices`] is false.
@@ -46,6 +50,9 @@ impl Builder {
         scale: f32,
         splits: usize,
     ) -> Result<Parts> {
+        if self.target().matrices == Matrices::Eight {
+            return self.mla_attention_matrix8(label, q, cache, scale, splits);
+        }
         let (rank, heads) = (cache.rank, q.shape[1] / self.tokens());
         let line = Cache::line(rank, cache.rotary);
         if !self.suits_matrices(q, cache) {

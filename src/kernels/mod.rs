@@ -24,6 +24,7 @@ mod mla_attention;
 mod mla_attention_batch;
 mod mla_attention_batch_matrix;
 mod mla_attention_matrix;
+mod mla_attention_matrix8;
 mod mla_merge;
 mod mla_output;
 mod moe_down;
@@ -111,6 +112,7 @@ pub static KERNELS: &[&Kernel] = &[
     &cache_write::KERNEL,
     &mla_attention::KERNEL,
     &mla_attention_matrix::KERNEL,
+    &mla_attention_matrix8::KERNEL,
     &mla_attention_batch::KERNEL,
     &mla_attention_batch_matrix::KERNEL,
     &mla_merge::KERNEL,

@@ -1,0 +1,204 @@
+//! Absorbed multi-head latent attention by cooperative matrices of 8 x 8, as Metal has them: of a token, of few, and of
+//! chunks.
+//!
+//! Apple's GPUs multiply matrices of f32 at the rate of f16. Where scores are to be as exact as without matrices, one
+//! product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
+
+use super::cache_write::{Cache, CacheType};
+use super::mla_attention::{Attending, Example, Parts, SCALE, expect_queries};
+use super::mla_attention_batch::{ChunkAttention, ChunkExample};
+use super::{Case, CaseBuilder, Kernel, expect_shape};
+use crate::error::Result;
+use crate::gpu::Matrices;
+use crate::plan::{Batch, Builder, Cost, Target, Team, Tensor, VariantBuilder, readings};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/mla_attention_matrix8.wgsl");
+/// Rows and columns of a matrix.
+const SIDE: usize = 8;
+/// Queries of a workgroup: sixteen, of which an invocation can hold its share, or no more than there are.
+const MOST_ROWS: usize = 2 * SIDE;
+/// Subgroups of a workgroup: as many as divide a line's columns and a value's evenly.
+const SUBGROUPS: [usize; 2] = [8, 4];
+/// Matrices of a line and of a value that a subgroup can hold.
+const KEY_STEPS: usize = 9;
+const VALUE_TILES: usize = 8;
+
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mla_attention_matrix8", op: OP, params: &[], matrices: &[Matrices::Eight], several: true, cases };
+
+/// What matrices of queries, keys, weights and values hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operands {
+    F16,
+    F32,
+}
+
+impl Operands {
+    /// The library file, and the part of a label.
+    fn file(self) -> (Source, &'static str) {
+        match self {
+            Self::F16 => (source!("lib/operands_f16.wgsl"), "half"),
+            Self::F32 => (source!("lib/operands_f32.wgsl"), "full"),
+        }
+    }
+
+    /// Lines that a workgroup brings at a time.
+    fn tile(self) -> usize {
+        match self {
+            Self::F16 => 2 * SIDE,
+            Self::F32 => SIDE,
+        }
+    }
+
+    /// The largest error of outputs, which are values of about 1 averaged.
+    fn bound(self) -> f64 {
+        match self {
+            Self::F16 => 2e-3,
+            Self::F32 => 1e-5,
+        }
+    }
+}
+
+/// Subgroups that divide the lines of a cache among them, if any number does.
+fn subgroups(cache: &Cache) -> Option<usize> {
+    let whole = |values: usize, subgroups: usize, most: usize| {
+        values.is_multiple_of(SIDE * subgroups) && values <= SIDE * subgroups * most
+    };
+    let line = Cache::line(cache.rank, cache.rotary);
+    let suits = |n: &usize| whole(line, *n, KEY_STEPS) && whole(cache.rank, *n, VALUE_TILES);
+    SUBGROUPS.into_iter().find(suits)
+}
+
+impl Builder {
+    /// Whether the target's matrices of 8 x 8 suit attention over the cache.
+    pub(super) fn suits_matrices8(&self, cache: &Cache) -> bool {
+        let Target { team, matrices, workgroup_bytes, .. } = *self.target();
+        let able = matrices == Matrices::Eight && team == Team::Subgroup && workgroup_bytes >= 32 << 10;
+        able && cache.ty == CacheType::F16 && subgroups(cache).is_some()
+    }
+
+    /// The kernel for `rows` queries of `heads` heads.
+    fn matrices8(&self, operands: Operands, cache: &Cache, [heads, rows]: [usize; 2]) -> Result<Attending> {
+        expect_shape(KERNEL.name, "whether the cache suits", self.suits_matrices8(cache), true)?;
+        let rows = if rows > SIDE { MOST_ROWS } else { SIDE };
+        let variant = VariantBuilder::new(KERNEL.name, OP, 32 * subgroups(cache).unwrap_or_default())
+            .matrices()
+            .constant("ROWS", "r", rows)
+            .constant("HEADS", "h", heads)
+            .constant("LINE", "x", Cache::line(cache.rank, cache.rotary))
+            .constant("RANK", "c", cache.rank)
+            .constant("LATENT", "", cache.rank / 4)
+            .constant("TILE", "t", operands.tile())
+            .tagged(operands.file());
+        let files = &[source!("lib/attention_matrix8.wgsl"), source!("lib/cache_tile.wgsl")];
+        Ok(Attending { kernel: KERNEL.name, variant, files, rows })
+    }
+
+    /// As [`Builder::mla_attention`].
+    pub(super) fn mla_attention_matrix8(
+        &mut self,
+        label: &str,
+        q: &Tensor,
+        cache: &Cache,
+        scale: f32,
+        splits: usize,
+    ) -> Result<Parts> {
+        let heads = q.shape[1] / self.tokens();
+        expect_queries(KERNEL.name, q, cache)?;
+        let by = self.matrices8(Operands::F32, cache, [heads, q.shape[1]])?;
+        let parts = self.parts(label, [cache.rank, heads], splits);
+        let variant = self.split_files(by.variant.constant("SPLITS", "s", splits).real("SCALE", "f", scale));
+        let variant = variant.file(source!("lib/rows_split.wgsl"));
+        let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
+        let mut bindings = self.bound_queries(q.buffer, cache);
+        bindings.extend(self.bound_between(&parts));
+        let (rows, blocks) = (q.shape[1].next_multiple_of(SIDE), q.shape[1].div_ceil(by.rows));
+        let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(rows, readings(blocks)) };
+        self.step(label, variant, bindings, &(), [blocks, splits, 1], cost)?;
+        Ok(parts)
+    }
+
+    /// As [`Builder::mla_attention_batch`], with queries and weights as f16.
+    pub(super) fn chunk_attention_matrix8(
+        &mut self,
+        label: &str,
+        attention: &ChunkAttention<'_>,
+        splits: usize,
+    ) -> Result<Batch> {
+        self.chunk_attention_of(Operands::F16, label, attention, splits)
+    }
+
+    fn chunk_attention_of(
+        &mut self,
+        operands: Operands,
+        label: &str,
+        attention: &ChunkAttention<'_>,
+        splits: usize,
+    ) -> Result<Batch> {
+        let ChunkAttention { q, cache, .. } = *attention;
+        let by = self.matrices8(operands, cache, [q.stacks, q.stacks * q.tokens])?;
+        self.attend_rows(label, attention, by, splits)
+    }
+}
+
+fn cases(target: Target) -> Result<Vec<Case>> {
+    let target = Target { matrices: Matrices::Eight, team: Team::Subgroup, subgroup: 32, ..target };
+    // Heads, tokens, rank, rotary, splits: of models' own shapes and others, idle splits, several tiles in one.
+    let alone = [
+        (16, 1, 128, 64, 2),
+        (20, 33, 512, 64, 64),
+        (20, 170, 512, 64, 3),
+        (5, 129, 256, 64, 2),
+        (4, 70, 128, 32, 3),
+        (16, 70, 512, 64, 2),
+    ];
+    // Heads, tokens before, of the chunk, room, rank, rotary, splits: of few tokens, in a token's steps.
+    let few = [(20, 61, 3, 4, 512, 64, 4), (5, 0, 2, 2, 128, 32, 64)];
+    let chunks = [
+        (1, 0, 1, 1, 128, 64, 1),
+        (20, 90, 3, 64, 512, 64, 1),
+        (16, 50, 2, 8, 512, 64, 3),
+        (5, 129, 11, 16, 256, 64, 16),
+        (4, 30, 40, 64, 128, 32, 1),
+    ];
+    let mut cases = alone.into_iter().map(|shape| alone_case(target, shape)).collect::<Result<Vec<_>>>()?;
+    for (heads, position, count, room, rank, rotary, splits) in few {
+        let example = ChunkExample { heads, position, count, room, rank, rotary, ty: CacheType::F16 };
+        let parts = |b: &mut Builder, a: &ChunkAttention<'_>| {
+            b.joined(a, |b, q| b.mla_attention_matrix8("attention", q, a.cache, SCALE, splits))
+        };
+        cases.push(example.case(target, Operands::F32.bound(), parts)?);
+    }
+    for operands in [Operands::F16, Operands::F32] {
+        for (heads, position, count, room, rank, rotary, splits) in chunks {
+            let example = ChunkExample { heads, position, count, room, rank, rotary, ty: CacheType::F16 };
+            let append =
+                |b: &mut Builder, a: &ChunkAttention<'_>| b.chunk_attention_of(operands, "attention", a, splits);
+            let mut case = example.case(target, operands.bound(), append)?;
+            case.name.push_str(&format!(", {splits} splits, by {operands:?}"));
+            cases.push(case);
+        }
+    }
+    Ok(cases)
+}
+
+/// With the merge behind it, against softmax over the whole cache: what lies in between is relative to scores that
+/// depend on the tiles.
+fn alone_case(
+    target: Target,
+    (heads, tokens, rank, rotary, splits): (usize, usize, usize, usize, usize),
+) -> Result<Case> {
+    let example = Example { heads, tokens, rank, rotary, splits, ty: CacheType::F16 };
+    let mut case = CaseBuilder::new(target, 1);
+    let (q, cache, queries, latents) = example.inputs(&mut case);
+    let parts = case.plan.mla_attention_matrix8("attention", &q, &cache, SCALE, splits)?;
+    let y = case.plan.tensor("y", [rank, heads]);
+    case.plan.mla_merge("merge", &parts, &y)?;
+    let want: Vec<f64> = (0..heads).flat_map(|head| example.output(&queries, &latents, head)).collect();
+    case.allow(parts.sums.buffer);
+    case.allow(parts.stats.buffer);
+    let sizes = vec![1.0; want.len()];
+    case.expect(&y, want, sizes, Operands::F32.bound());
+    Ok(case.finish(format!("{heads} heads, {tokens} tokens, rank {rank}, rotary {rotary}, {splits} splits")))
+}

@@ -1,0 +1,196 @@
+// Attention over one split of the latent cache by cooperative matrices of 8 x 8, as Metal has them: of a token, of few,
+// or of a chunk. The queries of all heads, token after token, are rows, of which a workgroup has eight or sixteen. A
+// tile of the cache is brought to workgroup memory once, where it is multiplied twice: as keys with the queries, and as
+// values with the weights. A row sees the lines up to its own token's. Online softmax.
+
+fn work_of(workgroup: vec3<u32>, count: u32) -> Work {
+    let live = token_count() * HEADS;
+    let first_row = (count - 1u - workgroup.x) * ROWS; // those that see most come first
+    let split = split_of(workgroup.y, SPLITS, first_position() + token_count());
+    let seen = first_position() + (min(first_row + ROWS, live) - 1u) / HEADS + 1u;
+    return Work(first_row, live, split.start, select(0u, min(split.end, seen), first_row < live));
+}
+
+// Matrices are multiplied in control flow that is known to be the workgroup's: that of what all load at once.
+@compute @workgroup_size(WORKGROUP)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let own = work_of(workgroup, workgroups.x);
+    bounds = vec4<u32>(own.first_row, own.live, own.start, own.end);
+    let uniform_bounds = workgroupUniformLoad(&bounds);
+    let work = Work(uniform_bounds.x, uniform_bounds.y, uniform_bounds.z, uniform_bounds.w);
+    if work.start >= work.end {
+        return;
+    }
+    let i = 32u * subgroup + lane;
+    let both = select(false, work.first_row + 8u < work.live, ROWS > 8u); // or there are no rows beyond the first eight
+    let rows = select(8u, 16u, both);
+    let token = min((work.first_row + min(i / LANES, rows - 1u)) / HEADS, token_count() - 1u);
+    var row = Row(min(work.end, first_position() + token + 1u), LOWEST, 0.0);
+    let keys = 8u * KEY_STEPS * subgroup;     // this subgroup's first column of a key
+    let values = 8u * VALUE_TILES * subgroup; // and of a value
+    var share = load_share(work.start, work.end, i);
+
+    // Matrices by name: compilers keep arrays of them where they are slow.
+    put_queries(work.first_row, work.live, i);
+    workgroupBarrier();
+    var a0 = query(subgroup, 0u);
+    var a1: Left;
+    var a2: Left;
+    var a3: Left;
+    var a4: Left;
+    var a5: Left;
+    var a6: Left;
+    var a7: Left;
+    var a8: Left;
+    if KEY_STEPS > 1u { a1 = query(subgroup, 1u); }
+    if KEY_STEPS > 2u { a2 = query(subgroup, 2u); }
+    if KEY_STEPS > 3u { a3 = query(subgroup, 3u); }
+    if KEY_STEPS > 4u { a4 = query(subgroup, 4u); }
+    if KEY_STEPS > 5u { a5 = query(subgroup, 5u); }
+    if KEY_STEPS > 6u { a6 = query(subgroup, 6u); }
+    if KEY_STEPS > 7u { a7 = query(subgroup, 7u); }
+    if KEY_STEPS > 8u { a8 = query(subgroup, 8u); }
+    workgroupBarrier();
+    var b0: Left;
+    var b1: Left;
+    var b2: Left;
+    var b3: Left;
+    var b4: Left;
+    var b5: Left;
+    var b6: Left;
+    var b7: Left;
+    var b8: Left;
+    if both {
+        put_queries(work.first_row + 8u, work.live, i);
+        workgroupBarrier();
+        b0 = query(subgroup, 0u);
+        if KEY_STEPS > 1u { b1 = query(subgroup, 1u); }
+        if KEY_STEPS > 2u { b2 = query(subgroup, 2u); }
+        if KEY_STEPS > 3u { b3 = query(subgroup, 3u); }
+        if KEY_STEPS > 4u { b4 = query(subgroup, 4u); }
+        if KEY_STEPS > 5u { b5 = query(subgroup, 5u); }
+        if KEY_STEPS > 6u { b6 = query(subgroup, 6u); }
+        if KEY_STEPS > 7u { b7 = query(subgroup, 7u); }
+        if KEY_STEPS > 8u { b8 = query(subgroup, 8u); }
+        workgroupBarrier();
+    }
+
+    // Sums of the first eight rows, and of the others.
+    var s00 = Sums();
+    var s01 = Sums();
+    var s02 = Sums();
+    var s03 = Sums();
+    var s04 = Sums();
+    var s05 = Sums();
+    var s06 = Sums();
+    var s07 = Sums();
+    var s10 = Sums();
+    var s11 = Sums();
+    var s12 = Sums();
+    var s13 = Sums();
+    var s14 = Sums();
+    var s15 = Sums();
+    var s16 = Sums();
+    var s17 = Sums();
+    for (var tile = work.start; tile < work.end; tile += TILE) {
+        put_share(share, i);
+        if i == 0u {
+            atomicStore(&any_shrinks, 0u);
+        }
+        workgroupBarrier();
+        share = load_share(tile + TILE, work.end, i); // on its way while this tile is computed
+        for (var t = 0u; t < TILE; t += 8u) {
+            let at = t * PITCH + keys;
+            let to = SCRATCH * subgroup + t;
+            let second = to + 8u * TILE;
+            let pitch = TILE;
+            var scores = Sums();
+            if both {
+                var others = Sums();
+                add_keys_to_both(&scores, &others, a0, b0, at);
+                if KEY_STEPS > 1u { add_keys_to_both(&scores, &others, a1, b1, at + 8u); }
+                if KEY_STEPS > 2u { add_keys_to_both(&scores, &others, a2, b2, at + 16u); }
+                if KEY_STEPS > 3u { add_keys_to_both(&scores, &others, a3, b3, at + 24u); }
+                if KEY_STEPS > 4u { add_keys_to_both(&scores, &others, a4, b4, at + 32u); }
+                if KEY_STEPS > 5u { add_keys_to_both(&scores, &others, a5, b5, at + 40u); }
+                if KEY_STEPS > 6u { add_keys_to_both(&scores, &others, a6, b6, at + 48u); }
+                if KEY_STEPS > 7u { add_keys_to_both(&scores, &others, a7, b7, at + 56u); }
+                if KEY_STEPS > 8u { add_keys_to_both(&scores, &others, a8, b8, at + 64u); }
+                coopStoreT(others, &partial[second], pitch);
+            } else {
+                add_keys(&scores, a0, at);
+                if KEY_STEPS > 1u { add_keys(&scores, a1, at + 8u); }
+                if KEY_STEPS > 2u { add_keys(&scores, a2, at + 16u); }
+                if KEY_STEPS > 3u { add_keys(&scores, a3, at + 24u); }
+                if KEY_STEPS > 4u { add_keys(&scores, a4, at + 32u); }
+                if KEY_STEPS > 5u { add_keys(&scores, a5, at + 40u); }
+                if KEY_STEPS > 6u { add_keys(&scores, a6, at + 48u); }
+                if KEY_STEPS > 7u { add_keys(&scores, a7, at + 56u); }
+                if KEY_STEPS > 8u { add_keys(&scores, a8, at + 64u); }
+            }
+            coopStoreT(scores, &partial[to], pitch);
+        }
+        workgroupBarrier();
+        weigh(&row, tile, rows, i);
+        workgroupBarrier();
+        if atomicLoad(&any_shrinks) == 1u {
+            shrink(&s00, &s10, subgroup, lane);
+            if VALUE_TILES > 1u { shrink(&s01, &s11, subgroup, lane); }
+            if VALUE_TILES > 2u { shrink(&s02, &s12, subgroup, lane); }
+            if VALUE_TILES > 3u { shrink(&s03, &s13, subgroup, lane); }
+            if VALUE_TILES > 4u { shrink(&s04, &s14, subgroup, lane); }
+            if VALUE_TILES > 5u { shrink(&s05, &s15, subgroup, lane); }
+            if VALUE_TILES > 6u { shrink(&s06, &s16, subgroup, lane); }
+            if VALUE_TILES > 7u { shrink(&s07, &s17, subgroup, lane); }
+        }
+        for (var t = 0u; t < TILE; t += 8u) {
+            let at = t * PITCH + values;
+            let second = t + 8u * TILE;
+            let pitch = TILE;
+            let first = coopLoadT<Left>(&weights[t], pitch);
+            if both {
+                let other = coopLoadT<Left>(&weights[second], pitch);
+                add_values_to_both(&s00, &s10, first, other, at);
+                if VALUE_TILES > 1u { add_values_to_both(&s01, &s11, first, other, at + 8u); }
+                if VALUE_TILES > 2u { add_values_to_both(&s02, &s12, first, other, at + 16u); }
+                if VALUE_TILES > 3u { add_values_to_both(&s03, &s13, first, other, at + 24u); }
+                if VALUE_TILES > 4u { add_values_to_both(&s04, &s14, first, other, at + 32u); }
+                if VALUE_TILES > 5u { add_values_to_both(&s05, &s15, first, other, at + 40u); }
+                if VALUE_TILES > 6u { add_values_to_both(&s06, &s16, first, other, at + 48u); }
+                if VALUE_TILES > 7u { add_values_to_both(&s07, &s17, first, other, at + 56u); }
+            } else {
+                add_values(&s00, first, at);
+                if VALUE_TILES > 1u { add_values(&s01, first, at + 8u); }
+                if VALUE_TILES > 2u { add_values(&s02, first, at + 16u); }
+                if VALUE_TILES > 3u { add_values(&s03, first, at + 24u); }
+                if VALUE_TILES > 4u { add_values(&s04, first, at + 32u); }
+                if VALUE_TILES > 5u { add_values(&s05, first, at + 40u); }
+                if VALUE_TILES > 6u { add_values(&s06, first, at + 48u); }
+                if VALUE_TILES > 7u { add_values(&s07, first, at + 56u); }
+            }
+        }
+        workgroupBarrier(); // lines and weights are read before the next tile overwrites them
+    }
+
+    let total = row_sum(row.total);
+    if i / LANES < rows && i % LANES == 0u {
+        shrinks[i / LANES] = total;
+        if work.first_row + i / LANES < work.live {
+            leave_stats(work.first_row + i / LANES, workgroup.y, row.reference, total);
+        }
+    }
+    let column = VALUE_TILES * subgroup;
+    leave(s00, s10, column, workgroup.y, work, i);
+    if VALUE_TILES > 1u { leave(s01, s11, column + 1u, workgroup.y, work, i); }
+    if VALUE_TILES > 2u { leave(s02, s12, column + 2u, workgroup.y, work, i); }
+    if VALUE_TILES > 3u { leave(s03, s13, column + 3u, workgroup.y, work, i); }
+    if VALUE_TILES > 4u { leave(s04, s14, column + 4u, workgroup.y, work, i); }
+    if VALUE_TILES > 5u { leave(s05, s15, column + 5u, workgroup.y, work, i); }
+    if VALUE_TILES > 6u { leave(s06, s16, column + 6u, workgroup.y, work, i); }
+    if VALUE_TILES > 7u { leave(s07, s17, column + 7u, workgroup.y, work, i); }
+}
