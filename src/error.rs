@@ -168,6 +168,21 @@ pub enum Error {
     )]
     NoResult,
 
+    /// Weights on the GPU are not what was sent there: the driver gave up on a part of the upload without saying so, or
+    /// memory is broken.
+    #[error(
+        "{count} of {total} weights did not arrive on the GPU as they were sent, the first of them `{tensor}`; load the \
+         model again, and if that fails as well, close other programs, or use a smaller file or another adapter"
+    )]
+    Upload {
+        /// The first of them, in the order in which the model uses them.
+        tensor: String,
+        /// How many.
+        count: usize,
+        /// Of how many.
+        total: usize,
+    },
+
     /// A worker thread died: a defect in wglm.
     #[error("a worker thread died while {doing}; please report it")]
     Worker {

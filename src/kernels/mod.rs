@@ -45,6 +45,7 @@ mod sampling;
 mod slice_max;
 mod slot_sum;
 mod tiling;
+mod weight_sum;
 
 pub use adjust::{Adjustment, Penalties};
 pub use cache_write::{Cache, CacheType};
@@ -60,6 +61,7 @@ pub use rounded::{Rounded, Stream};
 pub use route::{Gating, Routed, Routing};
 pub use sampling::Sampling;
 pub use slice_max::{NO_TOKEN, Slices};
+pub(crate) use weight_sum::{TILE as SUM_TILE, factors as sum_factors};
 
 use crate::error::{Error, Result};
 use crate::gpu::Matrices;
@@ -130,6 +132,7 @@ pub static KERNELS: &[&Kernel] = &[
     &sample::KERNEL,
     &copy::KERNEL,
     &last_token::KERNEL,
+    &weight_sum::KERNEL,
 ];
 
 /// Declares a kernel's `Params`, laid out as the WGSL struct of the same fields.

@@ -88,15 +88,19 @@ pub(super) fn choice(logits: &[f32], sampling: &Sampling, position: u32) -> [u32
 
 /// The random word of a token: `lib/noise.wgsl`.
 fn noise(seed: [u32; 2], position: u32, token: u32) -> u32 {
+    pcg4d([token / 4, position, seed[0], seed[1]])[token as usize % 4]
+}
+
+/// Four random words of four: `lib/noise.wgsl`.
+pub(super) fn pcg4d(key: [u32; 4]) -> [u32; 4] {
     let mix = |[x, y, z, w]: [u32; 4]| {
         let x = x.wrapping_add(y.wrapping_mul(w));
         let y = y.wrapping_add(z.wrapping_mul(x));
         let z = z.wrapping_add(x.wrapping_mul(y));
         [x, y, z, w.wrapping_add(y.wrapping_mul(z))]
     };
-    let key = [token / 4, position, seed[0], seed[1]];
     let spread = key.map(|k| k.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
-    mix(mix(spread).map(|v| v ^ v >> 16))[token as usize % 4]
+    mix(mix(spread).map(|v| v ^ v >> 16))
 }
 
 /// Minus the logarithm of −log(1 − u), in f64.

@@ -2,6 +2,7 @@
 
 use super::load::{self, LoadOptions, Model};
 use super::upload::staging_memory;
+use super::verify::verify_memory;
 use super::{BatchShape, CacheShape, Config, TokenPlan, plan_batch, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
@@ -88,7 +89,8 @@ impl Model {
         // Logits and two choices, where the host reads them.
         let read = 4 * (config.vocab + 2 * Plan::TOKEN_WORDS) as u64 + Receipts::BYTES;
         let scratch = scratch(&token.plan, &chunks) + read;
-        let staging = staging_memory(weights);
+        let max_binding = gpu.map_or(u64::MAX, |gpu| gpu.capabilities().max_binding);
+        let staging = staging_memory(weights).max(verify_memory(&token.plan.weights, max_binding)?);
         let mut estimate = Estimate { weights, cache, scratch, staging, shape, fit: Fit::Unknown };
         if let Some(gpu) = gpu {
             let plans = std::iter::once(&token.plan).chain(&chunks);

@@ -116,13 +116,14 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Unsupported`] for what is wrong with the file,
-    /// [`Error::TooLarge`] and [`Error::OutOfMemory`] for what does not fit.
+    /// [`Error::TooLarge`] and [`Error::OutOfMemory`] for what does not fit, [`Error::Upload`] for weights that did not
+    /// arrive.
     pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
         Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))
     }
 
     /// As [`Model::load`]. `progress` is told before anything is uploaded, after every few megabytes, and once everything
-    /// is there again and again while kernels are still compiled. It may stop the load each time.
+    /// is there again and again while it is verified and kernels are still compiled. It may stop the load each time.
     ///
     /// # Errors
     /// As [`Model::load`], and [`Error::Cancelled`].
@@ -314,7 +315,7 @@ fn together(
             newest = now;
             if stopping(false) { ControlFlow::Break(()) } else { progress(now) }
         };
-        let weights = upload(file, pipelines.gpu(), planned, zero_copy, &mut tell);
+        let weights = upload(file, pipelines, planned, zero_copy, &mut tell);
         while !stopping(weights.is_err()) && !kernels.is_finished() {
             std::thread::sleep(LOOK);
             stopping(progress(newest).is_break());

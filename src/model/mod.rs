@@ -20,8 +20,10 @@ mod parcels;
 mod prompt;
 mod rows;
 mod state;
+mod sums;
 mod token_plan;
 mod upload;
+mod verify;
 mod weights;
 
 pub use arithmetic::usual_arithmetic;

@@ -3,16 +3,20 @@
 //!
 //! A thread has two stagings: while the GPU copies from one, it fills the other. A page of the file is read where it
 //! is repacked, so that faults and reads from storage are spread over the threads as well, and a few tens of
-//! kilobytes are repacked at a time, so that what is made of them stays in the core's cache until it is staged.
+//! kilobytes are repacked at a time, so that what is made of them stays in the core's cache until it is summed and
+//! staged. Rows that are used in place are only summed. In the end the GPU sums what it has (`verify.rs`).
 
 use super::in_place::{InPlace, Limits, Place};
 use super::parcels::{Parcel, Piece, parcels};
 use super::rows::Rows;
+use super::sums::Sums;
+use super::verify::verify;
 use super::{Progress, TokenPlan};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, BufferUse, Gpu, Mapped, PAGE, StagedCopy, Staging};
 use crate::plan::Weight;
+use crate::shader::Pipelines;
 use crate::threads::joined;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,18 +42,20 @@ pub(super) struct Uploaded {
     pub buffers: Vec<Buffer>,
     /// Bytes of those that are used where they lie in the file.
     pub in_place: u64,
+    /// The sums of each weight's bytes on the GPU, by its place in the plan: see `kernels/weight_sum.rs`.
+    pub sums: Vec<[u32; 2]>,
 }
 
 /// Makes and fills the buffers of a plan's weights, in the plan's order: where `zero_copy` asks for it, over the file
-/// itself where that holds what the GPU wants.
+/// itself where that holds what the GPU wants. Then sees whether they arrived.
 pub(super) fn upload(
     file: &Gguf,
-    gpu: &Gpu,
+    pipelines: &Pipelines,
     planned: &TokenPlan,
     zero_copy: bool,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Uploaded> {
-    let plan = &planned.plan;
+    let (gpu, plan) = (pipelines.gpu(), &planned.plan);
     let mut teller = Teller { done: 0, total: plan.weight_memory(), progress };
     teller.tell(0)?;
     let rows = |(weight, source)| Rows::of(file, weight, source);
@@ -57,19 +63,18 @@ pub(super) fn upload(
     let placed = if zero_copy { in_place(gpu, &plan.weights, &rows) } else { InPlace::none(rows.len()) };
     // All of them first: if there is no room, it shows before minutes are spent on reading.
     let buffers = buffers(file, gpu, &plan.weights, &placed)?;
-    let in_place = placed.bytes();
-    if in_place > 0 {
-        teller.tell(in_place)?;
-    }
     let threads = threads();
     let staging = staging_bytes(threads, teller.total);
-    let parcels = parcels(plan, staging, |index| placed.places[index].is_none());
-    let (weights, buffers_of) = (plan.weights.as_slice(), buffers.as_slice());
+    let [copied, in_place] =
+        [false, true].map(|in_place| parcels(plan, staging, |index| placed.places[index].is_some() == in_place));
+    let (weights, sums) = (plan.weights.as_slice(), Sums::of(plan.weights.len()));
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let upload = Upload { gpu, weights, rows, buffers: buffers_of, parcels, next, stop };
+    let upload = Upload { gpu, weights, rows, buffers: &buffers, copied, in_place, sums, next, stop };
     upload.run(threads, &mut teller)?;
-    drop(upload);
-    Ok(Uploaded { buffers, in_place })
+    let sums = upload.sums.finish();
+    let uploaded = Uploaded { buffers, in_place: placed.bytes(), sums };
+    verify(pipelines, weights, &uploaded, &mut || teller.tell(0))?;
+    Ok(uploaded)
 }
 
 /// The weights that can stay where they are.
@@ -137,7 +142,10 @@ struct Upload<'a> {
     weights: &'a [Weight],
     rows: Vec<Rows<'a>>,
     buffers: &'a [Buffer],
-    parcels: Vec<Parcel>,
+    /// Those to be copied, then those that are only summed.
+    copied: Vec<Parcel>,
+    in_place: Vec<Parcel>,
+    sums: Sums,
     /// The first parcel that no thread has taken.
     next: AtomicUsize,
     /// Whoever sees it takes no more.
@@ -161,7 +169,8 @@ impl Upload<'_> {
                     done
                 })
             };
-            let workers = (0..threads.min(self.parcels.len())).map(|_| work(sender.clone())).collect();
+            let workers =
+                (0..threads.min(self.copied.len() + self.in_place.len())).map(|_| work(sender.clone())).collect();
             drop(sender);
             let told = teller.tell_all(receiver);
             self.stop.fetch_or(told.is_err(), Ordering::Relaxed);
@@ -188,8 +197,16 @@ impl Upload<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let Some(parcel) = self.parcels.get(self.next.fetch_add(1, Ordering::Relaxed)) else { break };
-            self.send(parcel, &mut stagings[turn], &mut scratch)?;
+            let next = self.next.fetch_add(1, Ordering::Relaxed);
+            let parcel = if let Some(parcel) = self.copied.get(next) {
+                self.send(parcel, &mut stagings[turn], &mut scratch)?;
+                parcel
+            } else if let Some(parcel) = self.in_place.get(next - self.copied.len()) {
+                parcel.pieces.iter().try_for_each(|piece| self.repack(piece, &mut scratch, &mut |_, _| Ok(())))?;
+                parcel
+            } else {
+                break;
+            };
             // If nobody listens any more, the upload is being stopped.
             parcel.pieces.iter().for_each(|piece| sender.send(piece.bytes()).unwrap_or_default());
         }
@@ -198,7 +215,7 @@ impl Upload<'_> {
 
     /// Room for any parcel.
     fn staging(&self) -> Result<Staging> {
-        let bytes = self.parcels.iter().map(|parcel| parcel.bytes).max().unwrap_or(0);
+        let bytes = self.copied.iter().map(|parcel| parcel.bytes).max().unwrap_or(0);
         self.gpu.staging(bytes as u64)
     }
 
@@ -215,14 +232,8 @@ impl Upload<'_> {
         parts.map(move |p| StagedCopy { from: p.staged as u64, to, offset: p.offset, bytes: p.bytes as u64 })
     }
 
-    /// Repacks the rows of a piece, a tile at a time.
     fn stage(&self, piece: &Piece, mapped: &mut Mapped, scratch: &mut Vec<u8>) -> Result<()> {
-        let rows = &self.rows[piece.weight];
-        rows.populate(piece.rows.clone());
-        let tile = rows.at_a_time(TILE).clamp(1, piece.rows.len().max(1));
-        for first in piece.rows.clone().step_by(tile) {
-            self.tile(piece, first..piece.rows.end.min(first + tile), mapped, scratch)?;
-        }
+        self.repack(piece, scratch, &mut |at, bytes| mapped.write(at, bytes))?;
         for part in &piece.parts {
             let filled = part.row_bytes * piece.rows.len();
             mapped.zero(part.staged + filled, part.bytes - filled)?;
@@ -230,21 +241,41 @@ impl Upload<'_> {
         Ok(())
     }
 
-    fn tile(&self, piece: &Piece, range: Range<usize>, mapped: &mut Mapped, scratch: &mut Vec<u8>) -> Result<()> {
+    /// Repacks the rows of a piece, a tile at a time, and sums what they become. `take` gets it, with its place in the
+    /// staging memory.
+    fn repack(
+        &self,
+        piece: &Piece,
+        scratch: &mut Vec<u8>,
+        take: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let rows = &self.rows[piece.weight];
+        rows.populate(piece.rows.clone());
+        // Of four rows every stream has whole words, which is what can be summed.
+        let tile = (rows.at_a_time(TILE) / 4 * 4).max(4);
+        for first in piece.rows.clone().step_by(tile) {
+            let range = first..piece.rows.end.min(first.saturating_add(tile));
+            for (part, stream) in piece.parts.iter().zip(self.tile(piece, range, scratch)?) {
+                let before = part.row_bytes * (first - piece.rows.start);
+                self.sums.add(piece.weight, part.offset + before as u64, stream);
+                take(part.staged + before, stream)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Some rows' part of every stream.
+    fn tile<'s>(&self, piece: &Piece, rows: Range<usize>, scratch: &'s mut Vec<u8>) -> Result<Vec<&'s mut [u8]>> {
         let weight = &self.weights[piece.weight];
-        let bytes = self.rows[piece.weight].get(range.clone())?;
-        scratch.resize(piece.parts.iter().map(|part| part.row_bytes * range.len()).sum(), 0);
+        scratch.resize(piece.parts.iter().map(|part| part.row_bytes * rows.len()).sum(), 0);
         let mut rest = scratch.as_mut_slice();
         let mut streams = Vec::with_capacity(piece.parts.len());
         for part in &piece.parts {
-            let (stream, others) = rest.split_at_mut(part.row_bytes * range.len());
+            let (stream, others) = rest.split_at_mut(part.row_bytes * rows.len());
             streams.push(stream);
             rest = others;
         }
-        weight.quant.repack(&bytes, weight.shape[0], &mut streams)?;
-        for (part, stream) in piece.parts.iter().zip(streams) {
-            mapped.write(part.staged + part.row_bytes * (range.start - piece.rows.start), stream)?;
-        }
-        Ok(())
+        weight.quant.repack(&self.rows[piece.weight].get(rows)?, weight.shape[0], &mut streams)?;
+        Ok(streams)
     }
 }

@@ -1,12 +1,14 @@
 //! How work reaches the GPU: in how many pieces, and what becomes of it where the GPU drops some.
 
 use crate::common::gpu::open;
-use crate::common::models::{fable_file, load_on};
+use crate::common::models::{fable_file, fixture, load_on};
 use crate::dialogue;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use wglm::gpu::Work;
-use wglm::{Error, Gguf, LoadOptions, Model, PromptOptions, Reuse, SamplerParams, Session};
+use wglm::{Error, Gguf, Gpu, LoadOptions, Model, PromptOptions, Reuse, SamplerParams, Session};
 
 /// A model on a device of its own, whose work nobody else adds to.
 fn alone() -> Model {
@@ -53,7 +55,8 @@ fn pipelines_are_compiled_at_load_and_at_once() {
     let model = alone();
     let loaded = model.gpu().work();
     let mut session = Session::new(&model).unwrap();
-    assert_eq!(loaded.pipelines, session.plan().variants.len() as u64);
+    // And one that looks whether the weights arrived.
+    assert_eq!(loaded.pipelines, session.plan().variants.len() as u64 + 1);
     let threads = std::thread::available_parallelism().unwrap().get().min(2) as u64;
     assert!(loaded.pipelines_at_once >= threads, "{loaded:?}, {threads} threads");
     let later = work(&model, || {
@@ -207,4 +210,54 @@ fn a_model_whose_work_is_dropped_does_not_load() {
     gpu.drop_work(true);
     let file = Gguf::open(fable_file("q4_0")).unwrap();
     nothing_came(Model::load(&file, &gpu, &LoadOptions::default()));
+}
+
+/// Drops submissions of a device, counted from 1 on.
+fn drop_submissions(gpu: &Gpu, dropped: Range<u64>) {
+    let (count, device) = (AtomicU64::new(0), gpu.clone());
+    gpu.before_submissions(move || {
+        device.drop_work(dropped.contains(&(count.fetch_add(1, Ordering::Relaxed) + 1)));
+    });
+}
+
+/// Why a model does not load: the weight that is named, and of how many it is the first.
+fn not_arrived(path: &Path, gpu: &Gpu, options: &LoadOptions) -> (String, usize, usize) {
+    let file = Gguf::open(path).unwrap();
+    match Model::load(&file, gpu, options) {
+        Err(Error::Upload { tensor, count, total }) => (tensor, count, total),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A part of the upload that is dropped shows, although everything after it is done.
+#[test]
+fn weights_that_were_dropped_are_named() {
+    let (path, gpu) = (fable_file("q4_0"), open(true));
+    let file = Gguf::open(&path).unwrap();
+    for first in [1, 4, 9] {
+        // Threads submit at once: of several that are dropped one is.
+        drop_submissions(&gpu, first..first + 3);
+        let (tensor, count, total) = not_arrived(&path, &gpu, &LoadOptions::default());
+        assert!(file.tensor(&tensor).is_some(), "{tensor}");
+        assert!((1..total).contains(&count), "{count} of {total}");
+        assert_eq!(gpu.memory().held, 0);
+    }
+    gpu.before_submissions(|| ());
+    load_on(&path, &gpu);
+}
+
+/// So does what was not copied.
+#[test]
+fn weights_in_place_are_verified() {
+    let (path, gpu) = (fixture("models/f16-tied.gguf"), open(true));
+    if gpu.shares_pages() {
+        return println!("skipped: weights in place take no submission here");
+    }
+    drop_submissions(&gpu, 1..2);
+    let options = LoadOptions { zero_copy: true, ..LoadOptions::default() };
+    let (tensor, count, total) = not_arrived(&path, &gpu, &options);
+    assert!(Gguf::open(&path).unwrap().tensor(&tensor).is_some_and(|tensor| tensor.ty.name != "q4_0"), "{tensor}");
+    assert!((1..=total).contains(&count), "{count} of {total}");
+    gpu.before_submissions(|| ());
+    Model::load(&Gguf::open(&path).unwrap(), &gpu, &options).unwrap();
 }

@@ -1,0 +1,232 @@
+//! Whether the weights arrived: their sums on the GPU, beside the host's.
+//!
+//! A driver may drop a submission without a word, as Metal does where memory runs out while it runs, and nobody would
+//! know of an upload's: what it copied would be zeros, or what the memory held before. So each buffer is read once more
+//! by the GPU, which takes as long as its memory needs for that.
+
+use super::upload::Uploaded;
+use crate::error::{Error, Result};
+use crate::gpu::{Buffer, Fetch, Receipts, Submission};
+use crate::kernels::SUM_TILE;
+use crate::plan::{BufferRef, Builder, Executor, Plan, Purpose, Target, Weight};
+use crate::shader::Pipelines;
+use std::ops::Range;
+
+/// Bytes of a dispatch at most: none takes longer than a few milliseconds.
+const RANGE: u64 = 256 << 20;
+/// Bytes of a submission, so that others who draw on the device get their turn.
+const SUBMISSION: u64 = 1 << 30;
+/// Bytes of a weight's two sums.
+const PAIR: u64 = 8;
+
+/// Sums the weights' buffers on the GPU, and compares the sums with the host's. `go_on` is asked before every
+/// submission.
+///
+/// # Errors
+/// [`Error::Upload`] if a weight is not what was sent, [`Error::NoResult`] if that cannot be told; that of `go_on`; what
+/// the device reports.
+pub(super) fn verify(
+    pipelines: &Pipelines,
+    weights: &[Weight],
+    uploaded: &Uploaded,
+    go_on: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    let planned = Planned::of(weights, pipelines.gpu().capabilities().max_binding)?;
+    let sums = planned.run(pipelines, &uploaded.buffers, go_on)?;
+    let mut wrong = weights.iter().filter(|weight| sums[weight.index] != uploaded.sums[weight.index]);
+    let Some(first) = wrong.next() else { return Ok(()) };
+    Err(Error::Upload { tensor: first.name.to_string(), count: 1 + wrong.count(), total: weights.len() })
+}
+
+/// Bytes that it takes on a device beside the weights.
+pub(super) fn verify_memory(weights: &[Weight], max_binding: u64) -> Result<u64> {
+    let Planned { plan, .. } = Planned::of(weights, max_binding)?;
+    let read = PAIR * weights.len() as u64 + 2 * Receipts::BYTES;
+    Ok(plan.params_memory() + plan.local_memory(Purpose::State) + read)
+}
+
+/// The sums of all weights, a step for each range of a buffer.
+struct Planned {
+    plan: Plan,
+    /// Where the sums are, by the weights' places.
+    sums: usize,
+}
+
+impl Planned {
+    fn of(weights: &[Weight], max_binding: u64) -> Result<Self> {
+        let tile = 4 * SUM_TILE as u64;
+        let most = RANGE.min(max_binding / tile * tile).max(tile);
+        let mut b = Builder::new(Target::default(), 1).with_weights(weights);
+        let sums = b.setting("sums", PAIR * weights.len() as u64);
+        for weight in weights {
+            for start in (0..weight.bytes()).step_by(most as usize) {
+                let range = start..weight.bytes().min(start + most);
+                b.weight_sum(&weight.name, weight.buffer(), range, (BufferRef::Local(sums), weight.index))?;
+            }
+        }
+        Ok(Self { plan: b.finish(), sums })
+    }
+
+    fn run(
+        &self,
+        pipelines: &Pipelines,
+        buffers: &[Buffer],
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<[u32; 2]>> {
+        let gpu = pipelines.gpu();
+        let executor = Executor::new(pipelines, &self.plan, buffers)?;
+        let mut receipts = Receipts::new(gpu)?;
+        let mut newest: Option<Submission> = None;
+        for steps in self.submissions() {
+            go_on()?;
+            let receipt = receipts.next(gpu, newest.as_ref())?;
+            let submission = executor.submit(steps, &[receipt])?;
+            // One computes while the next is recorded.
+            newest.replace(submission).map_or(Ok(()), |before| gpu.wait(&before))?;
+        }
+        newest.map_or(Ok(()), |newest| receipts.check(gpu, &newest))?;
+        let bytes = PAIR * self.plan.weights.len() as u64;
+        let read = Fetch::new(gpu, bytes)?.read(executor.local(self.sums), 0, bytes)?;
+        Ok(read.chunks_exact(PAIR as usize).map(bytemuck::pod_read_unaligned).collect())
+    }
+
+    /// The steps, some at a time.
+    fn submissions(&self) -> Vec<Range<usize>> {
+        let (mut submissions, mut first, mut bytes) = (Vec::new(), 0, 0);
+        for (index, step) in self.plan.steps.iter().enumerate() {
+            if bytes + step.cost.weights > SUBMISSION {
+                submissions.push(first..index);
+                (first, bytes) = (index, 0);
+            }
+            bytes += step.cost.weights;
+        }
+        submissions.push(first..self.plan.steps.len());
+        submissions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sums::Sums;
+    use super::*;
+    use crate::gpu::{BufferUse, Gpu, GpuOptions};
+    use crate::quant::{F32, QUANTS};
+
+    /// Weights on a device, and what they hold.
+    struct There {
+        pipelines: Pipelines,
+        weights: Vec<Weight>,
+        contents: Vec<Vec<u8>>,
+        uploaded: Uploaded,
+    }
+
+    /// A weight of every format and some of a few values, of noise.
+    fn there(subgroups: bool) -> Result<There> {
+        let gpu = Gpu::open(&GpuOptions { checks: true, subgroups, ..GpuOptions::default() })?;
+        let mut b = Builder::new(Target::default(), 1);
+        let shapes = QUANTS.iter().map(|quant| (*quant, [512, 27, 1]));
+        let small = [1, 3, 1000, 1025].map(|columns| (&F32, [columns, 1, 1]));
+        let weights: Vec<Weight> =
+            shapes.chain(small).enumerate().map(|(i, (quant, shape))| b.weight(&i.to_string(), quant, shape)).collect();
+        let sums = Sums::of(weights.len());
+        let (mut contents, mut buffers) = (Vec::new(), Vec::new());
+        for weight in &weights {
+            let noise = F32.sample(weight.bytes() as usize / 4, weight.index as u64);
+            let buffer = gpu.buffer(&weight.name, weight.bytes(), BufferUse::Storage)?;
+            gpu.write(&buffer, 0, &noise)?;
+            sums.add(weight.index, 0, &noise);
+            contents.push(noise);
+            buffers.push(buffer);
+        }
+        let uploaded = Uploaded { buffers, in_place: 0, sums: sums.finish() };
+        Ok(There { pipelines: Pipelines::new(&gpu), weights, contents, uploaded })
+    }
+
+    impl There {
+        fn verify(&self) -> Result<()> {
+            verify(&self.pipelines, &self.weights, &self.uploaded, &mut || Ok(()))
+        }
+
+        /// What is found if bytes are written to a weight; afterwards it is as it was.
+        fn spoilt(&self, weight: usize, at: usize, bytes: &[u8]) -> Result<String> {
+            let write = |bytes: &[u8]| self.pipelines.gpu().write(&self.uploaded.buffers[weight], at as u64, bytes);
+            write(bytes)?;
+            let found = match self.verify() {
+                Err(Error::Upload { tensor, count: 1, total }) if total == self.weights.len() => tensor,
+                other => format!("{other:?}"),
+            };
+            write(&self.contents[weight][at..at + bytes.len()])?;
+            Ok(found)
+        }
+    }
+
+    #[test]
+    fn weights_that_arrived_are_found_right() -> Result<()> {
+        for subgroups in [true, false] {
+            there(subgroups)?.verify()?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_weight_that_did_not_arrive_is_named() -> Result<()> {
+        let there = there(true)?;
+        for weight in &there.weights {
+            let (name, content) = (weight.name.to_string(), &there.contents[weight.index]);
+            let (piece, end) = (content.len().min(256), content.len());
+            assert_eq!(there.spoilt(weight.index, 0, &vec![0; piece])?, name, "a piece is missing");
+            assert_eq!(there.spoilt(weight.index, end - piece, &vec![0; piece])?, name, "the last piece is missing");
+            let stale = F32.sample(content.len() / 4, 100);
+            assert_eq!(there.spoilt(weight.index, 0, &stale)?, name, "another model's");
+            if end >= 2 * piece {
+                assert_eq!(there.spoilt(weight.index, 0, &content[end - piece..])?, name, "a piece in another's place");
+                let exchanged = [&content[end - piece..], &content[piece..end - piece], &content[..piece]].concat();
+                assert_eq!(there.spoilt(weight.index, 0, &exchanged)?, name, "two pieces are exchanged");
+            }
+        }
+        there.verify()
+    }
+
+    #[test]
+    fn the_first_of_several_is_named() -> Result<()> {
+        let there = there(true)?;
+        for weight in [9, 4, 7] {
+            there.pipelines.gpu().zero(&there.uploaded.buffers[weight..=weight])?;
+        }
+        let found = there.verify();
+        let expected = matches!(&found, Err(Error::Upload { tensor, count: 3, .. }) if tensor == "4");
+        assert!(expected, "{found:?}");
+        Ok(())
+    }
+
+    /// A buffer may be larger than what can be bound of it.
+    #[test]
+    fn sums_of_ranges_add_up() -> Result<()> {
+        let there = there(true)?;
+        for max_binding in [1, 4096, 10_000, 1 << 20] {
+            let planned = Planned::of(&there.weights, max_binding)?;
+            let more = planned.plan.steps.len() > there.weights.len();
+            assert_eq!(more, max_binding < 1 << 20);
+            let sums = planned.run(&there.pipelines, &there.uploaded.buffers, &mut || Ok(()))?;
+            assert!(sums == there.uploaded.sums, "in ranges of {max_binding} bytes");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_submission_is_bounded() -> Result<()> {
+        let mut b = Builder::new(Target::default(), 1);
+        let rows = [1 << 18, 700, 1 << 18, 1, 1 << 18, 1 << 19];
+        let weights: Vec<Weight> =
+            rows.iter().enumerate().map(|(i, rows)| b.weight(&i.to_string(), &F32, [1024, *rows, 1])).collect();
+        let planned = Planned::of(&weights, u64::MAX)?;
+        let submissions = planned.submissions();
+        let bytes = |steps: &Range<usize>| planned.plan.steps[steps.clone()].iter().map(|step| step.cost.weights).sum();
+        let each: Vec<u64> = submissions.iter().map(bytes).collect();
+        let total = planned.plan.weight_memory();
+        assert!(each.iter().all(|bytes| (1..=SUBMISSION).contains(bytes)), "{each:?}");
+        assert!(each.len() as u64 <= 2 * total / SUBMISSION && each.iter().sum::<u64>() == total, "{each:?}");
+        assert!(submissions.windows(2).all(|pair| pair[0].end == pair[1].start), "{submissions:?}");
+        Ok(())
+    }
+}
