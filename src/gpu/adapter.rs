@@ -3,7 +3,7 @@
 use super::{GpuOptions, heaps};
 use crate::error::{Error, Result};
 
-/// The cooperative matrices that kernels here use: of f16, summed in f32, by subgroups of 32.
+/// The cooperative matrices that kernels here use: of f16 and, of 8 x 8, of f32, summed in f32, by subgroups of 32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Matrices {
     /// None of these.
@@ -101,13 +101,13 @@ fn matrices_of(adapter: &wgpu::Adapter) -> Matrices {
     let apple = info.backend == wgpu::Backend::Metal && info.name.starts_with("Apple");
     let subgroups = apple || (info.subgroup_min_size == 32 && info.subgroup_max_size == 32);
     let properties = adapter.cooperative_matrix_properties();
-    let has = |side: u32| {
+    let has = |side: u32, operands| {
         let suits = |p: &wgpu::CooperativeMatrixProperties| {
-            [p.m_size, p.n_size, p.k_size] == [side; 3] && p.ab_type == F16 && p.cr_type == F32
+            [p.m_size, p.n_size, p.k_size] == [side; 3] && p.ab_type == operands && p.cr_type == F32
         };
         known && subgroups && properties.iter().any(suits)
     };
-    match (has(16), has(8)) {
+    match (has(16, F16), has(8, F16) && has(8, F32)) {
         (true, _) => Matrices::Sixteen,
         (false, true) => Matrices::Eight,
         (false, false) => Matrices::None,

@@ -202,3 +202,44 @@ fn alone_case(
     case.expect(&y, want, sizes, Operands::F32.bound());
     Ok(case.finish(format!("{heads} heads, {tokens} tokens, rank {rank}, rotary {rotary}, {splits} splits")))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The kernels of attention over a cache on Apple's GPUs: of a token, of four, and of a chunk.
+    fn kernels([heads, rank, rotary]: [usize; 3], ty: CacheType) -> [&'static str; 3] {
+        let target = Target { matrices: Matrices::Eight, ..Target::default() };
+        let line = Cache::line(rank, rotary);
+        let kernel = |mut plan: Builder, tokens: usize| {
+            let cache = plan.latent_cache(ty, rank, rotary, 64);
+            if tokens > 32 {
+                let q = plan.batch_with_stride("q", [rank + rotary, heads], tokens, line);
+                let attention = ChunkAttention { q: &q, cache: &cache, scale: SCALE, deep: false };
+                plan.mla_attention_batch("attention", &attention).unwrap();
+            } else {
+                let q = plan.tensor_with_stride("q", [rank + rotary, heads * tokens], line);
+                match plan.suits_matrices(&q, &cache) {
+                    true => plan.mla_attention_matrix("attention", &q, &cache, SCALE, 8).unwrap(),
+                    false => plan.mla_attention("attention", &q, &cache, SCALE, 8).unwrap(),
+                };
+            }
+            plan.finish().steps[0].kernel
+        };
+        let chunk = |tokens: usize| kernel(Builder::for_chunk(target, 1, tokens), tokens);
+        [kernel(Builder::new(target, 1), 1), chunk(4), chunk(512)]
+    }
+
+    #[test]
+    fn macs_attend_by_matrices_over_caches_of_f16() {
+        for shape in [[20, 512, 64], [5, 512, 64], [16, 512, 64], [128, 512, 64], [4, 128, 32], [1, 256, 64]] {
+            assert_eq!(kernels(shape, CacheType::F16), [KERNEL.name; 3], "{shape:?}");
+        }
+        let without = ["mla_attention", "mla_attention", "mla_attention_batch"];
+        assert_eq!(kernels([20, 512, 64], CacheType::F32), without);
+        for shape in [[20, 512, 48], [20, 36, 10], [20, 1024, 64]] {
+            assert_eq!(kernels(shape, CacheType::F16), without, "{shape:?}");
+        }
+    }
+}
