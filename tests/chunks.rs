@@ -102,7 +102,7 @@ fn chunks_of_bytes_are_tokens_of_bytes() {
 fn multiplies_bytes(model: &Model) -> bool {
     let (file, config, target) = (model.file(), model.config(), *model.target());
     let token = plan_token(file, config, model.cache(), target).unwrap();
-    let few = plan_batch(file, config, &token, target, BatchShape::of(4, Outputs::Last, 0)).unwrap();
+    let few = plan_batch(file, config, &token, target, BatchShape::of(4, Outputs::Last, 0, 64)).unwrap();
     few.plan.variants.iter().any(|variant| variant.label.contains(".i8."))
 }
 

@@ -6,10 +6,10 @@ mod common;
 
 use common::gpu::gpu;
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wglm::gpu::Matrices;
 use wglm::kernels::{Case, Check, KERNELS, Kernel};
-use wglm::plan::{Target, Team};
+use wglm::plan::{StepLimit, Target, Team};
 use wglm::quant::{Arithmetic, Family, QUANTS};
 use wglm::shader::{Pipelines, reflect};
 
@@ -80,6 +80,30 @@ fn every_kernel_agrees_with_its_twin_by_subgroups() {
 #[test]
 fn every_kernel_agrees_with_its_twin_by_workgroups() {
     run(Team::Workgroup);
+}
+
+/// The kernels whose steps may be dispatched in parts, every workgroup by itself.
+#[test]
+fn parts_of_a_step_agree_with_the_twin() {
+    const CASES: usize = 3; // of a kernel
+    let pipelines = Pipelines::new(&common::gpu::open(true));
+    let limit = StepLimit { flops: 1, bandwidth: 1, time: Duration::from_secs(1) };
+    let (mut failures, mut seen) = (Vec::new(), BTreeSet::new());
+    for (kernel, team) in kernels().flat_map(|kernel| [Team::Subgroup, Team::Workgroup].map(|team| (kernel, team))) {
+        if team == Team::Subgroup && !gpu().capabilities().subgroups {
+            continue;
+        }
+        let cases = cases(kernel, Target { limit, ..target(team, Arithmetic::Float) });
+        let own = |case: &&Case| case.plan.steps.iter().any(|s| s.kernel == kernel.name && s.label.contains(" 1/"));
+        for case in cases.iter().filter(own).take(CASES) {
+            seen.insert(kernel.name);
+            let failure = case.judge(&case.run(&pipelines).unwrap()).failure;
+            failures.extend(failure.map(|failure| format!("{} {team:?} {}: {failure}", kernel.name, case.name)));
+        }
+    }
+    println!("{seen:?}");
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    assert!(seen.len() >= 4 || std::env::var("KERNEL").is_ok(), "only {seen:?} in parts");
 }
 
 /// The judge must see an error anywhere: off by a little more than the bound, not a number, or outside the

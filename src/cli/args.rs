@@ -164,7 +164,7 @@ impl FileArgs {
         let divisions = Vec::leak(self.tiling.clone()); // of the one model that a command loads
         let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
         let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
-        LoadOptions { context: self.context, cache, arithmetic, fusions, divisions, zero_copy, prompt }
+        LoadOptions { context: self.context, cache, arithmetic, fusions, divisions, zero_copy, prompt, limit: None }
     }
 }
 

@@ -69,7 +69,7 @@ fn needs(file: &Gguf) -> anyhow::Result<Vec<String>> {
     ));
     report.push(format!("  scratch             {:>12}", output::bytes(plan.local_memory(Purpose::Scratch))));
     let tokens = PromptOptions::default().together();
-    let shape = BatchShape::of(tokens, Outputs::Last, context);
+    let shape = BatchShape::of(tokens, Outputs::Last, context, context);
     let chunk = plan_batch(file, &config, &planned, Target::default(), shape)?.plan.local_memory(Purpose::Scratch);
     report.push(format!("  while reading       {:>12} for {tokens} tokens of a prompt together", output::bytes(chunk)));
     if config.draft_blocks > 0 {

@@ -111,7 +111,7 @@ impl Builder {
         let grid = [heads.div_ceil(by.rows), splits, tokens];
         // A split's workgroups, each for some of the heads, stand beside each other.
         let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(grid[0] * by.rows * tokens, tokens) };
-        self.step(label, variant, bindings, &(), grid, cost)?;
+        self.step_in_parts(label, variant, bindings, (grid, 0), cost)?;
         Ok(parts)
     }
 

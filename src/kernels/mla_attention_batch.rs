@@ -4,7 +4,7 @@ use super::cache_write::{Cache, CacheType};
 use super::mla_attention::{Attending, Example, Parts, SCALE, expect_queries};
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
-use crate::plan::{Batch, Bound, Builder, Cost, Target, VariantBuilder, readings};
+use crate::plan::{Batch, Bound, Builder, Cost, PART_FIELDS, Target, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch.wgsl");
@@ -22,7 +22,7 @@ const MANY_SPLITS: usize = 16;
 const DEEP_SPLITS: usize = 4;
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_attention_batch", op: OP, params: &[], matrices: &[], several: false, cases };
+    Kernel { name: "mla_attention_batch", op: OP, params: PART_FIELDS, matrices: &[], several: false, cases };
 
 /// What attention of a chunk needs to know.
 pub struct ChunkAttention<'a> {
@@ -105,7 +105,7 @@ impl Builder {
         let blocks = attention.rows().div_ceil(by.rows);
         let left = parts.as_ref().map_or(y.bytes(), Parts::bytes);
         let cost = Cost { activations: q.bytes() + left, ..cache.cost(blocks * by.rows, readings(blocks)) };
-        self.step(label, variant, bindings, &(), [blocks, splits, 1], cost)?;
+        self.step_in_parts(label, variant, bindings, ([blocks, splits, 1], 0), cost)?;
         if let Some(parts) = parts {
             self.mla_merge(&format!("{label}.merge"), &parts, &y.vectors()?)?;
         }

@@ -6,7 +6,7 @@ use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::{Case, Kernel, expect_shape};
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Batch, Builder, Target, Team, VariantBuilder};
+use crate::plan::{Batch, Builder, PART_FIELDS, Target, Team, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch_matrix.wgsl");
@@ -22,7 +22,7 @@ const BOUND: f64 = 2e-3;
 pub(super) const KERNEL: Kernel = Kernel {
     name: "mla_attention_batch_matrix",
     op: OP,
-    params: &[],
+    params: PART_FIELDS,
     matrices: &[Matrices::Sixteen],
     several: false,
     cases,

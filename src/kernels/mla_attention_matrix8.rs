@@ -115,7 +115,7 @@ impl Builder {
         bindings.extend(self.bound_between(&parts));
         let (rows, blocks) = (q.shape[1].next_multiple_of(SIDE), q.shape[1].div_ceil(by.rows));
         let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(rows, readings(blocks)) };
-        self.step(label, variant, bindings, &(), [blocks, splits, 1], cost)?;
+        self.step_in_parts(label, variant, bindings, ([blocks, splits, 1], 0), cost)?;
         Ok(parts)
     }
 

@@ -7,7 +7,7 @@ use super::mul_mm_matrix::bound;
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Batch, Builder, Target, VariantBuilder, Weight};
+use crate::plan::{Batch, Builder, PART_FIELDS, Target, VariantBuilder, Weight};
 use crate::quant::Quant;
 use crate::wgsl::{Source, source};
 
@@ -20,7 +20,7 @@ const MANY_TILES: usize = 128;
 const LANES: usize = 16;
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "mul_mm", op: OP, params: &[], matrices: &[], several: false, cases: by_registers };
+    Kernel { name: "mul_mm", op: OP, params: PART_FIELDS, matrices: &[], several: false, cases: by_registers };
 
 impl Builder {
     /// y {rows, n} = w · x for every token, for w {columns, rows, n} and x {columns, n}: matrix *i* times vector *i*.
@@ -70,7 +70,7 @@ impl Builder {
         let variant = variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows);
         let variant = product.files(self, variant, Operands::F32);
         let (grid, cost) = (product.grid(tokens, LANES * rows), product.cost(tokens, LANES * rows));
-        self.step(label, variant, product.bindings(self), &(), grid, cost)
+        self.step_in_parts(label, variant, product.bindings(self), (grid, 0), cost)
     }
 }
 

@@ -5,7 +5,7 @@ use super::matvec::columns_for;
 use super::{Case, CaseBuilder, Kernel, mul_mm};
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Builder, Target, Team, VariantBuilder};
+use crate::plan::{Builder, PART_FIELDS, Target, Team, VariantBuilder};
 use crate::quant::{QUANTS, Quant};
 use crate::wgsl::{Source, source};
 
@@ -14,7 +14,7 @@ const OP: Source = source!("op/mul_mm_matrix.wgsl");
 pub(super) const KERNEL: Kernel = Kernel {
     name: "mul_mm_matrix",
     op: OP,
-    params: &[],
+    params: PART_FIELDS,
     matrices: &[Matrices::Eight, Matrices::Sixteen],
     several: false,
     cases,
@@ -101,7 +101,7 @@ impl Builder {
             .file(source!("lib/matrix_tile.wgsl"));
         let variant = product.files(self, variant, Operands::F16);
         let (grid, cost) = (product.grid(tile.tokens(), tile.rows()), product.cost(tile.tokens(), tile.rows()));
-        self.step(label, variant, product.bindings(self), &(), grid, cost)
+        self.step_in_parts(label, variant, product.bindings(self), (grid, 0), cost)
     }
 }
 

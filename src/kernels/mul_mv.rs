@@ -88,7 +88,7 @@ impl Builder {
         let touched = if write == Write::Add { 2 } else { 1 };
         let cost = product.cost(touched * y.bytes()) + Cost::products(w, matrices, vectors / matrices);
         let grid = product.grid(self, product.blocks(self, rows));
-        self.step(label, variant, bindings, &(), grid, cost)
+        self.step_in_parts(label, variant, bindings, (grid, 2), cost)
     }
 }
 

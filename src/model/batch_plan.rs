@@ -20,28 +20,37 @@ pub struct BatchShape {
     pub tokens: usize,
     /// Of which of them logits are wanted.
     pub outputs: Outputs,
-    /// Whether there are many more tokens in the cache, where plans differ by that.
-    pub deep: bool,
+    /// Tokens in the cache before the chunk, at most. The deeper it is, the longer attention takes, and into the more
+    /// parts it is cut.
+    pub depth: usize,
 }
 
-/// Tokens in the cache from which on it is deep.
-const DEEP: usize = 1024;
+/// Depths that plans are made for, and the context.
+const DEPTHS: [usize; 3] = [1024, 16 << 10, 64 << 10];
+/// Tokens in the cache beyond which it is deep: plans of many tokens divide attention otherwise.
+const DEEP: usize = DEPTHS[0];
 
 impl BatchShape {
-    /// Of chunks that there is room for `tokens` tokens of, after `before` others.
-    pub fn of(tokens: usize, outputs: Outputs, before: usize) -> Self {
-        Self { tokens, outputs, deep: tokens > FEW_TOKENS && before >= DEEP }
+    /// Of chunks that there is room for `tokens` tokens of, after `before` others in a context of so many.
+    pub fn of(tokens: usize, outputs: Outputs, before: usize, context: usize) -> Self {
+        let depth = depths(tokens, context).find(|depth| *depth >= before);
+        Self { tokens, outputs, depth: depth.unwrap_or(before) }
     }
 
     /// Those of all chunks of prompts in a context of so many tokens.
     pub fn all(options: PromptOptions, context: usize) -> impl Iterator<Item = Self> {
         let rooms = options.rooms().filter(move |_| options.together() > 1);
         rooms.flat_map(move |tokens| {
-            let shapes = [0, DEEP].map(|before| Self::of(tokens, Outputs::Last, before));
-            let differ = DEEP < context && shapes[0] != shapes[1];
-            shapes.into_iter().take(if differ { 2 } else { 1 })
+            depths(tokens, context).map(move |depth| Self { tokens, outputs: Outputs::Last, depth })
         })
     }
+}
+
+/// The depths that plans with room for `tokens` tokens are made for. Few of them take no longer at the first depth than
+/// at the second.
+fn depths(tokens: usize, context: usize) -> impl Iterator<Item = usize> {
+    let first = usize::from(tokens <= FEW_TOKENS);
+    DEPTHS.into_iter().skip(first).take_while(move |depth| *depth < context).chain([context])
 }
 
 /// Of which tokens of a chunk logits are wanted.
@@ -75,7 +84,9 @@ pub fn plan_batch(
     target: Target,
     shape: BatchShape,
 ) -> Result<BatchPlan> {
-    let mut b = Builder::for_chunk(target, config.rotary / 2, shape.tokens).with_weights(&token.plan.weights);
+    let mut b = Builder::for_chunk(target, config.rotary / 2, shape.tokens)
+        .with_weights(&token.plan.weights)
+        .with_cached(shape.depth.saturating_add(shape.tokens));
     let mut weights = Weights::known(file, &token.sources);
     let (b, w) = (&mut b, &mut weights);
 
@@ -85,7 +96,7 @@ pub fn plan_batch(
     let norm = if few {
         layers(b, w, config, &x, token.cache)?
     } else {
-        tiled_layers(b, w, config, &x.into(), token.cache, shape.deep)?
+        tiled_layers(b, w, config, &x.into(), token.cache, shape.tokens > FEW_TOKENS && shape.depth > DEEP)?
     };
 
     b.head();

@@ -80,6 +80,7 @@ impl Model {
                 arithmetic: options.arithmetic.unwrap_or_default(),
                 fusions: options.fusions,
                 divisions: options.divisions,
+                limit: options.limit.unwrap_or_default(),
                 ..Target::default()
             },
         };

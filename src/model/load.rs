@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Copy, Gpu};
 use crate::kernels::{Cache, CacheType};
-use crate::plan::{Division, Executor, Fusions, Plan, Target};
+use crate::plan::{Division, Executor, Fusions, Plan, StepLimit, Target};
 use crate::quant::Arithmetic;
 use crate::sample::SamplerParams;
 use crate::shader::{Pipelines, Variant};
@@ -38,6 +38,8 @@ pub struct LoadOptions {
     pub zero_copy: bool,
     /// How prompts are computed, unless a session is told otherwise.
     pub prompt: PromptOptions,
+    /// How long a step of a prompt may take; none for what suits the GPU.
+    pub limit: Option<StepLimit>,
 }
 
 /// How far a load has come, in bytes on the GPU.
@@ -372,5 +374,7 @@ fn warm_up(pipelines: &Pipelines, planned: &TokenPlan, weights: &[Buffer], mut s
 /// What plans for a device are made for.
 pub(super) fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
     let arithmetic = options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report()));
-    Target { arithmetic, fusions: options.fusions, divisions: options.divisions, ..Target::of(gpu) }
+    let usual = Target::of(gpu);
+    let limit = options.limit.unwrap_or(usual.limit);
+    Target { arithmetic, fusions: options.fusions, divisions: options.divisions, limit, ..usual }
 }

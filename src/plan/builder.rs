@@ -15,7 +15,9 @@ pub struct Builder {
     plan: Plan,
     target: Target,
     /// Tokens of a chunk there is room for; none for a token alone.
-    chunk: Option<usize>,
+    pub(super) chunk: Option<usize>,
+    /// Tokens in the cache at most, as far as steps are cut for them.
+    pub(super) cached: u64,
     prefix: String,
     guard: u64,
     scratch: HashMap<(String, u64), usize>,
@@ -38,7 +40,15 @@ impl Builder {
         let state = local("state", 8 + 8 * turns as u64);
         let token = local("token", 4 * words as u64);
         let plan = Plan { locals: vec![state, token], ..Plan::default() };
-        Self { plan, target, chunk, prefix: String::new(), guard: 0, scratch: HashMap::new(), names: HashMap::new() }
+        let (scratch, names) = (HashMap::new(), HashMap::new());
+        Self { plan, target, chunk, cached: 0, prefix: String::new(), guard: 0, scratch, names }
+    }
+
+    /// For so many tokens in the cache at most, those of the chunk among them: steps that would take too long then are
+    /// cut.
+    pub fn with_cached(mut self, tokens: usize) -> Self {
+        self.cached = tokens as u64;
+        self
     }
 
     /// Starts with the weights of another plan, in their places.
@@ -221,6 +231,24 @@ impl Builder {
         grid: [usize; 3],
         cost: Cost,
     ) -> Result<()> {
+        let step = self.prepared(label, variant, bindings, grid, cost)?;
+        self.push(Step { params: bytemuck::bytes_of(params).to_vec(), ..step });
+        Ok(())
+    }
+
+    pub(super) fn push(&mut self, step: Step) {
+        self.plan.steps.push(step);
+    }
+
+    /// A step without parameters, and its variant among those of the plan.
+    pub(super) fn prepared(
+        &mut self,
+        label: &str,
+        variant: VariantBuilder,
+        bindings: Vec<Bound>,
+        grid: [usize; 3],
+        cost: Cost,
+    ) -> Result<Step> {
         let kernel = variant.kernel;
         let variant = self.intern(variant.finish());
         let label = format!("{}{label}", self.prefix);
@@ -229,9 +257,7 @@ impl Builder {
             let want = format!("at most {MAX_GRID} workgroups in a dimension");
             return Err(Error::Shape { op: kernel, tensor: label, got: format!("a grid of {grid:?}"), want });
         };
-        let params = bytemuck::bytes_of(params).to_vec();
-        self.plan.steps.push(Step { label, kernel, variant, bindings, params, grid: [x, y, z], cost });
-        Ok(())
+        Ok(Step { label, kernel, variant, bindings, params: vec![], grid: [x, y, z], cost })
     }
 
     fn intern(&mut self, variant: Variant) -> usize {

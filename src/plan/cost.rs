@@ -7,7 +7,7 @@
 
 use super::Weight;
 use std::iter::Sum;
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, Range};
 
 /// Bytes that stay in a cache between one reading and the next: what Apple's chips have beside their memory controllers
 /// from the M1 to the M4, the larger ones more.
@@ -49,6 +49,19 @@ impl Cost {
     /// Of activations alone.
     pub fn of_activations(bytes: u64) -> Self {
         Self { activations: bytes, ..Self::default() }
+    }
+
+    /// That of some of `total` workgroups. The shares of all of them add up to the whole.
+    pub fn share(&self, workgroups: Range<usize>, total: usize) -> Self {
+        let below = |n: u64, end: usize| (u128::from(n) * end as u128 / total.max(1) as u128) as u64;
+        let share = |n: u64| below(n, workgroups.end) - below(n, workgroups.start);
+        Self {
+            weights: share(self.weights),
+            cache: share(self.cache),
+            activations: share(self.activations),
+            flops: share(self.flops),
+            cache_flops: share(self.cache_flops),
+        }
     }
 
     /// Bytes, with so many tokens in the cache.

@@ -12,11 +12,12 @@ pub struct Kind<'a> {
 }
 
 impl Step {
-    /// Its label without the layer: the name of its kind.
+    /// Its label without the layer, and without its number where it is a part of a step: the name of its kind.
     pub fn kind(&self) -> &str {
-        match self.label.split_once('.') {
+        let label = self.label.split(' ').next().unwrap_or_default();
+        match label.split_once('.') {
             Some((layer, name)) if layer.starts_with('L') => name,
-            _ => &self.label,
+            _ => label,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a plan is made for: what the adapter can do, and which ways of computing are wanted.
 
-use super::{Division, Fusions};
+use super::{Division, Fusions, StepLimit};
 use crate::gpu::{Gpu, Matrices};
 use crate::quant::Arithmetic;
 
@@ -48,6 +48,8 @@ pub struct Target {
     pub tilings: Tilings,
     /// What is to divide products otherwise than usual.
     pub divisions: &'static [Division],
+    /// How long a step of a chunk may take: longer ones are cut.
+    pub limit: StepLimit,
 }
 
 impl Default for Target {
@@ -65,6 +67,7 @@ impl Default for Target {
             fusions: Fusions::all(),
             tilings: Tilings::default(),
             divisions: &[],
+            limit: StepLimit::default(),
         }
     }
 }
@@ -88,6 +91,7 @@ impl Target {
             fusions: Fusions::all(),
             tilings: if gpu.report().is_apple() { Tilings::Apple } else { Tilings::Nvidia },
             divisions: &[],
+            limit: StepLimit::of(gpu.report()),
         }
     }
 

@@ -50,7 +50,7 @@ impl Chunks {
         token: (&TokenPlan, &Executor),
     ) -> Result<&mut Class> {
         let tokens = self.options.room_for(count);
-        let shape = BatchShape::of(tokens, outputs, before);
+        let shape = BatchShape::of(tokens, outputs, before, token.0.cache.context);
         let class = match self.classes.remove(&shape) {
             Some(known) => known,
             None => self.make(shape, model, token)?,

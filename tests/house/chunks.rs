@@ -10,10 +10,10 @@ use wglm::shader::reflect;
 use wglm::{Config, Gguf};
 
 const SHAPES: [BatchShape; 4] = [
-    BatchShape { tokens: 16, outputs: Outputs::All, deep: false },
-    BatchShape { tokens: 512, outputs: Outputs::Last, deep: false },
-    BatchShape { tokens: 512, outputs: Outputs::Last, deep: true },
-    BatchShape { tokens: PromptOptions::MOST, outputs: Outputs::Last, deep: true },
+    BatchShape { tokens: 16, outputs: Outputs::All, depth: 0 },
+    BatchShape { tokens: 512, outputs: Outputs::Last, depth: 0 },
+    BatchShape { tokens: 512, outputs: Outputs::Last, depth: 16 << 10 },
+    BatchShape { tokens: PromptOptions::MOST, outputs: Outputs::Last, depth: 200_000 },
 ];
 
 fn chunk(file: &Gguf, token: &TokenPlan, target: Target, shape: BatchShape) -> BatchPlan {
@@ -88,7 +88,7 @@ fn layers_share_activations() {
     let target = Target { team: Team::Subgroup, ..Target::default() };
     let token = planned(&file, target, CacheType::F16);
     let scratch = |tokens| {
-        let shape = BatchShape { tokens, outputs: Outputs::Last, deep: false };
+        let shape = BatchShape { tokens, outputs: Outputs::Last, depth: 0 };
         chunk(&file, &token, target, shape).plan.local_memory(Purpose::Scratch)
     };
     assert!(scratch(512) < 64 << 20, "{} bytes", scratch(512));

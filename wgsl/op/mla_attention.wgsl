@@ -100,9 +100,10 @@ fn add_values(sums: ptr<function, array<vec4<f32>, HEADS * CHUNKS>>, tile: u32, 
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
-    let first_head = i.workgroup.x * HEADS;
-    let token = i.workgroup.z;
-    let split = split_for(token, i.workgroup.y, SPLITS);
+    let workgroup = in_grid(i.workgroup);
+    let first_head = workgroup.x * HEADS;
+    let token = workgroup.z;
+    let split = split_for(token, workgroup.y, SPLITS);
     if split.start >= split.end {
         return;
     }
@@ -130,7 +131,7 @@ fn main(i: Invocation) {
         workgroupBarrier(); // the weights are read before the next tile overwrites them
     }
     for (var h = 0u; h < HEADS && first_head + h < ALL_HEADS; h++) {
-        let slot = (token * ALL_HEADS + first_head + h) * SPLITS + i.workgroup.y;
+        let slot = (token * ALL_HEADS + first_head + h) * SPLITS + workgroup.y;
         if i.local == 0u {
             stats[slot] = vec2<f32>(tops[h], totals[h]);
         }

@@ -114,15 +114,16 @@ fn weigh_tile(local: u32) {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(workgroup_id) id: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let first_row = (workgroups.x - 1u - workgroup.x) * ROWS; // those that see most come first
+    let workgroup = in_grid(id);
     let live = batch.count * HEADS;
-    if first_row >= live {
+    let blocks = (live + ROWS - 1u) / ROWS;
+    if workgroup.x >= blocks {
         return;
     }
+    let first_row = (blocks - 1u - workgroup.x) * ROWS; // those that see most come first
     let split = split_of(workgroup.y, SPLITS, batch.position + batch.count);
     let end = min(split.end, seen_by(min(first_row + ROWS, live) - 1u));
     if split.start >= end {

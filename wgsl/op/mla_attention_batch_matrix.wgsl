@@ -4,18 +4,19 @@
 
 @compute @workgroup_size(WORKGROUP)
 fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(workgroup_id) id: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
+    let workgroup = in_grid(id);
     if local == 0u {
-        let first = (workgroups.x - 1u - workgroup.x) * ROWS; // those that see most come first
         let all = batch.count * HEADS;
+        let blocks = (all + ROWS - 1u) / ROWS;
+        let first = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that see most come first
         let split = split_of(workgroup.y, SPLITS, batch.position + batch.count);
         let seen = batch.position + (min(first + ROWS, all) - 1u) / HEADS + 1u;
-        bounds = vec4<u32>(split.start, select(0u, min(split.end, seen), first < all), first, all);
+        bounds = vec4<u32>(split.start, select(0u, min(split.end, seen), workgroup.x < blocks), first, all);
     }
     let uniform_bounds = workgroupUniformLoad(&bounds);
     let start = uniform_bounds.x;

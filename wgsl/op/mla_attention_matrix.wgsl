@@ -52,12 +52,13 @@ fn weigh_tile(tile: u32, end: u32, team: Team) {
 // once, and what an invocation is told comes one by one, for of a struct it would take the least certain.
 @compute @workgroup_size(WORKGROUP)
 fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(workgroup_id) id: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    let team = team_of(Invocation(workgroup, local, subgroup, lane, 32u));
+    let workgroup = in_grid(id);
+    let team = team_of(Invocation(id, local, subgroup, lane, 32u));
     if local == 0u {
         let split = split_for(workgroup.z, workgroup.y, SPLITS);
         bounds = vec4<u32>(split.start, split.end, 0u, 0u);

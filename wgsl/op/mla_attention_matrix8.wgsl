@@ -3,23 +3,24 @@
 // tile of the cache is brought to workgroup memory once, where it is multiplied twice: as keys with the queries, and as
 // values with the weights. A row sees the lines up to its own token's. Online softmax.
 
-fn work_of(workgroup: vec3<u32>, count: u32) -> Work {
+fn work_of(workgroup: vec3<u32>) -> Work {
     let live = token_count() * HEADS;
-    let first_row = (count - 1u - workgroup.x) * ROWS; // those that see most come first
+    let blocks = (live + ROWS - 1u) / ROWS;
+    let first_row = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that see most come first
     let split = split_of(workgroup.y, SPLITS, first_position() + token_count());
     let seen = first_position() + (min(first_row + ROWS, live) - 1u) / HEADS + 1u;
-    return Work(first_row, live, split.start, select(0u, min(split.end, seen), first_row < live));
+    return Work(first_row, live, split.start, select(0u, min(split.end, seen), workgroup.x < blocks));
 }
 
 // Matrices are multiplied in control flow that is known to be the workgroup's: that of what all load at once.
 @compute @workgroup_size(WORKGROUP)
 fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(workgroup_id) id: vec3<u32>,
     @builtin(subgroup_id) subgroup: u32,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    let own = work_of(workgroup, workgroups.x);
+    let workgroup = in_grid(id);
+    let own = work_of(workgroup);
     bounds = vec4<u32>(own.first_row, own.live, own.start, own.end);
     let uniform_bounds = workgroupUniformLoad(&bounds);
     let work = Work(uniform_bounds.x, uniform_bounds.y, uniform_bounds.z, uniform_bounds.w);

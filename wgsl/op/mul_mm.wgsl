@@ -47,7 +47,7 @@ fn vector(k: u32, place: u32) -> vec4<f32> {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let tile = tile_of(workgroup);
+    let tile = tile_of(in_grid(workgroup));
     if tile.places == 0u {
         return;
     }

@@ -5,7 +5,7 @@
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     if local == 0u {
-        let mine = tile_of(workgroup);
+        let mine = tile_of(in_grid(workgroup));
         found = vec4<u32>(mine.matrix, mine.row, mine.first, mine.places);
     }
     let shared_tile = workgroupUniformLoad(&found); // matrices multiply only where all invocations are sure to come

@@ -4,7 +4,7 @@
 var<storage, read_write> y: array<f32>;
 
 fn first_vector(i: Invocation) -> u32 {
-    return i.workgroup.z * COLUMNS;
+    return in_grid(i.workgroup).z * COLUMNS;
 }
 
 fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {

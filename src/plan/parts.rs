@@ -1,0 +1,126 @@
+//! Steps that are too long for one dispatch, as several: each for a part of the grid, all of the same shader. What a
+//! workgroup computes does not depend on who else is dispatched with it, so results are the same to the bit.
+
+use super::{Bound, Builder, Cost, Step, VariantBuilder};
+use crate::error::Result;
+use crate::wgsl::source;
+
+/// The fields of the parameters of kernels that are dispatched in parts, where plans of several tokens have them: see
+/// `lib/grid_part.wgsl`.
+pub const PART_FIELDS: &[(&str, usize, usize)] = &[("x", 0, 4), ("y", 4, 4), ("z", 8, 4)];
+
+/// A part of a grid.
+struct Part {
+    /// Its first workgroup.
+    origin: [usize; 3],
+    /// Workgroups in x, y, z.
+    grid: [usize; 3],
+}
+
+impl Builder {
+    /// Appends a step whose kernel finds its workgroup by `in_grid`: as several if it may take longer than the target's
+    /// steps should. The grid is cut along its dimensions from `first` on, z before y before x, so that workgroups that
+    /// stand beside each other stay together. A token's steps are never cut, and do not ask.
+    ///
+    /// # Errors
+    /// As [`Builder::step`].
+    pub fn step_in_parts(
+        &mut self,
+        label: &str,
+        variant: VariantBuilder,
+        bindings: Vec<Bound>,
+        (grid, first): ([usize; 3], usize),
+        cost: Cost,
+    ) -> Result<()> {
+        if self.chunk.is_none() {
+            return self.step(label, variant.file(source!("lib/grid_whole.wgsl")), bindings, &(), grid, cost);
+        }
+        let whole = self.prepared(label, variant.file(source!("lib/grid_part.wgsl")), bindings, grid, cost)?;
+        let counts = self.counts(grid, first, &cost);
+        let parts = counts.into_iter().product::<usize>();
+        let total = grid.into_iter().product::<usize>();
+        let mut done = 0;
+        for (index, Part { origin, grid }) in parts_of(grid, counts).enumerate() {
+            let next = done + grid.into_iter().product::<usize>();
+            let number = if parts == 1 { String::new() } else { format!(" {}/{parts}", index + 1) };
+            let step = Step {
+                label: whole.label.clone() + &number,
+                params: bytemuck::bytes_of(&origin.map(|n| n as u32)).to_vec(),
+                grid: grid.map(|n| n as u32),
+                cost: cost.share(done..next, total),
+                ..whole.clone()
+            };
+            self.push(step);
+            done = next;
+        }
+        Ok(())
+    }
+
+    /// Into how many parts each dimension is cut: as few as leave none too long, if that can be.
+    fn counts(&self, grid: [usize; 3], first: usize, cost: &Cost) -> [usize; 3] {
+        let limit = &self.target().limit;
+        let (seconds, most) = (limit.seconds(cost, self.cached), limit.time.as_secs_f64());
+        let total = grid.into_iter().product::<usize>();
+        let mut wanted = (seconds / most).ceil().max(1.0) as usize;
+        loop {
+            let counts = counts_for(wanted, grid, first);
+            let largest: usize = (0..3).map(|axis| grid[axis].div_ceil(counts[axis])).product();
+            let cut_through = (first..3).all(|axis| counts[axis] == grid[axis]);
+            if cut_through || seconds * largest as f64 <= most * total as f64 {
+                return counts;
+            }
+            wanted += 1;
+        }
+    }
+}
+
+/// Counts of at least `wanted` parts, if there are as many workgroups.
+fn counts_for(wanted: usize, grid: [usize; 3], first: usize) -> [usize; 3] {
+    let (mut counts, mut left) = ([1; 3], wanted);
+    for axis in (first..3).rev() {
+        counts[axis] = left.clamp(1, grid[axis].max(1));
+        left = left.div_ceil(counts[axis]);
+    }
+    counts
+}
+
+/// The parts, in the order in which a GPU would run their workgroups, about.
+fn parts_of(grid: [usize; 3], counts: [usize; 3]) -> impl Iterator<Item = Part> {
+    let from = move |axis: usize, n: usize| n * grid[axis] / counts[axis];
+    (0..counts.into_iter().product()).map(move |index: usize| {
+        let place = [index % counts[0], index / counts[0] % counts[1], index / (counts[0] * counts[1])];
+        let origin = [0, 1, 2].map(|axis| from(axis, place[axis]));
+        Part { origin, grid: [0, 1, 2].map(|axis| from(axis, place[axis] + 1) - origin[axis]) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, counts_for, parts_of};
+
+    #[test]
+    fn parts_cover_a_grid_once() {
+        for (grid, counts) in [([5, 4, 3], [1, 1, 1]), ([5, 4, 3], [2, 3, 3]), ([7, 1, 2], [3, 1, 2])] {
+            let mut seen = vec![0; grid.into_iter().product()];
+            for Part { origin, grid: size } in parts_of(grid, counts) {
+                assert!(size.iter().all(|n| *n > 0), "{size:?}");
+                for n in 0..size.into_iter().product() {
+                    let [x, y, z] = [n % size[0], n / size[0] % size[1], n / (size[0] * size[1])];
+                    let at = ((origin[2] + z) * grid[1] + origin[1] + y) * grid[0] + origin[0] + x;
+                    seen[at] += 1;
+                }
+            }
+            assert!(seen.iter().all(|times| *times == 1), "{grid:?} by {counts:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_dimension_is_cut_first() {
+        assert_eq!(counts_for(1, [10, 10, 3], 0), [1, 1, 1]);
+        assert_eq!(counts_for(3, [10, 10, 3], 0), [1, 1, 3]);
+        assert_eq!(counts_for(7, [10, 10, 3], 0), [1, 3, 3]);
+        assert_eq!(counts_for(31, [10, 10, 3], 0), [2, 10, 3]);
+        assert_eq!(counts_for(7, [10, 10, 3], 2), [1, 1, 3]);
+        assert_eq!(counts_for(1000, [10, 10, 3], 0), [10, 10, 3]);
+    }
+}
