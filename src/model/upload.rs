@@ -21,6 +21,7 @@ use crate::threads::joined;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
 
 /// Staging memory of all threads together, at most.
 const STAGING: usize = 128 << 20;
@@ -73,7 +74,9 @@ pub(super) fn upload(
     upload.run(threads, &mut teller)?;
     let sums = upload.sums.finish();
     let uploaded = Uploaded { buffers, in_place: placed.bytes(), sums };
+    let since = Instant::now();
     verify(pipelines, weights, &uploaded, &mut || teller.tell(0))?;
+    tracing::debug!(took = ?since.elapsed(), "the GPU summed the weights");
     Ok(uploaded)
 }
 
