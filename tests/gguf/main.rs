@@ -1,6 +1,6 @@
 //! Reading GGUF files: what a sound file says, and what is said about each way a file can be broken.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
 mod common;
