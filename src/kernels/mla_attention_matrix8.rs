@@ -1,8 +1,8 @@
 //! Absorbed multi-head latent attention by cooperative matrices of 8 x 8, as Metal has them: of a token, of few, and of
 //! chunks.
 //!
-//! Apple's GPUs multiply matrices of f32 at the rate of f16. Where scores are to be as exact as without matrices, one
-//! product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
+//! An M1 or M2 multiplies f32 at the rate of f16 (philipturner/metal-benchmarks). Where scores are to be as exact as
+//! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
 use super::cache_write::{Cache, CacheType};
 use super::mla_attention::{Attending, Example, Parts, SCALE, expect_queries};
