@@ -35,6 +35,37 @@ impl Level {
     }
 }
 
+/// What the compiler may assume of workgroup memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// That other invocations write to it.
+    Shared,
+    /// What Apple's compiler does: naga passes workgroup memory to the entry by reference, and such parameters are
+    /// `noalias` there, so that nobody else writes to it, not even while an invocation waits at a barrier
+    /// (gfx-rs/wgpu#4500).
+    Noalias,
+}
+
+/// How a program is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Build {
+    pub level: Level,
+    pub memory: Memory,
+}
+
+impl Build {
+    pub const ALL: [Self; 4] = [
+        Self { level: Level::Plain, memory: Memory::Shared },
+        Self { level: Level::Fast, memory: Memory::Shared },
+        Self { level: Level::Plain, memory: Memory::Noalias },
+        Self { level: Level::Fast, memory: Memory::Noalias },
+    ];
+}
+
+/// How the code of a kernel declares functions of the machine, less what clang's C++ can say of them.
+const DECLARED: &str = " local_unnamed_addr #";
+const RETURNING: &str = " local_unnamed_addr willreturn nounwind #";
+
 /// A constant without a suffix is an f32 in Metal's language.
 const LANGUAGE: [&str; 2] = ["-Xclang", "-cl-single-precision-constant"];
 
@@ -96,11 +127,24 @@ impl Workshop {
     }
 
     /// A program of kernels and the machine to run them.
-    pub fn program(&self, name: &str, texts: &[Text], level: Level) -> Result<PathBuf, String> {
-        let source = self.file(name, &runnable(texts)?);
-        let object = self.dir.path().join(format!("{name}.{level:?}.o"));
-        self.run(&[level.flags(), &["-std=c++14", "-march=native", "-c"]].concat(), &[&source], Some(&object))?;
-        let program = self.dir.path().join(format!("{name}.{level:?}"));
+    pub fn program(&self, name: &str, texts: &[Text], build: Build) -> Result<PathBuf, String> {
+        let Build { level, memory } = build;
+        let source = self.file(&format!("{name}.{memory:?}"), &runnable(texts, memory)?);
+        let made = |kind| self.dir.path().join(format!("{name}.{level:?}.{memory:?}.{kind}"));
+        let (object, flags) = (made("o"), [level.flags(), &["-march=native", "-c"]].concat());
+        let source_flags = [&flags[..], &["-std=c++14", "-fno-exceptions"]].concat();
+        if memory == Memory::Noalias {
+            // Optimised twice, as by Metal's front end and then for the GPU. Between, functions of the machine are said
+            // to return, as Apple's are.
+            let first = made("ll");
+            self.run(&[&source_flags[..], &["-S", "-emit-llvm"]].concat(), &[&source], Some(&first))?;
+            let text = std::fs::read_to_string(&first).map_err(|e| e.to_string())?;
+            std::fs::write(&first, text.replace(DECLARED, RETURNING)).map_err(|e| e.to_string())?;
+            self.run(&flags, &[&first], Some(&object))?;
+        } else {
+            self.run(&source_flags, &[&source], Some(&object))?;
+        }
+        let program = self.dir.path().join(format!("{name}.{level:?}.{memory:?}"));
         self.run(&[], &[&object, &self.machine(level)?], Some(&program))?;
         Ok(program)
     }

@@ -1,6 +1,6 @@
 //! The demonstration model through Metal's text, step by step: what other programs computed for it comes out.
 
-use crate::clang::{Level, Workshop};
+use crate::clang::{Build, Level, Memory, Workshop};
 use crate::common::goldens::{Golden, goldens};
 use crate::common::models::relative_l2;
 use crate::emit::Shader;
@@ -31,20 +31,25 @@ struct Model {
 }
 
 /// A weight's buffer, as an upload makes it. In this file every weight is a tensor, vectors of any type.
-fn laid_out(file: &Gguf, weight: &Weight) -> Vec<u8> {
+pub fn laid_out(file: &Gguf, weight: &Weight) -> Vec<u8> {
     let tensor = file.tensor(&weight.name).unwrap_or_else(|| panic!("no tensor `{}`", weight.name));
-    let stored = file.data(tensor);
+    let data = file.data(tensor);
     let same = tensor.ty.id == weight.quant.id;
-    let rows = if same { stored.to_vec() } else { decoded(tensor.ty.id, stored, weight.shape.iter().product()) };
-    let blocks = weight.quant.blocks(weight.shape[0]) * weight.shape[1] * weight.shape[2];
-    let mut streams: Vec<Vec<u8>> = weight.quant.streams.iter().map(|s| vec![0; s.bytes * blocks]).collect();
-    let mut parts: Vec<&mut [u8]> = streams.iter_mut().map(Vec::as_mut_slice).collect();
-    weight.quant.repack(&rows, weight.shape[0], &mut parts).unwrap();
+    let rows = if same { data.to_vec() } else { decoded(tensor.ty.id, data, weight.shape.iter().product()) };
     let mut buffer = vec![0; weight.bytes() as usize];
-    for ((start, _), stream) in weight.streams().into_iter().zip(streams) {
+    for ((start, _), stream) in weight.streams().into_iter().zip(stored(weight, &rows, weight.shape[2])) {
         buffer[start as usize..][..stream.len()].copy_from_slice(&stream);
     }
     buffer
+}
+
+/// The streams of so many of a weight's matrices.
+pub fn stored(weight: &Weight, rows: &[u8], matrices: usize) -> Vec<Vec<u8>> {
+    let blocks = weight.quant.blocks(weight.shape[0]) * weight.shape[1] * matrices;
+    let mut streams: Vec<Vec<u8>> = weight.quant.streams.iter().map(|s| vec![0; s.bytes * blocks]).collect();
+    let mut parts: Vec<&mut [u8]> = streams.iter_mut().map(Vec::as_mut_slice).collect();
+    weight.quant.repack(rows, weight.shape[0], &mut parts).unwrap();
+    streams
 }
 
 fn decoded(ty: u32, stored: &[u8], count: usize) -> Vec<u8> {
@@ -55,13 +60,13 @@ fn decoded(ty: u32, stored: &[u8], count: usize) -> Vec<u8> {
 
 impl Model {
     /// Compiles what a token takes, and loads the weights.
-    fn load(shop: &Workshop, level: Level, cache: CacheShape) -> Result<Self, String> {
+    fn load(shop: &Workshop, build: Build, cache: CacheShape) -> Result<Self, String> {
         let file = fable();
         let config = Config::read(&file).unwrap();
         let planned = plan_token(&file, &config, cache, apple()).unwrap();
         let shaders: HashMap<Variant, Shader> = shaders([&planned.plan]);
         let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
-        let program = shop.program("decode", &texts, level)?;
+        let program = shop.program("decode", &texts, build)?;
         let weights: Vec<Vec<u8>> = planned.plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
         let locals: Vec<Vec<u8>> = planned.plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
         let mut executor = Executor::new(&program, &planned.plan, &shaders, &weights, &locals)?;
@@ -124,10 +129,10 @@ fn check_continuation(model: &mut Model, golden: &Golden) -> Result<(), String> 
 }
 
 /// Logits, and with the exact cache the continuation.
-fn check(shop: &Workshop, level: Level, ty: CacheType, golden: &Golden) -> Result<(), String> {
+fn check(shop: &Workshop, build: Build, ty: CacheType, golden: &Golden) -> Result<(), String> {
     let (start, exact) = (Instant::now(), ty == CacheType::F32);
     let context = golden.tokens.len().max(golden.prompt + golden.greedy("q4_0").len());
-    let mut model = Model::load(shop, level, CacheShape { context, ty })?;
+    let mut model = Model::load(shop, build, CacheShape { context, ty })?;
     let worst = check_logits(&mut model, golden)?;
     assert!(worst < if exact { EXACT } else { F16_CACHE }, "worst relative L2 {worst:.2e}");
     if exact {
@@ -135,7 +140,7 @@ fn check(shop: &Workshop, level: Level, ty: CacheType, golden: &Golden) -> Resul
     }
     let (count, seconds) = (golden.tokens.len(), start.elapsed().as_secs_f32());
     println!(
-        "{} ({level:?}, {ty:?} cache): {count} tokens, worst relative L2 {worst:.2e}, {seconds:.1} s",
+        "{} ({build:?}, {ty:?} cache): {count} tokens, worst relative L2 {worst:.2e}, {seconds:.1} s",
         golden.name
     );
     Ok(())
@@ -146,10 +151,14 @@ fn the_demonstration_model_computes_what_others_do() {
     let Some(shop) = Workshop::open() else { return };
     let mut goldens = goldens();
     goldens.sort_by_key(|golden| golden.tokens.len());
-    let mut runs: Vec<_> = goldens.iter().map(|golden| (Level::Fast, CacheType::F32, golden)).collect();
-    runs.extend([(Level::Plain, CacheType::F32, &goldens[0]), (Level::Fast, CacheType::F16, &goldens[0])]);
-    for (level, ty, golden) in runs {
-        let fault = |fault| panic!("{} ({level:?}, {ty:?} cache): {fault}", golden.name);
-        check(&shop, level, ty, golden).unwrap_or_else(fault);
+    let fast = Build { level: Level::Fast, memory: Memory::Noalias };
+    let mut runs: Vec<_> = goldens.iter().map(|golden| (fast, CacheType::F32, golden)).collect();
+    runs.extend(
+        Build::ALL.into_iter().filter(|build| *build != fast).map(|build| (build, CacheType::F32, &goldens[0])),
+    );
+    runs.push((fast, CacheType::F16, &goldens[0]));
+    for (build, ty, golden) in runs {
+        let fault = |fault| panic!("{} ({build:?}, {ty:?} cache): {fault}", golden.name);
+        check(&shop, build, ty, golden).unwrap_or_else(fault);
     }
 }

@@ -1,6 +1,6 @@
 //! What the machine must not let pass, and what it must get right: kernels written for it alone.
 
-use crate::clang::{Level, Workshop};
+use crate::clang::{Build, Level, Memory, Workshop};
 use crate::emit::Shader;
 use crate::machine::Machine;
 use crate::translate::Text;
@@ -11,9 +11,9 @@ const SIZE: usize = 64;
 const ROWS: usize = 8;
 
 /// What a kernel of one workgroup makes of the content of its only buffer, or the fault.
-fn made_of(shop: &Workshop, level: Level, wgsl: &str, content: &[u8]) -> Result<Vec<u8>, String> {
+fn made_of(shop: &Workshop, build: Build, wgsl: &str, content: &[u8]) -> Result<Vec<u8>, String> {
     let shader = Shader::from_text(wgsl)?;
-    let program = shop.program("fault", &[Text::of(&shader)?], level)?;
+    let program = shop.program("fault", &[Text::of(&shader)?], build)?;
     let mut machine = Machine::start(&program);
     let bound = [machine.buffer(content)?, machine.buffer(&(content.len() as u32).to_le_bytes())?];
     machine.dispatch("test", [1, 1, 1], &bound.map(|buffer| (buffer, 0)))?;
@@ -21,12 +21,16 @@ fn made_of(shop: &Workshop, level: Level, wgsl: &str, content: &[u8]) -> Result<
 }
 
 /// The values that a body run by 64 invocations leaves in `y`, or the fault.
-fn run(shop: &Workshop, level: Level, globals: &str, body: &str) -> Result<Vec<u32>, String> {
+fn run(shop: &Workshop, build: Build, globals: &str, body: &str) -> Result<Vec<u32>, String> {
     let wgsl = format!(
         "{globals}\nvar<storage, read_write> y: array<u32>;\n@compute @workgroup_size({SIZE})\n\
          fn main(@builtin(local_invocation_index) i: u32, @builtin(subgroup_invocation_id) lane: u32) {{ {body} }}\n"
     );
-    made_of(shop, level, &wgsl, &[0; 4 * ROWS * SIZE]).map(|bytes| bytemuck::pod_collect_to_vec(&bytes))
+    made_of(shop, build, &wgsl, &[0; 4 * ROWS * SIZE]).map(|bytes| bytemuck::pod_collect_to_vec(&bytes))
+}
+
+fn shared_memory(level: Level) -> Build {
+    Build { level, memory: Memory::Shared }
 }
 
 #[test]
@@ -43,9 +47,9 @@ fn faults_are_noticed() {
         ("y[i + 100000u] = 1u;", "outside its buffers"),
     ];
     for (body, wanted) in faults {
-        for level in Level::ALL {
-            let told = run(&shop, level, "", body).expect_err(body);
-            assert!(told.starts_with("test: ") && told.contains(wanted), "`{body}` ({level:?}): {told}");
+        for build in Build::ALL {
+            let told = run(&shop, build, "", body).expect_err(body);
+            assert!(told.starts_with("test: ") && told.contains(wanted), "`{body}` ({build:?}): {told}");
         }
     }
 }
@@ -59,7 +63,7 @@ fn a_missing_barrier_shows_in_one_of_the_orders() {
     let right: Vec<u32> = (0..SIZE as u32).rev().collect();
     for (barrier, expected) in [("", [false; 2]), ("workgroupBarrier();", [true; 2])] {
         for (level, expected) in Level::ALL.into_iter().zip(expected) {
-            let left = run(&shop, level, &shared, &body(barrier)).unwrap();
+            let left = run(&shop, shared_memory(level), &shared, &body(barrier)).unwrap();
             assert_eq!(left[..SIZE] == right, expected, "{level:?}, `{barrier}`: {left:?}");
         }
     }
@@ -81,7 +85,7 @@ fn subgroup_functions_do_what_they_say() {
     ];
     // Invocation i of the program leaves what call k makes in its place of row k.
     let calls = functions.iter().enumerate().map(|(k, (call, _))| format!("y[{}u + i] = {call};\n", k * SIZE));
-    let left = run(&shop, Level::Plain, "", &calls.collect::<String>()).unwrap();
+    let left = run(&shop, shared_memory(Level::Plain), "", &calls.collect::<String>()).unwrap();
     for ((call, want), left) in functions.into_iter().zip(left.chunks(SIZE)) {
         let want: Vec<u32> = (0..SIZE as u32).map(want).collect();
         assert_eq!(left, want, "{call}");
@@ -111,6 +115,63 @@ fn matrices_of_8_x_8_are_multiplied() {
     let sum = |at: usize| (0..8).map(|k| a[at / 8 * 8 + k] * b(k * 8 + at % 8)).sum();
     let product: Vec<f32> = (0..64).map(sum).collect();
     let content = [a.clone(), vec![0.0; 64]].concat();
-    let left = made_of(&shop, Level::Plain, MATRICES, bytemuck::cast_slice(&content)).unwrap();
+    let left = made_of(&shop, shared_memory(Level::Plain), MATRICES, bytemuck::cast_slice(&content)).unwrap();
     assert_eq!(bytemuck::pod_collect_to_vec::<u8, f32>(&left), [a, product].concat());
+}
+
+/// Globals of a kernel, its body, and what invocation i leaves where all is right.
+type Unshared = (&'static str, &'static str, fn(u32) -> u32);
+
+/// What the compiler makes wrong where nobody but the invocation itself may write to workgroup memory.
+const UNSHARED: [Unshared; 3] = [
+    // One invocation writes, all read: the listing of gfx-rs/wgpu#4500, and the tile that products looked up.
+    (
+        "var<workgroup> found: u32;",
+        "if i == 0u { found = y[0] + 7u; }
+         workgroupBarrier();
+         let mine = found;
+         workgroupBarrier();
+         y[i] = mine + i;",
+        |i| 7 + i,
+    ),
+    // The same again and again: what an invocation once read stays in its register.
+    (
+        "var<workgroup> found: u32;",
+        "var sum = 0u;
+         for (var turn = 0u; turn < 4u; turn++) {
+             workgroupBarrier();
+             if i == turn * 9u { found = turn + 1u; }
+             workgroupBarrier();
+             sum += found;
+         }
+         y[i] = sum;",
+        |_| 1 + 2 + 3 + 4,
+    ),
+    // A running sum in place: all but the last store to a place are dead if nobody else reads it.
+    (
+        "var<workgroup> sums: array<u32, 64>;",
+        "var sum = i;
+         for (var apart = 1u; apart < 64u; apart *= 2u) {
+             sums[i] = sum;
+             workgroupBarrier();
+             if i >= apart { sum += sums[i - apart]; }
+             workgroupBarrier();
+         }
+         y[i] = sum;",
+        |i| i * (i + 1) / 2,
+    ),
+];
+
+/// Each is right where others may write, and wrong at one of the levels where they may not: so the cases that are right
+/// in both do not share memory in such ways.
+#[test]
+fn memory_that_the_compiler_takes_for_unshared_is_noticed() {
+    let Some(shop) = Workshop::open() else { return };
+    for (globals, body, want) in UNSHARED {
+        let want: Vec<u32> = (0..SIZE as u32).map(want).collect();
+        let is_right = |build: &Build| run(&shop, *build, globals, body).is_ok_and(|left| left[..SIZE] == want);
+        let right: Vec<Build> = Build::ALL.into_iter().filter(is_right).collect();
+        assert!(Level::ALL.into_iter().all(|level| right.contains(&shared_memory(level))), "{right:?}:\n{body}");
+        assert!(!right.contains(&Build { level: Level::Fast, memory: Memory::Noalias }), "{right:?}:\n{body}");
+    }
 }

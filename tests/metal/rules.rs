@@ -6,7 +6,7 @@ use naga::proc::Layouter;
 use naga::valid::FunctionInfo;
 use naga::{
     AddressSpace, BinaryOperator, Block, Expression, Function, Handle, Literal, RelationalFunction, ScalarKind,
-    Statement, TypeInner,
+    Statement, Type, TypeInner,
 };
 use wglm::plan::{ALIGNMENT, Plan};
 use wglm::shader::Access;
@@ -46,6 +46,7 @@ impl Shader {
             Self::finite_constants,
             Self::finite_functions,
             Self::whole_vectors,
+            Self::told_by_atomics,
         ];
         let mut complaints: Vec<String> = rules.iter().flat_map(|rule| rule(self)).collect();
         for language in LANGUAGES {
@@ -126,6 +127,37 @@ impl Shader {
         parts.map(|pointer| format!("a part of a shared vector is written: {pointer:?}")).collect()
     }
 
+    /// What some invocations write to a place of its own in workgroup memory is for others to read, and these need not
+    /// see it: Apple's compiler may keep what an invocation last knew of that place (see `clang::Memory::Noalias`).
+    fn told_by_atomics(&self) -> Vec<String> {
+        let told = self.functions().flat_map(|function| {
+            let stored = conditionally_stored(&function.body).into_iter();
+            stored.filter_map(|pointer| self.one_place(function, pointer)).collect::<Vec<_>>()
+        });
+        told.map(|name| format!("some invocations write `{name}` for all: it has to be atomic")).collect()
+    }
+
+    /// The variable in workgroup memory, if that is what an expression points to or a part of it that has a number.
+    fn one_place<'a>(&'a self, function: &Function, pointer: Handle<Expression>) -> Option<&'a str> {
+        match function.expressions[pointer] {
+            Expression::GlobalVariable(global) => {
+                let global = &self.module.global_variables[global];
+                let plain = global.space == AddressSpace::WorkGroup && !self.is_atomic(global.ty);
+                plain.then(|| global.name.as_deref().unwrap_or_default())
+            }
+            Expression::AccessIndex { base, .. } => self.one_place(function, base),
+            _ => None,
+        }
+    }
+
+    fn is_atomic(&self, ty: Handle<Type>) -> bool {
+        match self.module.types[ty].inner {
+            TypeInner::Atomic(_) => true,
+            TypeInner::Array { base, .. } => self.is_atomic(base),
+            _ => false,
+        }
+    }
+
     /// Whether an expression points to a part of a vector that other invocations see.
     fn is_shared_part(&self, function: &Function, info: &FunctionInfo, pointer: Handle<Expression>) -> bool {
         let base = match function.expressions[pointer] {
@@ -151,6 +183,20 @@ fn stored(block: &Block) -> Vec<Handle<Expression>> {
         Statement::If { accept, reject, .. } => [stored(accept), stored(reject)].concat(),
         Statement::Switch { cases, .. } => cases.iter().flat_map(|case| stored(&case.body)).collect(),
         Statement::Loop { body, continuing, .. } => [stored(body), stored(continuing)].concat(),
+        _ => vec![],
+    };
+    block.iter().flat_map(of).collect()
+}
+
+/// What is stored to in a block under some condition.
+fn conditionally_stored(block: &Block) -> Vec<Handle<Expression>> {
+    let of = |statement: &Statement| match statement {
+        Statement::Block(block) => conditionally_stored(block),
+        Statement::Loop { body, continuing, .. } => {
+            [conditionally_stored(body), conditionally_stored(continuing)].concat()
+        }
+        Statement::If { accept, reject, .. } => [stored(accept), stored(reject)].concat(),
+        Statement::Switch { cases, .. } => cases.iter().flat_map(|case| stored(&case.body)).collect(),
         _ => vec![],
     };
     block.iter().flat_map(of).collect()
@@ -220,6 +266,7 @@ fn broken_rules_are_noticed() {
         ("", "", "let v = y[i]; if v != v { y[i] = 0.0; }", "compared with itself"),
         ("", "var<workgroup> t: array<vec4<f32>, 8>;", "t[i / 4u][i % 4u] = y[i];", "part of a shared vector"),
         ("", "var<workgroup> t: vec4<u32>;", "if i == 0u { t.x = 1u; } y[i] = f32(t.x);", "part of a shared vector"),
+        ("", "var<workgroup> t: f32;", "if i == 0u { t = y[0]; } workgroupBarrier(); y[i] = t;", "`t` for all"),
     ];
     for (enables, globals, body, wanted) in broken {
         let text = format!(

@@ -3,7 +3,9 @@
 //! Most of it is left to the shim, in which Metal's words are macros. What remains: with address spaces erased, helpers
 //! that differ in nothing else are one and the same; and arguments come from numbered buffers and arrays.
 
+use crate::clang::Memory;
 use crate::emit::{Checks, Shader, USUAL};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -17,6 +19,8 @@ pub struct Text {
 
 /// What stands before the parameters of the entry, and behind them.
 const ENTRY: (&str, &str) = ("kernel void main_(\n", "\n) {");
+/// A parameter in workgroup memory.
+const THREADGROUP: &str = "threadgroup ";
 const SPACES: [&str; 4] = ["device", "threadgroup", "constant", "thread"];
 /// `machine::ARRAYS` of the shim.
 const ARRAYS: usize = 32;
@@ -33,12 +37,36 @@ impl Text {
         if spaces { without_includes } else { without_twins(&without_includes) }
     }
 
+    /// The parameters of the entry, a line each.
+    fn signature(&self) -> Result<&str, String> {
+        let signature = self.msl.split_once(ENTRY.0).and_then(|(_, rest)| rest.split_once(ENTRY.1));
+        signature.map(|(signature, _)| signature).ok_or_else(|| "the entry is not where it was".to_owned())
+    }
+
+    /// The same kernel with its helpers inlined, so that nothing stands between the entry's references to workgroup
+    /// memory, which nobody else uses, and what is done with them.
+    fn noalias(&self) -> Result<Self, String> {
+        let signature = self.signature()?;
+        let alone = signature
+            .split_inclusive('\n')
+            .map(|line| if line.contains(THREADGROUP) { line.replace("& ", "& __restrict ") } else { line.to_owned() });
+        let entry = [ENTRY.0, signature, ENTRY.1].concat();
+        let alone = ["_Pragma(\"clang attribute pop\") ", ENTRY.0, &alone.collect::<String>(), ENTRY.1].concat();
+        let inlined = "_Pragma(\"clang attribute push(__attribute__((always_inline)), apply_to = function)\") ";
+        Ok(Self { msl: [inlined, &self.msl.replacen(&entry, &alone, 1)].concat(), ..self.clone() })
+    }
+
+    fn for_memory(&self, memory: Memory) -> Result<Cow<'_, Self>, String> {
+        match memory {
+            Memory::Shared => Ok(Cow::Borrowed(self)),
+            Memory::Noalias => self.noalias().map(Cow::Owned),
+        }
+    }
+
     /// What makes the kernel known to the machine.
     fn stub(&self) -> Result<String, String> {
-        let signature = self.msl.split_once(ENTRY.0).and_then(|(_, rest)| rest.split_once(ENTRY.1));
-        let (signature, _) = signature.ok_or("the entry is not where it was")?;
         let mut call = Call::default();
-        for parameter in signature.lines() {
+        for parameter in self.signature()?.lines() {
             call.add(parameter.trim_start_matches([',', ' ']))?;
         }
         if call.arrays.len() > ARRAYS {
@@ -114,11 +142,11 @@ fn without_twins(msl: &str) -> String {
 }
 
 /// One file of C++ with all kernels, to be run.
-pub fn runnable(texts: &[Text]) -> Result<String, String> {
+pub fn runnable(texts: &[Text], memory: Memory) -> Result<String, String> {
     let mut out = String::from("#include \"metal_stdlib\"\n");
     for (index, text) in texts.iter().enumerate() {
         let stub = text.stub().map_err(|e| format!("{}: {e}", text.label))?;
-        let (label, body) = (&text.label, text.body(false));
+        let (label, body) = (&text.label, text.for_memory(memory)?.body(false));
         write!(out, "namespace kernel_{index} {{\n#line 1 \"{label}\"\n{body}\n{stub}}}\n").unwrap();
     }
     Ok(out)

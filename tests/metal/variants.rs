@@ -53,11 +53,15 @@ pub fn fable() -> Gguf {
     Gguf::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("models/fable-10m-q4_0.gguf")).unwrap()
 }
 
-/// The full shape's header, and a hole in the place of its data.
+/// The full shape's header.
 pub fn full(dir: &TempDir) -> Gguf {
-    let shape = Shape::glm(47);
-    let all = tensors(&shape);
-    let writer = all.iter().fold(metadata(&shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes()));
+    header(dir, &Shape::glm(47))
+}
+
+/// A shape's header, and a hole in the place of its data.
+pub fn header(dir: &TempDir, shape: &Shape) -> Gguf {
+    let all = tensors(shape);
+    let writer = all.iter().fold(metadata(shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes()));
     let (header, path) = (writer.header(), dir.path().join("hole.gguf"));
     let data: u64 = all.iter().map(|t| t.bytes().next_multiple_of(32)).sum();
     std::fs::write(&path, &header).unwrap();

@@ -26,7 +26,8 @@ var<storage, read> q: array<vec4<f32>>;
 var<workgroup> lines: array<Operand, TILE * PITCH>;
 var<workgroup> partial: array<f32, SUBGROUPS * SCRATCH>; // [subgroup][row][line]: of the scores
 var<workgroup> weights: array<Operand, ROWS * TILE>;     // [row][line]
-var<workgroup> shrinks: array<f32, ROWS>; // what a row's earlier weights are multiplied with; at last, their sum
+// What a row's earlier weights are multiplied with; at last, their sum: bits of f32, which one lane leaves for all.
+var<workgroup> shrinks: array<atomic<u32>, ROWS>;
 var<workgroup> any_shrinks: atomic<u32>;  // 1 if earlier sums have to shrink
 var<workgroup> bounds: vec4<u32>;         // of the workgroup's work, which every invocation writes for itself
 
@@ -146,7 +147,7 @@ fn weigh(row: ptr<function, Row>, tile: u32, rows: u32, i: u32) {
         total += weight;
     }
     if i / LANES < rows && i % LANES == 0u {
-        shrinks[r] = shrink;
+        atomicStore(&shrinks[r], bitcast<u32>(shrink));
         if exceeded && before > LOWEST { // of the first tile there are no earlier sums
             atomicStore(&any_shrinks, 1u);
         }
@@ -166,7 +167,7 @@ fn shrink(sums: ptr<function, Sums>, others: ptr<function, Sums>, subgroup: u32,
     if ROWS > 8u { coopStoreT(*others, &partial[second], pitch); }
     workgroupBarrier();
     for (var k = lane; k < 8u * ROWS; k += 32u) {
-        partial[scratch + k] *= shrinks[k / 8u];
+        partial[scratch + k] *= bitcast<f32>(atomicLoad(&shrinks[k / 8u]));
     }
     workgroupBarrier();
     *sums = coopLoadT<Sums>(&partial[scratch], pitch);
@@ -187,7 +188,8 @@ fn leave(sums: Sums, others: Sums, column: u32, split: u32, work: Work, i: u32) 
         let at = scratch + 4u * k;
         if row < work.live {
             let chunk = vec4<f32>(partial[at], partial[at + 1u], partial[at + 2u], partial[at + 3u]);
-            leave_chunk(row, split, 2u * column + k % 2u, chunk, shrinks[k / 2u]);
+            let total = bitcast<f32>(atomicLoad(&shrinks[k / 2u]));
+            leave_chunk(row, split, 2u * column + k % 2u, chunk, total);
         }
     }
 }

@@ -16,32 +16,46 @@ struct Found {
 }
 
 const SHARE = BINS / WORKGROUP; // bins of an invocation
+const BLOCK = 16u;              // invocations whose tokens are summed for those behind them
+const BLOCKS = WORKGROUP / BLOCK;
 
 var<workgroup> part_counts: array<u32, WORKGROUP>;
 var<workgroup> part_masses: array<f32, WORKGROUP>;
+var<workgroup> block_counts: array<u32, BLOCKS>;
+var<workgroup> block_masses: array<f32, BLOCKS>;
 var<workgroup> first_reaching: atomic<u32>;
 var<workgroup> last_filled: atomic<u32>;
-var<workgroup> found: Found;
+var<workgroup> found: array<atomic<u32>, 4>; // counts and the bits of masses: before the bin, and in it
 
 fn plus(a: Tokens, b: Tokens) -> Tokens {
     return Tokens(a.count + b.count, a.mass + b.mass);
 }
 
-// Of the invocations up to this one, the sum of what each brings, in part_counts and part_masses.
-fn running_sum(mine: Tokens, local: u32) {
+// Leaves what each invocation brings, and the sums of blocks of them.
+fn put_parts(mine: Tokens, local: u32) {
     part_counts[local] = mine.count;
     part_masses[local] = mine.mass;
-    for (var step = 1u; step < WORKGROUP; step *= 2u) {
-        workgroupBarrier();
-        var sum = Tokens(part_counts[local], part_masses[local]);
-        if local >= step {
-            sum = plus(Tokens(part_counts[local - step], part_masses[local - step]), sum);
-        }
-        workgroupBarrier();
-        part_counts[local] = sum.count;
-        part_masses[local] = sum.mass;
-    }
     workgroupBarrier();
+    let block = local % BLOCKS; // several invocations sum the same
+    var sum = Tokens(0u, 0.0);
+    for (var i = block * BLOCK; i < (block + 1u) * BLOCK; i++) {
+        sum = plus(sum, Tokens(part_counts[i], part_masses[i]));
+    }
+    block_counts[block] = sum.count;
+    block_masses[block] = sum.mass;
+    workgroupBarrier();
+}
+
+// The sum of what invocations 0..end have left.
+fn sum_before(end: u32) -> Tokens {
+    var sum = Tokens(0u, 0.0);
+    for (var block = 0u; block < end / BLOCK; block++) {
+        sum = plus(sum, Tokens(block_counts[block], block_masses[block]));
+    }
+    for (var i = end / BLOCK * BLOCK; i < end; i++) {
+        sum = plus(sum, Tokens(part_counts[i], part_masses[i]));
+    }
+    return sum;
 }
 
 // The first bin that with those before it reaches the target's count or its mass; the last with a token if
@@ -60,11 +74,8 @@ fn find_bin(level: u32, first: vec2<u32>, want: Tokens, local: u32) -> Found {
         bins[k] = Tokens(count, mass_of(bin, count, level, first));
         sum = plus(sum, bins[k]);
     }
-    running_sum(sum, local);
-    var before = Tokens(0u, 0.0);
-    if local > 0u {
-        before = Tokens(part_counts[local - 1u], part_masses[local - 1u]);
-    }
+    put_parts(sum, local);
+    var before = sum_before(local);
     sum = before;
     for (var k = 0u; k < SHARE; k++) {
         sum = plus(sum, bins[k]);
@@ -82,9 +93,13 @@ fn find_bin(level: u32, first: vec2<u32>, want: Tokens, local: u32) -> Found {
         for (var k = 0u; k < bin % SHARE; k++) {
             before = plus(before, bins[k]);
         }
-        let all = Tokens(part_counts[WORKGROUP - 1u], part_masses[WORKGROUP - 1u]);
-        found = Found(bin, reaching < BINS, before, bins[bin % SHARE], all);
+        atomicStore(&found[0], before.count);
+        atomicStore(&found[1], bitcast<u32>(before.mass));
+        atomicStore(&found[2], bins[bin % SHARE].count);
+        atomicStore(&found[3], bitcast<u32>(bins[bin % SHARE].mass));
     }
     workgroupBarrier();
-    return found;
+    before = Tokens(atomicLoad(&found[0]), bitcast<f32>(atomicLoad(&found[1])));
+    let inside = Tokens(atomicLoad(&found[2]), bitcast<f32>(atomicLoad(&found[3])));
+    return Found(bin, reaching < BINS, before, inside, sum_before(WORKGROUP));
 }

@@ -10,8 +10,12 @@ struct Candidate {
 
 const NOBODY = Candidate(LOWEST, NO_TOKEN);
 
+const FINALISTS = 16u;
+
 var<workgroup> scores: array<f32, WORKGROUP>;
 var<workgroup> tokens: array<u32, WORKGROUP>;
+var<workgroup> final_scores: array<f32, FINALISTS>;
+var<workgroup> final_tokens: array<u32, FINALISTS>;
 
 // Whether the bits of an f32 are those of a number. They come from memory as bits: what is an f32 once, fast-math
 // compilers take for a number, whatever is asked about its bits.
@@ -27,20 +31,22 @@ fn better(a: Candidate, b: Candidate) -> Candidate {
     return a;
 }
 
-// The best of the workgroup's, in every invocation. WORKGROUP is a power of two.
+// The best of the workgroup's, in every invocation. WORKGROUP is a multiple of FINALISTS.
 fn best_of_workgroup(mine: Candidate, local: u32) -> Candidate {
     workgroupBarrier(); // an earlier one may still be read
     scores[local] = mine.score;
     tokens[local] = mine.token;
-    for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
-        workgroupBarrier();
-        if local < half {
-            let other = Candidate(scores[local + half], tokens[local + half]);
-            let best = better(Candidate(scores[local], tokens[local]), other);
-            scores[local] = best.score;
-            tokens[local] = best.token;
-        }
-    }
     workgroupBarrier();
-    return Candidate(scores[0], tokens[0]);
+    let place = local % FINALISTS; // several invocations find the same
+    var best = mine;
+    for (var i = place; i < WORKGROUP; i += FINALISTS) {
+        best = better(best, Candidate(scores[i], tokens[i]));
+    }
+    final_scores[place] = best.score;
+    final_tokens[place] = best.token;
+    workgroupBarrier();
+    for (var i = 0u; i < FINALISTS; i++) {
+        best = better(best, Candidate(final_scores[i], final_tokens[i]));
+    }
+    return best;
 }

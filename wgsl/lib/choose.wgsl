@@ -18,7 +18,7 @@ var<private> first_logit: u32 = 0u; // of the token, where there are several
 var<workgroup> scores: array<f32, EXPERTS>;
 // score + bias. Each invocation writes whole vectors: to write a part of one may write all of it.
 var<workgroup> chances: array<vec4<f32>, CHUNKS>;
-var<workgroup> chosen: array<u32, TOP_K>;
+var<workgroup> chosen: array<atomic<u32>, TOP_K>;
 
 fn sigmoid(z: f32) -> f32 {
     return 1.0 / (1.0 + exp(select(-z, 80.0, z < -80.0))); // beyond 88, e^x is not finite
@@ -64,7 +64,7 @@ fn choose_scores(local: u32) {
         chances[c] = some;
     }
     for (var k = local; k < TOP_K; k += WORKGROUP) {
-        chosen[k] = k; // stays where no chance is a number
+        atomicStore(&chosen[k], k); // stays where no chance is a number
     }
 }
 
@@ -80,7 +80,7 @@ fn choose_ranks(local: u32) {
         }
         let rank = better.x + better.y + better.z + better.w;
         if rank < TOP_K {
-            chosen[rank] = e;
+            atomicStore(&chosen[rank], e);
         }
     }
 }
@@ -88,7 +88,7 @@ fn choose_ranks(local: u32) {
 fn chosen_weight(slot: u32) -> f32 {
     var total = 0.0;
     for (var k = 0u; k < TOP_K; k++) {
-        total += scores[chosen[k]];
+        total += scores[atomicLoad(&chosen[k])];
     }
-    return scores[chosen[slot]] * select(SCALE, SCALE / max(total, SMALLEST_SUM), NORMALISE);
+    return scores[atomicLoad(&chosen[slot])] * select(SCALE, SCALE / max(total, SMALLEST_SUM), NORMALISE);
 }

@@ -5,7 +5,7 @@ var<storage, read> x: array<vec4<f32>>;
 var<storage, read> norm: array<vec4<f32>>;
 
 var<private> squares: vec4<f32>; // of the values this invocation staged, of each column
-var<workgroup> square_sums: array<f32, COLUMNS * WORKGROUP>;
+var<workgroup> square_sums: array<atomic<u32>, COLUMNS * WORKGROUP>; // bits of f32
 
 fn input(column: u32, start: u32, at: u32) -> vec4<f32> {
     let v = x[start + at];
@@ -14,16 +14,16 @@ fn input(column: u32, start: u32, at: u32) -> vec4<f32> {
 }
 
 fn input_staged(local: u32) {
-    square_sums[local] = squares.x;
-    if COLUMNS > 1u { square_sums[WORKGROUP + local] = squares.y; }
-    if COLUMNS > 2u { square_sums[2u * WORKGROUP + local] = squares.z; }
-    if COLUMNS > 3u { square_sums[3u * WORKGROUP + local] = squares.w; }
+    atomicStore(&square_sums[local], bitcast<u32>(squares.x));
+    if COLUMNS > 1u { atomicStore(&square_sums[WORKGROUP + local], bitcast<u32>(squares.y)); }
+    if COLUMNS > 2u { atomicStore(&square_sums[2u * WORKGROUP + local], bitcast<u32>(squares.z)); }
+    if COLUMNS > 3u { atomicStore(&square_sums[3u * WORKGROUP + local], bitcast<u32>(squares.w)); }
 }
 
 fn column_factor(column: u32, team: Team) -> f32 {
     var sum = 0.0;
     for (var i = team.lane; i < WORKGROUP; i += LANES) {
-        sum += square_sums[column * WORKGROUP + i];
+        sum += bitcast<f32>(atomicLoad(&square_sums[column * WORKGROUP + i]));
     }
     return inverseSqrt(team_sum(sum, team) / f32(WIDTH) + EPSILON);
 }

@@ -17,7 +17,7 @@ var<storage, read_write> y: array<f32>;
 var<workgroup> vectors: array<Cell, TILE_TOKENS * PITCH / CELL>; // [place][column]
 var<workgroup> rows: array<Cell, TILE_ROWS * PITCH / CELL>;      // [staged row][column]
 var<workgroup> sums: array<f32, SUBGROUPS * SIDE * SIDE>;
-var<workgroup> found: vec4<u32>;                         // the tile
+var<workgroup> found: array<atomic<u32>, 4>;                     // the tile: its matrix, row, first place and places
 
 // The group of a step that an invocation brings i-th: its staged row, or one past the tile, and its place in the row.
 fn brought(i: u32, local: u32) -> vec2<u32> {

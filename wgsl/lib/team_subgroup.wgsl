@@ -34,9 +34,7 @@ fn team_max(v: f32, t: Team) -> f32 {
 fn workgroup_sum(v: f32, t: Team) -> f32 {
     let part = team_sum(v, t);
     workgroupBarrier(); // an earlier sum may still be read
-    if t.lane == 0u {
-        team_parts[t.index] = part;
-    }
+    team_parts[t.index] = part; // the same by all lanes
     workgroupBarrier();
     var sum = 0.0;
     for (var i = 0u; i < WORKGROUP / LANES; i++) {

@@ -9,7 +9,6 @@ struct Team {
     subgroup: u32,  // of this invocation in the workgroup
     first: u32,     // subgroup of the team
     subgroups: u32, // of the team
-    leads: bool,    // its subgroup
 }
 
 var<private> team_turn: u32; // sums in a row have places of their own, so that a barrier each suffices
@@ -19,7 +18,7 @@ fn team_of(i: Invocation) -> Team {
     let subgroups = LANES / i.lanes;
     let index = i.subgroup / subgroups;
     let first = index * subgroups;
-    return Team(index, (i.subgroup - first) * i.lanes + i.lane, i.subgroup, first, subgroups, i.lane == 0u);
+    return Team(index, (i.subgroup - first) * i.lanes + i.lane, i.subgroup, first, subgroups);
 }
 
 // The sums of up to four values over the team, in every lane.
@@ -30,9 +29,7 @@ fn team_sums(v: vec4<f32>, t: Team) -> vec4<f32> {
     if SUMS > 1u { sums.y = subgroupAdd(v.y); }
     if SUMS > 2u { sums.z = subgroupAdd(v.z); }
     if SUMS > 3u { sums.w = subgroupAdd(v.w); }
-    if t.leads {
-        team_parts[start + t.subgroup] = sums;
-    }
+    team_parts[start + t.subgroup] = sums; // the same by all of the subgroup
     workgroupBarrier();
     sums = vec4<f32>(0.0);
     for (var s = t.first; s < t.first + t.subgroups; s++) {
@@ -48,5 +45,5 @@ fn team_sum(v: f32, t: Team) -> f32 {
 
 // The sum of v over the workgroup, in every invocation.
 fn workgroup_sum(v: f32, t: Team) -> f32 {
-    return team_sum(v, Team(t.index, t.lane, t.subgroup, 0u, t.subgroups * (WORKGROUP / LANES), t.leads));
+    return team_sum(v, Team(t.index, t.lane, t.subgroup, 0u, t.subgroups * (WORKGROUP / LANES)));
 }

@@ -11,38 +11,48 @@ struct Team {
     lane: u32,  // of this invocation in its team
 }
 
-var<workgroup> team_parts: array<f32, WORKGROUP>;
+const TEAM_PARTS = min(16u, WORKGROUP);
+
+var<workgroup> team_values: array<f32, WORKGROUP>;
+var<workgroup> team_parts: array<f32, TEAM_PARTS>;
 
 fn team_of(i: Invocation) -> Team {
     return Team(0u, i.local);
 }
 
-// The sum of v over the team, in every lane. WORKGROUP is a power of two.
+// The sum of v over the team, in every lane. WORKGROUP is a multiple of TEAM_PARTS.
 fn team_sum(v: f32, t: Team) -> f32 {
     workgroupBarrier(); // an earlier sum may still be read
-    team_parts[t.lane] = v;
+    team_values[t.lane] = v;
     workgroupBarrier();
-    for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
-        if t.lane < half {
-            team_parts[t.lane] += team_parts[t.lane + half];
-        }
-        workgroupBarrier();
+    var sum = 0.0;
+    for (var i = t.lane % TEAM_PARTS; i < WORKGROUP; i += TEAM_PARTS) {
+        sum += team_values[i];
     }
-    return team_parts[0];
+    team_parts[t.lane % TEAM_PARTS] = sum; // the same by several lanes
+    workgroupBarrier();
+    sum = 0.0;
+    for (var i = 0u; i < TEAM_PARTS; i++) {
+        sum += team_parts[i];
+    }
+    return sum;
 }
 
 // The largest v of the team, in every lane.
 fn team_max(v: f32, t: Team) -> f32 {
     workgroupBarrier(); // an earlier result may still be read
-    team_parts[t.lane] = v;
+    team_values[t.lane] = v;
     workgroupBarrier();
-    for (var half = WORKGROUP / 2u; half > 0u; half /= 2u) {
-        if t.lane < half {
-            team_parts[t.lane] = max(team_parts[t.lane], team_parts[t.lane + half]);
-        }
-        workgroupBarrier();
+    var largest = v;
+    for (var i = t.lane % TEAM_PARTS; i < WORKGROUP; i += TEAM_PARTS) {
+        largest = max(largest, team_values[i]);
     }
-    return team_parts[0];
+    team_parts[t.lane % TEAM_PARTS] = largest;
+    workgroupBarrier();
+    for (var i = 0u; i < TEAM_PARTS; i++) {
+        largest = max(largest, team_parts[i]);
+    }
+    return largest;
 }
 
 // The sum of v over the workgroup, in every invocation.

@@ -7,26 +7,26 @@ var<storage, read> ids: array<u32>;              // [slot]: its expert
 var<storage, read_write> slots: array<u32>;      // by expert
 var<storage, read_write> tiles: array<vec4<u32>>; // expert, first place in slots, places
 
+const BLOCK = 16u; // invocations whose counts are summed for those behind them
+
 var<workgroup> counts: array<atomic<u32>, EXPERTS>;
-var<workgroup> sums: array<vec4<u32>, WORKGROUP>;
+var<workgroup> runs: array<atomic<u32>, WORKGROUP>;           // this expert's slots that an invocation ranks
+var<workgroup> blocks: array<atomic<u32>, WORKGROUP / BLOCK>; // the sums of BLOCK of these
+var<workgroup> before: array<atomic<u32>, 2>;                 // slots and tiles of the experts before this one
 
 fn tiles_for(count: u32) -> u32 {
     return (count + TILE_TOKENS - 1u) / TILE_TOKENS;
 }
 
-// The sums over this invocation and all before it. For the whole workgroup.
-fn summed(mine: vec4<u32>, local: u32) -> vec4<u32> {
-    var sum = mine;
-    for (var apart = 1u; apart < WORKGROUP; apart *= 2u) {
-        sums[local] = sum;
-        workgroupBarrier();
-        if local >= apart {
-            sum += sums[local - apart];
-        }
-        workgroupBarrier();
+// The sum of what the invocations before this one have left in `runs`.
+fn run_start(local: u32) -> u32 {
+    var sum = 0u;
+    for (var block = 0u; block < local / BLOCK; block++) {
+        sum += atomicLoad(&blocks[block]);
     }
-    sums[local] = sum;
-    workgroupBarrier();
+    for (var i = local / BLOCK * BLOCK; i < local; i++) {
+        sum += atomicLoad(&runs[i]);
+    }
     return sum;
 }
 
@@ -37,37 +37,48 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     for (var e = local; e < EXPERTS; e += WORKGROUP) {
         atomicStore(&counts[e], 0u);
     }
+    if local < WORKGROUP / BLOCK {
+        atomicStore(&blocks[local], 0u);
+    }
+    if local < 2u {
+        atomicStore(&before[local], 0u);
+    }
     workgroupBarrier();
     for (var slot = local; slot < live; slot += WORKGROUP) {
         atomicAdd(&counts[ids[slot]], 1u);
     }
     workgroupBarrier();
 
-    // x: this expert's slots, y and z: slots and tiles of those before it.
-    var mine = vec4<u32>(0u);
+    var run = 0u; // this expert's slots among the invocation's
     let end = min((local + 1u) * RUN, live);
     for (var slot = local * RUN; slot < end; slot++) {
-        mine.x += select(0u, 1u, ids[slot] == expert);
+        run += select(0u, 1u, ids[slot] == expert);
     }
+    atomicStore(&runs[local], run);
+    atomicAdd(&blocks[local / BLOCK], run);
     for (var e = local; e < expert; e += WORKGROUP) {
         let count = atomicLoad(&counts[e]);
-        mine += vec4<u32>(0u, count, tiles_for(count), 0u);
+        atomicAdd(&before[0], count);
+        atomicAdd(&before[1], tiles_for(count));
     }
-    var place = summed(mine, local).x - mine.x;
-    let all = sums[WORKGROUP - 1u];
+    workgroupBarrier();
+    let first_slot = atomicLoad(&before[0]);
+    let first_tile = atomicLoad(&before[1]);
+    let count = atomicLoad(&counts[expert]);
+    var place = first_slot + run_start(local);
     for (var slot = local * RUN; slot < end; slot++) {
         if ids[slot] == expert {
-            slots[all.y + place] = slot;
+            slots[place] = slot;
             place++;
         }
     }
-    let own = tiles_for(all.x);
+    let own = tiles_for(count);
     for (var n = local; n < own; n += WORKGROUP) {
         let first = n * TILE_TOKENS;
-        tiles[all.z + n] = vec4<u32>(expert, all.y + first, min(all.x - first, TILE_TOKENS), 0u);
+        tiles[first_tile + n] = vec4<u32>(expert, first_slot + first, min(count - first, TILE_TOKENS), 0u);
     }
     if expert == EXPERTS - 1u {
-        for (var n = all.z + own + local; n < TILES; n += WORKGROUP) {
+        for (var n = first_tile + own + local; n < TILES; n += WORKGROUP) {
             tiles[n] = vec4<u32>(0u);
         }
     }

@@ -14,9 +14,10 @@ var<storage, read_write> stats: array<vec2<f32>>; // [token][head][split]: large
 
 var<workgroup> queries: array<vec4<f32>, HEADS * LINE>;
 var<workgroup> scores: array<f32, SPAN * HEADS>; // [token][head]; weights once the softmax has seen them
-var<workgroup> tops: array<f32, HEADS>;          // the largest scores so far
-var<workgroup> totals: array<f32, HEADS>;        // the sums of weights so far
-var<workgroup> shrinks: array<f32, HEADS>;       // what earlier weights are multiplied with
+// Bits of f32, which one lane leaves for all.
+var<workgroup> tops: array<atomic<u32>, HEADS>;    // the largest scores so far
+var<workgroup> totals: array<atomic<u32>, HEADS>;  // the sums of weights so far
+var<workgroup> shrinks: array<atomic<u32>, HEADS>; // what earlier weights are multiplied with
 
 // Scores of the tile's tokens for every head, two tokens a team, which share its reading of the queries.
 fn score_tile(tile: u32, end: u32, team: Team) {
@@ -46,10 +47,9 @@ fn score_tile(tile: u32, end: u32, team: Team) {
         for (var h = 0u; h < HEADS; h++) {
             let score_one = team_sum(ones[h], team);
             let score_two = team_sum(twos[h], team);
-            if team.lane == 0u {
-                scores[t * HEADS + h] = select(LOWEST, SCALE * score_one, tile + t < end);
-                scores[(t + 1u) * HEADS + h] = select(LOWEST, SCALE * score_two, tile + t + 1u < end);
-            }
+            // The same by all lanes: each then knows that what it read there before is no more.
+            scores[t * HEADS + h] = select(LOWEST, SCALE * score_one, tile + t < end);
+            scores[(t + 1u) * HEADS + h] = select(LOWEST, SCALE * score_two, tile + t + 1u < end);
         }
     }
 }
@@ -58,7 +58,7 @@ fn score_tile(tile: u32, end: u32, team: Team) {
 fn weigh_tile(team: Team) {
     for (var first = 0u; first < HEADS; first += TEAMS) {
         let h = min(first + team.index, HEADS - 1u);
-        let before = tops[h];
+        let before = bitcast<f32>(atomicLoad(&tops[h]));
         var largest = before;
         for (var t = team.lane; t < SPAN; t += LANES) {
             largest = max(largest, scores[t * HEADS + h]);
@@ -73,9 +73,9 @@ fn weigh_tile(team: Team) {
         let total = team_sum(sum, team);
         if team.lane == 0u && first + team.index < HEADS {
             let shrink = exp(before - top);
-            tops[h] = top;
-            shrinks[h] = shrink;
-            totals[h] = totals[h] * shrink + total;
+            atomicStore(&tops[h], bitcast<u32>(top));
+            atomicStore(&shrinks[h], bitcast<u32>(shrink));
+            atomicStore(&totals[h], bitcast<u32>(bitcast<f32>(atomicLoad(&totals[h])) * shrink + total));
         }
     }
 }
@@ -111,8 +111,8 @@ fn main(i: Invocation) {
         queries[k] = q[token * ALL_HEADS * LINE + min(first_head * LINE + k, ALL_HEADS * LINE - 1u)];
     }
     for (var h = i.local; h < HEADS; h += WORKGROUP) {
-        tops[h] = LOWEST;
-        totals[h] = 0.0;
+        atomicStore(&tops[h], bitcast<u32>(LOWEST));
+        atomicStore(&totals[h], 0u);
     }
     workgroupBarrier();
     var sums: array<vec4<f32>, HEADS * CHUNKS>; // this invocation's chunks of the output
@@ -121,8 +121,11 @@ fn main(i: Invocation) {
         workgroupBarrier();
         weigh_tile(team);
         workgroupBarrier();
-        for (var s = 0u; s < HEADS * CHUNKS; s++) {
-            sums[s] *= shrinks[s / CHUNKS];
+        for (var h = 0u; h < HEADS; h++) {
+            let shrink = bitcast<f32>(atomicLoad(&shrinks[h]));
+            for (var c = 0u; c < CHUNKS; c++) {
+                sums[h * CHUNKS + c] *= shrink;
+            }
         }
         let count = min(SPAN, split.end - tile);
         for (var first = 0u; first < count; first += VALUES) {
@@ -133,7 +136,7 @@ fn main(i: Invocation) {
     for (var h = 0u; h < HEADS && first_head + h < ALL_HEADS; h++) {
         let slot = (token * ALL_HEADS + first_head + h) * SPLITS + workgroup.y;
         if i.local == 0u {
-            stats[slot] = vec2<f32>(tops[h], totals[h]);
+            stats[slot] = bitcast<vec2<f32>>(vec2<u32>(atomicLoad(&tops[h]), atomicLoad(&totals[h])));
         }
         for (var c = 0u; c < CHUNKS; c++) {
             let at = i.local + c * WORKGROUP;

@@ -22,8 +22,8 @@ var<workgroup> keys: array<vec4<f32>, SPAN * PITCH>;
 var<workgroup> scores: array<f32, ROWS * SPAN>; // [row][token]; weights once the softmax has seen them
 var<workgroup> lane_tops: array<f32, WORKGROUP>;
 var<workgroup> lane_sums: array<f32, WORKGROUP>;
-var<workgroup> tops: array<f32, ROWS>;    // the largest scores so far
-var<workgroup> totals: array<f32, ROWS>;  // the sums of weights so far
+var<workgroup> tops: array<f32, ROWS>;    // at last, the largest scores
+var<workgroup> totals: array<f32, ROWS>;  // at last, the sums of weights
 var<workgroup> shrinks: array<f32, ROWS>; // what earlier weights are multiplied with
 
 // Lines that a row sees. Rows past the chunk's end see what the last token does.
@@ -76,11 +76,17 @@ fn score_tile(first_row: u32, tile: u32, end: u32, local: u32) {
     }
 }
 
+// What each of the invocations that weigh a row knows of it.
+struct Weighed {
+    top: f32,   // the largest score so far
+    total: f32, // the sum of weights so far
+}
+
 // Makes weights of the tile's scores.
-fn weigh_tile(local: u32) {
+fn weigh_tile(so_far: Weighed, local: u32) -> Weighed {
     let row = local / WEIGH_LANES;
     let lane = local % WEIGH_LANES;
-    let before = tops[row];
+    let before = so_far.top;
     var largest = before;
     for (var t = lane; t < SPAN; t += WEIGH_LANES) {
         largest = max(largest, scores[row * SPAN + t]);
@@ -98,18 +104,14 @@ fn weigh_tile(local: u32) {
         sum += weight;
     }
     lane_sums[local] = sum;
-    if lane == 0u {
-        shrinks[row] = exp(before - largest);
-    }
+    let shrink = exp(before - largest);
+    shrinks[row] = shrink; // the same by all of the row's
     workgroupBarrier();
-    if lane == 0u {
-        var total = totals[row] * shrinks[row];
-        for (var n = 0u; n < WEIGH_LANES; n++) {
-            total += lane_sums[local + n];
-        }
-        totals[row] = total;
-        tops[row] = largest;
+    var total = so_far.total * shrink;
+    for (var n = 0u; n < WEIGH_LANES; n++) {
+        total += lane_sums[row * WEIGH_LANES + n];
     }
+    return Weighed(largest, total);
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -129,17 +131,14 @@ fn main(
     if split.start >= end {
         return;
     }
-    for (var row = local; row < ROWS; row += WORKGROUP) {
-        tops[row] = LOWEST;
-        totals[row] = 0.0;
-    }
     let column = local % COLUMN_LANES;
     let own = local / COLUMN_LANES * OWN_ROWS; // first of the rows whose values are this invocation's
     var sums: array<vec4<f32>, OWN_ROWS * OWN_CHUNKS>;
+    var weighed = Weighed(LOWEST, 0.0);
     for (var tile = split.start; tile < end; tile += SPAN) {
         score_tile(first_row, tile, end, local);
         workgroupBarrier();
-        weigh_tile(local);
+        weighed = weigh_tile(weighed, local);
         for (var r = 0u; r < OWN_ROWS; r++) {
             for (var c = 0u; c < OWN_CHUNKS; c++) {
                 sums[r * OWN_CHUNKS + c] *= shrinks[own + r];
@@ -156,6 +155,8 @@ fn main(
             }
         }
     }
+    tops[local / WEIGH_LANES] = weighed.top;
+    totals[local / WEIGH_LANES] = weighed.total;
     workgroupBarrier();
     for (var r = 0u; r < OWN_ROWS; r++) {
         let row = first_row + own + r;

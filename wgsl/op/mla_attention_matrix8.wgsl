@@ -180,7 +180,7 @@ fn main(
 
     let total = row_sum(row.total);
     if i / LANES < rows && i % LANES == 0u {
-        shrinks[i / LANES] = total;
+        atomicStore(&shrinks[i / LANES], bitcast<u32>(total));
         if work.first_row + i / LANES < work.live {
             leave_stats(work.first_row + i / LANES, workgroup.y, row.reference, total);
         }

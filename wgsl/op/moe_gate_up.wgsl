@@ -55,7 +55,7 @@ fn main(i: Invocation) {
             workgroupBarrier();
         }
         if slot < TOP_K {
-            sums = added(sums, w_gated_rows(chosen[slot], row, first, count, team));
+            sums = added(sums, w_gated_rows(atomicLoad(&chosen[slot]), row, first, count, team));
         } else {
             sums = added(sums, shared_gated_rows(0u, row, first, count, team));
         }
@@ -67,6 +67,6 @@ fn main(i: Invocation) {
     write_sums(i, team, row, swiglu_rows(sums, column_factors(team), team));
     epilogue((token * SLOTS + slot) * Y_STRIDE, SLOTS * Y_STRIDE, columns_of_slot(), rows_of_slot(), i);
     if block_of(i.workgroup) == 0u && i.local == 0u && slot < TOP_K {
-        ids[token * TOP_K + slot] = chosen[slot];
+        ids[token * TOP_K + slot] = atomicLoad(&chosen[slot]);
     }
 }

@@ -6,13 +6,16 @@
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     if local == 0u {
         let mine = tile_of(in_grid(workgroup));
-        found = vec4<u32>(mine.matrix, mine.row, mine.first, mine.places);
+        atomicStore(&found[0], mine.matrix);
+        atomicStore(&found[1], mine.row);
+        atomicStore(&found[2], mine.first);
+        atomicStore(&found[3], mine.places);
     }
-    let shared_tile = workgroupUniformLoad(&found); // matrices multiply only where all invocations are sure to come
-    let tile = Tile(shared_tile.x, shared_tile.y, shared_tile.z, shared_tile.w);
-    if tile.places == 0u {
+    let places = workgroupUniformLoad(&found[3]); // matrices multiply only where all invocations are sure to come
+    if places == 0u {
         return;
     }
+    let tile = Tile(atomicLoad(&found[0]), atomicLoad(&found[1]), atomicLoad(&found[2]), places);
     let subgroup = local / 32u;
     let first_place = subgroup / ROW_SUBGROUPS * LEFTS * SIDE;
     let first_row = subgroup % ROW_SUBGROUPS * RIGHTS * SIDE;

@@ -15,7 +15,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     choose_ranks(local);
     workgroupBarrier();
     for (var k = local; k < TOP_K; k += WORKGROUP) {
-        ids[token * TOP_K + k] = chosen[k];
+        ids[token * TOP_K + k] = atomicLoad(&chosen[k]);
         weights[token * TOP_K + k] = chosen_weight(k);
     }
 }

@@ -15,6 +15,7 @@
 #include <map>
 #include <string>
 #include <sys/mman.h>
+#include <type_traits>
 #include <ucontext.h>
 #include <unistd.h>
 #include <vector>
@@ -341,5 +342,32 @@ Lanes exchange(Bits own, unsigned line) {
     wait(IN_SIMDGROUP, line);
     return {all, Simdgroup(group).count, lane};
 }
+
+template <class T> T atomic_load(NOT_KEPT const T *from) { return *from; }
+
+template <class T> void atomic_store(NOT_KEPT T *to, T value) { *to = value; }
+
+template <class T> T atomic_update(Update update, NOT_KEPT T *at, T value) {
+    T old = *at;
+    switch (update) {
+    case Update::EXCHANGE: *at = value; break;
+    case Update::ADD: *at = old + value; break;
+    case Update::SUB: *at = old - value; break;
+    case Update::MAX: *at = old < value ? value : old; break;
+    case Update::MIN: *at = value < old ? value : old; break;
+    default:
+        if constexpr (std::is_integral<T>::value)
+            *at = update == Update::OR ? old | value : update == Update::AND ? old & value : old ^ value;
+    }
+    return old;
+}
+
+#define ATOMICS(T) \
+    template T atomic_load(NOT_KEPT const T *); \
+    template void atomic_store(NOT_KEPT T *, T); \
+    template T atomic_update(Update, NOT_KEPT T *, T);
+ATOMICS(unsigned)
+ATOMICS(int)
+ATOMICS(float)
 
 } // namespace machine

@@ -15,12 +15,23 @@ struct Bits { uint64_t words[2]; };
 // What the lanes of a simdgroup have published, and how many lanes it has.
 struct Lanes { const Bits *published; unsigned count, own; };
 
-// Waits for all invocations of the workgroup. Like every function here it is given the line that calls it: those that
-// meet must have come to the same one.
-void barrier(unsigned line);
+// The optimiser knows as little of these functions as Apple's knows of its own: they are defined elsewhere, code does not
+// move where fewer invocations reach it, and what they are given a pointer to they change but do not keep.
+#define CONVERGENT __attribute__((convergent))
+#define NOT_KEPT __attribute__((noescape))
+
+// Waits for all invocations of the workgroup. Like every function that waits it is given the line that calls it: those
+// that meet must have come to the same one.
+CONVERGENT void barrier(unsigned line);
 
 // Waits for all lanes of the simdgroup and gives them each other's bits.
-Lanes exchange(Bits own, unsigned line);
+CONVERGENT Lanes exchange(Bits own, unsigned line);
+
+// Atomics: invocations take turns, so that nothing comes between. An update returns what was there before.
+enum class Update { EXCHANGE, ADD, SUB, MAX, MIN, OR, AND, XOR };
+template <class T> T atomic_load(NOT_KEPT const T *from);
+template <class T> void atomic_store(NOT_KEPT T *to, T value);
+template <class T> T atomic_update(Update update, NOT_KEPT T *at, T value);
 
 struct Invocation {
     Three workgroup, workgroups, local, global;

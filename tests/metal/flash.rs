@@ -1,0 +1,89 @@
+//! The kernels that a token of GLM-4.7-Flash takes, with its constants, on noise: each way of building them computes the
+//! same. Two layers of its shape, dense and of experts; all but the chosen experts are zeros, and so is most of the
+//! vocabulary cut off, so that a CPU gets through.
+
+use crate::clang::{Build, Level, Memory, Workshop};
+use crate::common::models::relative_l2;
+use crate::decode::stored;
+use crate::emit::Shader;
+use crate::execute::Executor;
+use crate::shape::Shape;
+use crate::translate::Text;
+use crate::variants::{apple, header, shaders};
+use std::collections::HashMap;
+use tempfile::TempDir;
+use wglm::kernels::Sampling;
+use wglm::model::{State, TokenPlan, plan_token};
+use wglm::plan::{Plan, Weight};
+use wglm::shader::Variant;
+use wglm::{CacheShape, CacheType, Config};
+
+/// The experts that every token is given to, by their bias.
+const CHOSEN: [usize; 4] = [0, 17, 40, 63];
+const TOKENS: [u32; 3] = [7, 500, 1000];
+/// How far the logits of two builds may be apart: sums in another order.
+const BOUND: f64 = 1e-4;
+
+fn of_f32(count: usize, value: impl Fn(usize) -> f32) -> Vec<u8> {
+    (0..count).flat_map(|i| value(i).to_le_bytes()).collect()
+}
+
+/// A weight's buffer: noise, and of experts the chosen ones alike.
+fn noise(weight: &Weight) -> Vec<u8> {
+    let [columns, rows, matrices] = weight.shape;
+    if weight.name.ends_with("exp_probs_b.bias") {
+        return of_f32(columns, |expert| if CHOSEN.contains(&expert) { 10.0 } else { 0.0 });
+    }
+    if weight.name.ends_with("norm.weight") {
+        return of_f32(columns, |_| 1.0);
+    }
+    let experts = weight.name.contains("_exps.");
+    let known = if experts { 1 } else { matrices };
+    let rows_of_file = weight.quant.sample(columns * rows * known, weight.name.len() as u64);
+    let streams = stored(weight, &rows_of_file, known);
+    let mut buffer = vec![0; weight.bytes() as usize];
+    for ((start, _), stream) in weight.streams().into_iter().zip(streams) {
+        let places = if experts { CHOSEN.to_vec() } else { vec![0] };
+        for place in places {
+            buffer[start as usize + place * stream.len()..][..stream.len()].copy_from_slice(&stream);
+        }
+    }
+    buffer
+}
+
+/// What a build makes of the tokens: the logits of the last.
+fn logits(shop: &Workshop, build: Build, config: &Config, planned: &TokenPlan) -> Result<Vec<f32>, String> {
+    let plan = &planned.plan;
+    let shaders: HashMap<Variant, Shader> = shaders([plan]);
+    let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
+    let program = shop.program("flash", &texts, build)?;
+    let weights: Vec<Vec<u8>> = plan.weights.iter().map(noise).collect();
+    let locals: Vec<Vec<u8>> = plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
+    let mut executor = Executor::new(&program, plan, &shaders, &weights, &locals)?;
+    executor.write(planned.choice.sampling, bytemuck::bytes_of(&Sampling::GREEDY))?;
+    let mut state = State::new(config);
+    for (position, token) in TOKENS.into_iter().enumerate() {
+        executor.write(Plan::TOKEN, &token.to_le_bytes())?;
+        executor.write(Plan::STATE, state.at(position, 0))?;
+        executor.submit(0..plan.steps.len())?;
+    }
+    Ok(bytemuck::pod_collect_to_vec(&executor.read(planned.logits, 4 * config.vocab)?))
+}
+
+#[test]
+fn every_build_computes_the_same_of_glm_flash() {
+    let Some(shop) = Workshop::open() else { return };
+    let dir = TempDir::new().unwrap();
+    let file = header(&dir, &Shape { vocab: 1024, ..Shape::glm(2) });
+    let config = Config::read(&file).unwrap();
+    let cache = CacheShape { context: 64, ty: CacheType::F32 };
+    let planned = plan_token(&file, &config, cache, apple()).unwrap();
+    let of = |level, memory| logits(&shop, Build { level, memory }, &config, &planned).unwrap();
+    let wanted = of(Level::Fast, Memory::Shared);
+    assert!(wanted.iter().any(|logit| logit.abs() > 1e-3), "the logits are zeros");
+    for level in Level::ALL {
+        let error = relative_l2(&of(level, Memory::Noalias), &wanted);
+        println!("{level:?}: relative L2 {error:.2e}");
+        assert!(error < BOUND, "{level:?}: relative L2 {error:.2e}");
+    }
+}

@@ -1,0 +1,82 @@
+//! The demonstration model's prompts through Metal's text: the logits that other programs computed for every token, from
+//! chunks that run in a token's steps and from those that run in steps of their own, with matrices of 8 x 8 and without.
+
+use crate::clang::{Build, Level, Memory, Workshop};
+use crate::common::goldens::{Golden, goldens};
+use crate::common::models::relative_l2;
+use crate::decode::laid_out;
+use crate::emit::Shader;
+use crate::execute::Executor;
+use crate::translate::Text;
+use crate::variants::{apple, fable, shaders};
+use std::collections::HashMap;
+use wglm::gpu::Matrices;
+use wglm::model::{BatchPlan, BatchShape, Outputs, State, plan_batch, plan_token};
+use wglm::plan::{Plan, Target};
+use wglm::shader::Variant;
+use wglm::{CacheShape, CacheType, Config};
+
+/// Bounds, as where a GPU runs the same: of f32 arithmetic in another order, and of f16 operands.
+const EXACT: f64 = 2e-5;
+const HALVES: f64 = 2e-3;
+
+/// Runs a golden's tokens in chunks that there is room for `room` tokens of: the worst error of known logits.
+fn worst(shop: &Workshop, build: Build, matrices: Matrices, room: usize, golden: &Golden) -> Result<f64, String> {
+    let (file, target) = (fable(), Target { matrices, ..apple() });
+    let config = Config::read(&file).unwrap();
+    let cache = CacheShape { context: golden.tokens.len().next_multiple_of(room), ty: CacheType::F32 };
+    let token = plan_token(&file, &config, cache, target).unwrap();
+    let shape = BatchShape::of(room, Outputs::All, 0, cache.context);
+    let BatchPlan { plan, logits, .. } = plan_batch(&file, &config, &token, target, shape).unwrap();
+    let (logits, stride) = logits.unwrap();
+
+    let shaders: HashMap<Variant, Shader> = shaders([&plan]);
+    let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
+    let program = shop.program("prompt", &texts, build)?;
+    let weights: Vec<Vec<u8>> = plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
+    let locals: Vec<Vec<u8>> = plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
+    let mut executor = Executor::new(&program, &plan, &shaders, &weights, &locals)?;
+
+    let (state, mut worst) = (State::new(&config), 0f64);
+    let wanted = golden.logits("q4_0");
+    let mut rows = golden.positions.iter().zip(wanted.chunks_exact(config.vocab)).peekable();
+    for (chunk, tokens) in golden.tokens.chunks(room).enumerate() {
+        let first = chunk * room;
+        executor.write(Plan::STATE, &state.chunk(first, tokens.len()))?;
+        executor.write(Plan::TOKEN, bytemuck::cast_slice(tokens))?;
+        executor.submit(0..plan.steps.len())?;
+        let bytes = executor.read(logits, 4 * stride * tokens.len())?;
+        let computed: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+        while let Some((position, row)) = rows.next_if(|(position, _)| **position < first + tokens.len()) {
+            let error = relative_l2(&computed[stride * (position - first)..][..config.vocab], row);
+            assert!(error.is_finite(), "position {position}: {error}");
+            worst = worst.max(error);
+        }
+    }
+    assert!(rows.next().is_none(), "positions beyond the tokens");
+    Ok(worst)
+}
+
+#[test]
+fn prompts_of_the_demonstration_model_compute_what_others_do() {
+    let Some(shop) = Workshop::open() else { return };
+    let mut goldens = goldens();
+    goldens.sort_by_key(|golden| golden.tokens.len());
+    let (shortest, longest) = (&goldens[0], &goldens[goldens.len() - 1]);
+    let build = |level, memory| Build { level, memory };
+    let (shared, noalias) = (build(Level::Fast, Memory::Shared), build(Level::Fast, Memory::Noalias));
+    let runs = [
+        (noalias, Matrices::None, 16, shortest),
+        (noalias, Matrices::None, 64, longest),
+        (noalias, Matrices::Eight, 64, longest),
+        (build(Level::Plain, Memory::Noalias), Matrices::Eight, 64, shortest),
+        (shared, Matrices::Eight, 64, shortest),
+    ];
+    for (build, matrices, room, golden) in runs {
+        let about = format!("{} in chunks of {room} ({build:?}, {matrices:?})", golden.name);
+        let worst = worst(&shop, build, matrices, room, golden).unwrap_or_else(|fault| panic!("{about}: {fault}"));
+        println!("{about}: worst relative L2 {worst:.2e}");
+        let bound = if matrices == Matrices::None { EXACT } else { HALVES };
+        assert!(worst < bound, "{about}: worst relative L2 {worst:.2e}");
+    }
+}
