@@ -10,9 +10,10 @@ use crate::variants::{apple, fable, shaders};
 use std::collections::HashMap;
 use std::time::Instant;
 use wglm::gguf::Gguf;
+use wglm::gpu::Matrices;
 use wglm::kernels::Sampling;
 use wglm::model::{State, TokenPlan, plan_token};
-use wglm::plan::{Plan, Weight};
+use wglm::plan::{Plan, Target, Weight};
 use wglm::quant;
 use wglm::shader::Variant;
 use wglm::{CacheShape, CacheType, Config};
@@ -60,10 +61,12 @@ fn decoded(ty: u32, stored: &[u8], count: usize) -> Vec<u8> {
 
 impl Model {
     /// Compiles what a token takes, and loads the weights.
-    fn load(shop: &Workshop, build: Build, cache: CacheShape) -> Result<Self, String> {
+    fn load(shop: &Workshop, build: Build, cache: CacheShape, matrices: Matrices) -> Result<Self, String> {
         let file = fable();
         let config = Config::read(&file).unwrap();
-        let planned = plan_token(&file, &config, cache, apple()).unwrap();
+        let planned = plan_token(&file, &config, cache, Target { matrices, ..apple() }).unwrap();
+        let by_matrices = planned.plan.steps.iter().any(|step| step.kernel == "mla_attention_matrix8");
+        assert_eq!(by_matrices, matrices == Matrices::Eight && cache.ty == CacheType::F16);
         let shaders: HashMap<Variant, Shader> = shaders([&planned.plan]);
         let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
         let program = shop.program("decode", &texts, build)?;
@@ -129,10 +132,10 @@ fn check_continuation(model: &mut Model, golden: &Golden) -> Result<(), String> 
 }
 
 /// Logits, and with the exact cache the continuation.
-fn check(shop: &Workshop, build: Build, ty: CacheType, golden: &Golden) -> Result<(), String> {
+fn check(shop: &Workshop, build: Build, ty: CacheType, matrices: Matrices, golden: &Golden) -> Result<(), String> {
     let (start, exact) = (Instant::now(), ty == CacheType::F32);
     let context = golden.tokens.len().max(golden.prompt + golden.greedy("q4_0").len());
-    let mut model = Model::load(shop, build, CacheShape { context, ty })?;
+    let mut model = Model::load(shop, build, CacheShape { context, ty }, matrices)?;
     let worst = check_logits(&mut model, golden)?;
     assert!(worst < if exact { EXACT } else { F16_CACHE }, "worst relative L2 {worst:.2e}");
     if exact {
@@ -140,7 +143,7 @@ fn check(shop: &Workshop, build: Build, ty: CacheType, golden: &Golden) -> Resul
     }
     let (count, seconds) = (golden.tokens.len(), start.elapsed().as_secs_f32());
     println!(
-        "{} ({build:?}, {ty:?} cache): {count} tokens, worst relative L2 {worst:.2e}, {seconds:.1} s",
+        "{} ({build:?}, {ty:?} cache, {matrices:?}): {count} tokens, worst relative L2 {worst:.2e}, {seconds:.1} s",
         golden.name
     );
     Ok(())
@@ -152,13 +155,13 @@ fn the_demonstration_model_computes_what_others_do() {
     let mut goldens = goldens();
     goldens.sort_by_key(|golden| golden.tokens.len());
     let fast = Build { level: Level::Fast, memory: Memory::Noalias };
-    let mut runs: Vec<_> = goldens.iter().map(|golden| (fast, CacheType::F32, golden)).collect();
-    runs.extend(
-        Build::ALL.into_iter().filter(|build| *build != fast).map(|build| (build, CacheType::F32, &goldens[0])),
-    );
-    runs.push((fast, CacheType::F16, &goldens[0]));
-    for (build, ty, golden) in runs {
-        let fault = |fault| panic!("{} ({build:?}, {ty:?} cache): {fault}", golden.name);
-        check(&shop, build, ty, golden).unwrap_or_else(fault);
+    let (exact, half, shortest) = (CacheType::F32, CacheType::F16, &goldens[0]);
+    let mut runs: Vec<_> = goldens.iter().map(|golden| (fast, exact, Matrices::None, golden)).collect();
+    let others = Build::ALL.into_iter().filter(|build| *build != fast);
+    runs.extend(others.map(|build| (build, exact, Matrices::None, shortest)));
+    runs.extend([Matrices::None, Matrices::Eight].map(|matrices| (fast, half, matrices, shortest)));
+    for (build, ty, matrices, golden) in runs {
+        let fault = |fault| panic!("{} ({build:?}, {ty:?} cache, {matrices:?}): {fault}", golden.name);
+        check(&shop, build, ty, matrices, golden).unwrap_or_else(fault);
     }
 }
