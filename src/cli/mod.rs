@@ -11,6 +11,7 @@ mod failure;
 mod figures;
 mod hardware;
 mod inspect;
+mod largest_step;
 mod logits;
 mod model;
 mod output;

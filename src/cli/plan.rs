@@ -2,6 +2,7 @@
 
 use super::args::PlanArgs;
 use super::estimate::estimates;
+use super::largest_step::{self, LargestStep};
 use super::{estimate, hardware, model, output};
 use serde_json::json;
 use wglm::model::{Config, plan_token};
@@ -17,15 +18,18 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let target =
         Target { team, arithmetic, fusions: options.fusions, divisions: options.divisions, ..Target::default() };
     let planned = plan_token(&file, &config, cache, target)?;
+    let largest = largest_step::of_all(&file, &config, &planned, target, options.prompt)?;
     let device = args.device.as_deref().into_iter().flat_map(hardware::named);
     if args.json {
         let mut plan = as_json(&planned.plan, &target, args.depth, cache.context);
         let predicted: Vec<_> = device.flat_map(|device| estimates(&planned.plan, device)).collect();
         plan["predictions"] = serde_json::to_value(predicted)?;
+        plan["largest_step"] = largest.as_ref().map(LargestStep::json).into();
         return output::lines([serde_json::to_string_pretty(&plan)?]);
     }
     config.notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
     output::lines([planned.plan.table(args.depth)])?;
+    output::lines(largest.iter().map(LargestStep::line))?;
     if args.device.is_some() {
         output::lines(estimate::table(&planned.plan, device))?;
     }

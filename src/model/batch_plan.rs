@@ -37,6 +37,11 @@ impl BatchShape {
         Self { tokens, outputs, depth: depth.unwrap_or(before) }
     }
 
+    /// Tokens in the cache at most, those of the chunk among them.
+    pub fn cached(&self, context: usize) -> usize {
+        self.depth.saturating_add(self.tokens).min(context.max(self.tokens))
+    }
+
     /// Those of all chunks of prompts in a context of so many tokens.
     pub fn all(options: PromptOptions, context: usize) -> impl Iterator<Item = Self> {
         let rooms = options.rooms().filter(move |_| options.together() > 1);
@@ -86,7 +91,7 @@ pub fn plan_batch(
 ) -> Result<BatchPlan> {
     let mut b = Builder::for_chunk(target, config.rotary / 2, shape.tokens)
         .with_weights(&token.plan.weights)
-        .with_cached(shape.depth.saturating_add(shape.tokens));
+        .with_cached(shape.cached(token.cache.context));
     let mut weights = Weights::known(file, &token.sources);
     let (b, w) = (&mut b, &mut weights);
 

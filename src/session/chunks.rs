@@ -68,7 +68,7 @@ impl Chunks {
         for (index, key, _) in planned.plan.scratch() {
             self.scratch.entry(key).or_insert_with(|| executor.local(index).clone());
         }
-        let pace = Pace::new(self.options.limit, planned.plan.steps.len());
+        let pace = Pace::new(self.options.limit);
         Ok(Class { executor, planned, pace })
     }
 

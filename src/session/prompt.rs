@@ -88,16 +88,17 @@ impl Session {
         class.write(&self.state, self.tokens.len(), part)?;
         let Class { executor, planned, pace } = class;
         let (gpu, held) = (executor.gpu(), self.tokens.len());
-        pace.start(self.running.back().cloned(), idle);
+        let limit = &self.model.target().limit;
+        pace.start(&planned.plan, limit, held + part.len(), self.running.back().cloned(), idle);
         let (mut first, end) = (0, planned.plan.steps.len());
         while first < end {
-            let until = end.min(first + pace.steps());
+            let steps = pace.next(first);
             let receipt = self.receipts.next(gpu, self.running.back())?;
-            let submission = executor.submit(first..until, &[receipt])?;
+            let submission = executor.submit(steps.clone(), &[receipt])?;
             self.running.clear(); // older than this one
             self.running.push_back(submission.clone());
-            pace.submitted(gpu, submission, until - first)?;
-            first = until;
+            first = steps.end;
+            pace.submitted(gpu, submission, steps)?;
             if first < end {
                 going_on(progress(held))?;
             }

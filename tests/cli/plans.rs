@@ -29,6 +29,22 @@ fn totals_of_a_plan_are_the_sums_of_its_steps() {
 }
 
 #[test]
+fn a_plan_tells_its_largest_step() {
+    let largest = |rest: &str| json(&succeed(&format!("plan --json {rest}")).out)["largest_step"].clone();
+    let [short, long, alone] = ["-c 300 -ub 32", "-c 4000 -ub 512", "-c 4000 -ub 1"].map(largest);
+    for (step, tokens) in [(&short, 32), (&long, 512), (&alone, 1)] {
+        let [flops, bytes, ms] = ["flops", "bytes", "ms"].map(|name| step[name].as_f64().unwrap());
+        assert!((ms - (flops / 2.5e9 + bytes / 1e8)).abs() < 1e-9 && ms < 50.0, "{step}");
+        assert!(step["tokens"] == tokens && !step["label"].as_str().unwrap().is_empty(), "{step}");
+    }
+    let ms = |step: &serde_json::Value| step["ms"].as_f64().unwrap();
+    assert!(ms(&long) > ms(&short) && ms(&short) > ms(&alone), "{long}, {short}, {alone}");
+    let told = succeed("plan -c 4000 -ub 512").out;
+    let label = long["label"].as_str().unwrap();
+    assert!(told.contains(&format!("the largest step: {label} of 512 tokens with 4000 in the cache")), "{told}");
+}
+
+#[test]
 fn a_plan_in_words_heeds_the_depth() {
     assert_ne!(succeed("plan -d 100").out, succeed("plan").out);
 }
