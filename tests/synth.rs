@@ -12,20 +12,25 @@ mod write;
 
 use common::gguf_writer;
 use common::models::{fixture, load};
-use hole::{full, hole};
+use hole::{full, hole, hole_of};
 use shape::{Content, Shape, tensors};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
 use wglm::gpu::Matrices;
-use wglm::model::{BatchShape, Outputs, PromptOptions, plan_batch, plan_token};
-use wglm::plan::{Purpose, Target, Team};
+use wglm::model::{BatchShape, Outputs, PromptOptions, Shaders, plan_batch, plan_token};
+use wglm::plan::{Purpose, Target, Team, Tilings};
+use wglm::quant::{Q4_K, Q6_K};
 use wglm::shader::{Access, Variant, reflect};
 use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, LoadOptions, Model, Session};
 
 /// Of a token, at most.
 const DISPATCHES: usize = 430;
 const PIPELINES: usize = 24;
+/// Of everything that a conversation needs, at most. Metal compiles each from source, and that is most of a first start.
+const CONVERSATION: usize = 64;
+/// With a file that mixes more formats than Q4_0 files do, each in products that others have in another.
+const CONVERSATION_OF_MIXED: usize = 70;
 
 /// Every number smaller, every format with whole blocks.
 fn small() -> Shape {
@@ -83,6 +88,78 @@ fn the_full_shape_takes_few_dispatches() {
                 println!("{what}: {dispatches} dispatches, {pipelines} pipelines");
                 assert!(dispatches <= DISPATCHES && pipelines <= PIPELINES, "{what}: {dispatches}, {pipelines}");
             }
+        }
+    }
+}
+
+/// The whole shape with K-quants, as files of several formats have them: some layers' second halves wider than others'.
+fn mixed(dir: &TempDir) -> Gguf {
+    let shape = Shape::glm(47);
+    let mut tensors = tensors(&shape);
+    for tensor in tensors.iter_mut().filter(|tensor| tensor.quant.name != "f32") {
+        let layer: usize = tensor.name.split('.').nth(1).and_then(|layer| layer.parse().ok()).unwrap_or(0);
+        tensor.quant = match &*tensor.name {
+            name if name.contains("ffn_down") && (layer < 6 || layer % 3 == 2) => &Q6_K,
+            name if ["_k_b", "_v_b", "output.weight"].iter().any(|part| name.contains(part)) => tensor.quant,
+            _ => &Q4_K,
+        };
+    }
+    hole_of(dir, &shape, tensors).0
+}
+
+/// Everything that decides which kernels there are.
+fn targets() -> Vec<(Target, CacheType)> {
+    let mut targets = vec![];
+    for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
+        for matrices in [Matrices::None, Matrices::Eight, Matrices::Sixteen] {
+            targets.push(Target { arithmetic, matrices, ..Target::default() });
+        }
+    }
+    targets.push(Target { team: Team::Workgroup, ..Target::default() });
+    targets.push(Target { tilings: Tilings::Apple, matrices: Matrices::Eight, ..Target::default() });
+    targets.into_iter().flat_map(|target| [(target, CacheType::F16), (target, CacheType::F32)]).collect()
+}
+
+#[test]
+fn a_conversation_takes_few_pipelines() {
+    let dirs = [(); 2].map(|()| TempDir::new().unwrap());
+    for (name, file) in [("Q4_0", full(&dirs[0])), ("mixed", mixed(&dirs[1]))] {
+        let config = Config::read(&file).unwrap();
+        for ((target, ty), chunk) in targets().into_iter().flat_map(|of| [512, PromptOptions::MOST].map(|c| (of, c))) {
+            let token = plan_token(&file, &config, CacheShape { context: 202_752, ty }, target).unwrap();
+            let prompt = PromptOptions { chunk, ..PromptOptions::default() };
+            let shaders = Shaders::of(&file, &config, &token, target, prompt, u64::MAX).unwrap();
+            let [of_token, prompts, sampling] = [&shaders.token, &shaders.prompts, &shaders.sampling].map(Vec::len);
+            let Target { team, arithmetic, matrices, tilings, .. } = target;
+            let what = format!(
+                "{name}, {tilings:?}, {team:?}, {arithmetic:?}, {matrices:?} matrices, {ty:?}, chunks of {chunk}"
+            );
+            println!("{what}: {of_token} + {prompts} + {sampling} = {}", shaders.count());
+            let distinct: HashSet<&Variant> =
+                [&shaders.token, &shaders.prompts, &shaders.sampling].into_iter().flatten().collect();
+            assert_eq!(distinct.len(), shaders.count(), "{what}: some are counted twice");
+            let most = if name == "mixed" { CONVERSATION_OF_MIXED } else { CONVERSATION };
+            assert!(shaders.count() <= most && prompts > 0 && sampling > 0, "{what}");
+        }
+    }
+}
+
+/// Pipelines know by the state alone how many tokens there are: rooms of any size share those of the usual ones.
+#[test]
+fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
+    let dir = TempDir::new().unwrap();
+    let file = full(&dir);
+    let config = Config::read(&file).unwrap();
+    for (target, ty) in targets() {
+        let token = plan_token(&file, &config, CacheShape { context: 8192, ty }, target).unwrap();
+        let known = Shaders::of(&file, &config, &token, target, PromptOptions::default(), u64::MAX).unwrap();
+        let known: HashSet<Variant> = [known.token, known.prompts].concat().into_iter().collect();
+        for tokens in [3, 7, 31, 100] {
+            let shape = BatchShape::of(tokens, Outputs::Last, 5000, 8192);
+            let plan = plan_batch(&file, &config, &token, target, shape).unwrap().plan;
+            let unknown: Vec<&str> =
+                plan.variants.iter().filter(|v| !known.contains(v)).map(|v| v.label.as_str()).collect();
+            assert_eq!(unknown, [""; 0], "{target:?}, {shape:?}");
         }
     }
 }

@@ -164,7 +164,9 @@ impl FileArgs {
         let divisions = Vec::leak(self.tiling.clone()); // of the one model that a command loads
         let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
         let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
-        LoadOptions { context: self.context, cache, arithmetic, fusions, divisions, zero_copy, prompt, limit: None }
+        let (limit, compile_all) = (None, None); // as suits the adapter
+        let context = self.context;
+        LoadOptions { context, cache, arithmetic, fusions, divisions, zero_copy, prompt, limit, compile_all }
     }
 }
 

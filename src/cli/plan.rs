@@ -5,7 +5,7 @@ use super::estimate::estimates;
 use super::largest_step::{self, LargestStep};
 use super::{estimate, hardware, model, output};
 use serde_json::json;
-use wglm::model::{Config, plan_token};
+use wglm::model::{Config, Shaders, plan_token};
 use wglm::plan::{Plan, Purpose, Target, Team};
 
 pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
@@ -18,10 +18,12 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let target =
         Target { team, arithmetic, fusions: options.fusions, divisions: options.divisions, ..Target::default() };
     let planned = plan_token(&file, &config, cache, target)?;
+    let shaders = Shaders::of(&file, &config, &planned, target, options.prompt, u64::MAX)?;
     let largest = largest_step::of_all(&file, &config, &planned, target, options.prompt)?;
     let device = args.device.as_deref().into_iter().flat_map(hardware::named);
     if args.json {
         let mut plan = as_json(&planned.plan, &target, args.depth, cache.context);
+        plan["pipelines"] = pipelines_json(&shaders);
         let predicted: Vec<_> = device.flat_map(|device| estimates(&planned.plan, device)).collect();
         plan["predictions"] = serde_json::to_value(predicted)?;
         plan["largest_step"] = largest.as_ref().map(LargestStep::json).into();
@@ -29,11 +31,32 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     }
     config.notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
     output::lines([planned.plan.table(args.depth)])?;
+    output::lines([pipelines_line(&shaders)])?;
     output::lines(largest.iter().map(LargestStep::line))?;
     if args.device.is_some() {
         output::lines(estimate::table(&planned.plan, device))?;
     }
     Ok(())
+}
+
+/// What a conversation needs compiled: each pipeline is counted once, where it is first needed.
+fn pipelines_line(shaders: &Shaders) -> String {
+    let Shaders { token, prompts, sampling } = shaders;
+    let (prompts, sampling, total) = (prompts.len(), sampling.len(), shaders.count());
+    format!(
+        "a conversation takes {total} pipelines: {} of a token, {prompts} more of prompts, {sampling} of bias and penalties",
+        token.len()
+    )
+}
+
+fn pipelines_json(shaders: &Shaders) -> serde_json::Value {
+    let Shaders { token, prompts, sampling } = shaders;
+    json!({
+        "token": token.len(),
+        "prompts": prompts.len(),
+        "sampling": sampling.len(),
+        "total": shaders.count(),
+    })
 }
 
 /// Bytes are those one token moves; of the cache, those a token at `depth` reads, itself included.
@@ -53,7 +76,6 @@ fn as_json(plan: &Plan, target: &Target, depth: u64, context: usize) -> serde_js
     };
     json!({
         "dispatches": plan.steps.len(),
-        "pipelines": plan.variants.len(),
         "weight_bytes": cost.weights,
         "cache_bytes": cost.cache.saturating_mul(tokens),
         "activation_bytes": cost.activations,

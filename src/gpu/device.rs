@@ -31,6 +31,8 @@ impl Gpu {
             doing: format!("to open `{}`", adapter.get_info().name),
             message: e.to_string(),
         })?;
+        #[cfg(target_os = "macos")]
+        super::metal::compile_on_all_cores(&device);
         let failures = Failures::watch(&device);
         Self::on(&adapter, device, queue, options, failures)
     }
@@ -63,9 +65,10 @@ impl Gpu {
     /// do not choose an adapter. Features that the device was opened without are done without; [`Gpu::descriptor`]
     /// tells what to ask for.
     ///
-    /// The device's callbacks stay its owner's. What goes wrong with wglm's own calls comes back to their callers
-    /// (wgpu's error scopes belong to a thread, and every call here is inside one), and a loss of the device is noticed
-    /// by what it refuses. Whoever polls a device, and wglm does while it waits, runs the callbacks of everyone's
+    /// The device's callbacks stay its owner's, and so does on how many cores Metal compiles: [`Gpu::open`] asks for all
+    /// of them (`shouldMaximizeConcurrentCompilation`), an app may want some for the frames that it draws. What goes
+    /// wrong with wglm's own calls comes back to their callers (wgpu's error scopes belong to a thread, and every call
+    /// here is inside one), and a loss of the device is noticed by what it refuses. Whoever polls a device, and wglm does while it waits, runs the callbacks of everyone's
     /// submissions and maps that are done: the app's may run on the thread that generates.
     ///
     /// # Errors

@@ -226,15 +226,13 @@ impl CaseBuilder {
 
     /// Sets the token and what the host writes before it.
     pub fn state(&mut self, token: u32, position: u32, turns: &[[f32; 2]]) {
-        let mut bytes = [position, TICKET].map(u32::to_le_bytes).concat();
-        bytes.extend_from_slice(bytemuck::cast_slice(turns));
-        self.locals.push((Plan::STATE, bytes));
+        self.turned_chunk(position, 1, turns);
         self.locals.push((Plan::TOKEN, token.to_le_bytes().to_vec()));
     }
 
     /// Sets what the host writes before a chunk: `count` tokens from `position` on, and the angles of each.
     pub fn turned_chunk(&mut self, position: u32, count: usize, turns: &[[f32; 2]]) {
-        let mut bytes = [position, count as u32].map(u32::to_le_bytes).concat();
+        let mut bytes = [position, count as u32, 0, TICKET].map(u32::to_le_bytes).concat();
         bytes.extend_from_slice(bytemuck::cast_slice(turns));
         self.locals.push((Plan::STATE, bytes));
     }
@@ -365,6 +363,7 @@ impl CaseBuilder {
         for (index, bytes) in self.locals {
             locals[index][..bytes.len()].copy_from_slice(&bytes);
         }
+        locals[Plan::STATE][8..12].copy_from_slice(&(plan.splits as u32).to_le_bytes());
         let mut weights: Vec<Vec<u8>> = plan.weights.iter().map(|w| blank(w.bytes())).collect();
         for (index, bytes) in self.weights {
             weights[index][..bytes.len()].copy_from_slice(&bytes);

@@ -1,6 +1,6 @@
 //! A chunk's slots by expert: each chosen expert of each token is a slot.
 
-use super::{Case, CaseBuilder, Kernel, Kind};
+use super::{Case, CaseBuilder, Kernel, Kind, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
@@ -8,8 +8,10 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/group_slots.wgsl");
 const WORKGROUP: usize = 256;
 
+params! { places: u32, tiles: u32 }
+
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "group_slots", op: OP, params: &[], matrices: &[], several: false, cases };
+    Kernel { name: "group_slots", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
 
 /// Slots in order of their experts, and the tiles that products cut them into.
 pub struct Groups {
@@ -34,16 +36,14 @@ impl Builder {
         let tiles = self.tensor_with_stride(&format!("{label}.tiles"), [4, most], 4);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("EXPERTS", "e", experts)
-            .constant("TOP_K", "k", top_k)
-            .constant("SLOTS", "s", count)
-            .constant("TILES", "", most)
-            .constant("TILE_TOKENS", "t", places);
+            .constant("TOP_K", "k", top_k);
         let variant = self.state_files(variant);
         let buffers = [("ids", ids.buffer), ("slots", slots.buffer), ("tiles", tiles.buffer)];
         let mut bindings = vec![self.bound_state()];
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
+        let params = Params { places: places as u32, tiles: most as u32 };
         let activations = ids.bytes() + slots.bytes() + tiles.bytes();
-        self.step(label, variant, bindings, &(), [experts, 1, 1], Cost::of_activations(activations))?;
+        self.step(label, variant, bindings, &params, [experts, 1, 1], Cost::of_activations(activations))?;
         Ok(Groups { slots, tiles, places })
     }
 }

@@ -10,7 +10,7 @@ use super::matvec::dot;
 use super::{CaseBuilder, Expected, Kind, expect_most, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Batch, Bound, BufferRef, Builder, Cost, Plan, VariantBuilder, Weight, read};
+use crate::plan::{Batch, Bound, BufferRef, Builder, Cost, VariantBuilder, Weight, read};
 use crate::wgsl::{Source, source};
 
 /// Vectors of a tile at most.
@@ -225,8 +225,7 @@ impl Batch {
 impl CaseBuilder {
     /// Says that `count` tokens of a chunk are live, the first at `position`.
     pub(super) fn chunk(&mut self, position: u32, count: usize) {
-        let bytes = [position, count as u32].map(u32::to_le_bytes).concat();
-        self.fill_bytes(BufferRef::Local(Plan::STATE), bytes);
+        self.turned_chunk(position, count, &[]);
     }
 
     /// Vectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.

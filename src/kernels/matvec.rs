@@ -94,7 +94,7 @@ impl Product<'_> {
             .constant("ROWS", "r", tiling.rows)
             .team_of_rows(target, tiling.lanes)
             .constant("COLUMNS", if tiling.columns > 1 { "by" } else { "" }, tiling.columns)
-            .constant("X_STRIDE", if self.vectors() > 1 { "x" } else { "" }, self.x_stride())
+            .constant("X_STRIDE", "", self.x_stride())
             .constant("TILE", "", tile)
             .constant("GRID_WIDTH", "", MAX_GRID as usize)
             .tagged(arithmetic.product_file())
@@ -117,16 +117,11 @@ impl Product<'_> {
         self.epilogue.files(variant.file(source!("lib/matvec.wgsl")))
     }
 
-    /// Vectors of the input.
-    fn vectors(&self) -> usize {
-        if let Feed::Input(input) | Feed::Slots(input) = &self.feed { input.tensor.shape[1] } else { 1 }
-    }
-
-    /// Vec4s from one vector's start to the next's: of one alone 0, so that compilers see where it starts.
+    /// Vec4s from one vector's start to the next's.
     fn x_stride(&self) -> usize {
         match &self.feed {
-            Feed::Input(input) | Feed::Slots(input) if self.vectors() > 1 => input.tensor.stride / 4,
-            _ => 0,
+            Feed::Input(input) | Feed::Slots(input) => input.tensor.stride / 4,
+            Feed::File(_) => 0,
         }
     }
 

@@ -20,8 +20,10 @@ const LANES: usize = 8;
 const QUERY_BYTES: usize = 12 << 10;
 /// Splits of a cache of whatever length: with the head groups of all tokens, enough workgroups for a large GPU.
 pub fn splits(tokens: usize) -> usize {
-    (128 / tokens).clamp(8, 64)
+    (128 / tokens).clamp(8, MOST_SPLITS)
 }
+/// What a merge has room for.
+pub(super) const MOST_SPLITS: usize = 64;
 
 pub(super) const KERNEL: Kernel =
     Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[], several: true, cases };
@@ -86,7 +88,6 @@ impl Builder {
             .constant("LINE", "x", line / 4)
             .constant("LATENT", "c", rank / 4)
             .constant("CHUNKS", "", rank.div_ceil(4 * WORKGROUP))
-            .constant("SPLITS", "s", splits)
             .real("SCALE", "f", scale)
             .tagged(cache.ty.file())
             .team(self.target().team, lanes);
@@ -117,6 +118,7 @@ impl Builder {
 
     /// Room for what attention leaves of every token's heads {rank, heads}.
     pub(super) fn parts(&mut self, label: &str, [rank, heads]: [usize; 2], splits: usize) -> Parts {
+        self.split(splits);
         let slots = splits * heads * self.tokens();
         let sums = self.tensor_with_stride(&format!("{label}.sums"), [rank, slots], rank);
         let stats = self.tensor_with_stride(&format!("{label}.stats"), [2, slots], 2);

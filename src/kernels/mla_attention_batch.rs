@@ -95,8 +95,7 @@ impl Builder {
         let ChunkAttention { q, cache, scale, .. } = *attention;
         expect_queries(by.kernel, &q.vectors()?, cache)?;
         let y = self.batch(label, [cache.rank, q.stacks], q.tokens);
-        let variant =
-            by.variant.constant("SPLITS", "s", splits).constant("Y_STRIDE", "", y.stride / 4).real("SCALE", "f", scale);
+        let variant = by.variant.constant("Y_STRIDE", "", y.stride / 4).real("SCALE", "f", scale);
         let variant = self.split_files(variant);
         let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
         let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);

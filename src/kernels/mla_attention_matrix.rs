@@ -68,7 +68,6 @@ impl Builder {
             .constant("HEADS", "h", heads)
             .constant("LINE", "x", line)
             .constant("RANK", "c", rank)
-            .constant("SPLITS", "s", splits)
             .constant("TERMS", "p", terms)
             .real("SCALE", "f", scale)
             .team(Team::Subgroup, LANES);

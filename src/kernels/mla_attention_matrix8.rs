@@ -108,7 +108,7 @@ impl Builder {
         expect_queries(KERNEL.name, q, cache)?;
         let by = self.matrices8(Operands::F32, cache, [heads, q.shape[1]])?;
         let parts = self.parts(label, [cache.rank, heads], splits);
-        let variant = self.split_files(by.variant.constant("SPLITS", "s", splits).real("SCALE", "f", scale));
+        let variant = self.split_files(by.variant.real("SCALE", "f", scale));
         let variant = variant.file(source!("lib/rows_split.wgsl"));
         let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
         let mut bindings = self.bound_queries(q.buffer, cache);

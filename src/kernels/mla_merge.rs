@@ -1,7 +1,7 @@
 //! Joins the splits of the attention.
 
-use super::mla_attention::{Example, Parts, SCALE, examples};
-use super::{Case, CaseBuilder, Kernel, expect_shape};
+use super::mla_attention::{Example, MOST_SPLITS, Parts, SCALE, examples};
+use super::{Case, CaseBuilder, Kernel, expect_most, expect_shape};
 use crate::error::Result;
 use crate::plan::{Bound, Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
@@ -20,6 +20,7 @@ impl Builder {
     pub fn mla_merge(&mut self, label: &str, parts: &Parts, y: &Tensor) -> Result<()> {
         expect_shape(KERNEL.name, "y", y.shape[0], parts.sums.shape[0])?;
         expect_shape(KERNEL.name, "y's vectors", y.shape[1] * parts.splits, parts.sums.shape[1])?;
+        expect_most(KERNEL.name, "splits", parts.splits, MOST_SPLITS)?;
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP);
         let variant = self.merge_files(variant, parts).constant("Y_STRIDE", "y", y.stride);
         let mut bindings = self.bound_parts(parts);
@@ -33,7 +34,7 @@ impl Builder {
         self.split_files(variant)
             .constant("RANK", "c", parts.sums.shape[0])
             .constant("HEADS", "h", parts.heads)
-            .constant("SPLITS", "s", parts.splits)
+            .constant("MOST_SPLITS", "", MOST_SPLITS)
             .file(source!("lib/merge.wgsl"))
     }
 

@@ -2,9 +2,9 @@
 
 use super::matmul::products;
 use super::matvec::{self, Feed, Input, Product, columns_for, seen};
-use super::mla_attention::{Example, Parts, SCALE};
+use super::mla_attention::{Example, MOST_SPLITS, Parts, SCALE};
 use super::rounded::{Epilogue, Rounded};
-use super::{CacheType, Case, CaseBuilder, Kernel, expect_shape};
+use super::{CacheType, Case, CaseBuilder, Kernel, expect_most, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::quant::{QUANTS, Quant};
@@ -26,6 +26,7 @@ impl Builder {
         expect_shape(KERNEL.name, &w.name, parts.sums.shape[0], rank)?;
         let vectors = heads * self.tokens();
         expect_shape(KERNEL.name, &w.name, parts.sums.shape[1], vectors * parts.splits)?;
+        expect_most(KERNEL.name, "splits", parts.splits, MOST_SPLITS)?;
         expect_shape(KERNEL.name, "y", y.shape[0], rows)?;
         expect_shape(KERNEL.name, "y", y.shape[1], vectors)?;
         let epilogue = Epilogue { rounded: self.rounded(y, label), norm: None };

@@ -53,7 +53,6 @@ impl Builder {
             .file(source!("lib/residual.wgsl"))
             .file_for("w", source!("lib/rows.wgsl"))
             .file_for("shared", source!("lib/rows.wgsl"))
-            .constant("TOKENS", "t", tokens)
             .constant("TOP_K", "k", top_k);
         let mut bindings = product.bindings(self);
         bindings.extend(self.bound_count());

@@ -95,7 +95,6 @@ impl Builder {
         let gated_rows = source!("lib/gated_rows.wgsl");
         let variant = self
             .count_files(choice.routing.files(product.variant(self), experts))
-            .constant("TOKENS", "t", tokens)
             .constant("LOGITS_PITCH", "", choice.logits.stride)
             .constant("Y_STRIDE", "y", y.stride)
             .file_for("w", gated_rows)

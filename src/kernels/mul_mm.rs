@@ -14,8 +14,10 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/mul_mm.wgsl");
 /// Tokens that an invocation multiplies with its rows.
 const TOKENS: usize = 4;
-/// Tiles that occupy a large GPU.
+/// Tiles that occupy a large GPU, of a chunk of so many tokens: others take the same tiles, and so no pipelines of their
+/// own.
 const MANY_TILES: usize = 128;
+const MANY_TOKENS: usize = 512;
 /// Invocations side by side along the rows.
 const LANES: usize = 16;
 
@@ -78,10 +80,12 @@ impl Builder {
 /// large GPU.
 fn tile_of(product: &Product<'_>) -> (usize, usize) {
     let most = product.most_vectors().next_multiple_of(LANES).min(TILE_TOKENS);
-    let tiles = |tokens: usize, rows: usize| product.grid(tokens, LANES * rows).into_iter().product::<usize>();
     if let Vectors::Slots { .. } = product.vectors {
         return (most, 4);
     }
+    let tiles = |tokens: usize, rows: usize| {
+        MANY_TOKENS / tokens * product.rows.first().shape[2] * product.rows.staged().div_ceil(LANES * rows)
+    };
     let suits = |&(tokens, rows): &(usize, usize)| tokens <= most && tiles(tokens, rows) >= MANY_TILES;
     [(TILE_TOKENS, 4), (32, 4), (16, 4)].into_iter().find(suits).unwrap_or((most.min(16), 2))
 }

@@ -11,22 +11,16 @@ use crate::wgsl::source;
 #[derive(Debug, Clone, Copy)]
 pub struct Rounded {
     pub(super) buffer: BufferRef,
-    /// Of all vectors.
-    groups: usize,
-    vectors: usize,
-    /// Words of a vector's squares: one for half a group, four at a time.
+    /// Words of all vectors.
+    words: usize,
+    /// Of vectors with squares, words from one's start to the next's, and from there to its squares, one for half a
+    /// group. Others lie as their values do.
+    pitch: usize,
     squares: usize,
 }
 
 /// Words of a group: its bytes, two scales, two sums.
 const WORDS: usize = 12;
-
-impl Rounded {
-    /// Words of groups, and behind them of the vectors' squares.
-    fn words(&self) -> usize {
-        WORDS * self.groups + self.vectors * self.squares
-    }
-}
 
 /// The residual stream {width}.
 #[derive(Debug, Clone, Copy)]
@@ -56,23 +50,32 @@ impl Builder {
     /// Room for `y` rounded, as a product that follows may want it: where products are of bytes, and whole halves of
     /// groups are the work of one workgroup.
     pub(super) fn rounded(&mut self, y: &Tensor, label: &str) -> Option<Rounded> {
+        let [values, vectors] = y.shape;
+        let words = WORDS * (y.stride * (vectors - 1) + values).div_ceil(GROUP);
+        self.rounded_in(y, label, Rounded { buffer: y.buffer, words, pitch: 0, squares: 0 })
+    }
+
+    /// The same for a norm that follows: with room behind each vector for its squares, four at a time.
+    fn rounded_for_norm(&mut self, y: &Tensor, label: &str) -> Option<Rounded> {
+        let squares = WORDS * y.stride.div_ceil(GROUP);
+        let pitch = squares + (2 * y.shape[0].div_ceil(GROUP)).next_multiple_of(4);
+        self.rounded_in(y, label, Rounded { buffer: y.buffer, words: y.shape[1] * pitch, pitch, squares })
+    }
+
+    fn rounded_in(&mut self, y: &Tensor, label: &str, rounded: Rounded) -> Option<Rounded> {
         let target = self.target();
         let wanted = target.arithmetic == Arithmetic::Int && target.fusions.round && target.team == Team::Subgroup;
         let whole = y.shape[0].is_multiple_of(HALF) && y.stride.is_multiple_of(HALF);
         if !wanted || !whole {
             return None;
         }
-        let [values, vectors] = y.shape;
-        let groups = (y.stride * (vectors - 1) + values).div_ceil(GROUP);
-        let squares = (2 * values.div_ceil(GROUP)).next_multiple_of(4);
-        let mut rounded = Rounded { buffer: y.buffer, groups, vectors, squares };
-        rounded.buffer = self.tensor(&format!("{label}.rounded"), [rounded.words(), 1]).buffer;
-        Some(rounded)
+        let buffer = self.tensor(&format!("{label}.rounded"), [rounded.words, 1]).buffer;
+        Some(Rounded { buffer, ..rounded })
     }
 
     /// What a product leaves of `x` for the norm that follows.
     pub(super) fn epilogue_for<'a>(&mut self, x: &Tensor, label: &str, next: &'a Norm) -> Epilogue<'a> {
-        let rounded = if self.target().fusions.norm { self.rounded(x, label) } else { None };
+        let rounded = if self.target().fusions.norm { self.rounded_for_norm(x, label) } else { None };
         Epilogue { rounded, norm: Some(next) }
     }
 }
@@ -91,7 +94,7 @@ impl Epilogue<'_> {
             (Some(_), None) => variant.tag("q").file(source!("lib/epilogue_rounded.wgsl")).file(half),
             (Some(rounded), Some(_)) => variant
                 .tag("qn")
-                .constant("OUTPUT_GROUPS", "", rounded.groups)
+                .constant("OUTPUT_PITCH", "", rounded.pitch)
                 .constant("OUTPUT_SQUARES", "", rounded.squares)
                 .file(source!("lib/epilogue_normed.wgsl"))
                 .file(half),
@@ -116,6 +119,7 @@ impl Product<'_> {
 
     /// The files that read such an input.
     pub(super) fn rounded_files(&self, variant: VariantBuilder, input: &Input, rounded: Rounded) -> VariantBuilder {
+        let apart = if rounded.squares > 0 { rounded.pitch } else { WORDS * (input.tensor.stride / GROUP) };
         let width = input.norm.as_ref().map_or(1, |norm| norm.weight.shape[0]);
         let epsilon = input.norm.as_ref().map_or(0.0, |norm| norm.epsilon);
         let groups = match self.feed {
@@ -127,8 +131,8 @@ impl Product<'_> {
             .switch("NORMED", "n", input.norm.is_some())
             .constant("WIDTH", "", width)
             .real("EPSILON", "e", epsilon)
-            .constant("INPUT_GROUPS", "", rounded.groups)
-            .constant("INPUT_SQUARES", "", rounded.squares)
+            .constant("INPUT_PITCH", "", apart / 4)
+            .constant("INPUT_SQUARES", "", rounded.squares / 4)
             .file(groups)
             .file(source!("lib/input_rounded.wgsl"))
     }
@@ -149,7 +153,7 @@ impl CaseBuilder {
         let xs: Vec<Vec<f64>> = values.chunks(length).map(|x| seen(x, length, &[quant], Arithmetic::Int)).collect();
         let products = xs.iter().enumerate().flat_map(|(i, x)| (0..shape[1]).map(move |row| (i, row, x)));
         let (want, sizes) = products.map(|(i, row, x)| dot(&ws, shape, i, row, x)).unzip();
-        self.fill_bytes(rounded.buffer, vec![0; 4 * rounded.words()]); // as the engine's are from the start
+        self.fill_bytes(rounded.buffer, vec![0; 4 * rounded.words]); // as the engine's are from the start
         self.expect(&y, want, sizes, (2.0 * matvec::bound(Arithmetic::Int)).max(flips(length)));
         self.allow(rounded.buffer);
         Ok(())

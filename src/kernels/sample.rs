@@ -30,7 +30,7 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("BINS", "", BINS)
             .constant("SLICE", "", SLICE)
-            .file(source!("lib/state.wgsl"))
+            .file(source!("lib/batch.wgsl"))
             .file(source!("lib/candidates.wgsl"))
             .file(source!("lib/maxima.wgsl"))
             .file(source!("lib/order.wgsl"))

@@ -89,15 +89,16 @@ pub fn plan_batch(
     target: Target,
     shape: BatchShape,
 ) -> Result<BatchPlan> {
+    let few = shape.tokens <= FEW_TOKENS && serves_several(token, config);
     let mut b = Builder::for_chunk(target, config.rotary / 2, shape.tokens)
         .with_weights(&token.plan.weights)
-        .with_cached(shape.cached(token.cache.context));
+        .with_cached(shape.cached(token.cache.context))
+        .sharing(few);
     let mut weights = Weights::known(file, &token.sources);
     let (b, w) = (&mut b, &mut weights);
 
     let embedding = w.matrix(b, "token_embd.weight", config.width, config.vocab)?;
     let x = b.get_rows("embed", &embedding)?;
-    let few = shape.tokens <= FEW_TOKENS && serves_several(token, config);
     let norm = if few {
         layers(b, w, config, &x, token.cache)?
     } else {

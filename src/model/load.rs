@@ -1,7 +1,7 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
 use super::upload::{Uploaded, upload};
-use super::{BatchPlan, BatchShape, CacheShape, ChoicePlan, Config, PromptOptions, State, TokenPlan};
+use super::{BatchPlan, BatchShape, CacheShape, ChoicePlan, Config, PromptOptions, Shaders, State, TokenPlan};
 use super::{plan_batch, plan_choice, plan_token, usual_arithmetic};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
@@ -40,6 +40,10 @@ pub struct LoadOptions {
     pub prompt: PromptOptions,
     /// How long a step of a prompt may take; none for what suits the GPU.
     pub limit: Option<StepLimit>,
+    /// Whether everything that a conversation needs is compiled during the load, so that neither the first token nor the
+    /// first prompt nor the first penalty waits. None for that on a GPU; drivers that compute on the CPU compile one
+    /// kernel at a time, longer than a prompt is worth that may never come, so there only a token's are.
+    pub compile_all: Option<bool>,
 }
 
 /// How far a load has come, in bytes on the GPU.
@@ -141,8 +145,9 @@ impl Model {
         let planned = plan_token(file, &config, cache, target)?;
         planned.plan.check_bindings(gpu.capabilities().max_binding)?;
         let pipelines = Pipelines::new(gpu);
-        let chunks = chunk_variants(file, &config, &planned, target, gpu, options.prompt)?;
-        let variants = [planned.plan.variants.as_slice(), &chunks].concat();
+        let shaders = Shaders::of(file, &config, &planned, target, options.prompt, gpu.capabilities().max_binding)?;
+        let all = options.compile_all.unwrap_or(!gpu.report().is_software());
+        let variants = if all { shaders.all() } else { shaders.token };
         let (text, weights) = together(file, &pipelines, &planned, &variants, options.zero_copy, progress)?;
         let one_token = plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?;
         warm_up(&pipelines, &one_token, &weights.buffers, State::new(&config))?;
@@ -329,29 +334,6 @@ fn together(
             (Ok(()), weights) => Ok((text, weights?)),
         }
     })
-}
-
-/// The kernels of chunks, for the first prompt not to wait for them; an error if a chunk would not fit. Drivers that
-/// compute on the CPU compile one at a time, and longer than a prompt is worth that may never come: there a chunk
-/// compiles its own when it comes.
-fn chunk_variants(
-    file: &Gguf,
-    config: &Config,
-    token: &TokenPlan,
-    target: Target,
-    gpu: &Gpu,
-    prompt: PromptOptions,
-) -> Result<Vec<Variant>> {
-    let mut variants = Vec::new();
-    for shape in BatchShape::all(prompt, token.cache.context) {
-        let plan = plan_batch(file, config, token, target, shape)?.plan;
-        plan.check_bindings(gpu.capabilities().max_binding)?;
-        variants.extend(plan.variants);
-    }
-    if gpu.report().is_software() {
-        variants.clear();
-    }
-    Ok(variants)
 }
 
 /// Runs a token that nobody asked for, without a cache to speak of: what drivers leave to the first use of a kernel

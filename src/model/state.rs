@@ -1,8 +1,9 @@
 //! What the host tells the GPU before each token: the position and the rotary angles that belong to it.
 
 use super::Config;
+use crate::kernels::splits;
 
-/// The bytes of a token's state, as `wgsl/lib/state.wgsl` reads them. Made once, filled in for each token.
+/// The bytes of a token's state, as `wgsl/lib/batch.wgsl` reads them. Made once, filled in for each token.
 pub struct State {
     factor: f64,
     /// Of each rotary pair, in radians a position.
@@ -11,7 +12,7 @@ pub struct State {
 }
 
 /// Where the angles start: pairs of f32 are aligned to 8 bytes.
-const TURNS: usize = 8;
+const TURNS: usize = 16;
 
 impl State {
     /// The state of a model's tokens.
@@ -22,9 +23,9 @@ impl State {
         Self { factor: config.rope.factor, frequencies, bytes }
     }
 
-    /// The bytes for `count` tokens from a position on, as `wgsl/lib/batch.wgsl` reads them.
-    pub fn chunk(&self, position: usize, count: usize) -> Vec<u8> {
-        let mut bytes = [position as u32, count as u32].map(u32::to_le_bytes).concat();
+    /// The bytes for `count` tokens from a position on, for a plan that cuts the cache into so many splits.
+    pub fn chunk(&self, position: usize, count: usize, splits: usize) -> Vec<u8> {
+        let mut bytes = head(position, count, splits, 0).concat();
         for position in position..position + count {
             let turns = self.frequencies.iter().map(|frequency| turned(self.factor, position, *frequency));
             bytes.extend(turns.flatten().flatten());
@@ -35,14 +36,17 @@ impl State {
     /// The bytes for a position, with the ticket that the token's result is to carry. Cosines and sines are computed in
     /// f64.
     pub fn at(&mut self, position: usize, ticket: u32) -> &[u8] {
-        let (head, turns) = self.bytes.split_at_mut(TURNS);
-        head[..4].copy_from_slice(&(position as u32).to_le_bytes());
-        head[4..].copy_from_slice(&ticket.to_le_bytes());
+        let (words, turns) = self.bytes.split_at_mut(TURNS);
+        words.copy_from_slice(head(position, 1, splits(1), ticket).as_flattened());
         for (turn, frequency) in turns.chunks_exact_mut(8).zip(&self.frequencies) {
             turn.copy_from_slice(turned(self.factor, position, *frequency).as_flattened());
         }
         &self.bytes
     }
+}
+
+fn head(position: usize, count: usize, splits: usize, ticket: u32) -> [[u8; 4]; 4] {
+    [position as u32, count as u32, splits as u32, ticket].map(u32::to_le_bytes)
 }
 
 /// Cosine and sine of a position's angle, computed in f64.

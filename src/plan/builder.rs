@@ -18,6 +18,8 @@ pub struct Builder {
     pub(super) chunk: Option<usize>,
     /// Tokens in the cache at most, as far as steps are cut for them.
     pub(super) cached: u64,
+    /// Whether the plan has a token's kernels where it can.
+    pub(super) shares: bool,
     prefix: String,
     guard: u64,
     scratch: HashMap<(String, u64), usize>,
@@ -37,11 +39,18 @@ impl Builder {
 
     fn with_state(target: Target, chunk: Option<usize>, turns: usize, words: usize) -> Self {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
-        let state = local("state", 8 + 8 * turns as u64);
+        let state = local("state", 16 + 8 * turns as u64);
         let token = local("token", 4 * words as u64);
-        let plan = Plan { locals: vec![state, token], ..Plan::default() };
+        let plan = Plan { locals: vec![state, token], splits: 1, ..Plan::default() };
         let (scratch, names) = (HashMap::new(), HashMap::new());
-        Self { plan, target, chunk, cached: 0, prefix: String::new(), guard: 0, scratch, names }
+        Self { plan, target, chunk, cached: 0, shares: false, prefix: String::new(), guard: 0, scratch, names }
+    }
+
+    /// With a token's kernels for steps that are not cut, if that is wanted: where those of both are the same, so are
+    /// their pipelines.
+    pub fn sharing(mut self, wanted: bool) -> Self {
+        self.shares = wanted;
+        self
     }
 
     /// For so many tokens in the cache at most, those of the chunk among them: steps that would take too long then are
@@ -177,17 +186,19 @@ impl Builder {
         Bound { name: name.to_owned(), buffer, offset: 0, bytes }
     }
 
-    /// What the host writes before each token, or before each chunk: the files that read it.
-    pub fn state_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        match self.chunk {
-            None => variant.file(source!("lib/state.wgsl")),
-            Some(_) => variant.tagged((source!("lib/batch.wgsl"), "batch")).file(source!("lib/batch_tokens.wgsl")),
-        }
+    /// Has attention cut the cache into so many splits, which the host tells the kernels of the whole plan.
+    pub fn split(&mut self, splits: usize) {
+        self.plan.splits = splits;
     }
 
-    /// The buffer of what those files read.
+    /// The file that reads what the host writes before each token, or before each chunk.
+    pub fn state_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        variant.file(source!("lib/batch.wgsl"))
+    }
+
+    /// The buffer of what that file reads.
     pub fn bound_state(&self) -> Bound {
-        self.bound(if self.chunk.is_some() { "batch" } else { "state" }, BufferRef::Local(Plan::STATE))
+        self.bound("batch", BufferRef::Local(Plan::STATE))
     }
 
     /// As [`Builder::state_files`], for kernels that ask no more than how many tokens there are. Of a token alone it is
@@ -199,7 +210,7 @@ impl Builder {
         }
     }
 
-    /// What those files bind.
+    /// What that file binds.
     pub fn bound_count(&self) -> Option<Bound> {
         self.chunk.map(|_| self.bound_state())
     }

@@ -209,6 +209,8 @@ pub struct Plan {
     pub weights: Vec<Weight>,
     /// The buffers the executor makes.
     pub locals: Vec<Local>,
+    /// Into how many splits attention cuts the cache: part of what the host writes before each token or chunk.
+    pub splits: usize,
 }
 
 impl Plan {

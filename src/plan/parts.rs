@@ -32,7 +32,8 @@ impl Builder {
         (grid, first): ([usize; 3], usize),
         cost: Cost,
     ) -> Result<()> {
-        if self.chunk.is_none() {
+        let whole = || self.counts(grid, first, &cost) == [1; 3];
+        if self.chunk.is_none() || self.shares && whole() {
             return self.step(label, variant.file(source!("lib/grid_whole.wgsl")), bindings, &(), grid, cost);
         }
         let whole = self.prepared(label, variant.file(source!("lib/grid_part.wgsl")), bindings, grid, cost)?;

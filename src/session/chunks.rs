@@ -31,7 +31,7 @@ impl Class {
     /// Writes what belongs to tokens from a position on.
     pub fn write(&self, state: &State, position: usize, tokens: &[u32]) -> Result<()> {
         let gpu = self.executor.gpu();
-        gpu.write(self.executor.local(Plan::STATE), 0, &state.chunk(position, tokens.len()))?;
+        gpu.write(self.executor.local(Plan::STATE), 0, &state.chunk(position, tokens.len(), self.planned.plan.splits))?;
         gpu.write(self.executor.local(Plan::TOKEN), 0, bytemuck::cast_slice(tokens))
     }
 }

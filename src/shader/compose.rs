@@ -63,6 +63,11 @@ impl Variant {
         text
     }
 
+    /// Bytes of its files: a guess at how long it takes to compile.
+    pub fn length(&self) -> usize {
+        self.parts.iter().map(|part| part.source.text.len()).sum()
+    }
+
     /// The file and line (from 1) that line `line` (from 1) of the composed text comes from.
     pub fn origin(&self, line: usize) -> (&'static str, usize) {
         let header = self.enables.len() + self.constants.len();

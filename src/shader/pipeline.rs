@@ -6,7 +6,7 @@ use crate::gpu::{Gpu, Pipeline};
 use crate::threads::joined;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A variant compiled for a device.
@@ -52,14 +52,20 @@ impl Pipelines {
         let go_on = || if stop.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) };
         let mut seen = HashSet::new();
         let missing = variants.iter().filter(|variant| self.known(variant).is_none() && seen.insert(*variant));
-        let missing: Vec<&Variant> = missing.collect();
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let share = missing.len().div_ceil(threads).max(1);
-        std::thread::scope(|scope| {
-            let compile =
-                |some: &[&Variant]| some.iter().try_for_each(|v| go_on().and_then(|()| self.get(v)).map(drop));
-            joined(missing.chunks(share).map(|some| scope.spawn(move || compile(some))).collect(), "compiling kernels")
-        })?;
+        let mut missing: Vec<&Variant> = missing.collect();
+        // Threads take one after the other, those that are likely to take longest first.
+        missing.sort_by_key(|variant| std::cmp::Reverse(variant.length()));
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(missing.len());
+        let next = AtomicUsize::new(0);
+        let take = || missing.get(next.fetch_add(1, Ordering::Relaxed));
+        let compile = || {
+            while let Some(variant) = take() {
+                let compiled = go_on().and_then(|()| self.get(variant));
+                compiled.inspect_err(|_| next.store(missing.len(), Ordering::Relaxed))?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| joined((0..threads).map(|_| scope.spawn(compile)).collect(), "compiling kernels"))?;
         variants.iter().map(|v| self.get(v)).collect()
     }
 

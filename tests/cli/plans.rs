@@ -28,6 +28,21 @@ fn totals_of_a_plan_are_the_sums_of_its_steps() {
     assert!(text.contains(&format!("a token moves {weights:.0} kB of weights")), "{weights}: {text}");
 }
 
+/// Each once, where it is first needed: those of prompts add none where tokens are computed one by one.
+#[test]
+fn a_plan_counts_the_pipelines_of_a_conversation() {
+    let count = |rest: &str| {
+        let plan = json(&succeed(&format!("plan --json {rest}")).out);
+        ["token", "prompts", "sampling", "total"].map(|key| plan["pipelines"][key].as_u64().unwrap())
+    };
+    let [token, prompts, sampling, total] = count("");
+    assert!(token + prompts + sampling == total && total <= 64, "{token} + {prompts} + {sampling} = {total}");
+    assert!(token > 10 && prompts > 10 && sampling == 2, "{token} + {prompts} + {sampling}");
+    assert_eq!(count("-ub 1"), [token, 0, sampling, token + sampling]);
+    let text = succeed("plan").out;
+    assert!(text.contains(&format!("takes {total} pipelines: {token} of a token, {prompts} more ")), "{text}");
+}
+
 #[test]
 fn a_plan_tells_its_largest_step() {
     let largest = |rest: &str| json(&succeed(&format!("plan --json {rest}")).out)["largest_step"].clone();

@@ -1,7 +1,7 @@
 //! Files of GLM-4.7-Flash's shape that hold a header and no weights. Who uses it has `shape` and `gguf_writer` at its
 //! root.
 
-use crate::shape::{Shape, metadata, tensors};
+use crate::shape::{Shape, Tensor, metadata, tensors};
 use tempfile::TempDir;
 use wglm::Gguf;
 
@@ -14,7 +14,11 @@ pub fn full(dir: &TempDir) -> Gguf {
 
 /// A shape's header with a hole in the place of the data, and its bytes.
 pub fn hole(dir: &TempDir, shape: &Shape) -> (Gguf, u64) {
-    let tensors = tensors(shape);
+    hole_of(dir, shape, tensors(shape))
+}
+
+/// The same with these tensors.
+pub fn hole_of(dir: &TempDir, shape: &Shape, tensors: Vec<Tensor>) -> (Gguf, u64) {
     let header =
         tensors.iter().fold(metadata(shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes())).header();
     let data: u64 = tensors.iter().map(|t| t.bytes().next_multiple_of(32)).sum();

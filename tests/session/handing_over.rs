@@ -66,6 +66,30 @@ fn pipelines_are_compiled_at_load_and_at_once() {
     assert_eq!(later.pipelines, 0);
 }
 
+/// Where everything is compiled at load, prompts of any length, every way of choosing and penalties find it there.
+#[test]
+fn a_conversation_compiles_nothing_after_the_load() {
+    let options = LoadOptions { compile_all: Some(true), ..LoadOptions::default() };
+    let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &open(true), &options).unwrap();
+    let mut session = Session::new(&model).unwrap();
+    let filtered = SamplerParams { temperature: 0.7, top_k: 40, top_p: 0.9, ..SamplerParams::default() };
+    let penalised = SamplerParams { repeat_penalty: 1.2, logit_bias: vec![(7, 1.0)], ..filtered.clone() };
+    let later = work(&model, || {
+        for length in [3, 40, 600] {
+            session.rewind(0);
+            session.feed(&(0..length).map(|token| 5 + token % 500).collect::<Vec<u32>>()).unwrap();
+            session.feed_chosen().unwrap();
+        }
+        for params in [filtered, penalised] {
+            session.set_sampling(&params).unwrap();
+            session.feed_chosen().unwrap();
+            session.chosen().unwrap();
+        }
+    });
+    assert_eq!(later.pipelines, 0, "{later:?}");
+    assert!(later.dispatches > 300, "{later:?}");
+}
+
 #[track_caller]
 fn nothing_came<T>(outcome: wglm::Result<T>) {
     match outcome {

@@ -23,7 +23,7 @@ fn write_line_of(token: u32, i: Invocation) {
     }
     let mean = workgroup_sum(squares, team_of(i)) / f32(RANK);
     let scale = inverseSqrt(mean + EPSILON);
-    let line = (first_position() + token) * LINE;
+    let line = (batch.position + token) * LINE;
     for (var k = i.local; k < CHUNKS; k += WORKGROUP) {
         let chunk = kv[source + k];
         if k < LATENT {

@@ -21,9 +21,8 @@ fn kept_half(h: u32) -> array<vec4<f32>, 4> {
     return array<vec4<f32>, 4>(kept_four(at), kept_four(at + 4u), kept_four(at + 8u), kept_four(at + 12u));
 }
 
-fn write_half(at: u32, half: Half) {
-    let group = 12u * (at / 2u);
-    let side = at & 1u;
+// Half `side` of the group that starts at word `group`.
+fn write_half(group: u32, side: u32, half: Half) {
     for (var k = 0u; k < 4u; k++) {
         rounded_output[group + 4u * side + k] = half.words[k];
     }
@@ -39,7 +38,8 @@ fn epilogue(start: u32, pitch: u32, columns: u32, rows: u32, i: Invocation) {
         let row = first_row_of_all(i.workgroup) + 16u * (h % HALVES);
         if row < rows {
             let value = start + h / HALVES * pitch;
-            write_half((value + row) / 16u, rounded_half(kept_half(h)));
+            let place = rounded_place(value, row);
+            write_half(place.x, place.y, rounded_half(kept_half(h)));
             epilogue_half(value, row, h);
         }
     }

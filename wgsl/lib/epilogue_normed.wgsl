@@ -1,5 +1,6 @@
 // What is left rounded is the output times the weights of the norm that follows. What that divides by is its reader's
-// concern, who finds the sums of squares, of half a group each, behind the groups: OUTPUT_SQUARES of each vector.
+// concern, who finds the sums of squares, of half a group each, OUTPUT_SQUARES words behind the start of a vector's groups. The next
+// vector starts OUTPUT_PITCH words behind it.
 
 var<storage, read> next_norm: array<f32>;
 
@@ -22,12 +23,17 @@ fn epilogue_sum(k: u32, row: u32, column: u32, i: Invocation, v: f32) {
     kept_squares[at] = v * v;
 }
 
+// The word at which the group of a row starts, of the vector that begins at value `value`, and which half of it it is.
+fn rounded_place(value: u32, row: u32) -> vec2<u32> {
+    return vec2<u32>(value / Y_STRIDE * OUTPUT_PITCH + 12u * (row / 32u), row / 16u & 1u);
+}
+
 // Half h of those that the workgroup keeps, from row `row` on of the vector that begins at value `value`.
 fn epilogue_half(value: u32, row: u32, h: u32) {
     var squares = 0.0;
     for (var k = 0u; k < 16u; k++) {
         squares += kept_squares[16u * h + k];
     }
-    let at = 12u * OUTPUT_GROUPS + value / Y_STRIDE * OUTPUT_SQUARES + row / 16u;
+    let at = value / Y_STRIDE * OUTPUT_PITCH + OUTPUT_SQUARES + row / 16u;
     rounded_output[at] = bitcast<u32>(squares);
 }

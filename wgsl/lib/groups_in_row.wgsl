@@ -1,4 +1,4 @@
 // The groups of a rounded input lie in a row.
-fn input_group(start: u32, g: u32) -> u32 {
-    return start + g;
+fn input_group(g: u32) -> u32 {
+    return g;
 }

@@ -1,22 +1,23 @@
 // The input of a product as the step before left it: rounded to bytes, and times the weights of a norm where it is
 // NORMED. There is nothing to stage: all groups are one tile.
 
-const X_GROUPS = X_STRIDE / 8u; // from one vector to the next
+const X_GROUPS = X_STRIDE / 8u; // from one vector to the next, where no squares lie between them
 
-// A group: bytes, bytes, scales and sums. Behind the groups of all vectors, their squares, INPUT_SQUARES of each.
+// A group: bytes, bytes, scales and sums. Of a NORMED input, INPUT_SQUARES behind the start of a vector's groups, its
+// squares. The next vector starts INPUT_PITCH behind it.
 var<storage, read> rounded_input: array<vec4<u32>>;
 
-var<private> input_start: u32; // the first group of the first vector
+var<private> input_start: u32; // of the first vector
 var<private> last_column: u32;
 
 fn stage(start: u32, columns: u32, first: u32, count: u32, i: Invocation) {
-    input_start = start / 8u;
+    input_start = start / X_STRIDE * INPUT_PITCH;
     last_column = columns - 1u;
     workgroupBarrier(); // as those who stage
 }
 
 fn staged_group(column: u32, g: u32) -> Group {
-    let at = 3u * input_group(input_start + column * X_GROUPS, g);
+    let at = input_start + column * INPUT_PITCH + 3u * input_group(g);
     let scales = bitcast<vec4<f32>>(rounded_input[at + 2u]);
     return Group(rounded_input[at], rounded_input[at + 1u], scales.xy, scales.zw);
 }
@@ -26,8 +27,7 @@ fn column_factor(column: u32, team: Team) -> f32 {
     if !NORMED {
         return 1.0;
     }
-    let vector = input_start / max(X_GROUPS, 1u) + select(min(column, last_column), 0u, COLUMNS == 1u);
-    let first = 3u * INPUT_GROUPS + vector * (INPUT_SQUARES / 4u);
+    let first = input_start + select(min(column, last_column), 0u, COLUMNS == 1u) * INPUT_PITCH + INPUT_SQUARES;
     var squares = vec4<f32>(0.0); // of half a group each
     for (var k = team.lane; k < (TILE + 1u) / 2u; k += LANES) {
         let some = bitcast<vec4<f32>>(rounded_input[first + k]);

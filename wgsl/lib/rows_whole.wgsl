@@ -1,4 +1,4 @@
-// What attention leaves of a chunk's rows where one workgroup sees all of the cache: the output. SPLITS is 1.
+// What attention leaves of a chunk's rows where one workgroup sees all of the cache: the output. There is one split.
 
 var<storage, read_write> y: array<vec4<f32>>; // [row][chunk]
 

@@ -19,6 +19,6 @@ fn split_of(index: u32, splits: u32, tokens: u32) -> Split {
 // The part of a split that a token attends to, which is counted from the first that the host told of: what comes before
 // it, and itself. Nothing for one past the last.
 fn split_for(token: u32, index: u32, splits: u32) -> Split {
-    let split = split_of(index, splits, first_position() + token_count());
-    return Split(split.start, select(0u, min(split.end, first_position() + token + 1u), token < token_count()));
+    let split = split_of(index, splits, batch.position + token_count());
+    return Split(split.start, select(0u, min(split.end, batch.position + token + 1u), token < token_count()));
 }

@@ -1,8 +1,12 @@
 // Brings a chunk's slots, TOP_K a token, in order of their experts, each expert's in their own order, and cuts each
 // expert's into tiles. A workgroup an expert: all count alike, and none waits for another.
 
-const RUN = (SLOTS + WORKGROUP - 1u) / WORKGROUP; // slots that an invocation ranks
+struct Params {
+    places: u32, // of a tile at most
+    tiles: u32,  // there is room for
+}
 
+var<uniform> params: Params;
 var<storage, read> ids: array<u32>;              // [slot]: its expert
 var<storage, read_write> slots: array<u32>;      // by expert
 var<storage, read_write> tiles: array<vec4<u32>>; // expert, first place in slots, places
@@ -15,7 +19,7 @@ var<workgroup> blocks: array<atomic<u32>, WORKGROUP / BLOCK>; // the sums of BLO
 var<workgroup> before: array<atomic<u32>, 2>;                 // slots and tiles of the experts before this one
 
 fn tiles_for(count: u32) -> u32 {
-    return (count + TILE_TOKENS - 1u) / TILE_TOKENS;
+    return (count + params.places - 1u) / params.places;
 }
 
 // The sum of what the invocations before this one have left in `runs`.
@@ -33,7 +37,8 @@ fn run_start(local: u32) -> u32 {
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let expert = workgroup.x;
-    let live = min(batch.count * TOP_K, SLOTS);
+    let live = batch.count * TOP_K;
+    let share = (live + WORKGROUP - 1u) / WORKGROUP; // slots that an invocation ranks
     for (var e = local; e < EXPERTS; e += WORKGROUP) {
         atomicStore(&counts[e], 0u);
     }
@@ -50,8 +55,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     workgroupBarrier();
 
     var run = 0u; // this expert's slots among the invocation's
-    let end = min((local + 1u) * RUN, live);
-    for (var slot = local * RUN; slot < end; slot++) {
+    let end = min((local + 1u) * share, live);
+    for (var slot = local * share; slot < end; slot++) {
         run += select(0u, 1u, ids[slot] == expert);
     }
     atomicStore(&runs[local], run);
@@ -66,7 +71,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let first_tile = atomicLoad(&before[1]);
     let count = atomicLoad(&counts[expert]);
     var place = first_slot + run_start(local);
-    for (var slot = local * RUN; slot < end; slot++) {
+    for (var slot = local * share; slot < end; slot++) {
         if ids[slot] == expert {
             slots[place] = slot;
             place++;
@@ -74,11 +79,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
     let own = tiles_for(count);
     for (var n = local; n < own; n += WORKGROUP) {
-        let first = n * TILE_TOKENS;
-        tiles[first_tile + n] = vec4<u32>(expert, first_slot + first, min(count - first, TILE_TOKENS), 0u);
+        let first = n * params.places;
+        tiles[first_tile + n] = vec4<u32>(expert, first_slot + first, min(count - first, params.places), 0u);
     }
     if expert == EXPERTS - 1u {
-        for (var n = first_tile + own + local; n < TILES; n += WORKGROUP) {
+        for (var n = first_tile + own + local; n < params.tiles; n += WORKGROUP) {
             tiles[n] = vec4<u32>(0u);
         }
     }

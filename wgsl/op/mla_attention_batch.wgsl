@@ -126,7 +126,7 @@ fn main(
         return;
     }
     let first_row = (blocks - 1u - workgroup.x) * ROWS; // those that see most come first
-    let split = split_of(workgroup.y, SPLITS, batch.position + batch.count);
+    let split = split_of(workgroup.y, batch.splits, batch.position + batch.count);
     let end = min(split.end, seen_by(min(first_row + ROWS, live) - 1u));
     if split.start >= end {
         return;

@@ -14,7 +14,7 @@ fn main(
         let all = batch.count * HEADS;
         let blocks = (all + ROWS - 1u) / ROWS;
         let first = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that see most come first
-        let split = split_of(workgroup.y, SPLITS, batch.position + batch.count);
+        let split = split_of(workgroup.y, batch.splits, batch.position + batch.count);
         let seen = batch.position + (min(first + ROWS, all) - 1u) / HEADS + 1u;
         bounds = vec4<u32>(split.start, select(0u, min(split.end, seen), workgroup.x < blocks), first, all);
     }

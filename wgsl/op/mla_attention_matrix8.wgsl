@@ -4,11 +4,11 @@
 // values with the weights. A row sees the lines up to its own token's. Online softmax.
 
 fn work_of(workgroup: vec3<u32>) -> Work {
-    let live = token_count() * HEADS;
+    let live = batch.count * HEADS;
     let blocks = (live + ROWS - 1u) / ROWS;
     let first_row = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that see most come first
-    let split = split_of(workgroup.y, SPLITS, first_position() + token_count());
-    let seen = first_position() + (min(first_row + ROWS, live) - 1u) / HEADS + 1u;
+    let split = split_of(workgroup.y, batch.splits, batch.position + batch.count);
+    let seen = batch.position + (min(first_row + ROWS, live) - 1u) / HEADS + 1u;
     return Work(first_row, live, split.start, select(0u, min(split.end, seen), workgroup.x < blocks));
 }
 
@@ -30,8 +30,8 @@ fn main(
     let i = 32u * subgroup + lane;
     let both = select(false, work.first_row + 8u < work.live, ROWS > 8u); // or there are no rows beyond the first eight
     let rows = select(8u, 16u, both);
-    let token = min((work.first_row + min(i / LANES, rows - 1u)) / HEADS, token_count() - 1u);
-    var row = Row(min(work.end, first_position() + token + 1u), LOWEST, 0.0);
+    let token = min((work.first_row + min(i / LANES, rows - 1u)) / HEADS, batch.count - 1u);
+    var row = Row(min(work.end, batch.position + token + 1u), LOWEST, 0.0);
     let keys = 8u * KEY_STEPS * subgroup;     // this subgroup's first column of a key
     let values = 8u * VALUE_TILES * subgroup; // and of a value
     var share = load_share(work.start, work.end, i);

@@ -25,7 +25,7 @@ fn chosen_dot(row: u32, g: u32, a: ptr<function, Group>) -> f32 {
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
-    let token = select(i.workgroup.z, 0u, TOKENS == 1u);
+    let token = select(i.workgroup.z, 0u, ALONE);
     if token >= token_count() {
         return;
     }

@@ -4,7 +4,6 @@
 // workgroups come first: theirs is often the wider format.
 
 const SLOTS = TOP_K + 1u; // of a token
-const SHARED_LAYERS = TOKENS / COLUMNS;
 
 var<storage, read_write> ids: array<u32>;
 var<storage, read_write> y: array<f32>;
@@ -32,12 +31,13 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, gated: f32) {
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
-    if i.workgroup.z < SHARED_LAYERS {
+    let shared_layers = (token_count() + COLUMNS - 1u) / COLUMNS;
+    if i.workgroup.z < shared_layers {
         token = i.workgroup.z * COLUMNS;
         slot = TOP_K;
     } else {
-        let index = i.workgroup.z - SHARED_LAYERS;
-        token = select(index / TOP_K, 0u, TOKENS == 1u);
+        let index = i.workgroup.z - shared_layers;
+        token = select(index / TOP_K, 0u, ALONE);
         slot = index % TOP_K;
     }
     if token >= token_count() {

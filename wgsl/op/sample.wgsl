@@ -129,7 +129,7 @@ fn filtered(top: f32, local: u32) -> Kept {
 // Of four tokens the one that draws the most.
 fn draw_four(first: u32, last: vec2<u32>, top: f32) -> Candidate {
     let four = logits[first / 4u];
-    let noise = pcg4d(vec4<u32>(first / 4u, state.position, sampling.seed.x, sampling.seed.y));
+    let noise = pcg4d(vec4<u32>(first / 4u, batch.position, sampling.seed.x, sampling.seed.y));
     var best = NOBODY;
     for (var k = 0u; k < 4u; k++) {
         if first + k >= params.count || !is_number(four[k]) {
@@ -176,6 +176,6 @@ fn main(@builtin(local_invocation_index) local: u32) {
         token[0] = chosen;
         token[1] = top.token;
         token[2] = count;
-        token[3] = state.ticket;
+        token[3] = batch.ticket;
     }
 }

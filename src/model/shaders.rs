@@ -1,0 +1,61 @@
+//! The shaders of everything that a conversation needs.
+//!
+//! A driver compiles each of them, Metal from source, so a model's first start takes as long as there are shaders. Plans
+//! for few tokens, for many, and for a deep cache share what differs only in how many tokens there are.
+
+use super::{BatchShape, Config, PromptOptions, TokenPlan, plan_batch, plan_choice};
+use crate::error::Result;
+use crate::gguf::Gguf;
+use crate::plan::{Plan, Target};
+use crate::shader::Variant;
+use std::collections::HashSet;
+
+/// Shaders, each in the first list that needs it.
+#[derive(Debug, Clone, Default)]
+pub struct Shaders {
+    /// Of a token, its choice included.
+    pub token: Vec<Variant>,
+    /// Of prompts, however long, into a cache however deep.
+    pub prompts: Vec<Variant>,
+    /// Of a choice with bias or penalties.
+    pub sampling: Vec<Variant>,
+}
+
+impl Shaders {
+    /// What a conversation needs beside a token's plan.
+    ///
+    /// # Errors
+    /// As [`plan_batch`], and [`Error::TooLarge`](crate::Error::TooLarge) for a plan of prompts that a device cannot bind
+    /// which binds up to `allowed` bytes.
+    pub fn of(
+        file: &Gguf,
+        config: &Config,
+        token: &TokenPlan,
+        target: Target,
+        prompt: PromptOptions,
+        allowed: u64,
+    ) -> Result<Self> {
+        let mut seen = HashSet::new();
+        let mut new = |plan: Plan| -> Vec<Variant> {
+            plan.variants.into_iter().filter(|variant| seen.insert(variant.clone())).collect()
+        };
+        let mut shaders = Self { token: new(token.plan.clone()), ..Self::default() };
+        for shape in BatchShape::all(prompt, token.cache.context) {
+            let plan = plan_batch(file, config, token, target, shape)?.plan;
+            plan.check_bindings(allowed)?;
+            shaders.prompts.extend(new(plan));
+        }
+        shaders.sampling = new(plan_choice(config, token, target, 1)?.plan);
+        Ok(shaders)
+    }
+
+    /// All of them.
+    pub fn all(self) -> Vec<Variant> {
+        [self.token, self.prompts, self.sampling].concat()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.token.len() + self.prompts.len() + self.sampling.len()
+    }
+}
