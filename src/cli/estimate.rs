@@ -1,24 +1,23 @@
 //! How fast a plan would be on a GPU that is known on paper only.
 //!
 //! The steps of a token wait for one another, so their times add up. A step takes what a dispatch takes, and then as
-//! long as its bytes need at the bandwidth that a copy reaches:
+//! long as its bytes need at the bandwidth that a copy reaches, or its operations, whichever is longer:
 //!
-//! > token = Σ over steps (dispatch + bytes / (bandwidth · [`REACHED_BY_A_COPY`]))
+//! > token = Σ over steps (dispatch + max(bytes / (bandwidth · [`REACHED_BY_A_COPY`]), operations / rate))
 //!
-//! That is a bound from above on tokens a second: it knows nothing of barriers, of sums, of loads that wait, of
-//! arithmetic. How far a kernel stays below it is not known before it runs. On an H100 wglm is at [`REACHED_ON_H100`]
-//! of it (docs/metal.md has the figures), so a second figure says what it would be with that share.
+//! That is a bound from above on tokens a second: it knows nothing of barriers, of sums, of loads that wait, of decoding
+//! weights. How far a kernel stays below it is not known before it runs. The best of other programs reach
+//! [`REACHED_BY_OTHERS`] of it on Macs (docs/metal.md has the figures), so a range says what that share would be.
 
 use super::hardware::Hardware;
 use super::table::{Column, head, row};
 use serde::Serialize;
-use wglm::plan::Plan;
+use wglm::plan::{Cost, Plan};
 
 /// Of a GPU's stated bandwidth, what `wglm bench` finds when a kernel copies a buffer: 2.90 of 3.35 TB/s on an H100.
 const REACHED_BY_A_COPY: f64 = 0.87;
-/// Of the tokens a second predicted for an H100, those measured on the f32 path: 0.48 at depth 0, 0.44 at 4096, 0.43 at
-/// 32768.
-const REACHED_ON_H100: f64 = 0.45;
+/// Of the tokens a second that this predicts for Macs, what other programs were measured at.
+const REACHED_BY_OTHERS: [f64; 2] = [0.4, 0.7];
 /// Tokens in the cache.
 const DEPTHS: [u64; 3] = [0, 4096, 32768];
 
@@ -29,12 +28,14 @@ pub struct Estimate {
     pub depth: u64,
     /// Bytes it moves.
     pub bytes: u64,
-    /// What its dispatches and its bytes take.
+    /// Operations of its products and of attention.
+    pub operations: u64,
+    /// What its dispatches take, and what its bytes and operations do.
     pub dispatch_seconds: f64,
-    pub memory_seconds: f64,
-    /// At most, and were it as far below that as on an H100.
+    pub work_seconds: f64,
+    /// At most, and the range that other programs reach of that.
     pub tokens_per_second_at_most: f64,
-    pub tokens_per_second_as_on_h100: f64,
+    pub tokens_per_second_of_others: [f64; 2],
 }
 
 /// A token at every depth.
@@ -43,46 +44,59 @@ pub fn estimates(plan: &Plan, hardware: &Hardware) -> [Estimate; 3] {
 }
 
 fn estimate(plan: &Plan, hardware: &Hardware, depth: u64) -> Estimate {
-    let bytes = plan.cost().bytes(depth + 1);
+    let cached = depth + 1;
+    let cost = plan.cost();
+    let seconds = |cost: &Cost| {
+        let memory = cost.bytes(cached) as f64 / (hardware.bandwidth * REACHED_BY_A_COPY);
+        memory.max(cost.operations(cached) as f64 / hardware.operations)
+    };
     let dispatch_seconds = plan.steps.len() as f64 * hardware.dispatch;
-    let memory_seconds = bytes as f64 / (hardware.bandwidth * REACHED_BY_A_COPY);
-    let at_most = 1.0 / (dispatch_seconds + memory_seconds);
+    let work_seconds = plan.steps.iter().map(|step| seconds(&step.cost)).sum();
+    let at_most = 1.0 / (dispatch_seconds + work_seconds);
     Estimate {
         device: hardware.name,
         depth,
-        bytes,
+        bytes: cost.bytes(cached),
+        operations: cost.operations(cached),
         dispatch_seconds,
-        memory_seconds,
+        work_seconds,
         tokens_per_second_at_most: at_most,
-        tokens_per_second_as_on_h100: at_most * REACHED_ON_H100,
+        tokens_per_second_of_others: REACHED_BY_OTHERS.map(|share| share * at_most),
     }
 }
 
-const COLUMNS: [Column; 6] = [
-    Column { title: "device", width: 9, right: false },
+const COLUMNS: [Column; 7] = [
+    Column { title: "device", width: 10, right: false },
     Column { title: "GB/s", width: 6, right: true },
+    Column { title: "TFLOP/s", width: 7, right: true },
     Column { title: "us a dispatch", width: 13, right: true },
-    Column { title: "depth 0", width: 12, right: true },
-    Column { title: "depth 4096", width: 12, right: true },
-    Column { title: "depth 32768", width: 12, right: true },
+    Column { title: "depth 0", width: 15, right: true },
+    Column { title: "depth 4096", width: 15, right: true },
+    Column { title: "depth 32768", width: 15, right: true },
 ];
 
-/// A table of tokens a second, a row a GPU, and what it means.
-pub fn table<'a>(plan: &Plan, hardware: impl Iterator<Item = &'a Hardware>) -> Vec<String> {
+/// A table of tokens a second, a row a GPU with what is expected of it, and what it means.
+pub fn table(predictions: &[(&Hardware, [Estimate; 3])]) -> Vec<String> {
     let mut lines = vec![String::new()];
     lines.extend(head(&COLUMNS));
-    lines.extend(hardware.map(|one| row(&COLUMNS, &cells(plan, one))));
+    lines.extend(predictions.iter().map(|(hardware, estimates)| row(&COLUMNS, &cells(hardware, estimates))));
     lines.push(String::new());
-    lines.push("predicted, not measured: tokens a second at most, and were it as far below that as on an H100".into());
+    lines.push(
+        "predicted, not measured: tokens a second at most, and the 0.4 to 0.7 of that which other programs reach on Macs"
+            .into(),
+    );
     lines
 }
 
-fn cells(plan: &Plan, hardware: &Hardware) -> [String; 6] {
-    let [near, mid, far] = estimates(plan, hardware).map(|estimate| {
-        let Estimate { tokens_per_second_at_most: most, tokens_per_second_as_on_h100: less, .. } = estimate;
+fn cells(hardware: &Hardware, estimates: &[Estimate; 3]) -> [String; 7] {
+    let [near, mid, far] = estimates.each_ref().map(|estimate| {
+        let (most, [low, high]) = (estimate.tokens_per_second_at_most, estimate.tokens_per_second_of_others);
         let digits = usize::from(most < 100.0);
-        format!("{most:.digits$}, {less:.digits$}")
+        format!("{most:.digits$}, {low:.0}-{high:.0}")
     });
-    let [bandwidth, dispatch] = [hardware.bandwidth / 1e9, hardware.dispatch * 1e6];
-    [hardware.name.into(), format!("{bandwidth:.0}"), format!("{dispatch:.1}"), near, mid, far]
+    let [bandwidth, operations, dispatch] =
+        [hardware.bandwidth / 1e9, hardware.operations / 1e12, hardware.dispatch * 1e6];
+    let rates = [format!("{bandwidth:.0}"), format!("{operations:.1}"), format!("{dispatch:.1}")];
+    let [bandwidth, operations, dispatch] = rates;
+    [hardware.name.into(), bandwidth, operations, dispatch, near, mid, far]
 }

@@ -1,4 +1,4 @@
-//! What is known on paper of GPUs that wglm may run on: memory bandwidth and the cost of a dispatch.
+//! What is known on paper of GPUs that wglm may run on: memory bandwidth, arithmetic, and the cost of a dispatch.
 //!
 //! Bandwidth is what the makers state. For Apple's chips it stands in the announcements in Apple's newsroom and in the
 //! technical specifications of the Macs that have them. The M1 itself is left out: no Mac with one has memory enough.
@@ -9,9 +9,18 @@
 //! * M4 120: May 2024; M4 Pro 273, M4 Max 546 (410 with 32 GPU cores): October 2024
 //! * M5 153: October 2025; M5 Pro 307, M5 Max 614: March 2026
 //!
+//! Arithmetic is reckoned from the same announcements' GPU cores, at 0.34 TFLOP/s a core: 128 lanes that multiply and add
+//! at about 1.33 GHz. Apple states 10.4 TFLOP/s for the M1 Max's 32 cores and 13.6 for the M2 Max's 38, and nothing for
+//! later chips, which run faster. Their matrices of 8 x 8 multiply at that rate; what the M5 has beside is left out.
+//!
 //! A dispatch that waits for the one before, however little it does, was measured by others as 2.4 us on an M3 Ultra
 //! (github.com/ml-explore/mlx issue 4521), which stands here for every Mac. The H100's 2.1 us is our own measurement
-//! (docs/performance.md), its bandwidth is that of NVIDIA's data sheet for the SXM5 board with 80 GB.
+//! (docs/performance.md), its bandwidth is that of NVIDIA's data sheet for the SXM5 board with 80 GB, and its arithmetic
+//! that of matrices of f16 there.
+
+use wglm::gpu::Matrices;
+use wglm::plan::{Target, Tilings};
+use wglm::quant::Arithmetic;
 
 /// A GPU on paper.
 pub struct Hardware {
@@ -19,36 +28,52 @@ pub struct Hardware {
     pub name: &'static str,
     /// Bytes of memory a second.
     pub bandwidth: f64,
+    /// Operations a second, of f32 or, if it multiplies those faster, of matrices.
+    pub operations: f64,
     /// Seconds that a dispatch takes which waits for the one before and does next to nothing.
     pub dispatch: f64,
+    /// Whether it is Apple's, behind Metal.
+    pub apple: bool,
 }
 
-const fn mac(name: &'static str, gigabytes_per_second: f64) -> Hardware {
-    Hardware { name, bandwidth: gigabytes_per_second * 1e9, dispatch: 2.4e-6 }
+const fn mac(name: &'static str, gigabytes_per_second: f64, cores: f64) -> Hardware {
+    let (bandwidth, operations) = (gigabytes_per_second * 1e9, cores * 0.34e12);
+    Hardware { name, bandwidth, operations, dispatch: 2.4e-6, apple: true }
+}
+
+impl Hardware {
+    /// What wglm would plan for it, where `asked` does not say otherwise.
+    pub fn target(&self, asked: Target, arithmetic: Option<Arithmetic>) -> Target {
+        let (tilings, matrices, usual) = match self.apple {
+            true => (Tilings::Apple, Matrices::Eight, Arithmetic::Float),
+            false => (Tilings::Nvidia, Matrices::Sixteen, Arithmetic::Int),
+        };
+        Target { tilings, matrices, arithmetic: arithmetic.unwrap_or(usual), ..asked }
+    }
 }
 
 /// By their names, slowest of a generation first.
 pub static HARDWARE: &[Hardware] = &[
-    mac("m1-pro", 200.0),
-    mac("m1-max", 400.0),
-    mac("m1-ultra", 800.0),
-    mac("m2", 100.0),
-    mac("m2-pro", 200.0),
-    mac("m2-max", 400.0),
-    mac("m2-ultra", 800.0),
-    mac("m3", 100.0),
-    mac("m3-pro", 150.0),
-    mac("m3-max-300", 300.0),
-    mac("m3-max", 400.0),
-    mac("m3-ultra", 819.0),
-    mac("m4", 120.0),
-    mac("m4-pro", 273.0),
-    mac("m4-max-410", 410.0),
-    mac("m4-max", 546.0),
-    mac("m5", 153.0),
-    mac("m5-pro", 307.0),
-    mac("m5-max", 614.0),
-    Hardware { name: "h100", bandwidth: 3350e9, dispatch: 2.1e-6 },
+    mac("m1-pro", 200.0, 16.0),
+    mac("m1-max", 400.0, 32.0),
+    mac("m1-ultra", 800.0, 64.0),
+    mac("m2", 100.0, 10.0),
+    mac("m2-pro", 200.0, 19.0),
+    mac("m2-max", 400.0, 38.0),
+    mac("m2-ultra", 800.0, 76.0),
+    mac("m3", 100.0, 10.0),
+    mac("m3-pro", 150.0, 18.0),
+    mac("m3-max-300", 300.0, 30.0),
+    mac("m3-max", 400.0, 40.0),
+    mac("m3-ultra", 819.0, 80.0),
+    mac("m4", 120.0, 10.0),
+    mac("m4-pro", 273.0, 20.0),
+    mac("m4-max-410", 410.0, 32.0),
+    mac("m4-max", 546.0, 40.0),
+    mac("m5", 153.0, 10.0),
+    mac("m5-pro", 307.0, 20.0),
+    mac("m5-max", 614.0, 40.0),
+    Hardware { name: "h100", bandwidth: 3350e9, operations: 989e12, dispatch: 2.1e-6, apple: false },
 ];
 
 /// What stands for every one of them.

@@ -1,12 +1,15 @@
 //! `plan`: the steps of one token, from the file's header alone.
 
 use super::args::PlanArgs;
-use super::estimate::estimates;
+use super::estimate::{Estimate, estimates};
+use super::hardware::Hardware;
 use super::largest_step::{self, LargestStep};
 use super::{estimate, hardware, model, output};
 use serde_json::json;
-use wglm::model::{Config, Shaders, plan_token};
+use wglm::Gguf;
+use wglm::model::{CacheShape, Config, Shaders, plan_token};
 use wglm::plan::{Plan, Purpose, Target, Team};
+use wglm::quant::Arithmetic;
 
 pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.model.as_deref())?;
@@ -20,12 +23,13 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let planned = plan_token(&file, &config, cache, target)?;
     let shaders = Shaders::of(&file, &config, &planned, target, options.prompt, u64::MAX)?;
     let largest = largest_step::of_all(&file, &config, &planned, target, options.prompt)?;
-    let device = args.device.as_deref().into_iter().flat_map(hardware::named);
+    let devices = args.device.as_deref().into_iter().flat_map(hardware::named);
+    let predicted = predicted(&file, &config, cache, (target, options.arithmetic), devices)?;
     if args.json {
         let mut plan = as_json(&planned.plan, &target, args.depth, cache.context);
         plan["pipelines"] = pipelines_json(&shaders);
-        let predicted: Vec<_> = device.flat_map(|device| estimates(&planned.plan, device)).collect();
-        plan["predictions"] = serde_json::to_value(predicted)?;
+        let rows: Vec<&Estimate> = predicted.iter().flat_map(|(_, estimates)| estimates).collect();
+        plan["predictions"] = serde_json::to_value(rows)?;
         plan["largest_step"] = largest.as_ref().map(LargestStep::json).into();
         return output::lines([serde_json::to_string_pretty(&plan)?]);
     }
@@ -34,7 +38,7 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     output::lines([pipelines_line(&shaders)])?;
     output::lines(largest.iter().map(LargestStep::line))?;
     if args.device.is_some() {
-        output::lines(estimate::table(&planned.plan, device))?;
+        output::lines(estimate::table(&predicted))?;
     }
     Ok(())
 }
@@ -57,6 +61,21 @@ fn pipelines_json(shaders: &Shaders) -> serde_json::Value {
         "sampling": sampling.len(),
         "total": shaders.count(),
     })
+}
+
+/// What is expected of GPUs, each with the plan that would be made for it.
+fn predicted<'a>(
+    file: &Gguf,
+    config: &Config,
+    cache: CacheShape,
+    (asked, arithmetic): (Target, Option<Arithmetic>),
+    devices: impl Iterator<Item = &'a Hardware>,
+) -> anyhow::Result<Vec<(&'a Hardware, [Estimate; 3])>> {
+    let predict = |device: &'a Hardware| {
+        let plan = plan_token(file, config, cache, device.target(asked, arithmetic))?.plan;
+        Ok((device, estimates(&plan, device)))
+    };
+    devices.map(predict).collect()
 }
 
 /// Bytes are those one token moves; of the cache, those a token at `depth` reads, itself included.
