@@ -30,7 +30,7 @@ const PIPELINES: usize = 24;
 /// Of everything that a conversation needs, at most. Metal compiles each from source, and that is most of a first start.
 const CONVERSATION: usize = 64;
 /// With a file that mixes more formats than Q4_0 files do, each in products that others have in another.
-const CONVERSATION_OF_MIXED: usize = 70;
+const CONVERSATION_OF_MIXED: usize = 72;
 
 /// Every number smaller, every format with whole blocks.
 fn small() -> Shape {

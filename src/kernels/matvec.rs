@@ -94,7 +94,7 @@ impl Product<'_> {
             .constant("ROWS", "r", tiling.rows)
             .team_of_rows(target, tiling.lanes)
             .constant("COLUMNS", if tiling.columns > 1 { "by" } else { "" }, tiling.columns)
-            .constant("X_STRIDE", "", self.x_stride())
+            .constant("X_STRIDE", if direct.is_some() { "x" } else { "" }, self.x_stride(direct.is_some()))
             .constant("TILE", "", tile)
             .constant("GRID_WIDTH", "", MAX_GRID as usize)
             .tagged(arithmetic.product_file())
@@ -117,9 +117,11 @@ impl Product<'_> {
         self.epilogue.files(variant.file(source!("lib/matvec.wgsl")))
     }
 
-    /// Vec4s from one vector's start to the next's.
-    fn x_stride(&self) -> usize {
+    /// Vec4s from one vector's start to the next's. Where lanes read a vector alone from memory it is 0, so that compilers
+    /// see where it starts: the router took 5.1 us instead of 4.6 on an H100 without.
+    fn x_stride(&self, direct: bool) -> usize {
         match &self.feed {
+            Feed::Input(input) if direct && input.tensor.shape[1] == 1 => 0,
             Feed::Input(input) | Feed::Slots(input) => input.tensor.stride / 4,
             Feed::File(_) => 0,
         }

@@ -31,7 +31,7 @@ impl Builder {
 
     /// The files that join splits.
     pub(super) fn merge_files(&self, variant: VariantBuilder, parts: &Parts) -> VariantBuilder {
-        self.split_files(variant)
+        self.known_split_files(variant, parts.splits)
             .constant("RANK", "c", parts.sums.shape[0])
             .constant("HEADS", "h", parts.heads)
             .constant("MOST_SPLITS", "", MOST_SPLITS)

@@ -191,12 +191,12 @@ impl Builder {
         self.plan.splits = splits;
     }
 
-    /// The file that reads what the host writes before each token, or before each chunk.
+    /// The files that read what the host writes before each token, or before each chunk.
     pub fn state_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        variant.file(source!("lib/batch.wgsl"))
+        variant.file(source!("lib/batch.wgsl")).file(source!("lib/some_tokens.wgsl"))
     }
 
-    /// The buffer of what that file reads.
+    /// The buffer of what those files read.
     pub fn bound_state(&self) -> Bound {
         self.bound("batch", BufferRef::Local(Plan::STATE))
     }
@@ -210,7 +210,7 @@ impl Builder {
         }
     }
 
-    /// What that file binds.
+    /// What those files bind.
     pub fn bound_count(&self) -> Option<Bound> {
         self.chunk.map(|_| self.bound_state())
     }

@@ -109,6 +109,6 @@ fn shrunk(sums: coop_mat16x16<f32, C>, subgroup: u32, lane: u32) -> coop_mat16x1
 // Leaves sums as the output of 16 heads, those of slot and after, from column 16 * column on.
 fn leave(sums: coop_mat16x16<f32, C>, slot: u32, column: u32) {
     let to = slot * RANK + 16u * column;
-    let pitch = batch.splits * RANK;
+    let pitch = split_count() * RANK;
     coopStoreT(sums, &parts[to], pitch);
 }

@@ -12,10 +12,3 @@ struct Batch {
 }
 
 var<storage, read> batch: Batch;
-
-// What files ask for that serve kernels of one token without a state as well: see lib/one_token.wgsl.
-const ALONE = false;
-
-fn token_count() -> u32 {
-    return batch.count;
-}

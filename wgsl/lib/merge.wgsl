@@ -16,11 +16,11 @@ var<workgroup> phase_sums: array<vec4<f32>, PHASES * LATENT>;
 
 // For the whole workgroup; `merged` is right after the next barrier.
 fn merge(head: u32, local: u32) {
-    let length = split_length(batch.splits, batch.position + token_count());
+    let length = split_length(split_count(), batch.position + token_count());
     let seen = batch.position + head / HEADS + 1u;
     let busy = (seen + length - 1u) / length; // idle splits wrote nothing
     for (var s = local; s < busy; s += WORKGROUP) {
-        split_stats[s] = stats[head * batch.splits + s];
+        split_stats[s] = stats[head * split_count() + s];
     }
     workgroupBarrier();
     var largest = LOWEST; // reference
@@ -38,7 +38,7 @@ fn merge(head: u32, local: u32) {
     for (var k = local; k < PHASES * LATENT; k += WORKGROUP) {
         var sum = vec4<f32>(0.0);
         for (var s = k / LATENT; s < busy; s += PHASES) {
-            sum += shares[s] * parts[(head * batch.splits + s) * LATENT + k % LATENT];
+            sum += shares[s] * parts[(head * split_count() + s) * LATENT + k % LATENT];
         }
         phase_sums[k] = sum;
     }

@@ -1,4 +1,4 @@
-// For kernels of several tokens that need not know where they stand: there is one.
+// For kernels of several tokens that serve one alone: what lib/some_tokens.wgsl reads is known when they are compiled.
 const ALONE = true;
 
 fn token_count() -> u32 {

@@ -103,7 +103,7 @@ fn main(i: Invocation) {
     let workgroup = in_grid(i.workgroup);
     let first_head = workgroup.x * HEADS;
     let token = workgroup.z;
-    let split = split_for(token, workgroup.y, batch.splits);
+    let split = split_for(token, workgroup.y, split_count());
     if split.start >= split.end {
         return;
     }
@@ -134,7 +134,7 @@ fn main(i: Invocation) {
         workgroupBarrier(); // the weights are read before the next tile overwrites them
     }
     for (var h = 0u; h < HEADS && first_head + h < ALL_HEADS; h++) {
-        let slot = (token * ALL_HEADS + first_head + h) * batch.splits + workgroup.y;
+        let slot = (token * ALL_HEADS + first_head + h) * split_count() + workgroup.y;
         if i.local == 0u {
             stats[slot] = bitcast<vec2<f32>>(vec2<u32>(atomicLoad(&tops[h]), atomicLoad(&totals[h])));
         }

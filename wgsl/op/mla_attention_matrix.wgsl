@@ -60,7 +60,7 @@ fn main(
     let workgroup = in_grid(id);
     let team = team_of(Invocation(id, local, subgroup, lane, 32u));
     if local == 0u {
-        let split = split_for(workgroup.z, workgroup.y, batch.splits);
+        let split = split_for(workgroup.z, workgroup.y, split_count());
         bounds = vec4<u32>(split.start, split.end, 0u, 0u);
     }
     let uniform_bounds = workgroupUniformLoad(&bounds);
@@ -174,9 +174,9 @@ fn main(
         workgroupBarrier(); // lines and weights are read before the next tile overwrites them
     }
 
-    let slot = first_head * batch.splits + workgroup.y;
+    let slot = first_head * split_count() + workgroup.y;
     if local < ROWS {
-        stats[slot + local * batch.splits] = vec2<f32>(references[local], totals[local]);
+        stats[slot + local * split_count()] = vec2<f32>(references[local], totals[local]);
     }
     leave(sum0, slot, column);
     if VALUE_TILES > 1u { leave(sum1, slot, column + 1u); }
