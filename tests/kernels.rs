@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use wglm::gpu::Matrices;
 use wglm::kernels::{Case, Check, KERNELS, Kernel};
-use wglm::plan::{StepLimit, Target, Team};
+use wglm::plan::{Sample, Step, StepLimit, Target, Team};
 use wglm::quant::{Arithmetic, Family, QUANTS};
 use wglm::shader::{Pipelines, reflect};
 
@@ -60,6 +60,10 @@ fn failures_of<'a>(
         worst = worst.max(verdict.share());
         count += check.cases.len();
         failures.extend(verdict.failures.iter().map(|failure| format!("{name} ({target}) {failure}")));
+        for case in &check.cases {
+            let found = step_failures(case, pipelines);
+            failures.extend(found.into_iter().map(|failure| format!("{name} ({target}) {}: {failure}", case.name)));
+        }
     }
     let seconds = start.elapsed().as_secs_f32();
     if count > 0 {
@@ -98,12 +102,36 @@ fn parts_of_a_step_agree_with_the_twin() {
         for case in cases.iter().filter(own).take(CASES) {
             seen.insert(kernel.name);
             let failure = case.judge(&case.run(&pipelines).unwrap()).failure;
-            failures.extend(failure.map(|failure| format!("{} {team:?} {}: {failure}", kernel.name, case.name)));
+            let found = failure.into_iter().chain(step_failures(case, &pipelines));
+            failures.extend(found.map(|failure| format!("{} {team:?} {}: {failure}", kernel.name, case.name)));
         }
     }
     println!("{seen:?}");
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
     assert!(seen.len() >= 4 || std::env::var("KERNEL").is_ok(), "only {seen:?} in parts");
+}
+
+/// What the check at load holds steps against is a second account of what they compute, made of the plan alone. By it
+/// every step of every case is right, and an output that is off by a twentieth is wrong.
+fn step_failures(case: &Case, pipelines: &Pipelines) -> Vec<String> {
+    let mut failures = Vec::new();
+    // The sums of weights are no step of a model's: every load holds them against the host's.
+    let nameless = case.plan.steps.iter().filter(|step| step.reference.is_none() && step.kernel != "weight_sum");
+    failures.extend(nameless.map(|step| format!("`{}` has no reference", step.label)));
+    let mut look = |step: &Step, samples: &[(Sample, f64)]| {
+        if !samples.is_empty() && !samples.iter().any(|(sample, got)| sees(sample, *got)) {
+            failures.push(format!("`{}`: nothing would be seen: {samples:?}", step.label));
+        }
+    };
+    let fault = case.run_steps(pipelines, &mut look).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+    failures.extend(fault.map(|fault| fault.to_string()));
+    failures
+}
+
+/// Whether an output that is off would be seen: all but zeros, which may be right by chance.
+fn sees(sample: &Sample, got: f64) -> bool {
+    let off = if sample.tolerance == 0.0 { got + 1.0 } else { got * 1.05 };
+    !sample.agrees(off)
 }
 
 /// The judge must see an error anywhere: off by a little more than the bound, not a number, or outside the

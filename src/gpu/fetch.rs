@@ -13,6 +13,17 @@ pub struct Fetch {
     receipts: Receipts,
 }
 
+/// A part of a buffer: whole words.
+#[derive(Clone, Copy)]
+pub struct Piece<'a> {
+    /// The buffer.
+    pub from: &'a Buffer,
+    /// The first byte.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: u64,
+}
+
 impl Fetch {
     /// For up to `bytes` bytes at a time.
     ///
@@ -27,9 +38,24 @@ impl Fetch {
     /// # Errors
     /// [`Error::NoResult`] if they never came; what the device reports.
     pub fn read(&mut self, from: &Buffer, offset: u64, bytes: u64) -> Result<Vec<u8>> {
-        let data = Copy { from, offset, bytes, to: &self.data, at: 0 };
-        let copied = self.gpu.submit([], &[data, self.receipts.next(&self.gpu, None)?])?;
+        self.read_pieces(&[Piece { from, offset, bytes }])
+    }
+
+    /// Pieces of buffers, one behind the other.
+    ///
+    /// # Errors
+    /// As [`Fetch::read`].
+    pub fn read_pieces(&mut self, pieces: &[Piece<'_>]) -> Result<Vec<u8>> {
+        let mut at = 0;
+        let mut copies = Vec::with_capacity(pieces.len() + 1);
+        for &Piece { from, offset, bytes } in pieces {
+            copies.push(Copy { from, offset, bytes, to: &self.data, at });
+            at += bytes;
+        }
+        copies.push(self.receipts.next(&self.gpu, None)?);
+        let copied = self.gpu.submit([], &copies)?;
+        drop(copies);
         self.receipts.check(&self.gpu, &copied)?;
-        self.gpu.read(&self.data, bytes, &copied)
+        self.gpu.read(&self.data, at, &copied)
     }
 }

@@ -22,7 +22,7 @@ mod wait;
 mod work;
 
 pub use adapter::{AdapterReport, Matrices, adapters};
-pub use fetch::Fetch;
+pub use fetch::{Fetch, Piece};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pages::PAGE;

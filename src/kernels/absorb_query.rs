@@ -1,6 +1,7 @@
 //! The heads' queries as attention over the latent cache wants them.
 
 use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen, wide};
+use super::reference::{Terms, Turned, Which, by_token};
 use super::rope_query::{turned, turns};
 use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
@@ -55,6 +56,10 @@ impl Builder {
         bindings.extend([self.bound_state(), self.bound("query", query.buffer), self.bound("y", y.buffer)]);
         let cost = product.cost(y.bytes()) + Cost::products(w, heads, self.tokens());
         let grid = product.grid(self, product.blocks(self, rank) + 1);
+        let terms = Terms::One { w: w.clone(), add: false };
+        let tokens = self.tokens();
+        let turned = Turned { q: by_token(query, tokens), y: by_token(y, tokens), rotary };
+        self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), turned));
         self.step(label, variant, bindings, &(), grid, cost)
     }
 }

@@ -1,6 +1,7 @@
 //! Logit bias and penalties, before a token is chosen.
 
 use super::case::Kind;
+use super::reference::Adjusted;
 use super::{Case, CaseBuilder, Kernel, params};
 use crate::error::Result;
 use crate::plan::{BufferRef, Builder, Cost, Target, Tensor, VariantBuilder};
@@ -16,7 +17,7 @@ pub(super) const KERNEL: Kernel =
 
 /// What is to happen to the logit of one token, as `wgsl/op/adjust.wgsl` reads it.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, bytemuck::NoUninit)]
+#[derive(Debug, Clone, Copy, PartialEq, bytemuck::NoUninit, bytemuck::AnyBitPattern)]
 pub struct Adjustment {
     /// The token; no other adjustment has it.
     pub token: u32,
@@ -28,7 +29,7 @@ pub struct Adjustment {
 
 /// What the adjustments begin with. The penalties are llama.cpp's.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, bytemuck::NoUninit)]
+#[derive(Debug, Clone, Copy, PartialEq, bytemuck::NoUninit, bytemuck::AnyBitPattern)]
 pub struct Penalties {
     /// Adjustments that follow.
     pub count: u32,
@@ -59,13 +60,14 @@ impl Builder {
         ];
         let params = Params { count: logits.shape[0] as u32 };
         let cost = Cost::of_activations(bytes as u64 + 8 * room as u64);
+        self.computes(KERNEL.name, Adjusted { logits: *logits, adjustments });
         self.step(label, variant, bindings, &params, [1, 1, 1], cost)?;
         Ok(adjustments)
     }
 }
 
 /// The logits afterwards, and what each of them was summed of.
-fn twin(logits: &[f32], penalties: &Penalties, listed: &[Adjustment], newest: u32) -> (Vec<f64>, Vec<f64>) {
+pub(super) fn twin(logits: &[f32], penalties: &Penalties, listed: &[Adjustment], newest: u32) -> (Vec<f64>, Vec<f64>) {
     let [repeat, presence, frequency] = [penalties.repeat, penalties.presence, penalties.frequency].map(f64::from);
     let after = |(&logit, token): (&f32, u32)| {
         let entries = listed.iter().filter(|it| it.token == token);

@@ -2,6 +2,7 @@
 
 use super::case::Kind;
 use super::matvec::Norm;
+use super::reference::Lines;
 use super::rope_query::{turned, turns};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, rms_norm};
 use crate::error::Result;
@@ -123,6 +124,7 @@ impl Builder {
         let bindings = self.bound_lines(kv, &norm.weight, cache);
         let activations = kv.bytes() + cache.line_bytes() * tokens as u64;
         let cost = Cost { weights: norm.weight.matrix_bytes(), activations, ..Cost::default() };
+        self.computes(KERNEL.name, Lines { kv: *kv, norm: norm.clone(), cache: *cache });
         self.step(label, variant, bindings, &(), [tokens, 1, 1], cost)
     }
 

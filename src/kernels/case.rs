@@ -6,10 +6,8 @@
 //! the guard band, anything beside the expected places.
 
 use crate::error::{Error, Result};
-use crate::gpu::{Copy, Gpu};
-use crate::plan::{BufferRef, Builder, Division, Executor, Plan, Target, Tensor, Tiling, Weight};
+use crate::plan::{BufferRef, Builder, Division, Plan, Target, Tensor, Tiling, Weight};
 use crate::quant::{self, GROUP, Quant};
-use crate::shader::Pipelines;
 use half::f16;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -49,7 +47,7 @@ impl Kind {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..at + 4)?.try_into().ok()?;
     Some(u32::from_le_bytes(four))
 }
@@ -81,6 +79,8 @@ pub struct Case {
     pub locals: Vec<Vec<u8>>,
     /// The content of every weight buffer.
     pub weights: Vec<Vec<u8>>,
+    /// The rows of every weight, as a model's file has them.
+    pub files: Vec<Vec<u8>>,
     /// The outputs.
     pub expected: Vec<Expected>,
     /// Local buffers that hold something between two steps.
@@ -99,26 +99,6 @@ pub struct Outcome {
 }
 
 impl Case {
-    /// Runs the plan and returns the final content of the local buffers.
-    ///
-    /// # Errors
-    /// What the device reports.
-    pub fn run(&self, pipelines: &Pipelines) -> Result<Vec<Vec<u8>>> {
-        let gpu = pipelines.gpu();
-        let upload = |content: &Vec<u8>| -> Result<_> {
-            let buffer = gpu.buffer("case", content.len() as u64, crate::gpu::BufferUse::Storage)?;
-            gpu.write(&buffer, 0, content)?;
-            Ok(buffer)
-        };
-        let weights = self.weights.iter().map(upload).collect::<Result<Vec<_>>>()?;
-        let executor = Executor::new(pipelines, &self.plan, &weights)?;
-        for (index, content) in self.locals.iter().enumerate() {
-            gpu.write(executor.local(index), 0, content)?;
-        }
-        executor.submit(0..self.plan.steps.len(), &[])?;
-        (0..self.locals.len()).map(|index| read_local(gpu, &executor, index, self.locals[index].len())).collect()
-    }
-
     /// Compares the final content of the local buffers with what the twin expects.
     pub fn judge(&self, finals: &[Vec<u8>]) -> Outcome {
         let mut outcome = Outcome { worst: 0.0, bound: self.expected.first().map_or(0.0, |e| e.bound), failure: None };
@@ -163,13 +143,6 @@ impl Case {
     }
 }
 
-fn read_local(gpu: &Gpu, executor: &Executor, index: usize, bytes: usize) -> Result<Vec<u8>> {
-    let readback = gpu.readback("case", bytes as u64)?;
-    let copy = Copy { from: executor.local(index), offset: 0, bytes: bytes as u64, to: &readback, at: 0 };
-    let done = executor.submit(0..0, &[copy])?;
-    gpu.read(&readback, bytes as u64, &done)
-}
-
 /// The products of cases, in columns.
 static COLUMNS: LazyLock<Vec<Division>> = LazyLock::new(|| {
     let tiling = Tiling { lanes: 16, rows: 1, columns: 4, workgroup: 256 };
@@ -183,7 +156,8 @@ pub struct CaseBuilder {
     pub plan: Builder,
     rng: Pcg32,
     locals: Vec<(usize, Vec<u8>)>,
-    weights: Vec<(usize, Vec<u8>)>,
+    /// Of each its buffer, and its rows as a file has them.
+    weights: Vec<(usize, Vec<u8>, Vec<u8>)>,
     expected: Vec<Expected>,
     free: Vec<BufferRef>,
 }
@@ -277,7 +251,7 @@ impl CaseBuilder {
         let mut values = vec![0f32; count];
         quant.decode(file, &mut values)?;
         let weight = self.plan.weight(name, quant, shape);
-        self.weights.push((weight.index, lay_out(&weight, file)?));
+        self.weights.push((weight.index, lay_out(&weight, file)?, file.to_vec()));
         Ok((weight, values))
     }
 
@@ -293,7 +267,8 @@ impl CaseBuilder {
     /// None: f32 values are whole blocks.
     pub fn vector_of(&mut self, name: &str, values: &[f32]) -> Result<Weight> {
         let weight = self.plan.weight(name, &quant::F32, [values.len(), 1, 1]);
-        self.weights.push((weight.index, lay_out(&weight, bytemuck::cast_slice(values))?));
+        let file: &[u8] = bytemuck::cast_slice(values);
+        self.weights.push((weight.index, lay_out(&weight, file)?, file.to_vec()));
         Ok(weight)
     }
 
@@ -365,10 +340,12 @@ impl CaseBuilder {
         }
         locals[Plan::STATE][8..12].copy_from_slice(&(plan.splits as u32).to_le_bytes());
         let mut weights: Vec<Vec<u8>> = plan.weights.iter().map(|w| blank(w.bytes())).collect();
-        for (index, bytes) in self.weights {
+        let mut files = vec![Vec::new(); weights.len()];
+        for (index, bytes, file) in self.weights {
             weights[index][..bytes.len()].copy_from_slice(&bytes);
+            files[index] = file;
         }
-        Case { name: name.into(), plan, locals, weights, expected: self.expected, free: self.free }
+        Case { name: name.into(), plan, locals, weights, files, expected: self.expected, free: self.free }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Every kernel against its twin, a format at a time: what the tests hold kernels to, and what `wglm selftest` shows on
 //! someone else's adapter.
 
+use super::case::word;
 use super::{Case, Kernel};
 use crate::error::Result;
-use crate::plan::{BufferRef, Target};
+use crate::gpu::{Copy, Gpu};
+use crate::plan::{BufferRef, Checker, Executor, Fault, Look, Plan, Target, Weight};
 use crate::quant::Arithmetic;
 use crate::shader::{Pipelines, Variant};
 use std::collections::HashSet;
@@ -30,6 +32,51 @@ pub struct Verdict {
 }
 
 impl Case {
+    /// Runs the plan and returns the final content of the local buffers.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn run(&self, pipelines: &Pipelines) -> Result<Vec<Vec<u8>>> {
+        let (gpu, executor) = (pipelines.gpu(), self.start(pipelines)?);
+        executor.submit(0..self.plan.steps.len(), &[])?;
+        (0..self.locals.len()).map(|index| read_local(gpu, &executor, index, self.locals[index].len())).collect()
+    }
+
+    /// The plan with its inputs on a device.
+    fn start(&self, pipelines: &Pipelines) -> Result<Executor> {
+        let gpu = pipelines.gpu();
+        let upload = |content: &Vec<u8>| -> Result<_> {
+            let buffer = gpu.buffer("case", content.len() as u64, crate::gpu::BufferUse::Storage)?;
+            gpu.write(&buffer, 0, content)?;
+            Ok(buffer)
+        };
+        let weights = self.weights.iter().map(upload).collect::<Result<Vec<_>>>()?;
+        let executor = Executor::new(pipelines, &self.plan, &weights)?;
+        for (index, content) in self.locals.iter().enumerate() {
+            gpu.write(executor.local(index), 0, content)?;
+        }
+        Ok(executor)
+    }
+
+    /// Runs the plan step by step, each held against its [`Reference`](crate::plan::Reference); `look` sees what was
+    /// looked at.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn run_steps(&self, pipelines: &Pipelines, look: &mut Look<'_>) -> Result<Option<Fault>> {
+        let executor = self.start(pipelines)?;
+        let mut row = |weight: &Weight, row: usize| {
+            let [columns, rows, matrices] = weight.shape;
+            let (file, mut values) = (&self.files[weight.index], vec![0f32; columns]);
+            let bytes = file.len() / (rows * matrices);
+            weight.quant.decode(&file[row * bytes..][..bytes], &mut values)?;
+            Ok(values)
+        };
+        let word = |place: usize| word(&self.locals[Plan::STATE], 4 * place).map_or(0, |word| word as usize);
+        let tokens = (word(0), if self.plan.chunk.is_some() { word(1) } else { 1 });
+        Checker::new(&executor, &self.plan, &mut row, 7)?.run(0..self.plan.steps.len(), tokens, look)
+    }
+
     /// The formats of its weights joined by `+`, vectors of f32 aside; `-` if there is no other.
     pub fn formats(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
@@ -43,6 +90,13 @@ impl Case {
         }
         if names.is_empty() { "-".into() } else { names.join("+") }
     }
+}
+
+fn read_local(gpu: &Gpu, executor: &Executor, index: usize, bytes: usize) -> Result<Vec<u8>> {
+    let readback = gpu.readback("case", bytes as u64)?;
+    let copy = Copy { from: executor.local(index), offset: 0, bytes: bytes as u64, to: &readback, at: 0 };
+    let done = executor.submit(0..0, &[copy])?;
+    gpu.read(&readback, bytes as u64, &done)
 }
 
 impl Kernel {

@@ -1,5 +1,6 @@
 //! A copy: no step of a token, but the measure of what memory can do.
 
+use super::reference::Copied;
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
@@ -29,6 +30,7 @@ impl Builder {
         let bindings = vec![self.bound("source", from.buffer), self.bound("copied", to.buffer)];
         let params = Params { count: (length / 4) as u32 };
         let cost = Cost::of_activations(from.bytes() + to.bytes());
+        self.computes(KERNEL.name, Copied { x: *from, y: *to });
         self.step(label, variant, bindings, &params, [length.div_ceil(4 * CHUNKS * WORKGROUP), 1, 1], cost)
     }
 }

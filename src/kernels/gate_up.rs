@@ -2,6 +2,7 @@
 
 use super::matmul::products;
 use super::matvec::{self, Feed, Input, Product, columns_for, gated, seen};
+use super::reference::{Terms, Which};
 use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
@@ -49,6 +50,8 @@ impl Builder {
         bindings.push(self.bound("y", y.buffer));
         let cost = product.cost(y.bytes()) + Cost::products(gate, 1, vectors) + Cost::products(up, 1, vectors);
         let grid = product.grid(self, product.blocks(self, rows));
+        let terms = Terms::Gated { gate: gate.clone(), up: up.clone() };
+        self.computes(KERNEL.name, product.reference(self, terms, Which::InTurn, &y));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Input { tensor: y, norm: None, rounded })
     }

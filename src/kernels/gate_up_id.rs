@@ -1,6 +1,7 @@
 //! The first half of the chosen experts: silu(gate · x) · (up · x) with matrices chosen on the GPU.
 
 use super::matvec::{self, Feed, Input, Product, columns_for, dot, gated, seen};
+use super::reference::{Terms, Which};
 use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
@@ -49,6 +50,8 @@ impl Builder {
         let weights = Cost::of_slots(gate, slots) + Cost::of_slots(up, slots);
         let cost = product.cost(ids.bytes() + y.bytes()) + weights;
         let grid = product.grid(self, product.blocks(self, rows));
+        let terms = Terms::Gated { gate: gate.clone(), up: up.clone() };
+        self.computes(KERNEL.name, product.reference(self, terms, Which::Ids(ids.buffer), &y));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(y)
     }

@@ -1,6 +1,7 @@
 //! The embedding: rows of a matrix, decoded.
 
 use super::matvec::columns_for;
+use super::reference::EmbeddingRows;
 use super::{Case, CaseBuilder, Kernel, NO_TOKEN, params};
 use crate::error::Result;
 use crate::plan::{BufferRef, Builder, Cost, Plan, Target, Tensor, VariantBuilder, Weight};
@@ -33,6 +34,7 @@ impl Builder {
         let params = Params { groups: groups as u32, width, rows, pitch: y.stride as u32 };
         let weights = embedding.matrix_bytes() / embedding.shape[1] as u64 * tokens as u64;
         let cost = Cost { weights, activations: 4 * (embedding.shape[0] * tokens) as u64, ..Cost::default() };
+        self.computes(KERNEL.name, EmbeddingRows { embedding: embedding.clone(), y });
         self.step(label, variant, bindings, &params, [groups.div_ceil(WORKGROUP), tokens, 1], cost)?;
         Ok(y)
     }

@@ -1,5 +1,6 @@
 //! A chunk's slots by expert: each chosen expert of each token is a slot.
 
+use super::reference::Grouped;
 use super::{Case, CaseBuilder, Kernel, Kind, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
@@ -43,8 +44,10 @@ impl Builder {
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
         let params = Params { places: places as u32, tiles: most as u32 };
         let activations = ids.bytes() + slots.bytes() + tiles.bytes();
+        let groups = Groups { slots, tiles, places };
+        self.computes(KERNEL.name, Grouped::new(*ids, experts, &groups));
         self.step(label, variant, bindings, &params, [experts, 1, 1], Cost::of_activations(activations))?;
-        Ok(Groups { slots, tiles, places })
+        Ok(groups)
     }
 }
 
@@ -63,14 +66,8 @@ fn chosen(experts: usize, top_k: usize, tokens: usize) -> Vec<u32> {
     (0..tokens * top_k).map(expert).collect()
 }
 
-fn case(target: Target, experts: usize, top_k: usize, tokens: (usize, usize), places: usize) -> Result<Case> {
-    let (tokens, count) = tokens;
-    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-    case.chunk(0, count);
-    let ids = case.plan.tensor_with_stride("ids", [top_k, tokens], top_k);
-    let chosen = chosen(experts, top_k, count);
-    case.fill_bytes(ids.buffer, bytemuck::cast_slice(&chosen).to_vec());
-    let groups = case.plan.group_slots("groups", &ids, experts, places)?;
+/// Slots of these chosen experts in order of them, and the words of the tiles, of which there is room for so many.
+pub(super) fn twin(chosen: &[u32], experts: usize, places: usize, room: usize) -> (Vec<usize>, Vec<usize>) {
     let (mut slots, mut tiles) = (Vec::new(), Vec::new());
     for expert in 0..experts {
         let own: Vec<usize> = (0..chosen.len()).filter(|&slot| chosen[slot] as usize == expert).collect();
@@ -79,9 +76,21 @@ fn case(target: Target, experts: usize, top_k: usize, tokens: (usize, usize), pl
         }
         slots.extend(own);
     }
-    tiles.resize(groups.tiles.shape[1], [0; 4]);
+    tiles.resize(room, [0; 4]);
+    (slots, tiles.concat())
+}
+
+fn case(target: Target, experts: usize, top_k: usize, tokens: (usize, usize), places: usize) -> Result<Case> {
+    let (tokens, count) = tokens;
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
+    case.chunk(0, count);
+    let ids = case.plan.tensor_with_stride("ids", [top_k, tokens], top_k);
+    let chosen = chosen(experts, top_k, count);
+    case.fill_bytes(ids.buffer, bytemuck::cast_slice(&chosen).to_vec());
+    let groups = case.plan.group_slots("groups", &ids, experts, places)?;
+    let (slots, tiles) = twin(&chosen, experts, places, groups.tiles.shape[1]);
     let wide = |values: Vec<usize>| values.into_iter().map(|v| v as f64).collect();
-    case.expect_at(groups.tiles.buffer, Kind::U32, 0, wide(tiles.concat()), 0.0);
+    case.expect_at(groups.tiles.buffer, Kind::U32, 0, wide(tiles), 0.0);
     case.expect_at(groups.slots.buffer, Kind::U32, 0, wide(slots), 0.0);
     Ok(case.finish(format!("{experts} experts, {top_k} of {count} of {tokens} tokens, tiles of {places}")))
 }

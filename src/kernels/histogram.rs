@@ -1,6 +1,7 @@
 //! How many tokens lie how far below the likeliest, and what they weigh: what top-k and top-p are told by.
 
 use super::case::Kind;
+use super::reference;
 use super::slice_max::{EDGES, Edit, Slices, likeliest};
 use super::{Case, CaseBuilder, Kernel, params};
 use crate::error::Result;
@@ -49,12 +50,13 @@ impl Builder {
         let workgroups = count.div_ceil(4 * WORKGROUP * CHUNKS);
         let read = logits.bytes() + workgroups as u64 * slices.maxima.bytes();
         let cost = Cost::of_activations(read + slices.histogram.bytes());
+        self.computes(KERNEL.name, reference::Histogram { logits: *logits, histogram: slices.histogram.buffer });
         self.step(label, variant, bindings, &params, [workgroups, 1, 1], cost)
     }
 }
 
 /// Of each bin the tokens, and what they lack.
-fn twin(logits: &[f32]) -> [Vec<f64>; 2] {
+pub(super) fn twin(logits: &[f32]) -> [Vec<f64>; 2] {
     let top = f64::from(likeliest(logits).0);
     let (mut counts, mut deficits) = (vec![0.0; BINS], vec![0.0; BINS]);
     for logit in logits.iter().filter(|logit| logit.is_finite()) {
@@ -64,6 +66,20 @@ fn twin(logits: &[f32]) -> [Vec<f64>; 2] {
         deficits[bin] += ((1.0 - (-2.0 * gap + 0.25 * bin as f64).exp()) * f64::from(scale(logits.len()))).round();
     }
     [counts, deficits]
+}
+
+/// Of each bin the tokens that rounding may count there or not.
+pub(super) fn close(logits: &[f32]) -> Vec<f64> {
+    let top = f64::from(likeliest(logits).0);
+    let mut close = vec![0.0; BINS];
+    for logit in logits.iter().filter(|logit| logit.is_finite()) {
+        let eighths = (4.0 * (top - f64::from(*logit))).min(BINS as f64);
+        let edge = eighths.round();
+        if (eighths - edge).abs() < 1e-4 * edge.max(1.0) {
+            close.iter_mut().skip((edge as usize).saturating_sub(1)).take(2).for_each(|bin| *bin += 1.0);
+        }
+    }
+    close
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {

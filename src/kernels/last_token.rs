@@ -1,5 +1,6 @@
 //! The last token of a chunk, by itself.
 
+use super::reference::LastToken;
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Batch, Builder, Cost, Target, Tensor, VariantBuilder};
@@ -25,6 +26,7 @@ impl Builder {
         let bindings = vec![self.bound_state(), self.bound("x", x.buffer), self.bound("y", y.buffer)];
         let params = Params { width: x.values as u32, pitch: x.pitch as u32 };
         let cost = Cost::of_activations(2 * y.bytes());
+        self.computes(KERNEL.name, LastToken { x: *x, y: *y });
         self.step(label, variant, bindings, &params, [x.values.div_ceil(WORKGROUP), 1, 1], cost)
     }
 }

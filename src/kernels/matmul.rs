@@ -7,6 +7,7 @@
 
 use super::group_slots::Groups;
 use super::matvec::dot;
+use super::reference::{self, Errors, Operand, Seen, Terms, Which};
 use super::{CaseBuilder, Expected, Kind, expect_most, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
@@ -15,6 +16,11 @@ use crate::wgsl::{Source, source};
 
 /// Vectors of a tile at most.
 pub(super) const TILE_TOKENS: usize = 64;
+
+/// What errors of products in f32 are bounded by, as parts of the sum of their terms' magnitudes.
+pub(super) const SUMS: f64 = 1e-6;
+/// The largest value that f16 holds; larger ones count as that.
+pub(super) const LARGEST_HALF: f64 = 65504.0;
 
 /// The rows of a tile: whose they are, and what becomes of their products.
 #[derive(Clone, Copy)]
@@ -195,6 +201,24 @@ impl Product<'_> {
             }
         }
         bindings
+    }
+
+    /// What it computes, for the CPU.
+    pub fn reference(&self, operands: Operands) -> reference::Product {
+        let terms = match self.rows {
+            Rows::One { w, add } => Terms::One { w: w.clone(), add },
+            Rows::Gated { gate, up } => Terms::Gated { gate: gate.clone(), up: up.clone() },
+        };
+        let which = match self.vectors {
+            Vectors::Chunk => Which::InTurn,
+            Vectors::Slots { groups, .. } => Which::of(groups),
+        };
+        let (most, errors) = match operands {
+            Operands::F32 => (f64::INFINITY, Errors::of_sums(SUMS)),
+            Operands::F16 => (LARGEST_HALF, Errors::of_halves()),
+        };
+        let x = Operand::Vectors(Seen { most, ..Seen::plain(*self.x) });
+        reference::Product { terms, x, which, y: *self.y, stacks: (0, self.y.stacks), left: None, errors }
     }
 
     /// The grid of tiles of so many vectors and staged rows.

@@ -1,5 +1,6 @@
 //! What the matrix-vector kernels share: their frame, their grid, their twin.
 
+use super::reference::{self, Errors, Merged, Operand, Seen, Terms, Which, by_token};
 use super::rounded::{Epilogue, Rounded};
 use super::tiling::{FEW_ROWS, tile};
 use super::{expect_multiple, expect_shape};
@@ -40,8 +41,8 @@ pub(super) enum Feed<'a> {
     Input(&'a Input),
     /// In the vectors of experts' slots, which are one.
     Slots(&'a Input),
-    /// In a library file that brings its own buffers.
-    File(Source),
+    /// In what attention's splits left, which a library file joins.
+    Merged(Source, Merged),
 }
 
 /// A matrix-vector kernel about to become a step.
@@ -123,7 +124,7 @@ impl Product<'_> {
         match &self.feed {
             Feed::Input(input) if direct && input.tensor.shape[1] == 1 => 0,
             Feed::Input(input) | Feed::Slots(input) => input.tensor.stride / 4,
-            Feed::File(_) => 0,
+            Feed::Merged(..) => 0,
         }
     }
 
@@ -137,7 +138,7 @@ impl Product<'_> {
     /// The files that stage its input.
     fn staged_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let variant = match &self.feed {
-            Feed::File(file) => variant.file(*file),
+            Feed::Merged(file, _) => variant.file(*file),
             Feed::Slots(_) => variant.file(source!("lib/input_slots.wgsl")),
             Feed::Input(Input { norm: None, .. }) => variant.file(source!("lib/input.wgsl")),
             Feed::Input(Input { norm: Some(norm), .. }) => {
@@ -167,11 +168,30 @@ impl Product<'_> {
         [blocks.min(width), blocks.div_ceil(width), self.layers * plan.tokens() / self.tiling(plan).columns]
     }
 
+    /// What it multiplies with, for the CPU.
+    pub fn operand(&self, plan: &Builder) -> Operand {
+        let arithmetic = self.arithmetic(plan);
+        let input = match &self.feed {
+            Feed::Input(input) | Feed::Slots(input) => input,
+            Feed::Merged(_, merged) => return Operand::Merged(*merged, arithmetic),
+        };
+        let rounded = self.rounded_input(plan).map(|(_, rounded)| rounded);
+        let plain = Seen::plain(by_token(&input.tensor, plan.tokens()));
+        Operand::Vectors(Seen { norm: input.norm.clone(), rounded, arithmetic, ..plain })
+    }
+
+    /// What it computes, for the CPU: y {rows, n}.
+    pub fn reference(&self, plan: &Builder, terms: Terms, which: Which, y: &Tensor) -> reference::Product {
+        let y = by_token(y, plan.tokens());
+        let (x, left, errors) = (self.operand(plan), self.epilogue.left(), Errors::of_sums(bound(Arithmetic::Float)));
+        reference::Product { terms, x, which, y, stacks: (0, y.stacks), left, errors }
+    }
+
     /// What it costs beside its weights: the bytes of the input, and `others`.
     pub fn cost(&self, others: u64) -> Cost {
         let x = match &self.feed {
             Feed::Input(input) | Feed::Slots(input) => input.tensor.bytes(),
-            Feed::File(_) => 0,
+            Feed::Merged(..) => 0,
         };
         Cost::of_activations(x + others)
     }

@@ -2,6 +2,7 @@
 
 use super::cache_write::{Cache, CacheType};
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
+use super::reference::{Attended, Attention, by_token};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{Batch, Bound, BufferRef, Builder, Cost, Target, Team, Tensor, VariantBuilder};
@@ -11,13 +12,15 @@ use half::f16;
 const OP: Source = source!("op/mla_attention.wgsl");
 const WORKGROUP: usize = 128;
 /// Tokens whose scores are held at a time.
-const SPAN: usize = 32;
+pub(super) const SPAN: usize = 32;
 /// Heads that share one reading of the cache.
 const HEADS: usize = 4;
 /// Lanes that share a token's score.
 const LANES: usize = 8;
 /// Bytes of queries held at a time, which leaves some of the least there may be for what else a workgroup shares.
 const QUERY_BYTES: usize = 12 << 10;
+/// What errors are bounded by, as parts of outputs of about 1.
+pub(super) const BOUND: f64 = 2e-5;
 /// Splits of a cache of whatever length: with the head groups of all tokens, enough workgroups for a large GPU.
 pub fn splits(tokens: usize) -> usize {
     (128 / tokens).clamp(8, MOST_SPLITS)
@@ -51,6 +54,8 @@ pub(super) struct Attending {
     pub files: &'static [Source],
     /// Queries that a workgroup works for.
     pub rows: usize,
+    /// What errors of outputs of about 1 are bounded by.
+    pub bound: f64,
 }
 
 /// Heads that share one reading of the cache, of `heads` with queries of `line` values.
@@ -103,7 +108,8 @@ impl Builder {
             .real("SCALE", "f", scale)
             .tagged(cache.ty.file())
             .team(self.target().team, lanes);
-        self.attend(label, Attending { kernel: KERNEL.name, variant, files: &[], rows: shared }, q, cache, splits)
+        let by = Attending { kernel: KERNEL.name, variant, files: &[], rows: shared, bound: BOUND };
+        self.attend(label, by, q, cache, scale, splits)
     }
 
     /// Appends attention of q {rank + rotary, heads of every token} by a kernel whose workgroups work for one token's.
@@ -113,6 +119,7 @@ impl Builder {
         by: Attending,
         q: &Tensor,
         cache: &Cache,
+        scale: f32,
         splits: usize,
     ) -> Result<Parts> {
         let (heads, tokens) = (q.shape[1] / self.tokens(), self.tokens());
@@ -124,8 +131,23 @@ impl Builder {
         let grid = [heads.div_ceil(by.rows), splits, tokens];
         // A split's workgroups, each for some of the heads, stand beside each other.
         let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(grid[0] * by.rows * tokens, tokens) };
+        self.attends(by.kernel, q, cache, scale, &parts, by.bound);
         self.step_in_parts(label, variant, bindings, (grid, 0), cost)?;
         Ok(parts)
+    }
+
+    /// Tells what the next step of a kernel leaves of attention.
+    pub(super) fn attends(
+        &mut self,
+        kernel: &'static str,
+        q: &Tensor,
+        cache: &Cache,
+        scale: f32,
+        parts: &Parts,
+        bound: f64,
+    ) {
+        let (q, y) = (by_token(q, self.tokens()), Attended::Parts(parts.into()));
+        self.computes(kernel, Attention { q, cache: *cache, scale, y, bound });
     }
 
     /// Room for what attention leaves of every token's heads {rank, heads}.

@@ -1,7 +1,8 @@
 //! Absorbed multi-head latent attention of a chunk of tokens over the cache, causal.
 
 use super::cache_write::{Cache, CacheType};
-use super::mla_attention::{Attending, Example, Parts, SCALE, expect_queries};
+use super::mla_attention::{Attending, BOUND, Example, Parts, SCALE, expect_queries};
+use super::reference::{Attended, Attention};
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
 use crate::plan::{Batch, Bound, Builder, Cost, PART_FIELDS, Target, VariantBuilder, readings};
@@ -81,7 +82,8 @@ impl Builder {
             .constant("LATENT", "c", rank / 4)
             .constant("COLUMN_LANES", "l", lanes)
             .tagged(cache.ty.file());
-        self.attend_rows(label, attention, Attending { kernel: KERNEL.name, variant, files: &[], rows }, splits)
+        let by = Attending { kernel: KERNEL.name, variant, files: &[], rows, bound: BOUND };
+        self.attend_rows(label, attention, by, splits)
     }
 
     /// Appends attention of a chunk by a kernel whose workgroups work for queries of several tokens.
@@ -104,6 +106,9 @@ impl Builder {
         let blocks = attention.rows().div_ceil(by.rows);
         let left = parts.as_ref().map_or(y.bytes(), Parts::bytes);
         let cost = Cost { activations: q.bytes() + left, ..cache.cost(blocks * by.rows, readings(blocks)) };
+        let y_of = |y: &Batch| parts.as_ref().map_or(Attended::Whole(*y), |parts| Attended::Parts(parts.into()));
+        let reference = Attention { q: *q, cache: *cache, scale, y: y_of(&y), bound: by.bound };
+        self.computes(by.kernel, reference);
         self.step_in_parts(label, variant, bindings, ([blocks, splits, 1], 0), cost)?;
         if let Some(parts) = parts {
             self.mla_merge(&format!("{label}.merge"), &parts, &y.vectors()?)?;

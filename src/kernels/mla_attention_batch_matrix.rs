@@ -56,7 +56,8 @@ impl Builder {
             .constant("LATENT", "", rank / 4);
         let files =
             &[source!("lib/attention_rows.wgsl"), source!("lib/cache_tile.wgsl"), source!("lib/row_weights.wgsl")];
-        self.attend_rows(label, attention, Attending { kernel: KERNEL.name, variant, files, rows: ROWS }, splits)
+        let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound: BOUND };
+        self.attend_rows(label, attention, by, splits)
     }
 }
 

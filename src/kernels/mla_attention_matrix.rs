@@ -72,8 +72,15 @@ impl Builder {
             .real("SCALE", "f", scale)
             .team(Team::Subgroup, LANES);
         let files = &[source!("lib/attention_tile.wgsl"), source!("lib/cache_tile.wgsl")];
-        self.attend(label, Attending { kernel: KERNEL.name, variant, files, rows: ROWS }, q, cache, splits)
+        let bound = bound(self.target().arithmetic);
+        let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound };
+        self.attend(label, by, q, cache, scale, splits)
     }
+}
+
+/// What errors are bounded by, as parts of outputs of about 1.
+fn bound(arithmetic: Arithmetic) -> f64 {
+    if arithmetic == Arithmetic::Int { 2e-3 } else { 1e-5 }
 }
 
 /// With the merge behind it, against softmax over the whole cache: of the model's own shape and of others, with idle
@@ -83,7 +90,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
     let shapes = [(16, 1, 128, 64, 2), (20, 33, 512, 64, 64), (20, 450, 512, 64, 3), (37, 129, 256, 64, 2)];
     let alone = shapes.into_iter().map(|shape| case(target, shape));
     let chunks = [(20, 61, 3, 4, 512, 64, 4), (16, 0, 2, 2, 128, 64, 64)];
-    let bound = if target.arithmetic == Arithmetic::Int { 2e-3 } else { 1e-5 };
+    let bound = bound(target.arithmetic);
     let chunk = |(heads, position, count, room, rank, rotary, splits)| {
         let example = ChunkExample { heads, position, count, room, rank, rotary, ty: CacheType::F16 };
         let parts = |b: &mut Builder, a: &ChunkAttention<'_>| {
@@ -106,6 +113,6 @@ fn case(target: Target, (heads, tokens, rank, rotary, splits): (usize, usize, us
     case.allow(parts.sums.buffer);
     case.allow(parts.stats.buffer);
     let sizes = vec![1.0; want.len()];
-    case.expect(&y, want, sizes, if target.arithmetic == Arithmetic::Int { 2e-3 } else { 1e-5 });
+    case.expect(&y, want, sizes, bound(target.arithmetic));
     Ok(case.finish(format!("{heads} heads, {tokens} tokens, rank {rank}, rotary {rotary}, {splits} splits")))
 }

@@ -92,7 +92,7 @@ impl Builder {
             .constant("TILE", "t", operands.tile())
             .tagged(operands.file());
         let files = &[source!("lib/attention_matrix8.wgsl"), source!("lib/cache_tile.wgsl")];
-        Ok(Attending { kernel: KERNEL.name, variant, files, rows })
+        Ok(Attending { kernel: KERNEL.name, variant, files, rows, bound: operands.bound() })
     }
 
     /// As [`Builder::mla_attention`].
@@ -115,6 +115,7 @@ impl Builder {
         bindings.extend(self.bound_between(&parts));
         let (rows, blocks) = (q.shape[1].next_multiple_of(SIDE), q.shape[1].div_ceil(by.rows));
         let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(rows, readings(blocks)) };
+        self.attends(KERNEL.name, q, cache, scale, &parts, by.bound);
         self.step_in_parts(label, variant, bindings, ([blocks, splits, 1], 0), cost)?;
         Ok(parts)
     }

@@ -1,6 +1,7 @@
 //! Joins the splits of the attention.
 
 use super::mla_attention::{Example, MOST_SPLITS, Parts, SCALE, examples};
+use super::reference::{Merge, by_token};
 use super::{Case, CaseBuilder, Kernel, expect_most, expect_shape};
 use crate::error::Result;
 use crate::plan::{Bound, Builder, Cost, Target, Tensor, VariantBuilder};
@@ -26,6 +27,8 @@ impl Builder {
         let mut bindings = self.bound_parts(parts);
         bindings.push(self.bound("y", y.buffer));
         let cost = Cost::of_activations(parts.bytes() + y.bytes());
+        let reference = Merge { parts: parts.into(), y: by_token(y, self.tokens()) };
+        self.computes(KERNEL.name, reference);
         self.step(label, variant, bindings, &(), [parts.heads, self.tokens(), 1], cost)
     }
 

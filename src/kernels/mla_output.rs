@@ -3,6 +3,7 @@
 use super::matmul::products;
 use super::matvec::{self, Feed, Input, Product, columns_for, seen};
 use super::mla_attention::{Example, MOST_SPLITS, Parts, SCALE};
+use super::reference::{self, Errors, Merged, Terms, Which};
 use super::rounded::{Epilogue, Rounded};
 use super::{CacheType, Case, CaseBuilder, Kernel, expect_most, expect_shape};
 use crate::error::Result;
@@ -14,6 +15,9 @@ const OP: Source = source!("op/mla_output.wgsl");
 
 pub(super) const KERNEL: Kernel =
     Kernel { name: "mla_output", op: OP, params: &[], matrices: &[], several: true, cases };
+
+/// What errors are bounded by where splits are joined before.
+const JOINED: f64 = 2e-5;
 
 impl Builder {
     /// y {rows, heads}: w {rank, rows, heads} times the attention of each head, from what its splits left; for the
@@ -35,7 +39,7 @@ impl Builder {
             label,
             op: OP,
             roles: &[("w", w)],
-            feed: Feed::File(source!("lib/input_merged.wgsl")),
+            feed: Feed::Merged(source!("lib/input_merged.wgsl"), Merged::from(parts)),
             epilogue,
             rows,
             layers: heads,
@@ -49,6 +53,10 @@ impl Builder {
         bindings.push(self.bound("y", y.buffer));
         let cost = product.cost(parts.bytes() + y.bytes()) + Cost::products(w, heads, self.tokens());
         let grid = product.grid(self, product.blocks(self, rows));
+        let terms = Terms::One { w: w.clone(), add: false };
+        let errors = Errors::of_sums(JOINED);
+        let reference = product.reference(self, terms, Which::InTurn, y);
+        self.computes(KERNEL.name, reference::Product { errors, ..reference });
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(epilogue.rounded)
     }
@@ -80,6 +88,6 @@ fn case(target: Target, quant: &'static Quant, splits: usize, rows: usize, token
     let (want, sizes): (Vec<f64>, Vec<f64>) = products(&ws, shape, &attention).into_iter().unzip();
     let sizes = sizes.into_iter().map(|size| size.max(1.0)).collect();
     case.probe(&Input { tensor: y, norm: None, rounded }, &want)?;
-    case.expect(&y, want, sizes, matvec::bound(target.arithmetic).max(2e-5));
+    case.expect(&y, want, sizes, matvec::bound(target.arithmetic).max(JOINED));
     Ok(case.finish(format!("{} {rank}x{}, {splits} splits, {tokens} tokens", quant.name, shape[1])))
 }

@@ -36,6 +36,7 @@ mod mul_mv;
 mod mul_mv_id;
 mod mul_mv_pair;
 mod query_cache;
+mod reference;
 mod rms_norm;
 mod rope_query;
 mod rounded;

@@ -2,11 +2,12 @@
 
 use super::matvec::{self, Feed, Norm, Product, columns_for, dot, seen, wide};
 use super::moe_gate_up::Hidden;
+use super::reference::{Down, Errors, by_token};
 use super::rounded::Stream;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, Weight};
-use crate::quant::Quant;
+use crate::quant::{Arithmetic, Quant};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_down.wgsl");
@@ -61,6 +62,17 @@ impl Builder {
         let weights = Cost::of_slots(w, top_k * tokens) + Cost::products(shared, 1, tokens);
         let cost = product.cost(2 * x.bytes()) + weights;
         let grid = product.grid(self, product.blocks(self, rows));
+        let reference = Down {
+            w: w.clone(),
+            shared: shared.clone(),
+            ids: hidden.ids.buffer,
+            top_k,
+            hidden: product.operand(self),
+            x: by_token(x, tokens),
+            left: epilogue.left(),
+            errors: Errors::of_sums(matvec::bound(Arithmetic::Float)),
+        };
+        self.computes(KERNEL.name, reference);
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Stream { x: *x, rounded: epilogue.rounded })
     }

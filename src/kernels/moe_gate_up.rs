@@ -1,6 +1,7 @@
 //! The first half of a mixture of experts: the router's choice, the chosen experts, the shared ones beside them.
 
 use super::matvec::{self, Feed, HALF, Input, Product, columns_for, dot, gated, seen};
+use super::reference::{self, Chosen, Terms, Which};
 use super::rounded::Epilogue;
 use super::route::{self, Routing};
 use super::{Case, CaseBuilder, Gating, Kernel, Kind, expect_shape};
@@ -111,9 +112,28 @@ impl Builder {
         cost += [weights.shared_gate, weights.shared_up].map(|w| Cost::products(w, 1, tokens)).into_iter().sum();
         let [x, y_blocks, _] = product.grid(self, product.blocks(self, rows.max(shared_rows)));
         let grid = [x, y_blocks, tokens / product.tiling(self).columns + tokens * top_k];
+        self.computes(KERNEL.name, reference(self, &product, weights, choice, &ids, &y));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Hidden { ids, y: Input { tensor: y, norm: None, rounded } })
     }
+}
+
+/// What is computed: the choice, and of the chosen and of the shared experts the first half.
+fn reference(
+    plan: &Builder,
+    product: &Product<'_>,
+    weights: &GateUp<'_>,
+    choice: &Choice<'_>,
+    ids: &Tensor,
+    y: &Tensor,
+) -> (Chosen, (reference::Product, reference::Product)) {
+    let (logits, bias, routing) = (*choice.logits, choice.bias.clone(), choice.routing);
+    let chosen = Chosen { logits, bias, routing, ids: ids.buffer, weights: None };
+    let gated = |gate: &Weight, up: &Weight| Terms::Gated { gate: gate.clone(), up: up.clone() };
+    let half = |terms, which, stacks| reference::Product { stacks, ..product.reference(plan, terms, which, y) };
+    let of_chosen = half(gated(weights.gate, weights.up), Which::Chosen(chosen.clone()), (0, routing.top_k));
+    let shared = gated(weights.shared_gate, weights.shared_up);
+    (chosen, (of_chosen, half(shared, Which::InTurn, (routing.top_k, 1))))
 }
 
 fn cases(target: Target) -> Result<Vec<Case>> {

@@ -1,5 +1,6 @@
 //! The weighted sum of the chosen experts' outputs, into the residual stream.
 
+use super::reference::{WeightedSum, by_token};
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
@@ -26,6 +27,7 @@ impl Builder {
             vec![self.bound("weights", weights.buffer), self.bound("y", y.buffer), self.bound("x", x.buffer)];
         let params = Params { width: x.shape[0] as u32, y_stride: y.stride as u32, slots: weights.shape[0] as u32 };
         let cost = Cost::of_activations(weights.bytes() + y.bytes() + 2 * x.bytes());
+        self.computes(KERNEL.name, WeightedSum { weights: weights.buffer, y: by_token(y, 1), x: by_token(x, 1) });
         self.step(label, variant, bindings, &params, [x.shape[0].div_ceil(WORKGROUP), 1, 1], cost)
     }
 }

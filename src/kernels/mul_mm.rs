@@ -72,6 +72,7 @@ impl Builder {
         let variant = variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows);
         let variant = product.files(self, variant, Operands::F32);
         let (grid, cost) = (product.grid(tokens, LANES * rows), product.cost(tokens, LANES * rows));
+        self.computes(KERNEL.name, product.reference(Operands::F32));
         self.step_in_parts(label, variant, product.bindings(self), (grid, 0), cost)
     }
 }

@@ -1,6 +1,6 @@
 //! Matrices times the vectors of a chunk of tokens, by cooperative matrices: in f16, summed in f32.
 
-use super::matmul::{Operands, Product, Rows, products};
+use super::matmul::{LARGEST_HALF, Operands, Product, Rows, SUMS, products};
 use super::matvec::columns_for;
 use super::{Case, CaseBuilder, Kernel, mul_mm};
 use crate::error::Result;
@@ -101,6 +101,7 @@ impl Builder {
             .file(source!("lib/matrix_tile.wgsl"));
         let variant = product.files(self, variant, Operands::F16);
         let (grid, cost) = (product.grid(tile.tokens(), tile.rows()), product.cost(tile.tokens(), tile.rows()));
+        self.computes(KERNEL.name, product.reference(Operands::F16));
         self.step_in_parts(label, variant, product.bindings(self), (grid, 0), cost)
     }
 }
@@ -111,7 +112,7 @@ pub(super) fn bound(target: Target, formats: &[&Quant]) -> f64 {
     let half = target.matrices != Matrices::None
         && target.team == Team::Subgroup
         && !formats.iter().all(|quant| quant.exceeds_half());
-    if half { 4e-4 } else { 1e-6 }
+    if half { 4e-4 } else { SUMS }
 }
 
 /// The same as by registers, but for those that none of this has a part in.
@@ -127,7 +128,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
 
 /// Vectors with values that f16 cannot hold, which count as the largest that it can.
 fn beyond_half(target: Target, quant: &'static Quant) -> Result<Case> {
-    let (most, tokens) = (65504.0, 18);
+    let (most, tokens) = (LARGEST_HALF, 18);
     let shape = [columns_for(quant, 64), 32, 1];
     let mut case = CaseBuilder::for_chunk(target, 1, tokens);
     case.chunk(9, tokens);

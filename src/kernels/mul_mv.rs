@@ -2,6 +2,7 @@
 
 use super::matmul::products;
 use super::matvec::{self, Feed, Input, Norm, Product, columns_for, dot, seen, wide};
+use super::reference::{Terms, Which};
 use super::rounded::{Epilogue, Stream};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, rms_norm};
 use crate::error::Result;
@@ -88,6 +89,8 @@ impl Builder {
         let touched = if write == Write::Add { 2 } else { 1 };
         let cost = product.cost(touched * y.bytes()) + Cost::products(w, matrices, vectors / matrices);
         let grid = product.grid(self, product.blocks(self, rows));
+        let terms = Terms::One { w: w.clone(), add: write == Write::Add };
+        self.computes(KERNEL.name, product.reference(self, terms, Which::InTurn, y));
         self.step_in_parts(label, variant, bindings, (grid, 2), cost)
     }
 }

@@ -1,6 +1,7 @@
 //! Matrix times vector, the matrix chosen on the GPU.
 
 use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen};
+use super::reference::{Terms, Which};
 use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
@@ -40,6 +41,8 @@ impl Builder {
         bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
         let cost = product.cost(ids.bytes() + y.bytes()) + Cost::of_slots(w, slots);
         let grid = product.grid(self, product.blocks(self, rows));
+        let terms = Terms::One { w: w.clone(), add: false };
+        self.computes(KERNEL.name, product.reference(self, terms, Which::Ids(ids.buffer), &y));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(y)
     }

@@ -2,6 +2,7 @@
 
 use super::matmul::products;
 use super::matvec::{self, Feed, Input, Norm, Product, columns_for, seen};
+use super::reference::{self, Terms, Which};
 use super::rounded::{Epilogue, Stream};
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
@@ -59,6 +60,10 @@ impl Builder {
         bindings.extend([self.bound("y", y.buffer), self.bound("z", z.buffer)]);
         let cost = product.cost(y.bytes() + z.bytes()) + Cost::products(w, 1, vectors) + Cost::products(v, 1, vectors);
         let grid = product.grid(self, product.blocks(self, first) + product.blocks(self, second));
+        let one = |w: &Weight| Terms::One { w: w.clone(), add: false };
+        let second = product.reference(self, one(v), Which::InTurn, &z);
+        let second = reference::Product { left: None, ..second };
+        self.computes(KERNEL.name, (product.reference(self, one(w), Which::InTurn, &y), second));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok((Stream { x: y, rounded: epilogue.rounded }, z))
     }

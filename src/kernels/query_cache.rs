@@ -3,6 +3,7 @@
 use super::cache_write::{Cache, CacheType, LineCase};
 use super::matmul::products;
 use super::matvec::{self, Feed, Input, Product, columns_for, seen};
+use super::reference::{Lines, Terms, Which};
 use super::rounded::{Epilogue, Rounded};
 use super::{Case, Kernel, expect_shape};
 use crate::error::Result;
@@ -59,6 +60,9 @@ impl Builder {
         let mut cost = product.cost(y.bytes() + kv.bytes() + cache.line_bytes()) + Cost::products(w, 1, tokens);
         cost.weights += norm.weight.matrix_bytes();
         let grid = product.grid(self, product.blocks(self, rows) + product.tiling(self).columns);
+        let terms = Terms::One { w: w.clone(), add: false };
+        let lines = Lines { kv: *kv, norm: norm.clone(), cache: *cache };
+        self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), lines));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(epilogue.rounded)
     }

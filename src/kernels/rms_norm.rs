@@ -1,6 +1,7 @@
 //! Root mean square norm.
 
 use super::matvec::{Input, Norm};
+use super::reference::Normed;
 use super::rounded::Stream;
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
@@ -43,6 +44,7 @@ impl Builder {
             vec![self.bound("x", x.buffer), self.bound("weight", weight.buffer()), self.bound("y", y.buffer)];
         let params = Params { width: width as u32, epsilon, x_pitch: x.stride as u32, y_pitch: y.stride as u32 };
         let cost = Cost { weights: weight.matrix_bytes(), activations: 8 * (width * count) as u64, ..Cost::default() };
+        self.computes(KERNEL.name, Normed { x: *x, y, weight: weight.clone(), epsilon });
         self.step(label, variant, bindings, &params, [count, 1, 1], cost)?;
         Ok(y)
     }

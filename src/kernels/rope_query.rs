@@ -1,5 +1,6 @@
 //! The rotary part of the queries.
 
+use super::reference::{Turned, by_token};
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
@@ -27,6 +28,8 @@ impl Builder {
         let bindings = vec![self.bound_state(), self.bound("q", q.buffer), self.bound("y", y.buffer)];
         let cost = Cost::of_activations(16 * (pairs * tokens) as u64);
         let params = params(heads, rotary, q, y);
+        let turned = Turned { q: by_token(q, tokens), y: by_token(y, tokens), rotary };
+        self.computes(KERNEL.name, turned);
         self.step(label, variant, bindings, &params, [pairs.div_ceil(WORKGROUP), tokens, 1], cost)
     }
 }

@@ -1,6 +1,7 @@
 //! Outputs that a product leaves rounded to bytes, so that the product that follows has nothing to stage.
 
 use super::matvec::{self, Feed, HALF, Input, Norm, Product, columns_for, dot, seen};
+use super::reference::Left;
 use super::{CaseBuilder, rms_norm};
 use crate::error::Result;
 use crate::plan::{Bound, BufferRef, Builder, Team, Tensor, VariantBuilder};
@@ -20,7 +21,7 @@ pub struct Rounded {
 }
 
 /// Words of a group: its bytes, two scales, two sums.
-const WORDS: usize = 12;
+pub(super) const WORDS: usize = 12;
 
 /// The residual stream {width}.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +30,33 @@ pub struct Stream {
     pub x: Tensor,
     /// The same under the norm that follows, if the step that left it rounded them.
     pub rounded: Option<Rounded>,
+}
+
+/// Where what is left of half a group stands.
+pub(super) struct Place {
+    /// Its first byte.
+    pub byte: usize,
+    /// The word of its scale.
+    pub scale: usize,
+}
+
+impl Rounded {
+    /// Of the half that begins at a row of a vector, which itself begins at value `value` of the output.
+    pub(super) fn place_of(&self, vector: usize, value: usize, row: usize) -> Place {
+        let at = if self.squares > 0 { row } else { value + row };
+        let group = vector * self.pitch + WORDS * (at / GROUP);
+        Place { byte: 4 * group + at / HALF % 2 * HALF, scale: group + 8 + at / HALF % 2 }
+    }
+
+    /// The first word of a vector, of those that lie `stride` values apart.
+    pub(super) fn start_of(&self, vector: usize, stride: usize) -> usize {
+        if self.squares > 0 { vector * self.pitch } else { WORDS * (vector * stride / GROUP) }
+    }
+
+    /// The word of the first square of a vector.
+    pub(super) fn squares_of(&self, vector: usize) -> usize {
+        vector * self.pitch + self.squares
+    }
 }
 
 impl From<Tensor> for Stream {
@@ -99,6 +127,11 @@ impl Epilogue<'_> {
                 .file(source!("lib/epilogue_normed.wgsl"))
                 .file(half),
         }
+    }
+
+    /// What is left besides the output, for the CPU.
+    pub fn left(&self) -> Option<Left> {
+        Some(Left { rounded: self.rounded?, norm: self.norm.map(|norm| norm.weight.clone()) })
     }
 
     /// Its buffers, bound.

@@ -1,6 +1,7 @@
 //! The router's choice of experts and their weights.
 
 use super::case::Kind;
+use super::reference::Chosen;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::{Error, Result};
 use crate::plan::{Bound, Builder, Cost, Target, Tensor, VariantBuilder, Weight};
@@ -64,6 +65,9 @@ impl Builder {
         bindings.extend([self.bound("ids", ids.buffer), self.bound("weights", weights.buffer)]);
         let activations = logits.bytes() + ids.bytes() + weights.bytes();
         let cost = Cost { weights: bias.matrix_bytes(), activations, ..Cost::default() };
+        let chosen =
+            Chosen { logits: *logits, bias: bias.clone(), routing, ids: ids.buffer, weights: Some(weights.buffer) };
+        self.computes(KERNEL.name, chosen);
         self.step(label, variant, bindings, &(), [tokens, 1, 1], cost)?;
         Ok(Routed { ids, weights })
     }

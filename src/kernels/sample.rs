@@ -2,6 +2,7 @@
 
 use super::case::{Kind, TICKET};
 use super::histogram::{BINS, scale};
+use super::reference::Drawn;
 use super::sampling::choice;
 use super::slice_max::{EDGES, Edit, SLICE, Slices};
 use super::{Case, CaseBuilder, Kernel, Sampling, params};
@@ -47,6 +48,7 @@ impl Builder {
         let count = logits.shape[0];
         let params = Params { count: count as u32, slices: slices.count() as u32, scale: scale(count) };
         let cost = Cost::of_activations(slices.maxima.bytes() + slices.histogram.bytes());
+        self.computes(KERNEL.name, Drawn { logits: *logits, sampling: BufferRef::Local(sampling) });
         self.step(label, variant, bindings, &params, [1, 1, 1], cost)?;
         Ok(sampling)
     }

@@ -2,6 +2,7 @@
 
 use super::case::Kind;
 use super::histogram::BINS;
+use super::reference::Maxima;
 use super::{Case, CaseBuilder, Kernel, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
@@ -54,8 +55,10 @@ impl Builder {
         ];
         let params = Params { count: logits.shape[0] as u32, bins: 2 * BINS as u32 };
         let cost = Cost::of_activations(logits.bytes() + maxima.bytes() + histogram.bytes());
+        let slices = Slices { maxima, histogram };
+        self.computes(KERNEL.name, Maxima::new(logits, &slices));
         self.step(label, variant, bindings, &params, [count, 1, 1], cost)?;
-        Ok(Slices { maxima, histogram })
+        Ok(slices)
     }
 }
 
@@ -67,11 +70,14 @@ pub(super) fn likeliest(logits: &[f32]) -> (f32, u32) {
 
 /// The words of the maxima.
 fn twin(logits: &[f32]) -> Vec<f64> {
-    let words = |(slice, first): (&[f32], usize)| {
-        let (logit, token) = likeliest(slice);
-        [logit.to_bits(), if token == NO_TOKEN { token } else { token + first as u32 }].map(f64::from)
-    };
-    logits.chunks(SLICE).zip((0..).step_by(SLICE)).flat_map(words).collect()
+    let slices = logits.chunks(SLICE).zip((0..).step_by(SLICE));
+    slices.flat_map(|(slice, first)| words(slice, first).map(f64::from)).collect()
+}
+
+/// The words of a slice's maximum, whose first logit is token `first`'s.
+pub(super) fn words(slice: &[f32], first: usize) -> [u32; 2] {
+    let (logit, token) = likeliest(slice);
+    [logit.to_bits(), if token == NO_TOKEN { token } else { token + first as u32 }]
 }
 
 /// Makes a case out of noise.

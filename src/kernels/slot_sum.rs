@@ -1,5 +1,6 @@
 //! The weighted sum of the chosen experts' outputs, into the residual stream of every token.
 
+use super::reference::WeightedSum;
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{Batch, Builder, Cost, Target, Tensor, VariantBuilder};
@@ -33,6 +34,7 @@ impl Builder {
         let mut bindings = vec![self.bound_state()];
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
         let cost = Cost::of_activations(weights.bytes() + y.bytes() + 2 * x.bytes());
+        self.computes(KERNEL.name, WeightedSum { weights: weights.buffer, y: *y, x: *x });
         self.step(label, variant, bindings, &(), [chunks.div_ceil(WORKGROUP), x.tokens, 1], cost)
     }
 }

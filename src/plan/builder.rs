@@ -1,7 +1,8 @@
 //! Builds a plan step by step. Kernels add a method each in their own file.
 
 use super::{
-    ALIGNMENT, Batch, Bound, BufferRef, Cost, Local, Plan, Purpose, Step, Target, Tensor, VariantBuilder, Weight,
+    ALIGNMENT, Batch, Bound, BufferRef, Cost, Local, Plan, Purpose, Reference, Step, Target, Tensor, VariantBuilder,
+    Weight,
 };
 use crate::error::{Error, Result};
 use crate::quant::{GROUP, Quant};
@@ -12,18 +13,19 @@ use std::sync::Arc;
 
 /// Builds a [`Plan`].
 pub struct Builder {
-    plan: Plan,
+    pub(super) plan: Plan,
     target: Target,
-    /// Tokens of a chunk there is room for; none for a token alone.
-    pub(super) chunk: Option<usize>,
     /// Tokens in the cache at most, as far as steps are cut for them.
     pub(super) cached: u64,
     /// Whether the plan has a token's kernels where it can.
     pub(super) shares: bool,
+    layer: Option<usize>,
     prefix: String,
     guard: u64,
     scratch: HashMap<(String, u64), usize>,
     names: HashMap<String, usize>,
+    /// What the kernel of the next steps computes.
+    reference: Option<(&'static str, Arc<dyn Reference>)>,
 }
 
 impl Builder {
@@ -41,9 +43,19 @@ impl Builder {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
         let state = local("state", 16 + 8 * turns as u64);
         let token = local("token", 4 * words as u64);
-        let plan = Plan { locals: vec![state, token], splits: 1, ..Plan::default() };
-        let (scratch, names) = (HashMap::new(), HashMap::new());
-        Self { plan, target, chunk, cached: 0, shares: false, prefix: String::new(), guard: 0, scratch, names }
+        let plan = Plan { locals: vec![state, token], splits: 1, chunk, ..Plan::default() };
+        Self {
+            plan,
+            target,
+            cached: 0,
+            shares: false,
+            layer: None,
+            prefix: String::new(),
+            guard: 0,
+            scratch: HashMap::new(),
+            names: HashMap::new(),
+            reference: None,
+        }
     }
 
     /// With a token's kernels for steps that are not cut, if that is wanted: where those of both are the same, so are
@@ -80,11 +92,13 @@ impl Builder {
 
     /// Starts layer `index`: labels from here on begin with it.
     pub fn layer(&mut self, index: usize) {
+        self.layer = Some(index);
         self.prefix = format!("L{index:02}.");
     }
 
     /// Leaves the layers; what follows is the head, needed only where an output is wanted.
     pub fn head(&mut self) {
+        self.layer = None;
         self.prefix.clear();
         self.plan.head = self.plan.steps.len();
     }
@@ -111,7 +125,7 @@ impl Builder {
 
     /// Tokens the plan has room for: 1, or those of a chunk.
     pub fn tokens(&self) -> usize {
-        self.chunk.unwrap_or(1)
+        self.plan.chunk.unwrap_or(1)
     }
 
     /// A stack of matrices; the same name twice is the same weight.
@@ -204,7 +218,7 @@ impl Builder {
     /// As [`Builder::state_files`], for kernels that ask no more than how many tokens there are. Of a token alone it is
     /// known; every buffer that a kernel binds costs time.
     pub fn count_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        match self.chunk {
+        match self.plan.chunk {
             None => variant.file(source!("lib/one_token.wgsl")),
             Some(_) => self.state_files(variant),
         }
@@ -212,7 +226,7 @@ impl Builder {
 
     /// What those files bind.
     pub fn bound_count(&self) -> Option<Bound> {
-        self.chunk.map(|_| self.bound_state())
+        self.plan.chunk.map(|_| self.bound_state())
     }
 
     /// The token, bound as `token`.
@@ -227,6 +241,11 @@ impl Builder {
             Bound { name: format!("{role}_{}", stream.name), buffer: weight.buffer(), offset, bytes }
         };
         weight.quant.streams.iter().zip(weight.streams()).map(bound).collect()
+    }
+
+    /// Tells what the next step of a kernel computes, or the next ones if they are parts of one.
+    pub fn computes(&mut self, kernel: &'static str, reference: impl Reference + 'static) {
+        self.reference = Some((kernel, Arc::new(reference)));
     }
 
     /// Appends a step.
@@ -268,7 +287,9 @@ impl Builder {
             let want = format!("at most {MAX_GRID} workgroups in a dimension");
             return Err(Error::Shape { op: kernel, tensor: label, got: format!("a grid of {grid:?}"), want });
         };
-        Ok(Step { label, kernel, variant, bindings, params: vec![], grid: [x, y, z], cost })
+        let reference = self.reference.as_ref().filter(|(of, _)| *of == kernel).map(|(_, it)| it.clone());
+        let (layer, grid) = (self.layer, [x, y, z]);
+        Ok(Step { label, layer, kernel, variant, bindings, params: vec![], grid, cost, reference })
     }
 
     fn intern(&mut self, variant: Variant) -> usize {

@@ -7,6 +7,7 @@
 
 mod batch;
 mod builder;
+mod checker;
 mod cost;
 mod division;
 mod executor;
@@ -14,6 +15,7 @@ mod fusion;
 mod kinds;
 mod limit;
 mod parts;
+mod reference;
 mod sharing;
 mod target;
 mod text;
@@ -21,6 +23,7 @@ mod variant;
 
 pub use batch::Batch;
 pub use builder::{Builder, MAX_GRID};
+pub use checker::{Checker, Fault, Look, RowOf};
 pub use cost::{Cost, read, readings};
 pub use division::{Division, Tiling};
 pub use executor::Executor;
@@ -28,6 +31,7 @@ pub use fusion::Fusions;
 pub use kinds::Kind;
 pub use limit::StepLimit;
 pub use parts::PART_FIELDS;
+pub use reference::{Memory, Output, Probe, Reference, Sample};
 pub use sharing::ScratchKey;
 pub use target::{Target, Team, Tilings};
 pub use text::Table;
@@ -182,6 +186,8 @@ pub struct Bound {
 pub struct Step {
     /// Layer and stage: `L03.moe.gate_up`.
     pub label: String,
+    /// The layer it belongs to.
+    pub layer: Option<usize>,
     /// The kernel's name in the registry.
     pub kernel: &'static str,
     /// Place of its variant in [`Plan::variants`].
@@ -194,6 +200,8 @@ pub struct Step {
     pub grid: [u32; 3],
     /// What it costs.
     pub cost: Cost,
+    /// What it computes, for the CPU.
+    pub reference: Option<Arc<dyn Reference>>,
 }
 
 /// The steps of a token, or of a chunk of tokens.
@@ -211,6 +219,8 @@ pub struct Plan {
     pub locals: Vec<Local>,
     /// Into how many splits attention cuts the cache: part of what the host writes before each token or chunk.
     pub splits: usize,
+    /// Tokens of a chunk there is room for; none for a token alone.
+    pub chunk: Option<usize>,
 }
 
 impl Plan {
@@ -219,6 +229,8 @@ impl Plan {
     /// Place of the token in [`Plan::locals`], as `wgsl/op/sample.wgsl` leaves it: the id to compute next, which
     /// the embedding reads, the likeliest id, how many the filters kept, and the ticket of the state it was made with.
     pub const TOKEN: usize = 1;
+    /// Where in the state the rotary angles start, in words.
+    pub const TURNS: usize = 4;
     /// Words of the token's buffer.
     pub const TOKEN_WORDS: usize = 4;
     /// Which of them is the ticket.

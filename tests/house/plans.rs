@@ -197,9 +197,9 @@ fn every_shader_of_every_plan_compiles_and_gets_what_it_asks_for() {
 
 /// Everything a plan says, as text.
 fn told(planned: &TokenPlan) -> String {
-    let Plan { steps, head, variants, weights, locals, splits } = &planned.plan;
+    let Plan { steps, head, variants, weights, locals, splits, chunk } = &planned.plan;
     let weights: Vec<_> = weights.iter().map(|w| (&w.name, w.quant.name, w.shape)).collect();
-    format!("{steps:?}\n{head}\n{variants:?}\n{weights:?}\n{locals:?}\n{splits}\n{:?}", planned.sources)
+    format!("{steps:?}\n{head}\n{variants:?}\n{weights:?}\n{locals:?}\n{splits}\n{chunk:?}\n{:?}", planned.sources)
 }
 
 #[test]

@@ -1,0 +1,187 @@
+//! Attention over the cache, and what its splits leave.
+
+use super::super::cache_write::{Cache, CacheType};
+use super::super::mla_attention::{Parts, SPAN};
+use super::{VALUES, VECTORS, sample, start};
+use crate::error::Result;
+use crate::plan::{Batch, BufferRef, Output, Probe, Reference, Sample};
+use half::f16;
+use std::ops::Range;
+
+/// What the splits of attention left, of `heads` heads of every token.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Merged {
+    sums: BufferRef,
+    stats: BufferRef,
+    rank: usize,
+    splits: usize,
+    pub heads: usize,
+}
+
+impl From<&Parts> for Merged {
+    fn from(parts: &Parts) -> Self {
+        let Parts { sums, stats, splits, heads } = parts;
+        Self { sums: sums.buffer, stats: stats.buffer, rank: sums.shape[0], splits: *splits, heads: *heads }
+    }
+}
+
+/// Tokens of a split of a cache that holds so many: `split_length` of `lib/splits.wgsl`.
+fn split_length(splits: usize, tokens: usize) -> usize {
+    SPAN * tokens.div_ceil(SPAN).div_ceil(splits)
+}
+
+impl Merged {
+    /// The attention of a token's head, and of each value the sum of the magnitudes that were added up.
+    pub fn vector(&self, probe: &mut Probe<'_>, token: usize, head: usize) -> Result<Vec<(f64, f64)>> {
+        let length = split_length(self.splits, probe.position + probe.count);
+        let busy = (probe.position + token + 1).div_ceil(length).min(self.splits);
+        let first = (token * self.heads + head) * self.splits;
+        let stats: Vec<f64> = probe.values(self.stats, 2 * first, 2 * busy)?.into_iter().map(f64::from).collect();
+        let largest = stats.chunks_exact(2).fold(f64::MIN, |most, split| most.max(split[0]));
+        let total: f64 = stats.chunks_exact(2).map(|split| (split[0] - largest).exp() * split[1]).sum();
+        let mut values = vec![(0.0, 0.0); self.rank];
+        let sums = probe.values(self.sums, first * self.rank, busy * self.rank)?;
+        for (split, sums) in stats.chunks_exact(2).zip(sums.chunks_exact(self.rank)) {
+            let share = (split[0] - largest).exp() / total;
+            for ((value, size), sum) in values.iter_mut().zip(sums) {
+                *value += share * f64::from(*sum);
+                *size += share * f64::from(sum.abs());
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// y {rank, heads} of every token: the splits joined.
+pub(in super::super) struct Merge {
+    pub parts: Merged,
+    pub y: Batch,
+}
+
+impl Reference for Merge {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for vector in probe.some(probe.count * self.y.stacks, VECTORS) {
+            let (token, head) = (vector / self.y.stacks, vector % self.y.stacks);
+            let merged = self.parts.vector(probe, token, head)?;
+            for value in probe.some(self.y.values, VALUES) {
+                let output = Output::F32(self.y.buffer, start(&self.y, token, head) + value);
+                samples.push(sample(output, merged[value].0, merged[value].1, 2e-5));
+            }
+        }
+        Ok(samples)
+    }
+}
+
+/// Attention of every token's heads over the tokens up to its own.
+pub(in super::super) struct Attention {
+    /// Absorbed queries {rank + rotary, heads} of every token.
+    pub q: Batch,
+    pub cache: Cache,
+    pub scale: f32,
+    /// What is left: the outputs {rank, heads}, or those of splits.
+    pub y: Attended,
+    /// Of values of about 1, and of scores.
+    pub bound: f64,
+}
+
+/// What attention leaves.
+pub(in super::super) enum Attended {
+    Whole(Batch),
+    Parts(Merged),
+}
+
+/// Scores of a query, and how far the rounding of what they are summed of may move them, as a part of 1.
+struct Scores {
+    values: Vec<f64>,
+    spread: f64,
+}
+
+impl Reference for Attention {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let heads = self.q.stacks;
+        let mut samples = Vec::new();
+        for vector in probe.some(probe.count * heads, VECTORS) {
+            let (token, head) = (vector / heads, vector % heads);
+            let seen = 0..probe.position + token + 1;
+            match &self.y {
+                Attended::Whole(y) => {
+                    let lines = self.lines(probe, seen)?;
+                    let scores = self.scores(probe, token, head, &lines)?;
+                    for c in probe.some(self.cache.rank, VALUES) {
+                        let (want, size) = mean(&scores.values, &lines, c);
+                        let output = Output::F32(y.buffer, start(y, token, head) + c);
+                        samples.push(sample(output, want, size * (1.0 + scores.spread), self.bound));
+                    }
+                }
+                Attended::Parts(parts) => {
+                    let length = split_length(parts.splits, probe.position + probe.count);
+                    let split = probe.pick(seen.end.div_ceil(length));
+                    let lines = self.lines(probe, split * length..seen.end.min((split + 1) * length))?;
+                    let scores = self.scores(probe, token, head, &lines)?;
+                    let slot = vector * parts.splits + split;
+                    samples.extend(self.of_split(probe, parts, slot, &scores, &lines));
+                }
+            }
+        }
+        Ok(samples)
+    }
+}
+
+impl Attention {
+    /// What a split leaves, whatever score its weights are relative to: their mean, and the logarithm of their sum.
+    fn of_split(
+        &self,
+        probe: &mut Probe<'_>,
+        parts: &Merged,
+        slot: usize,
+        scores: &Scores,
+        lines: &[Vec<f64>],
+    ) -> Vec<Sample> {
+        let top = scores.values.iter().copied().fold(f64::MIN, f64::max);
+        let log = top + scores.values.iter().map(|score| (score - top).exp()).sum::<f64>().ln();
+        let sum = Output::LogSum(parts.stats, 2 * slot);
+        let mut samples = vec![sample(sum, log, 1.0 + scores.spread + log.abs() * 1e-2, self.bound)];
+        for c in probe.some(parts.rank, VALUES) {
+            let (want, size) = mean(&scores.values, lines, c);
+            let output = Output::Mean([parts.sums, parts.stats], [slot * parts.rank + c, 2 * slot + 1]);
+            samples.push(sample(output, want, size * (1.0 + scores.spread), self.bound));
+        }
+        samples
+    }
+
+    /// Lines of the cache, without padding.
+    fn lines(&self, probe: &mut Probe<'_>, tokens: Range<usize>) -> Result<Vec<Vec<f64>>> {
+        let Cache { buffer, ty, rank, rotary } = self.cache;
+        let line = Cache::line(rank, rotary);
+        let words = if ty == CacheType::F16 { line / 2 } else { line };
+        let all = probe.words(buffer, tokens.start * words, tokens.len() * words)?;
+        let halves = |word: &u32| [*word as u16, (word >> 16) as u16].map(|bits| f16::from_bits(bits).to_f64());
+        let values = |words: &[u32]| match ty {
+            CacheType::F16 => words.iter().flat_map(halves).take(rank + rotary).collect(),
+            CacheType::F32 => words.iter().map(|&w| f64::from(f32::from_bits(w))).take(rank + rotary).collect(),
+        };
+        Ok(all.chunks_exact(words).map(values).collect())
+    }
+
+    fn scores(&self, probe: &mut Probe<'_>, token: usize, head: usize, lines: &[Vec<f64>]) -> Result<Scores> {
+        let q = probe.values(self.q.buffer, start(&self.q, token, head), self.cache.rank + self.cache.rotary)?;
+        let scale = f64::from(self.scale);
+        let mut scores = Scores { values: Vec::new(), spread: 0.0 };
+        for line in lines {
+            let terms = q.iter().zip(line).map(|(&q, k)| scale * f64::from(q) * k);
+            let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| (sum + term, squares + term * term));
+            scores.values.push(sum);
+            scores.spread = scores.spread.max(squares.sqrt()); // errors of terms hardly ever point the same way
+        }
+        Ok(scores)
+    }
+}
+
+/// The mean of value `c` of lines, weighted by scores, and that of its magnitudes.
+fn mean(scores: &[f64], lines: &[Vec<f64>], c: usize) -> (f64, f64) {
+    let top = scores.iter().copied().fold(f64::MIN, f64::max);
+    let total: f64 = scores.iter().map(|score| (score - top).exp()).sum();
+    let terms = scores.iter().zip(lines).map(|(score, line)| (score - top).exp() / total * line[c]);
+    terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+}

@@ -1,0 +1,135 @@
+//! What products multiply with, as they see it.
+
+use super::super::matvec::{HALF, Norm, seen};
+use super::super::rounded::{Rounded, WORDS};
+use super::{Merged, start};
+use crate::error::Result;
+use crate::plan::{Batch, Probe};
+use crate::quant::{Arithmetic, GROUP};
+
+/// How far values in f32 that a product rounds to bytes may be from those here: normed ones, and joined splits.
+const COMPUTED: f64 = 4e-6;
+const JOINED: f64 = 4e-5;
+
+/// What a product multiplies with.
+pub(in super::super) enum Operand {
+    /// Vectors.
+    Vectors(Seen),
+    /// The heads' attention, from what its splits left.
+    Merged(Merged, Arithmetic),
+}
+
+/// Vectors, and what is done to them first.
+pub(in super::super) struct Seen {
+    pub x: Batch,
+    pub norm: Option<Norm>,
+    /// What is read in their place.
+    pub rounded: Option<Rounded>,
+    /// In what is multiplied.
+    pub arithmetic: Arithmetic,
+    /// The largest magnitude that operands hold.
+    pub most: f64,
+}
+
+/// Values as a product sees them.
+pub(in super::super) struct Vector {
+    pub values: Vec<f64>,
+    /// What each value moves by if it is rounded to the other byte than here: nothing if it is not between two. None
+    /// where values are not rounded by the step that multiplies with them.
+    pub steps: Vec<f64>,
+}
+
+impl Operand {
+    /// Vectors of a token: each is the input of as many of the output's.
+    pub fn stacks(&self) -> usize {
+        match self {
+            Self::Vectors(seen) => seen.x.stacks,
+            Self::Merged(merged, _) => merged.heads,
+        }
+    }
+
+    /// The first `columns` values of a vector.
+    pub fn vector(&self, probe: &mut Probe<'_>, token: usize, stack: usize, columns: usize) -> Result<Vector> {
+        match self {
+            Self::Vectors(seen) => seen.vector(probe, token, stack, columns),
+            Self::Merged(merged, arithmetic) => {
+                let values: Vec<f64> =
+                    merged.vector(probe, token, stack)?.into_iter().map(|(value, _)| value).collect();
+                Ok(Vector::of(values, *arithmetic, JOINED))
+            }
+        }
+    }
+}
+
+impl Vector {
+    /// Of values that a product of this arithmetic multiplies with, each within `error` of the largest beside it.
+    fn of(values: Vec<f64>, arithmetic: Arithmetic, error: f64) -> Self {
+        if arithmetic == Arithmetic::Float {
+            return Self { values, steps: vec![] };
+        }
+        let of_half = |half: &[f64]| {
+            let step = half.iter().fold(0f64, |most, v| most.max(v.abs())) / 127.0;
+            let between = |v: &f64| ((v / step).abs().fract() - 0.5).abs() <= 127.0 * error;
+            half.iter().map(|v| if between(v) { step } else { 0.0 }).collect::<Vec<f64>>()
+        };
+        let steps = values.chunks(HALF).flat_map(of_half).collect();
+        Self { values: seen(&values, values.len(), &[], arithmetic), steps }
+    }
+}
+
+impl Seen {
+    /// Vectors as they are.
+    pub fn plain(x: Batch) -> Self {
+        Self { x, norm: None, rounded: None, arithmetic: Arithmetic::Float, most: f64::INFINITY }
+    }
+
+    /// The first `columns` values of a vector.
+    pub fn vector(&self, probe: &mut Probe<'_>, token: usize, stack: usize, columns: usize) -> Result<Vector> {
+        if let Some(rounded) = &self.rounded {
+            return self.dequantised(rounded, probe, token * self.x.stacks + stack, columns);
+        }
+        let values = probe.values(self.x.buffer, start(&self.x, token, stack), columns)?;
+        let mut values: Vec<f64> = values.into_iter().map(f64::from).collect();
+        if let Some(norm) = &self.norm {
+            let squares = values.iter().map(|v| v * v).sum();
+            normed(&mut values, squares, &probe.row(&norm.weight, 0, 0)?, norm);
+        }
+        values.iter_mut().for_each(|v| *v = v.clamp(-self.most, self.most));
+        Ok(Vector::of(values, self.arithmetic, COMPUTED))
+    }
+
+    /// A vector that the step before left rounded, times the weights of its norm if it has one.
+    fn dequantised(&self, rounded: &Rounded, probe: &mut Probe<'_>, vector: usize, columns: usize) -> Result<Vector> {
+        let first = rounded.start_of(vector, self.x.stride);
+        let words = probe.words(rounded.buffer, first, columns.div_ceil(GROUP) * WORDS)?;
+        let mut values: Vec<f64> = words.chunks_exact(WORDS).flat_map(group).collect();
+        values.truncate(columns);
+        if let Some(norm) = &self.norm {
+            let place = rounded.squares_of(vector);
+            let squares = probe.values(rounded.buffer, place, columns.div_ceil(GROUP / 2))?;
+            let factor = factor(squares.into_iter().map(f64::from).sum(), norm);
+            values.iter_mut().for_each(|v| *v *= factor);
+        }
+        Ok(Vector { values, steps: vec![] })
+    }
+}
+
+/// The values of a group of words.
+fn group(words: &[u32]) -> impl Iterator<Item = f64> {
+    let value = |i: usize| {
+        let byte = (words[i / 4] >> (8 * (i % 4))) as u8 as i8;
+        f64::from(byte) * f64::from(f32::from_bits(words[8 + i / (GROUP / 2)]))
+    };
+    (0..GROUP).map(value).collect::<Vec<_>>().into_iter()
+}
+
+/// One over the root of the mean of squares.
+fn factor(squares: f64, norm: &Norm) -> f64 {
+    1.0 / (squares / norm.weight.shape[0] as f64 + f64::from(norm.epsilon)).sqrt()
+}
+
+/// Applies a norm to a vector of this sum of squares.
+fn normed(values: &mut [f64], squares: f64, weights: &[f32], norm: &Norm) {
+    let factor = factor(squares, norm);
+    values.iter_mut().zip(weights).for_each(|(v, w)| *v *= factor * f64::from(*w));
+}

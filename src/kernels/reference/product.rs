@@ -1,0 +1,275 @@
+//! Products of weights with vectors: of one matrix, of one of a stack, gated, summed over experts.
+
+use super::super::group_slots::Groups;
+use super::super::matvec::{HALF, gated};
+use super::super::rounded::Rounded;
+use super::operand::Vector;
+use super::{Chosen, Operand, SLACK, SMALLEST, VALUES, VECTORS, start};
+use crate::error::Result;
+use crate::plan::{Batch, BufferRef, Output, Probe, Reference, Sample, Weight};
+
+/// A value, and what it may be off by.
+type Sum = (f64, f64);
+
+/// Values that may be rounded to the other byte than here, for they fall between two.
+const OTHERWISE: f64 = 4.0;
+
+/// What errors of products are bounded by.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Errors {
+    /// As a part of the sum of their terms' magnitudes.
+    pub sum: f64,
+    /// As a part of the root of the sum of their squares: of terms that are rounded each by itself.
+    pub terms: f64,
+}
+
+impl Errors {
+    /// Of sums in f32.
+    pub fn of_sums(bound: f64) -> Self {
+        Self { sum: SLACK * bound, terms: 0.0 }
+    }
+
+    /// Of operands that are rounded to f16, each within 2^-11: eight standard deviations, and more than one term can be
+    /// off by.
+    pub fn of_halves() -> Self {
+        Self { sum: SLACK * 1e-6, terms: 8.0 * 4e-4 }
+    }
+}
+
+/// Numbers below which f16 has fewer digits are off by up to that.
+const HALF_STEP: f64 = 6e-8;
+
+/// What an exponential in f32, and a weight of the router, are off by at most.
+const SILU: f64 = 2e-6;
+const WEIGHT: f64 = 1e-5;
+
+/// What becomes of a row's products.
+pub(in super::super) enum Terms {
+    /// w · x, or that onto what is there.
+    One { w: Weight, add: bool },
+    /// silu(gate · x) · (up · x).
+    Gated { gate: Weight, up: Weight },
+}
+
+/// Which matrix of a stack a vector meets.
+pub(in super::super) enum Which {
+    /// The vectors of all tokens meet the matrices in turn.
+    InTurn,
+    /// That of these ids {slots}, u32.
+    Ids(BufferRef),
+    /// That of the expert whose slot it is: slots by expert, and the tiles they are cut into, so many.
+    Grouped { slots: BufferRef, tiles: BufferRef, count: usize },
+    /// That of the router's choice, whose weight the output is multiplied with.
+    Chosen(Chosen),
+}
+
+/// What a product leaves besides its output: the output rounded, times the weights of a norm if one follows.
+pub(in super::super) struct Left {
+    pub rounded: Rounded,
+    pub norm: Option<Weight>,
+}
+
+/// A product: y {rows, stacks} of every token.
+pub(in super::super) struct Product {
+    pub terms: Terms,
+    pub x: Operand,
+    pub which: Which,
+    pub y: Batch,
+    /// The first vector of a token's that is computed, and how many are.
+    pub stacks: (usize, usize),
+    pub left: Option<Left>,
+    pub errors: Errors,
+}
+
+impl Which {
+    pub fn of(groups: &Groups) -> Self {
+        Self::Grouped { slots: groups.slots.buffer, tiles: groups.tiles.buffer, count: groups.tiles.shape[1] }
+    }
+
+    /// The matrix of a vector, of `matrices`, and what the output is multiplied with; none where the router's choice
+    /// is a close one.
+    fn matrix(
+        &self,
+        probe: &mut Probe<'_>,
+        (token, slot, slots): (usize, usize, usize),
+        matrices: usize,
+    ) -> Result<Option<(usize, f64)>> {
+        let vector = token * slots + slot;
+        Ok(match self {
+            Self::InTurn => Some((vector % matrices, 1.0)),
+            Self::Ids(ids) => probe.words(*ids, vector, 1)?.first().map(|&id| (id as usize % matrices, 1.0)),
+            Self::Grouped { slots: order, tiles, count } => {
+                let order = probe.words(*order, 0, probe.count * slots)?;
+                let tiles = probe.words(*tiles, 0, 4 * count)?;
+                let place = order.iter().position(|&slot| slot as usize == vector);
+                let has = |tile: &&[u32]| place.is_some_and(|p| (tile[1]..tile[1] + tile[2]).contains(&(p as u32)));
+                tiles.chunks_exact(4).find(has).map(|tile| (tile[0] as usize % matrices, 1.0))
+            }
+            Self::Chosen(chosen) => chosen.of(probe, token)?.map(|(ids, weights)| (ids[slot], weights[slot])),
+        })
+    }
+}
+
+impl Product {
+    /// The outputs of one vector to look at: some, or half a group that is left rounded.
+    fn rows(&self, probe: &mut Probe<'_>, rows: usize) -> Vec<usize> {
+        if self.left.is_none() {
+            return probe.some(rows, VALUES);
+        }
+        let half = probe.pick(rows / HALF);
+        (half * HALF..(half + 1) * HALF).collect()
+    }
+
+    /// A row's value, without what was there before.
+    fn value(&self, probe: &mut Probe<'_>, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
+        match &self.terms {
+            Terms::One { w, .. } => self.errors.dot(probe, w, matrix, row, x),
+            Terms::Gated { gate, up } => {
+                let [gate, up] = [gate, up].map(|w| self.errors.dot(probe, w, matrix, row, x));
+                let (value, error) = gated(gate?, up?);
+                Ok((value, error + SLACK * SILU * value.abs()))
+            }
+        }
+    }
+}
+
+impl Reference for Product {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let w = match &self.terms {
+            Terms::One { w, .. } => w,
+            Terms::Gated { gate, .. } => gate,
+        };
+        let [columns, rows, matrices] = w.shape;
+        let (first, stacks) = self.stacks;
+        let mut samples = Vec::new();
+        for vector in probe.some(probe.count * stacks, VECTORS) {
+            let (token, slot) = (vector / stacks, vector % stacks);
+            let Some((matrix, factor)) = self.which.matrix(probe, (token, slot, stacks), matrices)? else { continue };
+            let x = self.x.vector(probe, token, (first + slot) * self.x.stacks() / self.y.stacks, columns)?;
+            let place = start(&self.y, token, first + slot);
+            let weighed = if let Which::Chosen(_) = self.which { SLACK * WEIGHT * factor.abs() } else { 0.0 };
+            let mut sums = Vec::new();
+            for row in self.rows(probe, rows) {
+                let (mut value, mut error) = self.value(probe, matrix, row, &x)?;
+                if let Terms::One { add: true, .. } = self.terms {
+                    let before = probe.values(self.y.buffer, place + row, 1)?.first().map_or(0.0, |&v| f64::from(v));
+                    (value, error) = (value + before, error + self.errors.sum * before.abs());
+                }
+                let sum = (value * factor, error * factor.abs() + weighed * value.abs());
+                samples.push(summed(self.y.buffer, place + row, sum));
+                sums.push((row, sum));
+            }
+            if let Some(left) = &self.left {
+                samples.extend(left.samples(probe, place, token * self.y.stacks + first + slot, &sums)?);
+            }
+        }
+        Ok(samples)
+    }
+}
+
+/// A sum as an output.
+fn summed(buffer: BufferRef, place: usize, (want, error): Sum) -> Sample {
+    Sample { output: Output::F32(buffer, place), want, tolerance: error + SMALLEST }
+}
+
+impl Errors {
+    /// The product of a row with x.
+    fn dot(self, probe: &mut Probe<'_>, w: &Weight, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
+        let row = probe.row(w, matrix, row)?;
+        let (mut sum, mut size, mut squares, mut otherwise, mut least) = (0.0, 0.0, 0.0, 0f64, 0.0);
+        let Vector { values, steps } = x;
+        for (i, (&w, &x)) in row.iter().zip(values).enumerate() {
+            let (w, term) = (f64::from(w), f64::from(w) * x);
+            (sum, size, squares, least) =
+                (sum + term, size + term.abs(), squares + term * term, least + w.abs() + x.abs());
+            otherwise = otherwise.max(w.abs() * steps.get(i).copied().unwrap_or(0.0));
+        }
+        let halves = if self.terms > 0.0 { HALF_STEP * least } else { 0.0 };
+        Ok((sum, self.sum * size + self.terms * squares.sqrt() + OTHERWISE * otherwise + halves))
+    }
+}
+
+impl Left {
+    /// What is left of half a group, of the vector that begins at `place`, whose values are given by their rows.
+    fn samples(
+        &self,
+        probe: &mut Probe<'_>,
+        place: usize,
+        vector: usize,
+        sums: &[(usize, Sum)],
+    ) -> Result<Vec<Sample>> {
+        let Some(&(first, _)) = sums.first() else { return Ok(vec![]) };
+        let norms = match &self.norm {
+            Some(norm) => probe.row(norm, 0, 0)?,
+            None => Vec::new(),
+        };
+        let weight = |row: usize| norms.get(row).map_or(1.0, |&w| f64::from(w));
+        let error = |&(row, (_, error)): &(usize, Sum)| error * weight(row).abs();
+        let value = |&(row, (value, _)): &(usize, Sum)| value * weight(row);
+        let most = sums.iter().map(error).fold(0.0, f64::max);
+        let top = sums.iter().map(|sum| value(sum).abs()).fold(0.0, f64::max);
+        let at = self.rounded.place_of(vector, place, first);
+        let scale = Output::F32(self.rounded.buffer, at.scale);
+        let mut samples = vec![Sample { output: scale, want: top / 127.0, tolerance: (most + 1e-5 * top) / 127.0 }];
+        for (i, sum) in sums.iter().enumerate() {
+            let output = Output::Scaled(self.rounded.buffer, at.byte + i, at.scale);
+            samples.push(Sample { output, want: value(sum), tolerance: 0.51 * (top + most) / 127.0 + 2.0 * most });
+        }
+        if self.norm.is_some() {
+            let squares = sums.iter().map(|(_, (value, _))| value * value).sum::<f64>();
+            let off: f64 = sums.iter().map(|(_, (value, error))| error * (2.0 * value.abs() + error)).sum();
+            let output = Output::F32(self.rounded.buffer, self.rounded.squares_of(vector) + first / HALF);
+            samples.push(Sample { output, want: squares, tolerance: off + 1e-5 * squares });
+        }
+        Ok(samples)
+    }
+}
+
+/// The second half of a mixture of experts: x += Σ w[id] · y of the chosen, + shared · y of the last.
+pub(in super::super) struct Down {
+    pub w: Weight,
+    pub shared: Weight,
+    /// The chosen experts {`top_k`, tokens}, u32.
+    pub ids: BufferRef,
+    pub top_k: usize,
+    pub hidden: Operand,
+    pub x: Batch,
+    pub left: Option<Left>,
+    pub errors: Errors,
+}
+
+impl Reference for Down {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let [columns, rows, experts] = self.w.shape;
+        let mut samples = Vec::new();
+        for token in probe.some(probe.count, VECTORS) {
+            let ids = probe.words(self.ids, token * self.top_k, self.top_k)?;
+            let mut terms = Vec::new();
+            for (slot, id) in ids.into_iter().enumerate() {
+                terms.push((&self.w, id as usize % experts, self.hidden.vector(probe, token, slot, columns)?));
+            }
+            terms.push((&self.shared, 0, self.hidden.vector(probe, token, self.top_k, self.shared.shape[0])?));
+            let place = start(&self.x, token, 0);
+            let mut sums = Vec::new();
+            let half = probe.pick(rows / HALF);
+            let picked = match self.left {
+                Some(_) => (half * HALF..(half + 1) * HALF).collect(),
+                None => probe.some(rows, VALUES),
+            };
+            for row in picked {
+                let before = probe.values(self.x.buffer, place + row, 1)?.first().map_or(0.0, |&v| f64::from(v));
+                let mut sum = (before, self.errors.sum * before.abs());
+                for (w, matrix, x) in &terms {
+                    let (value, error) = self.errors.dot(probe, w, *matrix, row, x)?;
+                    sum = (sum.0 + value, sum.1 + error);
+                }
+                samples.push(summed(self.x.buffer, place + row, sum));
+                sums.push((row, sum));
+            }
+            if let Some(left) = &self.left {
+                samples.extend(left.samples(probe, place, token, &sums)?);
+            }
+        }
+        Ok(samples)
+    }
+}

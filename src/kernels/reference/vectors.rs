@@ -1,0 +1,120 @@
+//! What is done to vectors without a product.
+
+use super::super::rms_norm;
+use super::{VALUES, VECTORS, exact, sample, start};
+use crate::error::Result;
+use crate::plan::{Batch, BufferRef, Output, Plan, Probe, Reference, Sample, Tensor, Weight};
+
+/// y = the rows of the embedding that the tokens name.
+pub(in super::super) struct EmbeddingRows {
+    pub embedding: Weight,
+    pub y: Tensor,
+}
+
+impl Reference for EmbeddingRows {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let [columns, rows, _] = self.embedding.shape;
+        let mut samples = Vec::new();
+        for token in probe.some(probe.count, VECTORS) {
+            let id = probe.words(BufferRef::Local(Plan::TOKEN), token, 1)?.first().map_or(0, |&id| id as usize);
+            let row = probe.row(&self.embedding, 0, id.min(rows - 1))?;
+            let largest = row.iter().fold(0f64, |most, v| most.max(f64::from(v.abs())));
+            for value in probe.some(columns, VALUES) {
+                let output = Output::F32(self.y.buffer, token * self.y.stride + value);
+                samples.push(sample(output, f64::from(row[value]), largest, 1e-6));
+            }
+        }
+        Ok(samples)
+    }
+}
+
+/// y = x under a norm, vector by vector.
+pub(in super::super) struct Normed {
+    pub x: Tensor,
+    pub y: Tensor,
+    pub weight: Weight,
+    pub epsilon: f32,
+}
+
+impl Reference for Normed {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let weights = probe.row(&self.weight, 0, 0)?;
+        let width = self.x.shape[0];
+        let mut samples = Vec::new();
+        for token in probe.some(probe.count, VECTORS) {
+            let x = probe.values(self.x.buffer, token * self.x.stride, width)?;
+            let want = rms_norm::twin(&x, &weights, self.epsilon);
+            for value in probe.some(width, VALUES) {
+                let output = Output::F32(self.y.buffer, token * self.y.stride + value);
+                samples.push(sample(output, want[value], want[value].abs(), 2e-6));
+            }
+        }
+        Ok(samples)
+    }
+}
+
+/// y = x, from the first value on.
+pub(in super::super) struct Copied {
+    pub x: Tensor,
+    pub y: Tensor,
+}
+
+impl Reference for Copied {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let places = probe.some(self.x.shape[0], VALUES);
+        copied(probe, (self.x.buffer, 0), self.y.buffer, &places)
+    }
+}
+
+/// y = x of the last token.
+pub(in super::super) struct LastToken {
+    pub x: Batch,
+    pub y: Tensor,
+}
+
+impl Reference for LastToken {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let places = probe.some(self.x.values, VALUES);
+        let last = start(&self.x, probe.count.saturating_sub(1), 0);
+        copied(probe, (self.x.buffer, last), self.y.buffer, &places)
+    }
+}
+
+/// Values copied from a place on.
+fn copied(probe: &mut Probe<'_>, (x, from): (BufferRef, usize), y: BufferRef, places: &[usize]) -> Result<Vec<Sample>> {
+    let mut samples = Vec::new();
+    for &place in places {
+        let values = probe.values(x, from + place, 1)?;
+        samples.extend(values.first().map(|&value| exact(Output::F32(y, place), f64::from(value))));
+    }
+    Ok(samples)
+}
+
+/// x += Σ weight · y of the slots of every token.
+pub(in super::super) struct WeightedSum {
+    /// {slots, tokens}, without padding.
+    pub weights: BufferRef,
+    pub y: Batch,
+    pub x: Batch,
+}
+
+impl Reference for WeightedSum {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let slots = self.y.stacks;
+        let mut samples = Vec::new();
+        for token in probe.some(probe.count, VECTORS) {
+            let weights = probe.values(self.weights, token * slots, slots)?;
+            for value in probe.some(self.x.values, VALUES) {
+                let place = start(&self.x, token, 0) + value;
+                let mut terms = probe.values(self.x.buffer, place, 1)?.into_iter().map(f64::from).collect::<Vec<_>>();
+                for (slot, weight) in weights.iter().enumerate() {
+                    let y = probe.values(self.y.buffer, start(&self.y, token, slot) + value, 1)?;
+                    terms.extend(y.first().map(|&y| f64::from(*weight) * f64::from(y)));
+                }
+                let size = terms.iter().map(|term| term.abs()).sum();
+                samples.push(sample(Output::F32(self.x.buffer, place), terms.iter().sum(), size, 1e-6));
+            }
+        }
+        Ok(samples)
+    }
+}

@@ -1,0 +1,150 @@
+//! Runs the steps of a plan one by one and holds some outputs of each against its [`Reference`].
+
+#[cfg(doc)]
+use super::Reference;
+use super::reference::{Memory, Probe, Sample};
+use super::{Executor, Plan, Step, Weight};
+use crate::error::Result;
+use crate::gpu::{Fetch, Piece};
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Words that are fetched at a time, at most.
+const FETCHED: usize = 1 << 16;
+
+/// Where the values of a weight's row come from.
+pub type RowOf<'a> = dyn FnMut(&Weight, usize) -> Result<Vec<f32>> + 'a;
+
+/// Who sees what was looked at: the outputs of a step, each with what it is.
+pub type Look<'a> = dyn FnMut(&Step, &[(Sample, f64)]) + 'a;
+
+/// A plan on a device, about to be run step by step.
+pub struct Checker<'a> {
+    executor: &'a Executor,
+    plan: &'a Plan,
+    fetch: Fetch,
+    row: &'a mut RowOf<'a>,
+    seeds: Pcg32,
+}
+
+/// An output that is wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    /// The step's label.
+    pub step: String,
+    /// Its kernel's name.
+    pub kernel: &'static str,
+    /// The buffer it is in.
+    pub buffer: String,
+    /// Which of its values it is.
+    pub place: usize,
+    /// What it is.
+    pub got: f64,
+    /// What it should be.
+    pub want: f64,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step, buffer, place, got, want, .. } = self;
+        write!(f, "at `{step}`, `{buffer}`[{place}] is {got}, expected {want}")
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// For a plan and its executor; `seed` decides which outputs are looked at.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); what the device reports.
+    pub fn new(executor: &'a Executor, plan: &'a Plan, row: &'a mut RowOf<'a>, seed: u64) -> Result<Self> {
+        let fetch = Fetch::new(executor.gpu(), 4 * FETCHED as u64)?;
+        Ok(Self { executor, plan, fetch, row, seeds: Pcg32::seed_from_u64(seed) })
+    }
+
+    /// Runs some steps for `count` tokens, the first at `position`, up to the first of which an output is wrong. `look`
+    /// sees what was looked at.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn run(
+        &mut self,
+        steps: Range<usize>,
+        (position, count): (usize, usize),
+        look: &mut Look<'_>,
+    ) -> Result<Option<Fault>> {
+        let mut next = steps.start;
+        while next < steps.end {
+            let step = &self.plan.steps[next];
+            let Some(reference) = &step.reference else {
+                self.executor.submit([next], &[])?;
+                next += 1;
+                continue;
+            };
+            // Parts of one step leave what it computes once all of them are done.
+            let same = |other: &Step| other.reference.as_ref().is_some_and(|other| Arc::ptr_eq(other, reference));
+            let parts = self.plan.steps[next..steps.end].iter().take_while(|other| same(other)).count();
+            let seed = self.seeds.next_u64();
+            let samples = reference.samples(&mut Probe::new(self, position, count, seed))?;
+            self.executor.submit(next..next + parts, &[])?;
+            let values = self.values(&samples)?;
+            let looked: Vec<(Sample, f64)> = samples.into_iter().zip(values).collect();
+            look(step, &looked);
+            if let Some(wrong) = looked.iter().find(|(sample, got)| !sample.agrees(*got)) {
+                return Ok(Some(self.fault(step, wrong)));
+            }
+            next += parts;
+        }
+        Ok(None)
+    }
+
+    /// What the outputs are now.
+    fn values(&mut self, samples: &[Sample]) -> Result<Vec<f64>> {
+        let words: Vec<_> = samples.iter().flat_map(|sample| sample.output.words()).collect();
+        let mut found = Vec::with_capacity(words.len());
+        for some in words.chunks(FETCHED) {
+            let mut pieces = Vec::with_capacity(some.len());
+            for (buffer, place) in some {
+                let from = self.executor.local(buffer.local()?);
+                pieces.push(Piece { from, offset: 4 * *place as u64, bytes: 4 });
+            }
+            found.extend(words_of(&self.fetch.read_pieces(&pieces)?));
+        }
+        let mut rest = found.as_slice();
+        let value = |sample: &Sample| {
+            let (own, others) = rest.split_at(sample.output.words().len().min(rest.len()));
+            rest = others;
+            sample.output.value(own)
+        };
+        Ok(samples.iter().map(value).collect())
+    }
+
+    fn fault(&self, step: &Step, (sample, got): &(Sample, f64)) -> Fault {
+        let (buffer, place) = sample.output.place();
+        let name = buffer.local().ok().and_then(|index| self.plan.locals.get(index)).map(|local| local.name.clone());
+        let (step, kernel) = (step.label.clone(), step.kernel);
+        Fault { step, kernel, buffer: name.unwrap_or_default(), place, got: *got, want: sample.want }
+    }
+}
+
+impl Memory for Checker<'_> {
+    fn words(&mut self, local: usize, first: usize, count: usize) -> Result<Vec<u32>> {
+        let buffer = self.executor.local(local);
+        let mut words = Vec::with_capacity(count);
+        for at in (first..first + count).step_by(FETCHED) {
+            let bytes = 4 * (first + count - at).min(FETCHED) as u64;
+            words.extend(words_of(&self.fetch.read(buffer, 4 * at as u64, bytes)?));
+        }
+        Ok(words)
+    }
+
+    fn row(&mut self, weight: &Weight, row: usize) -> Result<Vec<f32>> {
+        (self.row)(weight, row)
+    }
+}
+
+fn words_of(bytes: &[u8]) -> Vec<u32> {
+    bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+}

@@ -1,0 +1,186 @@
+//! What a step computes, told apart from its shader, so that the CPU can compute some of it again from what the step's
+//! inputs hold: where a plan runs on an adapter for the first time, that tells whether its kernels are right there.
+
+use super::{BufferRef, Plan, Weight};
+use crate::error::Result;
+use half::f16;
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeSet;
+
+/// The CPU's part of a step. Steps that are parts of one share it: what it tells of holds once all of them are done.
+pub trait Reference: Send + Sync {
+    /// Some outputs, picked at random, and what they should be by what the inputs hold before the step.
+    ///
+    /// # Errors
+    /// What reading the inputs reports.
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>>;
+}
+
+impl std::fmt::Debug for dyn Reference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reference")
+    }
+}
+
+/// Of a step that computes two things.
+impl<A: Reference, B: Reference> Reference for (A, B) {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let mut samples = self.0.samples(probe)?;
+        samples.extend(self.1.samples(probe)?);
+        Ok(samples)
+    }
+}
+
+/// One output of a step.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// Where it is.
+    pub output: Output,
+    /// What it should be.
+    pub want: f64,
+    /// The largest error allowed.
+    pub tolerance: f64,
+}
+
+/// Where an output is, and what it is made of. Places count values from the start of the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// An f32.
+    F32(BufferRef, usize),
+    /// An f16, two to a word.
+    F16(BufferRef, usize),
+    /// A u32.
+    U32(BufferRef, usize),
+    /// The place of a signed byte, four to a word, and that of the f32 it is multiplied with.
+    Scaled(BufferRef, usize, usize),
+    /// The place of an f32 sum, and that of the sum of weights it is to be divided by, in another buffer.
+    Mean([BufferRef; 2], [usize; 2]),
+    /// The place of an f32, to which the logarithm of the one behind it is added.
+    LogSum(BufferRef, usize),
+}
+
+impl Output {
+    /// The words that tell its value.
+    pub fn words(self) -> Vec<(BufferRef, usize)> {
+        match self {
+            Self::F32(buffer, place) | Self::U32(buffer, place) => vec![(buffer, place)],
+            Self::F16(buffer, place) => vec![(buffer, place / 2)],
+            Self::Scaled(buffer, byte, scale) => vec![(buffer, byte / 4), (buffer, scale)],
+            Self::Mean([sums, weights], [sum, weight]) => vec![(sums, sum), (weights, weight)],
+            Self::LogSum(buffer, place) => vec![(buffer, place), (buffer, place + 1)],
+        }
+    }
+
+    /// Its value, of those words; not a number if there are too few.
+    pub fn value(self, words: &[u32]) -> f64 {
+        let float = |word: &u32| f64::from(f32::from_bits(*word));
+        match (self, words) {
+            (Self::F32(..), [word]) => float(word),
+            (Self::U32(..), [word]) => f64::from(*word),
+            (Self::F16(_, place), [word]) => f16::from_bits((word >> (16 * (place % 2))) as u16).to_f64(),
+            (Self::Scaled(_, byte, _), [four, scale]) => {
+                f64::from((four >> (8 * (byte % 4))) as u8 as i8) * float(scale)
+            }
+            (Self::Mean(..), [sum, weight]) => float(sum) / float(weight),
+            (Self::LogSum(..), [top, total]) => float(top) + float(total).ln(),
+            _ => f64::NAN,
+        }
+    }
+
+    /// The buffer and the place that a message names.
+    pub fn place(self) -> (BufferRef, usize) {
+        match self {
+            Self::F32(buffer, place) | Self::F16(buffer, place) | Self::U32(buffer, place) => (buffer, place),
+            Self::Scaled(buffer, place, _) | Self::LogSum(buffer, place) => (buffer, place),
+            Self::Mean([buffer, _], [place, _]) => (buffer, place),
+        }
+    }
+}
+
+impl Sample {
+    /// True if the output is what it should be, or that is beyond f32, of which kernels make what they like.
+    pub fn agrees(&self, got: f64) -> bool {
+        let beyond = self.want.is_nan() || self.want.abs() > f64::from(f32::MAX);
+        beyond || got == self.want || (got - self.want).abs() <= self.tolerance // false for what is not a number
+    }
+}
+
+/// What buffers hold.
+pub trait Memory {
+    /// Some words of a local buffer, by its place in [`Plan::locals`].
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn words(&mut self, local: usize, first: usize, count: usize) -> Result<Vec<u32>>;
+
+    /// The values of a row of a weight, counted over all of its matrices, as the model's file holds them.
+    ///
+    /// # Errors
+    /// What decoding them reports.
+    fn row(&mut self, weight: &Weight, row: usize) -> Result<Vec<f32>>;
+}
+
+/// What a [`Reference`] computes from: buffers, weights, and what to pick by.
+pub struct Probe<'a> {
+    memory: &'a mut dyn Memory,
+    random: Pcg32,
+    /// The position of the first token.
+    pub position: usize,
+    /// Tokens there are.
+    pub count: usize,
+}
+
+impl<'a> Probe<'a> {
+    /// Of `count` tokens from `position` on; `seed` decides what is picked.
+    pub fn new(memory: &'a mut dyn Memory, position: usize, count: usize, seed: u64) -> Self {
+        Self { memory, random: Pcg32::seed_from_u64(seed), position, count }
+    }
+
+    /// A number below `count`, which is not 0.
+    pub fn pick(&mut self, count: usize) -> usize {
+        self.random.next_u64() as usize % count.max(1)
+    }
+
+    /// Up to `most` different numbers below `count`.
+    pub fn some(&mut self, count: usize, most: usize) -> Vec<usize> {
+        if count <= most {
+            return (0..count).collect();
+        }
+        let picked: BTreeSet<usize> = (0..most).map(|_| self.pick(count)).collect();
+        picked.into_iter().collect()
+    }
+
+    /// Words of a local buffer.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn words(&mut self, buffer: BufferRef, first: usize, count: usize) -> Result<Vec<u32>> {
+        self.memory.words(buffer.local()?, first, count)
+    }
+
+    /// f32 values of a local buffer.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn values(&mut self, buffer: BufferRef, first: usize, count: usize) -> Result<Vec<f32>> {
+        Ok(self.words(buffer, first, count)?.into_iter().map(f32::from_bits).collect())
+    }
+
+    /// A row of matrix `matrix` of a weight.
+    ///
+    /// # Errors
+    /// What decoding it reports.
+    pub fn row(&mut self, weight: &Weight, matrix: usize, row: usize) -> Result<Vec<f32>> {
+        self.memory.row(weight, matrix * weight.shape[1] + row)
+    }
+
+    /// Cosines and sines of the `pairs` rotary angles of a token.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn turns(&mut self, token: usize, pairs: usize) -> Result<Vec<[f32; 2]>> {
+        let values = self.values(BufferRef::Local(Plan::STATE), Plan::TURNS + 2 * token * pairs, 2 * pairs)?;
+        Ok(values.chunks_exact(2).map(|turn| [turn[0], turn[1]]).collect())
+    }
+}
