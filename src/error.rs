@@ -244,6 +244,20 @@ pub enum Error {
         found: String,
     },
 
+    /// A kernel computes something else than it should, with and without all that kernels can do without: see
+    /// [`Check`](crate::Check).
+    #[error(
+        "the kernel `{kernel}` computes wrong values on `{adapter}`: {place}; update the driver or use another adapter"
+    )]
+    WrongKernel {
+        /// The kernel's name.
+        kernel: String,
+        /// The adapter.
+        adapter: String,
+        /// The step and the output, what it is and what it should be.
+        place: String,
+    },
+
     /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,

@@ -70,7 +70,9 @@ pub use generate::{Cancel, Event, GenerateOptions, Generation, Stats, Stop, Toke
 pub use gguf::Gguf;
 pub use gpu::{AdapterReport, Gpu, GpuOptions, Memory, adapters};
 pub use kernels::CacheType;
-pub use model::{CacheShape, Config, Estimate, Fit, LoadOptions, Model, Progress, PromptOptions};
+pub use model::{
+    CacheShape, Check, Config, Estimate, Fit, LoadOptions, Model, Progress, PromptOptions, Verdict, Without,
+};
 pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};
 pub use serde_json;

@@ -1,5 +1,8 @@
 //! The WGSL files under `wgsl/`, embedded. A shader variant is such files laid end to end; none is written in Rust.
 
+/// The version of wglm that the files belong to.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// One WGSL file, embedded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {

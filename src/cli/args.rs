@@ -164,9 +164,8 @@ impl FileArgs {
         let divisions = Vec::leak(self.tiling.clone()); // of the one model that a command loads
         let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
         let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
-        let (limit, compile_all) = (None, None); // as suits the adapter
         let context = self.context;
-        LoadOptions { context, cache, arithmetic, fusions, divisions, zero_copy, prompt, limit, compile_all }
+        LoadOptions { context, cache, arithmetic, fusions, divisions, zero_copy, prompt, ..LoadOptions::default() }
     }
 }
 
@@ -176,6 +175,18 @@ pub struct ModelArgs {
     pub file: FileArgs,
     #[command(flatten)]
     pub gpu: GpuArgs,
+    /// Check on the CPU what the GPU computes, and do without what it gets wrong
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub check: CheckChoice,
+}
+
+/// When kernels are checked as a model is loaded.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum CheckChoice {
+    /// The first time that the model runs on the GPU, with its driver and this version
+    Auto,
+    Always,
+    Never,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -25,6 +25,7 @@ mod selftest_report;
 mod setup;
 mod table;
 mod text;
+mod verdicts;
 
 use args::{Arguments, Command};
 use clap::Parser;

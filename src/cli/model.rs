@@ -1,11 +1,11 @@
 //! Opens files and loads models, with a progress bar for whoever watches.
 
-use super::args::{FileArgs, ModelArgs};
-use super::output;
+use super::args::{CheckChoice, FileArgs, ModelArgs};
+use super::{output, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
 use std::path::Path;
-use wglm::{Error, Gguf, Gpu, Model, Progress};
+use wglm::{Check, Error, Gguf, Gpu, LoadOptions, Model, Progress, Verdict, Without};
 
 /// The file, or the demonstration model.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
@@ -46,8 +46,15 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model
         bar.set_position(progress.done);
         ControlFlow::Continue(())
     };
-    let model = Model::load_with(file, gpu, &args.file.options(), &mut tell)?;
+    let check = match args.check {
+        CheckChoice::Auto => Check::Auto,
+        CheckChoice::Always => Check::Always,
+        CheckChoice::Never => Check::Never,
+    };
+    let options = LoadOptions { check, verdicts: verdicts::kept(), ..args.file.options() };
+    let model = Model::load_with(file, gpu, &options, &mut tell)?;
     bar.finish_and_clear();
+    model.verdict().into_iter().for_each(verdict);
     model.config().notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
     if gpu.report().is_software() && args.file.model.is_some() {
         output::note(format_args!("note: `{}` computes on the CPU; expect it to be slow", gpu.report().name));
@@ -60,6 +67,14 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model
         output::note(format_args!("note: {context} tokens of context, but the model was made for {made_for}"));
     }
     Ok(model)
+}
+
+/// Keeps what is known of the kernels, and tells it if one is wrong.
+fn verdict(verdict: &Verdict) {
+    verdicts::keep(verdict);
+    if verdict.without() != Without::Nothing {
+        output::note(format_args!("note: {verdict}"));
+    }
 }
 
 /// Tells what came of `--zero-copy`.

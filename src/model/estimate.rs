@@ -1,6 +1,7 @@
 //! What a model takes of a GPU's memory, before any of it is taken.
 
-use super::load::{self, LoadOptions, Model};
+use super::load::Model;
+use super::options::{LoadOptions, target};
 use super::upload::staging_memory;
 use super::verify::verify_memory;
 use super::{BatchShape, CacheShape, Config, TokenPlan, plan_batch, plan_token};
@@ -75,7 +76,7 @@ impl Model {
         let config = Config::read(file)?;
         let shape = options.cache_for(&config);
         let target = match gpu {
-            Some(gpu) => load::target(gpu, options),
+            Some(gpu) => target(gpu, options),
             None => Target {
                 arithmetic: options.arithmetic.unwrap_or_default(),
                 fusions: options.fusions,

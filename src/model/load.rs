@@ -1,14 +1,16 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
+use super::check;
+use super::options::{LoadOptions, target};
+use super::planner::Planner;
 use super::upload::{Uploaded, upload};
-use super::{BatchPlan, BatchShape, CacheShape, ChoicePlan, Config, PromptOptions, Shaders, State, TokenPlan};
-use super::{plan_batch, plan_choice, plan_token, usual_arithmetic};
+use super::verdict::{Check, Verdict, Without};
+use super::{BatchPlan, BatchShape, CacheShape, ChoicePlan, Config, PromptOptions, State, TokenPlan};
+use super::{plan_batch, plan_choice, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Copy, Gpu};
-use crate::kernels::{Cache, CacheType};
-use crate::plan::{Division, Executor, Fusions, Plan, StepLimit, Target};
-use crate::quant::Arithmetic;
+use crate::plan::{Executor, Plan, Target};
 use crate::sample::SamplerParams;
 use crate::shader::{Pipelines, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
@@ -17,34 +19,6 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// How a model is loaded. Fields will be added: make it by `LoadOptions { …, ..LoadOptions::default() }`.
-#[derive(Debug, Clone, Default)]
-pub struct LoadOptions {
-    /// Tokens a session's cache holds unless it asks otherwise; 0 for what the model was made for, none
-    /// for that or 8192, whichever is less.
-    pub context: Option<usize>,
-    /// What the values of the cache are; none for f32 while that takes up to 64 MiB, f16 beyond.
-    pub cache: Option<CacheType>,
-    /// In what matrix-vector products multiply; none for [`usual_arithmetic`].
-    pub arithmetic: Option<Arithmetic>,
-    /// Which steps become one.
-    pub fusions: Fusions,
-    /// Products whose rows are divided otherwise than usual: for measurements.
-    pub divisions: &'static [Division],
-    /// Use the weights where they lie in the mapped file, if the GPU shares the system's memory and wants them as they
-    /// are: tensors in F32, F16 and BF16. That is for Metal ([`Gpu::shares_pages`]), and has not run on a Mac yet;
-    /// elsewhere the file's pages are copied as they are, which gains nothing.
-    pub zero_copy: bool,
-    /// How prompts are computed, unless a session is told otherwise.
-    pub prompt: PromptOptions,
-    /// How long a step of a prompt may take; none for what suits the GPU.
-    pub limit: Option<StepLimit>,
-    /// Whether everything that a conversation needs is compiled during the load, so that neither the first token nor the
-    /// first prompt nor the first penalty waits. None for that on a GPU; drivers that compute on the CPU compile one
-    /// kernel at a time, longer than a prompt is worth that may never come, so there only a token's are.
-    pub compile_all: Option<bool>,
-}
 
 /// How far a load has come, in bytes on the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,28 +67,9 @@ struct Shared {
     prompt: PromptOptions,
     pipelines: Pipelines,
     weights: Uploaded,
+    verdict: Option<Verdict>,
     tokenizer: Option<Tokenizer>,
     template: Option<ChatTemplate>,
-}
-
-/// Tokens of a cache nobody asked a length for.
-const USUAL_CONTEXT: usize = 8192;
-/// Bytes up to which a cache is exact unless asked otherwise: so small, it costs no speed worth having.
-const SMALL_CACHE: usize = 64 << 20;
-
-impl LoadOptions {
-    /// The cache these options mean for a model: its tokens, and the type of its values.
-    pub fn cache_for(&self, config: &Config) -> CacheShape {
-        let context = match self.context {
-            Some(0) => config.context,
-            Some(n) => n,
-            None => config.context.min(USUAL_CONTEXT),
-        };
-        let line = Cache::line(config.latent_rank, config.rotary) * CacheType::F32.bytes();
-        let exact = config.layers.saturating_mul(line).saturating_mul(context);
-        let usual = if exact <= SMALL_CACHE { CacheType::F32 } else { CacheType::F16 };
-        CacheShape { context, ty: self.cache.unwrap_or(usual) }
-    }
 }
 
 impl Model {
@@ -123,13 +78,17 @@ impl Model {
     /// # Errors
     /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Unsupported`] for what is wrong with the file,
     /// [`Error::TooLarge`] and [`Error::OutOfMemory`] for what does not fit, [`Error::Upload`] for weights that did not
-    /// arrive.
+    /// arrive, [`Error::WrongKernel`] if kernels compute wrong values whatever they do without.
     pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
         Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))
     }
 
     /// As [`Model::load`]. `progress` is told before anything is uploaded, after every few megabytes, and once everything
     /// is there again and again while it is verified and kernels are still compiled. It may stop the load each time.
+    ///
+    /// At the first load on an adapter some of what the kernels compute is computed again on the CPU, which takes less
+    /// than a second: see [`LoadOptions::check`]. If one is wrong, the model does without matrices, and if that does
+    /// not help, without subgroup operations; [`Model::verdict`] tells, and is to be kept for the next load.
     ///
     /// # Errors
     /// As [`Model::load`], and [`Error::Cancelled`].
@@ -141,21 +100,47 @@ impl Model {
     ) -> Result<Self> {
         let config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
-        let (cache, target) = (options.cache_for(&config), target(gpu, options));
-        let planned = plan_token(file, &config, cache, target)?;
-        planned.plan.check_bindings(gpu.capabilities().max_binding)?;
-        let pipelines = Pipelines::new(gpu);
-        let shaders = Shaders::of(file, &config, &planned, target, options.prompt, gpu.capabilities().max_binding)?;
+        let (cache, prompt, wanted) = (options.cache_for(&config), options.prompt, target(gpu, options));
         let all = options.compile_all.unwrap_or(!gpu.report().is_software());
-        let variants = if all { shaders.all() } else { shaders.token };
-        let (text, weights) = together(file, &pipelines, &planned, &variants, options.zero_copy, progress)?;
+        let planner = Planner { file, config: &config, cache, prompt, gpu, all };
+        let mut planned = planner.plan(wanted)?;
+        let subject = planned.subject(gpu);
+        let known =
+            options.verdicts.iter().find(|verdict| options.check != Check::Always && verdict.subject() == subject);
+        if let Some(known) = known.filter(|known| known.without() != Without::Nothing) {
+            planned = planner.plan(known.without().of(wanted))?;
+        }
+        let pipelines = Pipelines::new(gpu).altered(options.altered.map(|altered| altered.alter));
+        let variants = planned.compiled(all);
+        let (text, weights) = together(file, &pipelines, &planned.token, &variants, options.zero_copy, progress)?;
+        let verdict = match known {
+            None if options.check != Check::Never => {
+                let chunks = options.check == Check::Always || all;
+                let check =
+                    check::Subject { planner: &planner, pipelines: &pipelines, weights: &weights.buffers, chunks };
+                check.settle(wanted, subject)?
+            }
+            known => known.cloned(),
+        };
+        let target = verdict.as_ref().map_or(wanted, |verdict| verdict.without().of(wanted));
         let one_token = plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?;
         warm_up(&pipelines, &one_token, &weights.buffers, State::new(&config))?;
         let file = file.clone();
         let Text { tokenizer, template } = text;
-        let (prompt, fingerprint) = (options.prompt, OnceLock::new());
-        let shared =
-            Shared { file, fingerprint, config, cache, target, prompt, pipelines, weights, tokenizer, template };
+        let fingerprint = OnceLock::new();
+        let shared = Shared {
+            file,
+            fingerprint,
+            config,
+            cache,
+            target,
+            prompt,
+            pipelines,
+            weights,
+            verdict,
+            tokenizer,
+            template,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -187,6 +172,14 @@ impl Model {
     /// What its plans are made for: the team and the arithmetic that were chosen, among others.
     pub fn target(&self) -> &Target {
         &self.shared.target
+    }
+
+    /// What is known of the kernels: what the check at load found, or what of [`LoadOptions::verdicts`] told of them.
+    /// None if they were not checked: because that was not wanted, or there was no memory left to do it in.
+    ///
+    /// It is to be kept and given to the next load, which then takes less time. The library keeps nothing itself.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.shared.verdict.as_ref()
     }
 
     /// How a session that is not told otherwise computes prompts.
@@ -351,12 +344,4 @@ fn warm_up(pipelines: &Pipelines, planned: &TokenPlan, weights: &[Buffer], mut s
     let submission = executor.submit(0..planned.plan.steps.len(), &[copy])?;
     gpu.read_into(&choice, bytemuck::cast_slice_mut(&mut words), &submission)?;
     if words[Plan::TICKET] == TICKET { Ok(()) } else { Err(Error::NoResult) }
-}
-
-/// What plans for a device are made for.
-pub(super) fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
-    let arithmetic = options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report()));
-    let usual = Target::of(gpu);
-    let limit = options.limit.unwrap_or(usual.limit);
-    Target { arithmetic, fusions: options.fusions, divisions: options.divisions, limit, ..usual }
 }

@@ -23,12 +23,18 @@ pub struct Compiled {
 pub struct Pipelines {
     gpu: Gpu,
     compiled: Arc<Mutex<HashMap<Variant, Arc<Compiled>>>>,
+    altered: Option<fn(&Variant) -> Variant>,
 }
 
 impl Pipelines {
     /// No pipelines yet.
     pub fn new(gpu: &Gpu) -> Self {
-        Self { gpu: gpu.clone(), compiled: Arc::default() }
+        Self { gpu: gpu.clone(), compiled: Arc::default(), altered: None }
+    }
+
+    /// Compiles what `alter` makes of a variant in its place: for tests of what becomes of kernels that are wrong.
+    pub(crate) fn altered(self, altered: Option<fn(&Variant) -> Variant>) -> Self {
+        Self { altered, ..self }
     }
 
     /// The device.
@@ -77,7 +83,11 @@ impl Pipelines {
         if let Some(kernel) = self.known(variant) {
             return Ok(kernel);
         }
-        let kernel = Arc::new(compile(&self.gpu, variant)?);
+        let kernel = match self.altered {
+            None => compile(&self.gpu, variant)?,
+            Some(alter) => compile(&self.gpu, &alter(variant))?,
+        };
+        let kernel = Arc::new(kernel);
         self.compiled.lock().unwrap_or_else(PoisonError::into_inner).insert(variant.clone(), kernel.clone());
         Ok(kernel)
     }

@@ -23,6 +23,8 @@ mod running;
 mod selftest;
 mod streams;
 mod texts;
+#[cfg(target_os = "linux")]
+mod verdicts;
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -53,6 +55,7 @@ struct Outcome {
 fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wglm"));
     command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", std::env::temp_dir().join("wglm-tests"));
     // Without it Mesa complains on stderr.
     if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
         command.env("XDG_RUNTIME_DIR", std::env::temp_dir());

@@ -1,0 +1,196 @@
+//! The check at load: a chunk and a token, step by step, with the plans' own kernels, shapes and weights.
+//!
+//! A driver may compile a kernel to something else than it says, and then everything that a model answers is wrong
+//! without a word. So at the first load on an adapter the first dense layer, the first layer of experts, the head and
+//! the choice are run one step at a time, and some outputs of each are computed again on the CPU from what the step's
+//! inputs hold, with weights as the file has them. Kernels that are wrong are done without. The self-test looks at far
+//! more, and needs no model.
+
+use super::planner::Planner;
+use super::rows::Rows;
+use super::verdict::{Finding, Verdict, Without};
+use super::weights::Source;
+use super::{BatchPlan, BatchShape, CacheShape, Outputs, State, TokenPlan};
+use super::{plan_batch, plan_token};
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+use crate::gpu::Buffer;
+use crate::kernels::Sampling;
+use crate::plan::{Checker, Executor, Fault, Plan, Target, Weight};
+use crate::shader::Pipelines;
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::iter::once;
+use std::ops::Range;
+
+/// Tokens of the chunk: more than run in a token's steps.
+const TOKENS: usize = 40;
+/// Tokens before the one that is checked, where there is no chunk before it.
+const BEFORE: usize = 3;
+/// What the cache has room for.
+const CONTEXT: usize = 64;
+
+/// A loaded model, about to be checked.
+pub(super) struct Subject<'a> {
+    pub planner: &'a Planner<'a>,
+    pub pipelines: &'a Pipelines,
+    pub weights: &'a [Buffer],
+    /// Check the kernels of chunks too.
+    pub chunks: bool,
+}
+
+/// A plan on the device.
+struct Made<'a> {
+    plan: &'a Plan,
+    executor: Executor,
+}
+
+impl Subject<'_> {
+    /// Checks the kernels of plans for a target, and as long as one is wrong, those for less. What was found, if there
+    /// was the memory to look.
+    ///
+    /// # Errors
+    /// [`Error::WrongKernel`] if nothing is left to do without; what the device reports.
+    pub fn settle(&self, wanted: Target, subject: String) -> Result<Option<Verdict>> {
+        let (mut without, mut last) = (Without::Nothing, None);
+        loop {
+            let target = without.of(wanted);
+            let fault = match self.check(target) {
+                Err(Error::OutOfMemory { doing, .. }) => {
+                    tracing::warn!("kernels were not checked: no memory was left for {doing}");
+                    return Ok(None);
+                }
+                fault => fault?,
+            };
+            let Some(fault) = fault else { break };
+            tracing::warn!("the kernel `{}` is wrong: {fault}", fault.kernel);
+            let finding = Finding::from(fault);
+            without = Without::less_than(&target).ok_or_else(|| finding.clone().error(self.pipelines.gpu()))?;
+            last = Some(finding);
+            self.pipelines.prepare(&self.planner.plan(without.of(wanted))?.compiled(self.planner.all))?;
+        }
+        Ok(Some(Verdict::new(subject, without, last)))
+    }
+
+    /// The first output found wrong where plans are made for a target.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; what the device reports.
+    pub fn check(&self, target: Target) -> Result<Option<Fault>> {
+        let planned = plan_token(
+            self.planner.file,
+            self.planner.config,
+            CacheShape { context: CONTEXT, ..self.planner.cache },
+            target,
+        )?;
+        let token = Made { executor: Executor::new(self.pipelines, &planned.plan, self.weights)?, plan: &planned.plan };
+        let mut random = Pcg32::seed_from_u64(RandomState::new().build_hasher().finish());
+        let together = TOKENS.min(self.planner.prompt.together());
+        if self.chunks && together > 1 {
+            if let Some(fault) = self.chunk(&planned, &token.executor, target, together, &mut random)? {
+                return Ok(Some(fault));
+            }
+            return self.token(&planned, &token, together, &mut random);
+        }
+        for position in 0..BEFORE {
+            self.write(&token, position, &mut random)?;
+            token.executor.submit(self.layers(&planned.plan).into_iter().flatten(), &[])?;
+        }
+        self.token(&planned, &token, BEFORE, &mut random)
+    }
+
+    /// Checks a chunk, from the first position on.
+    fn chunk(
+        &self,
+        token: &TokenPlan,
+        lender: &Executor,
+        target: Target,
+        count: usize,
+        random: &mut Pcg32,
+    ) -> Result<Option<Fault>> {
+        let Planner { prompt, cache, .. } = self.planner;
+        let shape = BatchShape::of(prompt.room_for(count), Outputs::Last, 0, cache.context);
+        let BatchPlan { plan, lent, .. } = plan_batch(self.planner.file, self.planner.config, token, target, shape)?;
+        let lent: HashMap<usize, Buffer> =
+            lent.iter().map(|(here, there)| (*here, lender.local(*there).clone())).collect();
+        let executor = Executor::with_locals(self.pipelines, &plan, self.weights, &lent)?;
+        let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
+        let gpu = executor.gpu();
+        gpu.write(executor.local(Plan::STATE), 0, &State::new(self.planner.config).chunk(0, count, plan.splits))?;
+        gpu.write(executor.local(Plan::TOKEN), 0, bytemuck::cast_slice(&ids))?;
+        let steps = self.layers(&plan).into_iter().chain(once(plan.head..plan.steps.len()));
+        self.run(&Made { plan: &plan, executor }, token, steps, (0, count), random)
+    }
+
+    /// Checks a token after others, the likeliest that follows, and a draw.
+    fn token(
+        &self,
+        planned: &TokenPlan,
+        made: &Made<'_>,
+        position: usize,
+        random: &mut Pcg32,
+    ) -> Result<Option<Fault>> {
+        self.write(made, position, random)?;
+        let end = made.plan.steps.len();
+        let steps = self.layers(made.plan).into_iter().chain(once(made.plan.head..end));
+        let fault = self.run(made, planned, steps, (position, 1), random)?;
+        if fault.is_some() {
+            return Ok(fault);
+        }
+        let draw = Sampling::draw(1.0, 40, 0.95, 0.02, random.next_u64());
+        made.executor.gpu().write(made.executor.local(planned.choice.sampling), 0, bytemuck::bytes_of(&draw))?;
+        self.run(made, planned, once(planned.choice.first..end), (position, 1), random)
+    }
+
+    /// Runs steps and looks at what they leave.
+    fn run(
+        &self,
+        made: &Made<'_>,
+        token: &TokenPlan,
+        steps: impl Iterator<Item = Range<usize>>,
+        tokens: (usize, usize),
+        random: &mut Pcg32,
+    ) -> Result<Option<Fault>> {
+        let mut row =
+            |weight: &Weight, row: usize| row_of(self.planner.file, weight, &token.sources[weight.index], row);
+        let mut checker = Checker::new(&made.executor, made.plan, &mut row, random.next_u64())?;
+        for steps in steps {
+            let fault = checker.run(steps, tokens, &mut |_, _| {})?;
+            if fault.is_some() {
+                return Ok(fault);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Says which token is computed, and where.
+    fn write(&self, made: &Made<'_>, position: usize, random: &mut Pcg32) -> Result<()> {
+        const TICKET: u32 = 1;
+        let gpu = made.executor.gpu();
+        gpu.write(made.executor.local(Plan::STATE), 0, State::new(self.planner.config).at(position, TICKET))?;
+        gpu.write(made.executor.local(Plan::TOKEN), 0, &self.pick(random).to_le_bytes())
+    }
+
+    /// The id of a token.
+    fn pick(&self, random: &mut Pcg32) -> u32 {
+        random.next_u32() % u32::try_from(self.planner.config.vocab).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// The steps before the head that are checked: what stands before the layers, the first of them, and the first one
+    /// of experts.
+    fn layers(&self, plan: &Plan) -> Vec<Range<usize>> {
+        let experts = if self.planner.config.experts.is_some() { self.planner.config.leading_dense } else { 0 };
+        let wanted = |step: usize| plan.steps[step].layer.is_none_or(|layer| layer == 0 || layer == experts);
+        let steps: Vec<usize> = (0..plan.head).filter(|&step| wanted(step)).collect();
+        steps.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1).collect()
+    }
+}
+
+/// The values of a row of a weight, as the file has it.
+fn row_of(file: &Gguf, weight: &Weight, source: &Source, row: usize) -> Result<Vec<f32>> {
+    let mut values = vec![0f32; weight.shape[0]];
+    weight.quant.decode(&Rows::of(file, weight, source)?.get(row..row + 1)?, &mut values)?;
+    Ok(values)
+}

@@ -1,0 +1,51 @@
+//! The plans whose kernels a load compiles.
+
+use super::verdict::subject;
+use super::{CacheShape, Config, PromptOptions, Shaders, TokenPlan, plan_token};
+use crate::error::Result;
+use crate::gguf::Gguf;
+use crate::gpu::Gpu;
+use crate::plan::Target;
+use crate::shader::Variant;
+
+/// What plans are made of, but for the target.
+pub(super) struct Planner<'a> {
+    pub file: &'a Gguf,
+    pub config: &'a Config,
+    pub cache: CacheShape,
+    pub prompt: PromptOptions,
+    pub gpu: &'a Gpu,
+    /// Compile everything that a conversation needs, and not a token's kernels alone.
+    pub all: bool,
+}
+
+/// The plan of a token, and the kernels of everything that a conversation needs.
+pub(super) struct Planned {
+    pub token: TokenPlan,
+    shaders: Shaders,
+}
+
+impl Planner<'_> {
+    /// The plans for a target; an error if one would not fit.
+    pub fn plan(&self, target: Target) -> Result<Planned> {
+        let Self { file, config, cache, prompt, .. } = *self;
+        let most = self.gpu.capabilities().max_binding;
+        let token = plan_token(file, config, cache, target)?;
+        token.plan.check_bindings(most)?;
+        let shaders = Shaders::of(file, config, &token, target, prompt, most)?;
+        Ok(Planned { token, shaders })
+    }
+}
+
+impl Planned {
+    /// What a load compiles.
+    pub fn compiled(&self, all: bool) -> Vec<Variant> {
+        if all { self.shaders.clone().all() } else { self.shaders.token.clone() }
+    }
+
+    /// What a verdict on the kernels is about.
+    pub fn subject(&self, gpu: &Gpu) -> String {
+        let Shaders { token, prompts, sampling } = &self.shaders;
+        subject(gpu, token.iter().chain(prompts).chain(sampling))
+    }
+}
