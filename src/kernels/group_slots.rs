@@ -67,7 +67,7 @@ fn chosen(experts: usize, top_k: usize, tokens: usize) -> Vec<u32> {
 }
 
 /// Slots of these chosen experts in order of them, and the words of the tiles, of which there is room for so many.
-pub(super) fn twin(chosen: &[u32], experts: usize, places: usize, room: usize) -> (Vec<usize>, Vec<usize>) {
+pub(super) fn grouped(chosen: &[u32], experts: usize, places: usize, room: usize) -> (Vec<usize>, Vec<usize>) {
     let (mut slots, mut tiles) = (Vec::new(), Vec::new());
     for expert in 0..experts {
         let own: Vec<usize> = (0..chosen.len()).filter(|&slot| chosen[slot] as usize == expert).collect();
@@ -88,7 +88,7 @@ fn case(target: Target, experts: usize, top_k: usize, tokens: (usize, usize), pl
     let chosen = chosen(experts, top_k, count);
     case.fill_bytes(ids.buffer, bytemuck::cast_slice(&chosen).to_vec());
     let groups = case.plan.group_slots("groups", &ids, experts, places)?;
-    let (slots, tiles) = twin(&chosen, experts, places, groups.tiles.shape[1]);
+    let (slots, tiles) = grouped(&chosen, experts, places, groups.tiles.shape[1]);
     let wide = |values: Vec<usize>| values.into_iter().map(|v| v as f64).collect();
     case.expect_at(groups.tiles.buffer, Kind::U32, 0, wide(tiles), 0.0);
     case.expect_at(groups.slots.buffer, Kind::U32, 0, wide(slots), 0.0);

@@ -16,14 +16,16 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Buffer;
 use crate::kernels::Sampling;
-use crate::plan::{Checker, Executor, Fault, Plan, Target, Weight};
+use crate::plan::{Checker, Executor, Fault, Plan, Sample, Target, Weight};
 use crate::shader::Pipelines;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::iter::once;
 use std::ops::Range;
+use std::time::Instant;
 
 /// Tokens of the chunk: more than run in a token's steps.
 const TOKENS: usize = 40;
@@ -39,6 +41,24 @@ pub(super) struct Subject<'a> {
     pub weights: &'a [Buffer],
     /// Check the kernels of chunks too.
     pub chunks: bool,
+    /// What was looked at so far.
+    pub looked: Cell<Looked>,
+}
+
+/// Outputs that were looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Looked {
+    outputs: usize,
+    /// The largest error, as a part of what is allowed.
+    worst: f64,
+}
+
+impl Looked {
+    fn with(self, samples: &[(Sample, f64)]) -> Self {
+        let share = |(sample, got): &(Sample, f64)| (got - sample.want).abs() / sample.tolerance.max(f64::MIN_POSITIVE);
+        let shares = samples.iter().map(share).filter(|share| share.is_finite());
+        Self { outputs: self.outputs + samples.len(), worst: shares.fold(self.worst, f64::max) }
+    }
 }
 
 /// A plan on the device.
@@ -54,6 +74,7 @@ impl Subject<'_> {
     /// # Errors
     /// [`Error::WrongKernel`] if nothing is left to do without; what the device reports.
     pub fn settle(&self, wanted: Target, subject: String) -> Result<Option<Verdict>> {
+        let start = Instant::now();
         let (mut without, mut last) = (Without::Nothing, None);
         loop {
             let target = without.of(wanted);
@@ -71,6 +92,8 @@ impl Subject<'_> {
             last = Some(finding);
             self.pipelines.prepare(&self.planner.plan(without.of(wanted))?.compiled(self.planner.all))?;
         }
+        let Looked { outputs, worst } = self.looked.get();
+        tracing::info!(outputs, worst, elapsed = ?start.elapsed(), "checked kernels");
         Ok(Some(Verdict::new(subject, without, last)))
     }
 
@@ -157,7 +180,8 @@ impl Subject<'_> {
             |weight: &Weight, row: usize| row_of(self.planner.file, weight, &token.sources[weight.index], row);
         let mut checker = Checker::new(&made.executor, made.plan, &mut row, random.next_u64())?;
         for steps in steps {
-            let fault = checker.run(steps, tokens, &mut |_, _| {})?;
+            let fault =
+                checker.run(steps, tokens, &mut |_, samples| self.looked.set(self.looked.get().with(samples)))?;
             if fault.is_some() {
                 return Ok(fault);
             }

@@ -116,8 +116,8 @@ impl Model {
         let verdict = match known {
             None if options.check != Check::Never => {
                 let chunks = options.check == Check::Always || all;
-                let check =
-                    check::Subject { planner: &planner, pipelines: &pipelines, weights: &weights.buffers, chunks };
+                let (planner, pipelines, weights) = (&planner, &pipelines, &weights.buffers);
+                let check = check::Subject { planner, pipelines, weights, chunks, looked: Default::default() };
                 check.settle(wanted, subject)?
             }
             known => known.cloned(),

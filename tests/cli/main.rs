@@ -29,7 +29,7 @@ mod verdicts;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
@@ -55,12 +55,22 @@ struct Outcome {
 fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wglm"));
     command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").stdin(Stdio::null());
-    command.env("XDG_CACHE_HOME", std::env::temp_dir().join("wglm-tests"));
+    with_cache(&mut command, &std::env::temp_dir().join("wglm-tests"));
     // Without it Mesa complains on stderr.
     if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
         command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
     }
     command
+}
+
+/// Has the command keep what it keeps in another folder. Mesa's compiled shaders stay where they are.
+fn with_cache(command: &mut Command, folder: &Path) {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let usual = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    if let Some(shaders) = variable("MESA_SHADER_CACHE_DIR").or(usual) {
+        command.env("MESA_SHADER_CACHE_DIR", shaders);
+    }
+    command.env("XDG_CACHE_HOME", folder);
 }
 
 fn outcome(mut command: Command) -> Outcome {

@@ -1,16 +1,14 @@
 //! What checks at load found, kept between commands.
 
-use super::{ANSWER, command, outcome};
+use super::{ANSWER, command, outcome, with_cache};
 use serde_json::Value;
 use std::path::Path;
 
 /// Runs the model with a cache folder of its own.
 fn run(cache: &Path, check: &str) {
     let mut command = command(["run", "-p", super::QUESTION, "--temp", "0", "--check", check]);
-    let done = outcome({
-        command.env("XDG_CACHE_HOME", cache);
-        command
-    });
+    with_cache(&mut command, cache);
+    let done = outcome(command);
     assert_eq!((done.code, done.out.as_str()), (Some(0), ANSWER), "{done:?}");
     assert!(!done.err.contains("note:"), "{done:?}");
 }

@@ -85,7 +85,7 @@ impl Grouped {
 impl Reference for Grouped {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let ids = probe.words(self.ids.buffer, 0, self.ids.shape[0] * probe.count)?;
-        let (slots, tiles) = super::super::group_slots::twin(&ids, self.experts, self.places, self.room);
+        let (slots, tiles) = super::super::group_slots::grouped(&ids, self.experts, self.places, self.room);
         let mut samples = Vec::new();
         for place in probe.some(slots.len(), 2 * VALUES) {
             samples.push(exact(Output::U32(self.slots, place), slots[place] as f64));
