@@ -25,6 +25,8 @@ pub(super) const BOUND: f64 = 2e-5;
 pub fn splits(tokens: usize) -> usize {
     (128 / tokens).clamp(8, MOST_SPLITS)
 }
+/// What kernels that make f16 of weights multiply them with: `WEIGHT_UNIT` of their files.
+pub(super) const HALF_UNIT: f64 = 64.0;
 /// What a merge has room for.
 pub(super) const MOST_SPLITS: usize = 64;
 
@@ -56,6 +58,8 @@ pub(super) struct Attending {
     pub rows: usize,
     /// What errors of outputs of about 1 are bounded by.
     pub bound: f64,
+    /// What weights are multiplied with, for f16 to hold small ones.
+    pub unit: f64,
 }
 
 /// Heads that share one reading of the cache, of `heads` with queries of `line` values.
@@ -108,7 +112,7 @@ impl Builder {
             .real("SCALE", "f", scale)
             .tagged(cache.ty.file())
             .team(self.target().team, lanes);
-        let by = Attending { kernel: KERNEL.name, variant, files: &[], rows: shared, bound: BOUND };
+        let by = Attending { kernel: KERNEL.name, variant, files: &[], rows: shared, bound: BOUND, unit: 1.0 };
         self.attend(label, by, q, cache, scale, splits)
     }
 
@@ -125,29 +129,22 @@ impl Builder {
         let (heads, tokens) = (q.shape[1] / self.tokens(), self.tokens());
         expect_queries(by.kernel, q, cache)?;
         let parts = self.parts(label, [cache.rank, heads], splits);
-        let variant = by.files.iter().copied().fold(self.known_split_files(by.variant, splits), VariantBuilder::file);
+        self.attends(&by, q, cache, scale, &parts);
+        let variant = self.known_split_files(by.variant, splits);
+        let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
         let grid = [heads.div_ceil(by.rows), splits, tokens];
         // A split's workgroups, each for some of the heads, stand beside each other.
         let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(grid[0] * by.rows * tokens, tokens) };
-        self.attends(by.kernel, q, cache, scale, &parts, by.bound);
         self.step_in_parts(label, variant, bindings, (grid, 0), cost)?;
         Ok(parts)
     }
 
     /// Tells what the next step of a kernel leaves of attention.
-    pub(super) fn attends(
-        &mut self,
-        kernel: &'static str,
-        q: &Tensor,
-        cache: &Cache,
-        scale: f32,
-        parts: &Parts,
-        bound: f64,
-    ) {
+    pub(super) fn attends(&mut self, by: &Attending, q: &Tensor, cache: &Cache, scale: f32, parts: &Parts) {
         let (q, y) = (by_token(q, self.tokens()), Attended::Parts(parts.into()));
-        self.computes(kernel, Attention { q, cache: *cache, scale, y, bound });
+        self.computes(by.kernel, Attention { q, cache: *cache, scale, y, bound: by.bound, unit: by.unit });
     }
 
     /// Room for what attention leaves of every token's heads {rank, heads}.

@@ -82,7 +82,7 @@ impl Builder {
             .constant("LATENT", "c", rank / 4)
             .constant("COLUMN_LANES", "l", lanes)
             .tagged(cache.ty.file());
-        let by = Attending { kernel: KERNEL.name, variant, files: &[], rows, bound: BOUND };
+        let by = Attending { kernel: KERNEL.name, variant, files: &[], rows, bound: BOUND, unit: 1.0 };
         self.attend_rows(label, attention, by, splits)
     }
 
@@ -107,7 +107,7 @@ impl Builder {
         let left = parts.as_ref().map_or(y.bytes(), Parts::bytes);
         let cost = Cost { activations: q.bytes() + left, ..cache.cost(blocks * by.rows, readings(blocks)) };
         let y_of = |y: &Batch| parts.as_ref().map_or(Attended::Whole(*y), |parts| Attended::Parts(parts.into()));
-        let reference = Attention { q: *q, cache: *cache, scale, y: y_of(&y), bound: by.bound };
+        let reference = Attention { q: *q, cache: *cache, scale, y: y_of(&y), bound: by.bound, unit: by.unit };
         self.computes(by.kernel, reference);
         self.step_in_parts(label, variant, bindings, ([blocks, splits, 1], 0), cost)?;
         if let Some(parts) = parts {

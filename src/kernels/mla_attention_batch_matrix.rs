@@ -1,7 +1,7 @@
 //! Attention of a chunk by cooperative matrices, for adapters that multiply 16 x 16 of them.
 
 use super::cache_write::{Cache, CacheType};
-use super::mla_attention::Attending;
+use super::mla_attention::{Attending, HALF_UNIT};
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::{Case, Kernel, expect_shape};
 use crate::error::Result;
@@ -56,7 +56,7 @@ impl Builder {
             .constant("LATENT", "", rank / 4);
         let files =
             &[source!("lib/attention_rows.wgsl"), source!("lib/cache_tile.wgsl"), source!("lib/row_weights.wgsl")];
-        let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound: BOUND };
+        let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound: BOUND, unit: HALF_UNIT };
         self.attend_rows(label, attention, by, splits)
     }
 }

@@ -1,7 +1,7 @@
 //! Absorbed multi-head latent attention by cooperative matrices, for adapters that multiply 16 x 16 of them.
 
 use super::cache_write::{Cache, CacheType};
-use super::mla_attention::{Attending, Example, Parts, SCALE};
+use super::mla_attention::{Attending, Example, HALF_UNIT, Parts, SCALE};
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::{Error, Result};
@@ -73,7 +73,7 @@ impl Builder {
             .team(Team::Subgroup, LANES);
         let files = &[source!("lib/attention_tile.wgsl"), source!("lib/cache_tile.wgsl")];
         let bound = bound(self.target().arithmetic);
-        let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound };
+        let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound, unit: HALF_UNIT };
         self.attend(label, by, q, cache, scale, splits)
     }
 }

@@ -5,7 +5,7 @@
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
 use super::cache_write::{Cache, CacheType};
-use super::mla_attention::{Attending, Example, Parts, SCALE, expect_queries};
+use super::mla_attention::{Attending, Example, HALF_UNIT, Parts, SCALE, expect_queries};
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
@@ -51,6 +51,14 @@ impl Operands {
         }
     }
 
+    /// What weights are multiplied with.
+    fn unit(self) -> f64 {
+        match self {
+            Self::F16 => HALF_UNIT,
+            Self::F32 => 1.0,
+        }
+    }
+
     /// The largest error of outputs, which are values of about 1 averaged.
     fn bound(self) -> f64 {
         match self {
@@ -92,7 +100,7 @@ impl Builder {
             .constant("TILE", "t", operands.tile())
             .tagged(operands.file());
         let files = &[source!("lib/attention_matrix8.wgsl"), source!("lib/cache_tile.wgsl")];
-        Ok(Attending { kernel: KERNEL.name, variant, files, rows, bound: operands.bound() })
+        Ok(Attending { kernel: KERNEL.name, variant, files, rows, bound: operands.bound(), unit: operands.unit() })
     }
 
     /// As [`Builder::mla_attention`].
@@ -108,6 +116,7 @@ impl Builder {
         expect_queries(KERNEL.name, q, cache)?;
         let by = self.matrices8(Operands::F32, cache, [heads, q.shape[1]])?;
         let parts = self.parts(label, [cache.rank, heads], splits);
+        self.attends(&by, q, cache, scale, &parts);
         let variant = self.split_files(by.variant.real("SCALE", "f", scale));
         let variant = variant.file(source!("lib/rows_split.wgsl"));
         let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
@@ -115,7 +124,6 @@ impl Builder {
         bindings.extend(self.bound_between(&parts));
         let (rows, blocks) = (q.shape[1].next_multiple_of(SIDE), q.shape[1].div_ceil(by.rows));
         let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(rows, readings(blocks)) };
-        self.attends(KERNEL.name, q, cache, scale, &parts, by.bound);
         self.step_in_parts(label, variant, bindings, ([blocks, splits, 1], 0), cost)?;
         Ok(parts)
     }

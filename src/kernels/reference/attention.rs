@@ -83,6 +83,8 @@ pub(in super::super) struct Attention {
     pub y: Attended,
     /// Of values of about 1, and of scores.
     pub bound: f64,
+    /// What weights are multiplied with.
+    pub unit: f64,
 }
 
 /// What attention leaves.
@@ -139,7 +141,7 @@ impl Attention {
         lines: &[Vec<f64>],
     ) -> Vec<Sample> {
         let top = scores.values.iter().copied().fold(f64::MIN, f64::max);
-        let log = top + scores.values.iter().map(|score| (score - top).exp()).sum::<f64>().ln();
+        let log = top + (self.unit * scores.values.iter().map(|score| (score - top).exp()).sum::<f64>()).ln();
         let sum = Output::LogSum(parts.stats, 2 * slot);
         let mut samples = vec![sample(sum, log, 1.0 + scores.spread + log.abs() * 1e-2, self.bound)];
         for c in probe.some(parts.rank, VALUES) {

@@ -11,9 +11,6 @@ use crate::plan::{Batch, BufferRef, Output, Probe, Reference, Sample, Weight};
 /// A value, and what it may be off by.
 type Sum = (f64, f64);
 
-/// Values that may be rounded to the other byte than here, for they fall between two.
-const OTHERWISE: f64 = 4.0;
-
 /// What errors of products are bounded by.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Errors {
@@ -30,9 +27,9 @@ impl Errors {
     }
 
     /// Of operands that are rounded to f16, each within 2^-11: eight standard deviations, and more than one term can be
-    /// off by.
+    /// off by; and as much as the kernel's cases allow, for a weight may be the difference of two that are rounded.
     pub fn of_halves() -> Self {
-        Self { sum: SLACK * 1e-6, terms: 8.0 * 4e-4 }
+        Self { sum: 4e-4, terms: 8.0 * 4e-4 }
     }
 }
 
@@ -176,16 +173,17 @@ impl Errors {
     /// The product of a row with x.
     fn dot(self, probe: &mut Probe<'_>, w: &Weight, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
         let row = probe.row(w, matrix, row)?;
-        let (mut sum, mut size, mut squares, mut otherwise, mut least) = (0.0, 0.0, 0.0, 0f64, 0.0);
+        let (mut sum, mut size, mut squares, mut otherwise, mut least) = (0.0, 0.0, 0.0, 0.0, 0.0);
         let Vector { values, steps } = x;
         for (i, (&w, &x)) in row.iter().zip(values).enumerate() {
             let (w, term) = (f64::from(w), f64::from(w) * x);
             (sum, size, squares, least) =
                 (sum + term, size + term.abs(), squares + term * term, least + w.abs() + x.abs());
-            otherwise = otherwise.max(w.abs() * steps.get(i).copied().unwrap_or(0.0));
+            // What falls between two bytes may be rounded to the other one than here. Of equal values all are at once.
+            otherwise += w.abs() * steps.get(i).copied().unwrap_or(0.0);
         }
         let halves = if self.terms > 0.0 { HALF_STEP * least } else { 0.0 };
-        Ok((sum, self.sum * size + self.terms * squares.sqrt() + OTHERWISE * otherwise + halves))
+        Ok((sum, self.sum * size + self.terms * squares.sqrt() + otherwise + halves))
     }
 }
 
