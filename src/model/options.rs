@@ -36,8 +36,8 @@ pub struct LoadOptions {
     pub compile_all: Option<bool>,
     /// Whether kernels are checked.
     pub check: Check,
-    /// What earlier loads found ([`Model::verdict`]), of this model and of others: what is about something else does
-    /// not count.
+    /// What earlier loads found ([`Model::verdict`](super::Model::verdict)), of this model and of others: what is about
+    /// something else does not count.
     pub verdicts: Vec<Verdict>,
     /// Kernels that are wrong on purpose.
     #[doc(hidden)]

@@ -55,7 +55,7 @@ fn wrong_usage_exits_with_2() {
         ("bench -p many", "invalid value 'many'"),
         ("profile -o xml", "possible values: md, csv, json"),
         ("selftest -o xml", "possible values: md, csv, json"),
-        ("plan --device abacus", "possible values: m1, m1-pro, m1-max, m1-ultra, m2, "),
+        ("plan --device abacus", "possible values: m1-pro, m1-max, m1-ultra, m2, "),
     ] {
         let done = wglm(line);
         assert_eq!(done.code, Some(2), "{line}: {done:?}");

@@ -38,7 +38,7 @@ fn a_full_disk_is_an_error() {
         "bench -p 1 -n 0 -r 1 -o json",
         "profile -r 1 -o csv",
         "selftest -k copy",
-        "plan --device m1",
+        "plan --device m2",
     ] {
         let mut command = command(line.split_whitespace());
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
