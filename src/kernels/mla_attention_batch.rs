@@ -125,7 +125,7 @@ impl Builder {
         splits: usize,
     ) -> (VariantBuilder, Vec<Bound>, Option<Parts>) {
         if splits == 1 {
-            return (variant.file(source!("lib/rows_whole.wgsl")), vec![self.bound("y", y.buffer)], None);
+            return (variant.tagged((source!("lib/rows_whole.wgsl"), "whole")), vec![self.bound("y", y.buffer)], None);
         }
         let parts = self.parts(label, [y.values, y.stacks], splits);
         let bound = self.bound_between(&parts).into();

@@ -219,7 +219,7 @@ impl Builder {
     /// known; every buffer that a kernel binds costs time.
     pub fn count_files(&self, variant: VariantBuilder) -> VariantBuilder {
         match self.plan.chunk {
-            None => variant.file(source!("lib/one_token.wgsl")),
+            None => variant.tagged((source!("lib/one_token.wgsl"), "one")),
             Some(_) => self.state_files(variant),
         }
     }

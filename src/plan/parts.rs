@@ -36,7 +36,8 @@ impl Builder {
         if self.plan.chunk.is_none() || self.shares && whole() {
             return self.step(label, variant.file(source!("lib/grid_whole.wgsl")), bindings, &(), grid, cost);
         }
-        let whole = self.prepared(label, variant.file(source!("lib/grid_part.wgsl")), bindings, grid, cost)?;
+        let whole =
+            self.prepared(label, variant.tagged((source!("lib/grid_part.wgsl"), "part")), bindings, grid, cost)?;
         let counts = self.counts(grid, first, &cost);
         let parts = counts.into_iter().product::<usize>();
         let total = grid.into_iter().product::<usize>();

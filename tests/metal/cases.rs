@@ -77,7 +77,10 @@ impl Batch {
     fn texts(&self) -> Result<Vec<Text>, String> {
         let mut texts = self.shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
         texts.sort_by(|a, b| a.label.cmp(&b.label));
-        Ok(texts)
+        match texts.windows(2).find(|pair| pair[0].label == pair[1].label) {
+            Some(pair) => Err(format!("two shaders are called {}", pair[0].label)),
+            None => Ok(texts),
+        }
     }
 
     /// Whether a build is another than those before: without workgroup memory there is nothing to assume of it.
@@ -143,4 +146,12 @@ fn every_kernel_as_metal_text_agrees_with_its_twin() {
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Programs find a shader by its label, and so do people who read a plan or a compiler's complaint.
+#[test]
+fn labels_tell_shaders_apart() {
+    let told =
+        KERNELS.iter().flat_map(|kernel| batches(distinct_cases(kernel))).filter_map(|batch| batch.texts().err());
+    assert_eq!(told.collect::<Vec<_>>(), [""; 0]);
 }
