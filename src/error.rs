@@ -5,12 +5,13 @@
 //! a driver or a caller does wrong arrives here.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The result of anything in wglm that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way wglm can fail.
-#[derive(Debug, thiserror::Error)]
+/// Every way wglm can fail. Clones are cheap: an app may keep an error and show it as well.
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused to open, map, read or write a file.
@@ -20,8 +21,8 @@ pub enum Error {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// The operating system's reason.
-        reason: std::io::Error,
+        /// The operating system's reason, which clones share.
+        reason: Arc<std::io::Error>,
     },
 
     /// The bytes are not a well-formed GGUF file.

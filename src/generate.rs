@@ -1,12 +1,14 @@
 //! Generation: a prompt's tokens in, events out, one token at a time, on the caller's thread.
 
 mod output;
+mod seconds;
 
 use crate::error::{Error, Result};
 use crate::sample::{Logprob, SamplerParams, logprobs};
 use crate::session::{Reuse, Session};
 use crate::text::{ReplyParser, ToolCall};
 use output::Output;
+use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,14 +45,16 @@ impl Cancel {
     }
 }
 
-/// How to generate.
-#[derive(Debug, Clone, Default)]
+/// How to generate. Serde keeps it beside a conversation; what is missing where it was kept is as by default.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GenerateOptions {
     /// How tokens are chosen.
     pub sampling: SamplerParams,
     /// Tokens at most; none for as many as the context holds.
     pub max_tokens: Option<usize>,
     /// Stops the generation from another thread. Clones of the options share it.
+    #[serde(skip)]
     pub cancel: Cancel,
     /// Strings that end the generation where they first appear in the answer; they are no part of it, and no part of
     /// them is ever told. Thinking and calls of functions do not end by them, and none reaches across a call.
@@ -60,8 +64,9 @@ pub struct GenerateOptions {
     pub logprobs: Option<usize>,
 }
 
-/// Why a generation ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why a generation ended. Serde writes `"end"`, `"length"`, `"stop_string"` and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stop {
     /// The model ended its reply.
@@ -76,8 +81,8 @@ pub enum Stop {
     StopString,
 }
 
-/// What a generation took.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// What a generation took. Serde writes times as numbers of seconds, `prompt_seconds` and `generate_seconds`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// The prompt's tokens: found in the cache, and computed.
     pub prompt: Reuse,
@@ -88,8 +93,10 @@ pub struct Stats {
     /// Why it ended.
     pub stop: Stop,
     /// Time on the prompt, up to the first token.
+    #[serde(rename = "prompt_seconds", with = "seconds")]
     pub prompt_time: Duration,
     /// Time from the first token to the end.
+    #[serde(rename = "generate_seconds", with = "seconds")]
     pub generate_time: Duration,
 }
 
@@ -108,8 +115,9 @@ impl Stats {
 /// Tokens of a prompt between two tellings of how far it is, unless more are computed together.
 const PROMPT_PART: usize = 32;
 
-/// What a generation yields.
-#[derive(Debug, Clone, PartialEq)]
+/// What a generation yields. Serde writes `{"text": "…"}`, `{"prompt": {"done": …, "total": …}}` and so on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
     /// The prompt is being read: tokens in the cache so far, and tokens of the prompt. The first such event comes before
@@ -133,7 +141,7 @@ pub enum Event {
 }
 
 /// How likely a token was, by the logits as the model left them: see [`logprobs`].
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TokenLogprobs {
     /// The token that was chosen.
     pub chosen: Logprob,

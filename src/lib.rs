@@ -64,7 +64,7 @@ pub mod wgsl;
 #[doc = include_str!("../docs/embedding.md")]
 pub mod guide {}
 
-pub use chat::{Chat, Reply};
+pub use chat::{Chat, Reply, SavedChat};
 pub use error::{Error, Result};
 pub use generate::{Cancel, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
 pub use gguf::Gguf;

@@ -31,7 +31,7 @@ use std::ops::ControlFlow;
 const AHEAD: usize = 4;
 
 /// What a call to [`Session::sync`] found in the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Reuse {
     /// Tokens whose cache was kept.
     pub cached: usize,

@@ -19,7 +19,7 @@ pub(super) enum Data {
 impl Data {
     /// Maps a file. Asks what the path is before opening it, because opening a pipe waits for its writer.
     pub fn map(path: &Path) -> Result<Self> {
-        let failed = |action| move |reason| Error::Io { action, path: path.into(), reason };
+        let failed = |action| move |reason: io::Error| Error::Io { action, path: path.into(), reason: reason.into() };
         let about = fs::metadata(path).map_err(failed("open"))?;
         if about.is_dir() {
             return Err(failed("open")(io::ErrorKind::IsADirectory.into()));

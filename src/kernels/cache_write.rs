@@ -15,8 +15,9 @@ const WORKGROUP: usize = 256;
 pub(super) const KERNEL: Kernel =
     Kernel { name: "cache_write", op: OP, params: &[], matrices: &[], several: false, cases };
 
-/// What the values of the cache are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the values of the cache are. Serde writes `f16` and `f32`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum CacheType {
     /// Half the memory; moves logits by up to 1e-3 (relative L2).

@@ -8,7 +8,7 @@ use crate::kernels::{Cache, CacheType, Input, Norm, Stream, splits};
 use crate::plan::{Builder, Tensor, Weight};
 
 /// How much a cache holds, and as what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct CacheShape {
     /// Tokens.
     pub context: usize,

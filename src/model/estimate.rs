@@ -9,10 +9,11 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Gpu, Receipts};
 use crate::plan::{Plan, Purpose, ScratchKey, Target};
+use serde::Serialize;
 use std::collections::HashMap;
 
 /// What a model and a session take of a GPU's memory, in bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Estimate {
     /// The weights, once, for all sessions.
@@ -29,8 +30,9 @@ pub struct Estimate {
     pub fit: Fit,
 }
 
-/// Whether there is room for a model and one session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Whether there is room for a model and one session. Serde writes `"fits"`, or `{"memory": {"needed": …}}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Fit {
     /// It is within everything that is known of the device. Other programs may need memory too.

@@ -2,8 +2,8 @@
 
 use super::{Candidate, sort_first};
 
-/// A token and the natural logarithm of its probability.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A token and the natural logarithm of its probability. In JSON, which lacks it, minus infinity is null.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Logprob {
     /// The token.
     pub token: u32,

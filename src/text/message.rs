@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// One message of a conversation.
 ///
@@ -67,6 +68,11 @@ impl Message {
     pub fn with_tool_calls(self, tool_calls: Vec<ToolCall>) -> Self {
         Self { tool_calls, ..self }
     }
+
+    /// What is said, as text: all of the parts that are text, one behind the other; empty if there is nothing.
+    pub fn text(&self) -> Cow<'_, str> {
+        self.content.as_ref().map_or(Cow::Borrowed(""), Content::text)
+    }
 }
 
 /// What a message says: text, or a list of parts such as `{"type": "text", "text": ".."}`.
@@ -77,6 +83,17 @@ pub enum Content {
     Text(String),
     /// Parts that the template takes apart.
     Parts(Vec<Value>),
+}
+
+impl Content {
+    /// As [`Message::text`].
+    pub fn text(&self) -> Cow<'_, str> {
+        let part = |part: &'_ Value| part.as_str().or_else(|| part["text"].as_str()).unwrap_or_default().to_owned();
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Parts(parts) => Cow::Owned(parts.iter().map(part).collect()),
+        }
+    }
 }
 
 impl From<&str> for Content {

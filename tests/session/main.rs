@@ -12,6 +12,7 @@ mod feeding;
 mod generating;
 mod handing_over;
 mod in_place;
+mod keeping;
 mod limits;
 mod syncing;
 mod threads;

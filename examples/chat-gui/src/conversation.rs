@@ -57,7 +57,7 @@ impl Conversation {
         if self.messages.is_empty() {
             self.title.clear();
         }
-        Some(crate::messages::text(&last))
+        Some(last.text().into_owned())
     }
 }
 

@@ -9,7 +9,6 @@ use crate::markdown;
 use crate::pending::Pending;
 use eframe::egui::{Align, CollapsingHeader, Frame, Layout, RichText, ScrollArea, Ui, vec2};
 use egui_commonmark::CommonMarkCache;
-use wglm::text::Content;
 use wglm::{Message, ToolCall};
 
 /// What is remembered from frame to frame.
@@ -62,7 +61,7 @@ impl View {
     }
 
     fn said(&mut self, ui: &mut Ui, message: &Message) {
-        let text = text(message);
+        let text = message.text();
         match message.role.as_str() {
             "user" => user(ui, &text),
             "tool" => tool(ui, "returned", &text),
@@ -119,13 +118,4 @@ fn tool(ui: &mut Ui, title: &str, text: &str) {
         ui.label(RichText::new(format!("Function {title}")).strong());
         ui.label(RichText::new(text).monospace());
     });
-}
-
-/// What a message says; parts that are no text are left out.
-pub fn text(message: &Message) -> String {
-    match &message.content {
-        Some(Content::Text(text)) => text.clone(),
-        Some(Content::Parts(parts)) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
-        None => String::new(),
-    }
 }

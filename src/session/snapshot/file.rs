@@ -50,5 +50,5 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(Reason) -> Error {
-    move |reason| Error::Io { action, path: path.into(), reason }
+    move |reason: std::io::Error| Error::Io { action, path: path.into(), reason: reason.into() }
 }

@@ -65,7 +65,11 @@ impl<'a> Writer<'a> {
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.sum.update(bytes);
-        self.to.write_all(bytes).map_err(|reason| Error::Io { action: "write", path: self.path.into(), reason })
+        self.to.write_all(bytes).map_err(|reason| Error::Io {
+            action: "write",
+            path: self.path.into(),
+            reason: reason.into(),
+        })
     }
 
     pub fn finish(mut self) -> Result<()> {
@@ -143,7 +147,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
     }
 
     fn io(&self, reason: std::io::Error) -> Error {
-        Error::Io { action: "read", path: self.path.into(), reason }
+        Error::Io { action: "read", path: self.path.into(), reason: reason.into() }
     }
 }
 

@@ -142,7 +142,7 @@ impl App {
             replying: pending.is_some(),
             conversations: self.chats.list().iter().map(|conversation| conversation.name().to_owned()).collect(),
             system: self.chats.open().settings.system.clone(),
-            messages: self.chats.open().messages.iter().map(crate::messages::text).collect(),
+            messages: self.chats.open().messages.iter().map(|message| message.text().into_owned()).collect(),
             pending: pending.map(|reply| format!("{}{}", reply.thinking, reply.text)).unwrap_or_default(),
             held: self.held,
             cached: stats.map(|stats| stats.prompt.cached),
