@@ -26,7 +26,7 @@ fn main() -> anyhow::Result<()> {
     let messages = [Message::user("Tell me a story about an owl.")];
     let input = ChatInput { enable_thinking: Some(false), ..ChatInput::new(&messages) };
     let mut session = Session::new(&model)?;
-    session.feed(&tokenizer.encode(&model.template()?.render(&input)?, true)?)?;
+    session.feed(&model.template()?.prompt(&input, tokenizer)?.tokens)?;
 
     let mut sampler = Mirostat { most: 2.0 * TARGET, random: Random(7) };
     let (mut text, mut surprise, mut count) = (Detokenizer::new(false), 0.0, 0);

@@ -10,15 +10,17 @@ use crate::error::Result;
 use crate::generate::{GenerateOptions, Generation};
 use crate::model::Model;
 use crate::session::Session;
-use crate::text::{ChatInput, Message, ReplyParser, opens_thinking};
+use crate::text::{ChatInput, Message, ReplyParser};
 use serde_json::{Map, Value};
 
 /// A conversation with a model. The cache of earlier turns is kept: a turn computes only what is new in its prompt. That
 /// is the user's message, unless the template leaves old thinking out, as GLM's do: then also the answer before it, as it
 /// reads without its thinking. (`clear_thinking` false in [`template_kwargs`](Chat::template_kwargs) keeps it in.)
 ///
-/// Names of control tokens in what users and functions say, `<|user|>` say, are text like any other: nobody can speak in
-/// another's name.
+/// Only the template makes control tokens and tags. Their names in messages, `<|user|>` or `</think>` say, are text like
+/// any other, whoever says them, and so they are in the descriptions of functions: nobody can speak in another's name.
+/// What the model thought is a message's [`reasoning_content`](Message::reasoning_content), for in its content the
+/// template finds no tags.
 ///
 /// With [`tools`](Chat::tools) the model may call functions instead of answering, or after a part of an answer. Each
 /// call is an [`Event::ToolCall`], complete, with an id of its own; what is no whole call arrives as text. Once the reply
@@ -183,14 +185,13 @@ impl Chat {
     fn render(&self) -> Result<(Vec<u32>, ReplyParser)> {
         let model = self.session.model();
         let (tokenizer, template) = (model.tokenizer()?, model.template()?);
-        let messages = tokenizer.guard(&self.messages);
-        let mut input = ChatInput::new(&messages);
+        let mut input = ChatInput::new(&self.messages);
         input.enable_thinking = self.reasoning;
         input.tools = Some(self.tools.as_slice()).filter(|tools| !tools.is_empty());
         input.extra = self.template_kwargs.clone();
-        let rendered = template.render(&input)?;
-        let parser = ReplyParser::new(opens_thinking(&rendered)).with_tools(&self.tools);
-        Ok((tokenizer.encode_guarded(&rendered)?, parser))
+        let prompt = template.prompt(&input, tokenizer)?;
+        let parser = ReplyParser::new(prompt.opens_thinking).with_tools(&self.tools);
+        Ok((prompt.tokens, parser))
     }
 }
 

@@ -6,18 +6,18 @@ use super::{TokenType, Vocab, byte_level};
 use crate::error::Result;
 use tokenizers::models::bpe::{BPE, Vocab as Ids};
 
-/// Takes the tokens and merges out of `vocab`. Control tokens stay out of the model, and with them the
+/// Takes the tokens and merges out of `vocab`. Reserved tokens stay out of the model, and with them the
 /// merges that name one: no text may become one.
 pub(super) fn build(vocab: &mut Vocab, family: &Family) -> Result<BPE> {
-    let (mut ids, mut control) = (Ids::default(), Ids::default());
+    let (mut ids, mut reserved) = (Ids::default(), Ids::default());
     for ((text, kind), id) in std::mem::take(&mut vocab.tokens).into_iter().zip(&vocab.types).zip(0..) {
-        let table = if kind.is_control() { &mut control } else { &mut ids };
+        let table = if kind.is_reserved(&text) { &mut reserved } else { &mut ids };
         table.entry(spelling(text, *kind)).or_insert(id);
     }
     if let Some(byte) = (0..=255).find(|&byte| !ids.contains_key(byte_level::char_of(byte).encode_utf8(&mut [0; 4]))) {
         return Err(failed(format!("no token for the single byte {byte:#04x}: not a byte-level vocabulary")));
     }
-    let merges = read_merges(&vocab.merges, &ids, &control)?;
+    let merges = read_merges(&vocab.merges, &ids, &reserved)?;
     vocab.merges = Vec::new();
     let builder = BPE::builder().ignore_merges(family.ignore_merges).vocab_and_merges(ids, merges);
     builder.build().map_err(|error| failed(error.to_string()))
@@ -32,7 +32,7 @@ fn spelling(text: String, kind: TokenType) -> String {
     }
 }
 
-fn read_merges(merges: &[String], ids: &Ids, control: &Ids) -> Result<Vec<(String, String)>> {
+fn read_merges(merges: &[String], ids: &Ids, reserved: &Ids) -> Result<Vec<(String, String)>> {
     let mut pairs = Vec::with_capacity(merges.len());
     let mut joined = String::new();
     for (rank, merge) in merges.iter().enumerate() {
@@ -42,7 +42,7 @@ fn read_merges(merges: &[String], ids: &Ids, control: &Ids) -> Result<Vec<(Strin
         joined.clear();
         joined.extend([left, right]);
         let parts = [left, right, joined.as_str()];
-        if let Some(part) = parts.iter().find(|&&part| !ids.contains_key(part) && !control.contains_key(part)) {
+        if let Some(part) = parts.iter().find(|&&part| !ids.contains_key(part) && !reserved.contains_key(part)) {
             return Err(failed(format!("merge {rank} is `{merge}`, but there is no token `{part}`")));
         }
         if parts.iter().all(|&part| ids.contains_key(part)) {

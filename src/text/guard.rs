@@ -1,65 +1,156 @@
-//! What others wrote, kept from being read as control tokens.
+//! What comes from outside a template, kept from being read as the template's own tokens.
 //!
-//! A template writes control tokens around what people and functions say. Where these say the name of one themselves, a
-//! mark stands in the middle of it while the template renders: so it is found nowhere, and what is cut into words instead
-//! has the mark taken out again.
+//! A template writes control tokens and tags around what people, functions and the model say. Names of such tokens in
+//! what they say are text. So while the template renders, [`MARK`] stands behind every character with which such a name
+//! may begin and before every one with which it may end, wherever that character is: a name is found neither in a text
+//! nor where texts are joined, nor in what is left of one that was shortened. What is cut into words afterwards has the
+//! marks taken out again.
+//!
+//! A template that writes the first and the last character itself, as `<|{{ role }}|>` does, makes the token that it
+//! names.
 
-use super::{Content, Message, Tokenizer};
 use serde_json::Value;
 use std::borrow::Cow;
 
 /// A character that Unicode gives to no text.
 pub(super) const MARK: char = '\u{FDD0}';
 
-impl Tokenizer {
-    /// A conversation whose prompt, once [`Tokenizer::encode_guarded`] encodes it, has no control tokens but the
-    /// template's own. What the assistant said stays as it is: templates look for tags in it.
-    pub fn guard<'a>(&self, messages: &'a [Message]) -> Cow<'a, [Message]> {
-        if messages.iter().all(|message| self.is_harmless(message)) {
-            return Cow::Borrowed(messages);
+/// Another one: between two of these stands the number of a character that cannot stand there itself.
+pub(super) const ESCAPE: char = '\u{FDD1}';
+
+/// Marks texts, as a vocabulary asks for it.
+#[derive(Debug)]
+pub(super) struct Guard {
+    openers: Vec<char>,
+    closers: Vec<char>,
+    /// Names that begin and end like words: for these, marking every such character would mark most of a text.
+    words: Vec<String>,
+    escaped: Vec<char>,
+}
+
+impl Guard {
+    /// Against these names of tokens, beside the tags that replies are read by.
+    pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut guard = Self { openers: vec!['<'], closers: vec!['>'], words: Vec::new(), escaped: vec![MARK, ESCAPE] };
+        names.into_iter().for_each(|name| guard.add(name));
+        for list in [&mut guard.openers, &mut guard.closers, &mut guard.escaped] {
+            list.sort_unstable();
+            list.dedup();
         }
-        let guarded = |message: &Message| match &message.content {
-            Some(content) if message.role != "assistant" => {
-                Message { content: Some(self.marked(content)), ..message.clone() }
+        guard
+    }
+
+    fn add(&mut self, name: &str) {
+        let mut chars = name.chars();
+        let (first, last) = (chars.next(), chars.next_back());
+        let sign = |char: &char| !char.is_alphanumeric() && !char.is_whitespace();
+        match (first, last) {
+            (Some(only), None) => self.escaped.push(only),
+            (Some(first), Some(last)) if sign(&first) || sign(&last) => {
+                self.openers.extend(Some(first).filter(sign));
+                self.closers.extend(Some(last).filter(sign));
             }
-            _ => message.clone(),
-        };
-        Cow::Owned(messages.iter().map(guarded).collect())
+            (Some(_), Some(_)) => self.words.push(name.to_owned()),
+            (None, _) => {}
+        }
     }
 
-    fn is_harmless(&self, message: &Message) -> bool {
-        let named = |text: &str| self.control_token(text).is_some();
-        message.role == "assistant"
-            || match &message.content {
-                Some(Content::Text(text)) => !named(text),
-                Some(Content::Parts(parts)) => !parts.iter().filter_map(|part| part["text"].as_str()).any(named),
-                None => true,
+    /// A value with all of its strings marked, keys too.
+    pub(super) fn mark(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.mark_text(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.mark(item)).collect(),
+            Value::Object(entries) => {
+                entries.into_iter().map(|(key, value)| (self.mark_text(&key), self.mark(value))).collect()
             }
-    }
-
-    fn marked(&self, content: &Content) -> Content {
-        match content {
-            Content::Text(text) => Content::Text(self.marked_text(text)),
-            Content::Parts(parts) => Content::Parts(parts.iter().map(|part| self.marked_part(part)).collect()),
+            other => other,
         }
     }
 
-    fn marked_part(&self, part: &Value) -> Value {
-        let mut part = part.clone();
-        if let Some(Value::String(text)) = part.get_mut("text") {
-            *text = self.marked_text(text);
-        }
-        part
-    }
-
-    fn marked_text(&self, mut text: &str) -> String {
+    fn mark_text(&self, text: &str) -> String {
         let mut marked = String::with_capacity(text.len() + 8);
-        while let Some((start, name)) = self.control_token(text) {
-            let inside = start + name.chars().next().map_or(0, char::len_utf8);
-            marked.push_str(&text[..inside]);
-            marked.push(MARK);
-            text = &text[inside..];
+        for (at, char) in text.char_indices() {
+            if self.escaped.contains(&char) {
+                marked += &format!("{ESCAPE}{:x}{ESCAPE}", u32::from(char));
+                continue;
+            }
+            if self.closers.contains(&char) {
+                marked.push(MARK);
+            }
+            marked.push(char);
+            if self.openers.contains(&char) || self.begins_word(&text[at..]) {
+                marked.push(MARK);
+            }
         }
-        marked + text
+        marked
+    }
+
+    /// Whether a text begins with one of the words, or with as much of it as there is of the text.
+    fn begins_word(&self, text: &str) -> bool {
+        let begins = |word: &String| text.starts_with(word) || word.starts_with(text.trim_end());
+        !self.words.is_empty() && !text.trim_end().is_empty() && self.words.iter().any(begins)
+    }
+}
+
+/// A text without its marks.
+pub(super) fn unmark(text: &str) -> Cow<'_, str> {
+    if !text.contains([MARK, ESCAPE]) {
+        return Cow::Borrowed(text);
+    }
+    let text = text.replace(MARK, "");
+    let (mut plain, mut rest) = (String::with_capacity(text.len()), text.as_str());
+    while let Some((before, after)) = rest.split_once(ESCAPE) {
+        plain += before;
+        match after.split_once(ESCAPE).and_then(|(number, after)| Some((numbered(number)?, after))) {
+            Some((char, after)) => {
+                plain.push(char);
+                rest = after;
+            }
+            None => {
+                plain.push(ESCAPE);
+                rest = after;
+            }
+        }
+    }
+    Cow::Owned(plain + rest)
+}
+
+fn numbered(number: &str) -> Option<char> {
+    u32::from_str_radix(number, 16).ok().and_then(char::from_u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marked(text: &str) -> String {
+        Guard::new(["<|user|>", "[MASK]", "EOS", "§"]).mark_text(text)
+    }
+
+    /// What could be a name is cut up, wherever it stands; everything else is as it was.
+    #[test]
+    fn marks_are_where_names_begin_and_end() {
+        assert_eq!(marked("<|user|>").replace(MARK, "."), "<.|user|.>");
+        assert_eq!(marked("a[0] > 2").replace(MARK, "."), "a[.0.] .> 2");
+        assert_eq!(marked("EOS, THE\n").replace(MARK, "."), "E.OS, THE.\n");
+        assert_eq!(marked("user, tool and so on"), "user, tool and so on");
+        assert!(!marked("§").contains('§'));
+    }
+
+    #[test]
+    fn texts_come_back() {
+        for text in ["", "<>", "<<[]>>", "EOSEO", "a§b", "\u{fdd0}\u{fdd1}", "<\u{fdd0}|user|\u{fdd1}3c\u{fdd1}>", "é"]
+        {
+            assert_eq!(unmark(&marked(text)), text);
+            assert_eq!(unmark(&marked(&marked(text))), marked(text));
+        }
+    }
+
+    /// What a template leaves of an escape is text.
+    #[test]
+    fn half_an_escape_is_text() {
+        for text in ["\u{fdd1}", "a\u{fdd1}zz\u{fdd1}b", "\u{fdd1}fdd0", "\u{fdd1}d800\u{fdd1}"] {
+            assert_eq!(unmark(text), text);
+        }
     }
 }

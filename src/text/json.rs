@@ -1,5 +1,6 @@
 //! The `tojson` filter as transformers defines it: Python's `json.dumps`, nothing escaped for HTML.
 
+use super::guard::{ESCAPE, MARK};
 use super::python;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
@@ -161,6 +162,8 @@ impl Writer {
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
                 '\0'..'\u{20}' => self.escape(char),
+                // Escaped, the marks of what must not be a token would stay in the prompt.
+                MARK | ESCAPE => self.out.push(char),
                 '\u{7f}'.. if self.ensure_ascii => self.escape(char),
                 _ => self.out.push(char),
             }

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 pub struct Message {
     /// Who speaks: `system`, `user`, `assistant`, `tool`.
     pub role: String,
-    /// What is said.
+    /// What is said. Tags in it are text: thinking belongs into `reasoning_content`, calls into `tool_calls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
     /// What the assistant thought before it answered.

@@ -28,8 +28,8 @@ mod vocab;
 
 pub use detokenizer::Detokenizer;
 pub use message::{Content, FunctionCall, Message, ToolCall};
-pub use reply::{Piece, ReplyParser, opens_thinking};
+pub use reply::{Piece, ReplyParser};
 pub use stop::StopStrings;
-pub use template::{ChatInput, ChatTemplate};
+pub use template::{ChatInput, ChatTemplate, Prompt};
 pub use tokenizer::Tokenizer;
 pub use vocab::{TokenType, Vocab};

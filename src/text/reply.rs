@@ -30,7 +30,7 @@ pub enum Piece {
 }
 
 /// Whether a rendered prompt ends inside a thinking block, so that the reply starts there.
-pub fn opens_thinking(prompt: &str) -> bool {
+pub(super) fn opens_thinking(prompt: &str) -> bool {
     prompt.trim_end().ends_with(OPEN)
 }
 
@@ -57,7 +57,8 @@ pub struct ReplyParser {
 }
 
 impl ReplyParser {
-    /// A parser for a reply to a prompt that ended inside thinking or not: see [`opens_thinking`].
+    /// A parser for a reply to a prompt that ended inside thinking or not: see
+    /// [`Prompt::opens_thinking`](super::Prompt::opens_thinking).
     pub fn new(starts_in_thinking: bool) -> Self {
         let state = if starts_in_thinking { State::ThinkingStart } else { State::TextStart { after_tag: false } };
         Self { state, held: String::new(), tools: Vec::new() }

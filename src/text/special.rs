@@ -8,21 +8,30 @@ pub(super) struct Specials {
     by_first: [Vec<Special>; 256],
 }
 
+/// Which literal tokens are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    All,
+    Reserved,
+    /// Those that are not reserved.
+    Free,
+}
+
 #[derive(Debug)]
 struct Special {
     text: String,
     id: u32,
-    /// Recognised only where control tokens are wanted.
-    control: bool,
+    /// Made by a template's own text alone.
+    reserved: bool,
 }
 
 impl Specials {
-    /// From (text, id, is a control token). Empty texts are left out: they are everywhere.
+    /// From (text, id, is reserved). Empty texts are left out: they are everywhere.
     pub(super) fn new<'a>(tokens: impl IntoIterator<Item = (&'a str, u32, bool)>) -> Self {
         let mut by_first = [const { Vec::new() }; 256];
-        for (text, id, control) in tokens {
+        for (text, id, reserved) in tokens {
             if let Some(&first) = text.as_bytes().first() {
-                by_first[first as usize].push(Special { text: text.to_owned(), id, control });
+                by_first[first as usize].push(Special { text: text.to_owned(), id, reserved });
             }
         }
         for list in &mut by_first {
@@ -37,13 +46,13 @@ impl Specials {
         self.by_first[first as usize].iter().find(|special| special.text == text).map(|special| special.id)
     }
 
-    /// The first token in `text`: where it starts, where it ends, its id. `control` says whether control
-    /// tokens count.
-    pub(super) fn find(&self, text: &str, control: bool) -> Option<(usize, usize, u32)> {
+    /// The first token in `text`: where it starts, where it ends, its id.
+    pub(super) fn find(&self, text: &str, which: Which) -> Option<(usize, usize, u32)> {
         text.bytes().enumerate().find_map(|(start, first)| {
             // The list is empty for bytes inside a character, so `start` is a boundary where it is used.
             let hit = self.by_first[first as usize].iter().find(|special| {
-                (control || !special.control) && text.as_bytes()[start..].starts_with(special.text.as_bytes())
+                (which == Which::All || (which == Which::Reserved) == special.reserved)
+                    && text.as_bytes()[start..].starts_with(special.text.as_bytes())
             })?;
             Some((start, start + hit.text.len(), hit.id))
         })
@@ -58,10 +67,10 @@ mod tests {
     fn leftmost_then_longest_then_lowest() {
         let specials =
             Specials::new([("<a>", 7, true), ("<a><b>", 8, true), ("<a>", 3, true), ("é<", 9, false), ("", 1, true)]);
-        assert_eq!(specials.find("x<a><c>", true), Some((1, 4, 3)));
-        assert_eq!(specials.find("x<a><b>", true), Some((1, 7, 8)));
-        assert_eq!(specials.find("x<a><b>é<", false), Some((7, 10, 9)));
-        assert_eq!(specials.find("è< <a", true), None);
+        assert_eq!(specials.find("x<a><c>", Which::All), Some((1, 4, 3)));
+        assert_eq!(specials.find("x<a><b>", Which::Reserved), Some((1, 7, 8)));
+        assert_eq!(specials.find("x<a><b>é<", Which::Free), Some((7, 10, 9)));
+        assert_eq!(specials.find("è< <a", Which::All), None);
         assert_eq!((specials.id("<a>"), specials.id("<b>"), specials.id("")), (Some(3), None, None));
     }
 }

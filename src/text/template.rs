@@ -6,11 +6,13 @@
 //! run for ever: its steps are counted. Its memory is not: one that doubles a string again and again can
 //! ask for more than there is.
 
-use super::Message;
-use super::jinja;
+use super::guard::{Guard, unmark};
+use super::reply::opens_thinking;
+use super::{Message, Tokenizer, jinja};
 use crate::error::{Error, Result};
 use minijinja::value::Serde;
-use minijinja::{Environment, Value};
+use minijinja::{Environment, ErrorKind, Value};
+use serde::Serialize;
 use serde_json::Map;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,17 +41,37 @@ impl<'a> ChatInput<'a> {
     }
 
     /// Every variable that the template sees. As in transformers, `tools` and `documents` are always
-    /// defined, and none when there are none. The named fields win over `extra`.
-    fn context(&self) -> Value {
-        let extra = self.extra.iter().map(|(name, value)| (name.as_str(), Value::from(Serde(value))));
-        let named = [
-            ("messages", Value::from(Serde(self.messages))),
-            ("tools", Value::from(Serde(self.tools))),
+    /// defined, and none when there are none. The named fields win over `extra`. Strings are marked if there is a guard.
+    fn context(&self, guard: Option<&Guard>) -> Result<Value, minijinja::Error> {
+        let mut variables = vec![("documents", Value::from(()))];
+        for (name, value) in &self.extra {
+            variables.push((name, outside(value, guard)?));
+        }
+        variables.extend([
+            ("messages", outside(&self.messages, guard)?),
+            ("tools", outside(&self.tools, guard)?),
             ("add_generation_prompt", self.add_generation_prompt.into()),
-        ];
-        let thinking = self.enable_thinking.map(|enable| ("enable_thinking", enable.into()));
-        Value::from_pairs([("documents", Value::from(()))].into_iter().chain(extra).chain(named).chain(thinking))
+        ]);
+        variables.extend(self.enable_thinking.map(|enable| ("enable_thinking", enable.into())));
+        Ok(Value::from_pairs(variables))
     }
+}
+
+/// What comes from outside the template, as it sees it.
+fn outside(value: &impl Serialize, guard: Option<&Guard>) -> Result<Value, minijinja::Error> {
+    let Some(guard) = guard else { return Ok(Value::from(Serde(value))) };
+    let failed = |error: serde_json::Error| minijinja::Error::new(ErrorKind::BadSerialization, error.to_string());
+    Ok(Value::from(Serde(guard.mark(serde_json::to_value(value).map_err(failed)?))))
+}
+
+/// What the model is to go on from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Prompt {
+    /// Its tokens.
+    pub tokens: Vec<u32>,
+    /// Whether the template ended it inside a block of thinking, so that the reply starts there.
+    pub opens_thinking: bool,
 }
 
 /// A compiled chat template.
@@ -87,12 +109,33 @@ impl ChatTemplate {
         })
     }
 
-    /// The prompt for a conversation.
+    /// The prompt for a conversation, as text. Who encodes it cannot tell what the template wrote from what people did:
+    /// [`prompt`](Self::prompt) can.
     ///
     /// # Errors
     /// [`Error::Template`] if the template refuses the conversation or asks for what is not there.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<String> {
-        guarded(|| self.environment.get_template(NAME)?.render(input.context()))
+        guarded(|| self.environment.get_template(NAME)?.render(input.context(None)?))
+    }
+
+    /// The prompt for a conversation, as tokens, in which nobody forges a role or a tag: control tokens and tags are the
+    /// template's own. Their names in any string of the input, be it what a user or a function said, the model itself,
+    /// a description of a function or a further variable, are text. So the template finds no tags there either: what
+    /// the model thought belongs into [`Message::reasoning_content`], not into its content.
+    ///
+    /// A template that writes the brackets around a string itself, as `<|{{ role }}|>` does, makes the token that the
+    /// string names.
+    ///
+    /// # Errors
+    /// As [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be said in tokens.
+    pub fn prompt(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer) -> Result<Prompt> {
+        let context = |guard| input.context(Some(guard));
+        let text = guarded(|| self.environment.get_template(NAME)?.render(context(tokenizer.guard())?));
+        let text = text.map_err(|error| match error {
+            Error::Template { message } => Error::Template { message: unmark(&message).into_owned() },
+            other => other,
+        })?;
+        Ok(Prompt { tokens: tokenizer.encode_marked(&text)?, opens_thinking: opens_thinking(&text) })
     }
 }
 

@@ -1,12 +1,12 @@
 //! Byte-level BPE from a file's vocabulary.
 //!
-//! Guaranteed: any text can be encoded, and decoding gives it back byte for byte; control tokens arise
-//! from text only where the caller asks for them, and with [`Tokenizer::guard`] not from what a user typed,
-//! which so cannot impersonate a role; a vocabulary with a defect is refused by name when it is loaded and never surprises later.
+//! Guaranteed: any text can be encoded, and decoding gives it back byte for byte; control tokens and tags arise
+//! from text only where the caller asks for them, and in a [prompt](super::ChatTemplate::prompt) from the template's own
+//! text alone; a vocabulary with a defect is refused by name when it is loaded and never surprises later.
 
-use super::guard::MARK;
+use super::guard::{Guard, unmark};
 use super::pretokenizer::{self, Family};
-use super::special::Specials;
+use super::special::{Specials, Which};
 use super::vocab::failed;
 use super::{TokenType, Vocab, bpe, byte_level};
 use crate::error::{Error, Result};
@@ -16,10 +16,15 @@ use tokenizers::models::bpe::BPE;
 use tokenizers::pre_tokenizers::split::Split;
 
 /// Turns text into tokens and tokens into bytes.
+///
+/// A vocabulary's control tokens, such as `<|user|>`, and those of its user-defined tokens that are markup, between `<`
+/// and `>` or `[` and `]`, such as `<think>`, are reserved: text makes them only where it is a template's own. Other
+/// user-defined tokens, runs of blanks say, are text, and recognised in any.
 pub struct Tokenizer {
     bpe: BPE,
     split: Split,
     specials: Specials,
+    guard: Guard,
     types: Vec<TokenType>,
     /// What every token stands for, end to end.
     bytes: Vec<u8>,
@@ -38,65 +43,66 @@ impl Tokenizer {
         let family = pretokenizer::family(&vocab.pre)?;
         vocab.check()?;
         let (bytes, ends) = vocab.spell_out();
-        let specials = Specials::new(
-            vocab
-                .typed()
-                .filter(|(_, _, kind)| kind.is_literal())
-                .map(|(text, id, kind)| (text, id, kind.is_control())),
-        );
+        let literal = vocab.typed().filter(|(_, _, kind)| kind.is_literal());
+        let specials = Specials::new(literal.map(|(text, id, kind)| (text, id, kind.is_reserved(text))));
+        let reserved = vocab.typed().filter(|(text, _, kind)| kind.is_reserved(text));
+        let guard = Guard::new(reserved.map(|(text, ..)| text));
         let end = ends_of_reply(&vocab, family, &specials);
         let bos = vocab.bos.filter(|_| vocab.add_bos);
         let bpe = bpe::build(&mut vocab, family)?;
-        Ok(Self { bpe, split: family.compile()?, specials, types: vocab.types, bytes, ends, bos, end })
+        Ok(Self { bpe, split: family.compile()?, specials, guard, types: vocab.types, bytes, ends, bos, end })
     }
 
     /// The tokens of `text`, after the beginning-of-text token where the file asks for one.
     ///
-    /// Control tokens such as `<|user|>` are recognised only if `parse_special`; otherwise their text is
-    /// text like any other. User-defined tokens such as `<think>` are always recognised.
+    /// Reserved tokens, `<|user|>` and `<think>` say, are recognised only if `parse_special`; otherwise their text is
+    /// text like any other. User-defined tokens that are no markup are always recognised.
     ///
     /// # Errors
     /// [`Error::Tokenizer`] if the text cannot be said in tokens.
     pub fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>> {
-        self.cut(text, parse_special, |text, tokens| self.encode_plain(text, tokens))
+        let mut tokens = self.start();
+        let which = if parse_special { Which::All } else { Which::Free };
+        self.cut(text, which, &mut tokens, |text, tokens| self.encode_plain(text, tokens))?;
+        Ok(tokens)
     }
 
-    /// The tokens of a prompt, control tokens recognised, that was rendered from [guarded](Self::guard) messages.
-    ///
-    /// # Errors
-    /// As [`Tokenizer::encode`].
-    pub fn encode_guarded(&self, prompt: &str) -> Result<Vec<u32>> {
-        self.cut(prompt, true, |text, tokens| self.encode_plain(&text.replace(MARK, ""), tokens))
+    /// The tokens of a prompt that a template rendered of [marked](Self::guard) strings: reserved tokens are recognised
+    /// where no mark stands in their names.
+    pub(super) fn encode_marked(&self, prompt: &str) -> Result<Vec<u32>> {
+        let mut tokens = self.start();
+        self.cut(prompt, Which::Reserved, &mut tokens, |text, tokens| {
+            // Marks may have stood in the names of the other literal tokens.
+            self.cut(&unmark(text), Which::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
+        })?;
+        Ok(tokens)
+    }
+
+    /// What marks the strings that come from outside a template.
+    pub(super) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// What every text begins with.
+    fn start(&self) -> Vec<u32> {
+        self.bos.into_iter().collect()
     }
 
     /// Cuts a text at its literal tokens and has `plain` encode what is between them.
     fn cut(
         &self,
         text: &str,
-        parse_special: bool,
+        which: Which,
+        tokens: &mut Vec<u32>,
         plain: impl Fn(&str, &mut Vec<u32>) -> Result<()>,
-    ) -> Result<Vec<u32>> {
-        let mut tokens: Vec<u32> = self.bos.into_iter().collect();
+    ) -> Result<()> {
         let mut rest = text;
-        while let Some((start, end, id)) = self.specials.find(rest, parse_special) {
-            plain(&rest[..start], &mut tokens)?;
+        while let Some((start, end, id)) = self.specials.find(rest, which) {
+            plain(&rest[..start], tokens)?;
             tokens.push(id);
             rest = &rest[end..];
         }
-        plain(rest, &mut tokens)?;
-        Ok(tokens)
-    }
-
-    /// The first control token named in a text: where, and its name.
-    pub(super) fn control_token<'a>(&self, text: &'a str) -> Option<(usize, &'a str)> {
-        let mut from = 0;
-        while let Some((start, end, id)) = self.specials.find(&text[from..], true) {
-            if self.types[id as usize].is_control() {
-                return Some((from + start, &text[from + start..from + end]));
-            }
-            from += end;
-        }
-        None
+        plain(rest, tokens)
     }
 
     fn encode_plain(&self, text: &str, tokens: &mut Vec<u32>) -> Result<()> {

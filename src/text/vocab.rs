@@ -13,7 +13,7 @@ pub enum TokenType {
     Unknown,
     /// Steers the model and never stands for text, such as `<|user|>`.
     Control,
-    /// Text that is always one token, such as `<think>`.
+    /// Text that is one token: where it is [markup](super::Tokenizer), such as `<think>`, the template's own.
     UserDefined,
     /// Fills the vocabulary up; never trained.
     Unused,
@@ -38,6 +38,12 @@ impl TokenType {
     /// True for tokens that must never arise from plain text.
     pub(super) fn is_control(self) -> bool {
         matches!(self, Self::Control | Self::Unknown)
+    }
+
+    /// True for tokens that text makes only where it is the template's own: control tokens, and tags.
+    pub(super) fn is_reserved(self, text: &str) -> bool {
+        let within = |open, close| text.len() > 2 && text.starts_with(open) && text.ends_with(close);
+        self.is_control() || self == Self::UserDefined && (within('<', '>') || within('[', ']'))
     }
 
     /// True for tokens whose text is stored as it is, not in the byte-level alphabet.

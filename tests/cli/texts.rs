@@ -66,6 +66,7 @@ fn tokens_are_those_of_llama_cpp() {
     }
     let ids = |rest: &str| json(&succeed(&format!("tokenize --ids {rest}")).out).as_array().unwrap().len();
     assert!(ids("<|user|>") == 1 && ids("--no-parse-special <|user|>") > 1);
+    assert!(ids("</think>") == 1 && ids("--no-parse-special </think>") > 1);
     let table = fed(command(["tokenize", "-"]), b"Hi\n\n").out;
     assert_eq!(table, "   1011 \"Hi\"\n    198 \"\\n\"\n");
 }

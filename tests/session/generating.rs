@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use wglm::generate::{Cancel, Event, GenerateOptions, Generation, Stats, Stop};
 use wglm::sample::Sampler;
-use wglm::text::{ChatInput, Message, ReplyParser, opens_thinking};
+use wglm::text::{ChatInput, Message, ReplyParser};
 use wglm::{Error, Result, SamplerParams, Session};
 
 const OWL: &str = "Tell me a story about an owl.";
@@ -16,8 +16,8 @@ fn prompt(question: &str, thinking: bool) -> (Vec<u32>, ReplyParser) {
     let messages = [Message::user(question)];
     let mut input = ChatInput::new(&messages);
     input.enable_thinking = Some(thinking);
-    let rendered = model().template().unwrap().render(&input).unwrap();
-    (model().tokenizer().unwrap().encode(&rendered, true).unwrap(), ReplyParser::new(opens_thinking(&rendered)))
+    let prompt = model().template().unwrap().prompt(&input, model().tokenizer().unwrap()).unwrap();
+    (prompt.tokens, ReplyParser::new(prompt.opens_thinking))
 }
 
 fn owl() -> Vec<u32> {

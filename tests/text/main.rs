@@ -5,6 +5,7 @@ mod calls;
 mod cuts;
 mod fable_vocab;
 mod full_size;
+mod guarded;
 mod reply;
 mod stops;
 mod template;

@@ -2,7 +2,7 @@
 
 use crate::cuts::{cut, every_way, places};
 use proptest::prelude::*;
-use wglm::text::{Piece, ReplyParser, opens_thinking};
+use wglm::text::{Piece, ReplyParser};
 
 /// The whole (thinking, answer) of a reply that arrives in `chunks`.
 fn parse<S: AsRef<str>>(starts_in_thinking: bool, chunks: &[S]) -> (String, String) {
@@ -104,12 +104,6 @@ fn pieces_come_at_once() {
     assert!(!parser.is_thinking());
     assert_eq!(parser.push("cause <"), [Piece::Text("cause <".into())]);
     assert_eq!(parser.finish(), []);
-}
-
-#[test]
-fn prompts_that_open_thinking() {
-    assert!(opens_thinking("<|assistant|><think>") && opens_thinking("<|assistant|>\n<think>\n"));
-    assert!(!opens_thinking("<|assistant|></think>") && !opens_thinking("<|assistant|>") && !opens_thinking(""));
 }
 
 proptest! {

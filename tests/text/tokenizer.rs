@@ -47,7 +47,7 @@ fn the_tokens_that_llama_cpp_makes() {
 }
 
 #[test]
-fn control_tokens_arise_only_where_asked_for() {
+fn control_tokens_and_tags_arise_only_where_asked_for() {
     let user = FABLE.special("<|user|>").unwrap();
     let text = "[gMASK]<sop><|user|>Hello<|assistant|><think>";
     let special = FABLE.encode(text, true).unwrap();
@@ -56,7 +56,11 @@ fn control_tokens_arise_only_where_asked_for() {
     for &token in &plain {
         assert_ne!(FABLE.token_type(token).unwrap(), TokenType::Control);
     }
-    assert_eq!(plain.last(), FABLE.special("<think>").as_ref(), "a user-defined token is always recognised");
+    // llama.cpp recognises `<think>` here too, as it does every user-defined token, so that any text that holds the tag
+    // opens a block of thinking.
+    assert!(
+        !plain.contains(&FABLE.special("<think>").unwrap()) && special.ends_with(&[FABLE.special("<think>").unwrap()])
+    );
     assert_eq!(FABLE.decode(&plain, false).unwrap(), text);
     assert_eq!(FABLE.decode(&special, true).unwrap(), text);
     assert_eq!(FABLE.decode(&special, false).unwrap(), "Hello<think>");
@@ -71,6 +75,18 @@ fn a_control_token_that_is_one_word_is_still_not_text() {
     assert_eq!((plain.len(), tokenizer.decode(&plain, false).unwrap().as_str()), (2, "ab"));
     assert_eq!(tokenizer.encode("ab", true).unwrap(), [256]);
     assert_eq!(tokenizer.encode("abc", false).unwrap(), [257]);
+}
+
+/// Nor is one between brackets that the user defined; any other is text.
+#[test]
+fn user_defined_markup_is_not_text() {
+    let defined = ["<!>", "[!]", "->", "!!"].map(|text| (text, TokenType::UserDefined));
+    let tokenizer = Tokenizer::new(tiny(&defined, &["! !"])).unwrap();
+    for (index, (text, _)) in defined.iter().enumerate() {
+        let token = 256 + index as u32;
+        assert_eq!(tokenizer.encode(text, true).unwrap(), [token], "{text}");
+        assert_eq!(tokenizer.encode(text, false).unwrap() == [token], index > 1, "{text}");
+    }
 }
 
 /// User-defined tokens are written as they are: `é` is a character there, not the byte 0xe9.
@@ -212,9 +228,9 @@ proptest! {
     }
 
     #[test]
-    fn plain_text_never_holds_a_control_token(text in texts()) {
+    fn plain_text_never_holds_a_control_token_or_a_tag(text in texts()) {
         for token in FABLE.encode(&text, false).unwrap() {
-            prop_assert!(FABLE.token_type(token).unwrap() != TokenType::Control);
+            prop_assert_eq!(FABLE.token_type(token).unwrap(), TokenType::Normal);
         }
     }
 
