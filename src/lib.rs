@@ -71,7 +71,7 @@ pub use gguf::Gguf;
 pub use gpu::{AdapterReport, Gpu, GpuOptions, Memory, adapters};
 pub use kernels::CacheType;
 pub use model::{
-    CacheShape, Check, Config, Estimate, Fit, LoadOptions, Model, Progress, PromptOptions, Verdict, Without,
+    CacheShape, Check, Config, Estimate, Fit, LoadOptions, Model, Progress, PromptOptions, Stage, Verdict, Without,
 };
 pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};

@@ -122,6 +122,7 @@ fn step_failures(case: &Case, pipelines: &Pipelines) -> Vec<String> {
         if !samples.is_empty() && !samples.iter().any(|(sample, got)| sees(sample, *got)) {
             failures.push(format!("`{}`: nothing would be seen: {samples:?}", step.label));
         }
+        Ok(())
     };
     let fault = case.run_steps(pipelines, &mut look).unwrap_or_else(|e| panic!("{}: {e}", case.name));
     failures.extend(fault.map(|fault| fault.to_string()));

@@ -5,7 +5,7 @@ use super::{output, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
 use std::path::Path;
-use wglm::{Check, Error, Gguf, Gpu, LoadOptions, Model, Progress, Verdict, Without};
+use wglm::{Check, Error, Gguf, Gpu, LoadOptions, Model, Progress, Stage, Verdict, Without};
 
 /// The file, or the demonstration model.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
@@ -42,8 +42,7 @@ pub fn load(file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
 pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
     let bar = progress_bar();
     let mut tell = |progress: Progress| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
+        show(&bar, progress);
         ControlFlow::Continue(())
     };
     let check = match args.check {
@@ -91,7 +90,31 @@ fn zero_copy(model: &Model) {
 
 /// Draws nothing unless stderr is a terminal.
 fn progress_bar() -> ProgressBar {
-    let template = "loading {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
+    ProgressBar::new(0).with_style(style(Stage::Weights))
+}
+
+/// Shows how far a load is.
+fn show(bar: &ProgressBar, Progress { stage, done, total, .. }: Progress) {
+    if bar.message() != name_of(stage) {
+        bar.set_style(style(stage));
+        bar.set_message(name_of(stage));
+    }
+    bar.set_length(total);
+    bar.set_position(done);
+}
+
+fn name_of(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Weights => "loading",
+        Stage::Kernels => "compiling",
+        _ => "checking",
+    }
+}
+
+fn style(stage: Stage) -> ProgressStyle {
+    let template = match stage {
+        Stage::Weights => "{msg} {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+        _ => "{msg} {bar:30} {pos}/{len}",
+    };
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

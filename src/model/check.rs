@@ -7,6 +7,7 @@
 //! more, and needs no model.
 
 use super::planner::Planner;
+use super::progress::{Meter, Stage};
 use super::rows::Rows;
 use super::verdict::{Finding, Verdict, Without};
 use super::weights::Source;
@@ -16,8 +17,9 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Buffer;
 use crate::kernels::Sampling;
-use crate::plan::{Checker, Executor, Fault, Plan, Sample, Target, Weight};
+use crate::plan::{Checker, Executor, Fault, Plan, Sample, Step, Target, Weight};
 use crate::shader::Pipelines;
+use crate::threads::GoOn;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::cell::Cell;
@@ -43,6 +45,8 @@ pub(super) struct Subject<'a> {
     pub chunks: bool,
     /// What was looked at so far.
     pub looked: Cell<Looked>,
+    /// Where its steps are counted.
+    pub meter: &'a Meter,
 }
 
 /// Outputs that were looked at.
@@ -72,13 +76,13 @@ impl Subject<'_> {
     /// was the memory to look.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] if nothing is left to do without; what the device reports.
-    pub fn settle(&self, wanted: Target, subject: String) -> Result<Option<Verdict>> {
+    /// [`Error::WrongKernel`] if nothing is left to do without; that of `go_on`; what the device reports.
+    pub fn settle(&self, wanted: Target, subject: String, go_on: &mut GoOn<'_>) -> Result<Option<Verdict>> {
         let start = Instant::now();
         let (mut without, mut last) = (Without::Nothing, None);
         loop {
             let target = without.of(wanted);
-            let fault = match self.check(target) {
+            let fault = match self.check(target, go_on) {
                 Err(Error::OutOfMemory { doing, .. }) => {
                     tracing::warn!("kernels were not checked: no memory was left for {doing}");
                     return Ok(None);
@@ -90,7 +94,8 @@ impl Subject<'_> {
             let finding = Finding::from(fault);
             without = Without::less_than(&target).ok_or_else(|| finding.clone().error(self.pipelines.gpu()))?;
             last = Some(finding);
-            self.pipelines.prepare(&self.planner.plan(without.of(wanted))?.compiled(self.planner.all))?;
+            let variants = self.planner.plan(without.of(wanted))?.compiled(self.planner.all);
+            self.pipelines.prepare_while(&variants, go_on)?;
         }
         let Looked { outputs, worst } = self.looked.get();
         tracing::info!(outputs, worst, elapsed = ?start.elapsed(), "checked kernels");
@@ -100,51 +105,55 @@ impl Subject<'_> {
     /// The first output found wrong where plans are made for a target.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; what the device reports.
-    pub fn check(&self, target: Target) -> Result<Option<Fault>> {
-        let planned = plan_token(
-            self.planner.file,
-            self.planner.config,
-            CacheShape { context: CONTEXT, ..self.planner.cache },
-            target,
-        )?;
+    /// [`Error::OutOfMemory`]; that of `go_on`; what the device reports.
+    pub fn check(&self, target: Target, go_on: &mut GoOn<'_>) -> Result<Option<Fault>> {
+        let Planner { file, config, prompt, cache, .. } = *self.planner;
+        let planned = plan_token(file, config, CacheShape { context: CONTEXT, ..cache }, target)?;
+        let together = TOKENS.min(prompt.together());
+        let mut chunk = None;
+        if self.chunks && together > 1 {
+            let shape = BatchShape::of(prompt.room_for(together), Outputs::Last, 0, cache.context);
+            chunk = Some(plan_batch(file, config, &planned, target, shape)?);
+        }
+        let chunk_plan = chunk.as_ref().map(|chunk| &chunk.plan);
+        let steps = once(&planned.plan).chain(chunk_plan).flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
+        self.meter.expect(Stage::Check, steps.sum::<usize>() as u64);
+        let variants = once(&planned.plan).chain(chunk_plan).flat_map(|plan| plan.variants.clone()).collect::<Vec<_>>();
+        self.pipelines.prepare_while(&variants, go_on)?;
         let token = Made { executor: Executor::new(self.pipelines, &planned.plan, self.weights)?, plan: &planned.plan };
         let mut random = Pcg32::seed_from_u64(RandomState::new().build_hasher().finish());
-        let together = TOKENS.min(self.planner.prompt.together());
-        if self.chunks && together > 1 {
-            if let Some(fault) = self.chunk(&planned, &token.executor, target, together, &mut random)? {
+        if let Some(chunk) = &chunk {
+            if let Some(fault) = self.chunk(chunk, &planned, &token.executor, together, &mut random, go_on)? {
                 return Ok(Some(fault));
             }
-            return self.token(&planned, &token, together, &mut random);
+            return self.token(&planned, &token, together, &mut random, go_on);
         }
         for position in 0..BEFORE {
             self.write(&token, position, &mut random)?;
             token.executor.submit(self.layers(&planned.plan).into_iter().flatten(), &[])?;
         }
-        self.token(&planned, &token, BEFORE, &mut random)
+        self.token(&planned, &token, BEFORE, &mut random, go_on)
     }
 
     /// Checks a chunk, from the first position on.
     fn chunk(
         &self,
+        chunk: &BatchPlan,
         token: &TokenPlan,
         lender: &Executor,
-        target: Target,
         count: usize,
         random: &mut Pcg32,
+        go_on: &mut GoOn<'_>,
     ) -> Result<Option<Fault>> {
-        let Planner { prompt, cache, .. } = self.planner;
-        let shape = BatchShape::of(prompt.room_for(count), Outputs::Last, 0, cache.context);
-        let BatchPlan { plan, lent, .. } = plan_batch(self.planner.file, self.planner.config, token, target, shape)?;
+        let BatchPlan { plan, lent, .. } = chunk;
         let lent: HashMap<usize, Buffer> =
             lent.iter().map(|(here, there)| (*here, lender.local(*there).clone())).collect();
-        let executor = Executor::with_locals(self.pipelines, &plan, self.weights, &lent)?;
+        let executor = Executor::with_locals(self.pipelines, plan, self.weights, &lent)?;
         let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
         let gpu = executor.gpu();
         gpu.write(executor.local(Plan::STATE), 0, &State::new(self.planner.config).chunk(0, count, plan.splits))?;
         gpu.write(executor.local(Plan::TOKEN), 0, bytemuck::cast_slice(&ids))?;
-        let steps = self.layers(&plan).into_iter().chain(once(plan.head..plan.steps.len()));
-        self.run(&Made { plan: &plan, executor }, token, steps, (0, count), random)
+        self.run(&Made { plan, executor }, token, self.steps(plan), (0, count), random, go_on)
     }
 
     /// Checks a token after others, the likeliest that follows, and a draw.
@@ -154,17 +163,18 @@ impl Subject<'_> {
         made: &Made<'_>,
         position: usize,
         random: &mut Pcg32,
+        go_on: &mut GoOn<'_>,
     ) -> Result<Option<Fault>> {
         self.write(made, position, random)?;
-        let end = made.plan.steps.len();
-        let steps = self.layers(made.plan).into_iter().chain(once(made.plan.head..end));
-        let fault = self.run(made, planned, steps, (position, 1), random)?;
+        let fault = self.run(made, planned, self.steps(made.plan), (position, 1), random, go_on)?;
         if fault.is_some() {
             return Ok(fault);
         }
         let draw = Sampling::draw(1.0, 40, 0.95, 0.02, random.next_u64());
         made.executor.gpu().write(made.executor.local(planned.choice.sampling), 0, bytemuck::bytes_of(&draw))?;
-        self.run(made, planned, once(planned.choice.first..end), (position, 1), random)
+        let choice = planned.choice.first..made.plan.steps.len();
+        self.meter.expect(Stage::Check, choice.len() as u64);
+        self.run(made, planned, vec![choice], (position, 1), random, go_on)
     }
 
     /// Runs steps and looks at what they leave.
@@ -172,21 +182,31 @@ impl Subject<'_> {
         &self,
         made: &Made<'_>,
         token: &TokenPlan,
-        steps: impl Iterator<Item = Range<usize>>,
+        steps: Vec<Range<usize>>,
         tokens: (usize, usize),
         random: &mut Pcg32,
+        go_on: &mut GoOn<'_>,
     ) -> Result<Option<Fault>> {
         let mut row =
             |weight: &Weight, row: usize| row_of(self.planner.file, weight, &token.sources[weight.index], row);
         let mut checker = Checker::new(&made.executor, made.plan, &mut row, random.next_u64())?;
         for steps in steps {
-            let fault =
-                checker.run(steps, tokens, &mut |_, samples| self.looked.set(self.looked.get().with(samples)))?;
+            let mut look = |_: &Step, samples: &[(Sample, f64)]| {
+                self.looked.set(self.looked.get().with(samples));
+                go_on()
+            };
+            let fault = checker.run(steps.clone(), tokens, &mut look)?;
+            self.meter.add(Stage::Check, steps.len() as u64);
             if fault.is_some() {
                 return Ok(fault);
             }
         }
         Ok(None)
+    }
+
+    /// The steps that are checked: see [`Subject::layers`], and the head.
+    fn steps(&self, plan: &Plan) -> Vec<Range<usize>> {
+        self.layers(plan).into_iter().chain(once(plan.head..plan.steps.len())).collect()
     }
 
     /// Says which token is computed, and where.

@@ -2,7 +2,8 @@
 
 use super::check;
 use super::options::{LoadOptions, target};
-use super::planner::Planner;
+use super::planner::{Planned, Planner};
+use super::progress::{Meter, Progress, Stage};
 use super::upload::{Uploaded, upload};
 use super::verdict::{Check, Verdict, Without};
 use super::{BatchPlan, BatchShape, CacheShape, ChoicePlan, Config, PromptOptions, State, TokenPlan};
@@ -14,21 +15,9 @@ use crate::plan::{Executor, Plan, Target};
 use crate::sample::SamplerParams;
 use crate::shader::{Pipelines, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
-use crate::threads::join;
+use crate::threads::{GoOn, Job, work};
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-/// How far a load has come, in bytes on the GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
-pub struct Progress {
-    /// Bytes there.
-    pub done: u64,
-    /// Bytes there will be.
-    pub total: u64,
-}
 
 /// A model on the GPU. Clones share it; it may be used from several threads.
 ///
@@ -44,7 +33,7 @@ pub struct Progress {
 /// let estimate = Model::estimate(&file, &options, Some(&gpu))?;
 /// assert!(!matches!(estimate.fit, Fit::Memory { .. }), "{} bytes are too many", estimate.most());
 /// let model = Model::load_with(&file, &gpu, &options, &mut |progress| {
-///     println!("{} of {} bytes", progress.done, progress.total);
+///     println!("{:?}: {} of {}", progress.stage, progress.done, progress.total);
 ///     ControlFlow::Continue(()) // or Break, to stop
 /// })?;
 /// assert_eq!(gpu.memory().held, estimate.weights);
@@ -59,7 +48,7 @@ pub struct Model {
 
 struct Shared {
     file: Gguf,
-    /// Its file's, from the first snapshot on.
+    /// From the first snapshot on.
     fingerprint: OnceLock<u64>,
     config: Config,
     cache: CacheShape,
@@ -83,8 +72,10 @@ impl Model {
         Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// As [`Model::load`]. `progress` is told before anything is uploaded, after every few megabytes, and once everything
-    /// is there again and again while it is verified and kernels are still compiled. It may stop the load each time.
+    /// As [`Model::load`]. `progress` is told, on this thread, before anything is uploaded, then at every step and at
+    /// least every tenth of a second, and once everything is done; whenever it is told, it may stop the load. What a
+    /// driver is compiling by then is compiled to its end, for no driver can be interrupted, and no thread outlives the
+    /// call: so a stop while kernels compile takes as long as the slowest of them.
     ///
     /// At the first load on an adapter some of what the kernels compute is computed again on the CPU, which takes less
     /// than a second: see [`LoadOptions::check`]. If one is wrong, the model does without matrices, and if that does
@@ -111,23 +102,37 @@ impl Model {
             planned = planner.plan(known.without().of(wanted))?;
         }
         let pipelines = Pipelines::new(gpu).altered(options.altered.map(|altered| altered.alter));
-        let variants = planned.compiled(all);
-        let (text, weights) = together(file, &pipelines, &planned.token, &variants, options.zero_copy, progress)?;
-        let verdict = match known {
-            None if options.check != Check::Never => {
-                let chunks = options.check == Check::Always || all;
-                let (planner, pipelines, weights) = (&planner, &pipelines, &weights.buffers);
-                let check = check::Subject { planner, pipelines, weights, chunks, looked: Default::default() };
-                check.settle(wanted, subject)?
-            }
-            known => known.cloned(),
+        let meter = Meter::default();
+        let mut tell = || match progress(meter.now()) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Cancelled),
         };
+        let variants = planned.compiled(all);
+        let loading =
+            Loading { file, pipelines: &pipelines, planned: &planned, zero_copy: options.zero_copy, meter: &meter };
+        let (text, weights) = loading.run(&variants, &mut tell)?;
+        meter.enter(Stage::Check);
+        meter.expect(Stage::Check, 1);
+        let mut verdict = known.cloned();
+        let to_check = verdict.is_none() && options.check != Check::Never;
+        let settle: Job<'_> = Box::new(|go_on| {
+            if to_check {
+                let (planner, pipelines, weights, meter) = (&planner, &pipelines, &weights.buffers, &meter);
+                let chunks = options.check == Check::Always || all;
+                let check = check::Subject { planner, pipelines, weights, chunks, looked: Default::default(), meter };
+                verdict = check.settle(wanted, subject, go_on)?;
+            }
+            let target = verdict.as_ref().map_or(wanted, |verdict| verdict.without().of(wanted));
+            let one_token = plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?;
+            warm_up(&pipelines, &one_token, &weights.buffers, State::new(&config), go_on)?;
+            meter.add(Stage::Check, 1);
+            Ok(())
+        });
+        work("checking kernels", vec![settle], |_| Ok(()), &mut tell)?;
+        tell()?;
         let target = verdict.as_ref().map_or(wanted, |verdict| verdict.without().of(wanted));
-        let one_token = plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?;
-        warm_up(&pipelines, &one_token, &weights.buffers, State::new(&config))?;
-        let file = file.clone();
+        let (file, fingerprint) = (file.clone(), OnceLock::new());
         let Text { tokenizer, template } = text;
-        let fingerprint = OnceLock::new();
         let shared = Shared {
             file,
             fingerprint,
@@ -149,9 +154,10 @@ impl Model {
         &self.shared.file
     }
 
-    /// What tells its file from others: see [`Gguf::fingerprint`].
+    /// What tells it from others, by its file's header and all of its weights: see [`Gguf::fingerprint`].
     pub(crate) fn fingerprint(&self) -> u64 {
-        *self.shared.fingerprint.get_or_init(|| self.shared.file.fingerprint())
+        let Shared { file, weights, .. } = &*self.shared;
+        *self.shared.fingerprint.get_or_init(|| file.fingerprint(bytemuck::cast_slice(&weights.sums)))
     }
 
     /// The hyper-parameters.
@@ -289,52 +295,56 @@ impl Text {
     }
 }
 
-/// Between two looks whether kernels are still compiled.
-const LOOK: Duration = Duration::from_millis(10);
-
-/// Reads the text side and compiles the kernels while the weights are uploaded. A failure of either stops the others,
-/// and so does whoever is told of the progress, as long as anything is under way.
-fn together(
-    file: &Gguf,
-    pipelines: &Pipelines,
-    planned: &TokenPlan,
-    variants: &[Variant],
+/// What is loaded at once.
+struct Loading<'a> {
+    file: &'a Gguf,
+    pipelines: &'a Pipelines,
+    planned: &'a Planned,
     zero_copy: bool,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<(Text, Uploaded)> {
-    let stop = AtomicBool::new(false);
-    let stopping = |failed: bool| stop.fetch_or(failed, Ordering::Relaxed) || failed;
-    std::thread::scope(|scope| {
-        let text = scope.spawn(|| Text::read(file).inspect_err(|_| _ = stopping(true)));
-        let kernels = scope.spawn(|| {
-            let compiled = pipelines.prepare_until(variants, &stop);
-            compiled.map(drop).inspect_err(|_| _ = stopping(true))
-        });
-        let mut newest = Progress { done: 0, total: 0 };
-        let mut tell = |now: Progress| {
-            newest = now;
-            if stopping(false) { ControlFlow::Break(()) } else { progress(now) }
+    meter: &'a Meter,
+}
+
+impl Loading<'_> {
+    /// Reads the text side and compiles the kernels while the weights are uploaded.
+    fn run(&self, variants: &[Variant], tell: &mut GoOn<'_>) -> Result<(Text, Uploaded)> {
+        let Self { file, meter, .. } = *self;
+        let mut text = None;
+        let compiled = || meter.add(Stage::Kernels, 1);
+        let missing = self.pipelines.missing(variants);
+        meter.expect(Stage::Weights, self.planned.token.plan.weight_memory());
+        meter.expect(Stage::Kernels, missing.count() as u64);
+        tell()?;
+        let mut jobs = missing.jobs(&compiled);
+        jobs.insert(
+            0,
+            Box::new(|_| {
+                text = Some(Text::read(file)?);
+                Ok(())
+            }),
+        );
+        let uploading = |go_on: &mut GoOn<'_>| {
+            let weights = upload(file, self.pipelines, &self.planned.token, self.zero_copy, meter, go_on)?;
+            meter.enter(Stage::Kernels);
+            Ok(weights)
         };
-        let weights = upload(file, pipelines, planned, zero_copy, &mut tell);
-        while !stopping(weights.is_err()) && !kernels.is_finished() {
-            std::thread::sleep(LOOK);
-            stopping(progress(newest).is_break());
-        }
-        let text = join(text, "reading the tokenizer")?; // what failed by itself rather than what was stopped by it
-        match (join(kernels, "compiling kernels"), weights) {
-            (Err(Error::Cancelled), Err(error)) | (Err(error), _) => Err(error),
-            (Ok(()), Ok(_)) if stopping(false) => Err(Error::Cancelled),
-            (Ok(()), weights) => Ok((text, weights?)),
-        }
-    })
+        let weights = work("loading the model", jobs, uploading, tell)?;
+        Ok((text.ok_or(Error::Worker { doing: "reading the tokenizer" })?, weights))
+    }
 }
 
 /// Runs a token that nobody asked for, without a cache to speak of: what drivers leave to the first use of a kernel
 /// or a buffer is then part of the load, and the first token is like any other. It uses every weight, so what does not
 /// fit shows here: a driver that gives up without an error leaves no ticket.
-fn warm_up(pipelines: &Pipelines, planned: &TokenPlan, weights: &[Buffer], mut state: State) -> Result<()> {
+fn warm_up(
+    pipelines: &Pipelines,
+    planned: &TokenPlan,
+    weights: &[Buffer],
+    mut state: State,
+    go_on: &mut GoOn<'_>,
+) -> Result<()> {
     const TICKET: u32 = 1;
     let gpu = pipelines.gpu();
+    pipelines.prepare_while(&planned.plan.variants, go_on)?;
     let executor = Executor::new(pipelines, &planned.plan, weights)?;
     gpu.write(executor.local(Plan::STATE), 0, state.at(0, TICKET))?;
     let mut words = [0u32; Plan::TOKEN_WORDS];

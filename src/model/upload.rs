@@ -6,21 +6,22 @@
 //! kilobytes are repacked at a time, so that what is made of them stays in the core's cache until it is summed and
 //! staged. Rows that are used in place are only summed. In the end the GPU sums what it has (`verify.rs`).
 
+use super::TokenPlan;
 use super::in_place::{InPlace, Limits, Place};
 use super::parcels::{Parcel, Piece, parcels};
+use super::progress::{Meter, Stage};
 use super::rows::Rows;
 use super::sums::Sums;
 use super::verify::verify;
-use super::{Progress, TokenPlan};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, BufferUse, Gpu, Mapped, PAGE, StagedCopy, Staging};
 use crate::plan::Weight;
 use crate::shader::Pipelines;
-use crate::threads::joined;
-use std::ops::{ControlFlow, Range};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use crate::threads::{GoOn, Job, cores, lock, work};
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Staging memory of all threads together, at most.
@@ -54,28 +55,27 @@ pub(super) fn upload(
     pipelines: &Pipelines,
     planned: &TokenPlan,
     zero_copy: bool,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    meter: &Meter,
+    go_on: &mut GoOn<'_>,
 ) -> Result<Uploaded> {
     let (gpu, plan) = (pipelines.gpu(), &planned.plan);
-    let mut teller = Teller { done: 0, total: plan.weight_memory(), progress };
-    teller.tell(0)?;
     let rows = |(weight, source)| Rows::of(file, weight, source);
     let rows = plan.weights.iter().zip(&planned.sources).map(rows).collect::<Result<Vec<_>>>()?;
     let placed = if zero_copy { in_place(gpu, &plan.weights, &rows) } else { InPlace::none(rows.len()) };
     // All of them first: if there is no room, it shows before minutes are spent on reading.
     let buffers = buffers(file, gpu, &plan.weights, &placed)?;
     let threads = threads();
-    let staging = staging_bytes(threads, teller.total);
+    let staging = staging_bytes(threads, plan.weight_memory());
     let [copied, in_place] =
         [false, true].map(|in_place| parcels(plan, staging, |index| placed.places[index].is_some() == in_place));
     let (weights, sums) = (plan.weights.as_slice(), Sums::of(plan.weights.len()));
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let upload = Upload { gpu, weights, rows, buffers: &buffers, copied, in_place, sums, next, stop };
-    upload.run(threads, &mut teller)?;
+    let next = AtomicUsize::new(0);
+    let upload = Upload { gpu, weights, rows, buffers: &buffers, copied, in_place, sums, next, meter };
+    upload.run(threads, go_on)?;
     let sums = upload.sums.finish();
     let uploaded = Uploaded { buffers, in_place: placed.bytes(), sums };
     let since = Instant::now();
-    verify(pipelines, weights, &uploaded, &mut || teller.tell(0))?;
+    verify(pipelines, weights, &uploaded, go_on)?;
     tracing::debug!(took = ?since.elapsed(), "the GPU summed the weights");
     Ok(uploaded)
 }
@@ -100,7 +100,7 @@ fn buffers(file: &Gguf, gpu: &Gpu, weights: &[Weight], placed: &InPlace) -> Resu
 }
 
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS)
+    cores().min(MOST_THREADS)
 }
 
 /// Bytes of all stagings at most, for `total` bytes of weights.
@@ -116,28 +116,6 @@ fn staging_bytes(threads: usize, total: u64) -> usize {
     several_turns.min(STAGING / stagings).clamp(SMALLEST_STAGING, LARGEST_STAGING)
 }
 
-/// Tells how far the upload has come.
-struct Teller<'a> {
-    done: u64,
-    total: u64,
-    progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-}
-
-impl Teller<'_> {
-    fn tell(&mut self, bytes: u64) -> Result<()> {
-        self.done += bytes;
-        match (self.progress)(Progress { done: self.done, total: self.total }) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Cancelled),
-        }
-    }
-
-    /// Tells of everything that comes, until nobody is left to send.
-    fn tell_all(&mut self, sent: Receiver<u64>) -> Result<()> {
-        sent.into_iter().try_for_each(|bytes| self.tell(bytes))
-    }
-}
-
 /// What the threads share.
 struct Upload<'a> {
     gpu: &'a Gpu,
@@ -151,43 +129,24 @@ struct Upload<'a> {
     sums: Sums,
     /// The first parcel that no thread has taken.
     next: AtomicUsize,
-    /// Whoever sees it takes no more.
-    stop: AtomicBool,
+    meter: &'a Meter,
 }
 
 impl Upload<'_> {
-    /// Runs the threads until all is done. Progress is told on the caller's own.
-    fn run(&self, threads: usize, teller: &mut Teller<'_>) -> Result<()> {
+    /// Runs the threads until all is done.
+    fn run(&self, threads: usize, go_on: &mut GoOn<'_>) -> Result<()> {
         // One worker must have staging memory; the others, where it is short, leave their work to it.
-        let mut first = Some(vec![self.staging()?]);
-        std::thread::scope(|scope| {
-            let (sender, receiver) = channel();
-            let mut work = |sender: Sender<u64>| {
-                let stagings = first.take().unwrap_or_default();
-                scope.spawn(move || {
-                    let done = self.work(stagings, &sender);
-                    if done.is_err() {
-                        self.stop.store(true, Ordering::Relaxed);
-                    }
-                    done
-                })
-            };
-            let workers =
-                (0..threads.min(self.copied.len() + self.in_place.len())).map(|_| work(sender.clone())).collect();
-            drop(sender);
-            let told = teller.tell_all(receiver);
-            self.stop.fetch_or(told.is_err(), Ordering::Relaxed);
-            let worked = joined(workers, "repacking weights");
-            told?;
-            if worked.is_err() {
-                self.gpu.check()?; // a lost device fails in many ways
-            }
-            worked
+        let first = Mutex::new(Some(self.staging()?));
+        let job = || -> Job<'_> { Box::new(|go_on| self.work(lock(&first).take().into_iter().collect(), go_on)) };
+        let jobs = (0..threads.min(self.copied.len() + self.in_place.len())).map(|_| job()).collect();
+        work("repacking weights", jobs, |_| Ok(()), go_on).or_else(|error| match error {
+            Error::Cancelled => Err(error),
+            error => self.gpu.check().and(Err(error)), // a lost device fails in many ways
         })
     }
 
     /// Takes parcels until none is left.
-    fn work(&self, mut stagings: Vec<Staging>, sender: &Sender<u64>) -> Result<()> {
+    fn work(&self, mut stagings: Vec<Staging>, go_on: &mut GoOn<'_>) -> Result<()> {
         while stagings.len() < TURNS {
             match self.staging() {
                 Ok(staging) => stagings.push(staging),
@@ -195,11 +154,16 @@ impl Upload<'_> {
                 Err(error) => return Err(error),
             }
         }
+        let sent = self.send_all(&mut stagings, go_on);
+        let finished = stagings.iter_mut().try_for_each(|staging| staging.finish(self.gpu));
+        sent.and(finished)
+    }
+
+    /// Sends parcels from each staging in turn.
+    fn send_all(&self, stagings: &mut [Staging], go_on: &mut GoOn<'_>) -> Result<()> {
         let mut scratch = Vec::new();
         for turn in (0..stagings.len()).cycle() {
-            if self.stop.load(Ordering::Relaxed) {
-                break;
-            }
+            go_on()?;
             let next = self.next.fetch_add(1, Ordering::Relaxed);
             let parcel = if let Some(parcel) = self.copied.get(next) {
                 self.send(parcel, &mut stagings[turn], &mut scratch)?;
@@ -210,10 +174,9 @@ impl Upload<'_> {
             } else {
                 break;
             };
-            // If nobody listens any more, the upload is being stopped.
-            parcel.pieces.iter().for_each(|piece| sender.send(piece.bytes()).unwrap_or_default());
+            self.meter.add(Stage::Weights, parcel.pieces.iter().map(Piece::bytes).sum());
         }
-        stagings.iter_mut().try_for_each(|staging| staging.finish(self.gpu))
+        Ok(())
     }
 
     /// Room for any parcel.

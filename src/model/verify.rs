@@ -74,6 +74,7 @@ impl Planned {
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<[u32; 2]>> {
         let gpu = pipelines.gpu();
+        pipelines.prepare_while(&self.plan.variants, go_on)?;
         let executor = Executor::new(pipelines, &self.plan, buffers)?;
         let mut receipts = Receipts::new(gpu)?;
         let mut newest: Option<Submission> = None;

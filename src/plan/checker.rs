@@ -18,8 +18,8 @@ const FETCHED: usize = 1 << 16;
 /// Where the values of a weight's row come from.
 pub type RowOf<'a> = dyn FnMut(&Weight, usize) -> Result<Vec<f32>> + 'a;
 
-/// Who sees what was looked at: the outputs of a step, each with what it is.
-pub type Look<'a> = dyn FnMut(&Step, &[(Sample, f64)]) + 'a;
+/// Who sees what was looked at: the outputs of a step, each with what it is. An error ends the run.
+pub type Look<'a> = dyn FnMut(&Step, &[(Sample, f64)]) -> Result<()> + 'a;
 
 /// A plan on a device, about to be run step by step.
 pub struct Checker<'a> {
@@ -68,7 +68,7 @@ impl<'a> Checker<'a> {
     /// sees what was looked at.
     ///
     /// # Errors
-    /// What the device reports.
+    /// That of `look`; what the device reports.
     pub fn run(
         &mut self,
         steps: Range<usize>,
@@ -91,7 +91,7 @@ impl<'a> Checker<'a> {
             self.executor.submit(next..next + parts, &[])?;
             let values = self.values(&samples)?;
             let looked: Vec<(Sample, f64)> = samples.into_iter().zip(values).collect();
-            look(step, &looked);
+            look(step, &looked)?;
             if let Some(wrong) = looked.iter().find(|(sample, got)| !sample.agrees(*got)) {
                 return Ok(Some(self.fault(step, wrong)));
             }

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::gpu::Buffer;
 use crate::model::{BatchPlan, BatchShape, Model, Outputs, PromptOptions, State, TokenPlan};
 use crate::plan::{Executor, Plan, ScratchKey};
+use crate::threads::GoOn;
 use std::collections::HashMap;
 
 /// The plans there are so far.
@@ -41,25 +42,34 @@ impl Chunks {
         Self { options, classes: HashMap::new(), scratch: HashMap::new() }
     }
 
-    /// The plan for `count` tokens, up to what the options allow, after `before` others.
+    /// The plan for `count` tokens, up to what the options allow, after `before` others. Where kernels have to be compiled
+    /// for it, `go_on` is asked again and again meanwhile.
     pub fn class(
         &mut self,
         (before, count): (usize, usize),
         outputs: Outputs,
         model: &Model,
         token: (&TokenPlan, &Executor),
+        go_on: &mut GoOn<'_>,
     ) -> Result<&mut Class> {
         let tokens = self.options.room_for(count);
         let shape = BatchShape::of(tokens, outputs, before, token.0.cache.context);
         let class = match self.classes.remove(&shape) {
             Some(known) => known,
-            None => self.make(shape, model, token)?,
+            None => self.make(shape, model, token, go_on)?,
         };
         Ok(self.classes.entry(shape).or_insert(class))
     }
 
-    fn make(&mut self, shape: BatchShape, model: &Model, token: (&TokenPlan, &Executor)) -> Result<Class> {
+    fn make(
+        &mut self,
+        shape: BatchShape,
+        model: &Model,
+        token: (&TokenPlan, &Executor),
+        go_on: &mut GoOn<'_>,
+    ) -> Result<Class> {
         let planned = model.plan_batch(token.0, shape)?;
+        model.pipelines().prepare_while(&planned.plan.variants, go_on)?;
         self.drop_outgrown(&planned.plan);
         let known = |(index, key, _)| Some((index, self.scratch.get(&key)?.clone()));
         let mut locals: HashMap<usize, Buffer> = planned.plan.scratch().filter_map(known).collect();

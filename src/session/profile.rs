@@ -62,7 +62,8 @@ impl Session {
         }
         self.output = None;
         let place = (self.tokens.len(), tokens.len());
-        let class = self.chunks.class(place, Outputs::Last, &self.model, (&self.planned, &self.executor))?;
+        let token = (&self.planned, &self.executor);
+        let class = self.chunks.class(place, Outputs::Last, &self.model, token, &mut || Ok(()))?;
         class.write(&self.state, self.tokens.len(), tokens)?;
         let (executor, plan) = (&class.executor, &class.planned.plan);
         let all: Vec<usize> = (0..plan.steps.len()).collect();
@@ -79,7 +80,8 @@ impl Session {
     /// [`Error::OutOfMemory`] if there is no room for what it needs.
     pub fn chunk_plan(&mut self, count: usize) -> Result<&Plan> {
         let place = (self.tokens.len(), count);
-        let class = self.chunks.class(place, Outputs::Last, &self.model, (&self.planned, &self.executor))?;
+        let token = (&self.planned, &self.executor);
+        let class = self.chunks.class(place, Outputs::Last, &self.model, token, &mut || Ok(()))?;
         Ok(&class.planned.plan)
     }
 }

@@ -83,11 +83,13 @@ impl Session {
         idle: bool,
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<()> {
-        let place = (self.tokens.len(), part.len());
-        let class = self.chunks.class(place, outputs, &self.model, (&self.planned, &self.executor))?;
+        let (held, count) = (self.tokens.len(), part.len());
+        let token = (&self.planned, &self.executor);
+        let mut go_on = || going_on(progress(held));
+        let class = self.chunks.class((held, count), outputs, &self.model, token, &mut go_on)?;
         class.write(&self.state, self.tokens.len(), part)?;
         let Class { executor, planned, pace } = class;
-        let (gpu, held) = (executor.gpu(), self.tokens.len());
+        let gpu = executor.gpu();
         let limit = &self.model.target().limit;
         pace.start(&planned.plan, limit, held + part.len(), self.running.back().cloned(), idle);
         let (mut first, end) = (0, planned.plan.steps.len());
@@ -118,7 +120,8 @@ impl Session {
     /// The logits of the chunk that was just computed, and how far one token's are from the next's.
     fn chunk_logits(&mut self, count: usize) -> Result<(Vec<f32>, usize)> {
         let place = (self.tokens.len() - count, count);
-        let class = self.chunks.class(place, Outputs::All, &self.model, (&self.planned, &self.executor))?;
+        let token = (&self.planned, &self.executor);
+        let class = self.chunks.class(place, Outputs::All, &self.model, token, &mut || Ok(()))?;
         let (gpu, planned) = (class.executor.gpu(), &class.planned);
         let Some((local, stride)) = planned.logits else { return Err(Error::NoResult) };
         let bytes = 4 * (stride * count) as u64;

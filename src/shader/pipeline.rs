@@ -3,11 +3,11 @@
 use super::{Access, BindingInfo, Reflected, Variant, reflect};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Pipeline};
-use crate::threads::joined;
+use crate::threads::{GoOn, Job, cores, lock, work};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A variant compiled for a device.
 #[derive(Debug)]
@@ -18,11 +18,14 @@ pub struct Compiled {
     pub bindings: Vec<BindingInfo>,
 }
 
+/// Where a pipeline is once it is compiled. Whoever compiles it holds the lock, and who wants it meanwhile waits.
+type Slot = Arc<Mutex<Option<Arc<Compiled>>>>;
+
 /// The pipelines compiled so far for one device. Clones share them.
 #[derive(Clone)]
 pub struct Pipelines {
     gpu: Gpu,
-    compiled: Arc<Mutex<HashMap<Variant, Arc<Compiled>>>>,
+    compiled: Arc<Mutex<HashMap<Variant, Slot>>>,
     altered: Option<fn(&Variant) -> Variant>,
 }
 
@@ -47,49 +50,90 @@ impl Pipelines {
     /// # Errors
     /// [`Error::Shader`] for a variant that does not compile or asks for more than the device has.
     pub fn prepare(&self, variants: &[Variant]) -> Result<Vec<Arc<Compiled>>> {
-        self.prepare_until(variants, &AtomicBool::new(false))
+        self.prepare_while(variants, &mut || Ok(()))
     }
 
-    /// As [`Pipelines::prepare`], until somebody says `stop`.
+    /// As [`Pipelines::prepare`]. `go_on` is asked again and again meanwhile, on this thread; if it refuses, what is being
+    /// compiled is compiled to its end, for no driver can be interrupted, and nothing else.
     ///
     /// # Errors
-    /// As there, and [`Error::Cancelled`].
-    pub fn prepare_until(&self, variants: &[Variant], stop: &AtomicBool) -> Result<Vec<Arc<Compiled>>> {
-        let go_on = || if stop.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) };
-        let mut seen = HashSet::new();
-        let missing = variants.iter().filter(|variant| self.known(variant).is_none() && seen.insert(*variant));
-        let mut missing: Vec<&Variant> = missing.collect();
-        // Threads take one after the other, those that are likely to take longest first.
-        missing.sort_by_key(|variant| std::cmp::Reverse(variant.length()));
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(missing.len());
-        let next = AtomicUsize::new(0);
-        let take = || missing.get(next.fetch_add(1, Ordering::Relaxed));
-        let compile = || {
-            while let Some(variant) = take() {
-                let compiled = go_on().and_then(|()| self.get(variant));
-                compiled.inspect_err(|_| next.store(missing.len(), Ordering::Relaxed))?;
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| joined((0..threads).map(|_| scope.spawn(compile)).collect(), "compiling kernels"))?;
+    /// As there, and that of `go_on`.
+    pub fn prepare_while(
+        &self,
+        variants: &[Variant],
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<Arc<Compiled>>> {
+        let missing = self.missing(variants);
+        if missing.count() > 0 {
+            work("compiling kernels", missing.jobs(&|| {}), |_| Ok(()), go_on)?;
+        }
         variants.iter().map(|v| self.get(v)).collect()
     }
 
-    fn known(&self, variant: &Variant) -> Option<Arc<Compiled>> {
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).get(variant).cloned()
+    /// Those of `variants` that are not there yet.
+    pub(crate) fn missing<'a>(&'a self, variants: &'a [Variant]) -> Missing<'a> {
+        let mut seen = HashSet::new();
+        let missing = variants.iter().filter(|variant| !self.has(variant) && seen.insert(*variant));
+        let mut variants: Vec<&Variant> = missing.collect();
+        // Threads take one after the other, those that are likely to take longest first.
+        variants.sort_by_key(|variant| std::cmp::Reverse(variant.length()));
+        Missing { pipelines: self, variants, next: AtomicUsize::new(0) }
+    }
+
+    fn slot(&self, variant: &Variant) -> Slot {
+        let mut compiled = lock(&self.compiled);
+        if let Some(slot) = compiled.get(variant) {
+            return slot.clone();
+        }
+        compiled.entry(variant.clone()).or_default().clone()
+    }
+
+    fn has(&self, variant: &Variant) -> bool {
+        let slot = lock(&self.compiled).get(variant).cloned();
+        slot.is_some_and(|slot| slot.try_lock().is_ok_and(|compiled| compiled.is_some()))
     }
 
     fn get(&self, variant: &Variant) -> Result<Arc<Compiled>> {
-        if let Some(kernel) = self.known(variant) {
-            return Ok(kernel);
+        let slot = self.slot(variant);
+        let mut there = lock(&slot);
+        if let Some(kernel) = &*there {
+            return Ok(kernel.clone());
         }
         let kernel = match self.altered {
             None => compile(&self.gpu, variant)?,
             Some(alter) => compile(&self.gpu, &alter(variant))?,
         };
-        let kernel = Arc::new(kernel);
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).insert(variant.clone(), kernel.clone());
-        Ok(kernel)
+        Ok(there.insert(Arc::new(kernel)).clone())
+    }
+}
+
+/// Variants that are to be compiled.
+pub(crate) struct Missing<'a> {
+    pipelines: &'a Pipelines,
+    variants: Vec<&'a Variant>,
+    /// The first that no thread has taken.
+    next: AtomicUsize,
+}
+
+impl Missing<'_> {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.variants.len()
+    }
+
+    /// Jobs that compile them all; `done` is told of each.
+    pub fn jobs<'a>(&'a self, done: &'a (dyn Fn() + Sync)) -> Vec<Job<'a>> {
+        let job = || -> Job<'a> { Box::new(|go_on| self.compile(done, go_on)) };
+        (0..cores().min(self.count())).map(|_| job()).collect()
+    }
+
+    fn compile(&self, done: &dyn Fn(), go_on: &mut GoOn<'_>) -> Result<()> {
+        while let Some(variant) = self.variants.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            go_on()?;
+            self.pipelines.get(variant)?;
+            done();
+        }
+        go_on()
     }
 }
 
@@ -167,4 +211,58 @@ fn check_limits(gpu: &Gpu, variant: &Variant, reflected: &Reflected) -> Result<(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::GpuOptions;
+    use crate::shader::{Constant, Part};
+    use crate::wgsl::source;
+
+    static COMPILED: AtomicUsize = AtomicUsize::new(0);
+
+    fn counted(variant: &Variant) -> Variant {
+        COMPILED.fetch_add(1, Ordering::Relaxed);
+        variant.clone()
+    }
+
+    /// Shaders that nobody compiled before.
+    fn copies(count: u32) -> Vec<Variant> {
+        let constant = |name: &str, value| (name.to_owned(), Constant::U32(value));
+        let variant = |size| Variant {
+            label: format!("copy.w{size}"),
+            enables: Vec::new(),
+            constants: vec![constant("WORKGROUP", size), constant("CHUNKS", 1)],
+            parts: vec![Part { source: source!("op/copy.wgsl"), role: "w" }],
+        };
+        (1..=count).map(variant).collect()
+    }
+
+    #[test]
+    fn whoever_asks_it_is_compiled_once() -> Result<()> {
+        let pipelines = Pipelines::new(&Gpu::open(&GpuOptions::default())?).altered(Some(counted));
+        let variants = copies(3);
+        let ask = || -> Job<'_> { Box::new(|_| pipelines.prepare(&variants).map(drop)) };
+        work("asking", (0..8).map(|_| ask()).collect(), |_| Ok(()), &mut || Ok(()))?;
+        assert_eq!(COMPILED.load(Ordering::Relaxed), variants.len());
+        assert_eq!(pipelines.missing(&variants).count(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn whoever_refuses_is_heard_between_two() -> Result<()> {
+        let pipelines = Pipelines::new(&Gpu::open(&GpuOptions::default())?);
+        let variants = copies(100);
+        let mut asked = 0;
+        let refused = pipelines.prepare_while(&variants, &mut || {
+            asked += 1;
+            if asked < 3 { Ok(()) } else { Err(Error::Cancelled) }
+        });
+        assert!(matches!(refused, Err(Error::Cancelled)));
+        assert_eq!(asked, 3);
+        assert!(pipelines.missing(&variants).count() > 0, "everything was compiled");
+        assert_eq!(pipelines.prepare(&variants)?.len(), variants.len());
+        Ok(())
+    }
 }

@@ -3,7 +3,7 @@
 use crate::common::models::{fable_file, load, read_u32};
 use crate::owner::Owner;
 use crate::{load_on, model};
-use wglm::{CacheShape, CacheType, Error, SamplerParams, Session};
+use wglm::{CacheShape, CacheType, Error, Gguf, LoadOptions, Model, SamplerParams, Session};
 
 /// Bytes before the tokens, and after everything.
 const HEADER: usize = 40;
@@ -148,6 +148,21 @@ fn a_forged_header_is_refused() {
     }
     let error = refused(&mut session, &forged(&snapshot, HEADER + 8, u32::MAX));
     assert!(matches!(error, Error::TokenOutOfRange { token: u32::MAX, .. }), "{error}");
+}
+
+/// A file of the same header, of which a few weights in the middle of one tensor are others.
+#[test]
+fn a_file_with_other_weights_is_another() {
+    let snapshot = small().snapshot().unwrap();
+    let mut bytes = std::fs::read(fable_file("q4_0")).unwrap();
+    let file = Gguf::from_vec(bytes.clone()).unwrap();
+    let tensor = file.tensor("blk.2.ffn_down_exps.weight").unwrap();
+    let middle = tensor.offset + tensor.bytes / 2 / 18 * 18; // a block, its scale first
+    bytes[middle + 2..middle + 18].fill(0x5a);
+    let other = Model::load(&Gguf::from_vec(bytes).unwrap(), model().gpu(), &LoadOptions::default()).unwrap();
+    let mut other = Session::with_cache(&other, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
+    let error = refused(&mut other, &snapshot);
+    assert!(matches!(error, Error::Snapshot { what: "its model", .. }), "{error}");
 }
 
 #[test]

@@ -7,12 +7,13 @@ use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
 use wglm::model::CacheShape;
 use wglm::plan::Fusions;
-use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session};
+use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session, Stage};
 
 fn file() -> Gguf {
     Gguf::open(fable_file("q4_0")).unwrap()
 }
 
+/// Every stage is told, in order, from where it begins to its end; within a stage nothing falls back.
 #[test]
 fn progress_rises_to_the_total() {
     let mut told: Vec<Progress> = Vec::new();
@@ -20,13 +21,21 @@ fn progress_rises_to_the_total() {
         told.push(p);
         ControlFlow::Continue(())
     };
-    Model::load_with(&file(), gpu(), &LoadOptions::default(), &mut progress).unwrap();
-    let last = *told.last().expect("told nothing");
-    println!("told {} times, {} bytes", told.len(), last.total);
-    assert_eq!((told[0].done, last.done), (0, last.total));
-    assert!(last.total > 4_000_000 && told.len() > 10, "{last:?}");
-    assert!(told.iter().all(|p| p.total == last.total), "the total changes");
-    assert!(told.windows(2).all(|pair| pair[0].done <= pair[1].done), "it falls back");
+    Model::load_with(&file(), &open(true), &LoadOptions::default(), &mut progress).unwrap();
+    let (first, last) = (told[0], *told.last().unwrap());
+    println!("told {} times, the last time {last:?}", told.len());
+    assert_eq!((first.stage, first.done), (Stage::Weights, 0));
+    assert!(first.total > 4_000_000 && told.len() > 10, "{first:?}");
+    assert_eq!((last.stage, last.done), (Stage::Check, last.total));
+    assert!(last.total > 10, "{last:?}");
+    let stages: Vec<&[Progress]> = told.chunk_by(|a, b| a.stage == b.stage).collect();
+    assert!(stages.windows(2).all(|pair| pair[0][0].stage < pair[1][0].stage), "{stages:?}");
+    for stage in stages {
+        let (first, last) = (stage[0], stage[stage.len() - 1]);
+        assert!(stage.windows(2).all(|pair| pair[0].done <= pair[1].done), "it falls back: {stage:?}");
+        assert!(first.stage == Stage::Check || stage.iter().all(|p| p.total == first.total), "{stage:?}");
+        assert!(last.stage != Stage::Kernels || last.done <= last.total, "{last:?}");
+    }
 }
 
 #[test]
@@ -41,16 +50,23 @@ fn cancelled_the_next_load_is_whole() {
         assert!(matches!(error, Error::Cancelled), "{error}");
         assert_eq!(told, stop, "told again after it was stopped");
     }
-    // Once all bytes are there, it can be stopped while kernels are compiled.
-    let mut there = 0;
-    let mut progress = |now: Progress| {
-        there += u32::from(now.done == now.total);
-        if there == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
+    // Whatever is under way, and in the last moment: a load that was checked is told of to its end.
     let fused_less = LoadOptions { fusions: Fusions::none(), ..LoadOptions::default() }; // many kernels
-    let error = Model::load_with(&file(), &open(true), &fused_less, &mut progress).unwrap_err();
-    assert!(matches!(error, Error::Cancelled), "{error}");
-    assert_eq!(there, 2);
+    let moments: [(&str, fn(Progress) -> bool); 3] = [
+        ("compiling", |now| now.stage == Stage::Kernels && now.done > 0),
+        ("checking", |now| now.stage == Stage::Check && now.done > 0),
+        ("at the end", |now| now.stage == Stage::Check && now.done == now.total),
+    ];
+    for (moment, stops) in moments {
+        let mut stopped = 0;
+        let mut progress = |now: Progress| {
+            stopped += u32::from(stops(now));
+            if stopped > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let error = Model::load_with(&file(), &open(true), &fused_less, &mut progress).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Cancelled), "{moment}: {error}");
+        assert_eq!(stopped, 1, "{moment}: told again after it was stopped");
+    }
     let model = load(&LoadOptions { prompt: alone(), ..LoadOptions::default() }).unwrap();
     let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
     session.feed(&dialogue(4)).unwrap();

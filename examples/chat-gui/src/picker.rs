@@ -6,7 +6,7 @@ use crate::{figures, look};
 use eframe::egui::{DragValue, ProgressBar, RichText, TextEdit, Ui};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
-use wglm::{Estimate, Progress};
+use wglm::{Estimate, Progress, Stage};
 
 /// What the user wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,10 +164,12 @@ fn dialogue() -> Receiver<Option<PathBuf>> {
 
 fn bar(ui: &mut Ui, progress: Option<Progress>, places: &mut Places) -> Option<Wish> {
     let (done, total) = progress.map_or((0, 0), |progress| (progress.done, progress.total));
-    let text = match (done, total) {
-        (_, 0) => "reading the file".into(),
-        (done, total) if done == total => "compiling what is left to compile".into(),
-        (done, total) => format!("{} of {}", look::bytes(done), look::bytes(total)),
+    let text = match progress.map(|progress| progress.stage) {
+        None => "reading the file".into(),
+        Some(Stage::Weights) if done == total => "looking whether all of it arrived".into(),
+        Some(Stage::Weights) => format!("{} of {}", look::bytes(done), look::bytes(total)),
+        Some(Stage::Kernels) => format!("{done} of {total} kernels compiled"),
+        Some(_) => "checking the kernels".into(),
     };
     ui.add(ProgressBar::new(done as f32 / total.max(1) as f32).text(text).animate(true));
     let cancel = ui.button("Cancel");

@@ -8,7 +8,7 @@ use std::path::Path;
 
 const MAGIC: [u8; 8] = *b"wglmsnap";
 /// Any change to what follows it is a new one.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CHECKSUM: u64 = 4;
 /// Bytes read and written at a time.
 pub const PIECE: usize = 4 << 20;
@@ -21,7 +21,7 @@ pub struct Header {
     version: u32,
     /// Bytes of a value in the cache.
     pub value_bytes: u32,
-    /// The model's file.
+    /// The model: its file's header, and its weights.
     pub model: u64,
     /// Layers of the cache.
     pub layers: u32,

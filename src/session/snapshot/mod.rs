@@ -2,7 +2,9 @@
 //!
 //! A snapshot holds the tokens, what the cache holds of them, and the logits of the last one, so that a session goes on
 //! from it bit by bit as the one it was taken of would. It is good for sessions of the same file and the same type of
-//! cache, with room for its tokens.
+//! cache, with room for its tokens, on any device. What tells a file from others is its header and the sums of its weights
+//! as the GPU has them, which are alike on every device; a version of wglm that lays weights out otherwise would refuse
+//! what older ones wrote.
 
 mod file;
 mod format;
@@ -95,7 +97,7 @@ impl Session {
             return Err(damaged("its type of cache", of(&own), of(header)));
         }
         if (header.model, header.layers, header.line) != (own.model, own.layers, own.line) {
-            let shape = |h: &Header| format!("file {:016x}, {} layers, {} bytes a token", h.model, h.layers, h.line);
+            let shape = |h: &Header| format!("model {:016x}, {} layers, {} bytes a token", h.model, h.layers, h.line);
             return Err(damaged("its model", shape(&own), shape(header)));
         }
         if header.tokens as usize > self.context() {
