@@ -127,13 +127,13 @@ fn kind_name(kind: wgpu::DeviceType) -> &'static str {
 /// All adapters the options admit, strongest first.
 ///
 /// # Errors
-/// [`Error::Argument`] for a backend that does not exist.
+/// [`Error::Argument`] for a backend or a power preference that does not exist.
 pub fn adapters(options: &GpuOptions) -> Result<Vec<AdapterReport>> {
     Ok(enumerate(options)?.iter().map(AdapterReport::of).collect())
 }
 
 fn enumerate(options: &GpuOptions) -> Result<Vec<wgpu::Adapter>> {
-    let backends = backends(options)?;
+    let (backends, low_power) = (backends(options)?, low_power(options)?);
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = backends;
     descriptor.flags = wgpu::InstanceFlags::empty().with_env();
@@ -142,7 +142,7 @@ fn enumerate(options: &GpuOptions) -> Result<Vec<wgpu::Adapter>> {
     descriptor.memory_budget_thresholds.for_resource_creation = Some(97);
     let instance = wgpu::Instance::new(descriptor);
     let mut found = pollster::block_on(instance.enumerate_adapters(backends));
-    found.sort_by_key(|adapter| rank(adapter.get_info().device_type, options.low_power));
+    found.sort_by_key(|adapter| rank(adapter.get_info().device_type, low_power));
     Ok(found)
 }
 
@@ -160,6 +160,19 @@ fn backends(options: &GpuOptions) -> Result<wgpu::Backends> {
         }),
     };
     list.split(',').map(backend).collect()
+}
+
+/// Whether an integrated adapter is preferred.
+fn low_power(options: &GpuOptions) -> Result<bool> {
+    match options.power.as_deref().map(str::to_lowercase).as_deref() {
+        Some("low") => Ok(true),
+        None | Some("high" | "none") => Ok(false),
+        Some(other) => Err(Error::Argument {
+            argument: "power",
+            expected: "low, high or none".into(),
+            found: format!("`{other}`"),
+        }),
+    }
 }
 
 /// Lower is better.

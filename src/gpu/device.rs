@@ -22,7 +22,7 @@ impl Gpu {
     /// Opens the adapter the options ask for, otherwise the strongest there is, with all its limits.
     ///
     /// # Errors
-    /// [`Error::NoAdapter`] if none fits, [`Error::Argument`] for a backend that there is not, [`Error::Gpu`] if the
+    /// [`Error::NoAdapter`] if none fits, [`Error::Argument`] for a backend or a power preference that there is not, [`Error::Gpu`] if the
     /// driver refuses the device, [`Error::Limit`] if it allows less than kernels need.
     pub fn open(options: &GpuOptions) -> Result<Self> {
         let adapter = adapter::choose(options)?;

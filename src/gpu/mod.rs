@@ -46,8 +46,8 @@ pub struct GpuOptions {
     pub adapter: Option<String>,
     /// Only these backends, as a comma list: `metal`, `vulkan`, `dx12`. `WGPU_BACKEND` by default.
     pub backends: Option<String>,
-    /// Prefer an integrated adapter. `WGPU_POWER_PREF=low` by default.
-    pub low_power: bool,
+    /// `low` to prefer an integrated adapter; `high` or `none` to prefer a discrete one. `WGPU_POWER_PREF` by default.
+    pub power: Option<String>,
     /// Use subgroup operations where the adapter has them.
     pub subgroups: bool,
     /// Use cooperative matrices where the adapter has them.
@@ -66,7 +66,7 @@ impl Default for GpuOptions {
         Self {
             adapter: variable("WGPU_ADAPTER_NAME"),
             backends: variable("WGPU_BACKEND"),
-            low_power: variable("WGPU_POWER_PREF").is_some_and(|value| value.eq_ignore_ascii_case("low")),
+            power: variable("WGPU_POWER_PREF"),
             subgroups: true,
             matrices: true,
             checks: cfg!(debug_assertions),
