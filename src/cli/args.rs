@@ -1,16 +1,18 @@
 //! What the command understands. Names are llama.cpp's where it has the thing.
 
+mod llama;
 mod measure;
+mod numbers;
+mod output;
 mod sampling;
 
-pub use measure::{BenchArgs, OutputFormat, ProfileArgs, SelftestArgs};
+pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs};
+pub use output::{OutputArgs, OutputFormat};
 pub use sampling::SamplingArgs;
 
 use super::hardware::names;
-use super::perplexity::PerplexityArgs;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::ffi::OsString;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use wglm::kernels::CacheType;
@@ -19,12 +21,26 @@ use wglm::plan::{Division, Fusions};
 use wglm::quant::Arithmetic;
 use wglm::{GpuOptions, LoadOptions};
 
-/// GLM-4.7-Flash from a GGUF file on any GPU.
+const EXAMPLES: &str = "\
+Examples:
+  wglm run \"Tell me a story about an owl.\"       with the built-in demonstration model
+  wglm run -m GLM-4.7-Flash-Q4_0.gguf -f prompt.txt
+  wglm chat -m GLM-4.7-Flash-Q4_0.gguf
+
+Environment:
+  WGPU_ADAPTER_NAME, WGPU_BACKEND   as --gpu and --backend
+  WGPU_POWER_PREF                   low prefers an integrated GPU; high or none does not
+  RUST_LOG                          log to stderr, e.g. info or wglm=debug
+  NO_COLOR                          print no colors
+
+Options of llama.cpp that have no effect here (-ngl, -fa, -t, -b, --mlock, --no-mmap, --jinja) are
+ignored with a note. An option given twice counts once, as given last.";
+
+/// Run GLM-4.7-Flash from a GGUF file on any GPU.
 ///
-/// Without -m the built-in demonstration model answers. The environment's WGPU_BACKEND,
-/// WGPU_ADAPTER_NAME, WGPU_POWER_PREF, RUST_LOG and NO_COLOR are heeded.
+/// Without -m, commands use the built-in demonstration model.
 #[derive(Debug, Parser)]
-#[command(name = "wglm", version, max_term_width = 100)]
+#[command(name = "wglm", version, max_term_width = 100, args_override_self = true, after_long_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
@@ -32,52 +48,84 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Answers one prompt: the answer goes to stdout, thinking and everything else to stderr.
+    /// Answer one prompt
+    ///
+    /// The answer goes to stdout, thinking and statistics go to stderr.
     Run(RunArgs),
-    /// Holds a conversation. Ctrl-C stops a reply, Ctrl-D ends.
+    /// Chat in the terminal
+    ///
+    /// Ctrl-C stops a reply, Ctrl-D quits.
     Chat(TalkArgs),
-    /// Tells what a file holds and what it needs, without a GPU.
+    /// Show a file's metadata, tensor types and memory needs (no GPU needed)
     Inspect(InspectArgs),
-    /// Lists the GPU adapters.
-    Devices(GpuArgs),
-    /// Cuts text into tokens.
+    /// List GPUs and what they support
+    Devices(DevicesArgs),
+    /// Split text into tokens
     Tokenize(TokenizeArgs),
-    /// Renders messages with the file's chat template.
+    /// Apply the chat template to messages
     Template(TemplateArgs),
-    /// Writes the logits after given tokens: little-endian f32, a row a position.
+    /// Write the raw logits for given tokens
+    ///
+    /// Rows of little-endian f32, one per position, for comparison with other programs.
     Logits(LogitsArgs),
-    /// Prints the steps of one token, without a GPU, from the file's header alone.
+    /// Print the GPU steps of one token (no GPU needed)
     Plan(PlanArgs),
-    /// Measures prompt and generation speed, in llama-bench's form.
+    /// Measure prompt and generation speed, like llama-bench
     Bench(BenchArgs),
-    /// Times every kind of step of a token on the GPU.
+    /// Time each kind of GPU step
     Profile(ProfileArgs),
-    /// Tests every kernel in every format on the GPU, against the CPU; fails if one does.
+    /// Test every GPU kernel against the CPU
+    ///
+    /// Each kernel runs in every weight format it has. Exits with 1 if one fails.
     Selftest(SelftestArgs),
-    /// Tells how well the model foretells a text, as llama.cpp counts it.
+    /// Measure perplexity on a text, like llama-perplexity
     Perplexity(PerplexityArgs),
+    /// Print a shell completion script
+    ///
+    /// For bash, for example: wglm completions bash > ~/.local/share/bash-completion/completions/wglm
+    Completions(CompletionsArgs),
+    /// Print a man page
+    ///
+    /// For example: wglm man | man -l -
+    Man(ManArgs),
 }
 
-/// llama.cpp spells some long names with one dash.
-pub fn with_long_names(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let long = |arg: OsString| match arg.to_str() {
-        Some("-sys") => OsString::from("--system-prompt"),
-        Some("-ctk") => OsString::from("--cache-type"),
-        Some("-ub") => OsString::from("--ubatch-size"),
-        _ => arg,
-    };
-    args.into_iter().map(long).collect()
+/// The arguments of the process, and notes about those that have no effect. Wrong usage ends it.
+pub fn parse() -> (Arguments, Vec<String>) {
+    let translated = llama::translated(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    (Arguments::parse_from(translated.args), translated.notes)
+}
+
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The command to describe [default: wglm itself]
+    pub command: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct GpuArgs {
-    /// Use the adapter whose name contains this (also WGPU_ADAPTER_NAME)
+    /// Use the first GPU whose name contains NAME [env: WGPU_ADAPTER_NAME]
     #[arg(long, value_name = "NAME", help_heading = "GPU")]
     pub gpu: Option<String>,
-    /// Use these backends: metal, vulkan, dx12 (also WGPU_BACKEND)
+    /// Use only these backends: metal, vulkan, dx12 [env: WGPU_BACKEND]
     #[arg(long, value_name = "LIST", help_heading = "GPU")]
     pub backend: Option<String>,
-    /// Do without subgroup operations
+    /// Do not use subgroup operations
     #[arg(long, help_heading = "GPU")]
     pub no_subgroups: bool,
 }
@@ -94,55 +142,78 @@ impl GpuArgs {
     }
 }
 
-/// In what matrix-vector products multiply.
+/// Arithmetic for matrix-vector products.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum ArithmeticChoice {
-    /// What suits the GPU: int where it multiplies four bytes at a time, float elsewhere
+    /// int on GPUs that multiply four bytes at a time, float on others
     Auto,
     /// f32 activations
     Float,
-    /// Activations rounded to bytes
+    /// Activations quantized to 8 bits
     Int,
 }
 
-/// What the cache holds.
+/// The type of the KV cache.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum CacheChoice {
     F16,
     F32,
 }
 
+/// Where options stand in the help that few people need.
+const TUNING: &str = "Performance and debugging";
+
 #[derive(Debug, Args)]
 pub struct FileArgs {
-    /// The model: a GGUF file [default: the demonstration model]
-    #[arg(short, long, value_name = "FILE")]
+    /// Model file (GGUF) [default: the demonstration model]
+    #[arg(short, long, value_name = "FILE", help_heading = "Model")]
     pub model: Option<PathBuf>,
-    /// Tokens of context; 0 for what the model was made for [default: that, at most 8192]
-    #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true)]
+    /// Context size in tokens; 0 for the model's maximum [default: the model's maximum, at most 8192]
+    #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true, value_parser = numbers::whole, help_heading = "Model")]
     pub context: Option<usize>,
-    /// What the cache holds [default: f32 while it is small, f16 beyond]
-    #[arg(long, value_name = "TYPE")]
+    /// KV cache type (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
+    #[arg(long, alias = "cache-type-k", value_name = "TYPE", help_heading = "Model")]
     pub cache_type: Option<CacheChoice>,
-    /// In what matrix-vector products multiply
-    #[arg(long, value_name = "KIND", default_value = "auto")]
-    pub arithmetic: ArithmeticChoice,
-    /// Compute these apart, to find an error by halving: all, or a list of norm, latent, cache, absorb, merge,
-    /// round, experts
-    #[arg(long, env = "WGLM_UNFUSE", value_name = "LIST", value_parser = Fusions::without)]
-    pub unfuse: Option<Fusions>,
-    /// Divide these products otherwise, to measure: a list of STEP=LANESxROWSxWORKGROUP[xCOLUMNS], as
-    /// moe.down=32x1x512
-    #[arg(long, env = "WGLM_TILING", value_name = "LIST", value_delimiter = ',')]
-    pub tiling: Vec<Division>,
-    /// Use weights in f32, f16 and bf16 where they lie in the file: on Metal, and not run on a Mac yet
-    #[arg(long)]
-    pub zero_copy: bool,
-    /// Tokens of a prompt to compute together; 1 for token by token (also -ub)
-    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk, value_parser = together())]
+    /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub)
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk, value_parser = together(), help_heading = TUNING)]
     pub ubatch_size: usize,
-    /// Milliseconds that a part of a prompt keeps the GPU, about
-    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().limit.as_millis() as u64)]
+    /// Target GPU time per submission of a prompt, in ms
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().limit.as_millis() as u64, value_parser = clap::value_parser!(u64).range(1..), help_heading = TUNING)]
     pub submission_ms: u64,
+    /// Arithmetic for matrix-vector products
+    #[arg(long, value_name = "KIND", default_value = "auto", help_heading = TUNING)]
+    pub arithmetic: ArithmeticChoice,
+    /// Use f32, f16 and bf16 weights in place, from the mapped file (Metal only; not yet tested on a Mac)
+    #[arg(long, help_heading = TUNING)]
+    pub zero_copy: bool,
+    /// Override kernel tiling (benchmarking): a list of STEP=LANESxROWSxWORKGROUP[xCOLUMNS], e.g. moe.down=32x1x512
+    #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = divisions, help_heading = TUNING)]
+    pub tiling: Option<Divisions>,
+    /// Disable these fusions (debugging): all, or a list of norm, latent, cache, absorb, merge, round, experts
+    #[arg(long, env = "WGLM_UNFUSE", hide_env_values = true, value_name = "LIST", value_parser = fusions, help_heading = TUNING)]
+    pub unfuse: Option<Fusions>,
+}
+
+/// What `--tiling` asks for.
+#[derive(Debug, Clone, Default)]
+pub struct Divisions(Vec<Division>);
+
+/// An empty list is none, as an empty variable is.
+fn divisions(list: &str) -> Result<Divisions, String> {
+    let items = list.split(',').map(str::trim).filter(|item| !item.is_empty());
+    items.map(|item| item.parse().map_err(accepted)).collect::<Result<_, _>>().map(Divisions)
+}
+
+fn fusions(list: &str) -> Result<Fusions, String> {
+    Fusions::without(list).map_err(accepted)
+}
+
+/// What an argument may be; clap says which one it is, and what was found.
+fn accepted(error: wglm::Error) -> String {
+    match error {
+        wglm::Error::Argument { expected, .. } => format!("expected {expected}"),
+        other => other.to_string(),
+    }
 }
 
 /// As many as there are plans for.
@@ -161,7 +232,8 @@ impl FileArgs {
             ArithmeticChoice::Float => Some(Arithmetic::Float),
             ArithmeticChoice::Int => Some(Arithmetic::Int),
         };
-        let divisions = Vec::leak(self.tiling.clone()); // of the one model that a command loads
+        // Of the one model that a command loads.
+        let divisions = Vec::leak(self.tiling.clone().unwrap_or_default().0);
         let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
         let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
         let context = self.context;
@@ -175,17 +247,19 @@ pub struct ModelArgs {
     pub file: FileArgs,
     #[command(flatten)]
     pub gpu: GpuArgs,
-    /// Check on the CPU what the GPU computes, and do without what it gets wrong
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    /// Check GPU results against the CPU at load, and avoid kernels that are wrong
+    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = TUNING)]
     pub check: CheckChoice,
 }
 
 /// When kernels are checked as a model is loaded.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum CheckChoice {
-    /// The first time that the model runs on the GPU, with its driver and this version
+    /// On the first load with this model, GPU, driver and version
     Auto,
+    /// On every load
     Always,
+    /// Not at all
     Never,
 }
 
@@ -200,7 +274,7 @@ pub struct ReplyArgs {
     /// Let the model think before it answers
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     pub reasoning: Switch,
-    /// The system's message (also -sys)
+    /// System prompt (also -sys)
     #[arg(long, value_name = "TEXT")]
     pub system_prompt: Option<String>,
 }
@@ -218,16 +292,16 @@ pub struct TalkArgs {
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The prompt; - reads it from stdin
+    /// Prompt; - reads stdin
     #[arg(value_name = "PROMPT", conflicts_with_all = ["prompt", "file"])]
     pub text: Option<String>,
-    /// The prompt; - reads it from stdin
+    /// Prompt; - reads stdin
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
-    /// A file with the prompt
+    /// Read the prompt from a file
     #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
     pub file: Option<PathBuf>,
-    /// Continue the prompt as it is, without the chat template
+    /// Continue the prompt as plain text, without the chat template
     #[arg(long, conflicts_with_all = ["reasoning", "system_prompt"])]
     pub raw: bool,
     #[command(flatten)]
@@ -236,60 +310,64 @@ pub struct RunArgs {
 
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// The file [default: the demonstration model]
+    /// GGUF file [default: the demonstration model]
     pub file: Option<PathBuf>,
-    /// The file, as other commands take it
+    /// The same, as for other commands
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     pub model: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
-    /// The text; - reads it from stdin
+    /// Text; - reads stdin
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub text: String,
-    /// The model: a GGUF file [default: the demonstration model]
+    /// Model file (GGUF) [default: the demonstration model]
     #[arg(short, long, value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// Print only the ids, as a JSON array
-    #[arg(long)]
-    pub ids: bool,
-    /// Take the names of special tokens for plain text
+    /// Print the token ids as a JSON array
+    #[arg(long, visible_alias = "ids")]
+    pub json: bool,
+    /// Treat the names of special tokens as plain text
     #[arg(long)]
     pub no_parse_special: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct TemplateArgs {
-    /// The model: a GGUF file [default: the demonstration model]
+    /// Model file (GGUF) [default: the demonstration model]
     #[arg(short, long, value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// A JSON array of messages with role and content; - reads it from stdin
+    /// JSON array of messages with role and content; - reads stdin
     #[arg(long, value_name = "FILE")]
     pub messages: PathBuf,
-    /// A JSON array of tools
+    /// JSON array of tools; - reads stdin
     #[arg(long, value_name = "FILE")]
     pub tools: Option<PathBuf>,
-    /// Whether the prompt lets the model think [default: as the template has it]
+    /// Let the model think [default: up to the template]
     #[arg(long, value_name = "ON|OFF")]
     pub reasoning: Option<Switch>,
-    /// Leave out the opening of the assistant's turn
+    /// Omit the start of the assistant's reply
     #[arg(long)]
     pub no_generation_prompt: bool,
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("context", |arg| arg.help("Context size in tokens; 0 for the model's maximum [default: room for all tokens]")))]
 pub struct LogitsArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Token ids: little-endian i32
+    /// Token ids, little-endian i32; - reads stdin
     #[arg(long, value_name = "FILE")]
     pub tokens: PathBuf,
-    /// Where the logits go: little-endian f32
+    /// Output file, little-endian f32; - writes to stdout
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// The positions wanted, from 0 [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// Positions to write, counted from 0 [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
     pub positions: Option<Vec<usize>>,
 }
 
@@ -300,13 +378,16 @@ pub struct PlanArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Count the cache's bytes for a token at this depth
+    /// Count KV cache traffic with N tokens in the cache
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub depth: u64,
-    /// Plan for an adapter without subgroup operations
+    /// Plan for a GPU without subgroup operations
     #[arg(long)]
     pub no_subgroups: bool,
-    /// Predict the tokens a second on a GPU that need not be there; all for every one known
+    /// Predict the speed on a GPU, present or not: all, m3-pro, h100, ... (a wrong name lists them)
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(names()), hide_possible_values = true)]
     pub device: Option<String>,
+    /// Show the full name of each kernel's shader variant
+    #[arg(short, long)]
+    pub verbose: bool,
 }

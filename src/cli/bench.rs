@@ -5,6 +5,8 @@ use super::bandwidth;
 use super::bench_report::Report;
 use super::figures::{mean_and_deviation, median};
 use super::model;
+use super::progress::Progress;
+use super::room;
 use super::setup::Setup;
 use serde::Serialize;
 use std::time::Instant;
@@ -27,6 +29,11 @@ impl Test {
 
     fn tokens(&self) -> usize {
         self.prompt + self.generate
+    }
+
+    /// Tokens of context.
+    fn needed(&self) -> usize {
+        self.depth.saturating_add(self.tokens())
     }
 }
 
@@ -74,11 +81,19 @@ pub struct Row {
 }
 
 pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
+    let (tests, given) = (tests(&args), args.model.file.context);
+    let fit = |given| tests.iter().try_for_each(|test| room::context(&test.name(), test.needed(), given).map(drop));
+    fit(given.filter(|tokens| *tokens > 0))?; // what 0 means is known once the model is there
     let (model, subject) = start(&args)?;
-    let mut report = Report::new(args.output, &subject)?;
-    for test in tests(&args) {
-        report.row(measure(&model, &subject, test, &args)?)?;
+    fit(given.map(|_| model.cache().context))?;
+    let mut report = Report::new(args.output.format(), &subject)?;
+    let progress = Progress::new(tests.len());
+    for test in tests {
+        let row = measure(&model, &subject, test, &args, &progress)?;
+        progress.advance();
+        progress.aside(|| report.row(row))?;
     }
+    drop(progress);
     report.end()
 }
 
@@ -139,14 +154,20 @@ fn tests(args: &BenchArgs) -> Vec<Test> {
 }
 
 /// Runs a test as often as wanted, at a depth that was never computed.
-fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs) -> anyhow::Result<Row> {
-    let context = test.depth.saturating_add(test.tokens());
+fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs, progress: &Progress) -> anyhow::Result<Row> {
+    let name = test.name();
+    progress.doing(format!("{name}: warmup"));
+    let context = room::context(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(model, CacheShape { context, ..model.cache() })?;
     session.pretend(test.depth)?;
     if !args.no_warmup {
         once(&mut session, Test { generate: test.generate.min(1), ..test })?;
     }
-    let samples_ns = (0..args.repetitions).map(|_| once(&mut session, test)).collect::<anyhow::Result<Vec<f64>>>()?;
+    let sample = |run| {
+        progress.doing(format!("{name}: run {run} of {}", args.repetitions));
+        once(&mut session, test)
+    };
+    let samples_ns = (1..=args.repetitions).map(sample).collect::<anyhow::Result<Vec<f64>>>()?;
     let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns).collect();
     let ((avg_ns, stddev_ns), (avg_ts, stddev_ts)) = (mean_and_deviation(&samples_ns), mean_and_deviation(&samples_ts));
     let cost = session.plan().cost();
@@ -155,7 +176,7 @@ fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs) -> an
     let floor_ns = (weight_bytes + cache_bytes) as f64 / subject.copy_bandwidth * 1e9;
     let memory = model.gpu().memory();
     Ok(Row {
-        test: test.name(),
+        test: name,
         n_prompt: test.prompt,
         n_gen: test.generate,
         n_depth: test.depth,

@@ -1,13 +1,14 @@
 //! `devices`: the adapters and what matters about them.
 
-use super::args::GpuArgs;
+use super::args::DevicesArgs;
 use super::output;
+use serde_json::{Value, json};
 use wglm::Gpu;
-use wglm::gpu::{AdapterReport, adapters};
+use wglm::gpu::{AdapterReport, Matrices, adapters};
 use wglm::model::usual_arithmetic;
 
-pub fn devices(args: &GpuArgs) -> anyhow::Result<()> {
-    let options = args.options();
+pub fn devices(args: &DevicesArgs) -> anyhow::Result<()> {
+    let options = args.gpu.options();
     let found = adapters(&options)?;
     let wanted = options.adapter.as_ref().map(|name| name.to_lowercase());
     let fits = |a: &AdapterReport| wanted.as_ref().is_none_or(|name| a.name.to_lowercase().contains(name));
@@ -15,8 +16,21 @@ pub fn devices(args: &GpuArgs) -> anyhow::Result<()> {
     if chosen.is_none() {
         Gpu::open(&options)?; // says what is missing, and what to do about it
     }
-    output::lines(found.iter().enumerate().map(|(index, adapter)| describe(adapter, Some(index) == chosen)))?;
-    Ok(())
+    let all = found.iter().enumerate().map(|(index, adapter)| (adapter, Some(index) == chosen));
+    if args.json {
+        let all: Vec<Value> = all.map(|(adapter, chosen)| as_json(adapter, chosen)).collect();
+        return output::lines([serde_json::to_string_pretty(&all)?]);
+    }
+    output::lines(all.map(|(adapter, chosen)| describe(adapter, chosen)))
+}
+
+/// The size of the cooperative matrices that kernels can use.
+fn matrices(adapter: &AdapterReport) -> Option<u32> {
+    match adapter.matrices {
+        Matrices::None => None,
+        Matrices::Eight => Some(8),
+        Matrices::Sixteen => Some(16),
+    }
 }
 
 fn describe(adapter: &AdapterReport, chosen: bool) -> String {
@@ -25,9 +39,12 @@ fn describe(adapter: &AdapterReport, chosen: bool) -> String {
         true => format!("of {least}"),
         false => format!("of {least} to {most}"),
     });
-    let mark = if chosen { " (used unless another is asked for)" } else { "" };
+    let matrices = matrices(adapter).map_or("none".into(), |size| format!("{size} x {size}"));
+    let memory = adapter.memory.map_or("unknown".into(), output::bytes);
+    let mark = if chosen { " (default)" } else { "" };
     format!(
-        "{}{mark}\n  backend           {} ({})\n  driver            {}\n  subgroups         {subgroup}\n  arithmetic        {}\n  \
+        "{}{mark}\n  backend           {} ({})\n  driver            {}\n  memory            {memory}\n  \
+         subgroups         {subgroup}\n  matrices          {matrices}\n  arithmetic        {}\n  \
          f16 in shaders    {}\n  timestamps        {}\n  largest binding   {}\n  largest buffer    {}\n  \
          workgroup memory  {}\n  storage buffers   {}",
         adapter.name,
@@ -42,4 +59,26 @@ fn describe(adapter: &AdapterReport, chosen: bool) -> String {
         output::bytes(adapter.max_workgroup_bytes.into()),
         adapter.max_storage_buffers,
     )
+}
+
+/// Sizes are in bytes.
+fn as_json(adapter: &AdapterReport, chosen: bool) -> Value {
+    json!({
+        "name": adapter.name,
+        "default": chosen,
+        "backend": adapter.backend,
+        "kind": adapter.kind,
+        "driver": adapter.driver,
+        "memory": adapter.memory,
+        "subgroup_min": adapter.subgroup.map(|(least, _)| least),
+        "subgroup_max": adapter.subgroup.map(|(_, most)| most),
+        "matrices": matrices(adapter),
+        "arithmetic": usual_arithmetic(adapter).name(),
+        "shader_f16": adapter.f16,
+        "timestamps": adapter.timestamps,
+        "max_binding": adapter.max_binding,
+        "max_buffer": adapter.max_buffer,
+        "max_workgroup_memory": adapter.max_workgroup_bytes,
+        "max_storage_buffers": adapter.max_storage_buffers,
+    })
 }

@@ -15,6 +15,11 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
             Some("-c sets the tokens of context, -ub those of a prompt that are computed together")
         }
         Error::ContextFull { .. } => Some("-c sets the tokens of context"),
+        Error::Argument { argument: "backend", .. } => Some("--backend or the variable WGPU_BACKEND sets it"),
+        Error::Argument { argument: "power", .. } => Some("the variable WGPU_POWER_PREF sets it"),
+        Error::NoAdapter { .. } => {
+            Some("--gpu or the variable WGPU_ADAPTER_NAME names one, --backend or WGPU_BACKEND a backend")
+        }
         Error::Unsupported { what, .. } if what == "timing" => Some("`wglm devices` lists adapters that can time"),
         _ => None,
     }

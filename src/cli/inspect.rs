@@ -2,6 +2,8 @@
 
 use super::args::InspectArgs;
 use super::{model, output};
+use serde::Serialize;
+use serde_json::json;
 use std::collections::BTreeMap;
 use wglm::gguf::{Gguf, Value};
 use wglm::kernels::CacheType;
@@ -10,15 +12,55 @@ use wglm::plan::{Purpose, Target};
 
 pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.or(args.model).as_deref())?;
+    // What is no model for wglm is shown as far as it goes.
+    let needs = Needs::of(&file);
+    if args.json {
+        output::lines([serde_json::to_string_pretty(&as_json(&file, needs.as_ref().ok()))?])?;
+        return needs.map(|_| ());
+    }
     let mut report =
         vec![format!("GGUF version {}, {}", file.version(), output::bytes(file.file_bytes() as u64)), String::new()];
     report.push("metadata".into());
     report.extend(file.metadata().map(|(key, value)| format!("  {key} = {}", shortened(&value))));
     report.push(String::new());
-    report.extend(tensors_by_type(&file));
+    report.push(format!("tensors: {}", file.tensors().len()));
+    let line =
+        |(ty, Total { count, bytes }): (&&str, &Total)| format!("  {ty:<8} {count:>5} {:>12}", output::bytes(*bytes));
+    report.extend(tensors_by_type(&file).iter().map(line));
     output::lines(&report)?;
-    output::lines(needs(&file)?)?;
-    Ok(())
+    output::lines(needs?.lines())
+}
+
+/// Sizes are in bytes. Arrays are told by their type and length.
+fn as_json(file: &Gguf, needs: Option<&Needs>) -> serde_json::Value {
+    let metadata: serde_json::Map<_, _> =
+        file.metadata().map(|(key, value)| (key.to_owned(), scalar(&value))).collect();
+    json!({
+        "version": file.version(),
+        "file_bytes": file.file_bytes(),
+        "metadata": metadata,
+        "tensors": file.tensors().len(),
+        "tensor_types": tensors_by_type(file),
+        "needs": needs,
+    })
+}
+
+fn scalar(value: &Value<'_>) -> serde_json::Value {
+    match *value {
+        Value::U8(v) => v.into(),
+        Value::I8(v) => v.into(),
+        Value::U16(v) => v.into(),
+        Value::I16(v) => v.into(),
+        Value::U32(v) => v.into(),
+        Value::I32(v) => v.into(),
+        Value::F32(v) => v.into(),
+        Value::Bool(v) => v.into(),
+        Value::String(v) => String::from_utf8_lossy(v).into(),
+        Value::Array(v) => json!({ "array_of": v.element_type().name(), "length": v.len() }),
+        Value::U64(v) => v.into(),
+        Value::I64(v) => v.into(),
+        Value::F64(v) => v.into(),
+    }
 }
 
 /// A value on one line.
@@ -34,47 +76,79 @@ fn shortened(value: &Value<'_>) -> String {
     }
 }
 
-fn tensors_by_type(file: &Gguf) -> Vec<String> {
-    let mut types: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
-    for tensor in file.tensors() {
-        let entry = types.entry(tensor.ty.name).or_default();
-        *entry = (entry.0 + 1, entry.1 + tensor.bytes as u64);
-    }
-    let mut report = vec![format!("tensors: {}", file.tensors().len())];
-    report
-        .extend(types.iter().map(|(ty, (count, bytes))| format!("  {ty:<8} {count:>5} {:>12}", output::bytes(*bytes))));
-    report
+/// The tensors of a type.
+#[derive(Default, Serialize)]
+struct Total {
+    count: usize,
+    bytes: u64,
 }
 
-/// What the model needs on the GPU.
-fn needs(file: &Gguf) -> anyhow::Result<Vec<String>> {
-    let config = Config::read(file)?;
-    let CacheShape { context, ty } = LoadOptions::default().cache_for(&config);
-    let planned = plan_token(file, &config, CacheShape { context, ty }, Target::default())?;
-    let plan = &planned.plan;
-    let line = plan.local_memory(Purpose::Cache) / context as u64;
-    let other = if ty == CacheType::F16 { ("f32", line * 2) } else { ("f16", line / 2) };
-    let mut report = vec![String::new(), "needed on the GPU".into()];
-    report.push(format!("  weights             {:>12}", output::bytes(plan.weight_memory())));
-    report.push(format!(
-        "  cache per 1k tokens {:>12} ({}; {} as {})",
-        output::bytes(1000 * line),
-        format!("{ty:?}").to_lowercase(),
-        output::bytes(1000 * other.1),
-        other.0
-    ));
-    report.push(format!(
-        "  cache               {:>12} for {context} tokens",
-        output::bytes(plan.local_memory(Purpose::Cache))
-    ));
-    report.push(format!("  scratch             {:>12}", output::bytes(plan.local_memory(Purpose::Scratch))));
-    let tokens = PromptOptions::default().together();
-    let shape = BatchShape::of(tokens, Outputs::Last, context, context);
-    let chunk = plan_batch(file, &config, &planned, Target::default(), shape)?.plan.local_memory(Purpose::Scratch);
-    report.push(format!("  while reading       {:>12} for {tokens} tokens of a prompt together", output::bytes(chunk)));
-    if config.draft_blocks > 0 {
-        report.push(format!("{} multi-token-prediction block(s), not loaded", config.draft_blocks));
+fn tensors_by_type(file: &Gguf) -> BTreeMap<&str, Total> {
+    let mut types: BTreeMap<&str, Total> = BTreeMap::new();
+    for tensor in file.tensors() {
+        let total = types.entry(tensor.ty.name).or_default();
+        *total = Total { count: total.count + 1, bytes: total.bytes + tensor.bytes as u64 };
     }
-    report.extend(config.notices.iter().map(|notice| format!("note: {notice}")));
-    Ok(report)
+    types
+}
+
+/// What the model needs on the GPU, in bytes, with the options that a user who gives none has.
+#[derive(Serialize)]
+struct Needs {
+    weights: u64,
+    /// The KV cache for `context` tokens of `cache_type`.
+    cache: u64,
+    cache_type: &'static str,
+    context: usize,
+    /// What a token generated needs beside that, and a prompt batch of so many tokens.
+    scratch: u64,
+    prompt_scratch: u64,
+    prompt_batch: usize,
+    /// Blocks for multi-token prediction, which are not loaded.
+    draft_blocks: usize,
+    notices: Vec<String>,
+}
+
+impl Needs {
+    fn of(file: &Gguf) -> anyhow::Result<Self> {
+        let config = Config::read(file)?;
+        let CacheShape { context, ty } = LoadOptions::default().cache_for(&config);
+        let planned = plan_token(file, &config, CacheShape { context, ty }, Target::default())?;
+        let prompt_batch = PromptOptions::default().together();
+        let shape = BatchShape::of(prompt_batch, Outputs::Last, context, context);
+        let batch = plan_batch(file, &config, &planned, Target::default(), shape)?.plan;
+        Ok(Self {
+            weights: planned.plan.weight_memory(),
+            cache: planned.plan.local_memory(Purpose::Cache),
+            cache_type: if ty == CacheType::F16 { "f16" } else { "f32" },
+            context,
+            scratch: planned.plan.local_memory(Purpose::Scratch),
+            prompt_scratch: batch.local_memory(Purpose::Scratch),
+            prompt_batch,
+            draft_blocks: config.draft_blocks,
+            notices: config.notices,
+        })
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let Self { cache_type, context, prompt_batch, draft_blocks, .. } = self;
+        let token = self.cache / *context as u64;
+        let (other, other_token) = if *cache_type == "f16" { ("f32", token * 2) } else { ("f16", token / 2) };
+        let [weights, cache, scratch, prompt] =
+            [self.weights, self.cache, self.scratch, self.prompt_scratch].map(output::bytes);
+        let [thousand, other_thousand] = [token, other_token].map(|bytes| output::bytes(1000 * bytes));
+        let mut lines = vec![String::new(), "GPU memory".into()];
+        lines.push(format!("  weights             {weights:>12}"));
+        lines.push(format!("  KV cache            {cache:>12} for {context} tokens"));
+        lines.push(format!(
+            "  per 1000 tokens     {thousand:>12} as {cache_type} (the default), {other_thousand} as {other}"
+        ));
+        lines.push(format!("  scratch             {scratch:>12}"));
+        lines.push(format!("  prompt scratch      {prompt:>12} for a prompt batch of {prompt_batch} tokens"));
+        if *draft_blocks > 0 {
+            lines.push(format!("{draft_blocks} multi-token-prediction block(s), not loaded"));
+        }
+        lines.extend(self.notices.iter().map(|notice| format!("note: {notice}")));
+        lines
+    }
 }

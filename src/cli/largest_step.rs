@@ -55,8 +55,8 @@ impl LargestStep {
         let together = if *tokens == 1 { "a token".to_owned() } else { format!("{tokens} tokens") };
         let (speed, bandwidth) = (limit.flops as f64 / 1e12, limit.bandwidth / 1_000_000_000);
         format!(
-            "the largest step: {} of {together} with {cached} in the cache, {flops:.1} GFLOP and {bytes:.0} MB, {:.1} ms \
-             at {speed} TFLOP/s and {bandwidth} GB/s",
+            "largest step: {} of {together} with {cached} in the cache, {flops:.1} GFLOP and {bytes:.0} MB, {:.1} ms at \
+             {speed} TFLOP/s and {bandwidth} GB/s",
             step.label,
             seconds * 1e3,
         )

@@ -5,17 +5,19 @@ use super::model;
 use anyhow::{Context, anyhow, ensure};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use wglm::Session;
 use wglm::model::CacheShape;
 
 pub fn logits(args: LogitsArgs) -> anyhow::Result<()> {
+    let onto_terminal = args.out == Path::new(STREAM) && io::stdout().is_terminal();
+    ensure!(!onto_terminal, "--out -: stdout is a terminal; redirect it to a file or a pipe");
     let tokens = read_tokens(&args.tokens)?;
     let positions = args.positions.clone().unwrap_or_else(|| (0..tokens.len()).collect());
     if let Some(position) = positions.iter().find(|p| **p >= tokens.len()) {
-        anyhow::bail!("--positions: expected less than the {} tokens, found {position}", tokens.len());
+        anyhow::bail!("--positions: expected positions below {}, the number of tokens; found {position}", tokens.len());
     }
     let mut session = session(&args, tokens.len())?;
     let vocab = session.model().config().vocab;
@@ -61,28 +63,34 @@ fn each_row(
     Ok(())
 }
 
-/// Where the rows go: a file takes its name only once it is whole; a pipe takes them as they come.
+/// The name that stands for stdin or stdout.
+const STREAM: &str = "-";
+
+/// Where the rows go: a file takes its name only once it is whole; a pipe or stdout takes them as they come.
 struct Destination<'a> {
     to: &'a Path,
     partial: Option<PathBuf>,
-    out: BufWriter<File>,
+    out: BufWriter<Box<dyn Write>>,
 }
 
 impl<'a> Destination<'a> {
     fn open(to: &'a Path, tokens: &Path) -> anyhow::Result<Self> {
+        if to == Path::new(STREAM) {
+            return Ok(Self { to, partial: None, out: BufWriter::new(Box::new(io::stdout())) });
+        }
         let unwritable = || format!("cannot write {}", to.display());
         let known = std::fs::metadata(to).ok();
         if known.as_ref().is_some_and(|m| !m.is_file()) {
-            let out = BufWriter::new(File::options().write(true).open(to).with_context(unwritable)?);
-            return Ok(Self { to, partial: None, out });
+            let pipe = File::options().write(true).open(to).with_context(unwritable)?;
+            return Ok(Self { to, partial: None, out: BufWriter::new(Box::new(pipe)) });
         }
         let same = known.is_some() && to.canonicalize().ok() == tokens.canonicalize().ok();
-        ensure!(!same, "--out is the file of --tokens; name another");
+        ensure!(!same, "--out is the same file as --tokens; name another");
         let mut name = to.file_name().with_context(unwritable)?.to_owned();
         name.push(".partial");
         let partial = to.with_file_name(name);
-        let out = BufWriter::new(File::create(&partial).with_context(unwritable)?);
-        Ok(Self { to, partial: Some(partial), out })
+        let file = File::create(&partial).with_context(unwritable)?;
+        Ok(Self { to, partial: Some(partial), out: BufWriter::new(Box::new(file)) })
     }
 
     fn write(&mut self, row: &[u8]) -> anyhow::Result<()> {
@@ -116,7 +124,13 @@ fn session(args: &LogitsArgs, tokens: usize) -> anyhow::Result<Session> {
 }
 
 fn read_tokens(path: &Path) -> anyhow::Result<Vec<u32>> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = if path == Path::new(STREAM) {
+        let mut bytes = Vec::new();
+        io::stdin().read_to_end(&mut bytes).context("cannot read stdin")?;
+        bytes
+    } else {
+        std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?
+    };
     ensure!(
         !bytes.is_empty() && bytes.len().is_multiple_of(4),
         "{}: expected little-endian i32, at least one; found {} bytes",

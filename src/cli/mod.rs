@@ -13,12 +13,15 @@ mod hardware;
 mod inspect;
 mod largest_step;
 mod logits;
+mod manual;
 mod model;
 mod output;
 mod perplexity;
 mod plan;
 mod profile;
 mod profile_report;
+mod progress;
+mod room;
 mod run;
 mod selftest;
 mod selftest_report;
@@ -27,14 +30,14 @@ mod table;
 mod text;
 mod verdicts;
 
-use args::{Arguments, Command};
-use clap::Parser;
+use args::Command;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Parses the arguments, runs the command, and reports what went wrong in one sentence.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(args::with_long_names(std::env::args_os()));
+    let (arguments, notes) = args::parse();
+    notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
     if std::env::var_os("RUST_LOG").is_some() {
         let filter = tracing_subscriber::EnvFilter::from_default_env();
         tracing_subscriber::fmt()
@@ -68,6 +71,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Profile(args) => profile::profile(args)?,
         Command::Selftest(args) => return selftest::selftest(args),
         Command::Perplexity(args) => perplexity::perplexity(args)?,
+        Command::Completions(args) => manual::completions(&args)?,
+        Command::Man(args) => manual::man(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,43 +1,23 @@
-//! `perplexity`: how well the model foretells a text, counted as llama.cpp counts it without a stride, for vocabularies
+//! `perplexity`: how well the model predicts a text, counted as llama.cpp counts it without a stride, for vocabularies
 //! that add no BOS.
 //!
 //! The text is cut into windows of as many tokens as the context holds, each computed by itself. Of a window the second
 //! half is judged, whose tokens all have the first half before them; with a stride, its last tokens.
 
-use super::args::{ModelArgs, OutputFormat};
-use super::output::{self, Aside};
+use super::args::{OutputFormat, PerplexityArgs};
+use super::output;
+use super::progress::Progress;
 use super::setup::Setup;
 use super::table::{csv, record};
 use super::{model, run};
 use anyhow::ensure;
-use clap::Args;
 use serde::Serialize;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use wglm::model::CacheShape;
-use wglm::{Model, Session};
+use wglm::{Config, Gguf, Model, Session};
 
 /// Tokens of a window, unless -c says otherwise.
 const USUAL_WINDOW: usize = 512;
-
-#[derive(Debug, Args)]
-pub struct PerplexityArgs {
-    #[command(flatten)]
-    pub model: ModelArgs,
-    /// The text; - reads it from stdin
-    #[arg(short, long, value_name = "FILE")]
-    pub file: PathBuf,
-    /// Windows to judge at most
-    #[arg(long, value_name = "N")]
-    pub chunks: Option<usize>,
-    /// Start a window every N tokens and judge the last N of each; 0 for one window after another and the second
-    /// half of each
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub ppl_stride: usize,
-    /// How the results are written
-    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
-    pub output: OutputFormat,
-}
 
 #[derive(Serialize)]
 struct Result {
@@ -60,10 +40,11 @@ struct Result {
 
 pub fn perplexity(args: PerplexityArgs) -> anyhow::Result<()> {
     let text = run::read_text(&args.file)?;
-    let windows = Windows::of(&args)?;
-    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
+    let file = model::open(args.model.file.model.as_deref())?;
+    let windows = Windows::of(&args, &file)?;
+    let model = model::load(&file, &args.model)?;
     let tokens = model.tokenizer()?.encode(&text, false)?;
-    let starts = windows.starts(tokens.len(), args.chunks.unwrap_or(usize::MAX))?;
+    let starts = windows.starts(tokens.len(), args.chunks.0.unwrap_or(usize::MAX))?;
     let start = std::time::Instant::now();
     let surprise = judge(&model, &tokens, &windows, &starts)?;
     let result = Result {
@@ -78,7 +59,7 @@ pub fn perplexity(args: PerplexityArgs) -> anyhow::Result<()> {
         error: surprise.error(),
         seconds: start.elapsed().as_secs_f64(),
     };
-    report(&result, args.output)
+    report(&result, args.output.format())
 }
 
 fn report(result: &Result, format: OutputFormat) -> anyhow::Result<()> {
@@ -107,24 +88,23 @@ struct Windows {
 }
 
 impl Windows {
-    fn of(args: &PerplexityArgs) -> anyhow::Result<Self> {
-        let length = args.model.file.context.unwrap_or(USUAL_WINDOW);
-        ensure!(length >= 3, "-c: expected windows of 3 tokens or more, found {length}");
-        ensure!(args.chunks != Some(0), "--chunks: expected one window or more, found 0");
+    fn of(args: &PerplexityArgs, file: &Gguf) -> anyhow::Result<Self> {
+        let context = args.model.file.context.unwrap_or(USUAL_WINDOW);
+        let length = if context == 0 { Config::read(file)?.context } else { context };
+        ensure!(length >= 3, "-c: expected at least 3 tokens, found {length}");
+        ensure!(args.chunks.0 != Some(0), "--chunks: expected at least 1, or -1 for all; found 0");
         match args.ppl_stride {
             0 => Ok(Self { length, stride: length, judged: length - length / 2 - 1 }),
             stride if stride < length => Ok(Self { length, stride, judged: stride }),
-            stride => anyhow::bail!("--ppl-stride: expected less than the window's {length} tokens, found {stride}"),
+            stride => {
+                anyhow::bail!("--ppl-stride: expected less than the {length} tokens of a window (-c), found {stride}")
+            }
         }
     }
 
     /// The first tokens of at most `most` windows.
     fn starts(&self, tokens: usize, most: usize) -> anyhow::Result<Vec<usize>> {
-        ensure!(
-            tokens >= self.length,
-            "the text has {tokens} tokens, which fill no window of {}; give more of it, or less with -c",
-            self.length
-        );
+        ensure!(tokens >= self.length, "text too short: {tokens} tokens, need {}; lower -c", self.length);
         Ok((0..=tokens - self.length).step_by(self.stride).take(most).collect())
     }
 }
@@ -162,12 +142,13 @@ impl Surprise {
 
 fn judge(model: &Model, tokens: &[u32], windows: &Windows, starts: &[usize]) -> anyhow::Result<Surprise> {
     let mut session = Session::with_cache(model, CacheShape { context: windows.length, ..model.cache() })?;
-    let (mut surprise, aside) = (Surprise::default(), Aside::new());
-    for (start, index) in starts.iter().zip(1..) {
+    let (mut surprise, progress) = (Surprise::default(), Progress::new(starts.len()));
+    progress.doing("windows");
+    for start in starts {
         let window = &tokens[*start..start + windows.length];
         if let Some(token) = window.iter().find(|token| **token as usize >= model.config().vocab) {
             anyhow::bail!(
-                "the tokenizer made token {token} of the text, which the model of {} has not",
+                "the text holds token {token}, which is outside the model's vocabulary of {} tokens",
                 model.config().vocab
             );
         }
@@ -179,9 +160,9 @@ fn judge(model: &Model, tokens: &[u32], windows: &Windows, starts: &[usize]) -> 
             surprise.add(nats(logits, window[before.len() + place + 1]));
             ControlFlow::Continue(())
         })?;
-        aside.passing(format_args!("[{index}/{}] {:.4}", starts.len(), surprise.perplexity()));
+        progress.doing(format!("windows, PPL {:.4} so far", surprise.perplexity()));
+        progress.advance();
     }
-    aside.passing(format_args!(""));
     Ok(surprise)
 }
 

@@ -34,7 +34,7 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
         return output::lines([serde_json::to_string_pretty(&plan)?]);
     }
     config.notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
-    output::lines([planned.plan.table(args.depth)])?;
+    output::lines([planned.plan.table(args.depth).verbose(args.verbose)])?;
     output::lines([pipelines_line(&shaders)])?;
     output::lines(largest.iter().map(LargestStep::line))?;
     if args.device.is_some() {
@@ -48,7 +48,8 @@ fn pipelines_line(shaders: &Shaders) -> String {
     let Shaders { token, prompts, sampling } = shaders;
     let (prompts, sampling, total) = (prompts.len(), sampling.len(), shaders.count());
     format!(
-        "a conversation takes {total} pipelines: {} of a token, {prompts} more of prompts, {sampling} of bias and penalties",
+        "a conversation uses {total} pipelines: {} for a token, {prompts} more for prompts, {sampling} for logit bias and \
+         penalties",
         token.len()
     )
 }

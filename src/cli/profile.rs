@@ -8,6 +8,8 @@ use super::bench::prompt_of;
 use super::figures::median;
 use super::model;
 use super::profile_report::report;
+use super::progress::Progress;
+use super::room;
 use super::setup::Setup;
 use serde::Serialize;
 use std::time::Instant;
@@ -20,13 +22,15 @@ use wglm::session::TokenProfile;
 #[derive(Serialize)]
 pub struct Kind {
     pub step: String,
-    pub kernel: String,
+    pub kernel: &'static str,
+    /// The full name of its shader.
+    pub variant: String,
     pub count: usize,
     /// All of them together.
     pub microseconds: f64,
     pub bytes: u64,
     pub gigabytes_per_second: f64,
-    /// Of the token in one pass.
+    /// Of what the token takes, which is [`Times::longer`].
     pub share: f64,
 }
 
@@ -37,11 +41,19 @@ pub struct Times {
     pub pass: f64,
     /// Its steps, each kind in a pass of its own.
     pub steps: f64,
-    /// Of the pass, what the steps do not account for.
+    /// Of the pass, what the steps do not account for; 0 where they take longer, each kind in a pass of its own.
     pub unaccounted: f64,
     /// On the host: to record and submit it, and to the result, that included.
     pub submit: f64,
     pub whole: f64,
+}
+
+impl Times {
+    /// The pass, or its steps one kind at a time if they take longer, as where a pass is costly to begin: what shares
+    /// are shares of, so that none is below zero and all together are 1.
+    pub fn longer(&self) -> f64 {
+        self.pass.max(self.steps).max(1e-3)
+    }
 }
 
 /// Everything there is to tell.
@@ -62,29 +74,35 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     let fits = args.n_prompt <= together;
     anyhow::ensure!(
         fits,
-        "-p {}: {together} tokens are computed together, and no more; -ub says how many",
+        "-p: expected at most the prompt batch size of {together} tokens (-ub), found {}",
         args.n_prompt
     );
+    let (n_depth, repetitions, prompt) = (args.depth, args.repetitions as usize, args.n_prompt);
+    let (needed, given) = (n_depth.saturating_add(prompt.max(1)), args.model.file.context);
+    room::context("this profile", needed, given.filter(|tokens| *tokens > 0))?;
     let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
-    let (n_depth, repetitions) = (args.depth, args.repetitions as usize);
-    let prompt = args.n_prompt;
-    let cache = CacheShape { context: n_depth.saturating_add(prompt.max(1)), ..model.cache() };
-    let mut session = Session::with_cache(&model, cache)?;
+    let context = room::context("this profile", needed, given.map(|_| model.cache().context))?;
+    let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
     session.pretend(n_depth)?;
     let tokens = prompt_of(prompt.max(1), model.config().vocab);
     let (submit, whole) = host_times(&mut session, &tokens, repetitions)?;
-    let mut runs = Vec::new();
+    let (mut runs, progress) = (Vec::new(), Progress::new(repetitions));
+    progress.doing("timing every kind of step");
     for _ in 0..repetitions {
         runs.push(if prompt > 0 { session.profile_chunk(&tokens)? } else { session.profile(0)? });
         session.rewind(n_depth);
+        progress.advance();
     }
+    drop(progress);
     let pass = median(runs.iter().map(|run| run.pass)) / 1e3;
     let plan = if prompt > 0 { session.chunk_plan(prompt)? } else { session.plan() };
-    let kinds = by_kind(plan, n_depth + tokens.len(), &runs, pass);
-    let steps = kinds.iter().map(|kind| kind.microseconds).sum();
-    let microseconds = Times { pass, steps, unaccounted: pass - steps, submit, whole };
+    let mut kinds = by_kind(plan, n_depth + tokens.len(), &runs);
+    let steps: f64 = kinds.iter().map(|kind| kind.microseconds).sum();
+    let microseconds = Times { pass, steps, unaccounted: (pass - steps).max(0.0), submit, whole };
+    kinds.iter_mut().for_each(|kind| kind.share = kind.microseconds / microseconds.longer());
     let setup = Setup::of(&model, &args.model.file);
-    report(args.output, &Profile { setup, n_prompt: prompt, n_depth, repetitions, microseconds, kinds })
+    let profile = Profile { setup, n_prompt: prompt, n_depth, repetitions, microseconds, kinds };
+    report(args.output.format(), &profile, args.verbose)
 }
 
 /// A token as it runs outside a profile, after one that does not count, in microseconds: to record and submit it,
@@ -104,20 +122,22 @@ fn host_times(session: &mut Session, tokens: &[u32], repetitions: usize) -> anyh
 }
 
 /// The kinds of the plan, the median of each over the runs. The cache holds `tokens` tokens at the end.
-fn by_kind(plan: &Plan, tokens: usize, runs: &[TokenProfile], pass: f64) -> Vec<Kind> {
+fn by_kind(plan: &Plan, tokens: usize, runs: &[TokenProfile]) -> Vec<Kind> {
     let kind = |(index, kind): (usize, wglm::plan::Kind<'_>)| {
         let steps = || kind.steps.iter().map(|step| &plan.steps[*step]);
         let count = kind.steps.len();
         let microseconds = median(runs.iter().map(|run| run.kinds[index])) * count as f64 / 1e3;
         let bytes: u64 = steps().map(|step| step.cost.bytes(tokens as u64)).sum();
+        let first = steps().next();
         Kind {
             step: kind.name.to_owned(),
-            kernel: steps().next().map(|step| plan.variants[step.variant].label.clone()).unwrap_or_default(),
+            kernel: first.map(|step| step.kernel).unwrap_or_default(),
+            variant: first.map(|step| plan.variants[step.variant].label.clone()).unwrap_or_default(),
             count,
             microseconds,
             bytes,
             gigabytes_per_second: bytes as f64 / 1e3 / microseconds.max(1e-3),
-            share: microseconds / pass.max(1e-3),
+            share: 0.0,
         }
     };
     plan.kinds().into_iter().enumerate().map(kind).collect()

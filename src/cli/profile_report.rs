@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const COLUMNS: [Column; 7] = [
     Column { title: "step", width: 17, right: false },
-    Column { title: "kernel", width: 38, right: false },
+    Column { title: "kernel", width: 26, right: false },
     Column { title: "count", width: 5, right: true },
     Column { title: "us each", width: 8, right: true },
     Column { title: "us", width: 9, right: true },
@@ -16,34 +16,39 @@ const COLUMNS: [Column; 7] = [
     Column { title: "share", width: 6, right: true },
 ];
 
-pub fn report(format: OutputFormat, profile: &Profile) -> anyhow::Result<()> {
+/// The full names of kernels stand below the table if it is to be `verbose`; in the other forms they always do.
+pub fn report(format: OutputFormat, profile: &Profile, verbose: bool) -> anyhow::Result<()> {
     match format {
-        OutputFormat::Md => output::lines(table(profile)),
+        OutputFormat::Md => output::lines(table(profile, verbose)),
         OutputFormat::Csv => lines(profile),
         OutputFormat::Json => output::lines([serde_json::to_string_pretty(profile)?]),
     }
 }
 
-fn table(profile: &Profile) -> Vec<String> {
+fn table(profile: &Profile, verbose: bool) -> Vec<String> {
     let mut lines = Vec::from(head(&COLUMNS));
     lines.extend(profile.kinds.iter().map(|kind| row(&COLUMNS, &cells(kind))));
     let times = &profile.microseconds;
-    let share = |part: f64| format!("{:.1}%", 100.0 * part / times.pass.max(1e-3));
+    let share = |part: f64| format!("{:.1}%", 100.0 * part / times.longer());
     let rest = |name: &str, time: f64| {
         let [name, time, share] = [name.to_owned(), format!("{time:.1}"), share(time)];
         row(&COLUMNS, &[name, String::new(), String::new(), String::new(), time, String::new(), share])
     };
-    lines.push(rest("no step", times.unaccounted));
-    lines.push(rest("the token", times.pass));
+    lines.push(rest("between steps", times.unaccounted));
+    lines.push(rest("all in one pass", times.pass));
     lines.extend([String::new(), profile.setup.sentence()]);
     lines.extend(remarks(times, profile));
+    if verbose {
+        lines.push(String::new());
+        lines.extend(profile.kinds.iter().map(|kind| format!("{:<17} {}", kind.step, kind.variant)));
+    }
     lines
 }
 
 fn cells(kind: &Kind) -> [String; 7] {
     [
         kind.step.clone(),
-        kind.kernel.clone(),
+        kind.kernel.to_owned(),
         kind.count.to_string(),
         format!("{:.2}", kind.microseconds / kind.count.max(1) as f64),
         format!("{:.1}", kind.microseconds),
@@ -58,8 +63,15 @@ fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
     let what = if profile.n_prompt > 0 { format!("{} tokens", profile.n_prompt) } else { "a token".to_owned() };
     [
         format!("{what} at depth {depth}, medians of {repetitions}: {pass:.1} us in one pass on the GPU"),
-        format!("its steps take {steps:.1} us, each kind in a pass of its own, without changing from kernel to kernel"),
-        format!("on the host {submit:.1} us to record and submit the token, {whole:.1} us to its result"),
+        match steps > pass {
+            true => {
+                format!("the steps take {steps:.1} us, more than that, each kind timed alone; shares are of this sum")
+            }
+            false => {
+                format!("the steps take {steps:.1} us, each kind timed alone, without changes from kernel to kernel")
+            }
+        },
+        format!("the host takes {submit:.1} us to submit it, and {whole:.1} us until it has the result"),
     ]
 }
 

@@ -4,6 +4,7 @@
 //! of the tests. What a kernel gets wrong, or what a driver refuses, is a line of the table and no end of it.
 
 use super::args::SelftestArgs;
+use super::progress::Progress;
 use super::selftest_report::Report;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -63,11 +64,13 @@ pub fn selftest(args: SelftestArgs) -> anyhow::Result<ExitCode> {
     let gpu = Gpu::open(&options)?;
     let wanted = |kernel: &&&Kernel| args.kernel.as_ref().is_none_or(|name| kernel.name.contains(name.as_str()));
     let kernels: Vec<&Kernel> = KERNELS.iter().filter(wanted).copied().collect();
-    anyhow::ensure!(!kernels.is_empty(), "no kernel to test; those there are: {}", names().join(", "));
+    anyhow::ensure!(!kernels.is_empty(), "no kernel of that name; the kernels are {}", names().join(", "));
     let subject = subject(&gpu, options.checks);
-    let mut report = Report::new(args.output, &subject)?;
+    let mut report = Report::new(args.output.format(), &subject)?;
+    let progress = Progress::new(kernels.len());
     let tests = Tests { options: &options, kernels: &kernels, bounds: args.bounds, next: AtomicUsize::new(0) };
-    tests.run(gpu, &mut |row| report.row(row))?;
+    tests.run(gpu, &progress, &mut |row| progress.aside(|| report.row(row)))?;
+    drop(progress);
     report.end(start.elapsed())
 }
 
@@ -90,7 +93,13 @@ struct Tests<'a> {
 
 impl Tests<'_> {
     /// Tells of every row in the order of the kernels.
-    fn run(&self, gpu: Gpu, tell: &mut dyn FnMut(Row) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    fn run(
+        &self,
+        gpu: Gpu,
+        progress: &Progress,
+        tell: &mut dyn FnMut(Row) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        progress.doing("testing kernels");
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(DEVICES).min(self.kernels.len());
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
@@ -105,6 +114,7 @@ impl Tests<'_> {
             let mut told = 0;
             for rows in receiver {
                 let (index, rows) = rows?;
+                progress.advance();
                 done[index] = Some(rows);
                 while let Some(rows) = done.get_mut(told).and_then(Option::take) {
                     rows.into_iter().try_for_each(&mut *tell)?;
@@ -137,7 +147,7 @@ impl Tests<'_> {
 /// A row for each format and arithmetic of a kernel.
 fn rows(kernel: &Kernel, gpu: &Gpu, bounds: f64) -> Result<Vec<Row>> {
     if !kernel.runs_with(gpu.capabilities().matrices) {
-        let why = "the adapter has no cooperative matrices of its size".to_owned();
+        let why = "the GPU has no cooperative matrices of its size".to_owned();
         return Ok(vec![Row { result: Outcome::Skip, remarks: vec![why], ..Row::blank(kernel) }]);
     }
     let mut checks = kernel.checks(Target::of(gpu))?;
@@ -170,7 +180,7 @@ fn row(kernel: &Kernel, check: &Check, pipelines: &Pipelines) -> Result<Row> {
     let allowed = pipelines.gpu().capabilities().max_storage_buffers as usize;
     let most = check.cases.iter().flat_map(|case| &case.plan.steps).map(|step| step.bindings.len()).max();
     if let Some(most) = most.filter(|most| *most > allowed) {
-        let why = format!("binds {most} storage buffers, the adapter {allowed}");
+        let why = format!("binds {most} storage buffers, the GPU allows {allowed}");
         return Ok(Row { result: Outcome::Skip, cases: 0, remarks: vec![why], ..blank });
     }
     match check.run(pipelines) {

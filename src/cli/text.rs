@@ -2,7 +2,7 @@
 
 use super::args::{Switch, TemplateArgs, TokenizeArgs};
 use super::{model, output, run};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use std::path::Path;
 use wglm::text::{ChatInput, ChatTemplate, Message, Tokenizer, Vocab};
 
@@ -12,7 +12,7 @@ pub fn tokenize(args: TokenizeArgs) -> anyhow::Result<()> {
     let tokenizer = Tokenizer::new(vocab)?;
     let text = if args.text == "-" { run::read_text(Path::new("-"))? } else { args.text };
     let tokens = tokenizer.encode(&text, !args.no_parse_special)?;
-    if args.ids {
+    if args.json {
         output::lines([serde_json::to_string(&tokens)?])?;
         return Ok(());
     }
@@ -27,6 +27,8 @@ pub fn template(args: TemplateArgs) -> anyhow::Result<()> {
     let file = model::open(args.model.as_deref())?;
     let source = file.opt_string("tokenizer.chat_template")?;
     let template = ChatTemplate::new(source.context("this file has no chat template (`tokenizer.chat_template`)")?)?;
+    let both = [Some(&args.messages), args.tools.as_ref()].map(|path| path.is_some_and(|path| path == Path::new("-")));
+    ensure!(both != [true; 2], "--messages and --tools cannot both read stdin");
     let messages: Vec<Message> = json(&args.messages, "a JSON array of messages with `role` and `content`")?;
     let tools: Option<Vec<serde_json::Value>> =
         args.tools.as_deref().map(|path| json(path, "a JSON array of tools")).transpose()?;

@@ -7,30 +7,39 @@ use std::fmt;
 pub struct Table<'a> {
     plan: &'a Plan,
     tokens: u64,
+    verbose: bool,
 }
 
 impl Plan {
     /// The plan as a table, the cache's bytes for a token that has `depth` others before it.
     pub fn table(&self, depth: u64) -> Table<'_> {
-        Table { plan: self, tokens: depth.saturating_add(1) }
+        Table { plan: self, tokens: depth.saturating_add(1), verbose: false }
     }
 }
 
 impl Table<'_> {
+    /// Whether each line ends in the full name of the kernel's variant.
+    pub fn verbose(self, verbose: bool) -> Self {
+        Self { verbose, ..self }
+    }
+
     fn line(&self, f: &mut fmt::Formatter<'_>, step: &Step) -> fmt::Result {
         let [x, y, z] = step.grid;
         let Cost { weights, cache, activations, .. } = step.cost;
-        let variant = &self.plan.variants[step.variant].label;
         let bytes = [weights, cache.saturating_mul(self.tokens), activations].map(short);
         let [weights, cache, other] = bytes;
         let grid = format!("{x}x{y}x{z}");
-        writeln!(f, "{:<20} {variant:<38} {grid:>11} {weights:>8} {cache:>8} {other:>8}", step.label)
+        write!(f, "{:<20} {:<26} {grid:>11} {weights:>8} {cache:>8} {other:>8}", step.label, step.kernel)?;
+        if self.verbose {
+            write!(f, "  {}", self.plan.variants[step.variant].label)?;
+        }
+        writeln!(f)
     }
 }
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<20} {:<38} {:>11} {:>8} {:>8} {:>8}", "step", "kernel", "grid", "weights", "cache", "other")?;
+        writeln!(f, "{:<20} {:<26} {:>11} {:>8} {:>8} {:>8}", "step", "kernel", "grid", "weights", "cache", "other")?;
         self.plan.steps.iter().try_for_each(|step| self.line(f, step))?;
         let Cost { weights, cache, activations, .. } = self.plan.cost();
         let [weights, cache, other] = [weights, cache.saturating_mul(self.tokens), activations].map(short);

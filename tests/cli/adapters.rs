@@ -1,12 +1,15 @@
 //! Which GPU is used.
 
-use crate::{ANSWER, QUESTION, command, outcome, refused, refuses, succeed, wglm};
+use crate::{ANSWER, QUESTION, command, json, outcome, refused, refuses, succeed, wglm};
 
 #[test]
 fn devices_are_listed() {
     let all = succeed("devices");
-    assert_eq!(all.out.matches("(used unless another is asked for)").count(), 1, "{all:?}");
-    let name = all.out.lines().next().unwrap().split(" (used").next().unwrap();
+    assert_eq!(all.out.matches("(default)\n").count(), 1, "{all:?}");
+    let name = all.out.lines().next().unwrap().split(" (default").next().unwrap();
+    let told = json(&succeed("devices --json").out);
+    let used: Vec<_> = told.as_array().unwrap().iter().filter(|gpu| gpu["default"] == true).collect();
+    assert!(used.len() == 1 && used[0]["name"] == name && used[0]["max_binding"].as_u64() > Some(0), "{told}");
     let done = outcome(command(["run", "-p", QUESTION, "--temp", "0", "--gpu", name]));
     assert_eq!(done.out, ANSWER, "{done:?}");
 }
@@ -18,7 +21,11 @@ fn adapters_that_are_not_there() {
         refuses(&format!("{command} --backend nosuch"), "`nosuch`");
     }
     refuses("devices --backend nosuch", "`nosuch`");
-    for (variable, words) in [("WGPU_ADAPTER_NAME", "named `nosuch`"), ("WGPU_BACKEND", "`nosuch`")] {
+    for (variable, words) in [
+        ("WGPU_ADAPTER_NAME", "named `nosuch`"),
+        ("WGPU_BACKEND", "`nosuch`"),
+        ("WGPU_POWER_PREF", "expected low, high or none, found `nosuch`"),
+    ] {
         let mut command = command(["run", "-p", "hi"]);
         command.env(variable, "nosuch");
         refused(variable, &outcome(command), words);

@@ -1,11 +1,26 @@
 //! What is understood on the command line, and what is not.
 
-use crate::{succeed, wglm};
+use crate::{ANSWER, QUESTION, command, json, outcome, refuses, run_prompt, succeed, wglm};
+use wglm::SamplerParams;
 
 #[test]
 fn help_and_version_go_to_stdout() {
-    let commands =
-        ["run", "chat", "inspect", "devices", "tokenize", "template", "logits", "plan", "bench", "profile", "selftest"];
+    let commands = [
+        "run",
+        "chat",
+        "inspect",
+        "devices",
+        "tokenize",
+        "template",
+        "logits",
+        "plan",
+        "bench",
+        "profile",
+        "selftest",
+        "perplexity",
+        "completions",
+        "man",
+    ];
     let help = succeed("--help");
     assert!(commands.iter().all(|name| help.out.contains(name)) && help.err.is_empty(), "{help:?}");
     for name in commands {
@@ -25,14 +40,26 @@ fn wrong_usage_exits_with_2() {
         ("run one two", "unexpected argument 'two'"),
         ("run one -p two", "cannot be used with"),
         ("run -p one -f two", "cannot be used with"),
-        ("run -p hi -m one -m two", "cannot be used multiple times"),
         ("run -p hi -c few", "invalid value 'few' for '--ctx-size <N>'"),
         ("run -p hi -n 5.5", "invalid value '5.5' for '--n-predict <N>'"),
         ("run -p hi -n 99999999999999999999", "number too large"),
+        ("run -p hi -n -2", "expected -1, 0 or a positive integer"),
+        ("run -p hi --repeat-last-n -2", "expected -1, 0 or a positive integer"),
+        ("run -p hi --seed -2", "expected -1, 0 or a positive integer"),
+        ("run -p hi -c -1", "expected 0 or a positive integer"),
+        ("run -p hi --submission-ms 0", "0 is not in 1.."),
+        ("run -p hi -ctv f16", "no option '-ctv': keys and values share one KV cache"),
+        ("run -hf user/model hi", "no option '-hf': wglm downloads nothing"),
+        ("run -p hi --tiling x", "expected STEP=LANESxROWSxWORKGROUP"),
+        ("run -p hi --unfuse x", "expected a list of norm, "),
+        ("bench -p 4,-1", "expected 0 or a positive integer"),
+        ("bench -d ,", "expected 0 or a positive integer"),
+        ("perplexity -f x --chunks -2", "expected -1, 0 or a positive integer"),
+        ("completions tcsh", "possible values: bash, "),
         ("run -p hi --seed few", "invalid value 'few' for '--seed <N>'"),
         ("run -p hi --repeat-penalty much", "invalid value 'much' for '--repeat-penalty <N>'"),
         ("run -p hi --repeat-last-n 1.5", "invalid value '1.5' for '--repeat-last-n <N>'"),
-        ("run -p hi --logit-bias 5", "expected a token and what to add, as 1234+2.5"),
+        ("run -p hi --logit-bias 5", "expected a token id and a bias, as 1234+2.5"),
         ("run -p hi -l five+5", "invalid value 'five+5' for '--logit-bias"),
         ("run -p hi -l 5+five", "invalid value '5+five' for '--logit-bias"),
         ("run -p hi -r", "a value is required for '--reverse-prompt <TEXT>'"),
@@ -61,4 +88,76 @@ fn wrong_usage_exits_with_2() {
         assert_eq!(done.code, Some(2), "{line}: {done:?}");
         assert!(done.out.is_empty() && done.err.contains(words), "{line}: expected {words:?}: {done:?}");
     }
+}
+
+/// An option given again counts as given last, lists too, and those of `-o` and `--json`.
+#[test]
+fn the_last_of_an_option_counts() {
+    let plan = |rest: &str| json(&succeed(&format!("plan --json {rest}")).out);
+    assert_eq!(plan("-c 100 -c 200")["context"], 200);
+    assert_eq!(plan("--tiling nosuch=8x1x64 --tiling moe.down=8x2x128"), plan("--tiling moe.down=8x2x128"));
+    let tests = |out: &str| out.lines().skip(1).count();
+    assert_eq!(tests(&succeed("bench -p 2,3,4 -p 0 -n 1 -n 2,1 -r 1 --json -o csv").out), 2);
+    let rows = json(&succeed("bench -p 2 -n 0 -r 1 -o csv --json").out);
+    assert_eq!(rows.as_array().unwrap().len(), 1);
+    refuses("run hi -m nosuch.gguf -m /dev/null", "/dev/null");
+}
+
+#[test]
+fn options_of_llama_cpp_have_no_effect_and_say_so() {
+    let done = run_prompt(QUESTION, "-ngl 99 -fa on -t 8 --no-mmap --jinja --temp 0");
+    assert_eq!(done.out, ANSWER);
+    for option in ["-ngl", "-fa", "-t", "--no-mmap", "--jinja"] {
+        assert!(done.err.contains(&format!("note: {option} has no effect: ")), "{option}: {done:?}");
+    }
+}
+
+#[test]
+fn values_are_left_as_they_are() {
+    let tokens = |args: &[&str]| outcome(command(args)).out;
+    assert_eq!(tokens(&["tokenize", "--json", "--", "-ub"]), tokens(&["tokenize", "--json", "-ub"]));
+    assert_ne!(tokens(&["tokenize", "--json", "-ub"]), tokens(&["tokenize", "--json", "--", "--ubatch-size"]));
+}
+
+/// An empty variable is as none.
+#[test]
+fn empty_variables_count_for_nothing() {
+    let mut plan = command(["plan"]);
+    for variable in ["WGLM_TILING", "WGLM_UNFUSE", "WGPU_BACKEND", "WGPU_ADAPTER_NAME", "WGPU_POWER_PREF"] {
+        plan.env(variable, "");
+    }
+    let done = outcome(plan);
+    assert_eq!((done.code, &done.out), (Some(0), &succeed("plan").out), "{}", done.err);
+}
+
+/// The help tells the defaults that there are.
+#[test]
+fn defaults_stand_in_the_help() {
+    let SamplerParams { temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n, .. } =
+        SamplerParams::default();
+    let help = succeed("run -h").out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("what the model file recommends takes precedence"), "{help}");
+    for (option, default) in [
+        ("--temp <T>", temperature.to_string()),
+        ("--top-k <K>", top_k.to_string()),
+        ("--top-p <P>", top_p.to_string()),
+        ("--min-p <P>", min_p.to_string()),
+        ("--repeat-penalty <N>", repeat_penalty.to_string()),
+        ("--repeat-last-n <N>", repeat_last_n.to_string()),
+    ] {
+        let told = help.split_once(option).unwrap().1.split_once("[default: ").unwrap().1;
+        assert_eq!(told.split_once(']').unwrap().0, default, "{option}");
+    }
+}
+
+#[test]
+fn shells_and_man_learn_of_every_command() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = succeed(&format!("completions {shell}")).out;
+        assert!(["perplexity", "selftest", "ubatch-size"].iter().all(|name| script.contains(name)), "{shell}");
+    }
+    let page = succeed("man").out;
+    assert!(page.contains(".TH wglm 1") && page.contains("wglm\\-perplexity"), "{page}");
+    assert!(succeed("man bench").out.contains("\\-\\-n\\-depth"));
+    refuses("man nosuch", "no command `nosuch`; the commands are run, ");
 }

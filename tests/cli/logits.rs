@@ -60,7 +60,7 @@ fn tokens_that_are_refused() {
         (written(&dir, "empty.i32", b""), "", "found 0 bytes"),
         (token_file(&dir, "negative.i32", &[1, -1]), "", "expected token ids, found -1"),
         (token_file(&dir, "beyond.i32", &[1, 2048]), "", "token 2048 is outside the vocabulary of 2048 tokens"),
-        (good.clone(), "--positions 0,3", "expected less than the 3 tokens, found 3"),
+        (good.clone(), "--positions 0,3", "expected positions below 3, the number of tokens; found 3"),
         (good.clone(), "-c 2", "the context is full: 3 tokens needed, 2 available"),
     ];
     for (tokens, rest, words) in cases {
@@ -89,7 +89,16 @@ fn a_failure_leaves_the_old_output() {
 #[test]
 fn logits_go_into_a_pipe() {
     let tokens = fixture("fable/dialog1.tokens.i32").display().to_string();
-    let arguments = ["logits", "--tokens", &tokens, "--out", "/dev/stdout", "--positions", "0,3"];
-    let output = command(arguments).output().unwrap();
-    assert!(output.status.success() && output.stdout.len() == 2 * 4 * VOCAB, "{:?}", output.status);
+    let dir = TempDir::new().unwrap();
+    let bytes = |tokens: &str, out: &str| {
+        let mut command = command(["logits", "--tokens", tokens, "--out", out, "--positions", "0,3"]);
+        command.current_dir(dir.path()).stdin(std::fs::File::open(fixture("fable/dialog1.tokens.i32")).unwrap());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    };
+    let piped = bytes(&tokens, "/dev/stdout");
+    assert_eq!(piped.len(), 2 * 4 * VOCAB);
+    assert!(piped == bytes(&tokens, "-") && piped == bytes("-", "-"));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no file named -");
 }

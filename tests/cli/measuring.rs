@@ -1,6 +1,6 @@
 //! Speed, in the forms that people and programs read.
 
-use crate::{json, succeed};
+use crate::{json, refuses, succeed};
 use serde_json::{Map, Value};
 
 /// The fields of JSON's rows.
@@ -77,7 +77,7 @@ fn bench_tells_spreadsheets_the_same() {
 fn the_arithmetic_is_told() {
     let of = |rest: &str| rows(&succeed(&format!("bench -p 0 -n 1 -r 1 -o json {rest}")).out)[0]["arithmetic"].clone();
     let listed = succeed("devices").out;
-    let used = listed.split(" (used unless another is asked for)").nth(1).unwrap();
+    let used = listed.split(" (default)").nth(1).unwrap();
     let usual = used.lines().find_map(|line| line.trim().strip_prefix("arithmetic ")).unwrap().trim();
     assert_eq!([of(""), of("--arithmetic float"), of("--arithmetic int")], [usual, "float", "int"]);
 }
@@ -99,18 +99,39 @@ fn a_profile_adds_up() {
     assert_eq!(sum("count"), dispatches);
     assert!(times("pass") > 0.0 && times("steps") > 0.0 && times("whole") >= times("submit"), "{profile:#}");
     assert!((sum("microseconds") - times("steps")).abs() < 1e-6 * times("steps"), "{profile:#}");
-    assert!((times("steps") + times("unaccounted") - times("pass")).abs() < 1e-6 * times("pass"), "{profile:#}");
+    let rest = (times("pass") - times("steps")).max(0.0);
+    assert!((times("unaccounted") - rest).abs() < 1e-6 * times("pass"), "{profile:#}");
+    let shares = sum("share") + times("unaccounted") / times("pass").max(times("steps"));
+    assert!((shares - 1.0).abs() < 1e-6, "{profile:#}");
     assert_eq!((&profile["n_depth"], &profile["repetitions"]), (&20.into(), &2.into()));
 }
 
 #[test]
 fn a_profile_for_people_and_for_spreadsheets() {
     let text = succeed("profile -r 1").out;
-    for words in ["| step ", "| no step ", "| the token ", "its steps take ", "on the host "] {
+    for words in ["| step ", "| between steps ", "| all in one pass ", "the steps take ", "the host takes "] {
         assert!(text.contains(words), "expected {words:?}: {text}");
     }
+    let table = |text: &str| text.split_once("\n\n").unwrap().0.to_owned();
+    for rest in ["", "-v"] {
+        let text = table(&succeed(&format!("profile -r 1 {rest}")).out);
+        let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.iter().all(|width| *width == widths[0]) && !text.contains("-0."), "{text}");
+    }
+    assert!(succeed("profile -r 1 -v").out.contains("embed             get_rows.q4_0."));
     let (names, lines) = csv(&succeed("profile -r 1 -o csv").out);
     let step = names.iter().position(|name| name == "step").unwrap();
     let steps: Vec<&str> = lines.iter().map(|line| line[step].as_str()).collect();
     assert!(["embed", "attention", "sample", "pass", "steps", "unaccounted"].iter().all(|s| steps.contains(s)));
+}
+
+#[test]
+fn a_context_that_is_too_small_is_refused() {
+    refuses("bench -c 64 -p 100 -n 0", "pp100 needs a context of 100 tokens, but -c gives 64");
+    refuses("bench -c 64 -p 0 -n 8 -d 60", "tg8 @ d60 needs a context of 68 tokens, but -c gives 64");
+    refuses("bench -c 0 -p 5000 -n 0", "pp5000 needs a context of 5000 tokens, but -c gives 4096");
+    refuses("bench -p 18446744073709551615", "at most 4294967295 are possible");
+    refuses("profile -c 64 -d 100", "needs a context of 101 tokens, but -c gives 64");
+    refuses("profile -p 600", "expected at most the prompt batch size of 512 tokens (-ub), found 600");
+    assert_eq!(rows(&succeed("bench -c 64 -p 4 -n 0 -r 1 --json").out).len(), 1);
 }

@@ -83,11 +83,23 @@ fn chunks_do_not_change_it() {
     assert!((some / alone - 1.0).abs() < 1e-5 && (all / alone - 1.0).abs() < 1e-5, "{alone} {some} {all}");
 }
 
+/// The window that the help names is the one there is, and 0 is the model's context.
+#[test]
+fn the_usual_window_is_the_one_in_the_help() {
+    let dir = TempDir::new().unwrap();
+    let text = written(&dir, "short.txt", b"Once").display().to_string();
+    let help = succeed("perplexity -h").out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = help.split_once("--ctx-size <N>").unwrap().1.split_once("[default: ").unwrap().1;
+    refuses(&format!("perplexity -f {text}"), &format!("need {};", told.split_once(']').unwrap().0));
+    refuses(&format!("perplexity -f {text} -c 0"), "need 4096;");
+}
+
 #[test]
 fn what_cannot_be_judged_is_refused() {
     let text = fixture("fable/text.txt").display().to_string();
-    refuses(&format!("perplexity -f {text} -c 2"), "expected windows of 3 tokens or more, found 2");
-    refuses(&format!("perplexity -f {text} -c 100000"), "fill no window of 100000");
-    refuses(&format!("perplexity -f {text} -c 64 --ppl-stride 64"), "expected less than the window's 64 tokens");
+    refuses(&format!("perplexity -f {text} -c 2"), "-c: expected at least 3 tokens, found 2");
+    refuses(&format!("perplexity -f {text} -c 100000"), "tokens, need 100000; lower -c");
+    refuses(&format!("perplexity -f {text} -c 64 --ppl-stride 64"), "expected less than the 64 tokens of a window");
+    refuses(&format!("perplexity -f {text} -c 0 --chunks 0"), "--chunks: expected at least 1");
     refuses("perplexity -f nosuch.txt", "cannot read nosuch.txt");
 }

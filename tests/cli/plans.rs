@@ -40,7 +40,7 @@ fn a_plan_counts_the_pipelines_of_a_conversation() {
     assert!(token > 10 && prompts > 10 && sampling == 2, "{token} + {prompts} + {sampling}");
     assert_eq!(count("-ub 1"), [token, 0, sampling, token + sampling]);
     let text = succeed("plan").out;
-    assert!(text.contains(&format!("takes {total} pipelines: {token} of a token, {prompts} more ")), "{text}");
+    assert!(text.contains(&format!("uses {total} pipelines: {token} for a token, {prompts} more ")), "{text}");
 }
 
 #[test]
@@ -56,7 +56,32 @@ fn a_plan_tells_its_largest_step() {
     assert!(ms(&long) > ms(&short) && ms(&short) > ms(&alone), "{long}, {short}, {alone}");
     let told = succeed("plan -c 4000 -ub 512").out;
     let label = long["label"].as_str().unwrap();
-    assert!(told.contains(&format!("the largest step: {label} of 512 tokens with 4000 in the cache")), "{told}");
+    assert!(told.contains(&format!("largest step: {label} of 512 tokens with 4000 in the cache")), "{told}");
+}
+
+/// Names fit their columns; what does not fit stands at the end of the line.
+#[test]
+fn a_plan_has_columns() {
+    let text = succeed("plan").out;
+    let steps: Vec<&str> = text.lines().take_while(|line| !line.contains(" dispatches, ")).collect();
+    assert!(steps.iter().all(|line| line.len() == steps[0].len()), "{text}");
+    let verbose = succeed("plan -v").out;
+    let whole = |(short, long): (&&str, &str)| long.starts_with(*short) && long.len() > short.len();
+    assert!(steps.iter().zip(verbose.lines()).skip(1).all(whole), "{verbose}");
+}
+
+#[test]
+fn inspect_tells_programs_the_same() {
+    let told = json(&succeed("inspect --json").out);
+    assert_eq!((&told["version"], &told["tensors"]), (&3.into(), &92.into()));
+    assert_eq!(told["metadata"]["deepseek2.context_length"], 4096);
+    assert_eq!(told["metadata"]["tokenizer.ggml.tokens"]["length"], 2048);
+    let plan = json(&succeed("plan --json -c 4096").out);
+    for part in ["weights", "cache", "scratch"] {
+        assert_eq!(told["needs"][part], plan["memory"][part], "{part}");
+    }
+    let tensors = told["tensor_types"].as_object().unwrap().values().map(|total| total["count"].as_u64().unwrap());
+    assert_eq!(tensors.sum::<u64>(), 92);
 }
 
 #[test]
@@ -73,7 +98,7 @@ fn inspect_tells_what_a_file_holds_and_needs() {
         "tokenizer.ggml.tokens = array of 2048 string",
         "tensors: 92",
         "weights",
-        "cache per 1k tokens",
+        "per 1000 tokens",
         "10.00 MiB for 4096 tokens",
         "scratch",
         "1 multi-token-prediction block",

@@ -25,7 +25,7 @@ fn selftest_prints_its_table() {
     let passed = format!("{} passed, 0 failed, 0 skipped (", rows.len() - 2);
     assert!(summary.contains(&passed) && summary.contains("worst error 0."), "{text}");
     let listed = succeed("devices").out;
-    let name = listed.lines().find_map(|l| l.strip_suffix(" (used unless another is asked for)")).unwrap();
+    let name = listed.lines().find_map(|l| l.strip_suffix(" (default)")).unwrap();
     assert!(summary.contains(name) && summary.contains(std::env::consts::ARCH), "{text}");
 }
 

@@ -50,6 +50,7 @@ fn messages_that_are_refused() {
     let [messages, tools] = [("m.json", "[]"), ("t.json", "{}")].map(|(n, t)| written(&dir, n, t.as_bytes()));
     let line = format!("template --messages {} --tools {}", messages.display(), tools.display());
     refuses(&line, "expected a JSON array of tools");
+    refuses("template --messages - --tools -", "cannot both read stdin");
 }
 
 #[test]
@@ -61,7 +62,7 @@ fn tokens_are_those_of_llama_cpp() {
         if text == "-" || text.contains('\0') {
             continue; // stdin, and what no argument can hold
         }
-        let done = outcome(command(["tokenize", "--ids", "--", text]));
+        let done = outcome(command(["tokenize", "--json", "--", text]));
         assert_eq!(json(&done.out), case["ids"], "{text:?}");
     }
     let ids = |rest: &str| json(&succeed(&format!("tokenize --ids {rest}")).out).as_array().unwrap().len();

@@ -1,72 +1,84 @@
 //! Arguments of the commands that measure and test.
 
-use super::{GpuArgs, ModelArgs};
-use clap::{Args, ValueEnum};
-
-/// How measurements are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
-    /// A table for people
-    Md,
-    /// A line a row, for spreadsheets
-    Csv,
-    /// Everything, for programs
-    Json,
-}
+use super::numbers::{Count, whole};
+use super::{GpuArgs, ModelArgs, OutputArgs};
+use clap::{ArgAction, Args};
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
+#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: what each test needs]")))]
 pub struct BenchArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Prompt lengths to measure; 0 for none
-    #[arg(short = 'p', long, value_name = "LIST", value_delimiter = ',', default_value = "512")]
+    /// Prompt lengths to measure, in tokens; 0 for none
+    #[arg(short = 'p', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole, default_value = "512", action = ArgAction::Set)]
     pub n_prompt: Vec<usize>,
     /// Numbers of tokens to generate; 0 for none
-    #[arg(short = 'n', long, value_name = "LIST", value_delimiter = ',', default_value = "128")]
+    #[arg(short = 'n', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole, default_value = "128", action = ArgAction::Set)]
     pub n_gen: Vec<usize>,
-    /// Tokens already in the cache
-    #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', default_value = "0")]
+    /// Numbers of tokens in the KV cache before a test
+    #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole, default_value = "0", action = ArgAction::Set)]
     pub n_depth: Vec<usize>,
-    /// Repetitions
+    /// Repetitions of each test
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
-    /// How the results are written
-    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
-    pub output: OutputFormat,
-    /// Measure from the first run of every test on
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Skip the warmup run before each test
     #[arg(long)]
     pub no_warmup: bool,
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: as many as are needed]")))]
 pub struct ProfileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Tokens of a prompt to time together; 0 for a token of a reply
-    #[arg(short = 'p', long, value_name = "N", default_value_t = 0)]
+    /// Profile a prompt batch of N tokens; 0 profiles one generated token
+    #[arg(short = 'p', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
     pub n_prompt: usize,
-    /// Tokens already in the cache
-    #[arg(short = 'd', long, value_name = "N", default_value_t = 0)]
+    /// Tokens in the KV cache before that
+    #[arg(short = 'd', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
     pub depth: usize,
-    /// Times to do so; the medians are shown
+    /// Repetitions; the medians are shown
     #[arg(short, long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pub repetitions: u32,
-    /// How the results are written
-    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
-    pub output: OutputFormat,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Show the full name of each kernel's shader variant
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
     #[command(flatten)]
     pub gpu: GpuArgs,
-    /// Test only the kernels whose name contains this
+    /// Test only kernels whose name contains NAME
     #[arg(short, long, value_name = "NAME")]
     pub kernel: Option<String>,
-    /// How the results are written
-    #[arg(short, long, value_name = "FORMAT", default_value = "md")]
-    pub output: OutputFormat,
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// What the bounds are multiplied by: with 0 every rounding is an error, which shows that errors are seen
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, hide = true)]
     pub bounds: f64,
+}
+
+#[derive(Debug, Args)]
+#[command(mut_arg("context", |arg| arg.help("Tokens per window; 0 for the model's maximum context [default: 512]")))]
+pub struct PerplexityArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Text file; - reads stdin
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Maximum number of windows; -1 for all
+    #[arg(long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
+    pub chunks: Count,
+    /// Start a window every N tokens and score its last N; 0 for windows side by side, of which the second half is
+    /// scored
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
+    pub ppl_stride: usize,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }

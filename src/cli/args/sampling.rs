@@ -1,21 +1,9 @@
 //! How replies are generated.
 
+use super::numbers::{Count, OrNone, whole};
 use clap::Args;
-use std::num::ParseIntError;
 use std::str::FromStr;
 use wglm::SamplerParams;
-
-/// A seed, or none for -1.
-#[derive(Debug, Clone, Copy)]
-pub struct Seed(pub Option<u64>);
-
-impl FromStr for Seed {
-    type Err = ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, ParseIntError> {
-        if text == "-1" { Ok(Self(None)) } else { Ok(Self(Some(text.parse()?))) }
-    }
-}
 
 /// What is added to a token's logit: `1234+2.5`.
 #[derive(Debug, Clone, Copy)]
@@ -32,56 +20,57 @@ impl FromStr for Bias {
             let (token, amount) = text.split_at(text.find(['+', '-'])?);
             Some(Self { token: token.parse().ok()?, amount: amount.parse().ok()? })
         };
-        read(text).ok_or_else(|| "expected a token and what to add, as 1234+2.5 or 1234-inf".to_owned())
+        read(text).ok_or_else(|| "expected a token id and a bias, as 1234+2.5 or 1234-inf".to_owned())
     }
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Sampling")]
+#[command(next_help_heading = "Sampling (what the model file recommends takes precedence over these defaults)")]
 pub struct SamplingArgs {
-    /// Temperature; 0 takes the likeliest token
-    #[arg(long = "temp", value_name = "T", allow_negative_numbers = true)]
+    /// Temperature; 0 always picks the most likely token [default: 1]
+    #[arg(long = "temp", alias = "temperature", value_name = "T", allow_negative_numbers = true)]
     pub temperature: Option<f32>,
-    /// Keep the K likeliest tokens; 0 keeps all
-    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    /// Keep the K most likely tokens; 0 keeps all [default: 0]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = whole)]
     pub top_k: Option<usize>,
-    /// Keep the likeliest tokens that together reach P
+    /// Keep the most likely tokens that together reach probability P; 1 keeps all [default: 0.95]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f32>,
-    /// Keep tokens at least P times as likely as the likeliest
+    /// Keep tokens at least P times as likely as the most likely one; 0 keeps all [default: 0]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub min_p: Option<f32>,
-    /// Divide positive logits of recent tokens by N, and multiply others; 1 for no such penalty
+    /// Repetition penalty: divides positive logits of recent tokens and multiplies negative ones; 1 disables it
+    /// [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub repeat_penalty: Option<f32>,
-    /// Recent tokens that the penalties look at; 0 for none, -1 for all
+    /// How many recent tokens the penalties look at; 0 for none, -1 for all [default: 64]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub repeat_last_n: Option<i64>,
-    /// Subtract N from the logits of recent tokens
+    pub repeat_last_n: Option<Count>,
+    /// Presence penalty: subtracted from the logits of recent tokens [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub presence_penalty: Option<f32>,
-    /// Subtract N from the logits of recent tokens for each time that they stand there
+    /// Frequency penalty: subtracted from a recent token's logit once per occurrence [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub frequency_penalty: Option<f32>,
-    /// Add to the logit of a token: 1234+2.5, 1234-1, or 1234-inf, which bans it; may be given again
+    /// Add to a token's logit: 1234+2.5 or 1234-1; 1234-inf bans the token; can be repeated
     #[arg(short = 'l', long, value_name = "TOKEN(+/-)BIAS")]
     pub logit_bias: Vec<Bias>,
-    /// End the reply before this text; may be given again
+    /// Stop before this text; can be repeated
     #[arg(short = 'r', long = "reverse-prompt", alias = "stop", value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Vec<String>,
-    /// Seed of the draws; -1 for another every time
+    /// Random seed; -1 for a new one each time
+    #[arg(short, long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
+    pub seed: OrNone<u64>,
+    /// Maximum number of tokens to generate; -1 for no limit
     #[arg(
-        short,
-        long,
+        short = 'n',
+        long = "n-predict",
+        alias = "predict",
         value_name = "N",
         default_value = "-1",
-        hide_default_value = true,
         allow_negative_numbers = true
     )]
-    pub seed: Seed,
-    /// Tokens to generate at most; -1 to the end
-    #[arg(short = 'n', long = "n-predict", alias = "predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
-    pub predict: i64,
+    pub predict: Count,
 }
 
 impl SamplingArgs {
@@ -94,7 +83,7 @@ impl SamplingArgs {
             min_p: self.min_p.unwrap_or(model.min_p),
             seed: self.seed.0,
             repeat_penalty: self.repeat_penalty.unwrap_or(model.repeat_penalty),
-            repeat_last_n: self.repeat_last_n.map_or(model.repeat_last_n, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            repeat_last_n: self.repeat_last_n.map_or(model.repeat_last_n, |n| n.0.unwrap_or(usize::MAX)),
             presence_penalty: self.presence_penalty.unwrap_or(model.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(model.frequency_penalty),
             logit_bias: self.logit_bias.iter().map(|bias| (bias.token, bias.amount)).collect(),
@@ -102,6 +91,6 @@ impl SamplingArgs {
     }
 
     pub fn max_tokens(&self) -> Option<usize> {
-        usize::try_from(self.predict).ok()
+        self.predict.0
     }
 }

@@ -1,0 +1,226 @@
+//! Options as people know them from llama.cpp: long names with one dash, and options that mean nothing here.
+//!
+//! clap would take `-ngl 99` for `-n gl`, and `-fa` for a file named `a`. So these words are told apart before it reads
+//! the arguments: never behind `--`, and never where they are an option's value.
+
+use super::Arguments;
+use clap::error::ErrorKind;
+use clap::{Arg, Command, CommandFactory};
+use std::ffi::OsString;
+
+/// Names with one dash, and the options that they are.
+const SPELLINGS: [(&str, &str); 3] = [("-sys", "--system-prompt"), ("-ctk", "--cache-type"), ("-ub", "--ubatch-size")];
+
+/// An option of llama.cpp that wglm does not have.
+struct Foreign {
+    names: &'static [&'static str],
+    /// Whether the word behind it is its value.
+    takes: fn(&str) -> bool,
+    answer: Answer,
+}
+
+enum Answer {
+    /// It changes nothing here, for this reason.
+    NoEffect(&'static str),
+    /// What it asks for is not done; this helps.
+    Refused(&'static str),
+}
+
+const NOTHING: fn(&str) -> bool = |_| false;
+const ANYTHING: fn(&str) -> bool = |_| true;
+const SWITCH: fn(&str) -> bool = |word| ["on", "off", "auto", "0", "1"].contains(&word);
+
+const FOREIGN: [Foreign; 14] = [
+    no_effect(&["-ngl", "--gpu-layers", "--n-gpu-layers"], ANYTHING, "all layers run on the GPU"),
+    no_effect(&["-fa", "--flash-attn"], SWITCH, "attention is always fused"),
+    no_effect(&["-t", "--threads", "-tb", "--threads-batch"], ANYTHING, "the GPU computes"),
+    no_effect(&["-b", "--batch-size"], ANYTHING, "-ub alone sets the prompt batch size"),
+    no_effect(&["--mlock", "--mmap", "--no-mmap"], NOTHING, "weights are copied to GPU memory"),
+    no_effect(&["-mmp", "--numa"], ANYTHING, "weights are copied to GPU memory"),
+    no_effect(&["--jinja"], NOTHING, "the file's chat template is always used"),
+    no_effect(&["--warmup", "--no-warmup"], NOTHING, "loading a model warms it up"),
+    refused(&["-ctv", "--cache-type-v"], "keys and values share one KV cache; set its type with --cache-type"),
+    refused(
+        &["-mg", "--main-gpu", "-sm", "--split-mode", "-ts", "--tensor-split", "-dev", "--device"],
+        "a model runs on one GPU; choose it by name with --gpu",
+    ),
+    refused(
+        &["-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe", "-nkvo", "--no-kv-offload"],
+        "the whole model runs on the GPU; a smaller file or a smaller context (-c) needs less memory",
+    ),
+    refused(
+        &["-cnv", "--conversation", "-no-cnv", "--no-conversation", "-st", "--single-turn"],
+        "`wglm run` answers one prompt (--raw: without the chat template), `wglm chat` holds a conversation",
+    ),
+    refused(
+        &["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-mu", "--model-url"],
+        "wglm downloads nothing; give a GGUF file with -m",
+    ),
+    refused(&["-md", "--model-draft", "--lora"], "wglm runs one model file, as it is; leave this out"),
+];
+
+const fn no_effect(names: &'static [&'static str], takes: fn(&str) -> bool, why: &'static str) -> Foreign {
+    Foreign { names, takes, answer: Answer::NoEffect(why) }
+}
+
+const fn refused(names: &'static [&'static str], remedy: &'static str) -> Foreign {
+    Foreign { names, takes: NOTHING, answer: Answer::Refused(remedy) }
+}
+
+/// Arguments as clap reads them, and what to tell of those that have no effect.
+#[derive(Debug)]
+pub struct Translated {
+    pub args: Vec<OsString>,
+    pub notes: Vec<String>,
+}
+
+/// Puts wglm's names in the place of llama.cpp's, and drops what has no effect.
+pub fn translated(args: impl IntoIterator<Item = OsString>) -> Result<Translated, clap::Error> {
+    let mut root = Arguments::command();
+    root.build();
+    let mut words = args.into_iter().peekable();
+    let mut done = Translated { args: words.next().into_iter().collect(), notes: Vec::new() };
+    let mut command = &root;
+    while let Some(word) = words.next() {
+        let text = word.to_str().unwrap_or_default();
+        if text == "--" {
+            done.args.push(word);
+            done.args.extend(words);
+            break;
+        }
+        if let Some((foreign, attached)) = foreign(command, text) {
+            match foreign.answer {
+                Answer::NoEffect(why) => done.notes.push(format!("{} has no effect: {why}", name(text))),
+                Answer::Refused(remedy) => {
+                    let message = format!("no option '{}': {remedy}", name(text));
+                    return Err(command.clone().error(ErrorKind::UnknownArgument, message));
+                }
+            }
+            if !attached {
+                words.next_if(|value| value.to_str().is_some_and(foreign.takes));
+            }
+            continue;
+        }
+        let value_follows = takes_next(command, text);
+        if std::ptr::eq(command, &root) {
+            command = root.find_subcommand(text).unwrap_or(command);
+        }
+        done.args.push(spelled(command, text).map_or(word.clone(), OsString::from));
+        if value_follows {
+            done.args.extend(words.next());
+        }
+    }
+    Ok(done)
+}
+
+/// An option's name without a value that is attached to it.
+fn name(word: &str) -> &str {
+    word.split_once('=').map_or(word, |(name, _)| name)
+}
+
+/// A word as the command spells it, if that differs.
+fn spelled(command: &Command, word: &str) -> Option<String> {
+    let (_, long) = SPELLINGS.iter().find(|(short, _)| *short == name(word))?;
+    option(command, long)?;
+    Some(word.replacen(name(word), long, 1))
+}
+
+/// The option of llama.cpp that a word is, if the command has none of that name, and whether its value is attached.
+/// Only commands that load a model have such options.
+fn foreign(command: &Command, word: &str) -> Option<(&'static Foreign, bool)> {
+    option(command, "--ubatch-size").filter(|_| option(command, name(word)).is_none())?;
+    let found = FOREIGN.iter().find(|foreign| foreign.names.contains(&name(word)))?;
+    Some((found, word.contains('=')))
+}
+
+/// The command's option of a long name, or of one letter.
+fn option<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+    if let Some(long) = name.strip_prefix("--") {
+        let is = |arg: &&Arg| arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|a| a.contains(&long));
+        return command.get_arguments().find(is);
+    }
+    let mut letters = name.strip_prefix('-')?.chars();
+    let letter = letters.next().filter(|_| letters.next().is_none());
+    command.get_arguments().find(|arg| letter.is_some() && arg.get_short() == letter)
+}
+
+/// Whether the word behind this one is its value: it is an option, or letters of which the last is one, that takes a
+/// value and has none attached.
+fn takes_next(command: &Command, word: &str) -> bool {
+    let takes = |name: &str| option(command, name).is_some_and(|arg| arg.get_action().takes_values());
+    if word.starts_with("--") || SPELLINGS.iter().any(|(short, _)| *short == word) {
+        let long = spelled(command, word).unwrap_or_else(|| word.to_owned());
+        return !word.contains('=') && takes(&long);
+    }
+    let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else { return false };
+    letters
+        .char_indices()
+        .find(|(_, letter)| takes(&format!("-{letter}")))
+        .is_some_and(|(at, letter)| at + letter.len_utf8() == letters.len())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{FOREIGN, SPELLINGS, translated};
+    use std::ffi::OsString;
+
+    /// What becomes of a command line, cut at spaces, and how many notes there are.
+    fn of(line: &str) -> (String, usize) {
+        let done = translated(line.split(' ').map(OsString::from)).unwrap();
+        let words: Vec<&str> = done.args.iter().map(|word| word.to_str().unwrap()).collect();
+        (words.join(" "), done.notes.len())
+    }
+
+    #[test]
+    fn names_are_translated_and_values_are_not() {
+        for (line, wanted) in [
+            ("wglm run -ub 5 -sys -ub hi", "wglm run --ubatch-size 5 --system-prompt -ub hi"),
+            ("wglm run -ub=5", "wglm run --ubatch-size=5"),
+            ("wglm run -p -ub -ctk f16", "wglm run -p -ub --cache-type f16"),
+            ("wglm run --prompt -sys -r -ngl", "wglm run --prompt -sys -r -ngl"),
+            ("wglm run --prompt=x -ub 5", "wglm run --prompt=x --ubatch-size 5"),
+            ("wglm run -px -ub 5", "wglm run -px --ubatch-size 5"),
+            ("wglm run -- -ub", "wglm run -- -ub"),
+            ("wglm tokenize -ub", "wglm tokenize -ub"),
+            ("wglm tokenize -- -ngl 99", "wglm tokenize -- -ngl 99"),
+            ("wglm -ub run", "wglm -ub run"),
+            ("wglm plan --device m3", "wglm plan --device m3"),
+            ("wglm bench --no-warmup", "wglm bench --no-warmup"),
+        ] {
+            assert_eq!(of(line), (wanted.to_owned(), 0), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_dropped_with_its_value() {
+        for (line, wanted, notes) in [
+            ("wglm run -ngl 99 hi", "wglm run hi", 1),
+            ("wglm run --n-gpu-layers=99 hi", "wglm run hi", 1),
+            ("wglm run -fa hi", "wglm run hi", 1),
+            ("wglm run -fa on --mlock -t 8 hi", "wglm run hi", 3),
+            ("wglm bench -ngl 99 -p 4 -b 2048", "wglm bench -p 4", 2),
+        ] {
+            assert_eq!(of(line), (wanted.to_owned(), notes), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        for line in ["run -ctv f16", "chat -hf user/model", "run -cnv", "bench -ot exps=CPU", "run -mg 0"] {
+            let refused = translated(format!("wglm {line}").split(' ').map(OsString::from)).unwrap_err();
+            let option = line.split(' ').nth(1).unwrap();
+            assert!(refused.to_string().contains(&format!("no option '{option}': ")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn every_name_stands_once() {
+        let mut names: Vec<&str> = FOREIGN.iter().flat_map(|foreign| foreign.names).copied().collect();
+        names.extend(SPELLINGS.map(|(short, _)| short));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

@@ -1,0 +1,31 @@
+//! The form in which results are written.
+
+use clap::{Args, ValueEnum};
+
+/// The form in which measurements are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// A Markdown table
+    Md,
+    /// Comma-separated values
+    Csv,
+    /// JSON, with every field
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "md", overrides_with = "json")]
+    output: OutputFormat,
+    /// Print JSON: short for -o json
+    #[arg(long, overrides_with = "output")]
+    json: bool,
+}
+
+impl OutputArgs {
+    /// The form asked for last.
+    pub fn format(&self) -> OutputFormat {
+        if self.json { OutputFormat::Json } else { self.output }
+    }
+}

@@ -1,0 +1,28 @@
+//! `completions` and `man`: what shells and `man` read about the command.
+
+use super::args::{Arguments, CompletionsArgs, ManArgs};
+use super::output;
+use anyhow::Context;
+use clap::CommandFactory;
+
+pub fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
+    let (mut command, mut script) = (Arguments::command(), Vec::new());
+    clap_complete::generate(args.shell, &mut command, "wglm", &mut script);
+    output::say(&String::from_utf8_lossy(&script))
+}
+
+pub fn man(args: &ManArgs) -> anyhow::Result<()> {
+    let mut root = Arguments::command().disable_help_subcommand(true);
+    root.build();
+    let command = match &args.command {
+        None => root,
+        Some(name) => {
+            let names = || root.get_subcommands().map(|known| known.get_name()).collect::<Vec<_>>().join(", ");
+            let found = root.find_subcommand(name).cloned();
+            found.with_context(|| format!("no command `{name}`; the commands are {}", names()))?
+        }
+    };
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page)?;
+    output::say(&String::from_utf8_lossy(&page))
+}
