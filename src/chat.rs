@@ -1,5 +1,6 @@
 //! A conversation: messages in, events out, through the file's own template.
 
+mod check;
 mod reply;
 mod saved;
 
@@ -72,6 +73,9 @@ pub struct Chat {
     pub template_kwargs: Map<String, Value>,
 }
 
+/// A prompt's tokens, and what reads the reply to it.
+type Prepared = (Vec<u32>, ReplyParser);
+
 impl Chat {
     /// An empty conversation.
     ///
@@ -125,7 +129,11 @@ impl Chat {
     /// conversation takes, and [`Session::reusable`] how many of them need not be computed.
     ///
     /// # Errors
-    /// [`Error::Template`](crate::Error::Template) and [`Error::Tokenizer`](crate::Error::Tokenizer).
+    /// [`Error::Message`](crate::Error::Message) for a message that no prompt can be made of,
+    /// [`Error::Argument`](crate::Error::Argument) for [`tools`](Chat::tools) that describe no function,
+    /// [`Error::Refused`](crate::Error::Refused) if the chat template refuses the conversation;
+    /// [`Error::Template`](crate::Error::Template) and [`Error::Tokenizer`](crate::Error::Tokenizer) for what is wrong
+    /// with the file.
     pub fn prompt(&self) -> Result<Vec<u32>> {
         self.render().map(|(prompt, _)| prompt)
     }
@@ -145,16 +153,25 @@ impl Chat {
         self.session
     }
 
-    /// Sends what the user says and returns the reply as it is generated. The reply joins the messages
-    /// when it is dropped, as far as it came; if nothing came, the user's message leaves them again.
+    /// Sends what the user says and returns the reply as it is generated. The reply joins the messages when it is
+    /// dropped, as far as it came. The user's message is among them in any case: if nothing came, it is
+    /// [unanswered](Chat::unanswered).
+    ///
+    /// Nothing is computed before the first event is asked for, so [`Reply::with_cancel`] is in time.
     ///
     /// # Errors
-    /// [`Error::Template`](crate::Error::Template) and [`Error::Tokenizer`](crate::Error::Tokenizer);
-    /// [`Error::Argument`](crate::Error::Argument) for options out of range; failures of the computation arrive as
-    /// events.
+    /// As [`Chat::prompt`]; [`Error::ContextFull`](crate::Error::ContextFull) if the conversation is longer than the
+    /// context; [`Error::Argument`](crate::Error::Argument) for options out of range. The messages are then as they were.
+    /// Failures of the computation arrive as events.
     pub fn send(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::user(text));
-        self.generate(1)
+        match self.prepare() {
+            Ok(prepared) => self.begin(prepared),
+            Err(error) => {
+                self.messages.pop();
+                Err(error)
+            }
+        }
     }
 
     /// The reply to the messages as they are, such as after what functions returned was [pushed](Chat::push). It joins
@@ -163,28 +180,38 @@ impl Chat {
     /// # Errors
     /// As [`Chat::send`].
     pub fn reply(&mut self) -> Result<Reply<'_>> {
-        self.generate(0)
+        let prepared = self.prepare()?;
+        self.begin(prepared)
     }
 
-    /// A reply without which the last `asked` messages are not there.
-    fn generate(&mut self, asked: usize) -> Result<Reply<'_>> {
-        let generation = match self.render() {
-            Ok((prompt, parser)) => Generation::new(&mut self.session, prompt, Some(parser), self.options.clone()),
-            Err(error) => Err(error),
-        };
-        match generation {
-            Ok(generation) => Ok(Reply::new(generation, &mut self.messages, asked)),
-            Err(error) => {
-                self.messages.truncate(self.messages.len() - asked);
-                Err(error)
-            }
-        }
+    /// The messages at the end that nobody has answered: what the user or functions said and the model has said nothing
+    /// to, because its reply was cancelled, ended or failed before the first token. [`Chat::reply`] asks for the answer
+    /// again; [`Chat::send`] adds to them, and the model reads all of it; [`Chat::truncate`] takes them back.
+    pub fn unanswered(&self) -> &[Message] {
+        let asks = |message: &Message| ["user", "tool"].contains(&message.role.as_str());
+        let before = self.messages.iter().rposition(|message| !asks(message)).map_or(0, |last| last + 1);
+        &self.messages[before..]
+    }
+
+    /// The prompt and what reads the reply to it, if nothing that was asked for speaks against a reply.
+    fn prepare(&self) -> Result<Prepared> {
+        self.options.check()?;
+        let prepared = self.render()?;
+        self.session.check(0, &prepared.0)?;
+        Ok(prepared)
+    }
+
+    fn begin(&mut self, (prompt, parser): Prepared) -> Result<Reply<'_>> {
+        let generation = Generation::new(&mut self.session, prompt, Some(parser), self.options.clone())?;
+        Ok(Reply::new(generation, &mut self.messages))
     }
 
     /// The prompt, and what reads the reply to it.
-    fn render(&self) -> Result<(Vec<u32>, ReplyParser)> {
+    fn render(&self) -> Result<Prepared> {
         let model = self.session.model();
         let (tokenizer, template) = (model.tokenizer()?, model.template()?);
+        check::messages(&self.messages, template)?;
+        check::tools(&self.tools)?;
         let mut input = ChatInput::new(&self.messages);
         input.enable_thinking = self.reasoning;
         input.tools = Some(self.tools.as_slice()).filter(|tools| !tools.is_empty());

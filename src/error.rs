@@ -198,7 +198,28 @@ pub enum Error {
         message: String,
     },
 
-    /// The chat template does not parse, or refused the conversation.
+    /// A message of a conversation is not one that a prompt can be made of: whoever wrote it, not the file, is to
+    /// mend it.
+    #[error("message {index} of the conversation: {what}: expected {expected}, found {found}")]
+    Message {
+        /// Its place in the conversation, from 0.
+        index: usize,
+        /// What of it is wrong.
+        what: &'static str,
+        /// What is accepted.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+
+    /// The chat template refused the conversation, such as one whose roles do not alternate where they should.
+    #[error("the model's chat template refuses the conversation: {reason}")]
+    Refused {
+        /// The template's own words.
+        reason: String,
+    },
+
+    /// The chat template of the file does not parse, or asks for what is not there.
     #[error("chat template: {message}")]
     Template {
         /// The template engine's message, with the line where there is one.

@@ -1,7 +1,10 @@
 //! Generation: a prompt's tokens in, events out, one token at a time, on the caller's thread.
 
+mod cancel;
 mod output;
 mod seconds;
+
+pub use cancel::Cancel;
 
 use crate::error::{Error, Result};
 use crate::sample::{Logprob, SamplerParams, logprobs};
@@ -10,58 +13,33 @@ use crate::text::{ReplyParser, ToolCall};
 use output::Output;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Stops a generation from another thread. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub struct Cancel {
-    asked: Arc<AtomicBool>,
-    /// What stops this one too.
-    above: Option<Box<Cancel>>,
-}
-
-impl Cancel {
-    /// Asks the generation to stop; it does so within a token, or within a few parts of a prompt's chunk.
-    pub fn cancel(&self) {
-        self.asked.store(true, Ordering::Relaxed);
-    }
-
-    /// Takes the request back, for the next generation.
-    pub fn reset(&self) {
-        self.asked.store(false, Ordering::Relaxed);
-    }
-
-    /// True once asked.
-    pub fn is_cancelled(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) || self.above.as_ref().is_some_and(|above| above.is_cancelled())
-    }
-
-    /// One that this one stops too, and that by itself stops nothing else.
-    #[cfg(feature = "stream")]
-    pub(crate) fn below(&self) -> Self {
-        Self { asked: Arc::default(), above: Some(Box::new(self.clone())) }
-    }
-}
-
 /// How to generate. Serde keeps it beside a conversation; what is missing where it was kept is as by default.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GenerateOptions {
     /// How tokens are chosen.
     pub sampling: SamplerParams,
     /// Tokens at most; none for as many as the context holds.
     pub max_tokens: Option<usize>,
-    /// Stops the generation from another thread. Clones of the options share it.
-    #[serde(skip)]
-    pub cancel: Cancel,
     /// Strings that end the generation where they first appear in the answer; they are no part of it, and no part of
     /// them is ever told. Thinking and calls of functions do not end by them, and none reaches across a call.
     pub stop: Vec<String>,
     /// How many of the likeliest tokens [`Event::Token`] tells beside each one generated; none for no such events.
     /// They take reading all logits for every token, and the GPU waits meanwhile.
     pub logprobs: Option<usize>,
+}
+
+impl GenerateOptions {
+    /// Names the first option that is out of range.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.stop.iter().any(String::is_empty) {
+            let expected = "strings of at least one character".to_owned();
+            return Err(Error::Argument { argument: "stop", expected, found: "an empty one".into() });
+        }
+        self.sampling.check()
+    }
 }
 
 /// Why a generation ended. Serde writes `"end"`, `"length"`, `"stop_string"` and so on.
@@ -156,6 +134,7 @@ pub struct Generation<'a> {
     session: &'a mut Session,
     prompt: Vec<u32>,
     options: GenerateOptions,
+    cancel: Cancel,
     output: Output,
     state: State,
 }
@@ -183,21 +162,32 @@ impl<'a> Generation<'a> {
     ///
     /// # Errors
     /// [`Error::Argument`] for sampling parameters out of range, or an empty stop string; all others arrive as events,
-    /// [`Error::TokenOutOfRange`] for a bias on no token among them.
+    /// [`Error::TokenOutOfRange`] for a bias on no token and [`Error::Argument`] for one that bans them all among them.
     pub fn new(
         session: &'a mut Session,
         prompt: Vec<u32>,
         parser: Option<ReplyParser>,
         mut options: GenerateOptions,
     ) -> Result<Self> {
-        options.sampling.check()?;
+        options.check()?;
         options.sampling.seed = Some(options.sampling.seed());
-        if options.stop.iter().any(String::is_empty) {
-            let expected = "strings of at least one character".to_owned();
-            return Err(Error::Argument { argument: "stop", expected, found: "an empty one".into() });
-        }
         let output = Output::new(session.model(), parser, options.stop.clone());
-        Ok(Self { session, prompt, options, output, state: State::Start })
+        Ok(Self { session, prompt, options, cancel: Cancel::default(), output, state: State::Start })
+    }
+
+    /// The same generation, which `cancel` stops: also if that was asked before.
+    pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
+        self.set_cancel(cancel);
+        self
+    }
+
+    pub(crate) fn set_cancel(&mut self, cancel: &Cancel) {
+        self.cancel = cancel.clone();
+    }
+
+    /// What stops this generation, from any thread.
+    pub fn cancel(&self) -> Cancel {
+        self.cancel.clone()
     }
 
     /// One step further: the prompt, or a token. Its events, if it completes any, are in `output` afterwards.
@@ -220,7 +210,7 @@ impl<'a> Generation<'a> {
     fn read_prompt(&mut self, start: Instant, cached: usize) -> Result<()> {
         let rest = &self.prompt[self.session.tokens().len()..];
         let part = &rest[..rest.len().min(self.session.prompt_options().together().max(PROMPT_PART))];
-        let cancel = &self.options.cancel;
+        let cancel = &self.cancel;
         let mut go_on = |_| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         let read = self.session.feed_with(part, &mut go_on).and_then(|()| self.session.wait());
         let (done, total) = (self.session.tokens().len(), self.prompt.len());
@@ -268,7 +258,7 @@ impl<'a> Generation<'a> {
     /// Why the next token is not to be generated, if it is not.
     fn limit(&self, course: &Course) -> Option<Stop> {
         let enough = self.options.max_tokens.is_some_and(|most| course.generated >= most);
-        let cancelled = self.options.cancel.is_cancelled().then_some(Stop::Cancelled);
+        let cancelled = self.cancel.is_cancelled().then_some(Stop::Cancelled);
         cancelled.or(enough.then_some(Stop::Length))
     }
 

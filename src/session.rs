@@ -101,9 +101,9 @@ impl Session {
     /// A session with a cache as given.
     ///
     /// # Errors
-    /// As [`Session::new`].
+    /// As [`Session::new`], and [`Error::Argument`] for a cache of no tokens.
     pub fn with_cache(model: &Model, cache: CacheShape) -> Result<Self> {
-        let planned = model.plan(CacheShape { context: cache.context.max(1), ..cache })?;
+        let planned = model.plan(cache)?;
         let executor = Executor::new(model.pipelines(), &planned.plan, model.weights())?;
         let gpu = model.gpu();
         let bytes = 4 * model.config().vocab as u64;

@@ -4,18 +4,25 @@
 //! until they are taken; the generation does not wait for that. Dropping the stream stops the generation within a
 //! token, or a few submissions of a prompt, and waits for it; no thread outlives its stream.
 
+mod queue;
+mod shared;
+
+pub use futures_core::Stream;
+pub use shared::SharedChat;
+
 use crate::chat::Chat;
 use crate::error::{Error, Result};
 use crate::generate::{Cancel, Event};
-pub use futures_core::Stream;
-use std::collections::VecDeque;
+use crate::text::Message;
+use queue::Queue;
+use shared::Slot;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 
 /// A reply on its way, and the conversation that it belongs to: a stream of events, the last of which is
-/// [`Event::Done`] or an error.
+/// [`Event::Done`] or an error. It begins with the first poll.
 ///
 /// ```
 /// use std::future::poll_fn;
@@ -24,7 +31,7 @@ use std::thread::JoinHandle;
 /// use wglm::{Chat, Event};
 ///
 /// # async fn example(chat: Chat) -> wglm::Result<()> {
-/// let mut events = chat.into_stream("Tell me a story about an owl.")?;
+/// let mut events = chat.into_stream("Tell me a story about an owl.");
 /// // `while let Some(event) = events.next().await` with the `StreamExt` of one's choice
 /// while let Some(event) = poll_fn(|context| Pin::new(&mut events).poll_next(context)).await {
 ///     if let Event::Text(text) = event? {
@@ -47,136 +54,110 @@ use std::thread::JoinHandle;
 /// # fn main() {}
 /// ```
 pub struct ReplyStream {
+    slot: Arc<Slot>,
     queue: Arc<Queue>,
-    /// Stops this reply and nothing else, as the conversation's own stops this one too.
+    /// Stops this reply and nothing else, as the caller's stops this one too.
     cancel: Cancel,
-    /// None once it was waited for.
-    worker: Option<JoinHandle<Chat>>,
+    work: Work,
 }
 
-/// What is between the thread and whoever polls.
-#[derive(Default)]
-struct Queue {
-    state: Mutex<State>,
+/// What a stream does: it waits for the first poll, generates, and is over.
+enum Work {
+    Waiting(Asked),
+    Running(JoinHandle<()>),
+    Over,
 }
 
-#[derive(Default)]
-struct State {
-    ready: VecDeque<Result<Event>>,
-    over: bool,
-    waker: Option<Waker>,
-}
-
-impl Queue {
-    /// The state; it is sound after a panic too, for nothing that can panic happens while it is held.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let waker = {
-            let mut state = self.state();
-            change(&mut state);
-            state.waker.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
-    }
-}
-
-/// Has a conversation reply, to a text if there is one.
-fn tell(chat: &mut Chat, text: Option<&str>, mut tell: impl FnMut(Result<Event>)) {
-    match if let Some(text) = text { chat.send(text) } else { chat.reply() } {
-        Ok(events) => events.for_each(tell),
-        Err(error) => tell(Err(error)),
-    }
-}
-
-/// Ends the stream however the thread ends: with an error if it died.
-struct End(Arc<Queue>);
-
-impl Drop for End {
-    fn drop(&mut self) {
-        self.0.change(|state| {
-            if std::thread::panicking() {
-                state.ready.push_back(Err(died()));
-            }
-            state.over = true;
-        });
-    }
-}
-
-fn died() -> Error {
-    Error::Worker { doing: "generating a reply" }
+/// What a conversation is to reply to.
+enum Asked {
+    Text(String),
+    Messages,
 }
 
 impl Chat {
-    /// As [`Chat::send`], on a thread of its own. [`ReplyStream::into_chat`] gives the conversation back.
-    ///
-    /// # Errors
-    /// [`Error::Worker`] if there can be no thread, and the conversation is gone with it; all others arrive as events.
-    pub fn into_stream(self, text: &str) -> Result<ReplyStream> {
-        ReplyStream::start(self, Some(text.to_owned()))
+    /// As [`Chat::send`], on a thread of its own, from the first poll on. All errors arrive as events.
+    /// [`ReplyStream::into_chat`] gives the conversation back; where a task may be dropped with its stream, a
+    /// [`SharedChat`] keeps it.
+    pub fn into_stream(self, text: &str) -> ReplyStream {
+        SharedChat::new(self).send(text)
     }
 
-    /// As [`Chat::reply`], on a thread of its own.
-    ///
-    /// # Errors
-    /// As [`Chat::into_stream`].
-    pub fn into_reply_stream(self) -> Result<ReplyStream> {
-        ReplyStream::start(self, None)
+    /// As [`Chat::reply`], on a thread of its own, as [`Chat::into_stream`].
+    pub fn into_reply_stream(self) -> ReplyStream {
+        SharedChat::new(self).reply()
     }
 }
 
 impl ReplyStream {
-    fn start(mut chat: Chat, text: Option<String>) -> Result<Self> {
-        let (queue, cancel) = (Arc::<Queue>::default(), chat.options.cancel.below());
-        let (end, own) = (End(queue.clone()), cancel.clone());
-        let work = move || {
-            let shared = std::mem::replace(&mut chat.options.cancel, own);
-            tell(&mut chat, text.as_deref(), |event| end.0.change(|state| state.ready.push_back(event)));
-            chat.options.cancel = shared;
-            chat
-        };
-        let worker = std::thread::Builder::new().name("wglm reply".to_owned()).spawn(work);
-        let worker = worker.map_err(|_| Error::Worker { doing: "starting to generate a reply" })?;
-        Ok(Self { queue, cancel, worker: Some(worker) })
+    fn new(slot: Arc<Slot>, asked: Asked) -> Self {
+        Self { slot, queue: Arc::default(), cancel: Cancel::default(), work: Work::Waiting(asked) }
+    }
+
+    /// The same stream, which `cancel` stops: also if that was asked before. To be called before the first poll.
+    pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
+        self.cancel = cancel.below();
+        self
+    }
+
+    /// What stops this reply and nothing else, from any thread.
+    pub fn cancel(&self) -> Cancel {
+        self.cancel.clone()
+    }
+
+    /// The messages of the conversation: what the user said from the first event on, the reply from the last one on.
+    pub fn messages(&self) -> Vec<Message> {
+        self.slot.messages()
     }
 
     /// The conversation. A reply that is not at its end is stopped, and joins the conversation as far as it came; events
-    /// that were not taken are gone.
+    /// that were not taken are gone. A [`SharedChat`] that it is of holds it no longer.
     ///
     /// # Errors
-    /// [`Error::Worker`] if the thread died.
+    /// [`Error::Argument`] if another stream has it, or had it before.
     pub fn into_chat(mut self) -> Result<Chat> {
-        self.stop().ok_or_else(died)
+        self.stop();
+        self.slot.take()
+    }
+
+    /// Starts the thread, unless it runs already.
+    fn start(&mut self) -> Result<()> {
+        if !matches!(self.work, Work::Waiting(_)) {
+            return Ok(());
+        }
+        let Work::Waiting(asked) = std::mem::replace(&mut self.work, Work::Over) else { return Ok(()) };
+        let (slot, end, cancel) = (self.slot.clone(), self.queue.end(), self.cancel.clone());
+        let work = move || slot.tell(asked, &cancel, |event| end.tell(event));
+        let worker = std::thread::Builder::new().name("wglm reply".to_owned()).spawn(work);
+        self.work = Work::Running(worker.map_err(|_| Error::Worker { doing: "starting to generate a reply" })?);
+        Ok(())
     }
 
     /// Stops the thread and waits for it.
-    fn stop(&mut self) -> Option<Chat> {
+    fn stop(&mut self) {
         self.cancel.cancel();
-        self.worker.take()?.join().ok()
+        if let Work::Running(worker) = std::mem::replace(&mut self.work, Work::Over) {
+            let _ = worker.join(); // if it died, the queue tells
+        }
     }
 }
 
 impl Stream for ReplyStream {
     type Item = Result<Event>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut state = self.queue.state();
-        if let Some(event) = state.ready.pop_front() {
-            return Poll::Ready(Some(event));
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match self.start() {
+            Ok(()) => self.queue.poll(context),
+            Err(error) => {
+                self.queue.close();
+                Poll::Ready(Some(Err(error)))
+            }
         }
-        if state.over {
-            return Poll::Ready(None);
-        }
-        state.waker = Some(context.waker().clone());
-        Poll::Pending
     }
 }
 
 impl std::fmt::Debug for ReplyStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReplyStream").field("over", &self.worker.is_none()).finish_non_exhaustive()
+        f.debug_struct("ReplyStream").field("over", &self.queue.is_over()).finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use wglm::generate::{Event, GenerateOptions, Generation, Stop};
-use wglm::{CacheShape, CacheType, Gguf, Gpu, GpuOptions, LoadOptions, Model, SamplerParams, Session};
+use wglm::{CacheShape, CacheType, Cancel, Gguf, Gpu, GpuOptions, LoadOptions, Model, SamplerParams, Session};
 
 /// Bytes of the process in memory, where the system tells.
 fn resident() -> Option<u64> {
@@ -17,8 +17,8 @@ fn resident() -> Option<u64> {
 fn round(model: &Model, index: usize) {
     let mut session = Session::with_cache(model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
     let options = GenerateOptions { sampling: SamplerParams::greedy(), ..GenerateOptions::default() };
-    let cancel = options.cancel.clone();
-    let generation = Generation::new(&mut session, vec![300], None, options).unwrap();
+    let cancel = Cancel::default();
+    let generation = Generation::new(&mut session, vec![300], None, options).unwrap().with_cancel(&cancel);
     let mut told = generation.filter(|event| !matches!(event, Ok(Event::Prompt { .. })));
     let said = index % 2;
     if said == 1 {

@@ -1,23 +1,38 @@
 //! A reply on its way, and the message that it becomes.
 
 use crate::error::Result;
-use crate::generate::{Event, Generation};
+use crate::generate::{Cancel, Event, Generation};
 use crate::text::{Message, ToolCall};
 
 /// A reply on its way: an iterator of events.
 pub struct Reply<'a> {
     generation: Generation<'a>,
     messages: &'a mut Vec<Message>,
-    /// Messages at the end that ask for this reply, and go if there is none.
-    asked: usize,
     thinking: String,
     text: String,
     calls: Vec<ToolCall>,
 }
 
 impl<'a> Reply<'a> {
-    pub(super) fn new(generation: Generation<'a>, messages: &'a mut Vec<Message>, asked: usize) -> Self {
-        Self { generation, messages, asked, thinking: String::new(), text: String::new(), calls: Vec::new() }
+    pub(super) fn new(generation: Generation<'a>, messages: &'a mut Vec<Message>) -> Self {
+        Self { generation, messages, thinking: String::new(), text: String::new(), calls: Vec::new() }
+    }
+
+    /// The same reply, which `cancel` stops: also if that was asked before. Whoever asks the question makes it, before
+    /// the question goes on its way to the thread that generates.
+    pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
+        self.generation.set_cancel(cancel);
+        self
+    }
+
+    /// The conversation's messages, without this reply.
+    pub fn messages(&self) -> &[Message] {
+        self.messages
+    }
+
+    /// What stops this reply, from any thread.
+    pub fn cancel(&self) -> Cancel {
+        self.generation.cancel()
     }
 
     /// An id that no call of the conversation has.
@@ -68,7 +83,6 @@ impl Drop for Reply<'_> {
         let (thinking, text) = (std::mem::take(&mut self.thinking), std::mem::take(&mut self.text));
         let calls = std::mem::take(&mut self.calls);
         if thinking.is_empty() && text.is_empty() && calls.is_empty() {
-            self.messages.truncate(self.messages.len() - self.asked);
             return;
         }
         let message = Message::assistant(text).with_tool_calls(calls);

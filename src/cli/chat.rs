@@ -16,7 +16,6 @@ const HELP: &str = "\
 pub fn chat(args: TalkArgs) -> anyhow::Result<()> {
     let file = model::open(args.model.file.model.as_deref())?;
     let options = run::options(&file, &args.sampling, true)?;
-    let cancel = options.cancel.clone();
     let model = model::load(&file, &args.model)?;
     let mut chat = Chat::new(&model)?;
     run::prepare(&mut chat, &args.reply, options);
@@ -27,6 +26,7 @@ pub fn chat(args: TalkArgs) -> anyhow::Result<()> {
         chat.session().context()
     ));
     let mut editor = DefaultEditor::new()?;
+    let interrupt = run::Interrupt::listen()?;
     loop {
         let line = match editor.readline("> ") {
             Ok(line) => line,
@@ -45,8 +45,11 @@ pub fn chat(args: TalkArgs) -> anyhow::Result<()> {
             }
             continue;
         }
-        cancel.reset();
-        let shown = chat.send(line).map_err(anyhow::Error::from).and_then(run::show);
+        let cancel = interrupt.next();
+        let sent = chat.send(line).map_err(anyhow::Error::from);
+        let shown = sent.and_then(|reply| run::show(reply.with_cancel(&cancel)));
+        // What was asked in vain is asked again in other words: the model is not to read both.
+        chat.truncate(chat.messages().len() - chat.unanswered().len());
         match shown {
             Err(error) if super::is_broken_pipe(&error) => return Err(error),
             Err(error) => failure::tell(&error),

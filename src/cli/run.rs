@@ -7,6 +7,7 @@ use anyhow::Context;
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use wglm::model::recommended_sampling;
 use wglm::sample::Sampler;
 use wglm::text::{Message, Vocab};
@@ -21,14 +22,15 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let file = model::open(args.talk.model.file.model.as_deref())?;
     let options = options(&file, &args.talk.sampling, !args.raw)?;
     let model = model::load(&file, &args.talk.model)?;
+    let cancel = Interrupt::listen()?.next();
     let stop = if args.raw {
         let tokens = model.tokenizer()?.encode(&prompt, true)?;
         let mut session = Session::new(&model)?;
-        show(Generation::new(&mut session, tokens, None, options)?)?
+        show(Generation::new(&mut session, tokens, None, options)?.with_cancel(&cancel))?
     } else {
         let mut chat = Chat::new(&model)?;
         prepare(&mut chat, &args.talk.reply, options);
-        show(chat.send(&prompt)?)?
+        show(chat.send(&prompt)?.with_cancel(&cancel))?
     };
     Ok(if stop == Stop::Cancelled { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
@@ -47,8 +49,7 @@ pub fn options(file: &Gguf, args: &SamplingArgs, chat: bool) -> anyhow::Result<G
             "this file has no chat template (`tokenizer.chat_template`); use run --raw"
         );
     }
-    let (max_tokens, cancel) = (args.max_tokens(), cancel_on_interrupt()?);
-    Ok(GenerateOptions { sampling, max_tokens, cancel, stop: args.stop.clone(), logprobs: None })
+    Ok(GenerateOptions { sampling, max_tokens: args.max_tokens(), stop: args.stop.clone(), logprobs: None })
 }
 
 /// Sets a conversation up as the arguments ask.
@@ -83,18 +84,33 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A request to stop that Ctrl-C makes; a second Ctrl-C ends the program.
-fn cancel_on_interrupt() -> anyhow::Result<Cancel> {
-    let cancel = Cancel::default();
-    let asked = cancel.clone();
-    ctrlc::set_handler(move || {
-        if asked.is_cancelled() {
-            std::process::exit(INTERRUPTED.into());
-        }
-        asked.cancel();
-    })
-    .context("cannot listen for Ctrl-C")?;
-    Ok(cancel)
+/// What Ctrl-C stops: the reply that is on its way. A second Ctrl-C ends the program.
+pub struct Interrupt {
+    reply: Arc<Mutex<Cancel>>,
+}
+
+impl Interrupt {
+    /// Listens for Ctrl-C.
+    pub fn listen() -> anyhow::Result<Self> {
+        let reply = Arc::<Mutex<Cancel>>::default();
+        let current = reply.clone();
+        ctrlc::set_handler(move || {
+            let cancel = current.lock().unwrap_or_else(PoisonError::into_inner);
+            if cancel.is_cancelled() {
+                std::process::exit(INTERRUPTED.into());
+            }
+            cancel.cancel();
+        })
+        .context("cannot listen for Ctrl-C")?;
+        Ok(Self { reply })
+    }
+
+    /// What Ctrl-C stops from here on.
+    pub fn next(&self) -> Cancel {
+        let cancel = Cancel::default();
+        *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = cancel.clone();
+        cancel
+    }
 }
 
 /// Shows a reply as it comes: the answer on stdout, thinking and figures on stderr.
@@ -137,7 +153,7 @@ pub fn show(events: impl Iterator<Item = wglm::Result<Event>>) -> anyhow::Result
 
 fn figures(aside: &Aside, stats: &Stats, thinking: bool) {
     let ended = match stats.stop {
-        Stop::Cancelled if stats.generated == 0 => ", stopped before a reply; the message was dropped",
+        Stop::Cancelled if stats.generated == 0 => ", stopped before a reply",
         Stop::Cancelled => ", stopped",
         Stop::Context => ", the context is full (-c)",
         Stop::Length if thinking => ", -n reached while thinking",

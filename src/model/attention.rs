@@ -10,7 +10,8 @@ use crate::plan::{Builder, Tensor, Weight};
 /// How much a cache holds, and as what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct CacheShape {
-    /// Tokens.
+    /// Tokens, at least one: 0, which [`LoadOptions::context`](super::LoadOptions::context) takes for as many as the
+    /// model was made for, is refused here.
     pub context: usize,
     /// What its values are.
     pub ty: CacheType,

@@ -8,6 +8,7 @@ use crate::kernels::{Adjustment, Penalties, Sampling};
 use crate::model::{ChoicePlan, Model, TokenPlan};
 use crate::plan::Executor;
 use crate::sample::SamplerParams;
+use std::collections::HashSet;
 
 /// The plan of a choice with adjustments, and what they are.
 pub struct Adjusting {
@@ -22,10 +23,15 @@ impl Adjusting {
     /// How many logits `params` adjust at most.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`] for a bias on no token.
+    /// [`Error::TokenOutOfRange`] for a bias on no token, [`Error::Argument`] if every token is banned.
     pub fn room(params: &SamplerParams, vocab: usize, context: usize) -> Result<usize> {
         if let Some(&(token, _)) = params.logit_bias.iter().find(|(token, _)| *token as usize >= vocab) {
             return Err(Error::TokenOutOfRange { token, vocab });
+        }
+        let banned = params.logit_bias.iter().filter(|(_, bias)| *bias == f32::NEG_INFINITY);
+        if banned.map(|(token, _)| token).collect::<HashSet<_>>().len() == vocab {
+            let (expected, found) = ("a token that is not banned", format!("minus infinity for all {vocab} tokens"));
+            return Err(Error::Argument { argument: "logit_bias", expected: expected.to_owned(), found });
         }
         let recent = if params.penalises() { params.repeat_last_n.min(context) } else { 0 };
         Ok((recent + params.logit_bias.len()).min(vocab))

@@ -16,7 +16,8 @@ impl Session {
     /// and on nothing else: on one device the same seed makes the same text, whatever was generated or rewound before.
     ///
     /// # Errors
-    /// [`Error::Argument`] for parameters out of range, [`Error::TokenOutOfRange`] for a bias on no token,
+    /// [`Error::Argument`] for parameters out of range or a bias that bans every token, [`Error::TokenOutOfRange`] for a
+    /// bias on no token,
     /// [`Error::OutOfMemory`] if bias or penalties are asked for the first time and there is no room for them: after
     /// these tokens are chosen as before. What the device reports.
     pub fn set_sampling(&mut self, params: &SamplerParams) -> Result<u64> {

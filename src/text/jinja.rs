@@ -30,6 +30,11 @@ pub(super) fn environment() -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
+/// Marks an error that a template raised itself: it found the conversation wrong, and nothing is wrong with it.
+#[derive(Debug, thiserror::Error)]
+#[error("raised by the template")]
+pub struct Refusal;
+
 fn raise_exception(message: String) -> Result<Value, Error> {
-    Err(Error::new(ErrorKind::InvalidOperation, message))
+    Err(Error::new(ErrorKind::InvalidOperation, message).with_source(Refusal))
 }

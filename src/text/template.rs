@@ -113,7 +113,7 @@ impl ChatTemplate {
     /// [`prompt`](Self::prompt) can.
     ///
     /// # Errors
-    /// [`Error::Template`] if the template refuses the conversation or asks for what is not there.
+    /// [`Error::Refused`] if the template refuses the conversation, [`Error::Template`] if it asks for what is not there.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<String> {
         guarded(|| self.environment.get_template(NAME)?.render(input.context(None)?))
     }
@@ -133,9 +133,17 @@ impl ChatTemplate {
         let text = guarded(|| self.environment.get_template(NAME)?.render(context(tokenizer.guard())?));
         let text = text.map_err(|error| match error {
             Error::Template { message } => Error::Template { message: unmark(&message).into_owned() },
+            Error::Refused { reason } => Error::Refused { reason: unmark(&reason).into_owned() },
             other => other,
         })?;
         Ok(Prompt { tokens: tokenizer.encode_marked(&text)?, opens_thinking: opens_thinking(&text) })
+    }
+
+    /// Whether the template's source has a text between quotes, such as the name of a role.
+    pub fn names(&self, text: &str) -> bool {
+        let quoted = |quote: char| format!("{quote}{text}{quote}");
+        let source = self.environment.get_template(NAME);
+        source.is_ok_and(|template| ['\'', '"'].iter().any(|quote| template.source().contains(&quoted(*quote))))
     }
 }
 
@@ -154,8 +162,11 @@ fn guarded<T>(run: impl FnOnce() -> Result<T, minijinja::Error>) -> Result<T> {
     }
 }
 
-/// The line and the reason, and the reasons behind it.
+/// The line and the reason, and the reasons behind it; of a refusal what the template says.
 fn explain(error: &minijinja::Error) -> Error {
+    if std::error::Error::source(error).is_some_and(|source| source.is::<jinja::Refusal>()) {
+        return Error::Refused { reason: error.detail().unwrap_or("no reason is given").to_owned() };
+    }
     let mut message = String::new();
     if let Some(line) = error.line() {
         message = format!("line {line}: ");

@@ -6,7 +6,7 @@ use crate::{text, told};
 use std::sync::mpsc;
 use std::time::Duration;
 use wglm::generate::Stop;
-use wglm::{Chat, Event, Gguf, Gpu, LoadOptions, Model, PromptOptions, SamplerParams};
+use wglm::{Cancel, Chat, Event, Gguf, Gpu, LoadOptions, Model, PromptOptions, SamplerParams};
 
 /// A conversation on a device of its own, whose submissions are counted.
 fn chat(gpu: &Gpu) -> Chat {
@@ -21,17 +21,18 @@ fn chat(gpu: &Gpu) -> Chat {
 /// Has another thread cancel a while after the `count`th event or, for none, after the question, while the reply goes
 /// on. Returns how it ended and what was submitted after the request.
 fn cancelled(chat: &mut Chat, gpu: &Gpu, question: &str, count: usize, pause: Duration) -> (String, Stop, u64) {
-    let cancel = chat.options.cancel.clone();
+    let cancel = Cancel::default();
+    let stop = cancel.clone();
     let (ask, asked) = mpsc::channel();
     std::thread::scope(|scope| {
         let watch = scope.spawn(move || {
             asked.recv().unwrap();
             std::thread::sleep(pause);
-            cancel.cancel();
+            stop.cancel();
             gpu.work().submissions
         });
         let mut seen = 0;
-        let reply = chat.send(question).unwrap();
+        let reply = chat.send(question).unwrap().with_cancel(&cancel);
         if count == 0 {
             ask.send(()).unwrap();
         }
@@ -58,25 +59,95 @@ fn within_a_submission_and_usable_afterwards() {
         [(owl, 1, 0), (owl, 3, 5), (owl, 5, 17), (&long, 0, 1), (&long, 0, 9), (&long, 0, 30)]
     {
         chat.clear();
-        chat.options.cancel.reset();
         let (told, stop, after) = cancelled(&mut chat, &gpu, question, count, Duration::from_millis(pause));
         println!("{count} events and {pause} ms: {after} more submissions, {told:?}");
         assert_eq!(stop, Stop::Cancelled, "{count} events and {pause} ms");
         assert!(after <= 1, "{after} submissions after the request");
         assert!(told.len() < whole.len() && (question != owl || whole.starts_with(&told)), "{told}");
-        assert_eq!(chat.messages().len(), if told.is_empty() { 0 } else { 2 });
+        assert_eq!(chat.messages().len(), if told.is_empty() { 1 } else { 2 });
     }
-    chat.options.cancel.reset();
     chat.clear();
     assert_eq!(text(&told(chat.send(owl).unwrap()).0), whole);
 }
 
-/// Asked for before there is anything to stop, it stops what comes.
+/// A reply whose button is pressed at a moment, and the next one, whose button is not.
+fn pressed(chat: &mut Chat, moment: usize) -> Stop {
+    let cancel = Cancel::default();
+    let press = |now: usize| {
+        if now == moment {
+            cancel.cancel();
+        }
+    };
+    press(0); // the question is on its way to the thread that generates
+    let reply = chat.send("My name is Anna.").unwrap();
+    press(1);
+    let reply = reply.with_cancel(&cancel);
+    press(2);
+    let mut now = 2;
+    let (_, stats) = told(reply.inspect(|_| {
+        now += 1;
+        press(now);
+    }));
+    stats.stop
+}
+
+/// At whatever moment it is pressed, from before the message is sent to the last event but the end: the press is never
+/// lost, and never stops another reply.
 #[test]
-fn before_the_first_event() {
+fn no_press_is_lost() {
     let mut chat = crate::chat();
-    chat.options.cancel.cancel();
-    let (events, stats) = told(chat.send("My name is Anna.").unwrap());
+    let mut moments = 0;
+    for moment in 0.. {
+        chat.clear();
+        let stop = pressed(&mut chat, moment);
+        if stop == Stop::End {
+            break; // pressed when all was told, or never
+        }
+        assert_eq!(stop, Stop::Cancelled, "pressed at {moment}");
+        moments += 1;
+        let (events, stats) = told(chat.send("What is seven plus five?").unwrap());
+        assert!(stats.stop == Stop::End && !text(&events).is_empty(), "pressed at {moment}: the next reply is stopped");
+    }
+    assert!(moments > 5, "only {moments} moments");
+}
+
+/// As the guide has it: the window makes a button for each question and sends both. However the press and the reply fall
+/// together, the reply that it is for ends, and the next one does not.
+#[test]
+fn question_and_press_at_once() {
+    let mut chat = crate::chat();
+    let (say, said) = mpsc::channel::<(String, Cancel)>();
+    let (tell, heard) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for (text, cancel) in said {
+                chat.clear();
+                let (_, stats) = told(chat.send(&text).unwrap().with_cancel(&cancel));
+                tell.send(stats.stop).unwrap();
+            }
+        });
+        for round in 0..10 {
+            let stop = Cancel::default();
+            say.send(("Tell me a story about an owl.".to_owned(), stop.clone())).unwrap();
+            (0..round).for_each(|_| std::thread::yield_now());
+            stop.cancel();
+            say.send(("My name is Anna.".to_owned(), Cancel::default())).unwrap();
+            let stops = [heard.recv().unwrap(), heard.recv().unwrap()];
+            assert_eq!(stops, [Stop::Cancelled, Stop::End], "round {round}");
+        }
+        drop(say);
+    });
+}
+
+/// One button for a question whose answer takes several replies.
+#[test]
+fn one_button_for_several_replies() {
+    let mut chat = crate::chat();
+    let cancel = Cancel::default();
+    told(chat.send("My name is Anna.").unwrap().with_cancel(&cancel));
+    cancel.cancel();
+    chat.push(wglm::Message::user("What is my name?"));
+    let (events, stats) = told(chat.reply().unwrap().with_cancel(&cancel));
     assert!(events.iter().all(|event| !matches!(event, Event::Text(_))) && stats.stop == Stop::Cancelled, "{events:?}");
-    assert!(chat.messages().is_empty());
+    assert_eq!(chat.unanswered().len(), 1);
 }

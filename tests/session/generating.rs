@@ -253,18 +253,19 @@ fn without_thinking_all_is_answer() {
 /// A thread that cancels when told to, and says when it has.
 fn cancel_after(events: usize, session: &mut Session) -> Told {
     let cancel = Cancel::default();
-    let options = GenerateOptions { cancel: cancel.clone(), ..greedy(None) };
+    let pressed = cancel.clone();
     let (ask, asked) = mpsc::channel();
     let (confirm, confirmed) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             asked.recv().expect("a generation of so many events");
-            cancel.cancel();
+            pressed.cancel();
             confirm.send(()).unwrap();
         });
         let mut seen = 0;
         // Owns `ask`: however the generation ends, the thread does not wait for ever.
-        let watched = Generation::new(session, owl(), None, options).unwrap().inspect(move |_| {
+        let watched = Generation::new(session, owl(), None, greedy(None)).unwrap().with_cancel(&cancel);
+        let watched = watched.inspect(move |_| {
             seen += 1;
             if seen == events {
                 ask.send(()).unwrap();
@@ -294,22 +295,21 @@ fn cancelled_while_reading() {
     let tokens: Vec<u32> = owl().into_iter().cycle().take(380).collect();
     let mut session = session();
     let cancel = Cancel::default();
-    let options = GenerateOptions { cancel: cancel.clone(), ..greedy(Some(1)) };
     let waiting = cancel.clone();
     let told = std::thread::scope(|scope| {
         scope.spawn(move || {
             std::thread::sleep(Duration::from_millis(5));
             waiting.cancel();
         });
-        generate(&mut session, tokens.clone(), options.clone())
+        let generation = Generation::new(&mut session, tokens.clone(), None, greedy(Some(1))).unwrap();
+        collect(generation.with_cancel(&cancel))
     });
     let read = session.tokens().len();
     println!("cancelled after {read} of {} tokens", tokens.len());
     assert_eq!((told.stats.stop, told.stats.generated), (Stop::Cancelled, 0));
     assert!(read > 0 && read < tokens.len() && session.tokens() == &tokens[..read]);
     assert!(cancel.is_cancelled());
-    cancel.reset();
-    let told = generate(&mut session, tokens[..read + 5].to_vec(), options);
+    let told = generate(&mut session, tokens[..read + 5].to_vec(), greedy(Some(1)));
     assert_eq!((told.stats.stop, told.stats.generated), (Stop::Length, 1));
     assert_eq!((told.stats.prompt.cached, told.stats.prompt.new), (read, 5));
 }
@@ -317,9 +317,10 @@ fn cancelled_while_reading() {
 /// Cancelled before it began: at most a token is computed.
 fn cancelled_at_once(session: &mut Session) -> Told {
     session.feed(&owl()).unwrap();
-    let options = greedy(Some(5));
-    options.cancel.cancel();
-    generate(session, [owl(), owl()].concat(), options)
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let generation = Generation::new(session, [owl(), owl()].concat(), None, greedy(Some(5))).unwrap();
+    collect(generation.with_cancel(&cancel))
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod handing_over;
 mod in_place;
 mod keeping;
 mod limits;
+mod mistakes;
 mod syncing;
 mod threads;
 

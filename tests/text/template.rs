@@ -64,8 +64,9 @@ fn the_demonstration_models_template() {
         assert_eq!(render(&template, &case["input"]).unwrap(), case["rendered"].as_str().unwrap(), "{}", case["input"]);
     }
     let error = template.render(&ChatInput::new(&[Message::new("critic", "Boo")])).unwrap_err();
-    let Error::Template { message } = error else { panic!("{error}") };
-    assert!(message.contains("line ") && message.ends_with("a message with the role critic"), "{message}");
+    let Error::Refused { reason } = error else { panic!("{error}") };
+    assert_eq!(reason, "a message with the role critic");
+    assert!(template.names("tool") && !template.names("critic") && !template.names("too"));
 }
 
 #[test]
@@ -75,13 +76,25 @@ fn errors_name_the_line() {
         ("\n\n{{ a.b.c }}", "line 3", "undefined"),
         ("{% if x %}", "line 1", "unexpected end"),
         ("\n{{ x|nosuch }}", "line 2", "nosuch"),
-        ("\n\n\n{{ raise_exception('because') }}", "line 4", "because"),
         ("{% include 'other' %}", "line 1", "other"),
     ] {
         let error = render_source(source).unwrap_err();
         let Error::Template { message } = &error else { panic!("{error}") };
         assert!(message.starts_with(line) && message.contains(word), "{source}: {message}");
     }
+}
+
+/// What a template raises is said of the conversation, from within a macro too; nothing else is.
+#[test]
+fn a_refusal_is_no_broken_template() {
+    for source in
+        ["{{ raise_exception('because') }}", "{% macro m() %}{{ raise_exception('because') }}{% endmacro %}{{ m() }}"]
+    {
+        let error = render_source(source).unwrap_err();
+        assert!(matches!(&error, Error::Refused { reason } if reason == "because"), "{source}: {error}");
+    }
+    let error = render_source("{{ raise_exception() }}").unwrap_err();
+    assert!(matches!(error, Error::Template { .. }), "{error}");
 }
 
 /// A stranger's template must not hang the program, overflow the stack or print without end.

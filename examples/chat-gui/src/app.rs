@@ -103,7 +103,7 @@ impl App {
     fn load(&mut self, source: Source, context: Option<usize>) {
         self.loaded = None;
         self.picker.loading = Some(None);
-        self.worker.ask_anew(Command::Load(source, context));
+        self.worker.ask(Command::Load(source, context));
     }
 
     /// Sends what was typed.
@@ -116,7 +116,7 @@ impl App {
         self.save(&id);
         self.frames.clear();
         let request = Request { place: self.chats.place(), messages, settings };
-        if self.worker.ask_anew(Command::Reply(Box::new(request))) {
+        if self.worker.ask(Command::Reply(Box::new(request))) {
             self.pending = Some(Pending::new(id));
         }
     }

@@ -7,7 +7,7 @@
 use crate::protocol::{Command, Loaded, Place, Request, Source, Told};
 use crate::worker::Teller;
 use std::ops::ControlFlow;
-use wglm::{Chat, Error, Gguf, Gpu, LoadOptions, Message, Model, PromptOptions, Result};
+use wglm::{Cancel, Chat, Error, Gguf, Gpu, LoadOptions, Message, Model, PromptOptions, Result};
 
 /// The model, and the conversation that its session is at.
 pub struct Engine {
@@ -25,16 +25,16 @@ impl Engine {
         Self { gpu, teller, chat: None, place: None, unsaved: false }
     }
 
-    /// Does what it is asked. Whatever goes wrong is told.
-    pub fn obey(&mut self, command: Command) {
+    /// Does what it is asked, unless that is cancelled. Whatever goes wrong is told.
+    pub fn obey(&mut self, command: Command, cancel: &Cancel) {
         match command {
             Command::Estimate(source, context) => {
                 let estimate = self.estimate(&source, context).map(Box::new).map_err(|error| error.to_string());
                 self.teller.tell(Told::Estimate(source, estimate));
             }
-            Command::Load(source, context) => self.load(&source, context),
+            Command::Load(source, context) => self.load(&source, context, cancel),
             Command::Open(place) => self.open(place),
-            Command::Reply(request) => self.reply(*request),
+            Command::Reply(request) => self.reply(*request, cancel),
         }
     }
 
@@ -43,10 +43,10 @@ impl Engine {
     }
 
     /// Loads a model. The one before goes first, for both might be too much for the device.
-    fn load(&mut self, source: &Source, context: Option<usize>) {
+    fn load(&mut self, source: &Source, context: Option<usize>, cancel: &Cancel) {
         self.leave();
         self.chat = None;
-        let told = match self.loaded(source, context) {
+        let told = match self.loaded(source, context, cancel) {
             Ok((chat, loaded)) => {
                 self.chat = Some(chat);
                 Told::Loaded(loaded)
@@ -57,11 +57,11 @@ impl Engine {
         self.teller.tell(told);
     }
 
-    fn loaded(&self, source: &Source, context: Option<usize>) -> Result<(Chat, Loaded)> {
+    fn loaded(&self, source: &Source, context: Option<usize>, cancel: &Cancel) -> Result<(Chat, Loaded)> {
         let file = read(source)?;
         let model = Model::load_with(&file, &self.gpu, &options(&self.gpu, context), &mut |progress| {
             self.teller.tell(Told::Loading(progress));
-            if self.teller.cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let chat = Chat::new(&model)?;
         let (name, context) = (source.name(), chat.session().context());
@@ -104,10 +104,10 @@ impl Engine {
         }
     }
 
-    fn reply(&mut self, request: Request) {
+    fn reply(&mut self, request: Request, cancel: &Cancel) {
         self.open(request.place.clone());
         let answered = match &mut self.chat {
-            Some(chat) => answer(chat, request, &self.teller),
+            Some(chat) => answer(chat, request, &self.teller, cancel),
             None => (None, Some("There is no model: load one first.".into())),
         };
         self.unsaved = true;
@@ -122,20 +122,20 @@ impl Engine {
 }
 
 /// The reply to a request, as far as it came, and what stopped it.
-fn answer(chat: &mut Chat, request: Request, teller: &Teller) -> (Option<Message>, Option<String>) {
+fn answer(chat: &mut Chat, request: Request, teller: &Teller, cancel: &Cancel) -> (Option<Message>, Option<String>) {
     chat.clear();
     let Request { messages, settings, .. } = request;
     let system = Some(settings.system.trim()).filter(|text| !text.is_empty()).map(Message::system);
     system.into_iter().chain(messages).for_each(|message| chat.push(message));
     chat.reasoning = settings.thinking.wanted();
-    chat.options = settings.options(teller.cancel.clone());
+    chat.options = settings.options();
     let before = chat.messages().len();
-    let error = stream(chat, teller).err().map(|error| error.to_string());
+    let error = stream(chat, teller, cancel).err().map(|error| error.to_string());
     (chat.messages().get(before).cloned(), error)
 }
 
-fn stream(chat: &mut Chat, teller: &Teller) -> Result<()> {
-    for event in chat.reply()? {
+fn stream(chat: &mut Chat, teller: &Teller, cancel: &Cancel) -> Result<()> {
+    for event in chat.reply()?.with_cancel(cancel) {
         teller.tell(Told::Event(event?));
     }
     Ok(())

@@ -3,7 +3,7 @@
 use crate::status::Places;
 use eframe::egui::{self, DragValue, Slider, TextEdit, Ui};
 use serde::{Deserialize, Serialize};
-use wglm::{Cancel, GenerateOptions, SamplerParams};
+use wglm::{GenerateOptions, SamplerParams};
 
 /// The settings of a conversation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -44,9 +44,9 @@ impl Thinking {
 
 impl Settings {
     /// What wglm is told.
-    pub fn options(&self, cancel: Cancel) -> GenerateOptions {
+    pub fn options(&self) -> GenerateOptions {
         let (sampling, max_tokens) = (self.sampling.clone(), self.max_tokens);
-        GenerateOptions { sampling, max_tokens, cancel, ..GenerateOptions::default() }
+        GenerateOptions { sampling, max_tokens, ..GenerateOptions::default() }
     }
 
     /// The panel. True if something was changed. `recommended` is what the model's makers recommend.

@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::protocol::{Command, Told};
 use crate::turns::Turns;
 use eframe::egui::Context;
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,21 +16,20 @@ const SOON: Duration = Duration::from_millis(16);
 /// The window's end of the thread.
 pub struct Worker {
     /// None once the thread was told to end.
-    commands: Option<Sender<Command>>,
+    commands: Option<Sender<(Command, Cancel)>>,
     told: Receiver<Told>,
-    cancel: Cancel,
+    /// What stops the loads and replies that were asked for and are not over, oldest first.
+    asked: VecDeque<Cancel>,
     /// Whose turn it is to use the device.
     pub turns: Turns,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The thread's way to tell the window something, and to learn that it should stop.
+/// The thread's way to tell the window something.
 #[derive(Clone)]
 pub struct Teller {
     told: Sender<Told>,
     window: Context,
-    /// Stops the load or the reply that is under way.
-    pub cancel: Cancel,
 }
 
 impl Teller {
@@ -47,40 +47,41 @@ impl Worker {
     /// # Errors
     /// What the operating system says if there can be none.
     pub fn start(gpu: Gpu, window: Context) -> std::io::Result<Self> {
-        let ((commands, asked), (telling, told)) = (channel(), channel());
-        let cancel = Cancel::default();
-        let teller = Teller { told: telling, window, cancel: cancel.clone() };
+        let ((commands, received), (telling, told)) = (channel::<(Command, Cancel)>(), channel());
+        let teller = Teller { told: telling, window };
         let turns = Turns::new(&gpu);
         let same = turns.clone();
         gpu.before_submissions(move || same.pass());
         let run = move || {
             let mut engine = Engine::new(gpu, teller);
-            asked.into_iter().for_each(|command| engine.obey(command));
+            received.into_iter().for_each(|(command, cancel)| engine.obey(command, &cancel));
             engine.leave();
         };
         let thread = std::thread::Builder::new().name("wglm".into()).spawn(run)?;
-        Ok(Self { commands: Some(commands), told, cancel, turns, thread: Some(thread) })
+        Ok(Self { commands: Some(commands), told, asked: VecDeque::new(), turns, thread: Some(thread) })
     }
 
     /// Asks for something; false if the thread is no more.
-    pub fn ask(&self, command: Command) -> bool {
-        self.commands.as_ref().is_some_and(|commands| commands.send(command).is_ok())
+    pub fn ask(&mut self, command: Command) -> bool {
+        let cancel = Cancel::default();
+        if matches!(command, Command::Load(..) | Command::Reply(_)) {
+            self.asked.push_back(cancel.clone());
+        }
+        self.commands.as_ref().is_some_and(|commands| commands.send((command, cancel)).is_ok())
     }
 
-    /// Asks for something that can be stopped.
-    pub fn ask_anew(&self, command: Command) -> bool {
-        self.cancel.reset();
-        self.ask(command)
-    }
-
-    /// Stops the load or the reply that is under way, or the next one.
+    /// Stops the loads and replies that were asked for, whether they have begun or not, and none that comes later.
     pub fn stop(&self) {
-        self.cancel.cancel();
+        self.asked.iter().for_each(Cancel::cancel);
     }
 
     /// What was told since the last time.
-    pub fn hear(&self) -> Vec<Told> {
-        self.told.try_iter().collect()
+    pub fn hear(&mut self) -> Vec<Told> {
+        let told: Vec<Told> = self.told.try_iter().collect();
+        let over = |told: &&Told| matches!(told, Told::Loaded(_) | Told::NotLoaded(_) | Told::Replied { .. });
+        let over = told.iter().filter(over).count();
+        self.asked.drain(..over.min(self.asked.len()));
+        told
     }
 
     /// True unless the thread has ended.
