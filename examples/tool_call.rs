@@ -69,6 +69,8 @@ fn show(events: Reply<'_>) -> anyhow::Result<Vec<ToolCall>> {
         match event? {
             Event::Text(piece) => text.push_str(&piece),
             Event::ToolCall(call) => calls.push(call),
+            Event::ToolCallFailed { text, cut: true } => println!("a call that was cut: {text}"),
+            Event::ToolCallFailed { text, .. } => println!("no call: {text}"),
             _ => {}
         }
     }

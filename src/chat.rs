@@ -24,8 +24,9 @@ use serde_json::{Map, Value};
 /// template finds no tags.
 ///
 /// With [`tools`](Chat::tools) the model may call functions instead of answering, or after a part of an answer. Each
-/// call is an [`Event::ToolCall`], complete, with an id of its own; what is no whole call arrives as text. Once the reply
-/// has ended, push what the functions returned and let the model go on:
+/// call is an [`Event::ToolCall`](crate::Event::ToolCall), complete, with an id of its own, after it was told piece by
+/// piece; one that was cut or has not the form of a call is an [`Event::ToolCallFailed`](crate::Event::ToolCallFailed)
+/// instead, and joins no message. Once the reply has ended, push what the functions returned and let the model go on:
 ///
 /// ```
 /// use wglm::{Chat, Event, Message};

@@ -110,8 +110,23 @@ pub enum Event {
     Thinking(String),
     /// A piece of the answer: whole characters.
     Text(String),
+    /// The model begins to call a function: its call is told by pieces from here on, and then whole, or that it failed.
+    ToolCallStart {
+        /// The function's name.
+        name: String,
+    },
+    /// A piece of the arguments of the call that began, as the model writes them, tags and all.
+    ToolCallPiece(String),
     /// A function that the model calls, as soon as the call is complete.
     ToolCall(ToolCall),
+    /// A call that is none: it is no part of the answer, nor of the conversation. One that the reply ended in the name of
+    /// was not told to begin.
+    ToolCallFailed {
+        /// All of the call, as the model wrote it.
+        text: String,
+        /// Whether the reply ended before the call did, as [`Stats::stop`] tells why; otherwise the model made a mistake.
+        cut: bool,
+    },
     /// A token as it was generated, before the text that it completes: where [`GenerateOptions::logprobs`] asks for it.
     Token(TokenLogprobs),
     /// The end, always the last event.

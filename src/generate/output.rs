@@ -10,18 +10,18 @@ use std::collections::VecDeque;
 pub struct Output {
     detokenizer: Detokenizer,
     parser: Option<ReplyParser>,
-    /// The parser's tags, which are for it even where the vocabulary calls them control tokens.
-    tags: Vec<u32>,
     stops: StopStrings,
     ready: VecDeque<Event>,
 }
 
 impl Output {
     pub fn new(model: &Model, parser: Option<ReplyParser>, stop: Vec<String>) -> Self {
-        let id = |tag| model.tokenizer().ok().and_then(|tokenizer| tokenizer.special(tag));
-        let tags = parser.iter().flat_map(ReplyParser::tags).filter_map(id).collect();
+        let parser = match model.tokenizer() {
+            Ok(tokenizer) => parser.map(|parser| parser.with_tokenizer(tokenizer)),
+            Err(_) => parser,
+        };
         let (stops, ready) = (StopStrings::new(stop), VecDeque::new());
-        Self { detokenizer: Detokenizer::new(false), parser, tags, stops, ready }
+        Self { detokenizer: Detokenizer::new(false), parser, stops, ready }
     }
 
     /// The next event.
@@ -41,16 +41,26 @@ impl Output {
 
     /// The events that a token completes.
     pub fn token(&mut self, tokenizer: &Tokenizer, token: u32) -> Result<()> {
-        let bytes = tokenizer.visible_bytes(token, self.tags.contains(&token))?;
-        let text = self.detokenizer.push_bytes(bytes).to_owned();
-        self.text(text);
+        if self.parser.as_ref().is_some_and(|parser| parser.is_tag(token)) {
+            self.close_text();
+            let pieces = self.parser.as_mut().map(|parser| parser.push_tag(token));
+            pieces.into_iter().flatten().for_each(|piece| self.piece(piece));
+        } else {
+            let text = self.detokenizer.push(tokenizer, token)?.to_owned();
+            self.text(text);
+        }
         Ok(())
+    }
+
+    /// The text of a character that no further token completes.
+    fn close_text(&mut self) {
+        let rest = self.detokenizer.finish().to_owned();
+        self.text(rest);
     }
 
     /// The events of what was held back, which nothing follows.
     pub fn finish(&mut self) {
-        let rest = self.detokenizer.finish().to_owned();
-        self.text(rest);
+        self.close_text();
         let pieces = self.parser.as_mut().map(ReplyParser::finish);
         pieces.into_iter().flatten().for_each(|piece| self.piece(piece));
         self.flush();
@@ -73,7 +83,10 @@ impl Output {
                 self.answer(text);
             }
             Piece::Thinking(text) => self.aside(Event::Thinking(text)),
+            Piece::ToolCallStart { name } => self.aside(Event::ToolCallStart { name }),
+            Piece::ToolCallPiece(text) => self.aside(Event::ToolCallPiece(text)),
             Piece::ToolCall(call) => self.aside(Event::ToolCall(call)),
+            Piece::ToolCallFailed { text, cut } => self.aside(Event::ToolCallFailed { text, cut }),
         }
     }
 

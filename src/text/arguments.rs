@@ -1,19 +1,19 @@
 //! What the arguments of a call mean: GLM writes strings bare and everything else as JSON, so that the function's
 //! schema has to tell whether `5` is a number.
 
-use super::call::Written;
+use super::call::Call;
 use super::message::ToolCall;
 use serde_json::{Map, Value};
 
-impl Written<'_> {
+impl Call {
     /// The call, with arguments as the tools' schemas have them. It may be of a function that is not among them.
     pub(super) fn understood(&self, tools: &[Value]) -> ToolCall {
-        let properties = properties(tools, self.name);
-        let argument = |&(key, text): &(&str, &str)| {
+        let properties = properties(tools, self.name());
+        let argument = |(key, text): &(String, String)| {
             let schema = properties.and_then(|properties| properties.get(key));
-            (key.to_owned(), meaning(text, schema))
+            (key.clone(), meaning(text, schema))
         };
-        ToolCall::new(self.name, self.arguments.iter().map(argument).collect::<Map<_, _>>())
+        ToolCall::new(self.name(), self.arguments.iter().map(argument).collect::<Map<_, _>>())
     }
 }
 

@@ -1,83 +1,142 @@
-//! GLM's form of a function call, as it stands in a reply:
+//! GLM's form of a function call, read as it is written:
 //! `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>`, with blanks between the tags or
-//! none. A name is one word; a key or a value is anything but its closing tag.
+//! none. A name is one word, a key has no tags in it, a value is anything but its closing tag.
+//!
+//! It is certain to be meant as a call once a tag that may follow a name does. What is wrong after that makes it a call
+//! that failed, which reaches to its closing tag, or to where another call begins.
 
-/// What a call begins with.
-pub(super) const OPEN: &str = "<tool_call>";
-const CLOSE: &str = "</tool_call>";
-const KEY: [&str; 2] = ["<arg_key>", "</arg_key>"];
-const VALUE: [&str; 2] = ["<arg_value>", "</arg_value>"];
+use super::tag::{Part, Tag};
 
-/// Every tag of a call.
-pub(super) const TAGS: [&str; 6] = [OPEN, CLOSE, KEY[0], KEY[1], VALUE[0], VALUE[1]];
-
-/// A call as it was written.
-#[derive(Debug, PartialEq)]
-pub(super) struct Written<'a> {
-    pub name: &'a str,
+/// A call as far as it was written.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    /// All of it, and the blanks before it.
+    raw: String,
+    /// Bytes of those blanks.
+    blanks: usize,
+    pub in_thinking: bool,
+    name: String,
     /// Keys and values in order.
-    pub arguments: Vec<(&'a str, &'a str)>,
-    /// Bytes from the opening tag to behind the closing one.
-    pub bytes: usize,
+    pub arguments: Vec<(String, String)>,
+    key: String,
+    value: String,
+    place: Place,
 }
 
-/// Why there is no call.
+/// What is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoCall {
-    /// What is there may begin one.
-    Yet,
-    /// Whatever follows, it is none.
-    Ever,
+enum Place {
+    Name,
+    /// Before a key, or the end.
+    Arguments,
+    Key,
+    BeforeValue,
+    Value,
+    /// What follows an error.
+    Wrong,
 }
 
-/// The call that `text` begins with. What is said of a text holds for all that begin with it, but for [`NoCall::Yet`].
-pub(super) fn read(text: &str) -> Result<Written<'_>, NoCall> {
-    let mut rest = Rest(text);
-    rest.tag(&[OPEN])?;
-    rest.blanks();
-    let name = rest.word()?;
-    let mut arguments = Vec::new();
-    loop {
-        rest.blanks();
-        if rest.tag(&[KEY[0], CLOSE])? == CLOSE {
-            return Ok(Written { name, arguments, bytes: text.len() - rest.0.len() });
-        }
-        let key = rest.until(KEY[1])?;
-        rest.blanks();
-        rest.tag(&[VALUE[0]])?;
-        arguments.push((key.trim(), rest.until(VALUE[1])?));
-    }
+/// What a part was to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// A part of it.
+    More,
+    /// No part of it, for this is no call.
+    NoCall,
+    /// Its end.
+    Whole,
+    /// The end of one that failed.
+    Failed,
+    /// Behind the end of one that failed.
+    FailedBefore,
 }
 
-/// What is still to be read.
-struct Rest<'a>(&'a str);
-
-impl<'a> Rest<'a> {
-    fn blanks(&mut self) {
-        self.0 = self.0.trim_start();
+impl Call {
+    /// A call behind its opening tag.
+    pub(super) fn new(blanks: String, in_thinking: bool) -> Self {
+        let (raw, blanks) = (format!("{blanks}{}", Tag::Call.text()), blanks.len());
+        let (name, key, value) = Default::default();
+        Self { raw, blanks, in_thinking, name, arguments: Vec::new(), key, value, place: Place::Name }
     }
 
-    /// One of the tags.
-    fn tag(&mut self, tags: &[&'static str]) -> Result<&'static str, NoCall> {
-        if let Some(tag) = tags.iter().find(|tag| self.0.starts_with(**tag)) {
-            self.0 = &self.0[tag.len()..];
-            return Ok(tag);
+    /// The function's name.
+    pub(super) fn name(&self) -> &str {
+        self.name.trim()
+    }
+
+    /// Whether it is certain to be meant as a call.
+    pub(super) fn is_certain(&self) -> bool {
+        self.place != Place::Name
+    }
+
+    /// As it was written.
+    pub(super) fn raw(&self) -> &str {
+        &self.raw[self.blanks..]
+    }
+
+    /// As it was written, with the blanks before it.
+    pub(super) fn with_blanks(self) -> String {
+        self.raw
+    }
+
+    /// Takes the next part.
+    pub(super) fn read(&mut self, part: Part<'_>) -> Progress {
+        let progress = match part {
+            Part::Text(text) => self.read_text(text),
+            Part::Tag(tag) => self.read_tag(tag),
+        };
+        if !matches!(progress, Progress::NoCall | Progress::FailedBefore) {
+            self.raw += part.as_str();
         }
-        Err(if tags.iter().any(|tag| tag.starts_with(self.0)) { NoCall::Yet } else { NoCall::Ever })
+        progress
     }
 
-    /// Everything up to a tag, which is read over.
-    fn until(&mut self, tag: &str) -> Result<&'a str, NoCall> {
-        let (before, after) = self.0.split_once(tag).ok_or(NoCall::Yet)?;
-        self.0 = after;
-        Ok(before)
+    /// Takes the last of what there is.
+    pub(super) fn cut(&mut self, text: &str) {
+        self.raw += text;
     }
 
-    /// A word, up to a blank or a tag.
-    fn word(&mut self) -> Result<&'a str, NoCall> {
-        let end = self.0.find(|c: char| c.is_whitespace() || c == '<').ok_or(NoCall::Yet)?;
-        let (word, after) = self.0.split_at(end);
-        self.0 = after;
-        if word.is_empty() { Err(NoCall::Ever) } else { Ok(word) }
+    fn read_text(&mut self, text: &str) -> Progress {
+        match self.place {
+            Place::Name => {
+                self.name += text;
+                if self.name().contains(|c: char| c.is_whitespace() || c == '<') {
+                    return Progress::NoCall;
+                }
+            }
+            Place::Key => self.key += text,
+            Place::Value => self.value += text,
+            Place::Arguments | Place::BeforeValue if !text.trim().is_empty() => self.place = Place::Wrong,
+            Place::Arguments | Place::BeforeValue | Place::Wrong => {}
+        }
+        Progress::More
+    }
+
+    fn read_tag(&mut self, tag: Tag) -> Progress {
+        self.place = match (self.place, tag) {
+            (Place::Name, Tag::Key | Tag::CallEnd) if self.name().is_empty() => return Progress::NoCall,
+            (Place::Name | Place::Arguments, Tag::CallEnd) => {
+                self.place = Place::Arguments;
+                return Progress::Whole;
+            }
+            (Place::Name | Place::Arguments, Tag::Key) => Place::Key,
+            (Place::Name, _) => return Progress::NoCall,
+            (Place::Key, Tag::KeyEnd) => Place::BeforeValue,
+            (Place::BeforeValue, Tag::Value) => Place::Value,
+            (Place::Value, Tag::ValueEnd) => {
+                let key = std::mem::take(&mut self.key).trim().to_owned();
+                self.arguments.push((key, std::mem::take(&mut self.value)));
+                Place::Arguments
+            }
+            (Place::Value, _) => {
+                self.value += tag.text();
+                Place::Value
+            }
+            (_, Tag::CallEnd) => return Progress::Failed,
+            (_, Tag::Call) => return Progress::FailedBefore,
+            (_, Tag::ThinkEnd) if self.in_thinking => return Progress::FailedBefore,
+            _ => Place::Wrong,
+        };
+        Progress::More
     }
 }

@@ -22,6 +22,7 @@ mod reply;
 mod special;
 mod stop;
 mod strftime;
+mod tag;
 mod template;
 mod tokenizer;
 mod vocab;

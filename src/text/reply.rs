@@ -5,17 +5,19 @@
 //! text; nothing else is lost but blanks next to a tag at the answer's start. Tags count only up to the
 //! answer's first letter, so that an answer may write about them.
 //!
+//! Where the vocabulary has a token for a tag, the token is the tag, and the same letters in other tokens are text; where
+//! it has none, letters are the tag.
+//!
 //! Where there are tools, `<tool_call>` begins a call anywhere in the reply, as [`call`](super::call) reads it, and the
-//! blanks around a call in the answer belong to it. A call in the middle of thinking ends the thinking, for models
-//! forget to. What turns out to be no call, or ends before it is one, is text with its tags, or thinking if it stood
-//! there: a caller sees what went wrong, and nothing is lost. After a call the reply goes on as after `</think>`.
+//! blanks around a call in the answer belong to it. It is told from its name on, piece by piece, and in the end whole, or
+//! as one that failed. A call in the middle of thinking ends the thinking, for models forget to, but for one that failed.
+//! What turns out to be no call before there is a name is text with its tags, or thinking if it stood there. After a call
+//! the reply goes on as after `</think>`.
 
-use super::ToolCall;
-use super::call::{self, NoCall};
+use super::call::{Call, Progress};
+use super::tag::{self, Part, Tag};
+use super::{Tokenizer, ToolCall};
 use serde_json::Value;
-
-const OPEN: &str = "<think>";
-const CLOSE: &str = "</think>";
 
 /// A piece of a reply; never empty.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,16 +27,30 @@ pub enum Piece {
     Thinking(String),
     /// The answer.
     Text(String),
-    /// A call of a function, whole. It has no id yet.
+    /// A call of a function begins.
+    ToolCallStart {
+        /// The function's name.
+        name: String,
+    },
+    /// A piece of what stands between the name and the end of the call that began, as the model wrote it.
+    ToolCallPiece(String),
+    /// The call, whole. It has no id yet.
     ToolCall(ToolCall),
+    /// The call is none. It has begun, unless the reply ended within its name.
+    ToolCallFailed {
+        /// All of it, as the model wrote it.
+        text: String,
+        /// Whether the reply ended before it did; otherwise it has not the form of a call.
+        cut: bool,
+    },
 }
 
 /// Whether a rendered prompt ends inside a thinking block, so that the reply starts there.
 pub(super) fn opens_thinking(prompt: &str) -> bool {
-    prompt.trim_end().ends_with(OPEN)
+    prompt.trim_end().ends_with(Tag::Think.text())
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum State {
     /// Inside thinking, before its first letter: some models open the block a second time.
     ThinkingStart,
@@ -44,24 +60,32 @@ enum State {
         after_tag: bool,
     },
     Text,
+    /// Inside of what may be a call.
+    Call(Box<Call>),
 }
 
 /// Takes a reply as text arrives and hands out pieces as soon as their kind is certain.
 #[derive(Debug, Clone)]
 pub struct ReplyParser {
     state: State,
-    /// Text whose meaning is still open: blanks at a start, or the start of what may be a tag or a call.
-    held: String,
+    /// Blanks whose meaning is still open: those at a start, or before what may be a call.
+    blanks: String,
+    /// Text that may be the start of a tag.
+    open: String,
+    /// The tokens that are tags.
+    tokens: Vec<(u32, Tag)>,
     /// The functions that may be called; calls are looked for if there are any.
     tools: Vec<Value>,
+    ready: Vec<Piece>,
 }
 
 impl ReplyParser {
     /// A parser for a reply to a prompt that ended inside thinking or not: see
-    /// [`Prompt::opens_thinking`](super::Prompt::opens_thinking).
+    /// [`Prompt::opens_thinking`](super::Prompt::opens_thinking). Tags are told by their letters.
     pub fn new(starts_in_thinking: bool) -> Self {
         let state = if starts_in_thinking { State::ThinkingStart } else { State::TextStart { after_tag: false } };
-        Self { state, held: String::new(), tools: Vec::new() }
+        let (blanks, open, tokens, tools, ready) = Default::default();
+        Self { state, blanks, open, tokens, tools, ready }
     }
 
     /// The same parser with an eye to calls of functions, described in OpenAI's JSON; of none if there are none.
@@ -69,154 +93,235 @@ impl ReplyParser {
         Self { tools: tools.to_vec(), ..self }
     }
 
-    /// The tags that mean something in this reply, which are for the parser even where a vocabulary hides them.
-    pub fn tags(&self) -> impl Iterator<Item = &'static str> + use<> {
-        let calls = if self.tools.is_empty() { &[][..] } else { &call::TAGS };
-        [OPEN, CLOSE].into_iter().chain(calls.iter().copied())
+    /// The same parser for replies in a vocabulary's tokens: a tag that has one there is told by it, and no longer by its
+    /// letters. [`Generation`](crate::generate::Generation) sees to that itself.
+    pub fn with_tokenizer(self, tokenizer: &Tokenizer) -> Self {
+        let token = |&tag: &Tag| Some((tokenizer.special(tag.text())?, tag));
+        Self { tokens: Tag::ALL.iter().filter_map(token).collect(), ..self }
     }
 
     /// Whether the reply is inside thinking now.
     pub fn is_thinking(&self) -> bool {
-        matches!(self.state, State::ThinkingStart | State::Thinking)
+        match &self.state {
+            State::ThinkingStart | State::Thinking => true,
+            State::Call(call) => call.in_thinking && !call.is_certain(),
+            State::TextStart { .. } | State::Text => false,
+        }
+    }
+
+    /// Whether a token is a tag to this reply: then [`push_tag`](Self::push_tag) takes it, even where the vocabulary
+    /// hides it from readers, and otherwise [`push`](Self::push) its text.
+    pub fn is_tag(&self, token: u32) -> bool {
+        self.tag(token).is_some()
+    }
+
+    fn tag(&self, token: u32) -> Option<Tag> {
+        let known = self.tokens.iter().find(|(known, _)| *known == token);
+        known.map(|(_, tag)| *tag).filter(|tag| !tag.is_of_call() || self.looks_for_calls())
     }
 
     /// The pieces that `text` completes.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
-        self.held.push_str(text);
-        let mut pieces = Vec::new();
-        while self.step(&mut pieces) {}
-        pieces
+        self.open.push_str(text);
+        while self.step() {}
+        std::mem::take(&mut self.ready)
     }
 
-    /// What is still held at the end of the reply: the start of a tag that never came is text after all, and so is a
-    /// call that was not closed. Ready for a further part of the same reply afterwards.
+    /// The pieces that a tag completes, by its token; none if the token is [no tag](Self::is_tag).
+    pub fn push_tag(&mut self, token: u32) -> Vec<Piece> {
+        if let Some(tag) = self.tag(token) {
+            self.close_text();
+            self.read(Part::Tag(tag));
+        }
+        std::mem::take(&mut self.ready)
+    }
+
+    /// What is still held at the end of the reply: the start of a tag that never came is text after all, and a call that
+    /// has not ended failed. Ready for a further part of the same reply afterwards.
     pub fn finish(&mut self) -> Vec<Piece> {
-        let mut pieces = Vec::new();
-        while self.looks_for_calls() && self.held.trim_start().starts_with(call::OPEN) {
-            self.no_call(self.held.len() - self.held.trim_start().len(), &mut pieces);
-            while self.step(&mut pieces) {}
+        self.finish_call();
+        self.close_text();
+        if let State::Call(_) = self.state {
+            self.no_call();
         }
-        let rest = std::mem::take(&mut self.held);
-        if self.state == (State::TextStart { after_tag: true }) {
-            self.emit(rest.trim_start().to_owned(), &mut pieces);
-        } else {
-            self.emit(rest, &mut pieces);
+        let blanks = std::mem::take(&mut self.blanks);
+        if !matches!(self.state, State::TextStart { after_tag: true }) {
+            self.emit(&blanks);
         }
-        pieces
+        std::mem::take(&mut self.ready)
     }
 
-    /// Settles the meaning of a part of `held`; false when more text is needed.
-    fn step(&mut self, pieces: &mut Vec<Piece>) -> bool {
-        match self.state {
-            State::ThinkingStart => self.step_start(&[OPEN], State::Thinking, pieces),
-            State::TextStart { .. } => self.step_start(&[OPEN, CLOSE], State::Text, pieces),
-            State::Thinking => self.step_thinking(pieces),
-            State::Text if !self.tools.is_empty() => self.step_calls(pieces),
-            State::Text => {
-                let text = std::mem::take(&mut self.held);
-                self.emit(text, pieces);
-                false
+    /// Ends a call that has a name, with what might have been the start of its next tag.
+    fn finish_call(&mut self) {
+        let State::Call(call) = &mut self.state else { return };
+        if !call.name().is_empty() {
+            let open = std::mem::take(&mut self.open);
+            call.cut(&open);
+            if call.is_certain() {
+                self.emit_piece(&open);
             }
+            self.failed(true);
         }
     }
 
-    /// Before the first letter: a tag is swallowed with the blanks before it; anything else begins `body`.
-    fn step_start(&mut self, tags: &[&str], body: State, pieces: &mut Vec<Piece>) -> bool {
-        let letters = self.held.trim_start();
-        if let Some(tag) = tags.iter().find(|tag| letters.starts_with(**tag)) {
-            let end = self.held.len() - letters.len() + tag.len();
-            self.held.drain(..end);
-            self.state = if *tag == OPEN { State::Thinking } else { State::TextStart { after_tag: true } };
-            return true;
+    /// Reads what is there, up to a tag or the start of one; false when more text is needed.
+    fn step(&mut self) -> bool {
+        let tags = self.spelled();
+        let found = tag::first(&self.open, &tags);
+        let sure = found.map_or_else(|| self.open.len() - tag::begun(&self.open, &tags), |(place, _)| place);
+        let text: String = self.open.drain(..sure).collect();
+        self.read(Part::Text(&text));
+        if let Some((_, tag)) = found {
+            self.open.drain(..tag.text().len());
+            self.read(Part::Tag(tag));
         }
-        if tags.iter().any(|tag| tag.starts_with(letters)) {
-            return false;
-        }
-        if self.state == (State::TextStart { after_tag: true }) {
-            self.held.drain(..self.held.len() - letters.len());
-        }
-        self.state = body;
-        !self.held.is_empty() && self.step(pieces)
+        sure > 0 || found.is_some()
     }
 
-    /// Inside thinking: hands out everything up to the tag, or to what may be its start.
-    fn step_thinking(&mut self, pieces: &mut Vec<Piece>) -> bool {
-        let closed = self.held.find(CLOSE);
-        let call =
-            self.held.find(call::OPEN).filter(|call| !self.tools.is_empty() && closed.is_none_or(|end| *call < end));
-        if call.is_some() {
-            return self.step_calls(pieces);
-        }
-        let sure = closed.unwrap_or(self.held.len() - tag_start(&self.held, CLOSE).max(self.call_start()));
-        let thinking: String = self.held.drain(..sure).collect();
-        self.emit(thinking, pieces);
-        if closed.is_some() {
-            self.held.drain(..CLOSE.len());
-            self.state = State::TextStart { after_tag: true };
-        }
-        closed.is_some()
+    /// Reads what might have been the start of a tag as text.
+    fn close_text(&mut self) {
+        let text = std::mem::take(&mut self.open);
+        self.read(Part::Text(&text));
     }
 
-    /// Inside thinking or the answer: hands out everything up to a call, or to what may be its start, and the call.
-    fn step_calls(&mut self, pieces: &mut Vec<Piece>) -> bool {
-        let Some(start) = self.held.find(call::OPEN) else {
-            self.emit_before(self.held.len() - self.call_start(), pieces);
-            return false;
+    /// The tags that letters are now.
+    fn spelled(&self) -> Vec<Tag> {
+        let counts = |tag: &Tag| match (&self.state, tag) {
+            (State::Call(_), _) => *tag != Tag::Think,
+            (_, Tag::Call) => self.looks_for_calls(),
+            (State::ThinkingStart | State::TextStart { .. }, Tag::Think) => true,
+            (state, Tag::ThinkEnd) => !matches!(state, State::Text),
+            _ => false,
         };
-        match call::read(&self.held[start..]) {
-            Ok(written) => {
-                let (call, bytes) = (written.understood(&self.tools), written.bytes);
-                let blanks = self.emit_before(start, pieces);
-                self.held.drain(..blanks + bytes);
-                pieces.push(Piece::ToolCall(call));
-                self.state = State::TextStart { after_tag: true };
-                true
-            }
-            Err(NoCall::Ever) => {
-                self.no_call(start, pieces);
-                true
-            }
-            Err(NoCall::Yet) => {
-                self.emit_before(start, pieces);
-                false
-            }
-        }
+        let is_token = |tag: &Tag| self.tokens.iter().any(|(_, known)| known == tag);
+        Tag::ALL.into_iter().filter(|tag| counts(tag) && !is_token(tag)).collect()
     }
 
-    /// Hands out what stands before a place; of an answer not the blanks at its end, which may belong to a call and
-    /// whose bytes are returned.
-    fn emit_before(&mut self, place: usize, pieces: &mut Vec<Piece>) -> usize {
-        let before = &self.held[..place];
-        let sure = if self.is_thinking() { place } else { before.trim_end().len() };
-        let text: String = self.held.drain(..sure).collect();
-        self.emit(text, pieces);
-        place - sure
-    }
-
-    /// Hands out the tag at a place, and what stands before it: it begins no call.
-    fn no_call(&mut self, start: usize, pieces: &mut Vec<Piece>) {
-        let text: String = self.held.drain(..start + call::OPEN.len()).collect();
-        self.emit(text, pieces);
-    }
-
-    /// Whether a tag that is held may be a call's.
     fn looks_for_calls(&self) -> bool {
-        !self.tools.is_empty() && matches!(self.state, State::Text | State::Thinking)
+        !self.tools.is_empty()
     }
 
-    /// Bytes at the end of what is held that may be the start of a call's tag.
-    fn call_start(&self) -> usize {
-        if self.tools.is_empty() { 0 } else { tag_start(&self.held, call::OPEN) }
-    }
-
-    fn emit(&self, text: String, pieces: &mut Vec<Piece>) {
-        if !text.is_empty() {
-            pieces.push(if self.is_thinking() { Piece::Thinking(text) } else { Piece::Text(text) });
+    fn read(&mut self, part: Part<'_>) {
+        match (&self.state, part) {
+            (State::Call(_), _) => self.read_call(part),
+            (_, Part::Text(text)) => self.read_text(text),
+            (State::ThinkingStart | State::TextStart { .. }, Part::Tag(Tag::Think)) => {
+                self.blanks.clear();
+                self.state = State::Thinking;
+            }
+            (State::ThinkingStart | State::Thinking | State::TextStart { .. }, Part::Tag(Tag::ThinkEnd)) => {
+                let blanks = std::mem::take(&mut self.blanks);
+                if self.is_thinking() {
+                    self.emit(&blanks);
+                }
+                self.state = State::TextStart { after_tag: true };
+            }
+            (_, Part::Tag(Tag::Call)) if self.looks_for_calls() => self.begin_call(),
+            (_, Part::Tag(tag)) => self.read_text(tag.text()),
         }
     }
-}
 
-/// Bytes at the end of `text` that may be the start of a tag.
-fn tag_start(text: &str, tag: &str) -> usize {
-    (1..tag.len()).rev().find(|&len| text.ends_with(&tag[..len])).unwrap_or(0)
+    /// Text outside of calls.
+    fn read_text(&mut self, text: &str) {
+        self.blanks += text;
+        let body = match self.state {
+            State::ThinkingStart => State::Thinking,
+            State::TextStart { .. } => State::Text,
+            _ => return self.emit_body(),
+        };
+        let letters = self.blanks.trim_start();
+        if !letters.is_empty() {
+            if matches!(self.state, State::TextStart { after_tag: true }) {
+                self.blanks = letters.to_owned();
+            }
+            self.state = body;
+            self.emit_body();
+        }
+    }
+
+    /// Hands out what came behind the first letter; of an answer not the blanks at its end, which may belong to a call.
+    fn emit_body(&mut self) {
+        let mut text = std::mem::take(&mut self.blanks);
+        if self.looks_for_calls() && !self.is_thinking() {
+            self.blanks = text.split_off(text.trim_end().len());
+        }
+        self.emit(&text);
+    }
+
+    fn begin_call(&mut self) {
+        let (mut blanks, in_thinking) = (std::mem::take(&mut self.blanks), self.is_thinking());
+        if in_thinking {
+            self.emit(&blanks);
+        }
+        if in_thinking || matches!(self.state, State::TextStart { after_tag: true }) {
+            blanks.clear();
+        }
+        self.state = State::Call(Box::new(Call::new(blanks, in_thinking)));
+    }
+
+    /// A part of what may be a call.
+    fn read_call(&mut self, part: Part<'_>) {
+        let State::Call(call) = &mut self.state else { return };
+        let was_certain = call.is_certain();
+        let progress = call.read(part);
+        if call.is_certain() && !was_certain {
+            self.ready.push(Piece::ToolCallStart { name: call.name().to_owned() });
+        }
+        match progress {
+            Progress::More if call.is_certain() => self.emit_piece(part.as_str()),
+            Progress::More => {}
+            Progress::Whole => {
+                self.ready.push(Piece::ToolCall(call.understood(&self.tools)));
+                self.state = State::TextStart { after_tag: true };
+            }
+            Progress::Failed => self.failed(false),
+            Progress::FailedBefore => {
+                self.failed(false);
+                self.read(part);
+            }
+            Progress::NoCall => {
+                self.no_call();
+                self.read(part);
+            }
+        }
+    }
+
+    /// What was read as a call is text, or thinking.
+    fn no_call(&mut self) {
+        let State::Call(call) = std::mem::replace(&mut self.state, State::Text) else { return };
+        if call.in_thinking {
+            self.state = State::Thinking;
+        }
+        self.read_text(&call.with_blanks());
+    }
+
+    /// The call has failed, and the reply goes on as before it.
+    fn failed(&mut self, cut: bool) {
+        let State::Call(call) = std::mem::replace(&mut self.state, State::TextStart { after_tag: true }) else {
+            return;
+        };
+        if call.in_thinking {
+            self.state = State::Thinking;
+        }
+        self.ready.push(Piece::ToolCallFailed { text: call.raw().to_owned(), cut });
+    }
+
+    /// Hands out thinking or answer.
+    fn emit(&mut self, text: &str) {
+        match (self.is_thinking(), self.ready.last_mut()) {
+            _ if text.is_empty() => {}
+            (true, Some(Piece::Thinking(before))) | (false, Some(Piece::Text(before))) => before.push_str(text),
+            (true, _) => self.ready.push(Piece::Thinking(text.to_owned())),
+            (false, _) => self.ready.push(Piece::Text(text.to_owned())),
+        }
+    }
+
+    /// Hands out a part of a call.
+    fn emit_piece(&mut self, text: &str) {
+        match self.ready.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Piece::ToolCallPiece(before)) => before.push_str(text),
+            _ => self.ready.push(Piece::ToolCallPiece(text.to_owned())),
+        }
+    }
 }

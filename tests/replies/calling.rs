@@ -83,20 +83,25 @@ fn every_call_has_an_id_of_its_own() {
     assert_eq!(calls(&events)[0].id.as_deref(), Some("call_2"));
 }
 
-/// A reply that is cut off in the middle of a call is text, and the conversation goes on.
+/// A reply that is cut off in the middle of a call has no answer in it, and is given anew.
 #[test]
-fn an_unfinished_call_is_text() {
+fn a_call_that_is_cut_is_no_text() {
     let mut chat = chat_with_tools();
     script(&mut chat, Some(ASKED), CALL, "<|observation|>");
     chat.options.max_tokens = Some(6);
     let (events, stats) = told(chat.send(ASKED).unwrap());
     assert_eq!((calls(&events), stats.stop), (vec![], Stop::Length));
-    let told_text = text(&events);
-    assert!(told_text.starts_with("<tool_call>weather") && CALL.starts_with(&told_text), "{told_text}");
-    assert_eq!(content(&chat.messages()[1]), told_text);
+    let Some(Event::ToolCallFailed { text: raw, cut: true }) = events.last() else { panic!("{events:?}") };
+    assert!(raw.starts_with("<tool_call>weather") && CALL.starts_with(raw), "{raw}");
+    assert_eq!((text(&events).as_str(), chat.messages().len()), ("", 1), "{events:?}");
     chat.options.max_tokens = Some(40);
-    script(&mut chat, Some("Go on."), "All right.", "<|user|>");
-    assert_eq!(text(&told(chat.send("Go on.").unwrap()).0), "All right.");
+    script(&mut chat, None, CALL, "<|observation|>");
+    let (events, _) = told(chat.reply().unwrap());
+    assert!(matches!(&events[0], Event::ToolCallStart { name } if name == "weather"), "{events:?}");
+    let piece = |event: &Event| if let Event::ToolCallPiece(text) = event { text.clone() } else { String::new() };
+    let told = events.iter().map(piece).collect::<String>();
+    assert_eq!(format!("<tool_call>weather{told}</tool_call>"), CALL);
+    assert_eq!((calls(&events).len(), chat.messages().len()), (1, 2));
 }
 
 /// Without tools there are no calls to look for.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use wglm::text::{ChatInput, ChatTemplate, Message, Piece, ReplyParser, ToolCall};
 
 /// A function with a parameter of every type.
-fn tools() -> Vec<Value> {
+pub fn tools() -> Vec<Value> {
     let properties = json!({
         "city": {"type": "string"},
         "days": {"type": "integer"},
@@ -19,20 +19,63 @@ fn tools() -> Vec<Value> {
     vec![json!({"type": "function", "function": function}), json!({"name": "bare", "parameters": {}})]
 }
 
-/// The pieces of a reply, with text and thinking joined.
-fn parse<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<Piece> {
+/// The pieces of a reply, those of a kind joined.
+fn pieces<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<Piece> {
     let mut parser = ReplyParser::new(thinking).with_tools(&tools());
     let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
     pieces.extend(parser.finish());
+    joined(pieces)
+}
+
+/// The pieces of a kind joined.
+pub fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut joined: Vec<Piece> = Vec::new();
     for piece in pieces {
         match (joined.last_mut(), piece) {
             (Some(Piece::Text(all)), Piece::Text(part)) => *all += &part,
             (Some(Piece::Thinking(all)), Piece::Thinking(part)) => *all += &part,
+            (Some(Piece::ToolCallPiece(all)), Piece::ToolCallPiece(part)) => *all += &part,
             (_, piece) => joined.push(piece),
         }
     }
     joined
+}
+
+/// The same without what is told of calls on their way, which is what is told of them in the end.
+fn parse<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<Piece> {
+    let (mut ends, mut begun) = (Vec::new(), None);
+    for piece in pieces(thinking, chunks) {
+        match piece {
+            Piece::ToolCallStart { name } => assert!(begun.replace((name, String::new())).is_none()),
+            Piece::ToolCallPiece(piece) => begun.as_mut().expect("a call that began").1 += &piece,
+            Piece::ToolCall(call) => {
+                assert_eq!(begun.take().expect("a call that began").0, call.function.name);
+                ends.push(Piece::ToolCall(call));
+            }
+            Piece::ToolCallFailed { text, cut } => {
+                match begun.take() {
+                    Some((name, told)) => {
+                        let arguments = text.strip_prefix("<tool_call>").unwrap().trim_start().strip_prefix(&name);
+                        let arguments = arguments.unwrap().trim_start();
+                        let end = if cut { "" } else { "</tool_call>" };
+                        assert_eq!(arguments.strip_suffix(end).unwrap_or(arguments), told);
+                    }
+                    None => assert!(cut && text.starts_with("<tool_call>") && !text.contains("<arg_key>"), "{text}"),
+                }
+                ends.push(Piece::ToolCallFailed { text, cut });
+            }
+            other => {
+                assert_eq!(begun, None, "{other:?} within a call");
+                ends.push(other);
+            }
+        }
+    }
+    assert_eq!(begun, None, "a call that never ended");
+    ends
+}
+
+fn failed(text: &str, cut: bool) -> Piece {
+    Piece::ToolCallFailed { text: text.to_owned(), cut }
 }
 
 fn text(text: &str) -> Piece {
@@ -120,8 +163,6 @@ fn what_is_no_call_is_text() {
         "<tool_call> is how a call begins.",
         "<tool_call>two words</tool_call>",
         "<tool_call>weather<arg_value>5</arg_value></tool_call>",
-        "<tool_call>weather<arg_key>days</arg_key>5</tool_call>",
-        "<tool_call>weather<arg_key>days</arg_key><arg_value>5</arg_value>and</tool_call>",
         "<tool_call><tool_call>",
         "</tool_call>",
         "<arg_key>days</arg_key>",
@@ -133,20 +174,71 @@ fn what_is_no_call_is_text() {
     }
 }
 
-/// A reply that ends in the middle of a call.
+/// What is wrong behind a name is a call that failed, up to its end or to where another one begins.
 #[test]
-fn an_unfinished_call_is_text() {
+fn what_is_wrong_in_a_call_is_no_text() {
+    let good = "<tool_call>bare</tool_call>";
+    for bad in [
+        "<tool_call>weather<arg_key>days</arg_key>5</tool_call>",
+        "<tool_call>weather<arg_key>days</arg_key><arg_value>5</arg_value>and so on</tool_call>",
+        "<tool_call>weather<arg_key>days<arg_value>5</arg_value></tool_call>",
+        "<tool_call>weather <arg_key>days</arg_key></arg_value><arg_key></tool_call>",
+        "<tool_call>weather<arg_key></tool_call>",
+    ] {
+        check(false, bad, &[failed(bad, false)]);
+        check(
+            false,
+            &format!("Well. {bad} {good} Yes."),
+            &[text("Well."), failed(bad, false), call("bare", json!({})), text("Yes.")],
+        );
+        let open = bad.strip_suffix("</tool_call>").unwrap();
+        check(false, &format!("{open}{good}"), &[failed(open, false), call("bare", json!({}))]);
+        // Thinking goes on after it, up to its end.
+        check(true, &format!("a{bad}b</think>Yes."), &[thinking("a"), failed(bad, false), thinking("b"), text("Yes.")]);
+        if !open.ends_with("<arg_key>") {
+            check(true, &format!("{open} </think>Yes."), &[failed(&format!("{open} "), false), text("Yes.")]);
+        }
+    }
+}
+
+/// A reply that ends in the middle of a call: without a name it is text.
+#[test]
+fn a_call_that_is_cut_failed() {
     let whole = "<tool_call>weather\n<arg_key>city</arg_key><arg_value>Rome</arg_value>\n</tool_call>";
     for (end, _) in whole.char_indices().skip(1) {
-        check(false, &whole[..end], &[text(&whole[..end])]);
-        let good = format!("{}<tool_call>bare</tool_call>", &whole[..end]);
-        let pieces = parse(false, &[&good]);
-        assert!(matches!(&pieces[..], [Piece::Text(_), Piece::ToolCall(_)] | [Piece::Text(_)]), "{good}: {pieces:?}");
+        let cut = &whole[..end];
+        let want = if cut.len() > "<tool_call>".len() { failed(cut, true) } else { text(cut) };
+        check(false, cut, std::slice::from_ref(&want));
+        check(
+            false,
+            &format!("Well. {cut}"),
+            &match want {
+                Piece::Text(_) => vec![text(&format!("Well. {cut}"))],
+                _ => vec![text("Well."), want],
+            },
+        );
     }
-    // What is inside a value that never ends is not lost either.
+    // Nothing in a value that never ends is anything else.
     let open = "<tool_call>weather<arg_key>city</arg_key><arg_value>Ro</think>The answer.<tool_call>bare</tool_call>";
-    let before = open.split("</think>").next().unwrap();
-    check(true, open, &[thinking(before), text("The answer."), call("bare", json!({}))]);
+    check(true, open, &[failed(open, true)]);
+}
+
+/// A call is told as it comes.
+#[test]
+fn calls_are_told_by_pieces() {
+    let mut parser = ReplyParser::new(false).with_tools(&tools());
+    let start = || Piece::ToolCallStart { name: "weather".into() };
+    let piece = |text: &str| Piece::ToolCallPiece(text.into());
+    assert_eq!(parser.push("Well.\n<tool_call>wea"), [text("Well.")]);
+    assert_eq!(parser.push("ther\n"), []);
+    assert_eq!(parser.push("<arg_key>ci"), [start(), piece("<arg_key>ci")]);
+    assert_eq!(parser.push("ty</arg_key><arg_value>Ro"), [piece("ty</arg_key><arg_value>Ro")]);
+    assert_eq!(parser.push("me</arg_"), [piece("me")]);
+    assert_eq!(
+        parser.push("value>\n</tool_call>"),
+        [piece("</arg_value>\n"), call("weather", json!({"city": "Rome"}))]
+    );
+    assert_eq!(parser.push("\n<tool_call>weather</tool_call>!"), [start(), call("weather", json!({})), text("!")]);
 }
 
 #[test]
@@ -154,7 +246,7 @@ fn without_tools_tags_are_text() {
     let reply = "a <tool_call>bare</tool_call> b";
     let mut parser = ReplyParser::new(false).with_tools(&[]);
     let pieces = [parser.push(reply), parser.finish()].concat();
-    assert_eq!(pieces, [text(reply)]);
+    assert_eq!(joined(pieces), [text(reply)]);
 }
 
 /// Any JSON, strings included that look like something else.
@@ -212,7 +304,8 @@ proptest! {
             let text = written(&template, Message::assistant(answer.as_str()).with_tool_calls(list.clone()));
             prop_assume!(!list.iter().any(|call| call.function.arguments.to_string().contains("</arg")));
             let mut parser = ReplyParser::new(false).with_tools(&tools);
-            let pieces = [parser.push(&text), parser.finish()].concat();
+            let mut pieces = [parser.push(&text), parser.finish()].concat();
+            pieces.retain(|piece| matches!(piece, Piece::Text(_) | Piece::ToolCall(_)));
             let want: Vec<Piece> = Some(&answer).filter(|a| !a.is_empty()).map(|a| Piece::Text(a.clone())).into_iter()
                 .chain(list.iter().cloned().map(Piece::ToolCall)).collect();
             prop_assert_eq!(pieces, want, "{}", text);
@@ -235,7 +328,7 @@ proptest! {
         // Nothing is lost but tags that were understood, and blanks beside them.
         let words = |text: &str| text.chars().filter(|c| *c == 'é').count();
         let told: usize = whole.iter().map(|piece| match piece {
-            Piece::Text(text) | Piece::Thinking(text) => words(text),
+            Piece::Text(text) | Piece::Thinking(text) | Piece::ToolCallFailed { text, .. } => words(text),
             Piece::ToolCall(call) => words(&call.function.name) + words(&call.function.arguments.to_string()),
             other => panic!("{other:?}"),
         }).sum();

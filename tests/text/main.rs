@@ -10,3 +10,4 @@ mod reply;
 mod stops;
 mod template;
 mod tokenizer;
+mod tokens;
