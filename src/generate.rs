@@ -90,8 +90,8 @@ impl Stats {
     }
 }
 
-/// Tokens of a prompt between two tellings of how far it is, unless more are computed together.
-const PROMPT_PART: usize = 32;
+/// Tokens of a prompt between two tellings of how far it is, where they are computed one by one.
+const ONE_BY_ONE: usize = 16;
 
 /// What a generation yields. Serde writes `{"text": "…"}`, `{"prompt": {"done": …, "total": …}}` and so on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -221,13 +221,16 @@ impl<'a> Generation<'a> {
         }
     }
 
-    /// Reads the next part of the prompt.
+    /// Reads the next part of the prompt: what is computed together.
     fn read_prompt(&mut self, start: Instant, cached: usize) -> Result<()> {
         let rest = &self.prompt[self.session.tokens().len()..];
-        let part = &rest[..rest.len().min(self.session.prompt_options().together().max(PROMPT_PART))];
+        let part = if self.session.prompt_options().together() > 1 { 1 } else { ONE_BY_ONE };
         let cancel = &self.cancel;
-        let mut go_on = |_| if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        let read = self.session.feed_with(part, &mut go_on).and_then(|()| self.session.wait());
+        let mut go_on = |read| match cancel.is_cancelled() || (part..rest.len()).contains(&read) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let read = self.session.feed_with(rest, &mut go_on).and_then(|()| self.session.wait());
         let (done, total) = (self.session.tokens().len(), self.prompt.len());
         let since = Instant::now();
         let prompt = Reuse { cached, new: done - cached };
@@ -235,11 +238,10 @@ impl<'a> Generation<'a> {
         match read {
             Ok(()) => {
                 self.output.push(Event::Prompt { done, total });
-                if done == total {
-                    self.state = State::Tokens(course);
-                }
+                self.state = State::Tokens(course);
             }
-            Err(Error::Cancelled) => self.finish(course, Stop::Cancelled),
+            Err(Error::Cancelled) if self.cancel.is_cancelled() => self.finish(course, Stop::Cancelled),
+            Err(Error::Cancelled) => self.output.push(Event::Prompt { done, total }),
             Err(error) => return Err(error),
         }
         Ok(())

@@ -9,6 +9,7 @@ mod choices;
 mod choosing;
 mod chunks;
 mod pace;
+mod parts;
 mod pretend;
 mod profile;
 mod prompt;
@@ -24,6 +25,7 @@ use crate::plan::{Executor, Plan};
 use adjusting::Adjusting;
 use choices::{Choices, Output};
 use chunks::Chunks;
+use parts::Parts;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -78,6 +80,7 @@ pub struct Session {
     /// What the newest state asks its result to carry: see [`choices`].
     ticket: u32,
     chunks: Chunks,
+    parts: Parts,
     receipts: Receipts,
     /// As the GPU has it.
     sampling: Sampling,
@@ -116,6 +119,7 @@ impl Session {
             choices: Choices::new(gpu)?,
             ticket: 0,
             chunks: Chunks::new(model.prompt_options()),
+            parts: Parts::new(model.prompt_options()),
             receipts: Receipts::new(gpu)?,
             sampling: Sampling::GREEDY,
             adjusting: None,

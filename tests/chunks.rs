@@ -14,7 +14,9 @@ use std::time::Duration;
 use wglm::kernels::CacheType;
 use wglm::model::{BatchShape, Outputs, plan_batch, plan_token};
 use wglm::plan::Fusions;
-use wglm::{Arithmetic, CacheShape, Error, Model, PromptOptions, Session};
+use wglm::{
+    Arithmetic, CacheShape, Cancel, Error, Event, GenerateOptions, Generation, Model, PromptOptions, Session, Stop,
+};
 
 /// What logits may differ by, relative L2: f32 in another order.
 const EXACT: f64 = 2e-5;
@@ -188,6 +190,7 @@ fn a_prompt_is_cancelled_between_submissions() {
         session.set_prompt_options(options);
         session
     };
+    start().feed(tokens).unwrap(); // what is told while kernels compile is told once
     let mut whole = start();
     let mut told = Vec::new();
     whole
@@ -212,6 +215,48 @@ fn a_prompt_is_cancelled_between_submissions() {
         session.feed(&tokens[held..]).unwrap();
         assert!(bits(&mut session) == whole, "stopped at {stop} and fed on");
     }
+}
+
+/// How many tokens are computed together depends on how long they take. What comes of them must not.
+#[test]
+fn parts_of_any_size_give_the_same_bits() {
+    let Shape { file, tokens, .. } = shapes().into_iter().find(|shape| shape.name == "long").unwrap();
+    for file in [file, fable_file("q4_0")] {
+        let model = load(&file);
+        let vocab = model.config().vocab as u32;
+        let tokens: Vec<u32> = tokens[..512].iter().map(|token| token % vocab).collect();
+        let [whole, parts] = [&[512][..], &[64, 96, 128, 224]].map(|sizes| {
+            let mut session = session(&model, CacheType::F16, 512, 512);
+            for size in sizes {
+                session.feed(&tokens[session.tokens().len()..][..*size]).unwrap();
+            }
+            bits(&mut session)
+        });
+        assert!(whole == parts, "{}", file.display());
+    }
+}
+
+/// What was computed of a prompt before it was cancelled need not be computed again.
+#[test]
+fn a_cancelled_prompt_is_kept_as_far_as_it_was_told() {
+    let model = load(&fable_file("q4_0"));
+    let tokens = goldens()[0].tokens[..100].to_vec();
+    let mut session = session(&model, CacheType::F32, 128, 32);
+    let mut told = Vec::new();
+    for round in 0..4 {
+        let cancel = Cancel::default();
+        let options = GenerateOptions { max_tokens: Some(1), ..GenerateOptions::default() };
+        let events = Generation::new(&mut session, tokens.clone(), None, options).unwrap();
+        let mut events = events.with_cancel(&cancel);
+        let Some(Ok(Event::Prompt { done, total: 100 })) = events.next() else { panic!("round {round}") };
+        assert_eq!(done, 32 * round, "told first");
+        let Some(Ok(Event::Prompt { done, .. })) = events.next() else { panic!("round {round}") };
+        told.push(done);
+        cancel.cancel();
+        let Some(Ok(Event::Done(stats))) = events.last() else { panic!("round {round}") };
+        assert_eq!((stats.stop, stats.prompt.cached), (Stop::Cancelled, 32 * round));
+    }
+    assert_eq!(told, [32, 64, 96, 100]);
 }
 
 /// A rest of one token goes as a reply's tokens do.

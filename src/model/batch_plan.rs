@@ -127,7 +127,7 @@ pub fn plan_batch(
 }
 
 /// Tokens up to which a chunk runs in the steps of a token, each for all of them.
-const FEW_TOKENS: usize = 32;
+pub const FEW_TOKENS: usize = 32;
 
 /// Whether the steps of a token's layers serve several tokens: as all fusions leave them, and of heads whose vectors
 /// lie side by side.

@@ -34,6 +34,7 @@ mod weights;
 
 pub use arithmetic::usual_arithmetic;
 pub use attention::CacheShape;
+pub(crate) use batch_plan::FEW_TOKENS;
 pub use batch_plan::{BatchPlan, BatchShape, Outputs, plan_batch};
 pub use choice_plan::{ChoicePlan, plan_choice};
 pub use config::{Config, Experts, RopeScaling};

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Submissions under way at a time: one runs while the next waits its turn.
 const AHEAD: usize = 2;
+/// Where single steps take so many times what a submission should, none waits: the GPU's wait for the next one is nothing
+/// beside what it takes, and work of others comes between any two.
+const LONG: u32 = 5;
 /// Steps of the first submission, about: of a plan of which nothing is known yet, and where the GPU has nothing to do
 /// until it comes. Then there are so many times more, for they take longer to run than to record.
 const FIRST: usize = 16;
@@ -32,6 +35,11 @@ pub struct Pace {
     /// What the GPU may not have finished yet, and the weight of each; none of what others have submitted.
     running: VecDeque<(Submission, f64)>,
     since: Instant,
+    /// When the GPU began with the chunk, and the weight of what it has done of it.
+    begun: Instant,
+    done: f64,
+    /// Submissions under way before the oldest one is waited for.
+    ahead: usize,
 }
 
 impl Pace {
@@ -39,7 +47,8 @@ impl Pace {
     pub fn new(limit: Duration) -> Self {
         let (running, since) = (VecDeque::with_capacity(AHEAD + 1), Instant::now());
         let weight = limit.as_secs_f64();
-        Self { limit, weight, ramp: f64::MAX, most: f64::MAX, before: vec![0.0], running, since }
+        let (ramp, most) = (f64::MAX, f64::MAX);
+        Self { limit, weight, ramp, most, before: vec![0.0], running, since, begun: since, done: 0.0, ahead: AHEAD }
     }
 
     /// Begins a chunk with so many tokens in the cache, which runs when the newest submission before it is done, if there
@@ -52,6 +61,7 @@ impl Pace {
         self.running.clear();
         self.running.extend(newest.map(|submission| (submission, 0.0)));
         self.since = Instant::now();
+        (self.begun, self.done) = (self.since, 0.0);
     }
 
     fn weigh(&mut self, weights: impl Iterator<Item = f64>) {
@@ -79,21 +89,38 @@ impl Pace {
     pub fn submitted(&mut self, gpu: &Gpu, submission: Submission, steps: Range<usize>) -> Result<()> {
         self.running.push_back((submission, self.before[steps.end] - self.before[steps.start]));
         self.ramp *= MORE;
-        let oldest = if self.running.len() > AHEAD { self.running.pop_front() } else { None };
-        let Some((oldest, weight)) = oldest else { return Ok(()) };
-        gpu.wait(&oldest)?;
+        while self.running.len() > self.ahead {
+            let Some((oldest, weight)) = self.running.pop_front() else { break };
+            gpu.wait(&oldest)?;
+            self.ended(weight);
+        }
+        Ok(())
+    }
+
+    /// A submission of some weight, the oldest, has ended.
+    fn ended(&mut self, weight: f64) {
         let (now, before) = (Instant::now(), self.since);
         self.since = now;
         if weight > 0.0 {
             self.learn(now - before, weight);
+            self.done += weight;
+        } else {
+            self.begun = now;
         }
-        Ok(())
+    }
+
+    /// How long the chunk has taken so far, and what it will take in all if it goes on so. None before any of it is done.
+    pub fn so_far(&self) -> Option<(Duration, Duration)> {
+        let so_far = self.since - self.begun;
+        let expected = Duration::try_from_secs_f64(so_far.as_secs_f64() * self.whole() / self.done);
+        expected.ok().filter(|_| self.done > 0.0).map(|expected| (so_far, expected))
     }
 
     /// From what a submission took. It is shortened at once, and lengthened little by little.
     fn learn(&mut self, took: Duration, weight: f64) {
         let fit = self.limit.as_secs_f64() * weight / took.as_secs_f64().max(1e-9);
         self.weight = fit.min(2.0 * self.weight.max(DISPATCH)).min(self.most);
+        self.ahead = if took > self.limit * LONG { 0 } else { AHEAD };
     }
 }
 

@@ -1,11 +1,13 @@
 //! Prompts: many tokens at a time, in chunks, each a few submissions.
 
 use super::chunks::Class;
+use super::parts::Parts;
 use super::{Session, going_on};
 use crate::error::{Error, Result};
 use crate::gpu::Fetch;
 use crate::model::{Outputs, PromptOptions};
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 /// Bytes of logits on the device at a time, where those of every token are wanted.
 const LOGITS_BYTES: usize = 64 << 20;
@@ -20,6 +22,7 @@ impl Session {
     pub fn set_prompt_options(&mut self, options: PromptOptions) {
         if options != self.chunks.options {
             self.chunks = super::chunks::Chunks::new(options);
+            self.parts = Parts::new(options);
         }
     }
 
@@ -41,7 +44,7 @@ impl Session {
             }
             self.output = None;
             let computed = self.chunk(part, Outputs::All, true, &mut |_| ControlFlow::Continue(()));
-            let rows = computed.and_then(|()| self.chunk_logits(part.len()));
+            let rows = computed.and_then(|_| self.chunk_logits(part.len()));
             let (rows, stride) = self.or_rewound(rows)?;
             self.sure = self.tokens.len();
             let vocab = self.model.config().vocab;
@@ -60,29 +63,53 @@ impl Session {
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<()> {
         let (before, options) = (self.tokens.len(), self.chunks.options);
-        let rest = Some(tokens.len() % options.together()).filter(|rest| !options.chunks(*rest));
-        let (whole, rest) = tokens.split_at(tokens.len() - rest.unwrap_or(0));
-        for part in whole.chunks(options.together()) {
-            let idle = self.tokens.len() == before;
-            self.chunk(part, Outputs::Last, idle, &mut |held| progress(held - before))?;
-            going_on(progress(self.tokens.len() - before))?;
+        let mut rest = tokens;
+        self.parts.begin(before);
+        while options.chunks(self.part(rest)) {
+            let (part, then) = rest.split_at(self.part(rest));
+            self.parts.leave(self.tokens.len());
+            if self.feed_part(part, rest.len() == tokens.len(), &mut |held| progress(held - before))? {
+                self.parts.leave(self.tokens.len());
+                going_on(progress(self.tokens.len() - before))?;
+                rest = then;
+            }
         }
+        self.parts.end();
         if !rest.is_empty() {
-            return self.feed_each(rest, whole.len(), progress);
+            return self.feed_each(rest, tokens.len() - rest.len(), progress);
         }
         self.finish_prompt()?;
         going_on(progress(tokens.len()))
     }
 
+    /// How many of the tokens that follow are computed together next.
+    pub(super) fn part(&self, rest: &[u32]) -> usize {
+        self.parts.next(self.tokens.len(), rest.len())
+    }
+
+    /// Computes a part of a prompt as a chunk, and learns from what it takes. False if it would take too long: the next
+    /// ones are to have fewer tokens.
+    pub(super) fn feed_part(
+        &mut self,
+        part: &[u32],
+        idle: bool,
+        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<bool> {
+        let took = self.chunk(part, Outputs::Last, idle, progress)?;
+        took.into_iter().for_each(|time| self.parts.took(part.len(), time));
+        Ok(took.is_some())
+    }
+
     /// Computes a chunk, for which the GPU waits if it is `idle`. `progress` is told after each submission but the last
-    /// how many tokens the session holds.
+    /// how many tokens the session holds. Returns what it took, or none if it is given up because it would take too
+    /// long: the next ones are to have fewer tokens.
     fn chunk(
         &mut self,
         part: &[u32],
         outputs: Outputs,
         idle: bool,
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> Result<Option<Duration>> {
         let (held, count) = (self.tokens.len(), part.len());
         let token = (&self.planned, &self.executor);
         let mut go_on = || going_on(progress(held));
@@ -91,6 +118,7 @@ impl Session {
         let Class { executor, planned, pace } = class;
         let gpu = executor.gpu();
         let limit = &self.model.target().limit;
+        let since = Instant::now();
         pace.start(&planned.plan, limit, held + part.len(), self.running.back().cloned(), idle);
         let (mut first, end) = (0, planned.plan.steps.len());
         while first < end {
@@ -103,14 +131,18 @@ impl Session {
             pace.submitted(gpu, submission, steps)?;
             if first < end {
                 going_on(progress(held))?;
+                let pace = pace.so_far().filter(|_| outputs == Outputs::Last);
+                if pace.is_some_and(|(so_far, expected)| self.parts.give_up(part.len(), so_far, expected)) {
+                    return Ok(None);
+                }
             }
         }
         self.tokens.extend_from_slice(part);
-        Ok(())
+        Ok(Some(since.elapsed()))
     }
 
     /// Takes the last token of a chunk through the head of the token's plan, as if it had come alone.
-    fn finish_prompt(&mut self) -> Result<()> {
+    pub(super) fn finish_prompt(&mut self) -> Result<()> {
         let last = self.tokens.len().saturating_sub(1);
         self.write_state(last)?;
         self.output = Some(self.submit_from(self.planned.plan.head)?);

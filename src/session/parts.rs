@@ -1,0 +1,160 @@
+//! How many tokens of a prompt are computed together, so that none of these parts takes much longer than a second: what
+//! is computed of a part is lost if the prompt is cancelled before its end, and whoever reads along is told at its end.
+//!
+//! Few tokens run in other kernels than many, which round otherwise. A reply must not depend on how fast the GPU is, so
+//! a prompt is cut into blocks as if the GPU were fast, and a block of many tokens into parts that all have many.
+
+use crate::model::{FEW_TOKENS, PromptOptions};
+use std::time::Duration;
+
+/// What a part takes at most, about.
+const TIME: Duration = Duration::from_secs(1);
+/// Tokens of a part of a larger block, however slow the GPU is.
+const LEAST: usize = 64;
+/// Parts have multiples of so many tokens, which fill the kernels' tiles.
+const STEP: usize = 32;
+/// When a part is given up for being too long: it takes more than twice the time, and less than an eighth is done.
+const MUCH_TOO_LONG: u32 = 2;
+const EARLY: u32 = 8;
+/// What has to be measured before anything follows from it.
+const SURE: Duration = Duration::from_millis(100);
+
+/// How many tokens of a prompt are computed together.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts {
+    most: usize,
+    tokens: usize,
+    /// Where the first block of the prompt began.
+    begun: usize,
+    /// Where a prompt was left that did not come to its end: it may go on there.
+    left: Option<usize>,
+}
+
+impl Parts {
+    /// As many as the options have it, until one takes too long.
+    pub fn new(options: PromptOptions) -> Self {
+        let most = options.together();
+        Self { most, tokens: most, begun: 0, left: None }
+    }
+
+    /// Begins a prompt at a position, or goes on with the one that was left there.
+    pub fn begin(&mut self, at: usize) {
+        if self.left.take() != Some(at) {
+            self.begun = at;
+        }
+    }
+
+    /// Leaves a prompt at a position.
+    pub fn leave(&mut self, at: usize) {
+        self.left = Some(at);
+    }
+
+    /// Ends a prompt: none goes on where it ended.
+    pub fn end(&mut self) {
+        self.left = None;
+    }
+
+    /// Tokens of the part at a position, where so many are left.
+    pub fn next(&self, at: usize, left: usize) -> usize {
+        let block = left.min(self.most - (at - self.begun) % self.most);
+        if block <= self.tokens + FEW_TOKENS { block } else { self.tokens }
+    }
+
+    /// Learns from a part of `tokens` tokens that took so long.
+    pub fn took(&mut self, tokens: usize, time: Duration) {
+        if time > TIME {
+            self.fit(tokens, time);
+        } else if tokens >= self.tokens && time < TIME / 2 {
+            self.tokens = (2 * self.tokens).min(self.most);
+        }
+    }
+
+    /// Whether a part of `tokens` tokens that has taken `so_far`, and as it seems will take `expected` in all, is better
+    /// given up and computed in smaller ones, which those that follow are from then on.
+    pub fn give_up(&mut self, tokens: usize, so_far: Duration, expected: Duration) -> bool {
+        let early = so_far * EARLY < expected;
+        let too_long = tokens > LEAST + FEW_TOKENS && so_far > SURE && early && expected > TIME * MUCH_TOO_LONG;
+        if too_long {
+            self.fit(tokens, expected);
+        }
+        too_long
+    }
+
+    fn fit(&mut self, tokens: usize, time: Duration) {
+        let fit = (tokens as f64 * TIME.as_secs_f64() / time.as_secs_f64()) as usize;
+        self.tokens = (fit / STEP * STEP).clamp(LEAST.min(self.most), self.most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Parts, PromptOptions};
+
+    fn parts(chunk: usize) -> Parts {
+        Parts::new(PromptOptions { chunk, ..PromptOptions::default() })
+    }
+
+    /// Tokens of each part of a prompt, on a GPU that computes so many a second.
+    fn sizes(mut parts: Parts, speed: f64, mut prompt: usize) -> Vec<usize> {
+        let (mut at, mut sizes) = (7, Vec::new());
+        parts.begin(at);
+        while prompt > 0 {
+            let tokens = parts.next(at, prompt);
+            let time = Duration::from_secs_f64(tokens as f64 / speed);
+            if !parts.give_up(tokens, time / 20, time) {
+                parts.took(tokens, time);
+                sizes.push(tokens);
+                at += tokens;
+                prompt -= tokens;
+            }
+        }
+        sizes
+    }
+
+    #[test]
+    fn parts_follow_time() {
+        assert_eq!(sizes(parts(512), 10_000.0, 1200), [512, 512, 176]);
+        assert_eq!(sizes(parts(512), 600.0, 1200), [512, 512, 176]);
+        assert_eq!(sizes(parts(512), 300.0, 1200), [512, 288, 224, 176], "the first one is not worth giving up");
+        assert_eq!(sizes(parts(512), 100.0, 320), [96, 96, 128], "the first one is given up");
+        assert_eq!(sizes(parts(512), 1.0, 530), [64, 64, 64, 64, 64, 64, 64, 64, 18]);
+        assert_eq!(sizes(parts(32), 1.0, 80), [32, 32, 16]);
+    }
+
+    #[test]
+    fn parts_grow_again() {
+        let mut parts = parts(512);
+        parts.took(512, Duration::from_secs(4));
+        assert_eq!(parts.tokens, 128);
+        parts.took(10, Duration::from_millis(1));
+        assert_eq!(parts.tokens, 128, "few tokens tell nothing of many");
+        parts.took(128, Duration::from_millis(600));
+        assert_eq!(parts.tokens, 128);
+        for tokens in [256, 512, 512] {
+            parts.took(parts.tokens, Duration::from_millis(100));
+            assert_eq!(parts.tokens, tokens);
+        }
+    }
+
+    /// A part of few tokens is there only where a fast GPU would have it too.
+    #[test]
+    fn few_tokens_stay_where_they_are() {
+        for (prompt, rest) in [(512 + 18, 18), (512 + 82, 82), (82, 82), (31, 31)] {
+            let [fast, slow] = [1e6, 1.0].map(|speed| sizes(parts(512), speed, prompt));
+            assert!(fast.last() == Some(&rest) && slow.last() == Some(&rest), "{fast:?} and {slow:?}");
+            assert!(slow.iter().all(|tokens| *tokens > 32 || *tokens == rest), "{slow:?}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_goes_on_in_the_same_blocks() {
+        let mut parts = parts(512);
+        parts.begin(10);
+        parts.tokens = 64;
+        parts.leave(10 + 448);
+        parts.begin(10 + 448);
+        assert_eq!(parts.next(10 + 448, 82), 64, "the end of the block");
+        parts.begin(10 + 448);
+        assert_eq!(parts.next(10 + 448, 82), 82, "another prompt");
+    }
+}
