@@ -8,6 +8,7 @@ mod adjusting;
 mod choices;
 mod choosing;
 mod chunks;
+mod hidden;
 mod pace;
 mod parts;
 mod pretend;

@@ -73,6 +73,9 @@ pub struct BatchPlan {
     pub plan: Plan,
     /// The local buffers that are those of the token's plan: here, and there.
     pub lent: Vec<(usize, usize)>,
+    /// The local buffer of what the layers leave of every token {width}, and how many values one token's start after the
+    /// one's before.
+    pub hidden: (usize, usize),
     /// The local buffer of the logits {vocab} of every token, if they are wanted, and how many values one token's start
     /// after the one's before.
     pub logits: Option<(usize, usize)>,
@@ -108,6 +111,7 @@ pub fn plan_batch(
     b.head();
     let last = b.tensor("last", [config.width, 1]);
     b.last_token("last", &x.into(), &last)?;
+    let hidden = (x.buffer.local()?, x.stride);
     let logits = match shape.outputs {
         Outputs::Last => None,
         Outputs::All if few => {
@@ -123,7 +127,7 @@ pub fn plan_batch(
     };
     let plan = std::mem::replace(b, Builder::new(target, 1)).finish();
     let lent = lent(&plan, last.buffer.local()?, token);
-    Ok(BatchPlan { plan, lent, logits })
+    Ok(BatchPlan { plan, lent, hidden, logits })
 }
 
 /// Tokens up to which a chunk runs in the steps of a token, each for all of them.

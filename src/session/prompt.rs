@@ -3,7 +3,9 @@
 use super::chunks::Class;
 use super::parts::Parts;
 use super::{Session, going_on};
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 use crate::gpu::Fetch;
 use crate::model::{Outputs, PromptOptions};
 use std::ops::ControlFlow;
@@ -44,7 +46,7 @@ impl Session {
             }
             self.output = None;
             let computed = self.chunk(part, Outputs::All, true, &mut |_| ControlFlow::Continue(()));
-            let rows = computed.and_then(|_| self.chunk_logits(part.len()));
+            let rows = computed.and_then(|_| self.chunk_rows(part.len(), Outputs::All));
             let (rows, stride) = self.or_rewound(rows)?;
             self.sure = self.tokens.len();
             let vocab = self.model.config().vocab;
@@ -149,13 +151,14 @@ impl Session {
         Ok(())
     }
 
-    /// The logits of the chunk that was just computed, and how far one token's are from the next's.
-    fn chunk_logits(&mut self, count: usize) -> Result<(Vec<f32>, usize)> {
+    /// What the chunk that was just computed left of every token, and how far one token's values are from the next's: the
+    /// logits if those of all are wanted, otherwise the hidden states before their norm.
+    pub(super) fn chunk_rows(&mut self, count: usize, outputs: Outputs) -> Result<(Vec<f32>, usize)> {
         let place = (self.tokens.len() - count, count);
         let token = (&self.planned, &self.executor);
-        let class = self.chunks.class(place, Outputs::All, &self.model, token, &mut || Ok(()))?;
+        let class = self.chunks.class(place, outputs, &self.model, token, &mut || Ok(()))?;
         let (gpu, planned) = (class.executor.gpu(), &class.planned);
-        let Some((local, stride)) = planned.logits else { return Err(Error::NoResult) };
+        let (local, stride) = planned.logits.unwrap_or(planned.hidden);
         let bytes = 4 * (stride * count) as u64;
         let rows = Fetch::new(gpu, bytes)?.read(class.executor.local(local), 0, bytes)?;
         self.running.back().map_or(Ok(()), |newest| self.receipts.check(gpu, newest))?;

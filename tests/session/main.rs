@@ -11,6 +11,7 @@ mod choosing;
 mod feeding;
 mod generating;
 mod handing_over;
+mod hidden;
 mod in_place;
 mod keeping;
 mod limits;
