@@ -4,6 +4,7 @@
 //! and, where there is one, the remedy. Nothing in the library panics on bad input; whatever a file,
 //! a driver or a caller does wrong arrives here.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -83,7 +84,7 @@ pub enum Error {
     },
 
     /// A tensor or buffer does not fit what the adapter allows for one binding or buffer.
-    #[error("`{tensor}` needs {bytes} bytes in one piece, but the adapter's {limit} is {allowed} bytes; {remedy}")]
+    #[error("`{tensor}` needs {} in one piece, this GPU allows {} ({limit}); {remedy}", Size(*bytes), Size(*allowed))]
     TooLarge {
         /// The tensor or buffer.
         tensor: String,
@@ -97,8 +98,25 @@ pub enum Error {
         remedy: &'static str,
     },
 
+    /// The KV cache of a layer does not fit what the adapter allows for one binding or buffer.
+    #[error(
+        "a context of {context} tokens needs {} per layer, this GPU allows {}; use a context of at most {most}",
+        Size(*bytes),
+        Size(*allowed)
+    )]
+    ContextTooLarge {
+        /// The tokens asked for.
+        context: usize,
+        /// The bytes that a layer needs for them.
+        bytes: u64,
+        /// What the adapter allows, in bytes.
+        allowed: u64,
+        /// The tokens that it has room for.
+        most: usize,
+    },
+
     /// A device allows less than kernels need.
-    #[error("the device's {limit} is {found}, but kernels need {expected}; {remedy}")]
+    #[error("the GPU's {limit} is {found}, wglm needs {expected}; {remedy}")]
     Limit {
         /// The limit's name in WebGPU.
         limit: &'static str,
@@ -111,7 +129,7 @@ pub enum Error {
     },
 
     /// No adapter fits the request.
-    #[error("no GPU adapter found {wanted}; available: {available}; {remedy}")]
+    #[error("no GPU found {wanted}; available: {available}; {remedy}")]
     NoAdapter {
         /// The request: a name, a backend, or `at all`.
         wanted: String,
@@ -122,9 +140,7 @@ pub enum Error {
     },
 
     /// The GPU has no memory left for what was asked of it.
-    #[error(
-        "out of GPU memory while {doing} ({bytes} bytes); use a shorter context or a smaller file, or close other programs"
-    )]
+    #[error("out of GPU memory while {doing}{}; use a smaller context or file, or close other programs", told(*bytes))]
     OutOfMemory {
         /// What was being done.
         doing: String,
@@ -133,7 +149,7 @@ pub enum Error {
     },
 
     /// The driver or wgpu refused an operation: a defect in wglm or in the driver.
-    #[error("the GPU refused {doing}: {message}")]
+    #[error("the GPU failed while {doing}: {message}")]
     Gpu {
         /// What was being done.
         doing: String,
@@ -142,14 +158,14 @@ pub enum Error {
     },
 
     /// The device is gone: unplugged, reset by its driver, or destroyed by its owner.
-    #[error("the GPU device was lost: {reason}; open the device and load the model again")]
+    #[error("the GPU was lost: {reason}; open it and load the model again")]
     DeviceLost {
         /// The driver's reason.
         reason: String,
     },
 
     /// A composed shader does not parse or validate: a defect in wglm.
-    #[error("shader {variant}: {message}")]
+    #[error("shader `{variant}`: {message}")]
     Shader {
         /// The variant's label.
         variant: String,
@@ -158,22 +174,22 @@ pub enum Error {
     },
 
     /// Every logit is NaN or infinite: the file is damaged, or its weights overflow f32.
-    #[error("no logit is a number; the file may be damaged")]
+    #[error("all logits are NaN or infinite; the file may be damaged")]
     NotANumber,
 
     /// The GPU was done with its work and had left no result, or an old one: the driver gave up without saying so, as
     /// Metal does where memory runs out while work is running.
     #[error(
-        "the GPU left no result and no error, most likely for want of memory; use a shorter context or a smaller file, \
-         or close other programs"
+        "the GPU returned no result, probably because it ran out of memory; use a smaller context or file, or close \
+         other programs"
     )]
     NoResult,
 
     /// Weights on the GPU are not what was sent there: the driver gave up on a part of the upload without saying so, or
     /// memory is broken.
     #[error(
-        "{count} of {total} weights did not arrive on the GPU as they were sent, the first of them `{tensor}`; load the \
-         model again, and if that fails as well, close other programs, or use a smaller file or another adapter"
+        "{count} of {total} weights were corrupted on their way to the GPU, the first is `{tensor}`; load the model \
+         again, and if that fails too, close other programs, or use a smaller file or another GPU"
     )]
     Upload {
         /// The first of them, in the order in which the model uses them.
@@ -236,7 +252,7 @@ pub enum Error {
     },
 
     /// The session's cache has no room for another token.
-    #[error("the context is full: {needed} tokens needed, {context} available; start over or ask for a longer context")]
+    #[error("the context is full: {needed} tokens needed, {context} available; start over or use a larger context")]
     ContextFull {
         /// Tokens the cache would have to hold.
         needed: usize,
@@ -245,7 +261,7 @@ pub enum Error {
     },
 
     /// A snapshot is damaged, or was taken of another model or another kind of cache.
-    #[error("the snapshot cannot be restored: {what}: expected {expected}, found {found}")]
+    #[error("cannot restore the snapshot: {what}: expected {expected}, found {found}")]
     Snapshot {
         /// What is wrong.
         what: &'static str,
@@ -268,9 +284,7 @@ pub enum Error {
 
     /// A kernel computes something else than it should, with and without all that kernels can do without: see
     /// [`Check`](crate::Check).
-    #[error(
-        "the kernel `{kernel}` computes wrong values on `{adapter}`: {place}; update the driver or use another adapter"
-    )]
+    #[error("kernel `{kernel}` gives wrong results on `{adapter}`: {place}; update the driver or use another GPU")]
     WrongKernel {
         /// The kernel's name.
         kernel: String,
@@ -283,4 +297,41 @@ pub enum Error {
     /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// Bytes in a message: `3.0 GiB`.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        let Some((unit, bits)) = UNITS.iter().find(|(_, bits)| self.0 >> bits > 0) else {
+            return write!(f, "{} bytes", self.0);
+        };
+        let count = self.0 as f64 / (1_u64 << bits) as f64;
+        write!(f, "{count:.*} {unit}", usize::from(count < 10.0))
+    }
+}
+
+/// What was asked for, in brackets, if that is known.
+fn told(bytes: u64) -> String {
+    if bytes == 0 { String::new() } else { format!(" ({})", Size(bytes)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, Size};
+
+    #[test]
+    fn sizes_are_short() {
+        let sizes = [0, 1023, 1024, 10_300, 128 << 20, 3_200_000_000, u64::MAX].map(|bytes| Size(bytes).to_string());
+        assert_eq!(sizes, ["0 bytes", "1023 bytes", "1.0 KiB", "10 KiB", "128 MiB", "3.0 GiB", "17179869184 GiB"]);
+    }
+
+    #[test]
+    fn a_size_that_is_not_known_is_not_told() {
+        let told = |bytes| Error::OutOfMemory { doing: "reading results".into(), bytes }.to_string();
+        assert!(told(0).starts_with("out of GPU memory while reading results; "), "{}", told(0));
+        assert!(told(5 << 20).contains("reading results (5.0 MiB); "), "{}", told(5 << 20));
+    }
 }

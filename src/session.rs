@@ -97,7 +97,7 @@ impl Session {
     /// A session with the model's usual context.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] or [`Error::TooLarge`] if the cache does not fit.
+    /// [`Error::OutOfMemory`] or [`Error::ContextTooLarge`] if the cache does not fit.
     pub fn new(model: &Model) -> Result<Self> {
         Self::with_cache(model, model.cache())
     }
@@ -108,6 +108,7 @@ impl Session {
     /// As [`Session::new`], and [`Error::Argument`] for a cache of no tokens.
     pub fn with_cache(model: &Model, cache: CacheShape) -> Result<Self> {
         let planned = model.plan(cache)?;
+        planned.check(model.gpu().capabilities())?;
         let executor = Executor::new(model.pipelines(), &planned.plan, model.weights())?;
         let gpu = model.gpu();
         let bytes = 4 * model.config().vocab as u64;

@@ -70,26 +70,33 @@ impl<'a> Report<'a> {
         let [session, first, next] = [s.session_seconds, s.first_token_seconds, s.next_token_seconds].map(|t| t * 1e3);
         let mut remarks = vec![String::new(), s.setup.sentence()];
         remarks.push(format!(
-            "load: {:.2} s, and {:.2} s to open the device; then {session:.1} ms for a session, {first:.1} ms for the \
-             first token, {next:.1} ms for the next",
+            "load: {:.2} s, after {:.2} s to open the GPU; session: {session:.1} ms; first token: {first:.1} ms; next: \
+             {next:.1} ms",
             s.load_seconds, s.device_seconds
         ));
         remarks.extend(self.rows.last().map(memory));
         remarks.push(format!(
-            "bandwidth: {:.1} GB/s, read and written together by a kernel that copies {}",
+            "bandwidth: {:.1} GB/s, reads and writes of a kernel that copies {}",
             s.copy_bandwidth / 1e9,
             output::bytes(s.copy_bytes)
         ));
         let share = |row: &Row| row.floor_share.map(|share| format!("{} {:.1}%", row.test, 100.0 * share));
         let shares: Vec<String> = self.rows.iter().filter_map(share).collect();
         if !shares.is_empty() {
-            remarks.push(format!("floor, to copy a token's weights and cache, of its time: {}", shares.join(", ")));
+            remarks.push(format!(
+                "time to copy a token's weights and KV cache at that bandwidth, as a share of the token's time: {}",
+                shares.join(", ")
+            ));
         }
         remarks
     }
 }
 
 fn memory(last: &Row) -> String {
-    let reserved = last.gpu_memory_reserved.map(|r| format!("; wgpu has taken {} from the driver", output::bytes(r)));
-    format!("GPU memory: {} in buffers at most{}", output::bytes(last.gpu_memory_peak), reserved.unwrap_or_default())
+    let reserved = last.gpu_memory_reserved.map(|r| format!(", {} reserved by wgpu", output::bytes(r)));
+    format!(
+        "GPU memory: {} in buffers at the peak{}",
+        output::bytes(last.gpu_memory_peak),
+        reserved.unwrap_or_default()
+    )
 }

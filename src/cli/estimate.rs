@@ -69,7 +69,7 @@ const COLUMNS: [Column; 7] = [
     Column { title: "device", width: 10, right: false },
     Column { title: "GB/s", width: 6, right: true },
     Column { title: "TFLOP/s", width: 7, right: true },
-    Column { title: "us a dispatch", width: 13, right: true },
+    Column { title: "us/dispatch", width: 13, right: true },
     Column { title: "depth 0", width: 15, right: true },
     Column { title: "depth 4096", width: 15, right: true },
     Column { title: "depth 32768", width: 15, right: true },
@@ -82,7 +82,7 @@ pub fn table(predictions: &[(&Hardware, [Estimate; 3])]) -> Vec<String> {
     lines.extend(predictions.iter().map(|(hardware, estimates)| row(&COLUMNS, &cells(hardware, estimates))));
     lines.push(String::new());
     lines.push(
-        "predicted, not measured: tokens a second at most, and the 0.4 to 0.7 of that which other programs reach on Macs"
+        "predicted, not measured: an upper bound in tokens/s, and the 0.4 to 0.7 of it that other programs reach on Macs"
             .into(),
     );
     lines

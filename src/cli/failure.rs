@@ -9,18 +9,22 @@ pub fn tell(error: &anyhow::Error) {
     hint(error).into_iter().for_each(|hint| output::note(format_args!("hint: {hint}")));
 }
 
-fn hint(error: &anyhow::Error) -> Option<&'static str> {
-    match error.chain().find_map(|cause| cause.downcast_ref())? {
+fn hint(error: &anyhow::Error) -> Option<String> {
+    let fixed = match error.chain().find_map(|cause| cause.downcast_ref())? {
+        Error::ContextTooLarge { most, .. } => return Some(format!("try -c {most}")),
         Error::OutOfMemory { .. } | Error::NoResult | Error::TooLarge { .. } => {
-            Some("-c sets the tokens of context, -ub those of a prompt that are computed together")
+            "-c sets the context size, -ub the prompt batch size"
         }
-        Error::ContextFull { .. } => Some("-c sets the tokens of context"),
-        Error::Argument { argument: "backend", .. } => Some("--backend or the variable WGPU_BACKEND sets it"),
-        Error::Argument { argument: "power", .. } => Some("the variable WGPU_POWER_PREF sets it"),
-        Error::NoAdapter { .. } => {
-            Some("--gpu or the variable WGPU_ADAPTER_NAME names one, --backend or WGPU_BACKEND a backend")
+        Error::ContextFull { .. } => "-c sets the context size",
+        Error::Argument { argument: "backend", .. } => "it is set by --backend or the variable WGPU_BACKEND",
+        Error::Argument { argument: "power", .. } => "it is set by the variable WGPU_POWER_PREF",
+        Error::NoAdapter { available, .. } if available != "none" => {
+            "--gpu or WGPU_ADAPTER_NAME names a GPU, --backend or WGPU_BACKEND a backend; `wglm devices` lists GPUs"
         }
-        Error::Unsupported { what, .. } if what == "timing" => Some("`wglm devices` lists adapters that can time"),
-        _ => None,
-    }
+        Error::Unsupported { what, .. } if what == "timing" => {
+            "`wglm devices` lists GPUs and whether they have timestamps"
+        }
+        _ => return None,
+    };
+    Some(fixed.to_owned())
 }

@@ -56,14 +56,16 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model
     model.verdict().into_iter().for_each(verdict);
     model.config().notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
     if gpu.report().is_software() && args.file.model.is_some() {
-        output::note(format_args!("note: `{}` computes on the CPU; expect it to be slow", gpu.report().name));
+        output::note(format_args!("note: `{}` runs on the CPU; expect it to be slow", gpu.report().name));
     }
     if args.file.zero_copy {
         zero_copy(&model);
     }
     let (context, made_for) = (model.cache().context, model.config().context);
     if context > made_for {
-        output::note(format_args!("note: {context} tokens of context, but the model was made for {made_for}"));
+        output::note(format_args!(
+            "note: a context of {context} tokens exceeds the model's {made_for}; long replies may be worse"
+        ));
     }
     Ok(model)
 }
@@ -80,9 +82,9 @@ fn verdict(verdict: &Verdict) {
 fn zero_copy(model: &Model) {
     let in_place = output::bytes(model.weights_in_place());
     match model.gpu().shares_pages() {
-        true => output::note(format_args!("note: {in_place} of weights are used where they lie in the file")),
+        true => output::note(format_args!("note: {in_place} of weights are used in place")),
         false => output::note(format_args!(
-            "note: --zero-copy has no effect: `{}` cannot use a file's pages where they lie",
+            "note: --zero-copy has no effect: `{}` cannot use mapped files",
             model.gpu().report().name
         )),
     }

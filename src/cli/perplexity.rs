@@ -67,7 +67,7 @@ fn report(result: &Result, format: OutputFormat) -> anyhow::Result<()> {
         OutputFormat::Md => output::lines([
             format!("Final estimate: PPL = {:.4} +/- {:.5}", result.ppl, result.error),
             format!(
-                "{} tokens judged in {} windows of {}, {:.1} s",
+                "{} tokens scored in {} windows of {}, {:.1} s",
                 result.count, result.windows, result.n_ctx, result.seconds
             ),
             result.setup.sentence(),

@@ -55,7 +55,7 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32> {
         // Big-endian files spell the magic in the same order and swap everything after it.
         _ if (1..=3).contains(&version.swap_bytes()) => Err(big_endian("a version with its bytes swapped")),
         1 => Err(unsupported("version 1 of GGUF", "version 1", "convert the model again with a current llama.cpp")),
-        _ => Err(unsupported("this version of GGUF", &format!("version {version}"), "versions 2 and 3 are supported")),
+        _ => Err(unsupported("this version of GGUF", &format!("version {version}"), "versions 2 and 3 are")),
     }
 }
 

@@ -160,9 +160,7 @@ fn read_type(name: &str, cursor: &mut Cursor<'_>) -> Result<&'static TensorType>
     TensorType::from_id(id).ok_or_else(|| Error::Unsupported {
         what: format!("the type of {}", place(name)),
         found: format!("type number {id}"),
-        remedy: "it is none of GGML's types, or one that was withdrawn or is too new: \
-                 convert the model again, to a type such as q4_0"
-            .into(),
+        remedy: "it is unknown or withdrawn; convert the model again, to a type such as q4_0".into(),
     })
 }
 

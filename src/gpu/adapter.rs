@@ -206,8 +206,8 @@ fn no_adapter(options: &GpuOptions, available: &[String]) -> Error {
         true if installable => {
             "install a Vulkan driver (on Debian and Ubuntu `apt install mesa-vulkan-drivers` brings a software one)"
         }
-        true => "ask for another backend: metal is for Apple's systems, dx12 for Windows, vulkan for the rest",
-        false => "ask for one of these, or for none by name",
+        true => "try another backend: metal on Apple systems, dx12 on Windows, vulkan elsewhere",
+        false => "choose one of these",
     };
     Error::NoAdapter {
         wanted: if wanted.is_empty() { "at all".into() } else { wanted.join(" ") },

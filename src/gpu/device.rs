@@ -28,7 +28,7 @@ impl Gpu {
         let adapter = adapter::choose(options)?;
         let descriptor = Self::descriptor(&adapter, options);
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).map_err(|e| Error::Gpu {
-            doing: format!("to open `{}`", adapter.get_info().name),
+            doing: format!("opening `{}`", adapter.get_info().name),
             message: e.to_string(),
         })?;
         #[cfg(target_os = "macos")]
@@ -121,7 +121,7 @@ fn wanted_features(options: &GpuOptions, matrices: bool) -> Features {
 fn check_limits(limits: &Limits) -> Result<()> {
     let mut found = LEAST.into_iter().map(|(limit, found, expected)| (limit, found(limits), expected));
     let Some((limit, found, expected)) = found.find(|(_, found, least)| found < least) else { return Ok(()) };
-    let remedy = "open the device as `Gpu::descriptor` says, or use another adapter";
+    let remedy = "open the device as `Gpu::descriptor` says, or use another GPU";
     Err(Error::Limit { limit, expected, found, remedy })
 }
 

@@ -118,7 +118,7 @@ impl Gpu {
             bytes,
             limit: "max_buffer_size",
             allowed: capabilities.max_buffer,
-            remedy: "use a smaller quantisation, a shorter context or another adapter",
+            remedy: "use a smaller quantization, a smaller context or another GPU",
         })
     }
 
@@ -164,7 +164,7 @@ impl Gpu {
         waited?;
         if let Err(error) = read {
             self.check()?;
-            return Err(Error::Gpu { doing: "to read results".into(), message: error.to_string() });
+            return Err(Error::Gpu { doing: "reading results".into(), message: error.to_string() });
         }
         unmapped
     }

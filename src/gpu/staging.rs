@@ -111,7 +111,7 @@ impl Staging {
 }
 
 fn refused(message: String) -> Error {
-    Error::Gpu { doing: "to stage data".into(), message }
+    Error::Gpu { doing: "staging data".into(), message }
 }
 
 impl Gpu {

@@ -42,7 +42,7 @@ impl Gpu {
         Err(Error::Unsupported {
             what: "timing".into(),
             found: format!("`{}`", self.report().name),
-            remedy: "use an adapter with timestamps".into(),
+            remedy: "use a GPU with timestamps".into(),
         })
     }
 }

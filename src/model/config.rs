@@ -131,7 +131,7 @@ impl Config {
         ];
         for (name, value, most) in most {
             if value > most {
-                return Err(unsupported(&key(name), &value.to_string(), &format!("up to {most} is")));
+                return Err(unsupported(&key(name), &value.to_string(), &format!("at most {most} is")));
             }
         }
         let multiples = [

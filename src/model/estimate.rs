@@ -47,6 +47,15 @@ pub enum Fit {
         /// less, without those that wglm holds on the device already.
         available: u64,
     },
+    /// The KV cache of a layer is larger than the device takes in one piece.
+    Context {
+        /// The bytes it needs.
+        bytes: u64,
+        /// The bytes that the device takes.
+        allowed: u64,
+        /// The tokens there is room for.
+        most: usize,
+    },
     /// A tensor or buffer is larger than the device takes in one piece.
     Piece {
         /// The tensor or buffer.
@@ -98,7 +107,11 @@ impl Model {
         let mut estimate = Estimate { weights, cache, scratch, staging, shape, fit: Fit::Unknown };
         if let Some(gpu) = gpu {
             let plans = std::iter::once(&token.plan).chain(&chunks);
-            let piece = plans.into_iter().find_map(|plan| piece(plan, gpu));
+            let context = match token.check(gpu.capabilities()) {
+                Err(Error::ContextTooLarge { bytes, allowed, most, .. }) => Some(Fit::Context { bytes, allowed, most }),
+                _ => None,
+            };
+            let piece = context.or_else(|| plans.into_iter().find_map(|plan| piece(plan, gpu)));
             estimate.fit = piece.unwrap_or_else(|| room(gpu, estimate.most()));
         }
         Ok(estimate)

@@ -66,7 +66,7 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Unsupported`] for what is wrong with the file,
-    /// [`Error::TooLarge`] and [`Error::OutOfMemory`] for what does not fit, [`Error::Upload`] for weights that did not
+    /// [`Error::TooLarge`], [`Error::ContextTooLarge`] and [`Error::OutOfMemory`] for what does not fit, [`Error::Upload`] for weights that did not
     /// arrive, [`Error::WrongKernel`] if kernels compute wrong values whatever they do without.
     pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
         Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))

@@ -31,7 +31,7 @@ impl Planner<'_> {
         let Self { file, config, cache, prompt, .. } = *self;
         let most = self.gpu.capabilities().max_binding;
         let token = plan_token(file, config, cache, target)?;
-        token.plan.check_bindings(most)?;
+        token.check(self.gpu.capabilities())?;
         let shaders = Shaders::of(file, config, &token, target, prompt, most)?;
         Ok(Planned { token, shaders })
     }

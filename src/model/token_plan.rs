@@ -7,8 +7,9 @@ use super::moe::{dense, experts};
 use super::weights::{Source, Weights};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
+use crate::gpu::Capabilities;
 use crate::kernels::{Norm, Stream};
-use crate::plan::{Builder, Division, Plan, Target, Team, Tensor};
+use crate::plan::{Builder, Division, Plan, Purpose, Target, Team, Tensor};
 
 /// The plan of one token, and where its inputs and outputs are.
 pub struct TokenPlan {
@@ -24,6 +25,30 @@ pub struct TokenPlan {
     pub choice: Choice,
     /// What the caches hold.
     pub cache: CacheShape,
+}
+
+impl TokenPlan {
+    /// Refuses, before anything is made, what a device cannot hold or bind in one piece. The weights come first: with
+    /// one that is too large, no context helps.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::ContextTooLarge`].
+    pub(crate) fn check(&self, device: &Capabilities) -> Result<()> {
+        self.plan.check_weights(device.max_binding)?;
+        self.check_context(device.max_binding.min(device.max_buffer))?;
+        self.plan.check_bindings(device.max_binding)
+    }
+
+    fn check_context(&self, allowed: u64) -> Result<()> {
+        let caches = self.plan.locals.iter().filter(|local| local.purpose == Purpose::Cache);
+        let (context, bytes) = (self.cache.context, caches.map(|cache| cache.bytes).max().unwrap_or(0));
+        if bytes <= allowed {
+            return Ok(());
+        }
+        let token = (bytes / context.max(1) as u64).max(1); // buffers are a few bytes longer than their tokens
+        let most = usize::try_from(allowed.saturating_sub(bytes % token) / token).unwrap_or(usize::MAX);
+        Err(Error::ContextTooLarge { context, bytes, allowed, most })
+    }
 }
 
 /// The steps that choose the next token from the logits, to the last of the plan.
@@ -97,7 +122,7 @@ pub(super) fn output(b: &mut Builder, w: &mut Weights<'_>, config: &Config, x: &
 /// An error if products are to be divided otherwise that the plan has not, or where none can be.
 fn check_divisions(plan: &Plan, target: Target) -> Result<()> {
     if let (Team::Workgroup, [division, ..]) = (target.team, target.divisions) {
-        let expected = "none, for without subgroup operations all products are divided alike".to_owned();
+        let expected = "none: without subgroup operations there is one tiling".to_owned();
         return Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", division.step) });
     }
     let is = |label: &str, step: &str| label == step || label.split_once('.').is_some_and(|(_, rest)| rest == step);

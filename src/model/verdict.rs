@@ -110,15 +110,12 @@ impl fmt::Display for Verdict {
     /// In a sentence: what was found, and what it costs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cost = match self.without {
-            Without::Nothing => return f.write_str("every kernel that was checked computes what it should"),
-            Without::Matrices => "matrices are done without, which makes prompts several times slower",
-            Without::Subgroups => "subgroup operations are done without, which makes everything several times slower",
+            Without::Nothing => return f.write_str("every kernel that was checked gives correct results"),
+            Without::Matrices => "cooperative matrices are not used, which makes prompts several times slower",
+            Without::Subgroups => "subgroup operations are not used, which makes everything several times slower",
         };
         let Some(Finding { kernel, place }) = &self.fault else { return f.write_str(cost) };
-        write!(
-            f,
-            "the kernel `{kernel}` computes wrong values on this adapter ({place}): {cost}; a newer driver may help"
-        )
+        write!(f, "kernel `{kernel}` gives wrong results on this GPU ({place}): {cost}; a newer driver may help")
     }
 }
 

@@ -162,7 +162,7 @@ pub(super) fn format_of(info: &TensorInfo) -> Result<&'static Quant> {
         Error::Unsupported {
             what: format!("the type of tensor `{}` {}", info.name, Shape(&info.dims)),
             found: format!("`{}`", info.ty.name),
-            remedy: format!("these are: {}", known.join(", ")),
+            remedy: format!("supported types: {}", known.join(", ")),
         }
     })
 }

@@ -82,8 +82,8 @@ impl Purpose {
     /// What makes buffers smaller.
     fn remedy(self) -> &'static str {
         match self {
-            Self::Cache => "use a shorter context or another adapter",
-            Self::Scratch | Self::State => "compute fewer tokens together or use another adapter",
+            Self::Cache => "use a smaller context or another GPU",
+            Self::Scratch | Self::State => "use a smaller prompt batch or another GPU",
         }
     }
 }
@@ -251,10 +251,19 @@ impl Plan {
     /// # Errors
     /// [`Error::TooLarge`] naming the tensor.
     pub fn check_bindings(&self, allowed: u64) -> Result<()> {
-        let too_large = |b: &&Bound| b.bytes > allowed;
+        self.check_bound(allowed, |_| true)
+    }
+
+    /// As [`Plan::check_bindings`], of weights alone.
+    pub(crate) fn check_weights(&self, allowed: u64) -> Result<()> {
+        self.check_bound(allowed, |buffer| matches!(buffer, BufferRef::Weight(_)))
+    }
+
+    fn check_bound(&self, allowed: u64, wanted: impl Fn(BufferRef) -> bool) -> Result<()> {
+        let too_large = |b: &&Bound| b.bytes > allowed && wanted(b.buffer);
         let Some(bound) = self.steps.iter().flat_map(|s| &s.bindings).find(too_large) else { return Ok(()) };
         let (tensor, remedy) = match bound.buffer {
-            BufferRef::Weight(i) => (self.weights[i].name.to_string(), "use a smaller quantisation or another adapter"),
+            BufferRef::Weight(i) => (self.weights[i].name.to_string(), "use a smaller quantization or another GPU"),
             BufferRef::Local(i) => (self.locals[i].name.clone(), self.locals[i].purpose.remedy()),
         };
         Err(Error::TooLarge { tensor, bytes: bound.bytes, limit: "max_storage_buffer_binding_size", allowed, remedy })

@@ -206,7 +206,7 @@ fn check_limits(gpu: &Gpu, variant: &Variant, reflected: &Reflected) -> Result<(
     ];
     for (what, wanted, allowed) in wants {
         if wanted > allowed {
-            let message = format!("needs {wanted} {what}, but the adapter allows {allowed}; use another adapter");
+            let message = format!("needs {wanted} {what}, this GPU allows {allowed}; use another GPU");
             return Err(Error::Shader { variant: variant.label.clone(), message });
         }
     }

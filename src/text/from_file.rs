@@ -18,7 +18,7 @@ impl Vocab {
                 return Err(Error::Unsupported {
                     what: "metadata key `tokenizer.ggml.model`".into(),
                     found: format!("`{other}`"),
-                    remedy: "`gpt2` (byte-level BPE), which GLM uses, is".into(),
+                    remedy: "only `gpt2` is (byte-level BPE)".into(),
                 });
             }
         }

@@ -59,15 +59,16 @@ static FAMILIES: &[Family] = &[
 pub(super) fn family(pre: &str) -> Result<&'static Family> {
     FAMILIES.iter().find(|family| family.names.contains(&pre)).ok_or_else(|| {
         let known: Vec<_> = FAMILIES.iter().flat_map(|family| family.names).copied().collect();
-        Error::Tokenizer { message: format!("`tokenizer.ggml.pre` is `{pre}`; known are {}", known.join(", ")) }
+        Error::Tokenizer { message: format!("`tokenizer.ggml.pre` is `{pre}`; known: {}", known.join(", ")) }
     })
 }
 
 impl Family {
     /// The family's expression, compiled.
     pub(super) fn compile(&self) -> Result<Split> {
-        Split::new(SplitPattern::Regex(self.regex.into()), Isolated, false)
-            .map_err(|error| Error::Tokenizer { message: format!("the expression of `{}`: {error}", self.names[0]) })
+        Split::new(SplitPattern::Regex(self.regex.into()), Isolated, false).map_err(|error| Error::Tokenizer {
+            message: format!("the regular expression of `{}`: {error}", self.names[0]),
+        })
     }
 }
 
@@ -91,7 +92,7 @@ pub(super) fn words<'t>(split: &Split, text: &'t str, mut word: impl FnMut(&'t s
         let blanks: usize =
             rest.chars().take(MOST_BLANKS).take_while(|char| char.is_whitespace()).map(char::len_utf8).sum();
         if blanks == 0 {
-            let message = format!("cannot cut the text into words from byte {} on", text.len() - rest.len());
+            let message = format!("cannot split the text into words at byte {}", text.len() - rest.len());
             return Err(Error::Tokenizer { message });
         }
         word(&rest[..blanks])?;

@@ -17,7 +17,7 @@ fn devices_are_listed() {
 #[test]
 fn adapters_that_are_not_there() {
     for command in ["run -p hi", "chat", "bench"] {
-        refuses(&format!("{command} --gpu nosuch"), "no GPU adapter found named `nosuch`; available: `");
+        refuses(&format!("{command} --gpu nosuch"), "no GPU found named `nosuch`; available: `");
         refuses(&format!("{command} --backend nosuch"), "`nosuch`");
     }
     refuses("devices --backend nosuch", "`nosuch`");
@@ -35,6 +35,18 @@ fn adapters_that_are_not_there() {
         none.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
         refused("no driver", &outcome(none), "install a Vulkan driver");
     }
+}
+
+/// The context that is told fits what the adapter binds.
+#[test]
+fn a_context_too_large_for_the_adapter() {
+    let done = wglm("run hi -c 4000000000");
+    refused("a huge context", &done, "error: a context of 4000000000 tokens needs ");
+    let hint = done.err.lines().find_map(|line| line.strip_prefix("hint: try -c ")).unwrap();
+    let bytes = json(&succeed(&format!("plan --json --cache-type f16 -c {hint}")).out)["memory"]["cache"].clone();
+    let used = json(&succeed("devices --json").out).as_array().unwrap()[0]["max_binding"].as_u64().unwrap();
+    let layers = 4;
+    assert!(bytes.as_u64().unwrap() / layers <= used, "{hint}: {bytes}");
 }
 
 #[test]

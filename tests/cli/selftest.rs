@@ -61,6 +61,6 @@ fn selftest_tells_programs_everything() {
 fn selftest_heeds_the_adapter_asked_for() {
     let text = succeed("selftest -k rms_norm --no-subgroups").out;
     assert!(text.contains("no subgroups") && text.contains("1 passed, 0 failed, 0 skipped ("), "{text}");
-    refuses("selftest --gpu nosuch", "no GPU adapter found named `nosuch`; available: `");
+    refuses("selftest --gpu nosuch", "no GPU found named `nosuch`; available: `");
     refuses("selftest -k nosuch", KERNELS[0].name);
 }

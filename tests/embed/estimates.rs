@@ -4,7 +4,7 @@ use crate::common::gpu::open;
 use crate::common::models::fixture;
 use crate::file;
 use crate::owner::Owner;
-use wglm::{CacheShape, CacheType, Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions, Session};
+use wglm::{CacheShape, CacheType, Error, Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions, Session};
 
 fn with_limit(limit: u64) -> Gpu {
     Gpu::open(&GpuOptions { memory_limit: Some(limit), checks: true, ..GpuOptions::default() }).unwrap()
@@ -56,16 +56,51 @@ fn a_fit_is_kept_and_a_misfit_is_told() {
 
 #[test]
 fn what_is_too_large_in_one_piece_is_named() {
-    let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 1 << 20);
-    let said = Model::estimate(&file(), &LoadOptions::default(), Some(&owner.lend().unwrap())).unwrap();
+    let options = LoadOptions { context: Some(16), ..LoadOptions::default() };
+    let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 100_000);
+    let said = Model::estimate(&file(), &options, Some(&owner.lend().unwrap())).unwrap();
     assert!(
-        matches!(&said.fit, Fit::Piece { limit: "max_storage_buffer_binding_size", allowed: 1_048_576, .. }),
+        matches!(&said.fit, Fit::Piece { limit: "max_storage_buffer_binding_size", allowed: 100_000, .. }),
         "{:?}",
         said.fit
     );
-    let owner = Owner::open(|descriptor| descriptor.required_limits.max_buffer_size = 1 << 20);
-    let said = Model::estimate(&file(), &LoadOptions::default(), Some(&owner.lend().unwrap())).unwrap();
+    let owner = Owner::open(|descriptor| descriptor.required_limits.max_buffer_size = 100_000);
+    let said = Model::estimate(&file(), &options, Some(&owner.lend().unwrap())).unwrap();
     assert!(matches!(&said.fit, Fit::Piece { limit: "max_buffer_size", .. }), "{:?}", said.fit);
+}
+
+/// The context that an error names fits, and a token more does not.
+#[test]
+fn a_context_that_is_too_large_is_told_what_fits() {
+    let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 1 << 20);
+    let gpu = owner.lend().unwrap();
+    for cache in [CacheType::F32, CacheType::F16] {
+        let prompt = PromptOptions { chunk: 1, ..PromptOptions::default() }; // whose scratch is small
+        let options =
+            |context| LoadOptions { context: Some(context), cache: Some(cache), prompt, ..LoadOptions::default() };
+        let Fit::Context { bytes, allowed, most } = Model::estimate(&file(), &options(4096), Some(&gpu)).unwrap().fit
+        else {
+            panic!("4096 tokens fit");
+        };
+        assert!(bytes > allowed && allowed == 1 << 20 && most < 4096, "{bytes}, {most}");
+        let fit = |context| Model::estimate(&file(), &options(context), Some(&gpu)).unwrap().fit;
+        assert!(!matches!(fit(most), Fit::Context { .. } | Fit::Piece { .. }), "{most}: {:?}", fit(most));
+        assert_eq!(most, most_of(fit(most + 1)));
+        let error = Model::load(&file(), &gpu, &options(most + 1)).map(drop).unwrap_err();
+        assert!(matches!(error, Error::ContextTooLarge { most: told, .. } if told == most), "{error}");
+        let model = Model::load(&file(), &gpu, &options(most)).unwrap();
+        let larger = CacheShape { context: most + 1, ..model.cache() };
+        let error = Session::with_cache(&model, larger).map(drop).unwrap_err();
+        assert!(matches!(error, Error::ContextTooLarge { most: told, .. } if told == most), "{error}");
+        Session::new(&model).unwrap().feed(&[7; 3]).unwrap();
+    }
+}
+
+fn most_of(fit: Fit) -> usize {
+    match fit {
+        Fit::Context { most, .. } => most,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

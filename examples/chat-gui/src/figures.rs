@@ -34,9 +34,16 @@ fn verdict(fit: &Fit) -> (String, bool) {
                 false,
             )
         }
+        Fit::Context { bytes, allowed, most } => {
+            let (bytes, allowed) = (look::bytes(*bytes), look::bytes(*allowed));
+            (
+                format!("The context needs {bytes} per layer, this GPU allows {allowed}: at most {most} tokens fit."),
+                false,
+            )
+        }
         Fit::Piece { tensor, bytes, limit, allowed } => {
             let (bytes, allowed) = (look::bytes(*bytes), look::bytes(*allowed));
-            (format!("{tensor} needs {bytes} in one piece, but the device's {limit} is {allowed}."), false)
+            (format!("{tensor} needs {bytes} in one piece, this GPU allows {allowed} ({limit})."), false)
         }
         _ => ("Whether it fits is not known: the device does not tell how much memory it has.".into(), true),
     }
