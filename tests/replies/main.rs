@@ -8,6 +8,7 @@ mod common;
 mod adjusting;
 mod calling;
 mod cancelling;
+mod echoing;
 mod script;
 mod stopping;
 #[cfg(feature = "stream")]

@@ -14,8 +14,12 @@ const FREQUENCY: f32 = 8192.0;
 /// The next reply will be `script` and the control token `end`, asked for by `question` if there is one. No token may
 /// stand in it twice.
 pub fn script(chat: &mut Chat, question: Option<&str>, script: &str, end: &str) {
+    script_tokens(chat, question, model().tokenizer().unwrap().encode(script, true).unwrap(), end);
+}
+
+/// The same, token by token.
+pub fn script_tokens(chat: &mut Chat, question: Option<&str>, mut tokens: Vec<u32>, end: &str) {
     let tokenizer = model().tokenizer().unwrap();
-    let mut tokens = tokenizer.encode(script, true).unwrap();
     tokens.push(tokenizer.special(end).expect(end));
     assert!(tokens.len() as f32 * STEP < FREQUENCY);
     let mut counts: HashMap<u32, f32> = HashMap::new();
@@ -23,7 +27,7 @@ pub fn script(chat: &mut Chat, question: Option<&str>, script: &str, end: &str) 
     let mut logit_bias: Vec<(u32, f32)> = Vec::new();
     for (token, left) in tokens.iter().copied().zip((1..=tokens.len()).rev()) {
         let text = tokenizer.decode(&[token], true).unwrap();
-        assert!(!logit_bias.iter().any(|(known, _)| *known == token), "{text:?} twice in {script:?}");
+        assert!(!logit_bias.iter().any(|(known, _)| *known == token), "{text:?} twice in {tokens:?}");
         logit_bias.push((token, STEP * (left + 1) as f32 + FREQUENCY * counts.get(&token).unwrap_or(&0.0)));
     }
     let greedy = SamplerParams::greedy();
