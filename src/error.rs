@@ -5,7 +5,7 @@
 //! a driver or a caller does wrong arrives here.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The result of anything in wglm that can fail.
@@ -24,6 +24,31 @@ pub enum Error {
         path: PathBuf,
         /// The operating system's reason, which clones share.
         reason: Arc<std::io::Error>,
+    },
+
+    /// What is wrong with a file, of which one knows the path.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it: any of the errors that are about what a file says.
+        error: Box<Error>,
+    },
+
+    /// The bytes are no GGUF file at all.
+    #[error("not a GGUF file: {found}")]
+    NotGguf {
+        /// What they look like, and what helps.
+        found: String,
+    },
+
+    /// The host has no memory left for what was asked of it.
+    #[error("out of memory while {doing} ({}); close other programs", Size(*bytes))]
+    HostMemory {
+        /// What was being done.
+        doing: &'static str,
+        /// The bytes this step asked for.
+        bytes: u64,
     },
 
     /// The bytes are not a well-formed GGUF file.
@@ -297,6 +322,31 @@ pub enum Error {
     /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,
+}
+
+impl Error {
+    /// What is wrong, without the file that it is wrong with.
+    pub fn cause(&self) -> &Self {
+        if let Self::File { error, .. } = self { error.cause() } else { self }
+    }
+
+    /// Names the file that an error is about, if it is about what a file says and does not name it already.
+    pub(crate) fn in_file(self, path: Option<&Path>) -> Self {
+        let about_a_file = matches!(
+            self,
+            Self::NotGguf { .. }
+                | Self::Gguf { .. }
+                | Self::Metadata { .. }
+                | Self::Tensor { .. }
+                | Self::Unsupported { .. }
+                | Self::Tokenizer { .. }
+                | Self::Template { .. }
+        );
+        match path.filter(|_| about_a_file) {
+            Some(path) => Self::File { path: path.into(), error: Box::new(self) },
+            None => self,
+        }
+    }
 }
 
 /// Bytes in a message: `3.0 GiB`.

@@ -48,6 +48,7 @@ pub mod generate;
 pub mod gguf;
 pub mod gpu;
 pub mod kernels;
+mod memory;
 pub mod model;
 pub mod plan;
 pub mod quant;

@@ -261,7 +261,8 @@ fn the_values_have_the_deviation_asked_for() {
     for tensor in tensors(&shape) {
         let Content::Noise(wanted) = tensor.content else { continue };
         let mut values = vec![0f32; tensor.dims.iter().product::<u64>() as usize];
-        tensor.quant.decode(file.data(file.tensor(&tensor.name).unwrap()), &mut values).unwrap();
+        let stored = file.read_all(file.tensor(&tensor.name).unwrap()).unwrap();
+        tensor.quant.decode(&stored, &mut values).unwrap();
         let count = values.len() as f64;
         let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / count;
         let deviation = (values.iter().map(|v| f64::from(v * v)).sum::<f64>() / count).sqrt() / f64::from(wanted);

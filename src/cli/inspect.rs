@@ -19,7 +19,7 @@ pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
         return needs.map(|_| ());
     }
     let mut report =
-        vec![format!("GGUF version {}, {}", file.version(), output::bytes(file.file_bytes() as u64)), String::new()];
+        vec![format!("GGUF version {}, {}", file.version(), output::bytes(file.file_bytes())), String::new()];
     report.push("metadata".into());
     report.extend(file.metadata().map(|(key, value)| format!("  {key} = {}", shortened(&value))));
     report.push(String::new());

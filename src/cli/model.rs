@@ -5,15 +5,12 @@ use super::{output, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
 use std::path::Path;
-use wglm::{Check, Error, Gguf, Gpu, LoadOptions, Model, Progress, Stage, Verdict, Without};
+use wglm::{Check, Gguf, Gpu, LoadOptions, Model, Progress, Stage, Verdict, Without};
 
 /// The file, or the demonstration model.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
     match path {
-        Some(path) => Gguf::open(path).map_err(|error| match error {
-            Error::Io { .. } => error.into(), // names the file itself
-            other => anyhow::Error::from(other).context(path.display().to_string()),
-        }),
+        Some(path) => Ok(Gguf::open(path)?),
         None => demonstration(),
     }
 }

@@ -37,24 +37,43 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
 }
 
 /// A position in bytes.
-#[derive(Clone)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// Bytes of the file, of which `bytes` may be the first alone.
+    total: usize,
+    missing: Option<usize>,
 }
 
 impl<'a> Cursor<'a> {
+    /// For bytes that are all there are.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self::of_file(bytes, bytes.len())
+    }
+
+    /// For the first bytes of a file of `total`.
+    pub fn of_file(bytes: &'a [u8], total: usize) -> Self {
+        Self { bytes, at: 0, total, missing: None }
     }
 
     pub fn at(&self) -> usize {
         self.at
     }
 
+    /// Where bytes end that were asked for, are in the file, and are not among those that are here. Whatever was said of
+    /// the file meanwhile says nothing.
+    pub fn missing(&self) -> Option<usize> {
+        self.missing
+    }
+
     /// The bytes not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// How many of the file's bytes are not read yet.
+    pub fn left(&self) -> usize {
+        self.total.saturating_sub(self.at)
     }
 
     /// A fault `back` bytes before the position.
@@ -63,22 +82,26 @@ impl<'a> Cursor<'a> {
     }
 
     fn short(&self, wanted: u64) -> Fault {
-        self.fault(0, format!("{wanted} bytes"), format!("{} before the end of the file", self.rest().len()))
+        self.fault(0, format!("{wanted} bytes"), format!("{} before the end of the file", self.left()))
     }
 
     /// The next `count` bytes.
     pub fn take(&mut self, count: u64) -> Result<&'a [u8], Fault> {
-        let taken = usize::try_from(count).ok().and_then(|count| self.rest().get(..count));
-        let taken = taken.ok_or_else(|| self.short(count))?;
-        self.at += taken.len();
+        let fitting = usize::try_from(count).ok().filter(|count| *count <= self.left());
+        let end = self.at + fitting.ok_or_else(|| self.short(count))?;
+        let Some(taken) = self.bytes.get(self.at..end) else {
+            self.missing = Some(end);
+            return Err(self.short(count));
+        };
+        self.at = end;
         Ok(taken)
     }
 
     /// The next `N` bytes, `N` being known.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
-        let taken = self.rest().first_chunk::<N>().ok_or_else(|| self.short(N as u64))?;
-        self.at += N;
-        Ok(*taken)
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N as u64)?);
+        Ok(array)
     }
 
     pub fn u32(&mut self) -> Result<u32, Fault> {
@@ -92,7 +115,7 @@ impl<'a> Cursor<'a> {
     /// A 64-bit count of `items` that take `least` bytes or more each, and so cannot outnumber what is left.
     pub fn count(&mut self, items: &str, least: usize) -> Result<usize, Fault> {
         let count = self.u64()?;
-        let most = self.rest().len() / least;
+        let most = self.left() / least;
         let fitting = usize::try_from(count).ok().filter(|count| *count <= most);
         let limit = || format!("at most {most}, for which there are bytes left");
         fitting.ok_or_else(|| self.fault(8, limit(), format!("{count} {items}")))

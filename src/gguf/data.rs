@@ -1,9 +1,13 @@
-//! Where a file's bytes come from: a read-only map, the program itself, or memory.
+//! Where a file's bytes come from: a file that is read where it is asked for, the program itself, or memory.
+//!
+//! A file is not mapped: another program may cut it short at any time. A read then says so, where to touch a page that
+//! is gone would end the process. There is a map for those alone who ask for one.
 
 use std::fs;
 use std::io;
-use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use memmap2::Mmap;
 
@@ -11,58 +15,134 @@ use crate::error::{Error, Result};
 
 /// The bytes of a file, for as long as they are needed.
 pub(super) enum Data {
-    Mapped(Mmap),
+    File(Disk),
     Static(&'static [u8]),
     Owned(Vec<u8>),
 }
 
+/// An open file.
+pub(super) struct Disk {
+    file: fs::File,
+    path: PathBuf,
+    /// When it was opened: how long it was, and when it had been written to.
+    bytes: usize,
+    modified: Option<SystemTime>,
+    /// From the first time on that someone asks for it; none if the system refuses.
+    map: OnceLock<Option<Mmap>>,
+}
+
 impl Data {
-    /// Maps a file. Asks what the path is before opening it, because opening a pipe waits for its writer.
-    pub fn map(path: &Path) -> Result<Self> {
+    /// Opens a file. Asks what the path is before, because opening a pipe waits for its writer.
+    pub fn open(path: &Path) -> Result<Self> {
         let failed = |action| move |reason: io::Error| Error::Io { action, path: path.into(), reason: reason.into() };
         let about = fs::metadata(path).map_err(failed("open"))?;
         if about.is_dir() {
             return Err(failed("open")(io::ErrorKind::IsADirectory.into()));
         }
         if !about.is_file() {
-            return Err(failed("map")(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
+            return Err(failed("open")(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
         }
         let file = fs::File::open(path).map_err(failed("open"))?;
-        // SAFETY: the map is read-only and private to this value. What cannot be had is a promise that no
-        // other program writes to the file meanwhile; `Gguf::open` asks for it, and nothing here relies on
-        // bytes read twice being the same for staying in bounds.
-        let map = unsafe { Mmap::map(&file) }.map_err(failed("map"))?;
-        Ok(Self::Mapped(map))
+        let about = file.metadata().map_err(failed("open"))?;
+        let too_large = |_| failed("open")(io::Error::other("it is larger than this system can address"));
+        let (bytes, modified) = (usize::try_from(about.len()).map_err(too_large)?, about.modified().ok());
+        Ok(Self::File(Disk { file, path: path.into(), bytes, modified, map: OnceLock::new() }))
     }
 
-    pub fn is_mapped(&self) -> bool {
-        matches!(self, Self::Mapped(_))
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.in_memory().map_or_else(|| self.disk().map_or(0, |disk| disk.bytes), <[u8]>::len)
     }
 
-    pub fn bytes(&self) -> &[u8] {
+    /// All of them, unless they are in a file.
+    pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
-            Self::Mapped(map) => map,
-            Self::Static(bytes) => bytes,
-            Self::Owned(bytes) => bytes,
+            Self::File(_) => None,
+            Self::Static(bytes) => Some(bytes),
+            Self::Owned(bytes) => Some(bytes),
         }
     }
 
-    /// Brings bytes of a map into memory: from storage, if they are not there, in requests as large as the range,
-    /// and into the page table in one go, where touching them would fault every few pages. Advice may fail; then the
-    /// bytes come when they are touched.
-    pub fn populate(&self, range: Range<usize>) {
-        let (Self::Mapped(map), false) = (self, range.is_empty()) else { return };
-        advise(map, range);
+    fn disk(&self) -> Option<&Disk> {
+        if let Self::File(disk) = self { Some(disk) } else { None }
+    }
+
+    /// The file.
+    pub fn path(&self) -> Option<&Path> {
+        self.disk().map(|disk| disk.path.as_path())
+    }
+
+    /// Reads bytes from `at` on.
+    pub fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
+        let Some(disk) = self.disk() else {
+            let bytes = self.in_memory().and_then(|bytes| bytes.get(at..)?.get(..into.len()));
+            into.copy_from_slice(bytes.ok_or_else(|| self.cut_short())?);
+            return Ok(());
+        };
+        read_exact_at(&disk.file, into, at as u64).map_err(|reason| match reason.kind() {
+            io::ErrorKind::UnexpectedEof => self.cut_short(),
+            _ => self.unreadable(reason),
+        })
+    }
+
+    /// Says that bytes will be read soon, so that they come from storage in requests as large as the range.
+    pub fn expect(&self, at: usize, count: usize) {
+        #[cfg(target_os = "linux")]
+        if let (Some(disk), Some(count)) = (self.disk(), std::num::NonZeroU64::new(count as u64)) {
+            // If the advice fails, the bytes come when they are read.
+            let _ = rustix::fs::fadvise(&disk.file, at as u64, Some(count), rustix::fs::Advice::WillNeed);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (at, count);
+    }
+
+    /// An error if the file was written to since it was opened.
+    pub fn unchanged(&self) -> Result<()> {
+        let Some(disk) = self.disk() else { return Ok(()) };
+        let about = disk.file.metadata().map_err(|reason| self.unreadable(reason))?;
+        if about.len() < disk.bytes as u64 {
+            return Err(self.cut_short());
+        }
+        if about.len() == disk.bytes as u64 && about.modified().ok() == disk.modified {
+            return Ok(());
+        }
+        Err(self.unreadable(io::Error::other("it was written to after it was opened; open it again once it is whole")))
+    }
+
+    fn cut_short(&self) -> Error {
+        let reason = "it was cut short after it was opened; open it again once it is whole";
+        self.unreadable(io::Error::new(io::ErrorKind::UnexpectedEof, reason))
+    }
+
+    fn unreadable(&self, reason: io::Error) -> Error {
+        let path = self.path().unwrap_or(Path::new("a file in memory")).into();
+        Error::Io { action: "read", path, reason: reason.into() }
+    }
+
+    /// A map of the file: none if it is no file, or the system refuses.
+    pub fn map(&self) -> Option<&[u8]> {
+        let disk = self.disk()?;
+        // SAFETY: the map is read-only and private to this value. What cannot be had is a promise that no other program
+        // writes to the file meanwhile: whoever wants weights used in place is told so.
+        let map = disk.map.get_or_init(|| unsafe { Mmap::map(&disk.file) }.ok());
+        map.as_deref()
     }
 }
 
 #[cfg(unix)]
-fn advise(map: &Mmap, range: Range<usize>) {
-    use memmap2::Advice;
-    let _ = map.advise_range(Advice::WillNeed, range.start, range.len());
-    #[cfg(target_os = "linux")]
-    let _ = map.advise_range(Advice::PopulateRead, range.start, range.len());
+fn read_exact_at(file: &fs::File, into: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, into, at)
 }
 
-#[cfg(not(unix))]
-fn advise(_: &Mmap, _: Range<usize>) {}
+#[cfg(windows)]
+fn read_exact_at(file: &fs::File, mut into: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !into.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, into, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => (into, at) = (&mut into[count..], at + count as u64),
+            Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
+            Err(reason) => return Err(reason),
+        }
+    }
+    Ok(())
+}

@@ -1,5 +1,6 @@
 //! Metadata by key and type. A required key has a getter named after the type; its `opt_` twin gives `None`
-//! for a key that is absent, and still refuses a wrong value. Either error says what the key holds.
+//! for a key that is absent, and still refuses a wrong value. Either error says what the key holds. Of a file with a path
+//! every error is an [`Error::File`] of what is told here.
 
 use super::Gguf;
 use super::convert::FromValue;
@@ -160,10 +161,11 @@ impl Gguf {
 
     fn required<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<T> {
         let absent = || Error::Metadata { key: key.into(), expected: T::EXPECTED.into(), found: "nothing".into() };
-        self.optional(key)?.ok_or_else(absent)
+        self.optional(key)?.ok_or_else(absent).map_err(|error| self.name(error))
     }
 
     fn optional<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<Option<T>> {
-        self.0.header.metadata.read(self.0.data.bytes(), key)
+        let first = self.first();
+        first.header.metadata.read(first.bytes(), key).map_err(|error| self.name(error))
     }
 }

@@ -1,6 +1,7 @@
 //! What stands before the weights: magic, version, counts, metadata, tensors, and where the data starts.
 
-use super::cursor::{Cursor, Fault, broken, quoted};
+use super::cursor::{Cursor, Fault, broken};
+use super::looks;
 use super::metadata::{self, Metadata};
 use super::tensor::{self, Tensors};
 use crate::error::{Error, Result};
@@ -17,34 +18,37 @@ pub(super) struct Header {
     pub alignment: usize,
     pub metadata: Metadata,
     pub tensors: Tensors,
+    /// Where it ends, in bytes.
+    pub end: usize,
 }
 
 impl Header {
-    /// Reads and checks the header of a file.
-    pub fn parse(file: &[u8]) -> Result<Self> {
-        let mut cursor = Cursor::new(file);
-        read_magic(&mut cursor)?;
-        let version = read_version(&mut cursor)?;
+    /// Reads and checks the header of a file, from its first byte on.
+    pub fn parse(cursor: &mut Cursor<'_>) -> Result<Self> {
+        let (file, bytes) = (cursor.rest(), cursor.left());
+        read_magic(cursor)?;
+        let version = read_version(cursor)?;
         let within = |place| move |fault: Fault| fault.within(place);
         let tensors = cursor.count("tensors", tensor::LEAST_ENTRY).map_err(within("tensor count"))?;
         let keys = cursor.count("metadata keys", metadata::LEAST_ENTRY).map_err(within("metadata count"))?;
 
-        let metadata = Metadata::parse(&mut cursor, keys)?;
+        let metadata = Metadata::parse(cursor, keys)?;
         let alignment = read_alignment(&metadata, file)?;
-        let mut tensors = Tensors::parse(&mut cursor, tensors)?;
-        // Cannot overflow: no file in memory ends within `ALIGNMENTS` of the last address.
-        let start = cursor.at().next_multiple_of(alignment);
-        tensors.locate(start, file.len(), alignment)?;
-        Ok(Self { version, alignment, metadata, tensors })
+        let mut tensors = Tensors::parse(cursor, tensors)?;
+        let end = cursor.at();
+        // Cannot overflow: no header in memory ends within `ALIGNMENTS` of the last address.
+        tensors.locate(end.next_multiple_of(alignment), bytes, alignment)?;
+        Ok(Self { version, alignment, metadata, tensors, end })
     }
 }
 
 fn read_magic(cursor: &mut Cursor<'_>) -> Result<()> {
-    let magic = cursor.array().map_err(|fault| fault.within("magic"))?;
-    match &magic {
-        MAGIC => Ok(()),
-        b"FUGG" => Err(big_endian("the magic `FUGG`")),
-        _ => Err(broken("magic, at byte 0", "`GGUF`", quoted(&magic))),
+    let (first, bytes) = (cursor.rest(), cursor.left());
+    match cursor.array().as_ref() {
+        Ok(MAGIC) => Ok(()),
+        Ok(b"FUGG") => Err(big_endian("the magic `FUGG`")),
+        _ if bytes > 0 && MAGIC.starts_with(first) => Err(broken("magic", "4 bytes", format!("{bytes}"))),
+        _ => Err(Error::NotGguf { found: looks::like(first, bytes) }),
     }
 }
 

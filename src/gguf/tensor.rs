@@ -23,7 +23,9 @@ pub struct TensorInfo {
     pub ty: &'static TensorType,
     /// Its 1 to 4 dimensions, innermost (a row's length) first.
     pub dims: Vec<usize>,
-    /// Where its bytes start, from the start of the file.
+    /// Which file of the model it is in, 0 for the first or only one.
+    pub part: usize,
+    /// Where its bytes start, from the start of that file.
     pub offset: usize,
     /// How many bytes it has.
     pub bytes: usize,
@@ -87,7 +89,7 @@ impl Tensors {
         let offset = cursor.u64().map_err(within)?;
         let bytes = size(&dims, ty).map_err(|(expected, found)| broken(place(name), expected, found))?;
         let offset = usize::try_from(offset).map_err(|_| outside(name, offset))?;
-        self.infos.push(TensorInfo { name: name.into(), ty, dims, offset, bytes });
+        self.infos.push(TensorInfo { name: name.into(), ty, dims, part: 0, offset, bytes });
         Ok(())
     }
 
@@ -108,6 +110,21 @@ impl Tensors {
             info.offset = from;
         }
         self.check_apart()
+    }
+
+    /// Adds the tensors of another file of the model.
+    pub fn join(&mut self, others: Self, part: usize) -> Result<()> {
+        if self.infos.is_empty() && part == 0 {
+            *self = others;
+            return Ok(());
+        }
+        for info in others.infos {
+            if self.by_name.insert(info.name.clone(), self.infos.len()).is_some() {
+                return Err(broken(place(&info.name), "each tensor in one file", "the tensor a second time"));
+            }
+            self.infos.push(TensorInfo { part, ..info });
+        }
+        Ok(())
     }
 
     fn check_apart(&self) -> Result<()> {
@@ -133,7 +150,7 @@ impl Tensors {
     }
 }
 
-fn place(name: &str) -> String {
+pub(super) fn place(name: &str) -> String {
     format!("tensor {}", quoted(name.as_bytes()))
 }
 

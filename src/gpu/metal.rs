@@ -44,7 +44,7 @@ pub(super) fn wrap(device: &wgpu::Device, label: &str, file: &Gguf, pages: Range
         return None;
     }
     // An Intel Mac's pages are smaller, so that its map of the file may end before the range does.
-    if pages.end > file.file_bytes() && !cfg!(target_arch = "aarch64") {
+    if pages.end > file.first_bytes() && !cfg!(target_arch = "aarch64") {
         return None;
     }
     let kept = file.clone();
@@ -54,7 +54,7 @@ pub(super) fn wrap(device: &wgpu::Device, label: &str, file: &Gguf, pages: Range
         // SAFETY: the device is asked for a buffer and not kept.
         let device = unsafe { device.as_hal::<Metal>() }?;
         // SAFETY: the pages start inside a map and end with its last page at the latest, for the plan's ranges lie in
-        // the file and are rounded to pages; `free` keeps the map, and holds nothing that is bound to a thread.
+        // the first file and are rounded to pages; `free` keeps the map, and holds nothing that is bound to a thread.
         // Kernels bind weights read-only, so nothing writes to the map.
         unsafe {
             device.raw_device().newBufferWithBytesNoCopy_length_options_deallocator(

@@ -7,6 +7,7 @@
 use super::{Buffer, BufferUse, Gpu, StagedCopy};
 use crate::error::Result;
 use crate::gguf::Gguf;
+use crate::memory::zeros;
 use std::ops::Range;
 
 /// Buffers over a file start and end at multiples of this: a page of Apple's systems, in bytes.
@@ -23,11 +24,11 @@ impl Gpu {
         false
     }
 
-    /// A buffer over bytes of a file, which start and end at multiples of [`PAGE`]; the last page may reach past the
+    /// A buffer over bytes of a file, or of the first of several, which start and end at multiples of [`PAGE`]; the last page may reach past the
     /// file's end. The file's memory lives as long as the buffer, and as the work that uses it. No one may write to it.
     ///
     /// # Errors
-    /// As [`Gpu::buffer`].
+    /// As [`Gpu::buffer`]; [`Error::Io`](crate::Error::Io).
     pub fn over_file(&self, label: &str, file: &Gguf, pages: Range<usize>) -> Result<Buffer> {
         #[cfg(target_os = "macos")]
         if let Some(buffer) = self.shared_buffer(label, file, pages.clone())? {
@@ -48,9 +49,12 @@ impl Gpu {
 
     fn copied_buffer(&self, label: &str, file: &Gguf, pages: Range<usize>) -> Result<Buffer> {
         let buffer = self.buffer(label, pages.len() as u64, BufferUse::Storage)?;
-        let content = file.range(pages.clone());
-        let mut staging = self.staging(content.len().min(COPIED).next_multiple_of(4) as u64)?;
-        for (part, offset) in content.chunks(COPIED).zip((0..).step_by(COPIED)) {
+        let end = pages.end.min(file.first_bytes());
+        let mut content = zeros(end.saturating_sub(pages.start).min(COPIED), "copying a file's pages")?;
+        let mut staging = self.staging(content.len().next_multiple_of(4) as u64)?;
+        for (start, offset) in (pages.start..end).step_by(COPIED).zip((0..).step_by(COPIED)) {
+            let part = &mut content[..(end - start).min(COPIED)];
+            file.read_first(start, part)?;
             let bytes = part.len().next_multiple_of(4);
             let copy = StagedCopy { from: 0, to: &buffer, offset, bytes: bytes as u64 };
             staging.send(self, &[copy], |mapped| {

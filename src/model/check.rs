@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Buffer;
 use crate::kernels::Sampling;
+use crate::memory::zeros;
 use crate::plan::{Checker, Executor, Fault, Plan, Sample, Step, Target, Weight};
 use crate::shader::Pipelines;
 use crate::threads::GoOn;
@@ -234,7 +235,8 @@ impl Subject<'_> {
 
 /// The values of a row of a weight, as the file has it.
 fn row_of(file: &Gguf, weight: &Weight, source: &Source, row: usize) -> Result<Vec<f32>> {
-    let mut values = vec![0f32; weight.shape[0]];
-    weight.quant.decode(&Rows::of(file, weight, source)?.get(row..row + 1)?, &mut values)?;
+    let (mut values, mut bytes) = (zeros(weight.shape[0], "checking kernels")?, Vec::new());
+    Rows::of(file, weight, source)?.read(row..row + 1, &mut bytes)?;
+    weight.quant.decode(&bytes, &mut values)?;
     Ok(values)
 }

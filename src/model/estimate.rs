@@ -82,8 +82,13 @@ impl Model {
     /// the device.
     ///
     /// # Errors
-    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Unsupported`] for what is wrong with the file.
+    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Unsupported`] for what is wrong with the file, as an
+    /// [`Error::File`] if it has a path.
     pub fn estimate(file: &Gguf, options: &LoadOptions, gpu: Option<&Gpu>) -> Result<Estimate> {
+        Self::estimated(file, options, gpu).map_err(|error| file.name(error))
+    }
+
+    fn estimated(file: &Gguf, options: &LoadOptions, gpu: Option<&Gpu>) -> Result<Estimate> {
         let config = Config::read(file)?;
         let shape = options.cache_for(&config);
         let target = match gpu {

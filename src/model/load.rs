@@ -65,8 +65,10 @@ impl Model {
     /// Loads the model in `file` to the device.
     ///
     /// # Errors
-    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Unsupported`] for what is wrong with the file,
-    /// [`Error::TooLarge`], [`Error::ContextTooLarge`] and [`Error::OutOfMemory`] for what does not fit, [`Error::Upload`] for weights that did not
+    /// [`Error::Metadata`], [`Error::Tensor`], [`Error::Unsupported`], [`Error::Tokenizer`] and [`Error::Template`] for
+    /// what is wrong with the file, as an [`Error::File`] if it has a path; [`Error::Io`] if it cannot be read or was
+    /// written to meanwhile; [`Error::HostMemory`], [`Error::TooLarge`], [`Error::ContextTooLarge`] and
+    /// [`Error::OutOfMemory`] for what does not fit, [`Error::Upload`] for weights that did not
     /// arrive, [`Error::WrongKernel`] if kernels compute wrong values whatever they do without.
     pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
         Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))
@@ -84,6 +86,15 @@ impl Model {
     /// # Errors
     /// As [`Model::load`], and [`Error::Cancelled`].
     pub fn load_with(
+        file: &Gguf,
+        gpu: &Gpu,
+        options: &LoadOptions,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Self> {
+        Self::loaded(file, gpu, options, progress).map_err(|error| file.name(error))
+    }
+
+    fn loaded(
         file: &Gguf,
         gpu: &Gpu,
         options: &LoadOptions,
@@ -203,7 +214,7 @@ impl Model {
     /// # Errors
     /// [`Error::Metadata`] if the file has none.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
-        self.shared.tokenizer.as_ref().ok_or_else(|| missing("tokenizer.ggml.model", "a tokenizer"))
+        self.shared.tokenizer.as_ref().ok_or_else(|| self.missing("tokenizer.ggml.model", "a tokenizer"))
     }
 
     /// The chat template.
@@ -211,7 +222,12 @@ impl Model {
     /// # Errors
     /// [`Error::Metadata`] if the file has none.
     pub fn template(&self) -> Result<&ChatTemplate> {
-        self.shared.template.as_ref().ok_or_else(|| missing("tokenizer.chat_template", "a chat template"))
+        self.shared.template.as_ref().ok_or_else(|| self.missing("tokenizer.chat_template", "a chat template"))
+    }
+
+    fn missing(&self, key: &str, expected: &str) -> Error {
+        let (key, expected, found) = (key.into(), expected.into(), "nothing".into());
+        self.shared.file.name(Error::Metadata { key, expected, found })
     }
 
     /// How tokens are chosen unless asked otherwise: see [`recommended_sampling`].
@@ -275,10 +291,6 @@ pub fn recommended_sampling(file: &Gguf) -> Result<SamplerParams> {
 /// Tokens that penalties look at, as llama.cpp counts them: all of them if below zero.
 fn last_n(count: i32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
-}
-
-fn missing(key: &str, expected: &str) -> Error {
-    Error::Metadata { key: key.into(), expected: expected.into(), found: "nothing".into() }
 }
 
 /// The text side of a model.

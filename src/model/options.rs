@@ -22,8 +22,9 @@ pub struct LoadOptions {
     pub fusions: Fusions,
     /// Products whose rows are divided otherwise than usual: for measurements.
     pub divisions: &'static [Division],
-    /// Use the weights where they lie in the mapped file, if the GPU shares the system's memory and wants them as they
-    /// are: tensors in F32, F16 and BF16. That is for Metal ([`Gpu::shares_pages`]), and has not run on a Mac yet;
+    /// Use the weights where they lie in the file, of several files the first, which is mapped for that, if the GPU shares
+    /// the system's memory and wants them as they are: tensors in F32, F16 and BF16. The file must stay as it is while the
+    /// model lives then: if another program cuts it short, the process ends. That is for Metal ([`Gpu::shares_pages`]), and has not run on a Mac yet;
     /// elsewhere the file's pages are copied as they are, which gains nothing.
     pub zero_copy: bool,
     /// How prompts are computed, unless a session is told otherwise.

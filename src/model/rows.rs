@@ -3,10 +3,13 @@
 use super::weights::{Source, format_of};
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, TensorInfo};
+use crate::memory::{resize, zeros};
 use crate::plan::Weight;
 use crate::quant::Quant;
-use std::borrow::Cow;
 use std::ops::Range;
+
+/// What memory is wanted for.
+const DOING: &str = "reading weights";
 
 /// Where a weight's rows come from. Any run of them can be had by itself, on any thread.
 pub(super) struct Rows<'a> {
@@ -55,7 +58,6 @@ impl Cut {
 #[derive(Clone, Copy)]
 struct Stored<'a> {
     info: &'a TensorInfo,
-    bytes: &'a [u8],
     quant: &'static Quant,
 }
 
@@ -78,23 +80,29 @@ impl<'a> Rows<'a> {
         Ok(Self { file, kind, row_bytes })
     }
 
-    /// Rows of the weight, one after another.
-    pub fn get(&self, range: Range<usize>) -> Result<Cow<'a, [u8]>> {
+    /// Reads rows of the weight, one after another; `into` is as long as they are then.
+    pub fn read(&self, range: Range<usize>, into: &mut Vec<u8>) -> Result<()> {
         match &self.kind {
-            Kind::Same { from, cut } => Ok(self.same(from, cut, range)),
+            Kind::Same { from, cut } => self.same(from, cut, range, into),
             Kind::Decoded { from } => {
-                let mut values = vec![0f32; from.info.dims.iter().product()];
-                from.quant.decode(from.bytes, &mut values)?;
-                Ok(Cow::Owned(bytemuck::cast_slice(&values).to_vec()))
+                let mut values = zeros(from.info.dims.iter().product(), DOING)?;
+                from.quant.decode(&self.file.read_all(from.info)?, &mut values)?;
+                resize(into, size_of_val(values.as_slice()), DOING)?;
+                into.copy_from_slice(bytemuck::cast_slice(&values));
+                Ok(())
             }
             Kind::Transposed { from, per, taken, rows, format } => {
-                Ok(Cow::Owned(format.encode(&transposed(from, *per, *taken, *rows, range)?)?))
+                *into = format.encode(&self.transposed(from, (*per, *taken, *rows), range)?)?;
+                Ok(())
             }
-            Kind::Zeros => Ok(Cow::Owned(vec![0; self.row_bytes * range.len()])),
+            Kind::Zeros => {
+                into.clear();
+                resize(into, self.row_bytes * range.len(), DOING)
+            }
         }
     }
 
-    /// Where in the file the whole of `weight` lies as the GPU wants it, if it does.
+    /// Where in the first file the whole of `weight` lies as the GPU wants it, if it does.
     pub fn in_file(&self, weight: &Weight) -> Option<Range<usize>> {
         let from = match &self.kind {
             Kind::Same { from, cut } if cut.rows == cut.per => from,
@@ -102,7 +110,7 @@ impl<'a> Rows<'a> {
             _ => return None,
         };
         let same = from.quant.id == weight.quant.id && weight.quant.same_on_gpu(weight.shape[0]);
-        let whole = from.info.bytes as u64 == weight.bytes();
+        let whole = from.info.part == 0 && from.info.bytes as u64 == weight.bytes();
         (same && whole).then(|| from.info.offset..from.info.offset + from.info.bytes)
     }
 
@@ -115,49 +123,58 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Brings what is behind rows into memory.
-    pub fn populate(&self, range: Range<usize>) {
+    /// Says that rows will be read soon.
+    pub fn expect(&self, range: Range<usize>) {
         if let (Kind::Same { from, cut }, Some(last)) = (&self.kind, range.clone().last()) {
             let [start, end] = [cut.place(range.start), cut.place(last) + 1].map(|row| row * self.row_bytes);
-            self.file.populate(from.info, start..end);
+            self.file.expect(from.info, start..end);
         }
     }
 
-    fn same(&self, from: &Stored<'a>, cut: &Cut, range: Range<usize>) -> Cow<'a, [u8]> {
-        if cut.rows == cut.per {
-            return Cow::Borrowed(&from.bytes[range.start * self.row_bytes..range.end * self.row_bytes]);
+    /// Rows as they are: those of one run in the tensor in one go.
+    fn same(&self, from: &Stored<'_>, cut: &Cut, range: Range<usize>, into: &mut Vec<u8>) -> Result<()> {
+        resize(into, range.len() * self.row_bytes, DOING)?;
+        let (mut row, mut rest) = (range.start, into.as_mut_slice());
+        while row < range.end {
+            let run =
+                if cut.rows == cut.per { range.end } else { range.end.min((row / cut.rows + 1) * cut.rows) } - row;
+            let (these, others) = rest.split_at_mut(run * self.row_bytes);
+            self.file.read(from.info, cut.place(row) * self.row_bytes, these)?;
+            (row, rest) = (row + run, others);
         }
-        let mut gathered = Vec::with_capacity(range.len() * self.row_bytes);
-        range.for_each(|row| {
-            gathered.extend_from_slice(&from.bytes[cut.place(row) * self.row_bytes..][..self.row_bytes])
-        });
-        Cow::Owned(gathered)
+        Ok(())
     }
-}
 
-/// Row *r* of matrix *m* holds value *r* of the first `taken` of the tensor's rows from *m* · `per` on. A row of the
-/// tensor is decoded once for all rows wanted of its matrix.
-fn transposed(from: &Stored<'_>, per: usize, taken: usize, rows: usize, range: Range<usize>) -> Result<Vec<f32>> {
-    let row_bytes = from.bytes.len() / from.info.dims.iter().skip(1).product::<usize>().max(1);
-    let mut made = vec![0f32; range.len() * taken];
-    let mut row = vec![0f32; rows];
-    for matrix in range.start / rows..range.end.div_ceil(rows) {
-        let wanted = range.start.max(matrix * rows)..range.end.min((matrix + 1) * rows);
-        for column in 0..taken {
-            from.quant.decode(&from.bytes[(matrix * per + column) * row_bytes..][..row_bytes], &mut row)?;
-            for index in wanted.clone() {
-                made[(index - range.start) * taken + column] = row[index % rows];
+    /// Row *r* of matrix *m* holds value *r* of the first `taken` of the tensor's rows from *m* · `per` on. A row of the
+    /// tensor is decoded once for all rows wanted of its matrix.
+    fn transposed(
+        &self,
+        from: &Stored<'_>,
+        (per, taken, rows): (usize, usize, usize),
+        range: Range<usize>,
+    ) -> Result<Vec<f32>> {
+        let row_bytes = from.info.bytes / from.info.dims.iter().skip(1).product::<usize>().max(1);
+        let mut made = zeros(range.len() * taken, DOING)?;
+        let (mut row, mut stored) = (zeros(rows, DOING)?, zeros(taken * row_bytes, DOING)?);
+        for matrix in range.start / rows..range.end.div_ceil(rows) {
+            let wanted = range.start.max(matrix * rows)..range.end.min((matrix + 1) * rows);
+            self.file.read(from.info, matrix * per * row_bytes, &mut stored)?;
+            for (bytes, column) in stored.chunks_exact(row_bytes.max(1)).zip(0..) {
+                from.quant.decode(bytes, &mut row)?;
+                for index in wanted.clone() {
+                    made[(index - range.start) * taken + column] = row[index % rows];
+                }
             }
         }
+        Ok(made)
     }
-    Ok(made)
 }
 
 impl<'a> Stored<'a> {
     fn of(file: &'a Gguf, name: &str) -> Result<Self> {
         let nothing = || Error::Tensor { name: name.into(), expected: "a tensor".into(), found: "nothing".into() };
         let info = file.tensor(name).ok_or_else(nothing)?;
-        Ok(Self { info, bytes: file.data(info), quant: format_of(info)? })
+        Ok(Self { info, quant: format_of(info)? })
     }
 }
 

@@ -1,10 +1,10 @@
 //! Weights from a file to the GPU, at the speed of the file: threads that live as long as the upload each take
-//! parcels in turn, repack them from the memory map to staging memory of their own, and have the GPU copy them.
+//! parcels in turn, read and repack them to staging memory of their own, and have the GPU copy them.
 //!
-//! A thread has two stagings: while the GPU copies from one, it fills the other. A page of the file is read where it
-//! is repacked, so that faults and reads from storage are spread over the threads as well, and a few tens of
-//! kilobytes are repacked at a time, so that what is made of them stays in the core's cache until it is summed and
-//! staged. Rows that are used in place are only summed. In the end the GPU sums what it has (`verify.rs`).
+//! A thread has two stagings: while the GPU copies from one, it fills the other. Reads are spread over the threads as
+//! well, and a few hundred kilobytes are read and repacked at a time, so that they stay in the core's cache from the
+//! read until they are summed and staged. Rows that are used in place are only summed. In the end the GPU sums what it
+//! has (`verify.rs`).
 
 use super::TokenPlan;
 use super::in_place::{InPlace, Limits, Place};
@@ -16,6 +16,7 @@ use super::verify::verify;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, BufferUse, Gpu, Mapped, PAGE, StagedCopy, Staging};
+use crate::memory::resize;
 use crate::plan::Weight;
 use crate::shader::Pipelines;
 use crate::threads::{GoOn, Job, cores, lock, work};
@@ -35,8 +36,8 @@ const TURNS: usize = 2;
 const MOST_THREADS: usize = 32;
 /// Bytes of a buffer over the file that weights share: the system can then drop one of them and keep the others.
 const WINDOW: usize = 1 << 30;
-/// Bytes repacked at a time.
-const TILE: usize = 64 << 10;
+/// Bytes read and repacked at a time: what is read and what is made of it fit a core's cache together.
+const TILE: usize = 256 << 10;
 
 /// The weights on the GPU.
 pub(super) struct Uploaded {
@@ -72,6 +73,7 @@ pub(super) fn upload(
     let next = AtomicUsize::new(0);
     let upload = Upload { gpu, weights, rows, buffers: &buffers, copied, in_place, sums, next, meter };
     upload.run(threads, go_on)?;
+    file.unchanged()?;
     let sums = upload.sums.finish();
     let uploaded = Uploaded { buffers, in_place: placed.bytes(), sums };
     let since = Instant::now();
@@ -114,6 +116,13 @@ fn staging_bytes(threads: usize, total: u64) -> usize {
     let stagings = threads * TURNS;
     let several_turns = usize::try_from(total).unwrap_or(usize::MAX) / stagings / 4;
     several_turns.min(STAGING / stagings).clamp(SMALLEST_STAGING, LARGEST_STAGING)
+}
+
+/// What a thread makes weights in: what it read last, and what that became.
+#[derive(Default)]
+struct Scratch {
+    read: Vec<u8>,
+    repacked: Vec<u8>,
 }
 
 /// What the threads share.
@@ -161,7 +170,7 @@ impl Upload<'_> {
 
     /// Sends parcels from each staging in turn.
     fn send_all(&self, stagings: &mut [Staging], go_on: &mut GoOn<'_>) -> Result<()> {
-        let mut scratch = Vec::new();
+        let mut scratch = Scratch::default();
         for turn in (0..stagings.len()).cycle() {
             go_on()?;
             let next = self.next.fetch_add(1, Ordering::Relaxed);
@@ -185,7 +194,7 @@ impl Upload<'_> {
         self.gpu.staging(bytes as u64)
     }
 
-    fn send(&self, parcel: &Parcel, staging: &mut Staging, scratch: &mut Vec<u8>) -> Result<()> {
+    fn send(&self, parcel: &Parcel, staging: &mut Staging, scratch: &mut Scratch) -> Result<()> {
         let copies: Vec<StagedCopy<'_>> = parcel.pieces.iter().flat_map(|piece| self.copies(piece)).collect();
         staging.send(self.gpu, &copies, |mapped| {
             parcel.pieces.iter().try_for_each(|piece| self.stage(piece, mapped, scratch))
@@ -198,7 +207,7 @@ impl Upload<'_> {
         parts.map(move |p| StagedCopy { from: p.staged as u64, to, offset: p.offset, bytes: p.bytes as u64 })
     }
 
-    fn stage(&self, piece: &Piece, mapped: &mut Mapped, scratch: &mut Vec<u8>) -> Result<()> {
+    fn stage(&self, piece: &Piece, mapped: &mut Mapped, scratch: &mut Scratch) -> Result<()> {
         self.repack(piece, scratch, &mut |at, bytes| mapped.write(at, bytes))?;
         for part in &piece.parts {
             let filled = part.row_bytes * piece.rows.len();
@@ -212,11 +221,11 @@ impl Upload<'_> {
     fn repack(
         &self,
         piece: &Piece,
-        scratch: &mut Vec<u8>,
+        scratch: &mut Scratch,
         take: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let rows = &self.rows[piece.weight];
-        rows.populate(piece.rows.clone());
+        rows.expect(piece.rows.clone());
         // Of four rows every stream has whole words, which is what can be summed.
         let tile = (rows.at_a_time(TILE) / 4 * 4).max(4);
         for first in piece.rows.clone().step_by(tile) {
@@ -231,17 +240,19 @@ impl Upload<'_> {
     }
 
     /// Some rows' part of every stream.
-    fn tile<'s>(&self, piece: &Piece, rows: Range<usize>, scratch: &'s mut Vec<u8>) -> Result<Vec<&'s mut [u8]>> {
+    fn tile<'s>(&self, piece: &Piece, rows: Range<usize>, scratch: &'s mut Scratch) -> Result<Vec<&'s mut [u8]>> {
         let weight = &self.weights[piece.weight];
-        scratch.resize(piece.parts.iter().map(|part| part.row_bytes * rows.len()).sum(), 0);
-        let mut rest = scratch.as_mut_slice();
+        let Scratch { read, repacked } = scratch;
+        resize(repacked, piece.parts.iter().map(|part| part.row_bytes * rows.len()).sum(), "repacking weights")?;
+        let mut rest = repacked.as_mut_slice();
         let mut streams = Vec::with_capacity(piece.parts.len());
         for part in &piece.parts {
             let (stream, others) = rest.split_at_mut(part.row_bytes * rows.len());
             streams.push(stream);
             rest = others;
         }
-        weight.quant.repack(&self.rows[piece.weight].get(rows)?, weight.shape[0], &mut streams)?;
+        self.rows[piece.weight].read(rows, read)?;
+        weight.quant.repack(read, weight.shape[0], &mut streams)?;
         Ok(streams)
     }
 }

@@ -7,3 +7,4 @@ pub mod gguf_writer;
 pub mod goldens;
 pub mod gpu;
 pub mod models;
+pub mod split;

@@ -8,6 +8,7 @@ mod common;
 
 mod device;
 mod estimates;
+mod files;
 mod frames;
 mod loss;
 mod owner;

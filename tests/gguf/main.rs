@@ -13,6 +13,7 @@ mod fuzz;
 mod getters;
 mod header;
 mod sound;
+mod split;
 mod tensors;
 mod truncated;
 mod types;

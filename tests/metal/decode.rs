@@ -34,9 +34,9 @@ struct Model {
 /// A weight's buffer, as an upload makes it. In this file every weight is a tensor, vectors of any type.
 pub fn laid_out(file: &Gguf, weight: &Weight) -> Vec<u8> {
     let tensor = file.tensor(&weight.name).unwrap_or_else(|| panic!("no tensor `{}`", weight.name));
-    let data = file.data(tensor);
+    let data = file.read_all(tensor).unwrap();
     let same = tensor.ty.id == weight.quant.id;
-    let rows = if same { data.to_vec() } else { decoded(tensor.ty.id, data, weight.shape.iter().product()) };
+    let rows = if same { data } else { decoded(tensor.ty.id, &data, weight.shape.iter().product()) };
     let mut buffer = vec![0; weight.bytes() as usize];
     for ((start, _), stream) in weight.streams().into_iter().zip(stored(weight, &rows, weight.shape[2])) {
         buffer[start as usize..][..stream.len()].copy_from_slice(&stream);

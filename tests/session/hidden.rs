@@ -22,7 +22,8 @@ fn session(model: &Model, prompt: PromptOptions) -> Session {
 /// The rows of the output matrix, as the file has them: in f16.
 fn output(file: &Gguf) -> Vec<f32> {
     let tensor = file.tensor("output.weight").or_else(|| file.tensor("token_embd.weight")).unwrap();
-    let values = file.data(tensor).as_chunks().0.iter();
+    let stored = file.read_all(tensor).unwrap();
+    let values = stored.as_chunks().0.iter();
     values.map(|bytes| half::f16::from_le_bytes(*bytes).to_f32()).collect()
 }
 

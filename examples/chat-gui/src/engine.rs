@@ -52,7 +52,7 @@ impl Engine {
                 Told::Loaded(loaded)
             }
             Err(Error::Cancelled) => Told::NotLoaded(None),
-            Err(error) => Told::NotLoaded(Some(format!("{}: {error}", source.name()))),
+            Err(error) => Told::NotLoaded(Some(format!("{}: {}", source.name(), error.cause()))),
         };
         self.teller.tell(told);
     }
