@@ -8,7 +8,7 @@ use wglm::gpu::{AdapterReport, Matrices, adapters};
 use wglm::model::usual_arithmetic;
 
 pub fn devices(args: &DevicesArgs) -> anyhow::Result<()> {
-    let options = args.gpu.options();
+    let options = args.adapter.options();
     let found = adapters(&options)?;
     let wanted = options.adapter.as_ref().map(|name| name.to_lowercase());
     let fits = |a: &AdapterReport| wanted.as_ref().is_none_or(|name| a.name.to_lowercase().contains(name));

@@ -92,7 +92,6 @@ impl Windows {
         let context = args.model.file.context.unwrap_or(USUAL_WINDOW);
         let length = if context == 0 { Config::read(file)?.context } else { context };
         ensure!(length >= 3, "-c: expected at least 3 tokens, found {length}");
-        ensure!(args.chunks.0 != Some(0), "--chunks: expected at least 1, or -1 for all; found 0");
         match args.ppl_stride {
             0 => Ok(Self { length, stride: length, judged: length - length / 2 - 1 }),
             stride if stride < length => Ok(Self { length, stride, judged: stride }),

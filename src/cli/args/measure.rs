@@ -1,6 +1,6 @@
 //! Arguments of the commands that measure and test.
 
-use super::numbers::{Count, whole};
+use super::numbers::{Count, some, whole};
 use super::{GpuArgs, ModelArgs, OutputArgs};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ pub struct PerplexityArgs {
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
     /// Maximum number of windows; -1 for all
-    #[arg(long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value = "-1", allow_negative_numbers = true, value_parser = some)]
     pub chunks: Count,
     /// Start a window every N tokens and score its last N; 0 for windows side by side, of which the second half is
     /// scored

@@ -8,6 +8,14 @@ pub fn whole(text: &str) -> Result<usize, String> {
     text.parse().map_err(|error| refused("0 or a positive integer", &error))
 }
 
+/// As many as there are at most, from 1 on, or none for -1.
+pub fn some(text: &str) -> Result<Count, String> {
+    let found: Count = text.parse().map_err(|_| SOME.to_owned())?;
+    if found.0 == Some(0) { Err(SOME.into()) } else { Ok(found) }
+}
+
+const SOME: &str = "expected -1 or a positive integer";
+
 /// A number, or none for -1.
 #[derive(Debug, Clone, Copy)]
 pub struct OrNone<T>(pub Option<T>);

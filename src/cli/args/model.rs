@@ -1,0 +1,169 @@
+//! Which model runs, on which GPU, and how.
+
+use super::numbers::whole;
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+use wglm::kernels::CacheType;
+use wglm::model::PromptOptions;
+use wglm::plan::{Division, Fusions};
+use wglm::quant::Arithmetic;
+use wglm::{GpuOptions, LoadOptions};
+
+#[derive(Debug, Args)]
+pub struct AdapterArgs {
+    /// Use the first GPU whose name contains NAME [env: WGPU_ADAPTER_NAME]
+    #[arg(long, value_name = "NAME", help_heading = "GPU")]
+    pub gpu: Option<String>,
+    /// Use only these backends: metal, vulkan, dx12 [env: WGPU_BACKEND]
+    #[arg(long, value_name = "LIST", help_heading = "GPU")]
+    pub backend: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct GpuArgs {
+    #[command(flatten)]
+    pub adapter: AdapterArgs,
+    /// Do not use subgroup operations
+    #[arg(long, help_heading = "GPU")]
+    pub no_subgroups: bool,
+}
+
+impl AdapterArgs {
+    pub fn options(&self) -> GpuOptions {
+        let from_environment = GpuOptions::default();
+        GpuOptions {
+            adapter: self.gpu.clone().or(from_environment.adapter),
+            backends: self.backend.clone().or(from_environment.backends),
+            ..from_environment
+        }
+    }
+}
+
+impl GpuArgs {
+    pub fn options(&self) -> GpuOptions {
+        GpuOptions { subgroups: !self.no_subgroups, ..self.adapter.options() }
+    }
+}
+
+/// Arithmetic for matrix-vector products.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ArithmeticChoice {
+    /// int on GPUs that multiply four bytes at a time, float on others
+    Auto,
+    /// f32 activations
+    Float,
+    /// Activations quantized to 8 bits
+    Int,
+}
+
+/// The type of the KV cache.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum CacheChoice {
+    F16,
+    F32,
+}
+
+/// Where options stand in the help that few people need.
+const TUNING: &str = "Performance and debugging";
+
+#[derive(Debug, Args)]
+pub struct FileArgs {
+    /// Model file (GGUF) [default: the demonstration model]
+    #[arg(short, long, value_name = "FILE", help_heading = "Model")]
+    pub model: Option<PathBuf>,
+    /// Context size in tokens; 0 for the model's maximum [default: the model's maximum, at most 8192]
+    #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true, value_parser = whole, help_heading = "Model")]
+    pub context: Option<usize>,
+    /// KV cache type (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
+    #[arg(long, alias = "cache-type-k", value_name = "TYPE", help_heading = "Model")]
+    pub cache_type: Option<CacheChoice>,
+    /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub)
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk, value_parser = together(), help_heading = TUNING)]
+    pub ubatch_size: usize,
+    /// Target GPU time per submission of a prompt, in ms
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().limit.as_millis() as u64, value_parser = clap::value_parser!(u64).range(1..), help_heading = TUNING)]
+    pub submission_ms: u64,
+    /// Arithmetic for matrix-vector products
+    #[arg(long, value_name = "KIND", default_value = "auto", help_heading = TUNING)]
+    pub arithmetic: ArithmeticChoice,
+    /// Use f32, f16 and bf16 weights in place, from the mapped file (Metal only; not yet tested on a Mac)
+    #[arg(long, help_heading = TUNING)]
+    pub zero_copy: bool,
+    /// Override kernel tiling (benchmarking): a list of STEP=LANESxROWSxWORKGROUP[xCOLUMNS], e.g. moe.down=32x1x512
+    #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = divisions, help_heading = TUNING)]
+    pub tiling: Option<Divisions>,
+    /// Disable these fusions (debugging): all, or a list of norm, latent, cache, absorb, merge, round, experts
+    #[arg(long, env = "WGLM_UNFUSE", hide_env_values = true, value_name = "LIST", value_parser = fusions, help_heading = TUNING)]
+    pub unfuse: Option<Fusions>,
+}
+
+/// What `--tiling` asks for.
+#[derive(Debug, Clone, Default)]
+pub struct Divisions(Vec<Division>);
+
+/// An empty list is none, as an empty variable is.
+fn divisions(list: &str) -> Result<Divisions, String> {
+    let items = list.split(',').map(str::trim).filter(|item| !item.is_empty());
+    items.map(|item| item.parse().map_err(accepted)).collect::<Result<_, _>>().map(Divisions)
+}
+
+fn fusions(list: &str) -> Result<Fusions, String> {
+    Fusions::without(list).map_err(accepted)
+}
+
+/// What an argument may be; clap says which one it is, and what was found.
+fn accepted(error: wglm::Error) -> String {
+    match error {
+        wglm::Error::Argument { expected, .. } => format!("expected {expected}"),
+        other => other.to_string(),
+    }
+}
+
+/// As many as there are plans for.
+fn together() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=PromptOptions::MOST as u64)
+}
+
+impl FileArgs {
+    pub fn options(&self) -> LoadOptions {
+        let cache = self.cache_type.map(|choice| match choice {
+            CacheChoice::F16 => CacheType::F16,
+            CacheChoice::F32 => CacheType::F32,
+        });
+        let arithmetic = match self.arithmetic {
+            ArithmeticChoice::Auto => None,
+            ArithmeticChoice::Float => Some(Arithmetic::Float),
+            ArithmeticChoice::Int => Some(Arithmetic::Int),
+        };
+        // Of the one model that a command loads.
+        let divisions = Vec::leak(self.tiling.clone().unwrap_or_default().0);
+        let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
+        let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
+        let context = self.context;
+        LoadOptions { context, cache, arithmetic, fusions, divisions, zero_copy, prompt, ..LoadOptions::default() }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    #[command(flatten)]
+    pub file: FileArgs,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+    /// Check GPU results against the CPU at load, and avoid kernels that are wrong
+    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = TUNING)]
+    pub check: CheckChoice,
+}
+
+/// When kernels are checked as a model is loaded.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum CheckChoice {
+    /// On the first load with this model, GPU, driver and version
+    Auto,
+    /// On every load
+    Always,
+    /// Not at all
+    Never,
+}
