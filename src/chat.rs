@@ -70,7 +70,8 @@ pub struct Chat {
     /// The functions that the model may call, described in OpenAI's JSON; with none it calls none. They are part of the
     /// prompt's beginning: another list costs reading the conversation anew.
     pub tools: Vec<Value>,
-    /// Further variables of the chat template, by name: `clear_thinking`, say.
+    /// Further variables of the chat template, by name: `clear_thinking`, say. In them too, names of control tokens are
+    /// text.
     pub template_kwargs: Map<String, Value>,
 }
 
