@@ -5,8 +5,7 @@
 #![allow(clippy::print_stdout)]
 
 use std::io::Write;
-use wglm::text::{ChatInput, Detokenizer, Message};
-use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model, Session};
+use wglm::{Chat, Chooser, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 
 /// Bits of surprise that a token should be worth.
 const TARGET: f64 = 3.0;
@@ -21,25 +20,18 @@ fn main() -> anyhow::Result<()> {
     };
     let gpu = Gpu::open(&GpuOptions::default())?;
     let model = Model::load(&file, &gpu, &LoadOptions::default())?;
-    let tokenizer = model.tokenizer()?;
 
-    let messages = [Message::user("Tell me a story about an owl.")];
-    let input = ChatInput { enable_thinking: Some(false), ..ChatInput::new(&messages) };
-    let mut session = Session::new(&model)?;
-    session.feed(&model.template()?.prompt(&input, tokenizer)?.tokens)?;
-
-    let mut sampler = Mirostat { most: 2.0 * TARGET, random: Random(7) };
-    let (mut text, mut surprise, mut count) = (Detokenizer::new(false), 0.0, 0);
-    while count < MOST_TOKENS {
-        let (token, bits) = sampler.sample(&session.logits()?);
-        if tokenizer.is_end(token) {
-            break;
+    let mut chat = Chat::new(&model)?;
+    chat.reasoning = Some(false);
+    chat.options.max_tokens = Some(MOST_TOKENS);
+    let mut sampler = Mirostat { most: 2.0 * TARGET, random: Random(7), surprise: 0.0, count: 0 };
+    for event in chat.send("Tell me a story about an owl.")?.with_chooser(&mut sampler) {
+        if let Event::Text(text) = event? {
+            print!("{text}");
+            std::io::stdout().flush()?;
         }
-        print!("{}", text.push(tokenizer, token)?);
-        std::io::stdout().flush()?;
-        (surprise, count) = (surprise + bits, count + 1);
-        session.feed(&[token])?;
     }
+    let (surprise, count) = (sampler.surprise, sampler.count);
     println!("\n[{count} tokens, {:.2} bits each]", surprise / count.max(1) as f64);
     Ok(())
 }
@@ -49,6 +41,17 @@ struct Mirostat {
     /// The bound, in bits.
     most: f64,
     random: Random,
+    /// What the tokens so far were worth, in bits.
+    surprise: f64,
+    count: usize,
+}
+
+impl Chooser for Mirostat {
+    fn choose(&mut self, logits: &[f32]) -> wglm::Result<Option<u32>> {
+        let (token, bits) = self.sample(logits);
+        (self.surprise, self.count) = (self.surprise + bits, self.count + 1);
+        Ok(Some(token))
+    }
 }
 
 impl Mirostat {

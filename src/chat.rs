@@ -1,7 +1,10 @@
 //! A conversation: messages in, events out, through the file's own template.
 
 mod check;
+mod draft;
+mod fit;
 mod reply;
+mod resume;
 mod saved;
 
 pub use reply::Reply;
@@ -13,6 +16,7 @@ use crate::model::Model;
 use crate::session::Session;
 use crate::text::{ChatInput, Message, ReplyParser};
 use serde_json::{Map, Value};
+use std::ops::Range;
 
 /// A conversation with a model. The cache of earlier turns is kept: a turn computes only what is new in its prompt. That
 /// is the user's message, unless the template leaves old thinking out, as GLM's do: then also the answer before it, as it
@@ -121,6 +125,18 @@ impl Chat {
         self.messages.clear();
     }
 
+    /// Takes messages out, such as those of a turn, and returns them. What of the range is beyond the last one is
+    /// nothing. See [`Chat::fit`] for a conversation that is too long.
+    pub fn remove(&mut self, range: Range<usize>) -> Vec<Message> {
+        let end = range.end.min(self.messages.len());
+        self.messages.drain(range.start.min(end)..end).collect()
+    }
+
+    /// Takes all messages out and returns them. The cache stays as after [`Chat::clear`].
+    pub fn take_messages(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.messages)
+    }
+
     /// Puts other messages in place of those that there are, to go on with another conversation or an edited one. The
     /// cache stays for what both have in common.
     pub fn set_messages(&mut self, messages: Vec<Message>) {
@@ -137,7 +153,7 @@ impl Chat {
     /// [`Error::Template`](crate::Error::Template) and [`Error::Tokenizer`](crate::Error::Tokenizer) for what is wrong
     /// with the file.
     pub fn prompt(&self) -> Result<Vec<u32>> {
-        self.render().map(|(prompt, _)| prompt)
+        self.render(&self.messages).map(|(prompt, _)| prompt)
     }
 
     /// The session behind the conversation.
@@ -198,7 +214,7 @@ impl Chat {
     /// The prompt and what reads the reply to it, if nothing that was asked for speaks against a reply.
     fn prepare(&self) -> Result<Prepared> {
         self.options.check()?;
-        let prepared = self.render()?;
+        let prepared = self.render(&self.messages)?;
         self.session.check(0, &prepared.0)?;
         Ok(prepared)
     }
@@ -208,13 +224,13 @@ impl Chat {
         Ok(Reply::new(generation, &mut self.messages))
     }
 
-    /// The prompt, and what reads the reply to it.
-    fn render(&self) -> Result<Prepared> {
+    /// The prompt of some messages, and what reads the reply to it.
+    fn render(&self, messages: &[Message]) -> Result<Prepared> {
         let model = self.session.model();
         let (tokenizer, template) = (model.tokenizer()?, model.template()?);
-        check::messages(&self.messages, template)?;
+        check::messages(messages, template)?;
         check::tools(&self.tools)?;
-        let mut input = ChatInput::new(&self.messages);
+        let mut input = ChatInput::new(messages);
         input.enable_thinking = self.reasoning;
         input.tools = Some(self.tools.as_slice()).filter(|tools| !tools.is_empty());
         input.extra = self.template_kwargs.clone();

@@ -1,15 +1,20 @@
 //! Generation: a prompt's tokens in, events out, one token at a time, on the caller's thread.
 
+mod begun;
 mod cancel;
+mod chooser;
 mod output;
 mod seconds;
 
+pub(crate) use begun::Begun;
 pub use cancel::Cancel;
+pub use chooser::Chooser;
 
 use crate::error::{Error, Result};
 use crate::sample::{Logprob, SamplerParams, logprobs};
 use crate::session::{Reuse, Session};
 use crate::text::{ReplyParser, ToolCall};
+use chooser::Steering;
 use output::Output;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -150,6 +155,7 @@ pub struct Generation<'a> {
     prompt: Vec<u32>,
     options: GenerateOptions,
     cancel: Cancel,
+    steering: Option<Steering<'a>>,
     output: Output,
     state: State,
 }
@@ -187,7 +193,22 @@ impl<'a> Generation<'a> {
         options.check()?;
         options.sampling.seed = Some(options.sampling.seed());
         let output = Output::new(session.model(), parser, options.stop.clone());
-        Ok(Self { session, prompt, options, cancel: Cancel::default(), output, state: State::Start })
+        let (cancel, steering, state) = (Cancel::default(), None, State::Start);
+        Ok(Self { session, prompt, options, cancel, steering, output, state })
+    }
+
+    /// Will bring the session to `prompt`, the end of which is a reply that has begun, and go on with that.
+    ///
+    /// # Errors
+    /// As [`Generation::new`].
+    pub(crate) fn resumed(
+        session: &'a mut Session,
+        prompt: Vec<u32>,
+        begun: Begun,
+        options: GenerateOptions,
+    ) -> Result<Self> {
+        let output = begun.go_on(options.stop.clone());
+        Ok(Self { output, ..Self::new(session, prompt, None, options)? })
     }
 
     /// The same generation, which `cancel` stops: also if that was asked before.
@@ -198,6 +219,17 @@ impl<'a> Generation<'a> {
 
     pub(crate) fn set_cancel(&mut self, cancel: &Cancel) {
         self.cancel = cancel.clone();
+    }
+
+    /// The same generation, whose tokens `chooser` has a say in. What it leaves to the usual sampling is drawn on the
+    /// host: with the same seed other tokens than on the GPU.
+    pub fn with_chooser(mut self, chooser: impl Chooser + Send + 'a) -> Self {
+        self.set_chooser(Box::new(chooser));
+        self
+    }
+
+    pub(crate) fn set_chooser(&mut self, chooser: Box<dyn Chooser + Send + 'a>) {
+        self.steering = Some(Steering::new(chooser));
     }
 
     /// What stops this generation, from any thread.
@@ -253,11 +285,12 @@ impl<'a> Generation<'a> {
             return Ok(());
         }
         let room = self.session.tokens().len() < self.session.context();
-        let logits = self.options.logprobs.map(|_| self.session.logits()).transpose()?;
-        let token = if room { self.session.feed_chosen()? } else { self.session.chosen()? };
+        let wanted = self.options.logprobs.is_some() || self.steering.is_some();
+        let logits = wanted.then(|| self.session.logits()).transpose()?;
+        let before = self.session.tokens().len();
+        let token = self.choose(room, logits.as_deref())?;
         if self.session.model().tokenizer()?.is_end(token) {
-            // The end was fed before anyone knew that it was one.
-            self.session.rewind(self.session.tokens().len() - usize::from(room));
+            self.session.rewind(before); // the end was fed before anyone knew that it was one
             self.finish(course, Stop::End);
             return Ok(());
         }
@@ -270,6 +303,18 @@ impl<'a> Generation<'a> {
             self.finish(course, Stop::Context);
         }
         Ok(())
+    }
+
+    /// The next token, which is fed if there is `room`.
+    fn choose(&mut self, room: bool, logits: Option<&[f32]>) -> Result<u32> {
+        let (Some(steering), Some(logits)) = (&mut self.steering, logits) else {
+            return if room { self.session.feed_chosen() } else { self.session.chosen() };
+        };
+        let token = steering.choose(&mut logits.to_vec(), self.session.tokens(), &self.options.sampling)?;
+        if room {
+            self.session.feed(&[token])?;
+        }
+        Ok(token)
     }
 
     /// Why the next token is not to be generated, if it is not.

@@ -67,7 +67,7 @@ pub mod guide {}
 
 pub use chat::{Chat, Reply, SavedChat};
 pub use error::{Error, Result};
-pub use generate::{Cancel, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
+pub use generate::{Cancel, Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
 pub use gguf::Gguf;
 pub use gpu::{AdapterReport, Gpu, GpuOptions, Memory, adapters};
 pub use kernels::CacheType;

@@ -12,7 +12,7 @@ pub use shared::SharedChat;
 
 use crate::chat::Chat;
 use crate::error::{Error, Result};
-use crate::generate::{Cancel, Event};
+use crate::generate::{Cancel, Chooser, Event};
 use crate::text::Message;
 use queue::Queue;
 use shared::Slot;
@@ -58,6 +58,7 @@ pub struct ReplyStream {
     queue: Arc<Queue>,
     /// Stops this reply and nothing else, as the caller's stops this one too.
     cancel: Cancel,
+    chooser: Option<BoxedChooser>,
     work: Work,
 }
 
@@ -72,7 +73,12 @@ enum Work {
 enum Asked {
     Text(String),
     Messages,
+    Beginning(String),
+    Rest,
 }
+
+/// What has a say in the tokens of a reply on another thread.
+type BoxedChooser = Box<dyn Chooser + Send>;
 
 impl Chat {
     /// As [`Chat::send`], on a thread of its own, from the first poll on. All errors arrive as events.
@@ -90,12 +96,18 @@ impl Chat {
 
 impl ReplyStream {
     fn new(slot: Arc<Slot>, asked: Asked) -> Self {
-        Self { slot, queue: Arc::default(), cancel: Cancel::default(), work: Work::Waiting(asked) }
+        Self { slot, queue: Arc::default(), cancel: Cancel::default(), chooser: None, work: Work::Waiting(asked) }
     }
 
     /// The same stream, which `cancel` stops: also if that was asked before. To be called before the first poll.
     pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
         self.cancel = cancel.below();
+        self
+    }
+
+    /// The same stream, of a reply whose tokens `chooser` has a say in. To be called before the first poll.
+    pub fn with_chooser(mut self, chooser: impl Chooser + Send + 'static) -> Self {
+        self.chooser = Some(Box::new(chooser));
         self
     }
 
@@ -126,7 +138,8 @@ impl ReplyStream {
         }
         let Work::Waiting(asked) = std::mem::replace(&mut self.work, Work::Over) else { return Ok(()) };
         let (slot, end, cancel) = (self.slot.clone(), self.queue.end(), self.cancel.clone());
-        let work = move || slot.tell(asked, &cancel, |event| end.tell(event));
+        let chooser = self.chooser.take();
+        let work = move || slot.tell(asked, &cancel, chooser, |event| end.tell(event));
         let worker = std::thread::Builder::new().name("wglm reply".to_owned()).spawn(work);
         self.work = Work::Running(worker.map_err(|_| Error::Worker { doing: "starting to generate a reply" })?);
         Ok(())

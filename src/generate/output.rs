@@ -7,6 +7,7 @@ use crate::text::{Detokenizer, Piece, ReplyParser, StopStrings, Tokenizer};
 use std::collections::VecDeque;
 
 /// What a generation has to tell.
+#[derive(Clone)]
 pub struct Output {
     detokenizer: Detokenizer,
     parser: Option<ReplyParser>,
@@ -22,6 +23,11 @@ impl Output {
         };
         let (stops, ready) = (StopStrings::new(stop), VecDeque::new());
         Self { detokenizer: Detokenizer::new(false), parser, stops, ready }
+    }
+
+    /// The same output, which ends at other strings.
+    pub fn with_stops(self, stop: Vec<String>) -> Self {
+        Self { stops: StopStrings::new(stop), ..self }
     }
 
     /// The next event.

@@ -1,6 +1,6 @@
 //! A conversation that streams borrow, and give back however they end.
 
-use super::{Asked, ReplyStream};
+use super::{Asked, BoxedChooser, ReplyStream};
 use crate::chat::Chat;
 use crate::error::{Error, Result};
 use crate::generate::{Cancel, Event};
@@ -53,6 +53,16 @@ impl SharedChat {
     /// As [`Chat::reply`], as a stream.
     pub fn reply(&self) -> ReplyStream {
         ReplyStream::new(self.slot.clone(), Asked::Messages)
+    }
+
+    /// As [`Chat::prefill`], as a stream.
+    pub fn prefill(&self, text: &str) -> ReplyStream {
+        ReplyStream::new(self.slot.clone(), Asked::Beginning(text.to_owned()))
+    }
+
+    /// As [`Chat::resume`], as a stream.
+    pub fn resume(&self) -> ReplyStream {
+        ReplyStream::new(self.slot.clone(), Asked::Rest)
     }
 
     /// Does something with the conversation between two replies. Its messages are told anew after that.
@@ -116,15 +126,22 @@ impl Slot {
     }
 
     /// Has the conversation reply. The last event comes when the conversation is free again.
-    pub fn tell(&self, asked: Asked, cancel: &Cancel, tell: impl Fn(Result<Event>)) {
+    pub fn tell(&self, asked: Asked, cancel: &Cancel, chooser: Option<BoxedChooser>, tell: impl Fn(Result<Event>)) {
         let ended = self.with(|chat| {
             let reply = match &asked {
                 Asked::Text(text) => chat.send(text)?,
                 Asked::Messages => chat.reply()?,
+                Asked::Beginning(text) => chat.prefill(text)?,
+                Asked::Rest => chat.resume()?,
             };
             *lock(&self.messages) = reply.messages().to_vec();
+            let reply = reply.with_cancel(cancel);
+            let reply = match chooser {
+                Some(chooser) => reply.with_chooser(chooser),
+                None => reply,
+            };
             let mut last = None;
-            for event in reply.with_cancel(cancel) {
+            for event in reply {
                 match event? {
                     Event::Done(stats) => last = Some(Event::Done(stats)),
                     event => tell(Ok(event)),

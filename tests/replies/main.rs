@@ -9,7 +9,9 @@ mod adjusting;
 mod calling;
 mod cancelling;
 mod echoing;
+mod resuming;
 mod script;
+mod steering;
 mod stopping;
 #[cfg(feature = "stream")]
 mod streaming;

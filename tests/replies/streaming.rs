@@ -190,6 +190,8 @@ fn conversations_and_streams_go_to_other_threads() {
     fn send<T: Send>() {}
     send::<Chat>();
     send::<ReplyStream>();
+    fn share<T: Send + Sync + Clone>() {}
+    share::<SharedChat>();
     let streams: Vec<_> = (0..3).map(|_| chat().into_stream("What is seven plus five?")).collect();
     let answers: Vec<String> =
         streams.into_iter().map(|mut stream| text(&told(block_on(all(&mut stream)).into_iter()).0)).collect();

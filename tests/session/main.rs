@@ -9,6 +9,7 @@ mod common;
 mod chatting;
 mod choosing;
 mod feeding;
+mod fitting;
 mod generating;
 mod handing_over;
 mod hidden;

@@ -1,0 +1,56 @@
+//! What has come of a message.
+
+use crate::generate::Event;
+use crate::text::{Message, ToolCall};
+
+/// What has come of an assistant's message.
+#[derive(Debug, Default)]
+pub struct Draft {
+    pub thinking: String,
+    pub text: String,
+    pub calls: Vec<ToolCall>,
+}
+
+impl Draft {
+    /// Of what was told.
+    pub fn of(events: &[Event]) -> Self {
+        let mut draft = Self::default();
+        events.iter().for_each(|event| {
+            draft.add(event);
+        });
+        draft
+    }
+
+    /// Adds what is told; false if it is nothing of the message.
+    pub fn add(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Thinking(piece) => self.thinking.push_str(piece),
+            Event::Text(piece) => self.text.push_str(piece),
+            Event::ToolCall(call) => self.calls.push(call.clone()),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether a message says this, whatever the ids of its calls.
+    pub fn says(&self, message: &Message) -> bool {
+        let thinking = message.reasoning_content.as_deref().unwrap_or_default();
+        let calls = self.calls.iter().map(|call| &call.function);
+        self.thinking == thinking
+            && self.text == message.text()
+            && calls.eq(message.tool_calls.iter().map(|call| &call.function))
+    }
+
+    pub fn into_message(self) -> Message {
+        let mut message = Message::assistant("");
+        self.become_of(&mut message);
+        message
+    }
+
+    /// Makes it what a message says.
+    pub fn become_of(self, message: &mut Message) {
+        message.content = Some(self.text.into());
+        message.reasoning_content = Some(self.thinking).filter(|thinking| !thinking.is_empty());
+        message.tool_calls = self.calls;
+    }
+}
