@@ -146,7 +146,12 @@ impl Upload<'_> {
     fn run(&self, threads: usize, go_on: &mut GoOn<'_>) -> Result<()> {
         // One worker must have staging memory; the others, where it is short, leave their work to it.
         let first = Mutex::new(Some(self.staging()?));
-        let job = || -> Job<'_> { Box::new(|go_on| self.work(lock(&first).take().into_iter().collect(), go_on)) };
+        let job = || -> Job<'_> {
+            Box::new(|go_on| {
+                let stagings = lock(&first).take(); // in a statement of its own, which lets go of the lock
+                self.work(stagings.into_iter().collect(), go_on)
+            })
+        };
         let jobs = (0..threads.min(self.copied.len() + self.in_place.len())).map(|_| job()).collect();
         work("repacking weights", jobs, |_| Ok(()), go_on).or_else(|error| match error {
             Error::Cancelled => Err(error),
