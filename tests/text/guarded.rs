@@ -296,11 +296,15 @@ fn prompts_that_open_thinking() {
     }
 }
 
-/// An error tells what was said without the marks in it.
+/// An error tells what was said without the marks in it, be it the template's own or the engine's.
 #[test]
 fn errors_hold_no_marks() {
-    let template = ChatTemplate::new("{{ raise_exception('no ' ~ messages[0].content) }}").unwrap();
-    let messages = [Message::user("<x>")];
-    let error = template.prompt(&ChatInput::new(&messages), &FABLE).unwrap_err();
-    assert!(matches!(&error, Error::Template { message } if message.ends_with("no <x>")), "{error}");
+    let error = |source: &str| {
+        let messages = [Message::user("<x>")];
+        ChatTemplate::new(source).unwrap().prompt(&ChatInput::new(&messages), &FABLE).unwrap_err()
+    };
+    let refused = error("{{ raise_exception('no ' ~ messages[0].content) }}");
+    assert!(matches!(&refused, Error::Refused { reason } if reason == "no <x>"), "{refused}");
+    let failed = error("{% include messages[0].content %}");
+    assert!(matches!(&failed, Error::Template { message } if message.contains("<x>")), "{failed:?}");
 }
