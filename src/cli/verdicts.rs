@@ -25,7 +25,7 @@ pub fn keep(verdict: &Verdict) {
     all.truncate(KEPT);
     let written = file().map(|file| write(&file, &all));
     if let Some(Err(error)) = written {
-        tracing::warn!("what the check of the kernels found is not kept: {error}");
+        tracing::warn!("the result of the kernel check is not saved: {error}");
     }
 }
 

@@ -85,13 +85,13 @@ impl Subject<'_> {
             let target = without.of(wanted);
             let fault = match self.check(target, go_on) {
                 Err(Error::OutOfMemory { doing, .. }) => {
-                    tracing::warn!("kernels were not checked: no memory was left for {doing}");
+                    tracing::warn!("kernels were not checked: out of memory while {doing}");
                     return Ok(None);
                 }
                 fault => fault?,
             };
             let Some(fault) = fault else { break };
-            tracing::warn!("the kernel `{}` is wrong: {fault}", fault.kernel);
+            tracing::warn!("kernel `{}` gives wrong results: {fault}", fault.kernel);
             let finding = Finding::from(fault);
             without = Without::less_than(&target).ok_or_else(|| finding.clone().error(self.pipelines.gpu()))?;
             last = Some(finding);

@@ -275,7 +275,7 @@ impl Keys<'_> {
                 let glm = GLM_BLOCKS.contains(&blocks) && config.vocab == GLM_VOCAB;
                 let (gating, name) = if glm { (Gating::Sigmoid, "sigmoid") } else { (Gating::Softmax, "softmax") };
                 config.notices.push(format!(
-                    "the file lacks `{key}`: taking {name}, for it has {blocks} blocks and {} tokens \
+                    "the file lacks `{key}`: assuming {name}, because it has {blocks} blocks and {} tokens \
                      (47 or 48 and {GLM_VOCAB} mean sigmoid, anything else softmax)",
                     config.vocab
                 ));

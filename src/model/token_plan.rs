@@ -128,7 +128,7 @@ fn check_divisions(plan: &Plan, target: Target) -> Result<()> {
     let is = |label: &str, step: &str| label == step || label.split_once('.').is_some_and(|(_, rest)| rest == step);
     let unknown = |step: &&Division| !plan.steps.iter().any(|planned| is(&planned.label, &step.step));
     let Some(division) = target.divisions.iter().find(unknown) else { return Ok(()) };
-    let expected = "a step of the plan, without its layer".to_owned();
+    let expected = "a step of the plan without its layer, as moe.down".to_owned();
     Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", division.step) })
 }
 

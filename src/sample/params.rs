@@ -75,7 +75,7 @@ impl SamplerParams {
         let share = |value: f32| (0.0..=1.0).contains(&value);
         let worst = self.logit_bias.iter().map(|(_, bias)| *bias).find(|bias| bias.is_nan() || *bias == f32::INFINITY);
         for (argument, expected, value, fine) in [
-            ("temperature", "0 or a finite number above", temperature, temperature >= 0.0 && temperature.is_finite()),
+            ("temperature", "0 or a positive number", temperature, temperature >= 0.0 && temperature.is_finite()),
             ("top_p", "a number from 0 to 1", top_p, share(top_p)),
             ("min_p", "a number from 0 to 1", min_p, share(min_p)),
             (
