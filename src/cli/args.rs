@@ -6,11 +6,13 @@ mod model;
 mod numbers;
 mod output;
 mod sampling;
+mod talk;
 
 pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs};
 pub use model::{AdapterArgs, CheckChoice, FileArgs, GpuArgs, ModelArgs};
 pub use output::{OutputArgs, OutputFormat};
 pub use sampling::SamplingArgs;
+pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};
 
 use super::hardware::names;
 use clap::builder::PossibleValuesParser;
@@ -47,11 +49,13 @@ pub enum Command {
     /// Answer one prompt
     ///
     /// The answer goes to stdout, thinking and statistics go to stderr.
+    #[command(after_help = talk::RUN_STATUS)]
     Run(RunArgs),
     /// Chat in the terminal
     ///
     /// Ctrl-C stops a reply, Ctrl-D quits.
-    Chat(TalkArgs),
+    #[command(after_help = talk::CHAT_STATUS)]
+    Chat(ChatArgs),
     /// Show a file's metadata, tensor types and memory needs (no GPU needed)
     Inspect(InspectArgs),
     /// List GPUs and what they support
@@ -117,45 +121,6 @@ pub struct ManArgs {
 pub enum Switch {
     On,
     Off,
-}
-
-#[derive(Debug, Args)]
-pub struct ReplyArgs {
-    /// Let the model think before it answers
-    #[arg(long, value_name = "ON|OFF", default_value = "on")]
-    pub reasoning: Switch,
-    /// System prompt (also -sys)
-    #[arg(long, value_name = "TEXT")]
-    pub system_prompt: Option<String>,
-}
-
-/// What it takes to talk with a model.
-#[derive(Debug, Args)]
-pub struct TalkArgs {
-    #[command(flatten)]
-    pub reply: ReplyArgs,
-    #[command(flatten)]
-    pub model: ModelArgs,
-    #[command(flatten)]
-    pub sampling: SamplingArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct RunArgs {
-    /// Prompt; - reads stdin
-    #[arg(value_name = "PROMPT", conflicts_with_all = ["prompt", "file"])]
-    pub text: Option<String>,
-    /// Prompt; - reads stdin
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub prompt: Option<String>,
-    /// Read the prompt from a file
-    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
-    pub file: Option<PathBuf>,
-    /// Continue the prompt as plain text, without the chat template
-    #[arg(long, conflicts_with_all = ["reasoning", "system_prompt"])]
-    pub raw: bool,
-    #[command(flatten)]
-    pub talk: TalkArgs,
 }
 
 #[derive(Debug, Args)]

@@ -5,11 +5,12 @@ use wglm::Error;
 
 /// Tells an error in one sentence, and what helps in another if that is known.
 pub fn tell(error: &anyhow::Error) {
-    output::note(format_args!("error: {error:#}"));
-    hint(error).into_iter().for_each(|hint| output::note(format_args!("hint: {hint}")));
+    output::complain(format_args!("error: {error:#}"));
+    hint(error).into_iter().for_each(|hint| output::complain(format_args!("hint: {hint}")));
 }
 
-fn hint(error: &anyhow::Error) -> Option<String> {
+/// What helps, if that is known.
+pub fn hint(error: &anyhow::Error) -> Option<String> {
     let fixed = match error.chain().find_map(|cause| cause.downcast_ref())? {
         Error::ContextTooLarge { most, .. } => return Some(format!("try -c {most}")),
         Error::OutOfMemory { .. } | Error::NoResult | Error::TooLarge { .. } => {

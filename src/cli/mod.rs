@@ -10,7 +10,9 @@ mod estimate;
 mod failure;
 mod figures;
 mod hardware;
+mod input;
 mod inspect;
+mod interrupts;
 mod largest_step;
 mod logits;
 mod manual;
@@ -21,12 +23,14 @@ mod plan;
 mod profile;
 mod profile_report;
 mod progress;
+mod reply;
 mod room;
 mod run;
 mod selftest;
 mod selftest_report;
 mod setup;
 mod table;
+mod terminal;
 mod text;
 mod verdicts;
 
@@ -37,6 +41,9 @@ use std::process::ExitCode;
 /// Parses the arguments, runs the command, and reports what went wrong in one sentence.
 pub fn main() -> ExitCode {
     let (arguments, notes) = args::parse();
+    if arguments.command.is_quiet() {
+        output::be_quiet();
+    }
     notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
     if std::env::var_os("RUST_LOG").is_some() {
         let filter = tracing_subscriber::EnvFilter::from_default_env();
@@ -50,6 +57,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         // Whoever read our output has read enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if matches!(error.downcast_ref(), Some(wglm::Error::Cancelled)) => interrupts::INTERRUPTED.into(),
         Err(error) => {
             failure::tell(&error);
             ExitCode::FAILURE
@@ -60,7 +68,7 @@ pub fn main() -> ExitCode {
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => return run::run(args),
-        Command::Chat(args) => chat::chat(args)?,
+        Command::Chat(args) => return chat::chat(args),
         Command::Inspect(args) => inspect::inspect(args)?,
         Command::Devices(args) => devices::devices(&args)?,
         Command::Tokenize(args) => text::tokenize(args)?,

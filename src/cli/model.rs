@@ -1,7 +1,7 @@
 //! Opens files and loads models, with a progress bar for whoever watches.
 
 use super::args::{CheckChoice, FileArgs, ModelArgs};
-use super::{output, verdicts};
+use super::{interrupts, output, progress, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model
     let bar = progress_bar();
     let mut tell = |progress: Progress| {
         show(&bar, progress);
-        ControlFlow::Continue(())
+        if interrupts::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let check = match args.check {
         CheckChoice::Auto => Check::Auto,
@@ -87,9 +87,8 @@ fn zero_copy(model: &Model) {
     }
 }
 
-/// Draws nothing unless stderr is a terminal.
 fn progress_bar() -> ProgressBar {
-    ProgressBar::new(0).with_style(style(Stage::Weights))
+    progress::bar(0).with_style(style(Stage::Weights))
 }
 
 /// Shows how far a load is.

@@ -1,14 +1,42 @@
 //! Where text goes: answers to stdout, all else to stderr, colour only for people.
 
+use super::terminal;
 use anyhow::Context;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const UNWRITABLE: &str = "cannot write to stdout";
 
-/// Writes a line to stderr. That nobody reads it is no reason to stop.
+/// Whether only errors go to stderr.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on only errors go to stderr.
+pub fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether progress is to be drawn: for people, on a terminal that can draw it.
+pub fn draws_progress() -> bool {
+    !QUIET.load(Ordering::Relaxed) && terminal::redraws()
+}
+
+/// Writes a line to stderr that is worth knowing. That nobody reads it is no reason to stop.
 pub fn note(line: fmt::Arguments<'_>) {
+    if !QUIET.load(Ordering::Relaxed) {
+        complain(line);
+    }
+}
+
+/// Writes a line to stderr that must be known.
+pub fn complain(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Writes the beginning of a line to stderr, for whoever types the rest.
+pub fn prompt(text: &str) {
+    let mut err = io::stderr().lock();
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
 /// Writes text to stdout at once.
@@ -27,8 +55,7 @@ pub fn lines(lines: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Resu
 /// Whether stderr is a terminal that wants colour.
 pub fn colour() -> bool {
     let unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    io::stderr().is_terminal() && unset("NO_COLOR") && !dumb
+    io::stderr().is_terminal() && unset("NO_COLOR") && !terminal::is_dumb()
 }
 
 /// Writes faint text to stderr: thinking, figures.
@@ -42,9 +69,16 @@ impl Aside {
         Self { colour: colour() }
     }
 
-    /// Writes text over the line, for a terminal only; the next of its kind replaces it.
+    /// Writes a line that takes the place of colour, where there is none.
+    pub fn mark(&self, text: &str) {
+        if !self.colour {
+            self.line(format_args!("{text}"));
+        }
+    }
+
+    /// Writes text over the line, where that can be drawn; the next of its kind replaces it.
     pub fn passing(&self, text: fmt::Arguments<'_>) {
-        if io::stderr().is_terminal() {
+        if draws_progress() {
             self.write(&format!("\r{text}\x1b[K"));
         }
     }

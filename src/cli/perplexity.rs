@@ -9,7 +9,7 @@ use super::output;
 use super::progress::Progress;
 use super::setup::Setup;
 use super::table::{csv, record};
-use super::{model, run};
+use super::{input, model};
 use anyhow::ensure;
 use serde::Serialize;
 use std::ops::ControlFlow;
@@ -39,7 +39,7 @@ struct Result {
 }
 
 pub fn perplexity(args: PerplexityArgs) -> anyhow::Result<()> {
-    let text = run::read_text(&args.file)?;
+    let text = input::verbatim(&args.file)?;
     let file = model::open(args.model.file.model.as_deref())?;
     let windows = Windows::of(&args, &file)?;
     let model = model::load(&file, &args.model)?;

@@ -1,6 +1,13 @@
 //! How far a measurement is, on stderr, for whoever watches.
 
-use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use super::output;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+
+/// A bar that is drawn where somebody can see it, and leaves nothing behind.
+pub fn bar(total: u64) -> ProgressBar {
+    let target = if output::draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    ProgressBar::with_draw_target(Some(total), target).with_finish(ProgressFinish::AndClear)
+}
 
 /// A line that says what is being done, k of n: drawn on a terminal only, and gone when this is dropped.
 pub struct Progress(ProgressBar);
@@ -10,7 +17,7 @@ impl Progress {
     pub fn new(total: usize) -> Self {
         let style = ProgressStyle::with_template("{msg} {bar:20} {pos}/{len}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self(ProgressBar::new(total as u64).with_style(style).with_finish(ProgressFinish::AndClear))
+        Self(bar(total as u64).with_style(style))
     }
 
     /// Says what is being done now.

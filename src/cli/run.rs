@@ -1,38 +1,55 @@
 //! `run`: one prompt, one reply.
 
-use super::args::{ReplyArgs, RunArgs, SamplingArgs, Switch};
-use super::model;
-use super::output::{self, Aside};
-use anyhow::Context;
-use std::io::Read;
+use super::args::{ReplyArgs, RunArgs, SamplingArgs, Switch, TalkArgs};
+use super::interrupts::{self, Ends};
+use super::output;
+use super::reply::{Reply, View};
+use super::{failure, input, model};
+use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 use wglm::model::recommended_sampling;
 use wglm::sample::Sampler;
 use wglm::text::{Message, Vocab};
-use wglm::{Cancel, Chat, Config, Event, GenerateOptions, Generation, Gguf, Session, Stats, Stop};
-
-/// As a shell reports a program that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
+use wglm::{Cancel, Chat, Config, Error, GenerateOptions, Generation, Gguf, Session};
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let prompt = prompt(&args)?;
+    let cancel = interrupts::begin(Ends::Program);
+    interrupts::listen(false)?;
+    let reply = reply(&args, &cancel);
+    if args.json {
+        tell(&reply)?;
+    }
+    reply.map(|reply| reply.code())
+}
+
+fn reply(args: &RunArgs, cancel: &Cancel) -> anyhow::Result<Reply> {
+    let prompt = prompt(args)?;
     anyhow::ensure!(!prompt.is_empty(), "the prompt is empty; give one with -p");
-    let file = model::open(args.talk.model.file.model.as_deref())?;
-    let options = options(&file, &args.talk.sampling, !args.raw)?;
-    let model = model::load(&file, &args.talk.model)?;
-    let cancel = Interrupt::listen()?.next();
-    let stop = if args.raw {
+    let view = if args.json { View::NOTHING } else { View::of(args.talk.show) };
+    let TalkArgs { model: model_args, sampling, reply, .. } = &args.talk;
+    let file = model::open(model_args.file.model.as_deref())?;
+    let options = options(&file, sampling, !args.raw)?;
+    let model = model::load(&file, model_args)?;
+    if args.raw {
         let tokens = model.tokenizer()?.encode(&prompt, true)?;
         let mut session = Session::new(&model)?;
-        show(Generation::new(&mut session, tokens, None, options)?.with_cancel(&cancel))?
+        Reply::show(Generation::new(&mut session, tokens, None, options)?.with_cancel(cancel), view)
     } else {
         let mut chat = Chat::new(&model)?;
-        prepare(&mut chat, &args.talk.reply, options);
-        show(chat.send(&prompt)?.with_cancel(&cancel))?
+        prepare(&mut chat, reply, options);
+        Reply::show(chat.send(&prompt)?.with_cancel(cancel), view)
+    }
+}
+
+/// Writes the reply, or what went wrong, as one object of JSON.
+fn tell(reply: &anyhow::Result<Reply>) -> anyhow::Result<()> {
+    let object = match reply {
+        Ok(reply) => serde_json::to_value(reply)?,
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Cancelled)) => return Ok(()),
+        Err(error) => json!({ "error": format!("{error:#}"), "hint": failure::hint(error) }),
     };
-    Ok(if stop == Stop::Cancelled { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    output::lines([object])
 }
 
 /// How to generate, checked before a large file is loaded: that it is a model for wglm, the sampling
@@ -63,111 +80,9 @@ pub fn prepare(chat: &mut Chat, args: &ReplyArgs, options: GenerateOptions) {
 
 fn prompt(args: &RunArgs) -> anyhow::Result<String> {
     match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {
-        (Some(text), _) if text == "-" => read_text(Path::new("-")),
+        (Some(text), _) if text == "-" => input::text(Path::new("-")),
         (Some(text), _) => Ok(text.clone()),
-        (None, Some(file)) => read_text(file),
+        (None, Some(file)) => input::text(file),
         (None, None) => anyhow::bail!("no prompt; give one with -p, in a file with -f, or on stdin with -"),
     }
-}
-
-/// The text of a file, or of stdin for `-`, without its last line end.
-pub fn read_text(path: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    if path == Path::new("-") {
-        std::io::stdin().read_to_string(&mut text).context("cannot read stdin")?;
-    } else {
-        text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    }
-    if text.ends_with('\n') {
-        text.pop();
-    }
-    Ok(text)
-}
-
-/// What Ctrl-C stops: the reply that is on its way. A second Ctrl-C ends the program.
-pub struct Interrupt {
-    reply: Arc<Mutex<Cancel>>,
-}
-
-impl Interrupt {
-    /// Listens for Ctrl-C.
-    pub fn listen() -> anyhow::Result<Self> {
-        let reply = Arc::<Mutex<Cancel>>::default();
-        let current = reply.clone();
-        ctrlc::set_handler(move || {
-            let cancel = current.lock().unwrap_or_else(PoisonError::into_inner);
-            if cancel.is_cancelled() {
-                std::process::exit(INTERRUPTED.into());
-            }
-            cancel.cancel();
-        })
-        .context("cannot listen for Ctrl-C")?;
-        Ok(Self { reply })
-    }
-
-    /// What Ctrl-C stops from here on.
-    pub fn next(&self) -> Cancel {
-        let cancel = Cancel::default();
-        *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = cancel.clone();
-        cancel
-    }
-}
-
-/// Shows a reply as it comes: the answer on stdout, thinking and figures on stderr.
-pub fn show(events: impl Iterator<Item = wglm::Result<Event>>) -> anyhow::Result<Stop> {
-    let aside = Aside::new();
-    let (mut reading, mut thinking, mut end) = (false, false, None);
-    for event in events {
-        let event = event?;
-        if reading && !matches!(event, Event::Prompt { .. }) {
-            aside.passing(format_args!(""));
-            reading = false;
-        }
-        match event {
-            Event::Prompt { done, total } => {
-                reading = true;
-                aside.passing(format_args!("reading {done}/{total}"));
-            }
-            Event::Thinking(text) => {
-                thinking = true;
-                aside.write(&text);
-            }
-            Event::Text(text) => {
-                if std::mem::take(&mut thinking) {
-                    aside.write("\n\n");
-                }
-                output::say(&text)?;
-            }
-            Event::Done(stats) => end = Some(stats),
-            _ => {}
-        }
-    }
-    if thinking {
-        aside.write("\n");
-    }
-    output::say("\n")?;
-    let Some(stats) = end else { return Ok(Stop::End) };
-    figures(&aside, &stats, thinking);
-    Ok(stats.stop)
-}
-
-fn figures(aside: &Aside, stats: &Stats, thinking: bool) {
-    let ended = match stats.stop {
-        Stop::Cancelled if stats.generated == 0 => ", stopped before a reply",
-        Stop::Cancelled => ", stopped",
-        Stop::Context => ", the context is full (-c)",
-        Stop::Length if thinking => ", -n reached while thinking",
-        Stop::Length => ", -n reached",
-        Stop::StopString => ", a stop string reached",
-        _ => "",
-    };
-    let seed = stats.seed.map_or(String::new(), |seed| format!("; seed {seed}"));
-    aside.line(format_args!(
-        "[prompt: {} cached, {} new, {:.1} tok/s; reply: {} tokens, {:.1} tok/s{ended}{seed}]",
-        stats.prompt.cached,
-        stats.prompt.new,
-        stats.prompt_speed(),
-        stats.generated,
-        stats.speed()
-    ));
 }

@@ -1,7 +1,7 @@
 //! `tokenize` and `template`: what the model gets to see, without a GPU.
 
 use super::args::{Switch, TemplateArgs, TokenizeArgs};
-use super::{model, output, run};
+use super::{input, model, output};
 use anyhow::{Context, ensure};
 use std::path::Path;
 use wglm::text::{ChatInput, ChatTemplate, Message, Tokenizer, Vocab};
@@ -10,7 +10,7 @@ pub fn tokenize(args: TokenizeArgs) -> anyhow::Result<()> {
     let file = model::open(args.model.as_deref())?;
     let vocab = Vocab::read(&file)?.context("this file has no tokenizer (`tokenizer.ggml.model`); use another")?;
     let tokenizer = Tokenizer::new(vocab)?;
-    let text = if args.text == "-" { run::read_text(Path::new("-"))? } else { args.text };
+    let text = if args.text == "-" { input::text(Path::new("-"))? } else { args.text };
     let tokens = tokenizer.encode(&text, !args.no_parse_special)?;
     if args.json {
         output::lines([serde_json::to_string(&tokens)?])?;
@@ -41,6 +41,6 @@ pub fn template(args: TemplateArgs) -> anyhow::Result<()> {
 }
 
 fn json<T: serde::de::DeserializeOwned>(path: &Path, expected: &str) -> anyhow::Result<T> {
-    let text = run::read_text(path)?;
+    let text = input::text(path)?;
     serde_json::from_str(&text).with_context(|| format!("{}: expected {expected}", path.display()))
 }

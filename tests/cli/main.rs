@@ -22,6 +22,8 @@ mod plans;
 mod running;
 mod selftest;
 mod streams;
+#[cfg(unix)]
+mod terminals;
 mod texts;
 #[cfg(target_os = "linux")]
 mod verdicts;
@@ -54,7 +56,7 @@ struct Outcome {
 /// The command, without what the environment of the tests may hold.
 fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wglm"));
-    command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").stdin(Stdio::null());
+    command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").env("WGLM_NO_HISTORY", "1").stdin(Stdio::null());
     with_cache(&mut command, &std::env::temp_dir().join("wglm-tests"));
     // Without it Mesa complains on stderr.
     if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
@@ -95,11 +97,15 @@ fn succeed(line: &str) -> Outcome {
 }
 
 fn run_prompt(prompt: &str, rest: &str) -> Outcome {
-    let mut command = command(["run", "-p", prompt]);
-    command.args(rest.split_whitespace());
-    let done = outcome(command);
+    let done = try_prompt(prompt, rest);
     assert_eq!(done.code, Some(0), "{prompt:?} {rest}: {done:?}");
     done
+}
+
+fn try_prompt(prompt: &str, rest: &str) -> Outcome {
+    let mut command = command(["run", "-p", prompt]);
+    command.args(rest.split_whitespace());
+    outcome(command)
 }
 
 /// Gives `input` to the command's stdin.

@@ -2,7 +2,8 @@
 
 use crate::common::models::{fable_file, fixture};
 use crate::{
-    ANSWER, QUESTION, THOUGHT, command, fed, figures, outcome, refused, refuses, run_prompt, succeed, wglm, written,
+    ANSWER, QUESTION, THOUGHT, command, fed, figures, json, outcome, refused, refuses, run_prompt, succeed, try_prompt,
+    wglm, written,
 };
 use tempfile::TempDir;
 
@@ -81,10 +82,11 @@ fn a_reply_ends_before_a_stop_string() {
 
 #[test]
 fn as_many_tokens_as_asked_for() {
-    for (count, out) in [(0, "\n"), (1, "\n"), (9, "\n"), (10, "Seven\n"), (15, ANSWER)] {
-        let done = run_prompt(QUESTION, &format!("--temp 0 -n {count}"));
-        assert_eq!(done.out, out, "{count}: {done:?}");
+    for (count, out, code) in [(0, "", 0), (1, "", 3), (9, "", 3), (10, "Seven\n", 0), (15, ANSWER, 0)] {
+        let done = try_prompt(QUESTION, &format!("--temp 0 -n {count}"));
+        assert_eq!((done.out.as_str(), done.code), (out, Some(code)), "{count}: {done:?}");
         assert_eq!(figures(&done.err), [[0, 11, count]], "{done:?}");
+        assert_eq!(done.err.contains("-n reached while thinking: no answer"), code == 3, "{done:?}");
     }
     let full = run_prompt(QUESTION, "--temp 0 -c 20");
     assert!(full.err.contains("the context is full") && figures(&full.err)[0] == [0, 11, 10], "{full:?}");
@@ -93,16 +95,72 @@ fn as_many_tokens_as_asked_for() {
 
 #[test]
 fn figures_have_their_own_line() {
-    let done = run_prompt(QUESTION, "--temp 0 -n 3");
+    let done = try_prompt(QUESTION, "--temp 0 -n 3");
     assert!(done.err.lines().any(|line| line.starts_with("[prompt:")), "{done:?}");
 }
 
 #[test]
 fn any_language() {
     for prompt in ["👋🏽 你好，世界", "Grüße, café", "  spaces  ", "--temp", "a\n\nb\r\n\tc"] {
-        let done = outcome(command(["run", "-n", "6", "-p", prompt]));
+        let done = outcome(command(["run", "--reasoning", "off", "-n", "6", "-p", prompt]));
         assert_eq!(done.code, Some(0), "{prompt:?}: {done:?}");
     }
+}
+
+#[test]
+fn a_text_is_read_as_it_was_meant() {
+    let dir = TempDir::new().unwrap();
+    for text in [format!("\u{feff}{QUESTION}\r\n"), format!("{QUESTION}\r\n"), format!("\u{feff}{QUESTION}")] {
+        let file = written(&dir, "prompt.txt", text.as_bytes()).display().to_string();
+        let from_file = outcome(command(["run", "--temp", "0", "-f", &file]));
+        for done in [from_file, fed(command(["run", "--temp", "0", "-"]), text.as_bytes())] {
+            assert_eq!((done.out.as_str(), figures(&done.err)), (ANSWER, vec![[0, 11, 15]]), "{text:?}: {done:?}");
+        }
+    }
+    let ids = |text: &str| fed(command(["tokenize", "--ids", "-"]), text.as_bytes()).out;
+    assert_eq!(ids("one\r\n\r\ntwo\r\n"), ids("one\n\ntwo"));
+    let wide: Vec<u8> = "\u{feff}hi".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    refused("UTF-16", &fed(command(["run", "-"]), &wide), "expected text in UTF-8, but it seems to be UTF-16");
+}
+
+#[test]
+fn as_little_is_shown_as_asked_for() {
+    let hidden = run_prompt(QUESTION, "--temp 0 --hide-thinking");
+    assert!(hidden.out == ANSWER && hidden.err.starts_with("[prompt: 0 cached, 11 new"), "{hidden:?}");
+    let quiet = run_prompt(QUESTION, "--temp 0 -q -c 8192"); // which is worth a note
+    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), (ANSWER, ""));
+    let nothing = try_prompt(QUESTION, "--temp 0 --quiet -n 3");
+    let told = "no answer: -n reached while thinking\n";
+    assert_eq!((nothing.code, nothing.out.as_str(), nothing.err.as_str()), (Some(3), "", told));
+    refuses("run -q -p hi -c 1", "the context is full");
+}
+
+#[test]
+fn thinking_is_told_from_the_answer_without_colour() {
+    let done = run_prompt(QUESTION, "--temp 0");
+    assert!(done.err.contains(&format!("[thinking]\n{THOUGHT}\n[end of thinking]\n")), "{done:?}");
+    assert!(!run_prompt(QUESTION, "--temp 0 --reasoning off").err.contains("thinking"));
+}
+
+#[test]
+fn a_reply_as_json() {
+    let done = run_prompt(QUESTION, "--temp 0 --json");
+    let reply = json(&done.out);
+    assert_eq!((reply["text"].as_str(), reply["thinking"].as_str()), (Some(ANSWER.trim_end()), Some(THOUGHT)));
+    assert_eq!((&reply["stop"], &reply["tool_calls"], &reply["seed"]), (&"end".into(), &json("[]"), &json("null")));
+    assert_eq!((&reply["prompt"]["new"], &reply["generated"]), (&11.into(), &15.into()), "{reply}");
+    assert!(reply["prompt_seconds"].is_f64() && done.err.is_empty(), "{done:?}");
+    let short = try_prompt(QUESTION, "--seed 7 --json -n 3");
+    let reply = json(&short.out);
+    assert_eq!((short.code, &reply["stop"], &reply["seed"]), (Some(3), &"length".into(), &7.into()), "{short:?}");
+    let failed = try_prompt(QUESTION, "--json -c 1");
+    assert_eq!(failed.code, Some(1));
+    let reply = json(&failed.out);
+    assert!(reply["error"].as_str().unwrap().contains("the context is full: 11 tokens"), "{failed:?}");
+    assert!(
+        reply["hint"].as_str().unwrap().contains("-c") && failed.err.starts_with("error: the context"),
+        "{failed:?}"
+    );
 }
 
 #[test]
@@ -111,12 +169,15 @@ fn prompts_that_are_refused() {
     refused("empty", &outcome(command(["run", "--raw", "-p", ""])), "the prompt is empty");
     refuses("run -p hi -c 1", "the context is full: 6 tokens needed, 1 available");
     let long = "fox ".repeat(5000);
-    refused("long", &fed(command(["run", "-"]), long.as_bytes()), "available; start over or ask for a longer context");
+    refused("long", &fed(command(["run", "-"]), long.as_bytes()), "available; start over or use a larger context");
     refused("binary", &fed(command(["run", "-"]), b"\xff\xfe"), "UTF-8");
     let large = wglm("run -p hi -c 999999999");
-    refused("large", &large, "use a shorter context");
-    assert!(large.err.contains("\nhint: -c sets the tokens of context"), "{large:?}");
-    refuses("profile -p 65 -ub 64 -m nowhere.gguf", "-p 65: 64 tokens are computed together");
+    refused("large", &large, "use a context of at most");
+    assert!(large.err.contains("\nhint: try -c "), "{large:?}");
+    refuses(
+        "profile -p 65 -ub 64 -m nowhere.gguf",
+        "-p: expected at most the prompt batch size of 64 tokens (-ub), found 65",
+    );
     let silent = fixture("models/k-quants.gguf").display().to_string();
     refuses(&format!("run -p hi -m {silent}"), "this file has no tokenizer");
     refuses(&format!("tokenize hi -m {silent}"), "this file has no tokenizer");

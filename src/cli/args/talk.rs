@@ -1,0 +1,99 @@
+//! What `run` and `chat` take.
+
+use super::{Command, ModelArgs, SamplingArgs, Switch};
+use clap::Args;
+use clap::builder::FalseyValueParser;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct ReplyArgs {
+    /// Let the model think before it answers
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    pub reasoning: Switch,
+    /// System prompt (also -sys)
+    #[arg(long, value_name = "TEXT")]
+    pub system_prompt: Option<String>,
+}
+
+/// What it takes to talk with a model.
+#[derive(Debug, Args)]
+pub struct TalkArgs {
+    #[command(flatten)]
+    pub reply: ReplyArgs,
+    #[command(flatten)]
+    pub show: ShowArgs,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    #[command(flatten)]
+    pub history: HistoryArgs,
+    #[command(flatten)]
+    pub talk: TalkArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Prompt; - reads stdin
+    #[arg(value_name = "PROMPT", conflicts_with_all = ["prompt", "file"])]
+    pub text: Option<String>,
+    /// Prompt; - reads stdin
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub prompt: Option<String>,
+    /// Read the prompt from a file
+    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
+    pub file: Option<PathBuf>,
+    /// Continue the prompt as plain text, without the chat template
+    #[arg(long, conflicts_with_all = ["reasoning", "system_prompt"])]
+    pub raw: bool,
+    /// Print JSON: text, thinking, tool calls and statistics, or the error
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub talk: TalkArgs,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ShowArgs {
+    /// Hide the model's thinking
+    #[arg(long)]
+    pub hide_thinking: bool,
+    /// Print only the answer, and errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+impl Command {
+    /// Whether nothing but results and errors is to be told.
+    pub fn is_quiet(&self) -> bool {
+        match self {
+            Self::Run(args) => args.json || args.talk.show.quiet,
+            Self::Chat(args) => args.talk.show.quiet,
+            _ => false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub struct HistoryArgs {
+    /// Do not read or write the history of typed messages
+    #[arg(long, env = "WGLM_NO_HISTORY", value_parser = FalseyValueParser::new())]
+    pub no_history: bool,
+}
+
+/// Behind the help of `run`.
+pub const RUN_STATUS: &str = "\
+Exit status: 0 with an answer, 1 after an error, 2 for wrong usage, 3 if the reply ended without an answer (-n or the
+context ran out while the model was thinking), 130 after Ctrl-C.";
+
+/// Behind the help of `chat`.
+pub const CHAT_STATUS: &str = "\
+Messages are read from the terminal, or from a file or pipe, one per line. A line that begins with / is a command: /help
+lists them. A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines.
+
+Exit status: 0; with messages from a file or pipe 1 if a message or a command failed, 3 if a reply ended without an
+answer; 130 if Ctrl-C ended the program (twice at the prompt), 143 after SIGTERM, 129 after SIGHUP.";

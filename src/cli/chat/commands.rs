@@ -1,0 +1,133 @@
+//! The commands of a conversation: what they are called and what they take.
+
+use std::fmt::Write;
+
+/// A command, as `/help` lists it.
+struct Usage {
+    name: &'static str,
+    /// What it takes, if anything.
+    takes: &'static str,
+    does: &'static str,
+}
+
+const USAGES: [Usage; 9] = [
+    Usage { name: "clear", takes: "", does: "start over; the system prompt stays" },
+    Usage { name: "regen", takes: "", does: "answer the last message again" },
+    Usage { name: "system", takes: "[TEXT]", does: "set the system prompt; without TEXT remove it" },
+    Usage { name: "reasoning", takes: "on|off", does: "think before answering, or do not" },
+    Usage { name: "save", takes: "FILE", does: "write the conversation as JSON messages" },
+    Usage { name: "load", takes: "FILE", does: "continue a saved conversation" },
+    Usage { name: "copy", takes: "", does: "copy the last answer to the clipboard" },
+    Usage { name: "help", takes: "", does: "list commands" },
+    Usage { name: "exit", takes: "", does: "quit; so does Ctrl-D" },
+];
+
+const BEYOND: &str = "\
+A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines.
+//TEXT sends /TEXT. Ctrl-C stops a reply or drops the line; pressed twice at an empty line it quits.";
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    Clear,
+    Regen,
+    System(&'a str),
+    Reasoning(bool),
+    Save(&'a str),
+    Load(&'a str),
+    Copy,
+    Help,
+    Exit,
+}
+
+impl<'a> Command<'a> {
+    /// Reads a command without its `/`.
+    ///
+    /// # Errors
+    /// There is none of that name, or it takes something else.
+    pub fn read(text: &'a str) -> anyhow::Result<Self> {
+        let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        let rest = rest.trim();
+        Ok(match (name, rest) {
+            ("clear", "") => Self::Clear,
+            ("regen", "") => Self::Regen,
+            ("system", text) => Self::System(text),
+            ("reasoning", "on") => Self::Reasoning(true),
+            ("reasoning", "off") => Self::Reasoning(false),
+            ("save", file) if !file.is_empty() => Self::Save(file),
+            ("load", file) if !file.is_empty() => Self::Load(file),
+            ("copy", "") => Self::Copy,
+            ("help", "") => Self::Help,
+            ("exit" | "quit", "") => Self::Exit,
+            _ => match USAGES.iter().find(|usage| usage.name == name) {
+                Some(Usage { takes: "", .. }) => anyhow::bail!("/{name} takes nothing behind it"),
+                Some(usage) => anyhow::bail!("expected /{name} {}", usage.takes),
+                None => anyhow::bail!("no command /{name}; /help lists them, //{name} sends /{name} as a message"),
+            },
+        })
+    }
+}
+
+/// What `/help` says.
+pub fn help() -> String {
+    let mut help = String::new();
+    for Usage { name, takes, does } in &USAGES {
+        let _ = writeln!(help, "{:17}  {does}", format!("/{name} {takes}"));
+    }
+    help + BEYOND
+}
+
+/// Whether what was typed so far is a command that takes a file, up to where its name begins or further.
+pub fn takes_file(typed: &str) -> bool {
+    let mut files = USAGES.iter().filter(|usage| usage.takes == "FILE");
+    files.any(|usage| {
+        typed.strip_prefix('/').and_then(|t| t.strip_prefix(usage.name)).is_some_and(|t| t.starts_with(' '))
+    })
+}
+
+/// The beginnings of commands that what was typed so far may become.
+pub fn beginning_with(typed: &str) -> impl Iterator<Item = String> {
+    let whole = USAGES.iter().flat_map(|Usage { name, takes, .. }| match *takes {
+        "" => vec![format!("/{name}")],
+        "on|off" => vec![format!("/{name} on"), format!("/{name} off")],
+        _ => vec![format!("/{name} ")],
+    });
+    whole.filter(move |text| !typed.is_empty() && text.starts_with(typed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, USAGES, beginning_with, help, takes_file};
+
+    #[test]
+    fn every_command_is_read_told_and_completed() {
+        for usage in &USAGES {
+            let rest = if usage.takes == "on|off" { "on" } else { usage.takes };
+            assert!(Command::read(&format!("{} {rest}", usage.name)).is_ok(), "{}", usage.name);
+            assert!(help().contains(&format!("/{}", usage.name)));
+            let start = &usage.name[..1];
+            assert!(beginning_with(&format!("/{start}")).any(|text| text[1..].starts_with(usage.name)));
+        }
+        assert!(matches!(Command::read("save  a b "), Ok(Command::Save("a b"))));
+    }
+
+    #[test]
+    fn what_is_no_command_is_told() {
+        for (text, words) in [
+            ("etc", "//etc sends /etc"),
+            ("clear all", "/clear takes nothing"),
+            ("save", "expected /save FILE"),
+            ("reasoning maybe", "expected /reasoning on|off"),
+        ] {
+            let error = Command::read(text).err().map(|error| error.to_string());
+            assert!(error.as_ref().is_some_and(|error| error.contains(words)), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn completion_knows_where_a_file_stands() {
+        assert!(takes_file("/save ") && takes_file("/load a/b") && !takes_file("/save") && !takes_file("/clear "));
+        assert_eq!(beginning_with("/re").collect::<Vec<_>>(), ["/regen", "/reasoning on", "/reasoning off"]);
+        assert_eq!(beginning_with("").count() + beginning_with("hello").count(), 0);
+    }
+}

@@ -1,0 +1,136 @@
+//! A line to edit on the terminal, with a history and completion.
+//!
+//! stdout gets answers alone: where it is no terminal, the line is drawn on the terminal itself.
+
+use super::{Typed, commands, entry};
+use crate::cli::output;
+use directories::ProjectDirs;
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::Validator;
+use rustyline::{
+    Behavior, Cmd, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, Helper, KeyCode,
+    KeyEvent, Modifiers, RepeatCount,
+};
+use std::io::{ErrorKind, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Messages that the history keeps.
+const KEPT: usize = 1000;
+
+const PROMPT: &str = "> ";
+const MORE: &str = ". ";
+
+pub struct Editor {
+    line: rustyline::Editor<Completion, FileHistory>,
+    history: Option<PathBuf>,
+    /// Whether nothing was typed when Ctrl-C was pressed.
+    blank: Arc<AtomicBool>,
+}
+
+impl Editor {
+    /// With the history of earlier conversations if `history`.
+    pub fn new(history: bool) -> anyhow::Result<Self> {
+        let elsewhere = !std::io::stdout().is_terminal();
+        let behavior = if elsewhere { Behavior::PreferTerm } else { Behavior::Stdio };
+        let config = Config::builder().behavior(behavior).history_ignore_space(true).max_history_size(KEPT)?;
+        let mut line = rustyline::Editor::with_config(config.build())?;
+        line.set_helper(Some(Completion(FilenameCompleter::new())));
+        let blank = Arc::new(AtomicBool::new(true));
+        line.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
+        let interrupt = Box::new(Interrupt(blank.clone()));
+        line.bind_sequence(KeyEvent::ctrl('C'), EventHandler::Conditional(interrupt));
+        let history = history.then(history_file).flatten();
+        if let Some(file) = &history {
+            // There is none yet, or one that cannot be read; then what is kept is told to be lost as it is written.
+            let _ = line.load_history(file);
+        }
+        Ok(Self { line, history, blank })
+    }
+
+    /// The next message or command. Ctrl-C drops what is typed; pressed twice where nothing is, it ends.
+    pub fn next(&mut self) -> anyhow::Result<Typed> {
+        let mut warned = false;
+        loop {
+            match entry::whole(|goes_on| self.line.readline(if goes_on { MORE } else { PROMPT }).map(Some)) {
+                Ok(Some(text)) => {
+                    self.keep(&text);
+                    return Ok(Typed::Text(text));
+                }
+                Ok(None) | Err(ReadlineError::Eof) => return Ok(Typed::End),
+                Err(ReadlineError::Interrupted) => {
+                    let blank = self.blank.load(Ordering::Relaxed);
+                    if blank && warned {
+                        return Ok(Typed::Interrupt);
+                    }
+                    warned = blank;
+                    if blank {
+                        output::complain(format_args!("(Ctrl-C again ends, and so does Ctrl-D)"));
+                    }
+                }
+                Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                    output::complain(format_args!("warning: what was typed is not UTF-8; it was dropped"));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Keeps a text for the arrow keys, here and in the next conversation.
+    fn keep(&mut self, text: &str) {
+        if text.trim().is_empty() || !matches!(self.line.add_history_entry(text), Ok(true)) {
+            return;
+        }
+        let Some(file) = &self.history else { return };
+        let folder = file.parent().unwrap_or(Path::new("."));
+        let made = std::fs::create_dir_all(folder).map_err(ReadlineError::from);
+        if let Err(error) = made.and_then(|()| self.line.append_history(file)) {
+            output::note(format_args!("note: {} does not keep what is typed: {error}", file.display()));
+            self.history = None;
+        }
+    }
+}
+
+/// Where texts are kept: with what programs remember, or, where systems have no folder for that, with their data.
+fn history_file() -> Option<PathBuf> {
+    let folders = ProjectDirs::from("", "", "wglm")?;
+    Some(folders.state_dir().unwrap_or(folders.data_local_dir()).join("history"))
+}
+
+/// Notes whether anything was typed, and does what is usual.
+struct Interrupt(Arc<AtomicBool>);
+
+impl ConditionalEventHandler for Interrupt {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        self.0.store(context.line().is_empty(), Ordering::Relaxed);
+        None
+    }
+}
+
+/// Completes commands, and the names of files behind them.
+struct Completion(FilenameCompleter);
+
+impl Completer for Completion {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, place: usize, context: &Context) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let before = &line[..place];
+        if commands::takes_file(before) {
+            return self.0.complete(line, place, context);
+        }
+        let all = commands::beginning_with(before);
+        Ok((0, all.map(|text| Pair { display: text.trim_end().to_owned(), replacement: text }).collect()))
+    }
+}
+
+impl Hinter for Completion {
+    type Hint = String;
+}
+impl Highlighter for Completion {}
+impl Validator for Completion {}
+impl Helper for Completion {}

@@ -1,0 +1,105 @@
+//! What is typed: a message, or a command; and where it goes on in the next line.
+
+/// Begins and ends a message of several lines.
+const QUOTES: &str = "\"\"\"";
+
+/// What was typed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Entry<'a> {
+    Message(&'a str),
+    /// A command without its `/`.
+    Command(&'a str),
+}
+
+impl<'a> Entry<'a> {
+    /// Quotes keep what stands in them as it is; `//` begins a message that begins with `/`.
+    pub fn of(text: &'a str) -> Self {
+        let text = text.trim();
+        if let Some(inside) = text.strip_prefix(QUOTES) {
+            let inside = inside.strip_suffix(QUOTES).unwrap_or(inside);
+            let inside = inside.strip_prefix('\n').unwrap_or(inside);
+            return Self::Message(inside.strip_suffix('\n').unwrap_or(inside));
+        }
+        match text.strip_prefix('/') {
+            Some(message) if message.starts_with('/') => Self::Message(message),
+            Some(command) => Self::Command(command),
+            None => Self::Message(text),
+        }
+    }
+}
+
+/// A text with all lines in which it goes on, as `line` reads them; it is told whether a line is such a one. At the end
+/// of the input what there is counts as whole; none if there is nothing.
+///
+/// # Errors
+/// Those of `line`.
+pub fn whole<E>(mut line: impl FnMut(bool) -> Result<Option<String>, E>) -> Result<Option<String>, E> {
+    let mut text = String::new();
+    let mut begun = false;
+    while let Some(next) = line(begun)? {
+        begun = true;
+        text.push_str(&next);
+        match goes_on(&text) {
+            Goes::No => return Ok(Some(text)),
+            Goes::Continued => drop(text.pop()),
+            Goes::Quoted => {}
+        }
+        text.push('\n');
+    }
+    Ok(begun.then_some(text))
+}
+
+/// How a text goes on in the next line.
+#[derive(Debug, PartialEq, Eq)]
+enum Goes {
+    /// It does not.
+    No,
+    /// Its last letter says so, and stands for the end of the line.
+    Continued,
+    /// Quotes are open.
+    Quoted,
+}
+
+fn goes_on(text: &str) -> Goes {
+    match text.trim_start().strip_prefix(QUOTES) {
+        Some(inside) if !inside.trim_end().ends_with(QUOTES) => Goes::Quoted,
+        None if text.ends_with('\\') => Goes::Continued,
+        _ => Goes::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, Goes, goes_on};
+
+    #[test]
+    fn messages_and_commands_are_told_apart() {
+        for (text, entry) in [
+            (" hello ", Entry::Message("hello")),
+            ("/save a b", Entry::Command("save a b")),
+            ("//etc holds what?", Entry::Message("/etc holds what?")),
+            ("\"\"\"/help\"\"\"", Entry::Message("/help")),
+            ("\"\"\"\n  a\n\n b \n\"\"\"", Entry::Message("  a\n\n b ")),
+            ("\"\"\"not closed", Entry::Message("not closed")),
+            ("a \"\"\"quoted\"\"\" word", Entry::Message("a \"\"\"quoted\"\"\" word")),
+        ] {
+            assert_eq!(Entry::of(text), entry);
+        }
+    }
+
+    #[test]
+    fn lines_go_on() {
+        for (text, goes) in [
+            ("a", Goes::No),
+            ("a\\", Goes::Continued),
+            ("a\\ ", Goes::No),
+            ("\"\"\"", Goes::Quoted),
+            ("\"\"\"a\nb\\", Goes::Quoted),
+            ("\"\"\"a\n\"\"\" ", Goes::No),
+            ("\"\"\"\"\"\"", Goes::No),
+            ("a \"\"\"", Goes::No),
+        ] {
+            assert_eq!(goes_on(text), goes, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Messages from a pipe, a file, or a terminal without an editor: one a line.
+
+use super::{Typed, entry};
+use crate::cli::{input, output, terminal};
+use anyhow::Context;
+use std::io::{BufRead, stdin};
+
+/// The lines of stdin.
+pub struct Lines {
+    first: bool,
+    prompts: bool,
+}
+
+impl Lines {
+    pub fn new() -> Self {
+        Self { first: true, prompts: terminal::is_typed() }
+    }
+
+    /// The next message.
+    pub fn next(&mut self) -> anyhow::Result<Typed> {
+        Ok(entry::whole(|goes_on| self.line(goes_on))?.map_or(Typed::End, Typed::Text))
+    }
+
+    fn line(&mut self, goes_on: bool) -> anyhow::Result<Option<String>> {
+        if self.prompts {
+            output::prompt(if goes_on { ". " } else { "> " });
+        }
+        let mut bytes = Vec::new();
+        if stdin().lock().read_until(b'\n', &mut bytes).context("cannot read stdin")? == 0 {
+            return Ok(None);
+        }
+        let (line, changed) = input::line(&bytes, std::mem::take(&mut self.first));
+        if changed {
+            output::complain(format_args!(
+                "warning: a line is not UTF-8; what cannot be read stands there as \u{fffd}"
+            ));
+        }
+        Ok(Some(line))
+    }
+}

@@ -1,0 +1,168 @@
+//! The conversation itself: messages are answered, commands obeyed.
+
+use super::clipboard;
+use super::commands::{self, Command};
+use super::entry::Entry;
+use crate::cli::interrupts::{self, Ends};
+use crate::cli::output;
+use crate::cli::reply::{Reply, View};
+use crate::cli::{failure, input, is_broken_pipe};
+use anyhow::{Context, ensure};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+use wglm::text::Message;
+use wglm::{Chat, Error, Stop};
+
+pub struct Talk {
+    chat: Chat,
+    view: View,
+    /// Whether a message or a command failed.
+    failed: bool,
+    /// What a reply without an answer ends the process with.
+    without_answer: Option<ExitCode>,
+}
+
+impl Talk {
+    pub fn new(chat: Chat, view: View) -> Self {
+        Self { chat, view, failed: false, without_answer: None }
+    }
+
+    /// What a process ends with that nobody watched.
+    pub fn code(&self) -> ExitCode {
+        match self.failed {
+            true => ExitCode::FAILURE,
+            false => self.without_answer.unwrap_or(ExitCode::SUCCESS),
+        }
+    }
+
+    /// Answers or obeys; a break ends the conversation. What fails is told, and the conversation goes on.
+    ///
+    /// # Errors
+    /// Nobody reads the answers any more.
+    pub fn take(&mut self, entry: Entry) -> anyhow::Result<ControlFlow<()>> {
+        let done = match entry {
+            Entry::Message("") => Ok(ControlFlow::Continue(())),
+            Entry::Message(text) => self.send(text).map(|()| ControlFlow::Continue(())),
+            Entry::Command(text) => Command::read(text).and_then(|command| self.obey(command)),
+        };
+        done.or_else(|error| {
+            if is_broken_pipe(&error) {
+                return Err(error);
+            }
+            self.failed = true;
+            failure::tell(&error);
+            if matches!(error.downcast_ref(), Some(Error::ContextFull { .. })) {
+                output::complain(format_args!("hint: /clear starts over"));
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// What was asked in vain was to be asked in other words: the model is not to read both.
+    fn send(&mut self, text: &str) -> anyhow::Result<()> {
+        self.chat.truncate(self.chat.messages().len() - self.chat.unanswered().len());
+        self.answer(|chat| chat.send(text))
+    }
+
+    /// Shows a reply.
+    fn answer<'a>(&'a mut self, ask: impl FnOnce(&'a mut Chat) -> wglm::Result<wglm::Reply<'a>>) -> anyhow::Result<()> {
+        let cancel = interrupts::begin(Ends::Work);
+        let reply = Reply::show(ask(&mut self.chat)?.with_cancel(&cancel), self.view)?;
+        if reply.stop() == Some(Stop::Context) {
+            output::complain(format_args!("the context is full: /clear starts over, -c asks for a longer one"));
+        }
+        if reply.without_answer().is_some() {
+            self.without_answer = Some(reply.code());
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, command: Command) -> anyhow::Result<ControlFlow<()>> {
+        match command {
+            Command::Clear => self.chat.truncate(self.system()),
+            Command::Regen => self.answer_anew()?,
+            Command::System(text) => self.instruct(text),
+            Command::Reasoning(on) => self.chat.reasoning = Some(on),
+            Command::Save(file) => self.save(Path::new(file))?,
+            Command::Load(file) => self.load(Path::new(file))?,
+            Command::Copy => self.copy()?,
+            Command::Help => output::complain(format_args!("{}", commands::help())),
+            Command::Exit => return Ok(ControlFlow::Break(())),
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// How many messages at the beginning are the system's: one or none.
+    fn system(&self) -> usize {
+        self.chat.messages().first().is_some_and(|message| message.role == "system").into()
+    }
+
+    fn instruct(&mut self, text: &str) {
+        let message = (!text.is_empty()).then(|| Message::system(text));
+        let rest = self.chat.messages()[self.system()..].to_vec();
+        self.chat.set_messages(message.into_iter().chain(rest).collect());
+    }
+
+    /// Has the last message answered once more. The answer that there was stays if no other comes.
+    fn answer_anew(&mut self) -> anyhow::Result<()> {
+        let asked = self.chat.messages().iter().rposition(|message| message.role == "user");
+        let asked = asked.context("there is no message yet to answer")? + 1;
+        let before = self.chat.messages()[asked..].to_vec();
+        self.chat.truncate(asked);
+        let sampling = &mut self.chat.options.sampling;
+        sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(1)); // the same one would draw the same answer
+        let answered = self.answer(|chat| chat.reply());
+        if self.chat.messages().len() == asked {
+            before.into_iter().for_each(|message| self.chat.push(message));
+        }
+        answered
+    }
+
+    /// Writes the messages to a file. What else it may hold is not overwritten.
+    fn save(&self, file: &Path) -> anyhow::Result<()> {
+        let messages = self.chat.messages();
+        ensure!(!messages.is_empty(), "there is nothing to save yet");
+        if file.exists() {
+            read(file).with_context(|| format!("{} is no conversation, and is not overwritten", file.display()))?;
+        }
+        let text = serde_json::to_string_pretty(messages)? + "\n";
+        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        output::note(format_args!("{} messages saved to {}", messages.len(), file.display()));
+        Ok(())
+    }
+
+    /// Goes on with the messages of a file, if they suit the model's chat template.
+    fn load(&mut self, file: &Path) -> anyhow::Result<()> {
+        let messages = read(file)?;
+        let before = self.chat.messages().to_vec();
+        self.chat.set_messages(messages);
+        match self.chat.prompt() {
+            Ok(prompt) => {
+                let (messages, tokens) = (self.chat.messages().len(), prompt.len());
+                let context = self.chat.session().context();
+                output::note(format_args!("{messages} messages: {tokens} of {context} tokens of context"));
+                Ok(())
+            }
+            Err(error) => {
+                self.chat.set_messages(before);
+                Err(error).with_context(|| file.display().to_string())
+            }
+        }
+    }
+
+    fn copy(&self) -> anyhow::Result<()> {
+        let answer = self.chat.messages().iter().rev().find(|message| message.role == "assistant");
+        let text = answer.map(Message::text).context("there is no answer yet")?;
+        clipboard::copy(&text)?;
+        output::note(format_args!("{} letters copied", text.chars().count()));
+        Ok(())
+    }
+}
+
+/// The messages of a file.
+fn read(file: &Path) -> anyhow::Result<Vec<Message>> {
+    let text = input::text(file)?;
+    let expected = "a JSON array of messages with `role` and `content`";
+    serde_json::from_str(&text).with_context(|| format!("{}: expected {expected}", file.display()))
+}

@@ -1,0 +1,50 @@
+//! Text from files and stdin.
+
+use anyhow::Context;
+use std::io::Read;
+use std::path::Path;
+
+/// What some editors put before a text, and what is no part of it.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// The text of a file, or of stdin for `-`, as it was meant: without a byte-order mark, with lines ended as on Unix, and
+/// without the end of its last line.
+pub fn text(path: &Path) -> anyhow::Result<String> {
+    let text = read(path)?;
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text).replace("\r\n", "\n");
+    Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
+}
+
+/// The text of a file, or of stdin for `-`, byte for byte but for the end of its last line, as llama.cpp reads it.
+pub fn verbatim(path: &Path) -> anyhow::Result<String> {
+    let text = read(path)?;
+    Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let (name, bytes) = if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().read_to_end(&mut bytes);
+        ("stdin".to_owned(), read.map(|_| bytes))
+    } else {
+        (path.display().to_string(), std::fs::read(path))
+    };
+    let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let wide = matches!(error.as_bytes(), [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
+        let found = if wide { "seems to be UTF-16".into() } else { format!("has other bytes at {at}") };
+        anyhow::anyhow!("cannot read {name}: expected text in UTF-8, but it {found}")
+    })
+}
+
+/// A line without its end, and without a byte-order mark if it is the first one; none of it is lost, for what is not
+/// UTF-8 becomes U+FFFD, which is told beside it.
+pub fn line(bytes: &[u8], first: bool) -> (String, bool) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut line = text.strip_suffix('\n').map_or(&*text, |line| line.strip_suffix('\r').unwrap_or(line));
+    if first {
+        line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+    }
+    (line.to_owned(), matches!(text, std::borrow::Cow::Owned(_)))
+}

@@ -1,0 +1,96 @@
+//! Ctrl-C, and on Unix the signals that end a program. A press is obeyed at once, whatever the program is doing.
+//!
+//! A driver may keep the thread that compiles shaders for seconds, and nobody can take it away from there. So where a
+//! press ends the program, the thread that heard of it ends it, once the others had the time to end by themselves.
+
+use super::terminal;
+use anyhow::Context;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use wglm::Cancel;
+
+/// As a shell reports a program that Ctrl-C ended.
+pub const INTERRUPTED: u8 = 130;
+
+/// How long what is being done may take to stop by itself, where a press ends the program.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// What a press ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// The program, after a grace.
+    Program,
+    /// The program, at once: it waits for input, and would not hear.
+    Wait,
+    /// What is being done. A second press ends the program.
+    Work,
+}
+
+struct State {
+    ends: Ends,
+    cancel: Cancel,
+}
+
+/// One for the process, as signals are.
+static STATE: LazyLock<Mutex<State>> =
+    LazyLock::new(|| Mutex::new(State { ends: Ends::Program, cancel: Cancel::default() }));
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins something that a press ends: what is returned hears of presses from now on, and of none before.
+pub fn begin(ends: Ends) -> Cancel {
+    let cancel = Cancel::default();
+    *state() = State { ends, cancel: cancel.clone() };
+    cancel
+}
+
+/// What is being done has something to show for: from now on a press ends that alone.
+pub fn spare_the_program() {
+    state().ends = Ends::Work;
+}
+
+/// Whether Ctrl-C was pressed since the last beginning.
+pub fn asked() -> bool {
+    state().cancel.is_cancelled()
+}
+
+fn pressed() {
+    let state = state();
+    let again = state.cancel.is_cancelled();
+    let ends = state.ends;
+    state.cancel.cancel();
+    drop(state);
+    if again || ends == Ends::Wait {
+        terminal::leave(INTERRUPTED);
+    }
+    if ends == Ends::Program {
+        std::thread::sleep(GRACE);
+        terminal::leave(INTERRUPTED);
+    }
+}
+
+/// Listens for Ctrl-C; if `terminal`, also for what ends a program that has changed the terminal.
+#[cfg(unix)]
+pub fn listen(terminal: bool) -> anyhow::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let numbers = if terminal { &[SIGINT, SIGTERM, SIGHUP][..] } else { &[SIGINT] };
+    let mut signals = signal_hook::iterator::Signals::new(numbers).context("cannot listen for Ctrl-C")?;
+    let listen = move || {
+        for signal in signals.forever() {
+            match signal {
+                SIGINT => pressed(),
+                other => terminal::leave(u8::try_from(128 + other).unwrap_or(1)),
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(listen).context("cannot listen for Ctrl-C")?;
+    Ok(())
+}
+
+/// Listens for Ctrl-C. What ends a program gives its console back by itself.
+#[cfg(not(unix))]
+pub fn listen(_: bool) -> anyhow::Result<()> {
+    ctrlc::set_handler(pressed).context("cannot listen for Ctrl-C")
+}

@@ -1,0 +1,188 @@
+//! A reply on its way to whoever reads it: the answer on stdout, thinking and figures on stderr.
+
+use super::args::ShowArgs;
+use super::interrupts::{self, INTERRUPTED};
+use super::output::{self, Aside};
+use serde::Serialize;
+use std::process::ExitCode;
+use wglm::text::ToolCall;
+use wglm::{Event, Stats, Stop};
+
+/// The reply ended without an answer.
+const NO_ANSWER: u8 = 3;
+
+/// What is shown of a reply while it comes.
+#[derive(Debug, Clone, Copy)]
+pub struct View {
+    pub answer: bool,
+    pub thinking: bool,
+    pub figures: bool,
+}
+
+impl View {
+    /// As the arguments ask.
+    pub fn of(args: ShowArgs) -> Self {
+        Self { answer: true, thinking: !args.hide_thinking && !args.quiet, figures: !args.quiet }
+    }
+
+    /// Nothing: all of it is wanted at the end.
+    pub const NOTHING: Self = Self { answer: false, thinking: false, figures: false };
+}
+
+/// A reply that has ended.
+#[derive(Debug, Default, Serialize)]
+pub struct Reply {
+    text: String,
+    thinking: String,
+    tool_calls: Vec<ToolCall>,
+    #[serde(flatten)]
+    stats: Option<Stats>,
+}
+
+impl Reply {
+    /// Shows a reply as it comes.
+    ///
+    /// # Errors
+    /// Those of the generation, and of a stdout that takes nothing.
+    pub fn show(events: impl Iterator<Item = wglm::Result<Event>>, view: View) -> anyhow::Result<Self> {
+        let mut reply = Self::default();
+        let mut display = Display { aside: Aside::new(), view, at: At::Start };
+        for event in events {
+            let event = event?;
+            display.show(&event)?;
+            reply.keep(event);
+        }
+        display.turn(At::End);
+        if view.answer && !reply.text.is_empty() {
+            output::say("\n")?;
+        }
+        if view.figures {
+            reply.figures(&display.aside);
+        } else if let Some(why) = reply.without_answer() {
+            output::complain(format_args!("no answer: {why}"));
+        }
+        Ok(reply)
+    }
+
+    fn keep(&mut self, event: Event) {
+        match event {
+            Event::Thinking(text) => self.thinking.push_str(&text),
+            Event::Text(text) => self.text.push_str(&text),
+            Event::ToolCall(call) => self.tool_calls.push(call),
+            Event::Done(stats) => self.stats = Some(stats),
+            _ => return,
+        }
+        interrupts::spare_the_program();
+    }
+
+    /// Why it ended.
+    pub fn stop(&self) -> Option<Stop> {
+        self.stats.map(|stats| stats.stop)
+    }
+
+    /// Why there is no answer, where one was to be expected: none was if it was stopped, or `-n 0` asked for none.
+    pub fn without_answer(&self) -> Option<&'static str> {
+        let nothing = self.text.is_empty() && self.tool_calls.is_empty();
+        let asked = self.stats.is_some_and(|stats| stats.generated > 0 || stats.stop != Stop::Length);
+        let thinking = !self.thinking.is_empty();
+        match self.stop() {
+            _ if !nothing || !asked => None,
+            Some(Stop::Length) if thinking => Some("-n reached while thinking"),
+            Some(Stop::Length) => Some("-n reached"),
+            Some(Stop::Context) if thinking => Some("the context is full (-c), while thinking"),
+            Some(Stop::Context) => Some("the context is full (-c)"),
+            Some(Stop::End) => Some("the model said nothing"),
+            _ => None,
+        }
+    }
+
+    /// What the process ends with.
+    pub fn code(&self) -> ExitCode {
+        match self.stop() {
+            Some(Stop::Cancelled) => INTERRUPTED.into(),
+            _ if self.without_answer().is_some() => NO_ANSWER.into(),
+            _ => ExitCode::SUCCESS,
+        }
+    }
+
+    fn figures(&self, aside: &Aside) {
+        let Some(stats) = &self.stats else { return };
+        let ended = match (self.without_answer(), stats.stop) {
+            (Some(why), _) => format!(", {why}: no answer"),
+            (None, Stop::Cancelled) if stats.generated == 0 => ", stopped before a reply".to_owned(),
+            (None, Stop::Cancelled) => ", stopped".to_owned(),
+            (None, Stop::Context) => ", the context is full (-c)".to_owned(),
+            (None, Stop::Length) => ", -n reached".to_owned(),
+            (None, Stop::StopString) => ", a stop string reached".to_owned(),
+            _ => String::new(),
+        };
+        let seed = stats.seed.map_or(String::new(), |seed| format!("; seed {seed}"));
+        aside.line(format_args!(
+            "[prompt: {} cached, {} new, {:.1} tok/s; reply: {} tokens, {:.1} tok/s{ended}{seed}]",
+            stats.prompt.cached,
+            stats.prompt.new,
+            stats.prompt_speed(),
+            stats.generated,
+            stats.speed()
+        ));
+    }
+}
+
+/// How far the display has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Start,
+    Prompt,
+    Thinking,
+    Answer,
+    End,
+}
+
+struct Display {
+    aside: Aside,
+    view: View,
+    at: At,
+}
+
+impl Display {
+    fn show(&mut self, event: &Event) -> anyhow::Result<()> {
+        match event {
+            Event::Prompt { done, total } if self.view.figures => {
+                self.turn(At::Prompt);
+                self.aside.passing(format_args!("reading {done}/{total}"));
+            }
+            Event::Thinking(text) if self.view.thinking => {
+                self.turn(At::Thinking);
+                self.aside.write(text);
+            }
+            Event::Text(text) if self.view.answer => {
+                self.turn(At::Answer);
+                output::say(text)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Ends what was shown so far, if something else follows. Where there is no colour to tell thinking from the
+    /// answer, lines do.
+    fn turn(&mut self, next: At) {
+        let before = std::mem::replace(&mut self.at, next);
+        if before == next {
+            return;
+        }
+        match before {
+            At::Prompt => self.aside.passing(format_args!("")),
+            At::Thinking => {
+                self.aside.write("\n");
+                self.aside.mark("[end of thinking]");
+            }
+            _ => {}
+        }
+        match next {
+            At::Thinking => self.aside.mark("[thinking]"),
+            At::Answer if before == At::Thinking => self.aside.write("\n"),
+            _ => {}
+        }
+    }
+}
