@@ -156,8 +156,8 @@ impl Session {
         self.feed_with(tokens, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// As [`Session::feed`], telling `progress` after each submission how many of the tokens the session holds, and
-    /// stopping if it says so.
+    /// As [`Session::feed`], telling `progress` after each submission, and again and again while kernels compile that
+    /// nothing needed before, how many of the tokens the session holds, and stopping if it says so.
     ///
     /// # Errors
     /// As [`Session::feed`], and [`Error::Cancelled`]; what the session holds by then stays.

@@ -47,7 +47,9 @@ fn read_magic(cursor: &mut Cursor<'_>) -> Result<()> {
     match cursor.array().as_ref() {
         Ok(MAGIC) => Ok(()),
         Ok(b"FUGG") => Err(big_endian("the magic `FUGG`")),
-        _ if bytes > 0 && MAGIC.starts_with(first) => Err(broken("magic", "4 bytes", format!("{bytes}"))),
+        _ if bytes > 0 && MAGIC.starts_with(first) => {
+            Err(broken("magic", "4 bytes", format!("{bytes} before the end of the file")))
+        }
         _ => Err(Error::NotGguf { found: looks::like(first, bytes) }),
     }
 }

@@ -12,9 +12,10 @@ fn files_that_are_no_model() {
     let whole = std::fs::read(fable_file("q4_0")).unwrap();
     let messages = written(&dir, "messages.json", b"[]");
     let llama = GgufWriter::new().meta("general.architecture", "llama").finish();
-    let cases: [(&str, &[u8], &str); 7] = [
-        ("empty.gguf", b"", "expected 4 bytes, found 0"),
-        ("text.gguf", b"no model, only words", "expected `GGUF`, found `no m`"),
+    let cases: [(&str, &[u8], &str); 8] = [
+        ("empty.gguf", b"", "empty.gguf: not a GGUF file: it is empty"),
+        ("text.gguf", b"no model, only words", "text.gguf: not a GGUF file: it begins with `no model"),
+        ("page.gguf", b"<!DOCTYPE html><html>", "page.gguf: not a GGUF file: it is a web page"),
         ("version.gguf", b"GGUF\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", "version 1 of GGUF is not supported"),
         ("magic.gguf", &whole[..3], "found 3 before the end of the file"),
         ("header.gguf", &whole[..1000], "tensor count"),
