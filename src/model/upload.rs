@@ -19,9 +19,8 @@ use crate::gpu::{Buffer, BufferUse, Gpu, Mapped, PAGE, StagedCopy, Staging};
 use crate::memory::resize;
 use crate::plan::Weight;
 use crate::shader::Pipelines;
-use crate::threads::{GoOn, Job, cores, lock, work};
+use crate::threads::{GoOn, Job, cores, work};
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -144,15 +143,13 @@ struct Upload<'a> {
 impl Upload<'_> {
     /// Runs the threads until all is done.
     fn run(&self, threads: usize, go_on: &mut GoOn<'_>) -> Result<()> {
-        // One worker must have staging memory; the others, where it is short, leave their work to it.
-        let first = Mutex::new(Some(self.staging()?));
-        let job = || -> Job<'_> {
-            Box::new(|go_on| {
-                let stagings = lock(&first).take(); // in a statement of its own, which lets go of the lock
-                self.work(stagings.into_iter().collect(), go_on)
-            })
+        // The job that is taken first must have staging memory; the others, where it is short, leave their work to it.
+        let mut first = Some(self.staging()?);
+        let mut job = |_| -> Job<'_> {
+            let stagings = first.take().into_iter().collect();
+            Box::new(move |go_on| self.work(stagings, go_on))
         };
-        let jobs = (0..threads.min(self.copied.len() + self.in_place.len())).map(|_| job()).collect();
+        let jobs = (0..threads.min(self.copied.len() + self.in_place.len())).map(&mut job).collect();
         work("repacking weights", jobs, |_| Ok(()), go_on).or_else(|error| match error {
             Error::Cancelled => Err(error),
             error => self.gpu.check().and(Err(error)), // a lost device fails in many ways
