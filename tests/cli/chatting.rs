@@ -55,6 +55,15 @@ fn a_conversation_survives_a_full_context() {
     assert!(full.code == Some(0) && full.err.contains("the context is full: /clear starts over"), "{full:?}");
 }
 
+#[test]
+fn the_oldest_messages_make_room() {
+    let input = format!("/system Hello.\n{}", format!("{QUESTION}\n").repeat(4));
+    let (said, done) = contents("--temp 0 --reasoning off -c 60", input.as_bytes());
+    assert_eq!(done.out.lines().count(), 4, "{done:?}");
+    assert!(done.code == Some(0) && done.err.contains("the model no longer sees the oldest 2 messages"), "{done:?}");
+    assert!(said[0] == "Hello." && said[1] == QUESTION && said.len() < 9, "{said:?}");
+}
+
 /// The contents of the messages that a conversation of these lines saves.
 fn contents(rest: &str, input: &[u8]) -> (Vec<String>, Outcome) {
     let dir = TempDir::new().unwrap();

@@ -62,18 +62,38 @@ impl Talk {
     /// What was asked in vain was to be asked in other words: the model is not to read both.
     fn send(&mut self, text: &str) -> anyhow::Result<()> {
         self.chat.truncate(self.chat.messages().len() - self.chat.unanswered().len());
-        self.answer(|chat| chat.send(text))
+        self.chat.push(Message::user(text));
+        self.answer()
     }
 
-    /// Shows a reply.
-    fn answer<'a>(&'a mut self, ask: impl FnOnce(&'a mut Chat) -> wglm::Result<wglm::Reply<'a>>) -> anyhow::Result<()> {
+    /// Shows a reply to the messages.
+    fn answer(&mut self) -> anyhow::Result<()> {
+        self.make_room()?;
         let cancel = interrupts::begin(Ends::Work);
-        let reply = Reply::show(ask(&mut self.chat)?.with_cancel(&cancel), self.view)?;
+        let reply = Reply::show(self.chat.reply()?.with_cancel(&cancel), self.view)?;
         if reply.stop() == Some(Stop::Context) {
             output::complain(format_args!("the context is full: /clear starts over, -c asks for a longer one"));
         }
         if reply.without_answer().is_some() {
             self.without_answer = Some(reply.code());
+        }
+        Ok(())
+    }
+
+    /// Forgets the oldest messages where the context has no room for a reply: a quarter of it, or what -n allows. Where
+    /// the last message leaves less, the reply has to do with that.
+    fn make_room(&mut self) -> anyhow::Result<()> {
+        let most = self.chat.options.max_tokens.unwrap_or(usize::MAX);
+        let wanted = most.min(self.chat.session().context() / 4);
+        let gone = match self.chat.fit(wanted) {
+            Err(Error::ContextFull { .. }) => self.chat.fit(most.min(1))?,
+            fitted => fitted?,
+        };
+        if !gone.is_empty() {
+            let count = gone.len();
+            output::note(format_args!(
+                "note: the context is full (-c): the model no longer sees the oldest {count} messages"
+            ));
         }
         Ok(())
     }
@@ -112,8 +132,8 @@ impl Talk {
         self.chat.truncate(asked);
         let sampling = &mut self.chat.options.sampling;
         sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(1)); // the same one would draw the same answer
-        let answered = self.answer(|chat| chat.reply());
-        if self.chat.messages().len() == asked {
+        let answered = self.answer();
+        if !self.chat.unanswered().is_empty() {
             before.into_iter().for_each(|message| self.chat.push(message));
         }
         answered
