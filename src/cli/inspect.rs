@@ -53,7 +53,7 @@ fn scalar(value: &Value<'_>) -> serde_json::Value {
         Value::I16(v) => v.into(),
         Value::U32(v) => v.into(),
         Value::I32(v) => v.into(),
-        Value::F32(v) => v.into(),
+        Value::F32(v) => v.to_string().parse::<f64>().unwrap_or(f64::NAN).into(), // 0.1, and not 0.10000000149
         Value::Bool(v) => v.into(),
         Value::String(v) => String::from_utf8_lossy(v).into(),
         Value::Array(v) => json!({ "array_of": v.element_type().name(), "length": v.len() }),

@@ -75,6 +75,7 @@ fn inspect_tells_programs_the_same() {
     let told = json(&succeed("inspect --json").out);
     assert_eq!((&told["version"], &told["tensors"]), (&3.into(), &92.into()));
     assert_eq!(told["metadata"]["deepseek2.context_length"], 4096);
+    assert_eq!(told["metadata"]["deepseek2.attention.layer_norm_rms_epsilon"], 1e-5);
     assert_eq!(told["metadata"]["tokenizer.ggml.tokens"]["length"], 2048);
     let plan = json(&succeed("plan --json -c 4096").out);
     for part in ["weights", "cache", "scratch"] {
