@@ -249,3 +249,22 @@ fn colour_or_words_tell_thinking_from_the_answer() {
     );
     assert!(!coloured.contains("[thinking]") && coloured.contains("\x1b[2m"), "{coloured:?}");
 }
+
+/// What measures says what it is at, k of n, and leaves nothing of that behind.
+#[test]
+fn measurements_show_how_far_they_are() {
+    for (line, doing, whole) in [
+        ("bench -p 2 -n 0 -r 1", "pp2: warmup", "0/1"),
+        ("profile -r 2", "timing every kind of step", "0/2"),
+        ("selftest -k rms_norm", "testing kernels", "0/1"),
+    ] {
+        let (drawn, code) = ended(on_terminal(command(line.split_whitespace())));
+        assert_eq!(code, 0, "{line}: {drawn}");
+        let after = drawn.split_once(doing).unwrap_or_else(|| panic!("{line}: {drawn:?}")).1;
+        assert!(after.contains(whole), "{line}: {drawn:?}");
+        let last = after.rsplit("\x1b[2K").next().unwrap();
+        assert!(!last.contains(whole) && after.contains("\x1b[2K"), "{line}: {drawn:?}");
+        let piped = crate::succeed(line);
+        assert!(!piped.err.contains(doing), "{piped:?}");
+    }
+}
