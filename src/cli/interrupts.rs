@@ -71,13 +71,20 @@ fn pressed() {
     }
 }
 
-/// Listens for Ctrl-C; if `terminal`, also for what ends a program that has changed the terminal.
+/// Listens for Ctrl-C; if `terminal`, also for what ends a program that has changed the terminal. Where the system
+/// refuses the thread for that, signals do what they do to any program.
 #[cfg(unix)]
 pub fn listen(terminal: bool) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let numbers = if terminal { &[SIGINT, SIGTERM, SIGHUP][..] } else { &[SIGINT] };
-    let mut signals = signal_hook::iterator::Signals::new(numbers).context("cannot listen for Ctrl-C")?;
+    let (ready, readied) = std::sync::mpsc::channel();
     let listen = move || {
+        let numbers = if terminal { &[SIGINT, SIGTERM, SIGHUP][..] } else { &[SIGINT] };
+        let signals = signal_hook::iterator::Signals::new(numbers);
+        let mut signals = match signals {
+            Ok(signals) => signals,
+            Err(error) => return ready.send(Err(error)).unwrap_or_default(),
+        };
+        ready.send(Ok(())).unwrap_or_default();
         for signal in signals.forever() {
             match signal {
                 SIGINT => pressed(),
@@ -85,8 +92,13 @@ pub fn listen(terminal: bool) -> anyhow::Result<()> {
             }
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(listen).context("cannot listen for Ctrl-C")?;
-    Ok(())
+    match std::thread::Builder::new().name("signals".into()).spawn(listen) {
+        Ok(_) => readied.recv().unwrap_or(Ok(())).context("cannot listen for Ctrl-C"),
+        Err(error) => {
+            tracing::warn!("no thread to listen for Ctrl-C: {error}");
+            Ok(())
+        }
+    }
 }
 
 /// Listens for Ctrl-C. What ends a program gives its console back by itself.
