@@ -15,10 +15,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused to open, map, read or write a file.
+    /// The operating system refused to open, read or write a file.
     #[error("cannot {action} {}: {reason}", path.display())]
     Io {
-        /// What was attempted, as a verb: `open`, `map`, `write`.
+        /// What was attempted, as a verb: `open`, `read`, `write`.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum Error {
         reason: Arc<std::io::Error>,
     },
 
-    /// What is wrong with a file, of which one knows the path.
+    /// Another error about what a file says, with the file's path: see [`Error::cause`].
     #[error("{}: {error}", path.display())]
     File {
         /// The file.
@@ -223,6 +223,15 @@ pub enum Error {
         count: usize,
         /// Of how many.
         total: usize,
+    },
+
+    /// The operating system refused a thread.
+    #[error("no thread for {doing}: {reason}; close other programs")]
+    NoThread {
+        /// What it was wanted for.
+        doing: &'static str,
+        /// The operating system's reason, which clones share.
+        reason: Arc<std::io::Error>,
     },
 
     /// A worker thread died: a defect in wglm.

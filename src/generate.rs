@@ -8,6 +8,7 @@ mod seconds;
 
 pub(crate) use begun::Begun;
 pub use cancel::Cancel;
+use cancel::Cancels;
 pub use chooser::Chooser;
 
 use crate::error::{Error, Result};
@@ -154,7 +155,7 @@ pub struct Generation<'a> {
     session: &'a mut Session,
     prompt: Vec<u32>,
     options: GenerateOptions,
-    cancel: Cancel,
+    cancels: Cancels,
     steering: Option<Steering<'a>>,
     output: Output,
     state: State,
@@ -193,8 +194,8 @@ impl<'a> Generation<'a> {
         options.check()?;
         options.sampling.seed = Some(options.sampling.seed());
         let output = Output::new(session.model(), parser, options.stop.clone());
-        let (cancel, steering, state) = (Cancel::default(), None, State::Start);
-        Ok(Self { session, prompt, options, cancel, steering, output, state })
+        let (cancels, steering, state) = (Cancels::default(), None, State::Start);
+        Ok(Self { session, prompt, options, cancels, steering, output, state })
     }
 
     /// Will bring the session to `prompt`, the end of which is a reply that has begun, and go on with that.
@@ -218,7 +219,7 @@ impl<'a> Generation<'a> {
     }
 
     pub(crate) fn set_cancel(&mut self, cancel: &Cancel) {
-        self.cancel = cancel.clone();
+        self.cancels.others.push(cancel.clone());
     }
 
     /// The same generation, whose tokens `chooser` has a say in. What it leaves to the usual sampling is drawn on the
@@ -234,7 +235,7 @@ impl<'a> Generation<'a> {
 
     /// What stops this generation, from any thread.
     pub fn cancel(&self) -> Cancel {
-        self.cancel.clone()
+        self.cancels.own.clone()
     }
 
     /// One step further: the prompt, or a token. Its events, if it completes any, are in `output` afterwards.
@@ -257,7 +258,7 @@ impl<'a> Generation<'a> {
     fn read_prompt(&mut self, start: Instant, cached: usize) -> Result<()> {
         let rest = &self.prompt[self.session.tokens().len()..];
         let part = if self.session.prompt_options().together() > 1 { 1 } else { ONE_BY_ONE };
-        let cancel = &self.cancel;
+        let cancel = &self.cancels;
         let mut go_on = |read| match cancel.is_cancelled() || (part..rest.len()).contains(&read) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -265,14 +266,14 @@ impl<'a> Generation<'a> {
         let read = self.session.feed_with(rest, &mut go_on).and_then(|()| self.session.wait());
         let (done, total) = (self.session.tokens().len(), self.prompt.len());
         let since = Instant::now();
-        let prompt = Reuse { cached, new: done - cached };
+        let prompt = Reuse { cached, new: done.saturating_sub(cached) }; // lost results may have taken some of it
         let course = Course { prompt, prompt_time: since - start, since, generated: 0 };
         match read {
             Ok(()) => {
                 self.output.push(Event::Prompt { done, total });
                 self.state = State::Tokens(course);
             }
-            Err(Error::Cancelled) if self.cancel.is_cancelled() => self.finish(course, Stop::Cancelled),
+            Err(Error::Cancelled) if self.cancels.is_cancelled() => self.finish(course, Stop::Cancelled),
             Err(Error::Cancelled) => self.output.push(Event::Prompt { done, total }),
             Err(error) => return Err(error),
         }
@@ -320,7 +321,7 @@ impl<'a> Generation<'a> {
     /// Why the next token is not to be generated, if it is not.
     fn limit(&self, course: &Course) -> Option<Stop> {
         let enough = self.options.max_tokens.is_some_and(|most| course.generated >= most);
-        let cancelled = self.cancel.is_cancelled().then_some(Stop::Cancelled);
+        let cancelled = self.cancels.is_cancelled().then_some(Stop::Cancelled);
         cancelled.or(enough.then_some(Stop::Length))
     }
 

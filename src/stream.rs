@@ -73,8 +73,8 @@ enum Work {
 enum Asked {
     Text(String),
     Messages,
-    Beginning(String),
-    Rest,
+    Prefill(String),
+    Resume,
 }
 
 /// What has a say in the tokens of a reply on another thread.
@@ -99,9 +99,9 @@ impl ReplyStream {
         Self { slot, queue: Arc::default(), cancel: Cancel::default(), chooser: None, work: Work::Waiting(asked) }
     }
 
-    /// The same stream, which `cancel` stops: also if that was asked before. To be called before the first poll.
-    pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
-        self.cancel = cancel.below();
+    /// The same stream, which `cancel` stops: also if that was asked before.
+    pub fn with_cancel(self, cancel: &Cancel) -> Self {
+        self.cancel.join(cancel);
         self
     }
 
@@ -141,7 +141,8 @@ impl ReplyStream {
         let chooser = self.chooser.take();
         let work = move || slot.tell(asked, &cancel, chooser, |event| end.tell(event));
         let worker = std::thread::Builder::new().name("wglm reply".to_owned()).spawn(work);
-        self.work = Work::Running(worker.map_err(|_| Error::Worker { doing: "starting to generate a reply" })?);
+        let refused = |reason: std::io::Error| Error::NoThread { doing: "generating a reply", reason: reason.into() };
+        self.work = Work::Running(worker.map_err(refused)?);
         Ok(())
     }
 

@@ -43,12 +43,12 @@ impl Draft {
 
     pub fn into_message(self) -> Message {
         let mut message = Message::assistant("");
-        self.become_of(&mut message);
+        self.write_to(&mut message);
         message
     }
 
     /// Makes it what a message says.
-    pub fn become_of(self, message: &mut Message) {
+    pub fn write_to(self, message: &mut Message) {
         message.content = Some(self.text.into());
         message.reasoning_content = Some(self.thinking).filter(|thinking| !thinking.is_empty());
         message.tool_calls = self.calls;

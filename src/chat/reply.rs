@@ -96,7 +96,7 @@ impl Drop for Reply<'_> {
         }
         let draft = std::mem::take(&mut self.draft);
         match self.messages.last_mut().filter(|_| self.resumed) {
-            Some(message) => draft.become_of(message),
+            Some(message) => draft.write_to(message),
             None => self.messages.push(draft.into_message()),
         }
     }

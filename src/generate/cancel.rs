@@ -1,7 +1,8 @@
 //! The stop button.
 
-use std::sync::Arc;
+use crate::threads::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Stops a reply from any thread. Clones share it.
 ///
@@ -10,36 +11,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// has begun too. It stays asked: the next question takes a new one.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
     asked: Arc<AtomicBool>,
     /// What stops this one too.
-    #[cfg(feature = "stream")]
-    above: Option<Arc<Cancel>>,
+    others: Mutex<Vec<Arc<AtomicBool>>>,
 }
 
 impl Cancel {
     /// Asks the reply to stop; it does so within a token, or within a few parts of a prompt's chunk.
     pub fn cancel(&self) {
-        self.asked.store(true, Ordering::Relaxed);
+        self.shared.asked.store(true, Ordering::Relaxed);
     }
 
     /// True once asked.
     pub fn is_cancelled(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) || self.above_is_cancelled()
+        let asked = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        asked(&self.shared.asked) || lock(&self.shared.others).iter().any(asked)
     }
 
+    /// Has another one stop this one too, and what stops that one by now. By itself this one stops nothing else.
     #[cfg(feature = "stream")]
-    fn above_is_cancelled(&self) -> bool {
-        self.above.as_ref().is_some_and(|above| above.is_cancelled())
+    pub(crate) fn join(&self, other: &Self) {
+        let theirs = lock(&other.shared.others).clone();
+        lock(&self.shared.others).extend(theirs.into_iter().chain([other.shared.asked.clone()]));
     }
+}
 
-    #[cfg(not(feature = "stream"))]
-    fn above_is_cancelled(&self) -> bool {
-        false
-    }
+/// All that stops a generation.
+#[derive(Debug, Default)]
+pub struct Cancels {
+    pub own: Cancel,
+    /// Those that its caller made.
+    pub others: Vec<Cancel>,
+}
 
-    /// One that this one stops too, and that by itself stops nothing else.
-    #[cfg(feature = "stream")]
-    pub(crate) fn below(&self) -> Self {
-        Self { asked: Arc::default(), above: Some(Arc::new(self.clone())) }
+impl Cancels {
+    pub fn is_cancelled(&self) -> bool {
+        self.own.is_cancelled() || self.others.iter().any(Cancel::is_cancelled)
     }
 }

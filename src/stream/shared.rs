@@ -57,12 +57,12 @@ impl SharedChat {
 
     /// As [`Chat::prefill`], as a stream.
     pub fn prefill(&self, text: &str) -> ReplyStream {
-        ReplyStream::new(self.slot.clone(), Asked::Beginning(text.to_owned()))
+        ReplyStream::new(self.slot.clone(), Asked::Prefill(text.to_owned()))
     }
 
     /// As [`Chat::resume`], as a stream.
     pub fn resume(&self) -> ReplyStream {
-        ReplyStream::new(self.slot.clone(), Asked::Rest)
+        ReplyStream::new(self.slot.clone(), Asked::Resume)
     }
 
     /// Does something with the conversation between two replies. Its messages are told anew after that.
@@ -131,8 +131,8 @@ impl Slot {
             let reply = match &asked {
                 Asked::Text(text) => chat.send(text)?,
                 Asked::Messages => chat.reply()?,
-                Asked::Beginning(text) => chat.prefill(text)?,
-                Asked::Rest => chat.resume()?,
+                Asked::Prefill(text) => chat.prefill(text)?,
+                Asked::Resume => chat.resume()?,
             };
             *lock(&self.messages) = reply.messages().to_vec();
             let reply = reply.with_cancel(cancel);

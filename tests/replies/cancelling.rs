@@ -151,3 +151,20 @@ fn one_button_for_several_replies() {
     assert!(events.iter().all(|event| !matches!(event, Event::Text(_))) && stats.stop == Stop::Cancelled, "{events:?}");
     assert_eq!(chat.unanswered().len(), 1);
 }
+
+/// Its own and those that it was given: each stops the reply, and none presses another.
+#[test]
+fn every_button_of_a_reply_stops_it() {
+    let mut chat = crate::chat();
+    for pressed in 0..3 {
+        let reply = chat.send("Tell me a story about an owl.").unwrap();
+        let buttons = [reply.cancel(), Cancel::default(), Cancel::default()];
+        let mut reply = reply.with_cancel(&buttons[1]).with_cancel(&buttons[2]);
+        reply.next().unwrap().unwrap();
+        buttons[pressed].cancel();
+        assert_eq!(told(reply).1.stop, Stop::Cancelled, "button {pressed}");
+        for (index, button) in buttons.iter().enumerate() {
+            assert_eq!(button.is_cancelled(), index == pressed, "button {index} of {pressed}");
+        }
+    }
+}

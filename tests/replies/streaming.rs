@@ -198,3 +198,16 @@ fn conversations_and_streams_go_to_other_threads() {
     assert!(answers.iter().all(|answer| answer.contains("twelve")), "{answers:?}");
     assert!(model().gpu().check().is_ok());
 }
+
+/// The stream's own button, and one that it is given after it has begun.
+#[test]
+fn every_button_of_a_stream_stops_it() {
+    for pressed in 0..2 {
+        let mut stream = chat().into_stream(OWL);
+        block_on(next(&mut stream)).unwrap().unwrap();
+        let buttons = [stream.cancel(), Cancel::default()];
+        let mut stream = stream.with_cancel(&buttons[1]);
+        buttons[pressed].cancel();
+        assert_eq!(told(block_on(all(&mut stream)).into_iter()).1.stop, Stop::Cancelled, "button {pressed}");
+    }
+}
