@@ -14,7 +14,7 @@ pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
     messages.iter().enumerate().try_for_each(|(index, message)| {
         let wrong = |what, expected: &str, found| Error::Message { index, what, expected: expected.to_owned(), found };
         let role = message.role.as_str();
-        if role.is_empty() || !ROLES.contains(&role) && !template.names(role) {
+        if role.is_empty() || !ROLES.contains(&role) && !template.names_role(role) {
             let expected = format!("{}, or another that the model's chat template names", ROLES.join(", "));
             return Err(wrong("role", &expected, format!("{role:?}")));
         }

@@ -1,10 +1,11 @@
 //! What comes from outside a template, kept from being read as the template's own tokens.
 //!
 //! A template writes control tokens and tags around what people, functions and the model say. Names of such tokens in
-//! what they say are text. So while the template renders, [`MARK`] stands behind every character with which such a name
-//! may begin and before every one with which it may end, wherever that character is: a name is found neither in a text
-//! nor where texts are joined, nor in what is left of one that was shortened. What is cut into words afterwards has the
-//! marks taken out again.
+//! what they say are text. So while the template renders, [`MARK`] stands on both sides of every character with which
+//! such a name may begin or end, wherever that character is: a name is found neither in a text nor where texts are
+//! joined, nor in what is left of one that was shortened or turned around. What is cut into words afterwards has the
+//! marks taken out again. Names that are words are marked behind their first letter alone, and a template that drops
+//! single characters may drop marks.
 //!
 //! A template that writes the first and the last character itself, as `<|{{ role }}|>` does, makes the token that it
 //! names.
@@ -21,8 +22,8 @@ pub(super) const ESCAPE: char = '\u{FDD1}';
 /// Marks texts, as a vocabulary asks for it.
 #[derive(Debug)]
 pub(super) struct Guard {
-    openers: Vec<char>,
-    closers: Vec<char>,
+    /// Characters that names begin or end with, but for those of words.
+    signs: Vec<char>,
     /// Names that begin and end like words: for these, marking every such character would mark most of a text.
     words: Vec<String>,
     escaped: Vec<char>,
@@ -31,9 +32,9 @@ pub(super) struct Guard {
 impl Guard {
     /// Against these names of tokens, beside the tags that replies are read by.
     pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut guard = Self { openers: vec!['<'], closers: vec!['>'], words: Vec::new(), escaped: vec![MARK, ESCAPE] };
+        let mut guard = Self { signs: vec!['<', '>'], words: Vec::new(), escaped: vec![MARK, ESCAPE] };
         names.into_iter().for_each(|name| guard.add(name));
-        for list in [&mut guard.openers, &mut guard.closers, &mut guard.escaped] {
+        for list in [&mut guard.signs, &mut guard.escaped] {
             list.sort_unstable();
             list.dedup();
         }
@@ -47,8 +48,7 @@ impl Guard {
         match (first, last) {
             (Some(only), None) => self.escaped.push(only),
             (Some(first), Some(last)) if sign(&first) || sign(&last) => {
-                self.openers.extend(Some(first).filter(sign));
-                self.closers.extend(Some(last).filter(sign));
+                self.signs.extend([first, last].into_iter().filter(sign));
             }
             (Some(_), Some(_)) => self.words.push(name.to_owned()),
             (None, _) => {}
@@ -74,11 +74,12 @@ impl Guard {
                 marked += &format!("{ESCAPE}{:x}{ESCAPE}", u32::from(char));
                 continue;
             }
-            if self.closers.contains(&char) {
+            let sign = self.signs.contains(&char);
+            if sign {
                 marked.push(MARK);
             }
             marked.push(char);
-            if self.openers.contains(&char) || self.begins_word(&text[at..]) {
+            if sign || self.begins_word(&text[at..]) {
                 marked.push(MARK);
             }
         }
@@ -130,8 +131,8 @@ mod tests {
     /// What could be a name is cut up, wherever it stands; everything else is as it was.
     #[test]
     fn marks_are_where_names_begin_and_end() {
-        assert_eq!(marked("<|user|>").replace(MARK, "."), "<.|user|.>");
-        assert_eq!(marked("a[0] > 2").replace(MARK, "."), "a[.0.] .> 2");
+        assert_eq!(marked("<|user|>").replace(MARK, "."), ".<.|user|.>.");
+        assert_eq!(marked("a[0] > 2").replace(MARK, "."), "a.[.0.]. .>. 2");
         assert_eq!(marked("EOS, THE\n").replace(MARK, "."), "E.OS, THE.\n");
         assert_eq!(marked("user, tool and so on"), "user, tool and so on");
         assert!(!marked("§").contains('§'));

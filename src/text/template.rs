@@ -88,6 +88,8 @@ pub struct Prompt {
 /// * Slices with a negative step are right only from end to end: `x[2:0:-1]` holds an item too many, and
 ///   reversing an empty list is an error.
 /// * Joined or concatenated, not printed, floats from 1e16 up and below 1e-4 have no exponent.
+/// * A [prompt](Self::prompt)'s strings have marks in them while the template runs, which `length` and slices count and
+///   `pprint` and `urlencode` spell out.
 /// * `escape` writes other, equivalent entities; `{% raw %}` eats a new line after it; `strip()` leaves
 ///   the ASCII separators U+001C to U+001F.
 pub struct ChatTemplate {
@@ -139,11 +141,13 @@ impl ChatTemplate {
         Ok(Prompt { tokens: tokenizer.encode_marked(&text)?, opens_thinking: opens_thinking(&text) })
     }
 
-    /// Whether the template's source has a text between quotes, such as the name of a role.
-    pub fn names(&self, text: &str) -> bool {
-        let quoted = |quote: char| format!("{quote}{text}{quote}");
-        let source = self.environment.get_template(NAME);
-        source.is_ok_and(|template| ['\'', '"'].iter().any(|quote| template.source().contains(&quoted(*quote))))
+    /// Whether the template's source names a role: between quotes, in a tag that is about roles.
+    pub fn names_role(&self, role: &str) -> bool {
+        let names = |tag: &str| ['\'', '"'].iter().any(|quote| tag.contains(&format!("{quote}{role}{quote}")));
+        let Ok(template) = self.environment.get_template(NAME) else { return false };
+        // Before the first tag there is none, and behind the end of each there is text.
+        let mut tags = template.source().split("{%").skip(1).filter_map(|tag| tag.split("%}").next());
+        tags.any(|tag| tag.contains("role") && names(tag))
     }
 }
 

@@ -66,7 +66,16 @@ fn the_demonstration_models_template() {
     let error = template.render(&ChatInput::new(&[Message::new("critic", "Boo")])).unwrap_err();
     let Error::Refused { reason } = error else { panic!("{error}") };
     assert_eq!(reason, "a message with the role critic");
-    assert!(template.names("tool") && !template.names("critic") && !template.names("too"));
+    let named = ["tool", "critic", "too"].map(|role| template.names_role(role));
+    assert_eq!(named, [true, false, false]);
+}
+
+/// What a template compares with something else is no role.
+#[test]
+fn roles_are_named_where_roles_are_meant() {
+    let template = "{% if m.type == 'text' %}{% elif m['role'] in [\"critic\"] %}'poet' has no role{% endif %}";
+    let template = ChatTemplate::new(template).unwrap();
+    assert_eq!(["critic", "text", "poet"].map(|role| template.names_role(role)), [true, false, false]);
 }
 
 #[test]
