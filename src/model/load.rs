@@ -131,7 +131,9 @@ impl Model {
                 let (planner, pipelines, weights, meter) = (&planner, &pipelines, &weights.buffers, &meter);
                 let chunks = options.check == Check::Always || all;
                 let check = check::Subject { planner, pipelines, weights, chunks, looked: Default::default(), meter };
-                verdict = check.settle(wanted, subject, go_on)?;
+                let found = check.settle(wanted, subject, go_on);
+                file.unchanged()?; // or kernels would be blamed for what another program wrote
+                verdict = found?;
             }
             let target = verdict.as_ref().map_or(wanted, |verdict| verdict.without().of(wanted));
             let one_token = plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?;
@@ -212,7 +214,7 @@ impl Model {
     /// The tokenizer.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the file has none.
+    /// [`Error::Metadata`] if the file has none, as an [`Error::File`] if that has a path.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
         self.shared.tokenizer.as_ref().ok_or_else(|| self.missing("tokenizer.ggml.model", "a tokenizer"))
     }
@@ -220,7 +222,7 @@ impl Model {
     /// The chat template.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the file has none.
+    /// [`Error::Metadata`] if the file has none, as an [`Error::File`] if that has a path.
     pub fn template(&self) -> Result<&ChatTemplate> {
         self.shared.template.as_ref().ok_or_else(|| self.missing("tokenizer.chat_template", "a chat template"))
     }

@@ -102,6 +102,7 @@ impl Session {
     pub(super) fn submit_from(&mut self, first: usize) -> Result<Output> {
         let (executor, planned, sampling) = (&self.executor, &self.planned, &self.sampling);
         let token = executor.local(Plan::TOKEN);
+        let computed = first < planned.choice.first;
         let output = match &self.adjusting {
             Some(adjusting) => {
                 adjusting.write(&self.tokens, first == 0)?;
@@ -115,6 +116,7 @@ impl Session {
                 self.choices.submit(self.ticket, token, |copy| executor.submit(steps, &[copy]))?
             }
         };
+        self.layers |= computed;
         self.runs(output.submission().clone())?;
         Ok(output)
     }

@@ -12,9 +12,14 @@ impl Session {
     /// embedding, and transformers its `last_hidden_state`.
     ///
     /// # Errors
-    /// As [`Session::logits`].
+    /// As [`Session::logits`]; [`Error::Argument`] also where nothing was fed since a snapshot was restored, which holds
+    /// the logits alone.
     pub fn hidden(&mut self) -> Result<Vec<f32>> {
         let output = self.output()?.clone();
+        if !self.layers {
+            let expected = "a token fed since the snapshot was restored".to_owned();
+            return Err(Error::Argument { argument: "session", expected, found: "none".into() });
+        }
         self.read(&output)?; // the choice vouches for what it was computed from
         let bytes = 4 * self.model.config().width as u64;
         let hidden = self.executor.local(self.planned.hidden);

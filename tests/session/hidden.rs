@@ -117,3 +117,18 @@ fn nothing_has_none() {
     let mut session = crate::session();
     assert!(matches!(session.hidden(), Err(Error::Argument { argument: "session", .. })));
 }
+
+/// A snapshot holds none, and what was there before is of another token.
+#[test]
+fn a_snapshot_has_none() {
+    let mut session = crate::session();
+    session.feed(&dialogue(9)).unwrap();
+    let snapshot = session.snapshot().unwrap();
+    let hidden = session.hidden().unwrap();
+    session.feed(&dialogue(3)).unwrap();
+    session.restore(&snapshot).unwrap();
+    assert!(matches!(session.hidden(), Err(Error::Argument { argument: "session", .. })));
+    session.rewind(8);
+    session.feed(&dialogue(9)[8..]).unwrap();
+    assert!(session.hidden().unwrap() == hidden);
+}
