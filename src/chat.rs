@@ -86,8 +86,8 @@ impl Chat {
     /// An empty conversation.
     ///
     /// # Errors
-    /// [`Error::Metadata`](crate::Error::Metadata) if the model has no tokenizer or no chat template;
-    /// otherwise as [`Session::new`].
+    /// [`Error::Metadata`](crate::Error::Metadata) if the model has no tokenizer or no chat template, as an
+    /// [`Error::File`](crate::Error::File) if its file has a path; otherwise as [`Session::new`].
     pub fn new(model: &Model) -> Result<Self> {
         Self::with_session(Session::new(model)?)
     }

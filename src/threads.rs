@@ -12,7 +12,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle, available_parallelism, scope
 use std::time::Duration;
 
 /// The longest time that the caller's thread waits before it asks again whether to go on.
-const LOOK: Duration = Duration::from_millis(50);
+const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// Whether to go on: asked between two pieces of work, and an error if the work is to end.
 pub type GoOn<'a> = dyn FnMut() -> Result<()> + 'a;
@@ -79,8 +79,9 @@ fn work_on<'a, T>(
         if workers.is_empty() {
             crew.work(&mut ask);
         }
-        while !matches!(asked.recv_timeout(LOOK), Err(RecvTimeoutError::Disconnected)) {
+        while !matches!(asked.recv_timeout(ASK_EVERY), Err(RecvTimeoutError::Disconnected)) {
             let _ = ask(); // who refuses has told the crew to stop
+            asked.try_iter().for_each(drop); // what was asked meanwhile: a slow answer is not to hold the others up
         }
         workers.into_iter().for_each(|worker| worker.join().unwrap_or_else(|_| crew.fail(total, crew.died())));
         done
@@ -195,7 +196,7 @@ mod tests {
             };
             let here = work_on(threads, "counting", counting(&count, 7), |_| Ok(current().id()), &mut go_on)?;
             assert_eq!((count.into_inner(), here), (7, current().id()), "on {threads} threads");
-            assert!(asked >= 7, "on {threads} threads, asked {asked} times");
+            assert!(asked >= if threads == 0 { 7 } else { 1 }, "on {threads} threads, asked {asked} times");
         }
         Ok(())
     }

@@ -25,20 +25,21 @@ impl Chat {
     /// [`Error::Argument`] if the last message is not the assistant's, [`Error::Message`] if it calls functions and its
     /// tokens are not in the session any more; otherwise as [`Chat::send`].
     pub fn resume(&mut self) -> Result<Reply<'_>> {
-        let beginning = self.beginning()?;
+        let beginning = self.beginning(true)?;
         self.go_on(beginning)
     }
 
     /// The reply to the messages as they are, beginning with a text, which is told in no event and is part of the message
     /// in any case. It is the answer's beginning: there is no thinking before it. (To begin the thinking,
     /// [`push`](Chat::push) a message of the assistant's with nothing but [reasoning](Message::with_reasoning), and
-    /// [`resume`](Chat::resume).) A text that ends with a whole word, without a blank, suits how models cut text.
+    /// [`resume`](Chat::resume).) A text that ends with a whole word, without a blank, suits how models cut text: blanks at
+    /// its ends belong to tags that may stand there, and are dropped or told again with what follows.
     ///
     /// # Errors
     /// As [`Chat::resume`]; the messages are then as they were.
     pub fn prefill(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::assistant(text));
-        match self.beginning() {
+        match self.beginning(false) {
             Ok(beginning) => self.go_on(beginning),
             Err(error) => {
                 self.messages.pop();
@@ -53,7 +54,8 @@ impl Chat {
         Ok(Reply::resumed(generation, &mut self.messages, draft, joins))
     }
 
-    fn beginning(&self) -> Result<Beginning> {
+    /// What to go on from: what the session holds of the last message, if it may be that, or the message as text.
+    fn beginning(&self, held: bool) -> Result<Beginning> {
         self.options.check()?;
         check::messages(&self.messages, self.session.model().template()?)?;
         let (last, before) = match self.messages.split_last() {
@@ -61,7 +63,7 @@ impl Chat {
             _ => (None, &self.messages[..]),
         };
         let (prompt, parser) = self.render(before)?;
-        if let Some(beginning) = self.held(last, &prompt, &parser)? {
+        if let Some(beginning) = if held { self.held(last, &prompt, &parser)? } else { None } {
             return Ok(beginning);
         }
         let last = last.ok_or_else(|| {

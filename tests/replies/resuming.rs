@@ -156,3 +156,19 @@ fn what_cannot_go_on_is_refused() {
     drop(chat.prefill("Once").unwrap());
     assert_eq!(chat.messages()[1], Message::assistant("Once"));
 }
+
+/// A beginning is not taken for an earlier reply that began alike, in the middle of a call say.
+#[test]
+fn a_beginning_is_no_earlier_reply() {
+    let asked = "Does it rain in Rome?";
+    let mut chat = chat();
+    chat.tools = vec![json!({"type": "function", "function": {"name": "weather", "parameters": {}}})];
+    script(&mut chat, Some(asked), "<tool_call>weather<arg_key>", "<|observation|>");
+    chat.options.max_tokens = Some(2);
+    assert_eq!(told(chat.send(asked).unwrap()).1.stop, Stop::Length);
+    let held = chat.session().tokens().len();
+    chat.truncate(1);
+    chat.options.sampling = SamplerParams::greedy();
+    let (_, stats) = told(chat.prefill("").unwrap());
+    assert!(stats.prompt.cached < held && stats.prompt.cached + stats.prompt.new < held, "{:?}", stats.prompt);
+}
