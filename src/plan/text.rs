@@ -28,24 +28,28 @@ impl Table<'_> {
         let Cost { weights, cache, activations, .. } = step.cost;
         let bytes = [weights, cache.saturating_mul(self.tokens), activations].map(short);
         let [weights, cache, other] = bytes;
-        let grid = format!("{x}x{y}x{z}");
-        write!(f, "{:<20} {:<26} {grid:>11} {weights:>8} {cache:>8} {other:>8}", step.label, step.kernel)?;
-        if self.verbose {
-            write!(f, "  {}", self.plan.variants[step.variant].label)?;
+        let cells = [&step.label, step.kernel, &format!("{x}x{y}x{z}"), &weights, &cache, &other];
+        match self.verbose {
+            true => writeln!(f, "{}  {}", row(cells), self.plan.variants[step.variant].label),
+            false => writeln!(f, "{}", row(cells).trim_end()),
         }
-        writeln!(f)
     }
 }
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<20} {:<26} {:>11} {:>8} {:>8} {:>8}", "step", "kernel", "grid", "weights", "cache", "other")?;
+        writeln!(f, "{}", row(["step", "kernel", "grid", "weights", "cache", "other"]))?;
         self.plan.steps.iter().try_for_each(|step| self.line(f, step))?;
         let Cost { weights, cache, activations, .. } = self.plan.cost();
         let [weights, cache, other] = [weights, cache.saturating_mul(self.tokens), activations].map(short);
         writeln!(f, "{} dispatches, {} pipelines", self.plan.steps.len(), self.plan.variants.len())?;
         write!(f, "a token moves {weights}B of weights, {cache}B of cache, {other}B of activations")
     }
+}
+
+/// A line of 80 columns, without what stands behind.
+fn row([step, kernel, grid, weights, cache, other]: [&str; 6]) -> String {
+    format!("{step:<17} {kernel:<23} {grid:>11} {weights:>8} {cache:>8} {other:>8}")
 }
 
 /// Bytes in three or four digits.
