@@ -17,6 +17,7 @@ pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};
 use super::hardware::names;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use numbers::whole;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -31,8 +32,8 @@ Environment:
   RUST_LOG                          log to stderr, e.g. info or wglm=debug
   NO_COLOR                          print no colors
 
-Options of llama.cpp that have no effect here (-ngl, -fa, -t, -b, --mlock, --no-mmap, --jinja) are
-ignored with a note. An option given twice counts once, as given last.";
+Options of llama.cpp that have no effect here (-ngl, -fa, -t, -b, --mlock, --no-mmap, --jinja) are \
+ignored with a note. An option given twice counts once, as given last, except -l and -r.";
 
 /// Run GLM-4.7-Flash from a GGUF file on any GPU.
 ///
@@ -182,7 +183,7 @@ pub struct LogitsArgs {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// Positions to write, counted from 0 [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, action = ArgAction::Set)]
     pub positions: Option<Vec<usize>>,
 }
 
@@ -194,7 +195,7 @@ pub struct PlanArgs {
     #[arg(long)]
     pub json: bool,
     /// Count KV cache traffic with N tokens in the cache
-    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    #[arg(short, long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<u64>)]
     pub depth: u64,
     /// Plan for a GPU without subgroup operations
     #[arg(long)]

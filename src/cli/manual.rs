@@ -2,8 +2,8 @@
 
 use super::args::{Arguments, CompletionsArgs, ManArgs};
 use super::output;
-use anyhow::Context;
 use clap::CommandFactory;
+use clap::error::ErrorKind;
 
 pub fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
     let (mut command, mut script) = (Arguments::command(), Vec::new());
@@ -18,11 +18,16 @@ pub fn man(args: &ManArgs) -> anyhow::Result<()> {
         None => root,
         Some(name) => {
             let names = || root.get_subcommands().map(|known| known.get_name()).collect::<Vec<_>>().join(", ");
-            let found = root.find_subcommand(name).cloned();
-            found.with_context(|| format!("no command `{name}`; the commands are {}", names()))?
+            match root.find_subcommand(name) {
+                Some(found) => found.clone(),
+                None => {
+                    let message = format!("no command `{name}`; the commands are {}", names());
+                    root.error(ErrorKind::InvalidSubcommand, message).exit()
+                }
+            }
         }
     };
     let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page)?;
+    clap_mangen::Man::new(command).source(concat!("wglm ", env!("CARGO_PKG_VERSION"))).render(&mut page)?;
     output::say(&String::from_utf8_lossy(&page))
 }

@@ -42,12 +42,13 @@ fn wrong_usage_exits_with_2() {
         ("run -p one -f two", "cannot be used with"),
         ("run -p hi -c few", "invalid value 'few' for '--ctx-size <N>'"),
         ("run -p hi -n 5.5", "invalid value '5.5' for '--n-predict <N>'"),
-        ("run -p hi -n 99999999999999999999", "number too large"),
+        ("run -p hi -n 99999999999999999999", "for '--n-predict <N>': too large"),
         ("run -p hi -n -2", "expected -1, 0 or a positive integer"),
         ("run -p hi --repeat-last-n -2", "expected -1, 0 or a positive integer"),
         ("run -p hi --seed -2", "expected -1, 0 or a positive integer"),
         ("run -p hi -c -1", "expected 0 or a positive integer"),
-        ("run -p hi --submission-ms 0", "0 is not in 1.."),
+        ("run -p hi --submission-ms 0", "expected a positive integer"),
+        ("run -p hi --submission-ms -1", "expected a positive integer"),
         ("run -p hi -ctv f16", "no option '-ctv': keys and values share one KV cache"),
         ("run -hf user/model hi", "no option '-hf': wglm downloads nothing"),
         ("run -p hi --tiling x", "expected STEP=LANESxROWSxWORKGROUP"),
@@ -65,10 +66,24 @@ fn wrong_usage_exits_with_2() {
         ("run -p hi -l five+5", "invalid value 'five+5' for '--logit-bias"),
         ("run -p hi -l 5+five", "invalid value '5+five' for '--logit-bias"),
         ("run -p hi -r", "a value is required for '--reverse-prompt <TEXT>'"),
-        ("run -p hi --temp warm", "invalid value 'warm' for '--temp <T>'"),
+        ("run -p hi --temp warm", "invalid value 'warm' for '--temp <T>': expected 0 or a positive number"),
+        ("run -p hi --temp -1", "for '--temp <T>': expected 0 or a positive number"),
+        ("run -p hi --temp nan", "for '--temp <T>': expected 0 or a positive number"),
+        ("run -p hi --temp inf", "for '--temp <T>': expected 0 or a positive number"),
+        ("run -p hi --top-p 2", "for '--top-p <P>': expected a number from 0 to 1"),
+        ("run -p hi --top-p -1", "for '--top-p <P>': expected a number from 0 to 1"),
+        ("run -p hi --min-p nan", "for '--min-p <P>': expected a number from 0 to 1"),
+        ("run -p hi --repeat-penalty 0", "for '--repeat-penalty <N>': expected a positive number"),
+        ("run -p hi --presence-penalty inf", "for '--presence-penalty <N>': expected a number"),
+        ("run -p hi -l 5+inf", "expected a token id and a bias"),
+        ("run", "<PROMPT|--prompt <TEXT>|--file <FILE>>"),
+        ("perplexity -f x -c 2", "for '--ctx-size <N>': expected 0 or at least 3 tokens"),
+        ("logits --tokens t.i32 --out o.f32 --positions -1", "expected 0 or a positive integer"),
+        ("man nosuch", "no command `nosuch`; the commands are run, "),
         ("run -p hi --reasoning maybe", "possible values: on, off"),
-        ("run -p hi -ub 0", "0 is not in 1..=4096"),
-        ("run -p hi --ubatch-size 4097", "4097 is not in 1..=4096"),
+        ("run -p hi -ub 0", "expected a number from 1 to 4096"),
+        ("run -p hi -ub -1", "for '--ubatch-size <N>': expected a number from 1 to 4096"),
+        ("run -p hi --ubatch-size 4097", "expected a number from 1 to 4096"),
         ("run -p hi --cache-type q8_0", "possible values: f16, f32"),
         ("run -p hi -ctk q8_0", "possible values: f16, f32"),
         ("run -p hi -sys", "a value is required for '--system-prompt <TEXT>'"),
@@ -78,8 +93,11 @@ fn wrong_usage_exits_with_2() {
         ("logits --tokens t.i32", "--out <FILE>"),
         ("logits --tokens t.i32 --out o.f32 --positions 0,-1", "invalid value '-1' for '--positions <LIST>'"),
         ("logits --tokens t.i32 --out o.f32 --positions 0,,1", "invalid value '' for '--positions <LIST>'"),
-        ("plan -d few", "invalid value 'few'"),
-        ("bench -r 0", "0 is not in 1.."),
+        ("plan -d few", "invalid value 'few' for '--depth <N>': expected 0 or a positive integer"),
+        ("plan -d -1", "for '--depth <N>': expected 0 or a positive integer"),
+        ("bench -r 0", "expected a positive integer"),
+        ("bench -r -1", "expected a positive integer"),
+        ("profile -r 99999999999", "for '--repetitions <N>': too large"),
         ("bench -o xml", "possible values: md, csv, json"),
         ("bench -p many", "invalid value 'many'"),
         ("profile -o xml", "possible values: md, csv, json"),
@@ -111,6 +129,22 @@ fn options_of_llama_cpp_have_no_effect_and_say_so() {
     assert_eq!(done.out, ANSWER);
     for option in ["-ngl", "-fa", "-t", "--no-mmap", "--jinja"] {
         assert!(done.err.contains(&format!("note: {option} has no effect: ")), "{option}: {done:?}");
+    }
+}
+
+#[test]
+fn an_empty_text_is_wrong_usage() {
+    for (args, option) in [
+        (vec!["run", "-p", ""], "--prompt"),
+        (vec!["run", "--raw", ""], "PROMPT"),
+        (vec!["run", "-p", "hi", "-r", ""], "--reverse-prompt"),
+    ] {
+        let done = outcome(command(&args));
+        assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
+        assert!(
+            done.out.is_empty() && done.err.contains("a value is required") && done.err.contains(option),
+            "{done:?}"
+        );
     }
 }
 
@@ -161,5 +195,6 @@ fn shells_and_man_learn_of_every_command() {
     let page = succeed("man").out;
     assert!(page.contains(".TH wglm 1") && page.contains("wglm\\-perplexity"), "{page}");
     assert!(succeed("man bench").out.contains("\\-\\-n\\-depth"));
-    refuses("man nosuch", "no command `nosuch`; the commands are run, ");
+    let title = concat!(".TH wglm-run 1  \"wglm ", env!("CARGO_PKG_VERSION"), "\"");
+    assert!(succeed("man run").out.contains(title), "{}", succeed("man run").out);
 }

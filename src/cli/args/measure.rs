@@ -1,6 +1,6 @@
 //! Arguments of the commands that measure and test.
 
-use super::numbers::{Count, some, whole};
+use super::numbers::{Count, positive, some, whole};
 use super::{GpuArgs, ModelArgs, OutputArgs};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     /// Prompt lengths to measure, in tokens; 0 for none
-    #[arg(short = 'p', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole, default_value = "512", action = ArgAction::Set)]
+    #[arg(short = 'p', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "512", action = ArgAction::Set)]
     pub n_prompt: Vec<usize>,
     /// Numbers of tokens to generate; 0 for none
-    #[arg(short = 'n', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole, default_value = "128", action = ArgAction::Set)]
+    #[arg(short = 'n', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "128", action = ArgAction::Set)]
     pub n_gen: Vec<usize>,
     /// Numbers of tokens in the KV cache before a test
-    #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole, default_value = "0", action = ArgAction::Set)]
+    #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "0", action = ArgAction::Set)]
     pub n_depth: Vec<usize>,
     /// Repetitions of each test
-    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", default_value_t = 5, allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub repetitions: u32,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -35,13 +35,13 @@ pub struct ProfileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     /// Profile a prompt batch of N tokens; 0 profiles one generated token
-    #[arg(short = 'p', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
+    #[arg(short = 'p', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub n_prompt: usize,
     /// Tokens in the KV cache before that
-    #[arg(short = 'd', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
+    #[arg(short = 'd', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub depth: usize,
     /// Repetitions; the medians are shown
-    #[arg(short, long, value_name = "N", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", default_value_t = 11, allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub repetitions: u32,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -65,7 +65,7 @@ pub struct SelftestArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(mut_arg("context", |arg| arg.help("Tokens per window; 0 for the model's maximum context [default: 512]")))]
+#[command(mut_arg("context", |arg| arg.value_parser(window).help("Tokens per window; 0 for the model's maximum context [default: 512]")))]
 pub struct PerplexityArgs {
     #[command(flatten)]
     pub model: ModelArgs,
@@ -77,8 +77,16 @@ pub struct PerplexityArgs {
     pub chunks: Count,
     /// Start a window every N tokens and score its last N; 0 for windows side by side, of which the second half is
     /// scored
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub ppl_stride: usize,
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// A window of which at least one token can be judged.
+fn window(text: &str) -> Result<usize, String> {
+    match whole(text)? {
+        1 | 2 => Err("expected 0 or at least 3 tokens".into()),
+        tokens => Ok(tokens),
+    }
 }

@@ -1,7 +1,6 @@
 //! Which model runs, on which GPU, and how.
 
-use super::numbers::whole;
-use clap::builder::RangedU64ValueParser;
+use super::numbers::{positive, whole};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,16 +73,16 @@ pub struct FileArgs {
     #[arg(short, long, value_name = "FILE", help_heading = "Model")]
     pub model: Option<PathBuf>,
     /// Context size in tokens; 0 for the model's maximum [default: the model's maximum, at most 8192]
-    #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true, value_parser = whole, help_heading = "Model")]
+    #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>, help_heading = "Model")]
     pub context: Option<usize>,
     /// KV cache type (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
     #[arg(long, alias = "cache-type-k", value_name = "TYPE", help_heading = "Model")]
     pub cache_type: Option<CacheChoice>,
     /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub)
-    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk, value_parser = together(), help_heading = TUNING)]
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk, allow_negative_numbers = true, value_parser = together, help_heading = TUNING)]
     pub ubatch_size: usize,
     /// Target GPU time per submission of a prompt, in ms
-    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().limit.as_millis() as u64, value_parser = clap::value_parser!(u64).range(1..), help_heading = TUNING)]
+    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().limit.as_millis() as u64, allow_negative_numbers = true, value_parser = positive::<u64>, help_heading = TUNING)]
     pub submission_ms: u64,
     /// Arithmetic for matrix-vector products
     #[arg(long, value_name = "KIND", default_value = "auto", help_heading = TUNING)]
@@ -122,8 +121,10 @@ fn accepted(error: wglm::Error) -> String {
 }
 
 /// As many as there are plans for.
-fn together() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=PromptOptions::MOST as u64)
+fn together(text: &str) -> Result<usize, String> {
+    let range = 1..=PromptOptions::MOST;
+    let count = text.parse().ok().filter(|count| range.contains(count));
+    count.ok_or_else(|| format!("expected a number from 1 to {}", PromptOptions::MOST))
 }
 
 impl FileArgs {

@@ -4,8 +4,15 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
 
 /// A number from 0 on.
-pub fn whole(text: &str) -> Result<usize, String> {
+pub fn whole<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error| refused("0 or a positive integer", &error))
+}
+
+/// A number from 1 on.
+pub fn positive<T: FromStr<Err = ParseIntError> + PartialEq + From<u8>>(text: &str) -> Result<T, String> {
+    let expected = "a positive integer";
+    let number: T = text.parse().map_err(|error| refused(expected, &error))?;
+    if number == T::from(0) { Err(format!("expected {expected}")) } else { Ok(number) }
 }
 
 /// As many as there are at most, from 1 on, or none for -1.
@@ -34,7 +41,32 @@ impl<T: FromStr<Err = ParseIntError>> FromStr for OrNone<T> {
 
 fn refused(expected: &str, error: &ParseIntError) -> String {
     match error.kind() {
-        IntErrorKind::PosOverflow => error.to_string(),
+        IntErrorKind::PosOverflow => "too large".to_owned(),
         _ => format!("expected {expected}"),
     }
+}
+
+/// A number of any size but infinity.
+pub fn finite(text: &str) -> Result<f32, String> {
+    real(text, "a number", |_| true)
+}
+
+/// A number from 0 on, with a fraction.
+pub fn from_zero(text: &str) -> Result<f32, String> {
+    real(text, "0 or a positive number", |number| number >= 0.0)
+}
+
+/// A number above 0, with a fraction.
+pub fn above_zero(text: &str) -> Result<f32, String> {
+    real(text, "a positive number", |number| number > 0.0)
+}
+
+/// A part of the whole.
+pub fn probability(text: &str) -> Result<f32, String> {
+    real(text, "a number from 0 to 1", |number| (0.0..=1.0).contains(&number))
+}
+
+fn real(text: &str, expected: &str, accepts: fn(f32) -> bool) -> Result<f32, String> {
+    let number = text.parse().ok().filter(|number: &f32| number.is_finite() && accepts(*number));
+    number.ok_or_else(|| format!("expected {expected}"))
 }

@@ -1,7 +1,8 @@
 //! How replies are generated.
 
-use super::numbers::{Count, OrNone, whole};
+use super::numbers::{Count, OrNone, above_zero, finite, from_zero, probability, whole};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use std::str::FromStr;
 use wglm::SamplerParams;
 
@@ -20,7 +21,8 @@ impl FromStr for Bias {
             let (token, amount) = text.split_at(text.find(['+', '-'])?);
             Some(Self { token: token.parse().ok()?, amount: amount.parse().ok()? })
         };
-        read(text).ok_or_else(|| "expected a token id and a bias, as 1234+2.5 or 1234-inf".to_owned())
+        let possible = |bias: &Self| bias.amount.is_finite() || bias.amount == f32::NEG_INFINITY;
+        read(text).filter(possible).ok_or_else(|| "expected a token id and a bias, as 1234+2.5 or 1234-inf".to_owned())
     }
 }
 
@@ -28,35 +30,35 @@ impl FromStr for Bias {
 #[command(next_help_heading = "Sampling (what the model file recommends takes precedence over these defaults)")]
 pub struct SamplingArgs {
     /// Temperature; 0 always picks the most likely token [default: 1]
-    #[arg(long = "temp", alias = "temperature", value_name = "T", allow_negative_numbers = true)]
+    #[arg(long = "temp", alias = "temperature", value_name = "T", allow_negative_numbers = true, value_parser = from_zero)]
     pub temperature: Option<f32>,
     /// Keep the K most likely tokens; 0 keeps all [default: 0]
-    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = whole)]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub top_k: Option<usize>,
     /// Keep the most likely tokens that together reach probability P; 1 keeps all [default: 0.95]
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = probability)]
     pub top_p: Option<f32>,
     /// Keep tokens at least P times as likely as the most likely one; 0 keeps all [default: 0]
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = probability)]
     pub min_p: Option<f32>,
     /// Repetition penalty: divides positive logits of recent tokens and multiplies negative ones; 1 disables it
     /// [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = above_zero)]
     pub repeat_penalty: Option<f32>,
     /// How many recent tokens the penalties look at; 0 for none, -1 for all [default: 64]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub repeat_last_n: Option<Count>,
     /// Presence penalty: subtracted from the logits of recent tokens [default: 0]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = finite)]
     pub presence_penalty: Option<f32>,
     /// Frequency penalty: subtracted from a recent token's logit once per occurrence [default: 0]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = finite)]
     pub frequency_penalty: Option<f32>,
     /// Add to a token's logit: 1234+2.5 or 1234-1; 1234-inf bans the token; can be repeated
     #[arg(short = 'l', long, value_name = "TOKEN(+/-)BIAS")]
     pub logit_bias: Vec<Bias>,
     /// Stop before this text; can be repeated
-    #[arg(short = 'r', long = "reverse-prompt", alias = "stop", value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(short = 'r', long = "reverse-prompt", alias = "stop", value_name = "TEXT", allow_hyphen_values = true, value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
     /// Random seed; -1 for a new one each time
     #[arg(short, long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]

@@ -1,8 +1,8 @@
 //! What `run` and `chat` take.
 
 use super::{Command, ModelArgs, SamplingArgs, Switch};
-use clap::Args;
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
+use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -37,20 +37,21 @@ pub struct ChatArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("from").args(["text", "prompt", "file"]).required(true))]
 pub struct RunArgs {
     /// Prompt; - reads stdin
-    #[arg(value_name = "PROMPT", conflicts_with_all = ["prompt", "file"])]
+    #[arg(value_name = "PROMPT", value_parser = NonEmptyStringValueParser::new())]
     pub text: Option<String>,
     /// Prompt; - reads stdin
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, value_parser = NonEmptyStringValueParser::new())]
     pub prompt: Option<String>,
     /// Read the prompt from a file
-    #[arg(short, long, value_name = "FILE", conflicts_with = "prompt")]
+    #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Continue the prompt as plain text, without the chat template
     #[arg(long, conflicts_with_all = ["reasoning", "system_prompt"])]
     pub raw: bool,
-    /// Print JSON: text, thinking, tool calls and statistics, or the error
+    /// Print JSON: text, thinking, tool calls and statistics, and the error if there is one
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -87,13 +88,15 @@ pub struct HistoryArgs {
 
 /// Behind the help of `run`.
 pub const RUN_STATUS: &str = "\
-Exit status: 0 with an answer, 1 after an error, 2 for wrong usage, 3 if the reply ended without an answer (-n or the
-context ran out while the model was thinking), 130 after Ctrl-C.";
+Exit status: 0 with an answer, 1 after an error, 2 for wrong usage, 3 if the reply ended without an answer (-n or the \
+context ran out while the model was thinking, or the reply began with a stop string), 130 after Ctrl-C.";
 
 /// Behind the help of `chat`.
 pub const CHAT_STATUS: &str = "\
-Messages are read from the terminal, or from a file or pipe, one per line. A line that begins with / is a command: /help
-lists them. A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines.
+Messages are read from the terminal, or from a file or pipe, one per line. A line that begins with / is a command: \
+/help lists them. A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines, \
+and Ctrl-D sends one that is not yet ended.
 
-Exit status: 0; with messages from a file or pipe 1 if a message or a command failed, 3 if a reply ended without an
-answer; 130 if Ctrl-C ended the program (twice at the prompt), 143 after SIGTERM, 129 after SIGHUP.";
+Exit status: 0; with messages from a file or pipe 1 if a message or a command failed, 3 if a reply ended without an \
+answer; 130 if Ctrl-C ended the program (twice at the prompt, once there under TERM=dumb), 143 after SIGTERM, 129 after \
+SIGHUP.";
