@@ -5,8 +5,18 @@ use wglm::Error;
 
 /// Tells an error in one sentence, and what helps in another if that is known.
 pub fn tell(error: &anyhow::Error) {
-    output::complain(format_args!("error: {error:#}"));
+    output::complain(format_args!("error: {}", sentence(error)));
     hint(error).into_iter().for_each(|hint| output::complain(format_args!("hint: {hint}")));
+}
+
+/// What went wrong; without what the library advises its callers where a hint says it in options.
+pub fn sentence(error: &anyhow::Error) -> String {
+    match error.downcast_ref() {
+        Some(Error::ContextFull { needed, context, .. }) if error.chain().count() == 1 => {
+            format!("the context is full: {needed} tokens needed, {context} available")
+        }
+        _ => format!("{error:#}"),
+    }
 }
 
 /// What helps, if that is known.
@@ -16,7 +26,7 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
         Error::OutOfMemory { .. } | Error::NoResult | Error::TooLarge { .. } => {
             "-c sets the context size, -ub the prompt batch size"
         }
-        Error::ContextFull { .. } => "-c sets the context size",
+        Error::ContextFull { .. } => "-c sets a larger context",
         Error::Argument { argument: "backend", .. } => "it is set by --backend or the variable WGPU_BACKEND",
         Error::Argument { argument: "power", .. } => "it is set by the variable WGPU_POWER_PREF",
         Error::NoAdapter { available, .. } if available != "none" => {

@@ -21,20 +21,28 @@ pub fn verbatim(path: &Path) -> anyhow::Result<String> {
     Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
 
+/// What messages call a file, or stdin for `-`.
+pub fn name(path: &Path) -> String {
+    if path == Path::new("-") { "stdin".to_owned() } else { path.display().to_string() }
+}
+
 fn read(path: &Path) -> anyhow::Result<String> {
-    let (name, bytes) = if path == Path::new("-") {
+    let name = name(path);
+    let bytes = if path == Path::new("-") {
         let mut bytes = Vec::new();
         let read = std::io::stdin().read_to_end(&mut bytes);
-        ("stdin".to_owned(), read.map(|_| bytes))
+        read.map(|_| bytes)
     } else {
-        (path.display().to_string(), std::fs::read(path))
+        std::fs::read(path)
     };
     let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let wide = matches!(error.as_bytes(), [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
-        let found = if wide { "seems to be UTF-16".into() } else { format!("has other bytes at {at}") };
-        anyhow::anyhow!("cannot read {name}: expected text in UTF-8, but it {found}")
+        match wide {
+            true => anyhow::anyhow!("cannot read {name}: expected text in UTF-8, but it seems to be UTF-16"),
+            false => anyhow::anyhow!("cannot read {name}: invalid UTF-8 at byte {at}"),
+        }
     })
 }
 

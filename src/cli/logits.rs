@@ -1,7 +1,7 @@
 //! `logits`: the model's raw output, for other programs to compare.
 
 use super::args::LogitsArgs;
-use super::model;
+use super::{input, model};
 use anyhow::{Context, anyhow, ensure};
 use std::collections::HashMap;
 use std::fs::File;
@@ -134,12 +134,12 @@ fn read_tokens(path: &Path) -> anyhow::Result<Vec<u32>> {
     ensure!(
         !bytes.is_empty() && bytes.len().is_multiple_of(4),
         "{}: expected little-endian i32, at least one; found {} bytes",
-        path.display(),
+        input::name(path),
         bytes.len()
     );
     let token = |four: &[u8; 4]| {
         let id = i32::from_le_bytes(*four);
-        u32::try_from(id).map_err(|_| anyhow!("{}: expected token ids, found {id}", path.display()))
+        u32::try_from(id).map_err(|_| anyhow!("{}: expected token ids, found {id}", input::name(path)))
     };
     bytes.as_chunks().0.iter().map(token).collect()
 }

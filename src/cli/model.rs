@@ -30,6 +30,11 @@ pub fn name(args: &FileArgs) -> String {
     args.model.as_ref().map_or("the demonstration model".into(), |path| path.display().to_string())
 }
 
+/// What an open file is called, for messages.
+pub fn title(file: &Gguf) -> String {
+    file.path().map_or("the demonstration model".into(), |path| path.display().to_string())
+}
+
 /// Loads the model in a file as the arguments ask.
 pub fn load(file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
     load_on(&Gpu::open(&args.gpu.options())?, file, args)
@@ -38,8 +43,9 @@ pub fn load(file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
 /// Loads the model in a file to a device.
 pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
     let bar = progress_bar();
+    let mut shown = Stage::Weights;
     let mut tell = |progress: Progress| {
-        show(&bar, progress);
+        show(&bar, &mut shown, progress);
         if interrupts::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let check = match args.check {
@@ -91,28 +97,22 @@ fn progress_bar() -> ProgressBar {
     progress::bar(0).with_style(style(Stage::Weights))
 }
 
-/// Shows how far a load is.
-fn show(bar: &ProgressBar, Progress { stage, done, total, .. }: Progress) {
-    if bar.message() != name_of(stage) {
+/// Shows how far a load is, in one stroke: no stage is drawn with the numbers of another.
+fn show(bar: &ProgressBar, shown: &mut Stage, Progress { stage, done, total, .. }: Progress) {
+    if std::mem::replace(shown, stage) != stage {
         bar.set_style(style(stage));
-        bar.set_message(name_of(stage));
     }
-    bar.set_length(total);
-    bar.set_position(done);
-}
-
-fn name_of(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Weights => "loading",
-        Stage::Kernels => "compiling",
-        _ => "checking",
-    }
+    bar.update(|state| {
+        state.set_len(total);
+        state.set_pos(done);
+    });
 }
 
 fn style(stage: Stage) -> ProgressStyle {
     let template = match stage {
-        Stage::Weights => "{msg} {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
-        _ => "{msg} {bar:30} {pos}/{len}",
+        Stage::Weights => "loading {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+        Stage::Kernels => "compiling {bar:30} {pos}/{len}",
+        _ => "checking {bar:30} {pos}/{len}",
     };
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -8,7 +8,9 @@ use wglm::text::{ChatInput, ChatTemplate, Message, Tokenizer, Vocab};
 
 pub fn tokenize(args: TokenizeArgs) -> anyhow::Result<()> {
     let file = model::open(args.model.as_deref())?;
-    let vocab = Vocab::read(&file)?.context("this file has no tokenizer (`tokenizer.ggml.model`); use another")?;
+    let vocab = Vocab::read(&file)?.with_context(|| {
+        format!("{} has no tokenizer (`tokenizer.ggml.model`); use another file", model::title(&file))
+    })?;
     let tokenizer = Tokenizer::new(vocab)?;
     let text = if args.text == "-" { input::text(Path::new("-"))? } else { args.text };
     let tokens = tokenizer.encode(&text, !args.no_parse_special)?;
@@ -25,8 +27,10 @@ pub fn tokenize(args: TokenizeArgs) -> anyhow::Result<()> {
 
 pub fn template(args: TemplateArgs) -> anyhow::Result<()> {
     let file = model::open(args.model.as_deref())?;
-    let source = file.opt_string("tokenizer.chat_template")?;
-    let template = ChatTemplate::new(source.context("this file has no chat template (`tokenizer.chat_template`)")?)?;
+    let source = file
+        .opt_string("tokenizer.chat_template")?
+        .with_context(|| format!("{} has no chat template (`tokenizer.chat_template`)", model::title(&file)))?;
+    let template = ChatTemplate::new(source)?;
     let both = [Some(&args.messages), args.tools.as_ref()].map(|path| path.is_some_and(|path| path == Path::new("-")));
     ensure!(both != [true; 2], "--messages and --tools cannot both read stdin");
     let messages: Vec<Message> = json(&args.messages, "a JSON array of messages with `role` and `content`")?;
@@ -42,5 +46,5 @@ pub fn template(args: TemplateArgs) -> anyhow::Result<()> {
 
 fn json<T: serde::de::DeserializeOwned>(path: &Path, expected: &str) -> anyhow::Result<T> {
     let text = input::text(path)?;
-    serde_json::from_str(&text).with_context(|| format!("{}: expected {expected}", path.display()))
+    serde_json::from_str(&text).with_context(|| format!("{}: expected {expected}", input::name(path)))
 }

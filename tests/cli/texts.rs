@@ -44,7 +44,9 @@ fn messages_that_are_refused() {
         (r#"[{"role":"user","content":5}]"#, expected),
         (r#"[{"role":"critic","content":"x"}]"#, "a message with the role critic"),
     ] {
-        refused(messages, &fed(command(["template", "--messages", "-"]), messages.as_bytes()), words);
+        let done = fed(command(["template", "--messages", "-"]), messages.as_bytes());
+        refused(messages, &done, words);
+        assert!(words != expected || done.err.starts_with("error: stdin: "), "{done:?}");
     }
     let dir = TempDir::new().unwrap();
     let [messages, tools] = [("m.json", "[]"), ("t.json", "{}")].map(|(n, t)| written(&dir, n, t.as_bytes()));
