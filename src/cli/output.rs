@@ -96,6 +96,11 @@ impl Aside {
     }
 }
 
+/// So many of a thing.
+pub fn count(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Bytes as people read them.
 pub fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()

@@ -40,28 +40,35 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Shows a reply as it comes.
+    /// Shows a reply as it comes, and keeps it: what had come before an error too.
     ///
     /// # Errors
     /// Those of the generation, and of a stdout that takes nothing.
-    pub fn show(events: impl Iterator<Item = wglm::Result<Event>>, view: View) -> anyhow::Result<Self> {
-        let mut reply = Self::default();
+    pub fn show(&mut self, events: impl Iterator<Item = wglm::Result<Event>>, view: View) -> anyhow::Result<()> {
         let mut display = Display { aside: Aside::new(), view, at: At::Start };
+        let shown = self.follow(events, &mut display);
+        display.turn(At::End);
+        let ended = if view.answer && !self.text.is_empty() { output::say("\n") } else { Ok(()) };
+        shown.and(ended)?;
+        if view.figures {
+            self.figures(&display.aside);
+        } else if let Some(why) = self.without_answer() {
+            output::complain(format_args!("no answer: {why}"));
+        }
+        Ok(())
+    }
+
+    fn follow(
+        &mut self,
+        events: impl Iterator<Item = wglm::Result<Event>>,
+        display: &mut Display,
+    ) -> anyhow::Result<()> {
         for event in events {
             let event = event?;
             display.show(&event)?;
-            reply.keep(event);
+            self.keep(event);
         }
-        display.turn(At::End);
-        if view.answer && !reply.text.is_empty() {
-            output::say("\n")?;
-        }
-        if view.figures {
-            reply.figures(&display.aside);
-        } else if let Some(why) = reply.without_answer() {
-            output::complain(format_args!("no answer: {why}"));
-        }
-        Ok(reply)
+        Ok(())
     }
 
     fn keep(&mut self, event: Event) {
@@ -91,6 +98,7 @@ impl Reply {
             Some(Stop::Length) => Some("-n reached"),
             Some(Stop::Context) if thinking => Some("the context is full (-c), while thinking"),
             Some(Stop::Context) => Some("the context is full (-c)"),
+            Some(Stop::StopString) => Some("a stop string (-r) began it"),
             Some(Stop::End) => Some("the model said nothing"),
             _ => None,
         }
@@ -118,11 +126,11 @@ impl Reply {
         };
         let seed = stats.seed.map_or(String::new(), |seed| format!("; seed {seed}"));
         aside.line(format_args!(
-            "[prompt: {} cached, {} new, {:.1} tok/s; reply: {} tokens, {:.1} tok/s{ended}{seed}]",
+            "[prompt: {} cached, {} new, {:.1} tok/s; reply: {}, {:.1} tok/s{ended}{seed}]",
             stats.prompt.cached,
             stats.prompt.new,
             stats.prompt_speed(),
-            stats.generated,
+            output::count(stats.generated, "token"),
             stats.speed()
         ));
     }
@@ -184,5 +192,20 @@ impl Display {
             At::Answer if before == At::Thinking => self.aside.write("\n"),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reply, View};
+    use wglm::{Error, Event};
+
+    #[test]
+    fn what_had_come_before_an_error_is_kept() {
+        let mut reply = Reply::default();
+        let events = [Ok(Event::Thinking("hm".into())), Ok(Event::Text("Seven".into())), Err(Error::NoResult)];
+        let shown = reply.show(events.into_iter(), View::NOTHING);
+        assert!(shown.is_err_and(|error| matches!(error.downcast_ref(), Some(Error::NoResult))));
+        assert_eq!((reply.thinking.as_str(), reply.text.as_str()), ("hm", "Seven"));
     }
 }

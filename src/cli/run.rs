@@ -4,8 +4,8 @@ use super::args::{ReplyArgs, RunArgs, SamplingArgs, Switch, TalkArgs};
 use super::interrupts::{self, Ends};
 use super::output;
 use super::reply::{Reply, View};
+use super::table::record;
 use super::{failure, input, model};
-use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 use wglm::model::recommended_sampling;
@@ -16,16 +16,16 @@ use wglm::{Cancel, Chat, Config, Error, GenerateOptions, Generation, Gguf, Sessi
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let cancel = interrupts::begin(Ends::Program);
     interrupts::listen(false)?;
-    let reply = reply(&args, &cancel);
+    let mut reply = Reply::default();
+    let answered = answer(&args, &cancel, &mut reply);
     if args.json {
-        tell(&reply)?;
+        tell(&reply, answered.as_ref().err())?;
     }
-    reply.map(|reply| reply.code())
+    answered.map(|()| reply.code())
 }
 
-fn reply(args: &RunArgs, cancel: &Cancel) -> anyhow::Result<Reply> {
+fn answer(args: &RunArgs, cancel: &Cancel, into: &mut Reply) -> anyhow::Result<()> {
     let prompt = prompt(args)?;
-    anyhow::ensure!(!prompt.is_empty(), "the prompt is empty; give one with -p");
     let view = if args.json { View::NOTHING } else { View::of(args.talk.show) };
     let TalkArgs { model: model_args, sampling, reply, .. } = &args.talk;
     let file = model::open(model_args.file.model.as_deref())?;
@@ -34,22 +34,25 @@ fn reply(args: &RunArgs, cancel: &Cancel) -> anyhow::Result<Reply> {
     if args.raw {
         let tokens = model.tokenizer()?.encode(&prompt, true)?;
         let mut session = Session::new(&model)?;
-        Reply::show(Generation::new(&mut session, tokens, None, options)?.with_cancel(cancel), view)
+        into.show(Generation::new(&mut session, tokens, None, options)?.with_cancel(cancel), view)
     } else {
         let mut chat = Chat::new(&model)?;
         prepare(&mut chat, reply, options);
-        Reply::show(chat.send(&prompt)?.with_cancel(cancel), view)
+        into.show(chat.send(&prompt)?.with_cancel(cancel), view)
     }
 }
 
-/// Writes the reply, or what went wrong, as one object of JSON.
-fn tell(reply: &anyhow::Result<Reply>) -> anyhow::Result<()> {
-    let object = match reply {
-        Ok(reply) => serde_json::to_value(reply)?,
-        Err(error) if matches!(error.downcast_ref(), Some(Error::Cancelled)) => return Ok(()),
-        Err(error) => json!({ "error": format!("{error:#}"), "hint": failure::hint(error) }),
-    };
-    output::lines([object])
+/// Writes the reply, and what went wrong beside what there is of it, as one object of JSON.
+fn tell(reply: &Reply, error: Option<&anyhow::Error>) -> anyhow::Result<()> {
+    let mut object = record(reply)?;
+    if let Some(error) = error {
+        if matches!(error.downcast_ref(), Some(Error::Cancelled)) {
+            return Ok(());
+        }
+        object.insert("error".into(), failure::sentence(error).into());
+        object.insert("hint".into(), failure::hint(error).into());
+    }
+    output::lines([serde_json::Value::from(object)])
 }
 
 /// How to generate, checked before a large file is loaded: that it is a model for wglm, the sampling
@@ -58,13 +61,11 @@ pub fn options(file: &Gguf, args: &SamplingArgs, chat: bool) -> anyhow::Result<G
     Config::read(file)?;
     let sampling = args.over(recommended_sampling(file)?);
     Sampler::new(sampling.clone())?;
-    anyhow::ensure!(Vocab::read(file)?.is_some(), "this file has no tokenizer (`tokenizer.ggml.model`); use another");
+    let name = model::title(file);
+    anyhow::ensure!(Vocab::read(file)?.is_some(), "{name} has no tokenizer (`tokenizer.ggml.model`); use another file");
     if chat {
         let template = file.opt_string("tokenizer.chat_template")?;
-        anyhow::ensure!(
-            template.is_some(),
-            "this file has no chat template (`tokenizer.chat_template`); use run --raw"
-        );
+        anyhow::ensure!(template.is_some(), "{name} has no chat template (`tokenizer.chat_template`); use run --raw");
     }
     Ok(GenerateOptions { sampling, max_tokens: args.max_tokens(), stop: args.stop.clone(), logprobs: None })
 }
@@ -79,10 +80,13 @@ pub fn prepare(chat: &mut Chat, args: &ReplyArgs, options: GenerateOptions) {
 }
 
 fn prompt(args: &RunArgs) -> anyhow::Result<String> {
-    match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {
-        (Some(text), _) if text == "-" => input::text(Path::new("-")),
-        (Some(text), _) => Ok(text.clone()),
-        (None, Some(file)) => input::text(file),
-        (None, None) => anyhow::bail!("no prompt; give one with -p, in a file with -f, or on stdin with -"),
-    }
+    let stdin = Path::new("-");
+    let file = match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {
+        (Some(text), _) if text != "-" => return Ok(text.clone()),
+        (None, Some(file)) => file,
+        _ => stdin,
+    };
+    let prompt = input::text(file)?;
+    anyhow::ensure!(!prompt.is_empty(), "{}: the prompt is empty", input::name(file));
+    Ok(prompt)
 }

@@ -45,14 +45,16 @@ fn a_conversation_survives_a_full_context() {
     let long = "fox ".repeat(60);
     let done = try_chat("--temp 0 -c 40", format!("{long}\n{QUESTION}").as_bytes());
     assert_eq!((done.out.as_str(), done.code), (ANSWER, Some(1)), "{done:?}");
-    assert!(
-        done.err.contains("error: the context is full") && done.err.contains("hint: /clear starts over"),
-        "{done:?}"
-    );
+    assert!(done.err.contains("error: the context is full"), "{done:?}");
+    assert_eq!(done.err.matches("hint: ").count(), 1, "one remedy: {done:?}");
+    assert!(done.err.contains("note: the message before this one got no answer and was dropped"), "{done:?}");
     let cut = try_chat("--temp 0 -n 3", QUESTION.as_bytes());
     assert!(cut.code == Some(3) && cut.err.contains("no answer"), "{cut:?}");
     let full = try_chat("--temp 0 -c 20", QUESTION.as_bytes());
-    assert!(full.code == Some(0) && full.err.contains("the context is full: /clear starts over"), "{full:?}");
+    assert!(
+        full.code == Some(0) && full.err.contains("the oldest messages will be dropped; /clear starts over"),
+        "{full:?}"
+    );
 }
 
 #[test]
@@ -62,6 +64,34 @@ fn the_oldest_messages_make_room() {
     assert_eq!(done.out.lines().count(), 4, "{done:?}");
     assert!(done.code == Some(0) && done.err.contains("the model no longer sees the oldest 2 messages"), "{done:?}");
     assert!(said[0] == "Hello." && said[1] == QUESTION && said.len() < 9, "{said:?}");
+}
+
+/// What a file holds is not what was asked in vain here: it stays.
+#[test]
+fn loaded_messages_stay() {
+    let dir = TempDir::new().unwrap();
+    let call = r#"{"function": {"name": "sum", "arguments": {"a": 7, "b": 5}}}"#;
+    let messages = format!(
+        r#"[{{"role": "user", "content": "Add."}}, {{"role": "assistant", "content": "", "tool_calls": [{call}]}},
+            {{"role": "tool", "content": "12"}}]"#
+    );
+    for (messages, kept) in
+        [(messages.as_str(), vec!["Add.", "", "12"]), (r#"[{"role": "user", "content": "A."}]"#, vec!["A."])]
+    {
+        let file = written(&dir, "loaded.json", messages.as_bytes());
+        let (said, done) = contents("--reasoning off -n 1", format!("/load {}\nhi", file.display()).as_bytes());
+        assert_eq!(said[..said.len() - 1], [&kept[..], &["hi"]].concat(), "{done:?}");
+        assert!(!done.err.contains("dropped"), "{done:?}");
+    }
+}
+
+#[test]
+fn an_empty_answer_is_not_copied() {
+    let file = r#"[{"role": "user", "content": "A."}, {"role": "assistant", "content": ""}]"#;
+    let dir = TempDir::new().unwrap();
+    let file = written(&dir, "empty.json", file.as_bytes());
+    let done = try_chat("", format!("/load {}\n/copy", file.display()).as_bytes());
+    assert!(done.code == Some(1) && done.err.contains("there is no answer yet"), "{done:?}");
 }
 
 /// The contents of the messages that a conversation of these lines saves.
@@ -80,7 +110,7 @@ fn lines_are_messages_as_they_were_meant() {
     let (said, done) = contents("--reasoning off -n 2", &[input.as_bytes(), b"gr\xfc\xdf"].concat());
     let asked: Vec<&str> = said.iter().step_by(2).map(String::as_str).collect();
     assert_eq!(asked, ["hi", "/help", "one \ntwo", " /clear\n\nend\\", "gr\u{fffd}\u{fffd}"]);
-    assert!(done.code == Some(0) && done.err.contains("warning: a line is not UTF-8"), "{done:?}");
+    assert!(done.code == Some(0) && done.err.contains("warning: invalid UTF-8 in a message"), "{done:?}");
 }
 
 #[test]
@@ -112,7 +142,7 @@ fn files_that_are_no_conversations_are_left_alone() {
     let file = written(&dir, "notes.txt", b"to do").display().to_string();
     let bad = written(&dir, "bad.json", br#"[{"role": "nobody"}]"#).display().to_string();
     for (line, words) in [
-        (format!("/save {file}"), "is no conversation, and is not overwritten"),
+        (format!("/save {file}"), "not overwriting "),
         (format!("/load {file}"), "expected a JSON array of messages"),
         (format!("/load {bad}"), "bad.json"),
         ("/load nowhere.json".into(), "cannot read nowhere.json"),

@@ -96,7 +96,7 @@ fn an_interrupt_at_the_prompt_drops_the_line() {
         session.exp_string(PROMPT).unwrap();
     }
     session.send_control('c').unwrap();
-    session.exp_string("Ctrl-C again ends").unwrap();
+    session.exp_string("(press Ctrl-C again or Ctrl-D to quit)").unwrap();
     session.exp_string(PROMPT).unwrap();
     session.send_control('c').unwrap();
     assert_eq!(ended(session).1, 130);
@@ -183,12 +183,32 @@ fn messages_have_several_lines() {
     assert_eq!(said, ["one\ntwo", "a\n\n b\\", "cp a \\\n  b", "three\nfour"]);
 }
 
+/// On a line in which a message goes on, Ctrl-C drops the message, and Ctrl-D sends it.
+#[test]
+fn a_message_of_several_lines_is_dropped_or_sent() {
+    let mut session = chat("--reasoning off");
+    for _ in 0..2 {
+        type_in(&mut session, "\"\"\"\r");
+        session.exp_string(". \r").unwrap();
+        session.send_control('c').unwrap();
+        session.exp_string(PROMPT).unwrap();
+    }
+    type_in(&mut session, &format!("{QUESTION}\\\r"));
+    session.exp_string(". \r").unwrap();
+    session.send_control('d').unwrap();
+    session.exp_string(ANSWER.trim_end()).unwrap();
+    session.exp_string(PROMPT).unwrap();
+    session.send_control('d').unwrap();
+    assert_eq!(ended(session).1, 0);
+}
+
 #[test]
 fn tab_completes_commands_and_files() {
     let dir = TempDir::new().unwrap();
     std::fs::write(dir.path().join("nothing.json"), "[]").unwrap();
+    std::fs::write(dir.path().join("two words.json"), "{}").unwrap();
     let mut command = command(["chat"]);
-    command.current_dir(dir.path());
+    command.current_dir(dir.path()).env("HOME", dir.path());
     let mut session = at_prompt(command);
     type_in(&mut session, "/hel\t\r");
     session.exp_string("//TEXT sends /TEXT").unwrap();
@@ -196,6 +216,11 @@ fn tab_completes_commands_and_files() {
     type_in(&mut session, "/load noth\t\r");
     session.exp_string("nothing.json").unwrap();
     session.exp_string(PROMPT).unwrap();
+    for typed in ["/load two\t\r", "/load two w\t\r", "/load ~/two words.json\r"] {
+        type_in(&mut session, typed);
+        session.exp_string("words.json: expected a JSON array").unwrap();
+        session.exp_string(PROMPT).unwrap();
+    }
     session.send_control('d').unwrap();
     ended(session);
 }

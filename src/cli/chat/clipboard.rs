@@ -26,7 +26,7 @@ fn by_program(text: &str) -> anyhow::Result<()> {
 }
 
 fn by_terminal(text: &str) -> anyhow::Result<()> {
-    ensure!(terminal::redraws(), "there is no terminal whose clipboard could take the answer");
+    ensure!(terminal::is_typed() && !terminal::is_dumb(), "there is no terminal whose clipboard could take the answer");
     let sequence = format!("\x1b]52;c;{}\x07", STANDARD.encode(text));
     terminal::itself()
         .and_then(|mut terminal| terminal.write_all(sequence.as_bytes()))

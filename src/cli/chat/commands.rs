@@ -23,8 +23,9 @@ const USAGES: [Usage; 9] = [
 ];
 
 const BEYOND: &str = "\
-A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines.
-//TEXT sends /TEXT. Ctrl-C stops a reply or drops the line; pressed twice at an empty line it quits.";
+A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines, and Ctrl-D sends one
+that is not yet ended. //TEXT sends /TEXT. Ctrl-C stops a reply or drops what is typed; pressed twice at an empty line
+it quits.";
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,13 +55,14 @@ impl<'a> Command<'a> {
             ("system", text) => Self::System(text),
             ("reasoning", "on") => Self::Reasoning(true),
             ("reasoning", "off") => Self::Reasoning(false),
+            ("save" | "load", "-") => anyhow::bail!("/{name} needs the name of a file; - is none here"),
             ("save", file) if !file.is_empty() => Self::Save(file),
             ("load", file) if !file.is_empty() => Self::Load(file),
             ("copy", "") => Self::Copy,
             ("help", "") => Self::Help,
             ("exit" | "quit", "") => Self::Exit,
             _ => match USAGES.iter().find(|usage| usage.name == name) {
-                Some(Usage { takes: "", .. }) => anyhow::bail!("/{name} takes nothing behind it"),
+                Some(Usage { takes: "", .. }) => anyhow::bail!("/{name} takes no argument"),
                 Some(usage) => anyhow::bail!("expected /{name} {}", usage.takes),
                 None => anyhow::bail!("no command /{name}; /help lists them, //{name} sends /{name} as a message"),
             },
@@ -115,8 +117,10 @@ mod tests {
     fn what_is_no_command_is_told() {
         for (text, words) in [
             ("etc", "//etc sends /etc"),
-            ("clear all", "/clear takes nothing"),
+            ("clear all", "/clear takes no argument"),
             ("save", "expected /save FILE"),
+            ("save -", "/save needs the name of a file"),
+            ("load -", "/load needs the name of a file"),
             ("reasoning maybe", "expected /reasoning on|off"),
         ] {
             let error = Command::read(text).err().map(|error| error.to_string());

@@ -5,7 +5,7 @@
 use super::{Typed, commands, entry};
 use crate::cli::output;
 use directories::ProjectDirs;
-use rustyline::completion::{Completer, FilenameCompleter, Pair};
+use rustyline::completion::{Completer, FilenameCompleter, Pair, Quote, escape, unescape};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
@@ -22,6 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Messages that the history keeps.
 const KEPT: usize = 1000;
+
+/// What keeps a letter of a file's name from meaning something.
+const ESCAPE: Option<char> = if cfg!(windows) { None } else { Some('\\') };
 
 const PROMPT: &str = "> ";
 const MORE: &str = ". ";
@@ -53,28 +56,37 @@ impl Editor {
         Ok(Self { line, history, blank })
     }
 
-    /// The next message or command. Ctrl-C drops what is typed; pressed twice where nothing is, it ends.
+    /// The next message or command. Ctrl-C drops what is typed; pressed twice where nothing is, it ends. Ctrl-D ends,
+    /// or, where a message goes on, that message.
     pub fn next(&mut self) -> anyhow::Result<Typed> {
         let mut warned = false;
         loop {
-            match entry::whole(|goes_on| self.line.readline(if goes_on { MORE } else { PROMPT }).map(Some)) {
+            let mut continued = false;
+            let typed = entry::whole(|goes_on| {
+                continued = goes_on;
+                match self.line.readline(if goes_on { MORE } else { PROMPT }) {
+                    Err(ReadlineError::Eof) if goes_on => Ok(None),
+                    line => line.map(Some),
+                }
+            });
+            match typed {
                 Ok(Some(text)) => {
                     self.keep(&text);
                     return Ok(Typed::Text(text));
                 }
                 Ok(None) | Err(ReadlineError::Eof) => return Ok(Typed::End),
                 Err(ReadlineError::Interrupted) => {
-                    let blank = self.blank.load(Ordering::Relaxed);
+                    let blank = !continued && self.blank.load(Ordering::Relaxed);
                     if blank && warned {
                         return Ok(Typed::Interrupt);
                     }
                     warned = blank;
                     if blank {
-                        output::complain(format_args!("(Ctrl-C again ends, and so does Ctrl-D)"));
+                        output::complain(format_args!("(press Ctrl-C again or Ctrl-D to quit)"));
                     }
                 }
                 Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
-                    output::complain(format_args!("warning: what was typed is not UTF-8; it was dropped"));
+                    output::complain(format_args!("warning: invalid UTF-8 in what was typed; it was dropped"));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -118,13 +130,27 @@ struct Completion(FilenameCompleter);
 impl Completer for Completion {
     type Candidate = Pair;
 
-    fn complete(&self, line: &str, place: usize, context: &Context) -> rustyline::Result<(usize, Vec<Pair>)> {
+    fn complete(&self, line: &str, place: usize, _: &Context) -> rustyline::Result<(usize, Vec<Pair>)> {
         let before = &line[..place];
         if commands::takes_file(before) {
-            return self.0.complete(line, place, context);
+            return self.file(before);
         }
         let all = commands::beginning_with(before);
         Ok((0, all.map(|text| Pair { display: text.trim_end().to_owned(), replacement: text }).collect()))
+    }
+}
+
+impl Completion {
+    /// Completes the name of a file behind a command. All that stands there is the name, blanks too, so nothing in it
+    /// is escaped as a shell would have it; the completer knows a shell's names alone.
+    fn file(&self, before: &str) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let start = before.find(' ').map_or(before.len(), |blank| blank + 1);
+        let special = |c: char| !c.is_alphanumeric() && !"/.~-_".contains(c);
+        let name = escape(before[start..].to_owned(), ESCAPE, special, Quote::None);
+        let (skipped, mut found) = self.0.complete_path(&name, name.len())?;
+        let plain = |pair: &mut Pair| pair.replacement = unescape(&pair.replacement, ESCAPE).into_owned();
+        found.iter_mut().for_each(plain);
+        Ok((start + skipped, found))
     }
 }
 

@@ -31,9 +31,7 @@ impl Lines {
         }
         let (line, changed) = input::line(&bytes, std::mem::take(&mut self.first));
         if changed {
-            output::complain(format_args!(
-                "warning: a line is not UTF-8; what cannot be read stands there as \u{fffd}"
-            ));
+            output::complain(format_args!("warning: invalid UTF-8 in a message; replaced by U+FFFD"));
         }
         Ok(Some(line))
     }

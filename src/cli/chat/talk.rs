@@ -8,8 +8,9 @@ use crate::cli::output;
 use crate::cli::reply::{Reply, View};
 use crate::cli::{failure, input, is_broken_pipe};
 use anyhow::{Context, ensure};
+use directories::BaseDirs;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wglm::text::Message;
 use wglm::{Chat, Error, Stop};
@@ -17,6 +18,8 @@ use wglm::{Chat, Error, Stop};
 pub struct Talk {
     chat: Chat,
     view: View,
+    /// Whether the last of the user's messages was typed here, and not loaded.
+    typed: bool,
     /// Whether a message or a command failed.
     failed: bool,
     /// What a reply without an answer ends the process with.
@@ -25,7 +28,7 @@ pub struct Talk {
 
 impl Talk {
     pub fn new(chat: Chat, view: View) -> Self {
-        Self { chat, view, failed: false, without_answer: None }
+        Self { chat, view, typed: false, failed: false, without_answer: None }
     }
 
     /// What a process ends with that nobody watched.
@@ -52,27 +55,36 @@ impl Talk {
             }
             self.failed = true;
             failure::tell(&error);
-            if matches!(error.downcast_ref(), Some(Error::ContextFull { .. })) {
-                output::complain(format_args!("hint: /clear starts over"));
-            }
             Ok(ControlFlow::Continue(()))
         })
     }
 
-    /// What was asked in vain was to be asked in other words: the model is not to read both.
     fn send(&mut self, text: &str) -> anyhow::Result<()> {
-        self.chat.truncate(self.chat.messages().len() - self.chat.unanswered().len());
+        self.take_back();
         self.chat.push(Message::user(text));
+        self.typed = true;
         self.answer()
+    }
+
+    /// What was asked in vain is now asked in other words: the model is not to read both. What a file holds stays.
+    fn take_back(&mut self) {
+        let messages = self.chat.messages();
+        if self.typed && messages.last().is_some_and(|message| message.role == "user") {
+            self.chat.truncate(messages.len() - 1);
+            output::note(format_args!("note: the message before this one got no answer and was dropped"));
+        }
     }
 
     /// Shows a reply to the messages.
     fn answer(&mut self) -> anyhow::Result<()> {
         self.make_room()?;
         let cancel = interrupts::begin(Ends::Work);
-        let reply = Reply::show(self.chat.reply()?.with_cancel(&cancel), self.view)?;
+        let mut reply = Reply::default();
+        reply.show(self.chat.reply()?.with_cancel(&cancel), self.view)?;
         if reply.stop() == Some(Stop::Context) {
-            output::complain(format_args!("the context is full: /clear starts over, -c asks for a longer one"));
+            output::complain(format_args!(
+                "the context is full: the oldest messages will be dropped; /clear starts over, -c N sets a larger context"
+            ));
         }
         if reply.without_answer().is_some() {
             self.without_answer = Some(reply.code());
@@ -90,10 +102,11 @@ impl Talk {
             fitted => fitted?,
         };
         if !gone.is_empty() {
-            let count = gone.len();
-            output::note(format_args!(
-                "note: the context is full (-c): the model no longer sees the oldest {count} messages"
-            ));
+            let oldest = match gone.len() {
+                1 => "message".to_owned(),
+                count => format!("{count} messages"),
+            };
+            output::note(format_args!("note: the context is full (-c): the model no longer sees the oldest {oldest}"));
         }
         Ok(())
     }
@@ -104,8 +117,8 @@ impl Talk {
             Command::Regen => self.answer_anew()?,
             Command::System(text) => self.instruct(text),
             Command::Reasoning(on) => self.chat.reasoning = Some(on),
-            Command::Save(file) => self.save(Path::new(file))?,
-            Command::Load(file) => self.load(Path::new(file))?,
+            Command::Save(file) => self.save(&path(file))?,
+            Command::Load(file) => self.load(&path(file))?,
             Command::Copy => self.copy()?,
             Command::Help => output::complain(format_args!("{}", commands::help())),
             Command::Exit => return Ok(ControlFlow::Break(())),
@@ -144,11 +157,13 @@ impl Talk {
         let messages = self.chat.messages();
         ensure!(!messages.is_empty(), "there is nothing to save yet");
         if file.exists() {
-            read(file).with_context(|| format!("{} is no conversation, and is not overwritten", file.display()))?;
+            read(file)
+                .with_context(|| format!("not overwriting {}: it is not a saved conversation", file.display()))?;
         }
         let text = serde_json::to_string_pretty(messages)? + "\n";
         std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        output::note(format_args!("{} messages saved to {}", messages.len(), file.display()));
+        let count = output::count(messages.len(), "message");
+        output::note(format_args!("{count} saved to {}", file.display()));
         Ok(())
     }
 
@@ -159,9 +174,10 @@ impl Talk {
         self.chat.set_messages(messages);
         match self.chat.prompt() {
             Ok(prompt) => {
-                let (messages, tokens) = (self.chat.messages().len(), prompt.len());
-                let context = self.chat.session().context();
-                output::note(format_args!("{messages} messages: {tokens} of {context} tokens of context"));
+                self.typed = false;
+                let messages = output::count(self.chat.messages().len(), "message");
+                let (tokens, context) = (prompt.len(), self.chat.session().context());
+                output::note(format_args!("{messages}: {tokens} of {context} tokens of context"));
                 Ok(())
             }
             Err(error) => {
@@ -173,11 +189,17 @@ impl Talk {
 
     fn copy(&self) -> anyhow::Result<()> {
         let answer = self.chat.messages().iter().rev().find(|message| message.role == "assistant");
-        let text = answer.map(Message::text).context("there is no answer yet")?;
+        let text = answer.map(Message::text).filter(|text| !text.is_empty()).context("there is no answer yet")?;
         clipboard::copy(&text)?;
-        output::note(format_args!("{} letters copied", text.chars().count()));
+        output::note(format_args!("{} copied", output::count(text.chars().count(), "character")));
         Ok(())
     }
+}
+
+/// A file as it is typed, where `~` is the user's folder.
+fn path(typed: &str) -> PathBuf {
+    let home = typed.strip_prefix("~/").and_then(|rest| Some(BaseDirs::new()?.home_dir().join(rest)));
+    home.unwrap_or_else(|| typed.into())
 }
 
 /// The messages of a file.
