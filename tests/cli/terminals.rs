@@ -238,6 +238,25 @@ fn the_terminal_is_asked_to_copy() {
     assert_eq!(ended(session).1, 0);
 }
 
+/// The terminal is where somebody types: that stderr leads elsewhere is no reason not to reach it.
+#[cfg(not(target_os = "macos"))]
+#[test]
+fn the_terminal_is_asked_to_copy_where_stderr_is_not_it() {
+    let plain = command(["chat"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{} chat --temp 0 2> /dev/null", env!("CARGO_BIN_EXE_wglm"))]);
+    shell.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut session = on_terminal(shell);
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, &format!("{QUESTION}\r"));
+    session.exp_string(ANSWER.trim_end()).unwrap();
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "/copy\r");
+    session.exp_string("\x1b]52;c;U2V2ZW4gcGx1cyBmaXZlIGlzIHR3ZWx2ZS4=\x07").unwrap();
+    type_in(&mut session, "/exit\r");
+    assert_eq!(ended(session).1, 0);
+}
+
 #[test]
 fn a_dumb_terminal_gets_no_escape_sequences() {
     let mut plain = command(["run", "--temp", "0", QUESTION]);
