@@ -254,7 +254,8 @@ impl<'a> Generation<'a> {
         }
     }
 
-    /// Reads the next part of the prompt: what is computed together.
+    /// Reads the next part of the prompt: what is computed together. The session reads the whole rest and is stopped at
+    /// the end of a part, so that it knows what belongs to one prompt; not every stop is the caller's.
     fn read_prompt(&mut self, start: Instant, cached: usize) -> Result<()> {
         let rest = &self.prompt[self.session.tokens().len()..];
         let part = if self.session.prompt_options().together() > 1 { 1 } else { ONE_BY_ONE };

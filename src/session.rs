@@ -91,8 +91,8 @@ pub struct Session {
     running: VecDeque<Submission>,
     /// The last token's output, if it is on the device.
     output: Option<Output>,
-    /// Whether what the layers left of the last token is there as well: a snapshot holds the logits alone.
-    layers: bool,
+    /// Whether its hidden state is there as well: a snapshot holds the logits alone.
+    has_hidden: bool,
 }
 
 impl Session {
@@ -129,7 +129,7 @@ impl Session {
             adjusting: None,
             running: VecDeque::with_capacity(AHEAD + 1),
             output: None,
-            layers: false,
+            has_hidden: false,
             executor,
             planned,
         })

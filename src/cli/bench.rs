@@ -3,10 +3,10 @@
 use super::args::BenchArgs;
 use super::bandwidth;
 use super::bench_report::Report;
+use super::context;
 use super::figures::{mean_and_deviation, median};
 use super::model;
 use super::progress::Progress;
-use super::room;
 use super::setup::Setup;
 use serde::Serialize;
 use std::time::Instant;
@@ -82,7 +82,7 @@ pub struct Row {
 
 pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
     let (tests, given) = (tests(&args), args.model.file.context);
-    let fit = |given| tests.iter().try_for_each(|test| room::context(&test.name(), test.needed(), given).map(drop));
+    let fit = |given| tests.iter().try_for_each(|test| context::enough(&test.name(), test.needed(), given).map(drop));
     fit(given.filter(|tokens| *tokens > 0))?; // what 0 means is known once the model is there
     let (model, subject) = start(&args)?;
     fit(given.map(|_| model.cache().context))?;
@@ -157,7 +157,7 @@ fn tests(args: &BenchArgs) -> Vec<Test> {
 fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs, progress: &Progress) -> anyhow::Result<Row> {
     let name = test.name();
     progress.doing(format!("{name}: warmup"));
-    let context = room::context(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
+    let context = context::enough(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(model, CacheShape { context, ..model.cache() })?;
     session.pretend(test.depth)?;
     if !args.no_warmup {

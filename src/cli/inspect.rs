@@ -47,19 +47,12 @@ fn as_json(file: &Gguf, needs: Option<&Needs>) -> serde_json::Value {
 
 fn scalar(value: &Value<'_>) -> serde_json::Value {
     match *value {
-        Value::U8(v) => v.into(),
-        Value::I8(v) => v.into(),
-        Value::U16(v) => v.into(),
-        Value::I16(v) => v.into(),
-        Value::U32(v) => v.into(),
-        Value::I32(v) => v.into(),
         Value::F32(v) => v.to_string().parse::<f64>().unwrap_or(f64::NAN).into(), // 0.1, and not 0.10000000149
+        Value::F64(v) => v.into(),
         Value::Bool(v) => v.into(),
         Value::String(v) => String::from_utf8_lossy(v).into(),
         Value::Array(v) => json!({ "array_of": v.element_type().name(), "length": v.len() }),
-        Value::U64(v) => v.into(),
-        Value::I64(v) => v.into(),
-        Value::F64(v) => v.into(),
+        _ => json!(value.integer()),
     }
 }
 

@@ -5,11 +5,11 @@
 
 use super::args::ProfileArgs;
 use super::bench::prompt_of;
+use super::context;
 use super::figures::median;
 use super::model;
 use super::profile_report::report;
 use super::progress::Progress;
-use super::room;
 use super::setup::Setup;
 use serde::Serialize;
 use std::time::Instant;
@@ -79,9 +79,9 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     );
     let (n_depth, repetitions, prompt) = (args.depth, args.repetitions as usize, args.n_prompt);
     let (needed, given) = (n_depth.saturating_add(prompt.max(1)), args.model.file.context);
-    room::context("this profile", needed, given.filter(|tokens| *tokens > 0))?;
+    context::enough("this profile", needed, given.filter(|tokens| *tokens > 0))?;
     let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
-    let context = room::context("this profile", needed, given.map(|_| model.cache().context))?;
+    let context = context::enough("this profile", needed, given.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
     session.pretend(n_depth)?;
     let tokens = prompt_of(prompt.max(1), model.config().vocab);

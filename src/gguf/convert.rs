@@ -85,18 +85,7 @@ impl<'a> FromValue<'a> for Vec<f32> {
 }
 
 fn integer<T: TryFrom<i128>>(value: Value<'_>) -> Option<T> {
-    let wide: i128 = match value {
-        Value::U8(v) => v.into(),
-        Value::I8(v) => v.into(),
-        Value::U16(v) => v.into(),
-        Value::I16(v) => v.into(),
-        Value::U32(v) => v.into(),
-        Value::I32(v) => v.into(),
-        Value::U64(v) => v.into(),
-        Value::I64(v) => v.into(),
-        _ => return None,
-    };
-    wide.try_into().ok()
+    value.integer()?.try_into().ok()
 }
 
 fn float(value: Value<'_>) -> Option<f32> {

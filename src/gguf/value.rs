@@ -112,6 +112,21 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// An integer of any type; none for what is no integer.
+    pub fn integer(&self) -> Option<i128> {
+        Some(match *self {
+            Self::U8(v) => v.into(),
+            Self::I8(v) => v.into(),
+            Self::U16(v) => v.into(),
+            Self::I16(v) => v.into(),
+            Self::U32(v) => v.into(),
+            Self::I32(v) => v.into(),
+            Self::U64(v) => v.into(),
+            Self::I64(v) => v.into(),
+            _ => return None,
+        })
+    }
+
     /// Decodes a value that [`skip`] has walked: all of `bytes` is its own.
     pub(super) fn decode(ty: ValueType, bytes: &'a [u8]) -> Option<Self> {
         let mut cursor = Cursor::new(bytes);

@@ -6,7 +6,8 @@ use std::time::Duration;
 /// `PromptOptions { …, ..PromptOptions::default() }`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PromptOptions {
-    /// Tokens computed together, up to [`PromptOptions::MOST`]; 1 for token by token, as replies are.
+    /// Tokens computed together, up to [`PromptOptions::MOST`]; 1 for token by token, as replies are. Where these take
+    /// longer than a second, fewer are, but not less than 64.
     pub chunk: usize,
     /// How long one submission takes the GPU, about. Between two of them it draws what else there is to draw, and a
     /// prompt can be cancelled. A single step of the plan may take longer.

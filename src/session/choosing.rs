@@ -116,7 +116,7 @@ impl Session {
                 self.choices.submit(self.ticket, token, |copy| executor.submit(steps, &[copy]))?
             }
         };
-        self.layers |= computed;
+        self.has_hidden |= computed;
         self.runs(output.submission().clone())?;
         Ok(output)
     }

@@ -16,7 +16,7 @@ impl Session {
     /// the logits alone.
     pub fn hidden(&mut self) -> Result<Vec<f32>> {
         let output = self.output()?.clone();
-        if !self.layers {
+        if !self.has_hidden {
             let expected = "a token fed since the snapshot was restored".to_owned();
             return Err(Error::Argument { argument: "session", expected, found: "none".into() });
         }

@@ -22,10 +22,12 @@ const SURE: Duration = Duration::from_millis(100);
 /// How many tokens of a prompt are computed together.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts {
+    /// Tokens of a block, which a part never has more of.
     most: usize,
+    /// Tokens of a part, as the GPU was so far.
     tokens: usize,
     /// Where the first block of the prompt began.
-    begun: usize,
+    start: usize,
     /// Where a prompt was left that did not come to its end: it may go on there.
     left: Option<usize>,
 }
@@ -34,13 +36,13 @@ impl Parts {
     /// As many as the options have it, until one takes too long.
     pub fn new(options: PromptOptions) -> Self {
         let most = options.together();
-        Self { most, tokens: most, begun: 0, left: None }
+        Self { most, tokens: most, start: 0, left: None }
     }
 
     /// Begins a prompt at a position, or goes on with the one that was left there.
     pub fn begin(&mut self, at: usize) {
         if self.left.take() != Some(at) {
-            self.begun = at;
+            self.start = at;
         }
     }
 
@@ -54,9 +56,9 @@ impl Parts {
         self.left = None;
     }
 
-    /// Tokens of the part at a position, where so many are left.
-    pub fn next(&self, at: usize, left: usize) -> usize {
-        let block = left.min(self.most - (at - self.begun) % self.most);
+    /// Tokens of the part at a position, where `rest` are still to be computed.
+    pub fn next(&self, at: usize, rest: usize) -> usize {
+        let block = rest.min(self.most - (at - self.start) % self.most);
         if block <= self.tokens + FEW_TOKENS { block } else { self.tokens }
     }
 

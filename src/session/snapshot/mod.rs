@@ -84,7 +84,7 @@ impl Session {
         if logits.is_empty() {
             return Ok(());
         }
-        self.layers = false;
+        self.has_hidden = false;
         let local = self.executor.local(self.planned.logits);
         let written = self.executor.gpu().write(local, 0, bytemuck::cast_slice(&logits));
         written.and_then(|()| self.choose_anew()).inspect_err(|_| self.rewind(0))
