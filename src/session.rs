@@ -5,28 +5,28 @@
 //! follows is chosen on the GPU, which can go on with it before the host knows it: [`Session::feed_chosen`].
 
 mod adjusting;
-mod choices;
-mod choosing;
 mod chunks;
 mod hidden;
 mod pace;
 mod parts;
-mod pretend;
 mod profile;
 mod prompt;
+mod sampled;
+mod sampling;
 mod snapshot;
+mod synthetic;
 
 pub use profile::TokenProfile;
 
 use crate::error::{Error, Result};
-use crate::gpu::{Copy, Readback, Receipts, Submission};
+use crate::gpu::{Readback, ReadbackCopy, Receipts, Submission};
 use crate::kernels::Sampling;
 use crate::model::{CacheShape, Model, State, TokenPlan};
 use crate::plan::{Executor, Plan};
 use adjusting::Adjusting;
-use choices::{Choices, Output};
 use chunks::Chunks;
 use parts::Parts;
+use sampled::{LastOutput, SampledTokens};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -75,9 +75,9 @@ pub struct Session {
     state: State,
     tokens: Vec<u32>,
     logits: Readback,
-    choices: Choices,
+    sampled: SampledTokens,
     /// How many of the tokens a result that came vouches for.
-    sure: usize,
+    confirmed: usize,
     /// What the newest state asks its result to carry: see [`choices`].
     ticket: u32,
     chunks: Chunks,
@@ -90,7 +90,7 @@ pub struct Session {
     /// What the GPU may not have finished yet, oldest first.
     running: VecDeque<Submission>,
     /// The last token's output, if it is on the device.
-    output: Option<Output>,
+    output: Option<LastOutput>,
     /// Whether its hidden state is there as well: a snapshot holds the logits alone.
     has_hidden: bool,
 }
@@ -118,9 +118,9 @@ impl Session {
             model: model.clone(),
             state: State::new(model.config()),
             tokens: Vec::new(),
-            sure: 0,
+            confirmed: 0,
             logits: gpu.readback("logits", bytes)?,
-            choices: Choices::new(gpu)?,
+            sampled: SampledTokens::new(gpu)?,
             ticket: 0,
             chunks: Chunks::new(model.prompt_options()),
             parts: Parts::new(model.prompt_options()),
@@ -297,11 +297,11 @@ impl Session {
     /// Forgets all tokens but the first `length`.
     pub fn rewind(&mut self, length: usize) {
         if length < self.tokens.len() {
-            if length <= self.sure {
+            if length <= self.confirmed {
                 self.receipts.forget();
             }
             self.tokens.truncate(length);
-            self.sure = self.sure.min(length);
+            self.confirmed = self.confirmed.min(length);
             self.output = None;
         }
     }
@@ -316,9 +316,10 @@ impl Session {
         let ticket = self.output()?.ticket();
         let bytes = 4 * self.model.config().vocab as u64;
         let (executor, token) = (&self.executor, self.executor.local(Plan::TOKEN));
-        let logits = Copy { from: executor.local(self.planned.logits), offset: 0, bytes, to: &self.logits, at: 0 };
+        let logits =
+            ReadbackCopy { from: executor.local(self.planned.logits), offset: 0, bytes, to: &self.logits, at: 0 };
         // The choice comes along once more: its ticket vouches for both.
-        let copied = self.choices.submit(ticket, token, |choice| executor.submit(0..0, &[logits, choice]))?;
+        let copied = self.sampled.submit(ticket, token, |choice| executor.submit(0..0, &[logits, choice]))?;
         self.running.clear(); // older than this one
         let data = executor.gpu().read(&self.logits, bytes, copied.submission())?;
         self.read(&copied)?;
@@ -326,7 +327,7 @@ impl Session {
         Ok(bytemuck::pod_collect_to_vec(&data))
     }
 
-    fn output(&self) -> Result<&Output> {
+    fn output(&self) -> Result<&LastOutput> {
         let expected = "at least one token fed since the start or the last rewind".to_owned();
         self.output.as_ref().ok_or(Error::Argument { argument: "session", expected, found: "none".into() })
     }

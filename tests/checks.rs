@@ -10,7 +10,7 @@ use std::time::Instant;
 use wglm::gpu::Matrices;
 use wglm::model::Altered;
 use wglm::plan::{Fusions, Team};
-use wglm::shader::{Part, Variant};
+use wglm::shader::{SourcePart, Variant};
 use wglm::wgsl::Source;
 use wglm::{Arithmetic, Check, Error, Gguf, Gpu, LoadOptions, Model, PromptOptions, Verdict, Without};
 
@@ -98,7 +98,7 @@ fn with(variant: &Variant, path: &str, from: &'static str, to: &'static str) -> 
         let Source { path, text } = part.source;
         assert!(text.contains(from), "{path} has no `{from}`");
         let text: &'static str = String::leak(text.replacen(from, to, 1));
-        *part = Part { source: Source { path, text }, ..*part };
+        *part = SourcePart { source: Source { path, text }, ..*part };
     }
     variant
 }
@@ -112,7 +112,7 @@ fn choice_broken(variant: &Variant) -> Variant {
 fn broken(variant: &Variant) -> Variant {
     const TEXT: &str = "@compute @workgroup_size(1)\nfn main() {}\n";
     let source = Source { path: "op/nothing.wgsl", text: TEXT };
-    Variant { enables: vec![], parts: vec![Part { source, role: "w" }], ..variant.clone() }
+    Variant { enables: vec![], parts: vec![SourcePart { source, role: "w" }], ..variant.clone() }
 }
 
 /// Kernels by matrices do nothing.

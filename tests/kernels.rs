@@ -8,7 +8,7 @@ use common::gpu::gpu;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use wglm::gpu::Matrices;
-use wglm::kernels::{Case, Check, KERNELS, Kernel};
+use wglm::kernels::{Case, KERNELS, Kernel, KernelCheck};
 use wglm::plan::{Sample, Step, StepLimit, Target, Team};
 use wglm::quant::{Arithmetic, Family, QUANTS};
 use wglm::shader::{Pipelines, reflect};
@@ -50,7 +50,7 @@ fn run(team: Team) {
 fn failures_of<'a>(
     kernel: &Kernel,
     target: &str,
-    checks: impl Iterator<Item = &'a Check>,
+    checks: impl Iterator<Item = &'a KernelCheck>,
     pipelines: &Pipelines,
 ) -> Vec<String> {
     let (name, start, mut count, mut worst) = (kernel.name, Instant::now(), 0, 0f64);
@@ -167,9 +167,11 @@ fn perturb(bytes: &mut [u8], expected: &wglm::kernels::Expected, place: usize) {
     let step = 10.0 * expected.bound * expected.magnitudes[place];
     let want = expected.values[place];
     match expected.kind {
-        wglm::kernels::Kind::F32 => bytes.copy_from_slice(&((want + step.max(want.abs() * 1e-5)) as f32).to_le_bytes()),
-        wglm::kernels::Kind::F16 => bytes.copy_from_slice(&half::f16::from_f64(want + step).to_le_bytes()),
-        wglm::kernels::Kind::U32 => bytes.copy_from_slice(&(want as u32 ^ 1).to_le_bytes()),
+        wglm::kernels::ValueType::F32 => {
+            bytes.copy_from_slice(&((want + step.max(want.abs() * 1e-5)) as f32).to_le_bytes())
+        }
+        wglm::kernels::ValueType::F16 => bytes.copy_from_slice(&half::f16::from_f64(want + step).to_le_bytes()),
+        wglm::kernels::ValueType::U32 => bytes.copy_from_slice(&(want as u32 ^ 1).to_le_bytes()),
     }
 }
 

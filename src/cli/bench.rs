@@ -159,7 +159,7 @@ fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs, progr
     progress.doing(format!("{name}: warmup"));
     let context = context::enough(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(model, CacheShape { context, ..model.cache() })?;
-    session.pretend(test.depth)?;
+    session.set_synthetic_depth(test.depth)?;
     if !args.no_warmup {
         once(&mut session, Test { generate: test.generate.min(1), ..test })?;
     }

@@ -18,8 +18,13 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let cache = options.cache_for(&config);
     let team = if args.no_subgroups { Team::Workgroup } else { Team::Subgroup };
     let arithmetic = options.arithmetic.unwrap_or_default(); // there is no adapter that it could suit
-    let target =
-        Target { team, arithmetic, fusions: options.fusions, divisions: options.divisions, ..Target::default() };
+    let target = Target {
+        team,
+        arithmetic,
+        fusions: options.fusions,
+        tiling_overrides: options.tiling_overrides,
+        ..Target::default()
+    };
     let planned = plan_token(&file, &config, cache, target)?;
     let shaders = Shaders::of(&file, &config, &planned, target, options.prompt, u64::MAX)?;
     let largest = largest_step::of_all(&file, &config, &planned, target, options.prompt)?;

@@ -83,7 +83,7 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
     let context = context::enough("this profile", needed, given.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
-    session.pretend(n_depth)?;
+    session.set_synthetic_depth(n_depth)?;
     let tokens = prompt_of(prompt.max(1), model.config().vocab);
     let (submit, whole) = host_times(&mut session, &tokens, repetitions)?;
     let (mut runs, progress) = (Vec::new(), Progress::new(repetitions));
@@ -123,7 +123,7 @@ fn host_times(session: &mut Session, tokens: &[u32], repetitions: usize) -> anyh
 
 /// The kinds of the plan, the median of each over the runs. The cache holds `tokens` tokens at the end.
 fn by_kind(plan: &Plan, tokens: usize, runs: &[TokenProfile]) -> Vec<Kind> {
-    let kind = |(index, kind): (usize, wglm::plan::Kind<'_>)| {
+    let kind = |(index, kind): (usize, wglm::plan::StepKind<'_>)| {
         let steps = || kind.steps.iter().map(|step| &plan.steps[*step]);
         let count = kind.steps.len();
         let microseconds = median(runs.iter().map(|run| run.kinds[index])) * count as f64 / 1e3;

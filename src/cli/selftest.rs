@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Instant;
-use wglm::kernels::{Check, KERNELS, Kernel};
+use wglm::kernels::{KERNELS, Kernel, KernelCheck};
 use wglm::plan::Target;
 use wglm::quant::Arithmetic;
 use wglm::shader::Pipelines;
@@ -166,7 +166,7 @@ fn rows(kernel: &Kernel, gpu: &Gpu, bounds: f64) -> Result<Vec<Row>> {
     checks.iter().map(|check| row(kernel, check, &pipelines)).collect()
 }
 
-fn loosen(check: &mut Check, factor: f64) {
+fn loosen(check: &mut KernelCheck, factor: f64) {
     let expected = check.cases.iter_mut().flat_map(|case| &mut case.expected);
     expected.for_each(|expected| expected.bound *= factor);
 }
@@ -180,7 +180,7 @@ impl Row {
 }
 
 /// Runs a check. Only a lost device or one without memory ends the test.
-fn row(kernel: &Kernel, check: &Check, pipelines: &Pipelines) -> Result<Row> {
+fn row(kernel: &Kernel, check: &KernelCheck, pipelines: &Pipelines) -> Result<Row> {
     let blank = Row {
         format: check.formats.clone(),
         arithmetic: check.arithmetic.name(),

@@ -1,7 +1,7 @@
 //! Buffers read back, and noticed if they were not: where a driver drops work without a word, a copy to the host leaves
 //! there what was there before.
 
-use super::{Buffer, Copy, Gpu, Readback, Receipts};
+use super::{Buffer, Gpu, Readback, ReadbackCopy, Receipts};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -15,7 +15,7 @@ pub struct Fetch {
 
 /// A part of a buffer: whole words.
 #[derive(Clone, Copy)]
-pub struct Piece<'a> {
+pub struct BufferRange<'a> {
     /// The buffer.
     pub from: &'a Buffer,
     /// The first byte.
@@ -38,18 +38,18 @@ impl Fetch {
     /// # Errors
     /// [`Error::NoResult`] if they never came; what the device reports.
     pub fn read(&mut self, from: &Buffer, offset: u64, bytes: u64) -> Result<Vec<u8>> {
-        self.read_pieces(&[Piece { from, offset, bytes }])
+        self.read_pieces(&[BufferRange { from, offset, bytes }])
     }
 
     /// Pieces of buffers, one behind the other.
     ///
     /// # Errors
     /// As [`Fetch::read`].
-    pub fn read_pieces(&mut self, pieces: &[Piece<'_>]) -> Result<Vec<u8>> {
+    pub fn read_pieces(&mut self, pieces: &[BufferRange<'_>]) -> Result<Vec<u8>> {
         let mut at = 0;
         let mut copies = Vec::with_capacity(pieces.len() + 1);
-        for &Piece { from, offset, bytes } in pieces {
-            copies.push(Copy { from, offset, bytes, to: &self.data, at });
+        for &BufferRange { from, offset, bytes } in pieces {
+            copies.push(ReadbackCopy { from, offset, bytes, to: &self.data, at });
             at += bytes;
         }
         copies.push(self.receipts.next(&self.gpu, None)?);

@@ -22,11 +22,11 @@ mod wait;
 mod work;
 
 pub use adapter::{AdapterReport, Matrices, adapters};
-pub use fetch::{Fetch, Piece};
+pub use fetch::{BufferRange, Fetch};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pages::PAGE;
-pub use pass::{BindGroup, Binding, Copy, Dispatch, Pipeline, Submission};
+pub use pass::{BindGroup, Binding, Dispatch, Pipeline, ReadbackCopy, Submission};
 pub use receipts::Receipts;
 pub use staging::{Mapped, StagedCopy, Staging};
 pub use work::Work;

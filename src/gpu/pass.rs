@@ -50,7 +50,7 @@ impl Dispatch<'_> {
 }
 
 /// A copy of part of a buffer to the host, after the dispatches.
-pub struct Copy<'a> {
+pub struct ReadbackCopy<'a> {
     /// The source.
     pub from: &'a Buffer,
     /// The first byte.
@@ -97,7 +97,7 @@ impl Gpu {
     pub fn submit<'a>(
         &self,
         dispatches: impl IntoIterator<Item = Dispatch<'a>>,
-        copies: &[Copy<'_>],
+        copies: &[ReadbackCopy<'_>],
     ) -> Result<Submission> {
         let mut dispatches = dispatches.into_iter().peekable();
         if self.report().is_software() && !self.is_ours() {
@@ -114,7 +114,7 @@ impl Gpu {
     fn submit_whole<'a>(
         &self,
         dispatches: impl IntoIterator<Item = Dispatch<'a>>,
-        copies: &[Copy<'_>],
+        copies: &[ReadbackCopy<'_>],
     ) -> Result<Submission> {
         self.record("a submission", 0, |encoder| {
             self.pass(encoder, None, dispatches);

@@ -3,7 +3,7 @@
 //! On Metal one that fails for want of memory leaves nothing, and nobody says so. So each has a receipt: a number that
 //! the host writes before it and that it copies back, which the host looks at when it reads what came of them.
 
-use super::{Buffer, BufferUse, Copy, Gpu, Readback, Submission};
+use super::{Buffer, BufferUse, Gpu, Readback, ReadbackCopy, Submission};
 use crate::error::{Error, Result};
 
 /// Submissions between two looks at most.
@@ -37,7 +37,7 @@ impl Receipts {
     ///
     /// # Errors
     /// As [`Receipts::check`].
-    pub fn next(&mut self, gpu: &Gpu, before: Option<&Submission>) -> Result<Copy<'_>> {
+    pub fn next(&mut self, gpu: &Gpu, before: Option<&Submission>) -> Result<ReadbackCopy<'_>> {
         if self.expected.len() == MOST {
             // Where the one before was waited for already, an empty one will do.
             let before = before.cloned().map_or_else(|| gpu.submit([], &[]), Ok)?;
@@ -47,7 +47,7 @@ impl Receipts {
         gpu.write(&self.number, 0, &self.newest.to_le_bytes())?;
         let at = 4 * self.expected.len() as u64;
         self.expected.push(self.newest);
-        Ok(Copy { from: &self.number, offset: 0, bytes: 4, to: &self.told, at })
+        Ok(ReadbackCopy { from: &self.number, offset: 0, bytes: 4, to: &self.told, at })
     }
 
     /// Looks at all that should be there after a submission.

@@ -1,8 +1,8 @@
 //! The heads' queries as attention over the latent cache wants them.
 
-use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen, wide};
-use super::reference::{Terms, Turned, Which, by_token};
-use super::rope_query::{turned, turns};
+use super::matvec::{self, Feed, Input, MatvecProduct, columns_for, dot, seen, wide};
+use super::reference::{RotatedQueries, Terms, Which, by_token};
+use super::rope_query::{rotated, rotations};
 use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
@@ -17,7 +17,7 @@ pub(super) const KERNEL: Kernel =
 
 impl Builder {
     /// y {rank + rotary, heads}: the first values of q {nope + rotary, heads} times w {nope, rank, heads}, and
-    /// behind them the rotary rest, turned; for the heads of every token.
+    /// behind them the rotary rest, rotated; for the heads of every token.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -27,7 +27,7 @@ impl Builder {
         let rotary = query.shape[0].saturating_sub(nope);
         let vectors = heads * self.tokens();
         let input = Input { tensor: Tensor { shape: [nope, vectors], ..*query }, ..q.clone() };
-        let product = Product {
+        let product = MatvecProduct {
             kernel: KERNEL.name,
             label,
             op: OP,
@@ -58,8 +58,8 @@ impl Builder {
         let grid = product.grid(self, product.blocks(self, rank) + 1);
         let terms = Terms::One { w: w.clone(), add: false };
         let tokens = self.tokens();
-        let turned = Turned { q: by_token(query, tokens), y: by_token(y, tokens), rotary };
-        self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), turned));
+        let rotated = RotatedQueries { q: by_token(query, tokens), y: by_token(y, tokens), rotary };
+        self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), rotated));
         self.step(label, variant, bindings, &(), grid, cost)
     }
 }
@@ -84,11 +84,11 @@ struct Example {
 
 fn case(target: Target, quant: &'static Quant, example: Example) -> Result<Case> {
     let Example { heads, nope, rotary, rank, tokens } = example;
-    let turns: Vec<_> = (0..tokens as u32).flat_map(|token| turns(1234 + token, rotary / 2)).collect();
+    let rotations: Vec<_> = (0..tokens as u32).flat_map(|token| rotations(1234 + token, rotary / 2)).collect();
     let mut case = CaseBuilder::for_tokens(target, rotary / 2, tokens);
     match tokens {
-        1 => case.state(3, 1234, &turns),
-        _ => case.turned_chunk(1234, tokens, &turns),
+        1 => case.state(3, 1234, &rotations),
+        _ => case.rotated_chunk(1234, tokens, &rotations),
     }
     let (w, ws) = case.weight("w", quant, [nope, rank, heads])?;
     let (q, qs) = case.input("q", [nope + rotary, heads * tokens]);
@@ -103,8 +103,8 @@ fn case(target: Target, quant: &'static Quant, example: Example) -> Result<Case>
             want.push(value);
             sizes.push(size);
         });
-        let pairs = query[nope..].chunks(2).zip(&turns[head / heads * rotary / 2..]);
-        want.extend(pairs.flat_map(|(pair, &turn)| turned(pair[0], pair[1], turn)));
+        let pairs = query[nope..].chunks(2).zip(&rotations[head / heads * rotary / 2..]);
+        want.extend(pairs.flat_map(|(pair, &rotation)| rotated(pair[0], pair[1], rotation)));
         sizes.resize(want.len(), 1.0);
     }
     case.expect(&y, want, sizes, matvec::bound(target.arithmetic));

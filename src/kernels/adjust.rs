@@ -1,6 +1,6 @@
 //! Logit bias and penalties, before a token is chosen.
 
-use super::case::Kind;
+use super::case::ValueType;
 use super::reference::Adjusted;
 use super::{Case, CaseBuilder, Kernel, params};
 use crate::error::Result;
@@ -67,7 +67,12 @@ impl Builder {
 }
 
 /// The logits afterwards, and what each of them was summed of.
-pub(super) fn twin(logits: &[f32], penalties: &Penalties, listed: &[Adjustment], newest: u32) -> (Vec<f64>, Vec<f64>) {
+pub(super) fn expected(
+    logits: &[f32],
+    penalties: &Penalties,
+    listed: &[Adjustment],
+    newest: u32,
+) -> (Vec<f64>, Vec<f64>) {
     let [repeat, presence, frequency] = [penalties.repeat, penalties.presence, penalties.frequency].map(f64::from);
     let after = |(&logit, token): (&f32, u32)| {
         let entries = listed.iter().filter(|it| it.token == token);
@@ -124,7 +129,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         let local = case.plan.adjust("adjust", &logits, listed + 1)?;
         let bytes = [bytemuck::bytes_of(&penalties), bytemuck::cast_slice(&entries)].concat();
         case.fill_bytes(BufferRef::Local(local), bytes);
-        let (after, sizes) = twin(&values, &penalties, &entries, newest);
+        let (after, sizes) = expected(&values, &penalties, &entries, newest);
         let banned_token = banned.map_or(count, |i| entries[i].token as usize);
         for place in [0..banned_token, (banned_token + 1).min(count)..count] {
             let (after, sizes) = (after[place.clone()].to_vec(), sizes[place.clone()].to_vec());
@@ -132,7 +137,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         }
         if banned_token < count {
             let bits = vec![f64::from(f32::NEG_INFINITY.to_bits())];
-            case.expect_at(logits.buffer, Kind::U32, banned_token, bits, 0.0);
+            case.expect_at(logits.buffer, ValueType::U32, banned_token, bits, 0.0);
         }
         Ok(case.finish(format!("{listed} of {count}, ahead {ahead} {newest}, banned {banned:?}")))
     };

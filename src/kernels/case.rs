@@ -6,7 +6,7 @@
 //! the guard band, anything beside the expected places.
 
 use crate::error::{Error, Result};
-use crate::plan::{BufferRef, Builder, Division, Plan, Target, Tensor, Tiling, Weight};
+use crate::plan::{BufferRef, Builder, Plan, Target, Tensor, Tiling, TilingOverride, Weight};
 use crate::quant::{self, GROUP, Quant};
 use half::f16;
 use rand_pcg::Pcg32;
@@ -22,7 +22,7 @@ pub(super) const TICKET: u32 = 0x7ea;
 
 /// What an output holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueType {
     /// f32 values.
     F32,
     /// f16 values, two to a word.
@@ -31,7 +31,7 @@ pub enum Kind {
     U32,
 }
 
-impl Kind {
+impl ValueType {
     /// Bytes of one value.
     pub fn bytes(self) -> usize {
         if self == Self::F16 { 2 } else { 4 }
@@ -58,7 +58,7 @@ pub struct Expected {
     /// The local buffer.
     pub local: usize,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: ValueType,
     /// Which of its values: places counted in values.
     pub places: Vec<usize>,
     /// The twin's values.
@@ -144,10 +144,10 @@ impl Case {
 }
 
 /// The products of cases, in columns.
-static COLUMNS: LazyLock<Vec<Division>> = LazyLock::new(|| {
+static COLUMNS: LazyLock<Vec<TilingOverride>> = LazyLock::new(|| {
     let tiling = Tiling { lanes: 16, rows: 1, columns: 4, workgroup: 256 };
     let steps = ["product", "pair", "query", "gated", "hidden"];
-    steps.map(|step| Division { step: step.to_owned(), tiling }).to_vec()
+    steps.map(|step| TilingOverride { step: step.to_owned(), tiling }).to_vec()
 });
 
 /// Builds a [`Case`].
@@ -180,7 +180,7 @@ impl CaseBuilder {
             return Self::new(target, pairs);
         }
         if tokens == 4 {
-            target.divisions = COLUMNS.as_slice();
+            target.tiling_overrides = COLUMNS.as_slice();
         }
         let mut case = Self::for_chunk(target, pairs, tokens);
         case.chunk(0, tokens);
@@ -199,15 +199,15 @@ impl CaseBuilder {
     }
 
     /// Sets the token and what the host writes before it.
-    pub fn state(&mut self, token: u32, position: u32, turns: &[[f32; 2]]) {
-        self.turned_chunk(position, 1, turns);
+    pub fn state(&mut self, token: u32, position: u32, rotations: &[[f32; 2]]) {
+        self.rotated_chunk(position, 1, rotations);
         self.locals.push((Plan::TOKEN, token.to_le_bytes().to_vec()));
     }
 
     /// Sets what the host writes before a chunk: `count` tokens from `position` on, and the angles of each.
-    pub fn turned_chunk(&mut self, position: u32, count: usize, turns: &[[f32; 2]]) {
+    pub fn rotated_chunk(&mut self, position: u32, count: usize, rotations: &[[f32; 2]]) {
         let mut bytes = [position, count as u32, 0, TICKET].map(u32::to_le_bytes).concat();
-        bytes.extend_from_slice(bytemuck::cast_slice(turns));
+        bytes.extend_from_slice(bytemuck::cast_slice(rotations));
         self.locals.push((Plan::STATE, bytes));
     }
 
@@ -277,11 +277,11 @@ impl CaseBuilder {
         let BufferRef::Local(local) = tensor.buffer else { return };
         let place = |i: usize| i / tensor.shape[0] * tensor.stride + i % tensor.shape[0];
         let places = (0..values.len()).map(place).collect();
-        self.expected.push(Expected { local, kind: Kind::F32, places, values, magnitudes, bound });
+        self.expected.push(Expected { local, kind: ValueType::F32, places, values, magnitudes, bound });
     }
 
     /// Expects values of another kind from value `first` of a buffer on.
-    pub fn expect_at(&mut self, buffer: BufferRef, kind: Kind, first: usize, values: Vec<f64>, bound: f64) {
+    pub fn expect_at(&mut self, buffer: BufferRef, kind: ValueType, first: usize, values: Vec<f64>, bound: f64) {
         let BufferRef::Local(local) = buffer else { return };
         let places = (first..first + values.len()).collect();
         let magnitudes = values.iter().map(|v| v.abs().max(1.0)).collect();
@@ -305,7 +305,7 @@ impl CaseBuilder {
     ) {
         let BufferRef::Local(local) = buffer else { return };
         let places = (first..first + values.len()).collect();
-        self.expected.push(Expected { local, kind: Kind::F32, places, values, magnitudes, bound });
+        self.expected.push(Expected { local, kind: ValueType::F32, places, values, magnitudes, bound });
     }
 
     /// Expects values at places that are not in a row.

@@ -4,14 +4,14 @@
 use super::case::word;
 use super::{Case, Kernel};
 use crate::error::Result;
-use crate::gpu::{Copy, Gpu};
-use crate::plan::{BufferRef, Checker, Executor, Fault, Look, Plan, Target, Weight};
+use crate::gpu::{Gpu, ReadbackCopy};
+use crate::plan::{BufferRef, Checker, Executor, Look, Plan, Target, Weight, WrongOutput};
 use crate::quant::Arithmetic;
 use crate::shader::{Pipelines, Variant};
 use std::collections::HashSet;
 
 /// The cases of a kernel that share a format and an arithmetic.
-pub struct Check {
+pub struct KernelCheck {
     /// In what matrix-vector products multiply.
     pub arithmetic: Arithmetic,
     /// The formats of the weights, as [`Case::formats`] names them.
@@ -22,7 +22,7 @@ pub struct Check {
 
 /// How the cases of a check went.
 #[derive(Debug, Clone)]
-pub struct Verdict {
+pub struct CaseVerdict {
     /// Of the case that came closest to its bound: the largest error, as a part of the magnitude of what was added up.
     pub worst: f64,
     /// What that error may be.
@@ -63,7 +63,7 @@ impl Case {
     ///
     /// # Errors
     /// What the device reports.
-    pub fn run_steps(&self, pipelines: &Pipelines, look: &mut Look<'_>) -> Result<Option<Fault>> {
+    pub fn run_steps(&self, pipelines: &Pipelines, look: &mut Look<'_>) -> Result<Option<WrongOutput>> {
         let executor = self.start(pipelines)?;
         let mut row = |weight: &Weight, row: usize| {
             let [columns, rows, matrices] = weight.shape;
@@ -94,7 +94,7 @@ impl Case {
 
 fn read_local(gpu: &Gpu, executor: &Executor, index: usize, bytes: usize) -> Result<Vec<u8>> {
     let readback = gpu.readback("case", bytes as u64)?;
-    let copy = Copy { from: executor.local(index), offset: 0, bytes: bytes as u64, to: &readback, at: 0 };
+    let copy = ReadbackCopy { from: executor.local(index), offset: 0, bytes: bytes as u64, to: &readback, at: 0 };
     let done = executor.submit(0..0, &[copy])?;
     gpu.read(&readback, bytes as u64, &done)
 }
@@ -105,7 +105,7 @@ impl Kernel {
     ///
     /// # Errors
     /// That of a case which cannot be planned for the target.
-    pub fn checks(&self, target: Target) -> Result<Vec<Check>> {
+    pub fn checks(&self, target: Target) -> Result<Vec<KernelCheck>> {
         let float = (self.cases)(Target { arithmetic: Arithmetic::Float, ..target })?;
         let known: HashSet<Variant> = float.iter().flat_map(|case| case.plan.variants.clone()).collect();
         let mut int = (self.cases)(Target { arithmetic: Arithmetic::Int, ..target })?;
@@ -116,25 +116,25 @@ impl Kernel {
     }
 }
 
-fn grouped(arithmetic: Arithmetic, cases: Vec<Case>) -> Vec<Check> {
-    let mut checks: Vec<Check> = Vec::new();
+fn grouped(arithmetic: Arithmetic, cases: Vec<Case>) -> Vec<KernelCheck> {
+    let mut checks: Vec<KernelCheck> = Vec::new();
     for case in cases {
         let formats = case.formats();
         match checks.iter_mut().find(|check| check.formats == formats) {
             Some(check) => check.cases.push(case),
-            None => checks.push(Check { arithmetic, formats, cases: vec![case] }),
+            None => checks.push(KernelCheck { arithmetic, formats, cases: vec![case] }),
         }
     }
     checks
 }
 
-impl Check {
+impl KernelCheck {
     /// Runs the cases.
     ///
     /// # Errors
     /// What the device reports; a value that is wrong is a failure in the verdict.
-    pub fn run(&self, pipelines: &Pipelines) -> Result<Verdict> {
-        let mut verdict = Verdict { worst: 0.0, bound: 0.0, failures: Vec::new() };
+    pub fn run(&self, pipelines: &Pipelines) -> Result<CaseVerdict> {
+        let mut verdict = CaseVerdict { worst: 0.0, bound: 0.0, failures: Vec::new() };
         for case in &self.cases {
             let outcome = case.judge(&case.run(pipelines)?);
             let failed = |failure| format!("{}: {failure}; error {:.1e}", case.name, outcome.worst);
@@ -148,12 +148,12 @@ impl Check {
 }
 
 /// True if an error of a bound is nearer to it, or further beyond, than the worst so far.
-fn closer(&(worst, bound): &(f64, f64), so_far: &Verdict) -> bool {
+fn closer(&(worst, bound): &(f64, f64), so_far: &CaseVerdict) -> bool {
     let share = |worst: f64, bound: f64| worst / bound.max(1e-30);
     so_far.bound == 0.0 && so_far.worst == 0.0 || share(worst, bound) > share(so_far.worst, so_far.bound)
 }
 
-impl Verdict {
+impl CaseVerdict {
     /// True if every value was within its bound, and nothing else was touched.
     pub fn passed(&self) -> bool {
         self.failures.is_empty()

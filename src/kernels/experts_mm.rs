@@ -1,17 +1,17 @@
 //! The chosen experts of every token of a chunk: slots grouped by expert, a tiled product for each group, and the
 //! weighted sum, always in the same order.
 
-use super::matmul::{Product, Rows, TILE_TOKENS, Vectors};
+use super::matmul::{TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use super::matvec::{self, columns_for, dot, gated, wide};
 use super::mul_mm_matrix::bound;
 use super::route;
-use super::{Case, CaseBuilder, Choice, Gating, Groups, Routing};
+use super::{Case, CaseBuilder, Gating, Groups, Router, Routing};
 use crate::error::Result;
 use crate::plan::{Batch, Builder, Target, Weight};
 use crate::quant::Quant;
 
 /// The chosen experts' matrices.
-pub struct Experts<'a> {
+pub struct ExpertWeights<'a> {
     /// Gate {columns, rows, experts}.
     pub gate: &'a Weight,
     /// Up, of the same shape.
@@ -29,16 +29,16 @@ impl Builder {
     pub fn experts_mm(
         &mut self,
         label: &str,
-        experts: &Experts<'_>,
-        choice: &Choice<'_>,
+        experts: &ExpertWeights<'_>,
+        router: &Router<'_>,
         h: &Batch,
         x: &Batch,
     ) -> Result<()> {
         let name = |stage: &str| format!("{label}.{stage}");
         let count = experts.gate.shape[2];
-        let routed = self.route(&name("route"), choice.logits, choice.bias, choice.routing)?;
+        let routed = self.route(&name("route"), router.logits, router.bias, router.routing)?;
         // An expert's slots should fill one tile, so that its weights are decoded once, but leave little of it empty.
-        let mean = h.tokens * choice.routing.top_k / count.max(1);
+        let mean = h.tokens * router.routing.top_k / count.max(1);
         let places = (mean * 3 / 2).next_multiple_of(16).clamp(16, TILE_TOKENS);
         let groups = self.group_slots(&name("group"), &routed.ids, count, places)?;
         let hidden = self.gate_up_mm_id(&name("gate_up"), experts.gate, experts.up, &groups, h)?;
@@ -61,8 +61,8 @@ impl Builder {
     ) -> Result<Batch> {
         let share = groups.slots.shape[0] / x.tokens.max(1);
         let y = self.batch(label, [gate.shape[1], share], x.tokens);
-        let (rows, vectors) = (Rows::Gated { gate, up }, Vectors::Slots { groups, share });
-        self.matmul(label, &Product { rows, vectors, x, y: &y })?;
+        let (rows, vectors) = (TileRows::Gated { gate, up }, TileVectors::Slots { groups, share });
+        self.matmul(label, &TileProduct { rows, vectors, x, y: &y })?;
         Ok(y)
     }
 
@@ -73,8 +73,8 @@ impl Builder {
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn mul_mm_id(&mut self, label: &str, w: &Weight, groups: &Groups, x: &Batch) -> Result<Batch> {
         let y = self.batch(label, [w.shape[1], x.stacks], x.tokens);
-        let (rows, vectors) = (Rows::One { w, add: false }, Vectors::Slots { groups, share: 1 });
-        self.matmul(label, &Product { rows, vectors, x, y: &y })?;
+        let (rows, vectors) = (TileRows::One { w, add: false }, TileVectors::Slots { groups, share: 1 });
+        self.matmul(label, &TileProduct { rows, vectors, x, y: &y })?;
         Ok(y)
     }
 }
@@ -114,13 +114,13 @@ fn case(target: Target, formats: [&'static Quant; 3], load: Load, (tokens, count
     let logits = case.batch_of("logits", [EXPERTS, 1], tokens, &zs);
     let biases: Vec<f32> = case.noise(EXPERTS).into_iter().map(|v| 0.01 * v).collect();
     let bias = case.vector_of("bias", &biases)?;
-    let experts = Experts { gate: &gate, up: &up, down: &down };
-    let choice = Choice { logits: &logits.vectors()?, bias: &bias, routing };
-    case.plan.experts_mm("moe", &experts, &choice, &h, &x)?;
+    let experts = ExpertWeights { gate: &gate, up: &up, down: &down };
+    let router = Router { logits: &logits.vectors()?, bias: &bias, routing };
+    case.plan.experts_mm("moe", &experts, &router, &h, &x)?;
     let mut want = Vec::new();
     for ((zs, h), x) in zs.chunks(EXPERTS).zip(wide(&hs).chunks(columns)).zip(xs.chunks(columns)) {
         let mut sums: Vec<(f64, f64)> = x.iter().map(|&v| (v as f64, v.abs() as f64)).collect();
-        let (ids, weights) = route::twin(zs, &biases, routing);
+        let (ids, weights) = route::expected(zs, &biases, routing);
         for (expert, weight) in ids.into_iter().zip(weights) {
             let hidden = |row| gated(dot(&gates, shape, expert, row, h), dot(&ups, shape, expert, row, h));
             let (hidden, sizes): (Vec<f64>, Vec<f64>) = (0..rows).map(hidden).unzip();

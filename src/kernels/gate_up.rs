@@ -1,7 +1,7 @@
 //! The first half of a dense feed-forward: silu(gate · x) · (up · x).
 
 use super::matmul::products;
-use super::matvec::{self, Feed, Input, Product, columns_for, gated, seen};
+use super::matvec::{self, Feed, Input, MatvecProduct, columns_for, gated, seen};
 use super::reference::{Terms, Which};
 use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
@@ -27,7 +27,7 @@ impl Builder {
         let rounded = self.rounded(&y, label);
         let epilogue = Epilogue { rounded, norm: None };
         expect_shape(KERNEL.name, &up.name, Shape(&up.shape).to_string(), Shape(&gate.shape).to_string())?;
-        let product = Product {
+        let product = MatvecProduct {
             kernel: KERNEL.name,
             label,
             op: OP,

@@ -1,6 +1,6 @@
 //! The first half of the chosen experts: silu(gate · x) · (up · x) with matrices chosen on the GPU.
 
-use super::matvec::{self, Feed, Input, Product, columns_for, dot, gated, seen};
+use super::matvec::{self, Feed, Input, MatvecProduct, columns_for, dot, gated, seen};
 use super::reference::{Terms, Which};
 use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
@@ -25,7 +25,7 @@ impl Builder {
         let [columns, rows, _] = gate.shape;
         let slots = ids.shape[0];
         expect_shape(KERNEL.name, &up.name, Shape(&up.shape).to_string(), Shape(&gate.shape).to_string())?;
-        let product = Product {
+        let product = MatvecProduct {
             kernel: KERNEL.name,
             label,
             op: OP,

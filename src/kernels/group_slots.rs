@@ -1,7 +1,7 @@
 //! A chunk's slots by expert: each chosen expert of each token is a slot.
 
 use super::reference::Grouped;
-use super::{Case, CaseBuilder, Kernel, Kind, params};
+use super::{Case, CaseBuilder, Kernel, ValueType, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
@@ -90,7 +90,7 @@ fn case(target: Target, experts: usize, top_k: usize, tokens: (usize, usize), pl
     let groups = case.plan.group_slots("groups", &ids, experts, places)?;
     let (slots, tiles) = grouped(&chosen, experts, places, groups.tiles.shape[1]);
     let wide = |values: Vec<usize>| values.into_iter().map(|v| v as f64).collect();
-    case.expect_at(groups.tiles.buffer, Kind::U32, 0, wide(tiles), 0.0);
-    case.expect_at(groups.slots.buffer, Kind::U32, 0, wide(slots), 0.0);
+    case.expect_at(groups.tiles.buffer, ValueType::U32, 0, wide(tiles), 0.0);
+    case.expect_at(groups.slots.buffer, ValueType::U32, 0, wide(slots), 0.0);
     Ok(case.finish(format!("{experts} experts, {top_k} of {count} of {tokens} tokens, tiles of {places}")))
 }

@@ -1,6 +1,6 @@
 //! How many tokens lie how far below the likeliest, and what they weigh: what top-k and top-p are told by.
 
-use super::case::Kind;
+use super::case::ValueType;
 use super::reference;
 use super::slice_max::{EDGES, Edit, Slices, likeliest};
 use super::{Case, CaseBuilder, Kernel, params};
@@ -56,7 +56,7 @@ impl Builder {
 }
 
 /// Of each bin the tokens, and what they lack.
-pub(super) fn twin(logits: &[f32]) -> [Vec<f64>; 2] {
+pub(super) fn expected(logits: &[f32]) -> [Vec<f64>; 2] {
     let top = f64::from(likeliest(logits).0);
     let (mut counts, mut deficits) = (vec![0.0; BINS], vec![0.0; BINS]);
     for logit in logits.iter().filter(|logit| logit.is_finite()) {
@@ -92,9 +92,9 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         let slices = case.plan.slice_max("slices", &logits)?;
         case.allow(slices.maxima.buffer);
         case.plan.histogram("histogram", &logits, &slices)?;
-        let [counts, deficits] = twin(&values);
-        case.expect_at(slices.histogram.buffer, Kind::U32, 0, counts, 0.0);
-        case.expect_at(slices.histogram.buffer, Kind::U32, BINS, deficits, 1e-4);
+        let [counts, deficits] = expected(&values);
+        case.expect_at(slices.histogram.buffer, ValueType::U32, 0, counts, 0.0);
+        case.expect_at(slices.histogram.buffer, ValueType::U32, BINS, deficits, 1e-4);
         Ok(case.finish(format!("{name}, {count}")))
     };
     EDGES.into_iter().map(case).collect()

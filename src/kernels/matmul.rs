@@ -8,13 +8,13 @@
 use super::group_slots::Groups;
 use super::matvec::dot;
 use super::reference::{self, Errors, Operand, Seen, Terms, Which};
-use super::{CaseBuilder, Expected, Kind, expect_most, expect_multiple, expect_shape};
+use super::{CaseBuilder, Expected, ValueType, expect_most, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Batch, Bound, BufferRef, Builder, Cost, VariantBuilder, Weight, read};
 use crate::wgsl::{Source, source};
 
-/// Vectors of a tile at most.
+/// TileVectors of a tile at most.
 pub(super) const TILE_TOKENS: usize = 64;
 
 /// What errors of products in f32 are bounded by, as parts of the sum of their terms' magnitudes.
@@ -24,7 +24,7 @@ pub(super) const LARGEST_HALF: f64 = 65504.0;
 
 /// The rows of a tile: whose they are, and what becomes of their products.
 #[derive(Clone, Copy)]
-pub(super) enum Rows<'a> {
+pub(super) enum TileRows<'a> {
     /// One matrix's, for `y`, or onto what it holds.
     One { w: &'a Weight, add: bool },
     /// Gate's and up's, for silu(gate · x) · (up · x).
@@ -40,7 +40,7 @@ pub(super) enum Operands {
 
 /// The vectors of a tile.
 #[derive(Clone, Copy)]
-pub(super) enum Vectors<'a> {
+pub(super) enum TileVectors<'a> {
     /// Consecutive tokens': vector *i* of each for matrix *i*.
     Chunk,
     /// Slots' of one expert, whose matrix it is. What `share` slots of a token share is one vector of the input.
@@ -48,14 +48,14 @@ pub(super) enum Vectors<'a> {
 }
 
 /// A product about to become a step.
-pub(super) struct Product<'a> {
-    pub rows: Rows<'a>,
-    pub vectors: Vectors<'a>,
+pub(super) struct TileProduct<'a> {
+    pub rows: TileRows<'a>,
+    pub vectors: TileVectors<'a>,
     pub x: &'a Batch,
     pub y: &'a Batch,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> TileRows<'a> {
     /// The weights in their roles.
     pub fn roles(&self) -> Vec<(&'static str, &'a Weight)> {
         match *self {
@@ -72,7 +72,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Rows that are staged: gate's and up's by sixteens in turn.
+    /// TileRows that are staged: gate's and up's by sixteens in turn.
     pub fn staged(&self) -> usize {
         let rows = self.first().shape[1];
         match self {
@@ -110,14 +110,14 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Product<'_> {
+impl TileProduct<'_> {
     /// An error unless weights, input and output fit together.
     pub fn check(&self, op: &'static str) -> Result<()> {
         let (w, x, y) = (self.rows.first(), self.x, self.y);
         let [columns, rows, matrices] = w.shape;
         let (inputs, outputs) = match self.vectors {
-            Vectors::Chunk => (matrices, matrices),
-            Vectors::Slots { groups, share } => {
+            TileVectors::Chunk => (matrices, matrices),
+            TileVectors::Slots { groups, share } => {
                 expect_most(op, "a tile's places", groups.places, TILE_TOKENS)?;
                 let slots = groups.slots.shape[0] / x.tokens.max(1);
                 (slots / share.max(1), slots)
@@ -135,8 +135,8 @@ impl Product<'_> {
     /// Tiles side by side along the vectors, of `tokens` vectors each, and along the stack.
     pub fn tiles(&self, tokens: usize) -> (usize, usize) {
         match self.vectors {
-            Vectors::Chunk => (self.x.tokens.div_ceil(tokens), self.rows.first().shape[2].max(1)),
-            Vectors::Slots { groups, .. } => (groups.tiles.shape[1], 1),
+            TileVectors::Chunk => (self.x.tokens.div_ceil(tokens), self.rows.first().shape[2].max(1)),
+            TileVectors::Slots { groups, .. } => (groups.tiles.shape[1], 1),
         }
     }
 
@@ -155,12 +155,12 @@ impl Product<'_> {
             };
         }
         let variant = match self.rows {
-            Rows::One { add, .. } => variant.switch("ACCUMULATE", "a", add),
-            Rows::Gated { .. } => variant.file(source!("lib/swiglu.wgsl")),
+            TileRows::One { add, .. } => variant.switch("ACCUMULATE", "a", add),
+            TileRows::Gated { .. } => variant.file(source!("lib/swiglu.wgsl")),
         };
         let variant = match self.vectors {
-            Vectors::Chunk => plan.state_files(variant).file(source!("lib/tile_chunk.wgsl")),
-            Vectors::Slots { share, .. } => {
+            TileVectors::Chunk => plan.state_files(variant).file(source!("lib/tile_chunk.wgsl")),
+            TileVectors::Slots { share, .. } => {
                 variant.constant("INPUT_SHARE", "id", share).file(source!("lib/tile_experts.wgsl"))
             }
         };
@@ -174,17 +174,17 @@ impl Product<'_> {
             .file(stage)
     }
 
-    /// Vectors that a tile may have.
+    /// TileVectors that a tile may have.
     pub fn most_vectors(&self) -> usize {
         match self.vectors {
-            Vectors::Chunk => self.x.tokens,
-            Vectors::Slots { groups, .. } => groups.places,
+            TileVectors::Chunk => self.x.tokens,
+            TileVectors::Slots { groups, .. } => groups.places,
         }
     }
 
     /// True if tiles of `rows` rows leave nothing but their sums, and no row of a tile is past the last.
     pub fn leaves_whole(&self, rows: usize) -> bool {
-        let plain = matches!((self.rows, self.vectors), (Rows::One { add: false, .. }, Vectors::Chunk));
+        let plain = matches!((self.rows, self.vectors), (TileRows::One { add: false, .. }, TileVectors::Chunk));
         plain && self.rows.staged().is_multiple_of(rows)
     }
 
@@ -194,8 +194,8 @@ impl Product<'_> {
         let mut bindings: Vec<Bound> = roles.iter().flat_map(|(role, w)| plan.bound_weight(role, w)).collect();
         bindings.extend([plan.bound("x", self.x.buffer), plan.bound("y", self.y.buffer)]);
         match self.vectors {
-            Vectors::Chunk => bindings.push(plan.bound_state()),
-            Vectors::Slots { groups, .. } => {
+            TileVectors::Chunk => bindings.push(plan.bound_state()),
+            TileVectors::Slots { groups, .. } => {
                 let buffers = [("slots", groups.slots.buffer), ("tiles", groups.tiles.buffer)];
                 bindings.extend(buffers.map(|(name, buffer)| plan.bound(name, buffer)));
             }
@@ -206,12 +206,12 @@ impl Product<'_> {
     /// What it computes, for the CPU.
     pub fn reference(&self, operands: Operands) -> reference::Product {
         let terms = match self.rows {
-            Rows::One { w, add } => Terms::One { w: w.clone(), add },
-            Rows::Gated { gate, up } => Terms::Gated { gate: gate.clone(), up: up.clone() },
+            TileRows::One { w, add } => Terms::One { w: w.clone(), add },
+            TileRows::Gated { gate, up } => Terms::Gated { gate: gate.clone(), up: up.clone() },
         };
         let which = match self.vectors {
-            Vectors::Chunk => Which::InTurn,
-            Vectors::Slots { groups, .. } => Which::of(groups),
+            TileVectors::Chunk => Which::InTurn,
+            TileVectors::Slots { groups, .. } => Which::of(groups),
         };
         let (most, errors) = match operands {
             Operands::F32 => (f64::INFINITY, Errors::of_sums(SUMS)),
@@ -233,7 +233,7 @@ impl Product<'_> {
         let [columns, blocks, stacks] = self.grid(vectors, rows);
         let values = 32 * self.rows.first().groups() * columns * vectors * blocks * rows * stacks;
         let x = stacks as u64 * read(self.x.bytes() / stacks as u64, blocks);
-        let touched = if let Rows::One { add: true, .. } = self.rows { 2 } else { 1 };
+        let touched = if let TileRows::One { add: true, .. } = self.rows { 2 } else { 1 };
         let activations = x + touched * self.y.bytes();
         Cost { weights: self.rows.bytes(), activations, flops: 2 * values as u64, ..Cost::default() }
     }
@@ -249,10 +249,10 @@ impl Batch {
 impl CaseBuilder {
     /// Says that `count` tokens of a chunk are live, the first at `position`.
     pub(super) fn chunk(&mut self, position: u32, count: usize) {
-        self.turned_chunk(position, count, &[]);
+        self.rotated_chunk(position, count, &[]);
     }
 
-    /// Vectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.
+    /// TileVectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.
     pub(super) fn batch(&mut self, name: &str, shape: [usize; 2], tokens: usize, count: usize) -> (Batch, Vec<f32>) {
         let values = self.noise(shape[0] * shape[1] * count);
         (self.batch_of(name, shape, tokens, &values), values)
@@ -274,7 +274,7 @@ impl CaseBuilder {
         let BufferRef::Local(local) = batch.buffer else { return };
         let place = |i: usize| i / batch.values * batch.stride + i % batch.values;
         let places = (0..values.len()).map(place).collect();
-        self.expect_values(Expected { local, kind: Kind::F32, places, values, magnitudes, bound });
+        self.expect_values(Expected { local, kind: ValueType::F32, places, values, magnitudes, bound });
     }
 }
 

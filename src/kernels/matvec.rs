@@ -46,7 +46,7 @@ pub(super) enum Feed<'a> {
 }
 
 /// A matrix-vector kernel about to become a step.
-pub(super) struct Product<'a> {
+pub(super) struct MatvecProduct<'a> {
     pub kernel: &'static str,
     pub label: &'a str,
     pub op: Source,
@@ -64,7 +64,7 @@ pub(super) struct Product<'a> {
     pub groups: usize,
 }
 
-impl Product<'_> {
+impl MatvecProduct<'_> {
     /// How its rows are divided.
     pub fn tiling(&self, plan: &Builder) -> Tiling {
         let (target, shape) = (plan.target(), (self.rows * self.layers, self.groups));

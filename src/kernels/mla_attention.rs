@@ -1,6 +1,6 @@
 //! Absorbed multi-head latent attention over the cache, one split of it at a time.
 
-use super::cache_write::{Cache, CacheType};
+use super::kv_write::{Cache, CacheType};
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::reference::{Attended, Attention, by_token};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
@@ -34,7 +34,7 @@ pub(super) const KERNEL: Kernel =
     Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[], several: true, cases };
 
 /// What attention leaves of each head and split, for the merge.
-pub struct Parts {
+pub struct AttentionSplits {
     /// Unnormalised outputs {rank, splits · heads · tokens}.
     pub sums: Tensor,
     /// The score that weights are relative to, the largest or one not far below it, and their sum
@@ -62,9 +62,9 @@ pub(super) struct Attending {
     pub unit: f64,
 }
 
-/// Heads that share one reading of the cache, of `heads` with queries of `line` values.
-fn heads_together(heads: usize, line: usize) -> usize {
-    HEADS.min(heads).min(QUERY_BYTES / (4 * line)).max(1)
+/// Heads that share one reading of the cache, of `heads` with queries of `KV row` values.
+fn heads_together(heads: usize, kv_row: usize) -> usize {
+    HEADS.min(heads).min(QUERY_BYTES / (4 * kv_row)).max(1)
 }
 
 impl Builder {
@@ -97,16 +97,16 @@ impl Builder {
         cache: &Cache,
         scale: f32,
         splits: usize,
-    ) -> Result<Parts> {
+    ) -> Result<AttentionSplits> {
         let (rank, heads) = (cache.rank, q.shape[1] / self.tokens());
-        let line = Cache::line(rank, cache.rotary);
-        let shared = heads_together(heads, line);
+        let kv_row = Cache::row_values(rank, cache.rotary);
+        let shared = heads_together(heads, kv_row);
         let most = self.target().lanes(WORKGROUP);
         let lanes = if self.target().team == Team::Subgroup { LANES.min(most) } else { most };
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("HEADS", "h", shared)
             .constant("ALL_HEADS", "of", heads)
-            .constant("LINE", "x", line / 4)
+            .constant("KV_ROW", "x", kv_row / 4)
             .constant("LATENT", "c", rank / 4)
             .constant("CHUNKS", "", rank.div_ceil(4 * WORKGROUP))
             .real("SCALE", "f", scale)
@@ -125,7 +125,7 @@ impl Builder {
         cache: &Cache,
         scale: f32,
         splits: usize,
-    ) -> Result<Parts> {
+    ) -> Result<AttentionSplits> {
         let (heads, tokens) = (q.shape[1] / self.tokens(), self.tokens());
         expect_queries(by.kernel, q, cache)?;
         let parts = self.parts(label, [cache.rank, heads], splits);
@@ -142,18 +142,18 @@ impl Builder {
     }
 
     /// Tells what the next step of a kernel leaves of attention.
-    pub(super) fn attends(&mut self, by: &Attending, q: &Tensor, cache: &Cache, scale: f32, parts: &Parts) {
-        let (q, y) = (by_token(q, self.tokens()), Attended::Parts(parts.into()));
+    pub(super) fn attends(&mut self, by: &Attending, q: &Tensor, cache: &Cache, scale: f32, parts: &AttentionSplits) {
+        let (q, y) = (by_token(q, self.tokens()), Attended::Splits(parts.into()));
         self.computes(by.kernel, Attention { q, cache: *cache, scale, y, bound: by.bound, unit: by.unit });
     }
 
     /// Room for what attention leaves of every token's heads {rank, heads}.
-    pub(super) fn parts(&mut self, label: &str, [rank, heads]: [usize; 2], splits: usize) -> Parts {
+    pub(super) fn parts(&mut self, label: &str, [rank, heads]: [usize; 2], splits: usize) -> AttentionSplits {
         self.split(splits);
         let slots = splits * heads * self.tokens();
         let sums = self.tensor_with_stride(&format!("{label}.sums"), [rank, slots], rank);
         let stats = self.tensor_with_stride(&format!("{label}.stats"), [2, slots], 2);
-        Parts { sums, stats, splits, heads }
+        AttentionSplits { sums, stats, splits, heads }
     }
 
     /// What attention reads, bound.
@@ -162,7 +162,7 @@ impl Builder {
     }
 
     /// What it leaves for the merge, bound.
-    pub(super) fn bound_between(&self, parts: &Parts) -> [Bound; 2] {
+    pub(super) fn bound_between(&self, parts: &AttentionSplits) -> [Bound; 2] {
         [self.bound("parts", parts.sums.buffer), self.bound("stats", parts.stats.buffer)]
     }
 }
@@ -170,7 +170,7 @@ impl Builder {
 /// An error unless queries {rank + rotary, n} and the cache fit together.
 pub(super) fn expect_queries(op: &'static str, q: &Tensor, cache: &Cache) -> Result<()> {
     expect_shape(op, "q", q.shape[0], cache.rank + cache.rotary)?;
-    expect_shape(op, "q's stride", q.stride, Cache::line(cache.rank, cache.rotary))?;
+    expect_shape(op, "q's stride", q.stride, Cache::row_values(cache.rank, cache.rotary))?;
     expect_multiple(op, "latent", cache.rank, 4)
 }
 
@@ -191,9 +191,9 @@ impl Example {
     /// Fills a cache and the queries of its last tokens, as many as the case has, with noise: the queries, the cache,
     /// and both as values.
     pub(super) fn inputs(&self, case: &mut CaseBuilder) -> (Tensor, Cache, Vec<f32>, Vec<f32>) {
-        let line = Cache::line(self.rank, self.rotary);
+        let kv_row = Cache::row_values(self.rank, self.rotary);
         let count = case.plan.tokens();
-        let q = case.plan.tensor_with_stride("q", [self.rank + self.rotary, self.heads * count], line);
+        let q = case.plan.tensor_with_stride("q", [self.rank + self.rotary, self.heads * count], kv_row);
         let queries = self.queries(case, q.buffer, self.heads * count);
         let (cache, latents) = self.cache(case);
         match count {
@@ -205,22 +205,22 @@ impl Example {
 
     /// Fills the first `count` of absorbed queries with noise.
     pub(super) fn queries(&self, case: &mut CaseBuilder, q: BufferRef, count: usize) -> Vec<f32> {
-        let (width, line) = (self.rank + self.rotary, Cache::line(self.rank, self.rotary));
+        let (width, kv_row) = (self.rank + self.rotary, Cache::row_values(self.rank, self.rotary));
         let queries: Vec<f32> = case.noise(width * count).into_iter().map(|v| 4.0 * v).collect();
-        let mut lines = vec![0f32; line * count];
-        for (to, from) in lines.chunks_exact_mut(line).zip(queries.chunks_exact(width)) {
+        let mut kv_rows = vec![0f32; kv_row * count];
+        for (to, from) in kv_rows.chunks_exact_mut(kv_row).zip(queries.chunks_exact(width)) {
             to[..width].copy_from_slice(from);
         }
-        case.fill_bytes(q, bytemuck::cast_slice(&lines).to_vec());
+        case.fill_bytes(q, bytemuck::cast_slice(&kv_rows).to_vec());
         queries
     }
 
     /// A cache of noise.
     pub(super) fn cache(&self, case: &mut CaseBuilder) -> (Cache, Vec<f32>) {
-        let (width, line) = (self.rank + self.rotary, Cache::line(self.rank, self.rotary));
+        let (width, kv_row) = (self.rank + self.rotary, Cache::row_values(self.rank, self.rotary));
         let latents: Vec<f16> = case.noise(width * self.tokens).into_iter().map(f16::from_f32).collect();
-        let mut lines = vec![f16::ZERO; line * self.tokens];
-        for (to, from) in lines.chunks_exact_mut(line).zip(latents.chunks_exact(width)) {
+        let mut kv_rows = vec![f16::ZERO; kv_row * self.tokens];
+        for (to, from) in kv_rows.chunks_exact_mut(kv_row).zip(latents.chunks_exact(width)) {
             to[..width].copy_from_slice(from);
         }
         let latents: Vec<f32> = latents.into_iter().map(f16::to_f32).collect();
@@ -228,8 +228,8 @@ impl Example {
         case.fill_bytes(
             cache.buffer,
             match self.ty {
-                CacheType::F16 => bytemuck::cast_slice(&lines).to_vec(),
-                CacheType::F32 => lines.iter().flat_map(|v| v.to_f32().to_le_bytes()).collect(),
+                CacheType::F16 => bytemuck::cast_slice(&kv_rows).to_vec(),
+                CacheType::F32 => kv_rows.iter().flat_map(|v| v.to_f32().to_le_bytes()).collect(),
             },
         );
         (cache, latents)
@@ -296,7 +296,7 @@ impl Builder {
     pub(super) fn joined(
         &mut self,
         attention: &ChunkAttention<'_>,
-        parts: impl FnOnce(&mut Self, &Tensor) -> Result<Parts>,
+        parts: impl FnOnce(&mut Self, &Tensor) -> Result<AttentionSplits>,
     ) -> Result<Batch> {
         let (q, rank) = (attention.q, attention.cache.rank);
         let parts = parts(self, &q.vectors()?)?;

@@ -1,7 +1,7 @@
 //! Absorbed multi-head latent attention of a chunk of tokens over the cache, causal.
 
-use super::cache_write::{Cache, CacheType};
-use super::mla_attention::{Attending, BOUND, Example, Parts, SCALE, expect_queries};
+use super::kv_write::{Cache, CacheType};
+use super::mla_attention::{Attending, AttentionSplits, BOUND, Example, SCALE, expect_queries};
 use super::reference::{Attended, Attention};
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
@@ -72,13 +72,13 @@ impl Builder {
 
     fn attention_in_splits(&mut self, label: &str, attention: &ChunkAttention<'_>, splits: usize) -> Result<Batch> {
         let ChunkAttention { q, cache, .. } = *attention;
-        let (rank, line) = (cache.rank, Cache::line(cache.rank, cache.rotary));
+        let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
         let rows = rows_together(rank);
         let lanes = COLUMN_LANES.min((rank / 4).next_power_of_two()).max(WORKGROUP / rows);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("ROWS", "r", rows)
             .constant("HEADS", "h", q.stacks)
-            .constant("LINE", "x", line / 4)
+            .constant("KV_ROW", "x", kv_row / 4)
             .constant("LATENT", "c", rank / 4)
             .constant("COLUMN_LANES", "l", lanes)
             .tagged(cache.ty.file());
@@ -104,9 +104,9 @@ impl Builder {
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(left);
         let blocks = attention.rows().div_ceil(by.rows);
-        let left = parts.as_ref().map_or(y.bytes(), Parts::bytes);
+        let left = parts.as_ref().map_or(y.bytes(), AttentionSplits::bytes);
         let cost = Cost { activations: q.bytes() + left, ..cache.cost(blocks * by.rows, readings(blocks)) };
-        let y_of = |y: &Batch| parts.as_ref().map_or(Attended::Whole(*y), |parts| Attended::Parts(parts.into()));
+        let y_of = |y: &Batch| parts.as_ref().map_or(Attended::Whole(*y), |parts| Attended::Splits(parts.into()));
         let reference = Attention { q: *q, cache: *cache, scale, y: y_of(&y), bound: by.bound, unit: by.unit };
         self.computes(by.kernel, reference);
         self.step_in_parts(label, variant, bindings, ([blocks, splits, 1], 0), cost)?;
@@ -123,7 +123,7 @@ impl Builder {
         variant: VariantBuilder,
         y: &Batch,
         splits: usize,
-    ) -> (VariantBuilder, Vec<Bound>, Option<Parts>) {
+    ) -> (VariantBuilder, Vec<Bound>, Option<AttentionSplits>) {
         if splits == 1 {
             return (variant.tagged((source!("lib/rows_whole.wgsl"), "whole")), vec![self.bound("y", y.buffer)], None);
         }
@@ -164,7 +164,7 @@ impl ChunkExample {
         let mut case = CaseBuilder::for_chunk(target, 1, room);
         case.chunk(position as u32, count);
         let (cache, latents) = example.cache(&mut case);
-        let (width, stride) = (rank + rotary, Cache::line(rank, rotary));
+        let (width, stride) = (rank + rotary, Cache::row_values(rank, rotary));
         let q = case.plan.batch_with_stride("q", [width, heads], room, stride);
         let queries = example.queries(&mut case, q.buffer, heads * count);
         let y = append(&mut case.plan, &ChunkAttention { q: &q, cache: &cache, scale: SCALE, deep: false })?;

@@ -1,6 +1,6 @@
 //! Attention of a chunk by cooperative matrices, for adapters that multiply 16 x 16 of them.
 
-use super::cache_write::{Cache, CacheType};
+use super::kv_write::{Cache, CacheType};
 use super::mla_attention::{Attending, HALF_UNIT};
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::{Case, Kernel, expect_shape};
@@ -13,8 +13,8 @@ const OP: Source = source!("op/mla_attention_batch_matrix.wgsl");
 const WORKGROUP: usize = 256;
 /// Queries, each a head's of a token, of a workgroup.
 const ROWS: usize = 64;
-/// The largest line and latent whose matrices an invocation can hold beside each other.
-const LONGEST_LINE: usize = 576;
+/// The largest KV row and latent whose matrices an invocation can hold beside each other.
+const LONGEST_KV_ROW: usize = 576;
 const LARGEST_RANK: usize = 512;
 /// What outputs, which are values of about 1 averaged, may be off by where queries and weights are rounded to f16.
 const BOUND: f64 = 2e-3;
@@ -32,9 +32,9 @@ impl Builder {
     /// Whether the target's matrices suit attention of chunks over the cache.
     pub(super) fn suits_row_matrices(&self, cache: &Cache) -> bool {
         let Target { team, matrices, .. } = *self.target();
-        let line = Cache::line(cache.rank, cache.rotary);
-        let whole = line.is_multiple_of(64) && cache.rank.is_multiple_of(16 * WORKGROUP / 32);
-        let fits = line <= LONGEST_LINE && cache.rank <= LARGEST_RANK;
+        let kv_row = Cache::row_values(cache.rank, cache.rotary);
+        let whole = kv_row.is_multiple_of(64) && cache.rank.is_multiple_of(16 * WORKGROUP / 32);
+        let fits = kv_row <= LONGEST_KV_ROW && cache.rank <= LARGEST_RANK;
         matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
     }
 
@@ -47,15 +47,14 @@ impl Builder {
     ) -> Result<Batch> {
         let ChunkAttention { q, cache, .. } = *attention;
         expect_shape(KERNEL.name, "whether the cache suits", self.suits_row_matrices(cache), true)?;
-        let (rank, line) = (cache.rank, Cache::line(cache.rank, cache.rotary));
+        let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()
             .constant("HEADS", "h", q.stacks)
-            .constant("LINE", "x", line)
+            .constant("KV_ROW", "x", kv_row)
             .constant("RANK", "c", rank)
             .constant("LATENT", "", rank / 4);
-        let files =
-            &[source!("lib/attention_rows.wgsl"), source!("lib/cache_tile.wgsl"), source!("lib/row_weights.wgsl")];
+        let files = &[source!("lib/attention_rows.wgsl"), source!("lib/kv_tile.wgsl"), source!("lib/row_weights.wgsl")];
         let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound: BOUND, unit: HALF_UNIT };
         self.attend_rows(label, attention, by, splits)
     }

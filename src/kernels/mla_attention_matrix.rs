@@ -1,7 +1,7 @@
 //! Absorbed multi-head latent attention by cooperative matrices, for adapters that multiply 16 x 16 of them.
 
-use super::cache_write::{Cache, CacheType};
-use super::mla_attention::{Attending, Example, HALF_UNIT, Parts, SCALE};
+use super::kv_write::{Cache, CacheType};
+use super::mla_attention::{Attending, AttentionSplits, Example, HALF_UNIT, SCALE};
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::{Case, CaseBuilder, Kernel};
 use crate::error::{Error, Result};
@@ -30,10 +30,10 @@ impl Builder {
         if matrices == Matrices::Eight {
             return self.suits_matrices8(cache);
         }
-        let line = Cache::line(cache.rank, cache.rotary);
-        let whole = line.is_multiple_of(16 * KEY_PARTS) && cache.rank.is_multiple_of(16 * SUBGROUPS);
-        // A line and the rest of a tile fill the workgroup's memory at 640 values.
-        let fits = q.shape[1] / self.tokens() >= ROWS && line <= 576;
+        let kv_row = Cache::row_values(cache.rank, cache.rotary);
+        let whole = kv_row.is_multiple_of(16 * KEY_PARTS) && cache.rank.is_multiple_of(16 * SUBGROUPS);
+        // A KV row and the rest of a tile fill the workgroup's memory at 640 values.
+        let fits = q.shape[1] / self.tokens() >= ROWS && kv_row <= 576;
         matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
     }
 
@@ -49,16 +49,16 @@ impl Builder {
         cache: &Cache,
         scale: f32,
         splits: usize,
-    ) -> Result<Parts> {
+    ) -> Result<AttentionSplits> {
         if self.target().matrices == Matrices::Eight {
             return self.mla_attention_matrix8(label, q, cache, scale, splits);
         }
         let (rank, heads) = (cache.rank, q.shape[1] / self.tokens());
-        let line = Cache::line(rank, cache.rotary);
+        let kv_row = Cache::row_values(rank, cache.rotary);
         if !self.suits_matrices(q, cache) {
             let (got, want) = (
-                format!("{heads} heads, lines of {line}, {:?}", cache.ty),
-                "16 heads or more, lines of whole matrices, F16",
+                format!("{heads} heads, kv_rows of {kv_row}, {:?}", cache.ty),
+                "16 heads or more, kv_rows of whole matrices, F16",
             );
             return Err(Error::Shape { op: KERNEL.name, tensor: label.to_owned(), got, want: want.to_owned() });
         }
@@ -66,12 +66,12 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()
             .constant("HEADS", "h", heads)
-            .constant("LINE", "x", line)
+            .constant("KV_ROW", "x", kv_row)
             .constant("RANK", "c", rank)
             .constant("TERMS", "p", terms)
             .real("SCALE", "f", scale)
             .team(Team::Subgroup, LANES);
-        let files = &[source!("lib/attention_tile.wgsl"), source!("lib/cache_tile.wgsl")];
+        let files = &[source!("lib/attention_tile.wgsl"), source!("lib/kv_tile.wgsl")];
         let bound = bound(self.target().arithmetic);
         let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound, unit: HALF_UNIT };
         self.attend(label, by, q, cache, scale, splits)

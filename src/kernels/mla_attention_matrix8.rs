@@ -4,8 +4,8 @@
 //! An M1 or M2 multiplies f32 at the rate of f16 (philipturner/metal-benchmarks). Where scores are to be as exact as
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
-use super::cache_write::{Cache, CacheType};
-use super::mla_attention::{Attending, Example, HALF_UNIT, Parts, SCALE, expect_queries};
+use super::kv_write::{Cache, CacheType};
+use super::mla_attention::{Attending, AttentionSplits, Example, HALF_UNIT, SCALE, expect_queries};
 use super::mla_attention_batch::{ChunkAttention, ChunkExample};
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
@@ -18,9 +18,9 @@ const OP: Source = source!("op/mla_attention_matrix8.wgsl");
 const SIDE: usize = 8;
 /// Queries of a workgroup: sixteen, of which an invocation can hold its share, or no more than there are.
 const MOST_ROWS: usize = 2 * SIDE;
-/// Subgroups of a workgroup: as many as divide a line's columns and a value's evenly.
+/// Subgroups of a workgroup: as many as divide a KV row's columns and a value's evenly.
 const SUBGROUPS: [usize; 2] = [8, 4];
-/// Matrices of a line and of a value that a subgroup can hold.
+/// Matrices of a KV row and of a value that a subgroup can hold.
 const KEY_STEPS: usize = 9;
 const VALUE_TILES: usize = 8;
 
@@ -29,12 +29,12 @@ pub(super) const KERNEL: Kernel =
 
 /// What matrices of queries, keys, weights and values hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operands {
+enum MatrixType {
     F16,
     F32,
 }
 
-impl Operands {
+impl MatrixType {
     /// The library file, and the part of a label.
     fn file(self) -> (Source, &'static str) {
         match self {
@@ -43,7 +43,7 @@ impl Operands {
         }
     }
 
-    /// Lines that a workgroup brings at a time.
+    /// KvRows that a workgroup brings at a time.
     fn tile(self) -> usize {
         match self {
             Self::F16 => 2 * SIDE,
@@ -68,13 +68,13 @@ impl Operands {
     }
 }
 
-/// Subgroups that divide the lines of a cache among them, if any number does.
+/// Subgroups that divide the KV rows of a cache among them, if any number does.
 fn subgroups(cache: &Cache) -> Option<usize> {
     let whole = |values: usize, subgroups: usize, most: usize| {
         values.is_multiple_of(SIDE * subgroups) && values <= SIDE * subgroups * most
     };
-    let line = Cache::line(cache.rank, cache.rotary);
-    let suits = |n: &usize| whole(line, *n, KEY_STEPS) && whole(cache.rank, *n, VALUE_TILES);
+    let kv_row = Cache::row_values(cache.rank, cache.rotary);
+    let suits = |n: &usize| whole(kv_row, *n, KEY_STEPS) && whole(cache.rank, *n, VALUE_TILES);
     SUBGROUPS.into_iter().find(suits)
 }
 
@@ -87,19 +87,19 @@ impl Builder {
     }
 
     /// The kernel for `rows` queries of `heads` heads.
-    fn matrices8(&self, operands: Operands, cache: &Cache, [heads, rows]: [usize; 2]) -> Result<Attending> {
+    fn matrices8(&self, operands: MatrixType, cache: &Cache, [heads, rows]: [usize; 2]) -> Result<Attending> {
         expect_shape(KERNEL.name, "whether the cache suits", self.suits_matrices8(cache), true)?;
         let rows = if rows > SIDE { MOST_ROWS } else { SIDE };
         let variant = VariantBuilder::new(KERNEL.name, OP, 32 * subgroups(cache).unwrap_or_default())
             .matrices()
             .constant("ROWS", "r", rows)
             .constant("HEADS", "h", heads)
-            .constant("LINE", "x", Cache::line(cache.rank, cache.rotary))
+            .constant("KV_ROW", "x", Cache::row_values(cache.rank, cache.rotary))
             .constant("RANK", "c", cache.rank)
             .constant("LATENT", "", cache.rank / 4)
             .constant("TILE", "t", operands.tile())
             .tagged(operands.file());
-        let files = &[source!("lib/attention_matrix8.wgsl"), source!("lib/cache_tile.wgsl")];
+        let files = &[source!("lib/attention_matrix8.wgsl"), source!("lib/kv_tile.wgsl")];
         Ok(Attending { kernel: KERNEL.name, variant, files, rows, bound: operands.bound(), unit: operands.unit() })
     }
 
@@ -111,10 +111,10 @@ impl Builder {
         cache: &Cache,
         scale: f32,
         splits: usize,
-    ) -> Result<Parts> {
+    ) -> Result<AttentionSplits> {
         let heads = q.shape[1] / self.tokens();
         expect_queries(KERNEL.name, q, cache)?;
-        let by = self.matrices8(Operands::F32, cache, [heads, q.shape[1]])?;
+        let by = self.matrices8(MatrixType::F32, cache, [heads, q.shape[1]])?;
         let parts = self.parts(label, [cache.rank, heads], splits);
         self.attends(&by, q, cache, scale, &parts);
         let variant = self.split_files(by.variant.real("SCALE", "f", scale));
@@ -135,12 +135,12 @@ impl Builder {
         attention: &ChunkAttention<'_>,
         splits: usize,
     ) -> Result<Batch> {
-        self.chunk_attention_of(Operands::F16, label, attention, splits)
+        self.chunk_attention_of(MatrixType::F16, label, attention, splits)
     }
 
     fn chunk_attention_of(
         &mut self,
-        operands: Operands,
+        operands: MatrixType,
         label: &str,
         attention: &ChunkAttention<'_>,
         splits: usize,
@@ -177,9 +177,9 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         let parts = |b: &mut Builder, a: &ChunkAttention<'_>| {
             b.joined(a, |b, q| b.mla_attention_matrix8("attention", q, a.cache, SCALE, splits))
         };
-        cases.push(example.case(target, Operands::F32.bound(), parts)?);
+        cases.push(example.case(target, MatrixType::F32.bound(), parts)?);
     }
-    for operands in [Operands::F16, Operands::F32] {
+    for operands in [MatrixType::F16, MatrixType::F32] {
         for (heads, position, count, room, rank, rotary, splits) in chunks {
             let example = ChunkExample { heads, position, count, room, rank, rotary, ty: CacheType::F16 };
             let append =
@@ -208,7 +208,7 @@ fn alone_case(
     case.allow(parts.sums.buffer);
     case.allow(parts.stats.buffer);
     let sizes = vec![1.0; want.len()];
-    case.expect(&y, want, sizes, Operands::F32.bound());
+    case.expect(&y, want, sizes, MatrixType::F32.bound());
     Ok(case.finish(format!("{heads} heads, {tokens} tokens, rank {rank}, rotary {rotary}, {splits} splits")))
 }
 
@@ -220,15 +220,15 @@ mod tests {
     /// The kernels of attention over a cache on Apple's GPUs: of a token, of four, and of a chunk.
     fn kernels([heads, rank, rotary]: [usize; 3], ty: CacheType) -> [&'static str; 3] {
         let target = Target { matrices: Matrices::Eight, ..Target::default() };
-        let line = Cache::line(rank, rotary);
+        let kv_row = Cache::row_values(rank, rotary);
         let kernel = |mut plan: Builder, tokens: usize| {
             let cache = plan.latent_cache(ty, rank, rotary, 64);
             if tokens > 32 {
-                let q = plan.batch_with_stride("q", [rank + rotary, heads], tokens, line);
+                let q = plan.batch_with_stride("q", [rank + rotary, heads], tokens, kv_row);
                 let attention = ChunkAttention { q: &q, cache: &cache, scale: SCALE, deep: false };
                 plan.mla_attention_batch("attention", &attention).unwrap();
             } else {
-                let q = plan.tensor_with_stride("q", [rank + rotary, heads * tokens], line);
+                let q = plan.tensor_with_stride("q", [rank + rotary, heads * tokens], kv_row);
                 match plan.suits_matrices(&q, &cache) {
                     true => plan.mla_attention_matrix("attention", &q, &cache, SCALE, 8).unwrap(),
                     false => plan.mla_attention("attention", &q, &cache, SCALE, 8).unwrap(),

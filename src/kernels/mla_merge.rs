@@ -1,6 +1,6 @@
 //! Joins the splits of the attention.
 
-use super::mla_attention::{Example, MOST_SPLITS, Parts, SCALE, examples};
+use super::mla_attention::{AttentionSplits, Example, MOST_SPLITS, SCALE, examples};
 use super::reference::{Merge, by_token};
 use super::{Case, CaseBuilder, Kernel, expect_most, expect_shape};
 use crate::error::Result;
@@ -18,7 +18,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn mla_merge(&mut self, label: &str, parts: &Parts, y: &Tensor) -> Result<()> {
+    pub fn mla_merge(&mut self, label: &str, parts: &AttentionSplits, y: &Tensor) -> Result<()> {
         expect_shape(KERNEL.name, "y", y.shape[0], parts.sums.shape[0])?;
         expect_shape(KERNEL.name, "y's vectors", y.shape[1] * parts.splits, parts.sums.shape[1])?;
         expect_most(KERNEL.name, "splits", parts.splits, MOST_SPLITS)?;
@@ -33,7 +33,7 @@ impl Builder {
     }
 
     /// The files that join splits.
-    pub(super) fn merge_files(&self, variant: VariantBuilder, parts: &Parts) -> VariantBuilder {
+    pub(super) fn merge_files(&self, variant: VariantBuilder, parts: &AttentionSplits) -> VariantBuilder {
         self.known_split_files(variant, parts.splits)
             .constant("RANK", "c", parts.sums.shape[0])
             .constant("HEADS", "h", parts.heads)
@@ -42,14 +42,14 @@ impl Builder {
     }
 
     /// What they bind.
-    pub(super) fn bound_parts(&self, parts: &Parts) -> Vec<Bound> {
+    pub(super) fn bound_parts(&self, parts: &AttentionSplits) -> Vec<Bound> {
         let mut bindings = vec![self.bound_state()];
         bindings.extend(self.bound_between(parts));
         bindings
     }
 }
 
-impl Parts {
+impl AttentionSplits {
     /// Bytes of all splits, or, of a token alone, of one, for most are idle at first.
     pub(super) fn bytes(&self) -> u64 {
         let [rank, slots] = self.sums.shape;

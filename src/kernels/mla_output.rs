@@ -1,8 +1,8 @@
 //! The heads' outputs: the attention's splits joined, and brought back from the latent.
 
 use super::matmul::products;
-use super::matvec::{self, Feed, Input, Product, columns_for, seen};
-use super::mla_attention::{Example, MOST_SPLITS, Parts, SCALE};
+use super::matvec::{self, Feed, Input, MatvecProduct, columns_for, seen};
+use super::mla_attention::{AttentionSplits, Example, MOST_SPLITS, SCALE};
 use super::reference::{self, Errors, Merged, Terms, Which};
 use super::rounded::{Epilogue, Rounded};
 use super::{CacheType, Case, CaseBuilder, Kernel, expect_most, expect_shape};
@@ -25,7 +25,13 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn mla_output(&mut self, label: &str, w: &Weight, parts: &Parts, y: &Tensor) -> Result<Option<Rounded>> {
+    pub fn mla_output(
+        &mut self,
+        label: &str,
+        w: &Weight,
+        parts: &AttentionSplits,
+        y: &Tensor,
+    ) -> Result<Option<Rounded>> {
         let [rank, rows, heads] = w.shape;
         expect_shape(KERNEL.name, &w.name, parts.sums.shape[0], rank)?;
         let vectors = heads * self.tokens();
@@ -34,7 +40,7 @@ impl Builder {
         expect_shape(KERNEL.name, "y", y.shape[0], rows)?;
         expect_shape(KERNEL.name, "y", y.shape[1], vectors)?;
         let epilogue = Epilogue { rounded: self.rounded(y, label), norm: None };
-        let product = Product {
+        let product = MatvecProduct {
             kernel: KERNEL.name,
             label,
             op: OP,

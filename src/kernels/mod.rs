@@ -7,7 +7,6 @@
 
 mod absorb_query;
 mod adjust;
-mod cache_write;
 mod case;
 mod check;
 mod copy;
@@ -17,6 +16,7 @@ mod gate_up_id;
 mod get_rows;
 mod group_slots;
 mod histogram;
+mod kv_write;
 mod last_token;
 mod matmul;
 mod matvec;
@@ -35,7 +35,7 @@ mod mul_mm_matrix;
 mod mul_mv;
 mod mul_mv_id;
 mod mul_mv_pair;
-mod query_cache;
+mod query_up_kv_write;
 mod reference;
 mod rms_norm;
 mod rope_query;
@@ -49,16 +49,16 @@ mod tiling;
 mod weight_sum;
 
 pub use adjust::{Adjustment, Penalties};
-pub use cache_write::{Cache, CacheType};
-pub use case::{Case, CaseBuilder, Expected, Kind, Outcome};
-pub use check::{Check, Verdict};
-pub use experts_mm::Experts;
+pub use case::{Case, CaseBuilder, Expected, Outcome, ValueType};
+pub use check::{CaseVerdict, KernelCheck};
+pub use experts_mm::ExpertWeights;
 pub use group_slots::Groups;
+pub use kv_write::{Cache, CacheType};
 pub use matvec::{Input, Norm};
-pub use mla_attention::{Parts, splits};
+pub use mla_attention::{AttentionSplits, splits};
 pub use mla_attention_batch::ChunkAttention;
-pub use moe_gate_up::{Choice, GateUp, Hidden};
-pub use rounded::{Rounded, Stream};
+pub use moe_gate_up::{GateUp, Hidden, Router};
+pub use rounded::{Residual, Rounded};
 pub use route::{Gating, Routed, Routing};
 pub use sampling::Sampling;
 pub use slice_max::{NO_TOKEN, Slices};
@@ -112,7 +112,7 @@ pub static KERNELS: &[&Kernel] = &[
     &gate_up::KERNEL,
     &gate_up_id::KERNEL,
     &rope_query::KERNEL,
-    &cache_write::KERNEL,
+    &kv_write::KERNEL,
     &mla_attention::KERNEL,
     &mla_attention_matrix::KERNEL,
     &mla_attention_matrix8::KERNEL,
@@ -122,7 +122,7 @@ pub static KERNELS: &[&Kernel] = &[
     &route::KERNEL,
     &moe_sum::KERNEL,
     &mul_mv_pair::KERNEL,
-    &query_cache::KERNEL,
+    &query_up_kv_write::KERNEL,
     &absorb_query::KERNEL,
     &mla_output::KERNEL,
     &moe_gate_up::KERNEL,

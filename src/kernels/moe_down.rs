@@ -1,9 +1,9 @@
 //! The second half of a mixture of experts: the chosen and the shared ones, onto the residual stream.
 
-use super::matvec::{self, Feed, Norm, Product, columns_for, dot, seen, wide};
+use super::matvec::{self, Feed, MatvecProduct, Norm, columns_for, dot, seen, wide};
 use super::moe_gate_up::Hidden;
 use super::reference::{Down, Errors, by_token};
-use super::rounded::Stream;
+use super::rounded::Residual;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, Weight};
@@ -28,7 +28,7 @@ impl Builder {
         hidden: &Hidden,
         x: &Tensor,
         next: &Norm,
-    ) -> Result<Stream> {
+    ) -> Result<Residual> {
         let [columns, rows, _] = w.shape;
         let (top_k, tokens, y) = (hidden.ids.shape[0], self.tokens(), &hidden.y.tensor);
         let epilogue = self.epilogue_for(x, "x", next);
@@ -36,7 +36,7 @@ impl Builder {
         expect_shape(KERNEL.name, &w.name, y.shape[1], (top_k + 1) * tokens)?;
         expect_shape(KERNEL.name, &shared.name, shared.shape[1], rows)?;
         expect_shape(KERNEL.name, &w.name, x.shape[0], rows)?;
-        let product = Product {
+        let product = MatvecProduct {
             kernel: KERNEL.name,
             label,
             op: OP,
@@ -74,7 +74,7 @@ impl Builder {
         };
         self.computes(KERNEL.name, reference);
         self.step(label, variant, bindings, &(), grid, cost)?;
-        Ok(Stream { x: *x, rounded: epilogue.rounded })
+        Ok(Residual { x: *x, rounded: epilogue.rounded })
     }
 }
 

@@ -1,10 +1,10 @@
-//! The first half of a mixture of experts: the router's choice, the chosen experts, the shared ones beside them.
+//! The first half of a mixture of experts: the router's router, the chosen experts, the shared ones beside them.
 
-use super::matvec::{self, Feed, HALF, Input, Product, columns_for, dot, gated, seen};
-use super::reference::{self, Chosen, Terms, Which};
+use super::matvec::{self, Feed, HALF, Input, MatvecProduct, columns_for, dot, gated, seen};
+use super::reference::{self, SelectedExperts, Terms, Which};
 use super::rounded::Epilogue;
 use super::route::{self, Routing};
-use super::{Case, CaseBuilder, Gating, Kernel, Kind, expect_shape};
+use super::{Case, CaseBuilder, Gating, Kernel, ValueType, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Builder, Cost, Target, Tensor, Weight};
@@ -29,10 +29,10 @@ pub struct GateUp<'a> {
 }
 
 /// The router's logits {experts, tokens}, and how they are read.
-pub struct Choice<'a> {
+pub struct Router<'a> {
     /// The logits.
     pub logits: &'a Tensor,
-    /// What is added to the scores for the choice only.
+    /// What is added to the scores for the router only.
     pub bias: &'a Weight,
     /// How to choose.
     pub routing: Routing,
@@ -64,23 +64,23 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn moe_gate_up(&mut self, label: &str, weights: &GateUp<'_>, choice: &Choice<'_>, x: &Input) -> Result<Hidden> {
+    pub fn moe_gate_up(&mut self, label: &str, weights: &GateUp<'_>, router: &Router<'_>, x: &Input) -> Result<Hidden> {
         let [columns, rows, experts] = weights.gate.shape;
         let shared_rows = weights.shared_gate.shape[1];
         let shape = |weight: &Weight| Shape(&weight.shape).to_string();
         expect_shape(KERNEL.name, &weights.up.name, shape(weights.up), shape(weights.gate))?;
         expect_shape(KERNEL.name, &weights.shared_up.name, shape(weights.shared_up), shape(weights.shared_gate))?;
         expect_shape(KERNEL.name, &weights.shared_gate.name, weights.shared_gate.shape[0], columns)?;
-        expect_shape(KERNEL.name, "the router's logits", choice.logits.shape[0], experts)?;
-        choice.routing.check(KERNEL.name, choice.logits, choice.bias)?;
-        let top_k = choice.routing.top_k;
+        expect_shape(KERNEL.name, "the router's logits", router.logits.shape[0], experts)?;
+        router.routing.check(KERNEL.name, router.logits, router.bias)?;
+        let top_k = router.routing.top_k;
         let tokens = self.tokens();
         let ids = self.tensor_with_stride(&format!("{label}.ids"), [top_k, tokens], top_k);
         let y = self.tensor(label, [rows.max(shared_rows), (top_k + 1) * tokens]);
         let whole = rows.is_multiple_of(HALF) && shared_rows.is_multiple_of(HALF);
         let rounded = if whole { self.rounded(&y, label) } else { None };
         let epilogue = Epilogue { rounded, norm: None };
-        let product = Product {
+        let product = MatvecProduct {
             kernel: KERNEL.name,
             label,
             op: OP,
@@ -95,43 +95,43 @@ impl Builder {
         product.expect_input(columns, tokens)?;
         let gated_rows = source!("lib/gated_rows.wgsl");
         let variant = self
-            .count_files(choice.routing.files(product.variant(self), experts))
-            .constant("LOGITS_PITCH", "", choice.logits.stride)
+            .count_files(router.routing.files(product.variant(self), experts))
+            .constant("LOGITS_PITCH", "", router.logits.stride)
             .constant("Y_STRIDE", "y", y.stride)
             .file_for("w", gated_rows)
             .file_for("shared", gated_rows)
             .file(source!("lib/swiglu.wgsl"))
             .file(source!("lib/gated.wgsl"));
         let mut bindings = product.bindings(self);
-        bindings.extend(self.bound_choice(choice.logits, choice.bias));
+        bindings.extend(self.bound_router(router.logits, router.bias));
         bindings.extend(self.bound_count());
         bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
         let mut cost = product.cost(y.bytes());
-        cost.weights = choice.bias.matrix_bytes();
+        cost.weights = router.bias.matrix_bytes();
         cost += [weights.gate, weights.up].map(|w| Cost::of_slots(w, top_k * tokens)).into_iter().sum();
         cost += [weights.shared_gate, weights.shared_up].map(|w| Cost::products(w, 1, tokens)).into_iter().sum();
         let [x, y_blocks, _] = product.grid(self, product.blocks(self, rows.max(shared_rows)));
         let grid = [x, y_blocks, tokens / product.tiling(self).columns + tokens * top_k];
-        self.computes(KERNEL.name, reference(self, &product, weights, choice, &ids, &y));
+        self.computes(KERNEL.name, reference(self, &product, weights, router, &ids, &y));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Hidden { ids, y: Input { tensor: y, norm: None, rounded } })
     }
 }
 
-/// What is computed: the choice, and of the chosen and of the shared experts the first half.
+/// What is computed: the router, and of the chosen and of the shared experts the first half.
 fn reference(
     plan: &Builder,
-    product: &Product<'_>,
+    product: &MatvecProduct<'_>,
     weights: &GateUp<'_>,
-    choice: &Choice<'_>,
+    router: &Router<'_>,
     ids: &Tensor,
     y: &Tensor,
-) -> (Chosen, (reference::Product, reference::Product)) {
-    let (logits, bias, routing) = (*choice.logits, choice.bias.clone(), choice.routing);
-    let chosen = Chosen { logits, bias, routing, ids: ids.buffer, weights: None };
+) -> (SelectedExperts, (reference::Product, reference::Product)) {
+    let (logits, bias, routing) = (*router.logits, router.bias.clone(), router.routing);
+    let chosen = SelectedExperts { logits, bias, routing, ids: ids.buffer, weights: None };
     let gated = |gate: &Weight, up: &Weight| Terms::Gated { gate: gate.clone(), up: up.clone() };
     let half = |terms, which, stacks| reference::Product { stacks, ..product.reference(plan, terms, which, y) };
-    let of_chosen = half(gated(weights.gate, weights.up), Which::Chosen(chosen.clone()), (0, routing.top_k));
+    let of_chosen = half(gated(weights.gate, weights.up), Which::SelectedExperts(chosen.clone()), (0, routing.top_k));
     let shared = gated(weights.shared_gate, weights.shared_up);
     (chosen, (of_chosen, half(shared, Which::InTurn, (routing.top_k, 1))))
 }
@@ -166,8 +166,8 @@ fn case(
     let (logits, zs) = case.input("logits", [shape[2], tokens]);
     let (bias, biases) = case.vector("bias", shape[2])?;
     let weights = GateUp { gate: &made[0].0, up: &made[1].0, shared_gate: &made[2].0, shared_up: &made[3].0 };
-    let choice = Choice { logits: &logits, bias: &bias, routing };
-    let hidden = case.plan.moe_gate_up("hidden", &weights, &choice, &x)?;
+    let router = Router { logits: &logits, bias: &bias, routing };
+    let hidden = case.plan.moe_gate_up("hidden", &weights, &router, &x)?;
     let xs = seen(&xs, columns, &formats, target.arithmetic);
     let row_of = |token: usize, gate: usize, matrix: usize, row: usize| {
         let product = |i: usize| dot(&made[i].1, shapes[i], matrix, row, &xs[token * columns..][..columns]);
@@ -177,7 +177,7 @@ fn case(
     let mut all = vec![0.0; width * slots];
     let mut chosen = Vec::new();
     for (token, zs) in zs.chunks(shape[2]).enumerate() {
-        let (ids, scores) = route::twin(zs, &biases, routing);
+        let (ids, scores) = route::expected(zs, &biases, routing);
         let slots = ids.iter().zip(&scores).map(|(&expert, &score)| (0, expert, rows, score));
         for (slot, (gate, matrix, rows, score)) in slots.chain([(2, 0, shared_rows, 1.0)]).enumerate() {
             let slot = token * (routing.top_k + 1) + slot;
@@ -188,7 +188,7 @@ fn case(
         }
         chosen.extend(ids.into_iter().map(|expert| expert as f64));
     }
-    case.expect_at(hidden.ids.buffer, Kind::U32, 0, chosen, 0.0);
+    case.expect_at(hidden.ids.buffer, ValueType::U32, 0, chosen, 0.0);
     case.probe(&hidden.y, &all)?;
     let [first, _, third, fourth] = formats.map(|quant| quant.name);
     Ok(case.finish(format!("{first} and {third} {fourth} of {columns} columns, {tokens} tokens")))

@@ -1,7 +1,7 @@
 //! Matrices times the vectors of a chunk of tokens, by tiles in registers.
 
 use super::experts_mm;
-use super::matmul::{Operands, Product, Rows, TILE_TOKENS, Vectors, products};
+use super::matmul::{Operands, TILE_TOKENS, TileProduct, TileRows, TileVectors, products};
 use super::matvec::{self, columns_for, gated, wide};
 use super::mul_mm_matrix::bound;
 use super::{Case, CaseBuilder, Kernel};
@@ -40,7 +40,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::mul_mm`].
     pub fn mul_mm_into(&mut self, label: &str, w: &Weight, x: &Batch, y: &Batch) -> Result<()> {
-        self.matmul(label, &Product { rows: Rows::One { w, add: false }, vectors: Vectors::Chunk, x, y })
+        self.matmul(label, &TileProduct { rows: TileRows::One { w, add: false }, vectors: TileVectors::Chunk, x, y })
     }
 
     /// y {rows, n} += w · x for every token: a product that joins the residual stream.
@@ -48,7 +48,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::mul_mm`].
     pub fn mul_mm_add(&mut self, label: &str, w: &Weight, x: &Batch, y: &Batch) -> Result<()> {
-        self.matmul(label, &Product { rows: Rows::One { w, add: true }, vectors: Vectors::Chunk, x, y })
+        self.matmul(label, &TileProduct { rows: TileRows::One { w, add: true }, vectors: TileVectors::Chunk, x, y })
     }
 
     /// y {rows} = silu(gate · x) · (up · x) for every token, for gate and up {columns, rows} and x {columns}.
@@ -57,12 +57,12 @@ impl Builder {
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn gate_up_mm(&mut self, label: &str, gate: &Weight, up: &Weight, x: &Batch) -> Result<Batch> {
         let y = self.batch(label, [gate.shape[1], gate.shape[2]], x.tokens);
-        self.matmul(label, &Product { rows: Rows::Gated { gate, up }, vectors: Vectors::Chunk, x, y: &y })?;
+        self.matmul(label, &TileProduct { rows: TileRows::Gated { gate, up }, vectors: TileVectors::Chunk, x, y: &y })?;
         Ok(y)
     }
 
     /// Appends a product.
-    pub(super) fn matmul(&mut self, label: &str, product: &Product<'_>) -> Result<()> {
+    pub(super) fn matmul(&mut self, label: &str, product: &TileProduct<'_>) -> Result<()> {
         if let Some(tile) = self.matrix_tile(product) {
             return self.matmul_by_matrices(label, product, tile);
         }
@@ -79,9 +79,9 @@ impl Builder {
 
 /// Tokens of a product's tiles and rows of an invocation: as many as there are, but so few that the tiles occupy a
 /// large GPU.
-fn tile_of(product: &Product<'_>) -> (usize, usize) {
+fn tile_of(product: &TileProduct<'_>) -> (usize, usize) {
     let most = product.most_vectors().next_multiple_of(LANES).min(TILE_TOKENS);
-    if let Vectors::Slots { .. } = product.vectors {
+    if let TileVectors::Slots { .. } = product.vectors {
         return (most, 4);
     }
     let tiles = |tokens: usize, rows: usize| {
@@ -126,7 +126,10 @@ pub(super) fn case(
     let (w, ws) = case.weight("w", quant, shape)?;
     let (x, xs) = case.batch("x", [shape[0], stacks], tokens, count);
     let (y, before) = case.batch("y", [rows, stacks], tokens, count);
-    case.plan.matmul("product", &Product { rows: Rows::One { w: &w, add }, vectors: Vectors::Chunk, x: &x, y: &y })?;
+    case.plan.matmul(
+        "product",
+        &TileProduct { rows: TileRows::One { w: &w, add }, vectors: TileVectors::Chunk, x: &x, y: &y },
+    )?;
     let before = before.into_iter().map(|v| if add { v as f64 } else { 0.0 });
     let both = products(&ws, shape, &wide(&xs)).into_iter().zip(before);
     let (want, sizes) = both.map(|((sum, size), before)| (sum + before, size + before.abs())).unzip();

@@ -1,6 +1,6 @@
 //! Matrices times the vectors of a chunk of tokens, by cooperative matrices: in f16, summed in f32.
 
-use super::matmul::{LARGEST_HALF, Operands, Product, Rows, SUMS, products};
+use super::matmul::{LARGEST_HALF, Operands, SUMS, TileProduct, TileRows, products};
 use super::matvec::columns_for;
 use super::{Case, CaseBuilder, Kernel, mul_mm};
 use crate::error::Result;
@@ -23,7 +23,7 @@ pub(super) const KERNEL: Kernel = Kernel {
 /// How a workgroup divides a tile among its subgroups, which stand in rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tile {
-    /// Rows and columns of a matrix.
+    /// TileRows and columns of a matrix.
     pub side: usize,
     /// Subgroups along the tokens.
     pub down: usize,
@@ -49,20 +49,20 @@ impl Tile {
     }
 
     /// What suits a product of matrices of 16 x 16, as measured on an H100.
-    fn of_sixteen(product: &Product<'_>) -> Self {
+    fn of_sixteen(product: &TileProduct<'_>) -> Self {
         let even = if product.rows.first().groups().is_multiple_of(2) { 2 } else { 1 };
         let tile = |down, across, lefts, rights, groups| Self { side: 16, down, across, lefts, rights, groups };
         match (product.most_vectors(), product.rows) {
             (0..=16, _) => tile(1, 2, 1, 2, even),
             (17..=32, _) => tile(1, 2, 2, 2, even),
             (33..=48, _) => tile(1, 2, 3, 4, 1),
-            (65.., Rows::Gated { .. }) => tile(4, 2, 2, 4, even),
+            (65.., TileRows::Gated { .. }) => tile(4, 2, 2, 4, even),
             _ => tile(1, 4, 4, 2, even),
         }
     }
 
     /// What ought to suit a product of matrices of 8 x 8: subgroups that sum 32 x 32, as others have it on Metal.
-    fn of_eight(product: &Product<'_>) -> Self {
+    fn of_eight(product: &TileProduct<'_>) -> Self {
         let tile = |down, across, lefts| Self { side: 8, down, across, lefts, rights: 4, groups: 1 };
         match product.most_vectors() {
             0..=16 => tile(1, 4, 2),
@@ -74,7 +74,7 @@ impl Tile {
 
 impl Builder {
     /// The tile of a product that matrices multiply, if they do. Values of more bits than f16 has stay in f32.
-    pub(super) fn matrix_tile(&self, product: &Product<'_>) -> Option<Tile> {
+    pub(super) fn matrix_tile(&self, product: &TileProduct<'_>) -> Option<Tile> {
         let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
         if wide || self.target().team != Team::Subgroup {
             return None;
@@ -87,7 +87,7 @@ impl Builder {
     }
 
     /// Appends a product by matrices.
-    pub(super) fn matmul_by_matrices(&mut self, label: &str, product: &Product<'_>, tile: Tile) -> Result<()> {
+    pub(super) fn matmul_by_matrices(&mut self, label: &str, product: &TileProduct<'_>, tile: Tile) -> Result<()> {
         product.check(KERNEL.name)?;
         let variant = VariantBuilder::new(KERNEL.name, OP, 32 * tile.down * tile.across)
             .matrices()
@@ -126,7 +126,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Vectors with values that f16 cannot hold, which count as the largest that it can.
+/// TileVectors with values that f16 cannot hold, which count as the largest that it can.
 fn beyond_half(target: Target, quant: &'static Quant) -> Result<Case> {
     let (most, tokens) = (LARGEST_HALF, 18);
     let shape = [columns_for(quant, 64), 32, 1];

@@ -1,9 +1,9 @@
 //! Matrix times vector, for one matrix or a stack of them.
 
 use super::matmul::products;
-use super::matvec::{self, Feed, Input, Norm, Product, columns_for, dot, seen, wide};
+use super::matvec::{self, Feed, Input, MatvecProduct, Norm, columns_for, dot, seen, wide};
 use super::reference::{Terms, Which};
-use super::rounded::{Epilogue, Stream};
+use super::rounded::{Epilogue, Residual};
 use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, rms_norm};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, Weight};
@@ -45,10 +45,10 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::mul_mv`].
-    pub fn mul_mv_add(&mut self, label: &str, w: &Weight, x: &Input, y: &Tensor, next: &Norm) -> Result<Stream> {
+    pub fn mul_mv_add(&mut self, label: &str, w: &Weight, x: &Input, y: &Tensor, next: &Norm) -> Result<Residual> {
         let epilogue = self.epilogue_for(y, "x", next);
         self.mul_mv_step(label, w, x, y, Write::Add, epilogue)?;
-        Ok(Stream { x: *y, rounded: epilogue.rounded })
+        Ok(Residual { x: *y, rounded: epilogue.rounded })
     }
 
     fn mul_mv_step(
@@ -62,7 +62,7 @@ impl Builder {
     ) -> Result<()> {
         let [columns, rows, matrices] = w.shape;
         let vectors = y.shape[1];
-        let product = Product {
+        let product = MatvecProduct {
             kernel: KERNEL.name,
             label,
             op: OP,
@@ -194,6 +194,6 @@ impl CaseBuilder {
         let (x, xs) = self.input(name, shape);
         let (weight, ws) = self.vector(&format!("{name}.norm"), shape[0])?;
         let norm = Norm { weight, epsilon: 1e-5 };
-        Ok((Input { tensor: x, norm: Some(norm), rounded: None }, rms_norm::twin(&xs, &ws, 1e-5)))
+        Ok((Input { tensor: x, norm: Some(norm), rounded: None }, rms_norm::expected(&xs, &ws, 1e-5)))
     }
 }

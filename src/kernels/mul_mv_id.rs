@@ -1,6 +1,6 @@
 //! Matrix times vector, the matrix chosen on the GPU.
 
-use super::matvec::{self, Feed, Input, Product, columns_for, dot, seen};
+use super::matvec::{self, Feed, Input, MatvecProduct, columns_for, dot, seen};
 use super::reference::{Terms, Which};
 use super::rounded::Epilogue;
 use super::{Case, CaseBuilder, Kernel};
@@ -22,7 +22,7 @@ impl Builder {
     pub fn mul_mv_id(&mut self, label: &str, w: &Weight, ids: &Tensor, x: &Input) -> Result<Tensor> {
         let [columns, rows, _] = w.shape;
         let slots = ids.shape[0];
-        let product = Product {
+        let product = MatvecProduct {
             kernel: KERNEL.name,
             label,
             op: OP,

@@ -1,9 +1,9 @@
 //! Two matrices times the same vector.
 
 use super::matmul::products;
-use super::matvec::{self, Feed, Input, Norm, Product, columns_for, seen};
+use super::matvec::{self, Feed, Input, MatvecProduct, Norm, columns_for, seen};
 use super::reference::{self, Terms, Which};
-use super::rounded::{Epilogue, Stream};
+use super::rounded::{Epilogue, Residual};
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, Weight};
@@ -29,14 +29,14 @@ impl Builder {
         v: &Weight,
         x: &Input,
         next: Option<&Norm>,
-    ) -> Result<(Stream, Tensor)> {
+    ) -> Result<(Residual, Tensor)> {
         let [columns, first, _] = w.shape;
         let second = v.shape[1];
         expect_shape(KERNEL.name, &v.name, v.shape[0], columns)?;
         let vectors = x.tensor.shape[1];
         let [y, z] = [self.tensor(names[0], [first, vectors]), self.tensor(names[1], [second, vectors])];
         let epilogue = next.map_or(Epilogue::default(), |next| self.epilogue_for(&y, names[0], next));
-        let product = Product {
+        let product = MatvecProduct {
             kernel: KERNEL.name,
             label,
             op: OP,
@@ -65,7 +65,7 @@ impl Builder {
         let second = reference::Product { left: None, ..second };
         self.computes(KERNEL.name, (product.reference(self, one(w), Which::InTurn, &y), second));
         self.step(label, variant, bindings, &(), grid, cost)?;
-        Ok((Stream { x: y, rounded: epilogue.rounded }, z))
+        Ok((Residual { x: y, rounded: epilogue.rounded }, z))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::matvec::{Input, Norm};
 use super::reference::Normed;
-use super::rounded::Stream;
+use super::rounded::Residual;
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder, Weight};
@@ -22,8 +22,8 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::rms_norm`].
-    pub fn normed(&mut self, label: &str, stream: &Stream, norm: &Norm) -> Result<Input> {
-        let Stream { x, rounded } = *stream;
+    pub fn normed(&mut self, label: &str, stream: &Residual, norm: &Norm) -> Result<Input> {
+        let Residual { x, rounded } = *stream;
         if self.target().fusions.norm {
             return Ok(Input { tensor: x, norm: Some(norm.clone()), rounded });
         }
@@ -51,7 +51,7 @@ impl Builder {
 }
 
 /// x / sqrt(mean(x²) + epsilon) · weight, of vector after vector, in f64.
-pub(super) fn twin(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
+pub(super) fn expected(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
     let normed = |x: &[f32]| {
         let mean = x.iter().map(|&v| (v as f64).powi(2)).sum::<f64>() / x.len() as f64;
         let scale = 1.0 / (mean + epsilon as f64).sqrt();
@@ -66,7 +66,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         let (x, xs) = case.input("x", [width, tokens]);
         let (weight, ws) = case.vector("norm", width)?;
         let y = case.plan.rms_norm("y", &x, &weight, epsilon)?;
-        let want = twin(&xs, &ws, epsilon);
+        let want = expected(&xs, &ws, epsilon);
         let sizes = want.iter().map(|v| v.abs()).collect();
         case.expect(&y, want, sizes, 2e-6);
         Ok(case.finish(format!("{width} epsilon {epsilon}, {tokens} tokens")))

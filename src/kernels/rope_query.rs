@@ -1,6 +1,6 @@
 //! The rotary part of the queries.
 
-use super::reference::{Turned, by_token};
+use super::reference::{RotatedQueries, by_token};
 use super::{Case, CaseBuilder, Kernel, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
@@ -28,8 +28,8 @@ impl Builder {
         let bindings = vec![self.bound_state(), self.bound("q", q.buffer), self.bound("y", y.buffer)];
         let cost = Cost::of_activations(16 * (pairs * tokens) as u64);
         let params = params(heads, rotary, q, y);
-        let turned = Turned { q: by_token(q, tokens), y: by_token(y, tokens), rotary };
-        self.computes(KERNEL.name, turned);
+        let rotated = RotatedQueries { q: by_token(q, tokens), y: by_token(y, tokens), rotary };
+        self.computes(KERNEL.name, rotated);
         self.step(label, variant, bindings, &params, [pairs.div_ceil(WORKGROUP), tokens, 1], cost)
     }
 }
@@ -47,13 +47,13 @@ fn params(heads: usize, rotary: usize, q: &Tensor, y: &Tensor) -> Params {
 }
 
 /// The cosines and sines of `pairs` angles at a position, base 10000.
-pub(super) fn turns(position: u32, pairs: usize) -> Vec<[f32; 2]> {
+pub(super) fn rotations(position: u32, pairs: usize) -> Vec<[f32; 2]> {
     let angle = |i: usize| position as f64 * 10000f64.powf(-(i as f64) / pairs as f64);
     (0..pairs).map(|i| [angle(i).cos() as f32, angle(i).sin() as f32]).collect()
 }
 
-/// The pair (a, b) turned.
-pub(super) fn turned(a: f32, b: f32, [c, s]: [f32; 2]) -> [f64; 2] {
+/// The pair (a, b) rotated.
+pub(super) fn rotated(a: f32, b: f32, [c, s]: [f32; 2]) -> [f64; 2] {
     let (a, b, c, s) = (a as f64, b as f64, c as f64, s as f64);
     [a * c - b * s, a * s + b * c]
 }
@@ -62,19 +62,19 @@ fn cases(target: Target) -> Result<Vec<Case>> {
     let shapes = [(1, 4, 2, 8, 1), (5, 24, 8, 20, 1), (20, 192, 64, 512, 1), (5, 24, 8, 20, 7)];
     let case = |(heads, nope, rotary, rank, tokens): (usize, usize, usize, usize, usize)| {
         let (width, absorbed) = (nope + rotary, rank + rotary);
-        let turns: Vec<_> = (0..tokens as u32).flat_map(|token| turns(1234 + token, rotary / 2)).collect();
+        let rotations: Vec<_> = (0..tokens as u32).flat_map(|token| rotations(1234 + token, rotary / 2)).collect();
         let mut case = CaseBuilder::for_tokens(target, rotary / 2, tokens);
         match tokens {
-            1 => case.state(3, 1234, &turns),
-            _ => case.turned_chunk(1234, tokens, &turns),
+            1 => case.state(3, 1234, &rotations),
+            _ => case.rotated_chunk(1234, tokens, &rotations),
         }
         let (q, qs) = case.input("q", [width, heads * tokens]);
         let (y, mut want) = case.input("y", [absorbed, heads * tokens]);
-        case.plan.rope_query("turn", &q, rotary, &y)?;
+        case.plan.rope_query("rotate", &q, rotary, &y)?;
         for (query, (want, q)) in want.chunks_mut(absorbed).zip(qs.chunks(width)).enumerate() {
-            let turns = &turns[query / heads * rotary / 2..];
-            for ((to, from), turn) in want[rank..].chunks_mut(2).zip(q[nope..].chunks(2)).zip(turns) {
-                to.copy_from_slice(&turned(from[0], from[1], *turn).map(|v| v as f32));
+            let rotations = &rotations[query / heads * rotary / 2..];
+            for ((to, from), rotation) in want[rank..].chunks_mut(2).zip(q[nope..].chunks(2)).zip(rotations) {
+                to.copy_from_slice(&rotated(from[0], from[1], *rotation).map(|v| v as f32));
             }
         }
         let sizes = vec![1.0; want.len()];

@@ -1,6 +1,6 @@
 //! Outputs that a product leaves rounded to bytes, so that the product that follows has nothing to stage.
 
-use super::matvec::{self, Feed, HALF, Input, Norm, Product, columns_for, dot, seen};
+use super::matvec::{self, Feed, HALF, Input, MatvecProduct, Norm, columns_for, dot, seen};
 use super::reference::Left;
 use super::{CaseBuilder, rms_norm};
 use crate::error::Result;
@@ -25,7 +25,7 @@ pub(super) const WORDS: usize = 12;
 
 /// The residual stream {width}.
 #[derive(Debug, Clone, Copy)]
-pub struct Stream {
+pub struct Residual {
     /// Its values.
     pub x: Tensor,
     /// The same under the norm that follows, if the step that left it rounded them.
@@ -33,7 +33,7 @@ pub struct Stream {
 }
 
 /// Where what is left of half a group stands.
-pub(super) struct Place {
+pub(super) struct RoundedPlace {
     /// Its first byte.
     pub byte: usize,
     /// The word of its scale.
@@ -42,10 +42,10 @@ pub(super) struct Place {
 
 impl Rounded {
     /// Of the half that begins at a row of a vector, which itself begins at value `value` of the output.
-    pub(super) fn place_of(&self, vector: usize, value: usize, row: usize) -> Place {
+    pub(super) fn place_of(&self, vector: usize, value: usize, row: usize) -> RoundedPlace {
         let at = if self.squares > 0 { row } else { value + row };
         let group = vector * self.pitch + WORDS * (at / GROUP);
-        Place { byte: 4 * group + at / HALF % 2 * HALF, scale: group + 8 + at / HALF % 2 }
+        RoundedPlace { byte: 4 * group + at / HALF % 2 * HALF, scale: group + 8 + at / HALF % 2 }
     }
 
     /// The first word of a vector, of those that lie `stride` values apart.
@@ -59,7 +59,7 @@ impl Rounded {
     }
 }
 
-impl From<Tensor> for Stream {
+impl From<Tensor> for Residual {
     fn from(x: Tensor) -> Self {
         Self { x, rounded: None }
     }
@@ -142,7 +142,7 @@ impl Epilogue<'_> {
     }
 }
 
-impl Product<'_> {
+impl MatvecProduct<'_> {
     /// The input as the step before left it rounded, if that is how this product takes it.
     pub(super) fn rounded_input(&self, plan: &Builder) -> Option<(&Input, Rounded)> {
         let (Feed::Input(input) | Feed::Slots(input)) = &self.feed else { return None };
@@ -193,10 +193,10 @@ impl CaseBuilder {
     }
 
     /// As [`CaseBuilder::probe`], for a stream of these values on which a norm follows.
-    pub(super) fn probe_stream(&mut self, stream: &Stream, next: &Norm, values: &[f64], norms: &[f32]) -> Result<()> {
+    pub(super) fn probe_stream(&mut self, stream: &Residual, next: &Norm, values: &[f64], norms: &[f32]) -> Result<()> {
         let input = self.plan.normed("norm", stream, next)?;
         let values: Vec<f32> = values.iter().map(|&v| v as f32).collect();
-        self.probe(&input, &rms_norm::twin(&values, norms, next.epsilon))
+        self.probe(&input, &rms_norm::expected(&values, norms, next.epsilon))
     }
 
     /// A tensor as the step before may leave it: rounded as well, from values without padding.

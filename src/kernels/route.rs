@@ -1,7 +1,7 @@
-//! The router's choice of experts and their weights.
+//! The router's router of experts and their weights.
 
-use super::case::Kind;
-use super::reference::Chosen;
+use super::case::ValueType;
+use super::reference::SelectedExperts;
 use super::{Case, CaseBuilder, Kernel, expect_shape};
 use crate::error::{Error, Result};
 use crate::plan::{Bound, Builder, Cost, Target, Tensor, VariantBuilder, Weight};
@@ -60,20 +60,25 @@ impl Builder {
         let weights = self.tensor_with_stride(&format!("{label}.weights"), [top_k, tokens], top_k);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("LOGITS_PITCH", "", logits.stride);
         let variant = self.count_files(routing.files(variant, experts));
-        let mut bindings = self.bound_choice(logits, bias);
+        let mut bindings = self.bound_router(logits, bias);
         bindings.extend(self.bound_count());
         bindings.extend([self.bound("ids", ids.buffer), self.bound("weights", weights.buffer)]);
         let activations = logits.bytes() + ids.bytes() + weights.bytes();
         let cost = Cost { weights: bias.matrix_bytes(), activations, ..Cost::default() };
-        let chosen =
-            Chosen { logits: *logits, bias: bias.clone(), routing, ids: ids.buffer, weights: Some(weights.buffer) };
+        let chosen = SelectedExperts {
+            logits: *logits,
+            bias: bias.clone(),
+            routing,
+            ids: ids.buffer,
+            weights: Some(weights.buffer),
+        };
         self.computes(KERNEL.name, chosen);
         self.step(label, variant, bindings, &(), [tokens, 1, 1], cost)?;
         Ok(Routed { ids, weights })
     }
 
     /// What the files that choose bind.
-    pub(super) fn bound_choice(&self, logits: &Tensor, bias: &Weight) -> Vec<Bound> {
+    pub(super) fn bound_router(&self, logits: &Tensor, bias: &Weight) -> Vec<Bound> {
         vec![self.bound("logits", logits.buffer), self.bound("bias", bias.buffer())]
     }
 }
@@ -98,12 +103,12 @@ impl Routing {
             .switch("SOFTMAX", "s", self.gating == Gating::Softmax)
             .switch("NORMALISE", "n", self.normalise)
             .real("SCALE", "f", self.scale)
-            .file(source!("lib/choose.wgsl"))
+            .file(source!("lib/moe_top_k.wgsl"))
     }
 }
 
 /// The chosen of these logits and biases, best first, and their weights.
-pub(super) fn twin(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
+pub(super) fn expected(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
     let top = logits.iter().fold(f64::MIN, |m, &z| m.max(z as f64));
     let sum: f64 = logits.iter().map(|&z| (z as f64 - top).exp()).sum();
     let score = |z: f64| match routing.gating {
@@ -151,8 +156,8 @@ fn case(target: Target, experts: usize, routing: Routing, (room, count): (usize,
     case.fill(&logits, &zs);
     let (bias, biases) = case.vector("bias", experts)?;
     let routed = case.plan.route("route", &logits, &bias, routing)?;
-    let (ids, weights): (Vec<_>, Vec<_>) = zs.chunks(experts).map(|zs| twin(zs, &biases, routing)).unzip();
-    case.expect_at(routed.ids.buffer, Kind::U32, 0, ids.concat().into_iter().map(|e| e as f64).collect(), 0.0);
+    let (ids, weights): (Vec<_>, Vec<_>) = zs.chunks(experts).map(|zs| expected(zs, &biases, routing)).unzip();
+    case.expect_at(routed.ids.buffer, ValueType::U32, 0, ids.concat().into_iter().map(|e| e as f64).collect(), 0.0);
     let weights = weights.concat();
     case.expect(&routed.weights, weights.clone(), weights, 1e-5);
     Ok(case.finish(format!("{experts} experts, {count} of {room} tokens, {routing:?}")))
@@ -167,8 +172,8 @@ fn hopeless(target: Target) -> Result<Case> {
     let (bias, biases) = case.vector("bias", 4)?;
     let routing = Routing { gating: Gating::Sigmoid, top_k: 4, normalise: true, scale: 1.0 };
     let routed = case.plan.route("route", &logits, &bias, routing)?;
-    let (ids, weights) = twin(&zs, &biases, routing);
-    case.expect_at(routed.ids.buffer, Kind::U32, 0, ids.into_iter().map(|e| e as f64).collect(), 0.0);
+    let (ids, weights) = expected(&zs, &biases, routing);
+    case.expect_at(routed.ids.buffer, ValueType::U32, 0, ids.into_iter().map(|e| e as f64).collect(), 0.0);
     case.expect(&routed.weights, weights, vec![1.0; 4], 1e-6);
     Ok(case.finish("logits of -1e30"))
 }

@@ -1,6 +1,6 @@
 //! The next token: the likeliest, or a draw.
 
-use super::case::{Kind, TICKET};
+use super::case::{TICKET, ValueType};
 use super::histogram::{BINS, scale};
 use super::reference::Drawn;
 use super::sampling::choice;
@@ -98,7 +98,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         case.fill_bytes(local, bytemuck::bytes_of(&sampling).to_vec());
         let [chosen, likeliest, kept] = choice(&values, &sampling, position);
         let words = [chosen, likeliest, kept, TICKET].map(f64::from);
-        case.expect_at(BufferRef::Local(Plan::TOKEN), Kind::U32, 0, words.to_vec(), 0.0);
+        case.expect_at(BufferRef::Local(Plan::TOKEN), ValueType::U32, 0, words.to_vec(), 0.0);
         Ok(case.finish(format!("{name}, {count}, {sampling:?}")))
     };
     let way = |(temperature, top_k, top_p, min_p)| Sampling::draw(temperature, top_k, top_p, min_p, 1 << 32 | 7);

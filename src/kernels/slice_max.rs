@@ -1,6 +1,6 @@
 //! The largest of each slice of the logits: the first step of choosing a token.
 
-use super::case::Kind;
+use super::case::ValueType;
 use super::histogram::BINS;
 use super::reference::Maxima;
 use super::{Case, CaseBuilder, Kernel, params};
@@ -69,7 +69,7 @@ pub(super) fn likeliest(logits: &[f32]) -> (f32, u32) {
 }
 
 /// The words of the maxima.
-fn twin(logits: &[f32]) -> Vec<f64> {
+fn expected(logits: &[f32]) -> Vec<f64> {
     let slices = logits.chunks(SLICE).zip((0..).step_by(SLICE));
     slices.flat_map(|(slice, first)| words(slice, first).map(f64::from)).collect()
 }
@@ -107,8 +107,8 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         edit(&mut values);
         case.fill(&logits, &values);
         let slices = case.plan.slice_max("slices", &logits)?;
-        case.expect_at(slices.maxima.buffer, Kind::U32, 0, twin(&values), 0.0);
-        case.expect_at(slices.histogram.buffer, Kind::U32, 0, vec![0.0; 2 * BINS], 0.0);
+        case.expect_at(slices.maxima.buffer, ValueType::U32, 0, expected(&values), 0.0);
+        case.expect_at(slices.histogram.buffer, ValueType::U32, 0, vec![0.0; 2 * BINS], 0.0);
         Ok(case.finish(format!("{name}, {count}")))
     };
     EDGES.into_iter().map(case).collect()

@@ -28,7 +28,7 @@ impl Tiling {
         if target.team == Team::Workgroup {
             return Self { lanes: 64, rows: 4, workgroup: 64, columns: 1 };
         }
-        if let Some(wish) = target.divisions.iter().find(|division| division.step == step) {
+        if let Some(wish) = target.tiling_overrides.iter().find(|division| division.step == step) {
             return wish.tiling.on(target);
         }
         if target.tilings == Tilings::Apple {

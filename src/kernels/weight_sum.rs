@@ -9,7 +9,7 @@
 //! changes of several words within a tile after which the sum of its words and the sum of its words times their places
 //! are the same. They are no protection from someone who means to deceive.
 
-use super::case::Kind;
+use super::case::ValueType;
 use super::sampling::pcg4d;
 use super::{Case, CaseBuilder, Kernel, expect_multiple, params};
 use crate::error::Result;
@@ -92,7 +92,7 @@ fn cases(target: Target) -> Result<Vec<Case>> {
         let bytes = 4 * before as u64..4 * (before + count) as u64;
         case.plan.weight_sum("sum", words.buffer, bytes, (sums, 1))?;
         let bits: Vec<u32> = values[before..].iter().map(|v| v.to_bits()).collect();
-        case.expect_at(sums, Kind::U32, 2, reference([pairs[2], pairs[3]], &bits, before), 0.0);
+        case.expect_at(sums, ValueType::U32, 2, reference([pairs[2], pairs[3]], &bits, before), 0.0);
         Ok(case.finish(format!("{count} words after {before}")))
     };
     let turn = MOST_WORKGROUPS * CHUNKS * TILE; // of all workgroups

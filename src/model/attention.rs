@@ -4,7 +4,7 @@
 use super::Config;
 use super::weights::Weights;
 use crate::error::{Error, Result};
-use crate::kernels::{Cache, CacheType, Input, Norm, Stream, splits};
+use crate::kernels::{Cache, CacheType, Input, Norm, Residual, splits};
 use crate::plan::{Builder, Tensor, Weight};
 
 /// How much a cache holds, and as what.
@@ -36,7 +36,7 @@ pub(super) fn attention(
     block: &str,
     (x, h, next): (&Tensor, &Input, &Norm),
     memory: CacheShape,
-) -> Result<Stream> {
+) -> Result<Residual> {
     let Config { width, heads, latent_rank: rank, rotary, .. } = *config;
     let cache = b.latent_cache(memory.ty, rank, rotary, memory.context);
     let q = query_and_cache(b, w, config, block, h, &cache)?;
@@ -99,7 +99,7 @@ fn query_and_cache(
         rounded,
     };
     let Some(norm) = norm else {
-        b.cache_write("cache_write", &kv, &kv_norm, cache)?;
+        b.kv_write("kv_write", &kv, &kv_norm, cache)?;
         return Ok(heads(&compressed.x, None));
     };
     let compressed = b.normed("attn_q_a_norm", &compressed, &norm)?;
@@ -107,10 +107,10 @@ fn query_and_cache(
     let q = b.tensor_with_stride("attn_q", [rows, b.tokens()], rows);
     let mut rounded = None;
     if b.target().fusions.cache {
-        rounded = b.query_cache("attn_q", &up, &compressed, &q, &kv, &kv_norm, cache)?;
+        rounded = b.query_up_kv_write("attn_q", &up, &compressed, &q, &kv, &kv_norm, cache)?;
     } else {
         b.mul_mv_into("attn_q", &up, &compressed, &q)?;
-        b.cache_write("cache_write", &kv, &kv_norm, cache)?;
+        b.kv_write("kv_write", &kv, &kv_norm, cache)?;
     }
     Ok(heads(&q, rounded))
 }
@@ -118,7 +118,8 @@ fn query_and_cache(
 /// The queries {rank + rotary, heads of every token} as attention over the latent wants them.
 fn absorbed(b: &mut Builder, k_b: &Weight, q: &Input, rotary: usize) -> Result<Tensor> {
     let [nope, rank, heads] = k_b.shape;
-    let y = b.tensor_with_stride("attn_q_absorbed", [rank + rotary, heads * b.tokens()], Cache::line(rank, rotary));
+    let y =
+        b.tensor_with_stride("attn_q_absorbed", [rank + rotary, heads * b.tokens()], Cache::row_values(rank, rotary));
     if b.target().fusions.absorb {
         b.absorb_query("attn_k_b", k_b, q, &y)?;
     } else {

@@ -25,7 +25,8 @@ pub(super) fn attention(
     let q = queries(b, w, config, block, &h)?;
 
     let (k_b, v_b) = w.latent_pair(b, block, config)?;
-    let absorbed = b.batch_with_stride("attn_q_absorbed", [rank + rotary, heads], x.tokens, Cache::line(rank, rotary));
+    let absorbed =
+        b.batch_with_stride("attn_q_absorbed", [rank + rotary, heads], x.tokens, Cache::row_values(rank, rotary));
     b.mul_mm_into("attn_k_b", &k_b, &Batch { values: config.nope(), ..q }, &Batch { values: rank, ..absorbed })?;
     b.rope_query("rope_query", &q.vectors()?, rotary, &absorbed.vectors()?)?;
     let attention = ChunkAttention { q: &absorbed, cache: &cache, scale: config.score_scale(), deep };
@@ -51,7 +52,7 @@ fn cache_lines(
     let kv_a = w.matrix(b, &format!("{block}.attn_kv_a_mqa.weight"), config.width, cache.rank + cache.rotary)?;
     let weight = w.vector(b, &format!("{block}.attn_kv_a_norm.weight"), cache.rank)?;
     let kv = b.mul_mm("attn_kv_a", &kv_a, h)?;
-    b.cache_write("cache_write", &kv.vectors()?, &Norm { weight, epsilon: config.epsilon }, cache)
+    b.kv_write("kv_write", &kv.vectors()?, &Norm { weight, epsilon: config.epsilon }, cache)
 }
 
 /// The heads' queries {key width, heads} of every token.

@@ -3,7 +3,7 @@
 use super::weights::Weights;
 use super::{Config, Experts};
 use crate::error::Result;
-use crate::kernels::{self, Choice};
+use crate::kernels::{self, Router};
 use crate::plan::{Batch, Builder};
 
 /// x += down · (silu(gate · h) ⊙ up · h).
@@ -32,10 +32,10 @@ pub(super) fn experts(
 ) -> Result<()> {
     let weights = w.mixture(b, config, experts, block)?;
     let logits = b.mul_mm("moe.router", &weights.router, h)?.vectors()?;
-    let choice = Choice { logits: &logits, bias: &weights.bias, routing: experts.routing };
+    let router = Router { logits: &logits, bias: &weights.bias, routing: experts.routing };
     let matrices = &weights.experts;
-    let matrices = kernels::Experts { gate: &matrices.gate, up: &matrices.up, down: &matrices.down };
-    b.experts_mm("moe", &matrices, &choice, h, x)?;
+    let matrices = kernels::ExpertWeights { gate: &matrices.gate, up: &matrices.up, down: &matrices.down };
+    b.experts_mm("moe", &matrices, &router, h, x)?;
     let Some(shared) = &weights.shared else { return Ok(()) };
     let y = b.gate_up_mm("ffn_gate_shexp", &shared.gate, &shared.up, h)?;
     b.mul_mm_add("ffn_down_shexp", &shared.down, &y, x)

@@ -72,7 +72,7 @@ pub struct BatchPlan {
     /// The steps. Those from [`Plan::head`] on leave the last token's hidden values for the head of the token's plan.
     pub plan: Plan,
     /// The local buffers that are those of the token's plan: here, and there.
-    pub lent: Vec<(usize, usize)>,
+    pub shared: Vec<(usize, usize)>,
     /// The local buffer of what the layers leave of every token {width}, and how many values one token's start after the
     /// one's before.
     pub hidden: (usize, usize),
@@ -126,8 +126,8 @@ pub fn plan_batch(
         }
     };
     let plan = std::mem::replace(b, Builder::new(target, 1)).finish();
-    let lent = lent(&plan, last.buffer.local()?, token);
-    Ok(BatchPlan { plan, lent, hidden, logits })
+    let shared = shared(&plan, last.buffer.local()?, token);
+    Ok(BatchPlan { plan, shared, hidden, logits })
 }
 
 /// Tokens up to which a chunk runs in the steps of a token, each for all of them.
@@ -166,6 +166,6 @@ fn tiled_layers(
 }
 
 /// The caches, layer by layer, and where the head of the token's plan reads.
-fn lent(plan: &Plan, last: usize, token: &TokenPlan) -> Vec<(usize, usize)> {
+fn shared(plan: &Plan, last: usize, token: &TokenPlan) -> Vec<(usize, usize)> {
     plan.caches().zip(token.plan.caches()).chain([(last, token.hidden)]).collect()
 }

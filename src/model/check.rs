@@ -8,9 +8,9 @@
 
 use super::planner::Planner;
 use super::progress::{Meter, Stage};
-use super::rows::Rows;
+use super::rows::WeightRows;
 use super::verdict::{Finding, Verdict, Without};
-use super::weights::Source;
+use super::weights::WeightSource;
 use super::{BatchPlan, BatchShape, CacheShape, Outputs, State, TokenPlan};
 use super::{plan_batch, plan_token};
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::gguf::Gguf;
 use crate::gpu::Buffer;
 use crate::kernels::Sampling;
 use crate::memory::zeros;
-use crate::plan::{Checker, Executor, Fault, Plan, Sample, Step, Target, Weight};
+use crate::plan::{Checker, Executor, Plan, Sample, Step, Target, Weight, WrongOutput};
 use crate::shader::Pipelines;
 use crate::threads::GoOn;
 use rand_pcg::Pcg32;
@@ -107,7 +107,7 @@ impl Subject<'_> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; that of `go_on`; what the device reports.
-    pub fn check(&self, target: Target, go_on: &mut GoOn<'_>) -> Result<Option<Fault>> {
+    pub fn check(&self, target: Target, go_on: &mut GoOn<'_>) -> Result<Option<WrongOutput>> {
         let Planner { file, config, prompt, cache, .. } = *self.planner;
         let planned = plan_token(file, config, CacheShape { context: CONTEXT, ..cache }, target)?;
         let together = TOKENS.min(prompt.together());
@@ -145,11 +145,11 @@ impl Subject<'_> {
         count: usize,
         random: &mut Pcg32,
         go_on: &mut GoOn<'_>,
-    ) -> Result<Option<Fault>> {
-        let BatchPlan { plan, lent, .. } = chunk;
-        let lent: HashMap<usize, Buffer> =
-            lent.iter().map(|(here, there)| (*here, lender.local(*there).clone())).collect();
-        let executor = Executor::with_locals(self.pipelines, plan, self.weights, &lent)?;
+    ) -> Result<Option<WrongOutput>> {
+        let BatchPlan { plan, shared, .. } = chunk;
+        let shared: HashMap<usize, Buffer> =
+            shared.iter().map(|(here, there)| (*here, lender.local(*there).clone())).collect();
+        let executor = Executor::with_locals(self.pipelines, plan, self.weights, &shared)?;
         let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
         let gpu = executor.gpu();
         gpu.write(executor.local(Plan::STATE), 0, &State::new(self.planner.config).chunk(0, count, plan.splits))?;
@@ -165,15 +165,15 @@ impl Subject<'_> {
         position: usize,
         random: &mut Pcg32,
         go_on: &mut GoOn<'_>,
-    ) -> Result<Option<Fault>> {
+    ) -> Result<Option<WrongOutput>> {
         self.write(made, position, random)?;
         let fault = self.run(made, planned, self.steps(made.plan), (position, 1), random, go_on)?;
         if fault.is_some() {
             return Ok(fault);
         }
         let draw = Sampling::draw(1.0, 40, 0.95, 0.02, random.next_u64());
-        made.executor.gpu().write(made.executor.local(planned.choice.sampling), 0, bytemuck::bytes_of(&draw))?;
-        let choice = planned.choice.first..made.plan.steps.len();
+        made.executor.gpu().write(made.executor.local(planned.sampling.params), 0, bytemuck::bytes_of(&draw))?;
+        let choice = planned.sampling.first..made.plan.steps.len();
         self.meter.expect(Stage::Check, choice.len() as u64);
         self.run(made, planned, vec![choice], (position, 1), random, go_on)
     }
@@ -187,7 +187,7 @@ impl Subject<'_> {
         tokens: (usize, usize),
         random: &mut Pcg32,
         go_on: &mut GoOn<'_>,
-    ) -> Result<Option<Fault>> {
+    ) -> Result<Option<WrongOutput>> {
         let mut row =
             |weight: &Weight, row: usize| row_of(self.planner.file, weight, &token.sources[weight.index], row);
         let mut checker = Checker::new(&made.executor, made.plan, &mut row, random.next_u64())?;
@@ -234,9 +234,9 @@ impl Subject<'_> {
 }
 
 /// The values of a row of a weight, as the file has it.
-fn row_of(file: &Gguf, weight: &Weight, source: &Source, row: usize) -> Result<Vec<f32>> {
+fn row_of(file: &Gguf, weight: &Weight, source: &WeightSource, row: usize) -> Result<Vec<f32>> {
     let (mut values, mut bytes) = (zeros(weight.shape[0], "checking kernels")?, Vec::new());
-    Rows::of(file, weight, source)?.read(row..row + 1, &mut bytes)?;
+    WeightRows::of(file, weight, source)?.read(row..row + 1, &mut bytes)?;
     weight.quant.decode(&bytes, &mut values)?;
     Ok(values)
 }

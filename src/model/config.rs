@@ -23,7 +23,7 @@ pub struct Experts {
     pub routing: Routing,
 }
 
-/// How positions become angles: pair i of the rotary values {rotary} is turned by position / factor ·
+/// How positions become angles: pair i of the rotary values {rotary} is rotated by position / factor ·
 /// base^(−2i / rotary) radians (Su et al., "RoFormer", 2021; the factor is llama.cpp's linear scaling).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RopeScaling {

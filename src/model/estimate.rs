@@ -96,7 +96,7 @@ impl Model {
             None => Target {
                 arithmetic: options.arithmetic.unwrap_or_default(),
                 fusions: options.fusions,
-                divisions: options.divisions,
+                tiling_overrides: options.tiling_overrides,
                 limit: options.limit.unwrap_or_default(),
                 ..Target::default()
             },

@@ -6,11 +6,11 @@ use super::planner::{Planned, Planner};
 use super::progress::{Meter, Progress, Stage};
 use super::upload::{Uploaded, upload};
 use super::verdict::{Check, Verdict, Without};
-use super::{BatchPlan, BatchShape, CacheShape, ChoicePlan, Config, PromptOptions, State, TokenPlan};
-use super::{plan_batch, plan_choice, plan_token};
+use super::{BatchPlan, BatchShape, CacheShape, Config, PromptOptions, SamplingPlan, State, TokenPlan};
+use super::{plan_batch, plan_sampling, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gpu::{Buffer, Copy, Gpu};
+use crate::gpu::{Buffer, Gpu, ReadbackCopy};
 use crate::plan::{Executor, Plan, Target};
 use crate::sample::SamplerParams;
 use crate::shader::{Pipelines, Variant};
@@ -253,8 +253,8 @@ impl Model {
     }
 
     /// Plans a choice with room for so many adjustments beside a token's plan.
-    pub(crate) fn plan_choice(&self, token: &TokenPlan, room: usize) -> Result<ChoicePlan> {
-        plan_choice(&self.shared.config, token, self.shared.target, room)
+    pub(crate) fn plan_sampling(&self, token: &TokenPlan, room: usize) -> Result<SamplingPlan> {
+        plan_sampling(&self.shared.config, token, self.shared.target, room)
     }
 
     /// Plans chunks beside a token's plan.
@@ -364,7 +364,7 @@ fn warm_up(
     let mut words = [0u32; Plan::TOKEN_WORDS];
     let bytes = size_of_val(&words) as u64;
     let choice = gpu.readback("choice", bytes)?;
-    let copy = Copy { from: executor.local(Plan::TOKEN), offset: 0, bytes, to: &choice, at: 0 };
+    let copy = ReadbackCopy { from: executor.local(Plan::TOKEN), offset: 0, bytes, to: &choice, at: 0 };
     let submission = executor.submit(0..planned.plan.steps.len(), &[copy])?;
     gpu.read_into(&choice, bytemuck::cast_slice_mut(&mut words), &submission)?;
     if words[Plan::TICKET] == TICKET { Ok(()) } else { Err(Error::NoResult) }

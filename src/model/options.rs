@@ -4,7 +4,7 @@ use super::verdict::{Check, Verdict};
 use super::{CacheShape, Config, PromptOptions, usual_arithmetic};
 use crate::gpu::{Gpu, Matrices};
 use crate::kernels::{Cache, CacheType};
-use crate::plan::{Division, Fusions, StepLimit, Target};
+use crate::plan::{Fusions, StepLimit, Target, TilingOverride};
 use crate::quant::Arithmetic;
 use crate::shader::Variant;
 
@@ -21,7 +21,7 @@ pub struct LoadOptions {
     /// Which steps become one.
     pub fusions: Fusions,
     /// Products whose rows are divided otherwise than usual: for measurements.
-    pub divisions: &'static [Division],
+    pub tiling_overrides: &'static [TilingOverride],
     /// Use the weights where they lie in the file, of several files the first, which is mapped for that, if the GPU shares
     /// the system's memory and wants them as they are: tensors in F32, F16 and BF16. The file must stay as it is while the
     /// model lives then: if another program cuts it short, the process ends. That is for Metal ([`Gpu::shares_pages`]), and has not run on a Mac yet;
@@ -68,7 +68,7 @@ impl LoadOptions {
             Some(n) => n,
             None => config.context.min(USUAL_CONTEXT),
         };
-        let line = Cache::line(config.latent_rank, config.rotary) * CacheType::F32.bytes();
+        let line = Cache::row_values(config.latent_rank, config.rotary) * CacheType::F32.bytes();
         let exact = config.layers.saturating_mul(line).saturating_mul(context);
         let usual = if exact <= SMALL_CACHE { CacheType::F32 } else { CacheType::F16 };
         CacheShape { context, ty: self.cache.unwrap_or(usual) }
@@ -80,6 +80,7 @@ pub(super) fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
     let arithmetic = options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report()));
     let usual = Target::of(gpu);
     let matrices = options.altered.map_or(usual.matrices, |altered| altered.matrices);
-    let (fusions, divisions, limit) = (options.fusions, options.divisions, options.limit.unwrap_or(usual.limit));
-    Target { arithmetic, matrices, fusions, divisions, limit, ..usual }
+    let (fusions, tiling_overrides, limit) =
+        (options.fusions, options.tiling_overrides, options.limit.unwrap_or(usual.limit));
+    Target { arithmetic, matrices, fusions, tiling_overrides, limit, ..usual }
 }

@@ -1,6 +1,6 @@
 //! The rows of a weight in the format it will have: those of a tensor, or made from it.
 
-use super::weights::{Source, format_of};
+use super::weights::{WeightSource, format_of};
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, TensorInfo};
 use crate::memory::{resize, zeros};
@@ -12,15 +12,15 @@ use std::ops::Range;
 const DOING: &str = "reading weights";
 
 /// Where a weight's rows come from. Any run of them can be had by itself, on any thread.
-pub(super) struct Rows<'a> {
+pub(super) struct WeightRows<'a> {
     file: &'a Gguf,
-    kind: Kind<'a>,
+    kind: RowSource<'a>,
     /// Bytes of a row in the weight's format.
     row_bytes: usize,
 }
 
-enum Kind<'a> {
-    /// Rows as they are.
+enum RowSource<'a> {
+    /// WeightRows as they are.
     Same {
         from: Stored<'a>,
         cut: Cut,
@@ -61,21 +61,21 @@ struct Stored<'a> {
     quant: &'static Quant,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> WeightRows<'a> {
     /// The rows of `weight`, which come from `source`.
-    pub fn of(file: &'a Gguf, weight: &Weight, source: &Source) -> Result<Self> {
+    pub fn of(file: &'a Gguf, weight: &Weight, source: &WeightSource) -> Result<Self> {
         let [columns, rows, _] = weight.shape;
         let row_bytes = weight.quant.row_bytes(columns).ok_or_else(|| ragged(weight))?;
         let kind = match source {
-            Source::Rows { tensor, per, first, rows } => {
-                Kind::Same { from: Stored::of(file, tensor)?, cut: Cut { per: *per, first: *first, rows: *rows } }
+            WeightSource::Rows { tensor, per, first, rows } => {
+                RowSource::Same { from: Stored::of(file, tensor)?, cut: Cut { per: *per, first: *first, rows: *rows } }
             }
-            Source::Decoded { tensor } => Kind::Decoded { from: Stored::of(file, tensor)? },
-            Source::Transposed { tensor, per, rows: taken } => {
+            WeightSource::Decoded { tensor } => RowSource::Decoded { from: Stored::of(file, tensor)? },
+            WeightSource::Transposed { tensor, per, rows: taken } => {
                 let from = Stored::of(file, tensor)?;
-                Kind::Transposed { from, per: *per, taken: *taken, rows, format: weight.quant }
+                RowSource::Transposed { from, per: *per, taken: *taken, rows, format: weight.quant }
             }
-            Source::Zeros => Kind::Zeros,
+            WeightSource::Zeros => RowSource::Zeros,
         };
         Ok(Self { file, kind, row_bytes })
     }
@@ -83,19 +83,19 @@ impl<'a> Rows<'a> {
     /// Reads rows of the weight, one after another; `into` is as long as they are then.
     pub fn read(&self, range: Range<usize>, into: &mut Vec<u8>) -> Result<()> {
         match &self.kind {
-            Kind::Same { from, cut } => self.same(from, cut, range, into),
-            Kind::Decoded { from } => {
+            RowSource::Same { from, cut } => self.same(from, cut, range, into),
+            RowSource::Decoded { from } => {
                 let mut values = zeros(from.info.dims.iter().product(), DOING)?;
                 from.quant.decode(&self.file.read_all(from.info)?, &mut values)?;
                 resize(into, size_of_val(values.as_slice()), DOING)?;
                 into.copy_from_slice(bytemuck::cast_slice(&values));
                 Ok(())
             }
-            Kind::Transposed { from, per, taken, rows, format } => {
+            RowSource::Transposed { from, per, taken, rows, format } => {
                 *into = format.encode(&self.transposed(from, (*per, *taken, *rows), range)?)?;
                 Ok(())
             }
-            Kind::Zeros => {
+            RowSource::Zeros => {
                 into.clear();
                 resize(into, self.row_bytes * range.len(), DOING)
             }
@@ -105,8 +105,8 @@ impl<'a> Rows<'a> {
     /// Where in the first file the whole of `weight` lies as the GPU wants it, if it does.
     pub fn in_file(&self, weight: &Weight) -> Option<Range<usize>> {
         let from = match &self.kind {
-            Kind::Same { from, cut } if cut.rows == cut.per => from,
-            Kind::Decoded { from } => from,
+            RowSource::Same { from, cut } if cut.rows == cut.per => from,
+            RowSource::Decoded { from } => from,
             _ => return None,
         };
         let same = from.quant.id == weight.quant.id && weight.quant.same_on_gpu(weight.shape[0]);
@@ -118,20 +118,20 @@ impl<'a> Rows<'a> {
     /// work as its whole matrix.
     pub fn at_a_time(&self, bytes: usize) -> usize {
         match self.kind {
-            Kind::Transposed { .. } => usize::MAX,
+            RowSource::Transposed { .. } => usize::MAX,
             _ => bytes / self.row_bytes.max(1),
         }
     }
 
     /// Says that rows will be read soon.
     pub fn expect(&self, range: Range<usize>) {
-        if let (Kind::Same { from, cut }, Some(last)) = (&self.kind, range.clone().last()) {
+        if let (RowSource::Same { from, cut }, Some(last)) = (&self.kind, range.clone().last()) {
             let [start, end] = [cut.place(range.start), cut.place(last) + 1].map(|row| row * self.row_bytes);
             self.file.expect(from.info, start..end);
         }
     }
 
-    /// Rows as they are: those of one run in the tensor in one go.
+    /// WeightRows as they are: those of one run in the tensor in one go.
     fn same(&self, from: &Stored<'_>, cut: &Cut, range: Range<usize>, into: &mut Vec<u8>) -> Result<()> {
         resize(into, range.len() * self.row_bytes, DOING)?;
         let (mut row, mut rest) = (range.start, into.as_mut_slice());

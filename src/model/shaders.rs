@@ -3,7 +3,7 @@
 //! A driver compiles each of them, Metal from source, so a model's first start takes as long as there are shaders. Plans
 //! for few tokens, for many, and for a deep cache share what differs only in how many tokens there are.
 
-use super::{BatchShape, Config, PromptOptions, TokenPlan, plan_batch, plan_choice};
+use super::{BatchShape, Config, PromptOptions, TokenPlan, plan_batch, plan_sampling};
 use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::plan::{Plan, Target};
@@ -45,7 +45,7 @@ impl Shaders {
             plan.check_bindings(allowed)?;
             shaders.prompts.extend(new(plan));
         }
-        shaders.sampling = new(plan_choice(config, token, target, 1)?.plan);
+        shaders.sampling = new(plan_sampling(config, token, target, 1)?.plan);
         Ok(shaders)
     }
 

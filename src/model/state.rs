@@ -12,14 +12,14 @@ pub struct State {
 }
 
 /// Where the angles start: pairs of f32 are aligned to 8 bytes.
-const TURNS: usize = 16;
+const ROTATIONS: usize = 16;
 
 impl State {
     /// The state of a model's tokens.
     pub fn new(config: &Config) -> Self {
         let frequency = |i: usize| config.rope.base.powf(-((2 * i) as f64) / config.rotary as f64);
         let frequencies: Vec<f64> = (0..config.rotary / 2).map(frequency).collect();
-        let bytes = vec![0; TURNS + 8 * frequencies.len()];
+        let bytes = vec![0; ROTATIONS + 8 * frequencies.len()];
         Self { factor: config.rope.factor, frequencies, bytes }
     }
 
@@ -27,8 +27,8 @@ impl State {
     pub fn chunk(&self, position: usize, count: usize, splits: usize) -> Vec<u8> {
         let mut bytes = head(position, count, splits, 0).concat();
         for position in position..position + count {
-            let turns = self.frequencies.iter().map(|frequency| turned(self.factor, position, *frequency));
-            bytes.extend(turns.flatten().flatten());
+            let rotations = self.frequencies.iter().map(|frequency| rotated(self.factor, position, *frequency));
+            bytes.extend(rotations.flatten().flatten());
         }
         bytes
     }
@@ -36,10 +36,10 @@ impl State {
     /// The bytes for a position, with the ticket that the token's result is to carry. Cosines and sines are computed in
     /// f64.
     pub fn at(&mut self, position: usize, ticket: u32) -> &[u8] {
-        let (words, turns) = self.bytes.split_at_mut(TURNS);
+        let (words, rotations) = self.bytes.split_at_mut(ROTATIONS);
         words.copy_from_slice(head(position, 1, splits(1), ticket).as_flattened());
-        for (turn, frequency) in turns.chunks_exact_mut(8).zip(&self.frequencies) {
-            turn.copy_from_slice(turned(self.factor, position, *frequency).as_flattened());
+        for (rotation, frequency) in rotations.chunks_exact_mut(8).zip(&self.frequencies) {
+            rotation.copy_from_slice(rotated(self.factor, position, *frequency).as_flattened());
         }
         &self.bytes
     }
@@ -50,7 +50,7 @@ fn head(position: usize, count: usize, splits: usize, ticket: u32) -> [[u8; 4]; 
 }
 
 /// Cosine and sine of a position's angle, computed in f64.
-fn turned(factor: f64, position: usize, frequency: f64) -> [[u8; 4]; 2] {
+fn rotated(factor: f64, position: usize, frequency: f64) -> [[u8; 4]; 2] {
     let (sine, cosine) = (position as f64 / factor * frequency).sin_cos();
     [cosine as f32, sine as f32].map(f32::to_le_bytes)
 }

@@ -2,27 +2,27 @@
 
 use super::Config;
 use super::attention::{CacheShape, attention};
-use super::choice_plan::choose;
 use super::moe::{dense, experts};
-use super::weights::{Source, Weights};
+use super::sampling_plan::sample_token;
+use super::weights::{WeightSource, Weights};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Capabilities;
-use crate::kernels::{Norm, Stream};
-use crate::plan::{Builder, Division, Plan, Purpose, Target, Team, Tensor};
+use crate::kernels::{Norm, Residual};
+use crate::plan::{Builder, Plan, Purpose, Target, Team, Tensor, TilingOverride};
 
 /// The plan of one token, and where its inputs and outputs are.
 pub struct TokenPlan {
     /// The steps. Those from [`Plan::head`] on are needed only where logits are wanted.
     pub plan: Plan,
     /// Where each weight comes from.
-    pub sources: Vec<Source>,
+    pub sources: Vec<WeightSource>,
     /// The local buffer of what the layers leave {width}, which the head reads.
     pub hidden: usize,
     /// The local buffer of the logits {vocab}.
     pub logits: usize,
     /// How the next token is chosen.
-    pub choice: Choice,
+    pub sampling: SamplingSteps,
     /// What the caches hold.
     pub cache: CacheShape,
 }
@@ -53,13 +53,13 @@ impl TokenPlan {
 
 /// The steps that choose the next token from the logits, to the last of the plan.
 #[derive(Debug, Clone, Copy)]
-pub struct Choice {
+pub struct SamplingSteps {
     /// The first one.
     pub first: usize,
     /// The one that only filters need.
     pub histogram: usize,
     /// The local buffer that a [`Sampling`](crate::kernels::Sampling) is written to.
-    pub sampling: usize,
+    pub params: usize,
 }
 
 /// Plans one token of the model in `file`, with a cache as given. Reads the file's header only.
@@ -79,11 +79,11 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
 
     b.head();
     let logits = output(&mut b, w, config, &x, &norm)?;
-    let choice = choose(&mut b, &logits)?;
+    let sampling = sample_token(&mut b, &logits)?;
     let (hidden, logits) = (x.buffer.local()?, logits.buffer.local()?);
     let plan = b.finish();
-    check_divisions(&plan, target)?;
-    Ok(TokenPlan { plan, sources: weights.sources, hidden, logits, choice, cache })
+    check_tiling_overrides(&plan, target)?;
+    Ok(TokenPlan { plan, sources: weights.sources, hidden, logits, sampling, cache })
 }
 
 /// The layers, onto the embeddings x {width, tokens}, and the norm that follows on them.
@@ -94,7 +94,7 @@ pub(super) fn layers(
     x: &Tensor,
     cache: CacheShape,
 ) -> Result<Norm> {
-    let mut stream = Stream::from(*x);
+    let mut stream = Residual::from(*x);
     let mut norm = first_norm(b, w, config, 0)?;
     for index in 0..config.layers {
         b.layer(index);
@@ -114,20 +114,20 @@ pub(super) fn layers(
 
 /// The logits {vocab, tokens} of what the layers left.
 pub(super) fn output(b: &mut Builder, w: &mut Weights<'_>, config: &Config, x: &Tensor, norm: &Norm) -> Result<Tensor> {
-    let h = b.normed("output_norm", &Stream::from(*x), norm)?; // which a chunk of tokens may have left as well
+    let h = b.normed("output_norm", &Residual::from(*x), norm)?; // which a chunk of tokens may have left as well
     let output = w.output(b, config)?;
     b.mul_mv("output", &output, &h)
 }
 
 /// An error if products are to be divided otherwise that the plan has not, or where none can be.
-fn check_divisions(plan: &Plan, target: Target) -> Result<()> {
-    if let (Team::Workgroup, [division, ..]) = (target.team, target.divisions) {
+fn check_tiling_overrides(plan: &Plan, target: Target) -> Result<()> {
+    if let (Team::Workgroup, [division, ..]) = (target.team, target.tiling_overrides) {
         let expected = "none: without subgroup operations there is one tiling".to_owned();
         return Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", division.step) });
     }
     let is = |label: &str, step: &str| label == step || label.split_once('.').is_some_and(|(_, rest)| rest == step);
-    let unknown = |step: &&Division| !plan.steps.iter().any(|planned| is(&planned.label, &step.step));
-    let Some(division) = target.divisions.iter().find(unknown) else { return Ok(()) };
+    let unknown = |step: &&TilingOverride| !plan.steps.iter().any(|planned| is(&planned.label, &step.step));
+    let Some(division) = target.tiling_overrides.iter().find(unknown) else { return Ok(()) };
     let expected = "a step of the plan without its layer, as moe.down".to_owned();
     Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", division.step) })
 }

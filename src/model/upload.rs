@@ -1,17 +1,17 @@
 //! Weights from a file to the GPU, at the speed of the file: threads that live as long as the upload each take
-//! parcels in turn, read and repack them to staging memory of their own, and have the GPU copy them.
+//! groups in turn, read and repack them to staging memory of their own, and have the GPU copy them.
 //!
 //! A thread has two stagings: while the GPU copies from one, it fills the other. Reads are spread over the threads as
 //! well, and a few hundred kilobytes are read and repacked at a time, so that they stay in the core's cache from the
-//! read until they are summed and staged. Rows that are used in place are only summed. In the end the GPU sums what it
+//! read until they are summed and staged. WeightRows that are used in place are only summed. In the end the GPU sums what it
 //! has (`verify.rs`).
 
 use super::TokenPlan;
 use super::in_place::{InPlace, Limits, Place};
-use super::parcels::{Parcel, Piece, parcels};
 use super::progress::{Meter, Stage};
-use super::rows::Rows;
+use super::rows::WeightRows;
 use super::sums::Sums;
+use super::upload_pieces::{Piece, PieceGroup, groups};
 use super::verify::verify;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
@@ -30,7 +30,7 @@ const STAGING: usize = 128 << 20;
 const LARGEST_STAGING: usize = 8 << 20;
 const SMALLEST_STAGING: usize = 64 << 10;
 /// Stagings a thread has.
-const TURNS: usize = 2;
+const ROTATIONS: usize = 2;
 /// More threads than that do not load faster: the bus is full before.
 const MOST_THREADS: usize = 32;
 /// Bytes of a buffer over the file that weights share: the system can then drop one of them and keep the others.
@@ -59,7 +59,7 @@ pub(super) fn upload(
     go_on: &mut GoOn<'_>,
 ) -> Result<Uploaded> {
     let (gpu, plan) = (pipelines.gpu(), &planned.plan);
-    let rows = |(weight, source)| Rows::of(file, weight, source);
+    let rows = |(weight, source)| WeightRows::of(file, weight, source);
     let rows = plan.weights.iter().zip(&planned.sources).map(rows).collect::<Result<Vec<_>>>()?;
     let placed = if zero_copy { in_place(gpu, &plan.weights, &rows) } else { InPlace::none(rows.len()) };
     // All of them first: if there is no room, it shows before minutes are spent on reading.
@@ -67,7 +67,7 @@ pub(super) fn upload(
     let threads = threads();
     let staging = staging_bytes(threads, plan.weight_memory());
     let [copied, in_place] =
-        [false, true].map(|in_place| parcels(plan, staging, |index| placed.places[index].is_some() == in_place));
+        [false, true].map(|in_place| groups(plan, staging, |index| placed.places[index].is_some() == in_place));
     let (weights, sums) = (plan.weights.as_slice(), Sums::of(plan.weights.len()));
     let next = AtomicUsize::new(0);
     let upload = Upload { gpu, weights, rows, buffers: &buffers, copied, in_place, sums, next, meter };
@@ -82,7 +82,7 @@ pub(super) fn upload(
 }
 
 /// The weights that can stay where they are.
-fn in_place(gpu: &Gpu, weights: &[Weight], rows: &[Rows<'_>]) -> InPlace {
+fn in_place(gpu: &Gpu, weights: &[Weight], rows: &[WeightRows<'_>]) -> InPlace {
     let can = gpu.capabilities();
     let number = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
     let limits = Limits { page: PAGE, usual: WINDOW, most: number(can.max_buffer), alignment: number(can.alignment) };
@@ -107,12 +107,12 @@ fn threads() -> usize {
 /// Bytes of all stagings at most, for `total` bytes of weights.
 pub(super) fn staging_memory(total: u64) -> u64 {
     let threads = threads();
-    (staging_bytes(threads, total) * threads * TURNS) as u64
+    (staging_bytes(threads, total) * threads * ROTATIONS) as u64
 }
 
 /// Bytes of one staging, for `total` bytes of weights.
 fn staging_bytes(threads: usize, total: u64) -> usize {
-    let stagings = threads * TURNS;
+    let stagings = threads * ROTATIONS;
     let several_turns = usize::try_from(total).unwrap_or(usize::MAX) / stagings / 4;
     several_turns.min(STAGING / stagings).clamp(SMALLEST_STAGING, LARGEST_STAGING)
 }
@@ -129,13 +129,13 @@ struct Upload<'a> {
     gpu: &'a Gpu,
     /// By their places in the plan: the weights, where their rows come from, and their buffers.
     weights: &'a [Weight],
-    rows: Vec<Rows<'a>>,
+    rows: Vec<WeightRows<'a>>,
     buffers: &'a [Buffer],
     /// Those to be copied, then those that are only summed.
-    copied: Vec<Parcel>,
-    in_place: Vec<Parcel>,
+    copied: Vec<PieceGroup>,
+    in_place: Vec<PieceGroup>,
     sums: Sums,
-    /// The first parcel that no thread has taken.
+    /// The first group that no thread has taken.
     next: AtomicUsize,
     meter: &'a Meter,
 }
@@ -156,9 +156,9 @@ impl Upload<'_> {
         })
     }
 
-    /// Takes parcels until none is left.
+    /// Takes groups until none is left.
     fn work(&self, mut stagings: Vec<Staging>, go_on: &mut GoOn<'_>) -> Result<()> {
-        while stagings.len() < TURNS {
+        while stagings.len() < ROTATIONS {
             match self.staging() {
                 Ok(staging) => stagings.push(staging),
                 Err(Error::OutOfMemory { .. }) => break,
@@ -170,36 +170,36 @@ impl Upload<'_> {
         sent.and(finished)
     }
 
-    /// Sends parcels from each staging in turn.
+    /// Sends groups from each staging in turn.
     fn send_all(&self, stagings: &mut [Staging], go_on: &mut GoOn<'_>) -> Result<()> {
         let mut scratch = Scratch::default();
         for turn in (0..stagings.len()).cycle() {
             go_on()?;
             let next = self.next.fetch_add(1, Ordering::Relaxed);
-            let parcel = if let Some(parcel) = self.copied.get(next) {
-                self.send(parcel, &mut stagings[turn], &mut scratch)?;
-                parcel
-            } else if let Some(parcel) = self.in_place.get(next - self.copied.len()) {
-                parcel.pieces.iter().try_for_each(|piece| self.repack(piece, &mut scratch, &mut |_, _| Ok(())))?;
-                parcel
+            let group = if let Some(group) = self.copied.get(next) {
+                self.send(group, &mut stagings[turn], &mut scratch)?;
+                group
+            } else if let Some(group) = self.in_place.get(next - self.copied.len()) {
+                group.pieces.iter().try_for_each(|piece| self.repack(piece, &mut scratch, &mut |_, _| Ok(())))?;
+                group
             } else {
                 break;
             };
-            self.meter.add(Stage::Weights, parcel.pieces.iter().map(Piece::bytes).sum());
+            self.meter.add(Stage::Weights, group.pieces.iter().map(Piece::bytes).sum());
         }
         Ok(())
     }
 
-    /// Room for any parcel.
+    /// Room for any group.
     fn staging(&self) -> Result<Staging> {
-        let bytes = self.copied.iter().map(|parcel| parcel.bytes).max().unwrap_or(0);
+        let bytes = self.copied.iter().map(|group| group.bytes).max().unwrap_or(0);
         self.gpu.staging(bytes as u64)
     }
 
-    fn send(&self, parcel: &Parcel, staging: &mut Staging, scratch: &mut Scratch) -> Result<()> {
-        let copies: Vec<StagedCopy<'_>> = parcel.pieces.iter().flat_map(|piece| self.copies(piece)).collect();
+    fn send(&self, group: &PieceGroup, staging: &mut Staging, scratch: &mut Scratch) -> Result<()> {
+        let copies: Vec<StagedCopy<'_>> = group.pieces.iter().flat_map(|piece| self.copies(piece)).collect();
         staging.send(self.gpu, &copies, |mapped| {
-            parcel.pieces.iter().try_for_each(|piece| self.stage(piece, mapped, scratch))
+            group.pieces.iter().try_for_each(|piece| self.stage(piece, mapped, scratch))
         })
     }
 

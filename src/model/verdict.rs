@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::gpu::{Gpu, Matrices};
-use crate::plan::{Fault, Target, Team};
+use crate::plan::{Target, Team, WrongOutput};
 use crate::shader::Variant;
 use crate::wgsl::VERSION;
 use serde::{Deserialize, Serialize};
@@ -51,8 +51,8 @@ pub(super) struct Finding {
     place: String,
 }
 
-impl From<Fault> for Finding {
-    fn from(fault: Fault) -> Self {
+impl From<WrongOutput> for Finding {
+    fn from(fault: WrongOutput) -> Self {
         Self { kernel: fault.kernel.to_owned(), place: fault.to_string() }
     }
 }
@@ -80,7 +80,9 @@ impl Without {
             Self::Nothing => target,
             Self::Matrices => Target { matrices: Matrices::None, ..target },
             // Without subgroups no wish for how products are divided can be granted.
-            Self::Subgroups => Target { matrices: Matrices::None, team: Team::Workgroup, divisions: &[], ..target },
+            Self::Subgroups => {
+                Target { matrices: Matrices::None, team: Team::Workgroup, tiling_overrides: &[], ..target }
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::quant::{self, Quant};
 
 /// Where a weight's values come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum WeightSource {
     /// Rows `first..first + rows` of every `per` rows of a tensor, as the file has them.
     Rows {
         /// The tensor.
@@ -45,7 +45,7 @@ pub enum Source {
 pub struct Weights<'a> {
     file: &'a Gguf,
     /// By the weights' places in the plan.
-    pub sources: Vec<Source>,
+    pub sources: Vec<WeightSource>,
 }
 
 impl<'a> Weights<'a> {
@@ -55,7 +55,7 @@ impl<'a> Weights<'a> {
     }
 
     /// Those of another plan, from the same places.
-    pub fn known(file: &'a Gguf, sources: &[Source]) -> Self {
+    pub fn known(file: &'a Gguf, sources: &[WeightSource]) -> Self {
         Self { file, sources: sources.to_vec() }
     }
 
@@ -64,7 +64,14 @@ impl<'a> Weights<'a> {
         self.file.tensor(name).is_some()
     }
 
-    fn add(&mut self, b: &mut Builder, name: &str, quant: &'static Quant, shape: [usize; 3], source: Source) -> Weight {
+    fn add(
+        &mut self,
+        b: &mut Builder,
+        name: &str,
+        quant: &'static Quant,
+        shape: [usize; 3],
+        source: WeightSource,
+    ) -> Weight {
         let weight = b.weight(name, quant, shape);
         if weight.index == self.sources.len() {
             self.sources.push(source);
@@ -76,7 +83,7 @@ impl<'a> Weights<'a> {
     pub fn matrices(&mut self, b: &mut Builder, name: &str, shape: [usize; 3]) -> Result<Weight> {
         let wanted = if shape[2] == 1 { &shape[..2] } else { &shape[..] };
         let quant = format_of(self.file.require(name, wanted)?)?;
-        let source = Source::Rows { tensor: name.into(), per: shape[1], first: 0, rows: shape[1] };
+        let source = WeightSource::Rows { tensor: name.into(), per: shape[1], first: 0, rows: shape[1] };
         Ok(self.add(b, name, quant, shape, source))
     }
 
@@ -94,7 +101,7 @@ impl<'a> Weights<'a> {
     /// A vector of f32, whatever its type in the file.
     pub fn vector(&mut self, b: &mut Builder, name: &str, length: usize) -> Result<Weight> {
         format_of(self.file.require(name, &[length])?)?;
-        Ok(self.add(b, name, &quant::F32, [length, 1, 1], Source::Decoded { tensor: name.into() }))
+        Ok(self.add(b, name, &quant::F32, [length, 1, 1], WeightSource::Decoded { tensor: name.into() }))
     }
 
     /// A vector of f32, zeros if the file lacks it.
@@ -102,7 +109,7 @@ impl<'a> Weights<'a> {
         if self.has(name) {
             return self.vector(b, name, length);
         }
-        Ok(self.add(b, name, &quant::F32, [length, 1, 1], Source::Zeros))
+        Ok(self.add(b, name, &quant::F32, [length, 1, 1], WeightSource::Zeros))
     }
 
     /// `rows` rows from `first` on of every matrix of a tensor {columns, per, matrices}, called `name`.
@@ -117,7 +124,7 @@ impl<'a> Weights<'a> {
     ) -> Result<Weight> {
         let [columns, per, matrices] = whole;
         let quant = format_of(self.file.require(of, &whole)?)?;
-        let source = Source::Rows { tensor: of.into(), per, first, rows };
+        let source = WeightSource::Rows { tensor: of.into(), per, first, rows };
         Ok(self.add(b, name, quant, [columns, rows, matrices], source))
     }
 
@@ -135,9 +142,9 @@ impl<'a> Weights<'a> {
         let info = self.file.require(&joint, &[rank, heads * per])?;
         let quant = format_of(info)?;
         // A transposed row crosses the blocks of the file: the values are decoded.
-        let keys = Source::Transposed { tensor: joint.clone(), per, rows: nope };
+        let keys = WeightSource::Transposed { tensor: joint.clone(), per, rows: nope };
         let keys = self.add(b, &key_name, quant.exact(), [nope, rank, heads], keys);
-        let values = Source::Rows { tensor: joint, per, first: nope, rows: value };
+        let values = WeightSource::Rows { tensor: joint, per, first: nope, rows: value };
         Ok((keys, self.add(b, &value_name, quant, [rank, value, heads], values)))
     }
 

@@ -39,9 +39,9 @@ impl Builder {
         Self::with_state(target, Some(tokens), pairs.max(1).saturating_mul(tokens), tokens)
     }
 
-    fn with_state(target: Target, chunk: Option<usize>, turns: usize, words: usize) -> Self {
+    fn with_state(target: Target, chunk: Option<usize>, rotations: usize, words: usize) -> Self {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
-        let state = local("state", 16 + 8 * turns as u64);
+        let state = local("state", 16 + 8 * rotations as u64);
         let token = local("token", 4 * words as u64);
         let plan = Plan { locals: vec![state, token], splits: 1, chunk, ..Plan::default() };
         Self {

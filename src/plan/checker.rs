@@ -2,10 +2,10 @@
 
 #[cfg(doc)]
 use super::Reference;
-use super::reference::{Memory, Probe, Sample};
+use super::reference::{PlanContents, Probe, Sample};
 use super::{Executor, Plan, Step, Weight};
 use crate::error::Result;
-use crate::gpu::{Fetch, Piece};
+use crate::gpu::{BufferRange, Fetch};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::fmt;
@@ -32,7 +32,7 @@ pub struct Checker<'a> {
 
 /// An output that is wrong.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fault {
+pub struct WrongOutput {
     /// The step's label.
     pub step: String,
     /// Its kernel's name.
@@ -47,7 +47,7 @@ pub struct Fault {
     pub want: f64,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for WrongOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { step, buffer, place, got, want, .. } = self;
         write!(f, "at `{step}`, `{buffer}`[{place}] is {got}, expected {want}")
@@ -74,7 +74,7 @@ impl<'a> Checker<'a> {
         steps: Range<usize>,
         (position, count): (usize, usize),
         look: &mut Look<'_>,
-    ) -> Result<Option<Fault>> {
+    ) -> Result<Option<WrongOutput>> {
         let mut next = steps.start;
         while next < steps.end {
             let step = &self.plan.steps[next];
@@ -108,7 +108,7 @@ impl<'a> Checker<'a> {
             let mut pieces = Vec::with_capacity(some.len());
             for (buffer, place) in some {
                 let from = self.executor.local(buffer.local()?);
-                pieces.push(Piece { from, offset: 4 * *place as u64, bytes: 4 });
+                pieces.push(BufferRange { from, offset: 4 * *place as u64, bytes: 4 });
             }
             found.extend(words_of(&self.fetch.read_pieces(&pieces)?));
         }
@@ -121,15 +121,15 @@ impl<'a> Checker<'a> {
         Ok(samples.iter().map(value).collect())
     }
 
-    fn fault(&self, step: &Step, (sample, got): &(Sample, f64)) -> Fault {
+    fn fault(&self, step: &Step, (sample, got): &(Sample, f64)) -> WrongOutput {
         let (buffer, place) = sample.output.place();
         let name = buffer.local().ok().and_then(|index| self.plan.locals.get(index)).map(|local| local.name.clone());
         let (step, kernel) = (step.label.clone(), step.kernel);
-        Fault { step, kernel, buffer: name.unwrap_or_default(), place, got: *got, want: sample.want }
+        WrongOutput { step, kernel, buffer: name.unwrap_or_default(), place, got: *got, want: sample.want }
     }
 }
 
-impl Memory for Checker<'_> {
+impl PlanContents for Checker<'_> {
     fn words(&mut self, local: usize, first: usize, count: usize) -> Result<Vec<u32>> {
         let buffer = self.executor.local(local);
         let mut words = Vec::with_capacity(count);

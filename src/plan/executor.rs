@@ -2,7 +2,7 @@
 
 use super::{BufferRef, Plan, Step};
 use crate::error::{Error, Result};
-use crate::gpu::{BindGroup, Binding, Buffer, BufferUse, Copy, Dispatch, Gpu, Submission};
+use crate::gpu::{BindGroup, Binding, Buffer, BufferUse, Dispatch, Gpu, ReadbackCopy, Submission};
 use crate::shader::{Access, Compiled, Pipelines};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,17 +44,17 @@ impl Executor {
         pipelines: &Pipelines,
         plan: &Plan,
         weights: &[Buffer],
-        lent: &HashMap<usize, Buffer>,
+        shared: &HashMap<usize, Buffer>,
     ) -> Result<Self> {
         let gpu = pipelines.gpu().clone();
         plan.check_bindings(gpu.capabilities().max_binding)?;
         let compiled = pipelines.prepare(&plan.variants)?;
-        let local = |(index, l): (usize, &super::Local)| match lent.get(&index) {
+        let local = |(index, l): (usize, &super::Local)| match shared.get(&index) {
             Some(buffer) => Ok(buffer.clone()),
             None => gpu.buffer(&l.name, l.bytes, BufferUse::Storage),
         };
         let locals = plan.locals.iter().enumerate().map(local).collect::<Result<Vec<_>>>()?;
-        let made = locals.iter().enumerate().filter(|(index, _)| !lent.contains_key(index));
+        let made = locals.iter().enumerate().filter(|(index, _)| !shared.contains_key(index));
         gpu.zero(&made.map(|(_, buffer)| buffer.clone()).collect::<Vec<_>>())?;
         let params = gpu.buffer("params", plan.params_memory(), BufferUse::Uniform)?;
         gpu.write(&params, 0, &params_of(plan))?;
@@ -101,7 +101,7 @@ impl Executor {
     ///
     /// # Errors
     /// Whatever the driver has reported so far.
-    pub fn submit(&self, steps: impl IntoIterator<Item = usize>, copies: &[Copy<'_>]) -> Result<Submission> {
+    pub fn submit(&self, steps: impl IntoIterator<Item = usize>, copies: &[ReadbackCopy<'_>]) -> Result<Submission> {
         self.gpu.submit(self.dispatches(steps), copies)
     }
 
@@ -113,7 +113,7 @@ impl Executor {
         &self,
         steps: impl IntoIterator<Item = usize>,
         then: (&Self, impl IntoIterator<Item = usize>),
-        copies: &[Copy<'_>],
+        copies: &[ReadbackCopy<'_>],
     ) -> Result<Submission> {
         self.gpu.submit(self.dispatches(steps).chain(then.0.dispatches(then.1)), copies)
     }

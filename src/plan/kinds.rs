@@ -4,7 +4,7 @@ use super::{Plan, Step};
 
 /// The steps of one name, over all layers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kind<'a> {
+pub struct StepKind<'a> {
     /// Their label without the layer.
     pub name: &'a str,
     /// Their places in [`Plan::steps`], ascending.
@@ -24,13 +24,13 @@ impl Step {
 
 impl Plan {
     /// The kinds of steps there are, in the order of each one's first.
-    pub fn kinds(&self) -> Vec<Kind<'_>> {
-        let mut kinds: Vec<Kind<'_>> = Vec::new();
+    pub fn kinds(&self) -> Vec<StepKind<'_>> {
+        let mut kinds: Vec<StepKind<'_>> = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
             let name = step.kind();
             match kinds.iter_mut().find(|kind| kind.name == name) {
                 Some(kind) => kind.steps.push(index),
-                None => kinds.push(Kind { name, steps: vec![index] }),
+                None => kinds.push(StepKind { name, steps: vec![index] }),
             }
         }
         kinds

@@ -9,7 +9,6 @@ mod batch;
 mod builder;
 mod checker;
 mod cost;
-mod division;
 mod executor;
 mod fusion;
 mod kinds;
@@ -19,22 +18,23 @@ mod reference;
 mod sharing;
 mod target;
 mod text;
+mod tiling;
 mod variant;
 
 pub use batch::Batch;
 pub use builder::{Builder, MAX_GRID};
-pub use checker::{Checker, Fault, Look, RowOf};
+pub use checker::{Checker, Look, RowOf, WrongOutput};
 pub use cost::{Cost, read, readings};
-pub use division::{Division, Tiling};
 pub use executor::Executor;
 pub use fusion::Fusions;
-pub use kinds::Kind;
+pub use kinds::StepKind;
 pub use limit::StepLimit;
 pub use parts::PART_FIELDS;
-pub use reference::{Memory, Output, Probe, Reference, Sample};
+pub use reference::{OutputPlace, PlanContents, Probe, Reference, Sample};
 pub use sharing::ScratchKey;
 pub use target::{Target, Team, Tilings};
 pub use text::Table;
+pub use tiling::{Tiling, TilingOverride};
 pub use variant::VariantBuilder;
 
 use crate::error::{Error, Result};
@@ -230,7 +230,7 @@ impl Plan {
     /// the embedding reads, the likeliest id, how many the filters kept, and the ticket of the state it was made with.
     pub const TOKEN: usize = 1;
     /// Where in the state the rotary angles start, in words.
-    pub const TURNS: usize = 4;
+    pub const ROTATIONS: usize = 4;
     /// Words of the token's buffer.
     pub const TOKEN_WORDS: usize = 4;
     /// Which of them is the ticket.

@@ -10,7 +10,7 @@ use crate::wgsl::source;
 pub const PART_FIELDS: &[(&str, usize, usize)] = &[("x", 0, 4), ("y", 4, 4), ("z", 8, 4)];
 
 /// A part of a grid.
-struct Part {
+struct GridPart {
     /// Its first workgroup.
     origin: [usize; 3],
     /// Workgroups in x, y, z.
@@ -42,7 +42,7 @@ impl Builder {
         let parts = counts.into_iter().product::<usize>();
         let total = grid.into_iter().product::<usize>();
         let mut done = 0;
-        for (index, Part { origin, grid }) in parts_of(grid, counts).enumerate() {
+        for (index, GridPart { origin, grid }) in parts_of(grid, counts).enumerate() {
             let next = done + grid.into_iter().product::<usize>();
             let number = if parts == 1 { String::new() } else { format!(" {}/{parts}", index + 1) };
             let step = Step {
@@ -87,24 +87,24 @@ fn counts_for(wanted: usize, grid: [usize; 3], first: usize) -> [usize; 3] {
 }
 
 /// The parts, in the order in which a GPU would run their workgroups, about.
-fn parts_of(grid: [usize; 3], counts: [usize; 3]) -> impl Iterator<Item = Part> {
+fn parts_of(grid: [usize; 3], counts: [usize; 3]) -> impl Iterator<Item = GridPart> {
     let from = move |axis: usize, n: usize| n * grid[axis] / counts[axis];
     (0..counts.into_iter().product()).map(move |index: usize| {
         let place = [index % counts[0], index / counts[0] % counts[1], index / (counts[0] * counts[1])];
         let origin = [0, 1, 2].map(|axis| from(axis, place[axis]));
-        Part { origin, grid: [0, 1, 2].map(|axis| from(axis, place[axis] + 1) - origin[axis]) }
+        GridPart { origin, grid: [0, 1, 2].map(|axis| from(axis, place[axis] + 1) - origin[axis]) }
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, counts_for, parts_of};
+    use super::{GridPart, counts_for, parts_of};
 
     #[test]
     fn parts_cover_a_grid_once() {
         for (grid, counts) in [([5, 4, 3], [1, 1, 1]), ([5, 4, 3], [2, 3, 3]), ([7, 1, 2], [3, 1, 2])] {
             let mut seen = vec![0; grid.into_iter().product()];
-            for Part { origin, grid: size } in parts_of(grid, counts) {
+            for GridPart { origin, grid: size } in parts_of(grid, counts) {
                 assert!(size.iter().all(|n| *n > 0), "{size:?}");
                 for n in 0..size.into_iter().product() {
                     let [x, y, z] = [n % size[0], n / size[0] % size[1], n / (size[0] * size[1])];

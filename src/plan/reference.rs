@@ -36,7 +36,7 @@ impl<A: Reference, B: Reference> Reference for (A, B) {
 #[derive(Debug, Clone)]
 pub struct Sample {
     /// Where it is.
-    pub output: Output,
+    pub output: OutputPlace,
     /// What it should be.
     pub want: f64,
     /// The largest error allowed.
@@ -45,7 +45,7 @@ pub struct Sample {
 
 /// Where an output is, and what it is made of. Places count values from the start of the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
+pub enum OutputPlace {
     /// An f32.
     F32(BufferRef, usize),
     /// An f16, two to a word.
@@ -60,7 +60,7 @@ pub enum Output {
     LogSum(BufferRef, usize),
 }
 
-impl Output {
+impl OutputPlace {
     /// The words that tell its value.
     pub fn words(self) -> Vec<(BufferRef, usize)> {
         match self {
@@ -107,7 +107,7 @@ impl Sample {
 }
 
 /// What buffers hold.
-pub trait Memory {
+pub trait PlanContents {
     /// Some words of a local buffer, by its place in [`Plan::locals`].
     ///
     /// # Errors
@@ -123,7 +123,7 @@ pub trait Memory {
 
 /// What a [`Reference`] computes from: buffers, weights, and what to pick by.
 pub struct Probe<'a> {
-    memory: &'a mut dyn Memory,
+    memory: &'a mut dyn PlanContents,
     random: Pcg32,
     /// The position of the first token.
     pub position: usize,
@@ -133,7 +133,7 @@ pub struct Probe<'a> {
 
 impl<'a> Probe<'a> {
     /// Of `count` tokens from `position` on; `seed` decides what is picked.
-    pub fn new(memory: &'a mut dyn Memory, position: usize, count: usize, seed: u64) -> Self {
+    pub fn new(memory: &'a mut dyn PlanContents, position: usize, count: usize, seed: u64) -> Self {
         Self { memory, random: Pcg32::seed_from_u64(seed), position, count }
     }
 
@@ -179,8 +179,8 @@ impl<'a> Probe<'a> {
     ///
     /// # Errors
     /// What the device reports.
-    pub fn turns(&mut self, token: usize, pairs: usize) -> Result<Vec<[f32; 2]>> {
-        let values = self.values(BufferRef::Local(Plan::STATE), Plan::TURNS + 2 * token * pairs, 2 * pairs)?;
-        Ok(values.chunks_exact(2).map(|turn| [turn[0], turn[1]]).collect())
+    pub fn rotations(&mut self, token: usize, pairs: usize) -> Result<Vec<[f32; 2]>> {
+        let values = self.values(BufferRef::Local(Plan::STATE), Plan::ROTATIONS + 2 * token * pairs, 2 * pairs)?;
+        Ok(values.chunks_exact(2).map(|rotation| [rotation[0], rotation[1]]).collect())
     }
 }

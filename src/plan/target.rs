@@ -1,6 +1,6 @@
 //! What a plan is made for: what the adapter can do, and which ways of computing are wanted.
 
-use super::{Division, Fusions, StepLimit};
+use super::{Fusions, StepLimit, TilingOverride};
 use crate::gpu::{Gpu, Matrices};
 use crate::quant::Arithmetic;
 
@@ -47,7 +47,7 @@ pub struct Target {
     /// How products are divided unless something else is asked for.
     pub tilings: Tilings,
     /// What is to divide products otherwise than usual.
-    pub divisions: &'static [Division],
+    pub tiling_overrides: &'static [TilingOverride],
     /// How long a step of a chunk may take: longer ones are cut.
     pub limit: StepLimit,
 }
@@ -66,7 +66,7 @@ impl Default for Target {
             workgroup_bytes: 32 << 10,
             fusions: Fusions::all(),
             tilings: Tilings::default(),
-            divisions: &[],
+            tiling_overrides: &[],
             limit: StepLimit::default(),
         }
     }
@@ -90,7 +90,7 @@ impl Target {
             workgroup_bytes: can.max_workgroup_bytes as usize,
             fusions: Fusions::all(),
             tilings: if gpu.report().is_apple() { Tilings::Apple } else { Tilings::Nvidia },
-            divisions: &[],
+            tiling_overrides: &[],
             limit: StepLimit::of(gpu.report()),
         }
     }

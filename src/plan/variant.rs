@@ -2,7 +2,7 @@
 
 use super::{Target, Team};
 use crate::quant::{Arithmetic, Quant};
-use crate::shader::{Constant, Part, Variant};
+use crate::shader::{Constant, SourcePart, Variant};
 use crate::wgsl::{Source, source};
 
 /// Assembles a [`Variant`]: constants, library files, weights in their roles, and last the kernel's own file.
@@ -15,7 +15,7 @@ pub struct VariantBuilder {
     tag: String,
     enables: Vec<&'static str>,
     constants: Vec<(String, Constant)>,
-    parts: Vec<Part>,
+    parts: Vec<SourcePart>,
 }
 
 impl VariantBuilder {
@@ -72,13 +72,13 @@ impl VariantBuilder {
 
     /// A library file.
     pub fn file(mut self, source: Source) -> Self {
-        self.parts.push(Part { source, role: "w" });
+        self.parts.push(SourcePart { source, role: "w" });
         self
     }
 
     /// A library file that serves a weight in a role.
     pub fn file_for(mut self, role: &'static str, source: Source) -> Self {
-        self.parts.push(Part { source, role });
+        self.parts.push(SourcePart { source, role });
         self
     }
 
@@ -118,26 +118,26 @@ impl VariantBuilder {
     /// The files that decode a weight's format, in a role.
     pub fn decode(mut self, role: &'static str, quant: &'static Quant) -> Self {
         self.formats.push(quant.name);
-        self.parts.extend(quant.decode_files().into_iter().map(|source| Part { source, role }));
+        self.parts.extend(quant.decode_files().into_iter().map(|source| SourcePart { source, role }));
         self
     }
 
     /// The files that make f16 of a weight's format, in a role.
     pub fn halve(mut self, role: &'static str, quant: &'static Quant) -> Self {
         self.formats.push(quant.name);
-        self.parts.extend(quant.half_files().into_iter().map(|source| Part { source, role }));
+        self.parts.extend(quant.half_files().into_iter().map(|source| SourcePart { source, role }));
         self
     }
 
     /// The files that multiply a weight's format, in a role.
     pub fn dot(mut self, role: &'static str, quant: &'static Quant, arithmetic: Arithmetic) -> Self {
         self.formats.push(quant.name);
-        self.parts.extend(quant.dot_files(arithmetic).into_iter().map(|source| Part { source, role }));
+        self.parts.extend(quant.dot_files(arithmetic).into_iter().map(|source| SourcePart { source, role }));
         self
     }
 
     pub(super) fn finish(mut self) -> Variant {
-        self.parts.push(Part { source: self.op, role: "w" });
+        self.parts.push(SourcePart { source: self.op, role: "w" });
         let parts: String = self.formats.iter().chain(&self.team).map(|part| format!(".{part}")).collect();
         let label = format!("{}{parts}.{}w{}", self.kernel, self.tag, self.size);
         Variant { label, enables: self.enables, constants: self.constants, parts: self.parts }

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::{Adjustment, Penalties, Sampling};
-use crate::model::{ChoicePlan, Model, TokenPlan};
+use crate::model::{Model, SamplingPlan, TokenPlan};
 use crate::plan::Executor;
 use crate::sample::SamplerParams;
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 /// The plan of a choice with adjustments, and what they are.
 pub struct Adjusting {
     params: SamplerParams,
-    planned: ChoicePlan,
+    planned: SamplingPlan,
     pub executor: Executor,
     /// Adjustments there is room for.
     room: usize,
@@ -42,9 +42,9 @@ impl Adjusting {
     /// # Errors
     /// What the device reports.
     pub fn new(params: &SamplerParams, room: usize, model: &Model, token: (&TokenPlan, &Executor)) -> Result<Self> {
-        let planned = model.plan_choice(token.0, room)?;
-        let lent = planned.lent.iter().map(|(here, there)| (*here, token.1.local(*there).clone())).collect();
-        let executor = Executor::with_locals(model.pipelines(), &planned.plan, &[], &lent)?;
+        let planned = model.plan_sampling(token.0, room)?;
+        let shared = planned.shared.iter().map(|(here, there)| (*here, token.1.local(*there).clone())).collect();
+        let executor = Executor::with_locals(model.pipelines(), &planned.plan, &[], &shared)?;
         Ok(Self { params: params.clone(), planned, executor, room })
     }
 
@@ -60,7 +60,7 @@ impl Adjusting {
 
     /// Writes how to choose.
     pub fn set(&self, sampling: &Sampling) -> Result<()> {
-        self.executor.gpu().write(self.executor.local(self.planned.choice.sampling), 0, bytemuck::bytes_of(sampling))
+        self.executor.gpu().write(self.executor.local(self.planned.sampling.params), 0, bytemuck::bytes_of(sampling))
     }
 
     /// Writes what is to happen after `tokens`, and, if `ahead`, after one more that only the GPU knows.
@@ -83,7 +83,7 @@ impl Adjusting {
 
     /// The steps, without those that `sampling` does without.
     pub fn steps(&self, sampling: &Sampling) -> impl Iterator<Item = usize> + use<> {
-        let unneeded = (!sampling.filters()).then_some(self.planned.choice.histogram);
+        let unneeded = (!sampling.filters()).then_some(self.planned.sampling.histogram);
         (0..self.planned.plan.steps.len()).filter(move |step| Some(*step) != unneeded)
     }
 }

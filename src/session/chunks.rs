@@ -73,7 +73,7 @@ impl Chunks {
         self.drop_outgrown(&planned.plan);
         let known = |(index, key, _)| Some((index, self.scratch.get(&key)?.clone()));
         let mut locals: HashMap<usize, Buffer> = planned.plan.scratch().filter_map(known).collect();
-        locals.extend(planned.lent.iter().map(|(here, there)| (*here, token.1.local(*there).clone())));
+        locals.extend(planned.shared.iter().map(|(here, there)| (*here, token.1.local(*there).clone())));
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
         for (index, key, _) in planned.plan.scratch() {
             self.scratch.entry(key).or_insert_with(|| executor.local(index).clone());

@@ -2,7 +2,7 @@
 
 use super::{Session, going_on};
 use crate::error::{Error, Result};
-use crate::gpu::{Fetch, Piece};
+use crate::gpu::{BufferRange, Fetch};
 use crate::model::Outputs;
 use std::ops::ControlFlow;
 
@@ -58,7 +58,7 @@ impl Session {
             if self.or_rewound(fed)? {
                 let rows = self.chunk_rows(count, Outputs::Last);
                 let (rows, stride) = self.or_rewound(rows)?;
-                self.sure = self.tokens.len();
+                self.confirmed = self.tokens.len();
                 for (row, place) in rows.chunks(stride).zip(first..) {
                     going_on(visit(place, &normalised(&row[..norm.len()], &norm, epsilon)))?;
                 }
@@ -98,7 +98,7 @@ impl Session {
         let index = self.planned.plan.weights.iter().position(|weight| *weight.name == *NAME).ok_or_else(missing)?;
         let bytes = 4 * self.model.config().width as u64;
         let from = &self.model.weights()[index];
-        let read = Fetch::new(self.executor.gpu(), bytes)?.read_pieces(&[Piece { from, offset: 0, bytes }])?;
+        let read = Fetch::new(self.executor.gpu(), bytes)?.read_pieces(&[BufferRange { from, offset: 0, bytes }])?;
         Ok(bytemuck::pod_collect_to_vec(&read))
     }
 }

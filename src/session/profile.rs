@@ -8,7 +8,7 @@
 use super::Session;
 use crate::error::{Error, Result};
 use crate::model::Outputs;
-use crate::plan::{Executor, Kind, Plan};
+use crate::plan::{Executor, Plan, StepKind};
 
 /// Steps a pass has at least: few enough are repeated, lest the ends of the pass count. What stands once in a plan
 /// then finds in the GPU's caches what it left there itself, and may seem faster than it is if that fits.
@@ -67,7 +67,7 @@ impl Session {
         class.write(&self.state, self.tokens.len(), tokens)?;
         let (executor, plan) = (&class.executor, &class.planned.plan);
         let all: Vec<usize> = (0..plan.steps.len()).collect();
-        let time = |kind: &Kind<'_>| kind_time(executor, &all, &repeated(kind));
+        let time = |kind: &StepKind<'_>| kind_time(executor, &all, &repeated(kind));
         let kinds = plan.kinds().iter().map(time).collect::<Result<_>>()?;
         let profile = TokenProfile { kinds, pass: executor.time(&[&all])?[0] };
         self.tokens.extend_from_slice(tokens);
@@ -92,7 +92,7 @@ fn kind_time(executor: &Executor, all: &[usize], pass: &[usize]) -> Result<f64> 
 }
 
 /// The steps of a kind, over and over until they are enough for a pass.
-fn repeated(kind: &Kind<'_>) -> Vec<usize> {
+fn repeated(kind: &StepKind<'_>) -> Vec<usize> {
     let times = LEAST.div_ceil(kind.steps.len().max(1));
     kind.steps.repeat(times)
 }

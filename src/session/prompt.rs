@@ -48,7 +48,7 @@ impl Session {
             let computed = self.chunk(part, Outputs::All, true, &mut |_| ControlFlow::Continue(()));
             let rows = computed.and_then(|_| self.chunk_rows(part.len(), Outputs::All));
             let (rows, stride) = self.or_rewound(rows)?;
-            self.sure = self.tokens.len();
+            self.confirmed = self.tokens.len();
             let vocab = self.model.config().vocab;
             for (row, place) in rows.chunks(stride).zip(first..) {
                 going_on(visit(place, &row[..vocab]))?;

@@ -30,7 +30,7 @@ impl fmt::Display for Constant {
 
 /// One file of a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Part {
+pub struct SourcePart {
     /// The file.
     pub source: Source,
     /// What its `w_` names become.
@@ -47,7 +47,7 @@ pub struct Variant {
     /// The header, in order.
     pub constants: Vec<(String, Constant)>,
     /// The files, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<SourcePart>,
 }
 
 impl Variant {
@@ -120,7 +120,7 @@ mod tests {
             label: "test".into(),
             enables: vec![],
             constants: vec![("N".into(), Constant::U32(4)), ("YES".into(), Constant::Bool(true))],
-            parts: vec![Part { source: FIRST, role }, Part { source: SECOND, role: "w" }],
+            parts: vec![SourcePart { source: FIRST, role }, SourcePart { source: SECOND, role: "w" }],
         }
     }
 

@@ -5,6 +5,6 @@ mod compose;
 mod pipeline;
 mod reflect;
 
-pub use compose::{Constant, Part, Variant};
+pub use compose::{Constant, SourcePart, Variant};
 pub use pipeline::{Compiled, Pipelines};
 pub use reflect::{Access, BindingInfo, Field, Reflected, reflect};

@@ -217,7 +217,7 @@ fn check_limits(gpu: &Gpu, variant: &Variant, reflected: &Reflected) -> Result<(
 mod tests {
     use super::*;
     use crate::gpu::GpuOptions;
-    use crate::shader::{Constant, Part};
+    use crate::shader::{Constant, SourcePart};
     use crate::wgsl::source;
 
     static COMPILED: AtomicUsize = AtomicUsize::new(0);
@@ -234,7 +234,7 @@ mod tests {
             label: format!("copy.w{size}"),
             enables: Vec::new(),
             constants: vec![constant("WORKGROUP", size), constant("CHUNKS", 1)],
-            parts: vec![Part { source: source!("op/copy.wgsl"), role: "w" }],
+            parts: vec![SourcePart { source: source!("op/copy.wgsl"), role: "w" }],
         };
         (1..=count).map(variant).collect()
     }

@@ -36,10 +36,10 @@ fn say(model: &Model, seed: u64) -> Vec<u32> {
 /// app's.
 #[test]
 fn sessions_on_threads_do_not_mix() {
-    let lent = load_on(&Owner::new().lend().unwrap()).unwrap();
+    let shared = load_on(&Owner::new().lend().unwrap()).unwrap();
     let alone: Vec<Vec<u32>> = (0..4).map(|seed| say(model(), seed)).collect();
     assert!(alone.windows(2).all(|pair| pair[0] != pair[1]), "all say the same: {alone:?}");
-    for model in [model(), &lent] {
+    for model in [model(), &shared] {
         let start = Barrier::new(4);
         let together: Vec<Vec<u32>> = std::thread::scope(|scope| {
             let one = |seed| {

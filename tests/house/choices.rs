@@ -3,7 +3,7 @@
 use crate::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
 use wglm::Config;
 use wglm::kernels::CacheType;
-use wglm::model::{ChoicePlan, plan_choice};
+use wglm::model::{SamplingPlan, plan_sampling};
 use wglm::shader::reflect;
 
 #[test]
@@ -13,10 +13,10 @@ fn every_step_of_a_choice_fits() {
         let config = Config::read(&file).unwrap();
         for (target, room) in targets().into_iter().flat_map(|target| [0, 1, 5000].map(|room| (target, room))) {
             let token = planned(&file, target, CacheType::F16);
-            let ChoicePlan { plan, lent, adjustments, .. } = plan_choice(&config, &token, target, room).unwrap();
+            let SamplingPlan { plan, shared, adjustments, .. } = plan_sampling(&config, &token, target, room).unwrap();
             assert_eq!(repeated(plan.steps.iter().map(|s| s.label.as_str())), [""; 0], "{name}: steps");
             assert!(plan.weights.is_empty() && plan.locals[adjustments].bytes as usize >= 12 * room, "{name}");
-            for (here, there) in lent {
+            for (here, there) in shared {
                 let (here, there) = (&plan.locals[here], &token.plan.locals[there]);
                 assert_eq!(here.bytes, there.bytes, "{name}: {} and {}", here.name, there.name);
             }

@@ -38,16 +38,16 @@ fn plans() -> Vec<(String, TokenPlan, BatchPlan)> {
 
 #[test]
 fn chunks_and_tokens_share_weights_and_caches() {
-    for (name, token, BatchPlan { plan, lent, .. }) in plans() {
+    for (name, token, BatchPlan { plan, shared, .. }) in plans() {
         let weights = |plan: &wglm::plan::Plan| -> Vec<_> {
             plan.weights.iter().map(|w| (w.name.clone(), w.index, w.quant.name, w.shape)).collect()
         };
         assert_eq!(weights(&plan), weights(&token.plan), "{name}");
         let caches: Vec<usize> =
             (0..plan.locals.len()).filter(|index| plan.locals[*index].purpose == Purpose::Cache).collect();
-        assert_eq!(lent.len(), caches.len() + 1, "{name}: the caches, and what the head reads");
-        assert!(caches.iter().all(|cache| lent.iter().any(|(here, _)| here == cache)), "{name}: a cache of its own");
-        for (here, there) in lent {
+        assert_eq!(shared.len(), caches.len() + 1, "{name}: the caches, and what the head reads");
+        assert!(caches.iter().all(|cache| shared.iter().any(|(here, _)| here == cache)), "{name}: a cache of its own");
+        for (here, there) in shared {
             let (here, there) = (&plan.locals[here], &token.plan.locals[there]);
             assert_eq!(
                 (here.bytes, here.purpose),

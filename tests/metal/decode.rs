@@ -73,7 +73,7 @@ impl Model {
         let weights: Vec<Vec<u8>> = planned.plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
         let locals: Vec<Vec<u8>> = planned.plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
         let mut executor = Executor::new(&program, &planned.plan, &shaders, &weights, &locals)?;
-        executor.write(planned.choice.sampling, bytemuck::bytes_of(&Sampling::GREEDY))?;
+        executor.write(planned.sampling.params, bytemuck::bytes_of(&Sampling::GREEDY))?;
         Ok(Self { executor, state: State::new(&config), vocab: config.vocab, planned })
     }
 

@@ -6,7 +6,7 @@ use naga::compact::{KeepUnused, compact};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{Module, ShaderStage};
-use wglm::shader::{Access, BindingInfo, Part, Variant, reflect};
+use wglm::shader::{Access, BindingInfo, SourcePart, Variant, reflect};
 use wglm::wgsl::Source;
 
 /// Versions of the language, by the systems that bring them: macOS 13, 14, 15 and 26.
@@ -54,7 +54,7 @@ impl Shader {
     /// A shader that stands in a test.
     pub fn from_text(text: &str) -> Result<Self, String> {
         let source = Source { path: "test", text: text.to_owned().leak() };
-        let parts = vec![Part { source, role: "w" }];
+        let parts = vec![SourcePart { source, role: "w" }];
         Self::of(&Variant { label: "test".to_owned(), enables: vec![], constants: vec![], parts })
     }
 

@@ -60,7 +60,7 @@ fn logits(shop: &Workshop, build: Build, config: &Config, planned: &TokenPlan) -
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(noise).collect();
     let locals: Vec<Vec<u8>> = plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
     let mut executor = Executor::new(&program, plan, &shaders, &weights, &locals)?;
-    executor.write(planned.choice.sampling, bytemuck::bytes_of(&Sampling::GREEDY))?;
+    executor.write(planned.sampling.params, bytemuck::bytes_of(&Sampling::GREEDY))?;
     let mut state = State::new(config);
     for (position, token) in TOKENS.into_iter().enumerate() {
         executor.write(Plan::TOKEN, &token.to_le_bytes())?;

@@ -4,7 +4,7 @@
 use crate::common::gpu::gpu;
 use crate::{draws, logits, open};
 use std::collections::BTreeSet;
-use wglm::gpu::{Copy, Gpu, GpuOptions, Readback};
+use wglm::gpu::{Gpu, GpuOptions, Readback, ReadbackCopy};
 use wglm::kernels::Sampling;
 use wglm::plan::{BufferRef, Builder, Executor, Plan, Target};
 use wglm::sample::SamplerParams;
@@ -44,7 +44,7 @@ impl Chooser {
 
     fn at(&self, position: u32) -> u32 {
         self.gpu.write(self.executor.local(Plan::STATE), 0, &position.to_le_bytes()).unwrap();
-        let copy = Copy { from: self.executor.local(Plan::TOKEN), offset: 0, bytes: 4, to: &self.token, at: 0 };
+        let copy = ReadbackCopy { from: self.executor.local(Plan::TOKEN), offset: 0, bytes: 4, to: &self.token, at: 0 };
         let done = self.executor.submit(0..3, &[copy]).unwrap();
         let mut bytes = [0; 4];
         self.gpu.read_into(&self.token, &mut bytes, &done).unwrap();

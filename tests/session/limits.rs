@@ -162,17 +162,17 @@ fn a_pretended_depth_is_there_at_once() {
     for ty in [CacheType::F16, CacheType::F32] {
         let mut session = Session::with_cache(model(), CacheShape { context: 300, ty }).unwrap();
         session.feed(&dialogue(4)).unwrap();
-        session.pretend(299).unwrap();
+        session.set_synthetic_depth(299).unwrap();
         assert_eq!(session.tokens().len(), 299);
         assert!(session.logits().is_err(), "logits of a token that was never fed");
         session.feed(&[1]).unwrap();
         let first = session.logits().unwrap();
         assert!(first.iter().all(|logit| logit.is_finite()), "{first:?}");
-        session.pretend(299).unwrap();
+        session.set_synthetic_depth(299).unwrap();
         session.feed(&[1]).unwrap();
         assert!(session.logits().unwrap() == first, "another noise");
-        assert!(matches!(session.pretend(301), Err(Error::ContextFull { needed: 301, context: 300 })));
-        session.pretend(0).unwrap();
+        assert!(matches!(session.set_synthetic_depth(301), Err(Error::ContextFull { needed: 301, context: 300 })));
+        session.set_synthetic_depth(0).unwrap();
         session.feed(&dialogue(4)).unwrap();
         let mut fresh = Session::with_cache(model(), CacheShape { context: 300, ty }).unwrap();
         fresh.feed(&dialogue(4)).unwrap();

@@ -1,42 +1,42 @@
-// What attention of a chunk by matrices keeps in workgroup memory, and the matrices made of it. Two tiles of lines: one
+// What attention of a chunk by matrices keeps in workgroup memory, and the matrices made of it. Two tiles of kv_rows: one
 // is multiplied while the next one comes. Arrays are of vectors of four, and so are pitches.
 //
 // Matrices are loaded from multiples of 16 bytes. Nothing says where a driver lays these arrays: each is of so many
 // bytes that the next is at such a place, whichever it is.
 
 const ROWS = 64u;
-const TILE = 16u;                                // lines
-const CHUNKS = LINE / 4u;                        // of a line
-const PITCH = CHUNKS + 2u;                       // of a line in workgroup memory, so that rows fall on other banks
+const TILE = 16u;                                // KV rows
+const CHUNKS = KV_ROW / 4u;                        // of a KV row
+const PITCH = CHUNKS + 2u;                       // of a KV row in workgroup memory, so that rows fall on other banks
 const SHARE = TILE * CHUNKS / WORKGROUP;         // chunks of a tile that an invocation loads
-const KEY_STEPS = LINE / 32u;                    // matrices of half a key
+const KEY_STEPS = KV_ROW / 32u;                    // matrices of half a key
 const VALUE_TILES = RANK / (16u * (WORKGROUP / 32u)); // matrices of a value that are a subgroup's
 const QUERY_PITCH = CHUNKS / 2u;                 // of a query's every other matrix
 const WEIGHT_PITCH = TILE / 4u + 2u;
 
 var<storage, read> q: array<vec4<f32>>;
 
-var<workgroup> lines: array<vec4<f16>, 2u * TILE * PITCH>;
+var<workgroup> kv_rows: array<vec4<f16>, 2u * TILE * PITCH>;
 var<workgroup> partial: array<vec4<f32>, 2u * ROWS * TILE / 4u>; // [half][row][token]: of the scores
 var<workgroup> weights: array<vec4<f16>, ROWS * WEIGHT_PITCH>;   // [row][token]
-var<workgroup> shrinks: array<f32, ROWS>; // what a row's earlier weights are multiplied with; at last, their sum
-var<workgroup> exceeded: vec4<u32>;       // x: 1 if a row's earlier weights have to shrink
-var<workgroup> bounds: vec4<u32>;         // of the workgroup's work: first line, end; its first row, the end of all
+var<workgroup> rescales: array<f32, ROWS>; // what a row's earlier weights are multiplied with; at last, their sum
+var<workgroup> exceeded: vec4<u32>;       // x: 1 if a row's earlier weights have to rescale
+var<workgroup> bounds: vec4<u32>;         // of the workgroup's work: first KV row, end; its first row, the end of all
 
 fn put_share(share: array<vec4<f16>, SHARE>, buffer: u32, local: u32) {
     for (var n = 0u; n < SHARE; n++) {
         let k = local + n * WORKGROUP;
-        lines[(buffer * TILE + k / CHUNKS) * PITCH + k % CHUNKS] = share[n];
+        kv_rows[(buffer * TILE + k / CHUNKS) * PITCH + k % CHUNKS] = share[n];
     }
 }
 
-// Puts every other matrix of all queries, from number `odd` on, where the lines will be: half of them fit.
+// Puts every other matrix of all queries, from number `odd` on, where the KV rows will be: half of them fit.
 fn put_queries(first: u32, live: u32, odd: u32, local: u32) {
     for (var k = local; k < ROWS * QUERY_PITCH; k += WORKGROUP) {
         let row = min(first + k / QUERY_PITCH, live - 1u);
         let chunk = k % QUERY_PITCH;
         let values = q[row * CHUNKS + 4u * (chunk / 4u * 2u + odd) + chunk % 4u];
-        lines[k] = vec4<f16>(clamp(values, vec4<f32>(-65504.0), vec4<f32>(65504.0)));
+        kv_rows[k] = vec4<f16>(clamp(values, vec4<f32>(-65504.0), vec4<f32>(65504.0)));
     }
 }
 
@@ -44,7 +44,7 @@ fn put_queries(first: u32, live: u32, odd: u32, local: u32) {
 fn query(rows: u32, half: u32, step: u32) -> coop_mat16x16<f16, A> {
     let at = 16u * rows * QUERY_PITCH + 4u * (half * KEY_STEPS / 2u + step);
     let pitch = QUERY_PITCH;
-    return coopLoadT<coop_mat16x16<f16, A>>(&lines[at], pitch);
+    return coopLoadT<coop_mat16x16<f16, A>>(&kv_rows[at], pitch);
 }
 
 // Scores, and what these columns add to them.
@@ -53,20 +53,20 @@ fn with_keys(
 ) -> coop_mat16x16<f32, C> {
     let at = buffer * TILE * PITCH + 4u * (half * KEY_STEPS + step);
     let pitch = PITCH;
-    let keys = coopLoad<coop_mat16x16<f16, B>>(&lines[at], pitch);
+    let keys = coopLoad<coop_mat16x16<f16, B>>(&kv_rows[at], pitch);
     return coopMultiplyAdd(queries, keys, scores);
 }
 
-// Sums of sixteen rows from row 16 * tile on, each times what its earlier weights shrink by. Goes through the place of
+// Sums of sixteen rows from row 16 * tile on, each times what its earlier weights rescale by. Goes through the place of
 // the scores, which are done with.
-fn shrunk(sums: coop_mat16x16<f32, C>, tile: u32, subgroup: u32, lane: u32) -> coop_mat16x16<f32, C> {
+fn rescaled(sums: coop_mat16x16<f32, C>, tile: u32, subgroup: u32, lane: u32) -> coop_mat16x16<f32, C> {
     let scratch = 64u * subgroup;
     let pitch = 4u;
     workgroupBarrier();
     coopStoreT(sums, &partial[scratch], pitch);
     workgroupBarrier();
     for (var k = lane; k < 64u; k += 32u) {
-        partial[scratch + k] *= shrinks[16u * tile + k / 4u];
+        partial[scratch + k] *= rescales[16u * tile + k / 4u];
     }
     workgroupBarrier();
     return coopLoadT<coop_mat16x16<f32, C>>(&partial[scratch], pitch);
@@ -91,7 +91,7 @@ fn leave(sums: coop_mat16x16<f32, C>, tile: u32, column: u32, output: Output, i:
         let row = 16u * tile + k / 4u;
         if output.first_row + row < output.live {
             let chunk = 4u * column + k % 4u;
-            leave_chunk(output.first_row + row, output.split, chunk, partial[scratch + k], shrinks[row]);
+            leave_chunk(output.first_row + row, output.split, chunk, partial[scratch + k], rescales[row]);
         }
     }
 }

@@ -8,7 +8,7 @@ struct Batch {
     count: u32,    // tokens: one, or those of the chunk
     splits: u32,   // into how many attention cuts the cache
     ticket: u32,   // the host's number for this run of the head, which the result carries back
-    turns: array<vec2<f32>>, // cosine and sine of the positions' rotary angles: of each token, a pair each
+    rotations: array<vec2<f32>>, // cosine and sine of the positions' rotary angles: of each token, a pair each
 }
 
 var<storage, read> batch: Batch;

@@ -9,7 +9,7 @@ const WEIGHT_UNIT = 64.0; // drivers flush f16 below 6e-5 to zero; e^6 times thi
 
 // What an invocation knows of its row: four of them share one.
 struct Row {
-    seen: u32,      // lines up to the row's own token's
+    seen: u32,      // KV rows up to the row's own token's
     reference: f32, // score that weights are relative to
     total: f32,     // of the weights that were this invocation's
 }
@@ -37,11 +37,11 @@ fn weigh(row: ptr<function, Row>, tile: u32, i: u32) {
     let reference = select(before, top, top > before + MARGIN);
     let these = select(vec4<f32>(0.0), WEIGHT_UNIT * exp(scores - reference), seen);
     weights[i / 4u * WEIGHT_PITCH + i % 4u] = vec4<f16>(these);
-    let shrink = exp(before - reference);
+    let rescale = exp(before - reference);
     (*row).reference = reference;
-    (*row).total = (*row).total * shrink + dot(these, vec4<f32>(1.0));
+    (*row).total = (*row).total * rescale + dot(these, vec4<f32>(1.0));
     if i % 4u == 0u {
-        shrinks[i / 4u] = shrink;
+        rescales[i / 4u] = rescale;
         if reference != before && before > LOWEST { // of the first tile there are no earlier sums
             exceeded = vec4<u32>(1u);
         }

@@ -1,5 +1,5 @@
 // A head's query as attention over the latent cache wants it: y[head] = W[head] · its part without position,
-// and behind that, in the head's last workgroup, its rotary part, turned. Heads are counted over all tokens, HEADS of
+// and behind that, in the head's last workgroup, its rotary part, pair. Heads are counted over all tokens, HEADS of
 // each.
 
 const BLOCKS = (w_ROWS + TEAMS * ROWS - 1u) / (TEAMS * ROWS);
@@ -25,9 +25,9 @@ fn main(i: Invocation) {
     let head = i.workgroup.z;
     if block_of(i.workgroup) == BLOCKS {
         for (var k = i.local; k < PAIRS; k += WORKGROUP) {
-            let turned = rotated(query_pair(head, k), head / HEADS * PAIRS + k);
-            y[head * Y_STRIDE + w_ROWS + 2u * k] = turned.x;
-            y[head * Y_STRIDE + w_ROWS + 2u * k + 1u] = turned.y;
+            let pair = rotated(query_pair(head, k), head / HEADS * PAIRS + k);
+            y[head * Y_STRIDE + w_ROWS + 2u * k] = pair.x;
+            y[head * Y_STRIDE + w_ROWS + 2u * k + 1u] = pair.y;
         }
         return;
     }

@@ -1,5 +1,5 @@
-// Attention of HEADS absorbed queries of a token over one split of the latent cache, which all heads share: a line of
-// LINE chunks of four values is the key, its first LATENT chunks are the value. Online softmax over tiles of SPAN
+// Attention of HEADS absorbed queries of a token over one split of the latent cache, which all heads share: a KV row of
+// KV_ROW chunks of four values is the key, its first LATENT chunks are the value. Online softmax over tiles of SPAN
 // tokens. Leaves, per head and split, the unnormalised output, its largest score and its sum of weights.
 
 const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
@@ -12,24 +12,24 @@ var<storage, read> cache: array<CacheChunk>;
 var<storage, read_write> parts: array<vec4<f32>>; // [token][head][split][chunk]
 var<storage, read_write> stats: array<vec2<f32>>; // [token][head][split]: largest score, sum of weights
 
-var<workgroup> queries: array<vec4<f32>, HEADS * LINE>;
+var<workgroup> queries: array<vec4<f32>, HEADS * KV_ROW>;
 var<workgroup> scores: array<f32, SPAN * HEADS>; // [token][head]; weights once the softmax has seen them
 // Bits of f32, which one lane leaves for all.
 var<workgroup> tops: array<atomic<u32>, HEADS>;    // the largest scores so far
 var<workgroup> totals: array<atomic<u32>, HEADS>;  // the sums of weights so far
-var<workgroup> shrinks: array<atomic<u32>, HEADS>; // what earlier weights are multiplied with
+var<workgroup> rescales: array<atomic<u32>, HEADS>; // what earlier weights are multiplied with
 
 // Scores of the tile's tokens for every head, two tokens a team, which share its reading of the queries.
 fn score_tile(tile: u32, end: u32, team: Team) {
     for (var t = 2u * team.index; t < SPAN; t += 2u * TEAMS) {
-        let one = min(tile + t, end - 1u) * LINE; // a tile may reach past the split
-        let two = min(tile + t + 1u, end - 1u) * LINE;
+        let one = min(tile + t, end - 1u) * KV_ROW; // a tile may reach past the split
+        let two = min(tile + t + 1u, end - 1u) * KV_ROW;
         var ones: array<f32, HEADS>;
         var twos: array<f32, HEADS>;
-        for (var first = team.lane; first < LINE; first += KEYS * LANES) {
+        for (var first = team.lane; first < KV_ROW; first += KEYS * LANES) {
             var keys: array<CacheChunk, 2u * KEYS>;
             for (var n = 0u; n < KEYS; n++) {
-                let k = min(first + n * LANES, LINE - 1u);
+                let k = min(first + n * LANES, KV_ROW - 1u);
                 keys[2u * n] = cache[one + k];
                 keys[2u * n + 1u] = cache[two + k];
             }
@@ -37,8 +37,8 @@ fn score_tile(tile: u32, end: u32, team: Team) {
                 let k = first + n * LANES;
                 let key_one = cache_unpacked(keys[2u * n]);
                 let key_two = cache_unpacked(keys[2u * n + 1u]);
-                for (var h = 0u; h < HEADS && k < LINE; h++) {
-                    let query = queries[h * LINE + k];
+                for (var h = 0u; h < HEADS && k < KV_ROW; h++) {
+                    let query = queries[h * KV_ROW + k];
                     ones[h] += dot(key_one, query);
                     twos[h] += dot(key_two, query);
                 }
@@ -72,10 +72,10 @@ fn weigh_tile(team: Team) {
         }
         let total = team_sum(sum, team);
         if team.lane == 0u && first + team.index < HEADS {
-            let shrink = exp(before - top);
+            let rescale = exp(before - top);
             atomicStore(&tops[h], bitcast<u32>(top));
-            atomicStore(&shrinks[h], bitcast<u32>(shrink));
-            atomicStore(&totals[h], bitcast<u32>(bitcast<f32>(atomicLoad(&totals[h])) * shrink + total));
+            atomicStore(&rescales[h], bitcast<u32>(rescale));
+            atomicStore(&totals[h], bitcast<u32>(bitcast<f32>(atomicLoad(&totals[h])) * rescale + total));
         }
     }
 }
@@ -86,7 +86,7 @@ fn add_values(sums: ptr<function, array<vec4<f32>, HEADS * CHUNKS>>, tile: u32, 
         let at = min(local + c * WORKGROUP, LATENT - 1u);
         var values: array<CacheChunk, VALUES>;
         for (var n = 0u; n < VALUES; n++) {
-            values[n] = cache[min(tile + first + n, end - 1u) * LINE + at];
+            values[n] = cache[min(tile + first + n, end - 1u) * KV_ROW + at];
         }
         for (var n = 0u; n < VALUES; n++) {
             let value = cache_unpacked(values[n]);
@@ -107,8 +107,8 @@ fn main(i: Invocation) {
     if split.start >= split.end {
         return;
     }
-    for (var k = i.local; k < HEADS * LINE; k += WORKGROUP) {
-        queries[k] = q[token * ALL_HEADS * LINE + min(first_head * LINE + k, ALL_HEADS * LINE - 1u)];
+    for (var k = i.local; k < HEADS * KV_ROW; k += WORKGROUP) {
+        queries[k] = q[token * ALL_HEADS * KV_ROW + min(first_head * KV_ROW + k, ALL_HEADS * KV_ROW - 1u)];
     }
     for (var h = i.local; h < HEADS; h += WORKGROUP) {
         atomicStore(&tops[h], bitcast<u32>(LOWEST));
@@ -122,9 +122,9 @@ fn main(i: Invocation) {
         weigh_tile(team);
         workgroupBarrier();
         for (var h = 0u; h < HEADS; h++) {
-            let shrink = bitcast<f32>(atomicLoad(&shrinks[h]));
+            let rescale = bitcast<f32>(atomicLoad(&rescales[h]));
             for (var c = 0u; c < CHUNKS; c++) {
-                sums[h * CHUNKS + c] *= shrink;
+                sums[h * CHUNKS + c] *= rescale;
             }
         }
         let count = min(SPAN, split.end - tile);

@@ -1,6 +1,6 @@
-// Attention of a chunk's absorbed queries over one split of the latent cache: a line of LINE chunks of four values is
+// Attention of a chunk's absorbed queries over one split of the latent cache: a KV row of KV_ROW chunks of four values is
 // the key, its first LATENT chunks are the value. The queries of all heads, token after token, are rows; a workgroup
-// has ROWS of them, which share a tile of SPAN lines. A row sees the lines up to its own token's. Online softmax.
+// has ROWS of them, which share a tile of SPAN KV rows. A row sees the KV rows up to its own token's. Online softmax.
 
 const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
 const STEP = 8u;      // chunks of a key that are in workgroup memory at a time
@@ -24,7 +24,7 @@ var<workgroup> lane_tops: array<f32, WORKGROUP>;
 var<workgroup> lane_sums: array<f32, WORKGROUP>;
 var<workgroup> tops: array<f32, ROWS>;    // at last, the largest scores
 var<workgroup> totals: array<f32, ROWS>;  // at last, the sums of weights
-var<workgroup> shrinks: array<f32, ROWS>; // what earlier weights are multiplied with
+var<workgroup> rescales: array<f32, ROWS>; // what earlier weights are multiplied with
 
 // Lines that a row sees. Rows past the chunk's end see what the last token does.
 fn seen_by(row: u32) -> u32 {
@@ -36,12 +36,12 @@ fn stage(first_row: u32, tile: u32, end: u32, step: u32, local: u32) {
     for (var k = local; k < ROWS * STEP; k += WORKGROUP) {
         let row = min(first_row + k / STEP, batch.count * HEADS - 1u);
         let chunk = step + k % STEP;
-        let held = q[row * LINE + min(chunk, LINE - 1u)];
-        queries[k / STEP * PITCH + k % STEP] = select(vec4<f32>(0.0), held, chunk < LINE);
+        let held = q[row * KV_ROW + min(chunk, KV_ROW - 1u)];
+        queries[k / STEP * PITCH + k % STEP] = select(vec4<f32>(0.0), held, chunk < KV_ROW);
     }
     for (var k = local; k < SPAN * STEP; k += WORKGROUP) {
-        let chunk = min(step + k % STEP, LINE - 1u); // past the last the query is zero
-        keys[k / STEP * PITCH + k % STEP] = cache_unpacked(cache[min(tile + k / STEP, end - 1u) * LINE + chunk]);
+        let chunk = min(step + k % STEP, KV_ROW - 1u); // past the last the query is zero
+        keys[k / STEP * PITCH + k % STEP] = cache_unpacked(cache[min(tile + k / STEP, end - 1u) * KV_ROW + chunk]);
     }
 }
 
@@ -49,7 +49,7 @@ fn score_tile(first_row: u32, tile: u32, end: u32, local: u32) {
     let a = local / TOKEN_LANES;
     let b = local % TOKEN_LANES;
     var sums: array<f32, SCORE_ROWS * SCORE_TOKENS>;
-    for (var step = 0u; step < LINE; step += STEP) {
+    for (var step = 0u; step < KV_ROW; step += STEP) {
         workgroupBarrier(); // what was staged before, or the weights, are read
         stage(first_row, tile, end, step, local);
         workgroupBarrier();
@@ -104,10 +104,10 @@ fn weigh_tile(so_far: Weighed, local: u32) -> Weighed {
         sum += weight;
     }
     lane_sums[local] = sum;
-    let shrink = exp(before - largest);
-    shrinks[row] = shrink; // the same by all of the row's
+    let rescale = exp(before - largest);
+    rescales[row] = rescale; // the same by all of the row's
     workgroupBarrier();
-    var total = so_far.total * shrink;
+    var total = so_far.total * rescale;
     for (var n = 0u; n < WEIGH_LANES; n++) {
         total += lane_sums[row * WEIGH_LANES + n];
     }
@@ -141,14 +141,14 @@ fn main(
         weighed = weigh_tile(weighed, local);
         for (var r = 0u; r < OWN_ROWS; r++) {
             for (var c = 0u; c < OWN_CHUNKS; c++) {
-                sums[r * OWN_CHUNKS + c] *= shrinks[own + r];
+                sums[r * OWN_CHUNKS + c] *= rescales[own + r];
             }
         }
         let count = min(SPAN, end - tile);
         for (var t = 0u; t < count; t++) {
             for (var c = 0u; c < OWN_CHUNKS; c++) {
                 let chunk = min(column + c * COLUMN_LANES, LATENT - 1u);
-                let value = cache_unpacked(cache[(tile + t) * LINE + chunk]);
+                let value = cache_unpacked(cache[(tile + t) * KV_ROW + chunk]);
                 for (var r = 0u; r < OWN_ROWS; r++) {
                     sums[r * OWN_CHUNKS + c] += scores[(own + r) * SPAN + t] * value;
                 }

@@ -1,5 +1,5 @@
 // Attention as in mla_attention_batch, by cooperative matrices of 16 x 16, for ROWS = 64 rows. Of each tile of sixteen
-// lines, a subgroup multiplies the keys' one half with sixteen of the rows, and the values' eighth with all of them.
+// KV rows, a subgroup multiplies the keys' one half with sixteen of the rows, and the values' eighth with all of them.
 // Matrices hold f16: queries and weights are rounded to it, sums are f32.
 
 @compute @workgroup_size(WORKGROUP)
@@ -120,22 +120,22 @@ fn main(
         put_share(share, 1u - buffer, local);
         weigh(&row, tile, i);
         if workgroupUniformLoad(&exceeded).x == 1u {
-            s00 = shrunk(s00, 0u, subgroup, lane);
-            s10 = shrunk(s10, 1u, subgroup, lane);
-            s20 = shrunk(s20, 2u, subgroup, lane);
-            s30 = shrunk(s30, 3u, subgroup, lane);
-            if VALUE_TILES > 1u { s01 = shrunk(s01, 0u, subgroup, lane); }
-            if VALUE_TILES > 1u { s11 = shrunk(s11, 1u, subgroup, lane); }
-            if VALUE_TILES > 1u { s21 = shrunk(s21, 2u, subgroup, lane); }
-            if VALUE_TILES > 1u { s31 = shrunk(s31, 3u, subgroup, lane); }
-            if VALUE_TILES > 2u { s02 = shrunk(s02, 0u, subgroup, lane); }
-            if VALUE_TILES > 2u { s12 = shrunk(s12, 1u, subgroup, lane); }
-            if VALUE_TILES > 2u { s22 = shrunk(s22, 2u, subgroup, lane); }
-            if VALUE_TILES > 2u { s32 = shrunk(s32, 3u, subgroup, lane); }
-            if VALUE_TILES > 3u { s03 = shrunk(s03, 0u, subgroup, lane); }
-            if VALUE_TILES > 3u { s13 = shrunk(s13, 1u, subgroup, lane); }
-            if VALUE_TILES > 3u { s23 = shrunk(s23, 2u, subgroup, lane); }
-            if VALUE_TILES > 3u { s33 = shrunk(s33, 3u, subgroup, lane); }
+            s00 = rescaled(s00, 0u, subgroup, lane);
+            s10 = rescaled(s10, 1u, subgroup, lane);
+            s20 = rescaled(s20, 2u, subgroup, lane);
+            s30 = rescaled(s30, 3u, subgroup, lane);
+            if VALUE_TILES > 1u { s01 = rescaled(s01, 0u, subgroup, lane); }
+            if VALUE_TILES > 1u { s11 = rescaled(s11, 1u, subgroup, lane); }
+            if VALUE_TILES > 1u { s21 = rescaled(s21, 2u, subgroup, lane); }
+            if VALUE_TILES > 1u { s31 = rescaled(s31, 3u, subgroup, lane); }
+            if VALUE_TILES > 2u { s02 = rescaled(s02, 0u, subgroup, lane); }
+            if VALUE_TILES > 2u { s12 = rescaled(s12, 1u, subgroup, lane); }
+            if VALUE_TILES > 2u { s22 = rescaled(s22, 2u, subgroup, lane); }
+            if VALUE_TILES > 2u { s32 = rescaled(s32, 3u, subgroup, lane); }
+            if VALUE_TILES > 3u { s03 = rescaled(s03, 0u, subgroup, lane); }
+            if VALUE_TILES > 3u { s13 = rescaled(s13, 1u, subgroup, lane); }
+            if VALUE_TILES > 3u { s23 = rescaled(s23, 2u, subgroup, lane); }
+            if VALUE_TILES > 3u { s33 = rescaled(s33, 3u, subgroup, lane); }
         }
         let weight_pitch = WEIGHT_PITCH;
         let pitch = PITCH;
@@ -148,14 +148,14 @@ fn main(
         let from3 = 48u * WEIGHT_PITCH;
         let w3 = coopLoadT<coop_mat16x16<f16, A>>(&weights[from3], weight_pitch);
         let at0 = buffer * TILE * PITCH + 4u * (column + 0u);
-        let v0 = coopLoadT<coop_mat16x16<f16, B>>(&lines[at0], pitch);
+        let v0 = coopLoadT<coop_mat16x16<f16, B>>(&kv_rows[at0], pitch);
         s00 = coopMultiplyAdd(w0, v0, s00);
         s10 = coopMultiplyAdd(w1, v0, s10);
         s20 = coopMultiplyAdd(w2, v0, s20);
         s30 = coopMultiplyAdd(w3, v0, s30);
         if VALUE_TILES > 1u {
             let at1 = buffer * TILE * PITCH + 4u * (column + 1u);
-            let v1 = coopLoadT<coop_mat16x16<f16, B>>(&lines[at1], pitch);
+            let v1 = coopLoadT<coop_mat16x16<f16, B>>(&kv_rows[at1], pitch);
             s01 = coopMultiplyAdd(w0, v1, s01);
             s11 = coopMultiplyAdd(w1, v1, s11);
             s21 = coopMultiplyAdd(w2, v1, s21);
@@ -163,7 +163,7 @@ fn main(
         }
         if VALUE_TILES > 2u {
             let at2 = buffer * TILE * PITCH + 4u * (column + 2u);
-            let v2 = coopLoadT<coop_mat16x16<f16, B>>(&lines[at2], pitch);
+            let v2 = coopLoadT<coop_mat16x16<f16, B>>(&kv_rows[at2], pitch);
             s02 = coopMultiplyAdd(w0, v2, s02);
             s12 = coopMultiplyAdd(w1, v2, s12);
             s22 = coopMultiplyAdd(w2, v2, s22);
@@ -171,7 +171,7 @@ fn main(
         }
         if VALUE_TILES > 3u {
             let at3 = buffer * TILE * PITCH + 4u * (column + 3u);
-            let v3 = coopLoadT<coop_mat16x16<f16, B>>(&lines[at3], pitch);
+            let v3 = coopLoadT<coop_mat16x16<f16, B>>(&kv_rows[at3], pitch);
             s03 = coopMultiplyAdd(w0, v3, s03);
             s13 = coopMultiplyAdd(w1, v3, s13);
             s23 = coopMultiplyAdd(w2, v3, s23);
@@ -183,7 +183,7 @@ fn main(
     workgroupBarrier();
     let total = sum_of_four(row.total);
     if i % 4u == 0u {
-        shrinks[i / 4u] = total;
+        rescales[i / 4u] = total;
         if first_row + i / 4u < live {
             leave_stats(first_row + i / 4u, workgroup.y, row.reference, total);
         }

@@ -1,5 +1,5 @@
 // Attention as in mla_attention, by cooperative matrices of 16 x 16 for ROWS = 16 heads at a time. A tile of
-// SPAN lines of the cache is brought to workgroup memory once, where it is multiplied twice: as keys with the
+// SPAN KV rows of the cache is brought to workgroup memory once, where it is multiplied twice: as keys with the
 // queries, whose columns PARTS subgroups share, and as values with the weights.
 //
 // Weights are relative to a score that is at most MARGIN below the largest so far: only where one exceeds that by
@@ -38,10 +38,10 @@ fn weigh_tile(tile: u32, end: u32, team: Team) {
     }
     let total = team_sum(sum, team);
     if team.lane == 0u {
-        let shrink = exp(before - reference);
+        let rescale = exp(before - reference);
         references[h] = reference;
-        shrinks[h] = shrink;
-        totals[h] = totals[h] * shrink + total;
+        rescales[h] = rescale;
+        totals[h] = totals[h] * rescale + total;
         if reference != before && before > LOWEST { // of the first tile there are no earlier sums
             exceeded = vec4<u32>(1u);
         }
@@ -155,10 +155,10 @@ fn main(
         weigh_tile(tile, split.end, team);
 
         if workgroupUniformLoad(&exceeded).x == 1u {
-            sum0 = shrunk(sum0, subgroup, lane);
-            if VALUE_TILES > 1u { sum1 = shrunk(sum1, subgroup, lane); }
-            if VALUE_TILES > 2u { sum2 = shrunk(sum2, subgroup, lane); }
-            if VALUE_TILES > 3u { sum3 = shrunk(sum3, subgroup, lane); }
+            sum0 = rescaled(sum0, subgroup, lane);
+            if VALUE_TILES > 1u { sum1 = rescaled(sum1, subgroup, lane); }
+            if VALUE_TILES > 2u { sum2 = rescaled(sum2, subgroup, lane); }
+            if VALUE_TILES > 3u { sum3 = rescaled(sum3, subgroup, lane); }
         }
         for (var k = 0u; k < SPAN / 16u; k++) {
             for (var term = 0u; term < TERMS; term++) {
@@ -171,7 +171,7 @@ fn main(
                 if VALUE_TILES > 3u { sum3 = with_values(sum3, shares, k, column + 3u); }
             }
         }
-        workgroupBarrier(); // lines and weights are read before the next tile overwrites them
+        workgroupBarrier(); // KV rows and weights are read before the next tile overwrites them
     }
 
     let slot = first_head * split_count() + workgroup.y;

@@ -1,7 +1,7 @@
 // Attention over one split of the latent cache by cooperative matrices of 8 x 8, as Metal has them: of a token, of few,
 // or of a chunk. The queries of all heads, token after token, are rows, of which a workgroup has eight or sixteen. A
 // tile of the cache is brought to workgroup memory once, where it is multiplied twice: as keys with the queries, and as
-// values with the weights. A row sees the lines up to its own token's. Online softmax.
+// values with the weights. A row sees the KV rows up to its own token's. Online softmax.
 
 fn work_of(workgroup: vec3<u32>) -> Work {
     let live = batch.count * HEADS;
@@ -101,7 +101,7 @@ fn main(
     for (var tile = work.start; tile < work.end; tile += TILE) {
         put_share(share, i);
         if i == 0u {
-            atomicStore(&any_shrinks, 0u);
+            atomicStore(&any_rescale, 0u);
         }
         workgroupBarrier();
         share = load_share(tile + TILE, work.end, i); // on its way while this tile is computed
@@ -139,15 +139,15 @@ fn main(
         workgroupBarrier();
         weigh(&row, tile, rows, i);
         workgroupBarrier();
-        if atomicLoad(&any_shrinks) == 1u {
-            shrink(&s00, &s10, subgroup, lane);
-            if VALUE_TILES > 1u { shrink(&s01, &s11, subgroup, lane); }
-            if VALUE_TILES > 2u { shrink(&s02, &s12, subgroup, lane); }
-            if VALUE_TILES > 3u { shrink(&s03, &s13, subgroup, lane); }
-            if VALUE_TILES > 4u { shrink(&s04, &s14, subgroup, lane); }
-            if VALUE_TILES > 5u { shrink(&s05, &s15, subgroup, lane); }
-            if VALUE_TILES > 6u { shrink(&s06, &s16, subgroup, lane); }
-            if VALUE_TILES > 7u { shrink(&s07, &s17, subgroup, lane); }
+        if atomicLoad(&any_rescale) == 1u {
+            rescale(&s00, &s10, subgroup, lane);
+            if VALUE_TILES > 1u { rescale(&s01, &s11, subgroup, lane); }
+            if VALUE_TILES > 2u { rescale(&s02, &s12, subgroup, lane); }
+            if VALUE_TILES > 3u { rescale(&s03, &s13, subgroup, lane); }
+            if VALUE_TILES > 4u { rescale(&s04, &s14, subgroup, lane); }
+            if VALUE_TILES > 5u { rescale(&s05, &s15, subgroup, lane); }
+            if VALUE_TILES > 6u { rescale(&s06, &s16, subgroup, lane); }
+            if VALUE_TILES > 7u { rescale(&s07, &s17, subgroup, lane); }
         }
         for (var t = 0u; t < TILE; t += 8u) {
             let at = t * PITCH + values;
@@ -175,12 +175,12 @@ fn main(
                 if VALUE_TILES > 7u { add_values(&s07, first, at + 56u); }
             }
         }
-        workgroupBarrier(); // lines and weights are read before the next tile overwrites them
+        workgroupBarrier(); // KV rows and weights are read before the next tile overwrites them
     }
 
     let total = row_sum(row.total);
     if i / LANES < rows && i % LANES == 0u {
-        atomicStore(&shrinks[i / LANES], bitcast<u32>(total));
+        atomicStore(&rescales[i / LANES], bitcast<u32>(total));
         if work.first_row + i / LANES < work.live {
             leave_stats(work.first_row + i / LANES, workgroup.y, row.reference, total);
         }

@@ -7,7 +7,7 @@ const ALL_GROUPS = CHOSEN_GROUPS + shared_GROUPS;
 var<storage, read> ids: array<u32>;
 var<storage, read_write> y: array<f32>;
 
-var<workgroup> chosen: array<u32, TOP_K>;
+var<workgroup> selected: array<u32, TOP_K>;
 
 fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
     if row < w_ROWS {
@@ -19,7 +19,7 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
 
 // A group of a row of the chosen expert whose it is.
 fn chosen_dot(row: u32, g: u32, a: ptr<function, Group>) -> f32 {
-    return w_dot(w_place(chosen[g / w_GROUPS], row) + g % w_GROUPS, a);
+    return w_dot(w_place(selected[g / w_GROUPS], row) + g % w_GROUPS, a);
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -31,7 +31,7 @@ fn main(i: Invocation) {
     }
     let row = first_row(i.workgroup, team);
     for (var k = i.local; k < TOP_K; k += WORKGROUP) {
-        chosen[k] = ids[token * TOP_K + k];
+        selected[k] = ids[token * TOP_K + k];
     }
     load_residual(token * Y_STRIDE, row, w_ROWS);
     epilogue_load(row, w_ROWS);

@@ -46,27 +46,27 @@ fn main(i: Invocation) {
     first_logit = token * LOGITS_PITCH;
     let row = first_row(i.workgroup, team);
     var sums: Gated;
-    choose_scores(i.local);
+    score_experts(i.local);
     for (var first = 0u; first < w_gate_GROUPS; first += TILE) {
         let count = min(TILE, w_gate_GROUPS - first);
         stage(token * X_STRIDE, columns_of_slot(), first, count, i);
         if first == 0u {
-            choose_ranks(i.local);
+            rank_experts(i.local);
             workgroupBarrier();
         }
         if slot < TOP_K {
-            sums = added(sums, w_gated_rows(atomicLoad(&chosen[slot]), row, first, count, team));
+            sums = added(sums, w_gated_rows(atomicLoad(&selected[slot]), row, first, count, team));
         } else {
             sums = added(sums, shared_gated_rows(0u, row, first, count, team));
         }
     }
     weight = 1.0;
     if slot < TOP_K {
-        weight = chosen_weight(slot);
+        weight = expert_weight(slot);
     }
     write_sums(i, team, row, swiglu_rows(sums, column_factors(team), team));
     epilogue((token * SLOTS + slot) * Y_STRIDE, SLOTS * Y_STRIDE, columns_of_slot(), rows_of_slot(), i);
     if block_of(i.workgroup) == 0u && i.local == 0u && slot < TOP_K {
-        ids[token * TOP_K + slot] = atomicLoad(&chosen[slot]);
+        ids[token * TOP_K + slot] = atomicLoad(&selected[slot]);
     }
 }

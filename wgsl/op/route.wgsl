@@ -10,12 +10,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         return;
     }
     first_logit = token * LOGITS_PITCH;
-    choose_scores(local);
+    score_experts(local);
     workgroupBarrier();
-    choose_ranks(local);
+    rank_experts(local);
     workgroupBarrier();
     for (var k = local; k < TOP_K; k += WORKGROUP) {
-        ids[token * TOP_K + k] = atomicLoad(&chosen[k]);
-        weights[token * TOP_K + k] = chosen_weight(k);
+        ids[token * TOP_K + k] = atomicLoad(&selected[k]);
+        weights[token * TOP_K + k] = expert_weight(k);
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use wglm::kernels::CacheType;
 use wglm::model::PromptOptions;
-use wglm::plan::{Division, Fusions};
+use wglm::plan::{Fusions, TilingOverride};
 use wglm::quant::Arithmetic;
 use wglm::{GpuOptions, LoadOptions};
 
@@ -91,8 +91,8 @@ pub struct FileArgs {
     #[arg(long, help_heading = TUNING)]
     pub zero_copy: bool,
     /// Override kernel tiling (benchmarking): a list of STEP=LANESxROWSxWORKGROUP[xCOLUMNS], e.g. moe.down=32x1x512
-    #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = divisions, help_heading = TUNING)]
-    pub tiling: Option<Divisions>,
+    #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tiling_overrides, help_heading = TUNING)]
+    pub tiling: Option<TilingOverrides>,
     /// Disable these fusions (debugging): all, or a list of norm, latent, cache, absorb, merge, round, experts
     #[arg(long, env = "WGLM_UNFUSE", hide_env_values = true, value_name = "LIST", value_parser = fusions, help_heading = TUNING)]
     pub unfuse: Option<Fusions>,
@@ -100,12 +100,12 @@ pub struct FileArgs {
 
 /// What `--tiling` asks for.
 #[derive(Debug, Clone, Default)]
-pub struct Divisions(Vec<Division>);
+pub struct TilingOverrides(Vec<TilingOverride>);
 
 /// An empty list is none, as an empty variable is.
-fn divisions(list: &str) -> Result<Divisions, String> {
+fn tiling_overrides(list: &str) -> Result<TilingOverrides, String> {
     let items = list.split(',').map(str::trim).filter(|item| !item.is_empty());
-    items.map(|item| item.parse().map_err(accepted)).collect::<Result<_, _>>().map(Divisions)
+    items.map(|item| item.parse().map_err(accepted)).collect::<Result<_, _>>().map(TilingOverrides)
 }
 
 fn fusions(list: &str) -> Result<Fusions, String> {
@@ -139,11 +139,20 @@ impl FileArgs {
             ArithmeticChoice::Int => Some(Arithmetic::Int),
         };
         // Of the one model that a command loads.
-        let divisions = Vec::leak(self.tiling.clone().unwrap_or_default().0);
+        let tiling_overrides = Vec::leak(self.tiling.clone().unwrap_or_default().0);
         let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
         let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
         let context = self.context;
-        LoadOptions { context, cache, arithmetic, fusions, divisions, zero_copy, prompt, ..LoadOptions::default() }
+        LoadOptions {
+            context,
+            cache,
+            arithmetic,
+            fusions,
+            tiling_overrides,
+            zero_copy,
+            prompt,
+            ..LoadOptions::default()
+        }
     }
 }
 

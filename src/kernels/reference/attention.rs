@@ -1,10 +1,10 @@
 //! Attention over the cache, and what its splits leave.
 
-use super::super::cache_write::{Cache, CacheType};
-use super::super::mla_attention::{Parts, SPAN};
+use super::super::kv_write::{Cache, CacheType};
+use super::super::mla_attention::{AttentionSplits, SPAN};
 use super::{VALUES, VECTORS, sample, start};
 use crate::error::Result;
-use crate::plan::{Batch, BufferRef, Output, Probe, Reference, Sample};
+use crate::plan::{Batch, BufferRef, OutputPlace, Probe, Reference, Sample};
 use half::f16;
 use std::ops::Range;
 
@@ -18,9 +18,9 @@ pub(in super::super) struct Merged {
     pub heads: usize,
 }
 
-impl From<&Parts> for Merged {
-    fn from(parts: &Parts) -> Self {
-        let Parts { sums, stats, splits, heads } = parts;
+impl From<&AttentionSplits> for Merged {
+    fn from(parts: &AttentionSplits) -> Self {
+        let AttentionSplits { sums, stats, splits, heads } = parts;
         Self { sums: sums.buffer, stats: stats.buffer, rank: sums.shape[0], splits: *splits, heads: *heads }
     }
 }
@@ -65,7 +65,7 @@ impl Reference for Merge {
             let (token, head) = (vector / self.y.stacks, vector % self.y.stacks);
             let merged = self.parts.vector(probe, token, head)?;
             for value in probe.some(self.y.values, VALUES) {
-                let output = Output::F32(self.y.buffer, start(&self.y, token, head) + value);
+                let output = OutputPlace::F32(self.y.buffer, start(&self.y, token, head) + value);
                 samples.push(sample(output, merged[value].0, merged[value].1, 2e-5));
             }
         }
@@ -90,7 +90,7 @@ pub(in super::super) struct Attention {
 /// What attention leaves.
 pub(in super::super) enum Attended {
     Whole(Batch),
-    Parts(Merged),
+    Splits(Merged),
 }
 
 /// Scores of a query, and how far the rounding of what they are summed of may move them, as a part of 1.
@@ -108,21 +108,21 @@ impl Reference for Attention {
             let seen = 0..probe.position + token + 1;
             match &self.y {
                 Attended::Whole(y) => {
-                    let lines = self.lines(probe, seen)?;
-                    let scores = self.scores(probe, token, head, &lines)?;
+                    let kv_rows = self.kv_rows(probe, seen)?;
+                    let scores = self.scores(probe, token, head, &kv_rows)?;
                     for c in probe.some(self.cache.rank, VALUES) {
-                        let (want, size) = mean(&scores.values, &lines, c);
-                        let output = Output::F32(y.buffer, start(y, token, head) + c);
+                        let (want, size) = mean(&scores.values, &kv_rows, c);
+                        let output = OutputPlace::F32(y.buffer, start(y, token, head) + c);
                         samples.push(sample(output, want, size * (1.0 + scores.spread), self.bound));
                     }
                 }
-                Attended::Parts(parts) => {
+                Attended::Splits(parts) => {
                     let length = split_length(parts.splits, probe.position + probe.count);
                     let split = probe.pick(seen.end.div_ceil(length));
-                    let lines = self.lines(probe, split * length..seen.end.min((split + 1) * length))?;
-                    let scores = self.scores(probe, token, head, &lines)?;
+                    let kv_rows = self.kv_rows(probe, split * length..seen.end.min((split + 1) * length))?;
+                    let scores = self.scores(probe, token, head, &kv_rows)?;
                     let slot = vector * parts.splits + split;
-                    samples.extend(self.of_split(probe, parts, slot, &scores, &lines));
+                    samples.extend(self.of_split(probe, parts, slot, &scores, &kv_rows));
                 }
             }
         }
@@ -138,25 +138,25 @@ impl Attention {
         parts: &Merged,
         slot: usize,
         scores: &Scores,
-        lines: &[Vec<f64>],
+        kv_rows: &[Vec<f64>],
     ) -> Vec<Sample> {
         let top = scores.values.iter().copied().fold(f64::MIN, f64::max);
         let log = top + (self.unit * scores.values.iter().map(|score| (score - top).exp()).sum::<f64>()).ln();
-        let sum = Output::LogSum(parts.stats, 2 * slot);
+        let sum = OutputPlace::LogSum(parts.stats, 2 * slot);
         let mut samples = vec![sample(sum, log, 1.0 + scores.spread + log.abs() * 1e-2, self.bound)];
         for c in probe.some(parts.rank, VALUES) {
-            let (want, size) = mean(&scores.values, lines, c);
-            let output = Output::Mean([parts.sums, parts.stats], [slot * parts.rank + c, 2 * slot + 1]);
+            let (want, size) = mean(&scores.values, kv_rows, c);
+            let output = OutputPlace::Mean([parts.sums, parts.stats], [slot * parts.rank + c, 2 * slot + 1]);
             samples.push(sample(output, want, size * (1.0 + scores.spread), self.bound));
         }
         samples
     }
 
-    /// Lines of the cache, without padding.
-    fn lines(&self, probe: &mut Probe<'_>, tokens: Range<usize>) -> Result<Vec<Vec<f64>>> {
+    /// KvRows of the cache, without padding.
+    fn kv_rows(&self, probe: &mut Probe<'_>, tokens: Range<usize>) -> Result<Vec<Vec<f64>>> {
         let Cache { buffer, ty, rank, rotary } = self.cache;
-        let line = Cache::line(rank, rotary);
-        let words = if ty == CacheType::F16 { line / 2 } else { line };
+        let kv_row = Cache::row_values(rank, rotary);
+        let words = if ty == CacheType::F16 { kv_row / 2 } else { kv_row };
         let all = probe.words(buffer, tokens.start * words, tokens.len() * words)?;
         let halves = |word: &u32| [*word as u16, (word >> 16) as u16].map(|bits| f16::from_bits(bits).to_f64());
         let values = |words: &[u32]| match ty {
@@ -166,12 +166,12 @@ impl Attention {
         Ok(all.chunks_exact(words).map(values).collect())
     }
 
-    fn scores(&self, probe: &mut Probe<'_>, token: usize, head: usize, lines: &[Vec<f64>]) -> Result<Scores> {
+    fn scores(&self, probe: &mut Probe<'_>, token: usize, head: usize, kv_rows: &[Vec<f64>]) -> Result<Scores> {
         let q = probe.values(self.q.buffer, start(&self.q, token, head), self.cache.rank + self.cache.rotary)?;
         let scale = f64::from(self.scale);
         let mut scores = Scores { values: Vec::new(), spread: 0.0 };
-        for line in lines {
-            let terms = q.iter().zip(line).map(|(&q, k)| scale * f64::from(q) * k);
+        for kv_row in kv_rows {
+            let terms = q.iter().zip(kv_row).map(|(&q, k)| scale * f64::from(q) * k);
             let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| (sum + term, squares + term * term));
             scores.values.push(sum);
             scores.spread = scores.spread.max(squares.sqrt()); // errors of terms hardly ever point the same way
@@ -180,10 +180,10 @@ impl Attention {
     }
 }
 
-/// The mean of value `c` of lines, weighted by scores, and that of its magnitudes.
-fn mean(scores: &[f64], lines: &[Vec<f64>], c: usize) -> (f64, f64) {
+/// The mean of value `c` of KV rows, weighted by scores, and that of its magnitudes.
+fn mean(scores: &[f64], kv_rows: &[Vec<f64>], c: usize) -> (f64, f64) {
     let top = scores.iter().copied().fold(f64::MIN, f64::max);
     let total: f64 = scores.iter().map(|score| (score - top).exp()).sum();
-    let terms = scores.iter().zip(lines).map(|(score, line)| (score - top).exp() / total * line[c]);
+    let terms = scores.iter().zip(kv_rows).map(|(score, kv_row)| (score - top).exp() / total * kv_row[c]);
     terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
 }

@@ -3,22 +3,22 @@
 //! made with and within the same bounds, times [`SLACK`].
 
 mod attention;
-mod choice;
-mod lines;
+mod kv_rows;
 mod operand;
 mod product;
+mod sampling;
 mod vectors;
 
 pub(super) use attention::{Attended, Attention, Merge, Merged};
-pub(super) use choice::{Adjusted, Chosen, Drawn, Grouped, Histogram, Maxima};
-pub(super) use lines::{Lines, Turned};
+pub(super) use kv_rows::{KvRows, RotatedQueries};
 pub(super) use operand::{Operand, Seen};
 pub(super) use product::{Down, Errors, Left, Product, Terms, Which};
+pub(super) use sampling::{Adjusted, Drawn, Grouped, Histogram, Maxima, SelectedExperts};
 pub(super) use vectors::{Copied, EmbeddingRows, LastToken, Normed, WeightedSum};
 
 #[cfg(doc)]
 use crate::plan::Reference;
-use crate::plan::{Batch, Output, Sample, Tensor};
+use crate::plan::{Batch, OutputPlace, Sample, Tensor};
 
 /// How much more than the cases' bounds an error may be: the values of a model are less even than noise, and one term may
 /// outweigh all others of a sum.
@@ -32,12 +32,12 @@ const VECTORS: usize = 3;
 const VALUES: usize = 4;
 
 /// A value that may be off by `bound` of its size.
-fn sample(output: Output, want: f64, size: f64, bound: f64) -> Sample {
+fn sample(output: OutputPlace, want: f64, size: f64, bound: f64) -> Sample {
     Sample { output, want, tolerance: SLACK * bound * size + SMALLEST }
 }
 
 /// A value that is compared exactly.
-fn exact(output: Output, want: f64) -> Sample {
+fn exact(output: OutputPlace, want: f64) -> Sample {
     Sample { output, want, tolerance: 0.0 }
 }
 

@@ -4,9 +4,9 @@ use super::super::group_slots::Groups;
 use super::super::matvec::{HALF, gated};
 use super::super::rounded::Rounded;
 use super::operand::Vector;
-use super::{Chosen, Operand, SLACK, SMALLEST, VALUES, VECTORS, start};
+use super::{Operand, SLACK, SMALLEST, SelectedExperts, VALUES, VECTORS, start};
 use crate::error::Result;
-use crate::plan::{Batch, BufferRef, Output, Probe, Reference, Sample, Weight};
+use crate::plan::{Batch, BufferRef, OutputPlace, Probe, Reference, Sample, Weight};
 
 /// A value, and what it may be off by.
 type Sum = (f64, f64);
@@ -50,14 +50,14 @@ pub(in super::super) enum Terms {
 
 /// Which matrix of a stack a vector meets.
 pub(in super::super) enum Which {
-    /// The vectors of all tokens meet the matrices in turn.
+    /// The vectors of all tokens meet the matrices in rotation.
     InTurn,
     /// That of these ids {slots}, u32.
     Ids(BufferRef),
     /// That of the expert whose slot it is: slots by expert, and the tiles they are cut into, so many.
     Grouped { slots: BufferRef, tiles: BufferRef, count: usize },
     /// That of the router's choice, whose weight the output is multiplied with.
-    Chosen(Chosen),
+    SelectedExperts(SelectedExperts),
 }
 
 /// What a product leaves besides its output: the output rounded, times the weights of a norm if one follows.
@@ -102,7 +102,7 @@ impl Which {
                 let has = |tile: &&[u32]| place.is_some_and(|p| (tile[1]..tile[1] + tile[2]).contains(&(p as u32)));
                 tiles.chunks_exact(4).find(has).map(|tile| (tile[0] as usize % matrices, 1.0))
             }
-            Self::Chosen(chosen) => chosen.of(probe, token)?.map(|(ids, weights)| (ids[slot], weights[slot])),
+            Self::SelectedExperts(chosen) => chosen.of(probe, token)?.map(|(ids, weights)| (ids[slot], weights[slot])),
         })
     }
 }
@@ -144,7 +144,7 @@ impl Reference for Product {
             let Some((matrix, factor)) = self.which.matrix(probe, (token, slot, stacks), matrices)? else { continue };
             let x = self.x.vector(probe, token, (first + slot) * self.x.stacks() / self.y.stacks, columns)?;
             let place = start(&self.y, token, first + slot);
-            let weighed = if let Which::Chosen(_) = self.which { SLACK * WEIGHT * factor.abs() } else { 0.0 };
+            let weighed = if let Which::SelectedExperts(_) = self.which { SLACK * WEIGHT * factor.abs() } else { 0.0 };
             let mut sums = Vec::new();
             for row in self.rows(probe, rows) {
                 let (mut value, mut error) = self.value(probe, matrix, row, &x)?;
@@ -166,7 +166,7 @@ impl Reference for Product {
 
 /// A sum as an output.
 fn summed(buffer: BufferRef, place: usize, (want, error): Sum) -> Sample {
-    Sample { output: Output::F32(buffer, place), want, tolerance: error + SMALLEST }
+    Sample { output: OutputPlace::F32(buffer, place), want, tolerance: error + SMALLEST }
 }
 
 impl Errors {
@@ -207,16 +207,16 @@ impl Left {
         let most = sums.iter().map(error).fold(0.0, f64::max);
         let top = sums.iter().map(|sum| value(sum).abs()).fold(0.0, f64::max);
         let at = self.rounded.place_of(vector, place, first);
-        let scale = Output::F32(self.rounded.buffer, at.scale);
+        let scale = OutputPlace::F32(self.rounded.buffer, at.scale);
         let mut samples = vec![Sample { output: scale, want: top / 127.0, tolerance: (most + 1e-5 * top) / 127.0 }];
         for (i, sum) in sums.iter().enumerate() {
-            let output = Output::Scaled(self.rounded.buffer, at.byte + i, at.scale);
+            let output = OutputPlace::Scaled(self.rounded.buffer, at.byte + i, at.scale);
             samples.push(Sample { output, want: value(sum), tolerance: 0.51 * (top + most) / 127.0 + 2.0 * most });
         }
         if self.norm.is_some() {
             let squares = sums.iter().map(|(_, (value, _))| value * value).sum::<f64>();
             let off: f64 = sums.iter().map(|(_, (value, error))| error * (2.0 * value.abs() + error)).sum();
-            let output = Output::F32(self.rounded.buffer, self.rounded.squares_of(vector) + first / HALF);
+            let output = OutputPlace::F32(self.rounded.buffer, self.rounded.squares_of(vector) + first / HALF);
             samples.push(Sample { output, want: squares, tolerance: off + 1e-5 * squares });
         }
         Ok(samples)

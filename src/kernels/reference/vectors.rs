@@ -3,7 +3,7 @@
 use super::super::rms_norm;
 use super::{VALUES, VECTORS, exact, sample, start};
 use crate::error::Result;
-use crate::plan::{Batch, BufferRef, Output, Plan, Probe, Reference, Sample, Tensor, Weight};
+use crate::plan::{Batch, BufferRef, OutputPlace, Plan, Probe, Reference, Sample, Tensor, Weight};
 
 /// y = the rows of the embedding that the tokens name.
 pub(in super::super) struct EmbeddingRows {
@@ -20,7 +20,7 @@ impl Reference for EmbeddingRows {
             let row = probe.row(&self.embedding, 0, id.min(rows - 1))?;
             let largest = row.iter().fold(0f64, |most, v| most.max(f64::from(v.abs())));
             for value in probe.some(columns, VALUES) {
-                let output = Output::F32(self.y.buffer, token * self.y.stride + value);
+                let output = OutputPlace::F32(self.y.buffer, token * self.y.stride + value);
                 samples.push(sample(output, f64::from(row[value]), largest, 1e-6));
             }
         }
@@ -43,9 +43,9 @@ impl Reference for Normed {
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
             let x = probe.values(self.x.buffer, token * self.x.stride, width)?;
-            let want = rms_norm::twin(&x, &weights, self.epsilon);
+            let want = rms_norm::expected(&x, &weights, self.epsilon);
             for value in probe.some(width, VALUES) {
-                let output = Output::F32(self.y.buffer, token * self.y.stride + value);
+                let output = OutputPlace::F32(self.y.buffer, token * self.y.stride + value);
                 samples.push(sample(output, want[value], want[value].abs(), 2e-6));
             }
         }
@@ -85,7 +85,7 @@ fn copied(probe: &mut Probe<'_>, (x, from): (BufferRef, usize), y: BufferRef, pl
     let mut samples = Vec::new();
     for &place in places {
         let values = probe.values(x, from + place, 1)?;
-        samples.extend(values.first().map(|&value| exact(Output::F32(y, place), f64::from(value))));
+        samples.extend(values.first().map(|&value| exact(OutputPlace::F32(y, place), f64::from(value))));
     }
     Ok(samples)
 }
@@ -112,7 +112,7 @@ impl Reference for WeightedSum {
                     terms.extend(y.first().map(|&y| f64::from(*weight) * f64::from(y)));
                 }
                 let size = terms.iter().map(|term| term.abs()).sum();
-                samples.push(sample(Output::F32(self.x.buffer, place), terms.iter().sum(), size, 1e-6));
+                samples.push(sample(OutputPlace::F32(self.x.buffer, place), terms.iter().sum(), size, 1e-6));
             }
         }
         Ok(samples)

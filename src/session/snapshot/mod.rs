@@ -80,14 +80,14 @@ impl Session {
         self.fill_caches(&mut reader)?;
         let logits = reader.words(header.logits)?;
         self.tokens = tokens;
-        self.sure = self.tokens.len();
+        self.confirmed = self.tokens.len();
         if logits.is_empty() {
             return Ok(());
         }
         self.has_hidden = false;
         let local = self.executor.local(self.planned.logits);
         let written = self.executor.gpu().write(local, 0, bytemuck::cast_slice(&logits));
-        written.and_then(|()| self.choose_anew()).inspect_err(|_| self.rewind(0))
+        written.and_then(|()| self.resample()).inspect_err(|_| self.rewind(0))
     }
 
     /// Whether a snapshot's header is that of one of this session's.

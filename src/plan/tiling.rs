@@ -19,7 +19,7 @@ pub struct Tiling {
 
 /// A wish for how one product's rows are divided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Division {
+pub struct TilingOverride {
     /// The step's label, without its layer.
     pub step: String,
     /// How.
@@ -32,7 +32,7 @@ const FORM: &str = concat!(
     "lanes and workgroup powers of two, 1 to 4 rows or columns"
 );
 
-impl FromStr for Division {
+impl FromStr for TilingOverride {
     type Err = Error;
 
     /// Of `STEP=LANESxROWSxWORKGROUP`, as `moe.down=32x1x512`, or with columns behind that.

@@ -1,12 +1,12 @@
 // Chooses TOP_K of EXPERTS experts from the router's logits and weighs them. The work of a workgroup, which
-// calls choose_scores, meets at a barrier, calls choose_ranks, and meets again.
+// calls score_experts, meets at a barrier, calls rank_experts, and meets again.
 //
 // score = sigmoid(logit) or softmax(logits); the bias takes part in the choice only. Equal scores go to
 // the lower expert. A weight is the expert's score, over the sum of the chosen scores where NORMALISE,
-// times the scale. `chosen` always names experts, whatever the logits hold.
+// times the scale. `selected` always names experts, whatever the logits hold.
 
-const LOWEST_CHANCE = -1e30;
-const NO_CHANCE = -2e30; // below every expert's
+const LOWEST_SELECTION_SCORE = -1e30;
+const NO_SELECTION_SCORE = -2e30; // below every expert's
 const SMALLEST_SUM = 6.103515625e-5; // as llama.cpp bounds the sum of the chosen scores
 const CHUNKS = (EXPERTS + 3u) / 4u;
 
@@ -17,8 +17,8 @@ var<private> first_logit: u32 = 0u; // of the token, where there are several
 
 var<workgroup> scores: array<f32, EXPERTS>;
 // score + bias. Each invocation writes whole vectors: to write a part of one may write all of it.
-var<workgroup> chances: array<vec4<f32>, CHUNKS>;
-var<workgroup> chosen: array<atomic<u32>, TOP_K>;
+var<workgroup> selection_scores: array<vec4<f32>, CHUNKS>;
+var<workgroup> selected: array<atomic<u32>, TOP_K>;
 
 fn sigmoid(z: f32) -> f32 {
     return 1.0 / (1.0 + exp(select(-z, 80.0, z < -80.0))); // beyond 88, e^x is not finite
@@ -26,69 +26,69 @@ fn sigmoid(z: f32) -> f32 {
 
 // The softmax of expert e's logit; the experts are few enough for each to look at all.
 fn softmax(e: u32) -> f32 {
-    var top = LOWEST_CHANCE;
+    var top = LOWEST_SELECTION_SCORE;
     for (var k = 0u; k < EXPERTS; k++) {
-        top = max(top, chances[k / 4u][k % 4u]);
+        top = max(top, selection_scores[k / 4u][k % 4u]);
     }
     var sum = 0.0;
     for (var k = 0u; k < EXPERTS; k++) {
-        sum += exp(chances[k / 4u][k % 4u] - top);
+        sum += exp(selection_scores[k / 4u][k % 4u] - top);
     }
-    return exp(chances[e / 4u][e % 4u] - top) / sum;
+    return exp(selection_scores[e / 4u][e % 4u] - top) / sum;
 }
 
-fn choose_scores(local: u32) {
+fn score_experts(local: u32) {
     if SOFTMAX {
         for (var c = local; c < CHUNKS; c += WORKGROUP) {
             var some = vec4<f32>(0.0);
             for (var k = 0u; k < 4u && 4u * c + k < EXPERTS; k++) {
                 some[k] = logits[first_logit + 4u * c + k];
             }
-            chances[c] = some;
+            selection_scores[c] = some;
         }
         workgroupBarrier();
         for (var e = local; e < EXPERTS; e += WORKGROUP) {
             scores[e] = softmax(e);
         }
-        workgroupBarrier(); // the logits are read before the chances overwrite them
+        workgroupBarrier(); // the logits are read before the selection_scores overwrite them
     }
     for (var c = local; c < CHUNKS; c += WORKGROUP) {
-        var some = vec4<f32>(NO_CHANCE);
+        var some = vec4<f32>(NO_SELECTION_SCORE);
         for (var k = 0u; k < 4u && 4u * c + k < EXPERTS; k++) {
             let e = 4u * c + k;
             if !SOFTMAX {
                 scores[e] = sigmoid(logits[first_logit + e]);
             }
-            some[k] = max(scores[e] + bias[e], LOWEST_CHANCE);
+            some[k] = max(scores[e] + bias[e], LOWEST_SELECTION_SCORE);
         }
-        chances[c] = some;
+        selection_scores[c] = some;
     }
     for (var k = local; k < TOP_K; k += WORKGROUP) {
-        atomicStore(&chosen[k], k); // stays where no chance is a number
+        atomicStore(&selected[k], k); // stays where no selection_score is a number
     }
 }
 
-// An expert's rank is the number of experts with better chances.
-fn choose_ranks(local: u32) {
+// An expert's rank is the number of experts with better selection_scores.
+fn rank_experts(local: u32) {
     for (var e = local; e < EXPERTS; e += WORKGROUP) {
-        let chance = vec4<f32>(chances[e / 4u][e % 4u]);
+        let selection_score = vec4<f32>(selection_scores[e / 4u][e % 4u]);
         var better = vec4<u32>(0u);
         for (var k = 0u; k < CHUNKS; k++) {
             let lower = vec4<u32>(4u * k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(e);
-            let ahead = (chances[k] > chance) | ((chances[k] == chance) & lower);
+            let ahead = (selection_scores[k] > selection_score) | ((selection_scores[k] == selection_score) & lower);
             better += select(vec4<u32>(0u), vec4<u32>(1u), ahead);
         }
         let rank = better.x + better.y + better.z + better.w;
         if rank < TOP_K {
-            atomicStore(&chosen[rank], e);
+            atomicStore(&selected[rank], e);
         }
     }
 }
 
-fn chosen_weight(slot: u32) -> f32 {
+fn expert_weight(slot: u32) -> f32 {
     var total = 0.0;
     for (var k = 0u; k < TOP_K; k++) {
-        total += scores[atomicLoad(&chosen[k])];
+        total += scores[atomicLoad(&selected[k])];
     }
-    return scores[atomicLoad(&chosen[slot])] * select(SCALE, SCALE / max(total, SMALLEST_SUM), NORMALISE);
+    return scores[atomicLoad(&selected[slot])] * select(SCALE, SCALE / max(total, SMALLEST_SUM), NORMALISE);
 }

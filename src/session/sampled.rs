@@ -5,7 +5,7 @@
 //! state and the last kernel copies beside its choice. A choice with another ticket was never made.
 
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Copy, Gpu, Readback, Submission};
+use crate::gpu::{Buffer, Gpu, Readback, ReadbackCopy, Submission};
 use crate::kernels::NO_TOKEN;
 use crate::plan::Plan;
 
@@ -13,20 +13,20 @@ use crate::plan::Plan;
 const BYTES: usize = 4 * Plan::TOKEN_WORDS;
 
 /// Two places to read choices from: one is written by the token under way while the other is read.
-pub struct Choices {
+pub struct SampledTokens {
     places: [Readback; 2],
     next: usize,
 }
 
 /// A token's output: the submission that leaves it on the device, and where its choice is read.
 #[derive(Clone)]
-pub struct Output {
+pub struct LastOutput {
     submission: Submission,
     place: usize,
     ticket: u32,
 }
 
-impl Output {
+impl LastOutput {
     pub fn submission(&self) -> &Submission {
         &self.submission
     }
@@ -39,12 +39,12 @@ impl Output {
 
 /// The tokens after the last one.
 #[derive(Debug, Clone, Copy)]
-pub struct Choice {
+pub struct SampledToken {
     chosen: u32,
     likeliest: u32,
 }
 
-impl Choices {
+impl SampledTokens {
     pub fn new(gpu: &Gpu) -> Result<Self> {
         let place = || gpu.readback("choice", BYTES as u64);
         Ok(Self { places: [place()?, place()?], next: 0 })
@@ -55,19 +55,19 @@ impl Choices {
         &mut self,
         ticket: u32,
         token: &Buffer,
-        submit: impl FnOnce(Copy<'_>) -> Result<Submission>,
-    ) -> Result<Output> {
+        submit: impl FnOnce(ReadbackCopy<'_>) -> Result<Submission>,
+    ) -> Result<LastOutput> {
         let place = self.next;
         self.next = 1 - place;
-        let copy = Copy { from: token, offset: 0, bytes: BYTES as u64, to: &self.places[place], at: 0 };
-        Ok(Output { submission: submit(copy)?, place, ticket })
+        let copy = ReadbackCopy { from: token, offset: 0, bytes: BYTES as u64, to: &self.places[place], at: 0 };
+        Ok(LastOutput { submission: submit(copy)?, place, ticket })
     }
 
     /// Waits for a choice, and for nothing after it.
     ///
     /// # Errors
     /// [`Error::NoResult`] if it never came; what the device reports.
-    pub fn read(&self, gpu: &Gpu, output: &Output) -> Result<Choice> {
+    pub fn read(&self, gpu: &Gpu, output: &LastOutput) -> Result<SampledToken> {
         let mut bytes = [0; BYTES];
         gpu.read_into(&self.places[output.place], &mut bytes, &output.submission)?;
         let words = bytemuck::pod_read_unaligned::<[u32; Plan::TOKEN_WORDS]>(&bytes);
@@ -76,11 +76,11 @@ impl Choices {
             return Err(Error::NoResult);
         }
         let [chosen, likeliest, ..] = words;
-        Ok(Choice { chosen, likeliest })
+        Ok(SampledToken { chosen, likeliest })
     }
 }
 
-impl Choice {
+impl SampledToken {
     /// The token to go on with.
     pub fn chosen(self) -> Result<u32> {
         known(self.chosen)

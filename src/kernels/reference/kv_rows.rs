@@ -1,38 +1,42 @@
-//! What is turned by rotary angles: queries, and the tokens' lines in the cache.
+//! What is rotated by rotary angles: queries, and the tokens' KV rows in the cache.
 
-use super::super::cache_write::{Cache, CacheType};
+use super::super::kv_write::{Cache, CacheType};
 use super::super::matvec::Norm;
 use super::super::rms_norm;
-use super::super::rope_query::turned;
+use super::super::rope_query::rotated;
 use super::{SLACK, VALUES, VECTORS, start};
 use crate::error::Result;
-use crate::plan::{Batch, Output, Probe, Reference, Sample, Tensor};
+use crate::plan::{Batch, OutputPlace, Probe, Reference, Sample, Tensor};
 
-/// Rounding errors of a turned pair, as parts of its values' magnitudes.
-const TURNED: f64 = 1e-6;
+/// Rounding errors of a rotated pair, as parts of its values' magnitudes.
+const ROTATED: f64 = 1e-6;
 
-/// The last `rotary` values of every query, turned, as the last ones of y.
-pub(in super::super) struct Turned {
+/// The last `rotary` values of every query, rotated, as the last ones of y.
+pub(in super::super) struct RotatedQueries {
     /// Queries {nope + rotary, heads} of every token.
     pub q: Batch,
     pub y: Batch,
     pub rotary: usize,
 }
 
-impl Reference for Turned {
+impl Reference for RotatedQueries {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for vector in probe.some(probe.count * self.q.stacks, VECTORS) {
             let (token, head) = (vector / self.q.stacks, vector % self.q.stacks);
             let from = start(&self.q, token, head) + self.q.values - self.rotary;
             let pairs = probe.values(self.q.buffer, from, self.rotary)?;
-            let turns = probe.turns(token, self.rotary / 2)?;
+            let rotations = probe.rotations(token, self.rotary / 2)?;
             let to = start(&self.y, token, head) + self.y.values - self.rotary;
             for pair in probe.some(self.rotary / 2, VALUES) {
                 let (a, b) = (pairs[2 * pair], pairs[2 * pair + 1]);
-                for (side, want) in turned(a, b, turns[pair]).into_iter().enumerate() {
-                    let tolerance = SLACK * TURNED * f64::from(a.abs() + b.abs());
-                    samples.push(Sample { output: Output::F32(self.y.buffer, to + 2 * pair + side), want, tolerance });
+                for (side, want) in rotated(a, b, rotations[pair]).into_iter().enumerate() {
+                    let tolerance = SLACK * ROTATED * f64::from(a.abs() + b.abs());
+                    samples.push(Sample {
+                        output: OutputPlace::F32(self.y.buffer, to + 2 * pair + side),
+                        want,
+                        tolerance,
+                    });
                 }
             }
         }
@@ -40,31 +44,31 @@ impl Reference for Turned {
     }
 }
 
-/// The tokens' lines in the cache.
-pub(in super::super) struct Lines {
+/// The tokens' KV rows in the cache.
+pub(in super::super) struct KvRows {
     /// {rank + rotary, tokens}.
     pub kv: Tensor,
     pub norm: Norm,
     pub cache: Cache,
 }
 
-impl Reference for Lines {
+impl Reference for KvRows {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let Cache { rank, rotary, .. } = self.cache;
         let weights = probe.row(&self.norm.weight, 0, 0)?;
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
             let kv = probe.values(self.kv.buffer, token * self.kv.stride, rank + rotary)?;
-            let latent = rms_norm::twin(&kv[..rank], &weights, self.norm.epsilon);
-            let line = (probe.position + token) * Cache::line(rank, rotary);
+            let latent = rms_norm::expected(&kv[..rank], &weights, self.norm.epsilon);
+            let kv_row = (probe.position + token) * Cache::row_values(rank, rotary);
             for value in probe.some(rank, VALUES) {
-                samples.push(self.sample(line + value, latent[value], latent[value].abs()));
+                samples.push(self.sample(kv_row + value, latent[value], latent[value].abs()));
             }
-            let turns = probe.turns(token, rotary / 2)?;
+            let rotations = probe.rotations(token, rotary / 2)?;
             for pair in probe.some(rotary / 2, VALUES) {
                 let (a, b) = (kv[rank + 2 * pair], kv[rank + 2 * pair + 1]);
-                for (side, want) in turned(a, b, turns[pair]).into_iter().enumerate() {
-                    samples.push(self.sample(line + rank + 2 * pair + side, want, f64::from(a.abs() + b.abs())));
+                for (side, want) in rotated(a, b, rotations[pair]).into_iter().enumerate() {
+                    samples.push(self.sample(kv_row + rank + 2 * pair + side, want, f64::from(a.abs() + b.abs())));
                 }
             }
         }
@@ -72,12 +76,12 @@ impl Reference for Lines {
     }
 }
 
-impl Lines {
+impl KvRows {
     /// A value of the cache, which f16 holds within 2^-11, and small ones within 2^-25.
     fn sample(&self, place: usize, want: f64, size: f64) -> Sample {
         let (output, bound, least) = match self.cache.ty {
-            CacheType::F16 => (Output::F16(self.cache.buffer, place), 6e-4, 1e-7),
-            CacheType::F32 => (Output::F32(self.cache.buffer, place), 2e-6, 0.0),
+            CacheType::F16 => (OutputPlace::F16(self.cache.buffer, place), 6e-4, 1e-7),
+            CacheType::F32 => (OutputPlace::F32(self.cache.buffer, place), 2e-6, 0.0),
         };
         Sample { output, want, tolerance: SLACK * (bound * size + least) }
     }

@@ -1,6 +1,6 @@
-//! How an upload is cut: into parcels that fit staging memory, each of pieces of weights.
+//! How an upload is cut: into groups that fit staging memory, each of pieces of weights.
 //!
-//! A large weight takes many parcels, hundreds of small ones share one. Every byte of every weight's buffer is in
+//! A large weight takes many groups, hundreds of small ones share one. Every byte of every weight's buffer is in
 //! some piece, what lies between the streams too: wgpu zeroes what was never written when it is first used, which
 //! would be in the first token.
 
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// What is staged and copied together.
 #[derive(Debug, Default)]
-pub(super) struct Parcel {
+pub(super) struct PieceGroup {
     /// In the order of the plan's weights.
     pub pieces: Vec<Piece>,
     /// Bytes of staging memory.
@@ -24,12 +24,12 @@ pub(super) struct Piece {
     /// The rows, counted over all matrices.
     pub rows: Range<usize>,
     /// The rows' part of every stream.
-    pub parts: Vec<Part>,
+    pub parts: Vec<StreamRange>,
 }
 
 /// Rows' part of a stream.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct StreamRange {
     /// The first byte in the staging memory.
     pub staged: usize,
     /// The first byte in the weight's buffer.
@@ -50,11 +50,11 @@ impl Piece {
 /// Copies start at multiples of this in the staging memory.
 const ALIGNMENT: usize = 16;
 
-/// Cuts those weights of a plan that are `wanted`, by their places, into parcels of about `most` bytes. A parcel is
+/// Cuts those weights of a plan that are `wanted`, by their places, into groups of about `most` bytes. A group is
 /// larger only where four rows are.
-pub(super) fn parcels(plan: &Plan, most: usize, wanted: impl Fn(usize) -> bool) -> Vec<Parcel> {
-    let mut parcels = Vec::new();
-    let mut open = Parcel::default();
+pub(super) fn groups(plan: &Plan, most: usize, wanted: impl Fn(usize) -> bool) -> Vec<PieceGroup> {
+    let mut groups = Vec::new();
+    let mut open = PieceGroup::default();
     for (index, weight) in plan.weights.iter().enumerate().filter(|(index, _)| wanted(*index)) {
         let count = weight.shape[1] * weight.shape[2];
         let row = weight.quant.gpu_bytes(weight.quant.blocks(weight.shape[0]));
@@ -63,16 +63,16 @@ pub(super) fn parcels(plan: &Plan, most: usize, wanted: impl Fn(usize) -> bool) 
         for first in (0..count).step_by(run) {
             let (piece, bytes) = piece(index, weight, first..count.min(first + run));
             if open.bytes + bytes > most && !open.pieces.is_empty() {
-                parcels.push(std::mem::take(&mut open));
+                groups.push(std::mem::take(&mut open));
             }
             open.add(piece, bytes);
         }
     }
-    parcels.extend(Some(open).filter(|open| !open.pieces.is_empty()));
-    parcels
+    groups.extend(Some(open).filter(|open| !open.pieces.is_empty()));
+    groups
 }
 
-impl Parcel {
+impl PieceGroup {
     fn add(&mut self, mut piece: Piece, bytes: usize) {
         piece.parts.iter_mut().for_each(|part| part.staged += self.bytes);
         self.pieces.push(piece);
@@ -90,7 +90,7 @@ fn piece(index: usize, weight: &Weight, rows: Range<usize>) -> (Piece, usize) {
         let row_bytes = stream.bytes * blocks;
         let offset = start + (rows.start * row_bytes) as u64;
         let bytes = if last { (end - offset) as usize } else { rows.len() * row_bytes };
-        parts.push(Part { staged, offset, row_bytes, bytes });
+        parts.push(StreamRange { staged, offset, row_bytes, bytes });
         staged += bytes.next_multiple_of(ALIGNMENT);
     }
     (Piece { weight: index, rows, parts }, staged)

@@ -1,5 +1,5 @@
 // y = W · norm(x), the heads' queries from the compressed one, for each of several tokens, and beside it, in the last
-// workgroups, the tokens' lines of the latent cache.
+// workgroups, the tokens' KV rows of the latent cache.
 
 const BLOCKS = (w_ROWS + TEAMS * ROWS - 1u) / (TEAMS * ROWS);
 
@@ -19,7 +19,7 @@ fn main(i: Invocation) {
     if block >= BLOCKS {
         let token = first_token + block - BLOCKS;
         if token < token_count() {
-            write_line_of(token, i);
+            write_kv_row(token, i);
         }
         return;
     }

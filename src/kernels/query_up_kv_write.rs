@@ -1,9 +1,9 @@
-//! The heads' queries, and beside them the token's line of the latent cache.
+//! The heads' queries, and beside them the token's KV row of the latent cache.
 
-use super::cache_write::{Cache, CacheType, LineCase};
+use super::kv_write::{Cache, CacheType, KvRowCase};
 use super::matmul::products;
-use super::matvec::{self, Feed, Input, Product, columns_for, seen};
-use super::reference::{Lines, Terms, Which};
+use super::matvec::{self, Feed, Input, MatvecProduct, columns_for, seen};
+use super::reference::{KvRows, Terms, Which};
 use super::rounded::{Epilogue, Rounded};
 use super::{Case, Kernel, expect_shape};
 use crate::error::Result;
@@ -11,19 +11,19 @@ use crate::plan::{Builder, Cost, Target, Tensor, Weight};
 use crate::quant::{QUANTS, Quant};
 use crate::wgsl::{Source, source};
 
-const OP: Source = source!("op/query_cache.wgsl");
+const OP: Source = source!("op/query_up_kv_write.wgsl");
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "query_cache", op: OP, params: &[], matrices: &[], several: true, cases };
+    Kernel { name: "query_up_kv_write", op: OP, params: &[], matrices: &[], several: true, cases };
 
 impl Builder {
-    /// y {rows, tokens} = w · x, for w {columns, rows} and x {columns, tokens}, and what [`Builder::cache_write`] does
+    /// y {rows, tokens} = w · x, for w {columns, rows} and x {columns, tokens}, and what [`Builder::kv_write`] does
     /// for each of them.
     ///
     /// # Errors
     /// As there, and for w and x as [`Builder::mul_mv`].
     #[expect(clippy::too_many_arguments, reason = "two steps in one")]
-    pub fn query_cache(
+    pub fn query_up_kv_write(
         &mut self,
         label: &str,
         w: &Weight,
@@ -36,7 +36,7 @@ impl Builder {
         let [columns, rows, _] = w.shape;
         let tokens = self.tokens();
         let epilogue = Epilogue { rounded: self.rounded(y, label), norm: None };
-        let product = Product {
+        let product = MatvecProduct {
             kernel: KERNEL.name,
             label,
             op: OP,
@@ -50,19 +50,19 @@ impl Builder {
         };
         product.expect_input(columns, tokens)?;
         expect_shape(KERNEL.name, &w.name, y.shape[0], rows)?;
-        cache.expect_lines(KERNEL.name, kv, &norm.weight, tokens)?;
+        cache.expect_kv_rows(KERNEL.name, kv, &norm.weight, tokens)?;
         let variant = product.variant(self).constant("Y_STRIDE", "", y.stride).file(source!("lib/rows.wgsl"));
-        let variant = cache.line_files(self.state_files(variant), kv.stride);
+        let variant = cache.kv_row_files(self.state_files(variant), kv.stride);
         let variant = if x.norm.is_some() { variant } else { variant.real("EPSILON", "e", norm.epsilon) };
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
-        bindings.extend(self.bound_lines(kv, &norm.weight, cache));
-        let mut cost = product.cost(y.bytes() + kv.bytes() + cache.line_bytes()) + Cost::products(w, 1, tokens);
+        bindings.extend(self.bound_kv_rows(kv, &norm.weight, cache));
+        let mut cost = product.cost(y.bytes() + kv.bytes() + cache.row_bytes()) + Cost::products(w, 1, tokens);
         cost.weights += norm.weight.matrix_bytes();
         let grid = product.grid(self, product.blocks(self, rows) + product.tiling(self).columns);
         let terms = Terms::One { w: w.clone(), add: false };
-        let lines = Lines { kv: *kv, norm: norm.clone(), cache: *cache };
-        self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), lines));
+        let kv_rows = KvRows { kv: *kv, norm: norm.clone(), cache: *cache };
+        self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), kv_rows));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(epilogue.rounded)
     }
@@ -86,18 +86,18 @@ fn case(
 ) -> Result<Case> {
     let columns = columns_for(quant, 70);
     let shape = [columns, rows, 1];
-    let line = LineCase { ty, rank: 132, rotary: 34, position: 17, tokens, room: tokens };
-    let mut case = line.start(target);
+    let kv_row = KvRowCase { ty, rank: 132, rotary: 34, position: 17, tokens, room: tokens };
+    let mut case = kv_row.start(target);
     let (w, ws) = case.weight("w", quant, shape)?;
     let (x, xs) =
         if normed { case.normed_input("x", [columns, tokens])? } else { case.plain_input("x", [columns, tokens]) };
     let y = case.plan.tensor("y", [rows, tokens]);
-    let inputs = line.inputs(&mut case)?;
-    let rounded = case.plan.query_cache("query", &w, &x, &y, &inputs.kv, &inputs.norm, &inputs.cache)?;
+    let inputs = kv_row.inputs(&mut case)?;
+    let rounded = case.plan.query_up_kv_write("query", &w, &x, &y, &inputs.kv, &inputs.norm, &inputs.cache)?;
     let xs = seen(&xs, columns, &[quant], target.arithmetic);
     let (want, sizes): (Vec<f64>, Vec<f64>) = products(&ws, shape, &xs).into_iter().unzip();
     case.probe(&Input { tensor: y, norm: None, rounded }, &want)?;
     case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
-    line.expect(&mut case, &inputs);
+    kv_row.expect(&mut case, &inputs);
     Ok(case.finish(format!("{} {columns}x{rows}, normed {normed}, {ty:?}, {tokens} tokens", quant.name)))
 }

@@ -5,19 +5,19 @@
 //! They work on a copy, so that the logits stay what the model made of them.
 
 use super::Config;
-use super::token_plan::{Choice, TokenPlan};
+use super::token_plan::{SamplingSteps, TokenPlan};
 use crate::error::Result;
 use crate::plan::{Builder, Plan, Target, Tensor};
 
 /// The plan of a choice from adjusted logits, and where its inputs are. It takes the place of a token's steps from
-/// [`Choice::first`] on.
-pub struct ChoicePlan {
+/// [`SamplingSteps::first`] on.
+pub struct SamplingPlan {
     /// The steps.
     pub plan: Plan,
     /// The local buffers that are those of the token's plan: here, and there.
-    pub lent: Vec<(usize, usize)>,
+    pub shared: Vec<(usize, usize)>,
     /// Where the choice is.
-    pub choice: Choice,
+    pub sampling: SamplingSteps,
     /// The local buffer that [`Penalties`](crate::kernels::Penalties) and adjustments are written to.
     pub adjustments: usize,
 }
@@ -26,24 +26,24 @@ pub struct ChoicePlan {
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) for shapes that no grid has.
-pub fn plan_choice(config: &Config, token: &TokenPlan, target: Target, room: usize) -> Result<ChoicePlan> {
+pub fn plan_sampling(config: &Config, token: &TokenPlan, target: Target, room: usize) -> Result<SamplingPlan> {
     let mut b = Builder::new(target, config.rotary / 2);
     let logits = b.tensor("logits", [config.vocab, 1]);
     let adjusted = b.tensor("adjusted", [config.vocab, 1]);
     let padded = |tensor: Tensor| Tensor { shape: [tensor.stride, 1], ..tensor };
     b.copy("copy", &padded(logits), &padded(adjusted))?;
     let adjustments = b.adjust("adjust", &adjusted, room)?;
-    let choice = choose(&mut b, &adjusted)?;
-    let lent = vec![(Plan::STATE, Plan::STATE), (Plan::TOKEN, Plan::TOKEN), (logits.buffer.local()?, token.logits)];
-    Ok(ChoicePlan { plan: b.finish(), lent, choice, adjustments })
+    let sampling = sample_token(&mut b, &adjusted)?;
+    let shared = vec![(Plan::STATE, Plan::STATE), (Plan::TOKEN, Plan::TOKEN), (logits.buffer.local()?, token.logits)];
+    Ok(SamplingPlan { plan: b.finish(), shared, sampling, adjustments })
 }
 
 /// Appends the steps that choose a token from logits {vocab}.
-pub(super) fn choose(b: &mut Builder, logits: &Tensor) -> Result<Choice> {
+pub(super) fn sample_token(b: &mut Builder, logits: &Tensor) -> Result<SamplingSteps> {
     let first = b.steps();
     let slices = b.slice_max("slice_max", logits)?;
     let histogram = b.steps();
     b.histogram("histogram", logits, &slices)?;
-    let sampling = b.sample("sample", logits, &slices)?;
-    Ok(Choice { first, histogram, sampling })
+    let params = b.sample("sample", logits, &slices)?;
+    Ok(SamplingSteps { first, histogram, params })
 }

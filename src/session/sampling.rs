@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::adjusting::Adjusting;
-use super::choices::{Choice, Output};
+use super::sampled::{LastOutput, SampledToken};
 use crate::error::{Error, Result};
 use crate::kernels::Sampling;
 use crate::plan::Plan;
@@ -32,12 +32,12 @@ impl Session {
         match &self.adjusting {
             Some(adjusting) => adjusting.set(&self.sampling)?,
             None => {
-                let local = self.executor.local(self.planned.choice.sampling);
+                let local = self.executor.local(self.planned.sampling.params);
                 self.executor.gpu().write(local, 0, bytemuck::bytes_of(&self.sampling))?;
             }
         }
         if self.output.take().is_some() {
-            self.choose_anew()?;
+            self.resample()?;
         }
         Ok(seed)
     }
@@ -52,9 +52,9 @@ impl Session {
     }
 
     /// Chooses the last token's successor by the logits that are on the device.
-    pub(super) fn choose_anew(&mut self) -> Result<()> {
+    pub(super) fn resample(&mut self) -> Result<()> {
         self.write_state(self.tokens.len() - 1)?; // the same token, with a ticket of its own
-        self.output = Some(self.submit_from(self.planned.choice.first)?);
+        self.output = Some(self.submit_from(self.planned.sampling.first)?);
         Ok(())
     }
 
@@ -99,21 +99,21 @@ impl Session {
 
     /// Submits a step and those after it, to the choice of the next token. From the first step on it is a token that is
     /// not among the session's yet.
-    pub(super) fn submit_from(&mut self, first: usize) -> Result<Output> {
+    pub(super) fn submit_from(&mut self, first: usize) -> Result<LastOutput> {
         let (executor, planned, sampling) = (&self.executor, &self.planned, &self.sampling);
         let token = executor.local(Plan::TOKEN);
-        let computed = first < planned.choice.first;
+        let computed = first < planned.sampling.first;
         let output = match &self.adjusting {
             Some(adjusting) => {
                 adjusting.write(&self.tokens, first == 0)?;
                 let then = (&adjusting.executor, adjusting.steps(sampling));
-                let steps = first..planned.choice.first;
-                self.choices.submit(self.ticket, token, |copy| executor.submit_with(steps, then, &[copy]))?
+                let steps = first..planned.sampling.first;
+                self.sampled.submit(self.ticket, token, |copy| executor.submit_with(steps, then, &[copy]))?
             }
             None => {
-                let unneeded = (!sampling.filters()).then_some(planned.choice.histogram);
+                let unneeded = (!sampling.filters()).then_some(planned.sampling.histogram);
                 let steps = (first..planned.plan.steps.len()).filter(|step| Some(*step) != unneeded);
-                self.choices.submit(self.ticket, token, |copy| executor.submit(steps, &[copy]))?
+                self.sampled.submit(self.ticket, token, |copy| executor.submit(steps, &[copy]))?
             }
         };
         self.has_hidden |= computed;
@@ -123,19 +123,19 @@ impl Session {
 
     /// The choice after the tokens as they are. If it never came, those that no other result vouches for go: nobody
     /// knows what the cache holds of them.
-    pub(super) fn read(&mut self, output: &Output) -> Result<Choice> {
+    pub(super) fn read(&mut self, output: &LastOutput) -> Result<SampledToken> {
         let gpu = self.executor.gpu();
-        let choice = self.choices.read(gpu, output);
+        let choice = self.sampled.read(gpu, output);
         let choice = choice.and_then(|choice| self.receipts.check(gpu, output.submission()).map(|()| choice));
         let choice = self.or_rewound(choice)?;
-        self.sure = self.tokens.len();
+        self.confirmed = self.tokens.len();
         Ok(choice)
     }
 
     /// What came of work; if it never came, without the tokens that nothing else vouches for.
     pub(super) fn or_rewound<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(Error::NoResult) = result {
-            self.rewind(self.sure);
+            self.rewind(self.confirmed);
             self.output = None;
         }
         result

@@ -17,7 +17,7 @@ impl Session {
     /// # Errors
     /// [`Error::ContextFull`](crate::Error::ContextFull), or what the device reports.
     #[doc(hidden)]
-    pub fn pretend(&mut self, tokens: usize) -> Result<()> {
+    pub fn set_synthetic_depth(&mut self, tokens: usize) -> Result<()> {
         let tokens = vec![0; tokens];
         self.check(0, &tokens)?;
         self.wait()?;
