@@ -37,28 +37,40 @@
 //! Options are plain structs with a `Default`; fields may be added in any release, so make them as
 //! `LoadOptions { context: Some(4096), ..LoadOptions::default() }`.
 //!
-//! What stands at the root of the crate is for its users, and so are the modules [`text`], [`sample`], [`generate`],
-//! [`chat`] and `stream`. The others are the engine, public to be read and tested, and free to change in any release:
-//! [`gguf`], [`gpu`], [`kernels`], [`model`], [`plan`], [`quant`], [`session`], [`shader`] and [`wgsl`], but for what the
-//! root has of them.
+//! What an app needs stands at the root of the crate, in [`text`] and in [`sample`]. The other modules are the engine:
+//! public only for the crate's own command, tests and benches, hidden from this documentation, and free to change in any
+//! release.
 
+#[doc(hidden)]
 pub mod chat;
+#[doc(hidden)]
 pub mod error;
+#[doc(hidden)]
 pub mod generate;
+#[doc(hidden)]
 pub mod gguf;
+#[doc(hidden)]
 pub mod gpu;
+#[doc(hidden)]
 pub mod kernels;
 mod memory;
+#[doc(hidden)]
 pub mod model;
+#[doc(hidden)]
 pub mod plan;
+#[doc(hidden)]
 pub mod quant;
 pub mod sample;
+#[doc(hidden)]
 pub mod session;
+#[doc(hidden)]
 pub mod shader;
 #[cfg(feature = "stream")]
+#[doc(hidden)]
 pub mod stream;
 pub mod text;
 mod threads;
+#[doc(hidden)]
 pub mod wgsl;
 
 #[cfg(any(doc, doctest))]
@@ -79,8 +91,8 @@ pub use sample::{Logprob, Sampler, SamplerParams};
 pub use serde_json;
 pub use session::{Reuse, Session};
 #[cfg(feature = "stream")]
-pub use stream::ReplyStream;
-pub use text::{Content, FunctionCall, Message, ToolCall};
+pub use stream::{ReplyStream, SharedChat, Stream};
+pub use text::{ChatTemplate, Content, FunctionCall, Message, Tokenizer, ToolCall};
 /// The wgpu of [`Gpu::from_wgpu`], for apps that hand over a device of their own.
 pub use wgpu;
 
