@@ -1,8 +1,8 @@
 //! What stands before the weights: magic, version, counts, metadata, tensors, and where the data starts.
 
-use super::cursor::{Cursor, Fault, broken};
 use super::looks;
 use super::metadata::{self, Metadata};
+use super::reader::{ByteReader, ParseError, broken};
 use super::tensor::{self, Tensors};
 use crate::error::{Error, Result};
 
@@ -13,7 +13,7 @@ const DEFAULT_ALIGNMENT: usize = 32;
 const ALIGNMENTS: std::ops::RangeInclusive<usize> = 8..=1 << 30;
 
 /// A file's header, checked.
-pub(super) struct Header {
+pub(super) struct GgufHeader {
     pub version: u32,
     pub alignment: usize,
     pub metadata: Metadata,
@@ -22,29 +22,29 @@ pub(super) struct Header {
     pub end: usize,
 }
 
-impl Header {
+impl GgufHeader {
     /// Reads and checks the header of a file, from its first byte on.
-    pub fn parse(cursor: &mut Cursor<'_>) -> Result<Self> {
-        let (file, bytes) = (cursor.rest(), cursor.left());
-        read_magic(cursor)?;
-        let version = read_version(cursor)?;
-        let within = |place| move |fault: Fault| fault.within(place);
-        let tensors = cursor.count("tensors", tensor::LEAST_ENTRY).map_err(within("tensor count"))?;
-        let keys = cursor.count("metadata keys", metadata::LEAST_ENTRY).map_err(within("metadata count"))?;
+    pub fn parse(reader: &mut ByteReader<'_>) -> Result<Self> {
+        let (file, bytes) = (reader.rest(), reader.left());
+        read_magic(reader)?;
+        let version = read_version(reader)?;
+        let within = |place| move |error: ParseError| error.within(place);
+        let tensors = reader.count("tensors", tensor::LEAST_ENTRY).map_err(within("tensor count"))?;
+        let keys = reader.count("metadata keys", metadata::LEAST_ENTRY).map_err(within("metadata count"))?;
 
-        let metadata = Metadata::parse(cursor, keys)?;
+        let metadata = Metadata::parse(reader, keys)?;
         let alignment = read_alignment(&metadata, file)?;
-        let mut tensors = Tensors::parse(cursor, tensors)?;
-        let end = cursor.at();
+        let mut tensors = Tensors::parse(reader, tensors)?;
+        let end = reader.at();
         // Cannot overflow: no header in memory ends within `ALIGNMENTS` of the last address.
         tensors.locate(end.next_multiple_of(alignment), bytes, alignment)?;
         Ok(Self { version, alignment, metadata, tensors, end })
     }
 }
 
-fn read_magic(cursor: &mut Cursor<'_>) -> Result<()> {
-    let (first, bytes) = (cursor.rest(), cursor.left());
-    match cursor.array().as_ref() {
+fn read_magic(reader: &mut ByteReader<'_>) -> Result<()> {
+    let (first, bytes) = (reader.rest(), reader.left());
+    match reader.array().as_ref() {
         Ok(MAGIC) => Ok(()),
         Ok(b"FUGG") => Err(big_endian("the magic `FUGG`")),
         _ if bytes > 0 && MAGIC.starts_with(first) => {
@@ -54,8 +54,8 @@ fn read_magic(cursor: &mut Cursor<'_>) -> Result<()> {
     }
 }
 
-fn read_version(cursor: &mut Cursor<'_>) -> Result<u32> {
-    let version = cursor.u32().map_err(|fault| fault.within("version"))?;
+fn read_version(reader: &mut ByteReader<'_>) -> Result<u32> {
+    let version = reader.u32().map_err(|error| error.within("version"))?;
     match version {
         2 | 3 => Ok(version),
         // Big-endian files spell the magic in the same order and swap everything after it.

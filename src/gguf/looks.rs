@@ -1,6 +1,6 @@
 //! What a file is that is no GGUF file, as far as its first bytes tell, and what to do about it.
 
-use super::cursor::quoted;
+use super::reader::quoted;
 
 const CONVERT: &str = "download the model as a GGUF file, or convert it with llama.cpp's `convert_hf_to_gguf.py`";
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::convert::FromValue;
-use super::cursor::{Cursor, broken, quoted};
+use super::reader::{ByteReader, broken, quoted};
 use super::value::{Value, ValueType, skip};
 use crate::error::{Error, Result};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub(super) const LEAST_ENTRY: usize = 8 + 4 + 1;
 
 /// A key and where its value lies in the file.
-struct Entry {
+struct MetadataEntry {
     key: String,
     ty: ValueType,
     span: Range<usize>,
@@ -21,30 +21,30 @@ struct Entry {
 /// Every key, findable by name.
 #[derive(Default)]
 pub(super) struct Metadata {
-    entries: Vec<Entry>,
+    entries: Vec<MetadataEntry>,
     by_key: HashMap<String, usize>,
 }
 
 impl Metadata {
     /// Reads `count` keys and checks their values.
-    pub fn parse(cursor: &mut Cursor<'_>, count: usize) -> Result<Self> {
+    pub fn parse(reader: &mut ByteReader<'_>, count: usize) -> Result<Self> {
         let mut metadata = Self::default();
         for i in 0..count {
-            let key = cursor.name().map_err(|fault| fault.within(format!("metadata key {i} of {count}")))?;
-            metadata.add(key, cursor)?;
+            let key = reader.name().map_err(|error| error.within(format!("metadata key {i} of {count}")))?;
+            metadata.add(key, reader)?;
         }
         Ok(metadata)
     }
 
-    fn add(&mut self, key: &str, cursor: &mut Cursor<'_>) -> Result<()> {
+    fn add(&mut self, key: &str, reader: &mut ByteReader<'_>) -> Result<()> {
         let place = || format!("metadata key {}", quoted(key.as_bytes()));
         if self.by_key.insert(key.into(), self.entries.len()).is_some() {
             return Err(broken(place(), "each key once", "the key a second time"));
         }
-        let ty = ValueType::read(cursor).map_err(|fault| fault.within(place()))?;
-        let from = cursor.at();
-        skip(cursor, ty, 0).map_err(|fault| fault.within(place()))?;
-        self.entries.push(Entry { key: key.into(), ty, span: from..cursor.at() });
+        let ty = ValueType::read(reader).map_err(|error| error.within(place()))?;
+        let from = reader.at();
+        skip(reader, ty, 0).map_err(|error| error.within(place()))?;
+        self.entries.push(MetadataEntry { key: key.into(), ty, span: from..reader.at() });
         Ok(())
     }
 
@@ -67,7 +67,7 @@ impl Metadata {
     }
 }
 
-impl Entry {
+impl MetadataEntry {
     /// Decodes what parsing has walked: something, unless the file changed since.
     fn value<'a>(&self, file: &'a [u8]) -> Option<Value<'a>> {
         Value::decode(self.ty, file.get(self.span.clone())?)

@@ -16,14 +16,14 @@
 //! little-endian. This module knows the size of every tensor type and the meaning of none.
 
 mod convert;
-mod cursor;
 mod data;
 mod fingerprint;
 mod getters;
 mod header;
 mod looks;
 mod metadata;
-mod part;
+mod model_file;
+mod reader;
 mod split;
 mod tensor;
 mod types;
@@ -36,9 +36,9 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::memory::zeros;
-use cursor::broken;
 use data::Data;
-use part::Part;
+use model_file::ModelFile;
+use reader::broken;
 use tensor::Tensors;
 
 pub use tensor::{Shape, TensorInfo};
@@ -61,11 +61,11 @@ pub use value::{Array, Value, ValueType};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Gguf(Arc<File>);
+pub struct Gguf(Arc<Contents>);
 
 /// The files of a model, at least one, and the tensors of all of them.
-struct File {
-    parts: Vec<Part>,
+struct Contents {
+    files: Vec<ModelFile>,
     tensors: Tensors,
 }
 
@@ -81,7 +81,7 @@ impl Gguf {
     /// that is no GGUF file or whose header is broken.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        Self::of(split::all(path, Part::open(path)?)?)
+        Self::of(split::all(path, ModelFile::open(path)?)?)
     }
 
     /// Checks the header of a file embedded in the program.
@@ -101,19 +101,19 @@ impl Gguf {
     }
 
     fn whole(data: Data) -> Result<Self> {
-        let part = Part::of(data)?;
-        split::alone(&part)?;
-        Self::of(vec![part])
+        let file = ModelFile::of(data)?;
+        split::alone(&file)?;
+        Self::of(vec![file])
     }
 
-    fn of(mut parts: Vec<Part>) -> Result<Self> {
-        let tensors = split::tensors(&mut parts)?;
-        Ok(Self(Arc::new(File { parts, tensors })))
+    fn of(mut files: Vec<ModelFile>) -> Result<Self> {
+        let tensors = split::tensors(&mut files)?;
+        Ok(Self(Arc::new(Contents { files, tensors })))
     }
 
     /// The file with the metadata.
-    fn first(&self) -> &Part {
-        &self.0.parts[0]
+    fn first(&self) -> &ModelFile {
+        &self.0.files[0]
     }
 
     /// Where it is: the first of several files; none if it is in memory.
@@ -138,7 +138,7 @@ impl Gguf {
 
     /// The whole file, or all of several, in bytes.
     pub fn file_bytes(&self) -> u64 {
-        self.0.parts.iter().map(|part| part.data.len() as u64).sum()
+        self.0.files.iter().map(|file| file.data.len() as u64).sum()
     }
 
     /// Every metadata key and its value, in file order.
@@ -179,10 +179,10 @@ impl Gguf {
     /// no such bytes.
     pub fn read(&self, tensor: &TensorInfo, at: usize, into: &mut [u8]) -> Result<()> {
         let inside = at.checked_add(into.len()).is_some_and(|end| end <= tensor.bytes);
-        let part = self.0.parts.get(tensor.part).filter(|_| inside);
+        let file = self.0.files.get(tensor.file).filter(|_| inside);
         let nothing = || broken(tensor::place(&tensor.name), format!("{} bytes at {at}", into.len()), "none");
-        let part = part.ok_or_else(nothing)?;
-        part.data.read(tensor.offset.saturating_add(at), into)
+        let file = file.ok_or_else(nothing)?;
+        file.data.read(tensor.offset.saturating_add(at), into)
     }
 
     /// Reads all of a tensor.
@@ -197,8 +197,8 @@ impl Gguf {
 
     /// Says that bytes of a tensor, counted from its start, will be read soon: so they come from storage in one go.
     pub fn expect(&self, tensor: &TensorInfo, bytes: Range<usize>) {
-        let Some(part) = self.0.parts.get(tensor.part) else { return };
-        part.data.expect(tensor.offset.saturating_add(bytes.start), bytes.len());
+        let Some(file) = self.0.files.get(tensor.file) else { return };
+        file.data.expect(tensor.offset.saturating_add(bytes.start), bytes.len());
     }
 
     /// An error if the file was written to since it was opened.
@@ -206,7 +206,7 @@ impl Gguf {
     /// # Errors
     /// [`Error::Io`].
     pub fn unchanged(&self) -> Result<()> {
-        self.0.parts.iter().try_for_each(|part| part.data.unchanged())
+        self.0.files.iter().try_for_each(|file| file.data.unchanged())
     }
 
     /// Bytes of the first file, of which [`Gguf::mapped`] is a map.

@@ -6,8 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::cursor::broken;
-use super::part::Part;
+use super::model_file::ModelFile;
+use super::reader::broken;
 use super::tensor::Tensors;
 use crate::error::{Error, Result};
 
@@ -17,22 +17,22 @@ const TENSORS: &str = "split.tensors.count";
 
 /// Which file of how many one is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct SplitPosition {
     /// From 0 on.
     number: u32,
     count: u32,
 }
 
-impl Place {
+impl SplitPosition {
     /// None for a file that is a whole model.
-    fn of(part: &Part) -> Result<Option<Self>> {
-        let read = |key| part.header.metadata.read::<u32>(part.bytes(), key).map_err(|error| part.name(error));
+    fn of(file: &ModelFile) -> Result<Option<Self>> {
+        let read = |key| file.header.metadata.read::<u32>(file.bytes(), key).map_err(|error| file.name(error));
         let Some(count) = read(COUNT)?.filter(|count| *count > 1) else { return Ok(None) };
         let number = read(NUMBER)?.unwrap_or(0);
         if number < count {
             return Ok(Some(Self { number, count }));
         }
-        Err(part.name(broken(NUMBER, format!("less than the {count} of `{COUNT}`"), number.to_string())))
+        Err(file.name(broken(NUMBER, format!("less than the {count} of `{COUNT}`"), number.to_string())))
     }
 
     /// How the file's name ends.
@@ -46,62 +46,62 @@ impl Place {
 }
 
 /// All files of the model that one of them, at `path`, belongs to, in their order.
-pub(super) fn all(path: &Path, part: Part) -> Result<Vec<Part>> {
-    let Some(own) = Place::of(&part)? else { return Ok(vec![part]) };
+pub(super) fn all(path: &Path, file: ModelFile) -> Result<Vec<ModelFile>> {
+    let Some(own) = SplitPosition::of(&file)? else { return Ok(vec![file]) };
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let Some(stem) = name.strip_suffix(&own.ending()) else {
         let expected = format!("a name that ends in `{}`, for this is {}", own.ending(), own.words());
-        return Err(part.name(broken("name of the file", expected, format!("`{name}`"))));
+        return Err(file.name(broken("name of the file", expected, format!("`{name}`"))));
     };
-    let mut given = Some(part);
-    let mut parts = Vec::new();
+    let mut given = Some(file);
+    let mut files = Vec::new();
     for number in 0..own.count {
-        let place = Place { number, ..own };
+        let place = SplitPosition { number, ..own };
         let opened = if number == own.number { given.take() } else { None };
-        parts.push(opened.map_or_else(|| other(path.with_file_name(format!("{stem}{}", place.ending())), place), Ok)?);
+        files.push(opened.map_or_else(|| other(path.with_file_name(format!("{stem}{}", place.ending())), place), Ok)?);
     }
-    Ok(parts)
+    Ok(files)
 }
 
 /// Another file of a model.
-fn other(path: PathBuf, place: Place) -> Result<Part> {
-    let part = Part::open(&path).map_err(|error| match error {
+fn other(path: PathBuf, place: SplitPosition) -> Result<ModelFile> {
+    let file = ModelFile::open(&path).map_err(|error| match error {
         Error::Io { action, path, reason } => {
             let reason = io::Error::new(reason.kind(), format!("{} of the model: {reason}", place.words()));
             Error::Io { action, path, reason: reason.into() }
         }
         error => error,
     })?;
-    let found = Place::of(&part)?;
+    let found = SplitPosition::of(&file)?;
     if found == Some(place) {
-        return Ok(part);
+        return Ok(file);
     }
-    let found = found.map_or("a whole model".into(), Place::words);
-    Err(part.name(broken(format!("{NUMBER} and {COUNT}"), place.words(), found)))
+    let found = found.map_or("a whole model".into(), SplitPosition::words);
+    Err(file.name(broken(format!("{NUMBER} and {COUNT}"), place.words(), found)))
 }
 
 /// The tensors of all files.
-pub(super) fn tensors(parts: &mut [Part]) -> Result<Tensors> {
-    let several = parts.len() > 1;
+pub(super) fn tensors(files: &mut [ModelFile]) -> Result<Tensors> {
+    let several = files.len() > 1;
     let mut tensors = Tensors::default();
-    for (number, part) in parts.iter_mut().enumerate() {
-        let own = std::mem::take(&mut part.header.tensors);
-        tensors.join(own, number).map_err(|error| part.name(error))?;
+    for (number, file) in files.iter_mut().enumerate() {
+        let own = std::mem::take(&mut file.header.tensors);
+        tensors.join(own, number).map_err(|error| file.name(error))?;
     }
-    let Some(first) = parts.first().filter(|_| several) else { return Ok(tensors) };
+    let Some(first) = files.first().filter(|_| several) else { return Ok(tensors) };
     let expected = first.header.metadata.read::<u32>(first.bytes(), TENSORS).map_err(|error| first.name(error))?;
     match expected.filter(|expected| *expected as usize != tensors.iter().len()) {
         None => Ok(tensors),
         Some(expected) => {
-            let found = format!("{} in {} files", tensors.iter().len(), parts.len());
+            let found = format!("{} in {} files", tensors.iter().len(), files.len());
             Err(first.name(broken(TENSORS, format!("{expected} tensors"), found)))
         }
     }
 }
 
 /// Refuses one file of several, of which the others cannot be found.
-pub(super) fn alone(part: &Part) -> Result<()> {
-    Place::of(part)?.map_or(Ok(()), |place| {
+pub(super) fn alone(file: &ModelFile) -> Result<()> {
+    SplitPosition::of(file)?.map_or(Ok(()), |place| {
         Err(Error::Unsupported {
             what: "one of several files of a model, without a path".into(),
             found: place.words(),

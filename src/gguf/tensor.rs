@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::cursor::{Cursor, Fault, broken, quoted};
+use super::reader::{ByteReader, ParseError, broken, quoted};
 use super::types::TensorType;
 use crate::error::{Error, Result};
 
@@ -24,7 +24,7 @@ pub struct TensorInfo {
     /// Its 1 to 4 dimensions, innermost (a row's length) first.
     pub dims: Vec<usize>,
     /// Which file of the model it is in, 0 for the first or only one.
-    pub part: usize,
+    pub file: usize,
     /// Where its bytes start, from the start of that file.
     pub offset: usize,
     /// How many bytes it has.
@@ -70,26 +70,26 @@ pub(super) struct Tensors {
 
 impl Tensors {
     /// Reads `count` entries. Their offsets count from the start of the data until [`Tensors::locate`].
-    pub fn parse(cursor: &mut Cursor<'_>, count: usize) -> Result<Self> {
+    pub fn parse(reader: &mut ByteReader<'_>, count: usize) -> Result<Self> {
         let mut tensors = Self::default();
         for i in 0..count {
-            let name = cursor.name().map_err(|fault| fault.within(format!("tensor {i} of {count}")))?;
-            tensors.add(name, cursor)?;
+            let name = reader.name().map_err(|error| error.within(format!("tensor {i} of {count}")))?;
+            tensors.add(name, reader)?;
         }
         Ok(tensors)
     }
 
-    fn add(&mut self, name: &str, cursor: &mut Cursor<'_>) -> Result<()> {
+    fn add(&mut self, name: &str, reader: &mut ByteReader<'_>) -> Result<()> {
         if self.by_name.insert(name.into(), self.infos.len()).is_some() {
             return Err(broken(place(name), "each tensor once", "the tensor a second time"));
         }
-        let within = |fault: Fault| fault.within(place(name));
-        let dims = read_dims(cursor).map_err(within)?;
-        let ty = read_type(name, cursor)?;
-        let offset = cursor.u64().map_err(within)?;
+        let within = |error: ParseError| error.within(place(name));
+        let dims = read_dims(reader).map_err(within)?;
+        let ty = read_type(name, reader)?;
+        let offset = reader.u64().map_err(within)?;
         let bytes = size(&dims, ty).map_err(|(expected, found)| broken(place(name), expected, found))?;
         let offset = usize::try_from(offset).map_err(|_| outside(name, offset))?;
-        self.infos.push(TensorInfo { name: name.into(), ty, dims, part: 0, offset, bytes });
+        self.infos.push(TensorInfo { name: name.into(), ty, dims, file: 0, offset, bytes });
         Ok(())
     }
 
@@ -113,8 +113,8 @@ impl Tensors {
     }
 
     /// Adds the tensors of another file of the model.
-    pub fn join(&mut self, others: Self, part: usize) -> Result<()> {
-        if self.infos.is_empty() && part == 0 {
+    pub fn join(&mut self, others: Self, file: usize) -> Result<()> {
+        if self.infos.is_empty() && file == 0 {
             *self = others;
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl Tensors {
             if self.by_name.insert(info.name.clone(), self.infos.len()).is_some() {
                 return Err(broken(place(&info.name), "each tensor in one file", "the tensor a second time"));
             }
-            self.infos.push(TensorInfo { part, ..info });
+            self.infos.push(TensorInfo { file, ..info });
         }
         Ok(())
     }
@@ -158,22 +158,22 @@ fn outside(name: &str, offset: u64) -> Error {
     broken(place(name), "an offset inside the file", offset.to_string())
 }
 
-fn read_dims(cursor: &mut Cursor<'_>) -> Result<Vec<usize>, Fault> {
-    let count = cursor.u32()?;
+fn read_dims(reader: &mut ByteReader<'_>) -> Result<Vec<usize>, ParseError> {
+    let count = reader.u32()?;
     if !(1..=MOST_DIMS).contains(&count) {
-        return Err(cursor.fault(4, format!("1 to {MOST_DIMS} dimensions"), count.to_string()));
+        return Err(reader.error(4, format!("1 to {MOST_DIMS} dimensions"), count.to_string()));
     }
-    (0..count).map(|_| read_dim(cursor)).collect()
+    (0..count).map(|_| read_dim(reader)).collect()
 }
 
-fn read_dim(cursor: &mut Cursor<'_>) -> Result<usize, Fault> {
-    let dim = cursor.u64()?;
+fn read_dim(reader: &mut ByteReader<'_>) -> Result<usize, ParseError> {
+    let dim = reader.u64()?;
     let fitting = usize::try_from(dim).ok().filter(|dim| *dim > 0);
-    fitting.ok_or_else(|| cursor.fault(8, format!("a dimension from 1 to {}", usize::MAX), dim.to_string()))
+    fitting.ok_or_else(|| reader.error(8, format!("a dimension from 1 to {}", usize::MAX), dim.to_string()))
 }
 
-fn read_type(name: &str, cursor: &mut Cursor<'_>) -> Result<&'static TensorType> {
-    let id = cursor.u32().map_err(|fault| fault.within(place(name)))?;
+fn read_type(name: &str, reader: &mut ByteReader<'_>) -> Result<&'static TensorType> {
+    let id = reader.u32().map_err(|error| error.within(place(name)))?;
     TensorType::from_id(id).ok_or_else(|| Error::Unsupported {
         what: format!("the type of {}", place(name)),
         found: format!("type number {id}"),

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::cursor::{Cursor, Fault, quoted};
+use super::reader::{ByteReader, ParseError, quoted};
 
 /// Arrays within arrays may go this deep. The format sets no limit and published files nest none.
 const DEEPEST: usize = 4;
@@ -63,10 +63,10 @@ const VALUE_TYPES: [(ValueType, &str, usize); 13] = [
 
 impl ValueType {
     /// Reads a type's number.
-    pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, Fault> {
-        let id = cursor.u32()?;
+    pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<Self, ParseError> {
+        let id = reader.u32()?;
         let known = usize::try_from(id).ok().and_then(|id| VALUE_TYPES.get(id));
-        known.map(|entry| entry.0).ok_or_else(|| cursor.fault(4, "a value type from 0 to 12", id.to_string()))
+        known.map(|entry| entry.0).ok_or_else(|| reader.error(4, "a value type from 0 to 12", id.to_string()))
     }
 
     /// The name in messages: `u32`, `string`, `array`.
@@ -129,25 +129,25 @@ impl<'a> Value<'a> {
 
     /// Decodes a value that [`skip`] has walked: all of `bytes` is its own.
     pub(super) fn decode(ty: ValueType, bytes: &'a [u8]) -> Option<Self> {
-        let mut cursor = Cursor::new(bytes);
-        Self::read(ty, &mut cursor).ok()
+        let mut reader = ByteReader::new(bytes);
+        Self::read(ty, &mut reader).ok()
     }
 
-    fn read(ty: ValueType, cursor: &mut Cursor<'a>) -> Result<Self, Fault> {
+    fn read(ty: ValueType, reader: &mut ByteReader<'a>) -> Result<Self, ParseError> {
         Ok(match ty {
-            T::U8 => Self::U8(u8::from_le_bytes(cursor.array()?)),
-            T::I8 => Self::I8(i8::from_le_bytes(cursor.array()?)),
-            T::U16 => Self::U16(u16::from_le_bytes(cursor.array()?)),
-            T::I16 => Self::I16(i16::from_le_bytes(cursor.array()?)),
-            T::U32 => Self::U32(u32::from_le_bytes(cursor.array()?)),
-            T::I32 => Self::I32(i32::from_le_bytes(cursor.array()?)),
-            T::F32 => Self::F32(f32::from_le_bytes(cursor.array()?)),
-            T::Bool => Self::Bool(cursor.array()? != [0]),
-            T::String => Self::String(cursor.string()?),
-            T::Array => Self::Array(Array::read(cursor)?),
-            T::U64 => Self::U64(u64::from_le_bytes(cursor.array()?)),
-            T::I64 => Self::I64(i64::from_le_bytes(cursor.array()?)),
-            T::F64 => Self::F64(f64::from_le_bytes(cursor.array()?)),
+            T::U8 => Self::U8(u8::from_le_bytes(reader.array()?)),
+            T::I8 => Self::I8(i8::from_le_bytes(reader.array()?)),
+            T::U16 => Self::U16(u16::from_le_bytes(reader.array()?)),
+            T::I16 => Self::I16(i16::from_le_bytes(reader.array()?)),
+            T::U32 => Self::U32(u32::from_le_bytes(reader.array()?)),
+            T::I32 => Self::I32(i32::from_le_bytes(reader.array()?)),
+            T::F32 => Self::F32(f32::from_le_bytes(reader.array()?)),
+            T::Bool => Self::Bool(reader.array()? != [0]),
+            T::String => Self::String(reader.string()?),
+            T::Array => Self::Array(Array::read(reader)?),
+            T::U64 => Self::U64(u64::from_le_bytes(reader.array()?)),
+            T::I64 => Self::I64(i64::from_le_bytes(reader.array()?)),
+            T::F64 => Self::F64(f64::from_le_bytes(reader.array()?)),
         })
     }
 
@@ -203,10 +203,10 @@ pub struct Array<'a> {
 
 impl<'a> Array<'a> {
     /// Reads the array's head; the rest of the cursor's bytes is its elements.
-    fn read(cursor: &mut Cursor<'a>) -> Result<Self, Fault> {
-        let element = T::read(cursor)?;
-        let len = cursor.count(element.name(), element.least_bytes())?;
-        Ok(Self { element, len, bytes: cursor.rest() })
+    fn read(reader: &mut ByteReader<'a>) -> Result<Self, ParseError> {
+        let element = T::read(reader)?;
+        let len = reader.count(element.name(), element.least_bytes())?;
+        Ok(Self { element, len, bytes: reader.rest() })
     }
 
     /// The type of every element.
@@ -227,41 +227,41 @@ impl<'a> Array<'a> {
     /// The elements. Strings and arrays are found by walking past those before them.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let Self { element, len, bytes } = *self;
-        let mut cursor = Cursor::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         (0..len).map_while(move |_| {
-            let from = cursor.at();
-            skip(&mut cursor, element, 0).ok()?;
-            Value::decode(element, bytes.get(from..cursor.at())?)
+            let from = reader.at();
+            skip(&mut reader, element, 0).ok()?;
+            Value::decode(element, bytes.get(from..reader.at())?)
         })
     }
 }
 
 /// Walks past a value of type `ty` that lies within `depth` arrays, and checks all of it.
-pub(super) fn skip(cursor: &mut Cursor<'_>, ty: ValueType, depth: usize) -> Result<(), Fault> {
+pub(super) fn skip(reader: &mut ByteReader<'_>, ty: ValueType, depth: usize) -> Result<(), ParseError> {
     match ty {
-        T::Bool => skip_bool(cursor),
-        T::String => cursor.string().map(drop),
-        T::Array => skip_array(cursor, depth + 1),
-        _ => cursor.take(ty.least_bytes() as u64).map(drop),
+        T::Bool => skip_bool(reader),
+        T::String => reader.string().map(drop),
+        T::Array => skip_array(reader, depth + 1),
+        _ => reader.take(ty.least_bytes() as u64).map(drop),
     }
 }
 
-fn skip_bool(cursor: &mut Cursor<'_>) -> Result<(), Fault> {
-    match cursor.array()? {
+fn skip_bool(reader: &mut ByteReader<'_>) -> Result<(), ParseError> {
+    match reader.array()? {
         [0 | 1] => Ok(()),
-        [byte] => Err(cursor.fault(1, "a bool, 0 or 1", byte.to_string())),
+        [byte] => Err(reader.error(1, "a bool, 0 or 1", byte.to_string())),
     }
 }
 
-fn skip_array(cursor: &mut Cursor<'_>, depth: usize) -> Result<(), Fault> {
+fn skip_array(reader: &mut ByteReader<'_>, depth: usize) -> Result<(), ParseError> {
     if depth > DEEPEST {
-        return Err(cursor.fault(0, format!("arrays at most {DEEPEST} deep"), "one deeper"));
+        return Err(reader.error(0, format!("arrays at most {DEEPEST} deep"), "one deeper"));
     }
-    let element = T::read(cursor)?;
-    let count = cursor.count(element.name(), element.least_bytes())?;
+    let element = T::read(reader)?;
+    let count = reader.count(element.name(), element.least_bytes())?;
     match element {
-        T::Bool | T::String | T::Array => (0..count).try_for_each(|_| skip(cursor, element, depth)),
+        T::Bool | T::String | T::Array => (0..count).try_for_each(|_| skip(reader, element, depth)),
         // Cannot overflow: the bytes left are no fewer. In one step, so that their pages stay untouched.
-        _ => cursor.take((count * element.least_bytes()) as u64).map(drop),
+        _ => reader.take((count * element.least_bytes()) as u64).map(drop),
     }
 }

@@ -110,7 +110,7 @@ impl<'a> WeightRows<'a> {
             _ => return None,
         };
         let same = from.quant.id == weight.quant.id && weight.quant.same_on_gpu(weight.shape[0]);
-        let whole = from.info.part == 0 && from.info.bytes as u64 == weight.bytes();
+        let whole = from.info.file == 0 && from.info.bytes as u64 == weight.bytes();
         (same && whole).then(|| from.info.offset..from.info.offset + from.info.bytes)
     }
 

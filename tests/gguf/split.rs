@@ -53,10 +53,10 @@ fn any_file_opens_all() {
             for (tensor, there) in model.tensors().zip(gguf.tensors()) {
                 assert_eq!((&tensor.name, &tensor.dims), (&there.name, &there.dims));
                 assert_eq!(gguf.read_all(there).unwrap(), model.read_all(tensor).unwrap(), "{}", tensor.name);
-                assert_eq!(gguf.tensor(&tensor.name).unwrap().part, there.part);
+                assert_eq!(gguf.tensor(&tensor.name).unwrap().file, there.file);
             }
-            let parts: std::collections::BTreeSet<usize> = gguf.tensors().map(|tensor| tensor.part).collect();
-            assert_eq!(parts.len(), count);
+            let files: std::collections::BTreeSet<usize> = gguf.tensors().map(|tensor| tensor.file).collect();
+            assert_eq!(files.len(), count);
         }
     }
 }

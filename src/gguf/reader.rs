@@ -10,14 +10,14 @@ const LONGEST_NAME: usize = 65535;
 
 /// What is wrong at a byte of the file. Becomes an [`Error`] once the key or tensor is known.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct ParseError {
     pub at: usize,
     pub expected: String,
     pub found: String,
 }
 
-impl Fault {
-    /// Names the place the fault is in.
+impl ParseError {
+    /// Names the place the error is in.
     pub fn within(self, place: impl Display) -> Error {
         broken(format!("{place}, at byte {}", self.at), self.expected, self.found)
     }
@@ -37,7 +37,7 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
 }
 
 /// A position in bytes.
-pub(super) struct Cursor<'a> {
+pub(super) struct ByteReader<'a> {
     bytes: &'a [u8],
     at: usize,
     /// Bytes of the file, of which `bytes` may be the first alone.
@@ -45,7 +45,7 @@ pub(super) struct Cursor<'a> {
     missing: Option<usize>,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> ByteReader<'a> {
     /// For bytes that are all there are.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self::of_file(bytes, bytes.len())
@@ -76,17 +76,17 @@ impl<'a> Cursor<'a> {
         self.total.saturating_sub(self.at)
     }
 
-    /// A fault `back` bytes before the position.
-    pub fn fault(&self, back: usize, expected: impl Into<String>, found: impl Into<String>) -> Fault {
-        Fault { at: self.at.saturating_sub(back), expected: expected.into(), found: found.into() }
+    /// A error `back` bytes before the position.
+    pub fn error(&self, back: usize, expected: impl Into<String>, found: impl Into<String>) -> ParseError {
+        ParseError { at: self.at.saturating_sub(back), expected: expected.into(), found: found.into() }
     }
 
-    fn short(&self, wanted: u64) -> Fault {
-        self.fault(0, format!("{wanted} bytes"), format!("{} before the end of the file", self.left()))
+    fn short(&self, wanted: u64) -> ParseError {
+        self.error(0, format!("{wanted} bytes"), format!("{} before the end of the file", self.left()))
     }
 
     /// The next `count` bytes.
-    pub fn take(&mut self, count: u64) -> Result<&'a [u8], Fault> {
+    pub fn take(&mut self, count: u64) -> Result<&'a [u8], ParseError> {
         let fitting = usize::try_from(count).ok().filter(|count| *count <= self.left());
         let end = self.at + fitting.ok_or_else(|| self.short(count))?;
         let Some(taken) = self.bytes.get(self.at..end) else {
@@ -98,40 +98,40 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next `N` bytes, `N` being known.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N as u64)?);
         Ok(array)
     }
 
-    pub fn u32(&mut self) -> Result<u32, Fault> {
+    pub fn u32(&mut self) -> Result<u32, ParseError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    pub fn u64(&mut self) -> Result<u64, Fault> {
+    pub fn u64(&mut self) -> Result<u64, ParseError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
     /// A 64-bit count of `items` that take `least` bytes or more each, and so cannot outnumber what is left.
-    pub fn count(&mut self, items: &str, least: usize) -> Result<usize, Fault> {
+    pub fn count(&mut self, items: &str, least: usize) -> Result<usize, ParseError> {
         let count = self.u64()?;
         let most = self.left() / least;
         let fitting = usize::try_from(count).ok().filter(|count| *count <= most);
         let limit = || format!("at most {most}, for which there are bytes left");
-        fitting.ok_or_else(|| self.fault(8, limit(), format!("{count} {items}")))
+        fitting.ok_or_else(|| self.error(8, limit(), format!("{count} {items}")))
     }
 
     /// A string: its length, then its bytes, in any encoding.
-    pub fn string(&mut self) -> Result<&'a [u8], Fault> {
+    pub fn string(&mut self) -> Result<&'a [u8], ParseError> {
         let length = self.u64()?;
         self.take(length)
     }
 
     /// A string that names something: UTF-8 and of reasonable length.
-    pub fn name(&mut self) -> Result<&'a str, Fault> {
+    pub fn name(&mut self) -> Result<&'a str, ParseError> {
         let at = self.at;
         let bytes = self.string()?;
-        let wrong = |expected: &str, found| Fault { at, expected: expected.into(), found };
+        let wrong = |expected: &str, found| ParseError { at, expected: expected.into(), found };
         if bytes.len() > LONGEST_NAME {
             return Err(wrong("a name of at most 65535 bytes", format!("{} bytes", bytes.len())));
         }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::cursor::{Cursor, broken};
 use super::data::Data;
-use super::header::Header;
+use super::header::GgufHeader;
+use super::reader::{ByteReader, broken};
 use crate::error::{Error, Result};
 use crate::memory::resize;
 
@@ -14,14 +14,14 @@ const FIRST: usize = 1 << 20;
 const LONGEST: usize = 1 << 30;
 
 /// A file, its header checked.
-pub(super) struct Part {
+pub(super) struct ModelFile {
     pub data: Data,
-    pub header: Header,
+    pub header: GgufHeader,
     /// The header's bytes, where the data is in a file.
     read: Vec<u8>,
 }
 
-impl Part {
+impl ModelFile {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Self> {
         Self::of(Data::open(path)?)
@@ -30,7 +30,7 @@ impl Part {
     /// Reads the header.
     pub fn of(data: Data) -> Result<Self> {
         let parsed = match data.in_memory() {
-            Some(bytes) => Header::parse(&mut Cursor::new(bytes)).map(|header| (header, Vec::new())),
+            Some(bytes) => GgufHeader::parse(&mut ByteReader::new(bytes)).map(|header| (header, Vec::new())),
             None => read(&data),
         };
         let (header, read) = parsed.map_err(|error| error.in_file(data.path()))?;
@@ -55,7 +55,7 @@ impl Part {
 
 /// Reads as much of a file as its header turns out to take. What was well-formed is read again with what follows, twice
 /// as much each time; so no more is ever read than a few times what the file has of a header.
-fn read(data: &Data) -> Result<(Header, Vec<u8>)> {
+fn read(data: &Data) -> Result<(GgufHeader, Vec<u8>)> {
     let (mut bytes, mut wanted) = (Vec::new(), FIRST);
     loop {
         if wanted > LONGEST {
@@ -64,9 +64,9 @@ fn read(data: &Data) -> Result<(Header, Vec<u8>)> {
         let there = bytes.len();
         resize(&mut bytes, wanted.min(data.len()), "reading a file's header")?;
         data.read(there, &mut bytes[there..])?;
-        let mut cursor = Cursor::of_file(&bytes, data.len());
-        let parsed = Header::parse(&mut cursor);
-        match cursor.missing() {
+        let mut reader = ByteReader::of_file(&bytes, data.len());
+        let parsed = GgufHeader::parse(&mut reader);
+        match reader.missing() {
             Some(end) => wanted = end.max(2 * bytes.len()),
             None => {
                 let header = parsed?;
