@@ -1,22 +1,22 @@
 //! Generation: a prompt's tokens in, events out, one token at a time, on the caller's thread.
 
-mod begun;
 mod cancel;
 mod chooser;
-mod output;
+mod event_builder;
+mod partial_reply;
 mod seconds;
 
-pub(crate) use begun::Begun;
 pub use cancel::Cancel;
 use cancel::Cancels;
 pub use chooser::Chooser;
+pub(crate) use partial_reply::PartialReply;
 
 use crate::error::{Error, Result};
 use crate::sample::{Logprob, SamplerParams, logprobs};
 use crate::session::{Reuse, Session};
 use crate::text::{ReplyParser, ToolCall};
 use chooser::Steering;
-use output::Output;
+use event_builder::EventBuilder;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -157,21 +157,21 @@ pub struct Generation<'a> {
     options: GenerateOptions,
     cancels: Cancels,
     steering: Option<Steering<'a>>,
-    output: Output,
-    state: State,
+    events: EventBuilder,
+    state: GenerationState,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum GenerationState {
     Start,
     Prompt { start: Instant, cached: usize },
-    Tokens(Course),
+    Tokens(GenerationProgress),
     Over,
 }
 
 /// How far a generation has come.
 #[derive(Debug, Clone, Copy)]
-struct Course {
+struct GenerationProgress {
     prompt: Reuse,
     prompt_time: Duration,
     since: Instant,
@@ -193,9 +193,9 @@ impl<'a> Generation<'a> {
     ) -> Result<Self> {
         options.check()?;
         options.sampling.seed = Some(options.sampling.seed());
-        let output = Output::new(session.model(), parser, options.stop.clone());
-        let (cancels, steering, state) = (Cancels::default(), None, State::Start);
-        Ok(Self { session, prompt, options, cancels, steering, output, state })
+        let events = EventBuilder::new(session.model(), parser, options.stop.clone());
+        let (cancels, steering, state) = (Cancels::default(), None, GenerationState::Start);
+        Ok(Self { session, prompt, options, cancels, steering, events, state })
     }
 
     /// Will bring the session to `prompt`, the end of which is a reply that has begun, and go on with that.
@@ -205,11 +205,11 @@ impl<'a> Generation<'a> {
     pub(crate) fn resumed(
         session: &'a mut Session,
         prompt: Vec<u32>,
-        begun: Begun,
+        partial_reply: PartialReply,
         options: GenerateOptions,
     ) -> Result<Self> {
-        let output = begun.go_on(options.stop.clone());
-        Ok(Self { output, ..Self::new(session, prompt, None, options)? })
+        let events = partial_reply.go_on(options.stop.clone());
+        Ok(Self { events, ..Self::new(session, prompt, None, options)? })
     }
 
     /// The same generation, which `cancel` stops: also if that was asked before.
@@ -238,19 +238,19 @@ impl<'a> Generation<'a> {
         self.cancels.own.clone()
     }
 
-    /// One step further: the prompt, or a token. Its events, if it completes any, are in `output` afterwards.
+    /// One step further: the prompt, or a token. Its events, if it completes any, are in `events` afterwards.
     fn advance(&mut self) -> Result<()> {
         match self.state {
-            State::Start => {
+            GenerationState::Start => {
                 let cached = self.session.keep_common(&self.prompt)?;
                 self.session.set_sampling(&self.options.sampling)?;
-                self.output.push(Event::Prompt { done: cached, total: self.prompt.len() });
-                self.state = State::Prompt { start: Instant::now(), cached };
+                self.events.push(Event::Prompt { done: cached, total: self.prompt.len() });
+                self.state = GenerationState::Prompt { start: Instant::now(), cached };
                 Ok(())
             }
-            State::Prompt { start, cached } => self.read_prompt(start, cached),
-            State::Tokens(course) => self.next_token(course),
-            State::Over => Ok(()),
+            GenerationState::Prompt { start, cached } => self.read_prompt(start, cached),
+            GenerationState::Tokens(progress) => self.next_token(progress),
+            GenerationState::Over => Ok(()),
         }
     }
 
@@ -268,22 +268,22 @@ impl<'a> Generation<'a> {
         let (done, total) = (self.session.tokens().len(), self.prompt.len());
         let since = Instant::now();
         let prompt = Reuse { cached, new: done.saturating_sub(cached) }; // lost results may have taken some of it
-        let course = Course { prompt, prompt_time: since - start, since, generated: 0 };
+        let progress = GenerationProgress { prompt, prompt_time: since - start, since, generated: 0 };
         match read {
             Ok(()) => {
-                self.output.push(Event::Prompt { done, total });
-                self.state = State::Tokens(course);
+                self.events.push(Event::Prompt { done, total });
+                self.state = GenerationState::Tokens(progress);
             }
-            Err(Error::Cancelled) if self.cancels.is_cancelled() => self.finish(course, Stop::Cancelled),
-            Err(Error::Cancelled) => self.output.push(Event::Prompt { done, total }),
+            Err(Error::Cancelled) if self.cancels.is_cancelled() => self.finish(progress, Stop::Cancelled),
+            Err(Error::Cancelled) => self.events.push(Event::Prompt { done, total }),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn next_token(&mut self, course: Course) -> Result<()> {
-        if let Some(stop) = self.limit(&course) {
-            self.finish(course, stop);
+    fn next_token(&mut self, progress: GenerationProgress) -> Result<()> {
+        if let Some(stop) = self.limit(&progress) {
+            self.finish(progress, stop);
             return Ok(());
         }
         let room = self.session.tokens().len() < self.session.context();
@@ -293,16 +293,16 @@ impl<'a> Generation<'a> {
         let token = self.choose(room, logits.as_deref())?;
         if self.session.model().tokenizer()?.is_end(token) {
             self.session.rewind(before); // the end was fed before anyone knew that it was one
-            self.finish(course, Stop::End);
+            self.finish(progress, Stop::End);
             return Ok(());
         }
         self.emit(token, logits.as_deref())?;
-        let course = Course { generated: course.generated + 1, ..course };
-        self.state = State::Tokens(course);
-        if self.output.stopped() {
-            self.finish(course, Stop::StopString);
+        let progress = GenerationProgress { generated: progress.generated + 1, ..progress };
+        self.state = GenerationState::Tokens(progress);
+        if self.events.stopped() {
+            self.finish(progress, Stop::StopString);
         } else if !room {
-            self.finish(course, Stop::Context);
+            self.finish(progress, Stop::Context);
         }
         Ok(())
     }
@@ -320,8 +320,8 @@ impl<'a> Generation<'a> {
     }
 
     /// Why the next token is not to be generated, if it is not.
-    fn limit(&self, course: &Course) -> Option<Stop> {
-        let enough = self.options.max_tokens.is_some_and(|most| course.generated >= most);
+    fn limit(&self, progress: &GenerationProgress) -> Option<Stop> {
+        let enough = self.options.max_tokens.is_some_and(|most| progress.generated >= most);
         let cancelled = self.cancels.is_cancelled().then_some(Stop::Cancelled);
         cancelled.or(enough.then_some(Stop::Length))
     }
@@ -331,18 +331,18 @@ impl<'a> Generation<'a> {
         if let (Some(logits), Some(top)) = (logits, self.options.logprobs) {
             let (chosen, top) = logprobs(logits, token, top);
             let bytes = tokenizer.token_bytes(token)?.to_owned();
-            self.output.push(Event::Token(TokenLogprobs { chosen, bytes, top }));
+            self.events.push(Event::Token(TokenLogprobs { chosen, bytes, top }));
         }
-        self.output.token(tokenizer, token)
+        self.events.token(tokenizer, token)
     }
 
-    fn finish(&mut self, course: Course, stop: Stop) {
-        self.output.finish();
-        let Course { prompt, prompt_time, since, generated } = course;
+    fn finish(&mut self, progress: GenerationProgress, stop: Stop) {
+        self.events.finish();
+        let GenerationProgress { prompt, prompt_time, since, generated } = progress;
         let generate_time = since.elapsed();
         let seed = self.options.sampling.seed.filter(|_| self.options.sampling.temperature > 0.0);
-        self.output.push(Event::Done(Stats { prompt, generated, seed, stop, prompt_time, generate_time }));
-        self.state = State::Over;
+        self.events.push(Event::Done(Stats { prompt, generated, seed, stop, prompt_time, generate_time }));
+        self.state = GenerationState::Over;
     }
 }
 
@@ -360,14 +360,14 @@ impl Iterator for Generation<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(event) = self.output.pop() {
+            if let Some(event) = self.events.pop() {
                 return Some(Ok(event));
             }
-            if matches!(self.state, State::Over) {
+            if matches!(self.state, GenerationState::Over) {
                 return None;
             }
             if let Err(error) = self.advance() {
-                self.state = State::Over;
+                self.state = GenerationState::Over;
                 return Some(Err(error));
             }
         }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::generate::{Cancel, Chooser, Event};
 use crate::text::Message;
 use queue::Queue;
-use shared::Slot;
+use shared::ChatSlot;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -54,23 +54,23 @@ use std::thread::JoinHandle;
 /// # fn main() {}
 /// ```
 pub struct ReplyStream {
-    slot: Arc<Slot>,
+    slot: Arc<ChatSlot>,
     queue: Arc<Queue>,
     /// Stops this reply and nothing else, as the caller's stops this one too.
     cancel: Cancel,
     chooser: Option<BoxedChooser>,
-    work: Work,
+    state: StreamState,
 }
 
 /// What a stream does: it waits for the first poll, generates, and is over.
-enum Work {
-    Waiting(Asked),
+enum StreamState {
+    Waiting(ReplyRequest),
     Running(JoinHandle<()>),
     Over,
 }
 
 /// What a conversation is to reply to.
-enum Asked {
+enum ReplyRequest {
     Text(String),
     Messages,
     Prefill(String),
@@ -95,8 +95,14 @@ impl Chat {
 }
 
 impl ReplyStream {
-    fn new(slot: Arc<Slot>, asked: Asked) -> Self {
-        Self { slot, queue: Arc::default(), cancel: Cancel::default(), chooser: None, work: Work::Waiting(asked) }
+    fn new(slot: Arc<ChatSlot>, asked: ReplyRequest) -> Self {
+        Self {
+            slot,
+            queue: Arc::default(),
+            cancel: Cancel::default(),
+            chooser: None,
+            state: StreamState::Waiting(asked),
+        }
     }
 
     /// The same stream, which `cancel` stops: also if that was asked before.
@@ -133,23 +139,23 @@ impl ReplyStream {
 
     /// Starts the thread, unless it runs already.
     fn start(&mut self) -> Result<()> {
-        if !matches!(self.work, Work::Waiting(_)) {
+        if !matches!(self.state, StreamState::Waiting(_)) {
             return Ok(());
         }
-        let Work::Waiting(asked) = std::mem::replace(&mut self.work, Work::Over) else { return Ok(()) };
-        let (slot, end, cancel) = (self.slot.clone(), self.queue.end(), self.cancel.clone());
+        let StreamState::Waiting(asked) = std::mem::replace(&mut self.state, StreamState::Over) else { return Ok(()) };
+        let (slot, sender, cancel) = (self.slot.clone(), self.queue.sender(), self.cancel.clone());
         let chooser = self.chooser.take();
-        let work = move || slot.tell(asked, &cancel, chooser, |event| end.tell(event));
+        let work = move || slot.reply(asked, &cancel, chooser, |event| sender.send(event));
         let worker = std::thread::Builder::new().name("wglm reply".to_owned()).spawn(work);
         let refused = |reason: std::io::Error| Error::NoThread { doing: "generating a reply", reason: reason.into() };
-        self.work = Work::Running(worker.map_err(refused)?);
+        self.state = StreamState::Running(worker.map_err(refused)?);
         Ok(())
     }
 
     /// Stops the thread and waits for it.
     fn stop(&mut self) {
         self.cancel.cancel();
-        if let Work::Running(worker) = std::mem::replace(&mut self.work, Work::Over) {
+        if let StreamState::Running(worker) = std::mem::replace(&mut self.state, StreamState::Over) {
             let _ = worker.join(); // if it died, the queue tells
         }
     }

@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::{Chat, Reply, check};
 use crate::error::{Error, Result};
-use crate::generate::{Begun, Generation};
+use crate::generate::{Generation, PartialReply};
 use crate::text::{Message, ReplyParser, Tokenizer};
 
 /// What ends thinking.
@@ -48,14 +48,14 @@ impl Chat {
         }
     }
 
-    fn go_on(&mut self, beginning: Beginning) -> Result<Reply<'_>> {
-        let Beginning { prompt, begun, draft, joins } = beginning;
+    fn go_on(&mut self, beginning: ResumePoint) -> Result<Reply<'_>> {
+        let ResumePoint { prompt, begun, draft, joins } = beginning;
         let generation = Generation::resumed(&mut self.session, prompt, begun, self.options.clone())?;
         Ok(Reply::resumed(generation, &mut self.messages, draft, joins))
     }
 
     /// What to go on from: what the session holds of the last message, if it may be that, or the message as text.
-    fn beginning(&self, held: bool) -> Result<Beginning> {
+    fn beginning(&self, held: bool) -> Result<ResumePoint> {
         self.options.check()?;
         check::messages(&self.messages, self.session.model().template()?)?;
         let (last, before) = match self.messages.split_last() {
@@ -80,40 +80,40 @@ impl Chat {
     }
 
     /// The last message as the session holds it, if it does; without one a reply that has said nothing yet.
-    fn held(&self, last: Option<&Message>, prompt: &[u32], parser: &ReplyParser) -> Result<Option<Beginning>> {
+    fn held(&self, last: Option<&Message>, prompt: &[u32], parser: &ReplyParser) -> Result<Option<ResumePoint>> {
         let held = self.session.tokens();
         let Some(said) = held.strip_prefix(prompt).filter(|said| last.is_some() || !said.is_empty()) else {
             return Ok(None);
         };
-        let begun = Begun::replay(self.session.model(), parser.clone(), said)?;
+        let begun = PartialReply::replay(self.session.model(), parser.clone(), said)?;
         if !Draft::of(&begun.told_at_end()).says(last.unwrap_or(&Message::assistant(""))) {
             return Ok(None);
         }
         let mut draft = Draft::of(begun.told());
         draft.calls = last.map(|last| last.tool_calls.clone()).unwrap_or_default(); // with their ids
-        Ok(Some(Beginning { prompt: held.to_vec(), begun, draft, joins: last.is_some() }))
+        Ok(Some(ResumePoint { prompt: held.to_vec(), begun, draft, joins: last.is_some() }))
     }
 
     /// The last message as text.
-    fn read(&self, last: &Message, mut prompt: Vec<u32>, parser: ReplyParser) -> Result<Beginning> {
+    fn read(&self, last: &Message, mut prompt: Vec<u32>, parser: ReplyParser) -> Result<ResumePoint> {
         let model = self.session.model();
         let said = written(model.tokenizer()?, last, parser.is_thinking())?;
-        let begun = Begun::replay(model, parser.clone(), &said)?;
+        let begun = PartialReply::replay(model, parser.clone(), &said)?;
         let mut draft = Draft::of(begun.told());
         if !parser.is_thinking() {
             draft.thinking = last.reasoning_content.clone().unwrap_or_default(); // which the prompt has no place for
         }
         prompt.extend(said);
         self.session.check(0, &prompt)?;
-        Ok(Beginning { prompt, begun, draft, joins: true })
+        Ok(ResumePoint { prompt, begun, draft, joins: true })
     }
 }
 
 /// What a reply goes on from.
-struct Beginning {
+struct ResumePoint {
     /// Up to the end of what is said so far.
     prompt: Vec<u32>,
-    begun: Begun,
+    begun: PartialReply,
     draft: Draft,
     /// Whether the last message is this beginning.
     joins: bool,

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 /// has begun too. It stays asked: the next question takes a new one.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
-    shared: Arc<Shared>,
+    state: Arc<CancelState>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct CancelState {
     asked: Arc<AtomicBool>,
     /// What stops this one too.
     others: Mutex<Vec<Arc<AtomicBool>>>,
@@ -24,20 +24,20 @@ struct Shared {
 impl Cancel {
     /// Asks the reply to stop; it does so within a token, or within a few parts of a prompt's chunk.
     pub fn cancel(&self) {
-        self.shared.asked.store(true, Ordering::Relaxed);
+        self.state.asked.store(true, Ordering::Relaxed);
     }
 
     /// True once asked.
     pub fn is_cancelled(&self) -> bool {
         let asked = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
-        asked(&self.shared.asked) || lock(&self.shared.others).iter().any(asked)
+        asked(&self.state.asked) || lock(&self.state.others).iter().any(asked)
     }
 
     /// Has another one stop this one too, and what stops that one by now. By itself this one stops nothing else.
     #[cfg(feature = "stream")]
     pub(crate) fn join(&self, other: &Self) {
-        let theirs = lock(&other.shared.others).clone();
-        lock(&self.shared.others).extend(theirs.into_iter().chain([other.shared.asked.clone()]));
+        let theirs = lock(&other.state.others).clone();
+        lock(&self.state.others).extend(theirs.into_iter().chain([other.state.asked.clone()]));
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// What is to happen to the logit of one token.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Adjustment {
+pub(crate) struct LogitAdjustment {
     pub token: u32,
     /// How often it stands among the last tokens.
     pub count: u32,
@@ -31,13 +31,13 @@ impl SamplerParams {
     }
 
     /// What is to happen after `tokens`, of which the last `last` count, by token: each stands there once.
-    pub(crate) fn adjustments(&self, tokens: &[u32], last: usize) -> Vec<Adjustment> {
-        let mut found: BTreeMap<u32, Adjustment> = BTreeMap::new();
+    pub(crate) fn adjustments(&self, tokens: &[u32], last: usize) -> Vec<LogitAdjustment> {
+        let mut found: BTreeMap<u32, LogitAdjustment> = BTreeMap::new();
         let recent = if self.penalises() { &tokens[tokens.len().saturating_sub(last)..] } else { &[] };
-        let counts = recent.iter().map(|&token| Adjustment { token, count: 1, bias: 0.0 });
-        let biases = self.logit_bias.iter().map(|&(token, bias)| Adjustment { token, count: 0, bias });
-        for Adjustment { token, count, bias } in counts.chain(biases) {
-            let sum = found.entry(token).or_insert(Adjustment { token, count: 0, bias: 0.0 });
+        let counts = recent.iter().map(|&token| LogitAdjustment { token, count: 1, bias: 0.0 });
+        let biases = self.logit_bias.iter().map(|&(token, bias)| LogitAdjustment { token, count: 0, bias });
+        for LogitAdjustment { token, count, bias } in counts.chain(biases) {
+            let sum = found.entry(token).or_insert(LogitAdjustment { token, count: 0, bias: 0.0 });
             sum.count += count;
             sum.bias += bias;
         }
@@ -45,7 +45,7 @@ impl SamplerParams {
     }
 
     /// A logit after its adjustment.
-    pub(super) fn adjusted(&self, logit: f32, Adjustment { count, bias, .. }: Adjustment) -> f32 {
+    pub(super) fn adjusted(&self, logit: f32, LogitAdjustment { count, bias, .. }: LogitAdjustment) -> f32 {
         let logit = logit + bias;
         if count == 0 {
             return logit;

@@ -9,11 +9,11 @@ use std::task::{Context, Poll, Waker};
 /// Events that wait to be taken.
 #[derive(Default)]
 pub struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     ready: VecDeque<Result<Event>>,
     /// No more will come.
     closed: bool,
@@ -22,11 +22,11 @@ struct State {
 
 impl Queue {
     /// The state; it is sound after a panic too, for nothing that can panic happens while it is held.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut QueueState)) {
         let waker = {
             let mut state = self.state();
             change(&mut state);
@@ -60,24 +60,24 @@ impl Queue {
     }
 
     /// The thread's end.
-    pub fn end(self: &Arc<Self>) -> End {
-        End(self.clone())
+    pub fn sender(self: &Arc<Self>) -> EventSender {
+        EventSender(self.clone())
     }
 }
 
 /// Where the thread puts events. Closes the queue however the thread ends: with an error if it died.
-pub struct End(Arc<Queue>);
+pub struct EventSender(Arc<Queue>);
 
-impl End {
-    pub fn tell(&self, event: Result<Event>) {
+impl EventSender {
+    pub fn send(&self, event: Result<Event>) {
         self.0.change(|state| state.ready.push_back(event));
     }
 }
 
-impl Drop for End {
+impl Drop for EventSender {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.tell(Err(Error::Worker { doing: "generating a reply" }));
+            self.send(Err(Error::Worker { doing: "generating a reply" }));
         }
         self.0.close();
     }

@@ -1,6 +1,6 @@
 //! A conversation that streams borrow, and give back however they end.
 
-use super::{Asked, BoxedChooser, ReplyStream};
+use super::{BoxedChooser, ReplyRequest, ReplyStream};
 use crate::chat::Chat;
 use crate::error::{Error, Result};
 use crate::generate::{Cancel, Event};
@@ -35,34 +35,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 /// ```
 #[derive(Debug, Clone)]
 pub struct SharedChat {
-    slot: Arc<Slot>,
+    slot: Arc<ChatSlot>,
 }
 
 impl SharedChat {
     /// Shares a conversation.
     pub fn new(chat: Chat) -> Self {
         let messages = chat.messages().to_vec();
-        Self { slot: Arc::new(Slot { chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
+        Self { slot: Arc::new(ChatSlot { chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
     }
 
     /// As [`Chat::send`], as a stream. All errors arrive as events, [`Error::Argument`] if a reply is on its way.
     pub fn send(&self, text: &str) -> ReplyStream {
-        ReplyStream::new(self.slot.clone(), Asked::Text(text.to_owned()))
+        ReplyStream::new(self.slot.clone(), ReplyRequest::Text(text.to_owned()))
     }
 
     /// As [`Chat::reply`], as a stream.
     pub fn reply(&self) -> ReplyStream {
-        ReplyStream::new(self.slot.clone(), Asked::Messages)
+        ReplyStream::new(self.slot.clone(), ReplyRequest::Messages)
     }
 
     /// As [`Chat::prefill`], as a stream.
     pub fn prefill(&self, text: &str) -> ReplyStream {
-        ReplyStream::new(self.slot.clone(), Asked::Prefill(text.to_owned()))
+        ReplyStream::new(self.slot.clone(), ReplyRequest::Prefill(text.to_owned()))
     }
 
     /// As [`Chat::resume`], as a stream.
     pub fn resume(&self) -> ReplyStream {
-        ReplyStream::new(self.slot.clone(), Asked::Resume)
+        ReplyStream::new(self.slot.clone(), ReplyRequest::Resume)
     }
 
     /// Does something with the conversation between two replies. Its messages are told anew after that.
@@ -89,7 +89,7 @@ impl SharedChat {
 
 /// The conversation's place. A thread holds it while it generates.
 #[derive(Debug)]
-pub struct Slot {
+pub struct ChatSlot {
     chat: Mutex<Option<Chat>>,
     /// As they were when the reply began or ended.
     messages: Mutex<Vec<Message>>,
@@ -100,7 +100,7 @@ fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Slot {
+impl ChatSlot {
     fn chat(&self) -> Result<MutexGuard<'_, Option<Chat>>> {
         match self.chat.try_lock() {
             Ok(chat) => Ok(chat),
@@ -126,13 +126,19 @@ impl Slot {
     }
 
     /// Has the conversation reply. The last event comes when the conversation is free again.
-    pub fn tell(&self, asked: Asked, cancel: &Cancel, chooser: Option<BoxedChooser>, tell: impl Fn(Result<Event>)) {
+    pub fn reply(
+        &self,
+        asked: ReplyRequest,
+        cancel: &Cancel,
+        chooser: Option<BoxedChooser>,
+        send: impl Fn(Result<Event>),
+    ) {
         let ended = self.with(|chat| {
             let reply = match &asked {
-                Asked::Text(text) => chat.send(text)?,
-                Asked::Messages => chat.reply()?,
-                Asked::Prefill(text) => chat.prefill(text)?,
-                Asked::Resume => chat.resume()?,
+                ReplyRequest::Text(text) => chat.send(text)?,
+                ReplyRequest::Messages => chat.reply()?,
+                ReplyRequest::Prefill(text) => chat.prefill(text)?,
+                ReplyRequest::Resume => chat.resume()?,
             };
             *lock(&self.messages) = reply.messages().to_vec();
             let reply = reply.with_cancel(cancel);
@@ -144,14 +150,14 @@ impl Slot {
             for event in reply {
                 match event? {
                     Event::Done(stats) => last = Some(Event::Done(stats)),
-                    event => tell(Ok(event)),
+                    event => send(Ok(event)),
                 }
             }
             Ok(last)
         });
         match ended.flatten() {
-            Ok(last) => last.into_iter().for_each(|event| tell(Ok(event))),
-            Err(error) => tell(Err(error)),
+            Ok(last) => last.into_iter().for_each(|event| send(Ok(event))),
+            Err(error) => send(Err(error)),
         }
     }
 }

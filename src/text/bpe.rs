@@ -1,6 +1,6 @@
 //! The byte-pair model of a vocabulary.
 
-use super::pretokenizer::Family;
+use super::pretokenizer::VocabFamily;
 use super::vocab::{failed, raw_byte};
 use super::{TokenType, Vocab, byte_level};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use tokenizers::models::bpe::{BPE, Vocab as Ids};
 
 /// Takes the tokens and merges out of `vocab`. Reserved tokens stay out of the model, and with them the
 /// merges that name one: no text may become one.
-pub(super) fn build(vocab: &mut Vocab, family: &Family) -> Result<BPE> {
+pub(super) fn build(vocab: &mut Vocab, family: &VocabFamily) -> Result<BPE> {
     let (mut ids, mut reserved) = (Ids::default(), Ids::default());
     for ((text, kind), id) in std::mem::take(&mut vocab.tokens).into_iter().zip(&vocab.types).zip(0..) {
         let table = if kind.is_reserved(&text) { &mut reserved } else { &mut ids };

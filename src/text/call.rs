@@ -5,7 +5,7 @@
 //! It is certain to be meant as a call once a tag that may follow a name does. What is wrong after that makes it a call
 //! that failed, which reaches to its closing tag, or to where another call begins.
 
-use super::tag::{Part, Tag};
+use super::tag::{ReplyPart, Tag};
 
 /// A call as far as it was written.
 #[derive(Debug, Clone)]
@@ -20,12 +20,12 @@ pub(super) struct Call {
     pub arguments: Vec<(String, String)>,
     key: String,
     value: String,
-    place: Place,
+    state: CallState,
 }
 
 /// What is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum CallState {
     Name,
     /// Before a key, or the end.
     Arguments,
@@ -38,7 +38,7 @@ enum Place {
 
 /// What a part was to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum CallProgress {
     /// A part of it.
     More,
     /// No part of it, for this is no call.
@@ -56,7 +56,7 @@ impl Call {
     pub(super) fn new(blanks: String, in_thinking: bool) -> Self {
         let (raw, blanks) = (format!("{blanks}{}", Tag::Call.text()), blanks.len());
         let (name, key, value) = Default::default();
-        Self { raw, blanks, in_thinking, name, arguments: Vec::new(), key, value, place: Place::Name }
+        Self { raw, blanks, in_thinking, name, arguments: Vec::new(), key, value, state: CallState::Name }
     }
 
     /// The function's name.
@@ -66,7 +66,7 @@ impl Call {
 
     /// Whether it is certain to be meant as a call.
     pub(super) fn is_certain(&self) -> bool {
-        self.place != Place::Name
+        self.state != CallState::Name
     }
 
     /// As it was written.
@@ -80,12 +80,12 @@ impl Call {
     }
 
     /// Takes the next part.
-    pub(super) fn read(&mut self, part: Part<'_>) -> Progress {
+    pub(super) fn read(&mut self, part: ReplyPart<'_>) -> CallProgress {
         let progress = match part {
-            Part::Text(text) => self.read_text(text),
-            Part::Tag(tag) => self.read_tag(tag),
+            ReplyPart::Text(text) => self.read_text(text),
+            ReplyPart::Tag(tag) => self.read_tag(tag),
         };
-        if !matches!(progress, Progress::NoCall | Progress::FailedBefore) {
+        if !matches!(progress, CallProgress::NoCall | CallProgress::FailedBefore) {
             self.raw += part.as_str();
         }
         progress
@@ -96,47 +96,47 @@ impl Call {
         self.raw += text;
     }
 
-    fn read_text(&mut self, text: &str) -> Progress {
-        match self.place {
-            Place::Name => {
+    fn read_text(&mut self, text: &str) -> CallProgress {
+        match self.state {
+            CallState::Name => {
                 self.name += text;
                 if self.name().contains(|c: char| c.is_whitespace() || c == '<') {
-                    return Progress::NoCall;
+                    return CallProgress::NoCall;
                 }
             }
-            Place::Key => self.key += text,
-            Place::Value => self.value += text,
-            Place::Arguments | Place::BeforeValue if !text.trim().is_empty() => self.place = Place::Wrong,
-            Place::Arguments | Place::BeforeValue | Place::Wrong => {}
+            CallState::Key => self.key += text,
+            CallState::Value => self.value += text,
+            CallState::Arguments | CallState::BeforeValue if !text.trim().is_empty() => self.state = CallState::Wrong,
+            CallState::Arguments | CallState::BeforeValue | CallState::Wrong => {}
         }
-        Progress::More
+        CallProgress::More
     }
 
-    fn read_tag(&mut self, tag: Tag) -> Progress {
-        self.place = match (self.place, tag) {
-            (Place::Name, Tag::Key | Tag::CallEnd) if self.name().is_empty() => return Progress::NoCall,
-            (Place::Name | Place::Arguments, Tag::CallEnd) => {
-                self.place = Place::Arguments;
-                return Progress::Whole;
+    fn read_tag(&mut self, tag: Tag) -> CallProgress {
+        self.state = match (self.state, tag) {
+            (CallState::Name, Tag::Key | Tag::CallEnd) if self.name().is_empty() => return CallProgress::NoCall,
+            (CallState::Name | CallState::Arguments, Tag::CallEnd) => {
+                self.state = CallState::Arguments;
+                return CallProgress::Whole;
             }
-            (Place::Name | Place::Arguments, Tag::Key) => Place::Key,
-            (Place::Name, _) => return Progress::NoCall,
-            (Place::Key, Tag::KeyEnd) => Place::BeforeValue,
-            (Place::BeforeValue, Tag::Value) => Place::Value,
-            (Place::Value, Tag::ValueEnd) => {
+            (CallState::Name | CallState::Arguments, Tag::Key) => CallState::Key,
+            (CallState::Name, _) => return CallProgress::NoCall,
+            (CallState::Key, Tag::KeyEnd) => CallState::BeforeValue,
+            (CallState::BeforeValue, Tag::Value) => CallState::Value,
+            (CallState::Value, Tag::ValueEnd) => {
                 let key = std::mem::take(&mut self.key).trim().to_owned();
                 self.arguments.push((key, std::mem::take(&mut self.value)));
-                Place::Arguments
+                CallState::Arguments
             }
-            (Place::Value, _) => {
+            (CallState::Value, _) => {
                 self.value += tag.text();
-                Place::Value
+                CallState::Value
             }
-            (_, Tag::CallEnd) => return Progress::Failed,
-            (_, Tag::Call) => return Progress::FailedBefore,
-            (_, Tag::ThinkEnd) if self.in_thinking => return Progress::FailedBefore,
-            _ => Place::Wrong,
+            (_, Tag::CallEnd) => return CallProgress::Failed,
+            (_, Tag::Call) => return CallProgress::FailedBefore,
+            (_, Tag::ThinkEnd) if self.in_thinking => return CallProgress::FailedBefore,
+            _ => CallState::Wrong,
         };
-        Progress::More
+        CallProgress::More
     }
 }

@@ -1,6 +1,6 @@
 //! The `tojson` filter as transformers defines it: Python's `json.dumps`, nothing escaped for HTML.
 
-use super::guard::{ESCAPE, MARK};
+use super::marker::{ESCAPE, MARK};
 use super::python;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
@@ -31,7 +31,7 @@ pub(super) fn tojson(
         None => (if indent.is_some() { "," } else { ", " }.into(), ": ".into()),
     };
     let indent = indent.map(|indent| indentation(&indent)).transpose()?;
-    let mut writer = Writer { out: String::new(), depth: 0, ensure_ascii, sort_keys, indent, item, key };
+    let mut writer = JsonWriter { out: String::new(), depth: 0, ensure_ascii, sort_keys, indent, item, key };
     writer.value(value)?;
     Ok(writer.out)
 }
@@ -54,7 +54,7 @@ fn indentation(indent: &Value) -> Result<String, Error> {
     }
 }
 
-struct Writer {
+struct JsonWriter {
     out: String,
     depth: usize,
     ensure_ascii: bool,
@@ -66,7 +66,7 @@ struct Writer {
     key: String,
 }
 
-impl Writer {
+impl JsonWriter {
     fn value(&mut self, value: &Value) -> Result<(), Error> {
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),

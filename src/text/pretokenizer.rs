@@ -7,7 +7,7 @@ use tokenizers::SplitDelimiterBehavior::Isolated;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 
 /// What goes with one name of `tokenizer.ggml.pre`.
-pub(super) struct Family {
+pub(super) struct VocabFamily {
     /// The names, llama.cpp's first.
     names: &'static [&'static str],
     regex: &'static str,
@@ -27,8 +27,8 @@ const ANY_DIGITS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}
 /// See [`words`].
 const MOST_BLANKS: usize = 1 << 19;
 
-static FAMILIES: &[Family] = &[
-    Family {
+static FAMILIES: &[VocabFamily] = &[
+    VocabFamily {
         names: &[
             "glm4",
             "chatglm-bpe",
@@ -45,25 +45,30 @@ static FAMILIES: &[Family] = &[
         ignore_merges: true,
         end: &["<|endoftext|>", "<|user|>", "<|observation|>"],
     },
-    Family {
+    VocabFamily {
         names: &["llama-bpe", "llama3", "llama-v3"],
         regex: UP_TO_THREE_DIGITS,
         ignore_merges: true,
         end: &["<|end_of_text|>", "<|eot_id|>", "<|eom_id|>"],
     },
-    Family { names: &["qwen2"], regex: SINGLE_DIGITS, ignore_merges: false, end: &["<|endoftext|>", "<|im_end|>"] },
-    Family { names: &["gpt-2", "gpt2"], regex: ANY_DIGITS, ignore_merges: false, end: &["<|endoftext|>"] },
+    VocabFamily {
+        names: &["qwen2"],
+        regex: SINGLE_DIGITS,
+        ignore_merges: false,
+        end: &["<|endoftext|>", "<|im_end|>"],
+    },
+    VocabFamily { names: &["gpt-2", "gpt2"], regex: ANY_DIGITS, ignore_merges: false, end: &["<|endoftext|>"] },
 ];
 
 /// The family that calls itself `pre`.
-pub(super) fn family(pre: &str) -> Result<&'static Family> {
+pub(super) fn family(pre: &str) -> Result<&'static VocabFamily> {
     FAMILIES.iter().find(|family| family.names.contains(&pre)).ok_or_else(|| {
         let known: Vec<_> = FAMILIES.iter().flat_map(|family| family.names).copied().collect();
         Error::Tokenizer { message: format!("`tokenizer.ggml.pre` is `{pre}`; known: {}", known.join(", ")) }
     })
 }
 
-impl Family {
+impl VocabFamily {
     /// The family's expression, compiled.
     pub(super) fn compile(&self) -> Result<Split> {
         Split::new(SplitPattern::Regex(self.regex.into()), Isolated, false).map_err(|error| Error::Tokenizer {

@@ -14,15 +14,15 @@
 //! What turns out to be no call before there is a name is text with its tags, or thinking if it stood there. After a call
 //! the reply goes on as after `</think>`.
 
-use super::call::{Call, Progress};
-use super::tag::{self, Part, Tag};
+use super::call::{Call, CallProgress};
+use super::tag::{self, ReplyPart, Tag};
 use super::{Tokenizer, ToolCall};
 use serde_json::Value;
 
 /// A piece of a reply; never empty.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Piece {
+pub enum ReplyPiece {
     /// Thinking, as the model wrote it.
     Thinking(String),
     /// The answer.
@@ -51,7 +51,7 @@ pub(super) fn opens_thinking(prompt: &str) -> bool {
 }
 
 #[derive(Debug, Clone)]
-enum State {
+enum ParserState {
     /// Inside thinking, before its first letter: some models open the block a second time.
     ThinkingStart,
     Thinking,
@@ -67,7 +67,7 @@ enum State {
 /// Takes a reply as text arrives and hands out pieces as soon as their kind is certain.
 #[derive(Debug, Clone)]
 pub struct ReplyParser {
-    state: State,
+    state: ParserState,
     /// Blanks whose meaning is still open: those at a start, or before what may be a call.
     blanks: String,
     /// Text that may be the start of a tag.
@@ -76,14 +76,15 @@ pub struct ReplyParser {
     tokens: Vec<(u32, Tag)>,
     /// The functions that may be called; calls are looked for if there are any.
     tools: Vec<Value>,
-    ready: Vec<Piece>,
+    ready: Vec<ReplyPiece>,
 }
 
 impl ReplyParser {
     /// A parser for a reply to a prompt that ended inside thinking or not: see
     /// [`Prompt::opens_thinking`](super::Prompt::opens_thinking). Tags are told by their letters.
     pub fn new(starts_in_thinking: bool) -> Self {
-        let state = if starts_in_thinking { State::ThinkingStart } else { State::TextStart { after_tag: false } };
+        let state =
+            if starts_in_thinking { ParserState::ThinkingStart } else { ParserState::TextStart { after_tag: false } };
         let (blanks, open, tokens, tools, ready) = Default::default();
         Self { state, blanks, open, tokens, tools, ready }
     }
@@ -103,9 +104,9 @@ impl ReplyParser {
     /// Whether the reply is inside thinking now.
     pub fn is_thinking(&self) -> bool {
         match &self.state {
-            State::ThinkingStart | State::Thinking => true,
-            State::Call(call) => call.in_thinking && !call.is_certain(),
-            State::TextStart { .. } | State::Text => false,
+            ParserState::ThinkingStart | ParserState::Thinking => true,
+            ParserState::Call(call) => call.in_thinking && !call.is_certain(),
+            ParserState::TextStart { .. } | ParserState::Text => false,
         }
     }
 
@@ -121,31 +122,31 @@ impl ReplyParser {
     }
 
     /// The pieces that `text` completes.
-    pub fn push(&mut self, text: &str) -> Vec<Piece> {
+    pub fn push(&mut self, text: &str) -> Vec<ReplyPiece> {
         self.open.push_str(text);
         while self.step() {}
         std::mem::take(&mut self.ready)
     }
 
     /// The pieces that a tag completes, by its token; none if the token is [no tag](Self::is_tag).
-    pub fn push_tag(&mut self, token: u32) -> Vec<Piece> {
+    pub fn push_tag(&mut self, token: u32) -> Vec<ReplyPiece> {
         if let Some(tag) = self.tag(token) {
             self.close_text();
-            self.read(Part::Tag(tag));
+            self.read(ReplyPart::Tag(tag));
         }
         std::mem::take(&mut self.ready)
     }
 
     /// What is still held at the end of the reply: the start of a tag that never came is text after all, and a call that
     /// has not ended failed. Ready for a further part of the same reply afterwards.
-    pub fn finish(&mut self) -> Vec<Piece> {
+    pub fn finish(&mut self) -> Vec<ReplyPiece> {
         self.finish_call();
         self.close_text();
-        if let State::Call(_) = self.state {
+        if let ParserState::Call(_) = self.state {
             self.no_call();
         }
         let blanks = std::mem::take(&mut self.blanks);
-        if !matches!(self.state, State::TextStart { after_tag: true }) {
+        if !matches!(self.state, ParserState::TextStart { after_tag: true }) {
             self.emit(&blanks);
         }
         std::mem::take(&mut self.ready)
@@ -153,7 +154,7 @@ impl ReplyParser {
 
     /// Ends a call that has a name, with what might have been the start of its next tag.
     fn finish_call(&mut self) {
-        let State::Call(call) = &mut self.state else { return };
+        let ParserState::Call(call) = &mut self.state else { return };
         if !call.name().is_empty() {
             let open = std::mem::take(&mut self.open);
             call.cut(&open);
@@ -170,10 +171,10 @@ impl ReplyParser {
         let found = tag::first(&self.open, &tags);
         let sure = found.map_or_else(|| self.open.len() - tag::begun(&self.open, &tags), |(place, _)| place);
         let text: String = self.open.drain(..sure).collect();
-        self.read(Part::Text(&text));
+        self.read(ReplyPart::Text(&text));
         if let Some((_, tag)) = found {
             self.open.drain(..tag.text().len());
-            self.read(Part::Tag(tag));
+            self.read(ReplyPart::Tag(tag));
         }
         sure > 0 || found.is_some()
     }
@@ -181,16 +182,16 @@ impl ReplyParser {
     /// Reads what might have been the start of a tag as text.
     fn close_text(&mut self) {
         let text = std::mem::take(&mut self.open);
-        self.read(Part::Text(&text));
+        self.read(ReplyPart::Text(&text));
     }
 
     /// The tags that letters are now.
     fn spelled(&self) -> Vec<Tag> {
         let counts = |tag: &Tag| match (&self.state, tag) {
-            (State::Call(_), _) => *tag != Tag::Think,
+            (ParserState::Call(_), _) => *tag != Tag::Think,
             (_, Tag::Call) => self.looks_for_calls(),
-            (State::ThinkingStart | State::TextStart { .. }, Tag::Think) => true,
-            (state, Tag::ThinkEnd) => !matches!(state, State::Text),
+            (ParserState::ThinkingStart | ParserState::TextStart { .. }, Tag::Think) => true,
+            (state, Tag::ThinkEnd) => !matches!(state, ParserState::Text),
             _ => false,
         };
         let is_token = |tag: &Tag| self.tokens.iter().any(|(_, known)| known == tag);
@@ -201,23 +202,26 @@ impl ReplyParser {
         !self.tools.is_empty()
     }
 
-    fn read(&mut self, part: Part<'_>) {
+    fn read(&mut self, part: ReplyPart<'_>) {
         match (&self.state, part) {
-            (State::Call(_), _) => self.read_call(part),
-            (_, Part::Text(text)) => self.read_text(text),
-            (State::ThinkingStart | State::TextStart { .. }, Part::Tag(Tag::Think)) => {
+            (ParserState::Call(_), _) => self.read_call(part),
+            (_, ReplyPart::Text(text)) => self.read_text(text),
+            (ParserState::ThinkingStart | ParserState::TextStart { .. }, ReplyPart::Tag(Tag::Think)) => {
                 self.blanks.clear();
-                self.state = State::Thinking;
+                self.state = ParserState::Thinking;
             }
-            (State::ThinkingStart | State::Thinking | State::TextStart { .. }, Part::Tag(Tag::ThinkEnd)) => {
+            (
+                ParserState::ThinkingStart | ParserState::Thinking | ParserState::TextStart { .. },
+                ReplyPart::Tag(Tag::ThinkEnd),
+            ) => {
                 let blanks = std::mem::take(&mut self.blanks);
                 if self.is_thinking() {
                     self.emit(&blanks);
                 }
-                self.state = State::TextStart { after_tag: true };
+                self.state = ParserState::TextStart { after_tag: true };
             }
-            (_, Part::Tag(Tag::Call)) if self.looks_for_calls() => self.begin_call(),
-            (_, Part::Tag(tag)) => self.read_text(tag.text()),
+            (_, ReplyPart::Tag(Tag::Call)) if self.looks_for_calls() => self.begin_call(),
+            (_, ReplyPart::Tag(tag)) => self.read_text(tag.text()),
         }
     }
 
@@ -225,13 +229,13 @@ impl ReplyParser {
     fn read_text(&mut self, text: &str) {
         self.blanks += text;
         let body = match self.state {
-            State::ThinkingStart => State::Thinking,
-            State::TextStart { .. } => State::Text,
+            ParserState::ThinkingStart => ParserState::Thinking,
+            ParserState::TextStart { .. } => ParserState::Text,
             _ => return self.emit_body(),
         };
         let letters = self.blanks.trim_start();
         if !letters.is_empty() {
-            if matches!(self.state, State::TextStart { after_tag: true }) {
+            if matches!(self.state, ParserState::TextStart { after_tag: true }) {
                 self.blanks = letters.to_owned();
             }
             self.state = body;
@@ -253,33 +257,33 @@ impl ReplyParser {
         if in_thinking {
             self.emit(&blanks);
         }
-        if in_thinking || matches!(self.state, State::TextStart { after_tag: true }) {
+        if in_thinking || matches!(self.state, ParserState::TextStart { after_tag: true }) {
             blanks.clear();
         }
-        self.state = State::Call(Box::new(Call::new(blanks, in_thinking)));
+        self.state = ParserState::Call(Box::new(Call::new(blanks, in_thinking)));
     }
 
     /// A part of what may be a call.
-    fn read_call(&mut self, part: Part<'_>) {
-        let State::Call(call) = &mut self.state else { return };
+    fn read_call(&mut self, part: ReplyPart<'_>) {
+        let ParserState::Call(call) = &mut self.state else { return };
         let was_certain = call.is_certain();
         let progress = call.read(part);
         if call.is_certain() && !was_certain {
-            self.ready.push(Piece::ToolCallStart { name: call.name().to_owned() });
+            self.ready.push(ReplyPiece::ToolCallStart { name: call.name().to_owned() });
         }
         match progress {
-            Progress::More if call.is_certain() => self.emit_piece(part.as_str()),
-            Progress::More => {}
-            Progress::Whole => {
-                self.ready.push(Piece::ToolCall(call.understood(&self.tools)));
-                self.state = State::TextStart { after_tag: true };
+            CallProgress::More if call.is_certain() => self.emit_piece(part.as_str()),
+            CallProgress::More => {}
+            CallProgress::Whole => {
+                self.ready.push(ReplyPiece::ToolCall(call.understood(&self.tools)));
+                self.state = ParserState::TextStart { after_tag: true };
             }
-            Progress::Failed => self.failed(false),
-            Progress::FailedBefore => {
+            CallProgress::Failed => self.failed(false),
+            CallProgress::FailedBefore => {
                 self.failed(false);
                 self.read(part);
             }
-            Progress::NoCall => {
+            CallProgress::NoCall => {
                 self.no_call();
                 self.read(part);
             }
@@ -288,31 +292,34 @@ impl ReplyParser {
 
     /// What was read as a call is text, or thinking.
     fn no_call(&mut self) {
-        let State::Call(call) = std::mem::replace(&mut self.state, State::Text) else { return };
+        let ParserState::Call(call) = std::mem::replace(&mut self.state, ParserState::Text) else { return };
         if call.in_thinking {
-            self.state = State::Thinking;
+            self.state = ParserState::Thinking;
         }
         self.read_text(&call.with_blanks());
     }
 
     /// The call has failed, and the reply goes on as before it.
     fn failed(&mut self, cut: bool) {
-        let State::Call(call) = std::mem::replace(&mut self.state, State::TextStart { after_tag: true }) else {
+        let ParserState::Call(call) = std::mem::replace(&mut self.state, ParserState::TextStart { after_tag: true })
+        else {
             return;
         };
         if call.in_thinking {
-            self.state = State::Thinking;
+            self.state = ParserState::Thinking;
         }
-        self.ready.push(Piece::ToolCallFailed { text: call.raw().to_owned(), cut });
+        self.ready.push(ReplyPiece::ToolCallFailed { text: call.raw().to_owned(), cut });
     }
 
     /// Hands out thinking or answer.
     fn emit(&mut self, text: &str) {
         match (self.is_thinking(), self.ready.last_mut()) {
             _ if text.is_empty() => {}
-            (true, Some(Piece::Thinking(before))) | (false, Some(Piece::Text(before))) => before.push_str(text),
-            (true, _) => self.ready.push(Piece::Thinking(text.to_owned())),
-            (false, _) => self.ready.push(Piece::Text(text.to_owned())),
+            (true, Some(ReplyPiece::Thinking(before))) | (false, Some(ReplyPiece::Text(before))) => {
+                before.push_str(text)
+            }
+            (true, _) => self.ready.push(ReplyPiece::Thinking(text.to_owned())),
+            (false, _) => self.ready.push(ReplyPiece::Text(text.to_owned())),
         }
     }
 
@@ -320,8 +327,8 @@ impl ReplyParser {
     fn emit_piece(&mut self, text: &str) {
         match self.ready.last_mut() {
             _ if text.is_empty() => {}
-            Some(Piece::ToolCallPiece(before)) => before.push_str(text),
-            _ => self.ready.push(Piece::ToolCallPiece(text.to_owned())),
+            Some(ReplyPiece::ToolCallPiece(before)) => before.push_str(text),
+            _ => self.ready.push(ReplyPiece::ToolCallPiece(text.to_owned())),
         }
     }
 }

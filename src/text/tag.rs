@@ -39,13 +39,13 @@ impl Tag {
 
 /// A part of a reply.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part<'a> {
+pub(super) enum ReplyPart<'a> {
     /// Text in which no tag counts.
     Text(&'a str),
     Tag(Tag),
 }
 
-impl<'a> Part<'a> {
+impl<'a> ReplyPart<'a> {
     /// As it was written.
     pub(super) fn as_str(&self) -> &'a str {
         match self {

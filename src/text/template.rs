@@ -6,7 +6,7 @@
 //! run for ever: its steps are counted. Its memory is not: one that doubles a string again and again can
 //! ask for more than there is.
 
-use super::guard::{Guard, unmark};
+use super::marker::{Marker, unmark};
 use super::reply::opens_thinking;
 use super::{Message, Tokenizer, jinja};
 use crate::error::{Error, Result};
@@ -42,14 +42,14 @@ impl<'a> ChatInput<'a> {
 
     /// Every variable that the template sees. As in transformers, `tools` and `documents` are always
     /// defined, and none when there are none. The named fields win over `extra`. Strings are marked if there is a guard.
-    fn context(&self, guard: Option<&Guard>) -> Result<Value, minijinja::Error> {
+    fn context(&self, marker: Option<&Marker>) -> Result<Value, minijinja::Error> {
         let mut variables = vec![("documents", Value::from(()))];
         for (name, value) in &self.extra {
-            variables.push((name, outside(value, guard)?));
+            variables.push((name, outside(value, marker)?));
         }
         variables.extend([
-            ("messages", outside(&self.messages, guard)?),
-            ("tools", outside(&self.tools, guard)?),
+            ("messages", outside(&self.messages, marker)?),
+            ("tools", outside(&self.tools, marker)?),
             ("add_generation_prompt", self.add_generation_prompt.into()),
         ]);
         variables.extend(self.enable_thinking.map(|enable| ("enable_thinking", enable.into())));
@@ -58,10 +58,10 @@ impl<'a> ChatInput<'a> {
 }
 
 /// What comes from outside the template, as it sees it.
-fn outside(value: &impl Serialize, guard: Option<&Guard>) -> Result<Value, minijinja::Error> {
-    let Some(guard) = guard else { return Ok(Value::from(Serde(value))) };
+fn outside(value: &impl Serialize, marker: Option<&Marker>) -> Result<Value, minijinja::Error> {
+    let Some(marker) = marker else { return Ok(Value::from(Serde(value))) };
     let failed = |error: serde_json::Error| minijinja::Error::new(ErrorKind::BadSerialization, error.to_string());
-    Ok(Value::from(Serde(guard.mark(serde_json::to_value(value).map_err(failed)?))))
+    Ok(Value::from(Serde(marker.mark(serde_json::to_value(value).map_err(failed)?))))
 }
 
 /// What the model is to go on from.
@@ -131,8 +131,8 @@ impl ChatTemplate {
     /// # Errors
     /// As [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be said in tokens.
     pub fn prompt(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer) -> Result<Prompt> {
-        let context = |guard| input.context(Some(guard));
-        let text = guarded(|| self.environment.get_template(NAME)?.render(context(tokenizer.guard())?));
+        let context = |marker| input.context(Some(marker));
+        let text = guarded(|| self.environment.get_template(NAME)?.render(context(tokenizer.marker())?));
         let text = text.map_err(|error| match error {
             Error::Template { message } => Error::Template { message: unmark(&message).into_owned() },
             Error::Refused { reason } => Error::Refused { reason: unmark(&reason).into_owned() },

@@ -4,9 +4,9 @@
 //! from text only where the caller asks for them, and in a [prompt](super::ChatTemplate::prompt) from the template's own
 //! text alone; a vocabulary with a defect is refused by name when it is loaded and never surprises later.
 
-use super::guard::{Guard, unmark};
-use super::pretokenizer::{self, Family};
-use super::special::{Specials, Which};
+use super::marker::{Marker, unmark};
+use super::pretokenizer::{self, VocabFamily};
+use super::special::{SpecialFilter, SpecialTokens};
 use super::vocab::failed;
 use super::{TokenType, Vocab, bpe, byte_level};
 use crate::error::{Error, Result};
@@ -23,8 +23,8 @@ use tokenizers::pre_tokenizers::split::Split;
 pub struct Tokenizer {
     bpe: BPE,
     split: Split,
-    specials: Specials,
-    guard: Guard,
+    specials: SpecialTokens,
+    marker: Marker,
     types: Vec<TokenType>,
     /// What every token stands for, end to end.
     bytes: Vec<u8>,
@@ -44,13 +44,13 @@ impl Tokenizer {
         vocab.check()?;
         let (bytes, ends) = vocab.spell_out();
         let literal = vocab.typed().filter(|(_, _, kind)| kind.is_literal());
-        let specials = Specials::new(literal.map(|(text, id, kind)| (text, id, kind.is_reserved(text))));
+        let specials = SpecialTokens::new(literal.map(|(text, id, kind)| (text, id, kind.is_reserved(text))));
         let reserved = vocab.typed().filter(|(text, _, kind)| kind.is_reserved(text));
-        let guard = Guard::new(reserved.map(|(text, ..)| text));
+        let marker = Marker::new(reserved.map(|(text, ..)| text));
         let end = ends_of_reply(&vocab, family, &specials);
         let bos = vocab.bos.filter(|_| vocab.add_bos);
         let bpe = bpe::build(&mut vocab, family)?;
-        Ok(Self { bpe, split: family.compile()?, specials, guard, types: vocab.types, bytes, ends, bos, end })
+        Ok(Self { bpe, split: family.compile()?, specials, marker, types: vocab.types, bytes, ends, bos, end })
     }
 
     /// The tokens of `text`, after the beginning-of-text token where the file asks for one.
@@ -62,25 +62,25 @@ impl Tokenizer {
     /// [`Error::Tokenizer`] if the text cannot be said in tokens.
     pub fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>> {
         let mut tokens = self.start();
-        let which = if parse_special { Which::All } else { Which::Free };
+        let which = if parse_special { SpecialFilter::All } else { SpecialFilter::Free };
         self.cut(text, which, &mut tokens, |text, tokens| self.encode_plain(text, tokens))?;
         Ok(tokens)
     }
 
-    /// The tokens of a prompt that a template rendered of [marked](Self::guard) strings: reserved tokens are recognised
+    /// The tokens of a prompt that a template rendered of [marked](Self::marker) strings: reserved tokens are recognised
     /// where no mark stands in their names.
     pub(super) fn encode_marked(&self, prompt: &str) -> Result<Vec<u32>> {
         let mut tokens = self.start();
-        self.cut(prompt, Which::Reserved, &mut tokens, |text, tokens| {
+        self.cut(prompt, SpecialFilter::Reserved, &mut tokens, |text, tokens| {
             // Marks may have stood in the names of the other literal tokens.
-            self.cut(&unmark(text), Which::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
+            self.cut(&unmark(text), SpecialFilter::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
         })?;
         Ok(tokens)
     }
 
     /// What marks the strings that come from outside a template.
-    pub(super) fn guard(&self) -> &Guard {
-        &self.guard
+    pub(super) fn marker(&self) -> &Marker {
+        &self.marker
     }
 
     /// What every text begins with.
@@ -92,7 +92,7 @@ impl Tokenizer {
     fn cut(
         &self,
         text: &str,
-        which: Which,
+        which: SpecialFilter,
         tokens: &mut Vec<u32>,
         plain: impl Fn(&str, &mut Vec<u32>) -> Result<()>,
     ) -> Result<()> {
@@ -191,7 +191,7 @@ impl fmt::Debug for Tokenizer {
 }
 
 /// The ids in the metadata, and the family's by name where those are control tokens.
-fn ends_of_reply(vocab: &Vocab, family: &Family, specials: &Specials) -> Vec<u32> {
+fn ends_of_reply(vocab: &Vocab, family: &VocabFamily, specials: &SpecialTokens) -> Vec<u32> {
     let named = family.end.iter().filter_map(|name| specials.id(name));
     let named = named.filter(|&id| vocab.types[id as usize].is_control());
     let mut end: Vec<u32> = named.chain(vocab.end.iter().copied()).collect();

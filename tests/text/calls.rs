@@ -3,7 +3,7 @@
 use crate::cuts::{cut, every_way, letters, places};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use wglm::text::{ChatInput, ChatTemplate, Message, Piece, ReplyParser, ToolCall};
+use wglm::text::{ChatInput, ChatTemplate, Message, ReplyParser, ReplyPiece, ToolCall};
 
 /// A function with a parameter of every type.
 pub fn tools() -> Vec<Value> {
@@ -20,7 +20,7 @@ pub fn tools() -> Vec<Value> {
 }
 
 /// The pieces of a reply, those of a kind joined.
-fn pieces<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<Piece> {
+fn pieces<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<ReplyPiece> {
     let mut parser = ReplyParser::new(thinking).with_tools(&tools());
     let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
     pieces.extend(parser.finish());
@@ -28,13 +28,13 @@ fn pieces<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<Piece> {
 }
 
 /// The pieces of a kind joined.
-pub fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
-    let mut joined: Vec<Piece> = Vec::new();
+pub fn joined(pieces: Vec<ReplyPiece>) -> Vec<ReplyPiece> {
+    let mut joined: Vec<ReplyPiece> = Vec::new();
     for piece in pieces {
         match (joined.last_mut(), piece) {
-            (Some(Piece::Text(all)), Piece::Text(part)) => *all += &part,
-            (Some(Piece::Thinking(all)), Piece::Thinking(part)) => *all += &part,
-            (Some(Piece::ToolCallPiece(all)), Piece::ToolCallPiece(part)) => *all += &part,
+            (Some(ReplyPiece::Text(all)), ReplyPiece::Text(part)) => *all += &part,
+            (Some(ReplyPiece::Thinking(all)), ReplyPiece::Thinking(part)) => *all += &part,
+            (Some(ReplyPiece::ToolCallPiece(all)), ReplyPiece::ToolCallPiece(part)) => *all += &part,
             (_, piece) => joined.push(piece),
         }
     }
@@ -42,17 +42,17 @@ pub fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
 }
 
 /// The same without what is told of calls on their way, which is what is told of them in the end.
-fn parse<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<Piece> {
+fn parse<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<ReplyPiece> {
     let (mut ends, mut begun) = (Vec::new(), None);
     for piece in pieces(thinking, chunks) {
         match piece {
-            Piece::ToolCallStart { name } => assert!(begun.replace((name, String::new())).is_none()),
-            Piece::ToolCallPiece(piece) => begun.as_mut().expect("a call that began").1 += &piece,
-            Piece::ToolCall(call) => {
+            ReplyPiece::ToolCallStart { name } => assert!(begun.replace((name, String::new())).is_none()),
+            ReplyPiece::ToolCallPiece(piece) => begun.as_mut().expect("a call that began").1 += &piece,
+            ReplyPiece::ToolCall(call) => {
                 assert_eq!(begun.take().expect("a call that began").0, call.function.name);
-                ends.push(Piece::ToolCall(call));
+                ends.push(ReplyPiece::ToolCall(call));
             }
-            Piece::ToolCallFailed { text, cut } => {
+            ReplyPiece::ToolCallFailed { text, cut } => {
                 match begun.take() {
                     Some((name, told)) => {
                         let arguments = text.strip_prefix("<tool_call>").unwrap().trim_start().strip_prefix(&name);
@@ -62,7 +62,7 @@ fn parse<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<Piece> {
                     }
                     None => assert!(cut && text.starts_with("<tool_call>") && !text.contains("<arg_key>"), "{text}"),
                 }
-                ends.push(Piece::ToolCallFailed { text, cut });
+                ends.push(ReplyPiece::ToolCallFailed { text, cut });
             }
             other => {
                 assert_eq!(begun, None, "{other:?} within a call");
@@ -74,25 +74,25 @@ fn parse<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<Piece> {
     ends
 }
 
-fn failed(text: &str, cut: bool) -> Piece {
-    Piece::ToolCallFailed { text: text.to_owned(), cut }
+fn failed(text: &str, cut: bool) -> ReplyPiece {
+    ReplyPiece::ToolCallFailed { text: text.to_owned(), cut }
 }
 
-fn text(text: &str) -> Piece {
-    Piece::Text(text.to_owned())
+fn text(text: &str) -> ReplyPiece {
+    ReplyPiece::Text(text.to_owned())
 }
 
-fn thinking(text: &str) -> Piece {
-    Piece::Thinking(text.to_owned())
+fn thinking(text: &str) -> ReplyPiece {
+    ReplyPiece::Thinking(text.to_owned())
 }
 
-fn call(name: &str, arguments: Value) -> Piece {
+fn call(name: &str, arguments: Value) -> ReplyPiece {
     let Value::Object(arguments) = arguments else { panic!("{arguments}") };
-    Piece::ToolCall(ToolCall::new(name, arguments))
+    ReplyPiece::ToolCall(ToolCall::new(name, arguments))
 }
 
 /// However it arrives.
-fn check(inside: bool, reply: &str, want: &[Piece]) {
+fn check(inside: bool, reply: &str, want: &[ReplyPiece]) {
     every_way(reply).for_each(|chunks| assert_eq!(parse(inside, &chunks), want, "{chunks:?}"));
 }
 
@@ -213,7 +213,7 @@ fn a_call_that_is_cut_failed() {
             false,
             &format!("Well. {cut}"),
             &match want {
-                Piece::Text(_) => vec![text(&format!("Well. {cut}"))],
+                ReplyPiece::Text(_) => vec![text(&format!("Well. {cut}"))],
                 _ => vec![text("Well."), want],
             },
         );
@@ -227,8 +227,8 @@ fn a_call_that_is_cut_failed() {
 #[test]
 fn calls_are_told_by_pieces() {
     let mut parser = ReplyParser::new(false).with_tools(&tools());
-    let start = || Piece::ToolCallStart { name: "weather".into() };
-    let piece = |text: &str| Piece::ToolCallPiece(text.into());
+    let start = || ReplyPiece::ToolCallStart { name: "weather".into() };
+    let piece = |text: &str| ReplyPiece::ToolCallPiece(text.into());
     assert_eq!(parser.push("Well.\n<tool_call>wea"), [text("Well.")]);
     assert_eq!(parser.push("ther\n"), []);
     assert_eq!(parser.push("<arg_key>ci"), [start(), piece("<arg_key>ci")]);
@@ -305,9 +305,9 @@ proptest! {
             prop_assume!(!list.iter().any(|call| call.function.arguments.to_string().contains("</arg")));
             let mut parser = ReplyParser::new(false).with_tools(&tools);
             let mut pieces = [parser.push(&text), parser.finish()].concat();
-            pieces.retain(|piece| matches!(piece, Piece::Text(_) | Piece::ToolCall(_)));
-            let want: Vec<Piece> = Some(&answer).filter(|a| !a.is_empty()).map(|a| Piece::Text(a.clone())).into_iter()
-                .chain(list.iter().cloned().map(Piece::ToolCall)).collect();
+            pieces.retain(|piece| matches!(piece, ReplyPiece::Text(_) | ReplyPiece::ToolCall(_)));
+            let want: Vec<ReplyPiece> = Some(&answer).filter(|a| !a.is_empty()).map(|a| ReplyPiece::Text(a.clone())).into_iter()
+                .chain(list.iter().cloned().map(ReplyPiece::ToolCall)).collect();
             prop_assert_eq!(pieces, want, "{}", text);
         }
     }
@@ -328,11 +328,11 @@ proptest! {
         // Nothing is lost but tags that were understood, and blanks beside them.
         let words = |text: &str| text.chars().filter(|c| *c == 'é').count();
         let told: usize = whole.iter().map(|piece| match piece {
-            Piece::Text(text) | Piece::Thinking(text) | Piece::ToolCallFailed { text, .. } => words(text),
-            Piece::ToolCall(call) => words(&call.function.name) + words(&call.function.arguments.to_string()),
+            ReplyPiece::Text(text) | ReplyPiece::Thinking(text) | ReplyPiece::ToolCallFailed { text, .. } => words(text),
+            ReplyPiece::ToolCall(call) => words(&call.function.name) + words(&call.function.arguments.to_string()),
             other => panic!("{other:?}"),
         }).sum();
-        let repeated = whole.iter().any(|piece| matches!(piece, Piece::ToolCall(_)));
+        let repeated = whole.iter().any(|piece| matches!(piece, ReplyPiece::ToolCall(_)));
         prop_assert!(told == words(&reply) || repeated && told <= words(&reply));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cuts::{cut, every_way, places};
 use proptest::prelude::*;
-use wglm::text::{Piece, ReplyParser};
+use wglm::text::{ReplyParser, ReplyPiece};
 
 /// The whole (thinking, answer) of a reply that arrives in `chunks`.
 fn parse<S: AsRef<str>>(starts_in_thinking: bool, chunks: &[S]) -> (String, String) {
@@ -12,8 +12,8 @@ fn parse<S: AsRef<str>>(starts_in_thinking: bool, chunks: &[S]) -> (String, Stri
     let (mut thinking, mut text) = (String::new(), String::new());
     for piece in pieces {
         let (part, all) = match piece {
-            Piece::Thinking(part) => (part, &mut thinking),
-            Piece::Text(part) => (part, &mut text),
+            ReplyPiece::Thinking(part) => (part, &mut thinking),
+            ReplyPiece::Text(part) => (part, &mut text),
             other => panic!("{other:?}"),
         };
         assert!(!part.is_empty());
@@ -95,14 +95,14 @@ fn an_answer_may_write_about_tags() {
 #[test]
 fn pieces_come_at_once() {
     let mut parser = ReplyParser::new(true);
-    assert_eq!(parser.push("why <"), [Piece::Thinking("why ".into())]);
+    assert_eq!(parser.push("why <"), [ReplyPiece::Thinking("why ".into())]);
     assert!(parser.is_thinking());
-    assert_eq!(parser.push("3"), [Piece::Thinking("<3".into())]);
+    assert_eq!(parser.push("3"), [ReplyPiece::Thinking("<3".into())]);
     assert_eq!(parser.push("</think"), []);
     assert_eq!(parser.push(">\n"), []);
-    assert_eq!(parser.push("Be"), [Piece::Text("Be".into())]);
+    assert_eq!(parser.push("Be"), [ReplyPiece::Text("Be".into())]);
     assert!(!parser.is_thinking());
-    assert_eq!(parser.push("cause <"), [Piece::Text("cause <".into())]);
+    assert_eq!(parser.push("cause <"), [ReplyPiece::Text("cause <".into())]);
     assert_eq!(parser.finish(), []);
 }
 

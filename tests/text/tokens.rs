@@ -5,7 +5,7 @@ use crate::fable_vocab::fable_vocab;
 use crate::tokenizer::tiny;
 use proptest::prelude::*;
 use std::sync::LazyLock;
-use wglm::text::{Piece, ReplyParser, Tokenizer};
+use wglm::text::{ReplyParser, ReplyPiece, Tokenizer};
 
 static FABLE: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::new(fable_vocab()).unwrap());
 
@@ -20,7 +20,7 @@ enum Part {
 }
 use Part::{Tag, Text};
 
-fn feed(mut parser: ReplyParser, parts: &[Part]) -> Vec<Piece> {
+fn feed(mut parser: ReplyParser, parts: &[Part]) -> Vec<ReplyPiece> {
     let mut pieces = Vec::new();
     for part in parts {
         pieces.extend(match part {
@@ -35,16 +35,16 @@ fn feed(mut parser: ReplyParser, parts: &[Part]) -> Vec<Piece> {
     joined(pieces)
 }
 
-fn by_tokens(inside: bool, parts: &[Part]) -> Vec<Piece> {
+fn by_tokens(inside: bool, parts: &[Part]) -> Vec<ReplyPiece> {
     feed(ReplyParser::new(inside).with_tools(&tools()).with_tokenizer(&FABLE), parts)
 }
 
-fn thinking(text: &str) -> Piece {
-    Piece::Thinking(text.to_owned())
+fn thinking(text: &str) -> ReplyPiece {
+    ReplyPiece::Thinking(text.to_owned())
 }
 
-fn text(text: &str) -> Piece {
-    Piece::Text(text.to_owned())
+fn text(text: &str) -> ReplyPiece {
+    ReplyPiece::Text(text.to_owned())
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn letters_are_text_where_there_is_a_token() {
         Tag("</tool_call>"),
     ];
     let pieces = by_tokens(false, &value);
-    let Some(Piece::ToolCall(call)) = pieces.last() else { panic!("{pieces:?}") };
+    let Some(ReplyPiece::ToolCall(call)) = pieces.last() else { panic!("{pieces:?}") };
     assert_eq!(call.function.arguments["city"], "</arg_value></tool_call>");
 }
 
@@ -119,7 +119,7 @@ proptest! {
             });
         }
         pieces.extend(parser.finish());
-        let shape = |pieces: &[Piece]| disguised(&format!("{pieces:?}"));
+        let shape = |pieces: &[ReplyPiece]| disguised(&format!("{pieces:?}"));
         prop_assert_eq!(shape(&by_tokens(inside, &parts)), shape(&joined(pieces)));
     }
 

@@ -3,19 +3,19 @@
 use super::Event;
 use crate::error::Result;
 use crate::model::Model;
-use crate::text::{Detokenizer, Piece, ReplyParser, StopStrings, Tokenizer};
+use crate::text::{Detokenizer, ReplyParser, ReplyPiece, StopStrings, Tokenizer};
 use std::collections::VecDeque;
 
 /// What a generation has to tell.
 #[derive(Clone)]
-pub struct Output {
+pub struct EventBuilder {
     detokenizer: Detokenizer,
     parser: Option<ReplyParser>,
     stops: StopStrings,
     ready: VecDeque<Event>,
 }
 
-impl Output {
+impl EventBuilder {
     pub fn new(model: &Model, parser: Option<ReplyParser>, stop: Vec<String>) -> Self {
         let parser = match model.tokenizer() {
             Ok(tokenizer) => parser.map(|parser| parser.with_tokenizer(tokenizer)),
@@ -26,7 +26,7 @@ impl Output {
     }
 
     /// The same output, which ends at other strings.
-    pub fn with_stops(self, stop: Vec<String>) -> Self {
+    pub fn with_stop_strings(self, stop: Vec<String>) -> Self {
         Self { stops: StopStrings::new(stop), ..self }
     }
 
@@ -75,24 +75,24 @@ impl Output {
     fn text(&mut self, text: String) {
         match &mut self.parser {
             Some(parser) => parser.push(&text).into_iter().for_each(|piece| self.piece(piece)),
-            None => self.piece(Piece::Text(text)),
+            None => self.piece(ReplyPiece::Text(text)),
         }
     }
 
-    fn piece(&mut self, piece: Piece) {
+    fn piece(&mut self, piece: ReplyPiece) {
         if self.stops.found() {
             return;
         }
         match piece {
-            Piece::Text(text) => {
+            ReplyPiece::Text(text) => {
                 let text = self.stops.push(&text);
                 self.answer(text);
             }
-            Piece::Thinking(text) => self.aside(Event::Thinking(text)),
-            Piece::ToolCallStart { name } => self.aside(Event::ToolCallStart { name }),
-            Piece::ToolCallPiece(text) => self.aside(Event::ToolCallPiece(text)),
-            Piece::ToolCall(call) => self.aside(Event::ToolCall(call)),
-            Piece::ToolCallFailed { text, cut } => self.aside(Event::ToolCallFailed { text, cut }),
+            ReplyPiece::Thinking(text) => self.aside(Event::Thinking(text)),
+            ReplyPiece::ToolCallStart { name } => self.aside(Event::ToolCallStart { name }),
+            ReplyPiece::ToolCallPiece(text) => self.aside(Event::ToolCallPiece(text)),
+            ReplyPiece::ToolCall(call) => self.aside(Event::ToolCall(call)),
+            ReplyPiece::ToolCallFailed { text, cut } => self.aside(Event::ToolCallFailed { text, cut }),
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) const ESCAPE: char = '\u{FDD1}';
 
 /// Marks texts, as a vocabulary asks for it.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct Marker {
     /// Characters that names begin or end with, but for those of words.
     signs: Vec<char>,
     /// Names that begin and end like words: for these, marking every such character would mark most of a text.
@@ -29,16 +29,16 @@ pub(super) struct Guard {
     escaped: Vec<char>,
 }
 
-impl Guard {
+impl Marker {
     /// Against these names of tokens, beside the tags that replies are read by.
     pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut guard = Self { signs: vec!['<', '>'], words: Vec::new(), escaped: vec![MARK, ESCAPE] };
-        names.into_iter().for_each(|name| guard.add(name));
-        for list in [&mut guard.signs, &mut guard.escaped] {
+        let mut marker = Self { signs: vec!['<', '>'], words: Vec::new(), escaped: vec![MARK, ESCAPE] };
+        names.into_iter().for_each(|name| marker.add(name));
+        for list in [&mut marker.signs, &mut marker.escaped] {
             list.sort_unstable();
             list.dedup();
         }
-        guard
+        marker
     }
 
     fn add(&mut self, name: &str) {
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn marked(text: &str) -> String {
-        Guard::new(["<|user|>", "[MASK]", "EOS", "§"]).mark_text(text)
+        Marker::new(["<|user|>", "[MASK]", "EOS", "§"]).mark_text(text)
     }
 
     /// What could be a name is cut up, wherever it stands; everything else is as it was.
