@@ -9,7 +9,7 @@ mod sampling;
 mod talk;
 
 pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs};
-pub use model::{AdapterArgs, CheckChoice, FileArgs, GpuArgs, ModelArgs};
+pub use model::{AdapterArgs, CheckArg, FileArgs, GpuArgs, ModelArgs};
 pub use output::{OutputArgs, OutputFormat};
 pub use sampling::SamplingArgs;
 pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};

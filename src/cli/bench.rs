@@ -2,11 +2,11 @@
 
 use super::args::BenchArgs;
 use super::bandwidth;
-use super::bench_report::Report;
+use super::bench_report::BenchReport;
 use super::context;
 use super::figures::{mean_and_deviation, median};
 use super::model;
-use super::progress::Progress;
+use super::progress::ProgressLine;
 use super::setup::Setup;
 use serde::Serialize;
 use std::time::Instant;
@@ -15,13 +15,13 @@ use wglm::{Gpu, Model, Session};
 
 /// One row: what is measured, at what depth.
 #[derive(Clone, Copy)]
-struct Test {
+struct BenchTest {
     prompt: usize,
     generate: usize,
     depth: usize,
 }
 
-impl Test {
+impl BenchTest {
     fn name(&self) -> String {
         let kind = if self.generate > 0 { format!("tg{}", self.generate) } else { format!("pp{}", self.prompt) };
         if self.depth > 0 { format!("{kind} @ d{}", self.depth) } else { kind }
@@ -39,7 +39,7 @@ impl Test {
 
 /// What is the same in all rows. Fields have llama-bench's names where it has them.
 #[derive(Serialize)]
-pub struct Subject {
+pub struct BenchConditions {
     #[serde(flatten)]
     pub setup: Setup,
     /// Seconds to open the device.
@@ -58,7 +58,7 @@ pub struct Subject {
 
 /// The rest of a row.
 #[derive(Serialize)]
-pub struct Row {
+pub struct BenchRow {
     pub test: String,
     n_prompt: usize,
     n_gen: usize,
@@ -84,12 +84,12 @@ pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
     let (tests, given) = (tests(&args), args.model.file.context);
     let fit = |given| tests.iter().try_for_each(|test| context::enough(&test.name(), test.needed(), given).map(drop));
     fit(given.filter(|tokens| *tokens > 0))?; // what 0 means is known once the model is there
-    let (model, subject) = start(&args)?;
+    let (model, conditions) = start(&args)?;
     fit(given.map(|_| model.cache().context))?;
-    let mut report = Report::new(args.output.format(), &subject)?;
-    let progress = Progress::new(tests.len());
+    let mut report = BenchReport::new(args.output.format(), &conditions)?;
+    let progress = ProgressLine::new(tests.len());
     for test in tests {
-        let row = measure(&model, &subject, test, &args, &progress)?;
+        let row = measure(&model, &conditions, test, &args, &progress)?;
         progress.advance();
         progress.aside(|| report.row(row))?;
     }
@@ -98,8 +98,8 @@ pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
 }
 
 /// Loads the model, and times everything up to the second token and a few more.
-fn start(args: &BenchArgs) -> anyhow::Result<(Model, Subject)> {
-    let mut clock = Clock(Instant::now());
+fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
+    let mut clock = LapTimer(Instant::now());
     let gpu = Gpu::open(&args.model.gpu.options())?;
     let device_seconds = clock.lap();
     let model = model::load_on(&gpu, &model::open(args.model.file.model.as_deref())?, &args.model)?;
@@ -117,7 +117,7 @@ fn start(args: &BenchArgs) -> anyhow::Result<(Model, Subject)> {
     drop(session);
     // On a device of its own, whose buffers count for no one else.
     let bandwidth = bandwidth::measure(&Gpu::open(&args.model.gpu.options())?)?;
-    let subject = Subject {
+    let conditions = BenchConditions {
         setup: Setup::of(&model, &args.model.file),
         device_seconds,
         load_seconds,
@@ -127,41 +127,47 @@ fn start(args: &BenchArgs) -> anyhow::Result<(Model, Subject)> {
         copy_bandwidth: bandwidth.per_second,
         copy_bytes: bandwidth.bytes,
     };
-    Ok((model, subject))
+    Ok((model, conditions))
 }
 
 /// Tokens timed after the first.
 const NEXT: usize = 5;
 
 /// Seconds since it was last asked.
-struct Clock(Instant);
+struct LapTimer(Instant);
 
-impl Clock {
+impl LapTimer {
     fn lap(&mut self) -> f64 {
         let now = Instant::now();
         now.duration_since(std::mem::replace(&mut self.0, now)).as_secs_f64()
     }
 }
 
-fn tests(args: &BenchArgs) -> Vec<Test> {
+fn tests(args: &BenchArgs) -> Vec<BenchTest> {
     let mut tests = Vec::new();
     for &depth in &args.n_depth {
-        tests.extend(args.n_prompt.iter().map(|&prompt| Test { prompt, generate: 0, depth }));
-        tests.extend(args.n_gen.iter().map(|&generate| Test { prompt: 0, generate, depth }));
+        tests.extend(args.n_prompt.iter().map(|&prompt| BenchTest { prompt, generate: 0, depth }));
+        tests.extend(args.n_gen.iter().map(|&generate| BenchTest { prompt: 0, generate, depth }));
     }
     tests.retain(|test| test.tokens() > 0);
     tests
 }
 
 /// Runs a test as often as wanted, at a depth that was never computed.
-fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs, progress: &Progress) -> anyhow::Result<Row> {
+fn measure(
+    model: &Model,
+    conditions: &BenchConditions,
+    test: BenchTest,
+    args: &BenchArgs,
+    progress: &ProgressLine,
+) -> anyhow::Result<BenchRow> {
     let name = test.name();
     progress.doing(format!("{name}: warmup"));
     let context = context::enough(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(model, CacheShape { context, ..model.cache() })?;
     session.set_synthetic_depth(test.depth)?;
     if !args.no_warmup {
-        once(&mut session, Test { generate: test.generate.min(1), ..test })?;
+        once(&mut session, BenchTest { generate: test.generate.min(1), ..test })?;
     }
     let sample = |run| {
         progress.doing(format!("{name}: run {run} of {}", args.repetitions));
@@ -173,9 +179,9 @@ fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs, progr
     let cost = session.plan().cost();
     let lines = test.depth as u64 + (test.tokens() as u64).div_ceil(2);
     let (weight_bytes, cache_bytes) = (cost.weights, cost.cache * lines);
-    let floor_ns = (weight_bytes + cache_bytes) as f64 / subject.copy_bandwidth * 1e9;
+    let floor_ns = (weight_bytes + cache_bytes) as f64 / conditions.copy_bandwidth * 1e9;
     let memory = model.gpu().memory();
-    Ok(Row {
+    Ok(BenchRow {
         test: name,
         n_prompt: test.prompt,
         n_gen: test.generate,
@@ -196,7 +202,7 @@ fn measure(model: &Model, subject: &Subject, test: Test, args: &BenchArgs, progr
 }
 
 /// Nanoseconds of one run, after which the session is as before.
-fn once(session: &mut Session, test: Test) -> anyhow::Result<f64> {
+fn once(session: &mut Session, test: BenchTest) -> anyhow::Result<f64> {
     let vocab = session.model().config().vocab;
     let prompt = prompt_of(test.prompt, vocab);
     let start = Instant::now();

@@ -1,7 +1,7 @@
 //! The results of `bench` on stdout.
 
 use super::args::OutputFormat;
-use super::bench::{Row, Subject};
+use super::bench::{BenchConditions, BenchRow};
 use super::output;
 use super::table::{Column, Record, csv, head, record, row};
 
@@ -15,21 +15,21 @@ const COLUMNS: [Column; 5] = [
 ];
 
 /// Writes rows as they come, JSON at the end.
-pub struct Report<'a> {
+pub struct BenchReport<'a> {
     format: OutputFormat,
-    subject: &'a Subject,
-    rows: Vec<Row>,
+    conditions: &'a BenchConditions,
+    rows: Vec<BenchRow>,
 }
 
-impl<'a> Report<'a> {
-    pub fn new(format: OutputFormat, subject: &'a Subject) -> anyhow::Result<Self> {
+impl<'a> BenchReport<'a> {
+    pub fn new(format: OutputFormat, conditions: &'a BenchConditions) -> anyhow::Result<Self> {
         if format == OutputFormat::Md {
             output::lines(head(&COLUMNS))?;
         }
-        Ok(Self { format, subject, rows: Vec::new() })
+        Ok(Self { format, conditions, rows: Vec::new() })
     }
 
-    pub fn row(&mut self, measured: Row) -> anyhow::Result<()> {
+    pub fn row(&mut self, measured: BenchRow) -> anyhow::Result<()> {
         match self.format {
             OutputFormat::Md => output::lines([row(&COLUMNS, &self.cells(&measured))])?,
             OutputFormat::Csv => csv(&[self.record(&measured)?], self.rows.is_empty())?,
@@ -51,14 +51,14 @@ impl<'a> Report<'a> {
     }
 
     /// What is the same in all rows, and then the row.
-    fn record(&self, row: &Row) -> anyhow::Result<Record> {
-        let mut whole = record(self.subject)?;
+    fn record(&self, row: &BenchRow) -> anyhow::Result<Record> {
+        let mut whole = record(self.conditions)?;
         whole.extend(record(row)?);
         Ok(whole)
     }
 
-    fn cells(&self, measured: &Row) -> [String; 5] {
-        let setup = &self.subject.setup;
+    fn cells(&self, measured: &BenchRow) -> [String; 5] {
+        let setup = &self.conditions.setup;
         let figures = format!("{:.2} ± {:.2}", measured.avg_ts, measured.stddev_ts);
         let size = output::bytes(setup.model_size);
         [setup.model_type.clone(), size, setup.backends.into(), measured.test.clone(), figures]
@@ -66,7 +66,7 @@ impl<'a> Report<'a> {
 
     /// What stands below the table.
     fn remarks(&self) -> Vec<String> {
-        let s = self.subject;
+        let s = self.conditions;
         let [session, first, next] = [s.session_seconds, s.first_token_seconds, s.next_token_seconds].map(|t| t * 1e3);
         let mut remarks = vec![String::new(), s.setup.sentence()];
         remarks.push(format!(
@@ -80,7 +80,7 @@ impl<'a> Report<'a> {
             s.copy_bandwidth / 1e9,
             output::bytes(s.copy_bytes)
         ));
-        let share = |row: &Row| row.floor_share.map(|share| format!("{} {:.1}%", row.test, 100.0 * share));
+        let share = |row: &BenchRow| row.floor_share.map(|share| format!("{} {:.1}%", row.test, 100.0 * share));
         let shares: Vec<String> = self.rows.iter().filter_map(share).collect();
         if !shares.is_empty() {
             remarks.push(format!(
@@ -92,7 +92,7 @@ impl<'a> Report<'a> {
     }
 }
 
-fn memory(last: &Row) -> String {
+fn memory(last: &BenchRow) -> String {
     let reserved = last.gpu_memory_reserved.map(|r| format!(", {} reserved by wgpu", output::bytes(r)));
     format!(
         "GPU memory: {} in buffers at the peak{}",

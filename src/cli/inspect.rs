@@ -13,7 +13,7 @@ use wglm::plan::{Purpose, Target};
 pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.or(args.model).as_deref())?;
     // What is no model for wglm is shown as far as it goes.
-    let needs = Needs::of(&file);
+    let needs = MemoryNeeds::of(&file);
     if args.json {
         output::lines([serde_json::to_string_pretty(&as_json(&file, needs.as_ref().ok()))?])?;
         return needs.map(|_| ());
@@ -24,15 +24,16 @@ pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     report.extend(file.metadata().map(|(key, value)| format!("  {key} = {}", shortened(&value))));
     report.push(String::new());
     report.push(format!("tensors: {}", file.tensors().len()));
-    let line =
-        |(ty, Total { count, bytes }): (&&str, &Total)| format!("  {ty:<8} {count:>5} {:>12}", output::bytes(*bytes));
+    let line = |(ty, TypeTotal { count, bytes }): (&&str, &TypeTotal)| {
+        format!("  {ty:<8} {count:>5} {:>12}", output::bytes(*bytes))
+    };
     report.extend(tensors_by_type(&file).iter().map(line));
     output::lines(&report)?;
     output::lines(needs?.lines())
 }
 
 /// Sizes are in bytes. Arrays are told by their type and length.
-fn as_json(file: &Gguf, needs: Option<&Needs>) -> serde_json::Value {
+fn as_json(file: &Gguf, needs: Option<&MemoryNeeds>) -> serde_json::Value {
     let metadata: serde_json::Map<_, _> =
         file.metadata().map(|(key, value)| (key.to_owned(), scalar(&value))).collect();
     json!({
@@ -71,23 +72,23 @@ fn shortened(value: &Value<'_>) -> String {
 
 /// The tensors of a type.
 #[derive(Default, Serialize)]
-struct Total {
+struct TypeTotal {
     count: usize,
     bytes: u64,
 }
 
-fn tensors_by_type(file: &Gguf) -> BTreeMap<&str, Total> {
-    let mut types: BTreeMap<&str, Total> = BTreeMap::new();
+fn tensors_by_type(file: &Gguf) -> BTreeMap<&str, TypeTotal> {
+    let mut types: BTreeMap<&str, TypeTotal> = BTreeMap::new();
     for tensor in file.tensors() {
         let total = types.entry(tensor.ty.name).or_default();
-        *total = Total { count: total.count + 1, bytes: total.bytes + tensor.bytes as u64 };
+        *total = TypeTotal { count: total.count + 1, bytes: total.bytes + tensor.bytes as u64 };
     }
     types
 }
 
 /// What the model needs on the GPU, in bytes, with the options that a user who gives none has.
 #[derive(Serialize)]
-struct Needs {
+struct MemoryNeeds {
     weights: u64,
     /// The KV cache for `context` tokens of `cache_type`.
     cache: u64,
@@ -102,7 +103,7 @@ struct Needs {
     notices: Vec<String>,
 }
 
-impl Needs {
+impl MemoryNeeds {
     fn of(file: &Gguf) -> anyhow::Result<Self> {
         let config = Config::read(file)?;
         let CacheShape { context, ty } = LoadOptions::default().cache_for(&config);

@@ -17,38 +17,39 @@ const GRACE: Duration = Duration::from_millis(300);
 
 /// What a press ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ends {
+pub enum OnInterrupt {
     /// The program, after a grace.
-    Program,
+    ExitAfterGrace,
     /// The program, at once: it waits for input, and would not hear.
-    Wait,
+    ExitNow,
     /// What is being done. A second press ends the program.
-    Work,
+    CancelWork,
 }
 
-struct State {
-    ends: Ends,
+struct InterruptState {
+    on_interrupt: OnInterrupt,
     cancel: Cancel,
 }
 
 /// One for the process, as signals are.
-static STATE: LazyLock<Mutex<State>> =
-    LazyLock::new(|| Mutex::new(State { ends: Ends::Program, cancel: Cancel::default() }));
+static STATE: LazyLock<Mutex<InterruptState>> = LazyLock::new(|| {
+    Mutex::new(InterruptState { on_interrupt: OnInterrupt::ExitAfterGrace, cancel: Cancel::default() })
+});
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, InterruptState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Begins something that a press ends: what is returned hears of presses from now on, and of none before.
-pub fn begin(ends: Ends) -> Cancel {
+pub fn begin(on_interrupt: OnInterrupt) -> Cancel {
     let cancel = Cancel::default();
-    *state() = State { ends, cancel: cancel.clone() };
+    *state() = InterruptState { on_interrupt, cancel: cancel.clone() };
     cancel
 }
 
 /// What is being done has something to show for: from now on a press ends that alone.
-pub fn spare_the_program() {
-    state().ends = Ends::Work;
+pub fn cancel_work_from_now_on() {
+    state().on_interrupt = OnInterrupt::CancelWork;
 }
 
 /// Whether Ctrl-C was pressed since the last beginning.
@@ -59,13 +60,13 @@ pub fn asked() -> bool {
 fn pressed() {
     let state = state();
     let again = state.cancel.is_cancelled();
-    let ends = state.ends;
+    let on_interrupt = state.on_interrupt;
     state.cancel.cancel();
     drop(state);
-    if again || ends == Ends::Wait {
+    if again || on_interrupt == OnInterrupt::ExitNow {
         terminal::leave(INTERRUPTED);
     }
-    if ends == Ends::Program {
+    if on_interrupt == OnInterrupt::ExitAfterGrace {
         std::thread::sleep(GRACE);
         terminal::leave(INTERRUPTED);
     }

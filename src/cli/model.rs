@@ -1,6 +1,6 @@
 //! Opens files and loads models, with a progress bar for whoever watches.
 
-use super::args::{CheckChoice, FileArgs, ModelArgs};
+use super::args::{CheckArg, FileArgs, ModelArgs};
 use super::{interrupts, output, progress, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
@@ -49,9 +49,9 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model
         if interrupts::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let check = match args.check {
-        CheckChoice::Auto => Check::Auto,
-        CheckChoice::Always => Check::Always,
-        CheckChoice::Never => Check::Never,
+        CheckArg::Auto => Check::Auto,
+        CheckArg::Always => Check::Always,
+        CheckArg::Never => Check::Never,
     };
     let options = LoadOptions { check, verdicts: verdicts::kept(), ..args.file.options() };
     let model = Model::load_with(file, gpu, &options, &mut tell)?;

@@ -6,7 +6,7 @@
 
 use super::args::{OutputFormat, PerplexityArgs};
 use super::output;
-use super::progress::Progress;
+use super::progress::ProgressLine;
 use super::setup::Setup;
 use super::table::{csv, record};
 use super::{input, model};
@@ -20,7 +20,7 @@ use wglm::{Config, Gguf, Model, Session};
 const USUAL_WINDOW: usize = 512;
 
 #[derive(Serialize)]
-struct Result {
+struct Perplexity {
     #[serde(flatten)]
     setup: Setup,
     /// Tokens of the text, of a window, from one window's start to the next's.
@@ -41,28 +41,28 @@ struct Result {
 pub fn perplexity(args: PerplexityArgs) -> anyhow::Result<()> {
     let text = input::verbatim(&args.file)?;
     let file = model::open(args.model.file.model.as_deref())?;
-    let windows = Windows::of(&args, &file)?;
+    let windows = TextWindows::of(&args, &file)?;
     let model = model::load(&file, &args.model)?;
     let tokens = model.tokenizer()?.encode(&text, false)?;
     let starts = windows.starts(tokens.len(), args.chunks.0.unwrap_or(usize::MAX))?;
     let start = std::time::Instant::now();
-    let surprise = judge(&model, &tokens, &windows, &starts)?;
-    let result = Result {
+    let loss = judge(&model, &tokens, &windows, &starts)?;
+    let result = Perplexity {
         setup: Setup::of(&model, &args.model.file),
         n_tokens: tokens.len(),
         n_ctx: windows.length,
         stride: windows.stride,
         windows: starts.len(),
-        count: surprise.count,
-        nll: surprise.mean(),
-        ppl: surprise.perplexity(),
-        error: surprise.error(),
+        count: loss.count,
+        nll: loss.mean(),
+        ppl: loss.perplexity(),
+        error: loss.error(),
         seconds: start.elapsed().as_secs_f64(),
     };
     report(&result, args.output.format())
 }
 
-fn report(result: &Result, format: OutputFormat) -> anyhow::Result<()> {
+fn report(result: &Perplexity, format: OutputFormat) -> anyhow::Result<()> {
     match format {
         OutputFormat::Md => output::lines([
             format!("Final estimate: PPL = {:.4} +/- {:.5}", result.ppl, result.error),
@@ -78,7 +78,7 @@ fn report(result: &Result, format: OutputFormat) -> anyhow::Result<()> {
 }
 
 /// How a text is cut.
-struct Windows {
+struct TextWindows {
     /// Tokens of a window.
     length: usize,
     /// Tokens from one window's start to the next's.
@@ -87,7 +87,7 @@ struct Windows {
     judged: usize,
 }
 
-impl Windows {
+impl TextWindows {
     fn of(args: &PerplexityArgs, file: &Gguf) -> anyhow::Result<Self> {
         let context = args.model.file.context.unwrap_or(USUAL_WINDOW);
         let length = if context == 0 { Config::read(file)?.context } else { context };
@@ -110,13 +110,13 @@ impl Windows {
 
 /// Sums over the tokens judged.
 #[derive(Default)]
-struct Surprise {
+struct LossSum {
     count: usize,
     sum: f64,
     squares: f64,
 }
 
-impl Surprise {
+impl LossSum {
     fn add(&mut self, nats: f64) {
         self.count += 1;
         self.sum += nats;
@@ -139,9 +139,9 @@ impl Surprise {
     }
 }
 
-fn judge(model: &Model, tokens: &[u32], windows: &Windows, starts: &[usize]) -> anyhow::Result<Surprise> {
+fn judge(model: &Model, tokens: &[u32], windows: &TextWindows, starts: &[usize]) -> anyhow::Result<LossSum> {
     let mut session = Session::with_cache(model, CacheShape { context: windows.length, ..model.cache() })?;
-    let (mut surprise, progress) = (Surprise::default(), Progress::new(starts.len()));
+    let (mut loss, progress) = (LossSum::default(), ProgressLine::new(starts.len()));
     progress.doing("windows");
     for start in starts {
         let window = &tokens[*start..start + windows.length];
@@ -156,13 +156,13 @@ fn judge(model: &Model, tokens: &[u32], windows: &Windows, starts: &[usize]) -> 
         let (before, telling) = window[..windows.length - 1].split_at(windows.length - 1 - windows.judged);
         session.feed(before)?;
         session.feed_all(telling, &mut |place, logits| {
-            surprise.add(nats(logits, window[before.len() + place + 1]));
+            loss.add(nats(logits, window[before.len() + place + 1]));
             ControlFlow::Continue(())
         })?;
-        progress.doing(format!("windows, PPL {:.4} so far", surprise.perplexity()));
+        progress.doing(format!("windows, PPL {:.4} so far", loss.perplexity()));
         progress.advance();
     }
-    Ok(surprise)
+    Ok(loss)
 }
 
 /// −ln of the probability that logits give a token.

@@ -1,10 +1,10 @@
 //! `plan`: the steps of one token, from the file's header alone.
 
 use super::args::PlanArgs;
-use super::estimate::{Estimate, estimates};
 use super::hardware::Hardware;
 use super::largest_step::{self, LargestStep};
-use super::{estimate, hardware, model, output};
+use super::prediction::{Prediction, predictions};
+use super::{hardware, model, output, prediction};
 use serde_json::json;
 use wglm::Gguf;
 use wglm::model::{CacheShape, Config, Shaders, plan_token};
@@ -33,7 +33,7 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     if args.json {
         let mut plan = as_json(&planned.plan, &target, args.depth, cache.context);
         plan["pipelines"] = pipelines_json(&shaders);
-        let rows: Vec<&Estimate> = predicted.iter().flat_map(|(_, estimates)| estimates).collect();
+        let rows: Vec<&Prediction> = predicted.iter().flat_map(|(_, predictions)| predictions).collect();
         plan["predictions"] = serde_json::to_value(rows)?;
         plan["largest_step"] = largest.as_ref().map(LargestStep::json).into();
         return output::lines([serde_json::to_string_pretty(&plan)?]);
@@ -43,7 +43,7 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     output::lines([pipelines_line(&shaders)])?;
     output::lines(largest.iter().map(LargestStep::line))?;
     if args.device.is_some() {
-        output::lines(estimate::table(&predicted))?;
+        output::lines(prediction::table(&predicted))?;
     }
     Ok(())
 }
@@ -76,10 +76,10 @@ fn predicted<'a>(
     cache: CacheShape,
     (asked, arithmetic): (Target, Option<Arithmetic>),
     devices: impl Iterator<Item = &'a Hardware>,
-) -> anyhow::Result<Vec<(&'a Hardware, [Estimate; 3])>> {
+) -> anyhow::Result<Vec<(&'a Hardware, [Prediction; 3])>> {
     let predict = |device: &'a Hardware| {
         let plan = plan_token(file, config, cache, device.target(asked, arithmetic))?.plan;
-        Ok((device, estimates(&plan, device)))
+        Ok((device, predictions(&plan, device)))
     };
     devices.map(predict).collect()
 }

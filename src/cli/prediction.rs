@@ -23,7 +23,7 @@ const DEPTHS: [u64; 3] = [0, 4096, 32768];
 
 /// A token of a plan on a GPU.
 #[derive(Serialize)]
-pub struct Estimate {
+pub struct Prediction {
     pub device: &'static str,
     pub depth: u64,
     /// Bytes it moves.
@@ -39,11 +39,11 @@ pub struct Estimate {
 }
 
 /// A token at every depth.
-pub fn estimates(plan: &Plan, hardware: &Hardware) -> [Estimate; 3] {
-    DEPTHS.map(|depth| estimate(plan, hardware, depth))
+pub fn predictions(plan: &Plan, hardware: &Hardware) -> [Prediction; 3] {
+    DEPTHS.map(|depth| prediction(plan, hardware, depth))
 }
 
-fn estimate(plan: &Plan, hardware: &Hardware, depth: u64) -> Estimate {
+fn prediction(plan: &Plan, hardware: &Hardware, depth: u64) -> Prediction {
     let cached = depth + 1;
     let cost = plan.cost();
     let seconds = |cost: &Cost| {
@@ -53,7 +53,7 @@ fn estimate(plan: &Plan, hardware: &Hardware, depth: u64) -> Estimate {
     let dispatch_seconds = plan.steps.len() as f64 * hardware.dispatch;
     let work_seconds = plan.steps.iter().map(|step| seconds(&step.cost)).sum();
     let at_most = 1.0 / (dispatch_seconds + work_seconds);
-    Estimate {
+    Prediction {
         device: hardware.name,
         depth,
         bytes: cost.bytes(cached),
@@ -76,10 +76,10 @@ const COLUMNS: [Column; 7] = [
 ];
 
 /// A table of tokens a second, a row a GPU with what is expected of it, and what it means.
-pub fn table(predictions: &[(&Hardware, [Estimate; 3])]) -> Vec<String> {
+pub fn table(predictions: &[(&Hardware, [Prediction; 3])]) -> Vec<String> {
     let mut lines = vec![String::new()];
     lines.extend(head(&COLUMNS));
-    lines.extend(predictions.iter().map(|(hardware, estimates)| row(&COLUMNS, &cells(hardware, estimates))));
+    lines.extend(predictions.iter().map(|(hardware, predictions)| row(&COLUMNS, &cells(hardware, predictions))));
     lines.push(String::new());
     lines.push(
         "predicted, not measured: an upper bound in tokens/s, and the 0.4 to 0.7 of it that other programs reach on Macs"
@@ -88,9 +88,9 @@ pub fn table(predictions: &[(&Hardware, [Estimate; 3])]) -> Vec<String> {
     lines
 }
 
-fn cells(hardware: &Hardware, estimates: &[Estimate; 3]) -> [String; 7] {
-    let [near, mid, far] = estimates.each_ref().map(|estimate| {
-        let (most, [low, high]) = (estimate.tokens_per_second_at_most, estimate.tokens_per_second_of_others);
+fn cells(hardware: &Hardware, predictions: &[Prediction; 3]) -> [String; 7] {
+    let [near, mid, far] = predictions.each_ref().map(|prediction| {
+        let (most, [low, high]) = (prediction.tokens_per_second_at_most, prediction.tokens_per_second_of_others);
         let digits = usize::from(most < 100.0);
         format!("{most:.digits$}, {low:.0}-{high:.0}")
     });

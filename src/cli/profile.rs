@@ -9,7 +9,7 @@ use super::context;
 use super::figures::median;
 use super::model;
 use super::profile_report::report;
-use super::progress::Progress;
+use super::progress::ProgressLine;
 use super::setup::Setup;
 use serde::Serialize;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use wglm::session::TokenProfile;
 
 /// The steps of one name, over all layers.
 #[derive(Serialize)]
-pub struct Kind {
+pub struct KindProfile {
     pub step: String,
     pub kernel: &'static str,
     /// The full name of its shader.
@@ -66,7 +66,7 @@ pub struct Profile {
     pub n_depth: usize,
     pub repetitions: usize,
     pub microseconds: Times,
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<KindProfile>,
 }
 
 pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
@@ -86,7 +86,7 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     session.set_synthetic_depth(n_depth)?;
     let tokens = prompt_of(prompt.max(1), model.config().vocab);
     let (submit, whole) = host_times(&mut session, &tokens, repetitions)?;
-    let (mut runs, progress) = (Vec::new(), Progress::new(repetitions));
+    let (mut runs, progress) = (Vec::new(), ProgressLine::new(repetitions));
     progress.doing("timing every kind of step");
     for _ in 0..repetitions {
         runs.push(if prompt > 0 { session.profile_chunk(&tokens)? } else { session.profile(0)? });
@@ -122,14 +122,14 @@ fn host_times(session: &mut Session, tokens: &[u32], repetitions: usize) -> anyh
 }
 
 /// The kinds of the plan, the median of each over the runs. The cache holds `tokens` tokens at the end.
-fn by_kind(plan: &Plan, tokens: usize, runs: &[TokenProfile]) -> Vec<Kind> {
+fn by_kind(plan: &Plan, tokens: usize, runs: &[TokenProfile]) -> Vec<KindProfile> {
     let kind = |(index, kind): (usize, wglm::plan::StepKind<'_>)| {
         let steps = || kind.steps.iter().map(|step| &plan.steps[*step]);
         let count = kind.steps.len();
         let microseconds = median(runs.iter().map(|run| run.kinds[index])) * count as f64 / 1e3;
         let bytes: u64 = steps().map(|step| step.cost.bytes(tokens as u64)).sum();
         let first = steps().next();
-        Kind {
+        KindProfile {
             step: kind.name.to_owned(),
             kernel: first.map(|step| step.kernel).unwrap_or_default(),
             variant: first.map(|step| plan.variants[step.variant].label.clone()).unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use super::args::OutputFormat;
 use super::output;
-use super::profile::{Kind, Profile, Times};
+use super::profile::{KindProfile, Profile, Times};
 use super::table::{Column, csv, head, record, row};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn table(profile: &Profile, verbose: bool) -> Vec<String> {
     lines
 }
 
-fn cells(kind: &Kind) -> [String; 7] {
+fn cells(kind: &KindProfile) -> [String; 7] {
     [
         kind.step.clone(),
         kind.kernel.to_owned(),

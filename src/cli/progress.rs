@@ -10,9 +10,9 @@ pub fn bar(total: u64) -> ProgressBar {
 }
 
 /// A line that says what is being done, k of n: drawn on a terminal only, and gone when this is dropped.
-pub struct Progress(ProgressBar);
+pub struct ProgressLine(ProgressBar);
 
-impl Progress {
+impl ProgressLine {
     /// Of `total` parts, none of which is done.
     pub fn new(total: usize) -> Self {
         let style = ProgressStyle::with_template("{msg} {bar:20} {pos}/{len}");

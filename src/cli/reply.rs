@@ -31,7 +31,7 @@ impl View {
 
 /// A reply that has ended.
 #[derive(Debug, Default, Serialize)]
-pub struct Reply {
+pub struct CollectedReply {
     text: String,
     thinking: String,
     tool_calls: Vec<ToolCall>,
@@ -39,15 +39,15 @@ pub struct Reply {
     stats: Option<Stats>,
 }
 
-impl Reply {
+impl CollectedReply {
     /// Shows a reply as it comes, and keeps it: what had come before an error too.
     ///
     /// # Errors
     /// Those of the generation, and of a stdout that takes nothing.
     pub fn show(&mut self, events: impl Iterator<Item = wglm::Result<Event>>, view: View) -> anyhow::Result<()> {
-        let mut display = Display { aside: Aside::new(), view, at: At::Start };
+        let mut display = ReplyDisplay { aside: Aside::new(), view, section: Section::Start };
         let shown = self.follow(events, &mut display);
-        display.turn(At::End);
+        display.turn(Section::End);
         let ended = if view.answer && !self.text.is_empty() { output::say("\n") } else { Ok(()) };
         shown.and(ended)?;
         if view.figures {
@@ -61,7 +61,7 @@ impl Reply {
     fn follow(
         &mut self,
         events: impl Iterator<Item = wglm::Result<Event>>,
-        display: &mut Display,
+        display: &mut ReplyDisplay,
     ) -> anyhow::Result<()> {
         for event in events {
             let event = event?;
@@ -79,7 +79,7 @@ impl Reply {
             Event::Done(stats) => self.stats = Some(stats),
             _ => return,
         }
-        interrupts::spare_the_program();
+        interrupts::cancel_work_from_now_on();
     }
 
     /// Why it ended.
@@ -138,7 +138,7 @@ impl Reply {
 
 /// How far the display has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum Section {
     Start,
     Prompt,
     Thinking,
@@ -146,25 +146,25 @@ enum At {
     End,
 }
 
-struct Display {
+struct ReplyDisplay {
     aside: Aside,
     view: View,
-    at: At,
+    section: Section,
 }
 
-impl Display {
+impl ReplyDisplay {
     fn show(&mut self, event: &Event) -> anyhow::Result<()> {
         match event {
             Event::Prompt { done, total } if self.view.figures => {
-                self.turn(At::Prompt);
+                self.turn(Section::Prompt);
                 self.aside.passing(format_args!("reading {done}/{total}"));
             }
             Event::Thinking(text) if self.view.thinking => {
-                self.turn(At::Thinking);
+                self.turn(Section::Thinking);
                 self.aside.write(text);
             }
             Event::Text(text) if self.view.answer => {
-                self.turn(At::Answer);
+                self.turn(Section::Answer);
                 output::say(text)?;
             }
             _ => {}
@@ -174,22 +174,22 @@ impl Display {
 
     /// Ends what was shown so far, if something else follows. Where there is no colour to tell thinking from the
     /// answer, lines do.
-    fn turn(&mut self, next: At) {
-        let before = std::mem::replace(&mut self.at, next);
+    fn turn(&mut self, next: Section) {
+        let before = std::mem::replace(&mut self.section, next);
         if before == next {
             return;
         }
         match before {
-            At::Prompt => self.aside.passing(format_args!("")),
-            At::Thinking => {
+            Section::Prompt => self.aside.passing(format_args!("")),
+            Section::Thinking => {
                 self.aside.write("\n");
                 self.aside.mark("[end of thinking]");
             }
             _ => {}
         }
         match next {
-            At::Thinking => self.aside.mark("[thinking]"),
-            At::Answer if before == At::Thinking => self.aside.write("\n"),
+            Section::Thinking => self.aside.mark("[thinking]"),
+            Section::Answer if before == Section::Thinking => self.aside.write("\n"),
             _ => {}
         }
     }
@@ -197,12 +197,12 @@ impl Display {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reply, View};
+    use super::{CollectedReply, View};
     use wglm::{Error, Event};
 
     #[test]
     fn what_had_come_before_an_error_is_kept() {
-        let mut reply = Reply::default();
+        let mut reply = CollectedReply::default();
         let events = [Ok(Event::Thinking("hm".into())), Ok(Event::Text("Seven".into())), Err(Error::NoResult)];
         let shown = reply.show(events.into_iter(), View::NOTHING);
         assert!(shown.is_err_and(|error| matches!(error.downcast_ref(), Some(Error::NoResult))));

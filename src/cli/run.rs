@@ -1,9 +1,9 @@
 //! `run`: one prompt, one reply.
 
 use super::args::{ReplyArgs, RunArgs, SamplingArgs, Switch, TalkArgs};
-use super::interrupts::{self, Ends};
+use super::interrupts::{self, OnInterrupt};
 use super::output;
-use super::reply::{Reply, View};
+use super::reply::{CollectedReply, View};
 use super::table::record;
 use super::{failure, input, model};
 use std::path::Path;
@@ -14,9 +14,9 @@ use wglm::text::{Message, Vocab};
 use wglm::{Cancel, Chat, Config, Error, GenerateOptions, Generation, Gguf, Session};
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let cancel = interrupts::begin(Ends::Program);
+    let cancel = interrupts::begin(OnInterrupt::ExitAfterGrace);
     interrupts::listen(false)?;
-    let mut reply = Reply::default();
+    let mut reply = CollectedReply::default();
     let answered = answer(&args, &cancel, &mut reply);
     if args.json {
         tell(&reply, answered.as_ref().err())?;
@@ -24,7 +24,7 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     answered.map(|()| reply.code())
 }
 
-fn answer(args: &RunArgs, cancel: &Cancel, into: &mut Reply) -> anyhow::Result<()> {
+fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow::Result<()> {
     let prompt = prompt(args)?;
     let view = if args.json { View::NOTHING } else { View::of(args.talk.show) };
     let TalkArgs { model: model_args, sampling, reply, .. } = &args.talk;
@@ -43,7 +43,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut Reply) -> anyhow::Result<(
 }
 
 /// Writes the reply, and what went wrong beside what there is of it, as one object of JSON.
-fn tell(reply: &Reply, error: Option<&anyhow::Error>) -> anyhow::Result<()> {
+fn tell(reply: &CollectedReply, error: Option<&anyhow::Error>) -> anyhow::Result<()> {
     let mut object = record(reply)?;
     if let Some(error) = error {
         if matches!(error.downcast_ref(), Some(Error::Cancelled)) {

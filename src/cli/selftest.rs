@@ -4,8 +4,8 @@
 //! of the tests. What a kernel gets wrong, or what a driver refuses, is a line of the table and no end of it.
 
 use super::args::SelftestArgs;
-use super::progress::Progress;
-use super::selftest_report::Report;
+use super::progress::ProgressLine;
+use super::selftest_report::SelftestReport;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use wglm::{Error, Gpu, GpuOptions, Result};
 
 /// A kernel in a format and an arithmetic.
 #[derive(Serialize)]
-pub struct Row {
+pub struct SelftestRow {
     pub kernel: &'static str,
     /// Of its weights; `-` if it has none.
     pub format: String,
@@ -31,7 +31,7 @@ pub struct Row {
     pub error: Option<f64>,
     /// What that may be; 0 where values are compared exactly.
     pub bound: Option<f64>,
-    pub result: Outcome,
+    pub result: TestStatus,
     /// What is wrong with each case that failed, or why none was run.
     pub remarks: Vec<String>,
 }
@@ -39,7 +39,7 @@ pub struct Row {
 /// What came of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum TestStatus {
     Pass,
     Fail,
     /// The adapter has not what the kernel needs; models do without it there.
@@ -48,7 +48,7 @@ pub enum Outcome {
 
 /// What all rows share.
 #[derive(Serialize)]
-pub struct Subject {
+pub struct SelftestConditions {
     pub wglm: &'static str,
     pub gpu_info: String,
     pub backends: &'static str,
@@ -67,9 +67,9 @@ pub fn selftest(args: SelftestArgs) -> anyhow::Result<ExitCode> {
     let wanted = |kernel: &&&Kernel| args.kernel.as_ref().is_none_or(|name| kernel.name.contains(name.as_str()));
     let kernels: Vec<&Kernel> = KERNELS.iter().filter(wanted).copied().collect();
     anyhow::ensure!(!kernels.is_empty(), "no kernel of that name; the kernels are {}", names().join(", "));
-    let subject = subject(&gpu, options.checks);
-    let mut report = Report::new(args.output.format(), &subject)?;
-    let progress = Progress::new(kernels.len());
+    let conditions = conditions(&gpu, options.checks);
+    let mut report = SelftestReport::new(args.output.format(), &conditions)?;
+    let progress = ProgressLine::new(kernels.len());
     let tests = Tests { options: &options, kernels: &kernels, bounds: args.bounds, next: AtomicUsize::new(0) };
     tests.run(gpu, &progress, &mut |row| progress.aside(|| report.row(row)))?;
     drop(progress);
@@ -98,8 +98,8 @@ impl Tests<'_> {
     fn run(
         &self,
         gpu: Gpu,
-        progress: &Progress,
-        tell: &mut dyn FnMut(Row) -> anyhow::Result<()>,
+        progress: &ProgressLine,
+        tell: &mut dyn FnMut(SelftestRow) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         progress.doing("testing kernels");
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(DEVICES).min(self.kernels.len());
@@ -115,7 +115,7 @@ impl Tests<'_> {
                 self.work(taken(&first), &sender); // the system refuses threads
             }
             drop(sender);
-            let mut done: Vec<Option<Vec<Row>>> = self.kernels.iter().map(|_| None).collect();
+            let mut done: Vec<Option<Vec<SelftestRow>>> = self.kernels.iter().map(|_| None).collect();
             let mut told = 0;
             for rows in receiver {
                 let (index, rows) = rows?;
@@ -133,7 +133,7 @@ impl Tests<'_> {
     }
 
     /// Takes kernels until none is left, or nobody listens.
-    fn work(&self, gpu: Option<Gpu>, sender: &Sender<Result<(usize, Vec<Row>)>>) {
+    fn work(&self, gpu: Option<Gpu>, sender: &Sender<Result<(usize, Vec<SelftestRow>)>>) {
         let tested = gpu.map_or_else(|| Gpu::open(self.options), Ok).and_then(|gpu| {
             loop {
                 let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -155,10 +155,10 @@ fn taken(first: &Mutex<Option<Gpu>>) -> Option<Gpu> {
 }
 
 /// A row for each format and arithmetic of a kernel.
-fn rows(kernel: &Kernel, gpu: &Gpu, bounds: f64) -> Result<Vec<Row>> {
+fn rows(kernel: &Kernel, gpu: &Gpu, bounds: f64) -> Result<Vec<SelftestRow>> {
     if !kernel.runs_with(gpu.capabilities().matrices) {
         let why = "the GPU has no cooperative matrices of its size".to_owned();
-        return Ok(vec![Row { result: Outcome::Skip, remarks: vec![why], ..Row::blank(kernel) }]);
+        return Ok(vec![SelftestRow { result: TestStatus::Skip, remarks: vec![why], ..SelftestRow::blank(kernel) }]);
     }
     let mut checks = kernel.checks(Target::of(gpu))?;
     checks.iter_mut().for_each(|check| loosen(check, bounds));
@@ -171,42 +171,42 @@ fn loosen(check: &mut KernelCheck, factor: f64) {
     expected.for_each(|expected| expected.bound *= factor);
 }
 
-impl Row {
+impl SelftestRow {
     fn blank(kernel: &Kernel) -> Self {
         let (format, remarks, arithmetic) = ("-".into(), Vec::new(), Arithmetic::Float.name());
-        let result = Outcome::Fail;
+        let result = TestStatus::Fail;
         Self { kernel: kernel.name, format, arithmetic, cases: 0, error: None, bound: None, result, remarks }
     }
 }
 
 /// Runs a check. Only a lost device or one without memory ends the test.
-fn row(kernel: &Kernel, check: &KernelCheck, pipelines: &Pipelines) -> Result<Row> {
-    let blank = Row {
+fn row(kernel: &Kernel, check: &KernelCheck, pipelines: &Pipelines) -> Result<SelftestRow> {
+    let blank = SelftestRow {
         format: check.formats.clone(),
         arithmetic: check.arithmetic.name(),
         cases: check.cases.len(),
-        ..Row::blank(kernel)
+        ..SelftestRow::blank(kernel)
     };
     let allowed = pipelines.gpu().capabilities().max_storage_buffers as usize;
     let most = check.cases.iter().flat_map(|case| &case.plan.steps).map(|step| step.bindings.len()).max();
     if let Some(most) = most.filter(|most| *most > allowed) {
         let why = format!("binds {most} storage buffers, the GPU allows {allowed}");
-        return Ok(Row { result: Outcome::Skip, cases: 0, remarks: vec![why], ..blank });
+        return Ok(SelftestRow { result: TestStatus::Skip, cases: 0, remarks: vec![why], ..blank });
     }
     match check.run(pipelines) {
         Ok(verdict) => {
-            let result = if verdict.passed() { Outcome::Pass } else { Outcome::Fail };
+            let result = if verdict.passed() { TestStatus::Pass } else { TestStatus::Fail };
             let (error, bound) = (Some(verdict.worst), Some(verdict.bound));
-            Ok(Row { error, bound, result, remarks: verdict.failures, ..blank })
+            Ok(SelftestRow { error, bound, result, remarks: verdict.failures, ..blank })
         }
         Err(error @ (Error::DeviceLost { .. } | Error::OutOfMemory { .. })) => Err(error),
-        Err(error) => Ok(Row { remarks: vec![error.to_string()], ..blank }),
+        Err(error) => Ok(SelftestRow { remarks: vec![error.to_string()], ..blank }),
     }
 }
 
-fn subject(gpu: &Gpu, checks: bool) -> Subject {
+fn conditions(gpu: &Gpu, checks: bool) -> SelftestConditions {
     let (report, can) = (gpu.report(), gpu.capabilities());
-    Subject {
+    SelftestConditions {
         wglm: env!("CARGO_PKG_VERSION"),
         gpu_info: report.name.clone(),
         backends: report.backend,

@@ -2,7 +2,7 @@
 
 use super::args::OutputFormat;
 use super::output;
-use super::selftest::{Outcome, Row, Subject};
+use super::selftest::{SelftestConditions, SelftestRow, TestStatus};
 use super::table::{Column, Record, csv, head, record, row};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -22,21 +22,21 @@ const COLUMNS: [Column; 7] = [
 const TOLD: usize = 3;
 
 /// Writes rows as they come, JSON at the end.
-pub struct Report<'a> {
+pub struct SelftestReport<'a> {
     format: OutputFormat,
-    subject: &'a Subject,
-    rows: Vec<Row>,
+    conditions: &'a SelftestConditions,
+    rows: Vec<SelftestRow>,
 }
 
-impl<'a> Report<'a> {
-    pub fn new(format: OutputFormat, subject: &'a Subject) -> anyhow::Result<Self> {
+impl<'a> SelftestReport<'a> {
+    pub fn new(format: OutputFormat, conditions: &'a SelftestConditions) -> anyhow::Result<Self> {
         if format == OutputFormat::Md {
             output::lines(head(&COLUMNS))?;
         }
-        Ok(Self { format, subject, rows: Vec::new() })
+        Ok(Self { format, conditions, rows: Vec::new() })
     }
 
-    pub fn row(&mut self, tested: Row) -> anyhow::Result<()> {
+    pub fn row(&mut self, tested: SelftestRow) -> anyhow::Result<()> {
         match self.format {
             OutputFormat::Md => output::lines([row(&COLUMNS, &cells(&tested))])?,
             OutputFormat::Csv => csv(&[self.record(&tested)?], self.rows.is_empty())?,
@@ -56,16 +56,16 @@ impl<'a> Report<'a> {
                 output::lines([serde_json::to_string_pretty(&rows)?])?;
             }
         }
-        Ok(if self.count(Outcome::Fail) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(if self.count(TestStatus::Fail) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    fn count(&self, result: Outcome) -> usize {
+    fn count(&self, result: TestStatus) -> usize {
         self.rows.iter().filter(|row| row.result == result).count()
     }
 
     /// What is the same in all rows, and then the row.
-    fn record(&self, row: &Row) -> anyhow::Result<Record> {
-        let mut whole = record(self.subject)?;
+    fn record(&self, row: &SelftestRow) -> anyhow::Result<Record> {
+        let mut whole = record(self.conditions)?;
         whole.extend(record(row)?);
         let share = row.error.zip(row.bound).map_or(Value::Null, |(error, bound)| json!(share(error, bound)));
         whole.insert("share".into(), share);
@@ -76,12 +76,13 @@ impl<'a> Report<'a> {
     fn remarks(&self, took: Duration) -> Vec<String> {
         let mut remarks = vec![String::new()];
         remarks.extend(self.rows.iter().flat_map(told));
-        let s = self.subject;
+        let s = self.conditions;
         let subgroup = s.subgroup.map_or("no subgroups".into(), |lanes| format!("subgroups of {lanes}"));
         let checks = if s.checks { ", indices checked" } else { "" };
-        let Subject { wglm, gpu_info, backends, driver, system, .. } = s;
+        let SelftestConditions { wglm, gpu_info, backends, driver, system, .. } = s;
         remarks.push(format!("wglm {wglm} on {gpu_info} ({backends}, {driver}), {system}: {subgroup}{checks}"));
-        let [passed, failed, skipped] = [Outcome::Pass, Outcome::Fail, Outcome::Skip].map(|result| self.count(result));
+        let [passed, failed, skipped] =
+            [TestStatus::Pass, TestStatus::Fail, TestStatus::Skip].map(|result| self.count(result));
         let cases: usize = self.rows.iter().map(|row| row.cases).sum();
         let worst = self.worst().map_or_else(String::new, |worst| format!("; {worst}"));
         let seconds = took.as_secs_f64();
@@ -104,7 +105,7 @@ fn share(error: f64, bound: f64) -> f64 {
     if error == 0.0 { 0.0 } else { error / bound.max(f64::MIN_POSITIVE) }
 }
 
-fn cells(row: &Row) -> [String; 7] {
+fn cells(row: &SelftestRow) -> [String; 7] {
     let number = |value: Option<f64>| match value {
         None => "-".to_owned(),
         Some(0.0) => "0".into(),
@@ -118,16 +119,16 @@ fn cells(row: &Row) -> [String; 7] {
         number(row.error),
         number(row.bound),
         match row.result {
-            Outcome::Pass => "pass",
-            Outcome::Fail => "FAIL",
-            Outcome::Skip => "skip",
+            TestStatus::Pass => "pass",
+            TestStatus::Fail => "FAIL",
+            TestStatus::Skip => "skip",
         }
         .into(),
     ]
 }
 
 /// What there is to say of a row, in as many lines as help.
-fn told(row: &Row) -> Vec<String> {
+fn told(row: &SelftestRow) -> Vec<String> {
     let line = |remark: &String| format!("{} {} {}: {remark}", row.kernel, row.format, row.arithmetic);
     let mut lines: Vec<String> = row.remarks.iter().take(TOLD).map(line).collect();
     if row.remarks.len() > TOLD {

@@ -12,14 +12,14 @@ use std::ffi::OsString;
 const SPELLINGS: [(&str, &str); 3] = [("-sys", "--system-prompt"), ("-ctk", "--cache-type"), ("-ub", "--ubatch-size")];
 
 /// An option of llama.cpp that wglm does not have.
-struct Foreign {
+struct LlamaOption {
     names: &'static [&'static str],
     /// Whether the word behind it is its value.
     takes: fn(&str) -> bool,
-    answer: Answer,
+    handling: Handling,
 }
 
-enum Answer {
+enum Handling {
     /// It changes nothing here, for this reason.
     NoEffect(&'static str),
     /// What it asks for is not done; this helps.
@@ -30,7 +30,7 @@ const NOTHING: fn(&str) -> bool = |_| false;
 const ANYTHING: fn(&str) -> bool = |_| true;
 const SWITCH: fn(&str) -> bool = |word| ["on", "off", "auto", "0", "1"].contains(&word);
 
-const FOREIGN: [Foreign; 14] = [
+const LLAMA_OPTIONS: [LlamaOption; 14] = [
     no_effect(&["-ngl", "--gpu-layers", "--n-gpu-layers"], ANYTHING, "all layers run on the GPU"),
     no_effect(&["-fa", "--flash-attn"], SWITCH, "attention is always fused"),
     no_effect(&["-t", "--threads", "-tb", "--threads-batch"], ANYTHING, "the GPU computes"),
@@ -59,27 +59,27 @@ const FOREIGN: [Foreign; 14] = [
     refused(&["-md", "--model-draft", "--lora"], "wglm runs one model file, as it is; leave this out"),
 ];
 
-const fn no_effect(names: &'static [&'static str], takes: fn(&str) -> bool, why: &'static str) -> Foreign {
-    Foreign { names, takes, answer: Answer::NoEffect(why) }
+const fn no_effect(names: &'static [&'static str], takes: fn(&str) -> bool, why: &'static str) -> LlamaOption {
+    LlamaOption { names, takes, handling: Handling::NoEffect(why) }
 }
 
-const fn refused(names: &'static [&'static str], remedy: &'static str) -> Foreign {
-    Foreign { names, takes: NOTHING, answer: Answer::Refused(remedy) }
+const fn refused(names: &'static [&'static str], remedy: &'static str) -> LlamaOption {
+    LlamaOption { names, takes: NOTHING, handling: Handling::Refused(remedy) }
 }
 
 /// Arguments as clap reads them, and what to tell of those that have no effect.
 #[derive(Debug)]
-pub struct Translated {
+pub struct TranslatedArguments {
     pub args: Vec<OsString>,
     pub notes: Vec<String>,
 }
 
 /// Puts wglm's names in the place of llama.cpp's, and drops what has no effect.
-pub fn translated(args: impl IntoIterator<Item = OsString>) -> Result<Translated, clap::Error> {
+pub fn translated(args: impl IntoIterator<Item = OsString>) -> Result<TranslatedArguments, clap::Error> {
     let mut root = Arguments::command();
     root.build();
     let mut words = args.into_iter().peekable();
-    let mut done = Translated { args: words.next().into_iter().collect(), notes: Vec::new() };
+    let mut done = TranslatedArguments { args: words.next().into_iter().collect(), notes: Vec::new() };
     let mut command = &root;
     while let Some(word) = words.next() {
         let text = word.to_str().unwrap_or_default();
@@ -88,16 +88,16 @@ pub fn translated(args: impl IntoIterator<Item = OsString>) -> Result<Translated
             done.args.extend(words);
             break;
         }
-        if let Some((foreign, attached)) = foreign(command, text) {
-            match foreign.answer {
-                Answer::NoEffect(why) => done.notes.push(format!("{} has no effect: {why}", name(text))),
-                Answer::Refused(remedy) => {
+        if let Some((llama_option, attached)) = llama_option(command, text) {
+            match llama_option.handling {
+                Handling::NoEffect(why) => done.notes.push(format!("{} has no effect: {why}", name(text))),
+                Handling::Refused(remedy) => {
                     let message = format!("no option '{}': {remedy}", name(text));
                     return Err(command.clone().error(ErrorKind::UnknownArgument, message));
                 }
             }
             if !attached {
-                words.next_if(|value| value.to_str().is_some_and(foreign.takes));
+                words.next_if(|value| value.to_str().is_some_and(llama_option.takes));
             }
             continue;
         }
@@ -127,9 +127,9 @@ fn spelled(command: &Command, word: &str) -> Option<String> {
 
 /// The option of llama.cpp that a word is, if the command has none of that name, and whether its value is attached.
 /// Only commands that load a model have such options.
-fn foreign(command: &Command, word: &str) -> Option<(&'static Foreign, bool)> {
+fn llama_option(command: &Command, word: &str) -> Option<(&'static LlamaOption, bool)> {
     option(command, "--ubatch-size").filter(|_| option(command, name(word)).is_none())?;
-    let found = FOREIGN.iter().find(|foreign| foreign.names.contains(&name(word)))?;
+    let found = LLAMA_OPTIONS.iter().find(|llama_option| llama_option.names.contains(&name(word)))?;
     Some((found, word.contains('=')))
 }
 
@@ -162,7 +162,7 @@ fn takes_next(command: &Command, word: &str) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{FOREIGN, SPELLINGS, translated};
+    use super::{LLAMA_OPTIONS, SPELLINGS, translated};
     use std::ffi::OsString;
 
     /// What becomes of a command line, cut at spaces, and how many notes there are.
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_name_stands_once() {
-        let mut names: Vec<&str> = FOREIGN.iter().flat_map(|foreign| foreign.names).copied().collect();
+        let mut names: Vec<&str> = LLAMA_OPTIONS.iter().flat_map(|llama_option| llama_option.names).copied().collect();
         names.extend(SPELLINGS.map(|(short, _)| short));
         let count = names.len();
         names.sort_unstable();

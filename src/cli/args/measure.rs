@@ -1,6 +1,6 @@
 //! Arguments of the commands that measure and test.
 
-use super::numbers::{Count, positive, some, whole};
+use super::numbers::{OrNone, positive, some, whole};
 use super::{GpuArgs, ModelArgs, OutputArgs};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ pub struct PerplexityArgs {
     pub file: PathBuf,
     /// Maximum number of windows; -1 for all
     #[arg(long, value_name = "N", default_value = "-1", allow_negative_numbers = true, value_parser = some)]
-    pub chunks: Count,
+    pub chunks: OrNone<usize>,
     /// Start a window every N tokens and score its last N; 0 for windows side by side, of which the second half is
     /// scored
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]

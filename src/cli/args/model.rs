@@ -48,7 +48,7 @@ impl GpuArgs {
 
 /// Arithmetic for matrix-vector products.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum ArithmeticChoice {
+pub enum ArithmeticArg {
     /// int on GPUs that multiply four bytes at a time, float on others
     Auto,
     /// f32 activations
@@ -59,7 +59,7 @@ pub enum ArithmeticChoice {
 
 /// The type of the KV cache.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum CacheChoice {
+pub enum CacheTypeArg {
     F16,
     F32,
 }
@@ -77,7 +77,7 @@ pub struct FileArgs {
     pub context: Option<usize>,
     /// KV cache type (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
     #[arg(long, alias = "cache-type-k", value_name = "TYPE", help_heading = "Model")]
-    pub cache_type: Option<CacheChoice>,
+    pub cache_type: Option<CacheTypeArg>,
     /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub)
     #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk, allow_negative_numbers = true, value_parser = together, help_heading = TUNING)]
     pub ubatch_size: usize,
@@ -86,7 +86,7 @@ pub struct FileArgs {
     pub submission_ms: u64,
     /// Arithmetic for matrix-vector products
     #[arg(long, value_name = "KIND", default_value = "auto", help_heading = TUNING)]
-    pub arithmetic: ArithmeticChoice,
+    pub arithmetic: ArithmeticArg,
     /// Use f32, f16 and bf16 weights in place, from the mapped file (Metal only; not yet tested on a Mac)
     #[arg(long, help_heading = TUNING)]
     pub zero_copy: bool,
@@ -130,13 +130,13 @@ fn together(text: &str) -> Result<usize, String> {
 impl FileArgs {
     pub fn options(&self) -> LoadOptions {
         let cache = self.cache_type.map(|choice| match choice {
-            CacheChoice::F16 => CacheType::F16,
-            CacheChoice::F32 => CacheType::F32,
+            CacheTypeArg::F16 => CacheType::F16,
+            CacheTypeArg::F32 => CacheType::F32,
         });
         let arithmetic = match self.arithmetic {
-            ArithmeticChoice::Auto => None,
-            ArithmeticChoice::Float => Some(Arithmetic::Float),
-            ArithmeticChoice::Int => Some(Arithmetic::Int),
+            ArithmeticArg::Auto => None,
+            ArithmeticArg::Float => Some(Arithmetic::Float),
+            ArithmeticArg::Int => Some(Arithmetic::Int),
         };
         // Of the one model that a command loads.
         let tiling_overrides = Vec::leak(self.tiling.clone().unwrap_or_default().0);
@@ -164,12 +164,12 @@ pub struct ModelArgs {
     pub gpu: GpuArgs,
     /// Check GPU results against the CPU at load, and avoid kernels that are wrong
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = TUNING)]
-    pub check: CheckChoice,
+    pub check: CheckArg,
 }
 
 /// When kernels are checked as a model is loaded.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum CheckChoice {
+pub enum CheckArg {
     /// On the first load with this model, GPU, driver and version
     Auto,
     /// On every load

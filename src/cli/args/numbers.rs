@@ -16,8 +16,8 @@ pub fn positive<T: FromStr<Err = ParseIntError> + PartialEq + From<u8>>(text: &s
 }
 
 /// As many as there are at most, from 1 on, or none for -1.
-pub fn some(text: &str) -> Result<Count, String> {
-    let found: Count = text.parse().map_err(|_| SOME.to_owned())?;
+pub fn some(text: &str) -> Result<OrNone<usize>, String> {
+    let found: OrNone<usize> = text.parse().map_err(|_| SOME.to_owned())?;
     if found.0 == Some(0) { Err(SOME.into()) } else { Ok(found) }
 }
 
@@ -26,9 +26,6 @@ const SOME: &str = "expected -1 or a positive integer";
 /// A number, or none for -1.
 #[derive(Debug, Clone, Copy)]
 pub struct OrNone<T>(pub Option<T>);
-
-/// A number of tokens or windows, or none for no limit.
-pub type Count = OrNone<usize>;
 
 impl<T: FromStr<Err = ParseIntError>> FromStr for OrNone<T> {
     type Err = String;

@@ -1,6 +1,6 @@
 //! How replies are generated.
 
-use super::numbers::{Count, OrNone, above_zero, finite, from_zero, probability, whole};
+use super::numbers::{OrNone, above_zero, finite, from_zero, probability, whole};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use std::str::FromStr;
@@ -47,7 +47,7 @@ pub struct SamplingArgs {
     pub repeat_penalty: Option<f32>,
     /// How many recent tokens the penalties look at; 0 for none, -1 for all [default: 64]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub repeat_last_n: Option<Count>,
+    pub repeat_last_n: Option<OrNone<usize>>,
     /// Presence penalty: subtracted from the logits of recent tokens [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = finite)]
     pub presence_penalty: Option<f32>,
@@ -72,7 +72,7 @@ pub struct SamplingArgs {
         default_value = "-1",
         allow_negative_numbers = true
     )]
-    pub predict: Count,
+    pub predict: OrNone<usize>,
 }
 
 impl SamplingArgs {

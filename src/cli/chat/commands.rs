@@ -29,7 +29,7 @@ it quits.";
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Command<'a> {
+pub enum SlashCommand<'a> {
     Clear,
     Regen,
     System(&'a str),
@@ -41,7 +41,7 @@ pub enum Command<'a> {
     Exit,
 }
 
-impl<'a> Command<'a> {
+impl<'a> SlashCommand<'a> {
     /// Reads a command without its `/`.
     ///
     /// # Errors
@@ -99,18 +99,18 @@ pub fn beginning_with(typed: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, USAGES, beginning_with, help, takes_file};
+    use super::{SlashCommand, USAGES, beginning_with, help, takes_file};
 
     #[test]
     fn every_command_is_read_told_and_completed() {
         for usage in &USAGES {
             let rest = if usage.takes == "on|off" { "on" } else { usage.takes };
-            assert!(Command::read(&format!("{} {rest}", usage.name)).is_ok(), "{}", usage.name);
+            assert!(SlashCommand::read(&format!("{} {rest}", usage.name)).is_ok(), "{}", usage.name);
             assert!(help().contains(&format!("/{}", usage.name)));
             let start = &usage.name[..1];
             assert!(beginning_with(&format!("/{start}")).any(|text| text[1..].starts_with(usage.name)));
         }
-        assert!(matches!(Command::read("save  a b "), Ok(Command::Save("a b"))));
+        assert!(matches!(SlashCommand::read("save  a b "), Ok(SlashCommand::Save("a b"))));
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
             ("load -", "/load needs the name of a file"),
             ("reasoning maybe", "expected /reasoning on|off"),
         ] {
-            let error = Command::read(text).err().map(|error| error.to_string());
+            let error = SlashCommand::read(text).err().map(|error| error.to_string());
             assert!(error.as_ref().is_some_and(|error| error.contains(words)), "{error:?}");
         }
     }

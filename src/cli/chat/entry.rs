@@ -40,9 +40,9 @@ pub fn whole<E>(mut line: impl FnMut(bool) -> Result<Option<String>, E>) -> Resu
         begun = true;
         text.push_str(&next);
         match goes_on(&text) {
-            Goes::No => return Ok(Some(text)),
-            Goes::Continued => drop(text.pop()),
-            Goes::Quoted => {}
+            Continuation::No => return Ok(Some(text)),
+            Continuation::Continued => drop(text.pop()),
+            Continuation::Quoted => {}
         }
         text.push('\n');
     }
@@ -51,7 +51,7 @@ pub fn whole<E>(mut line: impl FnMut(bool) -> Result<Option<String>, E>) -> Resu
 
 /// How a text goes on in the next line.
 #[derive(Debug, PartialEq, Eq)]
-enum Goes {
+enum Continuation {
     /// It does not.
     No,
     /// Its last letter says so, and stands for the end of the line.
@@ -60,17 +60,17 @@ enum Goes {
     Quoted,
 }
 
-fn goes_on(text: &str) -> Goes {
+fn goes_on(text: &str) -> Continuation {
     match text.trim_start().strip_prefix(QUOTES) {
-        Some(inside) if !inside.trim_end().ends_with(QUOTES) => Goes::Quoted,
-        None if text.ends_with('\\') => Goes::Continued,
-        _ => Goes::No,
+        Some(inside) if !inside.trim_end().ends_with(QUOTES) => Continuation::Quoted,
+        None if text.ends_with('\\') => Continuation::Continued,
+        _ => Continuation::No,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, Goes, goes_on};
+    use super::{Continuation, Entry, goes_on};
 
     #[test]
     fn messages_and_commands_are_told_apart() {
@@ -90,14 +90,14 @@ mod tests {
     #[test]
     fn lines_go_on() {
         for (text, goes) in [
-            ("a", Goes::No),
-            ("a\\", Goes::Continued),
-            ("a\\ ", Goes::No),
-            ("\"\"\"", Goes::Quoted),
-            ("\"\"\"a\nb\\", Goes::Quoted),
-            ("\"\"\"a\n\"\"\" ", Goes::No),
-            ("\"\"\"\"\"\"", Goes::No),
-            ("a \"\"\"", Goes::No),
+            ("a", Continuation::No),
+            ("a\\", Continuation::Continued),
+            ("a\\ ", Continuation::No),
+            ("\"\"\"", Continuation::Quoted),
+            ("\"\"\"a\nb\\", Continuation::Quoted),
+            ("\"\"\"a\n\"\"\" ", Continuation::No),
+            ("\"\"\"\"\"\"", Continuation::No),
+            ("a \"\"\"", Continuation::No),
         ] {
             assert_eq!(goes_on(text), goes, "{text:?}");
         }

@@ -6,12 +6,12 @@ use anyhow::Context;
 use std::io::{BufRead, stdin};
 
 /// The lines of stdin.
-pub struct Lines {
+pub struct StdinLines {
     first: bool,
     prompts: bool,
 }
 
-impl Lines {
+impl StdinLines {
     pub fn new() -> Self {
         Self { first: true, prompts: terminal::is_typed() }
     }

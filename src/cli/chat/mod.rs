@@ -8,22 +8,22 @@ mod lines;
 mod talk;
 
 use super::args::ChatArgs;
-use super::interrupts::{self, Ends, INTERRUPTED};
+use super::interrupts::{self, INTERRUPTED, OnInterrupt};
 use super::output;
 use super::reply::View;
 use super::{model, run, terminal};
 use editor::Editor;
-use lines::Lines;
+use lines::StdinLines;
 use std::process::ExitCode;
 use talk::Talk;
 use wglm::Chat;
 
 /// Where messages come from.
-enum Source {
+enum MessageSource {
     /// A terminal, with a line to edit.
     Editor(Box<Editor>),
     /// A pipe, a file, or a terminal that can do no more.
-    Lines(Lines),
+    Lines(StdinLines),
 }
 
 /// What comes from there.
@@ -36,7 +36,7 @@ enum Typed {
 
 pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
     let edits = terminal::edits();
-    interrupts::begin(Ends::Program);
+    interrupts::begin(OnInterrupt::ExitAfterGrace);
     if edits {
         terminal::remember();
     }
@@ -53,16 +53,16 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
         chat.session().context()
     ));
     let source = match edits {
-        true => Source::Editor(Box::new(Editor::new(!args.history.no_history)?)),
-        false => Source::Lines(Lines::new()),
+        true => MessageSource::Editor(Box::new(Editor::new(!args.history.no_history)?)),
+        false => MessageSource::Lines(StdinLines::new()),
     };
     converse(Talk::new(chat, View::of(talk.show)), source)
 }
 
 /// Has everything that is typed answered or obeyed.
-fn converse(mut talk: Talk, mut source: Source) -> anyhow::Result<ExitCode> {
+fn converse(mut talk: Talk, mut source: MessageSource) -> anyhow::Result<ExitCode> {
     // At a terminal whoever types has seen what failed.
-    let typed = matches!(source, Source::Editor(_)) || terminal::is_typed();
+    let typed = matches!(source, MessageSource::Editor(_)) || terminal::is_typed();
     loop {
         let text = match source.next()? {
             Typed::Text(text) => text,
@@ -76,18 +76,18 @@ fn converse(mut talk: Talk, mut source: Source) -> anyhow::Result<ExitCode> {
     Ok(if typed { ExitCode::SUCCESS } else { talk.code() })
 }
 
-impl Source {
+impl MessageSource {
     /// The next text that is not blank.
     fn next(&mut self) -> anyhow::Result<Typed> {
         loop {
             let typed = match self {
                 // The editor hears a press of Ctrl-C as a key; one that comes late for a reply ends nothing.
                 Self::Editor(editor) => {
-                    interrupts::begin(Ends::Work);
+                    interrupts::begin(OnInterrupt::CancelWork);
                     editor.next()?
                 }
                 Self::Lines(lines) => {
-                    interrupts::begin(Ends::Wait);
+                    interrupts::begin(OnInterrupt::ExitNow);
                     lines.next()?
                 }
             };

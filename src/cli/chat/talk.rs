@@ -1,11 +1,11 @@
 //! The conversation itself: messages are answered, commands obeyed.
 
 use super::clipboard;
-use super::commands::{self, Command};
+use super::commands::{self, SlashCommand};
 use super::entry::Entry;
-use crate::cli::interrupts::{self, Ends};
+use crate::cli::interrupts::{self, OnInterrupt};
 use crate::cli::output;
-use crate::cli::reply::{Reply, View};
+use crate::cli::reply::{CollectedReply, View};
 use crate::cli::{failure, input, is_broken_pipe};
 use anyhow::{Context, ensure};
 use directories::BaseDirs;
@@ -47,7 +47,7 @@ impl Talk {
         let done = match entry {
             Entry::Message("") => Ok(ControlFlow::Continue(())),
             Entry::Message(text) => self.send(text).map(|()| ControlFlow::Continue(())),
-            Entry::Command(text) => Command::read(text).and_then(|command| self.obey(command)),
+            Entry::Command(text) => SlashCommand::read(text).and_then(|command| self.obey(command)),
         };
         done.or_else(|error| {
             if is_broken_pipe(&error) {
@@ -78,8 +78,8 @@ impl Talk {
     /// Shows a reply to the messages.
     fn answer(&mut self) -> anyhow::Result<()> {
         self.make_room()?;
-        let cancel = interrupts::begin(Ends::Work);
-        let mut reply = Reply::default();
+        let cancel = interrupts::begin(OnInterrupt::CancelWork);
+        let mut reply = CollectedReply::default();
         reply.show(self.chat.reply()?.with_cancel(&cancel), self.view)?;
         if reply.stop() == Some(Stop::Context) {
             output::complain(format_args!(
@@ -111,17 +111,17 @@ impl Talk {
         Ok(())
     }
 
-    fn obey(&mut self, command: Command) -> anyhow::Result<ControlFlow<()>> {
+    fn obey(&mut self, command: SlashCommand) -> anyhow::Result<ControlFlow<()>> {
         match command {
-            Command::Clear => self.chat.truncate(self.system()),
-            Command::Regen => self.answer_anew()?,
-            Command::System(text) => self.instruct(text),
-            Command::Reasoning(on) => self.chat.reasoning = Some(on),
-            Command::Save(file) => self.save(&path(file))?,
-            Command::Load(file) => self.load(&path(file))?,
-            Command::Copy => self.copy()?,
-            Command::Help => output::complain(format_args!("{}", commands::help())),
-            Command::Exit => return Ok(ControlFlow::Break(())),
+            SlashCommand::Clear => self.chat.truncate(self.system()),
+            SlashCommand::Regen => self.answer_anew()?,
+            SlashCommand::System(text) => self.instruct(text),
+            SlashCommand::Reasoning(on) => self.chat.reasoning = Some(on),
+            SlashCommand::Save(file) => self.save(&path(file))?,
+            SlashCommand::Load(file) => self.load(&path(file))?,
+            SlashCommand::Copy => self.copy()?,
+            SlashCommand::Help => output::complain(format_args!("{}", commands::help())),
+            SlashCommand::Exit => return Ok(ControlFlow::Break(())),
         }
         Ok(ControlFlow::Continue(()))
     }
