@@ -1,4 +1,5 @@
-//! A conversation: messages in, events out, through the file's own template.
+//! Conversations with a model. The chat template of the model's file turns messages into a prompt; a reply arrives as
+//! events.
 
 mod check;
 mod draft;
@@ -18,19 +19,21 @@ use crate::text::{ChatInput, Message, ReplyParser};
 use serde_json::{Map, Value};
 use std::ops::Range;
 
-/// A conversation with a model. The cache of earlier turns is kept: a turn computes only what is new in its prompt. That
-/// is the user's message, unless the template leaves old thinking out, as GLM's do: then also the answer before it, as it
-/// reads without its thinking. (`clear_thinking` false in [`template_kwargs`](Chat::template_kwargs) keeps it in.)
+/// A conversation with a model. It keeps the KV cache of earlier turns, so that a turn computes only the new part of
+/// its prompt. That part is the user's message and, with templates that leave earlier thinking out of the prompt, as
+/// GLM's do, also the answer before it, since that answer now follows other tokens. (With `clear_thinking` set to false
+/// in [`template_kwargs`](Chat::template_kwargs), GLM's template keeps the thinking.)
 ///
-/// Only the template makes control tokens and tags. Their names in messages, `<|user|>` or `</think>` say, are text like
-/// any other, whoever says them, and so they are in the descriptions of functions: nobody can speak in another's name.
-/// What the model thought is a message's [`reasoning_content`](Message::reasoning_content), for in its content the
-/// template finds no tags.
+/// Only the template makes control tokens and tags. If their names, such as `<|user|>` or `</think>`, occur in a
+/// message or in the description of a function, they are plain text, so nobody can forge the messages of another role.
+/// For the same reason the template finds no tags in a message's content: store what the model thought in
+/// [`reasoning_content`](Message::reasoning_content).
 ///
-/// With [`tools`](Chat::tools) the model may call functions instead of answering, or after a part of an answer. Each
-/// call is an [`Event::ToolCall`](crate::Event::ToolCall), complete, with an id of its own, after it was told piece by
-/// piece; one that was cut or has not the form of a call is an [`Event::ToolCallFailed`](crate::Event::ToolCallFailed)
-/// instead, and joins no message. Once the reply has ended, push what the functions returned and let the model go on:
+/// With [`tools`](Chat::tools) the model can call functions instead of answering, or after a part of an answer. The
+/// text of a call arrives in pieces, and the complete call as [`Event::ToolCall`](crate::Event::ToolCall), with an id
+/// that no other call of the conversation has. A call that was cut off or is malformed arrives as
+/// [`Event::ToolCallFailed`](crate::Event::ToolCallFailed) instead and does not become part of the message. Once the
+/// reply has ended, push what the functions returned and let the model continue:
 ///
 /// ```
 /// use wglm::{Chat, Event, Message};
@@ -67,35 +70,35 @@ use std::ops::Range;
 pub struct Chat {
     session: Session,
     messages: Vec<Message>,
-    /// Whether the model thinks before it answers; none leaves it to the template, which says yes.
+    /// Whether the model thinks before it answers. `None` leaves this to the template, whose default is to think.
     pub reasoning: Option<bool>,
-    /// How replies are generated.
+    /// The options of generation for every reply.
     pub options: GenerateOptions,
-    /// The functions that the model may call, described in OpenAI's JSON; with none it calls none. They are part of the
-    /// prompt's beginning: another list costs reading the conversation anew.
+    /// The functions that the model may call, described in OpenAI's JSON; if empty, it calls none. The descriptions
+    /// stand at the beginning of the prompt, so after a change the whole conversation has to be computed again.
     pub tools: Vec<Value>,
-    /// Further variables of the chat template, by name: `clear_thinking`, say. In them too, names of control tokens are
-    /// text.
+    /// Further variables of the chat template by name, such as `clear_thinking`. Names of control tokens in them are
+    /// plain text as well.
     pub template_kwargs: Map<String, Value>,
 }
 
-/// A prompt's tokens, and what reads the reply to it.
+/// The tokens of a prompt, and the parser for the reply to it.
 type Prepared = (Vec<u32>, ReplyParser);
 
 impl Chat {
-    /// An empty conversation.
+    /// Creates an empty conversation in a new session.
     ///
     /// # Errors
-    /// [`Error::Metadata`](crate::Error::Metadata) if the model has no tokenizer or no chat template, as an
-    /// [`Error::File`](crate::Error::File) if its file has a path; otherwise as [`Session::new`].
+    /// [`Error::Metadata`](crate::Error::Metadata) if the model has no tokenizer or no chat template, inside an
+    /// [`Error::File`](crate::Error::File) if its file has a path; otherwise those of [`Session::new`].
     pub fn new(model: &Model) -> Result<Self> {
         Self::with_session(Session::new(model)?)
     }
 
-    /// An empty conversation in a session.
+    /// Creates an empty conversation in an existing session.
     ///
     /// # Errors
-    /// As [`Chat::new`].
+    /// Those of [`Chat::new`].
     pub fn with_session(session: Session) -> Result<Self> {
         let model = session.model();
         model.tokenizer()?;
@@ -110,77 +113,78 @@ impl Chat {
         &self.messages
     }
 
-    /// Appends a message, such as the system's, without a reply.
+    /// Appends a message, for example the system prompt, without asking for a reply.
     pub fn push(&mut self, message: Message) {
         self.messages.push(message);
     }
 
-    /// Forgets all messages but the first `length`: to ask anew, or to have another reply.
+    /// Removes all messages but the first `length`, to ask something else or to have another reply.
     pub fn truncate(&mut self, length: usize) {
         self.messages.truncate(length);
     }
 
-    /// Forgets all messages. The cache stays for whatever the next conversation shares with this one.
+    /// Removes all messages. The KV cache stays, for whatever the next conversation has in common with this one.
     pub fn clear(&mut self) {
         self.messages.clear();
     }
 
-    /// Takes messages out, such as those of a turn, and returns them. What of the range is beyond the last one is
-    /// nothing. See [`Chat::fit`] for a conversation that is too long.
+    /// Removes a range of messages, for example those of a turn, and returns them. The part of the range that lies
+    /// beyond the last message is ignored. See [`Chat::fit`] for a conversation that is too long.
     pub fn remove(&mut self, range: Range<usize>) -> Vec<Message> {
         let end = range.end.min(self.messages.len());
         self.messages.drain(range.start.min(end)..end).collect()
     }
 
-    /// Takes all messages out and returns them. The cache stays as after [`Chat::clear`].
+    /// Removes all messages and returns them. The KV cache stays, as after [`Chat::clear`].
     pub fn take_messages(&mut self) -> Vec<Message> {
         std::mem::take(&mut self.messages)
     }
 
-    /// Puts other messages in place of those that there are, to go on with another conversation or an edited one. The
-    /// cache stays for what both have in common.
+    /// Replaces all messages, to continue another conversation or an edited one. The KV cache stays, for whatever both
+    /// have in common.
     pub fn set_messages(&mut self, messages: Vec<Message>) {
         self.messages = messages;
     }
 
-    /// The tokens of the prompt that [`Chat::reply`] would reply to: how many they are tells how much of the context the
-    /// conversation takes, and [`Session::reusable`] how many of them need not be computed.
+    /// The tokens of the prompt that [`Chat::reply`] would reply to. Their number says how much of the context the
+    /// conversation takes, and [`Session::reusable`] how many of them are in the cache already.
     ///
     /// # Errors
-    /// [`Error::Message`](crate::Error::Message) for a message that no prompt can be made of,
-    /// [`Error::Argument`](crate::Error::Argument) for [`tools`](Chat::tools) that describe no function,
+    /// [`Error::Message`](crate::Error::Message) if a message cannot become part of a prompt,
+    /// [`Error::Argument`](crate::Error::Argument) if an entry of [`tools`](Chat::tools) does not describe a function,
     /// [`Error::Refused`](crate::Error::Refused) if the chat template refuses the conversation;
-    /// [`Error::Template`](crate::Error::Template) and [`Error::Tokenizer`](crate::Error::Tokenizer) for what is wrong
-    /// with the file.
+    /// [`Error::Template`](crate::Error::Template) or [`Error::Tokenizer`](crate::Error::Tokenizer) if the template or
+    /// the tokenizer of the file has a defect.
     pub fn prompt(&self) -> Result<Vec<u32>> {
         self.render(&self.messages).map(|(prompt, _)| prompt)
     }
 
-    /// The session behind the conversation.
+    /// The session of the conversation.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// The session behind the conversation, to save or to restore. Whatever it holds, a reply is to the messages.
+    /// The session of the conversation, to save or restore it. A reply always follows the messages, whatever the
+    /// session holds.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    /// The session alone.
+    /// Drops the conversation and returns its session.
     pub fn into_session(self) -> Session {
         self.session
     }
 
-    /// Sends what the user says and returns the reply as it is generated. The reply joins the messages when it is
-    /// dropped, as far as it came. The user's message is among them in any case: if nothing came, it is
-    /// [unanswered](Chat::unanswered).
+    /// Appends a message of the user and returns the reply as an iterator of events. When the iterator is dropped, the
+    /// reply is appended to the messages, as far as it was generated. The user's message stays in any case: if nothing
+    /// was generated, it is [unanswered](Chat::unanswered).
     ///
-    /// Nothing is computed before the first event is asked for, so [`Reply::with_cancel`] is in time.
+    /// Nothing is computed before the first event is requested, so [`Reply::with_cancel`] can still be called.
     ///
     /// # Errors
-    /// As [`Chat::prompt`]; [`Error::ContextFull`](crate::Error::ContextFull) if the conversation is longer than the
-    /// context; [`Error::Argument`](crate::Error::Argument) for options out of range. The messages are then as they were.
-    /// Failures of the computation arrive as events.
+    /// Those of [`Chat::prompt`]; [`Error::ContextFull`](crate::Error::ContextFull) if the conversation is longer than
+    /// the context; [`Error::Argument`](crate::Error::Argument) if an option is out of range. After these errors the
+    /// messages are unchanged. Failures of the computation arrive as events.
     pub fn send(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::user(text));
         match self.prepare() {
@@ -192,26 +196,28 @@ impl Chat {
         }
     }
 
-    /// The reply to the messages as they are, such as after what functions returned was [pushed](Chat::push). It joins
-    /// the messages when it is dropped, as far as it came.
+    /// Returns the reply to the current messages as an iterator of events, for example after the results of functions
+    /// were [pushed](Chat::push). When the iterator is dropped, the reply is appended to the messages, as far as it was
+    /// generated.
     ///
     /// # Errors
-    /// As [`Chat::send`].
+    /// Those of [`Chat::send`].
     pub fn reply(&mut self) -> Result<Reply<'_>> {
         let prepared = self.prepare()?;
         self.begin(prepared)
     }
 
-    /// The messages at the end that nobody has answered: what the user or functions said and the model has said nothing
-    /// to, because its reply was cancelled, ended or failed before the first token. [`Chat::reply`] asks for the answer
-    /// again; [`Chat::send`] adds to them, and the model reads all of it; [`Chat::truncate`] takes them back.
+    /// The messages at the end that have no answer: messages of the user or of functions to which the model said
+    /// nothing, because its reply was cancelled or failed before the first token. [`Chat::reply`] asks for the answer
+    /// again, [`Chat::send`] appends another message, so that the model answers all of them, and [`Chat::truncate`]
+    /// removes them.
     pub fn unanswered(&self) -> &[Message] {
         let asks = |message: &Message| ["user", "tool"].contains(&message.role.as_str());
         let before = self.messages.iter().rposition(|message| !asks(message)).map_or(0, |last| last + 1);
         &self.messages[before..]
     }
 
-    /// The prompt and what reads the reply to it, if nothing that was asked for speaks against a reply.
+    /// Checks everything that can be checked before a reply, and returns the prompt and the parser for the reply.
     fn prepare(&self) -> Result<Prepared> {
         self.options.check()?;
         let prepared = self.render(&self.messages)?;
@@ -224,7 +230,7 @@ impl Chat {
         Ok(Reply::new(generation, &mut self.messages))
     }
 
-    /// The prompt of some messages, and what reads the reply to it.
+    /// The prompt for `messages`, and the parser for the reply to it.
     fn render(&self, messages: &[Message]) -> Result<Prepared> {
         let model = self.session.model();
         let (tokenizer, template) = (model.tokenizer()?, model.template()?);

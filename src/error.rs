@@ -1,17 +1,17 @@
-//! Every way wglm can fail, as one type.
+//! Every way in which wglm can fail, as one type.
 //!
-//! A message is one readable sentence: what went wrong, where, what was expected, what was found
-//! and, where there is one, the remedy. Nothing in the library panics on bad input; whatever a file,
-//! a driver or a caller does wrong arrives here.
+//! An error prints as one sentence. It says what went wrong and where, what was expected, what was found and, if there
+//! is one, the remedy. The library never panics on bad input: whatever a file, a driver or a caller does wrong becomes
+//! an [`Error`].
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The result of anything in wglm that can fail.
+/// The result of an operation that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way wglm can fail. Clones are cheap: an app may keep an error and show it as well.
+/// Every way in which wglm can fail. Cloning is cheap, so an app can keep an error and show it as well.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,72 +22,74 @@ pub enum Error {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// The operating system's reason, which clones share.
+        /// The operating system's reason. Clones of the error share it.
         reason: Arc<std::io::Error>,
     },
 
-    /// Another error about what a file says, with the file's path: see [`Error::cause`].
+    /// An error about the contents of a file, together with the file's path. [`Error::cause`] returns the error without
+    /// the path.
     #[error("{}: {error}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it: any of the errors that are about what a file says.
+        /// What is wrong with the file.
         error: Box<Error>,
     },
 
-    /// The bytes are no GGUF file at all.
+    /// The bytes are not a GGUF file.
     #[error("not a GGUF file: {found}")]
     NotGguf {
-        /// What they look like, and what helps.
+        /// What the bytes look like instead, and what to do about it.
         found: String,
     },
 
-    /// The host has no memory left for what was asked of it.
+    /// The host has too little memory for an allocation.
     #[error("out of memory while {doing} ({}); close other programs", Size(*bytes))]
     HostMemory {
-        /// What was being done.
+        /// What the memory was needed for.
         doing: &'static str,
-        /// The bytes this step asked for.
+        /// The size of the allocation in bytes.
         bytes: u64,
     },
 
     /// The bytes are not a well-formed GGUF file.
     #[error("broken GGUF file: {place}: expected {expected}, found {found}")]
     Gguf {
-        /// The header field, metadata key or tensor at fault, with its byte offset where that helps.
+        /// The header field, metadata key or tensor that is wrong, with its byte offset where that helps.
         place: String,
-        /// What the format asks for there.
+        /// What the format requires there.
         expected: String,
         /// What the file holds there.
         found: String,
     },
 
-    /// A metadata key is absent, of the wrong type, or holds a value that cannot be.
+    /// A metadata key is absent, has the wrong type, or holds an impossible value.
     #[error("metadata key `{key}`: expected {expected}, found {found}")]
     Metadata {
         /// The key.
         key: String,
         /// The type or range that was expected.
         expected: String,
-        /// What the file holds; `nothing` for a missing key.
+        /// What the file holds, or `nothing` if the key is absent.
         found: String,
     },
 
-    /// A tensor is absent, or its shape contradicts the hyper-parameters. Shapes are innermost first.
+    /// A tensor is absent, or its shape contradicts the model's hyper-parameters. Shapes list the innermost dimension
+    /// first.
     #[error("tensor `{name}`: expected {expected}, found {found}")]
     Tensor {
         /// The tensor's GGUF name.
         name: String,
-        /// The shape or property the hyper-parameters ask for.
+        /// The shape or property that the hyper-parameters require.
         expected: String,
-        /// What the file holds; `nothing` for a missing tensor.
+        /// What the file holds, or `nothing` if the tensor is absent.
         found: String,
     },
 
-    /// The file is well-formed but asks for something wglm does not do.
+    /// The file is well-formed but needs something that wglm does not support.
     #[error("{what} is not supported: found {found}; {remedy}")]
     Unsupported {
-        /// The feature, by the name the file gives it.
+        /// The feature, by its name in the file.
         what: String,
         /// What the file holds.
         found: String,
@@ -95,12 +97,12 @@ pub enum Error {
         remedy: String,
     },
 
-    /// A kernel was given tensors whose shapes do not fit together. Shapes are innermost first.
+    /// The shapes of a kernel's tensors do not fit together. Shapes list the innermost dimension first.
     #[error("{op}: tensor `{tensor}` has shape {got}, expected {want}")]
     Shape {
         /// The kernel.
         op: &'static str,
-        /// The argument or tensor at fault.
+        /// The argument or tensor whose shape is wrong.
         tensor: String,
         /// The shape it has.
         got: String,
@@ -108,7 +110,7 @@ pub enum Error {
         want: String,
     },
 
-    /// A tensor or buffer does not fit what the adapter allows for one binding or buffer.
+    /// A tensor or buffer is larger than the adapter allows for one binding or one buffer.
     #[error("`{tensor}` needs {} in one piece, this GPU allows {} ({limit}); {remedy}", Size(*bytes), Size(*allowed))]
     TooLarge {
         /// The tensor or buffer.
@@ -123,29 +125,29 @@ pub enum Error {
         remedy: &'static str,
     },
 
-    /// The KV cache of a layer does not fit what the adapter allows for one binding or buffer.
+    /// The KV cache of one layer is larger than the adapter allows for one binding or one buffer.
     #[error(
         "a context of {context} tokens needs {} per layer, this GPU allows {}; use a context of at most {most}",
         Size(*bytes),
         Size(*allowed)
     )]
     ContextTooLarge {
-        /// The tokens asked for.
+        /// The requested context in tokens.
         context: usize,
-        /// The bytes that a layer needs for them.
+        /// The size in bytes of one layer's cache for that context.
         bytes: u64,
-        /// What the adapter allows, in bytes.
+        /// The size in bytes that the adapter allows.
         allowed: u64,
-        /// The tokens that it has room for.
+        /// The largest context, in tokens, that fits.
         most: usize,
     },
 
-    /// A device allows less than kernels need.
+    /// A limit of the device is below what the kernels need.
     #[error("the GPU's {limit} is {found}, wglm needs {expected}; {remedy}")]
     Limit {
         /// The limit's name in WebGPU.
         limit: &'static str,
-        /// The least it may be.
+        /// The value that wglm needs.
         expected: u64,
         /// The limit's value on this device.
         found: u64,
@@ -153,10 +155,10 @@ pub enum Error {
         remedy: &'static str,
     },
 
-    /// No adapter fits the request.
+    /// No adapter matches the request.
     #[error("no GPU found {wanted}; available: {available}; {remedy}")]
     NoAdapter {
-        /// The request: a name, a backend, or `at all`.
+        /// What was requested: a name, a backend, or `at all`.
         wanted: String,
         /// The adapters that were found.
         available: String,
@@ -164,35 +166,35 @@ pub enum Error {
         remedy: &'static str,
     },
 
-    /// The GPU has no memory left for what was asked of it.
-    #[error("out of GPU memory while {doing}{}; use a smaller context or file, or close other programs", told(*bytes))]
+    /// The GPU has too little memory for an allocation.
+    #[error("out of GPU memory while {doing}{}; use a smaller context or file, or close other programs", in_brackets(*bytes))]
     OutOfMemory {
         /// What was being done.
         doing: String,
-        /// The bytes this step asked for; 0 where the driver does not say.
+        /// The size of the allocation in bytes; 0 if the driver does not say.
         bytes: u64,
     },
 
-    /// The driver or wgpu refused an operation: a defect in wglm or in the driver.
+    /// The driver or wgpu refused an operation. That is a defect of wglm or of the driver.
     #[error("the GPU failed while {doing}: {message}")]
     Gpu {
         /// What was being done.
         doing: String,
-        /// The driver's or wgpu's own words.
+        /// The message of the driver or of wgpu.
         message: String,
     },
 
-    /// The device is gone: unplugged, reset by its driver, or destroyed by its owner.
+    /// The device no longer exists: it was unplugged, reset by its driver, or destroyed by its owner.
     #[error("the GPU was lost: {reason}; open it and load the model again")]
     DeviceLost {
         /// The driver's reason.
         reason: String,
     },
 
-    /// A composed shader does not parse or validate: a defect in wglm.
+    /// A shader that wglm composed does not parse or validate. That is a defect of wglm.
     #[error("shader `{variant}`: {message}")]
     Shader {
-        /// The variant's label.
+        /// The label of the shader variant.
         variant: String,
         /// The compiler's message, with the WGSL file and line.
         message: String,
@@ -202,59 +204,59 @@ pub enum Error {
     #[error("all logits are NaN or infinite; the file may be damaged")]
     NotANumber,
 
-    /// The GPU was done with its work and had left no result, or an old one: the driver gave up without saying so, as
-    /// Metal does where memory runs out while work is running.
+    /// The GPU reported its work as done, but left no result or an old one. A driver that gave up on the work without
+    /// reporting it does that: Metal, for example, when memory runs out while the work is running.
     #[error(
         "the GPU returned no result, probably because it ran out of memory; use a smaller context or file, or close \
          other programs"
     )]
     NoResult,
 
-    /// Weights on the GPU are not what was sent there: the driver gave up on a part of the upload without saying so, or
-    /// memory is broken.
+    /// Weights on the GPU differ from what was sent there. Either the driver gave up on a part of the upload without
+    /// reporting it, or the memory is faulty.
     #[error(
         "{count} of {total} weights were corrupted on their way to the GPU, the first is `{tensor}`; load the model \
          again, and if that fails too, close other programs, or use a smaller file or another GPU"
     )]
     Upload {
-        /// The first of them, in the order in which the model uses them.
+        /// The name of the first corrupted weight, in the order in which the model uses its weights.
         tensor: String,
-        /// How many.
+        /// How many weights are corrupted.
         count: usize,
-        /// Of how many.
+        /// How many weights the model has.
         total: usize,
     },
 
-    /// The operating system refused a thread.
+    /// The operating system refused to start a thread.
     #[error("no thread for {doing}: {reason}; close other programs")]
     NoThread {
-        /// What it was wanted for.
+        /// What the thread was needed for.
         doing: &'static str,
-        /// The operating system's reason, which clones share.
+        /// The operating system's reason. Clones of the error share it.
         reason: Arc<std::io::Error>,
     },
 
-    /// A worker thread died: a defect in wglm.
+    /// A worker thread panicked. That is a defect of wglm.
     #[error("a worker thread died while {doing}; please report it")]
     Worker {
-        /// What it was doing.
+        /// What the thread was doing.
         doing: &'static str,
     },
 
-    /// The tokenizer cannot be built or does not know the input.
+    /// The tokenizer cannot be built, or cannot encode the input.
     #[error("tokenizer: {message}")]
     Tokenizer {
         /// What is wrong and where.
         message: String,
     },
 
-    /// A message of a conversation is not one that a prompt can be made of: whoever wrote it, not the file, is to
-    /// mend it.
+    /// A message of a conversation cannot become part of a prompt. The author of the message has to correct it; the
+    /// model file is not at fault.
     #[error("message {index} of the conversation: {what}: expected {expected}, found {found}")]
     Message {
-        /// Its place in the conversation, from 0.
+        /// The index of the message in the conversation, from 0.
         index: usize,
-        /// What of it is wrong.
+        /// The part of the message that is wrong.
         what: &'static str,
         /// What is accepted.
         expected: String,
@@ -262,17 +264,17 @@ pub enum Error {
         found: String,
     },
 
-    /// The chat template refused the conversation, such as one whose roles do not alternate where they should.
+    /// The chat template refused the conversation, for example because roles do not alternate as the template requires.
     #[error("the model's chat template refuses the conversation: {reason}")]
     Refused {
-        /// The template's own words.
+        /// The reason that the template gives.
         reason: String,
     },
 
-    /// The chat template of the file does not parse, or asks for what is not there.
+    /// The chat template of the file does not parse, or uses something that does not exist.
     #[error("chat template: {message}")]
     Template {
-        /// The template engine's message, with the line where there is one.
+        /// The message of the template engine, with the line if it is known.
         message: String,
     },
 
@@ -285,16 +287,16 @@ pub enum Error {
         vocab: usize,
     },
 
-    /// The session's cache has no room for another token.
+    /// The session's KV cache has no room for another token.
     #[error("the context is full: {needed} tokens needed, {context} available; start over or use a larger context")]
     ContextFull {
-        /// Tokens the cache would have to hold.
+        /// The number of tokens that the cache would have to hold.
         needed: usize,
-        /// Tokens the cache can hold.
+        /// The number of tokens that the cache can hold.
         context: usize,
     },
 
-    /// A snapshot is damaged, or was taken of another model or another kind of cache.
+    /// A snapshot is damaged, or belongs to another model or another type of cache.
     #[error("cannot restore the snapshot: {what}: expected {expected}, found {found}")]
     Snapshot {
         /// What is wrong.
@@ -305,10 +307,10 @@ pub enum Error {
         found: String,
     },
 
-    /// An argument of a call is outside what the call accepts.
+    /// An argument is outside the range that a function accepts.
     #[error("{argument}: expected {expected}, found {found}")]
     Argument {
-        /// The argument.
+        /// The name of the argument.
         argument: &'static str,
         /// What is accepted.
         expected: String,
@@ -316,15 +318,15 @@ pub enum Error {
         found: String,
     },
 
-    /// A kernel computes something else than it should, with and without all that kernels can do without: see
-    /// [`Check`](crate::Check).
+    /// A kernel computes wrong results, even in the variants that avoid cooperative matrices and subgroup operations:
+    /// see [`Check`](crate::Check).
     #[error("kernel `{kernel}` gives wrong results on `{adapter}`: {place}; update the driver or use another GPU")]
     WrongKernel {
         /// The kernel's name.
         kernel: String,
         /// The adapter.
         adapter: String,
-        /// The step and the output, what it is and what it should be.
+        /// The step and the element that is wrong, its value, and the value it should have.
         place: String,
     },
 
@@ -334,12 +336,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// What is wrong, without the file that it is wrong with.
+    /// The error without the path of the file that it is about.
     pub fn cause(&self) -> &Self {
         if let Self::File { error, .. } = self { error.cause() } else { self }
     }
 
-    /// Names the file that an error is about, if it is about what a file says and does not name it already.
+    /// Adds the path of the file to an error about a file's contents, unless the error has a path already.
     pub(crate) fn in_file(self, path: Option<&Path>) -> Self {
         let about_a_file = matches!(
             self,
@@ -358,7 +360,7 @@ impl Error {
     }
 }
 
-/// Bytes in a message: `3.0 GiB`.
+/// A number of bytes as messages print it: `3.0 GiB`.
 struct Size(u64);
 
 impl fmt::Display for Size {
@@ -372,8 +374,8 @@ impl fmt::Display for Size {
     }
 }
 
-/// What was asked for, in brackets, if that is known.
-fn told(bytes: u64) -> String {
+/// A size in brackets, or nothing if the size is unknown.
+fn in_brackets(bytes: u64) -> String {
     if bytes == 0 { String::new() } else { format!(" ({})", Size(bytes)) }
 }
 

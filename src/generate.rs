@@ -1,4 +1,4 @@
-//! Generation: a prompt's tokens in, events out, one token at a time, on the caller's thread.
+//! Generates a reply to the tokens of a prompt, one token at a time, on the calling thread, and reports it as events.
 
 mod cancel;
 mod chooser;
@@ -21,24 +21,25 @@ use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// How to generate. Serde keeps it beside a conversation; what is missing where it was kept is as by default.
+/// The options of generation. With serde an app can save them next to a conversation; missing fields have their
+/// defaults.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GenerateOptions {
-    /// How tokens are chosen.
+    /// How each token is sampled.
     pub sampling: SamplerParams,
-    /// Tokens at most; none for as many as the context holds.
+    /// The most tokens to generate; `None` for as many as the context has room for.
     pub max_tokens: Option<usize>,
-    /// Strings that end the generation where they first appear in the answer; they are no part of it, and no part of
-    /// them is ever told. Thinking and calls of functions do not end by them, and none reaches across a call.
+    /// Stop strings: the answer ends just before the first one that appears in it, and no part of that string is ever
+    /// told. Stop strings are not looked for in thinking or in calls of functions, and none spans a call.
     pub stop: Vec<String>,
-    /// How many of the likeliest tokens [`Event::Token`] tells beside each one generated; none for no such events.
-    /// They take reading all logits for every token, and the GPU waits meanwhile.
+    /// How many of the likeliest tokens each [`Event::Token`] lists; `None` for no such events. They require all logits
+    /// of every token to be read back, while the GPU waits.
     pub logprobs: Option<usize>,
 }
 
 impl GenerateOptions {
-    /// Names the first option that is out of range.
+    /// Returns an error for the first option that is out of range.
     pub(crate) fn check(&self) -> Result<()> {
         if self.stop.iter().any(String::is_empty) {
             let expected = "strings of at least one character".to_owned();
@@ -48,109 +49,115 @@ impl GenerateOptions {
     }
 }
 
-/// Why a generation ended. Serde writes `"end"`, `"length"`, `"stop_string"` and so on.
+/// Why a generation ended. Serialized as `"end"`, `"length"`, `"stop_string"` and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stop {
     /// The model ended its reply.
     End,
-    /// As many tokens as were asked for.
+    /// [`GenerateOptions::max_tokens`] tokens were generated.
     Length,
     /// The context is full.
     Context,
-    /// Cancelled.
+    /// A [`Cancel`] stopped it.
     Cancelled,
     /// One of [`GenerateOptions::stop`] appeared.
     StopString,
 }
 
-/// What a generation took. Serde writes times as numbers of seconds, `prompt_seconds` and `generate_seconds`.
+/// Figures of a generation. Times are serialized as seconds, named `prompt_seconds` and `generate_seconds`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
-    /// The prompt's tokens: found in the cache, and computed.
+    /// How many tokens of the prompt were in the cache, and how many were computed.
     pub prompt: Reuse,
-    /// Tokens generated.
+    /// The number of generated tokens.
     pub generated: usize,
-    /// The seed of the draws, to have the same reply again; none if the likeliest tokens were taken.
+    /// The seed of the sampler, with which the same reply can be generated again; `None` if the likeliest token was
+    /// always taken.
     pub seed: Option<u64>,
     /// Why it ended.
     pub stop: Stop,
-    /// Time on the prompt, up to the first token.
+    /// The time from the start to the first token.
     #[serde(rename = "prompt_seconds", with = "seconds")]
     pub prompt_time: Duration,
-    /// Time from the first token to the end.
+    /// The time from the first token to the end.
     #[serde(rename = "generate_seconds", with = "seconds")]
     pub generate_time: Duration,
 }
 
 impl Stats {
-    /// Prompt tokens computed per second.
+    /// The prefill speed: prompt tokens computed per second.
     pub fn prompt_speed(&self) -> f64 {
         self.prompt.new as f64 / self.prompt_time.as_secs_f64().max(1e-9)
     }
 
-    /// Tokens generated per second, the first one aside, which belongs to the prompt.
+    /// The decode speed: tokens generated per second. The first token is not counted, since its time belongs to the
+    /// prompt.
     pub fn speed(&self) -> f64 {
         self.generated.saturating_sub(1) as f64 / self.generate_time.as_secs_f64().max(1e-9)
     }
 }
 
-/// Tokens of a prompt between two tellings of how far it is, where they are computed one by one.
+/// How many tokens of a prompt are computed between two [`Event::Prompt`], if the prompt is computed token by token.
 const ONE_BY_ONE: usize = 16;
 
-/// What a generation yields. Serde writes `{"text": "…"}`, `{"prompt": {"done": …, "total": …}}` and so on.
+/// A step of a reply that is being generated. Serialized as `{"text": "…"}`, `{"prompt": {"done": …, "total": …}}` and
+/// so on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// The prompt is being read: tokens in the cache so far, and tokens of the prompt. The first such event comes before
-    /// anything is computed and tells what the cache held, the last one tells that all of it is read.
+    /// How much of the prompt is computed. The first such event comes before any computation and says how many tokens
+    /// the cache held; the last one says that the prompt is complete.
     Prompt {
-        /// Tokens in the cache.
+        /// The tokens of the prompt that are in the cache.
         done: usize,
-        /// Tokens of the prompt.
+        /// All tokens of the prompt.
         total: usize,
     },
-    /// A piece of the model's thinking: whole characters.
+    /// A piece of the model's thinking, made of whole characters.
     Thinking(String),
-    /// A piece of the answer: whole characters.
+    /// A piece of the answer, made of whole characters.
     Text(String),
-    /// The model begins to call a function: its call is told by pieces from here on, and then whole, or that it failed.
+    /// The model has begun a call of a function. Pieces of the call follow, and then either the whole call or its
+    /// failure.
     ToolCallStart {
         /// The function's name.
         name: String,
     },
-    /// A piece of the arguments of the call that began, as the model writes them, tags and all.
+    /// A piece of the arguments of the call that has begun, as the model writes them, with their tags.
     ToolCallPiece(String),
-    /// A function that the model calls, as soon as the call is complete.
+    /// A complete call of a function.
     ToolCall(ToolCall),
-    /// A call that is none: it is no part of the answer, nor of the conversation. One that the reply ended in the name of
-    /// was not told to begin.
+    /// The end of a call that is not valid. It is part of neither the answer nor the conversation. If the reply ended
+    /// inside the function's name, no [`Event::ToolCallStart`] preceded it.
     ToolCallFailed {
-        /// All of the call, as the model wrote it.
+        /// The whole text of the call, as the model wrote it.
         text: String,
-        /// Whether the reply ended before the call did, as [`Stats::stop`] tells why; otherwise the model made a mistake.
+        /// Whether the reply ended inside the call, for the reason in [`Stats::stop`]. Otherwise the model made a
+        /// mistake in the call.
         cut: bool,
     },
-    /// A token as it was generated, before the text that it completes: where [`GenerateOptions::logprobs`] asks for it.
+    /// A generated token, told before the text that it completes, if [`GenerateOptions::logprobs`] asks for it.
     Token(TokenLogprobs),
-    /// The end, always the last event.
+    /// The end of the reply. This is always the last event.
     Done(Stats),
 }
 
-/// How likely a token was, by the logits as the model left them: see [`logprobs`].
+/// The log-probability of a generated token and of its likeliest alternatives, by the unmodified logits: see
+/// [`logprobs`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TokenLogprobs {
-    /// The token that was chosen.
+    /// The generated token.
     pub chosen: Logprob,
-    /// The bytes that it stands for: not always whole characters.
+    /// The bytes of the token, which need not be whole characters.
     pub bytes: Vec<u8>,
-    /// The likeliest tokens, the likeliest first.
+    /// The likeliest tokens, in descending order.
     pub top: Vec<Logprob>,
 }
 
-/// A running generation: an iterator of events. After an error, or [`Event::Done`], it is over.
+/// A generation in progress: an iterator of events. It ends after an error or [`Event::Done`].
 pub struct Generation<'a> {
     session: &'a mut Session,
     prompt: Vec<u32>,
@@ -161,6 +168,7 @@ pub struct Generation<'a> {
     state: GenerationState,
 }
 
+/// What the next call of [`Generation::next`] does.
 #[derive(Debug, Clone, Copy)]
 enum GenerationState {
     Start,
@@ -169,7 +177,7 @@ enum GenerationState {
     Over,
 }
 
-/// How far a generation has come.
+/// The figures of a generation that is past its prompt.
 #[derive(Debug, Clone, Copy)]
 struct GenerationProgress {
     prompt: Reuse,
@@ -179,12 +187,13 @@ struct GenerationProgress {
 }
 
 impl<'a> Generation<'a> {
-    /// Will bring the session to `prompt` and generate from there. `parser` separates thinking from answer;
-    /// without one all text is answer.
+    /// Prepares a generation that brings the session to `prompt` and continues from there. `parser` separates thinking
+    /// from the answer and finds calls; without one all text is the answer.
     ///
     /// # Errors
-    /// [`Error::Argument`] for sampling parameters out of range, or an empty stop string; all others arrive as events,
-    /// [`Error::TokenOutOfRange`] for a bias on no token and [`Error::Argument`] for one that bans them all among them.
+    /// [`Error::Argument`] if a sampling parameter is out of range or a stop string is empty. All other errors arrive
+    /// as events, among them [`Error::TokenOutOfRange`] if a logit bias names no token, and [`Error::Argument`] if the
+    /// biases ban all tokens.
     pub fn new(
         session: &'a mut Session,
         prompt: Vec<u32>,
@@ -198,10 +207,11 @@ impl<'a> Generation<'a> {
         Ok(Self { session, prompt, options, cancels, steering, events, state })
     }
 
-    /// Will bring the session to `prompt`, the end of which is a reply that has begun, and go on with that.
+    /// Prepares a generation that brings the session to `prompt`, which ends with the beginning of a reply, and
+    /// continues that reply.
     ///
     /// # Errors
-    /// As [`Generation::new`].
+    /// Those of [`Generation::new`].
     pub(crate) fn resumed(
         session: &'a mut Session,
         prompt: Vec<u32>,
@@ -212,7 +222,7 @@ impl<'a> Generation<'a> {
         Ok(Self { events, ..Self::new(session, prompt, None, options)? })
     }
 
-    /// The same generation, which `cancel` stops: also if that was asked before.
+    /// Lets `cancel` stop this generation, also if it was cancelled before this call.
     pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
         self.set_cancel(cancel);
         self
@@ -222,8 +232,8 @@ impl<'a> Generation<'a> {
         self.cancels.others.push(cancel.clone());
     }
 
-    /// The same generation, whose tokens `chooser` has a say in. What it leaves to the usual sampling is drawn on the
-    /// host: with the same seed other tokens than on the GPU.
+    /// Lets `chooser` take part in the choice of tokens. Tokens that it leaves to the sampler are then drawn on the
+    /// host, so a seed gives other tokens than without a chooser, where they are drawn on the GPU.
     pub fn with_chooser(mut self, chooser: impl Chooser + Send + 'a) -> Self {
         self.set_chooser(Box::new(chooser));
         self
@@ -233,12 +243,12 @@ impl<'a> Generation<'a> {
         self.steering = Some(Steering::new(chooser));
     }
 
-    /// What stops this generation, from any thread.
+    /// A handle that stops this generation from any thread.
     pub fn cancel(&self) -> Cancel {
         self.cancels.own.clone()
     }
 
-    /// One step further: the prompt, or a token. Its events, if it completes any, are in `events` afterwards.
+    /// Computes a part of the prompt, or a token. The events that this completes are in `events` afterwards.
     fn advance(&mut self) -> Result<()> {
         match self.state {
             GenerationState::Start => {
@@ -254,8 +264,9 @@ impl<'a> Generation<'a> {
         }
     }
 
-    /// Reads the next part of the prompt: what is computed together. The session reads the whole rest and is stopped at
-    /// the end of a part, so that it knows what belongs to one prompt; not every stop is the caller's.
+    /// Computes the next part of the prompt. The session is given all remaining tokens, so that it can plan for the
+    /// whole prompt, and is stopped at the end of a part by a `Break`; therefore not every [`Error::Cancelled`] here
+    /// comes from a [`Cancel`].
     fn read_prompt(&mut self, start: Instant, cached: usize) -> Result<()> {
         let rest = &self.prompt[self.session.tokens().len()..];
         let part = if self.session.prompt_options().together() > 1 { 1 } else { ONE_BY_ONE };
@@ -267,7 +278,7 @@ impl<'a> Generation<'a> {
         let read = self.session.feed_with(rest, &mut go_on).and_then(|()| self.session.wait());
         let (done, total) = (self.session.tokens().len(), self.prompt.len());
         let since = Instant::now();
-        let prompt = Reuse { cached, new: done.saturating_sub(cached) }; // lost results may have taken some of it
+        let prompt = Reuse { cached, new: done.saturating_sub(cached) }; // the session drops tokens whose results were lost
         let progress = GenerationProgress { prompt, prompt_time: since - start, since, generated: 0 };
         match read {
             Ok(()) => {
@@ -292,7 +303,7 @@ impl<'a> Generation<'a> {
         let before = self.session.tokens().len();
         let token = self.choose(room, logits.as_deref())?;
         if self.session.model().tokenizer()?.is_end(token) {
-            self.session.rewind(before); // the end was fed before anyone knew that it was one
+            self.session.rewind(before); // the end token was fed before the host knew it
             self.finish(progress, Stop::End);
             return Ok(());
         }
@@ -307,7 +318,7 @@ impl<'a> Generation<'a> {
         Ok(())
     }
 
-    /// The next token, which is fed if there is `room`.
+    /// Chooses the next token, and feeds it to the session if there is `room`.
     fn choose(&mut self, room: bool, logits: Option<&[f32]>) -> Result<u32> {
         let (Some(steering), Some(logits)) = (&mut self.steering, logits) else {
             return if room { self.session.feed_chosen() } else { self.session.chosen() };
@@ -319,13 +330,14 @@ impl<'a> Generation<'a> {
         Ok(token)
     }
 
-    /// Why the next token is not to be generated, if it is not.
+    /// The reason not to generate another token, if there is one.
     fn limit(&self, progress: &GenerationProgress) -> Option<Stop> {
         let enough = self.options.max_tokens.is_some_and(|most| progress.generated >= most);
         let cancelled = self.cancels.is_cancelled().then_some(Stop::Cancelled);
         cancelled.or(enough.then_some(Stop::Length))
     }
 
+    /// Adds the events of a generated token.
     fn emit(&mut self, token: u32, logits: Option<&[f32]>) -> Result<()> {
         let tokenizer = self.session.model().tokenizer()?;
         if let (Some(logits), Some(top)) = (logits, self.options.logprobs) {
@@ -336,6 +348,7 @@ impl<'a> Generation<'a> {
         self.events.token(tokenizer, token)
     }
 
+    /// Adds the last events, and ends the generation.
     fn finish(&mut self, progress: GenerationProgress, stop: Stop) {
         self.events.finish();
         let GenerationProgress { prompt, prompt_time, since, generated } = progress;

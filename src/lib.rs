@@ -1,4 +1,4 @@
-//! GLM-4.7-Flash from a GGUF file on any GPU, in pure Rust, through wgpu.
+//! Runs GLM-4.7-Flash from a GGUF file on any GPU: pure Rust, through wgpu.
 //!
 //! ```no_run
 //! use wglm::{Chat, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model};
@@ -17,25 +17,25 @@
 //! # }
 //! ```
 //!
-//! A [`Model`] is loaded once and shared; a [`Session`] is one sequence of tokens with its cache; a
-//! [`Chat`] is a conversation in a session. Everything that can fail returns a [`Result`]; nothing here
-//! panics, prints, or starts a thread that outlives its call. Work happens on the caller's thread: an app
-//! with a window calls from a worker, or, with the feature `stream`, has [`Chat`] make an asynchronous stream of a
-//! reply, which owns the thread that generates it.
+//! A [`Model`] is loaded once and can be shared. A [`Session`] holds one sequence of tokens and its KV cache. A
+//! [`Chat`] is a conversation in a session. Everything that can fail returns a [`Result`]. Nothing here panics, prints,
+//! or starts a thread that outlives the call that started it. Work happens on the calling thread, so an app with a
+//! window calls wglm from a worker thread, or, with the feature `stream`, turns a [`Chat`] into an asynchronous stream
+//! that owns the thread which generates the reply.
 //!
-//! What goes wrong is an [`Error`]: no room on the GPU, a damaged file, a device that was lost. It releases what it had
-//! taken, and the next load works; after a loss every call says [`Error::DeviceLost`] until the model is loaded on a
-//! new device.
+//! A failure is an [`Error`]: too little memory on the GPU, a damaged file, a lost device. A failed call releases what
+//! it had allocated, and the next one can succeed. After a device was lost, every call returns [`Error::DeviceLost`]
+//! until the model is loaded on a new device.
 //!
-//! An app that draws with wgpu has wglm compute on its own device: [`Gpu::descriptor`] tells how to open it,
-//! [`Gpu::from_wgpu`] takes it, and [`wgpu`] is the version that fits. [`Model::estimate`] tells what a file takes of
-//! its memory, [`GpuOptions::memory_limit`] keeps wglm within a budget. [`Session::save_snapshot`] keeps a session, to
-//! go on with it another day.
+//! An app that draws with wgpu can let wglm compute on the app's own device: [`Gpu::descriptor`] says how to open the
+//! device, [`Gpu::from_wgpu`] takes it, and [`wgpu`] is the version of wgpu to use. [`Model::estimate`] says how much
+//! GPU memory a file needs, and [`GpuOptions::memory_limit`] keeps wglm within a budget. [`Session::save_snapshot`]
+//! writes a session to bytes, so that an app can continue it later.
 //!
-//! [The guide](guide) goes through all of this for an app with a window.
+//! [The guide](guide) shows how an app with a window uses all of this.
 //!
-//! Options are plain structs with a `Default`; fields may be added in any release, so make them as
-//! `LoadOptions { context: Some(4096), ..LoadOptions::default() }`.
+//! Options are plain structs with a `Default`. Any release may add fields, so construct them as `LoadOptions { context:
+//! Some(4096), ..LoadOptions::default() }`.
 //!
 //! What an app needs stands at the root of the crate, in [`text`] and in [`sample`]. The other modules are the engine:
 //! public only for the crate's own command, tests and benches, hidden from this documentation, and free to change in any
@@ -93,9 +93,10 @@ pub use session::{Reuse, Session};
 #[cfg(feature = "stream")]
 pub use stream::{ReplyStream, SharedChat, Stream};
 pub use text::{ChatTemplate, Content, FunctionCall, Message, Tokenizer, ToolCall};
-/// The wgpu of [`Gpu::from_wgpu`], for apps that hand over a device of their own.
+/// The version of wgpu that [`Gpu::from_wgpu`] takes devices of, for apps that open a device themselves.
 pub use wgpu;
 
-/// The demonstration model: GLM-4.7-Flash in miniature, 6 MB, which tells fables and does small sums.
+/// The demonstration model: a GGUF file of 6 MB with the architecture of GLM-4.7-Flash, trained to tell fables and to
+/// add small numbers.
 #[cfg(feature = "demo-model")]
 pub static DEMO_MODEL: &[u8] = include_bytes!("../models/fable-10m-q4_0.gguf");

@@ -1,22 +1,22 @@
-//! The host's memory in amounts that a file or a request decides: where there is none left, an error and no abort.
+//! Allocates host memory whose size a file or a request decides. A failed allocation is an error instead of an abort.
 
 use crate::error::{Error, Result};
 use bytemuck::Zeroable;
 
-/// Zeros.
+/// A vector of `count` zeros.
 ///
 /// # Errors
-/// [`Error::HostMemory`].
+/// [`Error::HostMemory`] if the allocation fails.
 pub fn zeros<T: Zeroable + Copy>(count: usize, doing: &'static str) -> Result<Vec<T>> {
     let mut values = Vec::new();
     resize(&mut values, count, doing)?;
     Ok(values)
 }
 
-/// Makes a vector as long as wanted. What it held before stays, zeros follow.
+/// Resizes a vector to `count` values. Values that it gains are zero.
 ///
 /// # Errors
-/// [`Error::HostMemory`].
+/// [`Error::HostMemory`] if the allocation fails.
 pub fn resize<T: Zeroable + Copy>(values: &mut Vec<T>, count: usize, doing: &'static str) -> Result<()> {
     let more = count.saturating_sub(values.len());
     let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);

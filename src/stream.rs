@@ -1,8 +1,8 @@
-//! A reply as an asynchronous stream (feature `stream`), for any runtime or none.
+//! Replies as asynchronous streams (feature `stream`), for any runtime or none.
 //!
-//! The reply is generated on a thread that the stream owns, so that nothing blocks whoever polls. Events wait in a queue
-//! until they are taken; the generation does not wait for that. Dropping the stream stops the generation within a
-//! token, or a few submissions of a prompt, and waits for it; no thread outlives its stream.
+//! The stream owns a thread that generates the reply, so polling never blocks. Events wait in a queue, which has no
+//! limit: the generation does not wait for the reader. Dropping the stream stops the generation before the next token,
+//! or after a few submissions of a prompt, and waits for the thread, so no thread outlives its stream.
 
 mod queue;
 mod shared;
@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 
-/// A reply on its way, and the conversation that it belongs to: a stream of events, the last of which is
-/// [`Event::Done`] or an error. It begins with the first poll.
+/// A reply that is being generated, as a stream of events, and the conversation that it belongs to. The last event is
+/// [`Event::Done`] or an error. Generation begins with the first poll.
 ///
 /// ```
 /// use std::future::poll_fn;
@@ -56,20 +56,21 @@ use std::thread::JoinHandle;
 pub struct ReplyStream {
     slot: Arc<ChatSlot>,
     queue: Arc<Queue>,
-    /// Stops this reply and nothing else, as the caller's stops this one too.
+    /// Stops this reply only. The caller's [`Cancel`] can stop it too.
     cancel: Cancel,
     chooser: Option<BoxedChooser>,
     state: StreamState,
 }
 
-/// What a stream does: it waits for the first poll, generates, and is over.
+/// The state of a stream: it waits for the first poll, generates, or has ended.
 enum StreamState {
     Waiting(ReplyRequest),
     Running(JoinHandle<()>),
     Over,
 }
 
-/// What a conversation is to reply to.
+/// What the conversation replies to: a new text of the user, its messages, a beginning of the reply, or a reply that
+/// was cut off.
 enum ReplyRequest {
     Text(String),
     Messages,
@@ -77,18 +78,18 @@ enum ReplyRequest {
     Resume,
 }
 
-/// What has a say in the tokens of a reply on another thread.
+/// A chooser that is used on another thread.
 type BoxedChooser = Box<dyn Chooser + Send>;
 
 impl Chat {
-    /// As [`Chat::send`], on a thread of its own, from the first poll on. All errors arrive as events.
-    /// [`ReplyStream::into_chat`] gives the conversation back; where a task may be dropped with its stream, a
-    /// [`SharedChat`] keeps it.
+    /// Like [`Chat::send`], on a thread of its own that starts at the first poll. All errors arrive as events.
+    /// [`ReplyStream::into_chat`] returns the conversation. If the task that owns the stream may be dropped, use a
+    /// [`SharedChat`], which keeps the conversation.
     pub fn into_stream(self, text: &str) -> ReplyStream {
         SharedChat::new(self).send(text)
     }
 
-    /// As [`Chat::reply`], on a thread of its own, as [`Chat::into_stream`].
+    /// Like [`Chat::reply`], on a thread of its own, as [`Chat::into_stream`].
     pub fn into_reply_stream(self) -> ReplyStream {
         SharedChat::new(self).reply()
     }
@@ -105,39 +106,40 @@ impl ReplyStream {
         }
     }
 
-    /// The same stream, which `cancel` stops: also if that was asked before.
+    /// Lets `cancel` stop this reply, also if it was cancelled before this call.
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         self.cancel.join(cancel);
         self
     }
 
-    /// The same stream, of a reply whose tokens `chooser` has a say in. To be called before the first poll.
+    /// Lets `chooser` take part in the choice of tokens. Call this before the first poll.
     pub fn with_chooser(mut self, chooser: impl Chooser + Send + 'static) -> Self {
         self.chooser = Some(Box::new(chooser));
         self
     }
 
-    /// What stops this reply and nothing else, from any thread.
+    /// A handle that stops this reply only, from any thread.
     pub fn cancel(&self) -> Cancel {
         self.cancel.clone()
     }
 
-    /// The messages of the conversation: what the user said from the first event on, the reply from the last one on.
+    /// The messages of the conversation. The user's message is among them from the first event on, the reply from the
+    /// last event on.
     pub fn messages(&self) -> Vec<Message> {
         self.slot.messages()
     }
 
-    /// The conversation. A reply that is not at its end is stopped, and joins the conversation as far as it came; events
-    /// that were not taken are gone. A [`SharedChat`] that it is of holds it no longer.
+    /// Returns the conversation. A reply that has not ended is stopped and joins the conversation as far as it was
+    /// generated; events that were not taken are lost. If a [`SharedChat`] held the conversation, it no longer does.
     ///
     /// # Errors
-    /// [`Error::Argument`] if another stream has it, or had it before.
+    /// [`Error::Argument`] if another stream uses the conversation, or has taken it out.
     pub fn into_chat(mut self) -> Result<Chat> {
         self.stop();
         self.slot.take()
     }
 
-    /// Starts the thread, unless it runs already.
+    /// Starts the thread, unless that was done before.
     fn start(&mut self) -> Result<()> {
         if !matches!(self.state, StreamState::Waiting(_)) {
             return Ok(());
@@ -156,7 +158,7 @@ impl ReplyStream {
     fn stop(&mut self) {
         self.cancel.cancel();
         if let StreamState::Running(worker) = std::mem::replace(&mut self.state, StreamState::Over) {
-            let _ = worker.join(); // if it died, the queue tells
+            let _ = worker.join(); // if it panicked, the queue holds an error
         }
     }
 }

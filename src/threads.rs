@@ -1,6 +1,7 @@
-//! Threads that live no longer than the call they work for, and never bring their caller down.
+//! Worker threads that end before the call that started them returns, and whose panics become errors.
 //!
-//! A system may refuse a thread. Then the others do its jobs, and where there are none, the caller's own does them all.
+//! The operating system may refuse to start a thread. The remaining threads then do its jobs, and if there are none,
+//! the calling thread does them all.
 
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
@@ -11,31 +12,34 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle, available_parallelism, scope};
 use std::time::Duration;
 
-/// The longest time that the caller's thread waits before it asks again whether to go on.
+/// How long the calling thread waits at most before it asks again whether to continue.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// Whether to go on: asked between two pieces of work, and an error if the work is to end.
+/// A callback that decides whether work continues. It is called between two steps of the work; an error ends the work.
 pub type GoOn<'a> = dyn FnMut() -> Result<()> + 'a;
 
-/// What a thread does. It asks whether to go on as often as it can.
+/// A job for a worker thread. The job should call the callback as often as it can.
 pub type Job<'a> = Box<dyn FnOnce(&mut GoOn<'_>) -> Result<()> + Send + 'a>;
 
-/// As many as work at once, and at least one.
+/// The number of threads that can run at once, at least one.
 pub fn cores() -> usize {
     available_parallelism().map_or(1, |n| n.get())
 }
 
-/// A lock that a panic of another thread leaves as good as it was.
+/// Locks a mutex, also if another thread panicked while it held the lock. Callers use this for data that such a panic
+/// leaves valid.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does each of `jobs` on a thread of its own, and `here` meanwhile on the caller's, which then waits for the others.
-/// There `go_on` is asked: again and again while it waits, whenever a job on another thread asks, and whenever `here`
-/// does. After a failure or a refusal every job is told to end where it asks next, and `go_on` is asked no more.
+/// Runs each of `jobs` on a thread of its own and `here` on the calling thread, which then waits for the jobs. `go_on`
+/// is always called on the calling thread: whenever a job or `here` asks, and at short intervals while the calling
+/// thread waits. After a failure, or once `go_on` refuses, every job is told to stop the next time it asks, and `go_on`
+/// is not called again.
 ///
 /// # Errors
-/// That of `go_on`; the first of a job, in their order; that of `here`. [`Error::Worker`] for a job that panics.
+/// The error of `go_on`; otherwise that of the first job that failed, in the order of `jobs`; otherwise that of `here`.
+/// A job that panics fails with [`Error::Worker`].
 pub fn work<'a, T>(
     doing: &'static str,
     jobs: Vec<Job<'a>>,
@@ -45,7 +49,7 @@ pub fn work<'a, T>(
     work_on(jobs.len(), doing, jobs, here, go_on)
 }
 
-/// As [`work`], on `threads` threads beside the caller's, or fewer.
+/// Like [`work`], with at most `threads` threads beside the calling one.
 fn work_on<'a, T>(
     threads: usize,
     doing: &'static str,
@@ -69,7 +73,7 @@ fn work_on<'a, T>(
         let mut workers = Vec::new();
         for _ in 0..threads {
             let asks = asks.clone();
-            // A caller who hears no more has told the crew to stop.
+            // The receiver is gone only after the crew was told to stop.
             let Some(worker) = crew.spawn(scope, move || asks.send(()).unwrap_or_default()) else { break };
             workers.push(worker);
         }
@@ -80,8 +84,8 @@ fn work_on<'a, T>(
             crew.work(&mut ask);
         }
         while !matches!(asked.recv_timeout(ASK_EVERY), Err(RecvTimeoutError::Disconnected)) {
-            let _ = ask(); // who refuses has told the crew to stop
-            asked.try_iter().for_each(drop); // what was asked meanwhile: a slow answer is not to hold the others up
+            let _ = ask(); // a refusal has told the crew to stop already
+            asked.try_iter().for_each(drop); // one answer serves all questions that came meanwhile, so that a slow `go_on` does not delay the jobs
         }
         workers.into_iter().for_each(|worker| worker.join().unwrap_or_else(|_| crew.fail(total, crew.died())));
         done
@@ -93,17 +97,17 @@ fn work_on<'a, T>(
     }
 }
 
-/// What the threads share.
+/// The state that all threads of one call to [`work`] share.
 struct Crew<'a> {
     doing: &'static str,
-    /// Jobs that nobody has taken, with their places.
+    /// The jobs that no thread has taken yet, with their indices.
     queue: Mutex<VecDeque<(usize, Job<'a>)>>,
     failures: Mutex<Vec<(usize, Error)>>,
     stop: AtomicBool,
 }
 
 impl<'a> Crew<'a> {
-    /// A thread that takes jobs; none if the system refuses it.
+    /// Starts a thread that takes jobs; `None` if the system refuses it.
     fn spawn<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -123,7 +127,7 @@ impl<'a> Crew<'a> {
         if self.stop.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Does jobs until there are none.
+    /// Takes and runs jobs until none is left.
     fn work(&self, go_on: &mut GoOn<'_>) {
         loop {
             let next = lock(&self.queue).pop_front();
@@ -145,7 +149,7 @@ impl<'a> Crew<'a> {
         lock(&self.failures).push((place, error));
     }
 
-    /// The failure of the first job that was not stopped by another's.
+    /// The error of the first job that failed by itself, rather than because another failure stopped it.
     fn result(&self) -> Result<()> {
         let mut failures = std::mem::take(&mut *lock(&self.failures));
         failures.sort_by_key(|(place, error)| (matches!(error, Error::Cancelled), *place));
@@ -159,7 +163,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::thread::current;
 
-    /// Jobs that each count once.
+    /// Jobs that each add one to `count`.
     fn counting(count: &AtomicUsize, jobs: usize) -> Vec<Job<'_>> {
         let job = |go_on: &mut GoOn<'_>| {
             go_on()?;
@@ -173,7 +177,7 @@ mod tests {
         Box::new(|_| Err(error))
     }
 
-    /// Goes on for as long as it may.
+    /// A job that ends only when `go_on` refuses.
     fn endless(go_on: &mut GoOn<'_>) -> Result<()> {
         loop {
             go_on()?;
@@ -185,7 +189,7 @@ mod tests {
         Error::ContextFull { needed: 2, context: 1 }
     }
 
-    /// However many threads the system grants, and with none of them the caller's own.
+    /// Tests any number of threads that the system may grant, down to none, where the calling thread does everything.
     #[test]
     fn every_job_is_done_once_on_any_number_of_threads() -> Result<()> {
         for threads in [0, 1, 2, 7] {
@@ -201,7 +205,7 @@ mod tests {
         Ok(())
     }
 
-    /// Whoever refuses is not asked again, and nothing is begun after that.
+    /// After a refusal `go_on` is not called again and no further job starts.
     #[test]
     fn a_refusal_ends_everything() {
         for threads in [0, 1, 3] {
@@ -217,7 +221,7 @@ mod tests {
         }
     }
 
-    /// A job that never asks is waited for; meanwhile it is asked whether to go on.
+    /// While the calling thread waits for a job that never asks, it calls `go_on` by itself.
     #[test]
     fn the_caller_is_asked_while_it_waits() -> Result<()> {
         let (ended, mut asked) = (AtomicBool::new(false), 0);
@@ -235,7 +239,7 @@ mod tests {
         work("waiting", vec![Box::new(wait)], |_| Ok(()), &mut go_on)
     }
 
-    /// What failed by itself rather than what was stopped by it, whether here or there.
+    /// The error returned is the original failure, not that of a job which was stopped because of it.
     #[test]
     fn the_first_failure_is_told() {
         for threads in [0, 1, 2] {

@@ -1,14 +1,15 @@
-//! The WGSL files under `wgsl/`, embedded. A shader variant is such files laid end to end; none is written in Rust.
+//! Embeds the WGSL files below `wgsl/` in the program. A shader is composed of whole files laid end to end; no WGSL is
+//! written in Rust.
 
 /// The version of wglm that the files belong to.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// One WGSL file, embedded.
+/// One embedded WGSL file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {
     /// The path below `wgsl/`.
     pub path: &'static str,
-    /// The text.
+    /// The contents of the file.
     pub text: &'static str,
 }
 

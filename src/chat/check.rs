@@ -1,15 +1,16 @@
-//! What is wrong with a conversation before a template sees it: a template would blame itself, or leave it out in silence.
+//! Checks a conversation before the template renders it. Without these checks a template would report an error about
+//! itself, or silently leave out a part of the conversation.
 
 use crate::error::{Error, Result};
 use crate::text::{ChatTemplate, Content, Message};
 use serde_json::Value;
 
-/// Roles that templates are left to judge themselves.
+/// Roles that are accepted without a check: a template that lacks one of them refuses it by itself.
 const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
-/// Characters of JSON that an error shows.
+/// The most characters of JSON that an error message shows.
 const SHOWN: usize = 80;
 
-/// Names the first message that no prompt can be made of.
+/// Returns an error for the first message that cannot become part of a prompt.
 pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
     messages.iter().enumerate().try_for_each(|(index, message)| {
         let wrong = |what, expected: &str, found| Error::Message { index, what, expected: expected.to_owned(), found };
@@ -34,12 +35,13 @@ pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
     })
 }
 
+/// The first part of a message's content that is neither a string nor an object.
 fn odd_part(message: &Message) -> Option<&Value> {
     let Some(Content::Parts(parts)) = &message.content else { return None };
     parts.iter().find(|part| !part.is_string() && !part.is_object())
 }
 
-/// Names the first description of a function that is none.
+/// Returns an error for the first entry of `tools` that does not describe a function.
 pub fn tools(tools: &[Value]) -> Result<()> {
     let wrong = |(index, tool): (usize, &Value)| Error::Argument {
         argument: "tools",
@@ -50,13 +52,14 @@ pub fn tools(tools: &[Value]) -> Result<()> {
     odd.map_or(Ok(()), |odd| Err(wrong(odd)))
 }
 
-/// In OpenAI's form, or without what that wraps around it.
+/// Whether a value describes a function, either in OpenAI's form or as the inner object of that form alone.
 fn is_function(tool: &Value) -> bool {
     let function = tool.get("function").unwrap_or(tool);
     let named = function.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
     named && function.get("parameters").is_none_or(|parameters| parameters.is_object() || parameters.is_null())
 }
 
+/// A value as JSON, cut to a length that suits an error message.
 fn shown(value: &Value) -> String {
     let json = value.to_string();
     match json.char_indices().nth(SHOWN) {

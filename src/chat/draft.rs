@@ -1,9 +1,9 @@
-//! What has come of a message.
+//! The message that a reply becomes, built up event by event.
 
 use crate::generate::Event;
 use crate::text::{Message, ToolCall};
 
-/// What has come of an assistant's message.
+/// The part of an assistant's message that has been generated so far.
 #[derive(Debug, Default)]
 pub struct Draft {
     pub thinking: String,
@@ -12,7 +12,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Of what was told.
+    /// The message that `events` add up to.
     pub fn of(events: &[Event]) -> Self {
         let mut draft = Self::default();
         events.iter().for_each(|event| {
@@ -21,7 +21,7 @@ impl Draft {
         draft
     }
 
-    /// Adds what is told; false if it is nothing of the message.
+    /// Adds an event. Returns false if the event is not part of the message.
     pub fn add(&mut self, event: &Event) -> bool {
         match event {
             Event::Thinking(piece) => self.thinking.push_str(piece),
@@ -32,7 +32,7 @@ impl Draft {
         true
     }
 
-    /// Whether a message says this, whatever the ids of its calls.
+    /// Whether `message` has this content. The ids of calls are not compared.
     pub fn says(&self, message: &Message) -> bool {
         let thinking = message.reasoning_content.as_deref().unwrap_or_default();
         let calls = self.calls.iter().map(|call| &call.function);
@@ -41,13 +41,14 @@ impl Draft {
             && calls.eq(message.tool_calls.iter().map(|call| &call.function))
     }
 
+    /// Turns the draft into a message of the assistant.
     pub fn into_message(self) -> Message {
         let mut message = Message::assistant("");
         self.write_to(&mut message);
         message
     }
 
-    /// Makes it what a message says.
+    /// Replaces the content of `message` by this.
     pub fn write_to(self, message: &mut Message) {
         message.content = Some(self.text.into());
         message.reasoning_content = Some(self.thinking).filter(|thinking| !thinking.is_empty());

@@ -1,25 +1,26 @@
-//! Conversations that outgrow the context.
+//! Removes old turns from conversations that outgrow the context.
 
 use super::Chat;
 use crate::error::{Error, Result};
 use crate::text::Message;
 
 impl Chat {
-    /// Drops the oldest turns until the prompt for the next reply takes so little of the context that `reserve` tokens
-    /// are left for the reply, and returns the messages that went, oldest first.
+    /// Drops the oldest turns until the prompt for the next reply leaves `reserve` tokens of the context free for that
+    /// reply. Returns the dropped messages, oldest first.
     ///
-    /// A turn is what a user says and all that follows it: answers, calls of functions and their results, which go
-    /// together. Messages of the system stay, functions too, and the newest turn stays whole. What the user says next is
-    /// to be there: [`push`](Chat::push) it, then `fit`, then [`reply`](Chat::reply). The next reply reads what follows
-    /// the gap anew, so a larger reserve than one reply needs makes that rarer.
+    /// A turn is a message of the user and everything up to the next one: answers, calls of functions and their
+    /// results. A turn is dropped as a whole. Messages of the system, the descriptions of functions and the newest turn
+    /// are never dropped. The user's next message has to be present: [`push`](Chat::push) it, then call `fit`, then
+    /// [`reply`](Chat::reply). Everything after the gap has to be computed again by the next reply; to make that rarer,
+    /// pass a larger reserve than one reply needs.
     ///
     /// # Errors
-    /// [`Error::ContextFull`] if the newest turn alone is too long: the messages are then as they were. Otherwise as
+    /// [`Error::ContextFull`] if the newest turn alone is too long, with the messages unchanged; otherwise those of
     /// [`Chat::prompt`].
     pub fn fit(&mut self, reserve: usize) -> Result<Vec<Message>> {
         let turns = turns(&self.messages);
         let newest = turns.iter().flatten().max().copied().unwrap_or(0);
-        // The fewest turns to drop: each try costs a prompt.
+        // A binary search for the fewest turns to drop, since every attempt renders a prompt.
         let (mut least, mut most) = (0, newest);
         if self.needed(&turns, 0, reserve)? <= self.session.context() {
             return Ok(Vec::new());
@@ -41,7 +42,8 @@ impl Chat {
         Ok(gone.into_iter().map(|(message, _)| message).collect())
     }
 
-    /// Tokens of the prompt without the turns before one, and of the reply to it.
+    /// The number of tokens needed for the prompt without the turns before `first`, and for a reply of `reserve`
+    /// tokens.
     fn needed(&self, turns: &[Option<usize>], first: usize, reserve: usize) -> Result<usize> {
         let kept = self.messages.iter().zip(turns).filter(|(_, turn)| stays(**turn, first));
         let kept: Vec<Message> = kept.map(|(message, _)| message.clone()).collect();
@@ -49,11 +51,13 @@ impl Chat {
     }
 }
 
+/// Whether a message is kept when all turns before `first` are dropped.
 fn stays(turn: Option<usize>, first: usize) -> bool {
     turn.is_none_or(|turn| turn >= first)
 }
 
-/// The turn of each message, from 0 for what was said before the user said anything; none for the system's.
+/// The number of the turn that each message belongs to. Turn 0 is everything before the first message of the user;
+/// messages of the system belong to none.
 fn turns(messages: &[Message]) -> Vec<Option<usize>> {
     let mut turn = 0;
     let of = |message: &Message| {

@@ -1,18 +1,19 @@
-//! A reply on its way, and the message that it becomes.
+//! A reply that is being generated, and how it becomes a message of the conversation.
 
 use super::draft::Draft;
 use crate::error::Result;
 use crate::generate::{Cancel, Chooser, Event, Generation};
 use crate::text::Message;
 
-/// A reply on its way: an iterator of events.
+/// A reply that is being generated: an iterator of events. When it is dropped, the reply is appended to the
+/// conversation's messages, as far as it was generated.
 pub struct Reply<'a> {
     generation: Generation<'a>,
     messages: &'a mut Vec<Message>,
     draft: Draft,
-    /// Whether the last message is the reply's beginning.
+    /// Whether the last message of the conversation is the beginning of this reply.
     resumed: bool,
-    /// Whether anything has come.
+    /// Whether any part of the message was generated.
     begun: bool,
 }
 
@@ -21,7 +22,8 @@ impl<'a> Reply<'a> {
         Self { generation, messages, draft: Draft::default(), resumed: false, begun: false }
     }
 
-    /// The rest of a reply, which joins the last message or becomes one.
+    /// The rest of a reply whose beginning is `draft`. It replaces the last message if `resumed`, and otherwise becomes
+    /// a new one.
     pub(super) fn resumed(
         generation: Generation<'a>,
         messages: &'a mut Vec<Message>,
@@ -31,31 +33,32 @@ impl<'a> Reply<'a> {
         Self { generation, messages, draft, resumed, begun: false }
     }
 
-    /// The same reply, which `cancel` stops: also if that was asked before. Whoever asks the question makes it, before
-    /// the question goes on its way to the thread that generates.
+    /// Lets `cancel` stop this reply, also if it was cancelled before this call. The thread that asks for the reply can
+    /// therefore create the [`Cancel`] before it hands the request to the thread that generates.
     pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
         self.generation.set_cancel(cancel);
         self
     }
 
-    /// The same reply, whose tokens `chooser` has a say in. What it leaves to the usual sampling is drawn on the host:
-    /// with the same seed other tokens than on the GPU.
+    /// Lets `chooser` take part in the choice of this reply's tokens. Tokens that it leaves to the sampler are then
+    /// drawn on the host, so a seed gives other tokens than without a chooser, where they are drawn on the GPU.
     pub fn with_chooser(mut self, chooser: impl Chooser + Send + 'a) -> Self {
         self.generation.set_chooser(Box::new(chooser));
         self
     }
 
-    /// The conversation's messages, without this reply; one that is resumed is there as it was.
+    /// The messages of the conversation without this reply. If the reply is resumed, its beginning is among them as it
+    /// was.
     pub fn messages(&self) -> &[Message] {
         self.messages
     }
 
-    /// What stops this reply, from any thread.
+    /// A handle that stops this reply from any thread.
     pub fn cancel(&self) -> Cancel {
         self.generation.cancel()
     }
 
-    /// An id that no call of the conversation has.
+    /// An id that no other call of the conversation has.
     fn new_id(&self) -> String {
         let calls = self.messages.iter().flat_map(|message| &message.tool_calls).chain(&self.draft.calls);
         let taken: Vec<&str> = calls.filter_map(|call| call.id.as_deref()).collect();
@@ -63,6 +66,7 @@ impl<'a> Reply<'a> {
         ids.find(|id| !taken.contains(&id.as_str())).unwrap_or_default()
     }
 
+    /// Adds an event to the draft, and gives a call its id.
     fn note(&mut self, event: &mut Event) {
         if let Event::ToolCall(call) = event {
             call.id = Some(self.new_id());

@@ -1,4 +1,4 @@
-//! Going on with a reply that has begun: one that was cut, or whose beginning is the caller's.
+//! Continues a reply that has begun: one that was cut off, or one whose beginning the caller provides.
 
 use super::draft::Draft;
 use super::{Chat, Reply, check};
@@ -6,37 +6,40 @@ use crate::error::{Error, Result};
 use crate::generate::{Generation, PartialReply};
 use crate::text::{Message, ReplyParser, Tokenizer};
 
-/// What ends thinking.
+/// The tag that ends thinking.
 const CLOSE: &str = "</think>";
 
 impl Chat {
-    /// Goes on with the last message, the assistant's: one that was cut, by [`Stop::Length`](crate::Stop::Length) or
-    /// because it was cancelled, or one that was [pushed](Chat::push) for the model to complete. What comes joins that
-    /// message, whose text and calls are whole again; [`max_tokens`](crate::GenerateOptions::max_tokens) counts what is
-    /// new. A reply that had ended by itself most likely ends at once.
+    /// Continues the last message, which has to be the assistant's: one that was cut off by
+    /// [`Stop::Length`](crate::Stop::Length) or by a cancellation, or one that was [pushed](Chat::push) for the model
+    /// to complete. The new text and calls become part of that message.
+    /// [`max_tokens`](crate::GenerateOptions::max_tokens) counts new tokens only. If the message had ended by itself,
+    /// the model most likely ends it again at once.
     ///
-    /// If the session still holds the tokens of that message, in this conversation, it goes on with these, and computes
-    /// none of them again. Otherwise it reads the message as text: its thinking, and, if it says anything, the end of the
-    /// thinking and what it says. Text that was held back at the cut, since a tag might have begun, is told again with
-    /// what turns out to follow; a stop string is not found across the cut. A reply that was cut before it said anything,
-    /// in its first call say, has no message, and goes on all the same while the session holds it.
+    /// If the session still holds the tokens of the message, generation continues after them and computes none of them
+    /// again. Otherwise the message is encoded as text: its thinking and, if it has any content, the tag that ends the
+    /// thinking and the content. Text that was held back at the cut because it might be the beginning of a tag is told
+    /// again together with what follows. A stop string that spans the cut is not found. A reply that was cut off before
+    /// it had any content, for example inside its first call, is not among the messages, but can still be resumed while
+    /// the session holds its tokens.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the last message is not the assistant's, [`Error::Message`] if it calls functions and its
-    /// tokens are not in the session any more; otherwise as [`Chat::send`].
+    /// [`Error::Argument`] if the last message is not the assistant's, [`Error::Message`] if it contains calls and the
+    /// session no longer holds its tokens; otherwise those of [`Chat::send`].
     pub fn resume(&mut self) -> Result<Reply<'_>> {
         let beginning = self.beginning(true)?;
         self.go_on(beginning)
     }
 
-    /// The reply to the messages as they are, beginning with a text, which is told in no event and is part of the message
-    /// in any case. It is the answer's beginning: there is no thinking before it. (To begin the thinking,
-    /// [`push`](Chat::push) a message of the assistant's with nothing but [reasoning](Message::with_reasoning), and
-    /// [`resume`](Chat::resume).) A text that ends with a whole word, without a blank, suits how models cut text: blanks at
-    /// its ends belong to tags that may stand there, and are dropped or told again with what follows.
+    /// Returns a reply to the current messages that begins with `text`. No event tells this text again, and it is part
+    /// of the message even if nothing follows. The reply has no thinking, because the text is the beginning of the
+    /// answer. (To provide the beginning of the thinking instead, [`push`](Chat::push) a message of the assistant with
+    /// only [reasoning](Message::with_reasoning), and [`resume`](Chat::resume) it.) End the text with a whole word and
+    /// without a blank, since tokens begin with blanks. Blanks at either end may belong to a tag: they are dropped, or
+    /// told again with what follows.
     ///
     /// # Errors
-    /// As [`Chat::resume`]; the messages are then as they were.
+    /// Those of [`Chat::resume`]. After an error the messages are unchanged.
     pub fn prefill(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::assistant(text));
         match self.beginning(false) {
@@ -54,7 +57,8 @@ impl Chat {
         Ok(Reply::resumed(generation, &mut self.messages, draft, joins))
     }
 
-    /// What to go on from: what the session holds of the last message, if it may be that, or the message as text.
+    /// Finds where to continue: at the tokens that the session holds of the last message, if `held` allows that, or at
+    /// the message encoded as text.
     fn beginning(&self, held: bool) -> Result<ResumePoint> {
         self.options.check()?;
         check::messages(&self.messages, self.session.model().template()?)?;
@@ -79,7 +83,8 @@ impl Chat {
         self.read(last, prompt, parser)
     }
 
-    /// The last message as the session holds it, if it does; without one a reply that has said nothing yet.
+    /// The last message by the tokens in the session, if the session holds it. Without a last message, a reply that has
+    /// no content yet.
     fn held(&self, last: Option<&Message>, prompt: &[u32], parser: &ReplyParser) -> Result<Option<ResumePoint>> {
         let held = self.session.tokens();
         let Some(said) = held.strip_prefix(prompt).filter(|said| last.is_some() || !said.is_empty()) else {
@@ -90,18 +95,18 @@ impl Chat {
             return Ok(None);
         }
         let mut draft = Draft::of(begun.told());
-        draft.calls = last.map(|last| last.tool_calls.clone()).unwrap_or_default(); // with their ids
+        draft.calls = last.map(|last| last.tool_calls.clone()).unwrap_or_default(); // the parsed calls have no ids
         Ok(Some(ResumePoint { prompt: held.to_vec(), begun, draft, joins: last.is_some() }))
     }
 
-    /// The last message as text.
+    /// The last message encoded as text.
     fn read(&self, last: &Message, mut prompt: Vec<u32>, parser: ReplyParser) -> Result<ResumePoint> {
         let model = self.session.model();
-        let said = written(model.tokenizer()?, last, parser.is_thinking())?;
+        let said = encoded(model.tokenizer()?, last, parser.is_thinking())?;
         let begun = PartialReply::replay(model, parser.clone(), &said)?;
         let mut draft = Draft::of(begun.told());
         if !parser.is_thinking() {
-            draft.thinking = last.reasoning_content.clone().unwrap_or_default(); // which the prompt has no place for
+            draft.thinking = last.reasoning_content.clone().unwrap_or_default(); // the prompt leaves thinking out
         }
         prompt.extend(said);
         self.session.check(0, &prompt)?;
@@ -109,18 +114,18 @@ impl Chat {
     }
 }
 
-/// What a reply goes on from.
+/// The point at which a reply continues.
 struct ResumePoint {
-    /// Up to the end of what is said so far.
+    /// All tokens up to the point, those of the reply's beginning included.
     prompt: Vec<u32>,
     begun: PartialReply,
     draft: Draft,
-    /// Whether the last message is this beginning.
+    /// Whether the last message of the conversation is the beginning of the reply.
     joins: bool,
 }
 
-/// A message as the model would have written it, from inside of thinking or after it.
-fn written(tokenizer: &Tokenizer, message: &Message, thinking: bool) -> Result<Vec<u32>> {
+/// The tokens of a message as the model would generate them, starting inside thinking or after it.
+fn encoded(tokenizer: &Tokenizer, message: &Message, thinking: bool) -> Result<Vec<u32>> {
     let start = tokenizer.encode("", false)?.len();
     let plain = |text: &str| tokenizer.encode(text, false).map(|tokens| tokens[start..].to_vec());
     let (thought, text) = (message.reasoning_content.as_deref().unwrap_or_default(), message.text());

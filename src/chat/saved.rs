@@ -1,4 +1,4 @@
-//! A conversation as it is kept.
+//! Saves a conversation and restores it.
 
 use super::Chat;
 use crate::generate::GenerateOptions;
@@ -6,11 +6,11 @@ use crate::text::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// All of a [`Chat`] but its session: what an app writes to a file beside the session's
-/// [snapshot](crate::Session::save_snapshot). Without the same tools and template variables, a conversation that is
-/// opened again has another prompt, and its snapshot is of little use.
+/// Everything of a [`Chat`] but its session. An app writes it to a file, next to the session's
+/// [snapshot](crate::Session::save_snapshot). The tools and template variables are part of it because they are part of
+/// the prompt: with others, most of the snapshot could not be reused.
 ///
-/// What is missing where it was kept is as by default, what is unknown is left out.
+/// Fields that are missing when it is deserialized have their defaults; unknown fields are ignored.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,20 +35,20 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedChat {
-    /// As [`Chat::messages`].
+    /// See [`Chat::messages`].
     pub messages: Vec<Message>,
-    /// As [`Chat::reasoning`].
+    /// See [`Chat::reasoning`].
     pub reasoning: Option<bool>,
-    /// As [`Chat::tools`].
+    /// See [`Chat::tools`].
     pub tools: Vec<Value>,
-    /// As [`Chat::template_kwargs`].
+    /// See [`Chat::template_kwargs`].
     pub template_kwargs: Map<String, Value>,
-    /// As [`Chat::options`].
+    /// See [`Chat::options`].
     pub options: GenerateOptions,
 }
 
 impl Chat {
-    /// Everything of the conversation but its session.
+    /// Copies everything of the conversation but its session.
     pub fn save(&self) -> SavedChat {
         SavedChat {
             messages: self.messages.clone(),
@@ -59,7 +59,7 @@ impl Chat {
         }
     }
 
-    /// Puts a conversation that was kept in place of this one. The cache stays for what both have in common.
+    /// Replaces this conversation by a saved one. The KV cache stays, for whatever both have in common.
     pub fn restore(&mut self, saved: SavedChat) {
         let SavedChat { messages, reasoning, tools, template_kwargs, options } = saved;
         (self.messages, self.reasoning, self.tools) = (messages, reasoning, tools);

@@ -1,14 +1,14 @@
-//! The stop button.
+//! Stops replies from other threads.
 
 use crate::threads::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Stops a reply from any thread. Clones share it.
+/// Stops a reply from any thread. Clones stop the same reply.
 ///
-/// It belongs to one reply, or to several that answer one question, as where functions are called in between: whoever
-/// asks makes it and hands it over with the question, so that it counts whenever it is asked to stop, before the reply
-/// has begun too. It stays asked: the next question takes a new one.
+/// Use one for each reply, or for the several replies that answer one question while functions are called in between.
+/// Create it before the request for the reply is sent to another thread: a cancellation counts from then on, also
+/// before the reply has begun. It cannot be reset, so the next question needs a new one.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     state: Arc<CancelState>,
@@ -17,23 +17,23 @@ pub struct Cancel {
 #[derive(Debug, Default)]
 struct CancelState {
     asked: Arc<AtomicBool>,
-    /// What stops this one too.
+    /// The flags of other handles that stop this one too.
     others: Mutex<Vec<Arc<AtomicBool>>>,
 }
 
 impl Cancel {
-    /// Asks the reply to stop; it does so within a token, or within a few parts of a prompt's chunk.
+    /// Asks the reply to stop. It stops before the next token, or after a few submissions of a prompt.
     pub fn cancel(&self) {
         self.state.asked.store(true, Ordering::Relaxed);
     }
 
-    /// True once asked.
+    /// Whether a cancellation was requested.
     pub fn is_cancelled(&self) -> bool {
         let asked = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
         asked(&self.state.asked) || lock(&self.state.others).iter().any(asked)
     }
 
-    /// Has another one stop this one too, and what stops that one by now. By itself this one stops nothing else.
+    /// Makes `other`, and everything that stops `other` at this moment, stop this one too. The reverse does not hold.
     #[cfg(feature = "stream")]
     pub(crate) fn join(&self, other: &Self) {
         let theirs = lock(&other.state.others).clone();
@@ -41,11 +41,12 @@ impl Cancel {
     }
 }
 
-/// All that stops a generation.
+/// All handles that stop a generation.
 #[derive(Debug, Default)]
 pub struct Cancels {
+    /// The handle that the generation itself gives out.
     pub own: Cancel,
-    /// Those that its caller made.
+    /// The handles that the caller created.
     pub others: Vec<Cancel>,
 }
 

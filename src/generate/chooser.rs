@@ -1,10 +1,10 @@
-//! A caller's say in which tokens a reply is made of.
+//! Lets a caller ban or choose the tokens of a reply.
 
 use crate::error::{Error, Result};
 use crate::sample::{Sampler, SamplerParams};
 
-/// Has a say in which tokens a reply is made of: bans some, or chooses each itself. It is asked once for each token, on
-/// the thread that generates, with the logits read back from the GPU, which waits meanwhile.
+/// Takes part in the choice of a reply's tokens: it bans some, or chooses each one itself. It is called once for each
+/// token, on the thread that generates, with the logits read back from the GPU, which waits meanwhile.
 ///
 /// ```
 /// use wglm::{Chooser, Result};
@@ -40,31 +40,31 @@ use crate::sample::{Sampler, SamplerParams};
 /// # }
 /// ```
 pub trait Chooser {
-    /// Changes the logits {vocab} of the token that follows `tokens`, the prompt's and the reply's so far. Minus
-    /// infinity bans a token, the one that ends the reply too; with all of them banned the reply fails. Bias and
-    /// penalties come after it.
+    /// Changes the logits {vocab} of the token that follows `tokens`, which are those of the prompt and of the reply so
+    /// far. Minus infinity bans a token; the token that ends the reply can be banned too. If all tokens are banned, the
+    /// reply fails. Bias and penalties are applied afterwards.
     ///
     /// # Errors
-    /// Any; the reply fails with it.
+    /// Any error ends the reply with that error.
     fn mask(&mut self, logits: &mut [f32], tokens: &[u32]) -> Result<()> {
         let _ = (logits, tokens);
         Ok(())
     }
 
-    /// Chooses a token by the logits {vocab} as [`mask`](Self::mask) left them. None leaves it to
+    /// Chooses a token by the logits {vocab} that [`mask`](Self::mask) changed. `None` leaves the choice to
     /// [`GenerateOptions::sampling`](super::GenerateOptions::sampling), bias and penalties included.
     ///
     /// # Errors
-    /// Any; the reply fails with it.
+    /// Any error ends the reply with that error.
     fn choose(&mut self, logits: &[f32]) -> Result<Option<u32>> {
         let _ = logits;
         Ok(None)
     }
 
-    /// Hears which token was chosen, the one that ends the reply too.
+    /// Receives the chosen token, also if it is the one that ends the reply.
     ///
     /// # Errors
-    /// Any; the reply fails with it, and without the token.
+    /// Any error ends the reply with that error, and without the token.
     fn accept(&mut self, token: u32) -> Result<()> {
         let _ = token;
         Ok(())
@@ -99,7 +99,7 @@ impl<C: Chooser + ?Sized> Chooser for Box<C> {
     }
 }
 
-/// A caller's chooser, and the sampler for what it leaves open.
+/// A caller's chooser, and the sampler for the tokens that the chooser leaves to it.
 pub(super) struct Steering<'a> {
     chooser: Box<dyn Chooser + Send + 'a>,
     sampler: Option<Sampler>,
@@ -110,7 +110,7 @@ impl<'a> Steering<'a> {
         Self { chooser, sampler: None }
     }
 
-    /// The token after `tokens`, by its logits.
+    /// Chooses the token after `tokens` by its logits.
     pub(super) fn choose(&mut self, logits: &mut [f32], tokens: &[u32], params: &SamplerParams) -> Result<u32> {
         let candidates = |logits: &[f32]| logits.iter().any(|logit| *logit > f32::NEG_INFINITY);
         if !candidates(logits) {
@@ -132,7 +132,7 @@ impl<'a> Steering<'a> {
         Ok(token)
     }
 
-    /// The sampler, which has seen `tokens` once it is there.
+    /// The sampler. It is created when it is first needed, and then accepts all of `tokens`.
     fn sampler(&mut self, tokens: &[u32], params: &SamplerParams) -> Result<&mut Sampler> {
         let sampler = match self.sampler.take() {
             Some(sampler) => sampler,

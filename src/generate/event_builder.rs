@@ -1,4 +1,5 @@
-//! Tokens on their way to becoming events: bytes, characters, thinking or answer or calls, up to a stop string.
+//! Turns generated tokens into events: tokens become bytes and then characters, a parser separates thinking, answer and
+//! calls, and stop strings end the answer.
 
 use super::Event;
 use crate::error::Result;
@@ -6,7 +7,7 @@ use crate::model::Model;
 use crate::text::{Detokenizer, ReplyParser, ReplyPiece, StopStrings, Tokenizer};
 use std::collections::VecDeque;
 
-/// What a generation has to tell.
+/// The queue of a generation's events, and the state of everything that makes them.
 #[derive(Clone)]
 pub struct EventBuilder {
     detokenizer: Detokenizer,
@@ -25,27 +26,27 @@ impl EventBuilder {
         Self { detokenizer: Detokenizer::new(false), parser, stops, ready }
     }
 
-    /// The same output, which ends at other strings.
+    /// The same builder with other stop strings.
     pub fn with_stop_strings(self, stop: Vec<String>) -> Self {
         Self { stops: StopStrings::new(stop), ..self }
     }
 
-    /// The next event.
+    /// Removes the next event.
     pub fn pop(&mut self) -> Option<Event> {
         self.ready.pop_front()
     }
 
-    /// An event behind those that are there.
+    /// Appends an event.
     pub fn push(&mut self, event: Event) {
         self.ready.push_back(event);
     }
 
-    /// Whether a stop string came.
+    /// Whether a stop string appeared.
     pub fn stopped(&self) -> bool {
         self.stops.found()
     }
 
-    /// The events that a token completes.
+    /// Appends the events that a token completes.
     pub fn token(&mut self, tokenizer: &Tokenizer, token: u32) -> Result<()> {
         if self.parser.as_ref().is_some_and(|parser| parser.is_tag(token)) {
             self.close_text();
@@ -58,13 +59,13 @@ impl EventBuilder {
         Ok(())
     }
 
-    /// The text of a character that no further token completes.
+    /// Adds an incomplete character at the end of the text as U+FFFD.
     fn close_text(&mut self) {
         let rest = self.detokenizer.finish().to_owned();
         self.text(rest);
     }
 
-    /// The events of what was held back, which nothing follows.
+    /// Ends the reply: appends the events of all text that was held back.
     pub fn finish(&mut self) {
         self.close_text();
         let pieces = self.parser.as_mut().map(ReplyParser::finish);
@@ -96,12 +97,13 @@ impl EventBuilder {
         }
     }
 
-    /// What no stop string reaches across.
+    /// Appends an event that no stop string spans.
     fn aside(&mut self, event: Event) {
         self.flush();
         self.push(event);
     }
 
+    /// Appends the text that was held back because a stop string might have begun.
     fn flush(&mut self) {
         let text = self.stops.flush();
         self.answer(text);

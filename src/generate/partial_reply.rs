@@ -1,4 +1,4 @@
-//! A reply that has begun, to be gone on with.
+//! A reply that has begun and is to be continued.
 
 use super::Event;
 use super::event_builder::EventBuilder;
@@ -6,17 +6,17 @@ use crate::error::Result;
 use crate::model::Model;
 use crate::text::ReplyParser;
 
-/// What reads a reply, as far as that has come.
+/// The state of an [`EventBuilder`] after the first tokens of a reply, and the events of these tokens.
 pub(crate) struct PartialReply {
     events: EventBuilder,
     told: Vec<Event>,
 }
 
 impl PartialReply {
-    /// The reply that some tokens are the beginning of. No stop string is looked for in them.
+    /// Replays the first tokens of a reply. Stop strings are not looked for in them.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`](crate::error::Error::TokenOutOfRange).
+    /// [`Error::TokenOutOfRange`](crate::error::Error::TokenOutOfRange) if a token is not in the vocabulary.
     pub(crate) fn replay(model: &Model, parser: ReplyParser, tokens: &[u32]) -> Result<Self> {
         let mut events = EventBuilder::new(model, Some(parser), Vec::new());
         let tokenizer = model.tokenizer()?;
@@ -25,19 +25,19 @@ impl PartialReply {
         Ok(Self { events, told })
     }
 
-    /// What is told of it for certain.
+    /// The events that do not depend on what follows.
     pub(crate) fn told(&self) -> &[Event] {
         &self.told
     }
 
-    /// What is told of it if it ends here.
+    /// All events of the reply if it ends here, those of text that was held back included.
     pub(crate) fn told_at_end(&self) -> Vec<Event> {
         let mut events = self.events.clone();
         events.finish();
         self.told.iter().cloned().chain(std::iter::from_fn(|| events.pop())).collect()
     }
 
-    /// What reads the rest of it, up to a stop string.
+    /// The builder of the events that follow, with the stop strings for the rest of the reply.
     pub(super) fn go_on(self, stop: Vec<String>) -> EventBuilder {
         self.events.with_stop_strings(stop)
     }

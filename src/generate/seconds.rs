@@ -1,4 +1,4 @@
-//! Times as serde keeps them: numbers of seconds.
+//! Serializes times as numbers of seconds.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};

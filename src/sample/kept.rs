@@ -1,4 +1,4 @@
-//! Logit bias as serde keeps it: minus infinity, which JSON lacks, as nothing.
+//! Serializes logit biases. JSON has no minus infinity, so a ban is written as null.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

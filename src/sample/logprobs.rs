@@ -1,22 +1,22 @@
-//! How likely the model thought its tokens.
+//! Log-probabilities of tokens.
 
 use super::{Candidate, sort_first};
 
-/// A token and the natural logarithm of its probability. In JSON, which lacks it, minus infinity is null.
+/// A token and the natural logarithm of its probability. In JSON, which has no minus infinity, that is written as null.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Logprob {
     /// The token.
     pub token: u32,
-    /// The logarithm of its probability: softmax at temperature 1 over all logits that are numbers. Minus infinity for
-    /// a token whose logit is none.
+    /// The natural logarithm of the token's probability, which is the softmax at temperature 1 over all finite logits.
+    /// Minus infinity for a token whose logit is not finite.
     pub logprob: f32,
 }
 
-/// The log-probability of `chosen`, and those of the `top` likeliest tokens, the likeliest first, of equals the lowest
-/// id.
+/// The log-probability of `chosen`, and those of the `top` likeliest tokens in descending order. Tokens of equal
+/// probability are ordered by id.
 ///
-/// They are the model's own: of the logits {vocab} as they are, before bias, penalties, filters and temperature, as
-/// llama.cpp's server tells them unless asked for those after sampling.
+/// They are computed from the unmodified logits {vocab}, before bias, penalties, filters and temperature, which is also
+/// the default of llama.cpp's server.
 pub fn logprobs(logits: &[f32], chosen: u32, top: usize) -> (Logprob, Vec<Logprob>) {
     let numbers = logits.iter().copied().zip(0..).filter(|(logit, _)| logit.is_finite());
     let mut tokens: Vec<Candidate> = numbers.map(|(logit, token)| Candidate { logit, token }).collect();

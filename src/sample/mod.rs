@@ -1,11 +1,13 @@
-//! Chooses the next token from logits on the host.
+//! Samples the next token from logits on the host.
 //!
-//! A generation chooses on the GPU; this is for callers who work on the logits themselves.
+//! A generation usually samples on the GPU; this module is for callers who work on the logits themselves, and for
+//! choosers.
 //!
-//! The chain is llama.cpp's: logit bias, penalties, `top_k`, `top_p`, `min_p`, temperature, then one draw. All filters
-//! keep a prefix of the tokens ordered by logit, so they only ever shorten one list. Guaranteed: a seed determines the
-//! draws; equal logits are ordered by id; a logit that is NaN or minus infinity is never chosen; without bias and
-//! penalties nothing is allocated after the first call; the vocabulary is never sorted further down than the filters reach.
+//! The steps are those of llama.cpp: logit bias, penalties, `top_k`, `top_p`, `min_p`, temperature, then one draw.
+//! Every filter keeps the likeliest tokens, so one list is only ever shortened. The module guarantees that a seed
+//! determines the draws, that equal logits are ordered by id, that a logit which is NaN or minus infinity is never
+//! chosen, that nothing is allocated after the first call unless bias or penalties are on, and that the vocabulary is
+//! never sorted further down than the filters need.
 
 mod kept;
 mod logprobs;
@@ -21,11 +23,11 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-/// How many of the likeliest tokens `top_p` looks at first; it looks at eight times more as long as
-/// those do not reach.
+/// How many of the likeliest tokens `top_p` sorts first. While these do not reach its probability, it sorts eight times
+/// as many.
 const FIRST_LOOK: usize = 128;
 
-/// A token that may be chosen.
+/// A token and its logit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Candidate {
     logit: f32,
@@ -33,19 +35,19 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// The likelier first, then the lower id. Logits are never NaN here.
+    /// Orders by descending logit, then by ascending id. Logits are never NaN here.
     fn order(&self, other: &Self) -> Ordering {
         other.logit.partial_cmp(&self.logit).unwrap_or(Ordering::Equal).then(self.token.cmp(&other.token))
     }
 
-    /// The probability relative to that of a token with logit `max`.
+    /// The probability relative to a token with logit `max`.
     fn weight(&self, max: f32) -> f64 {
-        // The difference of equal infinities is not a number.
+        // For two equal infinities the difference below would be NaN.
         if self.logit == max { 1.0 } else { f64::from(self.logit - max).exp() }
     }
 }
 
-/// Chooses tokens, one after the other.
+/// Samples tokens, one after the other.
 ///
 /// ```
 /// use wglm::{Sampler, SamplerParams};
@@ -68,16 +70,16 @@ pub struct Sampler {
     params: SamplerParams,
     seed: u64,
     random: Pcg64,
-    /// The last tokens, as many as the penalties look at.
+    /// The last tokens, as many as the penalties take into account.
     recent: VecDeque<u32>,
-    /// Logits after bias and penalties, kept from call to call for their memory.
+    /// The logits after bias and penalties. The vector is kept so that its memory is reused.
     adjusted: Vec<f32>,
-    /// Kept from call to call for its memory.
+    /// The tokens that the filters keep. The vector is kept so that its memory is reused.
     candidates: Vec<Candidate>,
 }
 
 impl Sampler {
-    /// A sampler.
+    /// Creates a sampler.
     ///
     /// # Errors
     /// [`Error::Argument`] for the first parameter that is out of range.
@@ -93,12 +95,13 @@ impl Sampler {
         &self.params
     }
 
-    /// The seed in use, given or made up: with it, the same draws can be had again.
+    /// The seed in use, whether it was given or generated. With it the same draws can be repeated.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Tells of a token for the penalties to look at: each of the prompt's, and each one chosen, in order.
+    /// Adds a token to those that the penalties take into account. Call it for every token of the prompt, and for every
+    /// chosen token, in order.
     pub fn accept(&mut self, token: u32) {
         if self.params.penalises() {
             self.recent.push_back(token);
@@ -108,7 +111,7 @@ impl Sampler {
         }
     }
 
-    /// The next token, by its logits {vocab}, which stay as they are.
+    /// Samples the next token from its logits {vocab}, which are not changed.
     ///
     /// # Errors
     /// [`Error::Argument`] if no logit is a number above minus infinity, [`Error::TokenOutOfRange`] if a token with a
@@ -125,7 +128,7 @@ impl Sampler {
         chosen
     }
 
-    /// Bias and penalties.
+    /// Applies bias and penalties.
     fn adjust(&mut self, logits: &mut [f32]) -> Result<()> {
         for adjustment in self.params.adjustments(self.recent.make_contiguous(), self.params.repeat_last_n) {
             let (token, vocab) = (adjustment.token, logits.len());
@@ -143,7 +146,7 @@ impl Sampler {
         Ok(self.draw())
     }
 
-    /// Leaves in `candidates` what the filters keep. Ordered, unless no filter is on.
+    /// Collects in `candidates` the tokens that the filters keep. They are sorted, unless no filter is on.
     fn filter(&mut self, logits: &[f32]) -> Result<()> {
         let SamplerParams { top_k, top_p, min_p, .. } = self.params;
         let tokens = &mut self.candidates;
@@ -173,7 +176,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// One of the candidates, by their weights at the temperature.
+    /// Draws one of the candidates, weighted by their probabilities at the temperature.
     fn draw(&mut self) -> u32 {
         let max = self.candidates.iter().map(|token| token.logit).fold(f32::NEG_INFINITY, f32::max);
         let temperature = f64::from(self.params.temperature);
@@ -198,7 +201,7 @@ impl Sampler {
     }
 }
 
-/// The likeliest token, the lowest id of equals.
+/// The likeliest token; of equal ones that with the lowest id.
 fn greedy(logits: &[f32]) -> Result<u32> {
     let candidates = logits.iter().zip(0..).map(|(&logit, token)| Candidate { logit, token });
     let best = candidates
@@ -207,7 +210,7 @@ fn greedy(logits: &[f32]) -> Result<u32> {
     best.map(|best| best.token).ok_or_else(|| nothing_to_choose(logits))
 }
 
-/// Puts the `count` likeliest in order at the front.
+/// Moves the `count` likeliest tokens to the front, sorted.
 fn sort_first(tokens: &mut [Candidate], count: usize) {
     if (1..tokens.len()).contains(&count) {
         tokens.select_nth_unstable_by(count - 1, Candidate::order);
@@ -216,7 +219,7 @@ fn sort_first(tokens: &mut [Candidate], count: usize) {
     tokens[..count].sort_unstable_by(Candidate::order);
 }
 
-/// Keeps the likeliest tokens that together weigh `enough`, at least one.
+/// Keeps the fewest of the likeliest tokens whose weights add up to `enough`, at least one.
 fn keep_mass(tokens: &mut Vec<Candidate>, max: f32, enough: f64) {
     let (mut mass, mut kept, mut look) = (0.0, 0, FIRST_LOOK);
     while kept < tokens.len() {

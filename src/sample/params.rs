@@ -1,20 +1,20 @@
-//! What a sampler can be told.
+//! The parameters of a sampler.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// How the next token is chosen, from its logits z {vocab}.
+/// How the next token is sampled from its logits z {vocab}.
 ///
-/// The chain is that of llama.cpp's samplers, in this order: bias, penalties, `top_k`, `top_p`, `min_p`, temperature,
-/// one draw. Probabilities are softmax(z) over what the filters before left.
+/// The steps are those of llama.cpp's samplers, in this order: bias, penalties, `top_k`, `top_p`, `min_p`, temperature,
+/// one draw. Probabilities are softmax(z) over the tokens that the earlier filters kept.
 ///
-/// Serde keeps it, in settings say; what is missing where it was kept is as by default.
+/// With serde an app can save them; missing fields have their defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplerParams {
-    /// Flattens (above 1) or sharpens (below 1) the distribution, softmax(z / temperature) of what the filters leave; 0
-    /// always takes the likeliest token. 0 or a finite number above.
+    /// Flattens (above 1) or sharpens (below 1) the distribution, which is softmax(z / temperature) over the tokens
+    /// that the filters kept. At 0 the likeliest token is always taken. A finite number, at least 0.
     pub temperature: f32,
     /// Keep only this many of the likeliest tokens (Fan et al., "Hierarchical Neural Story Generation", 2018); 0 keeps
     /// all.
@@ -25,28 +25,29 @@ pub struct SamplerParams {
     /// Keep tokens whose probability is at least this share of the likeliest one's, p ≥ min_p · max p (Nguyen et al.,
     /// "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs", 2024); 0 keeps all. From 0 to 1.
     pub min_p: f32,
-    /// What determines the draws; `None` takes a different one every time.
+    /// The seed of the draws; `None` takes another one every time.
     pub seed: Option<u64>,
-    /// Divides the logits above zero of tokens among the last [`repeat_last_n`](Self::repeat_last_n), and multiplies
-    /// the others of them (Keskar et al., "CTRL", 2019, with llama.cpp's care for negative logits); 1 leaves them as
-    /// they are. A finite number above 0.
+    /// Divides the positive logits of tokens that occur among the last [`repeat_last_n`](Self::repeat_last_n), and
+    /// multiplies their other logits (Keskar et al., "CTRL", 2019, with llama.cpp's treatment of negative logits); 1
+    /// changes nothing. A finite number above 0.
     pub repeat_penalty: f32,
-    /// How many of the last tokens, those of the prompt too, the three penalties look at; 0 for none, `usize::MAX`
-    /// for all.
+    /// How many of the last tokens, those of the prompt included, the three penalties take into account; 0 for none,
+    /// `usize::MAX` for all.
     pub repeat_last_n: usize,
-    /// Taken off the logits of tokens among the last ones, as OpenAI's interface and llama.cpp have it; below zero it
-    /// favours them.
+    /// Subtracted from the logits of tokens that occur among the last ones, as in OpenAI's interface and llama.cpp; a
+    /// negative value favours them.
     pub presence_penalty: f32,
-    /// Taken off a logit for each time that its token stands among the last ones, as there.
+    /// Subtracted from a token's logit once for each of its occurrences among the last ones, as in OpenAI's interface
+    /// and llama.cpp.
     pub frequency_penalty: f32,
-    /// Added to the logits of tokens, before the penalties; minus infinity bans a token. What a token is given twice
-    /// adds up.
+    /// Added to the logits of tokens before the penalties; minus infinity bans a token. Several biases of one token are
+    /// added up.
     #[serde(with = "super::kept")]
     pub logit_bias: Vec<(u32, f32)>,
 }
 
 impl Default for SamplerParams {
-    /// What Z.ai recommends for GLM-4.7-Flash: temperature 1, `top_p` 0.95, nothing else.
+    /// The parameters that Z.ai recommends for GLM-4.7-Flash: temperature 1, `top_p` 0.95, nothing else.
     fn default() -> Self {
         Self {
             temperature: 1.0,
@@ -64,12 +65,12 @@ impl Default for SamplerParams {
 }
 
 impl SamplerParams {
-    /// Always the likeliest token.
+    /// Parameters that always take the likeliest token.
     pub fn greedy() -> Self {
         Self { temperature: 0.0, ..Self::default() }
     }
 
-    /// Names the first parameter that is out of range.
+    /// Returns an error for the first parameter that is out of range.
     pub(crate) fn check(&self) -> Result<()> {
         let Self { temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty, .. } = *self;
         let share = |value: f32| (0.0..=1.0).contains(&value);
@@ -95,7 +96,7 @@ impl SamplerParams {
         Ok(())
     }
 
-    /// The seed, or one that is different every time.
+    /// The seed, or a random one if there is none.
     pub(crate) fn seed(&self) -> u64 {
         // The standard library's hash keys are random: no other source of randomness is needed.
         self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())

@@ -1,36 +1,37 @@
-//! Logit bias and penalties: what happens to logits before anything is filtered.
+//! Logit bias and penalties, which change logits before they are filtered.
 //!
-//! As llama.cpp has it: the bias is added first. Then the logit of a token that stands among the last ones is
-//! divided by the repetition penalty, or multiplied with it where it is not above zero, so that it always falls;
-//! the frequency penalty is taken off once for each time that the token stands there, and the presence penalty once.
-//! The session does this on the GPU (`wgsl/op/adjust.wgsl`), the [`Sampler`](super::Sampler) here.
+//! The order is that of llama.cpp. First the bias is added. Then, for a token that occurs among the last ones, a
+//! positive logit is divided by the repetition penalty and any other multiplied by it, so that it always falls; the
+//! frequency penalty is subtracted once for each occurrence, and the presence penalty once. Sessions do this on the GPU
+//! (`wgsl/op/adjust.wgsl`), the [`Sampler`](super::Sampler) does it here.
 
 use super::SamplerParams;
 use std::collections::BTreeMap;
 
-/// What is to happen to the logit of one token.
+/// The change to the logit of one token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LogitAdjustment {
     pub token: u32,
-    /// How often it stands among the last tokens.
+    /// How often the token occurs among the last ones.
     pub count: u32,
-    /// What is added to its logit.
+    /// The sum of its biases.
     pub bias: f32,
 }
 
 impl SamplerParams {
-    /// Whether what came before weighs on what comes next.
+    /// Whether penalties are on, so that earlier tokens change the logits of the next one.
     pub(crate) fn penalises(&self) -> bool {
         let neutral = self.repeat_penalty == 1.0 && self.presence_penalty == 0.0 && self.frequency_penalty == 0.0;
         !neutral && self.repeat_last_n > 0
     }
 
-    /// Whether any logit is changed.
+    /// Whether any logit is changed at all.
     pub(crate) fn adjusts(&self) -> bool {
         self.penalises() || !self.logit_bias.is_empty()
     }
 
-    /// What is to happen after `tokens`, of which the last `last` count, by token: each stands there once.
+    /// The changes to the logits of the token that follows `tokens`, of which the last `last` count for the penalties.
+    /// One change for each token id, in ascending order.
     pub(crate) fn adjustments(&self, tokens: &[u32], last: usize) -> Vec<LogitAdjustment> {
         let mut found: BTreeMap<u32, LogitAdjustment> = BTreeMap::new();
         let recent = if self.penalises() { &tokens[tokens.len().saturating_sub(last)..] } else { &[] };
@@ -44,7 +45,7 @@ impl SamplerParams {
         found.into_values().collect()
     }
 
-    /// A logit after its adjustment.
+    /// A logit after its change.
     pub(super) fn adjusted(&self, logit: f32, LogitAdjustment { count, bias, .. }: LogitAdjustment) -> f32 {
         let logit = logit + bias;
         if count == 0 {

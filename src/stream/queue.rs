@@ -1,4 +1,4 @@
-//! Events on their way from the thread that generates to whoever polls.
+//! The queue between the thread that generates and the task that polls.
 
 use crate::error::{Error, Result};
 use crate::generate::Event;
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Events that wait to be taken.
+/// Events that wait to be polled.
 #[derive(Default)]
 pub struct Queue {
     state: Mutex<QueueState>,
@@ -15,17 +15,18 @@ pub struct Queue {
 #[derive(Default)]
 struct QueueState {
     ready: VecDeque<Result<Event>>,
-    /// No more will come.
+    /// No more events will be added.
     closed: bool,
     waker: Option<Waker>,
 }
 
 impl Queue {
-    /// The state; it is sound after a panic too, for nothing that can panic happens while it is held.
+    /// Locks the state. A panic elsewhere leaves it valid, since nothing that can panic runs while it is locked.
     fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes the state, and wakes the task that polls.
     fn change(&self, change: impl FnOnce(&mut QueueState)) {
         let waker = {
             let mut state = self.state();
@@ -35,7 +36,7 @@ impl Queue {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// The next event, if it is there.
+    /// The next event, if there is one.
     pub fn poll(&self, context: &Context<'_>) -> Poll<Option<Result<Event>>> {
         let mut state = self.state();
         if let Some(event) = state.ready.pop_front() {
@@ -48,24 +49,24 @@ impl Queue {
         Poll::Pending
     }
 
-    /// No more events will come.
+    /// Declares that no more events will be added.
     pub fn close(&self) {
         self.change(|state| state.closed = true);
     }
 
-    /// Whether there is nothing to take, and nothing will come.
+    /// Whether the queue is closed and empty.
     pub fn is_over(&self) -> bool {
         let state = self.state();
         state.closed && state.ready.is_empty()
     }
 
-    /// The thread's end.
+    /// The end of the queue that the generating thread holds.
     pub fn sender(self: &Arc<Self>) -> EventSender {
         EventSender(self.clone())
     }
 }
 
-/// Where the thread puts events. Closes the queue however the thread ends: with an error if it died.
+/// Adds events to the queue. Dropping it closes the queue, with an error if the thread is panicking.
 pub struct EventSender(Arc<Queue>);
 
 impl EventSender {

@@ -1,4 +1,4 @@
-//! A conversation that streams borrow, and give back however they end.
+//! A conversation that streams borrow and return, however they end.
 
 use super::{BoxedChooser, ReplyRequest, ReplyStream};
 use crate::chat::Chat;
@@ -7,8 +7,9 @@ use crate::generate::{Cancel, Event};
 use crate::text::Message;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// A conversation whose replies are streams. Clones share it, so that it outlives any task: when a stream is dropped in
-/// the middle of a reply, the messages keep what came, the cache stays, and the next reply goes on from there.
+/// A conversation whose replies are streams. Clones share it, so it outlives any one task: if a stream is dropped in
+/// the middle of a reply, the messages keep the generated part, the cache stays, and the next reply continues from
+/// there.
 ///
 /// ```
 /// use std::future::poll_fn;
@@ -39,63 +40,68 @@ pub struct SharedChat {
 }
 
 impl SharedChat {
-    /// Shares a conversation.
+    /// Makes a conversation shareable.
     pub fn new(chat: Chat) -> Self {
         let messages = chat.messages().to_vec();
         Self { slot: Arc::new(ChatSlot { chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
     }
 
-    /// As [`Chat::send`], as a stream. All errors arrive as events, [`Error::Argument`] if a reply is on its way.
+    /// Like [`Chat::send`], as a stream. All errors arrive as events; the error is [`Error::Argument`] if another reply
+    /// is being generated.
     pub fn send(&self, text: &str) -> ReplyStream {
         ReplyStream::new(self.slot.clone(), ReplyRequest::Text(text.to_owned()))
     }
 
-    /// As [`Chat::reply`], as a stream.
+    /// Like [`Chat::reply`], as a stream.
     pub fn reply(&self) -> ReplyStream {
         ReplyStream::new(self.slot.clone(), ReplyRequest::Messages)
     }
 
-    /// As [`Chat::prefill`], as a stream.
+    /// Like [`Chat::prefill`], as a stream.
     pub fn prefill(&self, text: &str) -> ReplyStream {
         ReplyStream::new(self.slot.clone(), ReplyRequest::Prefill(text.to_owned()))
     }
 
-    /// As [`Chat::resume`], as a stream.
+    /// Like [`Chat::resume`], as a stream.
     pub fn resume(&self) -> ReplyStream {
         ReplyStream::new(self.slot.clone(), ReplyRequest::Resume)
     }
 
-    /// Does something with the conversation between two replies. Its messages are told anew after that.
+    /// Calls `act` with the conversation, between two replies. [`SharedChat::messages`] returns the changed messages
+    /// afterwards.
     ///
     /// # Errors
-    /// [`Error::Argument`] while a reply is on its way (until the last event was told), or after the conversation was taken out.
+    /// [`Error::Argument`] while a reply is being generated, that is until its last event was sent, and after the
+    /// conversation was taken out.
     pub fn with<T>(&self, act: impl FnOnce(&mut Chat) -> T) -> Result<T> {
         self.slot.with(act)
     }
 
-    /// The messages, also while a reply is on its way, of which they have nothing until it is over.
+    /// The messages of the conversation. While a reply is being generated, they do not contain it.
     pub fn messages(&self) -> Vec<Message> {
         self.slot.messages()
     }
 
-    /// Takes the conversation out: there is none for the clones any more.
+    /// Takes the conversation out. The clones then hold none any more.
     ///
     /// # Errors
-    /// As [`SharedChat::with`].
+    /// Those of [`SharedChat::with`].
     pub fn take(&self) -> Result<Chat> {
         self.slot.take()
     }
 }
 
-/// The conversation's place. A thread holds it while it generates.
+/// The place that holds the conversation. A thread locks it while it generates.
 #[derive(Debug)]
 pub struct ChatSlot {
     chat: Mutex<Option<Chat>>,
-    /// As they were when the reply began or ended.
+    /// A copy of the messages as they were when the last reply began or ended, which is readable while a thread
+    /// generates.
     messages: Mutex<Vec<Message>>,
 }
 
-/// What is held is sound after a panic too: messages are only replaced, and a conversation is brought to its messages.
+/// Locks a mutex, also after a panic. Both contents stay valid then: the copy of the messages is only ever replaced as
+/// a whole, and a conversation's session is brought to its messages before each reply.
 fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -125,7 +131,7 @@ impl ChatSlot {
         Ok(done)
     }
 
-    /// Has the conversation reply. The last event comes when the conversation is free again.
+    /// Generates a reply and sends its events. The last event is sent once the conversation is free for the next reply.
     pub fn reply(
         &self,
         asked: ReplyRequest,
