@@ -34,8 +34,8 @@
 //!
 //! [The guide](guide) shows how an app with a window uses all of this.
 //!
-//! Options are plain structs with a `Default`. Any release may add fields, so construct them as `LoadOptions { context:
-//! Some(4096), ..LoadOptions::default() }`.
+//! Options are plain structs with a `Default`. Any release may add fields, so construct them as
+//! `LoadOptions { context: Some(4096), ..LoadOptions::default() }`.
 //!
 //! What an app needs stands at the root of the crate, in [`text`] and in [`sample`]. The other modules are the engine:
 //! public only for the crate's own command, tests and benches, hidden from this documentation, and free to change in any
