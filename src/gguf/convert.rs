@@ -1,16 +1,16 @@
-//! What a metadata value can be read as.
+//! Converts metadata values to Rust types.
 //!
-//! Converters disagree about details, so this goes by the value, not by how it is stored: an integer of any
-//! type that fits, a float of either width, and, where one value is asked for, an array of equal values (some
-//! files give a hyper-parameter once per layer).
+//! Programs that write GGUF disagree about types, so the conversion goes by the value and not by its stored type: it
+//! accepts an integer of any type if the value fits, a float of either width, and, where one value is expected, an
+//! array of equal values, since some files repeat a hyper-parameter for each layer.
 
 use super::value::Value;
 
-/// A type that a value can be read as.
+/// A type that a metadata value can be converted to.
 pub(super) trait FromValue<'a>: Sized {
-    /// What messages say was expected.
+    /// The expectation, as error messages print it.
     const EXPECTED: &'static str;
-    /// Converts, or says what was found.
+    /// Converts the value, or describes it for an error message.
     fn from_value(value: Value<'a>) -> Result<Self, String>;
 }
 
@@ -105,7 +105,7 @@ fn text(value: Value<'_>) -> Option<&str> {
     if let Value::String(v) = value { str::from_utf8(v).ok() } else { None }
 }
 
-/// One value, or an array whose elements are all the same one.
+/// Converts one value, or an array whose elements are all equal.
 fn one<'a, T: PartialEq>(value: Value<'a>, convert: fn(Value<'a>) -> Option<T>) -> Result<T, String> {
     let Value::Array(array) = value else { return convert(value).ok_or_else(|| value.to_string()) };
     let first = array.iter().next().ok_or("an empty array")?;
@@ -116,7 +116,7 @@ fn one<'a, T: PartialEq>(value: Value<'a>, convert: fn(Value<'a>) -> Option<T>) 
     }
 }
 
-/// Every element of an array.
+/// Converts every element of an array.
 fn all<'a, T>(value: Value<'a>, convert: fn(Value<'a>) -> Option<T>) -> Result<Vec<T>, String> {
     let Value::Array(array) = value else { return Err(value.to_string()) };
     let wrong = |i, element: Value<'_>| format!("{value} with {element} at {i}");

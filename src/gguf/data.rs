@@ -1,7 +1,7 @@
-//! Where a file's bytes come from: a file that is read where it is asked for, the program itself, or memory.
+//! The bytes of a file, which come from the file system, from the program itself, or from memory.
 //!
-//! A file is not mapped: another program may cut it short at any time. A read then says so, where to touch a page that
-//! is gone would end the process. There is a map for those alone who ask for one.
+//! A file is read and not mapped, because another program may cut it short at any time. A read then returns an error,
+//! whereas touching a missing page of a map would end the process. A map exists only for callers who ask for one.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use memmap2::Mmap;
 
 use crate::error::{Error, Result};
 
-/// The bytes of a file, for as long as they are needed.
+/// The bytes of a file, wherever they are.
 pub(super) enum Data {
     File(Disk),
     Static(&'static [u8]),
@@ -24,15 +24,15 @@ pub(super) enum Data {
 pub(super) struct Disk {
     file: fs::File,
     path: PathBuf,
-    /// When it was opened: how long it was, and when it had been written to.
+    /// The size of the file and its time of modification when it was opened.
     bytes: usize,
     modified: Option<SystemTime>,
-    /// From the first time on that someone asks for it; none if the system refuses.
+    /// The map of the file, created when it is first requested; `None` if the system refused.
     map: OnceLock<Option<Mmap>>,
 }
 
 impl Data {
-    /// Opens a file. Asks what the path is before, because opening a pipe waits for its writer.
+    /// Opens a file. The type of the file is checked first, because opening a pipe would wait for its writer.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |action| move |reason: io::Error| Error::Io { action, path: path.into(), reason: reason.into() };
         let about = fs::metadata(path).map_err(failed("open"))?;
@@ -49,12 +49,12 @@ impl Data {
         Ok(Self::File(Disk { file, path: path.into(), bytes, modified, map: OnceLock::new() }))
     }
 
-    /// How many there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.in_memory().map_or_else(|| self.disk().map_or(0, |disk| disk.bytes), <[u8]>::len)
     }
 
-    /// All of them, unless they are in a file.
+    /// All bytes, unless they are in a file.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
             Self::File(_) => None,
@@ -67,7 +67,7 @@ impl Data {
         if let Self::File(disk) = self { Some(disk) } else { None }
     }
 
-    /// The file.
+    /// The path, if the bytes are in a file.
     pub fn path(&self) -> Option<&Path> {
         self.disk().map(|disk| disk.path.as_path())
     }
@@ -85,18 +85,19 @@ impl Data {
         })
     }
 
-    /// Says that bytes will be read soon, so that they come from storage in requests as large as the range.
+    /// Announces that bytes will be read soon, so that the system fetches them from storage in requests as large as the
+    /// range.
     pub fn expect(&self, at: usize, count: usize) {
         #[cfg(target_os = "linux")]
         if let (Some(disk), Some(count)) = (self.disk(), std::num::NonZeroU64::new(count as u64)) {
-            // If the advice fails, the bytes come when they are read.
+            // This is advice only: if it fails, the bytes are fetched when they are read.
             let _ = rustix::fs::fadvise(&disk.file, at as u64, Some(count), rustix::fs::Advice::WillNeed);
         }
         #[cfg(not(target_os = "linux"))]
         let _ = (at, count);
     }
 
-    /// An error if the file was written to since it was opened.
+    /// Returns an error if the file was written to since it was opened.
     pub fn unchanged(&self) -> Result<()> {
         let Some(disk) = self.disk() else { return Ok(()) };
         let about = disk.file.metadata().map_err(|reason| self.unreadable(reason))?;
@@ -119,11 +120,11 @@ impl Data {
         Error::Io { action: "read", path, reason: reason.into() }
     }
 
-    /// A map of the file: none if it is no file, or the system refuses.
+    /// The memory map of the file; `None` if the bytes are not in a file or the system refuses.
     pub fn map(&self) -> Option<&[u8]> {
         let disk = self.disk()?;
-        // SAFETY: the map is read-only and private to this value. What cannot be had is a promise that no other program
-        // writes to the file meanwhile: whoever wants weights used in place is told so.
+        // SAFETY: the map is read-only and private to this value. No other program must write to the file while it is
+        // mapped, which cannot be enforced: the option to use weights in place documents it.
         let map = disk.map.get_or_init(|| unsafe { Mmap::map(&disk.file) }.ok());
         map.as_deref()
     }

@@ -1,10 +1,10 @@
-//! What tells one file from another.
+//! Tells one file from another.
 
 use super::Gguf;
 
 impl Gguf {
-    /// A number that files do not share, but by a chance of 1 in 2³², if their headers differ or what `weights` is: sums
-    /// of what was made of all their tensors.
+    /// A number that identifies the file: two files whose headers differ, or whose `weights` differ, have the same
+    /// number only by a chance of 1 in 2³². `weights` are checksums of all tensors as they are on the GPU.
     pub fn fingerprint(&self, weights: &[u8]) -> u64 {
         u64::from(crc32fast::hash(self.first().header_bytes())) << 32 | u64::from(crc32fast::hash(weights))
     }

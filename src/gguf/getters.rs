@@ -1,6 +1,6 @@
-//! Metadata by key and type. A required key has a getter named after the type; its `opt_` twin gives `None`
-//! for a key that is absent, and still refuses a wrong value. Either error says what the key holds. Of a file with a path
-//! every error is an [`Error::File`] of what is told here.
+//! Getters of metadata by key and type. The getter for a required key is named after the type. The same getter with
+//! `opt_` returns `None` if the key is absent, but still returns an error for a wrong value. Errors say what the key
+//! holds. If the file has a path, every error is inside an [`Error::File`].
 
 use super::Gguf;
 use super::convert::FromValue;
@@ -15,7 +15,7 @@ impl Gguf {
         self.required(key)
     }
 
-    /// An integer from 0 to 2³² − 1, or nothing.
+    /// An integer from 0 to 2³² − 1, or `None`.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it holds anything else.
@@ -23,7 +23,7 @@ impl Gguf {
         self.optional(key)
     }
 
-    /// An integer from −2³¹ to 2³¹ − 1, or nothing.
+    /// An integer from −2³¹ to 2³¹ − 1, or `None`.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it holds anything else.
@@ -39,7 +39,7 @@ impl Gguf {
         self.required(key)
     }
 
-    /// An integer from 0 to 2⁶⁴ − 1, or nothing.
+    /// An integer from 0 to 2⁶⁴ − 1, or `None`.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it holds anything else.
@@ -47,7 +47,7 @@ impl Gguf {
         self.optional(key)
     }
 
-    /// A finite float; one of 64 bits is rounded.
+    /// A finite float; a float of 64 bits is rounded.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it is absent or holds anything else.
@@ -55,7 +55,7 @@ impl Gguf {
         self.required(key)
     }
 
-    /// A finite float, or nothing; one of 64 bits is rounded.
+    /// A finite float, or `None`; a float of 64 bits is rounded.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it holds anything else.
@@ -71,7 +71,7 @@ impl Gguf {
         self.required(key)
     }
 
-    /// A truth value, or nothing.
+    /// A truth value, or `None`.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it holds anything else.
@@ -87,7 +87,7 @@ impl Gguf {
         self.required(key)
     }
 
-    /// A string, which must be UTF-8, or nothing.
+    /// A string, which must be UTF-8, or `None`.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it holds anything else.
@@ -103,7 +103,7 @@ impl Gguf {
         self.required(key)
     }
 
-    /// An array of strings, each of which must be UTF-8, or nothing.
+    /// An array of strings, each of which must be UTF-8, or `None`.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it holds anything else.
@@ -119,7 +119,7 @@ impl Gguf {
         self.required(key)
     }
 
-    /// An array of integers from 0 to 2³² − 1, or nothing.
+    /// An array of integers from 0 to 2³² − 1, or `None`.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it holds anything else.
@@ -135,7 +135,7 @@ impl Gguf {
         self.required(key)
     }
 
-    /// An array of integers from −2³¹ to 2³¹ − 1, or nothing.
+    /// An array of integers from −2³¹ to 2³¹ − 1, or `None`.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it holds anything else.
@@ -151,7 +151,7 @@ impl Gguf {
         self.required(key)
     }
 
-    /// An array of finite floats, or nothing.
+    /// An array of finite floats, or `None`.
     ///
     /// # Errors
     /// [`Error::Metadata`] if it holds anything else.

@@ -1,4 +1,5 @@
-//! What stands before the weights: magic, version, counts, metadata, tensors, and where the data starts.
+//! Parses the header of a file, which is everything before the weights: magic, version, counts, metadata, tensors, and
+//! the position where the data starts.
 
 use super::looks;
 use super::metadata::{self, Metadata};
@@ -9,21 +10,21 @@ use crate::error::{Error, Result};
 const MAGIC: &[u8; 4] = b"GGUF";
 const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT: usize = 32;
-/// The format asks for a multiple of 8. Above the largest pages in use, a number is a mistake.
+/// The format requires a multiple of 8. A value above the largest page size in use is a mistake.
 const ALIGNMENTS: std::ops::RangeInclusive<usize> = 8..=1 << 30;
 
-/// A file's header, checked.
+/// A header that passed all checks.
 pub(super) struct GgufHeader {
     pub version: u32,
     pub alignment: usize,
     pub metadata: Metadata,
     pub tensors: Tensors,
-    /// Where it ends, in bytes.
+    /// The length of the header in bytes.
     pub end: usize,
 }
 
 impl GgufHeader {
-    /// Reads and checks the header of a file, from its first byte on.
+    /// Parses and checks the header of a file, from its first byte on.
     pub fn parse(reader: &mut ByteReader<'_>) -> Result<Self> {
         let (file, bytes) = (reader.rest(), reader.left());
         read_magic(reader)?;
@@ -36,7 +37,7 @@ impl GgufHeader {
         let alignment = read_alignment(&metadata, file)?;
         let mut tensors = Tensors::parse(reader, tensors)?;
         let end = reader.at();
-        // Cannot overflow: no header in memory ends within `ALIGNMENTS` of the last address.
+        // `next_multiple_of` cannot overflow: no header in memory ends within `ALIGNMENTS` of the last address.
         tensors.locate(end.next_multiple_of(alignment), bytes, alignment)?;
         Ok(Self { version, alignment, metadata, tensors, end })
     }
@@ -58,7 +59,7 @@ fn read_version(reader: &mut ByteReader<'_>) -> Result<u32> {
     let version = reader.u32().map_err(|error| error.within("version"))?;
     match version {
         2 | 3 => Ok(version),
-        // Big-endian files spell the magic in the same order and swap everything after it.
+        // Big-endian files have the same magic and swap the bytes of everything after it.
         _ if (1..=3).contains(&version.swap_bytes()) => Err(big_endian("a version with its bytes swapped")),
         1 => Err(unsupported("version 1 of GGUF", "version 1", "convert the model again with a current llama.cpp")),
         _ => Err(unsupported("this version of GGUF", &format!("version {version}"), "versions 2 and 3 are")),

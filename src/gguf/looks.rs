@@ -1,10 +1,10 @@
-//! What a file is that is no GGUF file, as far as its first bytes tell, and what to do about it.
+//! Guesses what a file is that is not a GGUF file, from its first bytes, and says what to do about it.
 
 use super::reader::quoted;
 
 const CONVERT: &str = "download the model as a GGUF file, or convert it with llama.cpp's `convert_hf_to_gguf.py`";
 
-/// Says what a file of `bytes` bytes looks like.
+/// Describes a file of `bytes` bytes by its first bytes.
 pub(super) fn like(first: &[u8], bytes: usize) -> String {
     let (what, remedy) = match first {
         [] => ("it is empty", "download it again"),
@@ -28,7 +28,7 @@ fn is_web_page(first: &[u8]) -> bool {
     begins(b"<!doctype html") || begins(b"<html")
 }
 
-/// The length of a header in JSON, and the header.
+/// Whether the file begins like safetensors: with the length of a header in JSON, and that header.
 fn is_safetensors(first: &[u8], bytes: usize) -> bool {
     let Some((length, header)) = first.split_first_chunk::<8>() else { return false };
     header.starts_with(b"{") && u64::from_le_bytes(*length) < bytes as u64

@@ -1,4 +1,4 @@
-//! The key-value section: keys in file order, each with where its value lies.
+//! The metadata of a header: the keys in file order, each with the position of its value.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,17 +8,17 @@ use super::reader::{ByteReader, broken, quoted};
 use super::value::{Value, ValueType, skip};
 use crate::error::{Error, Result};
 
-/// Bytes of the smallest entry: a key with no letters, a type, and a value of one byte.
+/// The size in bytes of the smallest entry: an empty key, a type, and a value of one byte.
 pub(super) const LEAST_ENTRY: usize = 8 + 4 + 1;
 
-/// A key and where its value lies in the file.
+/// A key, and the type and position of its value.
 struct MetadataEntry {
     key: String,
     ty: ValueType,
     span: Range<usize>,
 }
 
-/// Every key, findable by name.
+/// All keys, with an index by name.
 #[derive(Default)]
 pub(super) struct Metadata {
     entries: Vec<MetadataEntry>,
@@ -26,7 +26,7 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// Reads `count` keys and checks their values.
+    /// Parses `count` keys and checks their values.
     pub fn parse(reader: &mut ByteReader<'_>, count: usize) -> Result<Self> {
         let mut metadata = Self::default();
         for i in 0..count {
@@ -60,7 +60,7 @@ impl Metadata {
         self.entries.get(*self.by_key.get(key)?)?.value(file)
     }
 
-    /// The value of `key` as a `T`, if the key is there.
+    /// The value of `key` converted to `T`, if the key exists.
     pub fn read<'a, T: FromValue<'a>>(&self, file: &'a [u8], key: &str) -> Result<Option<T>> {
         let wrong = |found| Error::Metadata { key: key.into(), expected: T::EXPECTED.into(), found };
         self.get(file, key).map(T::from_value).transpose().map_err(wrong)
@@ -68,7 +68,7 @@ impl Metadata {
 }
 
 impl MetadataEntry {
-    /// Decodes what parsing has walked: something, unless the file changed since.
+    /// Decodes the value. `None` only if the bytes are not those that were parsed.
     fn value<'a>(&self, file: &'a [u8]) -> Option<Value<'a>> {
         Value::decode(self.ty, file.get(self.span.clone())?)
     }

@@ -1,19 +1,20 @@
-//! A GGUF file, or several that are one model: typed metadata and named tensors.
+//! Reads GGUF files: typed metadata and named tensors of a model, in one file or in several.
 //!
-//! What this module guarantees:
+//! The module gives these guarantees:
 //!
-//! * **Opening checks everything that can be checked without the weights.** Counts, lengths, types,
-//!   shapes and offsets are held against the bytes that are there, so whatever a [`Gguf`] hands out lies
-//!   inside the file. A broken file is an [`Error`] that names the file and the key or tensor, never a panic; no field
-//!   of the file is an allocation's size before it has been held against the bytes that would fill it; and
-//!   the time taken grows with the header, not with its square.
-//! * **Opening reads the header alone,** into memory. Of a vocabulary of 150,000 strings nothing is made until it is
-//!   asked for, and then a slice per string. A string that is not UTF-8 fails the getter that reads it, not the file.
-//! * **Weights are read where they are asked for,** by [`Gguf::read`]. A file that another program cuts short is an
-//!   error then. Nothing is mapped but for who asks for it: see [`Gguf::mapped`].
+//! * **Opening checks everything that can be checked without the weights.** Counts, lengths, types, shapes and offsets
+//!   are compared with the size of the file, so everything that a [`Gguf`] returns lies inside the file. A broken file
+//!   gives an [`Error`] that names the file and the key or tensor, never a panic. No number in the file becomes the
+//!   size of an allocation before it is known that the file has that many bytes. The time to open a file grows linearly
+//!   with its header.
+//! * **Opening reads the header only.** The header is kept in memory as it is. The strings of a vocabulary are located
+//!   when they are requested, and are then slices of the header. A string that is not UTF-8 is an error of the getter
+//!   that reads it, not of the file.
+//! * **Weights are read when they are requested,** by [`Gguf::read`]. If another program has cut the file short, that
+//!   is an error then. The file is not mapped into memory unless [`Gguf::mapped`] asks for it.
 //!
-//! The format is <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>, versions 2 and 3,
-//! little-endian. This module knows the size of every tensor type and the meaning of none.
+//! The format is <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>, versions 2 and 3, little-endian. This
+//! module knows the size of every type of tensor, but not how any type encodes values.
 
 mod convert;
 mod data;
@@ -70,32 +71,32 @@ struct Contents {
 }
 
 impl Gguf {
-    /// Opens the file at `path` and checks its header. Of a model in several files (`NAME-00001-of-00003.gguf`) it may be
-    /// any: the others are opened as well.
+    /// Opens the file at `path` and checks its header. If the model is split into several files
+    /// (`NAME-00001-of-00003.gguf`), `path` may be any of them, and the others are opened as well.
     ///
-    /// A file may be replaced by another of its name at any time. One that is written to while a model is loaded from it
-    /// is an error there.
+    /// Replacing the file by another of the same name does not affect an open one. Writing to the file while a model is
+    /// loaded from it makes the load fail.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be opened or read; [`Error::File`], of [`Error::NotGguf`] or [`Error::Gguf`], for one
-    /// that is no GGUF file or whose header is broken.
+    /// [`Error::Io`] if the file cannot be opened or read; [`Error::File`] with [`Error::NotGguf`] or [`Error::Gguf`]
+    /// inside if it is not a GGUF file or its header is broken.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::of(split::all(path, ModelFile::open(path)?)?)
     }
 
-    /// Checks the header of a file embedded in the program.
+    /// Opens a file that is embedded in the program, and checks its header.
     ///
     /// # Errors
-    /// [`Error::NotGguf`] and [`Error::Gguf`] as [`Gguf::open`], [`Error::Unsupported`] for one of several files.
+    /// [`Error::NotGguf`] and [`Error::Gguf`] as for [`Gguf::open`], [`Error::Unsupported`] for one of several files.
     pub fn from_static(bytes: &'static [u8]) -> Result<Self> {
         Self::whole(Data::Static(bytes))
     }
 
-    /// Checks the header of a file held in memory.
+    /// Opens a file that is held in memory, and checks its header.
     ///
     /// # Errors
-    /// As [`Gguf::from_static`].
+    /// Those of [`Gguf::from_static`].
     pub fn from_vec(bytes: Vec<u8>) -> Result<Self> {
         Self::whole(Data::Owned(bytes))
     }
@@ -111,17 +112,17 @@ impl Gguf {
         Ok(Self(Arc::new(Contents { files, tensors })))
     }
 
-    /// The file with the metadata.
+    /// The first file, which has the metadata.
     fn first(&self) -> &ModelFile {
         &self.0.files[0]
     }
 
-    /// Where it is: the first of several files; none if it is in memory.
+    /// The path of the file, or of the first of several files; `None` if it is in memory.
     pub fn path(&self) -> Option<&Path> {
         self.first().data.path()
     }
 
-    /// An error with the name of the file, if it is about what the file says.
+    /// Adds the path of the file to an error about its contents.
     pub(crate) fn name(&self, error: Error) -> Error {
         self.first().name(error)
     }
@@ -131,12 +132,12 @@ impl Gguf {
         self.first().header.version
     }
 
-    /// The power of two that tensor data is aligned to, in bytes.
+    /// The alignment of tensor data in bytes, a power of two.
     pub fn alignment(&self) -> usize {
         self.first().header.alignment
     }
 
-    /// The whole file, or all of several, in bytes.
+    /// The size of the file in bytes, or of all files together.
     pub fn file_bytes(&self) -> u64 {
         self.0.files.iter().map(|file| file.data.len() as u64).sum()
     }
@@ -146,7 +147,7 @@ impl Gguf {
         self.first().header.metadata.iter(self.first().bytes())
     }
 
-    /// The value of `key`, as the file types it. The getters named after a type convert and check.
+    /// The value of `key` with the type that it has in the file. The getters named after a type convert and check.
     pub fn get(&self, key: &str) -> Option<Value<'_>> {
         self.first().header.metadata.get(self.first().bytes(), key)
     }
@@ -161,22 +162,23 @@ impl Gguf {
         self.0.tensors.get(name)
     }
 
-    /// The tensor called `name`, which must have the shape `dims`, innermost first. Trailing dimensions of
-    /// 1 do not count: GGML drops them when it writes, so `{512, 256, 1}` and `{512, 256}` are one shape.
+    /// The tensor called `name`, which must have the shape `dims`, innermost dimension first. Trailing dimensions of 1
+    /// are ignored: GGML drops them when it writes, so `{512, 256, 1}` and `{512, 256}` are the same shape.
     ///
     /// # Errors
-    /// [`Error::Tensor`] if there is none, or it has another shape; [`Error::File`] of that for a file with a path.
+    /// [`Error::Tensor`] if there is no such tensor or it has another shape, inside an [`Error::File`] if the file has
+    /// a path.
     pub fn require(&self, name: &str, dims: &[usize]) -> Result<&TensorInfo> {
         let wrong = |found| self.name(Error::Tensor { name: name.into(), expected: Shape(dims).to_string(), found });
         let tensor = self.tensor(name).ok_or_else(|| wrong("nothing".into()))?;
         if tensor.shape().same_as(Shape(dims)) { Ok(tensor) } else { Err(wrong(tensor.shape().to_string())) }
     }
 
-    /// Reads bytes of a tensor, in the file's own block format, from byte `at` of it on.
+    /// Reads bytes of a tensor, in the block format of the file, from byte `at` of the tensor on.
     ///
     /// # Errors
-    /// [`Error::Io`] if they cannot be read, as those of a file that was cut short; [`Error::Gguf`] for a tensor that has
-    /// no such bytes.
+    /// [`Error::Io`] if they cannot be read, for example because the file was cut short; [`Error::Gguf`] if the tensor
+    /// has no such bytes.
     pub fn read(&self, tensor: &TensorInfo, at: usize, into: &mut [u8]) -> Result<()> {
         let inside = at.checked_add(into.len()).is_some_and(|end| end <= tensor.bytes);
         let file = self.0.files.get(tensor.file).filter(|_| inside);
@@ -188,43 +190,44 @@ impl Gguf {
     /// Reads all of a tensor.
     ///
     /// # Errors
-    /// As [`Gguf::read`]; [`Error::HostMemory`].
+    /// Those of [`Gguf::read`]; [`Error::HostMemory`] if there is no memory for the bytes.
     pub fn read_all(&self, tensor: &TensorInfo) -> Result<Vec<u8>> {
         let mut bytes = zeros(tensor.bytes, "reading a tensor")?;
         self.read(tensor, 0, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Says that bytes of a tensor, counted from its start, will be read soon: so they come from storage in one go.
+    /// Announces that a range of a tensor's bytes will be read soon, so that the system can fetch it from storage in
+    /// one request.
     pub fn expect(&self, tensor: &TensorInfo, bytes: Range<usize>) {
         let Some(file) = self.0.files.get(tensor.file) else { return };
         file.data.expect(tensor.offset.saturating_add(bytes.start), bytes.len());
     }
 
-    /// An error if the file was written to since it was opened.
+    /// Checks that the file was not written to since it was opened.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if it was.
     pub fn unchanged(&self) -> Result<()> {
         self.0.files.iter().try_for_each(|file| file.data.unchanged())
     }
 
-    /// Bytes of the first file, of which [`Gguf::mapped`] is a map.
+    /// The size in bytes of the first file, which is the one that [`Gguf::mapped`] maps.
     pub fn first_bytes(&self) -> usize {
         self.first().data.len()
     }
 
-    /// Reads bytes of the first file.
+    /// Reads bytes of the first file, from byte `at` on.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`] if they cannot be read.
     pub fn read_first(&self, at: usize, into: &mut [u8]) -> Result<()> {
         self.first().data.read(at, into)
     }
 
-    /// Where byte `at` of the first file is in memory that is a map of it: none for a file that is in memory, past its
-    /// end, or where the system refuses. The map ends with the page of the file's last byte, and stays where it is while
-    /// any clone lives. To touch a page of a file that was cut short ends the process.
+    /// The address of byte `at` of the first file in a memory map of that file; `None` for a file that is in memory,
+    /// for a byte past the end, or if the system refuses the map. The map ends with the page of the file's last byte,
+    /// and stays in place while any clone lives. If the file was cut short, touching a missing page ends the process.
     pub fn mapped(&self, at: usize) -> Option<NonNull<u8>> {
         self.first().data.map()?.get(at).map(NonNull::from)
     }

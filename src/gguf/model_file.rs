@@ -1,4 +1,4 @@
-//! A file and its header: all of a model, or one of several that are.
+//! A file with its header: a whole model, or one of the files that a model is split into.
 
 use std::path::Path;
 
@@ -8,26 +8,26 @@ use super::reader::{ByteReader, broken};
 use crate::error::{Error, Result};
 use crate::memory::resize;
 
-/// Bytes of a file that are read at first: all of the header, unless the vocabulary is large.
+/// The number of bytes of a file that are read first. They hold the whole header, unless the vocabulary is large.
 const FIRST: usize = 1 << 20;
-/// Bytes of a header at most: a hundred times those of the largest vocabularies.
+/// The longest header that is read, in bytes: a hundred times that of the largest vocabularies.
 const LONGEST: usize = 1 << 30;
 
-/// A file, its header checked.
+/// A file whose header passed all checks.
 pub(super) struct ModelFile {
     pub data: Data,
     pub header: GgufHeader,
-    /// The header's bytes, where the data is in a file.
+    /// The bytes of the header, if the data is in a file.
     read: Vec<u8>,
 }
 
 impl ModelFile {
-    /// Opens a file.
+    /// Opens a file and reads its header.
     pub fn open(path: &Path) -> Result<Self> {
         Self::of(Data::open(path)?)
     }
 
-    /// Reads the header.
+    /// Reads the header of `data`.
     pub fn of(data: Data) -> Result<Self> {
         let parsed = match data.in_memory() {
             Some(bytes) => GgufHeader::parse(&mut ByteReader::new(bytes)).map(|header| (header, Vec::new())),
@@ -37,24 +37,24 @@ impl ModelFile {
         Ok(Self { data, header, read })
     }
 
-    /// The bytes in which the header's parts have their places.
+    /// The bytes that the positions in the header refer to.
     pub fn bytes(&self) -> &[u8] {
         self.data.in_memory().unwrap_or(&self.read)
     }
 
-    /// The header's bytes.
+    /// The bytes of the header.
     pub fn header_bytes(&self) -> &[u8] {
         &self.bytes()[..self.header.end.min(self.bytes().len())]
     }
 
-    /// An error with the file's name.
+    /// Adds the path of the file to an error.
     pub fn name(&self, error: Error) -> Error {
         error.in_file(self.data.path())
     }
 }
 
-/// Reads as much of a file as its header turns out to take. What was well-formed is read again with what follows, twice
-/// as much each time; so no more is ever read than a few times what the file has of a header.
+/// Reads the header of a file of which the length is not known beforehand: parses the first bytes, and if they end too
+/// soon, parses again with at least twice as many. In all, at most a few times the length of the header is read.
 fn read(data: &Data) -> Result<(GgufHeader, Vec<u8>)> {
     let (mut bytes, mut wanted) = (Vec::new(), FIRST);
     loop {

@@ -1,14 +1,16 @@
-//! A reader that checks every step against the bytes that are left. Nothing here panics or allocates by a
-//! length that the file claims.
+//! Reads the header of a file byte by byte. Every step is checked against the number of bytes that are left. Nothing
+//! here panics, or allocates as much as a length in the file claims.
 
 use std::fmt::Display;
 
 use crate::error::Error;
 
-/// Keys may have 65535 bytes by the format; tensor names, 64 there, are held to the same.
+/// The longest name in bytes. The format allows keys of 65535 bytes. It allows tensor names of 64, but those are
+/// accepted up to the same length.
 const LONGEST_NAME: usize = 65535;
 
-/// What is wrong at a byte of the file. Becomes an [`Error`] once the key or tensor is known.
+/// An error at a position of the file. It becomes an [`Error`] once it is known to which key or tensor the position
+/// belongs.
 #[derive(Debug)]
 pub(super) struct ParseError {
     pub at: usize,
@@ -17,7 +19,7 @@ pub(super) struct ParseError {
 }
 
 impl ParseError {
-    /// Names the place the error is in.
+    /// Adds the name of the place that the error is in.
     pub fn within(self, place: impl Display) -> Error {
         broken(format!("{place}, at byte {}", self.at), self.expected, self.found)
     }
@@ -28,7 +30,7 @@ pub(super) fn broken(place: impl Into<String>, expected: impl Into<String>, foun
     Error::Gguf { place: place.into(), expected: expected.into(), found: found.into() }
 }
 
-/// Bytes of the file as a message shows them: quoted, escaped, and cut where they get long.
+/// Bytes of the file as error messages print them: quoted, escaped, and cut if they are long.
 pub(super) fn quoted(bytes: &[u8]) -> String {
     const SHOWN: usize = 64;
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)]);
@@ -36,22 +38,22 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
     format!("`{}{more}`", head.escape_debug())
 }
 
-/// A position in bytes.
+/// A position in the bytes of a file.
 pub(super) struct ByteReader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Bytes of the file, of which `bytes` may be the first alone.
+    /// The size of the file, of which `bytes` may be only the beginning.
     total: usize,
     missing: Option<usize>,
 }
 
 impl<'a> ByteReader<'a> {
-    /// For bytes that are all there are.
+    /// Creates a reader of a whole file.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self::of_file(bytes, bytes.len())
     }
 
-    /// For the first bytes of a file of `total`.
+    /// Creates a reader of the first bytes of a file whose size is `total`.
     pub fn of_file(bytes: &'a [u8], total: usize) -> Self {
         Self { bytes, at: 0, total, missing: None }
     }
@@ -60,23 +62,23 @@ impl<'a> ByteReader<'a> {
         self.at
     }
 
-    /// Where bytes end that were asked for, are in the file, and are not among those that are here. Whatever was said of
-    /// the file meanwhile says nothing.
+    /// The end of the bytes that were requested and exist in the file, but are beyond the bytes that are present. If
+    /// there is one, the result of parsing means nothing.
     pub fn missing(&self) -> Option<usize> {
         self.missing
     }
 
-    /// The bytes not read yet.
+    /// The bytes that are present and were not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// How many of the file's bytes are not read yet.
+    /// The number of bytes of the file that were not read yet.
     pub fn left(&self) -> usize {
         self.total.saturating_sub(self.at)
     }
 
-    /// A error `back` bytes before the position.
+    /// An error at the position `back` bytes before this one.
     pub fn error(&self, back: usize, expected: impl Into<String>, found: impl Into<String>) -> ParseError {
         ParseError { at: self.at.saturating_sub(back), expected: expected.into(), found: found.into() }
     }
@@ -85,7 +87,7 @@ impl<'a> ByteReader<'a> {
         self.error(0, format!("{wanted} bytes"), format!("{} before the end of the file", self.left()))
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     pub fn take(&mut self, count: u64) -> Result<&'a [u8], ParseError> {
         let fitting = usize::try_from(count).ok().filter(|count| *count <= self.left());
         let end = self.at + fitting.ok_or_else(|| self.short(count))?;
@@ -97,7 +99,7 @@ impl<'a> ByteReader<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes, `N` being known.
+    /// Reads the next `N` bytes.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N as u64)?);
@@ -112,7 +114,8 @@ impl<'a> ByteReader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A 64-bit count of `items` that take `least` bytes or more each, and so cannot outnumber what is left.
+    /// Reads a 64-bit number of `items`. Each item takes at least `least` bytes, so a count for which too few bytes are
+    /// left is an error.
     pub fn count(&mut self, items: &str, least: usize) -> Result<usize, ParseError> {
         let count = self.u64()?;
         let most = self.left() / least;
@@ -121,13 +124,13 @@ impl<'a> ByteReader<'a> {
         fitting.ok_or_else(|| self.error(8, limit(), format!("{count} {items}")))
     }
 
-    /// A string: its length, then its bytes, in any encoding.
+    /// Reads a string: its length, then its bytes, in any encoding.
     pub fn string(&mut self) -> Result<&'a [u8], ParseError> {
         let length = self.u64()?;
         self.take(length)
     }
 
-    /// A string that names something: UTF-8 and of reasonable length.
+    /// Reads a name: a string in UTF-8 of limited length.
     pub fn name(&mut self) -> Result<&'a str, ParseError> {
         let at = self.at;
         let bytes = self.string()?;

@@ -1,7 +1,9 @@
-//! Models in several files, as llama.cpp's `gguf-split` writes them: `NAME-00001-of-00003.gguf` and so on.
+//! Models that are split into several files, as llama.cpp's `gguf-split` writes them: `NAME-00001-of-00003.gguf` and so
+//! on.
 //!
-//! The first file has the metadata, every file the tensors whose data it holds. `split.no`, counted from 0, and
-//! `split.count` say which of how many a file is, `split.tensors.count` how many tensors they have together.
+//! The first file has the metadata, and every file describes the tensors whose data it holds. `split.no`, counted from
+//! 0, and `split.count` say which of how many files one is, and `split.tensors.count` how many tensors all of them have
+//! together.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,16 +17,16 @@ const NUMBER: &str = "split.no";
 const COUNT: &str = "split.count";
 const TENSORS: &str = "split.tensors.count";
 
-/// Which file of how many one is.
+/// The number of a file, and the number of all files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SplitPosition {
-    /// From 0 on.
+    /// The number of the file, from 0.
     number: u32,
     count: u32,
 }
 
 impl SplitPosition {
-    /// None for a file that is a whole model.
+    /// The position of a file; `None` for a file that is a whole model.
     fn of(file: &ModelFile) -> Result<Option<Self>> {
         let read = |key| file.header.metadata.read::<u32>(file.bytes(), key).map_err(|error| file.name(error));
         let Some(count) = read(COUNT)?.filter(|count| *count > 1) else { return Ok(None) };
@@ -35,7 +37,7 @@ impl SplitPosition {
         Err(file.name(broken(NUMBER, format!("less than the {count} of `{COUNT}`"), number.to_string())))
     }
 
-    /// How the file's name ends.
+    /// The end of the file's name.
     fn ending(self) -> String {
         format!("-{:05}-of-{:05}.gguf", self.number + 1, self.count)
     }
@@ -45,7 +47,7 @@ impl SplitPosition {
     }
 }
 
-/// All files of the model that one of them, at `path`, belongs to, in their order.
+/// Opens all files of the model that the file at `path` belongs to, and returns them in order.
 pub(super) fn all(path: &Path, file: ModelFile) -> Result<Vec<ModelFile>> {
     let Some(own) = SplitPosition::of(&file)? else { return Ok(vec![file]) };
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -63,7 +65,7 @@ pub(super) fn all(path: &Path, file: ModelFile) -> Result<Vec<ModelFile>> {
     Ok(files)
 }
 
-/// Another file of a model.
+/// Opens another file of the model, and checks that it is the expected one.
 fn other(path: PathBuf, place: SplitPosition) -> Result<ModelFile> {
     let file = ModelFile::open(&path).map_err(|error| match error {
         Error::Io { action, path, reason } => {
@@ -80,7 +82,7 @@ fn other(path: PathBuf, place: SplitPosition) -> Result<ModelFile> {
     Err(file.name(broken(format!("{NUMBER} and {COUNT}"), place.words(), found)))
 }
 
-/// The tensors of all files.
+/// The tensors of all files together.
 pub(super) fn tensors(files: &mut [ModelFile]) -> Result<Tensors> {
     let several = files.len() > 1;
     let mut tensors = Tensors::default();
@@ -99,7 +101,7 @@ pub(super) fn tensors(files: &mut [ModelFile]) -> Result<Tensors> {
     }
 }
 
-/// Refuses one file of several, of which the others cannot be found.
+/// Refuses a file that is one of several, because without a path the others cannot be found.
 pub(super) fn alone(file: &ModelFile) -> Result<()> {
     SplitPosition::of(file)?.map_or(Ok(()), |place| {
         Err(Error::Unsupported {

@@ -1,5 +1,5 @@
-//! The tensor section: names, types and shapes, and proof that each tensor's bytes are in the file and
-//! nobody else's.
+//! The descriptions of tensors in a header, and the check that the bytes of each tensor lie inside the file and overlap
+//! no other's.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,12 +8,12 @@ use super::reader::{ByteReader, ParseError, broken, quoted};
 use super::types::TensorType;
 use crate::error::{Error, Result};
 
-/// GGML's limit.
+/// The most dimensions that GGML supports.
 const MOST_DIMS: u32 = 4;
-/// Bytes of the smallest entry: a name with no letters, one dimension, a type, an offset.
+/// The size in bytes of the smallest entry: an empty name, one dimension, a type, an offset.
 pub(super) const LEAST_ENTRY: usize = 8 + 4 + 8 + 4 + 8;
 
-/// What the file says about a tensor.
+/// The description of a tensor.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TensorInfo {
@@ -21,13 +21,13 @@ pub struct TensorInfo {
     pub name: String,
     /// The type of its values.
     pub ty: &'static TensorType,
-    /// Its 1 to 4 dimensions, innermost (a row's length) first.
+    /// The 1 to 4 dimensions, with the innermost, which is the length of a row, first.
     pub dims: Vec<usize>,
-    /// Which file of the model it is in, 0 for the first or only one.
+    /// The index of the file that holds the tensor: 0 for the first or only one.
     pub file: usize,
-    /// Where its bytes start, from the start of that file.
+    /// The position of the tensor's first byte in that file.
     pub offset: usize,
-    /// How many bytes it has.
+    /// The size of the tensor in bytes.
     pub bytes: usize,
 }
 
@@ -38,12 +38,12 @@ impl TensorInfo {
     }
 }
 
-/// Dimensions as messages show them, innermost first: `{2048, 154880}`.
+/// Dimensions as error messages print them, innermost first: `{2048, 154880}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape<'a>(pub &'a [usize]);
 
 impl Shape<'_> {
-    /// Whether both have the same dimensions, trailing ones of 1 aside.
+    /// Whether both have the same dimensions, apart from trailing ones of 1.
     pub(super) fn same_as(self, other: Shape<'_>) -> bool {
         let trimmed = |dims: &[usize]| dims.iter().rposition(|dim| *dim != 1).map_or(0, |last| last + 1);
         self.0[..trimmed(self.0)] == other.0[..trimmed(other.0)]
@@ -61,7 +61,7 @@ impl fmt::Display for Shape<'_> {
     }
 }
 
-/// Every tensor, findable by name.
+/// All tensors, with an index by name.
 #[derive(Default)]
 pub(super) struct Tensors {
     infos: Vec<TensorInfo>,
@@ -69,7 +69,7 @@ pub(super) struct Tensors {
 }
 
 impl Tensors {
-    /// Reads `count` entries. Their offsets count from the start of the data until [`Tensors::locate`].
+    /// Parses `count` entries. Their offsets count from the start of the data until [`Tensors::locate`] is called.
     pub fn parse(reader: &mut ByteReader<'_>, count: usize) -> Result<Self> {
         let mut tensors = Self::default();
         for i in 0..count {
@@ -93,8 +93,8 @@ impl Tensors {
         Ok(())
     }
 
-    /// Makes the offsets count from the start of the file, whose data starts at byte `start` of `file_bytes`,
-    /// and checks that every tensor is aligned, inside the file and apart from the others.
+    /// Converts the offsets to positions in the file, whose data starts at byte `start` of `file_bytes`, and checks
+    /// that every tensor is aligned, lies inside the file and overlaps no other.
     pub fn locate(&mut self, start: usize, file_bytes: usize, alignment: usize) -> Result<()> {
         for info in &mut self.infos {
             if !info.offset.is_multiple_of(alignment) {
@@ -112,7 +112,7 @@ impl Tensors {
         self.check_apart()
     }
 
-    /// Adds the tensors of another file of the model.
+    /// Adds the tensors of another file of the model, whose index is `file`.
     pub fn join(&mut self, others: Self, file: usize) -> Result<()> {
         if self.infos.is_empty() && file == 0 {
             *self = others;
@@ -181,7 +181,7 @@ fn read_type(name: &str, reader: &mut ByteReader<'_>) -> Result<&'static TensorT
     })
 }
 
-/// The bytes of a tensor, or what was expected and what found instead.
+/// The size of a tensor in bytes; the error says what was expected and what was found.
 fn size(dims: &[usize], ty: &TensorType) -> Result<usize, (String, String)> {
     let row = dims.first().copied().unwrap_or(0);
     if !row.is_multiple_of(ty.values) {

@@ -1,22 +1,22 @@
-//! How many bytes a tensor of each of GGML's types takes, including types that wglm cannot compute with:
-//! a file's sizes can be checked, and an error can name the type, whatever it is.
+//! The block sizes of all of GGML's tensor types, including those that wglm cannot compute with, so that the sizes in
+//! any file can be checked and an error can name the type.
 
-/// A type that a tensor's values can have.
+/// A type of the values of a tensor.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TensorType {
-    /// GGML's number for it, which stands in the file.
+    /// The number of the type in files, as GGML defines it.
     pub id: u32,
-    /// GGML's name, in lower case.
+    /// The name of the type in GGML, in lower case.
     pub name: &'static str,
-    /// Values that share a block; rows are whole blocks. 1 for the types without blocks.
+    /// The number of values in a block; 1 for types without blocks. Rows consist of whole blocks.
     pub values: usize,
-    /// Bytes of one block.
+    /// The size of a block in bytes.
     pub bytes: usize,
 }
 
-/// Every type up to 41, by number. The gaps are types that were withdrawn: 4 and 5 (q4_2, q4_3), 31 to 33 (q4_0
-/// interleaved for one processor each) and 36 to 38 (iq4_nl likewise).
+/// All types up to number 41, in order. The gaps are types that were withdrawn: 4 and 5 (q4_2, q4_3), 31 to 33 (q4_0,
+/// interleaved for one kind of processor each) and 36 to 38 (iq4_nl likewise).
 pub static TYPES: &[TensorType] = &[
     of(0, "f32", 1, 4),
     of(1, "f16", 1, 2),
@@ -25,8 +25,8 @@ pub static TYPES: &[TensorType] = &[
     of(6, "q5_0", 32, 22),
     of(7, "q5_1", 32, 24),
     of(8, "q8_0", 32, 34),
-    // GGML's block has two f16; Python's `gguf` package still counts the two f32 it once had. GGML
-    // makes this type for activations only, so no published file tells them apart.
+    // The block of GGML has two f16, whereas Python's `gguf` package still counts the two f32 that it once had. GGML
+    // uses this type for activations only, so no published file shows the difference.
     of(9, "q8_1", 32, 36),
     of(10, "q2_k", 256, 84),
     of(11, "q3_k", 256, 110),
@@ -61,7 +61,7 @@ const fn of(id: u32, name: &'static str, values: usize, bytes: usize) -> TensorT
 }
 
 impl TensorType {
-    /// The type that a file calls `id`.
+    /// The type with the number `id`.
     pub fn from_id(id: u32) -> Option<&'static Self> {
         TYPES.iter().find(|ty| ty.id == id)
     }

@@ -1,14 +1,14 @@
-//! A metadata value, seen in place: numbers are read out, strings and arrays stay in the file.
+//! Metadata values. Numbers are decoded, whereas strings and arrays are slices of the header.
 //!
-//! Two passes keep that safe and cheap. [`skip`] walks a value once, when the file is opened, and checks
-//! all of it. Looking at it later decodes only what is asked for, with the same bounds checks, so that even
-//! a file changed after opening cannot lead out of bounds.
+//! Two passes make this safe and cheap. [`skip`] walks over a value once, when the file is opened, and checks all of
+//! it. Later accesses decode only what is requested, with the same bounds checks, so that even a header that changed in
+//! between cannot lead out of bounds.
 
 use std::fmt;
 
 use super::reader::{ByteReader, ParseError, quoted};
 
-/// Arrays within arrays may go this deep. The format sets no limit and published files nest none.
+/// The deepest nesting of arrays. The format sets no limit, and published files do not nest arrays at all.
 const DEEPEST: usize = 4;
 
 /// The type of a metadata value.
@@ -30,9 +30,9 @@ pub enum ValueType {
     F32,
     /// A byte that is 0 or 1.
     Bool,
-    /// A length and as many bytes, by intent UTF-8.
+    /// A length and that many bytes, which should be UTF-8.
     String,
-    /// A type, a count and as many values of the type.
+    /// A type, a count and that many values of the type.
     Array,
     /// An unsigned 64-bit integer.
     U64,
@@ -44,7 +44,7 @@ pub enum ValueType {
 
 use ValueType as T;
 
-/// The types by the number that stands for them in a file, with a name and the least bytes a value takes.
+/// The types by their number in files, with a name and the fewest bytes that a value takes.
 const VALUE_TYPES: [(ValueType, &str, usize); 13] = [
     (T::U8, "u8", 1),
     (T::I8, "i8", 1),
@@ -62,19 +62,19 @@ const VALUE_TYPES: [(ValueType, &str, usize); 13] = [
 ];
 
 impl ValueType {
-    /// Reads a type's number.
+    /// Reads a type by its number.
     pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<Self, ParseError> {
         let id = reader.u32()?;
         let known = usize::try_from(id).ok().and_then(|id| VALUE_TYPES.get(id));
         known.map(|entry| entry.0).ok_or_else(|| reader.error(4, "a value type from 0 to 12", id.to_string()))
     }
 
-    /// The name in messages: `u32`, `string`, `array`.
+    /// The name of the type in error messages: `u32`, `string`, `array`.
     pub fn name(self) -> &'static str {
         VALUE_TYPES[self as usize].1
     }
 
-    /// Bytes of a value; for strings and arrays, of an empty one.
+    /// The size of a value in bytes; for strings and arrays that of an empty one.
     fn least_bytes(self) -> usize {
         VALUE_TYPES[self as usize].2
     }
@@ -99,7 +99,7 @@ pub enum Value<'a> {
     F32(f32),
     /// A truth value.
     Bool(bool),
-    /// A string's bytes, not known to be UTF-8.
+    /// The bytes of a string, which need not be UTF-8.
     String(&'a [u8]),
     /// Values of one type.
     Array(Array<'a>),
@@ -112,7 +112,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// An integer of any type; none for what is no integer.
+    /// The value of an integer of any type; `None` if it is not an integer.
     pub fn integer(&self) -> Option<i128> {
         Some(match *self {
             Self::U8(v) => v.into(),
@@ -127,7 +127,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Decodes a value that [`skip`] has walked: all of `bytes` is its own.
+    /// Decodes a value that [`skip`] has checked. `bytes` are those of the value.
     pub(super) fn decode(ty: ValueType, bytes: &'a [u8]) -> Option<Self> {
         let mut reader = ByteReader::new(bytes);
         Self::read(ty, &mut reader).ok()
@@ -171,7 +171,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The type and the value, as messages show them: `u32 5`, ``string `gpt2` ``, `array of 3 f32`.
+/// Prints the type and the value: `u32 5`, ``string `gpt2` ``, `array of 3 f32`.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.ty().name();
@@ -193,7 +193,7 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// Values of one type, one after the other in the file.
+/// An array of values of one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Array<'a> {
     element: ValueType,
@@ -202,7 +202,7 @@ pub struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// Reads the array's head; the rest of the cursor's bytes is its elements.
+    /// Reads the type and the length of an array. The remaining bytes of the reader are those of the elements.
     fn read(reader: &mut ByteReader<'a>) -> Result<Self, ParseError> {
         let element = T::read(reader)?;
         let len = reader.count(element.name(), element.least_bytes())?;
@@ -214,7 +214,7 @@ impl<'a> Array<'a> {
         self.element
     }
 
-    /// The number of elements. The file holds the bytes of as many, so it is safe to reserve room for them.
+    /// The number of elements. The file has room for that many, so it is safe to allocate memory for them.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -224,7 +224,7 @@ impl<'a> Array<'a> {
         self.len == 0
     }
 
-    /// The elements. Strings and arrays are found by walking past those before them.
+    /// The elements. Strings and arrays are found by walking over those before them.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let Self { element, len, bytes } = *self;
         let mut reader = ByteReader::new(bytes);
@@ -236,7 +236,7 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Walks past a value of type `ty` that lies within `depth` arrays, and checks all of it.
+/// Walks over a value of type `ty` that is nested in `depth` arrays, and checks all of it.
 pub(super) fn skip(reader: &mut ByteReader<'_>, ty: ValueType, depth: usize) -> Result<(), ParseError> {
     match ty {
         T::Bool => skip_bool(reader),
@@ -261,7 +261,8 @@ fn skip_array(reader: &mut ByteReader<'_>, depth: usize) -> Result<(), ParseErro
     let count = reader.count(element.name(), element.least_bytes())?;
     match element {
         T::Bool | T::String | T::Array => (0..count).try_for_each(|_| skip(reader, element, depth)),
-        // Cannot overflow: the bytes left are no fewer. In one step, so that their pages stay untouched.
+        // The product cannot overflow, since at least that many bytes are left. One step for all elements leaves their
+        // pages untouched.
         _ => reader.take((count * element.least_bytes()) as u64).map(drop),
     }
 }

@@ -1,12 +1,13 @@
-//! What the arguments of a call mean: GLM writes strings bare and everything else as JSON, so that the function's
-//! schema has to tell whether `5` is a number.
+//! Interprets the arguments of a call. GLM writes strings without quotes and everything else as JSON, so the function's
+//! schema decides whether `5` is a number or a string.
 
 use super::call::Call;
 use super::message::ToolCall;
 use serde_json::{Map, Value};
 
 impl Call {
-    /// The call, with arguments as the tools' schemas have them. It may be of a function that is not among them.
+    /// The call with its arguments converted to the types in the schemas of `tools`. The function need not be among
+    /// them.
     pub(super) fn understood(&self, tools: &[Value]) -> ToolCall {
         let properties = properties(tools, self.name());
         let argument = |(key, text): &(String, String)| {
@@ -17,15 +18,16 @@ impl Call {
     }
 }
 
-/// The schemas of a function's parameters, in OpenAI's form or without what that wraps around them.
+/// The schemas of the parameters of function `name`, described either in OpenAI's form or as the inner object of that
+/// form alone.
 fn properties<'a>(tools: &'a [Value], name: &str) -> Option<&'a Value> {
     let function = |tool: &'a Value| tool.get("function").unwrap_or(tool);
     let named = tools.iter().map(function).find(|function| function.get("name").is_some_and(|n| n == name))?;
     named.get("parameters")?.get("properties")
 }
 
-/// A string where the schema says so, or where the text is no JSON; JSON otherwise. Where it may be a string or
-/// something else, it is what it can be read as.
+/// The value that an argument's text stands for: a string if the schema says so or the text is not JSON, and otherwise
+/// JSON. If the schema allows a string among other types, JSON of one of the other types wins.
 fn meaning(text: &str, schema: Option<&Value>) -> Value {
     let types = schema.map(types).unwrap_or_default();
     let read = serde_json::from_str::<Value>(text).ok();
@@ -34,7 +36,7 @@ fn meaning(text: &str, schema: Option<&Value>) -> Value {
     read.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// The types that a schema names; none if it names none.
+/// The types that a schema names; empty if it names none.
 fn types(schema: &Value) -> Vec<&str> {
     match schema.get("type") {
         Some(Value::String(name)) => return vec![name],
@@ -46,6 +48,7 @@ fn types(schema: &Value) -> Vec<&str> {
     values.chain(list("anyOf").chain(list("oneOf")).flat_map(types)).collect()
 }
 
+/// The JSON Schema name of a value's type.
 fn type_of(value: &Value) -> &str {
     match value {
         Value::Null => "null",
@@ -57,6 +60,7 @@ fn type_of(value: &Value) -> &str {
     }
 }
 
+/// Whether a value is of the type that JSON Schema calls `name`.
 fn is(value: &Value, name: &str) -> bool {
     type_of(value) == name || name == "integer" && (value.is_i64() || value.is_u64())
 }

@@ -1,4 +1,4 @@
-//! The byte-pair model of a vocabulary.
+//! Builds the byte-pair encoding model of a vocabulary.
 
 use super::pretokenizer::VocabFamily;
 use super::vocab::{failed, raw_byte};
@@ -6,8 +6,8 @@ use super::{TokenType, Vocab, byte_level};
 use crate::error::Result;
 use tokenizers::models::bpe::{BPE, Vocab as Ids};
 
-/// Takes the tokens and merges out of `vocab`. Reserved tokens stay out of the model, and with them the
-/// merges that name one: no text may become one.
+/// Moves the tokens and merges out of `vocab` into a model. Reserved tokens, and merges that mention one, are left out,
+/// so that no text is ever encoded to a reserved token.
 pub(super) fn build(vocab: &mut Vocab, family: &VocabFamily) -> Result<BPE> {
     let (mut ids, mut reserved) = (Ids::default(), Ids::default());
     for ((text, kind), id) in std::mem::take(&mut vocab.tokens).into_iter().zip(&vocab.types).zip(0..) {
@@ -23,7 +23,8 @@ pub(super) fn build(vocab: &mut Vocab, family: &VocabFamily) -> Result<BPE> {
     builder.build().map_err(|error| failed(error.to_string()))
 }
 
-/// A token's text in the byte-level alphabet, in which the file writes all but the literal ones.
+/// A token's text in the byte-level alphabet. The file writes most tokens in that alphabet already, but not
+/// user-defined tokens and raw bytes.
 fn spelling(text: String, kind: TokenType) -> String {
     match kind {
         TokenType::UserDefined => byte_level::encode(&text),

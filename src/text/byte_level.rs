@@ -1,7 +1,7 @@
-//! The alphabet of byte-level BPE: every byte written as one printable character.
+//! The alphabet of byte-level BPE, which writes every byte as one printable character.
 //!
-//! Printable Latin-1 stands for itself; the other 68 bytes are numbered from U+0100 on, so that no token
-//! in a vocabulary holds a blank or a control character (OpenAI's GPT-2, `bytes_to_unicode`).
+//! Printable Latin-1 characters stand for themselves. The other 68 bytes are numbered from U+0100 on, so that no token
+//! in a vocabulary contains a blank or a control character (OpenAI's GPT-2, `bytes_to_unicode`).
 
 /// One more than the last code point of the alphabet.
 const ALPHABET_END: usize = 0x144;
@@ -9,7 +9,7 @@ const ALPHABET_END: usize = 0x144;
 /// The character that stands for each byte.
 const CHARS: [char; 256] = chars();
 
-/// The byte that each code point stands for; `NO_BYTE` for those outside the alphabet.
+/// The byte that each code point stands for, or `NO_BYTE` for code points outside the alphabet.
 const BYTES: [u16; ALPHABET_END] = bytes();
 
 const NO_BYTE: u16 = 256;
@@ -49,13 +49,13 @@ pub(super) fn char_of(byte: u8) -> char {
     CHARS[byte as usize]
 }
 
-/// `text` with a character for each of its bytes.
+/// Encodes every byte of `text` as a character of the alphabet.
 pub(super) fn encode(text: &str) -> String {
     text.bytes().map(char_of).collect()
 }
 
-/// Appends to `out` the bytes that `token` stands for. A character outside the alphabet, which no
-/// byte-level vocabulary should hold, stands for itself.
+/// Appends to `out` the bytes that `token` stands for. A character outside the alphabet, which no byte-level vocabulary
+/// should contain, stands for itself.
 pub(super) fn decode(token: &str, out: &mut Vec<u8>) {
     for char in token.chars() {
         match BYTES.get(char as usize) {

@@ -1,58 +1,58 @@
-//! GLM's form of a function call, read as it is written:
-//! `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>`, with blanks between the tags or
-//! none. A name is one word, a key has no tags in it, a value is anything but its closing tag.
+//! Parses GLM's form of a function call while the model writes it:
+//! `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>`, with or without blanks between the
+//! tags. A name is one word, a key contains no tags, and a value is anything up to its closing tag.
 //!
-//! It is certain to be meant as a call once a tag that may follow a name does. What is wrong after that makes it a call
-//! that failed, which reaches to its closing tag, or to where another call begins.
+//! Text after `<tool_call>` is certain to be a call once a tag that can follow a name appears. An error after that
+//! makes it a failed call, which extends to its closing tag or to the beginning of the next call.
 
 use super::tag::{ReplyPart, Tag};
 
-/// A call as far as it was written.
+/// A call that may still be incomplete.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    /// All of it, and the blanks before it.
+    /// All text of the call, and the blanks before it.
     raw: String,
-    /// Bytes of those blanks.
+    /// The length of those blanks in bytes.
     blanks: usize,
     pub in_thinking: bool,
     name: String,
-    /// Keys and values in order.
+    /// The keys and values, in order.
     pub arguments: Vec<(String, String)>,
     key: String,
     value: String,
     state: CallState,
 }
 
-/// What is being read.
+/// The part of a call that comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallState {
     Name,
-    /// Before a key, or the end.
+    /// Before a key, or before the closing tag.
     Arguments,
     Key,
     BeforeValue,
     Value,
-    /// What follows an error.
+    /// After an error.
     Wrong,
 }
 
-/// What a part was to a call.
+/// What a part of the reply means to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallProgress {
-    /// A part of it.
+    /// The call continues with this part.
     More,
-    /// No part of it, for this is no call.
+    /// This is not a call after all. The part is not consumed.
     NoCall,
-    /// Its end.
+    /// The part completes the call.
     Whole,
-    /// The end of one that failed.
+    /// The part ends a failed call.
     Failed,
-    /// Behind the end of one that failed.
+    /// A failed call ends before the part, which is not consumed.
     FailedBefore,
 }
 
 impl Call {
-    /// A call behind its opening tag.
+    /// A call of which only the opening tag was read.
     pub(super) fn new(blanks: String, in_thinking: bool) -> Self {
         let (raw, blanks) = (format!("{blanks}{}", Tag::Call.text()), blanks.len());
         let (name, key, value) = Default::default();
@@ -64,22 +64,22 @@ impl Call {
         self.name.trim()
     }
 
-    /// Whether it is certain to be meant as a call.
+    /// Whether this is certain to be a call.
     pub(super) fn is_certain(&self) -> bool {
         self.state != CallState::Name
     }
 
-    /// As it was written.
+    /// The text of the call.
     pub(super) fn raw(&self) -> &str {
         &self.raw[self.blanks..]
     }
 
-    /// As it was written, with the blanks before it.
+    /// The text of the call with the blanks before it.
     pub(super) fn with_blanks(self) -> String {
         self.raw
     }
 
-    /// Takes the next part.
+    /// Reads the next part of the reply.
     pub(super) fn read(&mut self, part: ReplyPart<'_>) -> CallProgress {
         let progress = match part {
             ReplyPart::Text(text) => self.read_text(text),
@@ -91,7 +91,7 @@ impl Call {
         progress
     }
 
-    /// Takes the last of what there is.
+    /// Adds the last text of a reply that ends inside the call.
     pub(super) fn cut(&mut self, text: &str) {
         self.raw += text;
     }

@@ -1,8 +1,7 @@
-//! Tokens to text, one at a time.
+//! Turns tokens into text, one at a time.
 //!
-//! Guaranteed: what comes out is whole characters, and all of it joined is exactly what
-//! [`String::from_utf8_lossy`] makes of all the bytes. A token may end inside a character; its bytes wait
-//! for the next.
+//! The result consists of whole characters, and all of it joined equals [`String::from_utf8_lossy`] of all the bytes.
+//! If a token ends inside a character, its last bytes wait for the next token.
 
 use super::Tokenizer;
 use crate::error::Result;
@@ -11,22 +10,22 @@ use crate::error::Result;
 #[derive(Debug, Clone, Default)]
 pub struct Detokenizer {
     show_special: bool,
-    /// The start of a character, at most three bytes between calls.
+    /// The beginning of an incomplete character, at most three bytes between calls.
     waiting: Vec<u8>,
-    /// What the last call returned.
+    /// The text that the last call returned.
     text: String,
 }
 
 impl Detokenizer {
-    /// A detokenizer that leaves control tokens out unless `show_special`.
+    /// Creates a detokenizer that omits control tokens unless `show_special`.
     pub fn new(show_special: bool) -> Self {
         Self { show_special, ..Self::default() }
     }
 
-    /// The text that `token` completes; empty if it ends inside a character or is hidden.
+    /// The text that `token` completes; empty if it ends inside a character or is a hidden control token.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`](crate::Error::TokenOutOfRange).
+    /// [`Error::TokenOutOfRange`](crate::Error::TokenOutOfRange) if the token is not in the vocabulary.
     pub fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> Result<&str> {
         Ok(self.push_bytes(tokenizer.visible_bytes(token, self.show_special)?))
     }
@@ -53,8 +52,8 @@ impl Detokenizer {
         &self.text
     }
 
-    /// What is left at the end: U+FFFD if the last token ended inside a character. Ready for another text
-    /// afterwards.
+    /// The rest of the text: U+FFFD if the last token ended inside a character, and otherwise nothing. The detokenizer
+    /// is then ready for another text.
     pub fn finish(&mut self) -> &str {
         self.text.clear();
         if !self.waiting.is_empty() {

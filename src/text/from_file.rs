@@ -1,15 +1,15 @@
-//! A vocabulary from the metadata of a GGUF file.
+//! Reads a vocabulary from the metadata of a GGUF file.
 
 use super::{TokenType, Vocab};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
 impl Vocab {
-    /// Reads the vocabulary of a file; none if it says that it has none.
+    /// Reads the vocabulary of a file; `None` if the file declares that it has none.
     ///
     /// # Errors
-    /// [`Error::Metadata`] for a key that is missing or of the wrong type, [`Error::Unsupported`] for a
-    /// tokenizer other than byte-level BPE.
+    /// [`Error::Metadata`] if a key is missing or has the wrong type, [`Error::Unsupported`] for a tokenizer other than
+    /// byte-level BPE.
     pub fn read(file: &Gguf) -> Result<Option<Self>> {
         match file.opt_string("tokenizer.ggml.model")? {
             None | Some("none" | "no_vocab") => return Ok(None),

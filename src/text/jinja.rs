@@ -1,16 +1,16 @@
-//! The template engine, set up the way Hugging Face transformers sets up Jinja2.
+//! Sets up the template engine the way Hugging Face transformers sets up Jinja2.
 
 use super::{json, python, strftime};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
-/// Steps that a rendering may take. A message costs GLM's template about 50.
+/// The most steps that a rendering may take. GLM's template takes about 50 for each message.
 const FUEL: u64 = 10_000_000;
 
-/// Calls of macros inside macros.
+/// The deepest nesting of macro calls.
 const DEPTH: usize = 100;
 
-/// An environment without templates.
+/// Creates an environment without templates.
 pub(super) fn environment() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
@@ -30,7 +30,8 @@ pub(super) fn environment() -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// Marks an error that a template raised itself: it found the conversation wrong, and nothing is wrong with it.
+/// Marks an error that a template raised itself with `raise_exception`: the conversation is wrong, and the template is
+/// not.
 #[derive(Debug, thiserror::Error)]
 #[error("raised by the template")]
 pub struct Refusal;

@@ -1,15 +1,15 @@
-//! The `tojson` filter as transformers defines it: Python's `json.dumps`, nothing escaped for HTML.
+//! The `tojson` filter as transformers defines it: Python's `json.dumps`, with nothing escaped for HTML.
 
 use super::marker::{ESCAPE, MARK};
 use super::python;
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
-/// Containers inside containers before a value counts as too deep.
+/// The deepest nesting of containers that is written.
 const DEPTH: usize = 200;
 
-/// `json.dumps(value, ensure_ascii, indent, separators, sort_keys)`; the options by name, or the first three by
-/// place.
+/// `json.dumps(value, ensure_ascii, indent, separators, sort_keys)`. All options can be given by name, and the first
+/// three also by position.
 pub(super) fn tojson(
     value: &Value,
     ensure_ascii: Option<Value>,
@@ -44,8 +44,8 @@ fn two_strings(separators: &Value) -> Result<(String, String), Error> {
     }
 }
 
-/// What a level is indented with: a string, or a number of blanks. A negative number is Python's zero: new
-/// lines, no blanks.
+/// The indentation of one level: a string, or a number of blanks. A negative number counts as 0: new lines without
+/// blanks.
 fn indentation(indent: &Value) -> Result<String, Error> {
     match (indent.as_str(), indent.as_i64()) {
         (Some(text), _) => Ok(text.into()),
@@ -60,9 +60,9 @@ struct JsonWriter {
     ensure_ascii: bool,
     sort_keys: bool,
     indent: Option<String>,
-    /// Between items.
+    /// The separator between items.
     item: String,
-    /// Between a key and its value.
+    /// The separator between a key and its value.
     key: String,
 }
 
@@ -162,7 +162,8 @@ impl JsonWriter {
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
                 '\0'..'\u{20}' => self.escape(char),
-                // Escaped, the marks of what must not be a token would stay in the prompt.
+                // If the marks of [`Marker`](super::marker::Marker) were escaped, they could not be removed from the
+                // prompt.
                 MARK | ESCAPE => self.out.push(char),
                 '\u{7f}'.. if self.ensure_ascii => self.escape(char),
                 _ => self.out.push(char),
@@ -171,7 +172,7 @@ impl JsonWriter {
         self.out.push('"');
     }
 
-    /// `\u` and four digits for each UTF-16 unit.
+    /// Writes `\u` and four digits for each UTF-16 unit.
     fn escape(&mut self, char: char) {
         for unit in char.encode_utf16(&mut [0; 2]) {
             self.out.push_str(&format!("\\u{unit:04x}"));
@@ -179,7 +180,7 @@ impl JsonWriter {
     }
 }
 
-/// Python's `json` writes what is not finite by name.
+/// A number. Python's `json` writes infinities and NaN by name.
 fn number(value: &Value) -> String {
     match f64::try_from(value.clone()) {
         Ok(float) if !value.is_integer() && float.is_nan() => "NaN".into(),

@@ -1,36 +1,37 @@
-//! What comes from outside a template, kept from being read as the template's own tokens.
+//! Marks the strings that come from outside a template, so that they never become the template's own tokens.
 //!
-//! A template writes control tokens and tags around what people, functions and the model say. Names of such tokens in
-//! what they say are text. So while the template renders, [`MARK`] stands on both sides of every character with which
-//! such a name may begin or end, wherever that character is: a name is found neither in a text nor where texts are
-//! joined, nor in what is left of one that was shortened or turned around. What is cut into words afterwards has the
-//! marks taken out again. Names that are words are marked behind their first letter alone, and a template that drops
-//! single characters may drop marks.
+//! A template writes control tokens and tags around the messages of people, functions and the model. If a message
+//! contains the name of such a token, that name has to stay plain text. Therefore, while the template renders, a
+//! [`MARK`] stands on both sides of every character with which such a name can begin or end. A name is then found
+//! neither inside a message, nor where two messages are joined, nor in a message that the template shortened or
+//! reversed. The marks are removed when the rest of the prompt is cut into words. In names that begin and end with
+//! letters, only the first letter is followed by a mark. A template that drops single characters can drop marks.
 //!
-//! A template that writes the first and the last character itself, as `<|{{ role }}|>` does, makes the token that it
-//! names.
+//! If a template itself writes the first and the last character of a name, as `<|{{ role }}|>` does, it makes the token
+//! of that name.
 
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// A character that Unicode gives to no text.
+/// A character that Unicode reserves for internal use, so that no text contains it.
 pub(super) const MARK: char = '\u{FDD0}';
 
-/// Another one: between two of these stands the number of a character that cannot stand there itself.
+/// Another such character. Two of these enclose the number of a character that has to be escaped.
 pub(super) const ESCAPE: char = '\u{FDD1}';
 
-/// Marks texts, as a vocabulary asks for it.
+/// Marks strings so that they contain none of a vocabulary's reserved tokens.
 #[derive(Debug)]
 pub(super) struct Marker {
-    /// Characters that names begin or end with, but for those of words.
+    /// The punctuation with which names begin or end.
     signs: Vec<char>,
-    /// Names that begin and end like words: for these, marking every such character would mark most of a text.
+    /// Names that begin and end with letters or digits. Marking all of these characters would mark most of a text.
     words: Vec<String>,
+    /// Characters that are escaped: the marks themselves, and names of one character.
     escaped: Vec<char>,
 }
 
 impl Marker {
-    /// Against these names of tokens, beside the tags that replies are read by.
+    /// Creates a marker against these names of tokens, and against the tags of replies.
     pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut marker = Self { signs: vec!['<', '>'], words: Vec::new(), escaped: vec![MARK, ESCAPE] };
         names.into_iter().for_each(|name| marker.add(name));
@@ -55,7 +56,7 @@ impl Marker {
         }
     }
 
-    /// A value with all of its strings marked, keys too.
+    /// Marks all strings of a value, keys included.
     pub(super) fn mark(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.mark_text(&text)),
@@ -86,14 +87,14 @@ impl Marker {
         marked
     }
 
-    /// Whether a text begins with one of the words, or with as much of it as there is of the text.
+    /// Whether `text` begins with one of the words or, at the end of a text, with the beginning of one.
     fn begins_word(&self, text: &str) -> bool {
         let begins = |word: &String| text.starts_with(word) || word.starts_with(text.trim_end());
         !self.words.is_empty() && !text.trim_end().is_empty() && self.words.iter().any(begins)
     }
 }
 
-/// A text without its marks.
+/// Removes the marks from a text, and resolves the escapes.
 pub(super) fn unmark(text: &str) -> Cow<'_, str> {
     if !text.contains([MARK, ESCAPE]) {
         return Cow::Borrowed(text);
@@ -128,7 +129,7 @@ mod tests {
         Marker::new(["<|user|>", "[MASK]", "EOS", "§"]).mark_text(text)
     }
 
-    /// What could be a name is cut up, wherever it stands; everything else is as it was.
+    /// Everything that could be a name is split by marks, wherever it stands, and everything else is unchanged.
     #[test]
     fn marks_are_where_names_begin_and_end() {
         assert_eq!(marked("<|user|>").replace(MARK, "."), ".<.|user|.>.");
@@ -147,7 +148,7 @@ mod tests {
         }
     }
 
-    /// What a template leaves of an escape is text.
+    /// An escape that a template cut into pieces is plain text.
     #[test]
     fn half_an_escape_is_text() {
         for text in ["\u{fdd1}", "a\u{fdd1}zz\u{fdd1}b", "\u{fdd1}fdd0", "\u{fdd1}d800\u{fdd1}"] {

@@ -1,4 +1,4 @@
-//! A conversation's messages, as chat templates and OpenAI-style JSON spell them.
+//! Messages of a conversation, in the form that chat templates and OpenAI-style JSON use.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -6,29 +6,28 @@ use std::borrow::Cow;
 
 /// One message of a conversation.
 ///
-/// Absent fields are left out when it is serialised, so that a template sees them as undefined. Reads
-/// OpenAI-style JSON: `null` fields count as absent, and fields it does not know are kept for the
-/// template.
+/// Absent fields are omitted when a message is serialized, so that templates see them as undefined. OpenAI-style JSON
+/// can be deserialized: fields that are `null` count as absent, and unknown fields are kept for the template.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks: `system`, `user`, `assistant`, `tool`.
+    /// The role of the speaker: `system`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// What is said. Tags in it are text: thinking belongs into `reasoning_content`, calls into `tool_calls`.
+    /// The content. Tags in it are plain text: thinking belongs in `reasoning_content`, calls in `tool_calls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
-    /// What the assistant thought before it answered.
+    /// The thinking that came before the assistant's answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
     /// The functions that the assistant calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// The call that a `tool` message answers.
+    /// The id of the call that a `tool` message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// The speaker's or the function's name.
+    /// The name of the speaker or of the function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Any further fields that a template may know.
+    /// All further fields, which a template may use.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -44,17 +43,17 @@ impl Message {
         Self::new("system", content)
     }
 
-    /// What the user says.
+    /// A message of the user.
     pub fn user(content: impl Into<Content>) -> Self {
         Self::new("user", content)
     }
 
-    /// What the model answered.
+    /// An answer of the model.
     pub fn assistant(content: impl Into<Content>) -> Self {
         Self::new("assistant", content)
     }
 
-    /// What a function returned, in answer to the call `id`.
+    /// The result of a function, in answer to the call `id`.
     pub fn tool(id: impl Into<String>, content: impl Into<Content>) -> Self {
         Self { tool_call_id: Some(id.into()), ..Self::new("tool", content) }
     }
@@ -69,24 +68,24 @@ impl Message {
         Self { tool_calls, ..self }
     }
 
-    /// What is said, as text: all of the parts that are text, one behind the other; empty if there is nothing.
+    /// The content as text: all of its text parts joined, or nothing if there is no content.
     pub fn text(&self) -> Cow<'_, str> {
         self.content.as_ref().map_or(Cow::Borrowed(""), Content::text)
     }
 }
 
-/// What a message says: text, or a list of parts such as `{"type": "text", "text": ".."}`.
+/// The content of a message: text, or a list of parts such as `{"type": "text", "text": ".."}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
     /// Plain text.
     Text(String),
-    /// Parts that the template takes apart.
+    /// Parts that the template interprets.
     Parts(Vec<Value>),
 }
 
 impl Content {
-    /// As [`Message::text`].
+    /// The content as text; see [`Message::text`].
     pub fn text(&self) -> Cow<'_, str> {
         let part = |part: &'_ Value| part.as_str().or_else(|| part["text"].as_str()).unwrap_or_default().to_owned();
         match self {
@@ -111,13 +110,13 @@ impl From<String> for Content {
 /// A function call by the assistant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// What the answer refers to.
+    /// The id that the answer to the call refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Always `function`.
+    /// The type of the call, which is always `function`.
     #[serde(rename = "type", default = "function")]
     pub kind: String,
-    /// The call itself.
+    /// The called function and its arguments.
     pub function: FunctionCall,
 }
 
@@ -129,13 +128,13 @@ impl ToolCall {
     }
 }
 
-/// A function and what it is called with.
+/// The name of a function and the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionCall {
     /// The function's name.
     pub name: String,
-    /// An object of arguments. OpenAI's JSON carries it as a string of JSON, which is read into the object
-    /// that templates expect; an empty string is an empty object.
+    /// An object of arguments. OpenAI's JSON carries it as a string of JSON, which is converted to the object that
+    /// templates expect. An empty string is converted to an empty object.
     #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
     pub arguments: Value,
 }

@@ -1,10 +1,10 @@
 //! Text on its way into the model and out of it.
 //!
-//! In: a conversation is rendered to a prompt by the file's own Jinja template ([`ChatTemplate`]), the prompt is cut
-//! into tokens by the file's own vocabulary ([`Tokenizer`]). Out: a [`Detokenizer`] turns tokens back into text without
-//! ever cutting a character, a [`ReplyParser`] separates the thinking from the answer and finds the functions that are
-//! called, [`StopStrings`] end it early. Nothing here knows the GPU or the file format: whoever opens the file fills a
-//! [`Vocab`].
+//! On the way in, a [`ChatTemplate`] renders a conversation to a prompt with the Jinja template of the model's file,
+//! and a [`Tokenizer`] cuts the prompt into tokens by the file's vocabulary. On the way out, a [`Detokenizer`] turns
+//! tokens into text without ever splitting a character, a [`ReplyParser`] separates the thinking from the answer and
+//! finds calls of functions, and [`StopStrings`] end the answer early. Nothing here uses the GPU. Only [`Vocab::read`]
+//! knows the file format.
 
 mod arguments;
 mod bpe;

@@ -1,30 +1,30 @@
-//! The rules that cut text into words before byte-pair encoding, by their name in the file.
+//! The rules that cut text into words before byte-pair encoding. A file names its rule.
 //!
-//! Every expression matches at every position of every text, so the words of a text joined are the text.
+//! Every expression matches at every position of every text, so the joined words equal the text.
 
 use crate::error::{Error, Result};
 use tokenizers::SplitDelimiterBehavior::Isolated;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 
-/// What goes with one name of `tokenizer.ggml.pre`.
+/// The properties of all vocabularies that use one rule, which the key `tokenizer.ggml.pre` names.
 pub(super) struct VocabFamily {
-    /// The names, llama.cpp's first.
+    /// The names of the rule. The first is the one that llama.cpp uses.
     names: &'static [&'static str],
     regex: &'static str,
-    /// A word that is a token as a whole is that token, whatever the merges would make of it.
+    /// Whether a word that is a token as a whole is encoded to that token, whatever the merges would make of it.
     pub(super) ignore_merges: bool,
-    /// Control tokens that end a reply even where the file's metadata forgets them.
+    /// Control tokens that end a reply, even if the file's metadata does not list them.
     pub(super) end: &'static [&'static str],
 }
 
-/// Llama 3's expression, which GLM-4 took over.
+/// The regular expression of Llama 3, which GLM-4 uses as well.
 const UP_TO_THREE_DIGITS: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// Qwen 2's: the same, but every digit is a word.
+/// The regular expression of Qwen 2. It differs from Llama 3's in that every digit is a word.
 const SINGLE_DIGITS: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// GPT-2's.
+/// The regular expression of GPT-2.
 const ANY_DIGITS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
-/// See [`words`].
+/// The most blanks that are cut off as one word where the regular expression gives up; see [`words`].
 const MOST_BLANKS: usize = 1 << 19;
 
 static FAMILIES: &[VocabFamily] = &[
@@ -60,7 +60,7 @@ static FAMILIES: &[VocabFamily] = &[
     VocabFamily { names: &["gpt-2", "gpt2"], regex: ANY_DIGITS, ignore_merges: false, end: &["<|endoftext|>"] },
 ];
 
-/// The family that calls itself `pre`.
+/// The family whose rule is called `pre`.
 pub(super) fn family(pre: &str) -> Result<&'static VocabFamily> {
     FAMILIES.iter().find(|family| family.names.contains(&pre)).ok_or_else(|| {
         let known: Vec<_> = FAMILIES.iter().flat_map(|family| family.names).copied().collect();
@@ -69,7 +69,7 @@ pub(super) fn family(pre: &str) -> Result<&'static VocabFamily> {
 }
 
 impl VocabFamily {
-    /// The family's expression, compiled.
+    /// Compiles the regular expression of the family.
     pub(super) fn compile(&self) -> Result<Split> {
         Split::new(SplitPattern::Regex(self.regex.into()), Isolated, false).map_err(|error| Error::Tokenizer {
             message: format!("the regular expression of `{}`: {error}", self.names[0]),
@@ -79,8 +79,8 @@ impl VocabFamily {
 
 /// Calls `word` with every word of `text`, in order.
 ///
-/// The expression engine gives up on more than a million blanks in a row; of such a run, `MOST_BLANKS` at a
-/// time are a word.
+/// The regular expression engine gives up on more than a million blanks in a row. Such a run is cut into words of at
+/// most `MOST_BLANKS`.
 pub(super) fn words<'t>(split: &Split, text: &'t str, mut word: impl FnMut(&'t str) -> Result<()>) -> Result<()> {
     let mut rest = text;
     loop {
@@ -135,7 +135,7 @@ mod tests {
         assert!(message.contains("tokenizer.ggml.pre") && message.contains("`default`") && message.contains("glm4, "));
     }
 
-    /// Long runs are what makes a backtracking engine give up.
+    /// Long runs of one character are what makes a backtracking engine give up.
     #[test]
     fn long_runs_of_one_kind() {
         for unit in [" ", "\n", " \n", "a", "1", "!", "\t ", "é", "' "] {

@@ -1,4 +1,4 @@
-//! What Python does that the template engine does not: how values print, and a few methods.
+//! Behaviour of Python that the template engine lacks: how values are printed, and some methods.
 
 use minijinja::value::{Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
@@ -6,10 +6,10 @@ use minijinja_contrib::pycompat::unknown_method_callback;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Containers inside containers before the rest is printed as `...`.
+/// The deepest nesting of containers that is printed. Deeper ones are printed as `...`.
 const DEPTH: usize = 200;
 
-/// `str(value)`.
+/// The text of a value, as Python's `str(value)`.
 pub(super) fn text(value: &Value) -> Cow<'_, str> {
     match (value.kind(), value.as_str()) {
         (_, Some(text)) => Cow::Borrowed(text),
@@ -23,7 +23,7 @@ pub(super) fn text(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// `repr(value)`, appended to `out`.
+/// Appends Python's `repr(value)` to `out`.
 fn repr(value: &Value, depth: usize, out: &mut String) {
     match value.kind() {
         _ if depth > DEPTH => out.push_str("..."),
@@ -62,7 +62,8 @@ fn list(items: impl Iterator<Item = Value>, out: &mut String, mut write: impl Fn
     }
 }
 
-/// Single quotes, unless only double ones save escapes.
+/// Appends a string in quotes. As in Python the quotes are single, unless the text contains single quotes and no double
+/// ones.
 fn quote(text: &str, out: &mut String) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.push(quote);
@@ -76,7 +77,7 @@ fn quote(text: &str, out: &mut String) {
             '\0'..' ' | '\u{7f}'..='\u{a0}' | '\u{ad}' => {
                 let _ = write!(out, "\\x{:02x}", char as u32);
             }
-            // Separators, directions and private use, which Python does not count as printable.
+            // Separators, marks of direction and private use characters, which Python does not count as printable.
             '\u{1680}'
             | '\u{2000}'..='\u{200f}'
             | '\u{2028}'..='\u{202f}'
@@ -92,7 +93,8 @@ fn quote(text: &str, out: &mut String) {
     out.push(quote);
 }
 
-/// The shortest digits that read back the same, with an exponent from 1e16 up and below 1e-4.
+/// A float as Python prints it: the shortest digits that give the same number when parsed, with an exponent from 1e16
+/// up and below 1e-4.
 fn float(value: &Value) -> String {
     let Ok(float) = f64::try_from(value.clone()) else { return value.to_string() };
     if !float.is_finite() {
@@ -115,7 +117,7 @@ fn float(value: &Value) -> String {
     }
 }
 
-/// Methods of Python's types: the engine's own collection, and those it lacks.
+/// Calls a method of a Python type: one of the engine's own collection, or one that it lacks.
 pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     match value.as_str().map(|text| string_method(text, name, args)) {
         Some(Some(result)) => result,
@@ -151,7 +153,7 @@ fn tuple(parts: [&str; 3]) -> Value {
     Tuple::from(parts.map(Value::from)).into()
 }
 
-/// Splits from the right, at most as often as asked.
+/// Python's `rsplit`: splits from the right, at most as often as requested.
 fn rsplit(text: &str, args: &[Value]) -> Result<Value, Error> {
     let (_, most): (&str, Option<i64>) = from_args(args)?;
     let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX - 1);
@@ -160,17 +162,18 @@ fn rsplit(text: &str, args: &[Value]) -> Result<Value, Error> {
     Ok(parts.into())
 }
 
-/// `is iterable`: unlike the engine's, false for none, on which templates tell absent content from parts.
+/// The test `is iterable`. Unlike the engine's own test it is false for none, because templates use it to tell absent
+/// content from a list of parts.
 pub(super) fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }
 
-/// `is sequence`: what has a length and items; a string and a mapping too.
+/// The test `is sequence`: true for everything that has a length and items, strings and mappings included.
 pub(super) fn is_sequence(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map)
 }
 
-/// `length`: unlike the engine's, 0 for what is undefined.
+/// The filter `length`. Unlike the engine's own filter it returns 0 for an undefined value.
 pub(super) fn length(value: &Value) -> Result<usize, Error> {
     match value.len() {
         Some(length) => Ok(length),

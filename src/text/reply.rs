@@ -1,87 +1,90 @@
-//! Separates what the model thinks from what it answers, and from the functions it calls.
+//! Separates the model's thinking from its answer and from its calls of functions.
 //!
-//! A reply is at most a block of thinking, closed by `</think>`, and then the answer. Guaranteed: the
-//! pieces do not depend on how the text was cut on its way here; no part of a tag is ever handed out as
-//! text; nothing else is lost but blanks next to a tag at the answer's start. Tags count only up to the
-//! answer's first letter, so that an answer may write about them.
+//! A reply is an optional block of thinking, which `</think>` closes, followed by the answer. The result does not
+//! depend on how the text was cut into pieces on its way here. No part of a tag is ever returned as text, and nothing
+//! else is lost except blanks next to a tag at the beginning of the answer. Tags count only before the first letter of
+//! the answer, so that an answer can mention them.
 //!
-//! Where the vocabulary has a token for a tag, the token is the tag, and the same letters in other tokens are text; where
-//! it has none, letters are the tag.
+//! If the vocabulary has a token for a tag, only that token counts as the tag, and the same letters in other tokens are
+//! text. Otherwise the letters are the tag.
 //!
-//! Where there are tools, `<tool_call>` begins a call anywhere in the reply, as [`call`](super::call) reads it, and the
-//! blanks around a call in the answer belong to it. It is told from its name on, piece by piece, and in the end whole, or
-//! as one that failed. A call in the middle of thinking ends the thinking, for models forget to, but for one that failed.
-//! What turns out to be no call before there is a name is text with its tags, or thinking if it stood there. After a call
-//! the reply goes on as after `</think>`.
+//! With tools, `<tool_call>` begins a call anywhere in the reply; [`call`](super::call) describes its form. Blanks
+//! around a call in the answer belong to the call. A call is told in pieces from its name on, and at the end as a whole
+//! or as a failure. A call inside thinking ends the thinking, since models forget to close it, unless the call fails.
+//! If the text after `<tool_call>` turns out not to be a call before it has a name, it is text, tags included, or
+//! thinking if it stood there. After a call the reply continues as it does after `</think>`.
 
 use super::call::{Call, CallProgress};
 use super::tag::{self, ReplyPart, Tag};
 use super::{Tokenizer, ToolCall};
 use serde_json::Value;
 
-/// A piece of a reply; never empty.
+/// A piece of a reply. Pieces of text are never empty.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ReplyPiece {
     /// Thinking, as the model wrote it.
     Thinking(String),
-    /// The answer.
+    /// Text of the answer.
     Text(String),
-    /// A call of a function begins.
+    /// The beginning of a call of a function.
     ToolCallStart {
         /// The function's name.
         name: String,
     },
-    /// A piece of what stands between the name and the end of the call that began, as the model wrote it.
+    /// A piece of the text between the name and the end of the call that has begun, as the model wrote it.
     ToolCallPiece(String),
-    /// The call, whole. It has no id yet.
+    /// The complete call. It has no id yet.
     ToolCall(ToolCall),
-    /// The call is none. It has begun, unless the reply ended within its name.
+    /// The end of a call that is not valid. A [`ToolCallStart`](Self::ToolCallStart) came before, unless the reply
+    /// ended within the function's name.
     ToolCallFailed {
-        /// All of it, as the model wrote it.
+        /// The whole text of the call, as the model wrote it.
         text: String,
-        /// Whether the reply ended before it did; otherwise it has not the form of a call.
+        /// Whether the reply ended inside the call; otherwise the call is malformed.
         cut: bool,
     },
 }
 
-/// Whether a rendered prompt ends inside a thinking block, so that the reply starts there.
+/// Whether a rendered prompt ends inside a block of thinking, so that the reply starts there.
 pub(super) fn opens_thinking(prompt: &str) -> bool {
     prompt.trim_end().ends_with(Tag::Think.text())
 }
 
+/// The position of the parser in the reply.
 #[derive(Debug, Clone)]
 enum ParserState {
-    /// Inside thinking, before its first letter: some models open the block a second time.
+    /// Inside thinking, before its first letter. Some models open the block a second time here.
     ThinkingStart,
     Thinking,
-    /// Outside thinking, before the answer's first letter. `after_tag`: blanks so far belong to a tag.
+    /// Outside thinking, before the first letter of the answer. With `after_tag`, blanks read so far belong to a tag.
     TextStart {
         after_tag: bool,
     },
     Text,
-    /// Inside of what may be a call.
+    /// Inside text that may be a call.
     Call(Box<Call>),
 }
 
-/// Takes a reply as text arrives and hands out pieces as soon as their kind is certain.
+/// Parses a reply as its text arrives, and returns pieces as soon as their kind is certain.
 #[derive(Debug, Clone)]
 pub struct ReplyParser {
     state: ParserState,
-    /// Blanks whose meaning is still open: those at a start, or before what may be a call.
+    /// Blanks whose meaning is still open: those at a beginning, and those before what may be a call.
     blanks: String,
-    /// Text that may be the start of a tag.
+    /// Text that may be the beginning of a tag.
     open: String,
-    /// The tokens that are tags.
+    /// The tokens that stand for tags.
     tokens: Vec<(u32, Tag)>,
-    /// The functions that may be called; calls are looked for if there are any.
+    /// The functions that the model may call. Calls are parsed only if there are any.
     tools: Vec<Value>,
+    /// Pieces that the next call returns.
     ready: Vec<ReplyPiece>,
 }
 
 impl ReplyParser {
-    /// A parser for a reply to a prompt that ended inside thinking or not: see
-    /// [`Prompt::opens_thinking`](super::Prompt::opens_thinking). Tags are told by their letters.
+    /// Creates a parser for a reply whose prompt ended inside thinking or outside: see
+    /// [`Prompt::opens_thinking`](super::Prompt::opens_thinking). Tags are recognized by their letters.
     pub fn new(starts_in_thinking: bool) -> Self {
         let state =
             if starts_in_thinking { ParserState::ThinkingStart } else { ParserState::TextStart { after_tag: false } };
@@ -89,19 +92,20 @@ impl ReplyParser {
         Self { state, blanks, open, tokens, tools, ready }
     }
 
-    /// The same parser with an eye to calls of functions, described in OpenAI's JSON; of none if there are none.
+    /// The same parser, which also finds calls of these functions, described in OpenAI's JSON. Without functions no
+    /// calls are found.
     pub fn with_tools(self, tools: &[Value]) -> Self {
         Self { tools: tools.to_vec(), ..self }
     }
 
-    /// The same parser for replies in a vocabulary's tokens: a tag that has one there is told by it, and no longer by its
-    /// letters. [`Generation`](crate::generate::Generation) sees to that itself.
+    /// The same parser for replies in the tokens of a vocabulary: a tag that has a token there is recognized by that
+    /// token only, and not by its letters. [`Generation`](crate::generate::Generation) does this by itself.
     pub fn with_tokenizer(self, tokenizer: &Tokenizer) -> Self {
         let token = |&tag: &Tag| Some((tokenizer.special(tag.text())?, tag));
         Self { tokens: Tag::ALL.iter().filter_map(token).collect(), ..self }
     }
 
-    /// Whether the reply is inside thinking now.
+    /// Whether the reply is now inside thinking.
     pub fn is_thinking(&self) -> bool {
         match &self.state {
             ParserState::ThinkingStart | ParserState::Thinking => true,
@@ -110,8 +114,8 @@ impl ReplyParser {
         }
     }
 
-    /// Whether a token is a tag to this reply: then [`push_tag`](Self::push_tag) takes it, even where the vocabulary
-    /// hides it from readers, and otherwise [`push`](Self::push) its text.
+    /// Whether this parser takes a token as a tag. Pass such a token to [`push_tag`](Self::push_tag), even if the
+    /// vocabulary hides it from readers, and the text of any other token to [`push`](Self::push).
     pub fn is_tag(&self, token: u32) -> bool {
         self.tag(token).is_some()
     }
@@ -121,14 +125,15 @@ impl ReplyParser {
         known.map(|(_, tag)| *tag).filter(|tag| !tag.is_of_call() || self.looks_for_calls())
     }
 
-    /// The pieces that `text` completes.
+    /// Parses more text, and returns the pieces that it completes.
     pub fn push(&mut self, text: &str) -> Vec<ReplyPiece> {
         self.open.push_str(text);
         while self.step() {}
         std::mem::take(&mut self.ready)
     }
 
-    /// The pieces that a tag completes, by its token; none if the token is [no tag](Self::is_tag).
+    /// Parses a tag given by its token, and returns the pieces that it completes; empty if the token is [not a
+    /// tag](Self::is_tag).
     pub fn push_tag(&mut self, token: u32) -> Vec<ReplyPiece> {
         if let Some(tag) = self.tag(token) {
             self.close_text();
@@ -137,8 +142,8 @@ impl ReplyParser {
         std::mem::take(&mut self.ready)
     }
 
-    /// What is still held at the end of the reply: the start of a tag that never came is text after all, and a call that
-    /// has not ended failed. Ready for a further part of the same reply afterwards.
+    /// Ends the reply and returns the pieces that were held back. The beginning of a tag that was never completed is
+    /// text, and a call that has not ended has failed. The parser is then ready for another part of the same reply.
     pub fn finish(&mut self) -> Vec<ReplyPiece> {
         self.finish_call();
         self.close_text();
@@ -152,7 +157,8 @@ impl ReplyParser {
         std::mem::take(&mut self.ready)
     }
 
-    /// Ends a call that has a name, with what might have been the start of its next tag.
+    /// Ends a call that has a name, as a failure. The text that might have been the beginning of its next tag belongs
+    /// to it.
     fn finish_call(&mut self) {
         let ParserState::Call(call) = &mut self.state else { return };
         if !call.name().is_empty() {
@@ -165,27 +171,27 @@ impl ReplyParser {
         }
     }
 
-    /// Reads what is there, up to a tag or the start of one; false when more text is needed.
+    /// Parses the text up to the next tag or the beginning of one, and the tag. Returns false once more text is needed.
     fn step(&mut self) -> bool {
         let tags = self.spelled();
         let found = tag::first(&self.open, &tags);
-        let sure = found.map_or_else(|| self.open.len() - tag::begun(&self.open, &tags), |(place, _)| place);
-        let text: String = self.open.drain(..sure).collect();
+        let certain = found.map_or_else(|| self.open.len() - tag::begun(&self.open, &tags), |(place, _)| place);
+        let text: String = self.open.drain(..certain).collect();
         self.read(ReplyPart::Text(&text));
         if let Some((_, tag)) = found {
             self.open.drain(..tag.text().len());
             self.read(ReplyPart::Tag(tag));
         }
-        sure > 0 || found.is_some()
+        certain > 0 || found.is_some()
     }
 
-    /// Reads what might have been the start of a tag as text.
+    /// Parses text that might have been the beginning of a tag as text.
     fn close_text(&mut self) {
         let text = std::mem::take(&mut self.open);
         self.read(ReplyPart::Text(&text));
     }
 
-    /// The tags that letters are now.
+    /// The tags that are recognized by their letters in the present state.
     fn spelled(&self) -> Vec<Tag> {
         let counts = |tag: &Tag| match (&self.state, tag) {
             (ParserState::Call(_), _) => *tag != Tag::Think,
@@ -225,7 +231,7 @@ impl ReplyParser {
         }
     }
 
-    /// Text outside of calls.
+    /// Parses text outside of calls.
     fn read_text(&mut self, text: &str) {
         self.blanks += text;
         let body = match self.state {
@@ -243,7 +249,8 @@ impl ReplyParser {
         }
     }
 
-    /// Hands out what came behind the first letter; of an answer not the blanks at its end, which may belong to a call.
+    /// Returns text after the first letter. Blanks at the end of an answer are held back, since they may belong to a
+    /// call.
     fn emit_body(&mut self) {
         let mut text = std::mem::take(&mut self.blanks);
         if self.looks_for_calls() && !self.is_thinking() {
@@ -263,7 +270,7 @@ impl ReplyParser {
         self.state = ParserState::Call(Box::new(Call::new(blanks, in_thinking)));
     }
 
-    /// A part of what may be a call.
+    /// Parses a part of what may be a call.
     fn read_call(&mut self, part: ReplyPart<'_>) {
         let ParserState::Call(call) = &mut self.state else { return };
         let was_certain = call.is_certain();
@@ -290,7 +297,7 @@ impl ReplyParser {
         }
     }
 
-    /// What was read as a call is text, or thinking.
+    /// Turns what was parsed as a call into text, or into thinking.
     fn no_call(&mut self) {
         let ParserState::Call(call) = std::mem::replace(&mut self.state, ParserState::Text) else { return };
         if call.in_thinking {
@@ -299,7 +306,7 @@ impl ReplyParser {
         self.read_text(&call.with_blanks());
     }
 
-    /// The call has failed, and the reply goes on as before it.
+    /// Reports the call as failed. The reply continues in the state before the call.
     fn failed(&mut self, cut: bool) {
         let ParserState::Call(call) = std::mem::replace(&mut self.state, ParserState::TextStart { after_tag: true })
         else {
@@ -311,7 +318,7 @@ impl ReplyParser {
         self.ready.push(ReplyPiece::ToolCallFailed { text: call.raw().to_owned(), cut });
     }
 
-    /// Hands out thinking or answer.
+    /// Adds a piece of thinking or of the answer.
     fn emit(&mut self, text: &str) {
         match (self.is_thinking(), self.ready.last_mut()) {
             _ if text.is_empty() => {}
@@ -323,7 +330,7 @@ impl ReplyParser {
         }
     }
 
-    /// Hands out a part of a call.
+    /// Adds a piece of a call.
     fn emit_piece(&mut self, text: &str) {
         match self.ready.last_mut() {
             _ if text.is_empty() => {}

@@ -1,19 +1,19 @@
-//! Finding the tokens that are recognised as a whole before the rest is cut into words.
+//! Finds the tokens that are recognized as a whole, before the rest of a text is cut into words.
 
-/// The literal tokens of a vocabulary, ready to be found in text: leftmost first, then longest, then
-/// lowest id.
+/// The literal tokens of a vocabulary, that is those whose text is searched for as it is. Of several matches the
+/// leftmost counts, then the longest, then the one with the lowest id.
 #[derive(Debug)]
 pub(super) struct SpecialTokens {
-    /// By first byte: vocabularies have a few dozen, nearly all starting with `<` or `[`.
+    /// The tokens by their first byte. Vocabularies have a few dozen, nearly all of which begin with `<` or `[`.
     by_first: [Vec<SpecialToken>; 256],
 }
 
-/// Which literal tokens are looked for.
+/// Which literal tokens are searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpecialFilter {
     All,
     Reserved,
-    /// Those that are not reserved.
+    /// The tokens that are not reserved.
     Free,
 }
 
@@ -21,12 +21,12 @@ pub(super) enum SpecialFilter {
 struct SpecialToken {
     text: String,
     id: u32,
-    /// Made by a template's own text alone.
+    /// Whether only a template's own text may become this token.
     reserved: bool,
 }
 
 impl SpecialTokens {
-    /// From (text, id, is reserved). Empty texts are left out: they are everywhere.
+    /// Creates the table from (text, id, is reserved). Empty texts are left out, since they would match everywhere.
     pub(super) fn new<'a>(tokens: impl IntoIterator<Item = (&'a str, u32, bool)>) -> Self {
         let mut by_first = [const { Vec::new() }; 256];
         for (text, id, reserved) in tokens {
@@ -46,7 +46,7 @@ impl SpecialTokens {
         self.by_first[first as usize].iter().find(|special| special.text == text).map(|special| special.id)
     }
 
-    /// The first token in `text`: where it starts, where it ends, its id.
+    /// The first match in `text`: its start, its end and its id.
     pub(super) fn find(&self, text: &str, which: SpecialFilter) -> Option<(usize, usize, u32)> {
         text.bytes().enumerate().find_map(|(start, first)| {
             // The list is empty for bytes inside a character, so `start` is a boundary where it is used.

@@ -1,31 +1,32 @@
-//! Stop strings: text that ends a reply and is no part of it.
+//! Stop strings: texts that end an answer and are not part of it.
 //!
-//! Guaranteed: no stop string is handed out, nor any part of one that came to be; what was held back because a stop
-//! string might have begun is handed out as soon as it is known that none did; how the text was cut on its way here
-//! changes nothing. Where several are there, the one that ends first counts, and of those the longest.
+//! No stop string is ever returned, nor any part of one that was completed. Text that was held back because a stop
+//! string might have begun is returned as soon as it is certain that none did. The result does not depend on how the
+//! text was cut into pieces on its way here. If there are several stop strings in a text, the one that ends first
+//! counts; of several that end there, the longest.
 
 /// Cuts text off where a stop string begins.
 #[derive(Debug, Clone, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
-    /// The start of what may become a stop string.
+    /// Text at the end that may be the beginning of a stop string.
     held: String,
     found: bool,
 }
 
 impl StopStrings {
-    /// Looks for any of these; empty ones are never there.
+    /// Searches for these stop strings. Empty ones are ignored.
     pub fn new(stops: impl IntoIterator<Item = String>) -> Self {
         let stops = stops.into_iter().filter(|stop| !stop.is_empty()).collect();
         Self { stops, ..Self::default() }
     }
 
-    /// Whether a stop string was there.
+    /// Whether a stop string was found.
     pub fn found(&self) -> bool {
         self.found
     }
 
-    /// The text that is certain to stand before a stop string after `text` came; nothing once there was one.
+    /// Adds text, and returns the text that is certain to stand before any stop string; nothing once one was found.
     pub fn push(&mut self, text: &str) -> String {
         if self.found {
             return String::new();
@@ -41,13 +42,13 @@ impl StopStrings {
         self.held.drain(..self.held.len() - open).collect()
     }
 
-    /// What is held: at the end, and where something else comes that a stop string does not reach across.
+    /// Returns the text that was held back. Call this at the end, and before anything that a stop string does not span.
     pub fn flush(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 }
 
-/// Bytes at the end of `text` that may be the start of `stop`.
+/// The number of bytes at the end of `text` that may be the beginning of `stop`.
 fn begun(text: &str, stop: &str) -> usize {
     let longest = text.len().min(stop.len() - 1);
     (1..=longest).rev().find(|&len| text.as_bytes().ends_with(&stop.as_bytes()[..len])).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! `strftime_now`: today's date, for templates that tell the model.
+//! The template function `strftime_now`, with which templates tell the model the date.
 
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
@@ -29,15 +29,15 @@ pub(super) fn now(format: String) -> Result<String, Error> {
 /// A date of the Gregorian calendar.
 struct Date {
     year: u64,
-    /// From 1.
+    /// The month, from 1.
     month: u64,
-    /// From 1.
+    /// The day of the month, from 1.
     day: u64,
 }
 
 /// The date `days` after 1970-01-01 (Howard Hinnant, "chrono-compatible low-level date algorithms").
 fn date(days: u64) -> Date {
-    // Days since 0000-03-01, in eras of 400 years, so that leap days come last.
+    // Days since 0000-03-01, in eras of 400 years. Years that begin in March have their leap day at the end.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -100,7 +100,7 @@ fn strftime(format: &str, seconds: u64) -> Result<String, Error> {
 mod tests {
     use super::strftime;
 
-    /// By Python: `datetime.fromtimestamp(t, timezone.utc).strftime(..)`.
+    /// The expected texts were made by Python: `datetime.fromtimestamp(t, timezone.utc).strftime(..)`.
     #[test]
     fn known_moments() {
         let all = "%Y-%m-%d %H:%M:%S %I %p %A %a %B %b %y %-d/%-m %F %T 100%%";

@@ -1,10 +1,9 @@
-//! The chat template that a model file carries: a conversation becomes the prompt the model was trained on.
+//! The chat template of a model file, which turns a conversation into the form of prompt that the model was trained on.
 //!
-//! Guaranteed: a template sees what it would see under Hugging Face transformers (the same whitespace
-//! control, the same names defined, Python's way of printing); where it does not, [`ChatTemplate`] says
-//! so. A template is code from a stranger's file, yet it reaches nothing but the conversation, and cannot
-//! run for ever: its steps are counted. Its memory is not: one that doubles a string again and again can
-//! ask for more than there is.
+//! A template sees what it would see under Hugging Face transformers: the same control of whitespace, the same
+//! variables, and values printed as Python prints them. [`ChatTemplate`] lists the differences. A template is code from
+//! an untrusted file. It can reach nothing but the conversation, and its steps are limited, so it cannot run for ever.
+//! Its memory is not limited: a template that doubles a string again and again can exhaust it.
 
 use super::marker::{Marker, unmark};
 use super::reply::opens_thinking;
@@ -19,29 +18,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const NAME: &str = "chat_template";
 
-/// What a template renders.
+/// The input of a template.
 #[derive(Debug, Clone)]
 pub struct ChatInput<'a> {
     /// The conversation, oldest first.
     pub messages: &'a [Message],
     /// Descriptions of the functions that the model may call, in OpenAI's JSON.
     pub tools: Option<&'a [serde_json::Value]>,
-    /// Whether the prompt ends where the assistant is to speak.
+    /// Whether the prompt ends with the beginning of the assistant's reply.
     pub add_generation_prompt: bool,
-    /// Whether the model thinks before it answers; `None` leaves it to the template.
+    /// Whether the model thinks before it answers; `None` leaves this to the template.
     pub enable_thinking: Option<bool>,
     /// Further variables for the template, such as GLM's `clear_thinking`.
     pub extra: Map<String, serde_json::Value>,
 }
 
 impl<'a> ChatInput<'a> {
-    /// The conversation, with the assistant to speak next and everything else left to the template.
+    /// A conversation that the assistant is to reply to, with everything else left to the template.
     pub fn new(messages: &'a [Message]) -> Self {
         Self { messages, tools: None, add_generation_prompt: true, enable_thinking: None, extra: Map::new() }
     }
 
-    /// Every variable that the template sees. As in transformers, `tools` and `documents` are always
-    /// defined, and none when there are none. The named fields win over `extra`. Strings are marked if there is a guard.
+    /// All variables of the template. As in transformers, `tools` and `documents` are always defined, and are none if
+    /// there are none. The named fields take precedence over `extra`. With a marker all strings are marked.
     fn context(&self, marker: Option<&Marker>) -> Result<Value, minijinja::Error> {
         let mut variables = vec![("documents", Value::from(()))];
         for (name, value) in &self.extra {
@@ -57,29 +56,29 @@ impl<'a> ChatInput<'a> {
     }
 }
 
-/// What comes from outside the template, as it sees it.
+/// A value from outside the template, in the form that the template sees.
 fn outside(value: &impl Serialize, marker: Option<&Marker>) -> Result<Value, minijinja::Error> {
     let Some(marker) = marker else { return Ok(Value::from(Serde(value))) };
     let failed = |error: serde_json::Error| minijinja::Error::new(ErrorKind::BadSerialization, error.to_string());
     Ok(Value::from(Serde(marker.mark(serde_json::to_value(value).map_err(failed)?))))
 }
 
-/// What the model is to go on from.
+/// The tokens of a prompt, and what they say about the reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// Its tokens.
+    /// The tokens.
     pub tokens: Vec<u32>,
-    /// Whether the template ended it inside a block of thinking, so that the reply starts there.
+    /// Whether the prompt ends inside a block of thinking, so that the reply starts there.
     pub opens_thinking: bool,
 }
 
 /// A compiled chat template.
 ///
-/// Rendered by minijinja 3 with what transformers adds to Jinja2: `trim_blocks`, `lstrip_blocks`, `break`
-/// and `continue`, `tojson` without HTML escapes, `raise_exception`, and `strftime_now`, which tells UTC.
-/// Python's printing and the string and mapping methods that templates use are there. What still
-/// differs from Jinja2, each a case of `tests/fixtures/jinja/cases.json`:
+/// It is rendered by minijinja 3 with the additions of transformers to Jinja2: `trim_blocks`, `lstrip_blocks`, `break`
+/// and `continue`, `tojson` without HTML escapes, `raise_exception`, and `strftime_now`, which uses UTC. Values print
+/// as in Python, and the methods of strings and mappings that templates use exist. The remaining differences from
+/// Jinja2, each of which is a case of `tests/fixtures/jinja/cases.json`, are:
 ///
 /// * Formatting with `%` (`'%s' % x`), the test `callable`, `varargs` in macros, `cycler`, `joiner` and
 ///   `lipsum`, the filters `truncate`, `wordcount` and other rare ones, positional arguments of
@@ -87,11 +86,12 @@ pub struct Prompt {
 /// * `'text'|int` is an error, not 0. A loop over none is empty, not an error. `d|attr('k')` reads a key.
 /// * Slices with a negative step are right only from end to end: `x[2:0:-1]` holds an item too many, and
 ///   reversing an empty list is an error.
-/// * Joined or concatenated, not printed, floats from 1e16 up and below 1e-4 have no exponent.
-/// * A [prompt](Self::prompt)'s strings have marks in them while the template runs, which `length` and slices count and
-///   `pprint` and `urlencode` spell out.
-/// * `escape` writes other, equivalent entities; `{% raw %}` eats a new line after it; `strip()` leaves
-///   the ASCII separators U+001C to U+001F.
+/// * Floats from 1e16 up and below 1e-4 have no exponent when they are joined or concatenated, only when they are
+///   printed.
+/// * Strings have marks in them while [`prompt`](Self::prompt) renders the template. `length` and slices count the
+///   marks, and `pprint` and `urlencode` print them.
+/// * `escape` writes other, equivalent entities; `{% raw %}` removes a new line after it; `strip()` keeps the ASCII
+///   separators U+001C to U+001F.
 pub struct ChatTemplate {
     environment: Environment<'static>,
 }
@@ -104,32 +104,34 @@ impl ChatTemplate {
     pub fn new(source: &str) -> Result<Self> {
         guarded(|| {
             let mut environment = jinja::environment()?;
-            // Jinja2 reads every kind of line end as a new line.
+            // Jinja2 reads every kind of line ending as a new line.
             let source = source.replace("\r\n", "\n").replace('\r', "\n");
             environment.add_template_owned(NAME, source)?;
             Ok(Self { environment })
         })
     }
 
-    /// The prompt for a conversation, as text. Who encodes it cannot tell what the template wrote from what people did:
-    /// [`prompt`](Self::prompt) can.
+    /// Renders the prompt for a conversation as text. The text does not show which parts the template wrote and which
+    /// come from messages; [`prompt`](Self::prompt) keeps these apart.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the template refuses the conversation, [`Error::Template`] if it asks for what is not there.
+    /// [`Error::Refused`] if the template refuses the conversation, [`Error::Template`] if it uses something that does
+    /// not exist.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<String> {
         guarded(|| self.environment.get_template(NAME)?.render(input.context(None)?))
     }
 
-    /// The prompt for a conversation, as tokens, in which nobody forges a role or a tag: control tokens and tags are the
-    /// template's own. Their names in any string of the input, be it what a user or a function said, the model itself,
-    /// a description of a function or a further variable, are text. So the template finds no tags there either: what
-    /// the model thought belongs into [`Message::reasoning_content`], not into its content.
+    /// Renders the prompt for a conversation as tokens. Control tokens and tags come from the template only, so nobody
+    /// can forge a role or a tag. The names of such tokens are plain text in every string of the input, be it a message
+    /// of the user, of a function or of the model, a description of a function or a further variable. For the same
+    /// reason the template finds no tags in messages: put what the model thought in [`Message::reasoning_content`], not
+    /// in the content.
     ///
-    /// A template that writes the brackets around a string itself, as `<|{{ role }}|>` does, makes the token that the
+    /// If a template itself writes the brackets around a string, as `<|{{ role }}|>` does, it makes the token that the
     /// string names.
     ///
     /// # Errors
-    /// As [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be said in tokens.
+    /// Those of [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be encoded.
     pub fn prompt(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer) -> Result<Prompt> {
         let context = |marker| input.context(Some(marker));
         let text = guarded(|| self.environment.get_template(NAME)?.render(context(tokenizer.marker())?));
@@ -141,11 +143,11 @@ impl ChatTemplate {
         Ok(Prompt { tokens: tokenizer.encode_marked(&text)?, opens_thinking: opens_thinking(&text) })
     }
 
-    /// Whether the template's source names a role: between quotes, in a tag that is about roles.
+    /// Whether the template's source mentions a role: in quotes, in a tag that also contains the word `role`.
     pub fn names_role(&self, role: &str) -> bool {
         let names = |tag: &str| ['\'', '"'].iter().any(|quote| tag.contains(&format!("{quote}{role}{quote}")));
         let Ok(template) = self.environment.get_template(NAME) else { return false };
-        // Before the first tag there is none, and behind the end of each there is text.
+        // The text before the first tag and the text after each tag are skipped.
         let mut tags = template.source().split("{%").skip(1).filter_map(|tag| tag.split("%}").next());
         tags.any(|tag| tag.contains("role") && names(tag))
     }
@@ -157,8 +159,8 @@ impl fmt::Debug for ChatTemplate {
     }
 }
 
-/// Runs the engine. A panic in it is an error like any other: minijinja 3.0.5 panics on `[][::-1]`, and
-/// what it is fed comes from a stranger's file.
+/// Runs the template engine and converts a panic in it into an error. minijinja 3.0.5 panics on `[][::-1]`, and its
+/// input comes from an untrusted file.
 fn guarded<T>(run: impl FnOnce() -> Result<T, minijinja::Error>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result.map_err(|error| explain(&error)),
@@ -166,7 +168,8 @@ fn guarded<T>(run: impl FnOnce() -> Result<T, minijinja::Error>) -> Result<T> {
     }
 }
 
-/// The line and the reason, and the reasons behind it; of a refusal what the template says.
+/// Converts an error of the engine. The message has the line, the reason, and the reasons behind it. A refusal has the
+/// message of the template.
 fn explain(error: &minijinja::Error) -> Error {
     if std::error::Error::source(error).is_some_and(|source| source.is::<jinja::Refusal>()) {
         return Error::Refused { reason: error.detail().unwrap_or("no reason is given").to_owned() };

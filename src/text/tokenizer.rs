@@ -1,8 +1,8 @@
-//! Byte-level BPE from a file's vocabulary.
+//! Byte-level BPE with a file's vocabulary.
 //!
-//! Guaranteed: any text can be encoded, and decoding gives it back byte for byte; control tokens and tags arise
-//! from text only where the caller asks for them, and in a [prompt](super::ChatTemplate::prompt) from the template's own
-//! text alone; a vocabulary with a defect is refused by name when it is loaded and never surprises later.
+//! Any text can be encoded, and decoding returns it byte for byte. Encoding makes control tokens and tags out of text
+//! only if the caller asks for that, and in a [prompt](super::ChatTemplate::prompt) only out of the template's own
+//! text. A vocabulary with a defect is refused when it is loaded, with an error that names the defect.
 
 use super::marker::{Marker, unmark};
 use super::pretokenizer::{self, VocabFamily};
@@ -17,16 +17,16 @@ use tokenizers::pre_tokenizers::split::Split;
 
 /// Turns text into tokens and tokens into bytes.
 ///
-/// A vocabulary's control tokens, such as `<|user|>`, and those of its user-defined tokens that are markup, between `<`
-/// and `>` or `[` and `]`, such as `<think>`, are reserved: text makes them only where it is a template's own. Other
-/// user-defined tokens, runs of blanks say, are text, and recognised in any.
+/// Some tokens of a vocabulary are reserved: control tokens such as `<|user|>`, and those user-defined tokens that are
+/// markup, enclosed in `<` and `>` or in `[` and `]`, such as `<think>`. In a prompt only the template's own text
+/// becomes a reserved token. Other user-defined tokens, such as runs of blanks, are plain text and recognized anywhere.
 pub struct Tokenizer {
     bpe: BPE,
     split: Split,
     specials: SpecialTokens,
     marker: Marker,
     types: Vec<TokenType>,
-    /// What every token stands for, end to end.
+    /// The bytes of all tokens, one after the other.
     bytes: Vec<u8>,
     /// Where each token ends in `bytes`.
     ends: Vec<u32>,
@@ -35,10 +35,10 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer.
+    /// Builds a tokenizer.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] for what is wrong with the vocabulary.
+    /// [`Error::Tokenizer`] if the vocabulary has a defect.
     pub fn new(mut vocab: Vocab) -> Result<Self> {
         let family = pretokenizer::family(&vocab.pre)?;
         vocab.check()?;
@@ -53,13 +53,13 @@ impl Tokenizer {
         Ok(Self { bpe, split: family.compile()?, specials, marker, types: vocab.types, bytes, ends, bos, end })
     }
 
-    /// The tokens of `text`, after the beginning-of-text token where the file asks for one.
+    /// Encodes `text`, after the beginning-of-text token if the file asks for one.
     ///
-    /// Reserved tokens, `<|user|>` and `<think>` say, are recognised only if `parse_special`; otherwise their text is
-    /// text like any other. User-defined tokens that are no markup are always recognised.
+    /// Reserved tokens such as `<|user|>` and `<think>` are recognized only if `parse_special`; otherwise their names
+    /// are plain text. Other user-defined tokens are always recognized.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] if the text cannot be said in tokens.
+    /// [`Error::Tokenizer`] if the text cannot be encoded.
     pub fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>> {
         let mut tokens = self.start();
         let which = if parse_special { SpecialFilter::All } else { SpecialFilter::Free };
@@ -67,28 +67,28 @@ impl Tokenizer {
         Ok(tokens)
     }
 
-    /// The tokens of a prompt that a template rendered of [marked](Self::marker) strings: reserved tokens are recognised
-    /// where no mark stands in their names.
+    /// Encodes a prompt that a template rendered from [marked](Self::marker) strings. Reserved tokens are recognized
+    /// where their names contain no mark.
     pub(super) fn encode_marked(&self, prompt: &str) -> Result<Vec<u32>> {
         let mut tokens = self.start();
         self.cut(prompt, SpecialFilter::Reserved, &mut tokens, |text, tokens| {
-            // Marks may have stood in the names of the other literal tokens.
+            // Marks may have stood inside the names of the other literal tokens.
             self.cut(&unmark(text), SpecialFilter::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
         })?;
         Ok(tokens)
     }
 
-    /// What marks the strings that come from outside a template.
+    /// The marker for strings that come from outside a template.
     pub(super) fn marker(&self) -> &Marker {
         &self.marker
     }
 
-    /// What every text begins with.
+    /// The tokens that every text begins with.
     fn start(&self) -> Vec<u32> {
         self.bos.into_iter().collect()
     }
 
-    /// Cuts a text at its literal tokens and has `plain` encode what is between them.
+    /// Splits a text at its literal tokens, and encodes the text between them with `plain`.
     fn cut(
         &self,
         text: &str,
@@ -113,31 +113,30 @@ impl Tokenizer {
         })
     }
 
-    /// The bytes that `token` stands for; for a control token, its name.
+    /// The bytes of `token`. For a control token these are its name.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`].
+    /// [`Error::TokenOutOfRange`] if the token is not in the vocabulary.
     pub fn token_bytes(&self, token: u32) -> Result<&[u8]> {
         let index = self.index(token)?;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         Ok(&self.bytes[start..self.ends[index] as usize])
     }
 
-    /// The bytes of `token` as a reader should see them: nothing for a control token unless
-    /// `show_special`.
+    /// The bytes of `token` as a reader should see them: none for a control token, unless `show_special`.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`].
+    /// [`Error::TokenOutOfRange`] if the token is not in the vocabulary.
     pub fn visible_bytes(&self, token: u32, show_special: bool) -> Result<&[u8]> {
         let hidden = self.types[self.index(token)?].is_control() && !show_special;
         if hidden { Ok(&[]) } else { self.token_bytes(token) }
     }
 
-    /// The text of `tokens`, with control tokens left out unless `show_special`. Bytes that are not UTF-8
-    /// become U+FFFD; [`Detokenizer`](super::Detokenizer) does the same token by token.
+    /// The text of `tokens`. Control tokens are omitted unless `show_special`. Bytes that are not UTF-8 become U+FFFD.
+    /// [`Detokenizer`](super::Detokenizer) does the same token by token.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`].
+    /// [`Error::TokenOutOfRange`] if a token is not in the vocabulary.
     pub fn decode(&self, tokens: &[u32], show_special: bool) -> Result<String> {
         let mut bytes = Vec::new();
         for &token in tokens {
@@ -161,15 +160,15 @@ impl Tokenizer {
         self.specials.id(name)
     }
 
-    /// What `token` is for.
+    /// The type of `token`.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`].
+    /// [`Error::TokenOutOfRange`] if the token is not in the vocabulary.
     pub fn token_type(&self, token: u32) -> Result<TokenType> {
         Ok(self.types[self.index(token)?])
     }
 
-    /// The number of tokens; ids run from 0 up to it.
+    /// The number of tokens. Ids are below it.
     pub fn vocab_size(&self) -> usize {
         self.ends.len()
     }
@@ -190,7 +189,8 @@ impl fmt::Debug for Tokenizer {
     }
 }
 
-/// The ids in the metadata, and the family's by name where those are control tokens.
+/// The tokens that end a reply: those whose ids are in the metadata, and those that the family names, if they are
+/// control tokens.
 fn ends_of_reply(vocab: &Vocab, family: &VocabFamily, specials: &SpecialTokens) -> Vec<u32> {
     let named = family.end.iter().filter_map(|name| specials.id(name));
     let named = named.filter(|&id| vocab.types[id as usize].is_control());

@@ -1,29 +1,30 @@
-//! What a tokenizer is built from, as plain data, and whether it fits together.
+//! The data that a tokenizer is built from, and the checks that it is consistent.
 
 use super::byte_level;
 use crate::error::{Error, Result};
 
-/// What a token is for: the file's `tokenizer.ggml.token_type`.
+/// The type of a token, from the file's `tokenizer.ggml.token_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TokenType {
-    /// A piece of text, or a type that the format does not define.
+    /// A piece of text. Types that the format does not define count as this one.
     #[default]
     Normal,
-    /// The token for what the vocabulary cannot express. Treated like [`Control`](Self::Control).
+    /// Stands for text that the vocabulary cannot express. Treated like [`Control`](Self::Control).
     Unknown,
-    /// Steers the model and never stands for text, such as `<|user|>`.
+    /// Controls the model and never stands for text, such as `<|user|>`.
     Control,
-    /// Text that is one token: where it is [markup](super::Tokenizer), such as `<think>`, the template's own.
+    /// Text that is always one token. If it is [markup](super::Tokenizer), such as `<think>`, it is reserved for the
+    /// template.
     UserDefined,
-    /// Fills the vocabulary up; never trained.
+    /// Padding of the vocabulary, never trained.
     Unused,
     /// One raw byte, written `<0x0A>`.
     Byte,
 }
 
 impl TokenType {
-    /// The type that GGUF numbers `number`. A number that the format does not define is
-    /// [`Normal`](Self::Normal): such a token still decodes to its text.
+    /// The type with this number in GGUF. Numbers that the format does not define give [`Normal`](Self::Normal), so
+    /// that such a token still decodes to its text.
     pub fn from_gguf(number: i32) -> Self {
         match number {
             2 => Self::Unknown,
@@ -35,31 +36,31 @@ impl TokenType {
         }
     }
 
-    /// True for tokens that must never arise from plain text.
+    /// Whether the token must never be made from plain text.
     pub(super) fn is_control(self) -> bool {
         matches!(self, Self::Control | Self::Unknown)
     }
 
-    /// True for tokens that text makes only where it is the template's own: control tokens, and tags.
+    /// Whether only the template's own text may become the token, which holds for control tokens and for markup.
     pub(super) fn is_reserved(self, text: &str) -> bool {
         let within = |open, close| text.len() > 2 && text.starts_with(open) && text.ends_with(close);
         self.is_control() || self == Self::UserDefined && (within('<', '>') || within('[', ']'))
     }
 
-    /// True for tokens whose text is stored as it is, not in the byte-level alphabet.
+    /// Whether the token's text is stored as it is, and not in the byte-level alphabet.
     pub(super) fn is_literal(self) -> bool {
         self.is_control() || self == Self::UserDefined
     }
 }
 
-/// What a [`Tokenizer`](super::Tokenizer) is built from: the `tokenizer.ggml.*` metadata of a file whose
+/// The data that a [`Tokenizer`](super::Tokenizer) is built from: the `tokenizer.ggml.*` metadata of a file whose
 /// `tokenizer.ggml.model` is `gpt2`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Vocab {
-    /// `tokens`: the text of every token, by id. Where two have the same text, the first is the one that
-    /// text is encoded to; both decode.
+    /// `tokens`: the text of every token, by id. If two have the same text, text is encoded to the first one; both can
+    /// be decoded.
     pub tokens: Vec<String>,
-    /// `token_type`: one for each token; empty if the file has none, and all are normal.
+    /// `token_type`: one for each token. If the file has none, this is empty and all tokens are normal.
     pub types: Vec<TokenType>,
     /// `merges`: pairs of tokens with a blank between them, the most urgent first.
     pub merges: Vec<String>,
@@ -69,12 +70,12 @@ pub struct Vocab {
     pub bos: Option<u32>,
     /// `add_bos_token`: whether every encoded text starts with `bos`. GLM's does not.
     pub add_bos: bool,
-    /// `eos_token_id`, `eot_token_id`, `eom_token_id`, those the file has: a reply ends at any of them.
+    /// `eos_token_id`, `eot_token_id` and `eom_token_id`, as far as the file has them. A reply ends at any of them.
     pub end: Vec<u32>,
 }
 
 impl Vocab {
-    /// Refuses tables that do not fit together, and fills in absent types.
+    /// Returns an error if the tables are inconsistent, and fills in absent types.
     pub(super) fn check(&mut self) -> Result<()> {
         let tokens = self.tokens.len();
         if self.types.is_empty() {
@@ -98,12 +99,12 @@ impl Vocab {
         }
     }
 
-    /// Every token's text, id and type.
+    /// The text, id and type of every token.
     pub(super) fn typed(&self) -> impl Iterator<Item = (&str, u32, TokenType)> {
         self.tokens.iter().zip(&self.types).zip(0..).map(|((text, &kind), id)| (text.as_str(), id, kind))
     }
 
-    /// The bytes of all tokens end to end, and where each ends.
+    /// The bytes of all tokens one after the other, and the position where each ends.
     pub(super) fn spell_out(&self) -> (Vec<u8>, Vec<u32>) {
         let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(self.tokens.len()));
         for (text, _, kind) in self.typed() {
@@ -112,19 +113,19 @@ impl Vocab {
                 None if kind.is_literal() => bytes.extend_from_slice(text.as_bytes()),
                 None => byte_level::decode(text, &mut bytes),
             }
-            // Decoding never lengthens a token, so the total that was checked still holds.
+            // Decoding never lengthens a token, so the total stays within the limit that was checked.
             ends.push(bytes.len() as u32);
         }
         (bytes, ends)
     }
 }
 
-/// The byte that `<0x0A>` names.
+/// The byte that a name such as `<0x0A>` stands for.
 pub(super) fn raw_byte(text: &str) -> Option<u8> {
     u8::from_str_radix(text.strip_prefix("<0x")?.strip_suffix('>')?, 16).ok()
 }
 
-/// The error of a defect.
+/// The error for a defect of the vocabulary.
 pub(super) fn failed(message: String) -> Error {
     Error::Tokenizer { message }
 }
