@@ -1,4 +1,4 @@
-//! What the command understands. Names are llama.cpp's where it has the thing.
+//! The arguments of the command. Options that llama.cpp has too have the same names here.
 
 mod llama;
 mod measure;
@@ -91,7 +91,8 @@ pub enum Command {
     Man(ManArgs),
 }
 
-/// The arguments of the process, and notes about those that have no effect. Wrong usage ends it.
+/// Parses the arguments of the process, and returns them with notes about those that have no effect. Wrong usage ends
+/// the process.
 pub fn parse() -> (Arguments, Vec<String>) {
     let translated = llama::translated(std::env::args_os()).unwrap_or_else(|error| error.exit());
     (Arguments::parse_from(translated.args), translated.notes)

@@ -1,4 +1,4 @@
-//! How fast the device's memory is, as a kernel that copies finds it.
+//! Measures the memory bandwidth of a GPU with a kernel that copies a buffer.
 
 use super::figures::median;
 use std::time::Instant;
@@ -6,30 +6,32 @@ use wglm::plan::{Builder, Executor, Plan, Target};
 use wglm::shader::Pipelines;
 use wglm::{Error, Gpu, Result};
 
-/// What a copy from one buffer to another reaches.
+/// The measured bandwidth.
 pub struct Bandwidth {
-    /// Bytes of each buffer: far more than caches hold.
+    /// The size of each of the two buffers in bytes, which is far larger than any cache.
     pub bytes: u64,
-    /// Bytes read and bytes written, together, in a second.
+    /// Bytes per second, read and written together.
     pub per_second: f64,
 }
 
-/// Buffers of this size if there is room, else half of it, and so on down to the smallest.
+/// The first size of buffers that is tried. If there is no room for them, half the size is tried, and so on down to the
+/// smallest.
 const LARGEST: usize = 256 << 20;
 const LARGEST_OF_SOFTWARE: usize = 64 << 20;
 const SMALLEST: usize = 16 << 20;
-/// Seconds for which copies are timed together: beside that, to submit them and to hear of their end is nothing.
+/// How many seconds of copies are timed together, which makes the time to submit them and to learn of their end
+/// negligible.
 const LONG: f64 = 0.02;
 const MOST_COPIES: usize = 1 << 12;
-/// Times that are taken; the median counts.
+/// The number of measurements, whose median is the result.
 const SAMPLES: usize = 5;
 
-/// Measures in a tenth of a second how many bytes a second a copy reads and writes.
+/// Measures the bandwidth in about a tenth of a second.
 pub fn measure(gpu: &Gpu) -> Result<Bandwidth> {
     let largest = if gpu.report().is_software() { LARGEST_OF_SOFTWARE } else { LARGEST };
     let (executor, bytes) = largest_copy(gpu, largest)?;
     let mut copies = 1;
-    seconds(&executor, copies)?; // the first finds memory that was never touched
+    seconds(&executor, copies)?; // not timed: it is the first to touch the memory
     while seconds(&executor, copies)? < LONG && copies < MOST_COPIES {
         copies *= 2;
     }
@@ -38,7 +40,7 @@ pub fn measure(gpu: &Gpu) -> Result<Bandwidth> {
     Ok(Bandwidth { bytes: bytes as u64, per_second: moved as f64 / median(times).max(1e-9) })
 }
 
-/// A copy of as many bytes as there is room for.
+/// A plan that copies as many bytes as there is room for, ready to run, and the number of bytes.
 fn largest_copy(gpu: &Gpu, mut bytes: usize) -> Result<(Executor, usize)> {
     let pipelines = Pipelines::new(gpu);
     loop {
@@ -56,7 +58,7 @@ fn plan(bytes: usize) -> Result<Plan> {
     Ok(builder.finish())
 }
 
-/// What so many copies take, one after the other in one pass.
+/// The seconds that this many copies take, one after the other in one pass.
 fn seconds(executor: &Executor, copies: usize) -> Result<f64> {
     let start = Instant::now();
     let submission = executor.submit(std::iter::repeat_n(0, copies), &[])?;

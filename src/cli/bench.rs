@@ -1,4 +1,5 @@
-//! `bench`: speed, in the table of llama-bench, and beside it what else a user waits for.
+//! The command `bench`: measures speed and prints it in the table of llama-bench, followed by other times that a user
+//! waits for.
 
 use super::args::BenchArgs;
 use super::bandwidth;
@@ -13,7 +14,8 @@ use std::time::Instant;
 use wglm::model::CacheShape;
 use wglm::{Gpu, Model, Session};
 
-/// One row: what is measured, at what depth.
+/// One row of the table: how many tokens are computed as a prompt or generated, with how many tokens in the cache
+/// before.
 #[derive(Clone, Copy)]
 struct BenchTest {
     prompt: usize,
@@ -31,13 +33,13 @@ impl BenchTest {
         self.prompt + self.generate
     }
 
-    /// Tokens of context.
+    /// The context in tokens that the test needs.
     fn needed(&self) -> usize {
         self.depth.saturating_add(self.tokens())
     }
 }
 
-/// What is the same in all rows. Fields have llama-bench's names where it has them.
+/// The columns that are the same in all rows. Fields have the names of llama-bench where it has them.
 #[derive(Serialize)]
 pub struct BenchConditions {
     #[serde(flatten)]
@@ -46,17 +48,17 @@ pub struct BenchConditions {
     pub device_seconds: f64,
     /// Seconds to open the file and load the model.
     pub load_seconds: f64,
-    /// Seconds to make a session of the usual context.
+    /// Seconds to create a session with the default context.
     pub session_seconds: f64,
-    /// Seconds to the result of the first token of all, and the median of those after it.
+    /// Seconds until the result of the first token after the load, and the median for the tokens after it.
     pub first_token_seconds: f64,
     pub next_token_seconds: f64,
-    /// Bytes that a kernel reads and writes in a second as it copies a buffer, and the bytes of each.
+    /// Bytes per second that a kernel reads and writes when it copies a buffer, and the size of each buffer in bytes.
     pub copy_bandwidth: f64,
     pub copy_bytes: u64,
 }
 
-/// The rest of a row.
+/// The columns that differ between rows.
 #[derive(Serialize)]
 pub struct BenchRow {
     pub test: String,
@@ -69,12 +71,13 @@ pub struct BenchRow {
     pub stddev_ts: f64,
     samples_ns: Vec<f64>,
     samples_ts: Vec<f64>,
-    /// Bytes that a generated token reads, the cache's in the middle of the test.
+    /// Bytes that a generated token reads: of weights, and of the cache in the middle of the test.
     weight_bytes: u64,
     cache_bytes: u64,
-    /// The time in which those bytes are copied, over the time that a generated token took.
+    /// The time to copy those bytes as a share of the time that a generated token took.
     pub floor_share: Option<f64>,
-    /// Bytes in buffers during the test, the most so far, and what wgpu's allocator has taken from the driver.
+    /// Bytes in buffers during the test, the highest such number so far, and the bytes that wgpu's allocator has
+    /// reserved at the driver.
     gpu_memory: u64,
     pub gpu_memory_peak: u64,
     pub gpu_memory_reserved: Option<u64>,
@@ -83,7 +86,7 @@ pub struct BenchRow {
 pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
     let (tests, given) = (tests(&args), args.model.file.context);
     let fit = |given| tests.iter().try_for_each(|test| context::enough(&test.name(), test.needed(), given).map(drop));
-    fit(given.filter(|tokens| *tokens > 0))?; // what 0 means is known once the model is there
+    fit(given.filter(|tokens| *tokens > 0))?; // 0 stands for the model's maximum, which is known after the load
     let (model, conditions) = start(&args)?;
     fit(given.map(|_| model.cache().context))?;
     let mut report = BenchReport::new(args.output.format(), &conditions)?;
@@ -97,7 +100,7 @@ pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
     report.end()
 }
 
-/// Loads the model, and times everything up to the second token and a few more.
+/// Loads the model, and times everything from opening the device to the first few tokens.
 fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
     let mut clock = LapTimer(Instant::now());
     let gpu = Gpu::open(&args.model.gpu.options())?;
@@ -115,7 +118,7 @@ fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
     let first_token_seconds = token()?;
     let next_token_seconds = median((0..NEXT).map(|_| token()).collect::<anyhow::Result<Vec<_>>>()?);
     drop(session);
-    // On a device of its own, whose buffers count for no one else.
+    // The bandwidth is measured on a device of its own, so that its buffers do not count for the model's.
     let bandwidth = bandwidth::measure(&Gpu::open(&args.model.gpu.options())?)?;
     let conditions = BenchConditions {
         setup: Setup::of(&model, &args.model.file),
@@ -130,10 +133,10 @@ fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
     Ok((model, conditions))
 }
 
-/// Tokens timed after the first.
+/// The number of tokens that are timed after the first.
 const NEXT: usize = 5;
 
-/// Seconds since it was last asked.
+/// Measures the seconds between calls.
 struct LapTimer(Instant);
 
 impl LapTimer {
@@ -153,7 +156,8 @@ fn tests(args: &BenchArgs) -> Vec<BenchTest> {
     tests
 }
 
-/// Runs a test as often as wanted, at a depth that was never computed.
+/// Runs a test as often as requested. The cache is filled with synthetic values up to the depth, because computing it
+/// would take long and change nothing.
 fn measure(
     model: &Model,
     conditions: &BenchConditions,
@@ -201,7 +205,7 @@ fn measure(
     })
 }
 
-/// Nanoseconds of one run, after which the session is as before.
+/// Runs a test once and returns the nanoseconds. The session is afterwards as it was before.
 fn once(session: &mut Session, test: BenchTest) -> anyhow::Result<f64> {
     let vocab = session.model().config().vocab;
     let prompt = prompt_of(test.prompt, vocab);
@@ -222,7 +226,7 @@ fn once(session: &mut Session, test: BenchTest) -> anyhow::Result<f64> {
     Ok(elapsed.as_secs_f64() * 1e9)
 }
 
-/// Tokens of all kinds, always the same.
+/// A fixed sequence of tokens from all over the vocabulary.
 pub fn prompt_of(length: usize, vocab: usize) -> Vec<u32> {
     (0..length).map(|i| token(i, vocab)).collect()
 }

@@ -1,11 +1,11 @@
-//! The results of `bench` on stdout.
+//! Prints the results of `bench` to stdout.
 
 use super::args::OutputFormat;
 use super::bench::{BenchConditions, BenchRow};
 use super::output;
 use super::table::{Column, Record, csv, head, record, row};
 
-/// Those of llama-bench that say something here.
+/// The columns of llama-bench that apply here.
 const COLUMNS: [Column; 5] = [
     Column { title: "model", width: 30, right: false },
     Column { title: "size", width: 10, right: true },
@@ -14,7 +14,7 @@ const COLUMNS: [Column; 5] = [
     Column { title: "t/s", width: 20, right: true },
 ];
 
-/// Writes rows as they come, JSON at the end.
+/// Writes rows as they come, and JSON at the end.
 pub struct BenchReport<'a> {
     format: OutputFormat,
     conditions: &'a BenchConditions,
@@ -50,7 +50,7 @@ impl<'a> BenchReport<'a> {
         }
     }
 
-    /// What is the same in all rows, and then the row.
+    /// A row with the columns that are the same in all rows before it.
     fn record(&self, row: &BenchRow) -> anyhow::Result<Record> {
         let mut whole = record(self.conditions)?;
         whole.extend(record(row)?);
@@ -64,7 +64,7 @@ impl<'a> BenchReport<'a> {
         [setup.model_type.clone(), size, setup.backends.into(), measured.test.clone(), figures]
     }
 
-    /// What stands below the table.
+    /// The lines below the table.
     fn remarks(&self) -> Vec<String> {
         let s = self.conditions;
         let [session, first, next] = [s.session_seconds, s.first_token_seconds, s.next_token_seconds].map(|t| t * 1e3);

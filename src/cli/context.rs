@@ -1,8 +1,8 @@
-//! The context that a measurement takes.
+//! The context of a measurement.
 
 use anyhow::ensure;
 
-/// Tokens of context for a test: as many as it needs, or what -c gives, if that is enough.
+/// The context in tokens for a test: as many as it needs, or the number that -c gives, if that suffices.
 pub fn enough(test: &str, needed: usize, given: Option<usize>) -> anyhow::Result<usize> {
     let most = u32::MAX as usize;
     ensure!(needed <= most, "{test} needs a context of {needed} tokens, at most {most} are possible");

@@ -1,4 +1,4 @@
-//! `devices`: the adapters and what matters about them.
+//! The command `devices`: lists the adapters and their properties.
 
 use super::args::DevicesArgs;
 use super::output;
@@ -14,7 +14,7 @@ pub fn devices(args: &DevicesArgs) -> anyhow::Result<()> {
     let fits = |a: &AdapterReport| wanted.as_ref().is_none_or(|name| a.name.to_lowercase().contains(name));
     let chosen = found.iter().position(fits);
     if chosen.is_none() {
-        Gpu::open(&options)?; // says what is missing, and what to do about it
+        Gpu::open(&options)?; // returns the error that says what is missing
     }
     let all = found.iter().enumerate().map(|(index, adapter)| (adapter, Some(index) == chosen));
     if args.json {
@@ -24,7 +24,7 @@ pub fn devices(args: &DevicesArgs) -> anyhow::Result<()> {
     output::lines(all.map(|(adapter, chosen)| describe(adapter, chosen)))
 }
 
-/// The size of the cooperative matrices that kernels can use.
+/// The size of the cooperative matrices that kernels can use; `None` if there are none.
 fn matrices(adapter: &AdapterReport) -> Option<u32> {
     match adapter.matrices {
         Matrices::None => None,
@@ -61,7 +61,7 @@ fn describe(adapter: &AdapterReport, chosen: bool) -> String {
     )
 }
 
-/// Sizes are in bytes.
+/// The adapter as JSON. Sizes are in bytes.
 fn as_json(adapter: &AdapterReport, chosen: bool) -> Value {
     json!({
         "name": adapter.name,

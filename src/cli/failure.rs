@@ -1,15 +1,15 @@
-//! What went wrong, on stderr, and which options help: the library, which has no options, says that in general.
+//! Reports errors on stderr, and the options that help. The library has no options, so its own advice is more general.
 
 use super::output;
 use wglm::Error;
 
-/// Tells an error in one sentence, and what helps in another if that is known.
+/// Reports an error in one sentence, and in another what helps, if that is known.
 pub fn tell(error: &anyhow::Error) {
     output::complain(format_args!("error: {}", sentence(error)));
     hint(error).into_iter().for_each(|hint| output::complain(format_args!("hint: {hint}")));
 }
 
-/// What went wrong; without what the library advises its callers where a hint says it in options.
+/// The error in one sentence. It omits the advice of the library if a hint gives the same in terms of options.
 pub fn sentence(error: &anyhow::Error) -> String {
     match error.downcast_ref() {
         Some(Error::ContextFull { needed, context, .. }) if error.chain().count() == 1 => {
@@ -19,7 +19,7 @@ pub fn sentence(error: &anyhow::Error) -> String {
     }
 }
 
-/// What helps, if that is known.
+/// The options that help against an error, if any do.
 pub fn hint(error: &anyhow::Error) -> Option<String> {
     let fixed = match error.chain().find_map(|cause| cause.downcast_ref())? {
         Error::ContextTooLarge { most, .. } => return Some(format!("try -c {most}")),

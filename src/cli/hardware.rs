@@ -1,7 +1,8 @@
-//! What is known on paper of GPUs that wglm may run on: memory bandwidth, arithmetic, and the cost of a dispatch.
+//! Published figures of GPUs that wglm may run on: memory bandwidth, arithmetic, and the cost of a dispatch.
 //!
-//! Bandwidth is what the makers state. For Apple's chips it stands in the announcements in Apple's newsroom and in the
-//! technical specifications of the Macs that have them. The M1 itself is left out: no Mac with one has memory enough.
+//! Bandwidth is as stated by the makers. For Apple's chips it comes from the announcements in Apple's newsroom and the
+//! technical specifications of the Macs that have them. The M1 itself is left out, since no Mac with one has enough
+//! memory.
 //!
 //! * M1 Pro 200, M1 Max 400: "Introducing M1 Pro and M1 Max", October 2021; M1 Ultra 800: March 2022
 //! * M2 100: June 2022; M2 Pro 200, M2 Max 400: January 2023; M2 Ultra 800: June 2023
@@ -9,30 +10,31 @@
 //! * M4 120: May 2024; M4 Pro 273, M4 Max 546 (410 with 32 GPU cores): October 2024
 //! * M5 153: October 2025; M5 Pro 307, M5 Max 614: March 2026
 //!
-//! Arithmetic is reckoned from the same announcements' GPU cores, at 0.34 TFLOP/s a core: 128 lanes that multiply and add
-//! at about 1.33 GHz. Apple states 10.4 TFLOP/s for the M1 Max's 32 cores and 13.6 for the M2 Max's 38, and nothing for
-//! later chips, which run faster. Their matrices of 8 x 8 multiply at that rate; what the M5 has beside is left out.
+//! Arithmetic is computed from the number of GPU cores in the same announcements, at 0.34 TFLOP/s for each core: 128
+//! lanes that multiply and add at about 1.33 GHz. Apple states 10.4 TFLOP/s for the 32 cores of the M1 Max and 13.6 for
+//! the 38 of the M2 Max, and nothing for later chips, which run faster. Their matrices of 8 x 8 multiply at that rate;
+//! the additional units of the M5 are left out.
 //!
-//! A dispatch that waits for the one before, however little it does, was measured by others as 2.4 us on an M3 Ultra
-//! (github.com/ml-explore/mlx issue 4521), which stands here for every Mac. The H100's 2.1 us is our own measurement
-//! (docs/performance.md), its bandwidth is that of NVIDIA's data sheet for the SXM5 board with 80 GB, and its arithmetic
-//! that of matrices of f16 there.
+//! The cost of a dispatch that does nothing but wait for the one before was measured by others as 2.4 us on an M3 Ultra
+//! (github.com/ml-explore/mlx issue 4521), which is used for every Mac. The 2.1 us of the H100 are our own measurement
+//! (docs/performance.md), its bandwidth is that of NVIDIA's data sheet for the SXM5 board with 80 GB, and its
+//! arithmetic that of f16 matrices there.
 
 use wglm::gpu::Matrices;
 use wglm::plan::{Target, Tilings};
 use wglm::quant::Arithmetic;
 
-/// A GPU on paper.
+/// The published figures of a GPU.
 pub struct Hardware {
-    /// As options name it.
+    /// The name in options.
     pub name: &'static str,
-    /// Bytes of memory a second.
+    /// The memory bandwidth in bytes per second.
     pub bandwidth: f64,
-    /// Operations a second, of f32 or, if it multiplies those faster, of matrices.
+    /// Operations per second: in f32, or of matrices if those are faster.
     pub operations: f64,
-    /// Seconds that a dispatch takes which waits for the one before and does next to nothing.
+    /// The seconds of a dispatch that waits for the one before and does next to nothing.
     pub dispatch: f64,
-    /// Whether it is Apple's, behind Metal.
+    /// Whether it is a GPU of Apple's, which runs through Metal.
     pub apple: bool,
 }
 
@@ -42,7 +44,7 @@ const fn mac(name: &'static str, gigabytes_per_second: f64, cores: f64) -> Hardw
 }
 
 impl Hardware {
-    /// What wglm would plan for it, where `asked` does not say otherwise.
+    /// The target that wglm would plan for on this GPU, apart from what `asked` sets otherwise.
     pub fn target(&self, asked: Target, arithmetic: Option<Arithmetic>) -> Target {
         let (tilings, matrices, usual) = match self.apple {
             true => (Tilings::Apple, Matrices::Eight, Arithmetic::Float),
@@ -52,7 +54,7 @@ impl Hardware {
     }
 }
 
-/// By their names, slowest of a generation first.
+/// All known GPUs, the slowest of each generation first.
 pub static HARDWARE: &[Hardware] = &[
     mac("m1-pro", 200.0, 16.0),
     mac("m1-max", 400.0, 32.0),
@@ -76,15 +78,15 @@ pub static HARDWARE: &[Hardware] = &[
     Hardware { name: "h100", bandwidth: 3350e9, operations: 989e12, dispatch: 2.1e-6, apple: false },
 ];
 
-/// What stands for every one of them.
+/// The name that stands for all of them.
 pub const ALL: &str = "all";
 
-/// The names an option may have.
+/// All names that the option accepts.
 pub fn names() -> impl Iterator<Item = &'static str> {
     HARDWARE.iter().map(|hardware| hardware.name).chain([ALL])
 }
 
-/// Those of a name.
+/// The GPUs that a name stands for.
 pub fn named(name: &str) -> impl Iterator<Item = &'static Hardware> {
     HARDWARE.iter().filter(move |hardware| name == ALL || hardware.name == name)
 }

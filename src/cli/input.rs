@@ -1,27 +1,28 @@
-//! Text from files and stdin.
+//! Reads text from files and stdin.
 
 use anyhow::Context;
 use std::io::Read;
 use std::path::Path;
 
-/// What some editors put before a text, and what is no part of it.
+/// The byte-order mark that some editors write before a text and that is not part of it.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// The text of a file, or of stdin for `-`, as it was meant: without a byte-order mark, with lines ended as on Unix, and
-/// without the end of its last line.
+/// Reads the text of a file, or of stdin for `-`, without a byte-order mark, with line endings as on Unix, and without
+/// the ending of the last line.
 pub fn text(path: &Path) -> anyhow::Result<String> {
     let text = read(path)?;
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text).replace("\r\n", "\n");
     Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
 
-/// The text of a file, or of stdin for `-`, byte for byte but for the end of its last line, as llama.cpp reads it.
+/// Reads the text of a file, or of stdin for `-`, unchanged except that the ending of the last line is removed, as in
+/// llama.cpp.
 pub fn verbatim(path: &Path) -> anyhow::Result<String> {
     let text = read(path)?;
     Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
 
-/// What messages call a file, or stdin for `-`.
+/// The name of a file in messages, or `stdin` for `-`.
 pub fn name(path: &Path) -> String {
     if path == Path::new("-") { "stdin".to_owned() } else { path.display().to_string() }
 }
@@ -46,8 +47,8 @@ fn read(path: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// A line without its end, and without a byte-order mark if it is the first one; none of it is lost, for what is not
-/// UTF-8 becomes U+FFFD, which is told beside it.
+/// A line without its ending and, if it is the first one, without a byte-order mark. Bytes that are not UTF-8 become
+/// U+FFFD; the second value says whether there were any.
 pub fn line(bytes: &[u8], first: bool) -> (String, bool) {
     let text = String::from_utf8_lossy(bytes);
     let mut line = text.strip_suffix('\n').map_or(&*text, |line| line.strip_suffix('\r').unwrap_or(line));

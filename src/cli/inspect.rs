@@ -1,4 +1,4 @@
-//! `inspect`: what a file holds and what it needs, without a GPU.
+//! The command `inspect`: shows what a file contains and how much memory it needs, without a GPU.
 
 use super::args::InspectArgs;
 use super::{model, output};
@@ -12,7 +12,7 @@ use wglm::plan::{Purpose, Target};
 
 pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.or(args.model).as_deref())?;
-    // What is no model for wglm is shown as far as it goes.
+    // A file that is not a model for wglm is still shown, as far as possible.
     let needs = MemoryNeeds::of(&file);
     if args.json {
         output::lines([serde_json::to_string_pretty(&as_json(&file, needs.as_ref().ok()))?])?;
@@ -32,7 +32,7 @@ pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     output::lines(needs?.lines())
 }
 
-/// Sizes are in bytes. Arrays are told by their type and length.
+/// The file as JSON. Sizes are in bytes. Arrays are described by their type and length.
 fn as_json(file: &Gguf, needs: Option<&MemoryNeeds>) -> serde_json::Value {
     let metadata: serde_json::Map<_, _> =
         file.metadata().map(|(key, value)| (key.to_owned(), scalar(&value))).collect();
@@ -57,7 +57,7 @@ fn scalar(value: &Value<'_>) -> serde_json::Value {
     }
 }
 
-/// A value on one line.
+/// A value, cut to fit on one line.
 fn shortened(value: &Value<'_>) -> String {
     const MOST: usize = 72;
     let text = match value {
@@ -70,7 +70,7 @@ fn shortened(value: &Value<'_>) -> String {
     }
 }
 
-/// The tensors of a type.
+/// The number and total size of the tensors of one type.
 #[derive(Default, Serialize)]
 struct TypeTotal {
     count: usize,
@@ -86,15 +86,15 @@ fn tensors_by_type(file: &Gguf) -> BTreeMap<&str, TypeTotal> {
     types
 }
 
-/// What the model needs on the GPU, in bytes, with the options that a user who gives none has.
+/// The bytes that the model needs on the GPU with default options.
 #[derive(Serialize)]
 struct MemoryNeeds {
     weights: u64,
-    /// The KV cache for `context` tokens of `cache_type`.
+    /// The KV cache for `context` tokens, with values of type `cache_type`.
     cache: u64,
     cache_type: &'static str,
     context: usize,
-    /// What a token generated needs beside that, and a prompt batch of so many tokens.
+    /// The activations of a generated token, and those of a prompt batch of `prompt_batch` tokens.
     scratch: u64,
     prompt_scratch: u64,
     prompt_batch: usize,

@@ -1,7 +1,9 @@
-//! Ctrl-C, and on Unix the signals that end a program. A press is obeyed at once, whatever the program is doing.
+//! Handles Ctrl-C, and on Unix the signals that end a program. A press takes effect at once, whatever the program is
+//! doing.
 //!
-//! A driver may keep the thread that compiles shaders for seconds, and nobody can take it away from there. So where a
-//! press ends the program, the thread that heard of it ends it, once the others had the time to end by themselves.
+//! A driver can keep the thread that compiles shaders busy for seconds, and nothing can interrupt it. If a press is to
+//! end the program, the thread that receives the signal therefore ends the process itself, after giving the other
+//! threads a short time to end on their own.
 
 use super::terminal;
 use anyhow::Context;
@@ -9,20 +11,20 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wglm::Cancel;
 
-/// As a shell reports a program that Ctrl-C ended.
+/// The exit status of a program that Ctrl-C ended, as shells report it.
 pub const INTERRUPTED: u8 = 130;
 
-/// How long what is being done may take to stop by itself, where a press ends the program.
+/// How long the current work may take to stop by itself before the process ends.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// What a press ends.
+/// What a press of Ctrl-C does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnInterrupt {
-    /// The program, after a grace.
+    /// Cancels the current work, and ends the process after a short time.
     ExitAfterGrace,
-    /// The program, at once: it waits for input, and would not hear.
+    /// Ends the process at once. For times when the program waits for input and could not notice a cancellation.
     ExitNow,
-    /// What is being done. A second press ends the program.
+    /// Cancels the current work. A second press ends the process.
     CancelWork,
 }
 
@@ -31,7 +33,7 @@ struct InterruptState {
     cancel: Cancel,
 }
 
-/// One for the process, as signals are.
+/// One state for the process, since signals are delivered to the process.
 static STATE: LazyLock<Mutex<InterruptState>> = LazyLock::new(|| {
     Mutex::new(InterruptState { on_interrupt: OnInterrupt::ExitAfterGrace, cancel: Cancel::default() })
 });
@@ -40,19 +42,19 @@ fn state() -> MutexGuard<'static, InterruptState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins something that a press ends: what is returned hears of presses from now on, and of none before.
+/// Begins work with a new [`Cancel`], which presses of Ctrl-C from now on will cancel.
 pub fn begin(on_interrupt: OnInterrupt) -> Cancel {
     let cancel = Cancel::default();
     *state() = InterruptState { on_interrupt, cancel: cancel.clone() };
     cancel
 }
 
-/// What is being done has something to show for: from now on a press ends that alone.
+/// From now on, the first press only cancels the current work, because it has a result to show by now.
 pub fn cancel_work_from_now_on() {
     state().on_interrupt = OnInterrupt::CancelWork;
 }
 
-/// Whether Ctrl-C was pressed since the last beginning.
+/// Whether Ctrl-C was pressed since the last [`begin`].
 pub fn asked() -> bool {
     state().cancel.is_cancelled()
 }
@@ -72,8 +74,9 @@ fn pressed() {
     }
 }
 
-/// Listens for Ctrl-C; if `terminal`, also for what ends a program that has changed the terminal. Where the system
-/// refuses the thread for that, signals do what they do to any program.
+/// Starts to listen for Ctrl-C and, if `terminal`, for the other signals that end a program, because a program that
+/// changed the terminal has to restore it. If the system refuses the thread for this, signals have their default
+/// effect.
 #[cfg(unix)]
 pub fn listen(terminal: bool) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -102,7 +105,7 @@ pub fn listen(terminal: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Listens for Ctrl-C. What ends a program gives its console back by itself.
+/// Starts to listen for Ctrl-C. Elsewhere than on Unix the system restores the console by itself.
 #[cfg(not(unix))]
 pub fn listen(_: bool) -> anyhow::Result<()> {
     ctrlc::set_handler(pressed).context("cannot listen for Ctrl-C")

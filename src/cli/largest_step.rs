@@ -1,21 +1,21 @@
-//! The step that would keep a slow GPU longest, of everything that a model's options allow.
+//! Finds the step that would take longest on a slow GPU, among all plans that a model's options allow.
 
 use serde_json::{Value, json};
 use wglm::model::{BatchShape, Config, PromptOptions, TokenPlan, plan_batch};
 use wglm::plan::{Plan, Step, StepLimit, Target};
 use wglm::{Gguf, Result};
 
-/// A step, with as many tokens in the cache as there may be.
+/// A step and the circumstances under which it takes longest.
 pub struct LargestStep {
     step: Step,
-    /// Tokens computed together.
+    /// The number of tokens that are computed together.
     tokens: usize,
     cached: u64,
     seconds: f64,
     limit: StepLimit,
 }
 
-/// Of a token at the end of its context, and of all chunks of prompts within it.
+/// Finds the largest step of a token at the end of its context, and of all chunks of prompts within that context.
 pub fn of_all(
     file: &Gguf,
     config: &Config,

@@ -1,4 +1,4 @@
-//! `logits`: the model's raw output, for other programs to compare.
+//! The command `logits`: writes the model's logits, for comparison with other programs.
 
 use super::args::LogitsArgs;
 use super::{input, model};
@@ -42,7 +42,7 @@ pub fn logits(args: LogitsArgs) -> anyhow::Result<()> {
     out.finish()
 }
 
-/// Has `visit` see the logits at positions, ascending. Those in a row are computed together.
+/// Calls `visit` with the logits at each of the ascending positions. Adjacent positions are computed together.
 fn each_row(
     session: &mut Session,
     tokens: &[u32],
@@ -63,10 +63,10 @@ fn each_row(
     Ok(())
 }
 
-/// The name that stands for stdin or stdout.
+/// The file name that stands for stdin or stdout.
 const STREAM: &str = "-";
 
-/// Where the rows go: a file takes its name only once it is whole; a pipe or stdout takes them as they come.
+/// The output. A regular file gets its name only once it is complete; a pipe or stdout gets rows as they come.
 struct Destination<'a> {
     to: &'a Path,
     partial: Option<PathBuf>,
@@ -107,7 +107,7 @@ impl<'a> Destination<'a> {
 }
 
 impl Drop for Destination<'_> {
-    /// What was not finished leaves nothing behind.
+    /// Removes an incomplete file.
     fn drop(&mut self) {
         if let Some(partial) = &self.partial {
             let _ = std::fs::remove_file(partial);
@@ -115,7 +115,7 @@ impl Drop for Destination<'_> {
     }
 }
 
-/// A session with room for all tokens, unless -c says how much there is.
+/// A session with room for all tokens, or with the context that -c gives.
 fn session(args: &LogitsArgs, tokens: usize) -> anyhow::Result<Session> {
     let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
     let usual = model.cache();

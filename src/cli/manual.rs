@@ -1,4 +1,4 @@
-//! `completions` and `man`: what shells and `man` read about the command.
+//! The commands `completions` and `man`: print what shells and `man` need to know about the command line.
 
 use super::args::{Arguments, CompletionsArgs, ManArgs};
 use super::output;

@@ -1,4 +1,5 @@
-//! The command line: arguments in, the library called, results on stdout and everything else on stderr.
+//! The command line. It parses arguments, calls the library, and writes results to stdout and everything else to
+//! stderr.
 
 mod args;
 mod bandwidth;
@@ -38,7 +39,7 @@ use args::Command;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// Parses the arguments, runs the command, and reports what went wrong in one sentence.
+/// Parses the arguments, runs the command, and reports an error in one sentence.
 pub fn main() -> ExitCode {
     let (arguments, notes) = args::parse();
     if arguments.command.is_quiet() {
@@ -55,7 +56,7 @@ pub fn main() -> ExitCode {
     }
     match dispatch(arguments.command) {
         Ok(code) => code,
-        // Whoever read our output has read enough.
+        // The reader of the output has closed the pipe, so nobody wants the rest.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if matches!(error.downcast_ref(), Some(wglm::Error::Cancelled)) => interrupts::INTERRUPTED.into(),
         Err(error) => {

@@ -1,4 +1,4 @@
-//! Opens files and loads models, with a progress bar for whoever watches.
+//! Opens files and loads models, with a progress bar on a terminal.
 
 use super::args::{CheckArg, FileArgs, ModelArgs};
 use super::{interrupts, output, progress, verdicts};
@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use wglm::{Check, Gguf, Gpu, LoadOptions, Model, Progress, Stage, Verdict, Without};
 
-/// The file, or the demonstration model.
+/// Opens a file, or the demonstration model if there is no path.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
     match path {
         Some(path) => Ok(Gguf::open(path)?),
@@ -25,22 +25,22 @@ fn demonstration() -> anyhow::Result<Gguf> {
     anyhow::bail!("no model given; name a GGUF file with -m, or build with the feature `demo-model`")
 }
 
-/// The file's name, for messages.
+/// The name of the file in messages.
 pub fn name(args: &FileArgs) -> String {
     args.model.as_ref().map_or("the demonstration model".into(), |path| path.display().to_string())
 }
 
-/// What an open file is called, for messages.
+/// The name of an open file in messages.
 pub fn title(file: &Gguf) -> String {
     file.path().map_or("the demonstration model".into(), |path| path.display().to_string())
 }
 
-/// Loads the model in a file as the arguments ask.
+/// Loads the model of a file with the options in `args`.
 pub fn load(file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
     load_on(&Gpu::open(&args.gpu.options())?, file, args)
 }
 
-/// Loads the model in a file to a device.
+/// Loads the model of a file onto a device.
 pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
     let bar = progress_bar();
     let mut shown = Stage::Weights;
@@ -73,7 +73,7 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model
     Ok(model)
 }
 
-/// Keeps what is known of the kernels, and tells it if one is wrong.
+/// Saves the result of the check of the kernels, and prints a note if a kernel was found wrong.
 fn verdict(verdict: &Verdict) {
     verdicts::keep(verdict);
     if verdict.without() != Without::Nothing {
@@ -81,7 +81,7 @@ fn verdict(verdict: &Verdict) {
     }
 }
 
-/// Tells what came of `--zero-copy`.
+/// Prints what `--zero-copy` achieved.
 fn zero_copy(model: &Model) {
     let in_place = output::bytes(model.weights_in_place());
     match model.gpu().shares_pages() {
@@ -97,7 +97,8 @@ fn progress_bar() -> ProgressBar {
     progress::bar(0).with_style(style(Stage::Weights))
 }
 
-/// Shows how far a load is, in one stroke: no stage is drawn with the numbers of another.
+/// Shows the progress of a load. Length and position are set in one update, so that a stage is never drawn with the
+/// numbers of another.
 fn show(bar: &ProgressBar, shown: &mut Stage, Progress { stage, done, total, .. }: Progress) {
     if std::mem::replace(shown, stage) != stage {
         bar.set_style(style(stage));

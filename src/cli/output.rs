@@ -1,4 +1,4 @@
-//! Where text goes: answers to stdout, all else to stderr, colour only for people.
+//! Writes answers to stdout and everything else to stderr, with colour only on a terminal.
 
 use super::terminal;
 use anyhow::Context;
@@ -8,38 +8,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const UNWRITABLE: &str = "cannot write to stdout";
 
-/// Whether only errors go to stderr.
+/// Whether only errors are written to stderr.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// From now on only errors go to stderr.
+/// From now on writes only errors to stderr.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Whether progress is to be drawn: for people, on a terminal that can draw it.
+/// Whether progress is drawn, which needs a terminal that can redraw a line.
 pub fn draws_progress() -> bool {
     !QUIET.load(Ordering::Relaxed) && terminal::redraws()
 }
 
-/// Writes a line to stderr that is worth knowing. That nobody reads it is no reason to stop.
+/// Writes a line to stderr that a user may want to know, unless quiet. A failure to write it is ignored.
 pub fn note(line: fmt::Arguments<'_>) {
     if !QUIET.load(Ordering::Relaxed) {
         complain(line);
     }
 }
 
-/// Writes a line to stderr that must be known.
+/// Writes a line to stderr even if quiet.
 pub fn complain(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Writes the beginning of a line to stderr, for whoever types the rest.
+/// Writes a prompt to stderr, after which the user types.
 pub fn prompt(text: &str) {
     let mut err = io::stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
-/// Writes text to stdout at once.
+/// Writes text to stdout and flushes it.
 pub fn say(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(UNWRITABLE)
@@ -52,38 +52,38 @@ pub fn lines(lines: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Resu
     written.and_then(|()| out.flush()).context(UNWRITABLE)
 }
 
-/// Whether stderr is a terminal that wants colour.
+/// Whether stderr is a terminal for which colour is not turned off.
 pub fn colour() -> bool {
     let unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
     io::stderr().is_terminal() && unset("NO_COLOR") && !terminal::is_dumb()
 }
 
-/// Writes faint text to stderr: thinking, figures.
+/// Writes thinking and statistics to stderr, in faint text if there is colour.
 pub struct Aside {
     colour: bool,
 }
 
 impl Aside {
-    /// Faint where [`colour`] says so.
+    /// Uses faint text if [`colour`] allows it.
     pub fn new() -> Self {
         Self { colour: colour() }
     }
 
-    /// Writes a line that takes the place of colour, where there is none.
+    /// Writes a line that replaces the distinction by colour, if there is no colour.
     pub fn mark(&self, text: &str) {
         if !self.colour {
             self.line(format_args!("{text}"));
         }
     }
 
-    /// Writes text over the line, where that can be drawn; the next of its kind replaces it.
+    /// Writes text over the current line, if the terminal can do that. The next such text replaces it.
     pub fn passing(&self, text: fmt::Arguments<'_>) {
         if draws_progress() {
             self.write(&format!("\r{text}\x1b[K"));
         }
     }
 
-    /// Writes text as it is.
+    /// Writes text.
     pub fn write(&self, text: &str) {
         let (faint, plain) = if self.colour { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
         let mut err = io::stderr().lock();
@@ -96,12 +96,12 @@ impl Aside {
     }
 }
 
-/// So many of a thing.
+/// A number and a noun, in the plural unless the number is 1.
 pub fn count(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Bytes as people read them.
+/// A number of bytes in units that people read.
 pub fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()
 }

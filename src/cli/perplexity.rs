@@ -1,8 +1,9 @@
-//! `perplexity`: how well the model predicts a text, counted as llama.cpp counts it without a stride, for vocabularies
-//! that add no BOS.
+//! The command `perplexity`: measures how well the model predicts a text, computed as llama.cpp computes it without a
+//! stride, for vocabularies that add no beginning-of-text token.
 //!
-//! The text is cut into windows of as many tokens as the context holds, each computed by itself. Of a window the second
-//! half is judged, whose tokens all have the first half before them; with a stride, its last tokens.
+//! The text is cut into windows of as many tokens as the context holds, and each window is computed by itself. The
+//! second half of a window is scored, so that all its tokens have the first half before them. With a stride, the last
+//! tokens of a window are scored.
 
 use super::args::{OutputFormat, PerplexityArgs};
 use super::output;
@@ -16,21 +17,22 @@ use std::ops::ControlFlow;
 use wglm::model::CacheShape;
 use wglm::{Config, Gguf, Model, Session};
 
-/// Tokens of a window, unless -c says otherwise.
+/// The default number of tokens in a window.
 const USUAL_WINDOW: usize = 512;
 
+/// The result, with the field names of JSON and CSV.
 #[derive(Serialize)]
 struct Perplexity {
     #[serde(flatten)]
     setup: Setup,
-    /// Tokens of the text, of a window, from one window's start to the next's.
+    /// The number of tokens of the text, of a window, and between the beginnings of two windows.
     n_tokens: usize,
     n_ctx: usize,
     stride: usize,
     windows: usize,
-    /// Tokens judged.
+    /// The number of scored tokens.
     count: usize,
-    /// The mean of what a token's probability surprises, in nats.
+    /// The mean negative log-likelihood of a token, in nats.
     nll: f64,
     ppl: f64,
     /// The standard error of `ppl`.
@@ -77,13 +79,13 @@ fn report(result: &Perplexity, format: OutputFormat) -> anyhow::Result<()> {
     }
 }
 
-/// How a text is cut.
+/// How a text is cut into windows.
 struct TextWindows {
-    /// Tokens of a window.
+    /// The number of tokens of a window.
     length: usize,
-    /// Tokens from one window's start to the next's.
+    /// The number of tokens between the beginnings of two windows.
     stride: usize,
-    /// Tokens at the end of a window that are judged.
+    /// The number of tokens at the end of a window that are scored.
     judged: usize,
 }
 
@@ -101,14 +103,14 @@ impl TextWindows {
         }
     }
 
-    /// The first tokens of at most `most` windows.
+    /// The positions at which windows begin, at most `most` of them.
     fn starts(&self, tokens: usize, most: usize) -> anyhow::Result<Vec<usize>> {
         ensure!(tokens >= self.length, "text too short: {tokens} tokens, need {}; lower -c", self.length);
         Ok((0..=tokens - self.length).step_by(self.stride).take(most).collect())
     }
 }
 
-/// Sums over the tokens judged.
+/// Sums of the negative log-likelihood over the scored tokens.
 #[derive(Default)]
 struct LossSum {
     count: usize,
@@ -131,7 +133,7 @@ impl LossSum {
         self.mean().exp()
     }
 
-    /// The standard error of the perplexity; 0 of a single token.
+    /// The standard error of the perplexity; 0 for a single token.
     fn error(&self) -> f64 {
         let variance = self.squares / self.count as f64 - self.mean().powi(2);
         let degrees = self.count.saturating_sub(1).max(1) as f64;
@@ -139,6 +141,7 @@ impl LossSum {
     }
 }
 
+/// Computes all windows and scores their tokens.
 fn judge(model: &Model, tokens: &[u32], windows: &TextWindows, starts: &[usize]) -> anyhow::Result<LossSum> {
     let mut session = Session::with_cache(model, CacheShape { context: windows.length, ..model.cache() })?;
     let (mut loss, progress) = (LossSum::default(), ProgressLine::new(starts.len()));
@@ -152,7 +155,8 @@ fn judge(model: &Model, tokens: &[u32], windows: &TextWindows, starts: &[usize])
             );
         }
         session.rewind(0);
-        // The last token foretells none of the window's, and of those before the judged ones no logits are wanted.
+        // The last token of a window predicts no token of it, so it is left out. The logits after tokens before the
+        // scored part are not needed.
         let (before, telling) = window[..windows.length - 1].split_at(windows.length - 1 - windows.judged);
         session.feed(before)?;
         session.feed_all(telling, &mut |place, logits| {
@@ -165,7 +169,7 @@ fn judge(model: &Model, tokens: &[u32], windows: &TextWindows, starts: &[usize])
     Ok(loss)
 }
 
-/// −ln of the probability that logits give a token.
+/// The negative log-likelihood of a token under the logits, in nats.
 fn nats(logits: &[f32], token: u32) -> f64 {
     let top = logits.iter().copied().fold(f32::MIN, f32::max);
     let sum: f64 = logits.iter().map(|logit| f64::from((logit - top).exp())).sum();

@@ -1,4 +1,4 @@
-//! `plan`: the steps of one token, from the file's header alone.
+//! The command `plan`: prints the GPU steps of one token, from the file's header only.
 
 use super::args::PlanArgs;
 use super::hardware::Hardware;
@@ -17,7 +17,7 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let options = args.file.options();
     let cache = options.cache_for(&config);
     let team = if args.no_subgroups { Team::Workgroup } else { Team::Subgroup };
-    let arithmetic = options.arithmetic.unwrap_or_default(); // there is no adapter that it could suit
+    let arithmetic = options.arithmetic.unwrap_or_default(); // without an adapter there is nothing to derive it from
     let target = Target {
         team,
         arithmetic,
@@ -48,7 +48,7 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a conversation needs compiled: each pipeline is counted once, where it is first needed.
+/// The number of pipelines that a conversation needs. Each is counted where it is first needed.
 fn pipelines_line(shaders: &Shaders) -> String {
     let Shaders { token, prompts, sampling } = shaders;
     let (prompts, sampling, total) = (prompts.len(), sampling.len(), shaders.count());
@@ -69,7 +69,7 @@ fn pipelines_json(shaders: &Shaders) -> serde_json::Value {
     })
 }
 
-/// What is expected of GPUs, each with the plan that would be made for it.
+/// The predictions for GPUs, each with the plan that would be made for that GPU.
 fn predicted<'a>(
     file: &Gguf,
     config: &Config,
@@ -84,7 +84,8 @@ fn predicted<'a>(
     devices.map(predict).collect()
 }
 
-/// Bytes are those one token moves; of the cache, those a token at `depth` reads, itself included.
+/// The plan as JSON. The numbers of bytes are those of one token. For the cache they are what a token at `depth` reads,
+/// itself included.
 fn as_json(plan: &Plan, target: &Target, depth: u64, context: usize) -> serde_json::Value {
     let tokens = depth.saturating_add(1);
     let cost = plan.cost();

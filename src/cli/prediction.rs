@@ -1,44 +1,47 @@
-//! How fast a plan would be on a GPU that is known on paper only.
+//! Predicts the speed of a plan on a GPU of which only published figures are known.
 //!
-//! The steps of a token wait for one another, so their times add up. A step takes what a dispatch takes, and then as
-//! long as its bytes need at the bandwidth that a copy reaches, or its operations, whichever is longer:
+//! The steps of a token wait for one another, so their times add up. The time of a step is that of an empty dispatch,
+//! plus the time to move its bytes at the bandwidth that a copy reaches or the time for its operations, whichever is
+//! longer:
 //!
 //! > token = Σ over steps (dispatch + max(bytes / (bandwidth · [`REACHED_BY_A_COPY`]), operations / rate))
 //!
-//! That is a bound from above on tokens a second: it knows nothing of barriers, of sums, of loads that wait, of decoding
-//! weights. How far a kernel stays below it is not known before it runs. The best of other programs reach
-//! [`REACHED_BY_OTHERS`] of it on Macs (docs/metal.md has the figures), so a range says what that share would be.
+//! This gives an upper bound on tokens per second. It ignores barriers, reductions, the latency of loads and the
+//! decoding of weights. How far below the bound a kernel stays is unknown until it runs. The best other programs reach
+//! [`REACHED_BY_OTHERS`] of it on Macs (docs/metal.md has the figures), so the table also shows the range that this
+//! share would give.
 
 use super::hardware::Hardware;
 use super::table::{Column, head, row};
 use serde::Serialize;
 use wglm::plan::{Cost, Plan};
 
-/// Of a GPU's stated bandwidth, what `wglm bench` finds when a kernel copies a buffer: 2.90 of 3.35 TB/s on an H100.
+/// The share of a GPU's stated bandwidth that `wglm bench` measures for a kernel that copies a buffer: 2.90 of 3.35
+/// TB/s on an H100.
 const REACHED_BY_A_COPY: f64 = 0.87;
-/// Of the tokens a second that this predicts for Macs, what other programs were measured at.
+/// The range of tokens per second that other programs were measured at on Macs, as shares of this prediction.
 const REACHED_BY_OTHERS: [f64; 2] = [0.4, 0.7];
-/// Tokens in the cache.
+/// The numbers of tokens in the cache for which there is a prediction.
 const DEPTHS: [u64; 3] = [0, 4096, 32768];
 
-/// A token of a plan on a GPU.
+/// The prediction for one generated token on a GPU.
 #[derive(Serialize)]
 pub struct Prediction {
     pub device: &'static str,
     pub depth: u64,
-    /// Bytes it moves.
+    /// The bytes that the token reads and writes.
     pub bytes: u64,
-    /// Operations of its products and of attention.
+    /// The operations of its matrix products and of attention.
     pub operations: u64,
-    /// What its dispatches take, and what its bytes and operations do.
+    /// The time for empty dispatches, and the time for bytes and operations.
     pub dispatch_seconds: f64,
     pub work_seconds: f64,
-    /// At most, and the range that other programs reach of that.
+    /// The upper bound, and the range that other programs reach.
     pub tokens_per_second_at_most: f64,
     pub tokens_per_second_of_others: [f64; 2],
 }
 
-/// A token at every depth.
+/// The predictions for a token at every depth.
 pub fn predictions(plan: &Plan, hardware: &Hardware) -> [Prediction; 3] {
     DEPTHS.map(|depth| prediction(plan, hardware, depth))
 }
@@ -75,7 +78,7 @@ const COLUMNS: [Column; 7] = [
     Column { title: "depth 32768", width: 15, right: true },
 ];
 
-/// A table of tokens a second, a row a GPU with what is expected of it, and what it means.
+/// A table of tokens per second with a row for each GPU, and a line that explains it.
 pub fn table(predictions: &[(&Hardware, [Prediction; 3])]) -> Vec<String> {
     let mut lines = vec![String::new()];
     lines.extend(head(&COLUMNS));

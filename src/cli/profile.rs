@@ -1,7 +1,9 @@
-//! `profile`: where a token's time goes, by kind of step, from the GPU's timestamps.
+//! The command `profile`: shows how a token's time is divided among the kinds of steps, measured with the GPU's
+//! timestamps.
 //!
-//! Every kind runs in a pass of its own ([`Session::profile`]). What the token takes in one pass beyond that is shown
-//! as a kind of its own, the time that no step accounts for: above all what it takes to change from kernel to kernel.
+//! The steps of each kind run in a pass of their own ([`Session::profile`]). The token in one pass takes longer than
+//! their sum, above all because the GPU has to change from kernel to kernel; the difference is shown as a row of its
+//! own.
 
 use super::args::ProfileArgs;
 use super::bench::prompt_of;
@@ -18,50 +20,50 @@ use wglm::model::CacheShape;
 use wglm::plan::Plan;
 use wglm::session::TokenProfile;
 
-/// The steps of one name, over all layers.
+/// The steps of one name, in all layers together.
 #[derive(Serialize)]
 pub struct KindProfile {
     pub step: String,
     pub kernel: &'static str,
-    /// The full name of its shader.
+    /// The full name of the shader variant.
     pub variant: String,
     pub count: usize,
-    /// All of them together.
+    /// The time of all these steps together.
     pub microseconds: f64,
     pub bytes: u64,
     pub gigabytes_per_second: f64,
-    /// Of what the token takes, which is [`Times::longer`].
+    /// The share of the token's time, which is [`Times::longer`].
     pub share: f64,
 }
 
-/// Times of a token, in microseconds. Medians over the repetitions.
+/// Times of a token in microseconds, as medians over the repetitions.
 #[derive(Serialize)]
 pub struct Times {
-    /// In one pass on the GPU, as it runs otherwise.
+    /// On the GPU in one pass, as tokens usually run.
     pub pass: f64,
-    /// Its steps, each kind in a pass of its own.
+    /// The sum over the kinds of steps, each in a pass of its own.
     pub steps: f64,
-    /// Of the pass, what the steps do not account for; 0 where they take longer, each kind in a pass of its own.
+    /// The part of the pass that the steps do not account for; 0 if the sum of the steps is longer than the pass.
     pub unaccounted: f64,
-    /// On the host: to record and submit it, and to the result, that included.
+    /// On the host: until the token is submitted, and until its result is read, both from the start.
     pub submit: f64,
     pub whole: f64,
 }
 
 impl Times {
-    /// The pass, or its steps one kind at a time if they take longer, as where a pass is costly to begin: what shares
-    /// are shares of, so that none is below zero and all together are 1.
+    /// The pass or the sum of the steps, whichever is longer. Shares are relative to this, so that none is negative and
+    /// their sum is 1. The sum is longer where a pass is costly to begin.
     pub fn longer(&self) -> f64 {
         self.pass.max(self.steps).max(1e-3)
     }
 }
 
-/// Everything there is to tell.
+/// The complete result.
 #[derive(Serialize)]
 pub struct Profile {
     #[serde(flatten)]
     pub setup: Setup,
-    /// Tokens computed together; 0 for one as replies have it.
+    /// The number of prompt tokens that are computed together; 0 for one generated token.
     pub n_prompt: usize,
     pub n_depth: usize,
     pub repetitions: usize,
@@ -105,8 +107,8 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     report(args.output.format(), &profile, args.verbose)
 }
 
-/// A token as it runs outside a profile, after one that does not count, in microseconds: to record and submit it,
-/// and to the result.
+/// The times of a token outside of a profile in microseconds: until it is submitted, and until its result is read. The
+/// first run is not counted.
 fn host_times(session: &mut Session, tokens: &[u32], repetitions: usize) -> anyhow::Result<(f64, f64)> {
     let depth = session.tokens().len();
     let (mut submits, mut wholes) = (Vec::new(), Vec::new());
@@ -121,7 +123,8 @@ fn host_times(session: &mut Session, tokens: &[u32], repetitions: usize) -> anyh
     Ok((median(submits.split_off(1)), median(wholes.split_off(1))))
 }
 
-/// The kinds of the plan, the median of each over the runs. The cache holds `tokens` tokens at the end.
+/// The kinds of steps in the plan, with the median time of each over the runs. At the end the cache holds `tokens`
+/// tokens.
 fn by_kind(plan: &Plan, tokens: usize, runs: &[TokenProfile]) -> Vec<KindProfile> {
     let kind = |(index, kind): (usize, wglm::plan::StepKind<'_>)| {
         let steps = || kind.steps.iter().map(|step| &plan.steps[*step]);

@@ -1,4 +1,4 @@
-//! The results of `profile` on stdout.
+//! Prints the results of `profile` to stdout.
 
 use super::args::OutputFormat;
 use super::output;
@@ -16,7 +16,8 @@ const COLUMNS: [Column; 7] = [
     Column { title: "share", width: 6, right: true },
 ];
 
-/// The full names of kernels stand below the table if it is to be `verbose`; in the other forms they always do.
+/// Prints the report. In a table the full names of shader variants are listed below if `verbose`; CSV and JSON always
+/// have them.
 pub fn report(format: OutputFormat, profile: &Profile, verbose: bool) -> anyhow::Result<()> {
     match format {
         OutputFormat::Md => output::lines(table(profile, verbose)),
@@ -75,7 +76,7 @@ fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
     ]
 }
 
-/// A line for every kind, and for every other time a line without a kernel.
+/// Prints CSV: a line for every kind of step, and a line without a kernel for every other time.
 fn lines(profile: &Profile) -> anyhow::Result<()> {
     let mut about = record(&profile.setup)?;
     let numbers = [("n_prompt", profile.n_prompt), ("n_depth", profile.n_depth), ("repetitions", profile.repetitions)];

@@ -1,4 +1,4 @@
-//! A reply on its way to whoever reads it: the answer on stdout, thinking and figures on stderr.
+//! Shows a reply while it is generated: the answer on stdout, thinking and statistics on stderr.
 
 use super::args::ShowArgs;
 use super::interrupts::{self, INTERRUPTED};
@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use wglm::text::ToolCall;
 use wglm::{Event, Stats, Stop};
 
-/// The reply ended without an answer.
+/// The exit status if the reply ended without an answer.
 const NO_ANSWER: u8 = 3;
 
-/// What is shown of a reply while it comes.
+/// The parts of a reply that are shown while it is generated.
 #[derive(Debug, Clone, Copy)]
 pub struct View {
     pub answer: bool,
@@ -20,16 +20,16 @@ pub struct View {
 }
 
 impl View {
-    /// As the arguments ask.
+    /// The parts that the arguments select.
     pub fn of(args: ShowArgs) -> Self {
         Self { answer: true, thinking: !args.hide_thinking && !args.quiet, figures: !args.quiet }
     }
 
-    /// Nothing: all of it is wanted at the end.
+    /// Shows nothing, for callers who print the reply when it is complete.
     pub const NOTHING: Self = Self { answer: false, thinking: false, figures: false };
 }
 
-/// A reply that has ended.
+/// A reply, collected from its events.
 #[derive(Debug, Default, Serialize)]
 pub struct CollectedReply {
     text: String,
@@ -40,10 +40,10 @@ pub struct CollectedReply {
 }
 
 impl CollectedReply {
-    /// Shows a reply as it comes, and keeps it: what had come before an error too.
+    /// Shows a reply while it is generated and collects it. If there is an error, the part before it is kept.
     ///
     /// # Errors
-    /// Those of the generation, and of a stdout that takes nothing.
+    /// Those of the generation, and failures to write to stdout.
     pub fn show(&mut self, events: impl Iterator<Item = wglm::Result<Event>>, view: View) -> anyhow::Result<()> {
         let mut display = ReplyDisplay { aside: Aside::new(), view, section: Section::Start };
         let shown = self.follow(events, &mut display);
@@ -82,12 +82,12 @@ impl CollectedReply {
         interrupts::cancel_work_from_now_on();
     }
 
-    /// Why it ended.
+    /// The reason why the reply ended, if it has.
     pub fn stop(&self) -> Option<Stop> {
         self.stats.map(|stats| stats.stop)
     }
 
-    /// Why there is no answer, where one was to be expected: none was if it was stopped, or `-n 0` asked for none.
+    /// Why there is no answer, if one was to be expected. None is expected after a cancellation, or with `-n 0`.
     pub fn without_answer(&self) -> Option<&'static str> {
         let nothing = self.text.is_empty() && self.tool_calls.is_empty();
         let asked = self.stats.is_some_and(|stats| stats.generated > 0 || stats.stop != Stop::Length);
@@ -104,7 +104,7 @@ impl CollectedReply {
         }
     }
 
-    /// What the process ends with.
+    /// The exit status for this reply.
     pub fn code(&self) -> ExitCode {
         match self.stop() {
             Some(Stop::Cancelled) => INTERRUPTED.into(),
@@ -136,7 +136,7 @@ impl CollectedReply {
     }
 }
 
-/// How far the display has come.
+/// The part of the reply that was shown last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Section {
     Start,
@@ -146,6 +146,7 @@ enum Section {
     End,
 }
 
+/// The state of a reply's display.
 struct ReplyDisplay {
     aside: Aside,
     view: View,
@@ -172,8 +173,7 @@ impl ReplyDisplay {
         Ok(())
     }
 
-    /// Ends what was shown so far, if something else follows. Where there is no colour to tell thinking from the
-    /// answer, lines do.
+    /// Moves on to another part of the reply. Without colour, lines in brackets separate thinking from the answer.
     fn turn(&mut self, next: Section) {
         let before = std::mem::replace(&mut self.section, next);
         if before == next {

@@ -1,4 +1,4 @@
-//! `run`: one prompt, one reply.
+//! The command `run`: replies to one prompt.
 
 use super::args::{ReplyArgs, RunArgs, SamplingArgs, Switch, TalkArgs};
 use super::interrupts::{self, OnInterrupt};
@@ -42,7 +42,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
     }
 }
 
-/// Writes the reply, and what went wrong beside what there is of it, as one object of JSON.
+/// Prints the reply as one JSON object, with the error if there was one. After a cancellation nothing is printed.
 fn tell(reply: &CollectedReply, error: Option<&anyhow::Error>) -> anyhow::Result<()> {
     let mut object = record(reply)?;
     if let Some(error) = error {
@@ -55,8 +55,9 @@ fn tell(reply: &CollectedReply, error: Option<&anyhow::Error>) -> anyhow::Result
     output::lines([serde_json::Value::from(object)])
 }
 
-/// How to generate, checked before a large file is loaded: that it is a model for wglm, the sampling
-/// parameters, and that the file can turn text to tokens and, if it is to `chat`, messages to text.
+/// The options of generation, with checks of the file and the arguments that are made before a large file is loaded:
+/// that wglm can run the model, that the sampling parameters are valid, that the file has a tokenizer and, if it is to
+/// `chat`, a chat template.
 pub fn options(file: &Gguf, args: &SamplingArgs, chat: bool) -> anyhow::Result<GenerateOptions> {
     Config::read(file)?;
     let sampling = args.over(recommended_sampling(file)?);
@@ -70,7 +71,7 @@ pub fn options(file: &Gguf, args: &SamplingArgs, chat: bool) -> anyhow::Result<G
     Ok(GenerateOptions { sampling, max_tokens: args.max_tokens(), stop: args.stop.clone(), logprobs: None })
 }
 
-/// Sets a conversation up as the arguments ask.
+/// Sets up a conversation with the options in `args`.
 pub fn prepare(chat: &mut Chat, args: &ReplyArgs, options: GenerateOptions) {
     chat.options = options;
     chat.reasoning = Some(args.reasoning == Switch::On);

@@ -1,7 +1,8 @@
-//! `selftest`: every kernel in every format against its twin on the CPU, on the adapter at hand.
+//! The command `selftest`: runs every kernel in every weight format on the adapter and compares it with its CPU
+//! reference.
 //!
-//! The kernels are those that models run, compiled as models have them compiled; the cases and their bounds are those
-//! of the tests. What a kernel gets wrong, or what a driver refuses, is a line of the table and no end of it.
+//! The kernels are compiled as they are for models, and the cases and error bounds are those of the tests. A kernel
+//! that is wrong, or that the driver refuses, becomes a line of the table and does not end the test.
 
 use super::args::SelftestArgs;
 use super::progress::ProgressLine;
@@ -19,34 +20,34 @@ use wglm::quant::Arithmetic;
 use wglm::shader::Pipelines;
 use wglm::{Error, Gpu, GpuOptions, Result};
 
-/// A kernel in a format and an arithmetic.
+/// The result of a kernel in one weight format and one arithmetic.
 #[derive(Serialize)]
 pub struct SelftestRow {
     pub kernel: &'static str,
-    /// Of its weights; `-` if it has none.
+    /// The format of the weights; `-` if the kernel has none.
     pub format: String,
     pub arithmetic: &'static str,
     pub cases: usize,
-    /// The largest error as a part of the magnitude of what was added up; none where nothing came of it.
+    /// The largest error relative to the sum of the magnitudes that were added up; `None` if the kernel did not run.
     pub error: Option<f64>,
-    /// What that may be; 0 where values are compared exactly.
+    /// The bound for that error; 0 if values have to be equal.
     pub bound: Option<f64>,
     pub result: TestStatus,
-    /// What is wrong with each case that failed, or why none was run.
+    /// What is wrong with each case that failed, or why no case was run.
     pub remarks: Vec<String>,
 }
 
-/// What came of a row.
+/// The status of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TestStatus {
     Pass,
     Fail,
-    /// The adapter has not what the kernel needs; models do without it there.
+    /// The adapter lacks something that the kernel needs. Models run without the kernel there.
     Skip,
 }
 
-/// What all rows share.
+/// The columns that are the same in all rows.
 #[derive(Serialize)]
 pub struct SelftestConditions {
     pub wglm: &'static str,
@@ -54,9 +55,9 @@ pub struct SelftestConditions {
     pub backends: &'static str,
     pub driver: String,
     pub system: String,
-    /// Lanes of the subgroups that kernels are made for; none where they sum through workgroup memory.
+    /// The size of the subgroups that the kernels are compiled for; `None` if they reduce through workgroup memory.
     pub subgroup: Option<usize>,
-    /// Shaders check every index, as in debug builds.
+    /// Whether shaders check every index, as in debug builds.
     pub checks: bool,
 }
 
@@ -80,21 +81,21 @@ fn names() -> Vec<&'static str> {
     KERNELS.iter().map(|kernel| kernel.name).collect()
 }
 
-/// Devices that kernels are tested on at once. Nearly all time goes to compiling, which some drivers do one kernel at a
-/// time on a device.
+/// The number of devices on which kernels are tested at once. Nearly all time goes to compiling, and some drivers
+/// compile one kernel at a time on each device.
 const DEVICES: usize = 4;
 
-/// The kernels, which threads with a device each take in turn.
+/// The kernels to test. Threads with a device each take them in turn.
 struct Tests<'a> {
     options: &'a GpuOptions,
     kernels: &'a [&'static Kernel],
     bounds: f64,
-    /// The first kernel that no thread has taken.
+    /// The index of the first kernel that no thread has taken.
     next: AtomicUsize,
 }
 
 impl Tests<'_> {
-    /// Tells of every row in the order of the kernels.
+    /// Runs all tests, and passes every row to `tell` in the order of the kernels.
     fn run(
         &self,
         gpu: Gpu,
@@ -132,7 +133,7 @@ impl Tests<'_> {
         })
     }
 
-    /// Takes kernels until none is left, or nobody listens.
+    /// Tests kernels until none is left or the receiver is gone.
     fn work(&self, gpu: Option<Gpu>, sender: &Sender<Result<(usize, Vec<SelftestRow>)>>) {
         let tested = gpu.map_or_else(|| Gpu::open(self.options), Ok).and_then(|gpu| {
             loop {
@@ -149,12 +150,12 @@ impl Tests<'_> {
     }
 }
 
-/// The device that is open already, for whoever comes first.
+/// Takes the device that is open already; the first thread gets it.
 fn taken(first: &Mutex<Option<Gpu>>) -> Option<Gpu> {
     first.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// A row for each format and arithmetic of a kernel.
+/// Tests a kernel: a row for each format and arithmetic.
 fn rows(kernel: &Kernel, gpu: &Gpu, bounds: f64) -> Result<Vec<SelftestRow>> {
     if !kernel.runs_with(gpu.capabilities().matrices) {
         let why = "the GPU has no cooperative matrices of its size".to_owned();
@@ -162,7 +163,7 @@ fn rows(kernel: &Kernel, gpu: &Gpu, bounds: f64) -> Result<Vec<SelftestRow>> {
     }
     let mut checks = kernel.checks(Target::of(gpu))?;
     checks.iter_mut().for_each(|check| loosen(check, bounds));
-    let pipelines = Pipelines::new(gpu); // of this kernel alone: no other has use for them
+    let pipelines = Pipelines::new(gpu); // for this kernel alone, since no other uses its pipelines
     checks.iter().map(|check| row(kernel, check, &pipelines)).collect()
 }
 
@@ -179,7 +180,7 @@ impl SelftestRow {
     }
 }
 
-/// Runs a check. Only a lost device or one without memory ends the test.
+/// Runs a check. Only a lost device or a lack of memory ends the whole test.
 fn row(kernel: &Kernel, check: &KernelCheck, pipelines: &Pipelines) -> Result<SelftestRow> {
     let blank = SelftestRow {
         format: check.formats.clone(),
@@ -217,7 +218,7 @@ fn conditions(gpu: &Gpu, checks: bool) -> SelftestConditions {
     }
 }
 
-/// The system and its version, as `uname` tells it.
+/// The operating system and its version, as `uname` prints them.
 fn system() -> String {
     let told = std::process::Command::new("uname").arg("-sr").output().ok().filter(|told| told.status.success());
     let told = told.map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());

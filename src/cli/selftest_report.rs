@@ -1,4 +1,4 @@
-//! The results of `selftest` on stdout.
+//! Prints the results of `selftest` to stdout.
 
 use super::args::OutputFormat;
 use super::output;
@@ -18,10 +18,10 @@ const COLUMNS: [Column; 7] = [
     Column { title: "result", width: 6, right: false },
 ];
 
-/// Remarks that are told of a row below the table; programs get all.
+/// The most remarks on a row that are printed below the table. CSV and JSON have all of them.
 const TOLD: usize = 3;
 
-/// Writes rows as they come, JSON at the end.
+/// Writes rows as they come, and JSON at the end.
 pub struct SelftestReport<'a> {
     format: OutputFormat,
     conditions: &'a SelftestConditions,
@@ -46,7 +46,7 @@ impl<'a> SelftestReport<'a> {
         Ok(())
     }
 
-    /// Success unless a row failed.
+    /// Writes the rest of the report. The exit status is success unless a row failed.
     pub fn end(&self, took: Duration) -> anyhow::Result<ExitCode> {
         match self.format {
             OutputFormat::Md => output::lines(self.remarks(took))?,
@@ -63,7 +63,7 @@ impl<'a> SelftestReport<'a> {
         self.rows.iter().filter(|row| row.result == result).count()
     }
 
-    /// What is the same in all rows, and then the row.
+    /// A row with the columns that are the same in all rows before it.
     fn record(&self, row: &SelftestRow) -> anyhow::Result<Record> {
         let mut whole = record(self.conditions)?;
         whole.extend(record(row)?);
@@ -72,7 +72,7 @@ impl<'a> SelftestReport<'a> {
         Ok(whole)
     }
 
-    /// What stands below the table: what failed, and a summary to send to someone.
+    /// The lines below the table: the failures, and a summary for a bug report.
     fn remarks(&self, took: Duration) -> Vec<String> {
         let mut remarks = vec![String::new()];
         remarks.extend(self.rows.iter().flat_map(told));
@@ -92,7 +92,7 @@ impl<'a> SelftestReport<'a> {
         remarks
     }
 
-    /// The error that comes closest to its bound, in words.
+    /// A sentence about the error that comes closest to its bound.
     fn worst(&self) -> Option<String> {
         let told = self.rows.iter().filter_map(|row| Some((row, share(row.error?, row.bound?))));
         let (row, share) = told.max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -100,7 +100,7 @@ impl<'a> SelftestReport<'a> {
     }
 }
 
-/// An error as a part of its bound. One of values compared exactly is none of it or far more.
+/// An error relative to its bound. If values have to be equal, any error gives a very large number.
 fn share(error: f64, bound: f64) -> f64 {
     if error == 0.0 { 0.0 } else { error / bound.max(f64::MIN_POSITIVE) }
 }
@@ -127,7 +127,7 @@ fn cells(row: &SelftestRow) -> [String; 7] {
     ]
 }
 
-/// What there is to say of a row, in as many lines as help.
+/// The remarks on a row, shortened if there are many.
 fn told(row: &SelftestRow) -> Vec<String> {
     let line = |remark: &String| format!("{} {} {}: {remark}", row.kernel, row.format, row.arithmetic);
     let mut lines: Vec<String> = row.remarks.iter().take(TOLD).map(line).collect();

@@ -1,11 +1,11 @@
-//! What a measurement was made with: every row of `bench` and `profile` tells it.
+//! The circumstances of a measurement, which every row of `bench` and `profile` contains.
 
 use super::args::FileArgs;
 use super::output;
 use serde::Serialize;
 use wglm::Model;
 
-/// Fields have llama-bench's names where it has them.
+/// Fields have the names of llama-bench where it has them.
 #[derive(Debug, Clone, Serialize)]
 pub struct Setup {
     /// The version of wglm.
@@ -16,12 +16,12 @@ pub struct Setup {
     pub subgroups: bool,
     /// Empty for the demonstration model.
     pub model_filename: String,
-    /// What the file calls its model.
+    /// The name of the model in the file's metadata.
     pub model_type: String,
-    /// Bytes of all tensors in the file.
+    /// The size of all tensors in the file in bytes.
     pub model_size: u64,
     pub model_n_params: u64,
-    /// As asked for or as suits the adapter.
+    /// The arithmetic that was requested, or that suits the adapter.
     pub arithmetic: &'static str,
     pub cache_type: String,
 }
@@ -47,7 +47,7 @@ impl Setup {
         }
     }
 
-    /// In a sentence.
+    /// A sentence with the most important of these.
     pub fn sentence(&self) -> String {
         let Self { gpu_info, backends, driver, arithmetic, cache_type, model_size, wglm, .. } = self;
         let (size, subgroups) = (output::bytes(*model_size), if self.subgroups { "" } else { ", no subgroups" });

@@ -1,4 +1,4 @@
-//! Measurements on stdout: a table for people, lines for spreadsheets, JSON for programs.
+//! Writes measurements to stdout, as a Markdown table or as comma-separated values.
 
 use super::output;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// A measurement: its fields by name, in order.
 pub type Record = Map<String, Value>;
 
-/// A record of what has named fields.
+/// Converts a struct to a record.
 pub fn record(value: &impl Serialize) -> anyhow::Result<Record> {
     match serde_json::to_value(value)? {
         Value::Object(record) => Ok(record),
@@ -15,7 +15,7 @@ pub fn record(value: &impl Serialize) -> anyhow::Result<Record> {
     }
 }
 
-/// Writes lines of comma-separated values, the names of the fields before the first.
+/// Writes records as comma-separated values, after a line with the names of the fields if `names`.
 pub fn csv(records: &[Record], names: bool) -> anyhow::Result<()> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for (index, record) in records.iter().enumerate() {
@@ -27,7 +27,7 @@ pub fn csv(records: &[Record], names: bool) -> anyhow::Result<()> {
     output::say(&String::from_utf8_lossy(&writer.into_inner()?))
 }
 
-/// A value in a cell: nothing for null, the elements of an array with semicolons between them.
+/// The text of a value in a cell: nothing for null, and the elements of an array separated by semicolons.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -37,14 +37,14 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// A column of a table in Markdown: its title, its width, and whether its cells stand to the right.
+/// A column of a Markdown table: its title, its width, and whether its cells are aligned to the right.
 pub struct Column {
     pub title: &'static str,
     pub width: usize,
     pub right: bool,
 }
 
-/// The two lines above a table's rows.
+/// The two lines above the rows of a table.
 pub fn head(columns: &[Column]) -> [String; 2] {
     let titles: Vec<String> = columns.iter().map(|column| column.title.to_owned()).collect();
     let rules: Vec<String> = columns

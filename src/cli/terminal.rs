@@ -1,4 +1,4 @@
-//! The terminal: what it can do, and that it is left as it was.
+//! Finds out what the terminal can do, and restores its settings at the end.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -7,35 +7,35 @@ pub fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Whether somebody types what stdin holds.
+/// Whether stdin is a terminal.
 pub fn is_typed() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Whether lines on stderr can be drawn anew.
+/// Whether lines on stderr can be redrawn.
 pub fn redraws() -> bool {
     io::stderr().is_terminal() && !is_dumb()
 }
 
-/// Whether a line can be edited as it is typed: on stdout, or on the terminal itself where stdout leads elsewhere.
+/// Whether a line can be edited while it is typed: on stdout, or on the terminal itself if stdout is redirected.
 pub fn edits() -> bool {
     is_typed() && !is_dumb() && (io::stdout().is_terminal() || itself().is_ok())
 }
 
-/// The terminal itself, wherever the standard streams lead.
+/// Opens the terminal itself, even if the standard streams are redirected.
 pub fn itself() -> io::Result<std::fs::File> {
     std::fs::OpenOptions::new().write(true).open(if cfg!(windows) { "CONOUT$" } else { "/dev/tty" })
 }
 
-/// Ends the process at once. What drivers compile on threads of theirs would outlive what an orderly end takes down, so
-/// nothing is taken down but what outlives the process.
+/// Ends the process at once, after restoring the terminal. Nothing else is cleaned up, because threads of a driver may
+/// still be compiling and would use what an orderly exit destroys.
 #[cfg(unix)]
 pub fn leave(code: u8) -> ! {
     restore();
     signal_hook::low_level::exit(code.into())
 }
 
-/// Ends the process at once.
+/// Ends the process at once, after restoring the terminal.
 #[cfg(not(unix))]
 pub fn leave(code: u8) -> ! {
     restore();
@@ -50,16 +50,16 @@ mod modes {
 
     static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-    /// Keeps how the terminal is set, before an editor sets it otherwise.
+    /// Saves the settings of the terminal before an editor changes them.
     pub fn remember() {
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = tcgetattr(stdin()).ok();
     }
 
-    /// Sets the terminal as it was when it was kept, if it was.
+    /// Restores the settings of the terminal, if they were saved.
     pub fn restore() {
         let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let _ = tcsetattr(stdin(), SetArg::TCSANOW, &before);
-        // What is pasted comes without brackets again.
+        // Turns bracketed paste off, which the editor turned on.
         let _ = super::itself().and_then(|mut terminal| terminal.write_all(b"\x1b[?2004l"));
     }
 }
@@ -67,11 +67,11 @@ mod modes {
 #[cfg(unix)]
 pub use modes::remember;
 
-/// Nothing to keep: a console is set by nobody but its editor.
+/// There is nothing to save: the editor itself restores a console.
 #[cfg(not(unix))]
 pub fn remember() {}
 
-/// As it was, with the cursor at the start of a line.
+/// Restores the terminal, with the cursor at the beginning of a line.
 fn restore() {
     #[cfg(unix)]
     modes::restore();

@@ -1,4 +1,4 @@
-//! `tokenize` and `template`: what the model gets to see, without a GPU.
+//! The commands `tokenize` and `template`: show what the model gets to see, without a GPU.
 
 use super::args::{Switch, TemplateArgs, TokenizeArgs};
 use super::{input, model, output};

@@ -1,20 +1,20 @@
-//! What checks at load found, kept in the user's cache folder: a load looks once, and from then on knows.
+//! Keeps the results of the checks at load in the user's cache folder, so that the kernels are checked only once.
 
 use directories::ProjectDirs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use wglm::Verdict;
 
-/// Verdicts that are kept, the newest: one for each model on each adapter.
+/// The most verdicts that are kept: the newest, one for each model on each adapter.
 const KEPT: usize = 64;
 
-/// Those that are kept; none where there is no file, or one that cannot be read.
+/// The saved verdicts; none if there is no file or it cannot be read.
 pub fn kept() -> Vec<Verdict> {
     let text = file().and_then(|file| std::fs::read(file).ok());
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
-/// Keeps a verdict. Where that cannot be, the next load looks again.
+/// Saves a verdict. If that fails, the next load checks again.
 pub fn keep(verdict: &Verdict) {
     let mut all = kept();
     if all.contains(verdict) {
@@ -33,7 +33,7 @@ fn file() -> Option<PathBuf> {
     Some(ProjectDirs::from("", "", "wglm")?.cache_dir().join("verdicts.json"))
 }
 
-/// Writes beside the file and renames then, for others read it meanwhile.
+/// Writes a temporary file and renames it, because other processes may read the file at any time.
 fn write(file: &Path, all: &[Verdict]) -> std::io::Result<()> {
     std::fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
     let beside = file.with_extension(format!("{}.tmp", std::process::id()));

@@ -1,28 +1,29 @@
-//! Options as people know them from llama.cpp: long names with one dash, and options that mean nothing here.
+//! Accepts options in the form that llama.cpp has them: long names with one dash, and options that have no effect here.
 //!
-//! clap would take `-ngl 99` for `-n gl`, and `-fa` for a file named `a`. So these words are told apart before it reads
-//! the arguments: never behind `--`, and never where they are an option's value.
+//! clap would parse `-ngl 99` as `-n gl`, and `-fa` as a file named `a`. Such words are therefore replaced or removed
+//! before clap reads the arguments, but never after `--`, and never where they are the value of an option.
 
 use super::Arguments;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory};
 use std::ffi::OsString;
 
-/// Names with one dash, and the options that they are.
+/// Names with one dash, and the options that they stand for.
 const SPELLINGS: [(&str, &str); 3] = [("-sys", "--system-prompt"), ("-ctk", "--cache-type"), ("-ub", "--ubatch-size")];
 
 /// An option of llama.cpp that wglm does not have.
 struct LlamaOption {
     names: &'static [&'static str],
-    /// Whether the word behind it is its value.
+    /// Whether the word after the option is its value.
     takes: fn(&str) -> bool,
     handling: Handling,
 }
 
+/// How an option of llama.cpp is handled.
 enum Handling {
-    /// It changes nothing here, for this reason.
+    /// The option is ignored with a note that gives this reason.
     NoEffect(&'static str),
-    /// What it asks for is not done; this helps.
+    /// The option is an error, with this remedy.
     Refused(&'static str),
 }
 
@@ -67,14 +68,14 @@ const fn refused(names: &'static [&'static str], remedy: &'static str) -> LlamaO
     LlamaOption { names, takes: NOTHING, handling: Handling::Refused(remedy) }
 }
 
-/// Arguments as clap reads them, and what to tell of those that have no effect.
+/// Arguments for clap, and notes about options that have no effect.
 #[derive(Debug)]
 pub struct TranslatedArguments {
     pub args: Vec<OsString>,
     pub notes: Vec<String>,
 }
 
-/// Puts wglm's names in the place of llama.cpp's, and drops what has no effect.
+/// Replaces llama.cpp's names by wglm's, and removes options that have no effect.
 pub fn translated(args: impl IntoIterator<Item = OsString>) -> Result<TranslatedArguments, clap::Error> {
     let mut root = Arguments::command();
     root.build();
@@ -113,27 +114,27 @@ pub fn translated(args: impl IntoIterator<Item = OsString>) -> Result<Translated
     Ok(done)
 }
 
-/// An option's name without a value that is attached to it.
+/// The name of an option without a value that is attached by `=`.
 fn name(word: &str) -> &str {
     word.split_once('=').map_or(word, |(name, _)| name)
 }
 
-/// A word as the command spells it, if that differs.
+/// A word with the command's own name for the option, if that differs.
 fn spelled(command: &Command, word: &str) -> Option<String> {
     let (_, long) = SPELLINGS.iter().find(|(short, _)| *short == name(word))?;
     option(command, long)?;
     Some(word.replacen(name(word), long, 1))
 }
 
-/// The option of llama.cpp that a word is, if the command has none of that name, and whether its value is attached.
-/// Only commands that load a model have such options.
+/// The option of llama.cpp that a word stands for, if the command has none of that name, and whether its value is
+/// attached. Only commands that load a model accept such options.
 fn llama_option(command: &Command, word: &str) -> Option<(&'static LlamaOption, bool)> {
     option(command, "--ubatch-size").filter(|_| option(command, name(word)).is_none())?;
     let found = LLAMA_OPTIONS.iter().find(|llama_option| llama_option.names.contains(&name(word)))?;
     Some((found, word.contains('=')))
 }
 
-/// The command's option of a long name, or of one letter.
+/// The command's option with a long name, or with one letter.
 fn option<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     if let Some(long) = name.strip_prefix("--") {
         let is = |arg: &&Arg| arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|a| a.contains(&long));
@@ -144,8 +145,8 @@ fn option<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|arg| letter.is_some() && arg.get_short() == letter)
 }
 
-/// Whether the word behind this one is its value: it is an option, or letters of which the last is one, that takes a
-/// value and has none attached.
+/// Whether the word after this one is its value: if this word is an option that takes a value, or a group of letters
+/// that ends with such an option, and no value is attached.
 fn takes_next(command: &Command, word: &str) -> bool {
     let takes = |name: &str| option(command, name).is_some_and(|arg| arg.get_action().takes_values());
     if word.starts_with("--") || SPELLINGS.iter().any(|(short, _)| *short == word) {
@@ -165,7 +166,7 @@ mod tests {
     use super::{LLAMA_OPTIONS, SPELLINGS, translated};
     use std::ffi::OsString;
 
-    /// What becomes of a command line, cut at spaces, and how many notes there are.
+    /// A translated command line, split at spaces, and the number of notes.
     fn of(line: &str) -> (String, usize) {
         let done = translated(line.split(' ').map(OsString::from)).unwrap();
         let words: Vec<&str> = done.args.iter().map(|word| word.to_str().unwrap()).collect();

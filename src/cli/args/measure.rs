@@ -83,7 +83,7 @@ pub struct PerplexityArgs {
     pub output: OutputArgs,
 }
 
-/// A window of which at least one token can be judged.
+/// Parses the length of a window, which must leave at least one token to be scored.
 fn window(text: &str) -> Result<usize, String> {
     match whole(text)? {
         1 | 2 => Err("expected 0 or at least 3 tokens".into()),

@@ -1,4 +1,4 @@
-//! Which model runs, on which GPU, and how.
+//! Arguments that select the model, the GPU and how the model runs.
 
 use super::numbers::{positive, whole};
 use clap::{Args, ValueEnum};
@@ -64,7 +64,7 @@ pub enum CacheTypeArg {
     F32,
 }
 
-/// Where options stand in the help that few people need.
+/// The heading in the help for options that few people need.
 const TUNING: &str = "Performance and debugging";
 
 #[derive(Debug, Args)]
@@ -98,11 +98,11 @@ pub struct FileArgs {
     pub unfuse: Option<Fusions>,
 }
 
-/// What `--tiling` asks for.
+/// The value of `--tiling`.
 #[derive(Debug, Clone, Default)]
 pub struct TilingOverrides(Vec<TilingOverride>);
 
-/// An empty list is none, as an empty variable is.
+/// Parses a list of overrides. An empty list is valid, because the environment variable may be empty.
 fn tiling_overrides(list: &str) -> Result<TilingOverrides, String> {
     let items = list.split(',').map(str::trim).filter(|item| !item.is_empty());
     items.map(|item| item.parse().map_err(accepted)).collect::<Result<_, _>>().map(TilingOverrides)
@@ -112,7 +112,7 @@ fn fusions(list: &str) -> Result<Fusions, String> {
     Fusions::without(list).map_err(accepted)
 }
 
-/// What an argument may be; clap says which one it is, and what was found.
+/// The expectation in an error. clap adds the name of the argument and the value that was found.
 fn accepted(error: wglm::Error) -> String {
     match error {
         wglm::Error::Argument { expected, .. } => format!("expected {expected}"),
@@ -120,7 +120,7 @@ fn accepted(error: wglm::Error) -> String {
     }
 }
 
-/// As many as there are plans for.
+/// Parses a prompt batch size, which is limited to the sizes that plans exist for.
 fn together(text: &str) -> Result<usize, String> {
     let range = 1..=PromptOptions::MOST;
     let count = text.parse().ok().filter(|count| range.contains(count));
@@ -138,7 +138,7 @@ impl FileArgs {
             ArithmeticArg::Float => Some(Arithmetic::Float),
             ArithmeticArg::Int => Some(Arithmetic::Int),
         };
-        // Of the one model that a command loads.
+        // This leaks the list, but a command loads only one model.
         let tiling_overrides = Vec::leak(self.tiling.clone().unwrap_or_default().0);
         let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
         let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };

@@ -1,21 +1,21 @@
-//! Numbers as options take them, with errors that say what is accepted.
+//! Parses the numbers in options, with errors that say what is accepted.
 
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
 
-/// A number from 0 on.
+/// Parses an integer of at least 0.
 pub fn whole<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error| refused("0 or a positive integer", &error))
 }
 
-/// A number from 1 on.
+/// Parses an integer of at least 1.
 pub fn positive<T: FromStr<Err = ParseIntError> + PartialEq + From<u8>>(text: &str) -> Result<T, String> {
     let expected = "a positive integer";
     let number: T = text.parse().map_err(|error| refused(expected, &error))?;
     if number == T::from(0) { Err(format!("expected {expected}")) } else { Ok(number) }
 }
 
-/// As many as there are at most, from 1 on, or none for -1.
+/// Parses an integer of at least 1, or -1 for no limit.
 pub fn some(text: &str) -> Result<OrNone<usize>, String> {
     let found: OrNone<usize> = text.parse().map_err(|_| SOME.to_owned())?;
     if found.0 == Some(0) { Err(SOME.into()) } else { Ok(found) }
@@ -23,7 +23,7 @@ pub fn some(text: &str) -> Result<OrNone<usize>, String> {
 
 const SOME: &str = "expected -1 or a positive integer";
 
-/// A number, or none for -1.
+/// A number, or `None` for -1.
 #[derive(Debug, Clone, Copy)]
 pub struct OrNone<T>(pub Option<T>);
 
@@ -43,22 +43,22 @@ fn refused(expected: &str, error: &ParseIntError) -> String {
     }
 }
 
-/// A number of any size but infinity.
+/// Parses a finite number.
 pub fn finite(text: &str) -> Result<f32, String> {
     real(text, "a number", |_| true)
 }
 
-/// A number from 0 on, with a fraction.
+/// Parses a finite number of at least 0.
 pub fn from_zero(text: &str) -> Result<f32, String> {
     real(text, "0 or a positive number", |number| number >= 0.0)
 }
 
-/// A number above 0, with a fraction.
+/// Parses a finite number above 0.
 pub fn above_zero(text: &str) -> Result<f32, String> {
     real(text, "a positive number", |number| number > 0.0)
 }
 
-/// A part of the whole.
+/// Parses a number from 0 to 1.
 pub fn probability(text: &str) -> Result<f32, String> {
     real(text, "a number from 0 to 1", |number| (0.0..=1.0).contains(&number))
 }

@@ -1,4 +1,4 @@
-//! The form in which results are written.
+//! Arguments for the format of results.
 
 use clap::{Args, ValueEnum};
 
@@ -24,7 +24,7 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// The form asked for last.
+    /// The format that was requested last.
     pub fn format(&self) -> OutputFormat {
         if self.json { OutputFormat::Json } else { self.output }
     }

@@ -1,4 +1,4 @@
-//! How replies are generated.
+//! Arguments for how replies are generated.
 
 use super::numbers::{OrNone, above_zero, finite, from_zero, probability, whole};
 use clap::Args;
@@ -6,7 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use std::str::FromStr;
 use wglm::SamplerParams;
 
-/// What is added to a token's logit: `1234+2.5`.
+/// A logit bias for a token, such as `1234+2.5`.
 #[derive(Debug, Clone, Copy)]
 pub struct Bias {
     pub token: u32,
@@ -76,7 +76,7 @@ pub struct SamplingArgs {
 }
 
 impl SamplingArgs {
-    /// The model's own parameters, with those given here in their place.
+    /// The parameters that the model file recommends, replaced by those that were given.
     pub fn over(&self, model: SamplerParams) -> SamplerParams {
         SamplerParams {
             temperature: self.temperature.unwrap_or(model.temperature),

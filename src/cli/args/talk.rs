@@ -1,4 +1,4 @@
-//! What `run` and `chat` take.
+//! Arguments of `run` and `chat`.
 
 use super::{Command, ModelArgs, SamplingArgs, Switch};
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
@@ -69,7 +69,7 @@ pub struct ShowArgs {
 }
 
 impl Command {
-    /// Whether nothing but results and errors is to be told.
+    /// Whether only results and errors are printed.
     pub fn is_quiet(&self) -> bool {
         match self {
             Self::Run(args) => args.json || args.talk.show.quiet,
@@ -86,12 +86,12 @@ pub struct HistoryArgs {
     pub no_history: bool,
 }
 
-/// Behind the help of `run`.
+/// The text after the help of `run`.
 pub const RUN_STATUS: &str = "\
 Exit status: 0 with an answer, 1 after an error, 2 for wrong usage, 3 if the reply ended without an answer (-n or the \
 context ran out while the model was thinking, or the reply began with a stop string), 130 after Ctrl-C.";
 
-/// Behind the help of `chat`.
+/// The text after the help of `chat`.
 pub const CHAT_STATUS: &str = "\
 Messages are read from the terminal, or from a file or pipe, one per line. A line that begins with / is a command: \
 /help lists them. A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines, \

@@ -1,7 +1,7 @@
-//! The clipboard, by the terminal.
+//! Copies text to the clipboard.
 //!
-//! The escape sequence OSC 52 asks the terminal, which works over ssh as well. Apple's Terminal does not know it, but
-//! every Mac has `pbcopy`.
+//! The escape sequence OSC 52 asks the terminal to do that, which works over ssh as well. Apple's Terminal does not
+//! support it, but every Mac has `pbcopy`.
 
 use crate::cli::terminal;
 use anyhow::{Context, ensure};
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Puts a text on the clipboard.
+/// Copies a text to the clipboard.
 pub fn copy(text: &str) -> anyhow::Result<()> {
     let afar = std::env::var_os("SSH_CONNECTION").is_some();
     if cfg!(target_os = "macos") && !afar { by_program(text) } else { by_terminal(text) }

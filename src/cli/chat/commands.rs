@@ -1,11 +1,11 @@
-//! The commands of a conversation: what they are called and what they take.
+//! The commands of a conversation, which begin with `/`: their names and arguments.
 
 use std::fmt::Write;
 
 /// A command, as `/help` lists it.
 struct Usage {
     name: &'static str,
-    /// What it takes, if anything.
+    /// The argument that the command takes, if any.
     takes: &'static str,
     does: &'static str,
 }
@@ -27,7 +27,7 @@ A line that ends in \\ continues on the next one; \"\"\" begins and ends a messa
 that is not yet ended. //TEXT sends /TEXT. Ctrl-C stops a reply or drops what is typed; pressed twice at an empty line
 it quits.";
 
-/// What is to be done.
+/// A parsed command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SlashCommand<'a> {
     Clear,
@@ -42,10 +42,10 @@ pub enum SlashCommand<'a> {
 }
 
 impl<'a> SlashCommand<'a> {
-    /// Reads a command without its `/`.
+    /// Parses a command without its `/`.
     ///
     /// # Errors
-    /// There is none of that name, or it takes something else.
+    /// There is no such command, or its argument is wrong.
     pub fn read(text: &'a str) -> anyhow::Result<Self> {
         let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let rest = rest.trim();
@@ -70,7 +70,7 @@ impl<'a> SlashCommand<'a> {
     }
 }
 
-/// What `/help` says.
+/// The text of `/help`.
 pub fn help() -> String {
     let mut help = String::new();
     for Usage { name, takes, does } in &USAGES {
@@ -79,7 +79,8 @@ pub fn help() -> String {
     help + BEYOND
 }
 
-/// Whether what was typed so far is a command that takes a file, up to where its name begins or further.
+/// Whether the text typed so far is a command that takes a file name, followed by a blank and possibly by a part of the
+/// name.
 pub fn takes_file(typed: &str) -> bool {
     let mut files = USAGES.iter().filter(|usage| usage.takes == "FILE");
     files.any(|usage| {
@@ -87,7 +88,7 @@ pub fn takes_file(typed: &str) -> bool {
     })
 }
 
-/// The beginnings of commands that what was typed so far may become.
+/// All commands that begin with the text typed so far.
 pub fn beginning_with(typed: &str) -> impl Iterator<Item = String> {
     let whole = USAGES.iter().flat_map(|Usage { name, takes, .. }| match *takes {
         "" => vec![format!("/{name}")],

@@ -1,6 +1,6 @@
-//! A line to edit on the terminal, with a history and completion.
+//! A line editor on the terminal, with a history and completion.
 //!
-//! stdout gets answers alone: where it is no terminal, the line is drawn on the terminal itself.
+//! Only answers are written to stdout. If stdout is not a terminal, the line is therefore drawn on the terminal itself.
 
 use super::{Typed, commands, entry};
 use crate::cli::output;
@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Messages that the history keeps.
+/// The number of messages that the history keeps.
 const KEPT: usize = 1000;
 
-/// What keeps a letter of a file's name from meaning something.
+/// The character that escapes special characters in file names.
 const ESCAPE: Option<char> = if cfg!(windows) { None } else { Some('\\') };
 
 const PROMPT: &str = "> ";
@@ -32,12 +32,12 @@ const MORE: &str = ". ";
 pub struct Editor {
     line: rustyline::Editor<Completion, FileHistory>,
     history: Option<PathBuf>,
-    /// Whether nothing was typed when Ctrl-C was pressed.
+    /// Whether the line was empty when Ctrl-C was pressed.
     blank: Arc<AtomicBool>,
 }
 
 impl Editor {
-    /// With the history of earlier conversations if `history`.
+    /// Creates an editor, with the history of earlier conversations if `history`.
     pub fn new(history: bool) -> anyhow::Result<Self> {
         let elsewhere = !std::io::stdout().is_terminal();
         let behavior = if elsewhere { Behavior::PreferTerm } else { Behavior::Stdio };
@@ -50,14 +50,14 @@ impl Editor {
         line.bind_sequence(KeyEvent::ctrl('C'), EventHandler::Conditional(interrupt));
         let history = history.then(history_file).flatten();
         if let Some(file) = &history {
-            // There is none yet, or one that cannot be read; then what is kept is told to be lost as it is written.
+            // The file may not exist yet. If it cannot be read, writing to it fails as well, and that is reported.
             let _ = line.load_history(file);
         }
         Ok(Self { line, history, blank })
     }
 
-    /// The next message or command. Ctrl-C drops what is typed; pressed twice where nothing is, it ends. Ctrl-D ends,
-    /// or, where a message goes on, that message.
+    /// Reads the next message or command. Ctrl-C drops the typed text; pressed twice on an empty line, it ends the
+    /// conversation. Ctrl-D ends the conversation or, inside a message of several lines, that message.
     pub fn next(&mut self) -> anyhow::Result<Typed> {
         let mut warned = false;
         loop {
@@ -93,7 +93,7 @@ impl Editor {
         }
     }
 
-    /// Keeps a text for the arrow keys, here and in the next conversation.
+    /// Adds a text to the history, for the arrow keys in this conversation and in later ones.
     fn keep(&mut self, text: &str) {
         if text.trim().is_empty() || !matches!(self.line.add_history_entry(text), Ok(true)) {
             return;
@@ -108,13 +108,13 @@ impl Editor {
     }
 }
 
-/// Where texts are kept: with what programs remember, or, where systems have no folder for that, with their data.
+/// The file of the history: in the user's state folder, or in the data folder on systems without one.
 fn history_file() -> Option<PathBuf> {
     let folders = ProjectDirs::from("", "", "wglm")?;
     Some(folders.state_dir().unwrap_or(folders.data_local_dir()).join("history"))
 }
 
-/// Notes whether anything was typed, and does what is usual.
+/// Records whether the line was empty, and lets the editor handle the key.
 struct Interrupt(Arc<AtomicBool>);
 
 impl ConditionalEventHandler for Interrupt {
@@ -124,7 +124,7 @@ impl ConditionalEventHandler for Interrupt {
     }
 }
 
-/// Completes commands, and the names of files behind them.
+/// Completes commands, and the file names after them.
 struct Completion(FilenameCompleter);
 
 impl Completer for Completion {
@@ -141,8 +141,8 @@ impl Completer for Completion {
 }
 
 impl Completion {
-    /// Completes the name of a file behind a command. All that stands there is the name, blanks too, so nothing in it
-    /// is escaped as a shell would have it; the completer knows a shell's names alone.
+    /// Completes a file name after a command. The name extends to the end of the line, blanks included, so nothing in
+    /// it is escaped as in a shell. The completer only knows escaped names, so the name is escaped for it.
     fn file(&self, before: &str) -> rustyline::Result<(usize, Vec<Pair>)> {
         let start = before.find(' ').map_or(before.len(), |blank| blank + 1);
         let special = |c: char| !c.is_alphanumeric() && !"/.~-_".contains(c);

@@ -1,9 +1,9 @@
-//! What is typed: a message, or a command; and where it goes on in the next line.
+//! Tells messages from commands, and finds out whether a message continues on the next line.
 
-/// Begins and ends a message of several lines.
+/// The quotes that begin and end a message of several lines.
 const QUOTES: &str = "\"\"\"";
 
-/// What was typed.
+/// A message or a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     Message(&'a str),
@@ -12,7 +12,7 @@ pub enum Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Quotes keep what stands in them as it is; `//` begins a message that begins with `/`.
+    /// Parses a text. Text in quotes is a message and remains as it is; `//` begins a message that begins with `/`.
     pub fn of(text: &'a str) -> Self {
         let text = text.trim();
         if let Some(inside) = text.strip_prefix(QUOTES) {
@@ -28,8 +28,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A text with all lines in which it goes on, as `line` reads them; it is told whether a line is such a one. At the end
-/// of the input what there is counts as whole; none if there is nothing.
+/// Reads a text and all lines that continue it. `line` reads a line; its argument says whether the line continues a
+/// text. At the end of the input an unfinished text counts as complete; `None` if there is no text at all.
 ///
 /// # Errors
 /// Those of `line`.
@@ -49,14 +49,14 @@ pub fn whole<E>(mut line: impl FnMut(bool) -> Result<Option<String>, E>) -> Resu
     Ok(begun.then_some(text))
 }
 
-/// How a text goes on in the next line.
+/// Whether a text continues on the next line.
 #[derive(Debug, PartialEq, Eq)]
 enum Continuation {
-    /// It does not.
+    /// The text is complete.
     No,
-    /// Its last letter says so, and stands for the end of the line.
+    /// The text ends with a backslash, which stands for the end of the line.
     Continued,
-    /// Quotes are open.
+    /// The text began with quotes that are still open.
     Quoted,
 }
 

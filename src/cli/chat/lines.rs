@@ -1,11 +1,11 @@
-//! Messages from a pipe, a file, or a terminal without an editor: one a line.
+//! Reads messages from a pipe, a file, or a terminal without an editor, one per line.
 
 use super::{Typed, entry};
 use crate::cli::{input, output, terminal};
 use anyhow::Context;
 use std::io::{BufRead, stdin};
 
-/// The lines of stdin.
+/// Reads the lines of stdin.
 pub struct StdinLines {
     first: bool,
     prompts: bool,
@@ -16,7 +16,7 @@ impl StdinLines {
         Self { first: true, prompts: terminal::is_typed() }
     }
 
-    /// The next message.
+    /// Reads the next message or command.
     pub fn next(&mut self) -> anyhow::Result<Typed> {
         Ok(entry::whole(|goes_on| self.line(goes_on))?.map_or(Typed::End, Typed::Text))
     }

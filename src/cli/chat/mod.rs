@@ -1,4 +1,4 @@
-//! `chat`: a conversation on the terminal, or of what stdin holds.
+//! The command `chat`: a conversation on the terminal, or with messages from stdin.
 
 mod clipboard;
 mod commands;
@@ -18,19 +18,19 @@ use std::process::ExitCode;
 use talk::Talk;
 use wglm::Chat;
 
-/// Where messages come from.
+/// The source of messages.
 enum MessageSource {
-    /// A terminal, with a line to edit.
+    /// A terminal with a line editor.
     Editor(Box<Editor>),
-    /// A pipe, a file, or a terminal that can do no more.
+    /// A pipe, a file, or a terminal that cannot edit lines.
     Lines(StdinLines),
 }
 
-/// What comes from there.
+/// The next item from the source.
 enum Typed {
     Text(String),
     End,
-    /// The end, by Ctrl-C.
+    /// The end of the conversation by Ctrl-C.
     Interrupt,
 }
 
@@ -59,9 +59,9 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
     converse(Talk::new(chat, View::of(talk.show)), source)
 }
 
-/// Has everything that is typed answered or obeyed.
+/// Answers every message and carries out every command.
 fn converse(mut talk: Talk, mut source: MessageSource) -> anyhow::Result<ExitCode> {
-    // At a terminal whoever types has seen what failed.
+    // With a terminal the user has seen any failure, so the exit status does not report it.
     let typed = matches!(source, MessageSource::Editor(_)) || terminal::is_typed();
     loop {
         let text = match source.next()? {
@@ -81,7 +81,8 @@ impl MessageSource {
     fn next(&mut self) -> anyhow::Result<Typed> {
         loop {
             let typed = match self {
-                // The editor hears a press of Ctrl-C as a key; one that comes late for a reply ends nothing.
+                // The editor receives Ctrl-C as a key. A press meant for the reply before, but too late for it, ends
+                // nothing here.
                 Self::Editor(editor) => {
                     interrupts::begin(OnInterrupt::CancelWork);
                     editor.next()?

@@ -1,4 +1,4 @@
-//! The conversation itself: messages are answered, commands obeyed.
+//! The conversation itself: answers messages and carries out commands.
 
 use super::clipboard;
 use super::commands::{self, SlashCommand};
@@ -18,11 +18,11 @@ use wglm::{Chat, Error, Stop};
 pub struct Talk {
     chat: Chat,
     view: View,
-    /// Whether the last of the user's messages was typed here, and not loaded.
+    /// Whether the last message of the user was typed here, and not loaded from a file.
     typed: bool,
     /// Whether a message or a command failed.
     failed: bool,
-    /// What a reply without an answer ends the process with.
+    /// The exit status of the last reply without an answer.
     without_answer: Option<ExitCode>,
 }
 
@@ -31,7 +31,7 @@ impl Talk {
         Self { chat, view, typed: false, failed: false, without_answer: None }
     }
 
-    /// What a process ends with that nobody watched.
+    /// The exit status for a conversation without a terminal.
     pub fn code(&self) -> ExitCode {
         match self.failed {
             true => ExitCode::FAILURE,
@@ -39,10 +39,11 @@ impl Talk {
         }
     }
 
-    /// Answers or obeys; a break ends the conversation. What fails is told, and the conversation goes on.
+    /// Answers a message or carries out a command; a break ends the conversation. Failures are reported, and the
+    /// conversation continues.
     ///
     /// # Errors
-    /// Nobody reads the answers any more.
+    /// Answers can no longer be written, because the reader closed the pipe.
     pub fn take(&mut self, entry: Entry) -> anyhow::Result<ControlFlow<()>> {
         let done = match entry {
             Entry::Message("") => Ok(ControlFlow::Continue(())),
@@ -66,7 +67,8 @@ impl Talk {
         self.answer()
     }
 
-    /// What was asked in vain is now asked in other words: the model is not to read both. What a file holds stays.
+    /// Drops a typed message that got no answer, because the user now asks something else and the model should not see
+    /// both. A message from a file stays.
     fn take_back(&mut self) {
         let messages = self.chat.messages();
         if self.typed && messages.last().is_some_and(|message| message.role == "user") {
@@ -75,7 +77,7 @@ impl Talk {
         }
     }
 
-    /// Shows a reply to the messages.
+    /// Generates and shows a reply to the messages.
     fn answer(&mut self) -> anyhow::Result<()> {
         self.make_room()?;
         let cancel = interrupts::begin(OnInterrupt::CancelWork);
@@ -92,8 +94,8 @@ impl Talk {
         Ok(())
     }
 
-    /// Forgets the oldest messages where the context has no room for a reply: a quarter of it, or what -n allows. Where
-    /// the last message leaves less, the reply has to do with that.
+    /// Drops the oldest messages if the context has no room for a reply, for which a quarter of the context is
+    /// reserved, or as many tokens as -n allows. If the last message leaves less room, the reply gets that.
     fn make_room(&mut self) -> anyhow::Result<()> {
         let most = self.chat.options.max_tokens.unwrap_or(usize::MAX);
         let wanted = most.min(self.chat.session().context() / 4);
@@ -126,7 +128,7 @@ impl Talk {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// How many messages at the beginning are the system's: one or none.
+    /// The number of system messages at the beginning, which is 0 or 1.
     fn system(&self) -> usize {
         self.chat.messages().first().is_some_and(|message| message.role == "system").into()
     }
@@ -137,7 +139,7 @@ impl Talk {
         self.chat.set_messages(message.into_iter().chain(rest).collect());
     }
 
-    /// Has the last message answered once more. The answer that there was stays if no other comes.
+    /// Generates another answer to the last message of the user. The previous answer stays if no other is generated.
     fn answer_anew(&mut self) -> anyhow::Result<()> {
         let asked = self.chat.messages().iter().rposition(|message| message.role == "user");
         let asked = asked.context("there is no message yet to answer")? + 1;
@@ -152,7 +154,7 @@ impl Talk {
         answered
     }
 
-    /// Writes the messages to a file. What else it may hold is not overwritten.
+    /// Writes the messages to a file. An existing file is only overwritten if it holds a saved conversation.
     fn save(&self, file: &Path) -> anyhow::Result<()> {
         let messages = self.chat.messages();
         ensure!(!messages.is_empty(), "there is nothing to save yet");
@@ -167,7 +169,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Goes on with the messages of a file, if they suit the model's chat template.
+    /// Continues with the messages of a file, if the model's chat template accepts them.
     fn load(&mut self, file: &Path) -> anyhow::Result<()> {
         let messages = read(file)?;
         let before = self.chat.messages().to_vec();
@@ -196,13 +198,13 @@ impl Talk {
     }
 }
 
-/// A file as it is typed, where `~` is the user's folder.
+/// A typed path, in which `~` stands for the user's home folder.
 fn path(typed: &str) -> PathBuf {
     let home = typed.strip_prefix("~/").and_then(|rest| Some(BaseDirs::new()?.home_dir().join(rest)));
     home.unwrap_or_else(|| typed.into())
 }
 
-/// The messages of a file.
+/// Reads the messages of a file.
 fn read(file: &Path) -> anyhow::Result<Vec<Message>> {
     let text = input::text(file)?;
     let expected = "a JSON array of messages with `role` and `content`";
