@@ -181,8 +181,8 @@ fn measure(
     let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns).collect();
     let ((avg_ns, stddev_ns), (avg_ts, stddev_ts)) = (mean_and_deviation(&samples_ns), mean_and_deviation(&samples_ts));
     let cost = session.plan().cost();
-    let lines = test.depth as u64 + (test.tokens() as u64).div_ceil(2);
-    let (weight_bytes, cache_bytes) = (cost.weights, cost.cache * lines);
+    let kv_rows = test.depth as u64 + (test.tokens() as u64).div_ceil(2);
+    let (weight_bytes, cache_bytes) = (cost.weights, cost.cache * kv_rows);
     let floor_ns = (weight_bytes + cache_bytes) as f64 / conditions.copy_bandwidth * 1e9;
     let memory = model.gpu().memory();
     Ok(BenchRow {

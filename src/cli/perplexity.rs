@@ -48,7 +48,7 @@ pub fn perplexity(args: PerplexityArgs) -> anyhow::Result<()> {
     let tokens = model.tokenizer()?.encode(&text, false)?;
     let starts = windows.starts(tokens.len(), args.chunks.0.unwrap_or(usize::MAX))?;
     let start = std::time::Instant::now();
-    let loss = judge(&model, &tokens, &windows, &starts)?;
+    let loss = score(&model, &tokens, &windows, &starts)?;
     let result = Perplexity {
         setup: Setup::of(&model, &args.model.file),
         n_tokens: tokens.len(),
@@ -86,7 +86,7 @@ struct TextWindows {
     /// The number of tokens between the beginnings of two windows.
     stride: usize,
     /// The number of tokens at the end of a window that are scored.
-    judged: usize,
+    scored: usize,
 }
 
 impl TextWindows {
@@ -95,8 +95,8 @@ impl TextWindows {
         let length = if context == 0 { Config::read(file)?.context } else { context };
         ensure!(length >= 3, "-c: expected at least 3 tokens, found {length}");
         match args.ppl_stride {
-            0 => Ok(Self { length, stride: length, judged: length - length / 2 - 1 }),
-            stride if stride < length => Ok(Self { length, stride, judged: stride }),
+            0 => Ok(Self { length, stride: length, scored: length - length / 2 - 1 }),
+            stride if stride < length => Ok(Self { length, stride, scored: stride }),
             stride => {
                 anyhow::bail!("--ppl-stride: expected less than the {length} tokens of a window (-c), found {stride}")
             }
@@ -142,7 +142,7 @@ impl LossSum {
 }
 
 /// Computes all windows and scores their tokens.
-fn judge(model: &Model, tokens: &[u32], windows: &TextWindows, starts: &[usize]) -> anyhow::Result<LossSum> {
+fn score(model: &Model, tokens: &[u32], windows: &TextWindows, starts: &[usize]) -> anyhow::Result<LossSum> {
     let mut session = Session::with_cache(model, CacheShape { context: windows.length, ..model.cache() })?;
     let (mut loss, progress) = (LossSum::default(), ProgressLine::new(starts.len()));
     progress.doing("windows");
@@ -157,7 +157,7 @@ fn judge(model: &Model, tokens: &[u32], windows: &TextWindows, starts: &[usize])
         session.rewind(0);
         // The last token of a window predicts no token of it, so it is left out. The logits after tokens before the
         // scored part are not needed.
-        let (before, telling) = window[..windows.length - 1].split_at(windows.length - 1 - windows.judged);
+        let (before, telling) = window[..windows.length - 1].split_at(windows.length - 1 - windows.scored);
         session.feed(before)?;
         session.feed_all(telling, &mut |place, logits| {
             loss.add(nats(logits, window[before.len() + place + 1]));
