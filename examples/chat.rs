@@ -1,6 +1,6 @@
 //! A conversation on the terminal, with the demonstration model or the GGUF file given as the first argument.
 //!
-//! `cargo run --release --example chat [FILE]`: a line a turn; an empty line or the end of input ends.
+//! `cargo run --release --example chat [FILE]`: one line for each turn; an empty line or the end of the input ends it.
 #![allow(clippy::print_stdout)]
 
 use std::io::{BufRead, Write};
@@ -30,7 +30,7 @@ fn prompt() -> std::io::Result<()> {
     std::io::stdout().flush()
 }
 
-/// Shows a reply as it comes: thinking in grey, then the answer, and what of the prompt was in the cache.
+/// Shows a reply while it is generated: thinking in grey, then the answer, and how much of the prompt was in the cache.
 fn reply(chat: &mut Chat, line: &str) -> anyhow::Result<()> {
     let mut thinking = false;
     for event in chat.send(line)? {

@@ -1,5 +1,5 @@
-//! A sampler of one's own over the logits: Mirostat 2.0 of Basu et al., "Mirostat: A Neural Text Decoding Algorithm that
-//! Directly Controls Perplexity" (2021), which keeps how surprising the text is near a target.
+//! A custom sampler over the logits: Mirostat 2.0 of Basu et al., "Mirostat: A Neural Text Decoding Algorithm that
+//! Directly Controls Perplexity" (2021), which keeps the surprise of the text near a target.
 //!
 //! `cargo run --release --example custom_sampler [FILE]`
 #![allow(clippy::print_stdout)]
@@ -7,9 +7,9 @@
 use std::io::Write;
 use wglm::{Chat, Chooser, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 
-/// Bits of surprise that a token should be worth.
+/// The target: the surprise of a token in bits.
 const TARGET: f64 = 3.0;
-/// How fast the sampler learns from a token that was worth more or less.
+/// How fast the bound follows the difference between a token's surprise and the target.
 const RATE: f64 = 0.1;
 const MOST_TOKENS: usize = 120;
 
@@ -36,12 +36,12 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Draws among the tokens that surprise less than a bound, which follows what was drawn.
+/// Draws among the tokens whose surprise is below a bound, and adjusts the bound after every token.
 struct Mirostat {
     /// The bound, in bits.
     most: f64,
     random: Random,
-    /// What the tokens so far were worth, in bits.
+    /// The surprise of the tokens so far, in bits.
     surprise: f64,
     count: usize,
 }
@@ -55,7 +55,7 @@ impl Chooser for Mirostat {
 }
 
 impl Mirostat {
-    /// A token and the bits it was worth.
+    /// A token and its surprise in bits.
     fn sample(&mut self, logits: &[f32]) -> (u32, f64) {
         let mut tokens: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|logit| f64::from(*logit))).collect();
         tokens.retain(|(_, logit)| logit.is_finite());
@@ -79,8 +79,8 @@ impl Mirostat {
     }
 }
 
-/// Numbers from 0 to 1, by SplitMix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014,
-/// with Stafford's mix 13, as in Vigna's splitmix64.c.
+/// Random numbers from 0 to 1, by SplitMix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
+/// 2014, with Stafford's mix 13, as in Vigna's splitmix64.c.
 struct Random(u64);
 
 impl Random {

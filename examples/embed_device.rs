@@ -1,5 +1,5 @@
-//! An app that has a wgpu device already, and has wglm compute on it: the app opens the device as wglm wants it, with
-//! what it needs itself on top, and goes on using it while a reply is generated on another thread.
+//! An app that lets wglm compute on the app's own wgpu device: the app opens the device with everything that wglm asks
+//! for and that the app itself needs, and goes on using it while a reply is generated on another thread.
 //!
 //! `cargo run --release --example embed_device [FILE]`
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use wglm::wgpu;
 use wglm::{Chat, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model, SamplerParams};
 
-/// The app's own work: what it would draw a frame with. It counts its frames on the GPU.
+/// The app's own work, in place of drawing a frame. It counts its frames on the GPU.
 const FRAME: &str = "
     @group(0) @binding(0) var<storage, read_write> frames: atomic<u32>;
     @compute @workgroup_size(1) fn main() { atomicAdd(&frames, 1u); }
@@ -24,7 +24,7 @@ fn main() -> anyhow::Result<()> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))?;
     let mut descriptor = Gpu::descriptor(&adapter, &options);
-    descriptor.label = Some("the app's"); // and whatever features of its own
+    descriptor.label = Some("the app's"); // and the features that the app itself needs
     let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))?;
     let app = App::new(device.clone(), queue.clone());
 
@@ -36,7 +36,7 @@ fn main() -> anyhow::Result<()> {
         chat.options.sampling = SamplerParams::greedy();
         for event in chat.send("Tell me a story about an owl.")? {
             if sender.send(event?).is_err() {
-                break; // the app is gone
+                break; // the app has ended
             }
         }
         Ok(())
@@ -64,7 +64,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A compute pipeline, and the buffer it counts in.
+/// A compute pipeline, and the buffer that it counts in.
 struct App {
     device: wgpu::Device,
     queue: wgpu::Queue,
@@ -109,7 +109,7 @@ impl App {
         self.queue.submit([encoder.finish()]);
     }
 
-    /// How many frames the GPU has counted.
+    /// The number of frames that the GPU has counted.
     fn frames(&self) -> anyhow::Result<u32> {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         encoder.copy_buffer_to_buffer(&self.count, 0, &self.readable, 0, 4);

@@ -1,13 +1,13 @@
-//! A function that the model may call: it asks, gets the result, and answers.
+//! A function that the model can call: the model asks for it, gets the result, and answers.
 //!
-//! `cargo run --release --example tool_call [FILE [QUESTION]]`. The demonstration model has learnt no calling: it
-//! answers as if there were no function.
+//! `cargo run --release --example tool_call [FILE [QUESTION]]`. The demonstration model was not trained to call
+//! functions, so it answers as if there were none.
 #![allow(clippy::print_stdout)]
 
 use wglm::serde_json::{Value, json};
 use wglm::{Chat, Event, Gguf, Gpu, GpuOptions, LoadOptions, Message, Model, Reply, ToolCall};
 
-/// Rounds of calls after which the model has to answer.
+/// The most rounds of calls, after which the model has to answer.
 const MOST_ROUNDS: usize = 4;
 
 fn main() -> anyhow::Result<()> {
@@ -39,7 +39,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the model is told of the function, in OpenAI's form.
+/// The description of the function for the model, in OpenAI's form.
 fn description() -> Value {
     json!({"type": "function", "function": {
         "name": "add",
@@ -52,7 +52,7 @@ fn description() -> Value {
     }})
 }
 
-/// The function itself. A call that makes no sense gets an answer too: the model may do better then.
+/// The function itself. An invalid call gets an answer too, with which the model may do better.
 fn answer(call: &ToolCall) -> String {
     let number = |name: &str| call.function.arguments[name].as_f64();
     match (call.function.name.as_str(), number("a"), number("b")) {
@@ -62,7 +62,7 @@ fn answer(call: &ToolCall) -> String {
     }
 }
 
-/// Prints a reply and returns what it calls.
+/// Prints a reply and returns its calls.
 fn show(events: Reply<'_>) -> anyhow::Result<Vec<ToolCall>> {
     let (mut calls, mut text) = (Vec::new(), String::new());
     for event in events {

@@ -1,5 +1,5 @@
-//! Writes a GGUF file of GLM-4.7-Flash's shape with random weights: whoever has no 17 GB of weights at hand can
-//! repeat a figure, for speed hangs on the shape alone. What such a model says is noise.
+//! Writes a GGUF file of GLM-4.7-Flash's shape with random weights, with which measurements can be repeated without the
+//! real weights of 17 GB: speed depends on the shape only. The text of such a model is noise.
 //!
 //! `cargo run --release --example synth -- glm.gguf [--layers 47]`
 

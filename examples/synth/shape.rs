@@ -1,37 +1,37 @@
-//! What a file of GLM-4.7-Flash's shape holds: metadata, and tensors in the formats of a Q4_0 file.
+//! The contents of a file of GLM-4.7-Flash's shape: metadata, and tensors in the formats of a Q4_0 file.
 
 use crate::gguf_writer::GgufWriter;
 use wglm::quant::{F32, Q4_0, Q5_K, Q6_K, Q8_0, Quant};
 
-/// The numbers that decide all shapes.
+/// The hyper-parameters that determine all shapes.
 #[derive(Debug, Clone)]
 pub struct Shape {
-    /// Layers, the first of them dense.
+    /// The number of layers, the first of which is dense.
     pub layers: u64,
-    /// Tokens in the vocabulary.
+    /// The number of tokens in the vocabulary.
     pub vocab: u64,
-    /// Values of the residual stream.
+    /// The width of the residual stream.
     pub width: u64,
-    /// Attention heads.
+    /// The number of attention heads.
     pub heads: u64,
-    /// Values of the compressed query.
+    /// The width of the compressed query.
     pub query_rank: u64,
-    /// Values of the latent.
+    /// The width of the latent.
     pub latent_rank: u64,
-    /// Values of a head's key that carry no position, and of its rotary part.
+    /// The width of the part of a head's key without position, and of its rotary part.
     pub nope: u64,
     pub rotary: u64,
-    /// Values of a head's value.
+    /// The width of a head's value.
     pub value_width: u64,
-    /// Experts in a layer.
+    /// The number of experts in a layer.
     pub experts: u64,
-    /// Values of an expert's hidden layer, and of a dense layer's.
+    /// The width of an expert's hidden layer, and that of a dense layer.
     pub expert_width: u64,
     pub dense_width: u64,
 }
 
 impl Shape {
-    /// GLM-4.7-Flash, with as many of its 47 layers as are wanted.
+    /// GLM-4.7-Flash with the given number of its 47 layers.
     pub fn glm(layers: u64) -> Self {
         Self {
             layers,
@@ -50,7 +50,7 @@ impl Shape {
     }
 }
 
-/// What a tensor's values are.
+/// The values of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Content {
     Ones,
@@ -69,7 +69,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Bytes of its data.
+    /// The size of its data in bytes.
     pub fn bytes(&self) -> u64 {
         self.dims.iter().product::<u64>() * self.quant.bytes as u64 / self.quant.values as u64
     }
@@ -135,13 +135,13 @@ struct List {
 }
 
 impl List {
-    /// A matrix, or a stack of them, that keeps the variance of what it multiplies.
+    /// A matrix, or a stack of matrices, whose random values preserve the variance of its input.
     fn add(&mut self, name: &str, quant: &'static Quant, dims: &[u64]) {
         let content = Content::Noise(1.0 / (dims[0] as f32).sqrt());
         self.tensors.push(Tensor { name: format!("{}{name}", self.prefix), dims: dims.to_vec(), quant, content });
     }
 
-    /// A vector of one value.
+    /// A vector in which all values are the same.
     fn fill(&mut self, name: &str, length: u64, content: Content) {
         self.tensors.push(Tensor { name: format!("{}{name}", self.prefix), dims: vec![length], quant: &F32, content });
     }

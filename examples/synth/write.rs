@@ -1,4 +1,4 @@
-//! Writes a file of any size from all cores at once, in as little memory as a few megabytes a core.
+//! Writes a file of any size on all cores at once, with a few megabytes of memory for each core.
 
 use crate::shape::{Content, Shape, Tensor, metadata, tensors};
 use anyhow::{Context, anyhow};
@@ -7,23 +7,23 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes made and written at a time.
+/// The number of bytes that are generated and written at a time.
 const PIECE: u64 = 4 << 20;
 
 /// GGUF's usual alignment.
 const ALIGNMENT: u64 = 32;
 
-/// Part of a tensor's data, in whole blocks.
+/// A piece of a tensor's data, made of whole blocks.
 struct Piece<'a> {
     tensor: &'a Tensor,
-    /// From the start of the file.
+    /// The position in the file.
     offset: u64,
     bytes: u64,
     seed: u64,
 }
 
-/// Writes the file and returns its length in bytes. The same shape makes the same bytes everywhere. The header
-/// comes last: what was not finished is no GGUF file.
+/// Writes the file and returns its length in bytes. The same shape gives the same bytes everywhere. The header is
+/// written last, so an unfinished file is not a GGUF file.
 pub fn write(path: &Path, shape: &Shape) -> anyhow::Result<u64> {
     let tensors = tensors(shape);
     let reserve = |w: crate::gguf_writer::GgufWriter, t: &Tensor| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes());
@@ -37,7 +37,7 @@ pub fn write(path: &Path, shape: &Shape) -> anyhow::Result<u64> {
     Ok(end)
 }
 
-/// The pieces of all tensors, and where the file ends.
+/// The pieces of all tensors, and the length of the file.
 fn pieces(tensors: &[Tensor], start: u64) -> (Vec<Piece<'_>>, u64) {
     let (mut pieces, mut at) = (Vec::new(), start);
     for tensor in tensors {

@@ -1,6 +1,6 @@
-//! The window: its parts, and what is done when they or the worker tell something.
+//! The window: its parts, and how it reacts to the user and to the worker.
 
-mod hear;
+mod receive;
 mod view;
 
 use crate::chats::Chats;
@@ -20,12 +20,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use wglm::Stats;
 
-/// How long nothing is changed before what was is saved: a slider changes with every frame.
+/// How long the settings have to stay unchanged before they are saved, since a slider changes them in every frame.
 const REST: Duration = Duration::from_secs(1);
 
-/// What the window begins with.
+/// The options that the window starts with.
 pub struct Start {
-    /// A model to load at once.
+    /// A model to load at the start.
     pub source: Option<Source>,
     pub context: Option<usize>,
     pub temperature: Option<f32>,
@@ -37,23 +37,23 @@ pub struct Start {
 pub struct App {
     worker: Worker,
     chats: Chats,
-    /// What the user has typed.
+    /// The typed text.
     text: String,
     loaded: Option<Loaded>,
-    /// Of new conversations.
+    /// The settings of new conversations.
     temperature: Option<f32>,
     pending: Option<Pending>,
-    /// Of the last reply.
+    /// The statistics of the last reply.
     stats: Option<Stats>,
-    /// Tokens in the cache.
+    /// The number of tokens in the cache.
     held: usize,
-    /// What went wrong, until the user has seen it.
+    /// Errors that the user has not yet dismissed.
     notices: Vec<String>,
     list: List,
     view: View,
     picker: Picker,
     settings_shown: bool,
-    /// A conversation whose settings were changed, and when: they are saved when that was a while ago.
+    /// A conversation whose settings were changed, and the time of the change: they are saved a while later.
     unsaved: Option<(String, Instant)>,
     frames: Frames,
     places: Places,
@@ -61,14 +61,14 @@ pub struct App {
 }
 
 impl App {
-    /// The window's content, and the worker on its device.
+    /// Creates the contents of the window, and the worker on its device.
     ///
     /// # Errors
-    /// If the device does not suit wglm, or the folder of conversations cannot be read.
+    /// If wglm cannot use the device, or the folder of conversations cannot be read.
     pub fn new(creation: &CreationContext<'_>, start: Start) -> anyhow::Result<Self> {
         look::set(&creation.egui_ctx);
         let window = creation.wgpu_render_state.as_ref().context("eframe opened no wgpu device")?;
-        let worker = Worker::start(device::lend(window)?, creation.egui_ctx.clone())?;
+        let worker = Worker::start(device::shared_gpu(window)?, creation.egui_ctx.clone())?;
         let (chats, notices) = Chats::read(Store::open(start.data)?)?;
         let mut app = Self {
             worker,
@@ -95,7 +95,7 @@ impl App {
         Ok(app)
     }
 
-    /// True while something moves.
+    /// Whether anything changes from frame to frame.
     fn moves(&self) -> bool {
         self.pending.is_some() || self.picker.loading.is_some()
     }
@@ -106,7 +106,7 @@ impl App {
         self.worker.ask(Command::Load(source, context));
     }
 
-    /// Sends what was typed.
+    /// Sends the typed message.
     fn send(&mut self) {
         let text = std::mem::take(&mut self.text);
         let conversation = self.chats.open_mut();
@@ -121,7 +121,7 @@ impl App {
         }
     }
 
-    /// Saves settings that were changed at least so long ago.
+    /// Saves settings whose last change is at least this long ago.
     fn save_settings(&mut self, rest: Duration) {
         if let Some((id, _)) = self.unsaved.take_if(|(_, changed)| changed.elapsed() >= rest) {
             self.save(&id);
@@ -137,7 +137,7 @@ impl App {
         result.map_err(|error| self.notices.push(format!("{error}."))).ok()
     }
 
-    /// Has the worker bring the session to the conversation that is open.
+    /// Makes the worker bring the session to the open conversation.
     fn open(&mut self) {
         self.stats = None;
         self.worker.ask(Command::Open(self.chats.place()));

@@ -1,4 +1,4 @@
-//! The line at the bottom: the model, the cache, the speed, the frames.
+//! The status line at the bottom: the model, the cache, the speed, the frames.
 
 use crate::frames::Frames;
 use crate::pending::Pending;
@@ -6,19 +6,19 @@ use crate::protocol::Loaded;
 use eframe::egui::{ProgressBar, RichText, Ui, vec2};
 use wglm::Stats;
 
-/// What the line tells.
+/// The contents of the status line.
 pub struct Bar<'a> {
     pub loaded: Option<&'a Loaded>,
-    /// Tokens in the cache.
+    /// The number of tokens in the cache.
     pub held: usize,
     pub pending: Option<&'a Pending>,
-    /// Of the last reply.
+    /// The statistics of the last reply.
     pub stats: Option<&'a Stats>,
     pub frames: &'a Frames,
 }
 
 impl Bar<'_> {
-    /// Shows it.
+    /// Shows the line.
     pub fn show(&self, ui: &mut Ui) {
         ui.horizontal_wrapped(|ui| {
             ui.spacing_mut().item_spacing.x = 12.0;

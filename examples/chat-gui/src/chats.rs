@@ -1,4 +1,4 @@
-//! The conversations, as they are in the store and in the list. One of them is open; there is always one.
+//! The conversations in the store and in the list. One of them is always open.
 
 use crate::conversation::Conversation;
 use crate::protocol::Place;
@@ -14,10 +14,10 @@ pub struct Chats {
 }
 
 impl Chats {
-    /// Those of a store, and what is wrong with others. The newest is open.
+    /// The conversations of a store, the newest of which is open, and messages about files that cannot be read.
     ///
     /// # Errors
-    /// As [`Store::read`].
+    /// Those of [`Store::read`].
     pub fn read(store: Store) -> Result<(Self, Vec<String>)> {
         let (mut list, damaged) = store.read()?;
         if list.is_empty() {
@@ -26,37 +26,37 @@ impl Chats {
         Ok((Self { store, list, active: 0 }, damaged))
     }
 
-    /// All of them, the newest first.
+    /// All conversations, newest first.
     pub fn list(&self) -> &[Conversation] {
         &self.list
     }
 
-    /// Where in the list the open one is.
+    /// The position of the open conversation in the list.
     pub fn active(&self) -> usize {
         self.active
     }
 
-    /// The open one.
+    /// The open conversation.
     pub fn open(&self) -> &Conversation {
         &self.list[self.active]
     }
 
-    /// The open one, to change. It is for the caller to [save](Self::save) it.
+    /// The open conversation, to change it. The caller has to [save](Self::save) it.
     pub fn open_mut(&mut self) -> &mut Conversation {
         &mut self.list[self.active]
     }
 
-    /// One of them, by its id.
+    /// A conversation by its id.
     pub fn get_mut(&mut self, id: &str) -> Option<&mut Conversation> {
         self.list.iter_mut().find(|conversation| conversation.id == id)
     }
 
-    /// Opens another.
+    /// Opens another conversation.
     pub fn go_to(&mut self, place: usize) {
         self.active = place.min(self.list.len() - 1);
     }
 
-    /// Begins one, with the settings of the open one, unless that is empty.
+    /// Begins a conversation with the settings of the open one, unless the open one is empty.
     pub fn begin(&mut self) {
         if !self.open().messages.is_empty() {
             let settings = self.open().settings.clone();
@@ -65,10 +65,10 @@ impl Chats {
         }
     }
 
-    /// Writes one. Empty ones are not worth a file.
+    /// Saves a conversation. Empty ones have no file.
     ///
     /// # Errors
-    /// As [`Store::write`] and [`Store::delete`].
+    /// Those of [`Store::write`] and [`Store::delete`].
     pub fn save(&self, id: &str) -> Result<()> {
         match self.list.iter().find(|conversation| conversation.id == id) {
             Some(empty) if empty.messages.is_empty() => self.store.delete(id),
@@ -77,10 +77,10 @@ impl Chats {
         }
     }
 
-    /// Deletes one, in the store too, and returns its id.
+    /// Deletes a conversation, in the store as well, and returns its id.
     ///
     /// # Errors
-    /// As [`Store::delete`]; then it stays in the list.
+    /// Those of [`Store::delete`]; the conversation then stays in the list.
     pub fn delete(&mut self, place: usize) -> Result<String> {
         let id = self.list[place].id.clone();
         self.store.delete(&id)?;
@@ -92,7 +92,7 @@ impl Chats {
         Ok(id)
     }
 
-    /// Where the open one and its session are.
+    /// The paths of the open conversation and of its session.
     pub fn place(&self) -> Place {
         self.store.place(&self.open().id)
     }

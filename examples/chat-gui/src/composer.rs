@@ -1,29 +1,29 @@
-//! Where the user writes, with the button that sends or stops.
+//! The text field for messages, with the button that sends a message or stops a reply.
 
 use crate::look;
 use crate::status::Places;
 use eframe::egui::{Button, Key, KeyboardShortcut, Modifiers, TextEdit, Ui, vec2};
 
-/// What the user wants.
+/// An action of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum Action {
     Nothing,
     Send,
     Stop,
 }
 
-/// What there is to be done.
+/// What the button does at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Can {
-    /// No model is there.
+    /// Nothing, because no model is loaded.
     Nothing,
     Send,
     Stop,
 }
 
-/// Shows it. Enter sends, Shift with Enter begins a line.
-pub fn show(ui: &mut Ui, text: &mut String, can: Can, places: &mut Places) -> Wish {
-    let mut wish = Wish::Nothing;
+/// Shows the field. Enter sends the message, Shift with Enter begins a new line.
+pub fn show(ui: &mut Ui, text: &mut String, can: Can, places: &mut Places) -> Action {
+    let mut action = Action::Nothing;
     ui.add_space(4.0);
     ui.horizontal(|ui| {
         let button = vec2(84.0, 48.0);
@@ -44,15 +44,15 @@ pub fn show(ui: &mut Ui, text: &mut String, can: Can, places: &mut Places) -> Wi
             }
         };
         places.note(if can == Can::Stop { "stop" } else { "send" }, pressed.rect);
-        wish = match can {
-            Can::Stop if pressed.clicked() => Wish::Stop,
-            Can::Send if (pressed.clicked() || enter) && !text.trim().is_empty() => Wish::Send,
-            _ => Wish::Nothing,
+        action = match can {
+            Can::Stop if pressed.clicked() => Action::Stop,
+            Can::Send if (pressed.clicked() || enter) && !text.trim().is_empty() => Action::Send,
+            _ => Action::Nothing,
         };
-        if wish == Wish::Send || ui.memory(|memory| memory.focused().is_none()) {
+        if action == Action::Send || ui.memory(|memory| memory.focused().is_none()) {
             edit.request_focus();
         }
     });
     ui.add_space(4.0);
-    wish
+    action
 }

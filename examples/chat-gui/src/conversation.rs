@@ -1,4 +1,4 @@
-//! A conversation, as it is shown and kept.
+//! A conversation, as it is shown and saved.
 
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
@@ -6,29 +6,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use wglm::Message;
 
-/// Letters of a title that was taken from the first message.
+/// The most letters of a title that is taken from the first message.
 const TITLE: usize = 40;
 
 /// A conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
-    /// The stem of its files' names.
+    /// The id, which is the stem of the names of its files.
     #[serde(skip)]
     pub id: String,
     /// The version of the file's format.
     pub version: u32,
-    /// Blank until there is a first message.
+    /// The title, blank until there is a first message.
     pub title: String,
     pub settings: Settings,
-    /// What was said. The system's message is one of the settings.
+    /// The messages. The system prompt is not among them, but one of the settings.
     pub messages: Vec<Message>,
 }
 
 impl Conversation {
-    /// The version that is written and read.
+    /// The version of the format that is written and read.
     pub const VERSION: u32 = 1;
 
-    /// An empty one. Ids are in the order of time, and so is the list.
+    /// An empty conversation. Ids increase with time, which is also the order of the list.
     pub fn new(settings: Settings) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
@@ -38,12 +38,12 @@ impl Conversation {
         Self { id, version: Self::VERSION, title: String::new(), settings, messages: Vec::new() }
     }
 
-    /// Its title in the list.
+    /// The title in the list.
     pub fn name(&self) -> &str {
         if self.title.is_empty() { "New conversation" } else { &self.title }
     }
 
-    /// Appends what the user says; the first such message gives the conversation its title.
+    /// Appends a message of the user. The first one becomes the title.
     pub fn ask(&mut self, text: &str) {
         if self.title.is_empty() {
             self.title = title(text);
@@ -51,7 +51,7 @@ impl Conversation {
         self.messages.push(Message::user(text));
     }
 
-    /// Takes back what the user said last, if nothing was said since.
+    /// Removes the last message and returns it, if it is the user's.
     pub fn take_back(&mut self) -> Option<String> {
         let last = self.messages.pop_if(|message| message.role == "user")?;
         if self.messages.is_empty() {
@@ -61,7 +61,7 @@ impl Conversation {
     }
 }
 
-/// The beginning of a text, up to the end of a word if there is one.
+/// The beginning of a text, cut at the end of a word if possible.
 fn title(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let Some((end, _)) = line.char_indices().nth(TITLE) else { return line.to_owned() };

@@ -1,36 +1,36 @@
-//! What the worker does: it holds the model and the one session that all conversations take turns in.
+//! The work of the worker thread: it holds the model and the one session that all conversations share.
 //!
-//! A session is brought to whatever messages it is to reply to, and computes only what its cache lacks. So a
-//! conversation is no more than its messages, and its snapshot saves time when it is opened again: if that is missing,
-//! damaged or another model's, the messages are read anew.
+//! For every reply the session is brought to the messages of a conversation, and computes only what its cache lacks. A
+//! conversation therefore consists of its messages only. Its snapshot saves time when it is opened again; if the
+//! snapshot is missing, damaged or another model's, the messages are computed again.
 
-use crate::protocol::{Command, Loaded, Place, Request, Source, Told};
-use crate::worker::Teller;
+use crate::protocol::{Command, Loaded, Place, Request, Source, WorkerMessage};
+use crate::worker::WindowSender;
 use std::ops::ControlFlow;
 use wglm::{Cancel, Chat, Error, Gguf, Gpu, LoadOptions, Message, Model, PromptOptions, Result};
 
 /// The model, and the conversation that its session is at.
 pub struct Engine {
     gpu: Gpu,
-    teller: Teller,
+    window: WindowSender,
     chat: Option<Chat>,
     place: Option<Place>,
-    /// Whether the session is further than its snapshot.
+    /// Whether the session has more tokens than its snapshot.
     unsaved: bool,
 }
 
 impl Engine {
-    /// Without a model.
-    pub fn new(gpu: Gpu, teller: Teller) -> Self {
-        Self { gpu, teller, chat: None, place: None, unsaved: false }
+    /// An engine without a model.
+    pub fn new(gpu: Gpu, window: WindowSender) -> Self {
+        Self { gpu, window, chat: None, place: None, unsaved: false }
     }
 
-    /// Does what it is asked, unless that is cancelled. Whatever goes wrong is told.
+    /// Carries out a command, unless it was cancelled. Errors are reported to the window.
     pub fn obey(&mut self, command: Command, cancel: &Cancel) {
         match command {
             Command::Estimate(source, context) => {
                 let estimate = self.estimate(&source, context).map(Box::new).map_err(|error| error.to_string());
-                self.teller.tell(Told::Estimate(source, estimate));
+                self.window.send(WorkerMessage::Estimate(source, estimate));
             }
             Command::Load(source, context) => self.load(&source, context, cancel),
             Command::Open(place) => self.open(place),
@@ -42,25 +42,25 @@ impl Engine {
         Model::estimate(&read(source)?, &options(&self.gpu, context), Some(&self.gpu))
     }
 
-    /// Loads a model. The one before goes first, for both might be too much for the device.
+    /// Loads a model. The previous one is dropped first, since both might be too much for the device.
     fn load(&mut self, source: &Source, context: Option<usize>, cancel: &Cancel) {
         self.leave();
         self.chat = None;
-        let told = match self.loaded(source, context, cancel) {
+        let message = match self.loaded(source, context, cancel) {
             Ok((chat, loaded)) => {
                 self.chat = Some(chat);
-                Told::Loaded(loaded)
+                WorkerMessage::Loaded(loaded)
             }
-            Err(Error::Cancelled) => Told::NotLoaded(None),
-            Err(error) => Told::NotLoaded(Some(format!("{}: {}", source.name(), error.cause()))),
+            Err(Error::Cancelled) => WorkerMessage::NotLoaded(None),
+            Err(error) => WorkerMessage::NotLoaded(Some(format!("{}: {}", source.name(), error.cause()))),
         };
-        self.teller.tell(told);
+        self.window.send(message);
     }
 
     fn loaded(&self, source: &Source, context: Option<usize>, cancel: &Cancel) -> Result<(Chat, Loaded)> {
         let file = read(source)?;
         let model = Model::load_with(&file, &self.gpu, &options(&self.gpu, context), &mut |progress| {
-            self.teller.tell(Told::Loading(progress));
+            self.window.send(WorkerMessage::Loading(progress));
             if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let chat = Chat::new(&model)?;
@@ -68,7 +68,7 @@ impl Engine {
         Ok((chat, Loaded { name, context, sampling: model.sampling()? }))
     }
 
-    /// Goes to a conversation: its session becomes what it was when it was left.
+    /// Switches to a conversation: restores the session as it was left.
     fn open(&mut self, place: Place) {
         if self.chat.is_none() {
             return;
@@ -79,50 +79,55 @@ impl Engine {
         self.leave();
         let restored = self.restore(&place);
         self.place = Some(place);
-        // What is there otherwise is another's, and kept for what both have in common.
-        self.teller.tell(Told::Opened(if restored { self.held() } else { 0 }));
+        // Otherwise the session holds another conversation, and is kept for the beginning that both have in common.
+        self.window.send(WorkerMessage::Opened(if restored { self.held() } else { 0 }));
     }
 
-    /// True if the session is what it was.
+    /// Restores the session of the conversation; true if that succeeded.
     fn restore(&mut self, place: &Place) -> bool {
         let Some(chat) = self.chat.as_mut().filter(|_| place.snapshot.exists()) else { return false };
         let restored = chat.session_mut().load_snapshot(&place.snapshot);
         if let Err(error) = &restored {
-            self.teller.tell(Told::Notice(format!("{error}. The conversation will be read anew.")));
+            self.window.send(WorkerMessage::Notice(format!("{error}. The conversation will be read anew.")));
         }
         restored.is_ok()
     }
 
-    /// Saves the session of the conversation that it is at, unless that was deleted meanwhile.
+    /// Saves the session of the current conversation, unless that was deleted meanwhile.
     pub fn leave(&mut self) {
         let (Some(place), Some(chat)) = (self.place.take(), self.chat.as_mut()) else { return };
         if !std::mem::take(&mut self.unsaved) || !place.conversation.exists() {
             return;
         }
         if let Err(error) = chat.session_mut().save_snapshot(&place.snapshot) {
-            self.teller.tell(Told::Notice(format!("The conversation's cache was not saved: {error}.")));
+            self.window.send(WorkerMessage::Notice(format!("The conversation's cache was not saved: {error}.")));
         }
     }
 
     fn reply(&mut self, request: Request, cancel: &Cancel) {
         self.open(request.place.clone());
         let answered = match &mut self.chat {
-            Some(chat) => answer(chat, request, &self.teller, cancel),
+            Some(chat) => answer(chat, request, &self.window, cancel),
             None => (None, Some("There is no model: load one first.".into())),
         };
         self.unsaved = true;
         let (message, error) = answered;
-        self.teller.tell(Told::Replied { message: message.map(Box::new), held: self.held(), error });
+        self.window.send(WorkerMessage::Replied { message: message.map(Box::new), held: self.held(), error });
     }
 
-    /// Tokens in the cache.
+    /// The number of tokens in the cache.
     fn held(&self) -> usize {
         self.chat.as_ref().map_or(0, |chat| chat.session().tokens().len())
     }
 }
 
-/// The reply to a request, as far as it came, and what stopped it.
-fn answer(chat: &mut Chat, request: Request, teller: &Teller, cancel: &Cancel) -> (Option<Message>, Option<String>) {
+/// The reply to a request, as far as it was generated, and the error that ended it, if any.
+fn answer(
+    chat: &mut Chat,
+    request: Request,
+    window: &WindowSender,
+    cancel: &Cancel,
+) -> (Option<Message>, Option<String>) {
     chat.clear();
     let Request { messages, settings, .. } = request;
     let system = Some(settings.system.trim()).filter(|text| !text.is_empty()).map(Message::system);
@@ -130,13 +135,13 @@ fn answer(chat: &mut Chat, request: Request, teller: &Teller, cancel: &Cancel) -
     chat.reasoning = settings.thinking.wanted();
     chat.options = settings.options();
     let before = chat.messages().len();
-    let error = stream(chat, teller, cancel).err().map(|error| error.to_string());
+    let error = stream(chat, window, cancel).err().map(|error| error.to_string());
     (chat.messages().get(before).cloned(), error)
 }
 
-fn stream(chat: &mut Chat, teller: &Teller, cancel: &Cancel) -> Result<()> {
+fn stream(chat: &mut Chat, window: &WindowSender, cancel: &Cancel) -> Result<()> {
     for event in chat.reply()?.with_cancel(cancel) {
-        teller.tell(Told::Event(event?));
+        window.send(WorkerMessage::Event(event?));
     }
     Ok(())
 }
@@ -148,8 +153,8 @@ fn read(source: &Source) -> Result<Gguf> {
     }
 }
 
-/// In software a prompt is read token by token: each step of a chunk would keep a frame waiting for long, and its kernels
-/// are compiled when the first prompt comes, which is longer still.
+/// With a software driver a prompt is computed token by token: each step of a chunk would delay a frame for long, and
+/// the kernels of chunks would be compiled when the first prompt comes, which takes longer still.
 fn options(gpu: &Gpu, context: Option<usize>) -> LoadOptions {
     let usual = PromptOptions::default();
     let prompt = if gpu.report().is_software() { PromptOptions { chunk: 1, ..usual } } else { usual };

@@ -1,10 +1,10 @@
-//! What a model takes of the device, as a table.
+//! The memory that a model needs, as a table.
 
 use crate::look;
 use eframe::egui::{Grid, Ui};
 use wglm::{Estimate, Fit};
 
-/// What a model takes, and whether that is there.
+/// Shows how much memory a model needs, and whether that much is available.
 pub fn show(ui: &mut Ui, estimate: &Estimate) {
     Grid::new("estimate").num_columns(2).spacing([24.0, 4.0]).show(ui, |ui| {
         let cache = format!("{} for {} tokens", look::bytes(estimate.cache), estimate.shape.context);

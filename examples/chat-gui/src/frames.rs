@@ -1,38 +1,41 @@
-//! How long frames take while something moves: the times between them, and what of that the window itself works.
+//! Measures frames while something moves: the times between them, and the part of that time in which the window itself
+//! works.
 //!
 //! Only while something moves is the window drawn again and again, so only then do times between frames mean anything.
-//! Times depend on what else the machine does; what does not is how much of wglm's work came between a frame's beginning
-//! and its end.
+//! These times depend on the load of the machine. The amount of wglm's work between the beginning and the end of a
+//! frame does not.
 
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Frames that are remembered.
+/// The number of frames that are remembered.
 const MEMORY: usize = 600;
 
-/// The latest frames that followed another at once.
+/// The latest frames that directly followed another one.
 #[derive(Default)]
 pub struct Frames {
-    /// When the last frame began, if something moved then.
+    /// When the last frame began, if something moved in it.
     last: Option<Instant>,
-    /// Between the beginnings of two frames.
+    /// The times between the beginnings of two frames.
     between: VecDeque<Duration>,
-    /// What the window worked on a frame: layout, drawing commands and submission, without waiting for the screen.
+    /// The times that the window worked on a frame: layout, drawing commands and submission, without waiting for the
+    /// screen.
     work: VecDeque<Duration>,
     dispatches: Dispatches,
 }
 
-/// Dispatches that wglm submitted while frames were drawn, in software, where a frame waits for them.
+/// The dispatches that wglm submitted while frames were drawn. They are counted for software drivers, where frames wait
+/// for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Dispatches {
-    /// Frames that they were counted for.
+    /// The number of frames in which they were counted.
     pub frames: usize,
-    /// The most during one of these.
+    /// The most dispatches during one frame.
     pub most: u64,
 }
 
-/// Milliseconds of frames.
+/// Percentiles of frame times in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Times {
     pub p50: f64,
@@ -46,7 +49,8 @@ impl Frames {
         *self = Self::default();
     }
 
-    /// A frame begins at `now`, in which something moves or not; the frame before took the window so many seconds.
+    /// Notes that a frame begins at `now`, whether something moves in it, and the seconds that the window worked on the
+    /// frame before.
     pub fn begin(&mut self, now: Instant, moving: bool, work: Option<f32>) {
         if let (Some(last), true) = (self.last, moving) {
             remember(&mut self.between, now - last);
@@ -56,7 +60,7 @@ impl Frames {
         self.last = moving.then_some(now);
     }
 
-    /// The last frame is over, and so many dispatches were submitted meanwhile, if they were counted.
+    /// Notes that the last frame has ended, and how many dispatches were submitted during it, if they were counted.
     pub fn end(&mut self, dispatches: Option<u64>) {
         if let (Some(_), Some(count)) = (self.last, dispatches) {
             self.dispatches.frames += 1;
@@ -64,27 +68,27 @@ impl Frames {
         }
     }
 
-    /// Dispatches that were submitted while frames were drawn.
+    /// The dispatches that were submitted while frames were drawn.
     pub fn dispatches(&self) -> Dispatches {
         self.dispatches
     }
 
-    /// When the last frame began, if something moved then.
+    /// When the last frame began, if something moved in it.
     pub fn last(&self) -> Option<Instant> {
         self.last
     }
 
-    /// How many there are.
+    /// The number of frames.
     pub fn count(&self) -> usize {
         self.between.len()
     }
 
-    /// Times between frames.
+    /// Percentiles of the times between frames.
     pub fn between(&self) -> Times {
         times(&self.between)
     }
 
-    /// Times of the window's own work.
+    /// Percentiles of the window's own work.
     pub fn work(&self) -> Times {
         times(&self.work)
     }
@@ -100,7 +104,7 @@ fn remember(list: &mut VecDeque<Duration>, time: Duration) {
 fn times(list: &VecDeque<Duration>) -> Times {
     let mut sorted: Vec<Duration> = list.iter().copied().collect();
     sorted.sort_unstable();
-    // The smallest time that so many percent of the frames do not exceed.
+    // The smallest time that this percentage of the frames does not exceed.
     let percentile = |percent: usize| {
         let rank = (sorted.len() * percent).div_ceil(100).max(1);
         sorted.get(rank - 1).map_or(0.0, |time| time.as_secs_f64() * 1e3)

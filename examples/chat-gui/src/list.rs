@@ -1,24 +1,24 @@
-//! The list of conversations: open one, begin, rename or delete one.
+//! The list of conversations, in which the user opens, begins, renames and deletes them.
 
 use crate::conversation::Conversation;
 use crate::status::Places;
 use eframe::egui::{Align, Button, Layout, ScrollArea, TextEdit, Ui, vec2};
 
-/// What the user wants of the list. Numbers are places in it.
+/// An action of the user. Numbers are positions in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum Action {
     New,
     Open(usize),
     Rename(usize, String),
     Delete(usize),
 }
 
-/// What is remembered from frame to frame.
+/// State that is kept from frame to frame.
 #[derive(Default)]
 pub struct List {
-    /// The id of the conversation that is renamed, and the name so far.
+    /// The id of the conversation that is being renamed, and the name so far.
     renaming: Option<(String, String)>,
-    /// The id of the conversation to delete, if the user says so once more.
+    /// The id of the conversation that will be deleted if the user confirms.
     deleting: Option<String>,
 }
 
@@ -30,22 +30,22 @@ impl List {
         conversations: &[Conversation],
         active: usize,
         places: &mut Places,
-    ) -> Option<Wish> {
-        let mut wish = None;
+    ) -> Option<Action> {
+        let mut action = None;
         ui.add_space(6.0);
         let new = ui.add_sized(vec2(ui.available_width(), 30.0), Button::new("+  New conversation"));
         places.note("new", new.rect);
         if new.clicked() {
-            wish = Some(Wish::New);
+            action = Some(Action::New);
         }
         ui.add_space(4.0);
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             for (place, conversation) in conversations.iter().enumerate() {
                 let asked = ui.push_id(&conversation.id, |ui| self.row(ui, place, conversation, active, places));
-                wish = asked.inner.or(wish.take());
+                action = asked.inner.or(action.take());
             }
         });
-        wish
+        action
     }
 
     fn row(
@@ -55,7 +55,7 @@ impl List {
         conversation: &Conversation,
         active: usize,
         places: &mut Places,
-    ) -> Option<Wish> {
+    ) -> Option<Action> {
         if self.renaming.as_ref().is_some_and(|(id, _)| *id == conversation.id) {
             return self.rename(ui, place);
         }
@@ -64,25 +64,25 @@ impl List {
         if place == active {
             return self.tools(ui, place, conversation, places);
         }
-        row.clicked().then_some(Wish::Open(place))
+        row.clicked().then_some(Action::Open(place))
     }
 
-    /// What can be done with the conversation that is open.
-    fn tools(&mut self, ui: &mut Ui, place: usize, conversation: &Conversation, places: &mut Places) -> Option<Wish> {
+    /// The buttons for the open conversation.
+    fn tools(&mut self, ui: &mut Ui, place: usize, conversation: &Conversation, places: &mut Places) -> Option<Action> {
         let id = &conversation.id;
-        let sure = self.deleting.as_ref() == Some(id);
-        let mut wish = None;
+        let confirming = self.deleting.as_ref() == Some(id);
+        let mut action = None;
         ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
-            let delete = ui.small_button(if sure { "Really delete" } else { "Delete" });
-            places.note(if sure { "really delete" } else { "delete" }, delete.rect);
+            let delete = ui.small_button(if confirming { "Really delete" } else { "Delete" });
+            places.note(if confirming { "really delete" } else { "delete" }, delete.rect);
             if delete.clicked() {
-                self.deleting = (!sure).then(|| id.clone());
-                wish = sure.then_some(Wish::Delete(place));
+                self.deleting = (!confirming).then(|| id.clone());
+                action = confirming.then_some(Action::Delete(place));
             }
-            if sure && ui.small_button("Keep").clicked() {
+            if confirming && ui.small_button("Keep").clicked() {
                 self.deleting = None;
             }
-            if sure {
+            if confirming {
                 return;
             }
             let rename = ui.small_button("Rename");
@@ -91,10 +91,10 @@ impl List {
                 self.renaming = Some((id.clone(), conversation.name().to_owned()));
             }
         });
-        wish
+        action
     }
 
-    fn rename(&mut self, ui: &mut Ui, place: usize) -> Option<Wish> {
+    fn rename(&mut self, ui: &mut Ui, place: usize) -> Option<Action> {
         let (_, name) = self.renaming.as_mut()?;
         let edit = ui.add(TextEdit::singleline(name).desired_width(f32::INFINITY));
         if !edit.lost_focus() {
@@ -103,6 +103,6 @@ impl List {
         }
         let (_, name) = self.renaming.take()?;
         let name = name.trim().to_owned();
-        (!name.is_empty()).then_some(Wish::Rename(place, name))
+        (!name.is_empty()).then_some(Action::Rename(place, name))
     }
 }

@@ -2,7 +2,7 @@
 
 use eframe::egui::{Color32, Context, FontId, Margin, TextStyle, Ui, vec2};
 
-/// What is round about the conversation and its parts.
+/// The space around the conversation and its parts.
 pub const MARGIN: Margin = Margin::same(10);
 /// The widest line of text that is easy to read.
 pub const LINE: f32 = 760.0;
@@ -23,17 +23,17 @@ pub fn set(context: &Context) {
     });
 }
 
-/// The ground of what the user says.
+/// The background of the user's messages.
 pub fn user(ui: &Ui) -> Color32 {
     ui.visuals().selection.bg_fill.gamma_multiply(0.45)
 }
 
-/// The ground of what went wrong.
+/// The background of errors.
 pub fn error(ui: &Ui) -> Color32 {
     ui.visuals().error_fg_color.gamma_multiply(0.15)
 }
 
-/// Bytes, as people say them.
+/// A number of bytes in units that people read.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);

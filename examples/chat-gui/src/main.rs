@@ -1,7 +1,7 @@
 //! A native chat window whose frames are drawn on the device that wglm computes on.
 //!
-//! `main` opens the window; [`app`] is what it shows, made of a file for each part; [`worker`] is the thread on which
-//! wglm runs, and [`protocol`] what the two say to each other. The window never waits for the worker.
+//! `main` opens the window. [`app`] is its contents, with a module for each part. [`worker`] is the thread on which
+//! wglm runs, and [`protocol`] defines the messages between the two. The window never waits for the worker.
 
 mod app;
 mod bar;
@@ -70,7 +70,7 @@ fn main() -> anyhow::Result<()> {
             .with_min_inner_size([640.0, 400.0]),
         renderer: eframe::Renderer::Wgpu,
         wgpu_options: device::setup(),
-        dithering: false, // for gradients, of which there are none
+        dithering: false, // only gradients need it, and there are none
         ..Default::default()
     };
     eframe::run_native("wglm-chat", options, Box::new(|context| Ok(Box::new(app::App::new(context, start)?))))

@@ -1,7 +1,7 @@
-//! Replies are Markdown, and come in pieces.
+//! Shows replies, which are Markdown that arrives in pieces.
 //!
-//! What is emphasised or code is known by marks around it, so a reply that has come as far as `an **ow` would show the
-//! stars, until others close them a moment later and they vanish. Here marks that are open at the end are closed.
+//! Emphasis and code have marks on both sides, so a reply that has come as far as `an **ow` would show the stars until
+//! the closing ones arrive a moment later. Therefore marks that are open at the end of the text are closed.
 
 use eframe::egui::Ui;
 use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
@@ -12,34 +12,34 @@ pub fn show(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
     CommonMarkViewer::new().show(ui, cache, text);
 }
 
-/// Shows a text of which more will come.
+/// Shows a text that is not complete yet.
 pub fn show_unfinished(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
     show(ui, cache, &closed(text));
 }
 
-/// The text with marks at its end that close those that are open in its last paragraph.
+/// The text with marks appended that close those which are open in its last paragraph.
 fn closed(text: &str) -> Cow<'_, str> {
     if in_fence(text) {
-        return text.into(); // a block of code ends with the text
+        return text.into(); // an open block of code ends with the text
     }
     let paragraph = text.rfind("\n\n").map_or(text, |blank| &text[blank + 2..]);
     let open = open_marks(paragraph);
     if open.is_empty() {
         return text.into();
     }
-    // A mark closes nothing behind a blank, and one that was just opened holds nothing yet.
+    // A mark after a blank closes nothing, and a mark that was just opened has no content yet.
     let text = text.trim_end();
     let bare = open.last().and_then(|mark| text.strip_suffix(mark));
     let (text, open) = bare.map_or((text, &open[..]), |text| (text.trim_end(), &open[..open.len() - 1]));
     format!("{text}{}", open.iter().rev().copied().collect::<String>()).into()
 }
 
-/// Whether a block of code is open at the end.
+/// Whether the text ends inside a block of code.
 fn in_fence(text: &str) -> bool {
     text.lines().filter(|line| line.trim_start().starts_with("```")).count() % 2 == 1
 }
 
-/// The marks of code and emphasis that a paragraph leaves open, in order.
+/// The marks of code and emphasis that are open at the end of a paragraph, in order.
 fn open_marks(paragraph: &str) -> Vec<&'static str> {
     let mut open: Vec<&'static str> = Vec::new();
     let (mut rest, mut before) = (paragraph, ' ');
@@ -92,7 +92,7 @@ mod tests {
         let context = egui::Context::default();
         let mut cache = CommonMarkCache::default();
         let mut output = context.run_ui(egui::RawInput::default(), |ui| show_unfinished(ui, &mut cache, text));
-        output.textures_delta.clear(); // nobody draws them
+        output.textures_delta.clear(); // nothing is drawn here
         let shapes = output.shapes.iter().filter_map(|shape| match &shape.shape {
             egui::Shape::Text(text) => Some(text.galley.text().to_owned()),
             _ => None,

@@ -1,7 +1,7 @@
-//! The conversation: what was said, and the reply on its way.
+//! The messages of the conversation, and the reply that is being generated.
 //!
-//! All of it is laid out once; then only what is in sight is, so that a long conversation is drawn as fast as a short
-//! one.
+//! All messages are laid out once, and then only those in sight, so that a long conversation is drawn as fast as a
+//! short one.
 
 use crate::conversation::Conversation;
 use crate::look;
@@ -11,17 +11,17 @@ use eframe::egui::{Align, CollapsingHeader, Frame, Layout, RichText, ScrollArea,
 use egui_commonmark::CommonMarkCache;
 use wglm::{Message, ToolCall};
 
-/// What is remembered from frame to frame.
+/// State that is kept from frame to frame.
 #[derive(Default)]
 pub struct View {
     cache: CommonMarkCache,
-    /// The conversation and the width that the heights are of.
+    /// The conversation and the width for which the heights were measured.
     of: (String, f32),
     heights: Vec<f32>,
 }
 
 impl View {
-    /// Shows a conversation, and the reply to it if one is on its way.
+    /// Shows a conversation, and the reply to it if one is being generated.
     pub fn show(&mut self, ui: &mut Ui, conversation: &Conversation, pending: Option<&Pending>) {
         ScrollArea::vertical().id_salt(&conversation.id).auto_shrink(false).stick_to_bottom(true).show(ui, |ui| {
             let width = ui.available_width().min(look::LINE);
@@ -44,7 +44,7 @@ impl View {
         });
     }
 
-    /// Shows a message, or leaves its place empty if it is out of sight.
+    /// Shows a message, or leaves its space empty if it is out of sight.
     fn message(&mut self, ui: &mut Ui, index: usize, message: &Message) {
         if let Some(height) = self.heights.get(index) {
             let place = vec2(ui.available_width(), *height);
@@ -92,14 +92,14 @@ impl View {
         });
     }
 
-    /// What the model thought, folded away.
+    /// The model's thinking, collapsed.
     fn thinking(&mut self, ui: &mut Ui, text: &str, title: &str) {
         let title = RichText::new(title).weak().italics();
         CollapsingHeader::new(title).id_salt("thinking").show(ui, |ui| markdown::show(ui, &mut self.cache, text));
     }
 }
 
-/// What the user said, as it was typed, on the right.
+/// A message of the user as it was typed, on the right.
 fn user(ui: &mut Ui, text: &str) {
     ui.with_layout(Layout::top_down(Align::Max), |ui| {
         ui.set_max_width(ui.available_width());

@@ -1,26 +1,26 @@
-//! A reply on its way, as far as it came.
+//! A reply that is being generated.
 
 use std::time::Instant;
 use wglm::{Event, Stats, ToolCall};
 
-/// A reply on its way.
+/// A reply that is being generated, as far as it has come.
 pub struct Pending {
-    /// The id of its conversation.
+    /// The id of the conversation.
     pub conversation: String,
     pub thinking: String,
     pub text: String,
     pub calls: Vec<ToolCall>,
-    /// Tokens read, and tokens of the prompt, while that is read.
+    /// While the prompt is computed: the tokens of it that are computed, and all of them.
     pub prompt: Option<(usize, usize)>,
-    /// Known when it is over.
+    /// The statistics, known once the reply has ended.
     pub stats: Option<Stats>,
     pieces: usize,
-    /// When the first piece came.
+    /// The time of the first piece.
     since: Option<Instant>,
 }
 
 impl Pending {
-    /// Of which nothing has come.
+    /// A reply of which nothing has arrived.
     pub fn new(conversation: String) -> Self {
         Self {
             conversation,
@@ -34,7 +34,7 @@ impl Pending {
         }
     }
 
-    /// Takes what has come.
+    /// Adds an event.
     pub fn take(&mut self, event: Event) {
         match event {
             Event::Prompt { done, total } => self.prompt = Some((done, total)),
@@ -53,7 +53,7 @@ impl Pending {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// Pieces a second: about as many as tokens, for nearly each token makes one.
+    /// Pieces per second. That is about the number of tokens, since nearly every token makes one piece.
     pub fn speed(&self) -> Option<f64> {
         let seconds = self.since?.elapsed().as_secs_f64();
         (self.pieces > 1).then(|| (self.pieces - 1) as f64 / seconds.max(1e-9))

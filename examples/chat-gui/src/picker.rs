@@ -1,4 +1,5 @@
-//! Which model to load: a path or the demonstration model, with what it takes of the device before it takes it.
+//! The page where the user chooses a model to load: a path or the demonstration model, with an estimate of the memory
+//! that it needs.
 
 use crate::protocol::{Loaded, Source};
 use crate::status::Places;
@@ -8,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use wglm::{Estimate, Progress, Stage};
 
-/// What the user wants.
+/// An action of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum Action {
     Estimate(Source, Option<usize>),
     Load(Source, Option<usize>),
     Cancel,
@@ -18,7 +19,7 @@ pub enum Wish {
     Close,
 }
 
-/// What is known of the source that is picked.
+/// The estimate for the chosen source.
 type Known = Option<Result<Box<Estimate>, String>>;
 
 /// The page.
@@ -27,17 +28,17 @@ pub struct Picker {
     path: String,
     demo: bool,
     context: Option<usize>,
-    /// What the user picks from a dialogue, which waits on a thread of its own.
+    /// Receives the path that the user chooses in a file dialogue, which runs on a thread of its own.
     dialogue: Option<Receiver<Option<PathBuf>>>,
-    /// What was last asked about.
+    /// The source for which an estimate was last requested.
     asked: Option<(Source, Option<usize>)>,
     known: Known,
-    /// How far the load is, while one is under way.
+    /// The progress of the load, while there is one.
     pub loading: Option<Option<Progress>>,
 }
 
 impl Picker {
-    /// With a source to begin with.
+    /// A page on which `source` is chosen at first.
     pub fn new(source: Option<Source>, context: Option<usize>) -> Self {
         let path = match &source {
             Some(Source::File(path)) => path.display().to_string(),
@@ -47,25 +48,25 @@ impl Picker {
         Self { open: true, demo: path.is_empty(), path, context, dialogue, asked, known, loading }
     }
 
-    /// What is picked.
+    /// The chosen source.
     pub fn source(&self) -> Source {
         if self.demo { Source::Demo } else { Source::File(PathBuf::from(self.path.trim())) }
     }
 
-    /// Takes what is known of a source.
+    /// Stores the estimate for a source.
     pub fn tell(&mut self, source: &Source, estimate: Result<Box<Estimate>, String>) {
         if self.source() == *source {
             self.known = Some(estimate);
         }
     }
 
-    /// True once there is an estimate of what is picked, which can be loaded then.
+    /// Whether there is an estimate for the chosen source, so that it can be loaded.
     pub fn is_estimated(&self) -> bool {
         matches!(self.known, Some(Ok(_)))
     }
 
     /// Shows the page.
-    pub fn show(&mut self, ui: &mut Ui, loaded: Option<&Loaded>, places: &mut Places) -> Option<Wish> {
+    pub fn show(&mut self, ui: &mut Ui, loaded: Option<&Loaded>, places: &mut Places) -> Option<Action> {
         ui.set_max_width(560.0);
         ui.add_space(24.0);
         ui.heading("Choose a model");
@@ -74,11 +75,11 @@ impl Picker {
         ui.add_space(12.0);
         self.estimate(ui);
         ui.add_space(12.0);
-        let wish = match self.loading {
+        let action = match self.loading {
             Some(progress) => bar(ui, progress, places),
             None => self.buttons(ui, loaded.is_some(), places),
         };
-        wish.or_else(|| self.question())
+        action.or_else(|| self.question())
     }
 
     fn choice(&mut self, ui: &mut Ui, places: &mut Places) {
@@ -113,15 +114,15 @@ impl Picker {
         });
     }
 
-    /// Asks about what is picked, once.
-    fn question(&mut self) -> Option<Wish> {
+    /// Requests an estimate for the chosen source, once.
+    fn question(&mut self) -> Option<Action> {
         let picked = (self.source(), self.context);
         let asked = self.asked.as_ref() == Some(&picked);
         if asked || self.loading.is_some() || picked.0 == Source::File(PathBuf::new()) {
             return None;
         }
         (self.asked, self.known) = (Some(picked.clone()), None);
-        Some(Wish::Estimate(picked.0, picked.1))
+        Some(Action::Estimate(picked.0, picked.1))
     }
 
     fn estimate(&self, ui: &mut Ui) {
@@ -136,33 +137,33 @@ impl Picker {
         }
     }
 
-    fn buttons(&self, ui: &mut Ui, can_close: bool, places: &mut Places) -> Option<Wish> {
-        let mut wish = None;
+    fn buttons(&self, ui: &mut Ui, can_close: bool, places: &mut Places) -> Option<Action> {
+        let mut action = None;
         ui.horizontal(|ui| {
             let load = ui.add_enabled(self.is_estimated(), eframe::egui::Button::new(RichText::new("Load").strong()));
             places.note("load", load.rect);
             if load.clicked() {
-                wish = Some(Wish::Load(self.source(), self.context));
+                action = Some(Action::Load(self.source(), self.context));
             }
             if can_close && ui.button("Back").clicked() {
-                wish = Some(Wish::Close);
+                action = Some(Action::Close);
             }
         });
-        wish
+        action
     }
 }
 
-/// Asks for a file, in the platform's own dialogue.
+/// Opens the platform's file dialogue.
 fn dialogue() -> Receiver<Option<PathBuf>> {
     let (picked, waiting) = channel();
-    // If there can be no thread, the receiver says so, and the path can still be typed.
+    // If the system refuses the thread, the receiver reports that, and the path can still be typed.
     let _ = std::thread::Builder::new().spawn(move || {
         let _ = picked.send(rfd::FileDialog::new().add_filter("GGUF", &["gguf"]).pick_file());
     });
     waiting
 }
 
-fn bar(ui: &mut Ui, progress: Option<Progress>, places: &mut Places) -> Option<Wish> {
+fn bar(ui: &mut Ui, progress: Option<Progress>, places: &mut Places) -> Option<Action> {
     let (done, total) = progress.map_or((0, 0), |progress| (progress.done, progress.total));
     let text = match progress.map(|progress| progress.stage) {
         None => "reading the file".into(),
@@ -174,5 +175,5 @@ fn bar(ui: &mut Ui, progress: Option<Progress>, places: &mut Places) -> Option<W
     ui.add(ProgressBar::new(done as f32 / total.max(1) as f32).text(text).animate(true));
     let cancel = ui.button("Cancel");
     places.note("cancel", cancel.rect);
-    cancel.clicked().then_some(Wish::Cancel)
+    cancel.clicked().then_some(Action::Cancel)
 }

@@ -1,10 +1,10 @@
-//! What the window asks of the worker, and what the worker tells it.
+//! The messages between the window and the worker.
 
 use crate::settings::Settings;
 use std::path::PathBuf;
 use wglm::{Estimate, Event, Message, Progress, SamplerParams};
 
-/// Where a model comes from.
+/// The source of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// The demonstration model, which is part of the program.
@@ -14,7 +14,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Its name in the window.
+    /// The name in the window.
     pub fn name(&self) -> String {
         match self {
             Self::Demo => "demonstration model".into(),
@@ -23,53 +23,53 @@ impl Source {
     }
 }
 
-/// A conversation's place: its file, and that of its session.
+/// The paths of a conversation's file and of its session's snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub conversation: PathBuf,
     pub snapshot: PathBuf,
 }
 
-/// What the window asks for. Everything is done in turn.
+/// A command of the window. Commands are carried out in order.
 #[derive(Debug)]
 pub enum Command {
-    /// How much memory a model would take.
+    /// Estimate how much memory a model needs.
     Estimate(Source, Option<usize>),
-    /// A model in place of the one that is there, with so many tokens of context.
+    /// Load a model in place of the present one, with this context in tokens.
     Load(Source, Option<usize>),
-    /// The session of a conversation, as it was left.
+    /// Restore the session of a conversation.
     Open(Place),
-    /// The reply to some messages.
+    /// Generate a reply.
     Reply(Box<Request>),
 }
 
-/// A reply that is asked for.
+/// A request for a reply.
 #[derive(Debug)]
 pub struct Request {
     pub place: Place,
-    /// All of the conversation but the system's message, which is one of the settings.
+    /// All messages of the conversation but the system prompt, which is one of the settings.
     pub messages: Vec<Message>,
     pub settings: Settings,
 }
 
-/// What the worker tells.
+/// A message of the worker.
 #[derive(Debug)]
-pub enum Told {
-    /// What a model takes, or why it cannot be told.
+pub enum WorkerMessage {
+    /// The estimate for a model, or the reason why there is none.
     Estimate(Source, Result<Box<Estimate>, String>),
-    /// How far a load has come.
+    /// The progress of a load.
     Loading(Progress),
-    /// A model is there.
+    /// A model was loaded.
     Loaded(Loaded),
-    /// A load ended without a model, with an error or because it was cancelled.
+    /// A load failed or was cancelled.
     NotLoaded(Option<String>),
-    /// Tokens in the cache of the conversation that was opened, as far as they are known to be its own.
+    /// The number of tokens in the cache that belong to the opened conversation.
     Opened(usize),
-    /// A part of the reply.
+    /// An event of the reply.
     Event(Event),
-    /// The reply is over: the message that came of it, the tokens in the cache, and what went wrong.
+    /// The reply has ended, with its message, the number of tokens in the cache, and the error if there was one.
     Replied { message: Option<Box<Message>>, held: usize, error: Option<String> },
-    /// Something that the user should know and that stops nothing.
+    /// A warning for the user, after which everything goes on.
     Notice(String),
 }
 
@@ -77,8 +77,8 @@ pub enum Told {
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub name: String,
-    /// Tokens that a conversation may have.
+    /// The context in tokens.
     pub context: usize,
-    /// How its makers want tokens to be chosen.
+    /// The sampling parameters that the file recommends.
     pub sampling: SamplerParams,
 }

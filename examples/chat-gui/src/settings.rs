@@ -1,4 +1,4 @@
-//! How a conversation's replies are to be: what is kept with it, and the panel that changes it.
+//! The settings of a conversation, which are saved with it, and the panel that changes them.
 
 use crate::status::Places;
 use eframe::egui::{self, DragValue, Slider, TextEdit, Ui};
@@ -9,20 +9,20 @@ use wglm::{GenerateOptions, SamplerParams};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// Instructions to the model; blank for none.
+    /// The system prompt; blank for none.
     pub system: String,
     pub thinking: Thinking,
-    /// How tokens are chosen.
+    /// The sampling parameters.
     #[serde(flatten)]
     pub sampling: SamplerParams,
-    /// Tokens of a reply at most; none for as many as the context holds.
+    /// The most tokens of a reply; `None` for as many as the context has room for.
     pub max_tokens: Option<usize>,
 }
 
 /// Whether the model thinks before it answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Thinking {
-    /// As the chat template has it.
+    /// As the chat template decides.
     #[default]
     Template,
     On,
@@ -32,7 +32,7 @@ pub enum Thinking {
 impl Thinking {
     const ALL: [(Self, &str); 3] = [(Self::Template, "as the model likes"), (Self::On, "on"), (Self::Off, "off")];
 
-    /// For [`wglm::Chat::reasoning`].
+    /// The value for [`wglm::Chat::reasoning`].
     pub fn wanted(self) -> Option<bool> {
         match self {
             Self::Template => None,
@@ -43,13 +43,14 @@ impl Thinking {
 }
 
 impl Settings {
-    /// What wglm is told.
+    /// The options for wglm.
     pub fn options(&self) -> GenerateOptions {
         let (sampling, max_tokens) = (self.sampling.clone(), self.max_tokens);
         GenerateOptions { sampling, max_tokens, ..GenerateOptions::default() }
     }
 
-    /// The panel. True if something was changed. `recommended` is what the model's makers recommend.
+    /// Shows the panel. Returns true if something was changed. `recommended` are the parameters that the model file
+    /// recommends.
     pub fn show(&mut self, ui: &mut Ui, recommended: Option<&SamplerParams>, places: &mut Places) -> bool {
         let before = self.clone();
         ui.heading("Settings");
@@ -92,7 +93,7 @@ impl Settings {
     }
 }
 
-/// A number that may be there or not.
+/// Shows a number that can be absent.
 fn optional<T: egui::emath::Numeric>(ui: &mut Ui, name: &str, value: &mut Option<T>, usual: T) {
     let mut there = value.is_some();
     if ui.checkbox(&mut there, name).changed() {

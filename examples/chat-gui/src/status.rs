@@ -1,4 +1,4 @@
-//! What the window shows, for tests: a file of JSON that is written anew when something changes.
+//! Reports what the window shows, for tests: a JSON file that is rewritten when something changes.
 
 use crate::frames::{Dispatches, Times};
 use eframe::egui::{Context, Rect};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The least time between two writes.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Where what can be clicked is: the middle of it, in pixels from the window's corner.
+/// The positions of buttons and fields: their middle, in pixels from the corner of the window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Places {
     #[serde(skip)]
@@ -27,37 +27,37 @@ impl Places {
         self.of.clear();
     }
 
-    /// Notes where something is.
+    /// Records the position of something.
     pub fn note(&mut self, name: &'static str, rect: Rect) {
         let middle = rect.center() * self.scale;
         self.of.insert(name, [middle.x, middle.y]);
     }
 }
 
-/// What is written.
+/// The contents of the file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Status {
-    /// The name of the model that is there.
+    /// The name of the loaded model.
     pub model: Option<String>,
-    /// Whether the model that is picked can be loaded: its estimate is shown.
+    /// Whether the chosen model can be loaded, because its estimate is shown.
     pub estimated: bool,
     pub loading: bool,
     pub replying: bool,
-    /// Their names.
+    /// The titles of the conversations.
     pub conversations: Vec<String>,
-    /// The open one's system prompt.
+    /// The system prompt of the open conversation.
     pub system: String,
-    /// What the open conversation's messages say.
+    /// The texts of the open conversation's messages.
     pub messages: Vec<String>,
-    /// What has come of the reply on its way, thinking and answer.
+    /// The reply so far, thinking and answer.
     pub pending: String,
     pub held: usize,
-    /// The last reply's prompt and its length, in tokens, and how it ended.
+    /// The prompt and the length of the last reply in tokens, and why it ended.
     pub cached: Option<usize>,
     pub new: Option<usize>,
     pub generated: Option<usize>,
     pub stop: Option<String>,
-    /// What went wrong or is to be known.
+    /// Errors and notices.
     pub notices: Vec<String>,
     pub frames: usize,
     pub dispatches: Dispatches,
@@ -66,20 +66,20 @@ pub struct Status {
     pub places: Places,
 }
 
-/// The file.
+/// The file and its last contents.
 pub struct StatusFile {
     path: PathBuf,
     written: Option<(Status, Instant)>,
 }
 
 impl StatusFile {
-    /// That is not there yet.
+    /// A file that does not exist yet.
     pub fn new(path: PathBuf) -> Self {
         Self { path, written: None }
     }
 
-    /// Writes what is new. It takes its place at once, so that nobody reads half of it. True if it has yet to be
-    /// written, for it has just been.
+    /// Writes the file if anything changed. The new file replaces the old one at once, so that nobody reads half of it.
+    /// Returns true if the file was written too recently and has to be written later.
     pub fn write(&mut self, status: Status) -> bool {
         match &self.written {
             Some((before, _)) if *before == status => return false,
@@ -88,7 +88,7 @@ impl StatusFile {
         }
         let beside = self.path.with_extension("new");
         if let Ok(json) = serde_json::to_vec(&status) {
-            // Whoever waits for the file learns that it does not come.
+            // A test that waits for the file will notice that it does not appear.
             let _ = fs::write(&beside, json).and_then(|()| fs::rename(&beside, &self.path));
         }
         self.written = Some((status, Instant::now()));

@@ -1,4 +1,4 @@
-//! The folder of conversations: each is a JSON file and, beside it, the snapshot of its session.
+//! The folder of conversations. Each is a JSON file, with the snapshot of its session beside it.
 
 use crate::conversation::Conversation;
 use crate::protocol::Place;
@@ -12,19 +12,19 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes the folder unless it is there.
+    /// Opens the folder, and creates it if necessary.
     ///
     /// # Errors
-    /// What the file system says, with the folder's name.
+    /// Those of the file system, with the name of the folder.
     pub fn open(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder).map_err(|error| named(&folder, error))?;
         Ok(Self { folder })
     }
 
-    /// Its conversations, the newest first, and what is wrong with those files that are none.
+    /// The conversations, newest first, and messages about files that cannot be read.
     ///
     /// # Errors
-    /// What the file system says if the folder cannot be read.
+    /// Those of the file system if the folder cannot be read.
     pub fn read(&self) -> Result<(Vec<Conversation>, Vec<String>)> {
         let (mut found, mut damaged) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.folder).map_err(|error| named(&self.folder, error))? {
@@ -41,10 +41,10 @@ impl Store {
         Ok((found, damaged))
     }
 
-    /// Writes a conversation. Whatever happens meanwhile, the file is the one that was there or the new one.
+    /// Writes a conversation. At any time, even after a crash, the file is either the old one or the new one.
     ///
     /// # Errors
-    /// What the file system says, with the file's name.
+    /// Those of the file system, with the name of the file.
     pub fn write(&self, conversation: &Conversation) -> Result<()> {
         let path = self.file(&conversation.id, "json");
         let beside = self.file(&conversation.id, "new");
@@ -57,7 +57,7 @@ impl Store {
     /// Deletes a conversation and its snapshot.
     ///
     /// # Errors
-    /// What the file system says, with the file's name. A file that is not there is none.
+    /// Those of the file system, with the name of the file. A missing file is not an error.
     pub fn delete(&self, id: &str) -> Result<()> {
         for path in [self.file(id, "json"), self.file(id, "session")] {
             match fs::remove_file(&path) {
@@ -68,7 +68,7 @@ impl Store {
         Ok(())
     }
 
-    /// Where a conversation and its session are.
+    /// The paths of a conversation and its session.
     pub fn place(&self, id: &str) -> Place {
         Place { conversation: self.file(id, "json"), snapshot: self.file(id, "session") }
     }
@@ -90,7 +90,7 @@ fn read(path: &Path) -> Result<Conversation> {
     Ok(conversation)
 }
 
-/// The error with the file in front.
+/// Adds the name of the file to an error.
 fn named(path: &Path, error: Error) -> Error {
     Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

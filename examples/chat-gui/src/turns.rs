@@ -1,48 +1,49 @@
-//! Frames and tokens take turns where both are computed on the CPU.
+//! Makes frames and tokens take turns if both are computed on the CPU.
 //!
-//! A software driver works on what is submitted in the very call that submits it, and wgpu holds its locks meanwhile. A
-//! frame takes such locks several times, to fill buffers, to submit and to present, and would wait each time for whatever
-//! part of a token comes in between. So the worker waits before a submission until the frame that has begun is presented:
-//! a frame then waits for one of them at most. A GPU works on its own, and nobody has to wait.
+//! A software driver does all work of a submission in the very call that submits it, while wgpu holds its locks. A
+//! frame takes such locks several times, to fill buffers, to submit and to present, and would each time wait for a part
+//! of a token that came in between. Before every submission the worker therefore waits until the frame that has begun
+//! is presented, so that a frame waits for at most one submission. A GPU works in parallel, and nothing has to wait.
 //!
-//! That a frame is presented shows when the next one is begun, so in software these follow each other at once, and the
-//! next one begins with a rest, which is the worker's time.
+//! That a frame was presented is only known when the next one begins. With a software driver frames therefore follow
+//! each other at once, and each begins with a pause that is the worker's time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wglm::Gpu;
 
-/// From the beginning of a frame to that of the next one, while something moves.
+/// The time from the beginning of a frame to that of the next, while something moves.
 pub const FRAME: Duration = Duration::from_millis(16);
-/// The least rest between frames, lest slow ones leave no time for tokens.
+/// The shortest pause between frames, so that slow frames leave time for tokens.
 const REST: Duration = Duration::from_millis(6);
-/// The longest that a submission waits for a frame: the window may have been hidden in the middle of it, and then those
-/// behind it need not wait.
+/// The longest time that a submission waits for a frame. The window may have been hidden in the middle of a frame, in
+/// which case submissions need not wait any longer.
 const LONGEST: Duration = Duration::from_millis(500);
-/// Between two looks whether the frame is over.
+/// The interval at which a submission checks whether the frame has ended.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Whose turn it is. Clones share it.
+/// Decides whose turn it is. Clones share the state.
 #[derive(Clone)]
 pub struct Turns {
     drawing: Arc<AtomicBool>,
-    /// Dispatches that wglm had submitted when the frame that is being drawn began.
+    /// The number of dispatches that wglm had submitted when the current frame began.
     before: Arc<AtomicU64>,
     gpu: Gpu,
     software: bool,
 }
 
 impl Turns {
-    /// On the device of both.
+    /// Turns on the device that the window and wglm share.
     pub fn new(gpu: &Gpu) -> Self {
         let software = gpu.report().is_software();
         Self { drawing: Arc::default(), before: Arc::default(), gpu: gpu.clone(), software }
     }
 
-    /// The window: the frame before, which was begun at `begun` while something moved, is over. Rests until it is time
-    /// for another. Returns how many dispatches wglm submitted while the frame was drawn, each of which it may have
-    /// waited for; none where the two do not take turns, or where the frame took so long that wglm went on without it.
+    /// Called by the window when the previous frame, which began at `begun` while something moved, has ended. Pauses
+    /// until it is time for the next frame. Returns how many dispatches wglm submitted while the frame was drawn, each
+    /// of which may have delayed it; `None` if the two do not take turns, or if the frame took so long that wglm went
+    /// on without waiting.
     pub fn rest(&self, begun: Option<Instant>) -> Option<u64> {
         let during = self.gpu.work().dispatches - self.before.load(Ordering::Relaxed);
         let kept = self.drawing.swap(false, Ordering::AcqRel);
@@ -52,18 +53,18 @@ impl Turns {
         (self.software && kept).then_some(during)
     }
 
-    /// The window: a frame begins.
+    /// Called by the window when a frame begins.
     pub fn draw(&self) {
         self.drawing.store(true, Ordering::Release);
         self.before.store(self.gpu.work().dispatches, Ordering::Relaxed);
     }
 
-    /// The window: how long after a frame to begin the next, while something moves.
+    /// How long after a frame the window begins the next one while something moves.
     pub fn delay(&self) -> Duration {
         if self.software { Duration::ZERO } else { FRAME }
     }
 
-    /// Whoever submits: lets the frame that is being drawn pass.
+    /// Called before a submission: waits until the frame that is being drawn has ended.
     pub fn pass(&self) {
         let since = Instant::now();
         while self.software && self.drawing.load(Ordering::Acquire) {

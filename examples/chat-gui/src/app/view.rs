@@ -1,4 +1,4 @@
-//! How the window is put together, frame by frame.
+//! Draws the window, frame by frame.
 
 use super::{App, REST};
 use crate::bar::Bar;
@@ -13,7 +13,7 @@ impl eframe::App for App {
     fn logic(&mut self, _: &Context, _: &mut eframe::Frame) {
         let during = self.worker.turns.rest(self.frames.last());
         self.frames.end(during);
-        self.hear();
+        self.receive();
         self.save_settings(REST);
     }
 
@@ -43,14 +43,14 @@ impl eframe::App for App {
         }
     }
 
-    /// The ground of everything. Panels paint none: that would be every pixel anew in every frame, which a device that
-    /// computes, or draws in software, has better uses for than a background that clearing gives for nothing.
+    /// The background of everything. Panels paint none, because that would touch every pixel in every frame, whereas
+    /// clearing the frame with this colour costs nothing.
     fn clear_color(&self, visuals: &Visuals) -> [f32; 4] {
         visuals.panel_fill.to_normalized_gamma_f32()
     }
 
     fn on_exit(&mut self) {
-        self.worker.turns.rest(None); // there is no frame to wait for any more
+        self.worker.turns.rest(None); // no frame is being drawn any more
         self.save_settings(Duration::ZERO);
         self.worker.end();
     }
@@ -58,8 +58,8 @@ impl eframe::App for App {
 
 impl App {
     fn conversations(&mut self, ui: &mut Ui) {
-        let wish = self.list.show(ui, self.chats.list(), self.chats.active(), &mut self.places);
-        wish.into_iter().for_each(|wish| self.grant_list(wish));
+        let action = self.list.show(ui, self.chats.list(), self.chats.active(), &mut self.places);
+        action.into_iter().for_each(|action| self.on_list_action(action));
     }
 
     fn settings(&mut self, ui: &mut Ui) {
@@ -97,24 +97,24 @@ impl App {
             (None, None) => Can::Nothing,
         };
         match composer::show(ui, &mut self.text, can, &mut self.places) {
-            composer::Wish::Send => self.send(),
-            composer::Wish::Stop => self.worker.stop(),
-            composer::Wish::Nothing => {}
+            composer::Action::Send => self.send(),
+            composer::Action::Stop => self.worker.stop(),
+            composer::Action::Nothing => {}
         }
     }
 
     fn center(&mut self, ui: &mut Ui) {
         self.notices(ui);
         if self.picker.open {
-            let wish = self.picker.show(ui, self.loaded.as_ref(), &mut self.places);
-            return wish.into_iter().for_each(|wish| self.grant_picker(wish));
+            let action = self.picker.show(ui, self.loaded.as_ref(), &mut self.places);
+            return action.into_iter().for_each(|action| self.on_picker_action(action));
         }
         let conversation = self.chats.open();
         let pending = self.pending.as_ref().filter(|pending| pending.conversation == conversation.id);
         self.view.show(ui, conversation, pending);
     }
 
-    /// What went wrong, in full, until the user has seen it.
+    /// Shows an error in full until the user dismisses it.
     fn notices(&mut self, ui: &mut Ui) {
         let mut seen = None;
         for (index, notice) in self.notices.iter().enumerate() {
@@ -131,7 +131,7 @@ impl App {
         seen.map(|index| self.notices.remove(index));
     }
 
-    /// Tells tests what is shown; true if that has to be done again.
+    /// Reports what is shown, for tests; true if it has to be reported again.
     fn write_status(&mut self) -> bool {
         let Some(file) = &mut self.status else { return false };
         let (pending, stats) = (self.pending.as_ref(), self.stats.as_ref());

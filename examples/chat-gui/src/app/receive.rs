@@ -1,25 +1,25 @@
-//! What is done when the worker tells something, and when the user wants something.
+//! Reactions to messages from the worker, and to actions of the user.
 
 use super::App;
-use crate::protocol::{Command, Told};
+use crate::protocol::{Command, WorkerMessage};
 use crate::{list, picker};
 use wglm::Message;
 
 impl App {
-    /// Takes what the worker told since the last frame.
-    pub(super) fn hear(&mut self) {
-        self.worker.hear().into_iter().for_each(|told| self.take(told));
+    /// Handles all messages from the worker since the last frame.
+    pub(super) fn receive(&mut self) {
+        self.worker.received().into_iter().for_each(|message| self.take(message));
         if self.moves() && !self.worker.lives() {
             (self.pending, self.picker.loading, self.loaded) = (None, None, None);
             self.notices.push("The thread of the model died. Please report it, and start the program again.".into());
         }
     }
 
-    fn take(&mut self, told: Told) {
-        match told {
-            Told::Estimate(source, estimate) => self.picker.tell(&source, estimate),
-            Told::Loading(progress) => self.picker.loading = Some(Some(progress)),
-            Told::Loaded(mut loaded) => {
+    fn take(&mut self, message: WorkerMessage) {
+        match message {
+            WorkerMessage::Estimate(source, estimate) => self.picker.tell(&source, estimate),
+            WorkerMessage::Loading(progress) => self.picker.loading = Some(Some(progress)),
+            WorkerMessage::Loaded(mut loaded) => {
                 loaded.sampling.temperature = self.temperature.unwrap_or(loaded.sampling.temperature);
                 if self.chats.open().messages.is_empty() {
                     self.chats.open_mut().settings.sampling = loaded.sampling.clone();
@@ -28,18 +28,18 @@ impl App {
                 (self.picker.loading, self.picker.open) = (None, false);
                 self.open();
             }
-            Told::NotLoaded(error) => {
+            WorkerMessage::NotLoaded(error) => {
                 (self.picker.loading, self.held) = (None, 0);
                 self.notices.extend(error);
             }
-            Told::Opened(held) => self.held = held,
-            Told::Event(event) => {
+            WorkerMessage::Opened(held) => self.held = held,
+            WorkerMessage::Event(event) => {
                 if let Some(pending) = &mut self.pending {
                     pending.take(event);
                 }
             }
-            Told::Replied { message, held, error } => self.replied(message, held, error),
-            Told::Notice(notice) => self.notices.push(notice),
+            WorkerMessage::Replied { message, held, error } => self.replied(message, held, error),
+            WorkerMessage::Notice(notice) => self.notices.push(notice),
         }
     }
 
@@ -51,7 +51,7 @@ impl App {
         if let Some(conversation) = self.chats.get_mut(&pending.conversation) {
             match message {
                 Some(message) => conversation.messages.push(*message),
-                // What was asked in vain is there to be asked in other words.
+                // The unanswered message returns to the text field, to be edited and sent again.
                 None => {
                     let asked = conversation.take_back();
                     if self.text.is_empty() {
@@ -66,17 +66,17 @@ impl App {
         }
     }
 
-    pub(super) fn grant_list(&mut self, wish: list::Wish) {
+    pub(super) fn on_list_action(&mut self, action: list::Action) {
         let before = self.chats.open().id.clone();
-        match wish {
-            list::Wish::New => self.chats.begin(),
-            list::Wish::Open(place) => self.chats.go_to(place),
-            list::Wish::Rename(place, name) => {
+        match action {
+            list::Action::New => self.chats.begin(),
+            list::Action::Open(place) => self.chats.go_to(place),
+            list::Action::Rename(place, name) => {
                 self.chats.go_to(place);
                 self.chats.open_mut().title = name;
                 self.save(&self.chats.open().id.clone());
             }
-            list::Wish::Delete(place) => self.delete(place),
+            list::Action::Delete(place) => self.delete(place),
         }
         if self.chats.open().id != before {
             self.open();
@@ -91,14 +91,14 @@ impl App {
         }
     }
 
-    pub(super) fn grant_picker(&mut self, wish: picker::Wish) {
-        match wish {
-            picker::Wish::Estimate(source, context) => {
+    pub(super) fn on_picker_action(&mut self, action: picker::Action) {
+        match action {
+            picker::Action::Estimate(source, context) => {
                 self.worker.ask(Command::Estimate(source, context));
             }
-            picker::Wish::Load(source, context) => self.load(source, context),
-            picker::Wish::Cancel => self.worker.stop(),
-            picker::Wish::Close => self.picker.open = false,
+            picker::Action::Load(source, context) => self.load(source, context),
+            picker::Action::Cancel => self.worker.stop(),
+            picker::Action::Close => self.picker.open = false,
         }
     }
 }
