@@ -60,6 +60,8 @@ pub mod model;
 pub mod plan;
 #[doc(hidden)]
 pub mod quant;
+#[doc(hidden)]
+pub mod reference;
 pub mod sample;
 #[doc(hidden)]
 pub mod session;

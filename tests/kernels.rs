@@ -8,9 +8,10 @@ use common::gpu::gpu;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use wglm::gpu::Matrices;
-use wglm::kernels::{Case, KERNELS, Kernel, KernelCheck};
+use wglm::kernels::{KERNELS, Kernel};
 use wglm::plan::{Sample, Step, StepLimit, Target, Team};
 use wglm::quant::{Arithmetic, Family, QUANTS};
+use wglm::reference::{CASES, Case, Expected, KernelCheck, ValueType};
 use wglm::shader::{Pipelines, reflect};
 
 /// What the kernels run on here, with these ways of computing.
@@ -19,7 +20,7 @@ fn target(team: Team, arithmetic: Arithmetic) -> Target {
 }
 
 fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
-    (kernel.cases)(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
+    kernel.cases(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
 }
 
 /// The kernels, or those whose name contains what `KERNEL` says.
@@ -163,15 +164,13 @@ fn perturbed_outputs_are_caught() {
 }
 
 /// Moves a value by ten times what its bound allows.
-fn perturb(bytes: &mut [u8], expected: &wglm::kernels::Expected, place: usize) {
+fn perturb(bytes: &mut [u8], expected: &Expected, place: usize) {
     let step = 10.0 * expected.bound * expected.magnitudes[place];
     let want = expected.values[place];
     match expected.kind {
-        wglm::kernels::ValueType::F32 => {
-            bytes.copy_from_slice(&((want + step.max(want.abs() * 1e-5)) as f32).to_le_bytes())
-        }
-        wglm::kernels::ValueType::F16 => bytes.copy_from_slice(&half::f16::from_f64(want + step).to_le_bytes()),
-        wglm::kernels::ValueType::U32 => bytes.copy_from_slice(&(want as u32 ^ 1).to_le_bytes()),
+        ValueType::F32 => bytes.copy_from_slice(&((want + step.max(want.abs() * 1e-5)) as f32).to_le_bytes()),
+        ValueType::F16 => bytes.copy_from_slice(&half::f16::from_f64(want + step).to_le_bytes()),
+        ValueType::U32 => bytes.copy_from_slice(&(want as u32 ^ 1).to_le_bytes()),
     }
 }
 
@@ -220,6 +219,8 @@ fn nothing_is_left_out_of_the_registries() {
     };
     let kernels: BTreeSet<String> = KERNELS.iter().map(|k| k.name.to_owned()).collect();
     assert_eq!(stems("wgsl/op"), kernels, "wgsl/op and KERNELS");
+    let with_cases: BTreeSet<String> = CASES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(with_cases, kernels, "CASES and KERNELS");
     let formats: BTreeSet<String> = QUANTS.iter().map(|q| q.name.to_owned()).collect();
     let mut files = stems("wgsl/quant");
     for shared in ["affine", "affine_float", "affine_half", "affine_int", "plain", "plain_half"] {

@@ -14,9 +14,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Instant;
-use wglm::kernels::{KERNELS, Kernel, KernelCheck};
+use wglm::kernels::{KERNELS, Kernel};
 use wglm::plan::Target;
 use wglm::quant::Arithmetic;
+use wglm::reference::KernelCheck;
 use wglm::shader::Pipelines;
 use wglm::{Error, Gpu, GpuOptions, Result};
 

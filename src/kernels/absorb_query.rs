@@ -1,19 +1,16 @@
 //! The heads' queries as attention over the latent cache wants them.
 
-use super::matvec::{self, Feed, Input, MatvecProduct, columns_for, dot, seen, wide};
-use super::reference::{RotatedQueries, Terms, Which, by_token};
-use super::rope_query::{rotated, rotations};
+use super::computes::{RotatedQueries, Terms, Which, by_token};
+use super::matvec::{Feed, Input, MatvecProduct};
 use super::rounded::Epilogue;
-use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
+use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, Target, Tensor, Weight};
-use crate::quant::Quant;
+use crate::plan::{Builder, Cost, Tensor, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/absorb_query.wgsl");
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "absorb_query", op: OP, params: &[], matrices: &[], several: true, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "absorb_query", op: OP, params: &[], matrices: &[], several: true };
 
 impl Builder {
     /// y {rank + rotary, heads}: the first values of q {nope + rotary, heads} times w {nope, rank, heads}, and
@@ -62,51 +59,4 @@ impl Builder {
         self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), rotated));
         self.step(label, variant, bindings, &(), grid, cost)
     }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let shapes = matvec::in_turn(&[(3, 24, 8, 20, 1), (2, 192, 64, 36, 1), (3, 24, 8, 20, 4)]).into_iter();
-    shapes
-        .map(|(quant, (heads, nope, rotary, rank, tokens))| {
-            let example = Example { heads, nope: columns_for(quant, nope), rotary, rank, tokens };
-            case(target, quant, example)
-        })
-        .collect()
-}
-
-struct Example {
-    heads: usize,
-    nope: usize,
-    rotary: usize,
-    rank: usize,
-    tokens: usize,
-}
-
-fn case(target: Target, quant: &'static Quant, example: Example) -> Result<Case> {
-    let Example { heads, nope, rotary, rank, tokens } = example;
-    let rotations: Vec<_> = (0..tokens as u32).flat_map(|token| rotations(1234 + token, rotary / 2)).collect();
-    let mut case = CaseBuilder::for_tokens(target, rotary / 2, tokens);
-    match tokens {
-        1 => case.state(3, 1234, &rotations),
-        _ => case.rotated_chunk(1234, tokens, &rotations),
-    }
-    let (w, ws) = case.weight("w", quant, [nope, rank, heads])?;
-    let (q, qs) = case.input("q", [nope + rotary, heads * tokens]);
-    let q = case.rounded_input(&q, "q", &qs);
-    let y = case.plan.tensor("y", [rank + rotary, heads * tokens]);
-    case.plan.absorb_query("absorb", &w, &q, &y)?;
-    let (mut want, mut sizes) = (Vec::new(), Vec::new());
-    for (head, query) in qs.chunks(nope + rotary).enumerate() {
-        let seen = seen(&wide(&query[..nope]), nope, &[quant], target.arithmetic);
-        let rows = (0..rank).map(|row| dot(&ws, w.shape, head % heads, row, &seen));
-        rows.for_each(|(value, size)| {
-            want.push(value);
-            sizes.push(size);
-        });
-        let pairs = query[nope..].chunks(2).zip(&rotations[head / heads * rotary / 2..]);
-        want.extend(pairs.flat_map(|(pair, &rotation)| rotated(pair[0], pair[1], rotation)));
-        sizes.resize(want.len(), 1.0);
-    }
-    case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
-    Ok(case.finish(format!("{} {heads} heads, nope {nope}, rotary {rotary}, rank {rank}, {tokens} tokens", quant.name)))
 }

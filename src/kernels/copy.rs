@@ -1,20 +1,20 @@
 //! A copy: no step of a token, but the measure of what memory can do.
 
-use super::reference::Copied;
-use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, params};
+use super::computes::Copied;
+use super::{Kernel, expect_multiple, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder};
+use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/copy.wgsl");
-const WORKGROUP: usize = 256;
+pub(crate) const WORKGROUP: usize = 256;
 /// Reads that an invocation has on their way at a time, of four words each.
-const CHUNKS: usize = 4;
+pub(crate) const CHUNKS: usize = 4;
 
 params! { count: u32 }
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "copy", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
+    Kernel { name: "copy", op: OP, params: Params::FIELDS, matrices: &[], several: false };
 
 impl Builder {
     /// to {n} = from {n}, for whole quadruples of values: up to a gigabyte.
@@ -33,17 +33,4 @@ impl Builder {
         self.computes(KERNEL.name, Copied { x: *from, y: *to });
         self.step(label, variant, bindings, &params, [length.div_ceil(4 * CHUNKS * WORKGROUP), 1, 1], cost)
     }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let case = |length: usize| {
-        let mut case = CaseBuilder::new(target, 1);
-        let (from, values) = case.input("from", [length, 1]);
-        let to = case.plan.tensor("to", [length, 1]);
-        case.plan.copy("copy", &from, &to)?;
-        let want: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
-        case.expect(&to, want, vec![1.0; length], 0.0);
-        Ok(case.finish(format!("{length}")))
-    };
-    [4, 1000, 4 * CHUNKS * WORKGROUP, 5 * 4 * CHUNKS * WORKGROUP / 2 + 12].into_iter().map(case).collect()
 }

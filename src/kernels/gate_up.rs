@@ -1,19 +1,17 @@
 //! The first half of a dense feed-forward: silu(gate · x) · (up · x).
 
-use super::matmul::products;
-use super::matvec::{self, Feed, Input, MatvecProduct, columns_for, gated, seen};
-use super::reference::{Terms, Which};
+use super::computes::{Terms, Which};
+use super::matvec::{Feed, Input, MatvecProduct};
 use super::rounded::Epilogue;
-use super::{Case, CaseBuilder, Kernel, expect_shape};
+use super::{Kernel, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Builder, Cost, Target, Weight};
-use crate::quant::Quant;
+use crate::plan::{Builder, Cost, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/gate_up.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "gate_up", op: OP, params: &[], matrices: &[], several: true, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "gate_up", op: OP, params: &[], matrices: &[], several: true };
 
 impl Builder {
     /// y {rows, n} = silu(gate · x) · (up · x), for gate and up {columns, rows} and x {columns, n}.
@@ -55,27 +53,4 @@ impl Builder {
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Input { tensor: y, norm: None, rounded })
     }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let case = |(i, (gate, up))| case(target, [gate, up], i % 2 == 1, [21, 32, 48][i % 3], [1, 2, 1, 4, 8][i % 5]);
-    matvec::pairs(1).into_iter().enumerate().map(case).collect()
-}
-
-fn case(target: Target, quants: [&'static Quant; 2], normed: bool, rows: usize, tokens: usize) -> Result<Case> {
-    let columns = quants.iter().fold(70, |columns, quant| columns_for(quant, columns));
-    let shape = [columns, rows, 1];
-    let mut case = CaseBuilder::for_tokens(target, 1, tokens);
-    let (gate, gates) = case.weight("gate", quants[0], shape)?;
-    let (up, ups) = case.weight("up", quants[1], shape)?;
-    let (x, xs) =
-        if normed { case.normed_input("x", [columns, tokens])? } else { case.plain_input("x", [columns, tokens]) };
-    let y = case.plan.gate_up("gated", &gate, &up, &x)?;
-    let xs = seen(&xs, columns, &quants, target.arithmetic);
-    let pairs = products(&gates, shape, &xs).into_iter().zip(products(&ups, shape, &xs));
-    let (want, sizes): (Vec<f64>, Vec<f64>) = pairs.map(|(gate, up)| gated(gate, up)).unzip();
-    case.probe(&y, &want)?;
-    case.expect(&y.tensor, want, sizes, matvec::bound(target.arithmetic));
-    let how = if normed { " normed" } else { "" };
-    Ok(case.finish(format!("{} {} {columns}x{rows}{how}, {tokens} tokens", quants[0].name, quants[1].name)))
 }

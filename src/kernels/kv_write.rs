@@ -1,19 +1,16 @@
 //! Tokens' KV rows of the latent cache.
 
-use super::case::ValueType;
+use super::computes::KvRows;
 use super::matvec::Norm;
-use super::reference::KvRows;
-use super::rope_query::{rotated, rotations};
-use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape, rms_norm};
+use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Bound, BufferRef, Builder, Cost, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Bound, BufferRef, Builder, Cost, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/kv_write.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "kv_write", op: OP, params: &[], matrices: &[], several: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "kv_write", op: OP, params: &[], matrices: &[], several: false };
 
 /// What the values of the cache are. Serde writes `f16` and `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -137,97 +134,5 @@ impl Builder {
             self.bound("kv_norm", norm.buffer()),
             self.bound("cache", cache.buffer),
         ]
-    }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let shapes = [(8, 2, 0, 1, 1), (20, 8, 3, 1, 1), (132, 34, 17, 1, 1), (512, 64, 2, 1, 1), (132, 34, 17, 3, 5)];
-    let mut cases = Vec::new();
-    for ty in [CacheType::F16, CacheType::F32] {
-        for (rank, rotary, position, tokens, room) in shapes {
-            cases.push(KvRowCase { ty, rank, rotary, position, tokens, room }.case(target)?);
-        }
-    }
-    Ok(cases)
-}
-
-/// The KV row of a token whose kv is {rank + rotary}, with the norm's weights {rank}.
-fn kv_row(kv: &[f32], weights: &[f32], rotations: &[[f32; 2]]) -> Vec<f64> {
-    let (latent, key) = kv.split_at(weights.len());
-    let mut kv_row = rms_norm::expected(latent, weights, 1e-5);
-    kv_row.extend(key.chunks(2).zip(rotations).flat_map(|(p, &t)| rotated(p[0], p[1], t)));
-    kv_row.resize(kv_row.len().next_multiple_of(4), 0.0); // whole chunks are written
-    kv_row
-}
-
-fn expect_kv_row(case: &mut CaseBuilder, cache: &Cache, position: usize, kv_row: Vec<f64>) {
-    let (kind, bound) = if cache.ty == CacheType::F16 { (ValueType::F16, 6e-4) } else { (ValueType::F32, 2e-6) };
-    case.expect_at(cache.buffer, kind, Cache::row_values(cache.rank, cache.rotary) * position, kv_row, bound);
-}
-
-/// A KV row of the cache in a case of whichever kernel writes it.
-pub(super) struct KvRowCase {
-    pub ty: CacheType,
-    pub rank: usize,
-    pub rotary: usize,
-    pub position: usize,
-    /// Tokens of the case: KV rows from the position on.
-    pub tokens: usize,
-    /// Tokens there is room for.
-    pub room: usize,
-}
-
-/// What KV rows are made of.
-pub(super) struct KvRowInputs {
-    pub kv: Tensor,
-    pub norm: Norm,
-    pub cache: Cache,
-    want: Vec<Vec<f64>>,
-}
-
-impl KvRowCase {
-    /// The KV rows, written by themselves: of tokens that are not there none is.
-    fn case(&self, target: Target) -> Result<Case> {
-        let Self { ty, rank, rotary, position, tokens, room } = *self;
-        let mut case = self.start(target);
-        let inputs = self.inputs(&mut case)?;
-        case.plan.kv_write("write", &inputs.kv, &inputs.norm, &inputs.cache)?;
-        self.expect(&mut case, &inputs);
-        let tokens = format!("{tokens} of {room} tokens");
-        Ok(case.finish(format!("{ty:?}, rank {rank}, rotary {rotary}, position {position}, {tokens}")))
-    }
-
-    /// A case at the first KV row's position.
-    pub fn start(&self, target: Target) -> CaseBuilder {
-        let mut case = CaseBuilder::for_tokens(target, self.rotary / 2, self.room);
-        let rotations: Vec<_> = (0..self.tokens).flat_map(|token| self.rotations(token)).collect();
-        match self.room {
-            1 => case.state(3, self.position as u32, &rotations),
-            _ => case.rotated_chunk(self.position as u32, self.tokens, &rotations),
-        }
-        case
-    }
-
-    /// The angles of a token.
-    fn rotations(&self, token: usize) -> Vec<[f32; 2]> {
-        rotations((self.position + token) as u32, self.rotary / 2)
-    }
-
-    /// Noise for KV rows, and what they should be.
-    pub fn inputs(&self, case: &mut CaseBuilder) -> Result<KvRowInputs> {
-        let Self { ty, rank, rotary, position, tokens, room } = *self;
-        let (kv, kvs) = case.input("kv", [rank + rotary, room]);
-        let (weight, ws) = case.vector("kv.norm", rank)?;
-        let kv_rows = kvs.chunks(rank + rotary).take(tokens).enumerate();
-        let want = kv_rows.map(|(token, kv)| kv_row(kv, &ws, &self.rotations(token))).collect();
-        let cache = case.plan.latent_cache(ty, rank, rotary, position + room + 1);
-        Ok(KvRowInputs { kv, norm: Norm { weight, epsilon: 1e-5 }, cache, want })
-    }
-
-    /// Expects the KV rows, and nothing else of the cache touched.
-    pub fn expect(&self, case: &mut CaseBuilder, inputs: &KvRowInputs) {
-        for (token, kv_row) in inputs.want.iter().enumerate() {
-            expect_kv_row(case, &inputs.cache, self.position + token, kv_row.clone());
-        }
     }
 }

@@ -1,9 +1,9 @@
 //! The last token of a chunk, by itself.
 
-use super::reference::LastToken;
-use super::{Case, CaseBuilder, Kernel, expect_shape, params};
+use super::computes::LastToken;
+use super::{Kernel, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Batch, Builder, Cost, Target, Tensor, VariantBuilder};
+use crate::plan::{Batch, Builder, Cost, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/last_token.wgsl");
@@ -12,7 +12,7 @@ const WORKGROUP: usize = 256;
 params! { width: u32, pitch: u32 }
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "last_token", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
+    Kernel { name: "last_token", op: OP, params: Params::FIELDS, matrices: &[], several: false };
 
 impl Builder {
     /// y {n} = x {n} of the chunk's last token.
@@ -29,18 +29,4 @@ impl Builder {
         self.computes(KERNEL.name, LastToken { x: *x, y: *y });
         self.step(label, variant, bindings, &params, [x.values.div_ceil(WORKGROUP), 1, 1], cost)
     }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let case = |(width, count, tokens): (usize, usize, usize)| {
-        let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-        case.chunk(3, count);
-        let (x, xs) = case.batch("x", [width, 1], tokens, count);
-        let y = case.plan.tensor("y", [width, 1]);
-        case.plan.last_token("last", &x, &y)?;
-        let want = xs.chunks(width).nth(count - 1).unwrap_or_default().iter().map(|v| f64::from(*v)).collect();
-        case.expect(&y, want, vec![1.0; width], 0.0);
-        Ok(case.finish(format!("{width}, {count} of {tokens} tokens")))
-    };
-    [(1, 1, 1), (70, 2, 5), (2048, 5, 5)].into_iter().map(case).collect()
 }

@@ -5,22 +5,21 @@
 //! (`lib/tile_rows.wgsl`, `lib/tile_gated.wgsl`), so that one invocation finds both sums in hand. Two bodies multiply
 //! it: `mul_mm` f32 in registers, `mul_mm_matrix` f16 by cooperative matrices.
 
+use super::computes::{self, Errors, Operand, Seen, Terms, Which};
 use super::group_slots::Groups;
-use super::matvec::dot;
-use super::reference::{self, Errors, Operand, Seen, Terms, Which};
-use super::{CaseBuilder, Expected, ValueType, expect_most, expect_multiple, expect_shape};
+use super::{expect_most, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Batch, Bound, BufferRef, Builder, Cost, VariantBuilder, Weight, read};
+use crate::plan::{Batch, Bound, Builder, Cost, VariantBuilder, Weight, read};
 use crate::wgsl::{Source, source};
 
 /// TileVectors of a tile at most.
 pub(super) const TILE_TOKENS: usize = 64;
 
 /// What errors of products in f32 are bounded by, as parts of the sum of their terms' magnitudes.
-pub(super) const SUMS: f64 = 1e-6;
+pub(crate) const SUMS: f64 = 1e-6;
 /// The largest value that f16 holds; larger ones count as that.
-pub(super) const LARGEST_HALF: f64 = 65504.0;
+pub(crate) const LARGEST_HALF: f64 = 65504.0;
 
 /// The rows of a tile: whose they are, and what becomes of their products.
 #[derive(Clone, Copy)]
@@ -204,7 +203,7 @@ impl TileProduct<'_> {
     }
 
     /// What it computes, for the CPU.
-    pub fn reference(&self, operands: Operands) -> reference::Product {
+    pub fn reference(&self, operands: Operands) -> computes::Product {
         let terms = match self.rows {
             TileRows::One { w, add } => Terms::One { w: w.clone(), add },
             TileRows::Gated { gate, up } => Terms::Gated { gate: gate.clone(), up: up.clone() },
@@ -218,7 +217,7 @@ impl TileProduct<'_> {
             Operands::F16 => (LARGEST_HALF, Errors::of_halves()),
         };
         let x = Operand::Vectors(Seen { most, ..Seen::plain(*self.x) });
-        reference::Product { terms, x, which, y: *self.y, stacks: (0, self.y.stacks), left: None, errors }
+        computes::Product { terms, x, which, y: *self.y, stacks: (0, self.y.stacks), left: None, errors }
     }
 
     /// The grid of tiles of so many vectors and staged rows.
@@ -244,49 +243,6 @@ impl Batch {
     pub fn bytes(&self) -> u64 {
         4 * (self.tokens * self.stacks * self.values) as u64
     }
-}
-
-impl CaseBuilder {
-    /// Says that `count` tokens of a chunk are live, the first at `position`.
-    pub(super) fn chunk(&mut self, position: u32, count: usize) {
-        self.rotated_chunk(position, count, &[]);
-    }
-
-    /// TileVectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.
-    pub(super) fn batch(&mut self, name: &str, shape: [usize; 2], tokens: usize, count: usize) -> (Batch, Vec<f32>) {
-        let values = self.noise(shape[0] * shape[1] * count);
-        (self.batch_of(name, shape, tokens, &values), values)
-    }
-
-    /// A batch with these values in its first tokens, given without padding.
-    pub(super) fn batch_of(&mut self, name: &str, shape: [usize; 2], tokens: usize, values: &[f32]) -> Batch {
-        let batch = self.plan.batch(name, shape, tokens);
-        let mut padded = vec![0f32; values.len() / batch.values * batch.stride];
-        for (vector, values) in values.chunks(batch.values).enumerate() {
-            padded[vector * batch.stride..][..batch.values].copy_from_slice(values);
-        }
-        self.fill_bytes(batch.buffer, bytemuck::cast_slice(&padded).to_vec());
-        batch
-    }
-
-    /// Expects values of the first tokens of a batch, vector after vector without padding.
-    pub(super) fn expect_batch(&mut self, batch: &Batch, values: Vec<f64>, magnitudes: Vec<f64>, bound: f64) {
-        let BufferRef::Local(local) = batch.buffer else { return };
-        let place = |i: usize| i / batch.values * batch.stride + i % batch.values;
-        let places = (0..values.len()).map(place).collect();
-        self.expect_values(Expected { local, kind: ValueType::F32, places, values, magnitudes, bound });
-    }
-}
-
-/// The products of every token of x {columns, stacks, tokens} with the rows of a stack of matrices, and the sums of
-/// their terms' magnitudes.
-pub(super) fn products(values: &[f32], shape: [usize; 3], x: &[f64]) -> Vec<(f64, f64)> {
-    let [columns, rows, stacks] = shape;
-    let vector = |(i, x): (usize, &[f64])| {
-        let x = x.to_vec();
-        (0..rows).map(move |row| dot(values, shape, i % stacks, row, &x))
-    };
-    x.chunks(columns).enumerate().flat_map(vector).collect()
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! What the matrix-vector kernels share: their frame, their grid, their twin.
 
-use super::reference::{self, Errors, Merged, Operand, Seen, Terms, Which, by_token};
 use super::rounded::{Epilogue, Rounded};
 use super::tiling::{FEW_ROWS, tile};
+use super::{
+    computes, computes::Errors, computes::Merged, computes::Operand, computes::Seen, computes::Terms, computes::Which,
+    computes::by_token,
+};
 use super::{expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{Bound, Builder, Cost, MAX_GRID, Tensor, Tiling, VariantBuilder, Weight};
-use crate::quant::{Arithmetic, Family, GROUP, QUANTS, Quant};
+use crate::quant::{Arithmetic, GROUP, Quant};
 use crate::wgsl::{Source, source};
 
 /// A root mean square norm that a product has still to apply to its input.
@@ -181,10 +184,10 @@ impl MatvecProduct<'_> {
     }
 
     /// What it computes, for the CPU: y {rows, n}.
-    pub fn reference(&self, plan: &Builder, terms: Terms, which: Which, y: &Tensor) -> reference::Product {
+    pub fn reference(&self, plan: &Builder, terms: Terms, which: Which, y: &Tensor) -> computes::Product {
         let y = by_token(y, plan.tokens());
         let (x, left, errors) = (self.operand(plan), self.epilogue.left(), Errors::of_sums(bound(Arithmetic::Float)));
-        reference::Product { terms, x, which, y, stacks: (0, y.stacks), left, errors }
+        computes::Product { terms, x, which, y, stacks: (0, y.stacks), left, errors }
     }
 
     /// What it costs beside its weights: the bytes of the input, and `others`.
@@ -214,71 +217,10 @@ fn norm_constants(variant: VariantBuilder, norm: &Norm) -> VariantBuilder {
     variant.constant("WIDTH", "", norm.weight.shape[0]).real("EPSILON", "e", norm.epsilon)
 }
 
-/// The dot product of row `row` of matrix `matrix` with `x`, and the sum of its terms' magnitudes.
-pub(super) fn dot(values: &[f32], shape: [usize; 3], matrix: usize, row: usize, x: &[f64]) -> (f64, f64) {
-    let [columns, rows, _] = shape;
-    let row = &values[(matrix * rows + row) * columns..][..columns];
-    let terms = row.iter().zip(x).map(|(&w, &x)| w as f64 * x);
-    terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
-}
-
 /// Values bytes share a scale with in a product of bytes.
-pub(super) const HALF: usize = GROUP / 2;
-
-/// Activations {columns, n} as a product with weights of these formats sees them: as they are, or rounded to
-/// bytes with one scale for 16 values.
-pub(super) fn seen(x: &[f64], columns: usize, formats: &[&Quant], arithmetic: Arithmetic) -> Vec<f64> {
-    if arithmetic.with(formats) == Arithmetic::Float {
-        return x.to_vec();
-    }
-    let rounded = |half: &[f64]| {
-        let top = half.iter().fold(0f64, |top, v| top.max(v.abs()));
-        let (scale, inverse) = (top / 127.0, if top > 0.0 { 127.0 / top } else { 0.0 });
-        half.iter().map(|v| (v * inverse).round_ties_even() * scale).collect::<Vec<f64>>()
-    };
-    x.chunks(columns).flat_map(|vector| vector.chunks(HALF).flat_map(rounded)).collect()
-}
-
-/// f32 values for a twin.
-pub(super) fn wide(x: &[f32]) -> Vec<f64> {
-    x.iter().map(|&v| v as f64).collect()
-}
+pub(crate) const HALF: usize = GROUP / 2;
 
 /// What errors of a product are bounded by. A value that falls between two bytes may be rounded either way.
-pub(super) fn bound(arithmetic: Arithmetic) -> f64 {
+pub(crate) fn bound(arithmetic: Arithmetic) -> f64 {
     if arithmetic == Arithmetic::Float { 3e-6 } else { 5e-4 }
-}
-
-/// silu(z) = z / (1 + e^−z).
-pub(super) fn silu(z: f64) -> f64 {
-    z / (1.0 + (-z).exp())
-}
-
-/// silu(gate) · up and the size of its terms, of products and theirs.
-pub(super) fn gated(gate: (f64, f64), up: (f64, f64)) -> (f64, f64) {
-    (silu(gate.0) * up.0, gate.1 * up.0.abs() + silu(gate.0).abs() * up.1 + gate.1 * up.1 * 1e-6)
-}
-
-/// Formats for cases of two weights: each beside the one `apart` further on, so that it stands once in either role,
-/// and one beside itself, whose names must not clash. A kernel only passes formats through.
-pub(super) fn pairs(apart: usize) -> Vec<(&'static Quant, &'static Quant)> {
-    let beside = |i: usize| (QUANTS[i], QUANTS[(i + apart) % QUANTS.len()]);
-    let itself = QUANTS.iter().find(|quant| quant.family == Family::Affine).map(|quant| (*quant, *quant));
-    (0..QUANTS.len()).map(beside).chain(itself).collect()
-}
-
-/// Every format with some of the shapes that a kernel is to meet: those of odd places and those of even ones in turn,
-/// and all of them where a row may end inside a block.
-pub(super) fn in_turn<T: Copy>(shapes: &[T]) -> Vec<(&'static Quant, T)> {
-    let chosen = |(i, quant): (usize, &&'static Quant)| {
-        let (quant, all) = (*quant, quant.ragged);
-        let places = shapes.iter().enumerate().filter(move |(place, _)| all || place % 2 == i % 2);
-        places.map(move |(_, shape)| (quant, *shape)).collect::<Vec<_>>()
-    };
-    QUANTS.iter().enumerate().flat_map(chosen).collect()
-}
-
-/// The columns of a format's shortest whole rows of at least `columns` values.
-pub(super) fn columns_for(quant: &Quant, columns: usize) -> usize {
-    if quant.ragged { columns } else { columns.next_multiple_of(quant.values) }
 }

@@ -1,11 +1,11 @@
 //! Absorbed multi-head latent attention of a chunk of tokens over the cache, causal.
 
-use super::kv_write::{Cache, CacheType};
-use super::mla_attention::{Attending, AttentionSplits, BOUND, Example, SCALE, expect_queries};
-use super::reference::{Attended, Attention};
-use super::{Case, CaseBuilder, Kernel};
+use super::Kernel;
+use super::computes::{Attended, Attention};
+use super::kv_write::Cache;
+use super::mla_attention::{Attending, AttentionSplits, BOUND, expect_queries};
 use crate::error::Result;
-use crate::plan::{Batch, Bound, Builder, Cost, PART_FIELDS, Target, VariantBuilder, readings};
+use crate::plan::{Batch, Bound, Builder, Cost, PART_FIELDS, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch.wgsl");
@@ -23,7 +23,7 @@ const MANY_SPLITS: usize = 16;
 const DEEP_SPLITS: usize = 4;
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_attention_batch", op: OP, params: PART_FIELDS, matrices: &[], several: false, cases };
+    Kernel { name: "mla_attention_batch", op: OP, params: PART_FIELDS, matrices: &[], several: false };
 
 /// What attention of a chunk needs to know.
 pub struct ChunkAttention<'a> {
@@ -70,7 +70,12 @@ impl Builder {
         self.attention_in_splits(label, attention, splits)
     }
 
-    fn attention_in_splits(&mut self, label: &str, attention: &ChunkAttention<'_>, splits: usize) -> Result<Batch> {
+    pub(crate) fn attention_in_splits(
+        &mut self,
+        label: &str,
+        attention: &ChunkAttention<'_>,
+        splits: usize,
+    ) -> Result<Batch> {
         let ChunkAttention { q, cache, .. } = *attention;
         let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
         let rows = rows_together(rank);
@@ -137,64 +142,4 @@ impl Builder {
 fn rows_together(rank: usize) -> usize {
     let most = (OWN_VALUES * WORKGROUP / rank).clamp(1, MOST_ROWS);
     1 << most.ilog2()
-}
-
-/// A chunk somewhere in a sequence, in a case of whichever kernel attends for it.
-pub(super) struct ChunkExample {
-    pub heads: usize,
-    /// Tokens before the chunk, of the chunk, and for which there is room.
-    pub position: usize,
-    pub count: usize,
-    pub room: usize,
-    pub rank: usize,
-    pub rotary: usize,
-    pub ty: CacheType,
-}
-
-impl ChunkExample {
-    /// The case of attention appended by `append`, right within `bound` of values of about 1.
-    pub fn case(
-        &self,
-        target: Target,
-        bound: f64,
-        append: impl FnOnce(&mut Builder, &ChunkAttention<'_>) -> Result<Batch>,
-    ) -> Result<Case> {
-        let Self { heads, position, count, room, rank, rotary, ty } = *self;
-        let example = Example { heads, tokens: position + count, rank, rotary, splits: 1, ty };
-        let mut case = CaseBuilder::for_chunk(target, 1, room);
-        case.chunk(position as u32, count);
-        let (cache, latents) = example.cache(&mut case);
-        let (width, stride) = (rank + rotary, Cache::row_values(rank, rotary));
-        let q = case.plan.batch_with_stride("q", [width, heads], room, stride);
-        let queries = example.queries(&mut case, q.buffer, heads * count);
-        let y = append(&mut case.plan, &ChunkAttention { q: &q, cache: &cache, scale: SCALE, deep: false })?;
-        let row = |row: usize| example.output_over(&queries, &latents, row, position + row / heads + 1);
-        let want: Vec<f64> = (0..heads * count).flat_map(row).collect();
-        let sizes = vec![1.0; want.len()];
-        case.expect_batch(&y, want, sizes, bound);
-        case.allow_between();
-        let tokens = format!("{count} of {room} tokens after {position}");
-        Ok(case.finish(format!("{ty:?}, {heads} heads, {tokens}, rank {rank}, rotary {rotary}")))
-    }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    use CacheType::{F16, F32};
-    let shapes = [
-        (1, 0, 1, 1, 8, 2, F16, 1),
-        (5, 3, 13, 16, 36, 10, F32, 1),
-        (20, 70, 7, 8, 512, 64, F16, 1),
-        (20, 30, 5, 5, 512, 64, F32, 3),
-        (3, 150, 40, 64, 132, 18, F16, 16),
-        (2, 1, 3, 4, 4096, 8, F16, 2),
-        (1, 0, 2, 2, 8192, 8, F16, 1),
-    ];
-    let case = |(heads, position, count, room, rank, rotary, ty, splits)| {
-        let example = ChunkExample { heads, position, count, room, rank, rotary, ty };
-        let append = |b: &mut Builder, a: &ChunkAttention<'_>| b.attention_in_splits("attention", a, splits);
-        let mut case = example.case(target, 2e-5, append)?;
-        case.name.push_str(&format!(", {splits} splits"));
-        Ok(case)
-    };
-    shapes.into_iter().map(case).collect()
 }

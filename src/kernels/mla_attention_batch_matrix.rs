@@ -2,8 +2,8 @@
 
 use super::kv_write::{Cache, CacheType};
 use super::mla_attention::{Attending, HALF_UNIT};
-use super::mla_attention_batch::{ChunkAttention, ChunkExample};
-use super::{Case, Kernel, expect_shape};
+use super::mla_attention_batch::ChunkAttention;
+use super::{Kernel, expect_shape};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Batch, Builder, PART_FIELDS, Target, Team, VariantBuilder};
@@ -17,7 +17,7 @@ const ROWS: usize = 64;
 const LONGEST_KV_ROW: usize = 576;
 const LARGEST_RANK: usize = 512;
 /// What outputs, which are values of about 1 averaged, may be off by where queries and weights are rounded to f16.
-const BOUND: f64 = 2e-3;
+pub(crate) const BOUND: f64 = 2e-3;
 
 pub(super) const KERNEL: Kernel = Kernel {
     name: "mla_attention_batch_matrix",
@@ -25,7 +25,6 @@ pub(super) const KERNEL: Kernel = Kernel {
     params: PART_FIELDS,
     matrices: &[Matrices::Sixteen],
     several: false,
-    cases,
 };
 
 impl Builder {
@@ -39,7 +38,7 @@ impl Builder {
     }
 
     /// As [`Builder::mla_attention_batch`], with queries and weights as f16.
-    pub(super) fn attention_by_matrices(
+    pub(crate) fn attention_by_matrices(
         &mut self,
         label: &str,
         attention: &ChunkAttention<'_>,
@@ -58,23 +57,4 @@ impl Builder {
         let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound: BOUND, unit: HALF_UNIT };
         self.attend_rows(label, attention, by, splits)
     }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let target = Target { matrices: Matrices::Sixteen, team: Team::Subgroup, subgroup: 32, ..target };
-    let shapes = [
-        (1, 0, 1, 1, 128, 64, 1),
-        (20, 0, 16, 16, 512, 64, 1),
-        (20, 700, 37, 64, 512, 64, 1),
-        (20, 450, 7, 8, 512, 64, 3),
-        (37, 129, 11, 16, 256, 64, 16),
-    ];
-    let case = |(heads, position, count, room, rank, rotary, splits)| {
-        let example = ChunkExample { heads, position, count, room, rank, rotary, ty: CacheType::F16 };
-        let append = |b: &mut Builder, a: &ChunkAttention<'_>| b.attention_by_matrices("attention", a, splits);
-        let mut case = example.case(target, BOUND, append)?;
-        case.name.push_str(&format!(", {splits} splits"));
-        Ok(case)
-    };
-    shapes.into_iter().map(case).collect()
 }

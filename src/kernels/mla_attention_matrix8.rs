@@ -5,9 +5,9 @@
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
 use super::kv_write::{Cache, CacheType};
-use super::mla_attention::{Attending, AttentionSplits, Example, HALF_UNIT, SCALE, expect_queries};
-use super::mla_attention_batch::{ChunkAttention, ChunkExample};
-use super::{Case, CaseBuilder, Kernel, expect_shape};
+use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries};
+use super::mla_attention_batch::ChunkAttention;
+use super::{Kernel, expect_shape};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Batch, Builder, Cost, Target, Team, Tensor, VariantBuilder, readings};
@@ -25,11 +25,11 @@ const KEY_STEPS: usize = 9;
 const VALUE_TILES: usize = 8;
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_attention_matrix8", op: OP, params: &[], matrices: &[Matrices::Eight], several: true, cases };
+    Kernel { name: "mla_attention_matrix8", op: OP, params: &[], matrices: &[Matrices::Eight], several: true };
 
 /// What matrices of queries, keys, weights and values hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MatrixType {
+pub(crate) enum MatrixType {
     F16,
     F32,
 }
@@ -60,7 +60,7 @@ impl MatrixType {
     }
 
     /// The largest error of outputs, which are values of about 1 averaged.
-    fn bound(self) -> f64 {
+    pub(crate) fn bound(self) -> f64 {
         match self {
             Self::F16 => 2e-3,
             Self::F32 => 1e-5,
@@ -104,7 +104,7 @@ impl Builder {
     }
 
     /// As [`Builder::mla_attention`].
-    pub(super) fn mla_attention_matrix8(
+    pub(crate) fn mla_attention_matrix8(
         &mut self,
         label: &str,
         q: &Tensor,
@@ -138,7 +138,7 @@ impl Builder {
         self.chunk_attention_of(MatrixType::F16, label, attention, splits)
     }
 
-    fn chunk_attention_of(
+    pub(crate) fn chunk_attention_of(
         &mut self,
         operands: MatrixType,
         label: &str,
@@ -149,67 +149,6 @@ impl Builder {
         let by = self.matrices8(operands, cache, [q.stacks, q.stacks * q.tokens])?;
         self.attend_rows(label, attention, by, splits)
     }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let target = Target { matrices: Matrices::Eight, team: Team::Subgroup, subgroup: 32, ..target };
-    // Heads, tokens, rank, rotary, splits: of models' own shapes and others, idle splits, several tiles in one.
-    let alone = [
-        (16, 1, 128, 64, 2),
-        (20, 33, 512, 64, 64),
-        (20, 170, 512, 64, 3),
-        (5, 129, 256, 64, 2),
-        (4, 70, 128, 32, 3),
-        (16, 70, 512, 64, 2),
-    ];
-    // Heads, tokens before, of the chunk, room, rank, rotary, splits: of few tokens, in a token's steps.
-    let few = [(20, 61, 3, 4, 512, 64, 4), (5, 0, 2, 2, 128, 32, 64)];
-    let chunks = [
-        (1, 0, 1, 1, 128, 64, 1),
-        (20, 90, 3, 64, 512, 64, 1),
-        (16, 50, 2, 8, 512, 64, 3),
-        (5, 129, 11, 16, 256, 64, 16),
-        (4, 30, 40, 64, 128, 32, 1),
-    ];
-    let mut cases = alone.into_iter().map(|shape| alone_case(target, shape)).collect::<Result<Vec<_>>>()?;
-    for (heads, position, count, room, rank, rotary, splits) in few {
-        let example = ChunkExample { heads, position, count, room, rank, rotary, ty: CacheType::F16 };
-        let parts = |b: &mut Builder, a: &ChunkAttention<'_>| {
-            b.joined(a, |b, q| b.mla_attention_matrix8("attention", q, a.cache, SCALE, splits))
-        };
-        cases.push(example.case(target, MatrixType::F32.bound(), parts)?);
-    }
-    for operands in [MatrixType::F16, MatrixType::F32] {
-        for (heads, position, count, room, rank, rotary, splits) in chunks {
-            let example = ChunkExample { heads, position, count, room, rank, rotary, ty: CacheType::F16 };
-            let append =
-                |b: &mut Builder, a: &ChunkAttention<'_>| b.chunk_attention_of(operands, "attention", a, splits);
-            let mut case = example.case(target, operands.bound(), append)?;
-            case.name.push_str(&format!(", {splits} splits, by {operands:?}"));
-            cases.push(case);
-        }
-    }
-    Ok(cases)
-}
-
-/// With the merge behind it, against softmax over the whole cache: what lies in between is relative to scores that
-/// depend on the tiles.
-fn alone_case(
-    target: Target,
-    (heads, tokens, rank, rotary, splits): (usize, usize, usize, usize, usize),
-) -> Result<Case> {
-    let example = Example { heads, tokens, rank, rotary, splits, ty: CacheType::F16 };
-    let mut case = CaseBuilder::new(target, 1);
-    let (q, cache, queries, latents) = example.inputs(&mut case);
-    let parts = case.plan.mla_attention_matrix8("attention", &q, &cache, SCALE, splits)?;
-    let y = case.plan.tensor("y", [rank, heads]);
-    case.plan.mla_merge("merge", &parts, &y)?;
-    let want: Vec<f64> = (0..heads).flat_map(|head| example.output(&queries, &latents, head)).collect();
-    case.allow(parts.sums.buffer);
-    case.allow(parts.stats.buffer);
-    let sizes = vec![1.0; want.len()];
-    case.expect(&y, want, sizes, MatrixType::F32.bound());
-    Ok(case.finish(format!("{heads} heads, {tokens} tokens, rank {rank}, rotary {rotary}, {splits} splits")))
 }
 
 #[cfg(test)]
@@ -225,13 +164,13 @@ mod tests {
             let cache = plan.latent_cache(ty, rank, rotary, 64);
             if tokens > 32 {
                 let q = plan.batch_with_stride("q", [rank + rotary, heads], tokens, kv_row);
-                let attention = ChunkAttention { q: &q, cache: &cache, scale: SCALE, deep: false };
+                let attention = ChunkAttention { q: &q, cache: &cache, scale: 1.0, deep: false };
                 plan.mla_attention_batch("attention", &attention).unwrap();
             } else {
                 let q = plan.tensor_with_stride("q", [rank + rotary, heads * tokens], kv_row);
                 match plan.suits_matrices(&q, &cache) {
-                    true => plan.mla_attention_matrix("attention", &q, &cache, SCALE, 8).unwrap(),
-                    false => plan.mla_attention("attention", &q, &cache, SCALE, 8).unwrap(),
+                    true => plan.mla_attention_matrix("attention", &q, &cache, 1.0, 8).unwrap(),
+                    false => plan.mla_attention("attention", &q, &cache, 1.0, 8).unwrap(),
                 };
             }
             plan.finish().steps[0].kernel

@@ -1,17 +1,16 @@
 //! Joins the splits of the attention.
 
-use super::mla_attention::{AttentionSplits, Example, MOST_SPLITS, SCALE, examples};
-use super::reference::{Merge, by_token};
-use super::{Case, CaseBuilder, Kernel, expect_most, expect_shape};
+use super::computes::{Merge, by_token};
+use super::mla_attention::{AttentionSplits, MOST_SPLITS};
+use super::{Kernel, expect_most, expect_shape};
 use crate::error::Result;
-use crate::plan::{Bound, Builder, Cost, Target, Tensor, VariantBuilder};
+use crate::plan::{Bound, Builder, Cost, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_merge.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_merge", op: OP, params: &[], matrices: &[], several: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_merge", op: OP, params: &[], matrices: &[], several: false };
 
 impl Builder {
     /// y {rank, heads of every token} = the attention's output, from what its splits left.
@@ -56,29 +55,4 @@ impl AttentionSplits {
         let used = if slots == self.splits * self.heads { self.heads } else { slots };
         4 * (used * (rank + 2)) as u64
     }
-}
-
-/// Attention and merge together, against softmax over the whole cache.
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let alone = examples().into_iter().map(|example| case(target, &example, 1));
-    let chunks = examples().into_iter().filter(|example| example.tokens > 100).map(|example| case(target, &example, 3));
-    alone.chain(chunks).collect()
-}
-
-/// The last `count` tokens of an example.
-fn case(target: Target, example: &Example, count: usize) -> Result<Case> {
-    let Example { heads, tokens, rank, splits, .. } = *example;
-    let mut case = CaseBuilder::for_tokens(target, 1, count);
-    let (q, cache, queries, latents) = example.inputs(&mut case);
-    let parts = case.plan.mla_attention("attention", &q, &cache, SCALE, splits)?;
-    let y = case.plan.tensor("y", [rank, heads * count]);
-    case.plan.mla_merge("merge", &parts, &y)?;
-    let seen_by = |query: usize| tokens - count + query / heads + 1;
-    let output = |query: usize| example.output_over(&queries, &latents, query, seen_by(query));
-    let want: Vec<f64> = (0..heads * count).flat_map(output).collect();
-    case.allow(parts.sums.buffer);
-    case.allow(parts.stats.buffer);
-    let sizes = vec![1.0; want.len()];
-    case.expect(&y, want, sizes, 2e-5);
-    Ok(case.finish(format!("{heads} heads, {count} of {tokens} tokens, rank {rank}, {splits} splits")))
 }

@@ -1,56 +1,52 @@
 //! The kernels: one file each, the same stem as its file under `wgsl/op/`.
 //!
-//! A kernel's file holds its parameters, the checks of its shapes, its grid, the bytes it moves, the
-//! [`Builder`](crate::plan::Builder) method that appends it to a plan, its twin on the CPU in f64, and
-//! the cases that set one against the other. Every kernel is an entry of [`KERNELS`]; tests, benches and
-//! the self-test walk that list.
+//! A kernel's file holds its parameters, the checks of its shapes, its grid, the bytes it moves, and the
+//! [`Builder`](crate::plan::Builder) method that appends it to a plan. That method also records what the step computes,
+//! as one of the structs in `computes`. Every kernel is an entry of [`KERNELS`]; tests, benches and the self-test walk
+//! that list. The module `reference`, which comes after this one, has what kernels are tested against.
 
 mod absorb_query;
 mod adjust;
-mod case;
-mod check;
-mod copy;
+pub(crate) mod computes;
+pub(crate) mod copy;
 mod experts_mm;
 mod gate_up;
 mod gate_up_id;
 mod get_rows;
 mod group_slots;
-mod histogram;
+pub(crate) mod histogram;
 mod kv_write;
 mod last_token;
-mod matmul;
-mod matvec;
-mod mla_attention;
+pub(crate) mod matmul;
+pub(crate) mod matvec;
+pub(crate) mod mla_attention;
 mod mla_attention_batch;
-mod mla_attention_batch_matrix;
-mod mla_attention_matrix;
-mod mla_attention_matrix8;
+pub(crate) mod mla_attention_batch_matrix;
+pub(crate) mod mla_attention_matrix;
+pub(crate) mod mla_attention_matrix8;
 mod mla_merge;
-mod mla_output;
+pub(crate) mod mla_output;
 mod moe_down;
 mod moe_gate_up;
 mod moe_sum;
 mod mul_mm;
-mod mul_mm_matrix;
-mod mul_mv;
+pub(crate) mod mul_mm_matrix;
+pub(crate) mod mul_mv;
 mod mul_mv_id;
 mod mul_mv_pair;
 mod query_up_kv_write;
-mod reference;
 mod rms_norm;
 mod rope_query;
-mod rounded;
+pub(crate) mod rounded;
 mod route;
 mod sample;
-mod sampling;
-mod slice_max;
+pub(crate) mod sampling;
+pub(crate) mod slice_max;
 mod slot_sum;
 mod tiling;
-mod weight_sum;
+pub(crate) mod weight_sum;
 
 pub use adjust::{Adjustment, Penalties};
-pub use case::{Case, CaseBuilder, Expected, Outcome, ValueType};
-pub use check::{CaseVerdict, KernelCheck};
 pub use experts_mm::ExpertWeights;
 pub use group_slots::Groups;
 pub use kv_write::{Cache, CacheType};
@@ -66,7 +62,7 @@ pub(crate) use weight_sum::{TILE as SUM_TILE, factors as sum_factors};
 
 use crate::error::{Error, Result};
 use crate::gpu::Matrices;
-use crate::plan::{Step, Target};
+use crate::plan::Step;
 use crate::wgsl::Source;
 use std::fmt::Display;
 
@@ -83,8 +79,6 @@ pub struct Kernel {
     /// Whether plans of few tokens have it as a token's have: one step for all of them. No kernel is that only plans
     /// without some fusion have, for there few tokens go by tiles, as many do.
     pub several: bool,
-    /// Its cases.
-    pub cases: fn(Target) -> Result<Vec<Case>>,
 }
 
 impl Kernel {

@@ -1,17 +1,16 @@
 //! Matrix times vector, the matrix chosen on the GPU.
 
-use super::matvec::{self, Feed, Input, MatvecProduct, columns_for, dot, seen};
-use super::reference::{Terms, Which};
+use super::Kernel;
+use super::computes::{Terms, Which};
+use super::matvec::{Feed, Input, MatvecProduct};
 use super::rounded::Epilogue;
-use super::{Case, CaseBuilder, Kernel};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, Target, Tensor, Weight};
+use crate::plan::{Builder, Cost, Tensor, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv_id.wgsl");
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "mul_mv_id", op: OP, params: &[], matrices: &[], several: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_id", op: OP, params: &[], matrices: &[], several: false };
 
 impl Builder {
     /// y {rows, slots} = `w[ids[slot]] · x[slot]`, for w {columns, rows, experts}, ids {slots} (u32, below
@@ -45,36 +44,5 @@ impl Builder {
         self.computes(KERNEL.name, product.reference(self, terms, Which::Ids(ids.buffer), &y));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(y)
-    }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let mut cases = Vec::new();
-    for (quant, (columns, rows, chosen)) in matvec::in_turn(&[(96, 21, [3u32, 0, 3].as_slice()), (45, 8, &[5])]) {
-        let columns = columns_for(quant, columns);
-        let shape = [columns, rows, 6];
-        let mut case = CaseBuilder::new(target, 1);
-        let (w, ws) = case.weight("experts", quant, shape)?;
-        let (x, xs) = case.plain_input("x", [columns, chosen.len()]);
-        let ids = case.chosen("ids", chosen);
-        let y = case.plan.mul_mv_id("product", &w, &ids, &x)?;
-        let xs = seen(&xs, columns, &[quant], target.arithmetic);
-        let element = |i: usize| {
-            let slot = i / rows;
-            dot(&ws, shape, chosen[slot] as usize, i % rows, &xs[slot * columns..][..columns])
-        };
-        let (want, sizes) = (0..rows * chosen.len()).map(element).unzip();
-        case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
-        cases.push(case.finish(format!("{} {columns}x{rows}x6 ids {chosen:?}", quant.name)));
-    }
-    Ok(cases)
-}
-
-impl CaseBuilder {
-    /// Ids of chosen experts.
-    pub(super) fn chosen(&mut self, name: &str, chosen: &[u32]) -> Tensor {
-        let ids = self.plan.tensor(name, [chosen.len(), 1]);
-        self.fill_bytes(ids.buffer, bytemuck::cast_slice(chosen).to_vec());
-        ids
     }
 }

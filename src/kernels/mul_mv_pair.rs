@@ -1,19 +1,16 @@
 //! Two matrices times the same vector.
 
-use super::matmul::products;
-use super::matvec::{self, Feed, Input, MatvecProduct, Norm, columns_for, seen};
-use super::reference::{self, Terms, Which};
+use super::computes::{self, Terms, Which};
+use super::matvec::{Feed, Input, MatvecProduct, Norm};
 use super::rounded::{Epilogue, Residual};
-use super::{Case, CaseBuilder, Kernel, expect_shape};
+use super::{Kernel, expect_shape};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, Target, Tensor, Weight};
-use crate::quant::Quant;
+use crate::plan::{Builder, Cost, Tensor, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv_pair.wgsl");
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "mul_mv_pair", op: OP, params: &[], matrices: &[], several: true, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_pair", op: OP, params: &[], matrices: &[], several: true };
 
 impl Builder {
     /// y {rows of w, n} = w · x and z {rows of v, n} = v · x, for w {columns, rows}, v {columns, rows} and
@@ -62,38 +59,9 @@ impl Builder {
         let grid = product.grid(self, product.blocks(self, first) + product.blocks(self, second));
         let one = |w: &Weight| Terms::One { w: w.clone(), add: false };
         let second = product.reference(self, one(v), Which::InTurn, &z);
-        let second = reference::Product { left: None, ..second };
+        let second = computes::Product { left: None, ..second };
         self.computes(KERNEL.name, (product.reference(self, one(w), Which::InTurn, &y), second));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok((Residual { x: y, rounded: epilogue.rounded }, z))
     }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    matvec::pairs(3)
-        .into_iter()
-        .enumerate()
-        .map(|(i, (w, v))| case(target, w, v, [45, 64][i % 2], [1, 2, 4, 8, 1][i % 5]))
-        .collect()
-}
-
-fn case(target: Target, w_quant: &'static Quant, v_quant: &'static Quant, rows: usize, tokens: usize) -> Result<Case> {
-    let columns = columns_for(v_quant, columns_for(w_quant, 70));
-    let (first, second) = ([columns, rows, 1], [columns, 3, 1]);
-    let mut case = CaseBuilder::for_tokens(target, 1, tokens);
-    let (w, ws) = case.weight("w", w_quant, first)?;
-    let (v, vs) = case.weight("v", v_quant, second)?;
-    let (x, xs) = case.normed_input("x", [columns, tokens])?;
-    let (weight, norms) = case.vector("norm", rows)?;
-    let next = Norm { weight, epsilon: 1e-5 };
-    let (y, z) = case.plan.mul_mv_pair("pair", ["y", "z"], &w, &v, &x, Some(&next))?;
-    let xs = seen(&xs, columns, &[w_quant, v_quant], target.arithmetic);
-    for (output, (values, shape)) in [y.x, z].iter().zip([(&ws, first), (&vs, second)]) {
-        let (want, sizes): (Vec<f64>, Vec<f64>) = products(values, shape, &xs).into_iter().unzip();
-        if shape == first {
-            case.probe_stream(&y, &next, &want, &norms)?;
-        }
-        case.expect(output, want, sizes, matvec::bound(target.arithmetic));
-    }
-    Ok(case.finish(format!("{} {} of {columns} columns, {tokens} tokens", w_quant.name, v_quant.name)))
 }

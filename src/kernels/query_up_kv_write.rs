@@ -1,20 +1,18 @@
 //! The heads' queries, and beside them the token's KV row of the latent cache.
 
-use super::kv_write::{Cache, CacheType, KvRowCase};
-use super::matmul::products;
-use super::matvec::{self, Feed, Input, MatvecProduct, columns_for, seen};
-use super::reference::{KvRows, Terms, Which};
+use super::computes::{KvRows, Terms, Which};
+use super::kv_write::Cache;
 use super::rounded::{Epilogue, Rounded};
-use super::{Case, Kernel, expect_shape};
+use super::{Kernel, expect_shape};
+use super::{matvec, matvec::Feed, matvec::Input, matvec::MatvecProduct};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, Target, Tensor, Weight};
-use crate::quant::{QUANTS, Quant};
+use crate::plan::{Builder, Cost, Tensor, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/query_up_kv_write.wgsl");
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "query_up_kv_write", op: OP, params: &[], matrices: &[], several: true, cases };
+    Kernel { name: "query_up_kv_write", op: OP, params: &[], matrices: &[], several: true };
 
 impl Builder {
     /// y {rows, tokens} = w · x, for w {columns, rows} and x {columns, tokens}, and what [`Builder::kv_write`] does
@@ -66,38 +64,4 @@ impl Builder {
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(epilogue.rounded)
     }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let case = |(i, quant): (usize, &&'static Quant)| {
-        let ty = if i % 2 == 0 { CacheType::F16 } else { CacheType::F32 };
-        case(target, quant, ty, i % 3 > 0, [37, 48][i / 2 % 2], [1, 2, 4, 8][i % 4])
-    };
-    QUANTS.iter().enumerate().map(case).collect()
-}
-
-fn case(
-    target: Target,
-    quant: &'static Quant,
-    ty: CacheType,
-    normed: bool,
-    rows: usize,
-    tokens: usize,
-) -> Result<Case> {
-    let columns = columns_for(quant, 70);
-    let shape = [columns, rows, 1];
-    let kv_row = KvRowCase { ty, rank: 132, rotary: 34, position: 17, tokens, room: tokens };
-    let mut case = kv_row.start(target);
-    let (w, ws) = case.weight("w", quant, shape)?;
-    let (x, xs) =
-        if normed { case.normed_input("x", [columns, tokens])? } else { case.plain_input("x", [columns, tokens]) };
-    let y = case.plan.tensor("y", [rows, tokens]);
-    let inputs = kv_row.inputs(&mut case)?;
-    let rounded = case.plan.query_up_kv_write("query", &w, &x, &y, &inputs.kv, &inputs.norm, &inputs.cache)?;
-    let xs = seen(&xs, columns, &[quant], target.arithmetic);
-    let (want, sizes): (Vec<f64>, Vec<f64>) = products(&ws, shape, &xs).into_iter().unzip();
-    case.probe(&Input { tensor: y, norm: None, rounded }, &want)?;
-    case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
-    kv_row.expect(&mut case, &inputs);
-    Ok(case.finish(format!("{} {columns}x{rows}, normed {normed}, {ty:?}, {tokens} tokens", quant.name)))
 }

@@ -1,11 +1,11 @@
 //! Root mean square norm.
 
+use super::computes::Normed;
 use super::matvec::{Input, Norm};
-use super::reference::Normed;
 use super::rounded::Residual;
-use super::{Case, CaseBuilder, Kernel, expect_shape, params};
+use super::{Kernel, expect_shape, params};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, Target, Tensor, VariantBuilder, Weight};
+use crate::plan::{Builder, Cost, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/rms_norm.wgsl");
@@ -14,7 +14,7 @@ const WORKGROUP: usize = 256;
 params! { width: u32, epsilon: f32, x_pitch: u32, y_pitch: u32 }
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
+    Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[], several: false };
 
 impl Builder {
     /// The stream under a norm, the one that was told to the step that left it: left to the product that follows, or
@@ -48,29 +48,4 @@ impl Builder {
         self.step(label, variant, bindings, &params, [count, 1, 1], cost)?;
         Ok(y)
     }
-}
-
-/// x / sqrt(mean(x²) + epsilon) · weight, of vector after vector, in f64.
-pub(super) fn expected(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
-    let normed = |x: &[f32]| {
-        let mean = x.iter().map(|&v| (v as f64).powi(2)).sum::<f64>() / x.len() as f64;
-        let scale = 1.0 / (mean + epsilon as f64).sqrt();
-        x.iter().zip(weight).map(|(&x, &w)| x as f64 * scale * w as f64).collect::<Vec<f64>>()
-    };
-    x.chunks(weight.len()).flat_map(normed).collect()
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    let case = |(width, epsilon, tokens)| {
-        let mut case = CaseBuilder::for_tokens(target, 1, tokens);
-        let (x, xs) = case.input("x", [width, tokens]);
-        let (weight, ws) = case.vector("norm", width)?;
-        let y = case.plan.rms_norm("y", &x, &weight, epsilon)?;
-        let want = expected(&xs, &ws, epsilon);
-        let sizes = want.iter().map(|v| v.abs()).collect();
-        case.expect(&y, want, sizes, 2e-6);
-        Ok(case.finish(format!("{width} epsilon {epsilon}, {tokens} tokens")))
-    };
-    let alone = [(1, 1e-5, 1), (31, 0.5, 1), (256, 1e-6, 1), (2048, 1e-5, 1), (5000, 0.0, 1)];
-    alone.into_iter().chain([(70, 1e-5, 5)]).map(case).collect()
 }

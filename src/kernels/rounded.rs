@@ -1,27 +1,25 @@
 //! Outputs that a product leaves rounded to bytes, so that the product that follows has nothing to stage.
 
-use super::matvec::{self, Feed, HALF, Input, MatvecProduct, Norm, columns_for, dot, seen};
-use super::reference::Left;
-use super::{CaseBuilder, rms_norm};
-use crate::error::Result;
+use super::computes::Left;
+use super::matvec::{Feed, HALF, Input, MatvecProduct, Norm};
 use crate::plan::{Bound, BufferRef, Builder, Team, Tensor, VariantBuilder};
-use crate::quant::{Arithmetic, Family, GROUP, QUANTS};
+use crate::quant::{Arithmetic, GROUP};
 use crate::wgsl::source;
 
 /// Vectors as `wgsl/lib/input_rounded.wgsl` reads them: bytes with a scale for 16 values, and the sums of squares.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounded {
-    pub(super) buffer: BufferRef,
+    pub(crate) buffer: BufferRef,
     /// Words of all vectors.
-    words: usize,
+    pub(crate) words: usize,
     /// Of vectors with squares, words from one's start to the next's, and from there to its squares, one for half a
     /// group. Others lie as their values do.
-    pitch: usize,
-    squares: usize,
+    pub(crate) pitch: usize,
+    pub(crate) squares: usize,
 }
 
 /// Words of a group: its bytes, two scales, two sums.
-pub(super) const WORDS: usize = 12;
+pub(crate) const WORDS: usize = 12;
 
 /// The residual stream {width}.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +31,7 @@ pub struct Residual {
 }
 
 /// Where what is left of half a group stands.
-pub(super) struct RoundedPlace {
+pub(crate) struct RoundedPlace {
     /// Its first byte.
     pub byte: usize,
     /// The word of its scale.
@@ -42,19 +40,19 @@ pub(super) struct RoundedPlace {
 
 impl Rounded {
     /// Of the half that begins at a row of a vector, which itself begins at value `value` of the output.
-    pub(super) fn place_of(&self, vector: usize, value: usize, row: usize) -> RoundedPlace {
+    pub(crate) fn place_of(&self, vector: usize, value: usize, row: usize) -> RoundedPlace {
         let at = if self.squares > 0 { row } else { value + row };
         let group = vector * self.pitch + WORDS * (at / GROUP);
         RoundedPlace { byte: 4 * group + at / HALF % 2 * HALF, scale: group + 8 + at / HALF % 2 }
     }
 
     /// The first word of a vector, of those that lie `stride` values apart.
-    pub(super) fn start_of(&self, vector: usize, stride: usize) -> usize {
+    pub(crate) fn start_of(&self, vector: usize, stride: usize) -> usize {
         if self.squares > 0 { vector * self.pitch } else { WORDS * (vector * stride / GROUP) }
     }
 
     /// The word of the first square of a vector.
-    pub(super) fn squares_of(&self, vector: usize) -> usize {
+    pub(crate) fn squares_of(&self, vector: usize) -> usize {
         vector * self.pitch + self.squares
     }
 }
@@ -67,7 +65,7 @@ impl From<Tensor> for Residual {
 
 /// What a product leaves besides its output.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Epilogue<'a> {
+pub(crate) struct Epilogue<'a> {
     /// The output rounded.
     pub rounded: Option<Rounded>,
     /// The norm whose weights it is multiplied with before.
@@ -77,7 +75,7 @@ pub(super) struct Epilogue<'a> {
 impl Builder {
     /// Room for `y` rounded, as a product that follows may want it: where products are of bytes, and whole halves of
     /// groups are the work of one workgroup.
-    pub(super) fn rounded(&mut self, y: &Tensor, label: &str) -> Option<Rounded> {
+    pub(crate) fn rounded(&mut self, y: &Tensor, label: &str) -> Option<Rounded> {
         let [values, vectors] = y.shape;
         let words = WORDS * (y.stride * (vectors - 1) + values).div_ceil(GROUP);
         self.rounded_in(y, label, Rounded { buffer: y.buffer, words, pitch: 0, squares: 0 })
@@ -169,69 +167,4 @@ impl MatvecProduct<'_> {
             .file(groups)
             .file(source!("lib/input_rounded.wgsl"))
     }
-}
-
-impl CaseBuilder {
-    /// Lets a product read what a step left rounded, if it did: it is right if that product is. `values` are those of
-    /// the input's vectors, without padding and under its norm.
-    pub(super) fn probe(&mut self, input: &Input, values: &[f64]) -> Result<()> {
-        let Some(rounded) = input.rounded else { return Ok(()) };
-        let Some(&quant) = QUANTS.iter().find(|quant| quant.family == Family::Affine) else { return Ok(()) };
-        let [length, vectors] = input.tensor.shape;
-        let columns = columns_for(quant, length); // behind a vector are zeros
-        let shape = [columns, 3, vectors];
-        let (w, ws) = self.weight("probe", quant, shape)?;
-        let padded = Input { tensor: Tensor { shape: [columns, vectors], ..input.tensor }, ..input.clone() };
-        let y = self.plan.mul_mv("probe", &w, &padded)?;
-        let xs: Vec<Vec<f64>> = values.chunks(length).map(|x| seen(x, length, &[quant], Arithmetic::Int)).collect();
-        let products = xs.iter().enumerate().flat_map(|(i, x)| (0..shape[1]).map(move |row| (i, row, x)));
-        let (want, sizes) = products.map(|(i, row, x)| dot(&ws, shape, i, row, x)).unzip();
-        self.fill_bytes(rounded.buffer, vec![0; 4 * rounded.words]); // as the engine's are from the start
-        self.expect(&y, want, sizes, (2.0 * matvec::bound(Arithmetic::Int)).max(flips(length)));
-        self.allow(rounded.buffer);
-        Ok(())
-    }
-
-    /// As [`CaseBuilder::probe`], for a stream of these values on which a norm follows.
-    pub(super) fn probe_stream(&mut self, stream: &Residual, next: &Norm, values: &[f64], norms: &[f32]) -> Result<()> {
-        let input = self.plan.normed("norm", stream, next)?;
-        let values: Vec<f32> = values.iter().map(|&v| v as f32).collect();
-        self.probe(&input, &rms_norm::expected(&values, norms, next.epsilon))
-    }
-
-    /// A tensor as the step before may leave it: rounded as well, from values without padding.
-    pub(super) fn rounded_input(&mut self, tensor: &Tensor, label: &str, values: &[f32]) -> Input {
-        self.fill(tensor, values);
-        let rounded = self.plan.rounded(tensor, label);
-        if let Some(rounded) = rounded {
-            let vectors = values.chunks(tensor.shape[0]);
-            let padded = vectors.flat_map(|v| v.iter().copied().chain((v.len()..tensor.stride).map(|_| 0.0)));
-            let padded: Vec<f32> = padded.collect();
-            let words: Vec<u32> = padded.chunks(GROUP).flat_map(group_words).collect();
-            self.fill_bytes(rounded.buffer, bytemuck::cast_slice(&words).to_vec());
-        }
-        Input { tensor: *tensor, norm: None, rounded }
-    }
-}
-
-/// What four values of a few, rounded the other way, move a product by. Values that are sums of rounded ones are far
-/// enough from the twin's for that, and one of few weighs more: 1/127 of the largest against a third of it each.
-fn flips(length: usize) -> f64 {
-    4.0 * 3.0 / (127.0 * length as f64)
-}
-
-/// A group as the steps on the GPU leave it.
-fn group_words(group: &[f32]) -> Vec<u32> {
-    let mut words = vec![0; WORDS];
-    for (side, half) in group.chunks(HALF).enumerate() {
-        let top = half.iter().fold(0f32, |top, v| top.max(v.abs()));
-        let (scale, inverse) = if top > 0.0 { (top / 127.0, 127.0 / top) } else { (0.0, 0.0) };
-        let bytes: Vec<i8> = half.iter().map(|v| (v * inverse).round_ties_even() as i8).collect();
-        for (word, four) in words[4 * side..].iter_mut().zip(bytes.chunks(4)) {
-            *word = four.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte as u8));
-        }
-        let sum = scale * bytes.iter().map(|&byte| i32::from(byte)).sum::<i32>() as f32;
-        (words[8 + side], words[10 + side]) = (scale.to_bits(), sum.to_bits());
-    }
-    words
 }

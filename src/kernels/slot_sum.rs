@@ -1,16 +1,15 @@
 //! The weighted sum of the chosen experts' outputs, into the residual stream of every token.
 
-use super::reference::WeightedSum;
-use super::{Case, CaseBuilder, Kernel, expect_multiple, expect_shape};
+use super::computes::WeightedSum;
+use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Batch, Builder, Cost, Target, Tensor, VariantBuilder};
+use crate::plan::{Batch, Builder, Cost, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/slot_sum.wgsl");
 const WORKGROUP: usize = 128;
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "slot_sum", op: OP, params: &[], matrices: &[], several: false, cases };
+pub(super) const KERNEL: Kernel = Kernel { name: "slot_sum", op: OP, params: &[], matrices: &[], several: false };
 
 impl Builder {
     /// x {n} += `Σ weights[slot] · y[slot]` for every token, for weights {slots, tokens} and y {n, slots}.
@@ -37,32 +36,4 @@ impl Builder {
         self.computes(KERNEL.name, WeightedSum { weights: weights.buffer, y: *y, x: *x });
         self.step(label, variant, bindings, &(), [chunks.div_ceil(WORKGROUP), x.tokens, 1], cost)
     }
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    [(4, 1, (1, 1)), (33, 2, (3, 3)), (72, 3, (5, 4)), (2048, 4, (8, 7))]
-        .into_iter()
-        .map(|shape| case(target, shape))
-        .collect()
-}
-
-fn case(target: Target, (width, slots, (tokens, count)): (usize, usize, (usize, usize))) -> Result<Case> {
-    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-    case.chunk(0, count);
-    let weights = case.plan.tensor_with_stride("weights", [slots, tokens], slots);
-    let ws = case.noise(slots * count);
-    case.fill_bytes(weights.buffer, bytemuck::cast_slice(&ws).to_vec());
-    let (y, ys) = case.batch("y", [width, slots], tokens, count);
-    let (x, xs) = case.batch("x", [width, 1], tokens, count);
-    case.plan.slot_sum("sum", &weights, &y, &x)?;
-    let element = |i: usize| {
-        let (token, value) = (i / width, i % width);
-        let slot = |k: usize| token * slots + k;
-        let terms = (0..slots).map(|k| ws[slot(k)] as f64 * ys[slot(k) * width + value] as f64);
-        let start = (xs[i] as f64, xs[i].abs() as f64);
-        terms.fold(start, |(sum, size), term| (sum + term, size + term.abs()))
-    };
-    let (want, sizes) = (0..width * count).map(element).unzip();
-    case.expect_batch(&x, want, sizes, 1e-6);
-    Ok(case.finish(format!("{slots} x {width}, {count} of {tokens} tokens")))
 }

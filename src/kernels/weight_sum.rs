@@ -9,20 +9,19 @@
 //! changes of several words within a tile after which the sum of its words and the sum of its words times their places
 //! are the same. They are no protection from someone who means to deceive.
 
-use super::case::ValueType;
 use super::sampling::pcg4d;
-use super::{Case, CaseBuilder, Kernel, expect_multiple, params};
+use super::{Kernel, expect_multiple, params};
 use crate::error::Result;
-use crate::plan::{Bound, BufferRef, Builder, Cost, Target, VariantBuilder};
+use crate::plan::{Bound, BufferRef, Builder, Cost, VariantBuilder};
 use crate::wgsl::{Source, source};
 use std::ops::Range;
 
 const OP: Source = source!("op/weight_sum.wgsl");
 const WORKGROUP: usize = 256;
 /// Reads that an invocation has on their way at a time, of four words each.
-const CHUNKS: usize = 4;
+pub(crate) const CHUNKS: usize = 4;
 /// Enough to keep any memory busy, and so few that what they add at the end is no cost.
-const MOST_WORKGROUPS: usize = 256;
+pub(crate) const MOST_WORKGROUPS: usize = 256;
 
 /// Words of a tile.
 pub(crate) const TILE: usize = 4 * WORKGROUP;
@@ -30,7 +29,7 @@ pub(crate) const TILE: usize = 4 * WORKGROUP;
 params! { count: u32, tile: u32, place: u32 }
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "weight_sum", op: OP, params: Params::FIELDS, matrices: &[], several: false, cases };
+    Kernel { name: "weight_sum", op: OP, params: Params::FIELDS, matrices: &[], several: false };
 
 /// Of each sum the factor of a tile's first word, and what it grows by from word to word.
 pub(crate) fn factors(tile: u32) -> [[u32; 2]; 2] {
@@ -67,37 +66,4 @@ impl Builder {
         let workgroups = count.div_ceil(4 * TILE * CHUNKS).min(MOST_WORKGROUPS);
         self.step(label, variant, bindings, &params, [workgroups, 1, 1], cost)
     }
-}
-
-/// What a pair becomes, word by word.
-fn reference(pair: [u32; 2], words: &[u32], from: usize) -> Vec<f64> {
-    let mut pair = pair;
-    for (word, at) in words.iter().zip(from..) {
-        for (sum, [first, step]) in pair.iter_mut().zip(factors((at / TILE) as u32)) {
-            let factor = first.wrapping_add(step.wrapping_mul((at % TILE) as u32));
-            *sum = sum.wrapping_add(word.wrapping_mul(factor));
-        }
-    }
-    pair.map(f64::from).to_vec()
-}
-
-fn cases(target: Target) -> Result<Vec<Case>> {
-    // Words before the range, and in it.
-    let case = |(before, count): (usize, usize)| {
-        let mut case = CaseBuilder::new(target, 1);
-        let (words, values) = case.input("words", [before + count, 1]);
-        let pairs: Vec<u32> = case.noise(6).into_iter().map(f32::to_bits).collect();
-        let sums = BufferRef::Local(case.plan.setting("sums", 4 * pairs.len() as u64));
-        case.fill_bytes(sums, bytemuck::cast_slice(&pairs).to_vec());
-        let bytes = 4 * before as u64..4 * (before + count) as u64;
-        case.plan.weight_sum("sum", words.buffer, bytes, (sums, 1))?;
-        let bits: Vec<u32> = values[before..].iter().map(|v| v.to_bits()).collect();
-        case.expect_at(sums, ValueType::U32, 2, reference([pairs[2], pairs[3]], &bits, before), 0.0);
-        Ok(case.finish(format!("{count} words after {before}")))
-    };
-    let turn = MOST_WORKGROUPS * CHUNKS * TILE; // of all workgroups
-    [(0, 4), (TILE, 12), (0, TILE), (3 * TILE, CHUNKS * TILE + 4), (0, turn + 5 * TILE / 4)]
-        .into_iter()
-        .map(case)
-        .collect()
 }

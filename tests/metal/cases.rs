@@ -9,8 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use wglm::kernels::{Case, KERNELS, Kernel};
+use wglm::kernels::{KERNELS, Kernel};
 use wglm::plan::{Plan, Step};
+use wglm::reference::Case;
 use wglm::shader::Variant;
 
 /// Kernels in one file of C++: many share the cost of reading the shim.

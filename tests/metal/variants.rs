@@ -7,9 +7,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 use tempfile::TempDir;
 use wglm::gpu::Matrices;
-use wglm::kernels::{Case, KERNELS, Kernel};
+use wglm::kernels::{KERNELS, Kernel};
 use wglm::model::plan_token;
 use wglm::plan::{Fusions, Plan, Target, Team, Tilings};
+use wglm::reference::Case;
 use wglm::shader::Variant;
 use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf};
 
@@ -30,7 +31,7 @@ pub fn apple() -> Target {
 
 /// The kernel's cases. Some kernels choose a target of their own: see [`Shader::foreign`].
 pub fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
-    (kernel.cases)(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
+    kernel.cases(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
 }
 
 /// A token's plan of the model in a file, for every target, cache and set of fusions.

@@ -1,23 +1,20 @@
 //! What is rotated by rotary angles: queries, and the tokens' KV rows in the cache.
 
-use super::super::kv_write::{Cache, CacheType};
-use super::super::matvec::Norm;
-use super::super::rms_norm;
-use super::super::rope_query::rotated;
-use super::{SLACK, VALUES, VECTORS, start};
+use super::vectors::rms_normed;
+use super::{VALUES, VECTORS, start};
 use crate::error::Result;
-use crate::plan::{Batch, OutputPlace, Probe, Reference, Sample, Tensor};
+use crate::kernels::computes::{KvRows, RotatedQueries, SLACK};
+use crate::kernels::{Cache, CacheType};
+use crate::plan::{OutputPlace, Probe, Reference, Sample};
+
+/// The pair (a, b) rotated.
+pub(super) fn rotated(a: f32, b: f32, [c, s]: [f32; 2]) -> [f64; 2] {
+    let (a, b, c, s) = (a as f64, b as f64, c as f64, s as f64);
+    [a * c - b * s, a * s + b * c]
+}
 
 /// Rounding errors of a rotated pair, as parts of its values' magnitudes.
 const ROTATED: f64 = 1e-6;
-
-/// The last `rotary` values of every query, rotated, as the last ones of y.
-pub(in super::super) struct RotatedQueries {
-    /// Queries {nope + rotary, heads} of every token.
-    pub q: Batch,
-    pub y: Batch,
-    pub rotary: usize,
-}
 
 impl Reference for RotatedQueries {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
@@ -44,14 +41,6 @@ impl Reference for RotatedQueries {
     }
 }
 
-/// The tokens' KV rows in the cache.
-pub(in super::super) struct KvRows {
-    /// {rank + rotary, tokens}.
-    pub kv: Tensor,
-    pub norm: Norm,
-    pub cache: Cache,
-}
-
 impl Reference for KvRows {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let Cache { rank, rotary, .. } = self.cache;
@@ -59,7 +48,7 @@ impl Reference for KvRows {
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
             let kv = probe.values(self.kv.buffer, token * self.kv.stride, rank + rotary)?;
-            let latent = rms_norm::expected(&kv[..rank], &weights, self.norm.epsilon);
+            let latent = rms_normed(&kv[..rank], &weights, self.norm.epsilon);
             let kv_row = (probe.position + token) * Cache::row_values(rank, rotary);
             for value in probe.some(rank, VALUES) {
                 samples.push(self.sample(kv_row + value, latent[value], latent[value].abs()));

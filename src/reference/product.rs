@@ -1,88 +1,53 @@
 //! Products of weights with vectors: of one matrix, of one of a stack, gated, summed over experts.
 
-use super::super::group_slots::Groups;
-use super::super::matvec::{HALF, gated};
-use super::super::rounded::Rounded;
 use super::operand::Vector;
-use super::{Operand, SLACK, SMALLEST, SelectedExperts, VALUES, VECTORS, start};
+use super::{SMALLEST, VALUES, VECTORS, start};
 use crate::error::Result;
-use crate::plan::{Batch, BufferRef, OutputPlace, Probe, Reference, Sample, Weight};
+use crate::kernels::computes::{Down, Errors, Left, Product, SLACK, Terms, Which};
+use crate::kernels::matvec::HALF;
+use crate::plan::{BufferRef, OutputPlace, Probe, Reference, Sample, Weight};
+
+/// The products of every token of x {columns, stacks, tokens} with the rows of a stack of matrices, and the sums of
+/// their terms' magnitudes.
+pub(super) fn products(values: &[f32], shape: [usize; 3], x: &[f64]) -> Vec<(f64, f64)> {
+    let [columns, rows, stacks] = shape;
+    let vector = |(i, x): (usize, &[f64])| {
+        let x = x.to_vec();
+        (0..rows).map(move |row| dot(values, shape, i % stacks, row, &x))
+    };
+    x.chunks(columns).enumerate().flat_map(vector).collect()
+}
+
+/// The dot product of row `row` of matrix `matrix` with `x`, and the sum of its terms' magnitudes.
+pub(super) fn dot(values: &[f32], shape: [usize; 3], matrix: usize, row: usize, x: &[f64]) -> (f64, f64) {
+    let [columns, rows, _] = shape;
+    let row = &values[(matrix * rows + row) * columns..][..columns];
+    let terms = row.iter().zip(x).map(|(&w, &x)| w as f64 * x);
+    terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+}
+
+/// silu(z) = z / (1 + e^−z).
+pub(super) fn silu(z: f64) -> f64 {
+    z / (1.0 + (-z).exp())
+}
+
+/// silu(gate) · up and the size of its terms, of products and theirs.
+pub(super) fn gated(gate: (f64, f64), up: (f64, f64)) -> (f64, f64) {
+    (silu(gate.0) * up.0, gate.1 * up.0.abs() + silu(gate.0).abs() * up.1 + gate.1 * up.1 * 1e-6)
+}
 
 /// A value, and what it may be off by.
 type Sum = (f64, f64);
-
-/// What errors of products are bounded by.
-#[derive(Clone, Copy)]
-pub(in super::super) struct Errors {
-    /// As a part of the sum of their terms' magnitudes.
-    pub sum: f64,
-    /// As a part of the root of the sum of their squares: of terms that are rounded each by itself.
-    pub terms: f64,
-}
-
-impl Errors {
-    /// Of sums in f32.
-    pub fn of_sums(bound: f64) -> Self {
-        Self { sum: SLACK * bound, terms: 0.0 }
-    }
-
-    /// Of operands that are rounded to f16, each within 2^-11: eight standard deviations, and more than one term can be
-    /// off by; and as much as the kernel's cases allow, for a weight may be the difference of two that are rounded.
-    pub fn of_halves() -> Self {
-        Self { sum: 4e-4, terms: 8.0 * 4e-4 }
-    }
-}
 
 /// Numbers below which f16 has fewer digits are off by up to that.
 const HALF_STEP: f64 = 6e-8;
 
 /// What an exponential in f32, and a weight of the router, are off by at most.
 const SILU: f64 = 2e-6;
+
 const WEIGHT: f64 = 1e-5;
 
-/// What becomes of a row's products.
-pub(in super::super) enum Terms {
-    /// w · x, or that onto what is there.
-    One { w: Weight, add: bool },
-    /// silu(gate · x) · (up · x).
-    Gated { gate: Weight, up: Weight },
-}
-
-/// Which matrix of a stack a vector meets.
-pub(in super::super) enum Which {
-    /// The vectors of all tokens meet the matrices in rotation.
-    InTurn,
-    /// That of these ids {slots}, u32.
-    Ids(BufferRef),
-    /// That of the expert whose slot it is: slots by expert, and the tiles they are cut into, so many.
-    Grouped { slots: BufferRef, tiles: BufferRef, count: usize },
-    /// That of the router's choice, whose weight the output is multiplied with.
-    SelectedExperts(SelectedExperts),
-}
-
-/// What a product leaves besides its output: the output rounded, times the weights of a norm if one follows.
-pub(in super::super) struct Left {
-    pub rounded: Rounded,
-    pub norm: Option<Weight>,
-}
-
-/// A product: y {rows, stacks} of every token.
-pub(in super::super) struct Product {
-    pub terms: Terms,
-    pub x: Operand,
-    pub which: Which,
-    pub y: Batch,
-    /// The first vector of a token's that is computed, and how many are.
-    pub stacks: (usize, usize),
-    pub left: Option<Left>,
-    pub errors: Errors,
-}
-
 impl Which {
-    pub fn of(groups: &Groups) -> Self {
-        Self::Grouped { slots: groups.slots.buffer, tiles: groups.tiles.buffer, count: groups.tiles.shape[1] }
-    }
-
     /// The matrix of a vector, of `matrices`, and what the output is multiplied with; none where the router's choice
     /// is a close one.
     fn matrix(
@@ -221,19 +186,6 @@ impl Left {
         }
         Ok(samples)
     }
-}
-
-/// The second half of a mixture of experts: x += Σ w[id] · y of the chosen, + shared · y of the last.
-pub(in super::super) struct Down {
-    pub w: Weight,
-    pub shared: Weight,
-    /// The chosen experts {`top_k`, tokens}, u32.
-    pub ids: BufferRef,
-    pub top_k: usize,
-    pub hidden: Operand,
-    pub x: Batch,
-    pub left: Option<Left>,
-    pub errors: Errors,
 }
 
 impl Reference for Down {

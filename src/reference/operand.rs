@@ -1,38 +1,35 @@
 //! What products multiply with, as they see it.
 
-use super::super::matvec::{HALF, Norm, seen};
-use super::super::rounded::{Rounded, WORDS};
-use super::{Merged, start};
+use super::start;
 use crate::error::Result;
-use crate::plan::{Batch, Probe};
-use crate::quant::{Arithmetic, GROUP};
+use crate::kernels::computes::{Operand, Seen};
+use crate::kernels::matvec::HALF;
+use crate::kernels::rounded::WORDS;
+use crate::kernels::{Norm, Rounded};
+use crate::plan::Probe;
+use crate::quant::{Arithmetic, GROUP, Quant};
+
+/// Activations {columns, n} as a product with weights of these formats sees them: as they are, or rounded to
+/// bytes with one scale for 16 values.
+pub(super) fn seen(x: &[f64], columns: usize, formats: &[&Quant], arithmetic: Arithmetic) -> Vec<f64> {
+    if arithmetic.with(formats) == Arithmetic::Float {
+        return x.to_vec();
+    }
+    let rounded = |half: &[f64]| {
+        let top = half.iter().fold(0f64, |top, v| top.max(v.abs()));
+        let (scale, inverse) = (top / 127.0, if top > 0.0 { 127.0 / top } else { 0.0 });
+        half.iter().map(|v| (v * inverse).round_ties_even() * scale).collect::<Vec<f64>>()
+    };
+    x.chunks(columns).flat_map(|vector| vector.chunks(HALF).flat_map(rounded)).collect()
+}
 
 /// How far values in f32 that a product rounds to bytes may be from those here: normed ones, and joined splits.
 const COMPUTED: f64 = 4e-6;
+
 const JOINED: f64 = 4e-5;
 
-/// What a product multiplies with.
-pub(in super::super) enum Operand {
-    /// Vectors.
-    Vectors(Seen),
-    /// The heads' attention, from what its splits left.
-    Merged(Merged, Arithmetic),
-}
-
-/// Vectors, and what is done to them first.
-pub(in super::super) struct Seen {
-    pub x: Batch,
-    pub norm: Option<Norm>,
-    /// What is read in their place.
-    pub rounded: Option<Rounded>,
-    /// In what is multiplied.
-    pub arithmetic: Arithmetic,
-    /// The largest magnitude that operands hold.
-    pub most: f64,
-}
-
 /// Values as a product sees them.
-pub(in super::super) struct Vector {
+pub(super) struct Vector {
     pub values: Vec<f64>,
     /// What each value moves by if it is rounded to the other byte than here: nothing if it is not between two. None
     /// where values are not rounded by the step that multiplies with them.
@@ -41,7 +38,7 @@ pub(in super::super) struct Vector {
 
 impl Operand {
     /// Vectors of a token: each is the input of as many of the output's.
-    pub fn stacks(&self) -> usize {
+    pub(super) fn stacks(&self) -> usize {
         match self {
             Self::Vectors(seen) => seen.x.stacks,
             Self::Merged(merged, _) => merged.heads,
@@ -49,7 +46,7 @@ impl Operand {
     }
 
     /// The first `columns` values of a vector.
-    pub fn vector(&self, probe: &mut Probe<'_>, token: usize, stack: usize, columns: usize) -> Result<Vector> {
+    pub(super) fn vector(&self, probe: &mut Probe<'_>, token: usize, stack: usize, columns: usize) -> Result<Vector> {
         match self {
             Self::Vectors(seen) => seen.vector(probe, token, stack, columns),
             Self::Merged(merged, arithmetic) => {
@@ -78,13 +75,8 @@ impl Vector {
 }
 
 impl Seen {
-    /// Vectors as they are.
-    pub fn plain(x: Batch) -> Self {
-        Self { x, norm: None, rounded: None, arithmetic: Arithmetic::Float, most: f64::INFINITY }
-    }
-
     /// The first `columns` values of a vector.
-    pub fn vector(&self, probe: &mut Probe<'_>, token: usize, stack: usize, columns: usize) -> Result<Vector> {
+    pub(super) fn vector(&self, probe: &mut Probe<'_>, token: usize, stack: usize, columns: usize) -> Result<Vector> {
         if let Some(rounded) = &self.rounded {
             return self.dequantised(rounded, probe, token * self.x.stacks + stack, columns);
         }

@@ -2,9 +2,10 @@
 //! someone else's adapter.
 
 use super::case::word;
-use super::{Case, Kernel};
+use super::{CASES, Case};
 use crate::error::Result;
 use crate::gpu::{Gpu, ReadbackCopy};
+use crate::kernels::Kernel;
 use crate::plan::{BufferRef, Checker, Executor, Look, Plan, Target, Weight, WrongOutput};
 use crate::quant::Arithmetic;
 use crate::shader::{Pipelines, Variant};
@@ -100,15 +101,24 @@ fn read_local(gpu: &Gpu, executor: &Executor, index: usize, bytes: usize) -> Res
 }
 
 impl Kernel {
+    /// Its cases on a target; none if [`CASES`] does not have it.
+    ///
+    /// # Errors
+    /// That of a case which cannot be planned for the target.
+    pub fn cases(&self, target: Target) -> Result<Vec<Case>> {
+        let entry = CASES.iter().find(|(name, _)| *name == self.name);
+        entry.map_or(Ok(Vec::new()), |(_, cases)| cases(target))
+    }
+
     /// Its cases on a target, in either arithmetic: those of products of bytes only where they have shaders of their
     /// own.
     ///
     /// # Errors
     /// That of a case which cannot be planned for the target.
     pub fn checks(&self, target: Target) -> Result<Vec<KernelCheck>> {
-        let float = (self.cases)(Target { arithmetic: Arithmetic::Float, ..target })?;
+        let float = self.cases(Target { arithmetic: Arithmetic::Float, ..target })?;
         let known: HashSet<Variant> = float.iter().flat_map(|case| case.plan.variants.clone()).collect();
-        let mut int = (self.cases)(Target { arithmetic: Arithmetic::Int, ..target })?;
+        let mut int = self.cases(Target { arithmetic: Arithmetic::Int, ..target })?;
         int.retain(|case| !case.plan.variants.iter().all(|variant| known.contains(variant)));
         let mut checks = grouped(Arithmetic::Float, float);
         checks.extend(grouped(Arithmetic::Int, int));

@@ -1,14 +1,18 @@
 //! What is done to vectors without a product.
 
-use super::super::rms_norm;
 use super::{VALUES, VECTORS, exact, sample, start};
 use crate::error::Result;
-use crate::plan::{Batch, BufferRef, OutputPlace, Plan, Probe, Reference, Sample, Tensor, Weight};
+use crate::kernels::computes::{Copied, EmbeddingRows, LastToken, Normed, WeightedSum};
+use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, Sample};
 
-/// y = the rows of the embedding that the tokens name.
-pub(in super::super) struct EmbeddingRows {
-    pub embedding: Weight,
-    pub y: Tensor,
+/// x / sqrt(mean(x²) + epsilon) · weight, of vector after vector, in f64.
+pub(super) fn rms_normed(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
+    let normed = |x: &[f32]| {
+        let mean = x.iter().map(|&v| (v as f64).powi(2)).sum::<f64>() / x.len() as f64;
+        let scale = 1.0 / (mean + epsilon as f64).sqrt();
+        x.iter().zip(weight).map(|(&x, &w)| x as f64 * scale * w as f64).collect::<Vec<f64>>()
+    };
+    x.chunks(weight.len()).flat_map(normed).collect()
 }
 
 impl Reference for EmbeddingRows {
@@ -28,14 +32,6 @@ impl Reference for EmbeddingRows {
     }
 }
 
-/// y = x under a norm, vector by vector.
-pub(in super::super) struct Normed {
-    pub x: Tensor,
-    pub y: Tensor,
-    pub weight: Weight,
-    pub epsilon: f32,
-}
-
 impl Reference for Normed {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let weights = probe.row(&self.weight, 0, 0)?;
@@ -43,7 +39,7 @@ impl Reference for Normed {
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
             let x = probe.values(self.x.buffer, token * self.x.stride, width)?;
-            let want = rms_norm::expected(&x, &weights, self.epsilon);
+            let want = rms_normed(&x, &weights, self.epsilon);
             for value in probe.some(width, VALUES) {
                 let output = OutputPlace::F32(self.y.buffer, token * self.y.stride + value);
                 samples.push(sample(output, want[value], want[value].abs(), 2e-6));
@@ -53,23 +49,11 @@ impl Reference for Normed {
     }
 }
 
-/// y = x, from the first value on.
-pub(in super::super) struct Copied {
-    pub x: Tensor,
-    pub y: Tensor,
-}
-
 impl Reference for Copied {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let places = probe.some(self.x.shape[0], VALUES);
         copied(probe, (self.x.buffer, 0), self.y.buffer, &places)
     }
-}
-
-/// y = x of the last token.
-pub(in super::super) struct LastToken {
-    pub x: Batch,
-    pub y: Tensor,
 }
 
 impl Reference for LastToken {
@@ -88,14 +72,6 @@ fn copied(probe: &mut Probe<'_>, (x, from): (BufferRef, usize), y: BufferRef, pl
         samples.extend(values.first().map(|&value| exact(OutputPlace::F32(y, place), f64::from(value))));
     }
     Ok(samples)
-}
-
-/// x += Σ weight · y of the slots of every token.
-pub(in super::super) struct WeightedSum {
-    /// {slots, tokens}, without padding.
-    pub weights: BufferRef,
-    pub y: Batch,
-    pub x: Batch,
 }
 
 impl Reference for WeightedSum {

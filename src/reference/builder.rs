@@ -1,147 +1,26 @@
-//! A kernel set against its twin: seeded inputs, the values the twin expects, and what to make of the
-//! difference.
-//!
-//! Every buffer of a case ends in a guard band. A case fails if a value is off by more than its bound, if
-//! it is not a number, or if the kernel touched anything it should not have: the padding between vectors,
-//! the guard band, anything beside the expected places.
+//! Builds a case: its inputs, and what is expected of its outputs.
 
+use super::case::GUARD_BYTES;
+use super::cases::{columns_for, wide};
+use super::operand::seen;
+use super::product::dot;
+use super::vectors::rms_normed;
+use super::{Case, Expected, ValueType};
 use crate::error::{Error, Result};
-use crate::plan::{BufferRef, Builder, Plan, Target, Tensor, Tiling, TilingOverride, Weight};
-use crate::quant::{self, GROUP, Quant};
-use half::f16;
+use crate::kernels::matvec::{self, HALF};
+use crate::kernels::rounded::WORDS;
+use crate::kernels::{Input, Norm, Residual};
+use crate::plan::{Batch, BufferRef, Builder, Plan, Target, Tensor, Tiling, TilingOverride, Weight};
+use crate::quant::{self, Arithmetic, Family, GROUP, QUANTS, Quant};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::sync::LazyLock;
 
-const GUARD_BYTES: u64 = 256;
 /// Fills what no one has written yet: as f32 and as f16 not a number, as an index far outside everything.
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
 
 /// The ticket in a case's state.
 pub(super) const TICKET: u32 = 0x7ea;
-
-/// What an output holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueType {
-    /// f32 values.
-    F32,
-    /// f16 values, two to a word.
-    F16,
-    /// u32 values, compared exactly.
-    U32,
-}
-
-impl ValueType {
-    /// Bytes of one value.
-    pub fn bytes(self) -> usize {
-        if self == Self::F16 { 2 } else { 4 }
-    }
-
-    fn read(self, bytes: &[u8], place: usize) -> f64 {
-        let at = place * self.bytes();
-        match self {
-            Self::F16 => f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f64(),
-            Self::F32 => word(bytes, at).map_or(f64::NAN, |w| f32::from_bits(w) as f64),
-            Self::U32 => word(bytes, at).map_or(f64::NAN, f64::from),
-        }
-    }
-}
-
-pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    let four = bytes.get(at..at + 4)?.try_into().ok()?;
-    Some(u32::from_le_bytes(four))
-}
-
-/// What the twin expects in one buffer.
-#[derive(Debug, Clone)]
-pub struct Expected {
-    /// The local buffer.
-    pub local: usize,
-    /// What it holds.
-    pub kind: ValueType,
-    /// Which of its values: places counted in values.
-    pub places: Vec<usize>,
-    /// The twin's values.
-    pub values: Vec<f64>,
-    /// What an error is measured against: the sum of the magnitudes that were added up.
-    pub magnitudes: Vec<f64>,
-    /// The largest error allowed, as a part of the magnitude.
-    pub bound: f64,
-}
-
-/// One plan with its inputs and what should come out.
-pub struct Case {
-    /// Shapes and formats in short.
-    pub name: String,
-    /// The plan: usually one step.
-    pub plan: Plan,
-    /// The first content of every local buffer.
-    pub locals: Vec<Vec<u8>>,
-    /// The content of every weight buffer.
-    pub weights: Vec<Vec<u8>>,
-    /// The rows of every weight, as a model's file has them.
-    pub files: Vec<Vec<u8>>,
-    /// The outputs.
-    pub expected: Vec<Expected>,
-    /// Local buffers that hold something between two steps.
-    pub free: Vec<BufferRef>,
-}
-
-/// How a case went.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// The largest error, as a part of its magnitude.
-    pub worst: f64,
-    /// The bound of the output it stands in.
-    pub bound: f64,
-    /// What is wrong, if anything is.
-    pub failure: Option<String>,
-}
-
-impl Case {
-    /// Compares the final content of the local buffers with what the twin expects.
-    pub fn judge(&self, finals: &[Vec<u8>]) -> Outcome {
-        let mut outcome = Outcome { worst: 0.0, bound: self.expected.first().map_or(0.0, |e| e.bound), failure: None };
-        for expected in &self.expected {
-            self.judge_values(expected, &finals[expected.local], &mut outcome);
-        }
-        for (local, content) in finals.iter().enumerate() {
-            let touched = self.touched(local, content);
-            outcome.failure = outcome.failure.or(touched);
-        }
-        outcome
-    }
-
-    fn judge_values(&self, expected: &Expected, content: &[u8], outcome: &mut Outcome) {
-        for ((&place, &want), &magnitude) in expected.places.iter().zip(&expected.values).zip(&expected.magnitudes) {
-            let got = expected.kind.read(content, place);
-            let error = if got == want { 0.0 } else { (got - want).abs() / magnitude.max(1e-30) };
-            if error > outcome.worst {
-                (outcome.worst, outcome.bound) = (error, expected.bound);
-            }
-            let good = error <= expected.bound; // false for what is not a number
-            if !good && outcome.failure.is_none() {
-                let name = &self.plan.locals[expected.local].name;
-                outcome.failure = Some(format!("`{name}`[{place}] is {got}, expected {want}"));
-            }
-        }
-    }
-
-    /// Names a value of a buffer that changed though nothing was expected there.
-    fn touched(&self, local: usize, content: &[u8]) -> Option<String> {
-        let mut free = vec![false; content.len()];
-        if self.free.contains(&BufferRef::Local(local)) {
-            free[..content.len() - GUARD_BYTES as usize].fill(true);
-        }
-        for expected in self.expected.iter().filter(|e| e.local == local) {
-            let size = expected.kind.bytes();
-            expected.places.iter().for_each(|&p| free[p * size..(p + 1) * size].fill(true));
-        }
-        let changed = |i: &usize| content[*i] != self.locals[local][*i] && !free[*i];
-        let at = (0..content.len()).find(changed)?;
-        Some(format!("`{}` changed at byte {at}, where nothing should be written", self.plan.locals[local].name))
-    }
-}
 
 /// The products of cases, in columns.
 static COLUMNS: LazyLock<Vec<TilingOverride>> = LazyLock::new(|| {
@@ -365,4 +244,126 @@ fn lay_out(weight: &Weight, file: &[u8]) -> Result<Vec<u8>> {
         buffer[start as usize..][..stream.len()].copy_from_slice(stream);
     }
     Ok(buffer)
+}
+
+impl CaseBuilder {
+    /// Says that `count` tokens of a chunk are live, the first at `position`.
+    pub(super) fn chunk(&mut self, position: u32, count: usize) {
+        self.rotated_chunk(position, count, &[]);
+    }
+
+    /// TileVectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.
+    pub(super) fn batch(&mut self, name: &str, shape: [usize; 2], tokens: usize, count: usize) -> (Batch, Vec<f32>) {
+        let values = self.noise(shape[0] * shape[1] * count);
+        (self.batch_of(name, shape, tokens, &values), values)
+    }
+
+    /// A batch with these values in its first tokens, given without padding.
+    pub(super) fn batch_of(&mut self, name: &str, shape: [usize; 2], tokens: usize, values: &[f32]) -> Batch {
+        let batch = self.plan.batch(name, shape, tokens);
+        let mut padded = vec![0f32; values.len() / batch.values * batch.stride];
+        for (vector, values) in values.chunks(batch.values).enumerate() {
+            padded[vector * batch.stride..][..batch.values].copy_from_slice(values);
+        }
+        self.fill_bytes(batch.buffer, bytemuck::cast_slice(&padded).to_vec());
+        batch
+    }
+
+    /// Expects values of the first tokens of a batch, vector after vector without padding.
+    pub(super) fn expect_batch(&mut self, batch: &Batch, values: Vec<f64>, magnitudes: Vec<f64>, bound: f64) {
+        let BufferRef::Local(local) = batch.buffer else { return };
+        let place = |i: usize| i / batch.values * batch.stride + i % batch.values;
+        let places = (0..values.len()).map(place).collect();
+        self.expect_values(Expected { local, kind: ValueType::F32, places, values, magnitudes, bound });
+    }
+}
+
+impl CaseBuilder {
+    /// Vectors of noise as an input: it, and the values a product sees.
+    pub(super) fn plain_input(&mut self, name: &str, shape: [usize; 2]) -> (Input, Vec<f64>) {
+        let (x, xs) = self.input(name, shape);
+        (Input::from(&x), wide(&xs))
+    }
+
+    /// Vectors of noise with a norm to be applied to each: they, and the values a product sees.
+    pub(super) fn normed_input(&mut self, name: &str, shape: [usize; 2]) -> Result<(Input, Vec<f64>)> {
+        let (x, xs) = self.input(name, shape);
+        let (weight, ws) = self.vector(&format!("{name}.norm"), shape[0])?;
+        let norm = Norm { weight, epsilon: 1e-5 };
+        Ok((Input { tensor: x, norm: Some(norm), rounded: None }, rms_normed(&xs, &ws, 1e-5)))
+    }
+}
+
+impl CaseBuilder {
+    /// Ids of chosen experts.
+    pub(super) fn chosen(&mut self, name: &str, chosen: &[u32]) -> Tensor {
+        let ids = self.plan.tensor(name, [chosen.len(), 1]);
+        self.fill_bytes(ids.buffer, bytemuck::cast_slice(chosen).to_vec());
+        ids
+    }
+}
+
+impl CaseBuilder {
+    /// Lets a product read what a step left rounded, if it did: it is right if that product is. `values` are those of
+    /// the input's vectors, without padding and under its norm.
+    pub(super) fn probe(&mut self, input: &Input, values: &[f64]) -> Result<()> {
+        let Some(rounded) = input.rounded else { return Ok(()) };
+        let Some(&quant) = QUANTS.iter().find(|quant| quant.family == Family::Affine) else { return Ok(()) };
+        let [length, vectors] = input.tensor.shape;
+        let columns = columns_for(quant, length); // behind a vector are zeros
+        let shape = [columns, 3, vectors];
+        let (w, ws) = self.weight("probe", quant, shape)?;
+        let padded = Input { tensor: Tensor { shape: [columns, vectors], ..input.tensor }, ..input.clone() };
+        let y = self.plan.mul_mv("probe", &w, &padded)?;
+        let xs: Vec<Vec<f64>> = values.chunks(length).map(|x| seen(x, length, &[quant], Arithmetic::Int)).collect();
+        let products = xs.iter().enumerate().flat_map(|(i, x)| (0..shape[1]).map(move |row| (i, row, x)));
+        let (want, sizes) = products.map(|(i, row, x)| dot(&ws, shape, i, row, x)).unzip();
+        self.fill_bytes(rounded.buffer, vec![0; 4 * rounded.words]); // as the engine's are from the start
+        self.expect(&y, want, sizes, (2.0 * matvec::bound(Arithmetic::Int)).max(flips(length)));
+        self.allow(rounded.buffer);
+        Ok(())
+    }
+
+    /// As [`CaseBuilder::probe`], for a stream of these values on which a norm follows.
+    pub(super) fn probe_stream(&mut self, stream: &Residual, next: &Norm, values: &[f64], norms: &[f32]) -> Result<()> {
+        let input = self.plan.normed("norm", stream, next)?;
+        let values: Vec<f32> = values.iter().map(|&v| v as f32).collect();
+        self.probe(&input, &rms_normed(&values, norms, next.epsilon))
+    }
+
+    /// A tensor as the step before may leave it: rounded as well, from values without padding.
+    pub(super) fn rounded_input(&mut self, tensor: &Tensor, label: &str, values: &[f32]) -> Input {
+        self.fill(tensor, values);
+        let rounded = self.plan.rounded(tensor, label);
+        if let Some(rounded) = rounded {
+            let vectors = values.chunks(tensor.shape[0]);
+            let padded = vectors.flat_map(|v| v.iter().copied().chain((v.len()..tensor.stride).map(|_| 0.0)));
+            let padded: Vec<f32> = padded.collect();
+            let words: Vec<u32> = padded.chunks(GROUP).flat_map(group_words).collect();
+            self.fill_bytes(rounded.buffer, bytemuck::cast_slice(&words).to_vec());
+        }
+        Input { tensor: *tensor, norm: None, rounded }
+    }
+}
+
+/// What four values of a few, rounded the other way, move a product by. Values that are sums of rounded ones are far
+/// enough from the twin's for that, and one of few weighs more: 1/127 of the largest against a third of it each.
+fn flips(length: usize) -> f64 {
+    4.0 * 3.0 / (127.0 * length as f64)
+}
+
+/// A group as the steps on the GPU leave it.
+fn group_words(group: &[f32]) -> Vec<u32> {
+    let mut words = vec![0; WORDS];
+    for (side, half) in group.chunks(HALF).enumerate() {
+        let top = half.iter().fold(0f32, |top, v| top.max(v.abs()));
+        let (scale, inverse) = if top > 0.0 { (top / 127.0, 127.0 / top) } else { (0.0, 0.0) };
+        let bytes: Vec<i8> = half.iter().map(|v| (v * inverse).round_ties_even() as i8).collect();
+        for (word, four) in words[4 * side..].iter_mut().zip(bytes.chunks(4)) {
+            *word = four.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte as u8));
+        }
+        let sum = scale * bytes.iter().map(|&byte| i32::from(byte)).sum::<i32>() as f32;
+        (words[8 + side], words[10 + side]) = (scale.to_bits(), sum.to_bits());
+    }
+    words
 }

@@ -1,29 +1,13 @@
 //! Attention over the cache, and what its splits leave.
 
-use super::super::kv_write::{Cache, CacheType};
-use super::super::mla_attention::{AttentionSplits, SPAN};
 use super::{VALUES, VECTORS, sample, start};
 use crate::error::Result;
-use crate::plan::{Batch, BufferRef, OutputPlace, Probe, Reference, Sample};
+use crate::kernels::computes::{Attended, Attention, Merge, Merged};
+use crate::kernels::mla_attention::SPAN;
+use crate::kernels::{Cache, CacheType};
+use crate::plan::{OutputPlace, Probe, Reference, Sample};
 use half::f16;
 use std::ops::Range;
-
-/// What the splits of attention left, of `heads` heads of every token.
-#[derive(Clone, Copy)]
-pub(in super::super) struct Merged {
-    sums: BufferRef,
-    stats: BufferRef,
-    rank: usize,
-    splits: usize,
-    pub heads: usize,
-}
-
-impl From<&AttentionSplits> for Merged {
-    fn from(parts: &AttentionSplits) -> Self {
-        let AttentionSplits { sums, stats, splits, heads } = parts;
-        Self { sums: sums.buffer, stats: stats.buffer, rank: sums.shape[0], splits: *splits, heads: *heads }
-    }
-}
 
 /// Tokens of a split of a cache that holds so many: `split_length` of `lib/splits.wgsl`.
 fn split_length(splits: usize, tokens: usize) -> usize {
@@ -32,7 +16,7 @@ fn split_length(splits: usize, tokens: usize) -> usize {
 
 impl Merged {
     /// The attention of a token's head, and of each value the sum of the magnitudes that were added up.
-    pub fn vector(&self, probe: &mut Probe<'_>, token: usize, head: usize) -> Result<Vec<(f64, f64)>> {
+    pub(super) fn vector(&self, probe: &mut Probe<'_>, token: usize, head: usize) -> Result<Vec<(f64, f64)>> {
         let length = split_length(self.splits, probe.position + probe.count);
         let busy = (probe.position + token + 1).div_ceil(length).min(self.splits);
         let first = (token * self.heads + head) * self.splits;
@@ -52,12 +36,6 @@ impl Merged {
     }
 }
 
-/// y {rank, heads} of every token: the splits joined.
-pub(in super::super) struct Merge {
-    pub parts: Merged,
-    pub y: Batch,
-}
-
 impl Reference for Merge {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
@@ -71,26 +49,6 @@ impl Reference for Merge {
         }
         Ok(samples)
     }
-}
-
-/// Attention of every token's heads over the tokens up to its own.
-pub(in super::super) struct Attention {
-    /// Absorbed queries {rank + rotary, heads} of every token.
-    pub q: Batch,
-    pub cache: Cache,
-    pub scale: f32,
-    /// What is left: the outputs {rank, heads}, or those of splits.
-    pub y: Attended,
-    /// Of values of about 1, and of scores.
-    pub bound: f64,
-    /// What weights are multiplied with.
-    pub unit: f64,
-}
-
-/// What attention leaves.
-pub(in super::super) enum Attended {
-    Whole(Batch),
-    Splits(Merged),
 }
 
 /// Scores of a query, and how far the rounding of what they are summed of may move them, as a part of 1.

@@ -1,0 +1,134 @@
+//! A kernel set against its twin: seeded inputs, the values the twin expects, and what to make of the
+//! difference.
+//!
+//! Every buffer of a case ends in a guard band. A case fails if a value is off by more than its bound, if
+//! it is not a number, or if the kernel touched anything it should not have: the padding between vectors,
+//! the guard band, anything beside the expected places.
+
+use crate::plan::{BufferRef, Plan};
+use half::f16;
+
+pub(super) const GUARD_BYTES: u64 = 256;
+
+/// What an output holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueType {
+    /// f32 values.
+    F32,
+    /// f16 values, two to a word.
+    F16,
+    /// u32 values, compared exactly.
+    U32,
+}
+
+impl ValueType {
+    /// Bytes of one value.
+    pub fn bytes(self) -> usize {
+        if self == Self::F16 { 2 } else { 4 }
+    }
+
+    fn read(self, bytes: &[u8], place: usize) -> f64 {
+        let at = place * self.bytes();
+        match self {
+            Self::F16 => f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f64(),
+            Self::F32 => word(bytes, at).map_or(f64::NAN, |w| f32::from_bits(w) as f64),
+            Self::U32 => word(bytes, at).map_or(f64::NAN, f64::from),
+        }
+    }
+}
+
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at + 4)?.try_into().ok()?;
+    Some(u32::from_le_bytes(four))
+}
+
+/// What the twin expects in one buffer.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// The local buffer.
+    pub local: usize,
+    /// What it holds.
+    pub kind: ValueType,
+    /// Which of its values: places counted in values.
+    pub places: Vec<usize>,
+    /// The twin's values.
+    pub values: Vec<f64>,
+    /// What an error is measured against: the sum of the magnitudes that were added up.
+    pub magnitudes: Vec<f64>,
+    /// The largest error allowed, as a part of the magnitude.
+    pub bound: f64,
+}
+
+/// One plan with its inputs and what should come out.
+pub struct Case {
+    /// Shapes and formats in short.
+    pub name: String,
+    /// The plan: usually one step.
+    pub plan: Plan,
+    /// The first content of every local buffer.
+    pub locals: Vec<Vec<u8>>,
+    /// The content of every weight buffer.
+    pub weights: Vec<Vec<u8>>,
+    /// The rows of every weight, as a model's file has them.
+    pub files: Vec<Vec<u8>>,
+    /// The outputs.
+    pub expected: Vec<Expected>,
+    /// Local buffers that hold something between two steps.
+    pub free: Vec<BufferRef>,
+}
+
+/// How a case went.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The largest error, as a part of its magnitude.
+    pub worst: f64,
+    /// The bound of the output it stands in.
+    pub bound: f64,
+    /// What is wrong, if anything is.
+    pub failure: Option<String>,
+}
+
+impl Case {
+    /// Compares the final content of the local buffers with what the twin expects.
+    pub fn judge(&self, finals: &[Vec<u8>]) -> Outcome {
+        let mut outcome = Outcome { worst: 0.0, bound: self.expected.first().map_or(0.0, |e| e.bound), failure: None };
+        for expected in &self.expected {
+            self.judge_values(expected, &finals[expected.local], &mut outcome);
+        }
+        for (local, content) in finals.iter().enumerate() {
+            let touched = self.touched(local, content);
+            outcome.failure = outcome.failure.or(touched);
+        }
+        outcome
+    }
+
+    fn judge_values(&self, expected: &Expected, content: &[u8], outcome: &mut Outcome) {
+        for ((&place, &want), &magnitude) in expected.places.iter().zip(&expected.values).zip(&expected.magnitudes) {
+            let got = expected.kind.read(content, place);
+            let error = if got == want { 0.0 } else { (got - want).abs() / magnitude.max(1e-30) };
+            if error > outcome.worst {
+                (outcome.worst, outcome.bound) = (error, expected.bound);
+            }
+            let good = error <= expected.bound; // false for what is not a number
+            if !good && outcome.failure.is_none() {
+                let name = &self.plan.locals[expected.local].name;
+                outcome.failure = Some(format!("`{name}`[{place}] is {got}, expected {want}"));
+            }
+        }
+    }
+
+    /// Names a value of a buffer that changed though nothing was expected there.
+    fn touched(&self, local: usize, content: &[u8]) -> Option<String> {
+        let mut free = vec![false; content.len()];
+        if self.free.contains(&BufferRef::Local(local)) {
+            free[..content.len() - GUARD_BYTES as usize].fill(true);
+        }
+        for expected in self.expected.iter().filter(|e| e.local == local) {
+            let size = expected.kind.bytes();
+            expected.places.iter().for_each(|&p| free[p * size..(p + 1) * size].fill(true));
+        }
+        let changed = |i: &usize| content[*i] != self.locals[local][*i] && !free[*i];
+        let at = (0..content.len()).find(changed)?;
+        Some(format!("`{}` changed at byte {at}, where nothing should be written", self.plan.locals[local].name))
+    }
+}

@@ -1,0 +1,70 @@
+//! The cases of `experts_mm`.
+
+use super::mul_mm_matrix::bound;
+use super::{columns_for, pairs, wide};
+use crate::error::Result;
+use crate::kernels::{ExpertWeights, Gating, Router, Routing};
+use crate::plan::Target;
+use crate::quant::Quant;
+use crate::reference::experts::routed_experts;
+use crate::reference::product::{dot, gated};
+use crate::reference::{Case, CaseBuilder};
+
+/// Which experts tokens choose.
+#[derive(Debug, Clone, Copy)]
+enum Load {
+    /// Any.
+    Spread,
+    /// One is chosen by all, another by none.
+    Uneven,
+}
+
+pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+    let formats = pairs(1).into_iter().zip(pairs(2)).map(|((gate, up), (_, down))| [gate, up, down]);
+    let case = |(i, formats)| case(target, formats, [Load::Spread, Load::Uneven][i % 2], [(40, 37), (7, 5)][i / 2 % 2]);
+    formats.enumerate().map(case).collect()
+}
+
+fn case(target: Target, formats: [&'static Quant; 3], load: Load, (tokens, count): (usize, usize)) -> Result<Case> {
+    const EXPERTS: usize = 6;
+    let widest = |quants: &[&Quant], columns| quants.iter().fold(columns, |columns, quant| columns_for(quant, columns));
+    let (columns, rows) = (widest(&formats[..2], 44), widest(&formats[2..], 21));
+    let routing = Routing { gating: Gating::Sigmoid, top_k: 2, normalise: true, scale: 1.8 };
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
+    case.chunk(3, count);
+    let (shape, back) = ([columns, rows, EXPERTS], [rows, columns, EXPERTS]);
+    let (gate, gates) = case.weight("gate", formats[0], shape)?;
+    let (up, ups) = case.weight("up", formats[1], shape)?;
+    let (down, downs) = case.weight("down", formats[2], back)?;
+    let (h, hs) = case.batch("h", [columns, 1], tokens, count);
+    let (x, xs) = case.batch("x", [columns, 1], tokens, count);
+    let mut zs = case.noise(EXPERTS * count);
+    if let Load::Uneven = load {
+        zs.chunks_mut(EXPERTS).for_each(|zs| (zs[4], zs[1]) = (9.0, -9.0));
+    }
+    let logits = case.batch_of("logits", [EXPERTS, 1], tokens, &zs);
+    let biases: Vec<f32> = case.noise(EXPERTS).into_iter().map(|v| 0.01 * v).collect();
+    let bias = case.vector_of("bias", &biases)?;
+    let experts = ExpertWeights { gate: &gate, up: &up, down: &down };
+    let router = Router { logits: &logits.vectors()?, bias: &bias, routing };
+    case.plan.experts_mm("moe", &experts, &router, &h, &x)?;
+    let mut want = Vec::new();
+    for ((zs, h), x) in zs.chunks(EXPERTS).zip(wide(&hs).chunks(columns)).zip(xs.chunks(columns)) {
+        let mut sums: Vec<(f64, f64)> = x.iter().map(|&v| (v as f64, v.abs() as f64)).collect();
+        let (ids, weights) = routed_experts(zs, &biases, routing);
+        for (expert, weight) in ids.into_iter().zip(weights) {
+            let hidden = |row| gated(dot(&gates, shape, expert, row, h), dot(&ups, shape, expert, row, h));
+            let (hidden, sizes): (Vec<f64>, Vec<f64>) = (0..rows).map(hidden).unzip();
+            for (row, sum) in sums.iter_mut().enumerate() {
+                sum.0 += weight * dot(&downs, back, expert, row, &hidden).0;
+                sum.1 += weight * dot(&downs, back, expert, row, &sizes).1;
+            }
+        }
+        want.extend(sums);
+    }
+    let (want, sizes) = want.into_iter().unzip();
+    case.expect_batch(&x, want, sizes, 3.0 * bound(target, &formats));
+    case.allow_between();
+    let names = formats.map(|quant| quant.name);
+    Ok(case.finish(format!("{names:?} {columns}x{rows}x{EXPERTS}, {load:?}, {count} of {tokens} tokens")))
+}

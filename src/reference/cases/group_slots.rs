@@ -1,0 +1,36 @@
+//! The cases of `group_slots`.
+
+use crate::error::Result;
+use crate::plan::Target;
+use crate::reference::experts::by_expert;
+use crate::reference::{Case, CaseBuilder, ValueType};
+
+pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+    let shapes = [(5, 2, (40, 33), 16), (64, 4, (512, 512), 32), (3, 1, (17, 16), 16), (70, 2, (9, 0), 16)];
+    shapes.into_iter().map(|(experts, top_k, tokens, places)| case(target, experts, top_k, tokens, places)).collect()
+}
+
+/// Every fourth token chooses as the one before, and no one the second expert.
+fn chosen(experts: usize, top_k: usize, tokens: usize) -> Vec<u32> {
+    let expert = |slot: usize| {
+        let (token, rank) = (slot / top_k, slot % top_k);
+        let expert = (7 * (token - token % 4 / 3) + rank * (experts / top_k)) % experts;
+        if expert == 1 { 0 } else { expert as u32 }
+    };
+    (0..tokens * top_k).map(expert).collect()
+}
+
+fn case(target: Target, experts: usize, top_k: usize, tokens: (usize, usize), places: usize) -> Result<Case> {
+    let (tokens, count) = tokens;
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
+    case.chunk(0, count);
+    let ids = case.plan.tensor_with_stride("ids", [top_k, tokens], top_k);
+    let chosen = chosen(experts, top_k, count);
+    case.fill_bytes(ids.buffer, bytemuck::cast_slice(&chosen).to_vec());
+    let groups = case.plan.group_slots("groups", &ids, experts, places)?;
+    let (slots, tiles) = by_expert(&chosen, experts, places, groups.tiles.shape[1]);
+    let wide = |values: Vec<usize>| values.into_iter().map(|v| v as f64).collect();
+    case.expect_at(groups.tiles.buffer, ValueType::U32, 0, wide(tiles), 0.0);
+    case.expect_at(groups.slots.buffer, ValueType::U32, 0, wide(slots), 0.0);
+    Ok(case.finish(format!("{experts} experts, {top_k} of {count} of {tokens} tokens, tiles of {places}")))
+}

@@ -1,0 +1,42 @@
+//! The cases of `mla_output`.
+
+use super::columns_for;
+use super::mla_attention::{Example, SCALE};
+use crate::error::Result;
+use crate::kernels::mla_output::JOINED;
+use crate::kernels::{CacheType, Input, matvec};
+use crate::plan::Target;
+use crate::quant::{QUANTS, Quant};
+use crate::reference::operand::seen;
+use crate::reference::product::products;
+use crate::reference::{Case, CaseBuilder};
+
+pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+    let case = |(i, quant): (usize, &&'static Quant)| {
+        case(target, quant, [1, 3, 64][i % 3], [21, 48][i % 2], [1, 1, 4, 1, 2][i % 5])
+    };
+    QUANTS.iter().enumerate().map(case).collect()
+}
+
+fn case(target: Target, quant: &'static Quant, splits: usize, rows: usize, tokens: usize) -> Result<Case> {
+    let rank = columns_for(quant, 36);
+    let example = Example { heads: 3, tokens: 150, rank, rotary: 10, splits, ty: CacheType::F16 };
+    let shape = [rank, rows, example.heads];
+    let mut case = CaseBuilder::for_tokens(target, 1, tokens);
+    let (q, cache, queries, latents) = example.inputs(&mut case);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let y = case.plan.tensor("y", [shape[1], example.heads * tokens]);
+    let parts = case.plan.mla_attention("attention", &q, &cache, SCALE, splits)?;
+    let rounded = case.plan.mla_output("output", &w, &parts, &y)?;
+    case.allow(parts.sums.buffer);
+    case.allow(parts.stats.buffer);
+    let seen_by = |head: usize| example.tokens - tokens + head / example.heads + 1;
+    let attention = |head: usize| example.output_over(&queries, &latents, head, seen_by(head));
+    let attention: Vec<f64> = (0..example.heads * tokens).flat_map(attention).collect();
+    let attention = seen(&attention, rank, &[quant], target.arithmetic);
+    let (want, sizes): (Vec<f64>, Vec<f64>) = products(&ws, shape, &attention).into_iter().unzip();
+    let sizes = sizes.into_iter().map(|size| size.max(1.0)).collect();
+    case.probe(&Input { tensor: y, norm: None, rounded }, &want)?;
+    case.expect(&y, want, sizes, matvec::bound(target.arithmetic).max(JOINED));
+    Ok(case.finish(format!("{} {rank}x{}, {splits} splits, {tokens} tokens", quant.name, shape[1])))
+}

@@ -1,0 +1,110 @@
+//! The cases of every kernel, a file each of the same stem as the kernel's, and the registry [`CASES`].
+
+mod absorb_query;
+mod adjust;
+mod copy;
+mod experts_mm;
+mod gate_up;
+mod gate_up_id;
+mod get_rows;
+mod group_slots;
+mod histogram;
+mod kv_write;
+mod last_token;
+mod mla_attention;
+mod mla_attention_batch;
+mod mla_attention_batch_matrix;
+mod mla_attention_matrix;
+mod mla_attention_matrix8;
+mod mla_merge;
+mod mla_output;
+mod moe_down;
+mod moe_gate_up;
+mod moe_sum;
+mod mul_mm;
+mod mul_mm_matrix;
+mod mul_mv;
+mod mul_mv_id;
+mod mul_mv_pair;
+mod query_up_kv_write;
+mod rms_norm;
+mod rope_query;
+mod route;
+mod sample;
+mod slice_max;
+mod slot_sum;
+mod weight_sum;
+
+use super::Case;
+use crate::error::Result;
+use crate::plan::Target;
+use crate::quant::{Family, QUANTS, Quant};
+
+/// The cases of a kernel on a target.
+type Cases = fn(Target) -> Result<Vec<Case>>;
+
+/// The cases of every kernel, by its name.
+pub static CASES: &[(&str, Cases)] = &[
+    ("get_rows", get_rows::cases),
+    ("rms_norm", rms_norm::cases),
+    ("mul_mm", mul_mm::by_registers),
+    ("mul_mm_matrix", mul_mm_matrix::cases),
+    ("group_slots", group_slots::cases),
+    ("slot_sum", slot_sum::cases),
+    ("mul_mv", mul_mv::cases),
+    ("mul_mv_id", mul_mv_id::cases),
+    ("gate_up", gate_up::cases),
+    ("gate_up_id", gate_up_id::cases),
+    ("rope_query", rope_query::cases),
+    ("kv_write", kv_write::cases),
+    ("mla_attention", mla_attention::cases),
+    ("mla_attention_matrix", mla_attention_matrix::cases),
+    ("mla_attention_matrix8", mla_attention_matrix8::cases),
+    ("mla_attention_batch", mla_attention_batch::cases),
+    ("mla_attention_batch_matrix", mla_attention_batch_matrix::cases),
+    ("mla_merge", mla_merge::cases),
+    ("route", route::cases),
+    ("moe_sum", moe_sum::cases),
+    ("mul_mv_pair", mul_mv_pair::cases),
+    ("query_up_kv_write", query_up_kv_write::cases),
+    ("absorb_query", absorb_query::cases),
+    ("mla_output", mla_output::cases),
+    ("moe_gate_up", moe_gate_up::cases),
+    ("moe_down", moe_down::cases),
+    ("adjust", adjust::cases),
+    ("slice_max", slice_max::cases),
+    ("histogram", histogram::cases),
+    ("sample", sample::cases),
+    ("copy", copy::cases),
+    ("last_token", last_token::cases),
+    ("weight_sum", weight_sum::cases),
+];
+
+/// f32 values for a twin.
+pub(super) fn wide(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|&v| v as f64).collect()
+}
+
+/// Formats for cases of two weights: each beside the one `apart` further on, so that it stands once in either role,
+/// and one beside itself, whose names must not clash. A kernel only passes formats through.
+pub(super) fn pairs(apart: usize) -> Vec<(&'static Quant, &'static Quant)> {
+    let beside = |i: usize| (QUANTS[i], QUANTS[(i + apart) % QUANTS.len()]);
+    let itself = QUANTS.iter().find(|quant| quant.family == Family::Affine).map(|quant| (*quant, *quant));
+    (0..QUANTS.len()).map(beside).chain(itself).collect()
+}
+
+/// Every format with some of the shapes that a kernel is to meet: those of odd places and those of even ones in turn,
+/// and all of them where a row may end inside a block.
+pub(super) fn in_turn<T: Copy>(shapes: &[T]) -> Vec<(&'static Quant, T)> {
+    let chosen = |(i, quant): (usize, &&'static Quant)| {
+        let (quant, all) = (*quant, quant.ragged);
+        let places = shapes.iter().enumerate().filter(move |(place, _)| all || place % 2 == i % 2);
+        places.map(move |(_, shape)| (quant, *shape)).collect::<Vec<_>>()
+    };
+    QUANTS.iter().enumerate().flat_map(chosen).collect()
+}
+
+/// The columns of a format's shortest whole rows of at least `columns` values.
+pub(super) fn columns_for(quant: &Quant, columns: usize) -> usize {
+    if quant.ragged { columns } else { columns.next_multiple_of(quant.values) }
+}

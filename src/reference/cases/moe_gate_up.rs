@@ -1,0 +1,66 @@
+//! The cases of `moe_gate_up`.
+
+use super::{columns_for, pairs};
+use crate::error::Result;
+use crate::kernels::{GateUp, Gating, Router, Routing, matvec};
+use crate::plan::{Target, Tensor};
+use crate::quant::Quant;
+use crate::reference::experts::routed_experts;
+use crate::reference::operand::seen;
+use crate::reference::product::{dot, gated};
+use crate::reference::{Case, CaseBuilder, ValueType};
+
+pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+    let formats = pairs(1).into_iter().zip(pairs(2)).map(|((first, second), (_, third))| [first, first, second, third]);
+    formats
+        .enumerate()
+        .map(|(i, formats)| {
+            case(target, formats, [(21, 30), (32, 48), (21, 11), (48, 16)][i % 4], [1, 2, 1, 4, 8][i % 5])
+        })
+        .collect()
+}
+
+fn case(
+    target: Target,
+    formats: [&'static Quant; 4],
+    (rows, shared_rows): (usize, usize),
+    tokens: usize,
+) -> Result<Case> {
+    let columns = formats.iter().fold(45, |columns, quant| columns_for(quant, columns));
+    let (shape, shared) = ([columns, rows, 6], [columns, shared_rows, 1]);
+    let routing = Routing { gating: Gating::Sigmoid, top_k: 3, normalise: true, scale: 1.8 };
+    let mut case = CaseBuilder::for_tokens(target, 1, tokens);
+    let names = ["gate", "up", "shared_gate", "shared_up"];
+    let shapes = [shape, shape, shared, shared];
+    let made = (0..4).map(|i| case.weight(names[i], formats[i], shapes[i])).collect::<Result<Vec<_>>>()?;
+    let (x, xs) = case.normed_input("x", [columns, tokens])?;
+    let (logits, zs) = case.input("logits", [shape[2], tokens]);
+    let (bias, biases) = case.vector("bias", shape[2])?;
+    let weights = GateUp { gate: &made[0].0, up: &made[1].0, shared_gate: &made[2].0, shared_up: &made[3].0 };
+    let router = Router { logits: &logits, bias: &bias, routing };
+    let hidden = case.plan.moe_gate_up("hidden", &weights, &router, &x)?;
+    let xs = seen(&xs, columns, &formats, target.arithmetic);
+    let row_of = |token: usize, gate: usize, matrix: usize, row: usize| {
+        let product = |i: usize| dot(&made[i].1, shapes[i], matrix, row, &xs[token * columns..][..columns]);
+        gated(product(gate), product(gate + 1))
+    };
+    let Tensor { buffer, stride, shape: [width, slots] } = hidden.y.tensor;
+    let mut all = vec![0.0; width * slots];
+    let mut chosen = Vec::new();
+    for (token, zs) in zs.chunks(shape[2]).enumerate() {
+        let (ids, scores) = routed_experts(zs, &biases, routing);
+        let slots = ids.iter().zip(&scores).map(|(&expert, &score)| (0, expert, rows, score));
+        for (slot, (gate, matrix, rows, score)) in slots.chain([(2, 0, shared_rows, 1.0)]).enumerate() {
+            let slot = token * (routing.top_k + 1) + slot;
+            let (want, sizes): (Vec<f64>, Vec<f64>) =
+                (0..rows).map(|row| row_of(token, gate, matrix, row)).map(|(v, s)| (v * score, s * score)).unzip();
+            all[slot * width..][..rows].copy_from_slice(&want);
+            case.expect_slice(buffer, slot * stride, want, sizes, 2.0 * matvec::bound(target.arithmetic));
+        }
+        chosen.extend(ids.into_iter().map(|expert| expert as f64));
+    }
+    case.expect_at(hidden.ids.buffer, ValueType::U32, 0, chosen, 0.0);
+    case.probe(&hidden.y, &all)?;
+    let [first, _, third, fourth] = formats.map(|quant| quant.name);
+    Ok(case.finish(format!("{first} and {third} {fourth} of {columns} columns, {tokens} tokens")))
+}

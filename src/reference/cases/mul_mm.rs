@@ -1,0 +1,73 @@
+//! The cases of `mul_mm`.
+
+use super::experts_mm;
+use super::mul_mm_matrix::bound;
+use super::{columns_for, in_turn, pairs, wide};
+use crate::error::Result;
+use crate::gpu::Matrices;
+use crate::plan::Target;
+use crate::quant::Quant;
+use crate::reference::product::{gated, products};
+use crate::reference::{Case, CaseBuilder};
+
+pub(super) fn by_registers(target: Target) -> Result<Vec<Case>> {
+    cases(Target { matrices: Matrices::None, ..target })
+}
+
+pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    let shapes = [
+        ([96, 70, 1], (80, 67), false),
+        ([160, 33, 2], (16, 16), false),
+        ([70, 64, 3], (7, 5), false),
+        ([64, 130, 1], (130, 129), true),
+    ];
+    for (quant, (shape, tokens, add)) in in_turn(&shapes) {
+        cases.push(case(target, quant, shape, tokens, add)?);
+    }
+    for (gate, up) in pairs(1) {
+        cases.push(gated_case(target, gate, up)?);
+    }
+    cases.extend(experts_mm::cases(target)?);
+    Ok(cases)
+}
+
+pub(super) fn case(
+    target: Target,
+    quant: &'static Quant,
+    [columns, rows, stacks]: [usize; 3],
+    (tokens, count): (usize, usize),
+    add: bool,
+) -> Result<Case> {
+    let shape = [columns_for(quant, columns), rows, stacks];
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
+    case.chunk(9, count);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let (x, xs) = case.batch("x", [shape[0], stacks], tokens, count);
+    let (y, before) = case.batch("y", [rows, stacks], tokens, count);
+    match add {
+        true => case.plan.mul_mm_add("product", &w, &x, &y)?,
+        false => case.plan.mul_mm_into("product", &w, &x, &y)?,
+    }
+    let before = before.into_iter().map(|v| if add { v as f64 } else { 0.0 });
+    let both = products(&ws, shape, &wide(&xs)).into_iter().zip(before);
+    let (want, sizes) = both.map(|((sum, size), before)| (sum + before, size + before.abs())).unzip();
+    case.expect_batch(&y, want, sizes, bound(target, &[quant]));
+    let how = if add { " added" } else { "" };
+    Ok(case.finish(format!("{} {}x{rows}x{stacks} {count} of {tokens} tokens{how}", quant.name, shape[0])))
+}
+
+pub(super) fn gated_case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant) -> Result<Case> {
+    let (tokens, count) = (40, 35);
+    let shape = [columns_for(up_quant, columns_for(gate_quant, 45)), 43, 1];
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
+    case.chunk(9, count);
+    let (gate, gates) = case.weight("gate", gate_quant, shape)?;
+    let (up, ups) = case.weight("up", up_quant, shape)?;
+    let (x, xs) = case.batch("x", [shape[0], 1], tokens, count);
+    let y = case.plan.gate_up_mm("y", &gate, &up, &x)?;
+    let both = products(&gates, shape, &wide(&xs)).into_iter().zip(products(&ups, shape, &wide(&xs)));
+    let (want, sizes) = both.map(|(gate, up)| gated(gate, up)).unzip();
+    case.expect_batch(&y, want, sizes, bound(target, &[gate_quant, up_quant]));
+    Ok(case.finish(format!("{} and {} {}x43, {count} of {tokens} tokens", gate_quant.name, up_quant.name, shape[0])))
+}

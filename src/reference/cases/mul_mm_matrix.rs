@@ -1,0 +1,51 @@
+//! The cases of `mul_mm_matrix`.
+
+use super::columns_for;
+use super::mul_mm;
+use crate::error::Result;
+use crate::gpu::Matrices;
+use crate::kernels::matmul::{LARGEST_HALF, SUMS};
+use crate::kernels::mul_mm_matrix::KERNEL;
+use crate::plan::{Target, Team};
+use crate::quant::{QUANTS, Quant};
+use crate::reference::product::products;
+use crate::reference::{Case, CaseBuilder};
+
+/// What errors of a product with weights of these formats are bounded by, as parts of the sum of its terms'
+/// magnitudes. Each operand is within 2^-11 of what f16 holds; their errors hardly ever point the same way.
+pub(super) fn bound(target: Target, formats: &[&Quant]) -> f64 {
+    let half = target.matrices != Matrices::None
+        && target.team == Team::Subgroup
+        && !formats.iter().all(|quant| quant.exceeds_half());
+    if half { 4e-4 } else { SUMS }
+}
+
+/// The same as by registers, but for those that none of this has a part in.
+pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+    let matrices = if target.matrices == Matrices::Eight { Matrices::Eight } else { Matrices::Sixteen };
+    let target = Target { matrices, team: Team::Subgroup, subgroup: 32, ..target };
+    let mut cases = mul_mm::cases(target)?;
+    cases.retain(|case| case.plan.steps.iter().any(|step| step.kernel == KERNEL.name));
+    let halved = QUANTS.iter().copied().find(|quant| !quant.exceeds_half());
+    cases.extend(halved.map(|quant| beyond_half(target, quant)).transpose()?);
+    Ok(cases)
+}
+
+/// TileVectors with values that f16 cannot hold, which count as the largest that it can.
+fn beyond_half(target: Target, quant: &'static Quant) -> Result<Case> {
+    let (most, tokens) = (LARGEST_HALF, 18);
+    let shape = [columns_for(quant, 64), 32, 1];
+    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
+    case.chunk(9, tokens);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let mut xs = case.noise(shape[0] * tokens);
+    for (x, large) in xs.iter_mut().step_by(29).zip([1e5, -1e5, 65504.0, -3e38].into_iter().cycle()) {
+        *x = large;
+    }
+    let x = case.batch_of("x", [shape[0], 1], tokens, &xs);
+    let y = case.plan.mul_mm("y", &w, &x)?;
+    let held: Vec<f64> = xs.iter().map(|x| f64::from(*x).clamp(-most, most)).collect();
+    let (want, sizes) = products(&ws, shape, &held).into_iter().unzip();
+    case.expect_batch(&y, want, sizes, bound(target, &[quant]));
+    Ok(case.finish(format!("{} {}x32x1 {tokens} tokens, values beyond f16", quant.name, shape[0])))
+}

@@ -1,0 +1,99 @@
+//! The cases of `mul_mv`.
+
+use super::{columns_for, in_turn, pairs};
+use crate::error::Result;
+use crate::kernels::mul_mv::Write;
+use crate::kernels::rounded::Epilogue;
+use crate::kernels::{Norm, matvec};
+use crate::plan::Target;
+use crate::quant::{Arithmetic, Quant};
+use crate::reference::operand::seen;
+use crate::reference::product::{dot, products};
+use crate::reference::{Case, CaseBuilder};
+
+/// A product in a case: the weight's shape, how many vectors for each matrix, and what is done to them.
+#[derive(Clone, Copy)]
+struct Example {
+    shape: [usize; 3],
+    tokens: usize,
+    write: Write,
+    normed: bool,
+}
+
+pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+    use Write::{Add, Replace};
+    let mut cases = Vec::new();
+    let shapes = [
+        ([96, 5, 1], 1, Replace, false),
+        ([1024, 33, 2], 1, Replace, false),
+        ([70, 17, 3], 2, Replace, false),
+        ([7, 9, 1], 4, Replace, false),
+        ([64, 19, 1], 8, Add, false),
+        ([300, 12, 1], 1, Replace, true),
+        ([64, 19, 1], 1, Add, false),
+        ([300, 12, 1], 8, Replace, true),
+        ([300, 260, 1], 2, Replace, true),
+        ([96, 5, 1], 6, Add, false),
+    ];
+    let example = |(shape, tokens, write, normed)| Example { shape, tokens, write, normed };
+    for (quant, example) in in_turn(&shapes.map(example)) {
+        cases.push(case(target, quant, example)?);
+    }
+    for (i, &(quant, _)) in pairs(1).iter().enumerate() {
+        cases.push(stream_case(target, quant, [64, [32, 64, 96][i % 3], 1], [1, 2, 4, 8][i % 4])?);
+    }
+    // More rows than one dimension of the grid has workgroups for, and a row of several tiles.
+    let plain = |shape, tokens| Example { shape, tokens, write: Replace, normed: false };
+    if target.arithmetic == Arithmetic::Float {
+        cases.push(case(target, &crate::quant::Q4_0, plain([32, 32 * 65535 + 13, 1], 1))?);
+    }
+    cases.push(case(target, &crate::quant::Q4_0, Example { normed: true, ..plain([15_008, 9, 1], 1) })?);
+    cases.push(case(target, &crate::quant::Q4_0, Example { normed: true, ..plain([15_008, 9, 1], 4) })?);
+    Ok(cases)
+}
+
+fn case(target: Target, quant: &'static Quant, example: Example) -> Result<Case> {
+    let Example { shape, tokens, write, normed } = example;
+    let shape = [columns_for(quant, shape[0]), shape[1], shape[2]];
+    let [columns, rows, matrices] = shape;
+    let vectors = matrices * tokens;
+    let mut case = CaseBuilder::for_tokens(target, 1, tokens);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let (x, xs) =
+        if normed { case.normed_input("x", [columns, vectors])? } else { case.plain_input("x", [columns, vectors]) };
+    let (y, before) = case.input("y", [rows, vectors]);
+    case.plan.mul_mv_step("product", &w, &x, &y, write, Epilogue::default())?;
+    let xs = seen(&xs, columns, &[quant], target.arithmetic);
+    let element = |i: usize| {
+        let (vector, row) = (i / rows, i % rows);
+        let (sum, size) = dot(&ws, shape, vector % matrices, row, &xs[vector * columns..][..columns]);
+        let before = if write == Write::Add { before[i] as f64 } else { 0.0 };
+        (sum + before, size + before.abs())
+    };
+    let (want, sizes) = (0..rows * vectors).map(element).unzip();
+    case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
+    let how = [(write == Write::Add, " added"), (normed, " normed")];
+    let how: String = how.into_iter().filter(|(on, _)| *on).map(|(_, how)| how).collect();
+    Ok(case.finish(format!("{} {columns}x{rows}x{matrices}{how}, {tokens} tokens", quant.name)))
+}
+
+/// A product onto the residual stream, and what it leaves for the product that follows.
+fn stream_case(target: Target, quant: &'static Quant, shape: [usize; 3], tokens: usize) -> Result<Case> {
+    let shape = [columns_for(quant, shape[0]), shape[1], 1];
+    let mut case = CaseBuilder::for_tokens(target, 1, tokens);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let (x, xs) = case.plain_input("x", [shape[0], tokens]);
+    let (y, before) = case.input("y", [shape[1], tokens]);
+    let (weight, norms) = case.vector("norm", shape[1])?;
+    let next = Norm { weight, epsilon: 1e-5 };
+    let stream = case.plan.mul_mv_add("product", &w, &x, &y, &next)?;
+    let xs = seen(&xs, shape[0], &[quant], target.arithmetic);
+    let (want, sizes): (Vec<f64>, Vec<f64>) = products(&ws, shape, &xs)
+        .into_iter()
+        .zip(&before)
+        .map(|((sum, size), &b)| (sum + b as f64, size + b.abs() as f64))
+        .unzip();
+    case.probe_stream(&stream, &next, &want, &norms)?;
+    case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
+    Ok(case.finish(format!("{} {}x{} onto the stream, {tokens} tokens", quant.name, shape[0], shape[1])))
+}

@@ -1,0 +1,45 @@
+//! The cases of `query_up_kv_write`.
+
+use super::columns_for;
+use super::kv_write::KvRowCase;
+use crate::error::Result;
+use crate::kernels::{CacheType, Input, matvec};
+use crate::plan::Target;
+use crate::quant::{QUANTS, Quant};
+use crate::reference::Case;
+use crate::reference::operand::seen;
+use crate::reference::product::products;
+
+pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+    let case = |(i, quant): (usize, &&'static Quant)| {
+        let ty = if i % 2 == 0 { CacheType::F16 } else { CacheType::F32 };
+        case(target, quant, ty, i % 3 > 0, [37, 48][i / 2 % 2], [1, 2, 4, 8][i % 4])
+    };
+    QUANTS.iter().enumerate().map(case).collect()
+}
+
+fn case(
+    target: Target,
+    quant: &'static Quant,
+    ty: CacheType,
+    normed: bool,
+    rows: usize,
+    tokens: usize,
+) -> Result<Case> {
+    let columns = columns_for(quant, 70);
+    let shape = [columns, rows, 1];
+    let kv_row = KvRowCase { ty, rank: 132, rotary: 34, position: 17, tokens, room: tokens };
+    let mut case = kv_row.start(target);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let (x, xs) =
+        if normed { case.normed_input("x", [columns, tokens])? } else { case.plain_input("x", [columns, tokens]) };
+    let y = case.plan.tensor("y", [rows, tokens]);
+    let inputs = kv_row.inputs(&mut case)?;
+    let rounded = case.plan.query_up_kv_write("query", &w, &x, &y, &inputs.kv, &inputs.norm, &inputs.cache)?;
+    let xs = seen(&xs, columns, &[quant], target.arithmetic);
+    let (want, sizes): (Vec<f64>, Vec<f64>) = products(&ws, shape, &xs).into_iter().unzip();
+    case.probe(&Input { tensor: y, norm: None, rounded }, &want)?;
+    case.expect(&y, want, sizes, matvec::bound(target.arithmetic));
+    kv_row.expect(&mut case, &inputs);
+    Ok(case.finish(format!("{} {columns}x{rows}, normed {normed}, {ty:?}, {tokens} tokens", quant.name)))
+}

@@ -1,0 +1,243 @@
+//! Choices: of experts, and of the next token. They are compared exactly; where one is so close that rounding decides,
+//! nothing is looked at.
+
+use super::{VALUES, exact, sample};
+use crate::error::Result;
+use crate::kernels::computes::{Adjusted, Drawn, Histogram, Maxima, SLACK};
+use crate::kernels::histogram::{BINS, scale};
+use crate::kernels::sampling::pcg4d;
+use crate::kernels::slice_max::SLICE;
+use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling};
+use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, Sample};
+
+/// The logits afterwards, and what each of them was summed of.
+pub(super) fn adjusted_logits(
+    logits: &[f32],
+    penalties: &Penalties,
+    listed: &[Adjustment],
+    newest: u32,
+) -> (Vec<f64>, Vec<f64>) {
+    let [repeat, presence, frequency] = [penalties.repeat, penalties.presence, penalties.frequency].map(f64::from);
+    let after = |(&logit, token): (&f32, u32)| {
+        let entries = listed.iter().filter(|it| it.token == token);
+        let (count, bias) = entries.fold((0, 0.0), |sum, it| (sum.0 + it.count, sum.1 + f64::from(it.bias)));
+        let count = f64::from(count + u32::from(penalties.ahead == 1 && newest == token));
+        let biased = f64::from(logit) + bias;
+        let factor = if count == 0.0 {
+            1.0
+        } else if biased <= 0.0 {
+            repeat
+        } else {
+            1.0 / repeat
+        };
+        let once = if count > 0.0 { presence } else { 0.0 };
+        let parts = [f64::from(logit) * factor, bias * factor, -count * frequency, -once];
+        (parts.iter().sum::<f64>(), parts.iter().map(|part| part.abs()).sum::<f64>())
+    };
+    logits.iter().zip(0..).map(after).unzip()
+}
+
+/// Of each bin the tokens, and what they lack.
+pub(super) fn binned(logits: &[f32]) -> [Vec<f64>; 2] {
+    let top = f64::from(likeliest(logits).0);
+    let (mut counts, mut deficits) = (vec![0.0; BINS], vec![0.0; BINS]);
+    for logit in logits.iter().filter(|logit| logit.is_finite()) {
+        let gap = (0.5 * (top - f64::from(*logit))).min(127.9999);
+        let bin = (gap * 8.0) as usize;
+        counts[bin] += 1.0;
+        deficits[bin] += ((1.0 - (-2.0 * gap + 0.25 * bin as f64).exp()) * f64::from(scale(logits.len()))).round();
+    }
+    [counts, deficits]
+}
+
+/// Of each bin the tokens that rounding may count there or not.
+pub(super) fn near_edges(logits: &[f32]) -> Vec<f64> {
+    let top = f64::from(likeliest(logits).0);
+    let mut close = vec![0.0; BINS];
+    for logit in logits.iter().filter(|logit| logit.is_finite()) {
+        let eighths = (4.0 * (top - f64::from(*logit))).min(BINS as f64);
+        let edge = eighths.round();
+        if (eighths - edge).abs() < 1e-4 * edge.max(1.0) {
+            close.iter_mut().skip((edge as usize).saturating_sub(1)).take(2).for_each(|bin| *bin += 1.0);
+        }
+    }
+    close
+}
+
+/// The words the kernels leave: the chosen token, the likeliest, and how many `top_k` and `top_p` left.
+pub(super) fn choice(logits: &[f32], sampling: &Sampling, position: u32) -> [u32; 3] {
+    let (_, first) = likeliest(logits);
+    if first == NO_TOKEN || sampling.sharpness == 0.0 {
+        return [first, first, 1];
+    }
+    let order = in_order(logits);
+    let kept = sampling.kept(&order, sampling.top_p.into());
+    let chosen = sampling.scores(&order[..kept], position).into_iter().fold((f64::NEG_INFINITY, first), best);
+    let count = if sampling.filters() { kept } else { logits.len() };
+    [chosen.1, first, count as u32]
+}
+
+/// As [`choice`], unless it is so close that rounding may decide it.
+pub(super) fn clear_choice(logits: &[f32], sampling: &Sampling, position: u32) -> Option<[u32; 3]> {
+    const CLOSE: f64 = 1e-3;
+    let words = choice(logits, sampling, position);
+    if words[0] == NO_TOKEN || sampling.sharpness == 0.0 {
+        return Some(words);
+    }
+    let (order, top_p) = (in_order(logits), f64::from(sampling.top_p));
+    let kept = sampling.kept(&order, top_p);
+    let alike = [1.0 - CLOSE, 1.0 + CLOSE].iter().all(|factor| sampling.kept(&order, top_p * factor) == kept);
+    let next = order.get(kept).map_or(f64::INFINITY, |(logit, _)| f64::from(order[kept - 1].0 - logit));
+    let reach = |&(logit, _): &(f32, u32)| (0.5 * f64::from(order[0].0 - logit) - f64::from(sampling.reach)).abs();
+    let scores = sampling.scores(&order[..kept], position);
+    let ahead = |&(score, token): &(f64, u32)| token == words[0] || score < scores_of(&scores, words[0]) - CLOSE;
+    let filters = !sampling.filters() || (top_p >= 1.0 || alike) && (next == 0.0 || next > CLOSE);
+    (filters && order[..kept].iter().all(|it| reach(it) > CLOSE) && scores.iter().all(ahead)).then_some(words)
+}
+
+fn scores_of(scores: &[(f64, u32)], token: u32) -> f64 {
+    scores.iter().find(|it| it.1 == token).map_or(f64::NEG_INFINITY, |it| it.0)
+}
+
+fn best(best: (f64, u32), other: (f64, u32)) -> (f64, u32) {
+    if other.0 > best.0 { other } else { best }
+}
+
+/// Finite logits and their tokens, the largest first, equal ones by their tokens.
+fn in_order(logits: &[f32]) -> Vec<(f32, u32)> {
+    let mut order: Vec<(f32, u32)> = logits.iter().copied().zip(0..).filter(|(l, _)| l.is_finite()).collect();
+    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    order
+}
+
+impl Sampling {
+    /// How many of the first tokens in order the filters keep, at a `top_p`.
+    fn kept(&self, order: &[(f32, u32)], top_p: f64) -> usize {
+        let order = if self.filters() { &order[..order.len().min(self.top_k as usize)] } else { order };
+        if self.top_p >= 1.0 {
+            return order.len();
+        }
+        let weight = |&(logit, _): &(f32, u32)| (f64::from(logit) - f64::from(order[0].0)).exp();
+        let enough = top_p * order.iter().map(weight).sum::<f64>();
+        let mut mass = 0.0;
+        let before = |it: &&(f32, u32)| {
+            let goes_on = mass < enough;
+            mass += weight(it);
+            goes_on
+        };
+        order.iter().take_while(before).count().max(1)
+    }
+
+    /// The scores of the first tokens in order, of which the largest is drawn.
+    fn scores(&self, order: &[(f32, u32)], position: u32) -> Vec<(f64, u32)> {
+        let score = |&(logit, token): &(f32, u32)| {
+            let gap = 0.5 * (f64::from(order[0].0) - f64::from(logit));
+            let score = gumbel(noise(self.seed, position, token)) - gap * f64::from(self.sharpness);
+            (if gap <= f64::from(self.reach) { score } else { f64::NEG_INFINITY }, token)
+        };
+        order.iter().map(score).collect()
+    }
+}
+
+/// The random word of a token: `lib/noise.wgsl`.
+fn noise(seed: [u32; 2], position: u32, token: u32) -> u32 {
+    pcg4d([token / 4, position, seed[0], seed[1]])[token as usize % 4]
+}
+
+/// Minus the logarithm of −log(1 − u), in f64.
+fn gumbel(bits: u32) -> f64 {
+    let u = (f64::from(bits) + 0.5) / 4_294_967_296.0;
+    -(-(-u).ln_1p()).ln()
+}
+
+/// The score that stands beside it.
+const LOWEST: f32 = -3.4e38;
+
+/// The largest logit and its token.
+pub(super) fn likeliest(logits: &[f32]) -> (f32, u32) {
+    let numbers = logits.iter().copied().zip(0..).filter(|(logit, _)| logit.is_finite());
+    numbers.reduce(|best, other| if other.0 > best.0 { other } else { best }).unwrap_or((LOWEST, NO_TOKEN))
+}
+
+/// The words of a slice's maximum, whose first logit is token `first`'s.
+pub(super) fn slice_words(slice: &[f32], first: usize) -> [u32; 2] {
+    let (logit, token) = likeliest(slice);
+    [logit.to_bits(), if token == NO_TOKEN { token } else { token + first as u32 }]
+}
+
+/// What the host wrote.
+fn of_words<T: bytemuck::AnyBitPattern>(words: &[u32]) -> Option<T> {
+    bytemuck::try_pod_read_unaligned(bytemuck::cast_slice(words)).ok()
+}
+
+impl Reference for Maxima {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let count = self.logits.shape[0];
+        let mut samples = Vec::new();
+        for slice in probe.some(count.div_ceil(SLICE), VALUES) {
+            let first = slice * SLICE;
+            let logits = probe.values(self.logits.buffer, first, SLICE.min(count - first))?;
+            for (word, want) in slice_words(&logits, first).into_iter().enumerate() {
+                samples.push(exact(OutputPlace::U32(self.maxima, 2 * slice + word), f64::from(want)));
+            }
+        }
+        let empty = probe.some(2 * BINS, VALUES);
+        samples.extend(empty.into_iter().map(|bin| exact(OutputPlace::U32(self.histogram, bin), 0.0)));
+        Ok(samples)
+    }
+}
+
+impl Reference for Histogram {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
+        let [counts, deficits] = binned(&logits);
+        let close = near_edges(&logits);
+        let busy: Vec<usize> = (0..BINS).filter(|&bin| counts[bin] > 0.0).collect();
+        let mut bins: Vec<usize> = probe.some(busy.len(), VALUES).into_iter().map(|at| busy[at]).collect();
+        bins.push(probe.pick(BINS));
+        let scale = f64::from(scale(logits.len()));
+        let of_bin = |bin: usize| {
+            let (count, lacks) = (OutputPlace::U32(self.histogram, bin), OutputPlace::U32(self.histogram, BINS + bin));
+            // Of each token what an exponential in f32 and its rounding may be off by; of a close one all it may lack.
+            let off = counts[bin] * (1.0 + SLACK * 1e-6 * scale) + close[bin] * 0.25 * scale;
+            [
+                Sample { output: count, want: counts[bin], tolerance: close[bin] },
+                Sample { output: lacks, want: deficits[bin], tolerance: off },
+            ]
+        };
+        Ok(bins.into_iter().flat_map(of_bin).collect())
+    }
+}
+
+impl Reference for Drawn {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
+        let words = probe.words(self.sampling, 0, size_of::<Sampling>() / 4)?;
+        let ticket = probe.words(BufferRef::Local(Plan::STATE), 3, 1)?;
+        let Some(sampling) = of_words::<Sampling>(&words) else { return Ok(vec![]) };
+        let Some(choice) = clear_choice(&logits, &sampling, probe.position as u32) else { return Ok(vec![]) };
+        let words = choice.into_iter().chain(ticket).enumerate();
+        Ok(words.map(|(i, word)| exact(OutputPlace::U32(BufferRef::Local(Plan::TOKEN), i), f64::from(word))).collect())
+    }
+}
+
+impl Reference for Adjusted {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
+        let newest = probe.words(BufferRef::Local(Plan::TOKEN), 0, 1)?;
+        let adjustments = BufferRef::Local(self.adjustments);
+        let head = probe.words(adjustments, 0, size_of::<Penalties>() / 4)?;
+        let Some(penalties) = of_words::<Penalties>(&head) else { return Ok(vec![]) };
+        let each = size_of::<Adjustment>() / 4;
+        let entries = probe.words(adjustments, head.len(), each * penalties.count as usize)?;
+        let entries: Vec<Adjustment> = entries.chunks_exact(each).filter_map(of_words).collect();
+        let (after, sizes) =
+            adjusted_logits(&logits, &penalties, &entries, newest.first().copied().unwrap_or_default());
+        let listed: Vec<usize> = entries.iter().map(|entry| entry.token as usize).collect();
+        let mut places: Vec<usize> = probe.some(listed.len(), VALUES).into_iter().map(|at| listed[at]).collect();
+        places.extend(probe.some(after.len(), VALUES));
+        places.retain(|&place| after[place].is_finite());
+        let of = |place: usize| sample(OutputPlace::F32(self.logits.buffer, place), after[place], sizes[place], 1e-6);
+        Ok(places.into_iter().map(of).collect())
+    }
+}
