@@ -18,7 +18,7 @@ use wglm::quant;
 use wglm::shader::Variant;
 use wglm::{CacheShape, CacheType, Config};
 
-/// Bounds as for the shaders that a GPU runs (tests/goldens.rs): f32 arithmetic in another order is all that differs,
+/// Bounds as for the shaders that a GPU runs (tests/it/goldens.rs): f32 arithmetic in another order is all that differs,
 /// and the rounding of the cache.
 const EXACT: f64 = 2e-5;
 const F16_CACHE: f64 = 1e-3;

@@ -1,0 +1,119 @@
+//! Products of bytes against products in f32: how far rounded activations move logits, continuations, perplexity.
+
+use crate::common::goldens::goldens;
+use crate::common::gpu::gpu;
+use crate::common::models::{fable_file, fixture, load_with, relative_l2};
+use std::sync::OnceLock;
+use wglm::plan::Fusions;
+use wglm::{Arithmetic, CacheShape, CacheType, Model, Session};
+
+/// Relative L2 that logits may move: a rounded activation is off by up to half a 127th of the largest of its sixteen.
+const MOVED: f64 = 3e-2;
+/// And at how many of a hundred positions it may be more. Where two experts are nearly tied, rounding makes the other
+/// choice, and the logits are those of another mixture: at position 40 of dialog0 the first router's margin is 6e-4
+/// (its scores in f64, by tests/reference), and they move by 0.55.
+const TIED: f64 = 0.03;
+/// What perplexity may change, of itself.
+const PERPLEXITY: f64 = 5e-3;
+
+const BOTH: [Arithmetic; 2] = [Arithmetic::Float, Arithmetic::Int];
+
+fn fable(precision: &str) -> [Model; 2] {
+    BOTH.map(|arithmetic| load_with(&fable_file(precision), gpu(), arithmetic, Fusions::all()))
+}
+
+/// The demonstration model in either, loaded once.
+fn q4_0() -> &'static [Model; 2] {
+    static MODELS: OnceLock<[Model; 2]> = OnceLock::new();
+    MODELS.get_or_init(|| fable("q4_0"))
+}
+
+/// The logits after each of the positions.
+fn logits(model: &Model, tokens: &[u32], positions: &[usize]) -> Vec<Vec<f32>> {
+    let cache = CacheShape { context: tokens.len(), ty: CacheType::F32 };
+    let mut session = Session::with_cache(model, cache).unwrap();
+    let after = |&position: &usize| {
+        session.feed(&tokens[session.tokens().len()..=position]).unwrap();
+        session.logits().unwrap()
+    };
+    positions.iter().map(after).collect()
+}
+
+/// The relative L2 between the two arithmetics at each of the positions.
+fn moved(models: &[Model; 2], tokens: &[u32], positions: &[usize]) -> Vec<f64> {
+    let [float, int] = models.each_ref().map(|model| logits(model, tokens, positions));
+    int.iter().zip(&float).map(|(int, float)| relative_l2(int, float)).collect()
+}
+
+#[test]
+fn logits_move_little() {
+    let models = q4_0();
+    let mut all = Vec::new();
+    for golden in goldens() {
+        let moved = moved(models, &golden.tokens, &golden.positions);
+        for (at, moved) in golden.positions.iter().zip(&moved).filter(|(_, moved)| **moved >= MOVED) {
+            println!("{} position {at}: relative L2 {moved:.2e}", golden.name);
+        }
+        all.extend(moved);
+    }
+    all.sort_by(f64::total_cmp);
+    let within = all.partition_point(|moved| *moved < MOVED);
+    let [count, middle, worst] = [all.len(), all.len() / 2, within - 1];
+    println!(
+        "{within} of {count} positions within {MOVED}: median {:.2e}, worst of them {:.2e}",
+        all[middle], all[worst]
+    );
+    assert!((count - within) as f64 <= TIED * count as f64, "{} of {count} positions off", count - within);
+    assert!(all[0] > 0.0 && all[middle] < MOVED / 5.0, "median {:.2e}, least {:.2e}", all[middle], all[0]);
+}
+
+/// The weights of the f16 file are no bytes: its products stay what they are.
+#[test]
+fn plain_formats_are_not_rounded() {
+    let models = fable("f16");
+    for golden in goldens() {
+        golden.check_greedy(&models[1], "f16");
+    }
+    let golden = &goldens()[1];
+    assert!(moved(&models, &golden.tokens, &golden.positions).iter().all(|moved| *moved == 0.0));
+}
+
+#[test]
+fn continuations_are_the_same() {
+    goldens().iter().for_each(|golden| golden.check_greedy(&q4_0()[1], "q4_0"));
+}
+
+/// −ln of the probability that logits give a token.
+fn surprise(logits: &[f32], token: u32) -> f64 {
+    let top = logits.iter().copied().fold(f32::MIN, f32::max);
+    let sum: f64 = logits.iter().map(|logit| f64::from(logit - top).exp()).sum();
+    sum.ln() - f64::from(logits[token as usize] - top)
+}
+
+/// Over all tokens of the dialogues that follow another, and how many those are.
+fn perplexity(model: &Model, dialogues: &[Vec<u32>]) -> (f64, usize) {
+    let (mut sum, mut count) = (0.0, 0);
+    for tokens in dialogues {
+        let mut session = Session::with_cache(model, CacheShape { context: tokens.len(), ..model.cache() }).unwrap();
+        for pair in tokens.windows(2) {
+            session.feed(&pair[..1]).unwrap();
+            sum += surprise(&session.logits().unwrap(), pair[1]);
+            count += 1;
+        }
+    }
+    ((sum / count as f64).exp(), count)
+}
+
+/// On text that models/training/train_demo.py makes up.
+#[test]
+fn perplexity_is_the_same() {
+    let text = std::fs::read_to_string(fixture("fable/text.txt")).unwrap();
+    let models = q4_0();
+    let encode = |line: &str| models[0].tokenizer().unwrap().encode(line, true).unwrap();
+    let dialogues: Vec<Vec<u32>> = text.lines().map(encode).collect();
+    let [(float, count), (int, _)] = models.each_ref().map(|model| perplexity(model, &dialogues));
+    let change = int / float - 1.0;
+    println!("perplexity over {count} tokens: {float:.5} in f32, {int:.5} in bytes: {:+.3} %", 100.0 * change);
+    assert!(float < 3.0, "the text is none that the model knows: {float}");
+    assert!(change.abs() < PERPLEXITY, "{float} in f32, {int} in bytes");
+}

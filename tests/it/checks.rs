@@ -1,0 +1,162 @@
+//! The check at load: what it makes of kernels that are right, and of such as are not.
+
+use crate::common::gpu::{gpu, open};
+use std::time::Instant;
+use wglm::gpu::Matrices;
+use wglm::model::Altered;
+use wglm::plan::{Fusions, Team};
+use wglm::shader::{SourcePart, Variant};
+use wglm::wgsl::Source;
+use wglm::{Arithmetic, Check, Error, Gguf, Gpu, LoadOptions, Model, PromptOptions, Verdict, Without};
+
+fn demo() -> Gguf {
+    Gguf::from_static(wglm::DEMO_MODEL).unwrap()
+}
+
+/// Prompts token by token, for whose kernels nothing has to be compiled.
+fn alone() -> LoadOptions {
+    let prompt = PromptOptions { chunk: 1, ..PromptOptions::default() };
+    LoadOptions { context: Some(64), prompt, arithmetic: Some(Arithmetic::Float), ..LoadOptions::default() }
+}
+
+fn load(gpu: &Gpu, options: &LoadOptions) -> wglm::Result<Model> {
+    Model::load(&demo(), gpu, options)
+}
+
+fn verdict(model: &Model) -> Verdict {
+    model.verdict().expect("a verdict").clone()
+}
+
+/// The demonstration model, for either team, in either arithmetic, fused and apart: every kernel of a
+/// token and of a chunk passes.
+#[test]
+fn kernels_that_are_right_pass() {
+    for (team, arithmetic, fusions) in [
+        (true, Arithmetic::Float, Fusions::all()),
+        (true, Arithmetic::Int, Fusions::all()),
+        (true, Arithmetic::Int, Fusions::none()),
+        (false, Arithmetic::Float, Fusions::all()),
+    ] {
+        let start = Instant::now();
+        let device = if team { gpu().clone() } else { open(false) };
+        let options =
+            LoadOptions { arithmetic: Some(arithmetic), fusions, check: Check::Always, ..LoadOptions::default() };
+        let found = verdict(&load(&device, &options).unwrap());
+        assert_eq!((found.without(), found.kernel()), (Without::Nothing, None), "{found}");
+        println!("{team} {arithmetic:?}: {:.1} s", start.elapsed().as_secs_f32());
+    }
+}
+
+/// A verdict that is handed in spares the check, as long as it is about the same kernels.
+#[test]
+fn what_is_known_is_not_looked_at_again() {
+    let first = load(gpu(), &alone()).unwrap();
+    let known = verdict(&first);
+    assert!(known.subject().contains(&gpu().report().name) && known.subject().contains(env!("CARGO_PKG_VERSION")));
+    let text = serde_json::to_string(&known).unwrap();
+    let read: Verdict = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, known);
+
+    // Kernels of a choice that is wrong are not noticed where the verdict is believed.
+    let wrong = LoadOptions { altered: Some(Altered { matrices: Matrices::None, alter: choice_broken }), ..alone() };
+    let believed = LoadOptions { verdicts: vec![known.clone()], ..wrong.clone() };
+    assert_eq!(load(gpu(), &believed).unwrap().verdict(), Some(&known));
+    let never = LoadOptions { check: Check::Never, ..wrong.clone() };
+    assert_eq!(load(gpu(), &never).unwrap().verdict(), None);
+    for again in [
+        LoadOptions { check: Check::Always, ..believed.clone() },
+        LoadOptions { verdicts: vec![about(&known, &[("wglm ", "wglm 9")])], ..wrong.clone() },
+        LoadOptions { verdicts: vec![about(&known, &[(&gpu().report().name, "Another adapter")])], ..wrong.clone() },
+        LoadOptions { verdicts: vec![about(&known, &[(&gpu().report().driver, "another driver")])], ..wrong.clone() },
+        LoadOptions { arithmetic: Some(Arithmetic::Int), ..believed.clone() },
+        wrong,
+    ] {
+        let found = load(gpu(), &again).err();
+        assert!(matches!(&found, Some(Error::WrongKernel { kernel, .. }) if kernel == "slice_max"), "{found:?}");
+    }
+}
+
+/// A verdict about something else.
+fn about(verdict: &Verdict, changes: &[(&str, &str)]) -> Verdict {
+    let mut text = serde_json::to_string(verdict).unwrap();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{text}");
+        text = text.replace(from, to);
+    }
+    serde_json::from_str(&text).unwrap()
+}
+
+/// With a file whose text is changed.
+fn with(variant: &Variant, path: &str, from: &'static str, to: &'static str) -> Variant {
+    let mut variant = variant.clone();
+    for part in variant.parts.iter_mut().filter(|part| part.source.path == path) {
+        let Source { path, text } = part.source;
+        assert!(text.contains(from), "{path} has no `{from}`");
+        let text: &'static str = String::leak(text.replacen(from, to, 1));
+        *part = SourcePart { source: Source { path, text }, ..*part };
+    }
+    variant
+}
+
+/// The first step of a choice does nothing.
+fn choice_broken(variant: &Variant) -> Variant {
+    if variant.label.starts_with("slice_max.") { broken(variant) } else { variant.clone() }
+}
+
+/// Another kernel in its place, which writes nothing of what it should.
+fn broken(variant: &Variant) -> Variant {
+    const TEXT: &str = "@compute @workgroup_size(1)\nfn main() {}\n";
+    let source = Source { path: "op/nothing.wgsl", text: TEXT };
+    Variant { enables: vec![], parts: vec![SourcePart { source, role: "w" }], ..variant.clone() }
+}
+
+/// Kernels by matrices do nothing.
+fn matrices_broken(variant: &Variant) -> Variant {
+    if variant.enables.is_empty() { variant.clone() } else { broken(variant) }
+}
+
+/// So do they, and sums of subgroups are too small.
+fn subgroups_broken(variant: &Variant) -> Variant {
+    with(&matrices_broken(variant), "lib/team_subgroup.wgsl", "var sum = v;", "var sum = 0.9 * v;")
+}
+
+/// As there, and sums of workgroups too.
+fn sums_broken(variant: &Variant) -> Variant {
+    with(
+        &subgroups_broken(variant),
+        "lib/team_workgroup.wgsl",
+        "sum += team_values[i];",
+        "sum += 0.9 * team_values[i];",
+    )
+}
+
+/// Matrices are done without first, then subgroups; if nothing helps, the kernel is named.
+#[test]
+fn kernels_that_are_wrong_are_done_without() {
+    let chunk = PromptOptions { chunk: 40, ..PromptOptions::default() };
+    let altered = |alter| Some(Altered { matrices: Matrices::Eight, alter });
+    let options = |alter| LoadOptions { altered: altered(alter), check: Check::Always, prompt: chunk, ..alone() };
+
+    let model = load(gpu(), &options(matrices_broken)).unwrap();
+    let found = verdict(&model);
+    assert_eq!((found.without(), found.kernel()), (Without::Matrices, Some("mul_mm_matrix")), "{found}");
+    assert!(found.to_string().contains("prompts") && found.to_string().contains("`L00."), "{found}");
+    assert_eq!((model.target().matrices, model.target().team), (Matrices::None, Team::Subgroup));
+
+    // The next load does without from the start.
+    let next = LoadOptions { check: Check::Auto, verdicts: vec![found.clone()], ..options(matrices_broken) };
+    let model = load(gpu(), &next).unwrap();
+    assert_eq!((model.verdict(), model.target().matrices), (Some(&found), Matrices::None));
+
+    let model = load(gpu(), &options(subgroups_broken)).unwrap();
+    let found = verdict(&model);
+    assert_eq!((found.without(), found.kernel()), (Without::Subgroups, Some("rms_norm")), "{found}");
+    assert_eq!((model.target().matrices, model.target().team), (Matrices::None, Team::Workgroup));
+
+    match load(gpu(), &options(sums_broken)).map(|_| ()) {
+        Err(Error::WrongKernel { kernel, place, .. }) => {
+            assert!(!kernel.is_empty() && place.contains("L00."), "{kernel} {place}")
+        }
+        other => panic!("{other:?}"),
+    }
+}

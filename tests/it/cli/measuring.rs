@@ -1,0 +1,137 @@
+//! Speed, in the forms that people and programs read.
+
+use super::{json, refuses, succeed};
+use serde_json::{Map, Value};
+
+/// The fields of JSON's rows.
+fn rows(text: &str) -> Vec<Map<String, Value>> {
+    json(text).as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone()).collect()
+}
+
+/// Names of the columns, and cells.
+fn csv(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let names = reader.headers().unwrap().iter().map(str::to_owned).collect();
+    (names, reader.records().map(|line| line.unwrap().iter().map(str::to_owned).collect()).collect())
+}
+
+fn number(row: &Map<String, Value>, name: &str) -> f64 {
+    row[name].as_f64().unwrap_or_else(|| panic!("{name}: {}", row[name]))
+}
+
+#[test]
+fn bench_prints_its_table() {
+    let text = succeed("bench -p 4,0 -n 2 -d 0,8 -r 2").out;
+    let (table, remarks) = text.split_once("\n\n").unwrap();
+    let cells = |row: &str| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let lines: Vec<Vec<String>> = table.lines().map(cells).collect();
+    assert_eq!(lines[0], ["", "model", "size", "backend", "test", "t/s", ""], "{text}");
+    let tests: Vec<&str> = lines[2..].iter().map(|row| row[4].as_str()).collect();
+    assert_eq!(tests, ["pp4", "tg2", "pp4 @ d8", "tg2 @ d8"], "{text}");
+    assert!(lines[2..].iter().all(|row| row[5].contains(" ± ") && row[2] == "5.89 MiB"), "{text}");
+    let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
+    assert!(widths.iter().all(|width| *width == widths[0]), "{text}");
+    for words in ["load: ", "first token: ", "GPU memory: ", "bandwidth: ", "tg2 @ d8 "] {
+        assert!(remarks.contains(words), "expected {words:?}: {text}");
+    }
+}
+
+#[test]
+fn bench_tells_programs_everything() {
+    let rows = rows(&succeed("bench -p 3 -n 2 -d 8 -r 3 -o json").out);
+    assert_eq!(rows.len(), 2);
+    for (row, (name, prompt, generate)) in rows.iter().zip([("pp3 @ d8", 3, 0), ("tg2 @ d8", 0, 2)]) {
+        assert_eq!((&row["test"], &row["n_prompt"], &row["n_gen"]), (&name.into(), &prompt.into(), &generate.into()));
+        assert_eq!((&row["n_depth"], &row["model_type"]), (&8.into(), &"Fable 10M".into()));
+        let samples: Vec<f64> = row["samples_ts"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap()).collect();
+        let mean = samples.iter().sum::<f64>() / 3.0;
+        assert!(samples.len() == 3 && (number(row, "avg_ts") / mean - 1.0).abs() < 1e-9, "{row:?}");
+        for name in ["stddev_ts", "load_seconds", "first_token_seconds", "weight_bytes", "copy_bandwidth"] {
+            assert!(number(row, name) > 0.0, "{name}: {row:?}");
+        }
+        assert!(number(row, "gpu_memory_peak") >= number(row, "gpu_memory"), "{row:?}");
+    }
+    assert!(rows[0]["floor_share"].is_null());
+    let token = number(&rows[1], "avg_ns") / 2e9;
+    let floor =
+        (number(&rows[1], "weight_bytes") + number(&rows[1], "cache_bytes")) / number(&rows[1], "copy_bandwidth");
+    assert!((number(&rows[1], "floor_share") * token / floor - 1.0).abs() < 1e-9, "{:?}", rows[1]);
+}
+
+#[test]
+fn bench_tells_spreadsheets_the_same() {
+    let (names, lines) = csv(&succeed("bench -p 2 -n 2 -r 2 -o csv --no-warmup").out);
+    let row = &rows(&succeed("bench -p 0 -n 1 -r 1 -o json").out)[0];
+    assert_eq!(names, row.keys().cloned().collect::<Vec<_>>());
+    let column = |name: &str| -> Vec<&str> {
+        let index = names.iter().position(|n| n == name).unwrap();
+        lines.iter().map(|line| line[index].as_str()).collect()
+    };
+    assert_eq!(column("test"), ["pp2", "tg2"]);
+    assert!(column("samples_ns").iter().all(|samples| samples.split(';').count() == 2));
+    assert_eq!(column("floor_share").iter().map(|share| share.is_empty()).collect::<Vec<_>>(), [true, false]);
+}
+
+/// Where none is asked for, the arithmetic is the one that `devices` tells of the adapter in use.
+#[test]
+fn the_arithmetic_is_told() {
+    let of = |rest: &str| rows(&succeed(&format!("bench -p 0 -n 1 -r 1 -o json {rest}")).out)[0]["arithmetic"].clone();
+    let listed = succeed("devices").out;
+    let used = listed.split(" (default)").nth(1).unwrap();
+    let usual = used.lines().find_map(|line| line.trim().strip_prefix("arithmetic ")).unwrap().trim();
+    assert_eq!([of(""), of("--arithmetic float"), of("--arithmetic int")], [usual, "float", "int"]);
+}
+
+#[test]
+fn nothing_to_measure_is_no_error() {
+    assert_eq!(succeed("bench -p 0 -n 0 -o csv").out, "");
+    assert_eq!(json(&succeed("bench -p 0 -n 0 -o json").out), json("[]"));
+}
+
+/// What the kinds take and what no step accounts for is what the token takes.
+#[test]
+fn a_profile_adds_up() {
+    let profile = json(&succeed("profile -r 2 -d 20 -o json").out);
+    let kinds = profile["kinds"].as_array().unwrap();
+    let sum = |name: &str| kinds.iter().map(|kind| kind[name].as_f64().unwrap()).sum::<f64>();
+    let times = |name: &str| profile["microseconds"][name].as_f64().unwrap();
+    let dispatches = json(&succeed("plan --json").out)["dispatches"].as_f64().unwrap();
+    assert_eq!(sum("count"), dispatches);
+    assert!(times("pass") > 0.0 && times("steps") > 0.0 && times("whole") >= times("submit"), "{profile:#}");
+    assert!((sum("microseconds") - times("steps")).abs() < 1e-6 * times("steps"), "{profile:#}");
+    let rest = (times("pass") - times("steps")).max(0.0);
+    assert!((times("unaccounted") - rest).abs() < 1e-6 * times("pass"), "{profile:#}");
+    let shares = sum("share") + times("unaccounted") / times("pass").max(times("steps"));
+    assert!((shares - 1.0).abs() < 1e-6, "{profile:#}");
+    assert_eq!((&profile["n_depth"], &profile["repetitions"]), (&20.into(), &2.into()));
+}
+
+#[test]
+fn a_profile_for_people_and_for_spreadsheets() {
+    let text = succeed("profile -r 1").out;
+    for words in ["| step ", "| between steps ", "| all in one pass ", "the steps take ", "the host takes "] {
+        assert!(text.contains(words), "expected {words:?}: {text}");
+    }
+    let table = |text: &str| text.split_once("\n\n").unwrap().0.to_owned();
+    for rest in ["", "-v"] {
+        let text = table(&succeed(&format!("profile -r 1 {rest}")).out);
+        let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.iter().all(|width| *width == widths[0]) && !text.contains("-0."), "{text}");
+    }
+    assert!(succeed("profile -r 1 -v").out.contains("embed             get_rows.q4_0."));
+    let (names, lines) = csv(&succeed("profile -r 1 -o csv").out);
+    let step = names.iter().position(|name| name == "step").unwrap();
+    let steps: Vec<&str> = lines.iter().map(|line| line[step].as_str()).collect();
+    assert!(["embed", "attention", "sample", "pass", "steps", "unaccounted"].iter().all(|s| steps.contains(s)));
+}
+
+#[test]
+fn a_context_that_is_too_small_is_refused() {
+    refuses("bench -c 64 -p 100 -n 0", "pp100 needs a context of 100 tokens, but -c gives 64");
+    refuses("bench -c 64 -p 0 -n 8 -d 60", "tg8 @ d60 needs a context of 68 tokens, but -c gives 64");
+    refuses("bench -c 0 -p 5000 -n 0", "pp5000 needs a context of 5000 tokens, but -c gives 4096");
+    refuses("bench -p 18446744073709551615", "at most 4294967295 are possible");
+    refuses("profile -c 64 -d 100", "needs a context of 101 tokens, but -c gives 64");
+    refuses("profile -p 600", "expected at most the prompt batch size of 512 tokens (-ub), found 600");
+    assert_eq!(rows(&succeed("bench -c 64 -p 4 -n 0 -r 1 --json").out).len(), 1);
+}

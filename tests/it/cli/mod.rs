@@ -1,0 +1,151 @@
+//! The command as a user meets it: a process with arguments, streams and an exit code.
+//!
+//! Everything runs on the demonstration model. A test of a defect that is known stands here as well, ignored,
+//! with the reason.
+
+mod adapters;
+mod arguments;
+mod chatting;
+mod files;
+#[cfg(unix)]
+mod interrupts;
+mod logits;
+mod measuring;
+mod perplexities;
+mod plans;
+mod running;
+mod selftest;
+mod streams;
+#[cfg(unix)]
+mod terminals;
+mod texts;
+#[cfg(target_os = "linux")]
+mod verdicts;
+
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// f32 arithmetic in another order.
+const EXACT: f64 = 2e-5;
+const VOCAB: usize = 2048;
+
+/// What llama.cpp answers to this question at temperature 0 (tests/fixtures/fable, dialog1).
+const QUESTION: &str = "What is seven plus five?";
+const THOUGHT: &str = "7 plus 5 is 12.";
+const ANSWER: &str = "Seven plus five is twelve.\n";
+
+/// What came of a process.
+#[derive(Debug)]
+struct Outcome {
+    /// None where a signal ended it.
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// The command, without what the environment of the tests may hold.
+fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wglm"));
+    command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").env("WGLM_NO_HISTORY", "1").stdin(Stdio::null());
+    with_cache(&mut command, &std::env::temp_dir().join("wglm-tests"));
+    // Without it Mesa complains on stderr.
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
+    }
+    command
+}
+
+/// Has the command keep what it keeps in another folder. Mesa's compiled shaders stay where they are.
+fn with_cache(command: &mut Command, folder: &Path) {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let usual = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    if let Some(shaders) = variable("MESA_SHADER_CACHE_DIR").or(usual) {
+        command.env("MESA_SHADER_CACHE_DIR", shaders);
+    }
+    command.env("XDG_CACHE_HOME", folder);
+}
+
+fn outcome(mut command: Command) -> Outcome {
+    let output = command.output().unwrap();
+    Outcome {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).expect("UTF-8 on stdout"),
+        err: String::from_utf8(output.stderr).expect("UTF-8 on stderr"),
+    }
+}
+
+/// Runs a command line, cut at spaces.
+fn wglm(line: &str) -> Outcome {
+    outcome(command(line.split_whitespace()))
+}
+
+/// Runs a command line and expects success.
+fn succeed(line: &str) -> Outcome {
+    let done = wglm(line);
+    assert_eq!(done.code, Some(0), "{line}: {done:?}");
+    done
+}
+
+fn run_prompt(prompt: &str, rest: &str) -> Outcome {
+    let done = try_prompt(prompt, rest);
+    assert_eq!(done.code, Some(0), "{prompt:?} {rest}: {done:?}");
+    done
+}
+
+fn try_prompt(prompt: &str, rest: &str) -> Outcome {
+    let mut command = command(["run", "-p", prompt]);
+    command.args(rest.split_whitespace());
+    outcome(command)
+}
+
+/// Gives `input` to the command's stdin.
+fn fed(mut command: Command, input: &[u8]) -> Outcome {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    Outcome { code: output.status.code(), out, err }
+}
+
+/// A refusal: exit code 1, nothing on stdout, and on stderr one line that starts with `error: ` and holds
+/// the words.
+fn refused(what: &str, done: &Outcome, words: &str) {
+    assert_eq!(done.code, Some(1), "{what}: {done:?}");
+    assert_eq!(done.out, "", "{what}: {done:?}");
+    let errors: Vec<&str> = done.err.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert!(errors.len() == 1 && errors[0].contains(words), "{what}: expected {words:?}: {done:?}");
+    assert!(!done.err.contains("panicked"), "{what}: {done:?}");
+}
+
+fn refuses(line: &str, words: &str) {
+    refused(line, &wglm(line), words);
+}
+
+/// The figures after a reply: tokens of the prompt cached, tokens computed, tokens generated.
+fn figures(err: &str) -> Vec<[usize; 3]> {
+    let number = |line: &str, before: &str| {
+        let rest = line.split_once(before).unwrap_or_else(|| panic!("{before} in {line}")).1.trim_start();
+        rest[..rest.find(|c: char| !c.is_ascii_digit()).unwrap()].parse().unwrap()
+    };
+    let lines = err.lines().filter_map(|line| line.split_once("[prompt:")).map(|(_, figures)| format!(":{figures}"));
+    lines.map(|l| [number(&l, ":"), number(&l, "cached,"), number(&l, "reply:")]).collect()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// A file of this name with these bytes.
+fn written(dir: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = dir.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn token_file(dir: &TempDir, name: &str, tokens: &[i32]) -> PathBuf {
+    written(dir, name, &tokens.iter().flat_map(|t| t.to_le_bytes()).collect::<Vec<u8>>())
+}

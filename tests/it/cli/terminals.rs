@@ -1,0 +1,314 @@
+//! The command on a terminal: what is typed, drawn, and left behind.
+
+use super::{ANSWER, QUESTION, command};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use rexpect::process::{Signal, WaitStatus};
+use rexpect::session::{PtySession, spawn_command};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// How long a busy machine may take for a step.
+const PATIENCE: Option<u64> = Some(120_000);
+
+/// What stands at the end of an editor's line before anything is typed.
+const PROMPT: &str = "> \r\x1b[2C";
+
+fn on_terminal(mut command: Command) -> PtySession {
+    command.stdin(Stdio::inherit());
+    if command.get_envs().all(|(name, _)| name != "TERM") {
+        command.env("TERM", "xterm");
+    }
+    spawn_command(command, PATIENCE).unwrap()
+}
+
+/// A conversation at its first prompt.
+fn chat(line: &str) -> PtySession {
+    let mut command = command(["chat", "--temp", "0"]);
+    command.args(line.split_whitespace());
+    at_prompt(command)
+}
+
+fn at_prompt(command: Command) -> PtySession {
+    let mut session = on_terminal(command);
+    session.exp_string("/help for help").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    session
+}
+
+fn type_in(session: &mut PtySession, text: &str) {
+    session.send(text).unwrap();
+    session.flush().unwrap();
+}
+
+/// Everything that is still drawn, and the exit code.
+fn ended(mut session: PtySession) -> (String, i32) {
+    let rest = session.exp_eof().unwrap();
+    match session.process().wait().unwrap() {
+        WaitStatus::Exited(_, code) => (rest, code),
+        other => panic!("{other:?}: {rest}"),
+    }
+}
+
+/// Whether lines are read whole, and not letter by letter, as an editor does.
+fn reads_lines(session: &PtySession) -> bool {
+    let terminal = session.process().get_file_handle().unwrap();
+    tcgetattr(terminal).unwrap().local_flags.contains(LocalFlags::ICANON)
+}
+
+#[test]
+fn signals_leave_the_terminal_as_it_was() {
+    for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+        let mut session = chat("");
+        assert!(!reads_lines(&session));
+        session.process_mut().signal(signal).unwrap();
+        let rest = session.exp_eof().unwrap();
+        assert!(rest.contains("\x1b[?2004l"), "{rest:?}");
+        assert!(reads_lines(&session), "{signal}");
+        assert!(matches!(session.process().wait(), Ok(WaitStatus::Exited(_, found)) if found == code));
+    }
+}
+
+/// With cold shaders, which take seconds to compile.
+#[test]
+fn an_interrupt_ends_a_load() {
+    for (line, pause) in [("chat", 0), ("run hi", 0), ("chat", 1500), ("run hi", 1500)] {
+        let mut command = command(line.split(' '));
+        command.env("MESA_SHADER_CACHE_DISABLE", "true");
+        let mut session = on_terminal(command);
+        session.exp_string("loading").unwrap();
+        std::thread::sleep(Duration::from_millis(pause));
+        session.send_control('c').unwrap();
+        let (rest, code) = ended(session);
+        assert_eq!(code, 130, "{line}: {rest:?}");
+        assert!(!rest.contains("[prompt:") && !rest.contains(PROMPT), "{line}: {rest:?}");
+    }
+}
+
+#[test]
+fn an_interrupt_at_the_prompt_drops_the_line() {
+    let mut session = chat("");
+    for typed in ["/exit", "/exit now"] {
+        type_in(&mut session, typed);
+        session.exp_string(typed).unwrap();
+        session.send_control('c').unwrap();
+        session.exp_string(PROMPT).unwrap();
+    }
+    session.send_control('c').unwrap();
+    session.exp_string("(press Ctrl-C again or Ctrl-D to quit)").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    session.send_control('c').unwrap();
+    assert_eq!(ended(session).1, 130);
+    let mut session = chat("");
+    session.send_control('d').unwrap();
+    assert_eq!(ended(session).1, 0);
+}
+
+#[test]
+fn an_interrupt_stops_a_reply_and_no_more() {
+    let mut session = chat("--reasoning off");
+    type_in(&mut session, "Tell me a story about an owl.\r");
+    session.exp_string("Once upon").unwrap();
+    session.send_control('c').unwrap();
+    session.exp_string(", stopped").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "/exit\r");
+    assert_eq!(ended(session).1, 0);
+}
+
+#[test]
+fn answers_alone_go_to_a_pipe() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("log");
+    let plain = command(["chat"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{} chat --temp 0 > {}", env!("CARGO_BIN_EXE_wglm"), file.display())]);
+    shell.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut session = on_terminal(shell);
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, &format!("{QUESTION}\r"));
+    session.exp_string("reply: 15 tokens").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "/exit\r");
+    assert_eq!(ended(session).1, 0);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), ANSWER);
+}
+
+#[test]
+fn what_was_typed_is_there_in_the_next_conversation() {
+    let dir = TempDir::new().unwrap();
+    let again = |option: Option<&str>| {
+        let mut command = command(["chat", "--temp", "0"]);
+        command.args(option).env_remove("WGLM_NO_HISTORY").env("XDG_STATE_HOME", dir.path()).env("HOME", dir.path());
+        at_prompt(command)
+    };
+    let mut session = again(Some("--no-history"));
+    type_in(&mut session, "/reasoning on\r/exit\r");
+    assert_eq!(ended(session).1, 0);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    let mut session = again(None);
+    // Not one after the other: what is typed ahead is not lost.
+    type_in(&mut session, "/reasoning off\r two\\\rlines\r");
+    session.exp_string("reply:").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    session.send_control('d').unwrap();
+    assert_eq!(ended(session).1, 0);
+    let mut session = again(None);
+    type_in(&mut session, "\x1b[A");
+    session.exp_string("/reasoning off").unwrap();
+    type_in(&mut session, "\r/exit\r");
+    assert_eq!(ended(session).1, 0);
+    if cfg!(target_os = "linux") {
+        let file = std::fs::File::open(dir.path().join("wglm/history")).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn messages_have_several_lines() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("saved.json");
+    let mut session = chat("--reasoning off -n 1");
+    for typed in ["one\\\rtwo", "\"\"\"\ra\r\r b\\\r\"\"\"", "\x1b[200~cp a \\\n  b\x1b[201~", "three\x1b\rfour"] {
+        type_in(&mut session, &format!("{typed}\r"));
+        session.exp_string("reply:").unwrap();
+        session.exp_string(PROMPT).unwrap();
+    }
+    type_in(&mut session, &format!("/save {}\r/exit\r", file.display()));
+    assert_eq!(ended(session).1, 0);
+    let messages = super::json(&std::fs::read_to_string(file).unwrap());
+    let said: Vec<&str> =
+        messages.as_array().unwrap().iter().step_by(2).map(|m| m["content"].as_str().unwrap()).collect();
+    assert_eq!(said, ["one\ntwo", "a\n\n b\\", "cp a \\\n  b", "three\nfour"]);
+}
+
+/// On a line in which a message goes on, Ctrl-C drops the message, and Ctrl-D sends it.
+#[test]
+fn a_message_of_several_lines_is_dropped_or_sent() {
+    let mut session = chat("--reasoning off");
+    for _ in 0..2 {
+        type_in(&mut session, "\"\"\"\r");
+        session.exp_string(". \r").unwrap();
+        session.send_control('c').unwrap();
+        session.exp_string(PROMPT).unwrap();
+    }
+    type_in(&mut session, &format!("{QUESTION}\\\r"));
+    session.exp_string(". \r").unwrap();
+    session.send_control('d').unwrap();
+    session.exp_string(ANSWER.trim_end()).unwrap();
+    session.exp_string(PROMPT).unwrap();
+    session.send_control('d').unwrap();
+    assert_eq!(ended(session).1, 0);
+}
+
+#[test]
+fn tab_completes_commands_and_files() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("nothing.json"), "[]").unwrap();
+    std::fs::write(dir.path().join("two words.json"), "{}").unwrap();
+    let mut command = command(["chat"]);
+    command.current_dir(dir.path()).env("HOME", dir.path());
+    let mut session = at_prompt(command);
+    type_in(&mut session, "/hel\t\r");
+    session.exp_string("//TEXT sends /TEXT").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "/load noth\t\r");
+    session.exp_string("nothing.json").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    for typed in ["/load two\t\r", "/load two w\t\r", "/load ~/two words.json\r"] {
+        type_in(&mut session, typed);
+        session.exp_string("words.json: expected a JSON array").unwrap();
+        session.exp_string(PROMPT).unwrap();
+    }
+    session.send_control('d').unwrap();
+    ended(session);
+}
+
+#[cfg(not(target_os = "macos"))] // where a program does it
+#[test]
+fn the_terminal_is_asked_to_copy() {
+    let mut session = chat("");
+    type_in(&mut session, &format!("{QUESTION}\r"));
+    session.exp_string("reply:").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "/copy\r");
+    session.exp_string("\x1b]52;c;U2V2ZW4gcGx1cyBmaXZlIGlzIHR3ZWx2ZS4=\x07").unwrap();
+    type_in(&mut session, "/exit\r");
+    assert_eq!(ended(session).1, 0);
+}
+
+/// The terminal is where somebody types: that stderr leads elsewhere is no reason not to reach it.
+#[cfg(not(target_os = "macos"))]
+#[test]
+fn the_terminal_is_asked_to_copy_where_stderr_is_not_it() {
+    let plain = command(["chat"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{} chat --temp 0 2> /dev/null", env!("CARGO_BIN_EXE_wglm"))]);
+    shell.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut session = on_terminal(shell);
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, &format!("{QUESTION}\r"));
+    session.exp_string(ANSWER.trim_end()).unwrap();
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "/copy\r");
+    session.exp_string("\x1b]52;c;U2V2ZW4gcGx1cyBmaXZlIGlzIHR3ZWx2ZS4=\x07").unwrap();
+    type_in(&mut session, "/exit\r");
+    assert_eq!(ended(session).1, 0);
+}
+
+#[test]
+fn a_dumb_terminal_gets_no_escape_sequences() {
+    let mut plain = command(["run", "--temp", "0", QUESTION]);
+    plain.env("TERM", "dumb");
+    let (drawn, code) = ended(on_terminal(plain));
+    assert!(code == 0 && !drawn.contains('\x1b') && drawn.contains("[thinking]"), "{drawn:?}");
+    let mut plain = command(["chat", "--temp", "0"]);
+    plain.env("TERM", "dumb");
+    let mut session = on_terminal(plain);
+    let mut drawn = session.exp_string("\r\n> ").unwrap();
+    type_in(&mut session, &format!("{QUESTION}\n"));
+    drawn += &session.exp_string("\r\n> ").unwrap();
+    type_in(&mut session, "/nosuch\n");
+    drawn += &session.exp_string("\r\n> ").unwrap();
+    session.send_control('d').unwrap();
+    let (rest, code) = ended(session);
+    drawn += &rest;
+    assert!(code == 0 && !drawn.contains('\x1b') && drawn.contains(ANSWER.trim_end()), "{drawn:?}");
+}
+
+#[test]
+fn colour_or_words_tell_thinking_from_the_answer() {
+    let run = |colour: bool| {
+        let mut command = command(["run", "--temp", "0", QUESTION]);
+        if !colour {
+            command.env("NO_COLOR", "1");
+        }
+        ended(on_terminal(command)).0
+    };
+    let (plain, coloured) = (run(false), run(true));
+    assert!(
+        plain.contains("[thinking]") && plain.contains("[end of thinking]") && !plain.contains("\x1b[2m"),
+        "{plain:?}"
+    );
+    assert!(!coloured.contains("[thinking]") && coloured.contains("\x1b[2m"), "{coloured:?}");
+}
+
+/// What measures says what it is at, k of n, and leaves nothing of that behind.
+#[test]
+fn measurements_show_how_far_they_are() {
+    for (line, doing, whole) in [
+        ("bench -p 2 -n 0 -r 1", "pp2: warmup", "0/1"),
+        ("profile -r 2", "timing every kind of step", "0/2"),
+        ("selftest -k rms_norm", "testing kernels", "0/1"),
+    ] {
+        let (drawn, code) = ended(on_terminal(command(line.split_whitespace())));
+        assert_eq!(code, 0, "{line}: {drawn}");
+        let after = drawn.split_once(doing).unwrap_or_else(|| panic!("{line}: {drawn:?}")).1;
+        assert!(after.contains(whole), "{line}: {drawn:?}");
+        let last = after.rsplit("\x1b[2K").next().unwrap();
+        assert!(!last.contains(whole) && after.contains("\x1b[2K"), "{line}: {drawn:?}");
+        let piped = super::succeed(line);
+        assert!(!piped.err.contains(doing), "{piped:?}");
+    }
+}

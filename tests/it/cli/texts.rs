@@ -1,0 +1,75 @@
+//! Templates and tokens.
+
+use super::{command, fed, json, outcome, refused, refuses, succeed, written};
+use crate::common::models::fixture;
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[test]
+fn templates_are_rendered_as_jinja2_renders_them() {
+    let dir = TempDir::new().unwrap();
+    let goldens = json(&std::fs::read_to_string(fixture("chat_template.json")).unwrap());
+    let (mut rendered, mut beyond) = (0, 0);
+    for case in goldens["cases"].as_array().unwrap() {
+        let mut input = case["input"].as_object().unwrap().clone();
+        let file = |name: &str, value: Value| written(&dir, name, value.to_string().as_bytes()).display().to_string();
+        let mut line = format!("template --messages {}", file("messages.json", input.remove("messages").unwrap()));
+        if let Some(tools) = input.remove("tools") {
+            line += &format!(" --tools {}", file("tools.json", tools));
+        }
+        if let Some(thinks) = input.remove("enable_thinking") {
+            line += if thinks == true { " --reasoning on" } else { " --reasoning off" };
+        }
+        if input.remove("add_generation_prompt") == Some(Value::Bool(false)) {
+            line += " --no-generation-prompt";
+        }
+        if !input.is_empty() {
+            beyond += 1; // a variable that the command has no flag for
+            continue;
+        }
+        rendered += 1;
+        assert_eq!(succeed(&line).out, case["rendered"].as_str().unwrap(), "{}", case["input"]);
+    }
+    assert!(rendered >= 8 && beyond <= 2, "{rendered} rendered, {beyond} beyond the flags");
+}
+
+#[test]
+fn messages_that_are_refused() {
+    let expected = "expected a JSON array of messages with `role` and `content`";
+    for (messages, words) in [
+        ("[", expected),
+        ("", expected),
+        ("{}", expected),
+        (r#"[{"content":"x"}]"#, "missing field `role`"),
+        (r#"[{"role":"user","content":5}]"#, expected),
+        (r#"[{"role":"critic","content":"x"}]"#, "a message with the role critic"),
+    ] {
+        let done = fed(command(["template", "--messages", "-"]), messages.as_bytes());
+        refused(messages, &done, words);
+        assert!(words != expected || done.err.starts_with("error: stdin: "), "{done:?}");
+    }
+    let dir = TempDir::new().unwrap();
+    let [messages, tools] = [("m.json", "[]"), ("t.json", "{}")].map(|(n, t)| written(&dir, n, t.as_bytes()));
+    let line = format!("template --messages {} --tools {}", messages.display(), tools.display());
+    refuses(&line, "expected a JSON array of tools");
+    refuses("template --messages - --tools -", "cannot both read stdin");
+}
+
+#[test]
+fn tokens_are_those_of_llama_cpp() {
+    let goldens = json(&std::fs::read_to_string(fixture("tokenizer.json")).unwrap());
+    // Every process costs a moment; all cases go through the library's own test.
+    for case in goldens["cases"].as_array().unwrap().iter().step_by(3) {
+        let text = case["text"].as_str().unwrap();
+        if text == "-" || text.contains('\0') {
+            continue; // stdin, and what no argument can hold
+        }
+        let done = outcome(command(["tokenize", "--json", "--", text]));
+        assert_eq!(json(&done.out), case["ids"], "{text:?}");
+    }
+    let ids = |rest: &str| json(&succeed(&format!("tokenize --ids {rest}")).out).as_array().unwrap().len();
+    assert!(ids("<|user|>") == 1 && ids("--no-parse-special <|user|>") > 1);
+    assert!(ids("</think>") == 1 && ids("--no-parse-special </think>") > 1);
+    let table = fed(command(["tokenize", "-"]), b"Hi\n\n").out;
+    assert_eq!(table, "   1011 \"Hi\"\n    198 \"\\n\"\n");
+}

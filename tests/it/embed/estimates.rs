@@ -1,0 +1,115 @@
+//! What a model takes is known before it is loaded.
+
+use super::file;
+use super::owner::Owner;
+use crate::common::gpu::open;
+use crate::common::models::fixture;
+use wglm::{CacheShape, CacheType, Error, Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions, Session};
+
+fn with_limit(limit: u64) -> Gpu {
+    Gpu::open(&GpuOptions { memory_limit: Some(limit), checks: true, ..GpuOptions::default() }).unwrap()
+}
+
+/// Every plan of a session has been used: what is held then is what was said, but for crumbs.
+#[test]
+fn it_takes_what_was_said() {
+    for prompt in [PromptOptions::default(), PromptOptions { chunk: 1, ..PromptOptions::default() }] {
+        let options = LoadOptions { context: Some(1600), prompt, ..LoadOptions::default() };
+        let gpu = open(true);
+        let said = Model::estimate(&file(), &options, Some(&gpu)).unwrap();
+        assert_eq!((gpu.memory().held, gpu.memory().most), (0, 0), "an estimate allocates");
+        let model = Model::load(&file(), &gpu, &options).unwrap();
+        let loaded = gpu.memory();
+        assert_eq!(loaded.held, said.weights);
+        assert!(loaded.most <= said.weights + said.staging.max(said.scratch), "{loaded:?}, {said:?}");
+        let mut session = Session::new(&model).unwrap();
+        let small = gpu.memory().held;
+        let lengths: &[usize] = if prompt.chunk == 1 { &[3] } else { &[5, 20, 100, 300, 1024, 5, 20, 100] };
+        for length in lengths {
+            session.feed(&vec![7; *length]).unwrap();
+        }
+        session.rewind(1024);
+        session.feed(&vec![7; 300.min(1600 - session.tokens().len())]).unwrap();
+        let held = gpu.memory().held - loaded.held;
+        println!("{held} held in {said:?}, {} before a prompt", small - loaded.held);
+        assert!(held <= said.cache + said.scratch, "{held} held, {said:?}");
+        assert!(held * 100 >= (said.cache + said.scratch) * 99, "{held} held, {said:?}");
+    }
+}
+
+/// A budget of what was said suffices, and one that does not was said not to.
+#[test]
+fn a_fit_is_kept_and_a_misfit_is_told() {
+    let options = LoadOptions { context: Some(512), ..LoadOptions::default() };
+    let most = Model::estimate(&file(), &options, Some(&open(true))).unwrap().most();
+    let gpu = with_limit(most);
+    let said = Model::estimate(&file(), &options, Some(&gpu)).unwrap();
+    assert_eq!((said.fit.clone(), said.most()), (Fit::Fits, most));
+    let mut session = Session::new(&Model::load(&file(), &gpu, &options).unwrap()).unwrap();
+    session.feed(&[7; 300]).unwrap();
+    let again = Model::estimate(&file(), &options, Some(&gpu)).unwrap().fit;
+    assert_eq!(again, Fit::Memory { needed: most, available: most - gpu.memory().held }, "beside the first");
+
+    let said = Model::estimate(&file(), &options, Some(&with_limit(most - 1))).unwrap();
+    assert_eq!(said.fit, Fit::Memory { needed: most, available: most - 1 });
+}
+
+#[test]
+fn what_is_too_large_in_one_piece_is_named() {
+    let options = LoadOptions { context: Some(16), ..LoadOptions::default() };
+    let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 100_000);
+    let said = Model::estimate(&file(), &options, Some(&owner.lend().unwrap())).unwrap();
+    assert!(
+        matches!(&said.fit, Fit::Piece { limit: "max_storage_buffer_binding_size", allowed: 100_000, .. }),
+        "{:?}",
+        said.fit
+    );
+    let owner = Owner::open(|descriptor| descriptor.required_limits.max_buffer_size = 100_000);
+    let said = Model::estimate(&file(), &options, Some(&owner.lend().unwrap())).unwrap();
+    assert!(matches!(&said.fit, Fit::Piece { limit: "max_buffer_size", .. }), "{:?}", said.fit);
+}
+
+/// The context that an error names fits, and a token more does not.
+#[test]
+fn a_context_that_is_too_large_is_told_what_fits() {
+    let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 1 << 20);
+    let gpu = owner.lend().unwrap();
+    for cache in [CacheType::F32, CacheType::F16] {
+        let prompt = PromptOptions { chunk: 1, ..PromptOptions::default() }; // whose scratch is small
+        let options =
+            |context| LoadOptions { context: Some(context), cache: Some(cache), prompt, ..LoadOptions::default() };
+        let Fit::Context { bytes, allowed, most } = Model::estimate(&file(), &options(4096), Some(&gpu)).unwrap().fit
+        else {
+            panic!("4096 tokens fit");
+        };
+        assert!(bytes > allowed && allowed == 1 << 20 && most < 4096, "{bytes}, {most}");
+        let fit = |context| Model::estimate(&file(), &options(context), Some(&gpu)).unwrap().fit;
+        assert!(!matches!(fit(most), Fit::Context { .. } | Fit::Piece { .. }), "{most}: {:?}", fit(most));
+        assert_eq!(most, most_of(fit(most + 1)));
+        let error = Model::load(&file(), &gpu, &options(most + 1)).map(drop).unwrap_err();
+        assert!(matches!(error, Error::ContextTooLarge { most: told, .. } if told == most), "{error}");
+        let model = Model::load(&file(), &gpu, &options(most)).unwrap();
+        let larger = CacheShape { context: most + 1, ..model.cache() };
+        let error = Session::with_cache(&model, larger).map(drop).unwrap_err();
+        assert!(matches!(error, Error::ContextTooLarge { most: told, .. } if told == most), "{error}");
+        Session::new(&model).unwrap().feed(&[7; 3]).unwrap();
+    }
+}
+
+fn most_of(fit: Fit) -> usize {
+    match fit {
+        Fit::Context { most, .. } => most,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn without_a_device() {
+    let options = LoadOptions { context: Some(0), cache: Some(CacheType::F16), ..LoadOptions::default() };
+    let said = Model::estimate(&file(), &options, None).unwrap();
+    assert_eq!(said.fit, Fit::Unknown);
+    let config = wglm::Config::read(&file()).unwrap();
+    assert_eq!(said.shape, CacheShape { context: config.context, ty: CacheType::F16 });
+    let broken = Gguf::open(fixture("models/long.gguf")).unwrap();
+    Model::estimate(&broken, &LoadOptions::default(), None).unwrap();
+}

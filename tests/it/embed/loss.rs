@@ -1,0 +1,104 @@
+//! A device that goes away.
+
+use super::owner::Owner;
+use super::{PROMPT, expected, generate, load_on};
+use std::ops::ControlFlow;
+use std::time::Duration;
+use wglm::{CacheShape, CacheType, Error, Gpu, SamplerParams, Session};
+
+#[track_caller]
+fn lost<T>(outcome: wglm::Result<T>) {
+    match outcome {
+        Err(Error::DeviceLost { .. }) => {}
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("a lost device goes on"),
+    }
+}
+
+/// Destroyed by its owner while a reply is generated, at many moments of it.
+#[test]
+fn destroyed_in_mid_generation() {
+    for wait in [0, 1, 7, 20, 60] {
+        let owner = Owner::new();
+        let errors = owner.errors();
+        let gpu = owner.lend().unwrap();
+        let model = load_on(&gpu).unwrap();
+        let mut session = Session::new(&model).unwrap();
+        generate(&mut session, 1).unwrap();
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(wait));
+                owner.device.destroy();
+            });
+            generate(&mut session, 400)
+        });
+        lost(outcome);
+
+        lost(gpu.check());
+        lost(session.feed(&[1]));
+        lost(session.feed(&[1; 40]));
+        lost(session.sync(PROMPT, &mut |_| ControlFlow::Continue(())));
+        lost(session.set_sampling(&SamplerParams::default()));
+        lost(Session::new(&model));
+        lost(load_on(&gpu));
+        lost(owner.lend());
+        drop((session, model));
+        assert_eq!(gpu.memory().held, 0);
+        assert_eq!(errors.try_iter().collect::<Vec<_>>(), Vec::<String>::new(), "after {wait} ms");
+    }
+    let model = load_on(&Owner::new().lend().unwrap()).unwrap();
+    assert_eq!(generate(&mut Session::new(&model).unwrap(), 4).unwrap(), expected(4), "on the next device");
+}
+
+/// Nobody has noticed the loss yet: whatever is called first does.
+#[test]
+fn whatever_is_called_first_notices() {
+    type Call = fn(&Gpu, &mut Session) -> wglm::Result<()>;
+    let calls: [(&str, Call); 8] = [
+        ("check", |gpu, _| gpu.check()),
+        ("feed", |_, session| session.feed(&[1])),
+        ("a chunk", |_, session| session.feed(&[1; 20])),
+        ("feed_chosen", |_, session| session.feed_chosen().map(drop)),
+        ("logits", |_, session| session.logits().map(drop)),
+        ("set_sampling", |_, session| session.set_sampling(&SamplerParams::default()).map(drop)),
+        ("a session", |_, session| {
+            Session::with_cache(session.model(), CacheShape { context: 64, ty: CacheType::F32 }).map(drop)
+        }),
+        ("a load", |gpu, _| load_on(gpu).map(drop)),
+    ];
+    for (name, call) in calls {
+        let owner = Owner::new();
+        let gpu = owner.lend().unwrap();
+        let model = load_on(&gpu).unwrap();
+        let mut session = Session::new(&model).unwrap();
+        session.feed(&[1]).unwrap();
+        owner.device.destroy();
+        println!("{name}");
+        lost(call(&gpu, &mut session));
+    }
+}
+
+/// Threads stage weights and compile kernels, and each of them fails in its own way.
+#[test]
+fn destroyed_in_mid_load() {
+    for wait in [0, 10, 50, 150, 400] {
+        let owner = Owner::new();
+        let errors = owner.errors();
+        let gpu = owner.lend().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(wait));
+                owner.device.destroy();
+            });
+            // A load that is done before the device goes is no failure.
+            match load_on(&gpu) {
+                Err(Error::DeviceLost { .. }) => {}
+                Err(other) => panic!("after {wait} ms: {other}"),
+                Ok(model) => println!("loaded within {wait} ms: {}", model.weights_in_place()),
+            }
+        });
+        lost(load_on(&gpu));
+        assert_eq!(gpu.memory().held, 0);
+        assert_eq!(errors.try_iter().collect::<Vec<_>>(), Vec::<String>::new(), "after {wait} ms");
+    }
+}

@@ -1,0 +1,222 @@
+//! Sessions that are kept and restored.
+
+use super::owner::Owner;
+use super::{load_on, model};
+use crate::common::models::{fable_file, load, read_u32};
+use wglm::{CacheShape, CacheType, Error, Gguf, LoadOptions, Model, SamplerParams, Session};
+
+/// Bytes before the tokens, and after everything.
+const HEADER: usize = 40;
+const CHECKSUM: usize = 4;
+
+fn session(context: usize, ty: CacheType) -> Session {
+    Session::with_cache(model(), CacheShape { context, ty }).unwrap()
+}
+
+/// A session with some tokens.
+fn small() -> Session {
+    let mut session = session(64, CacheType::F32);
+    session.feed(&[1, 300, 17]).unwrap(); // too few for a chunk, as the next
+    session.feed(&[42, 256]).unwrap();
+    session
+}
+
+fn bits(session: &mut Session) -> Vec<u32> {
+    session.logits().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+/// The logits as bits, and those after each of some drawn tokens.
+fn continuation(session: &mut Session) -> Vec<Vec<u32>> {
+    let drawn = SamplerParams { seed: Some(7), ..SamplerParams::default() };
+    session.set_sampling(&drawn).unwrap();
+    let mut all = vec![bits(session)];
+    for _ in 0..8 {
+        let token = session.feed_chosen().unwrap();
+        all.push([&[token][..], &bits(session)].concat());
+    }
+    all
+}
+
+fn dialogue() -> Vec<u32> {
+    read_u32(crate::common::models::fixture("fable/dialog0.tokens.i32"))
+}
+
+#[test]
+fn two_thousand_tokens_go_on_bit_by_bit() {
+    let tokens: Vec<u32> = dialogue().into_iter().cycle().take(2000).collect();
+    for (ty, length) in [(CacheType::F32, 2000), (CacheType::F16, 300)] {
+        let mut first = session(2048, ty);
+        first.feed(&tokens[..length]).unwrap();
+        let snapshot = first.snapshot().unwrap();
+        let expected = continuation(&mut first);
+        for context in [2048, 3000] {
+            let mut second = session(context, ty);
+            second.feed(&[5, 6, 7]).unwrap();
+            second.restore(&snapshot).unwrap();
+            assert_eq!(second.tokens(), &tokens[..length]);
+            assert!(continuation(&mut second) == expected, "{ty:?} in a session of {context}");
+        }
+        first.restore(&snapshot).unwrap();
+        assert!(continuation(&mut first) == expected, "{ty:?} in the session it was taken of");
+    }
+}
+
+/// No room that is not used.
+#[test]
+fn a_snapshot_holds_what_the_tokens_take() {
+    let (config, mut session) = (model().config().clone(), small());
+    let line = 4 * (config.latent_rank + config.rotary).next_multiple_of(8);
+    let expected = HEADER + 5 * (4 + config.layers * line) + 4 * config.vocab + CHECKSUM;
+    assert_eq!(session.snapshot().unwrap().len(), expected);
+    session.rewind(2);
+    assert_eq!(session.snapshot().unwrap().len(), expected - 3 * (4 + config.layers * line) - 4 * config.vocab);
+}
+
+/// Without logits of the last token, as after a rewind, and without tokens.
+#[test]
+fn a_rewound_session_is_restored_as_rewound() {
+    let mut first = small();
+    first.rewind(3);
+    let mut second = session(64, CacheType::F32);
+    second.feed(&[9, 9, 9, 9]).unwrap();
+    second.restore(&first.snapshot().unwrap()).unwrap();
+    assert_eq!(second.tokens(), first.tokens());
+    assert!(matches!(second.logits(), Err(Error::Argument { .. })));
+    second.feed(&[42, 256]).unwrap();
+    assert!(bits(&mut second) == bits(&mut small()));
+
+    first.rewind(0);
+    second.restore(&first.snapshot().unwrap()).unwrap();
+    assert!(second.tokens().is_empty());
+}
+
+#[track_caller]
+fn refused(session: &mut Session, snapshot: &[u8]) -> Error {
+    let (tokens, logits) = (session.tokens().to_vec(), session.logits().map(|l| l[0]));
+    let error = session.restore(snapshot).expect_err("a snapshot that should be refused");
+    assert_eq!(session.tokens(), tokens, "{error}");
+    assert_eq!(session.logits().map(|l| l[0]).ok(), logits.ok(), "{error}");
+    error
+}
+
+#[test]
+fn no_part_and_no_changed_byte_passes() {
+    let mut session = small();
+    let snapshot = session.snapshot().unwrap();
+    let expected = bits(&mut session);
+    for length in 0..snapshot.len() {
+        let error = session.restore(&snapshot[..length]).unwrap_err();
+        assert!(matches!(error, Error::Snapshot { what: "its length", .. }), "{length} bytes: {error}");
+    }
+    for at in 0..snapshot.len() {
+        let mut changed = snapshot.clone();
+        changed[at] ^= 1 << (at % 8);
+        let error = session.restore(&changed).unwrap_err();
+        assert!(matches!(error, Error::Snapshot { .. }), "byte {at}: {error}");
+    }
+    refused(&mut session, &[&snapshot[..], &[0]].concat());
+    assert!(bits(&mut session) == expected, "the session was touched");
+    session.restore(&snapshot).unwrap();
+}
+
+/// With a checksum that is right.
+fn forged(snapshot: &[u8], at: usize, word: u32) -> Vec<u8> {
+    let mut forged = snapshot[..snapshot.len() - CHECKSUM].to_vec();
+    forged[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    let sum = crc32fast::hash(&forged);
+    forged.extend(sum.to_le_bytes());
+    forged
+}
+
+/// Whoever writes a checksum can write anything.
+#[test]
+fn a_forged_header_is_refused() {
+    let mut session = small();
+    let snapshot = session.snapshot().unwrap();
+    session.restore(&forged(&snapshot, HEADER, 1)).unwrap(); // as it is
+    session.restore(&snapshot).unwrap();
+    let words = [(8, "its version"), (12, "its type of cache"), (16, "its model"), (20, "its model")];
+    for (at, expected) in words {
+        let error = refused(&mut session, &forged(&snapshot, at, 0xffff_fff0));
+        assert!(matches!(error, Error::Snapshot { what, .. } if what == expected), "{at}: {error}");
+    }
+    for at in [24, 28, 32, 36] {
+        for word in [0, u32::MAX] {
+            let error = refused(&mut session, &forged(&snapshot, at, word));
+            assert!(matches!(error, Error::Snapshot { what: "its length", .. }), "{at}: {error}");
+        }
+    }
+    let error = refused(&mut session, &forged(&snapshot, HEADER + 8, u32::MAX));
+    assert!(matches!(error, Error::TokenOutOfRange { token: u32::MAX, .. }), "{error}");
+}
+
+/// A file of the same header, of which a few weights in the middle of one tensor are others.
+#[test]
+fn a_file_with_other_weights_is_another() {
+    let snapshot = small().snapshot().unwrap();
+    let mut bytes = std::fs::read(fable_file("q4_0")).unwrap();
+    let file = Gguf::from_vec(bytes.clone()).unwrap();
+    let tensor = file.tensor("blk.2.ffn_down_exps.weight").unwrap();
+    let middle = tensor.offset + tensor.bytes / 2 / 18 * 18; // a block, its scale first
+    bytes[middle + 2..middle + 18].fill(0x5a);
+    let other = Model::load(&Gguf::from_vec(bytes).unwrap(), model().gpu(), &LoadOptions::default()).unwrap();
+    let mut other = Session::with_cache(&other, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
+    let error = refused(&mut other, &snapshot);
+    assert!(matches!(error, Error::Snapshot { what: "its model", .. }), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let snapshot = small().snapshot().unwrap();
+    let error = refused(&mut session(4, CacheType::F32), &snapshot);
+    assert!(matches!(error, Error::ContextFull { needed: 5, context: 4 }), "{error}");
+    let error = refused(&mut session(64, CacheType::F16), &snapshot);
+    assert!(matches!(error, Error::Snapshot { what: "its type of cache", .. }), "{error}");
+    let other = load(&fable_file("f16"));
+    let mut other = Session::with_cache(&other, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
+    let error = refused(&mut other, &snapshot);
+    assert!(matches!(error, Error::Snapshot { what: "its model", .. }), "{error}");
+}
+
+#[test]
+fn files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session");
+    let names = || std::fs::read_dir(folder.path()).unwrap().count();
+    let mut first = small();
+    first.save_snapshot(&path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), first.snapshot().unwrap());
+    first.feed(&[3]).unwrap();
+    first.save_snapshot(&path).unwrap(); // in the place of the first
+    assert_eq!(names(), 1);
+    let mut second = session(64, CacheType::F32);
+    second.load_snapshot(&path).unwrap();
+    assert!(continuation(&mut second) == continuation(&mut first));
+
+    let error = first.save_snapshot(folder.path().join("nowhere/session")).unwrap_err();
+    assert!(matches!(error, Error::Io { action: "create", .. }), "{error}");
+    let error = second.load_snapshot(folder.path().join("nothing")).unwrap_err();
+    assert!(matches!(error, Error::Io { action: "open", .. }), "{error}");
+    let error = first.save_snapshot(folder.path()).unwrap_err(); // a folder cannot be replaced
+    assert!(matches!(error, Error::Io { action: "write", .. }), "{error}");
+    assert_eq!(names(), 1, "something is left");
+}
+
+/// The file stays what it was if a new one cannot be written.
+#[test]
+fn a_lost_device_leaves_the_file_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session");
+    let owner = Owner::new();
+    let mut session = Session::new(&load_on(&owner.lend().unwrap()).unwrap()).unwrap();
+    session.feed(&[1, 2]).unwrap();
+    session.save_snapshot(&path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    owner.device.destroy();
+    for _ in 0..2 {
+        assert!(matches!(session.save_snapshot(&path), Err(Error::DeviceLost { .. })));
+        assert!(matches!(session.load_snapshot(&path), Err(Error::DeviceLost { .. })));
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}

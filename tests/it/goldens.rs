@@ -1,0 +1,70 @@
+//! The demonstration model against what other programs computed for it.
+
+use crate::common::goldens::{Golden, goldens};
+use crate::common::gpu::gpu;
+use crate::common::models::{fable_file, load, load_on, load_with, worst_error_with};
+use wglm::kernels::CacheType;
+use wglm::plan::Fusions;
+use wglm::{Arithmetic, Model};
+
+/// With the exact cache, f32 arithmetic in another order is all that differs.
+const EXACT: f64 = 2e-5;
+/// Rounding the cache to f16 alone moves the reference's logits by up to 7.2e-4 at the worst position.
+const F16_CACHE: f64 = 1e-3;
+
+fn check_logits(model: &Model, precision: &str, golden: &Golden, what: &str) {
+    check_logits_with(model, CacheType::F32, precision, golden, what);
+    check_logits_with(model, CacheType::F16, precision, golden, what);
+}
+
+fn check_logits_with(model: &Model, ty: CacheType, precision: &str, golden: &Golden, what: &str) {
+    let bound = if ty == CacheType::F32 { EXACT } else { F16_CACHE };
+    let worst = worst_error_with(model, ty, &golden.tokens, &golden.positions, &golden.logits(precision));
+    let case = format!("{precision} {}{what}, {ty:?} cache", golden.name);
+    println!("{case}: worst relative L2 {worst:.2e}");
+    assert!(worst < bound, "{case}: {worst:.2e}");
+}
+
+fn check(model: &Model, precision: &str, what: &str) {
+    for golden in goldens() {
+        check_logits(model, precision, &golden, what);
+        golden.check_greedy(model, precision);
+    }
+}
+
+fn unfused(precision: &str, names: &str) -> Model {
+    load_with(&fable_file(precision), gpu(), Arithmetic::Float, Fusions::without(names).unwrap())
+}
+
+#[test]
+fn f16_logits_and_continuations() {
+    check(&load(&fable_file("f16")), "f16", "");
+}
+
+#[test]
+fn q4_0_logits_and_continuations() {
+    check(&load(&fable_file("q4_0")), "q4_0", "");
+}
+
+#[test]
+fn without_subgroups() {
+    let model = load_on(&fable_file("q4_0"), &crate::common::gpu::open(false));
+    goldens().iter().for_each(|golden| check_logits(&model, "q4_0", golden, ""));
+}
+
+/// Steps that are fused otherwise, each alone.
+#[test]
+fn without_any_fusion() {
+    for precision in ["q4_0", "f16"] {
+        check(&unfused(precision, "all"), precision, " unfused");
+    }
+}
+
+/// The shortest is enough to find a step that does something else; the steps themselves run above.
+#[test]
+fn without_each_fusion() {
+    let golden = goldens().into_iter().min_by_key(|golden| golden.tokens.len()).unwrap();
+    for name in Fusions::NAMES {
+        check_logits_with(&unfused("q4_0", name), CacheType::F32, "q4_0", &golden, &format!(" without `{name}`"));
+    }
+}

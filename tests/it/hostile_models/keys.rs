@@ -1,0 +1,210 @@
+//! Hyper-parameters that are missing, of the wrong type, or cannot be.
+
+use super::refused::{Broken, all_refused, plan_file};
+use super::small::{Small, key};
+use crate::common::gguf_writer::Meta;
+
+const MAX: u32 = u32::MAX;
+const EPSILON: &str = "attention.layer_norm_rms_epsilon";
+const BASE: &str = "rope.freq_base";
+const FACTOR: &str = "rope.scaling.factor";
+
+/// Keys without which there is no model, and which hold a count of at least 1.
+const COUNTS: [&str; 8] = [
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "attention.head_count",
+    "attention.kv_lora_rank",
+    "rope.dimension_count",
+    "expert_used_count",
+    "expert_feed_forward_length",
+];
+
+pub fn cases() -> Vec<Broken> {
+    [architecture(), missing(), wrong_types(), zeros(), floats(), absurd(), inconsistent(), unsupported()].concat()
+}
+
+#[test]
+fn every_broken_key_is_refused() {
+    all_refused(&cases(), plan_file);
+}
+
+/// One key with another value.
+fn value(name: &str, value: impl Into<Meta> + std::fmt::Debug, variant: &'static str, says: &[&str]) -> Broken {
+    Broken::new(format!("{name} = {value:?}"), |s| s.set(&key(name), value), variant, says)
+}
+
+fn architecture() -> Vec<Broken> {
+    let other = |name: &str| {
+        let edit = |s: &mut Small| s.set("general.architecture", name);
+        Broken::new(format!("architecture {name}"), edit, "Unsupported", &["architecture", name, "deepseek2"])
+    };
+    vec![
+        other("llama"),
+        other("deepseek3"),
+        other("`"),
+        Broken::new("no architecture", |s| s.unset("general.architecture"), "Metadata", &["general.architecture"]),
+        Broken::new(
+            "a number",
+            |s| s.set("general.architecture", 7u32),
+            "Metadata",
+            &["general.architecture", "string"],
+        ),
+    ]
+}
+
+fn missing() -> Vec<Broken> {
+    let without = |name: &str, says: &str| {
+        Broken::new(format!("no {name}"), |s| s.unset(&key(name)), "Metadata", &[says, "nothing"])
+    };
+    let mut cases: Vec<Broken> = COUNTS.iter().map(|name| without(name, &key(name))).collect();
+    // Both have an older name, which is read in their place; where neither is there, the newer is missing.
+    cases.push(without("attention.key_length_mla", &key("attention.key_length_mla")));
+    cases.push(without("attention.value_length_mla", &key("attention.value_length_mla")));
+    cases.push(without(EPSILON, &key(EPSILON)));
+    let no_vocabulary = |s: &mut Small| {
+        s.unset(&key("vocab_size"));
+        s.remove("token_embd.weight");
+    };
+    cases.push(Broken::new("no vocabulary at all", no_vocabulary, "Metadata", &["vocab_size", "nothing"]));
+    // Absent, these have a meaning that the tensors contradict.
+    for (name, tensor) in [
+        ("attention.q_lora_rank", "blk.0.attn_q.weight"),
+        ("expert_count", "blk.1.ffn_gate.weight"),
+        ("leading_dense_block_count", "blk.0.ffn_gate_inp.weight"),
+    ] {
+        cases.push(Broken::new(format!("no {name}"), |s| s.unset(&key(name)), "Tensor", &[tensor, "nothing"]));
+    }
+    cases
+}
+
+/// What a key of each type must not be.
+fn wrong_types() -> Vec<Broken> {
+    let mut cases = Vec::new();
+    for (name, good) in Small::default().meta {
+        let expected = match good {
+            Meta::U32(_) => "an integer",
+            Meta::F32(_) => "float",
+            Meta::Bool(_) => "a bool",
+            _ => continue,
+        };
+        let wrong: [Meta; 3] = ["nonsense".into(), Meta::Array(4, vec![]), [1u8, 2].into()];
+        for wrong in wrong {
+            let what = format!("{name} = {wrong:?}");
+            cases.push(Broken::new(what, |s| s.set(&name, wrong), "Metadata", &[&name, expected]));
+        }
+        if matches!(good, Meta::U32(_)) {
+            let what = format!("{name} = -1");
+            cases.push(Broken::new(what, |s| s.set(&name, -1i32), "Metadata", &[&name, expected, "-1"]));
+        }
+    }
+    cases.push(value("rope.scaling.type", 1u32, "Metadata", &["rope.scaling.type", "string"]));
+    cases
+}
+
+fn zeros() -> Vec<Broken> {
+    let widths = ["attention.key_length_mla", "attention.value_length_mla"];
+    let zero = |name: &&str| value(name, 0u32, "Metadata", &[&key(name), "at least 1", "0"]);
+    COUNTS.iter().chain(&widths).map(zero).collect()
+}
+
+fn floats() -> Vec<Broken> {
+    let (nan, infinite) = (f32::NAN, f32::INFINITY);
+    let mut cases = Vec::new();
+    for bad in [nan, infinite, -infinite] {
+        for name in [EPSILON, BASE, "expert_weights_scale"] {
+            cases.push(value(name, bad, "Metadata", &[&key(name), "finite float"]));
+        }
+    }
+    cases.extend([-1e-5f32, 1.0, 1e30].map(|bad| value(EPSILON, bad, "Metadata", &[&key(EPSILON), "0 to 1"])));
+    cases.extend([0f32, -0.0, -1e4].map(|bad| value(BASE, bad, "Metadata", &[&key(BASE), "more than 0"])));
+    for bad in [Meta::F32(0.0), Meta::F32(-2.0), Meta::F32(nan), Meta::F64(1e300), Meta::from("2")] {
+        let what = format!("scaling factor {bad:?}");
+        let edit = |s: &mut Small| {
+            s.set(&key("rope.scaling.type"), "linear");
+            s.set(&key(FACTOR), bad);
+        };
+        cases.push(Broken::new(what, edit, "Metadata", &[&key(FACTOR)]));
+    }
+    cases.push(value("rope.scaling.type", "linear", "Metadata", &[&key(FACTOR), "nothing"]));
+    cases
+}
+
+/// Counts that nothing in the file bears out.
+fn absurd() -> Vec<Broken> {
+    let tensor = |name: &str, count: u32, tensor: &str| value(name, count, "Tensor", &[tensor]);
+    let metadata = |name: &str, says: &str| value(name, MAX, "Metadata", &[&key(name), says]);
+    let several = |counts: &[(&str, u32)], variant, says: &str| {
+        let edit = |s: &mut Small| counts.iter().for_each(|(name, count)| s.set(&key(name), *count));
+        Broken::new(format!("{counts:?}"), edit, variant, &[says])
+    };
+    vec![
+        tensor("block_count", MAX, "blk.2.attn_norm.weight"),
+        several(&[("block_count", MAX), ("leading_dense_block_count", MAX)], "Tensor", "blk.2.attn_norm.weight"),
+        several(&[("block_count", MAX), ("nextn_predict_layers", MAX - 3)], "Tensor", "blk.2.attn_norm.weight"),
+        metadata("leading_dense_block_count", "at most the 2 layers"),
+        metadata("nextn_predict_layers", "less than the 2 blocks"),
+        metadata("expert_used_count", "at most the 4 experts"),
+        metadata("rope.dimension_count", "less than the key width 24"),
+        tensor("vocab_size", MAX, "token_embd.weight"),
+        tensor("embedding_length", MAX, "token_embd.weight"),
+        tensor("feed_forward_length", MAX, "blk.0.ffn_gate.weight"),
+        tensor("attention.head_count", MAX, "blk.0.attn_q_b.weight"),
+        tensor("attention.q_lora_rank", MAX, "blk.0.attn_q_a.weight"),
+        tensor("attention.kv_lora_rank", 16_384, "blk.0.attn_kv_a_mqa.weight"),
+        tensor("attention.key_length_mla", 16_384, "blk.0.attn_q_b.weight"),
+        tensor("attention.value_length_mla", MAX, "blk.0.attn_v_b.weight"),
+        several(
+            &[("attention.key_length_mla", 16_384), ("rope.dimension_count", 16_382)],
+            "Tensor",
+            "blk.0.attn_kv_a_mqa.weight",
+        ),
+        tensor("expert_count", 1024, "blk.1.ffn_gate_inp.weight"),
+        several(&[("expert_count", 1024), ("expert_used_count", 1024)], "Tensor", "blk.1.ffn_gate_inp.weight"),
+        tensor("expert_feed_forward_length", MAX, "blk.1.ffn_gate_exps.weight"),
+        tensor("expert_shared_count", MAX, "blk.1.ffn_gate_shexp.weight"),
+    ]
+}
+
+fn inconsistent() -> Vec<Broken> {
+    let metadata = |name: &str, n: u32, says: &str| value(name, n, "Metadata", &[&key(name), says, &n.to_string()]);
+    vec![
+        metadata("nextn_predict_layers", 2, "less than the 2 blocks"),
+        metadata("nextn_predict_layers", 3, "less than the 2 blocks"),
+        metadata("leading_dense_block_count", 3, "at most the 2 layers"),
+        metadata("expert_used_count", 5, "at most the 4 experts"),
+        metadata("rope.dimension_count", 24, "less than the key width 24"),
+        metadata("rope.dimension_count", 26, "less than the key width 24"),
+        metadata("rope.dimension_count", 7, "a multiple of 2"),
+        metadata("attention.key_length_mla", 26, "a multiple of 4"),
+        metadata("attention.kv_lora_rank", 30, "a multiple of 4"),
+    ]
+}
+
+fn unsupported() -> Vec<Broken> {
+    let number = |name: &str, n: u32| value(name, n, "Unsupported", &[&key(name), &format!("`{n}`")]);
+    vec![
+        number("expert_gating_func", 0),
+        number("expert_gating_func", 7),
+        number("expert_group_count", 8),
+        number("expert_group_count", MAX),
+        number("expert_count", 1025),
+        number("expert_count", MAX),
+        number("attention.kv_lora_rank", 16_388),
+        number("attention.kv_lora_rank", MAX),
+        number("attention.key_length_mla", 16_388),
+        number("attention.key_length_mla", MAX),
+        value("rope.scaling.type", "yarn", "Unsupported", &["rope.scaling.type", "yarn", "linear"]),
+        value("rope.scaling.type", "longrope", "Unsupported", &["rope.scaling.type", "longrope"]),
+    ]
+}
+
+/// The dense layers' width is asked for by its key, not by a tensor {32, 0} that no file could have.
+#[test]
+fn dense_layers_without_their_width() {
+    let name = key("feed_forward_length");
+    let missing = Broken::new("missing", |s| s.unset(&name), "Metadata", &[&name, "dense layers", "nothing"]);
+    let zero = Broken::new("zero", |s| s.set(&name, 0u32), "Metadata", &[&name, "dense layers"]);
+    all_refused(&[missing, zero], plan_file);
+}

@@ -1,0 +1,188 @@
+//! Vocabularies and chat templates that cannot be used.
+
+use super::refused::{Broken, all_refused, load, read_texts};
+use super::small::Small;
+use crate::common::gguf_writer::Meta;
+use crate::common::gpu::gpu;
+use wglm::{Chat, Error, Gguf, LoadOptions, Model, SamplerParams};
+
+const TEMPLATE: &str = "tokenizer.chat_template";
+
+fn ggml(name: &str) -> String {
+    format!("tokenizer.ggml.{name}")
+}
+
+/// The letters that stand for single bytes, in the order of GPT-2's vocabulary, a merged pair, and two
+/// control tokens.
+fn tokens() -> Vec<Meta> {
+    let plain = |b: &u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
+    let letters = (0..256).filter(plain).chain(256..256 + 68).filter_map(char::from_u32);
+    letters
+        .map(String::from)
+        .chain(["he".into(), "<|user|>".into(), "<|end|>".into()])
+        .map(|t| t.as_str().into())
+        .collect()
+}
+
+fn types() -> Vec<Meta> {
+    (0..259).map(|id| Meta::from(if id < 257 { 1i32 } else { 3 })).collect()
+}
+
+fn strings(values: Vec<Meta>) -> Meta {
+    Meta::Array(8, values)
+}
+
+/// Adds a byte-level vocabulary and a template.
+fn with_texts(small: &mut Small) {
+    small.set(&ggml("model"), "gpt2");
+    small.set(&ggml("pre"), "glm4");
+    small.set(&ggml("tokens"), strings(tokens()));
+    small.set(&ggml("token_type"), Meta::Array(5, types()));
+    small.set(&ggml("merges"), strings(vec!["h e".into()]));
+    small.set(&ggml("eos_token_id"), 258u32);
+    small.set(TEMPLATE, "{% for m in messages %}{{ m.content }}{% endfor %}");
+}
+
+fn broken(what: &str, edit: impl FnOnce(&mut Small), variant: &'static str, says: &[&str]) -> Broken {
+    let both = |s: &mut Small| {
+        with_texts(s);
+        edit(s);
+    };
+    Broken::new(what, both, variant, says)
+}
+
+fn value(name: &str, value: impl Into<Meta>, variant: &'static str, says: &[&str]) -> Broken {
+    broken(name, |s| s.set(&ggml(name), value), variant, says)
+}
+
+fn vocabularies() -> Vec<Broken> {
+    let without =
+        |name: &str| broken(&format!("no {name}"), |s| s.unset(&ggml(name)), "Metadata", &[&ggml(name), "nothing"]);
+    let outside = ["bos", "eos", "eot", "eom"].map(|name| {
+        let edit = move |s: &mut Small| {
+            s.set(&ggml(&format!("{name}_token_id")), 259u32);
+            s.set(&ggml("add_bos_token"), true);
+            s.set(&ggml("bos_token_id"), if name == "bos" { 259u32 } else { 0 });
+        };
+        broken(&format!("{name} outside"), edit, "TokenOutOfRange", &["259"])
+    });
+    let mut cases = vec![
+        without("tokens"),
+        without("merges"),
+        value("model", "llama", "Unsupported", &["tokenizer.ggml.model", "`llama`", "gpt2"]),
+        value("model", "", "Unsupported", &["tokenizer.ggml.model", "gpt2"]),
+        value("model", 2u32, "Metadata", &["tokenizer.ggml.model", "string"]),
+        value("pre", "a family nobody knows", "Tokenizer", &["tokenizer.ggml.pre", "a family nobody knows", "glm4"]),
+        value("tokens", 3u32, "Metadata", &["tokenizer.ggml.tokens", "array of strings"]),
+        value("tokens", Meta::Array(8, vec![]), "Tokenizer", &["token"]),
+        value("tokens", Meta::Array(8, vec![Meta::String(vec![0xff])]), "Metadata", &["tokens", "UTF-8"]),
+        value("token_type", Meta::Array(5, types()[1..].to_vec()), "Tokenizer", &["259 tokens", "258 token types"]),
+        value("token_type", ["normal"], "Metadata", &["token_type", "integers"]),
+        value("merges", ["he"], "Tokenizer", &["merge 0", "`he`"]),
+        value("merges", ["h e", "x y"], "Tokenizer", &["merge 1", "`x y`"]),
+        value("merges", [7u32], "Metadata", &["merges", "strings"]),
+        value("add_bos_token", true, "Tokenizer", &["add_bos_token", "bos_token_id"]),
+        value("eos_token_id", "<|end|>", "Metadata", &["eos_token_id", "integer"]),
+    ];
+    cases.extend(outside);
+    cases
+}
+
+fn templates() -> Vec<Broken> {
+    let template =
+        |source: &str, says: &str| broken(source, |s| s.set(TEMPLATE, source), "Template", &["line 1", says]);
+    vec![
+        template("{% if %}", "unexpected"),
+        template("{% for m in messages %}", "end"),
+        template("{{ 'open", "string"),
+        template("{% generation %}{% endgeneration %}", "generation"),
+        broken("a number", |s| s.set(TEMPLATE, 5u32), "Metadata", &[TEMPLATE, "string"]),
+        broken("not UTF-8", |s| s.set(TEMPLATE, Meta::String(vec![0xc3])), "Metadata", &[TEMPLATE, "UTF-8"]),
+    ]
+}
+
+#[test]
+fn every_broken_text_is_refused() {
+    let cases = [vocabularies(), templates()].concat();
+    all_refused(&cases, read_texts);
+    let load = |file: &Gguf| Model::load(file, gpu(), &LoadOptions::default()).map(drop);
+    all_refused(&cases, load);
+}
+
+fn loaded(edit: impl FnOnce(&mut Small)) -> Model {
+    let mut small = Small::default();
+    edit(&mut small);
+    load(&small, &LoadOptions::default()).unwrap()
+}
+
+#[test]
+fn sound_texts_are_read() {
+    let model = loaded(with_texts);
+    assert_eq!(model.tokenizer().unwrap().vocab_size(), 259);
+    assert!(model.template().is_ok());
+}
+
+/// A model without texts computes, and what needs them says what is missing.
+#[test]
+fn a_conversation_needs_both() {
+    for (missing, edit) in [
+        (ggml("model"), (|_| ()) as fn(&mut Small)),
+        (TEMPLATE.to_owned(), |s| {
+            with_texts(s);
+            s.unset(TEMPLATE);
+        }),
+    ] {
+        let error = Chat::new(&loaded(edit)).map(drop).unwrap_err();
+        assert!(matches!(&error, Error::Metadata { key, .. } if *key == missing), "{missing}: {error}");
+    }
+}
+
+/// A refused message leaves the conversation as it was.
+#[test]
+fn a_template_that_refuses_the_conversation() {
+    let model = loaded(|s| {
+        with_texts(s);
+        s.set(TEMPLATE, "{{ raise_exception('not today') if messages | length > 0 }}");
+    });
+    let mut chat = Chat::new(&model).unwrap();
+    for _ in 0..2 {
+        let error = chat.send("hello").map(drop).unwrap_err();
+        assert!(matches!(&error, Error::Refused { reason } if reason == "not today"), "{error}");
+        assert!(chat.messages().is_empty());
+    }
+}
+
+/// What the file recommends for sampling is checked like anything else in it.
+#[test]
+fn sampling_that_cannot_be() {
+    let wrong: [(&str, Meta); 4] =
+        [("temp", f32::NAN.into()), ("temp", "hot".into()), ("top_k", (-1i32).into()), ("min_p", 1u32.into())];
+    for (name, value) in wrong {
+        let key = format!("general.sampling.{name}");
+        let mut small = Small::default();
+        with_texts(&mut small);
+        small.set(&key, value);
+        let model = load(&small, &LoadOptions::default());
+        let error = model.and_then(|model| Chat::new(&model)).map(drop).unwrap_err();
+        assert!(matches!(&error, Error::Metadata { key: k, .. } if *k == key), "{key}: {error}");
+    }
+    for (name, value) in [("temp", -1f32), ("top_p", 1.5), ("min_p", -0.5), ("penalty_repeat", 0.0)] {
+        let model = loaded(|s| {
+            with_texts(s);
+            s.set(&format!("general.sampling.{name}"), value);
+        });
+        let refused = Chat::new(&model).and_then(|mut chat| chat.send("hello").map(drop)).unwrap_err();
+        assert!(refused.to_string().contains(&value.to_string()), "{name} = {value}: {refused}");
+    }
+}
+
+/// The vocabulary has more tokens than the embedding: such a token is refused, not looked up.
+#[test]
+fn a_vocabulary_larger_than_the_embedding() {
+    let model = loaded(with_texts);
+    let mut chat = Chat::new(&model).unwrap();
+    chat.options.sampling = SamplerParams::greedy();
+    let error = chat.send("~~~").map(drop).unwrap_err();
+    assert!(matches!(error, Error::TokenOutOfRange { vocab: 40, .. }), "{error}");
+    assert!(chat.messages().is_empty(), "a message without a reply stays");
+}

@@ -1,0 +1,33 @@
+//! The plan of a choice with bias and penalties: it fits every model's plan of a token.
+
+use super::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
+use wglm::Config;
+use wglm::kernels::CacheType;
+use wglm::model::{SamplingPlan, plan_sampling};
+use wglm::shader::reflect;
+
+#[test]
+fn every_step_of_a_choice_fits() {
+    let (mut complaints, mut seen) = (Vec::new(), 0);
+    for (name, file) in models() {
+        let config = Config::read(&file).unwrap();
+        for (target, room) in targets().into_iter().flat_map(|target| [0, 1, 5000].map(|room| (target, room))) {
+            let token = planned(&file, target, CacheType::F16);
+            let SamplingPlan { plan, shared, adjustments, .. } = plan_sampling(&config, &token, target, room).unwrap();
+            assert_eq!(repeated(plan.steps.iter().map(|s| s.label.as_str())), [""; 0], "{name}: steps");
+            assert!(plan.weights.is_empty() && plan.locals[adjustments].bytes as usize >= 12 * room, "{name}");
+            for (here, there) in shared {
+                let (here, there) = (&plan.locals[here], &token.plan.locals[there]);
+                assert_eq!(here.bytes, there.bytes, "{name}: {} and {}", here.name, there.name);
+            }
+            for step in &plan.steps {
+                let mut of_step = [grids(&plan, step), buffers(&plan, step)].concat();
+                of_step.extend(mismatch(step, &reflect(&plan.variants[step.variant]).unwrap()));
+                complaints.extend(of_step.iter().map(|c| format!("{name} {}: {c}", step.label)));
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 500, "{seen} steps");
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}

@@ -1,0 +1,96 @@
+//! The plans of chunks: every step binds what its shader asks for, inside buffers that exist, over the weights and the
+//! caches of the token's plan and no others.
+
+use super::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
+use wglm::gpu::Matrices;
+use wglm::kernels::CacheType;
+use wglm::model::{BatchPlan, BatchShape, Outputs, PromptOptions, TokenPlan, plan_batch};
+use wglm::plan::{Purpose, Target, Team};
+use wglm::shader::reflect;
+use wglm::{Config, Gguf};
+
+const SHAPES: [BatchShape; 4] = [
+    BatchShape { tokens: 16, outputs: Outputs::All, depth: 0 },
+    BatchShape { tokens: 512, outputs: Outputs::Last, depth: 0 },
+    BatchShape { tokens: 512, outputs: Outputs::Last, depth: 16 << 10 },
+    BatchShape { tokens: PromptOptions::MOST, outputs: Outputs::Last, depth: 200_000 },
+];
+
+fn chunk(file: &Gguf, token: &TokenPlan, target: Target, shape: BatchShape) -> BatchPlan {
+    plan_batch(file, &Config::read(file).unwrap(), token, target, shape).unwrap()
+}
+
+/// Every model's plans, for every target, both caches, all shapes, with the token's beside them.
+fn plans() -> Vec<(String, TokenPlan, BatchPlan)> {
+    let mut plans = Vec::new();
+    for (name, file) in models() {
+        let matrices = [Matrices::Eight, Matrices::Sixteen].map(|matrices| Target { matrices, ..Target::default() });
+        for target in targets().into_iter().chain(matrices) {
+            for (ty, shape) in [CacheType::F16, CacheType::F32].into_iter().flat_map(|ty| SHAPES.map(|s| (ty, s))) {
+                let token = planned(&file, target, ty);
+                let chunk = chunk(&file, &token, target, shape);
+                plans.push((format!("{name} ({target:?}, {ty:?}, {shape:?})"), token, chunk));
+            }
+        }
+    }
+    plans
+}
+
+#[test]
+fn chunks_and_tokens_share_weights_and_caches() {
+    for (name, token, BatchPlan { plan, shared, .. }) in plans() {
+        let weights = |plan: &wglm::plan::Plan| -> Vec<_> {
+            plan.weights.iter().map(|w| (w.name.clone(), w.index, w.quant.name, w.shape)).collect()
+        };
+        assert_eq!(weights(&plan), weights(&token.plan), "{name}");
+        let caches: Vec<usize> =
+            (0..plan.locals.len()).filter(|index| plan.locals[*index].purpose == Purpose::Cache).collect();
+        assert_eq!(shared.len(), caches.len() + 1, "{name}: the caches, and what the head reads");
+        assert!(caches.iter().all(|cache| shared.iter().any(|(here, _)| here == cache)), "{name}: a cache of its own");
+        for (here, there) in shared {
+            let (here, there) = (&plan.locals[here], &token.plan.locals[there]);
+            assert_eq!(
+                (here.bytes, here.purpose),
+                (there.bytes, there.purpose),
+                "{name}: {} {}",
+                here.name,
+                there.name
+            );
+        }
+    }
+}
+
+#[test]
+fn every_step_of_a_chunk_fits() {
+    let mut complaints = Vec::new();
+    let mut known = std::collections::HashMap::new();
+    for (name, _, BatchPlan { plan, .. }) in plans() {
+        assert_eq!(repeated(plan.steps.iter().map(|s| s.label.as_str())), [""; 0], "{name}: steps");
+        assert_eq!(repeated(plan.variants.iter().map(|v| v.label.as_str())), [""; 0], "{name}: variants");
+        for step in &plan.steps {
+            let variant = &plan.variants[step.variant];
+            let mut of_step = [grids(&plan, step), buffers(&plan, step)].concat();
+            match known.entry(variant.clone()).or_insert_with(|| reflect(variant)) {
+                Ok(reflected) => of_step.extend(mismatch(step, reflected)),
+                Err(error) => of_step.push(error.to_string()),
+            }
+            complaints.extend(of_step.iter().map(|c| format!("{name} {}: {c}", step.label)));
+        }
+    }
+    println!("{} shaders", known.len());
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+/// Activations are shared by all layers, and of the full shape they are moderate: see tests/it/synth.rs.
+#[test]
+fn layers_share_activations() {
+    let (_, file) = models().into_iter().find(|(name, _)| name == "fable").unwrap();
+    let target = Target { team: Team::Subgroup, ..Target::default() };
+    let token = planned(&file, target, CacheType::F16);
+    let scratch = |tokens| {
+        let shape = BatchShape { tokens, outputs: Outputs::Last, depth: 0 };
+        chunk(&file, &token, target, shape).plan.local_memory(Purpose::Scratch)
+    };
+    assert!(scratch(512) < 64 << 20, "{} bytes", scratch(512));
+    assert!(scratch(512) < 9 * scratch(64), "{} and {} bytes", scratch(512), scratch(64));
+}

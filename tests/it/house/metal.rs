@@ -1,0 +1,111 @@
+//! What wgpu asks on Metal of plans and of the code that hands them over, held where there is no Mac.
+
+use super::code::files;
+use super::plans::{accessed, models, plans};
+use std::collections::HashMap;
+use wglm::kernels::CacheType;
+use wglm::model::plan_token;
+use wglm::plan::{BufferRef, Plan, Step, Target};
+use wglm::quant::Arithmetic;
+use wglm::shader::{Access, Reflected};
+use wglm::{CacheShape, Config};
+
+/// Pipelines of a token, at most. Metal compiles each from source at every start, and wgpu keeps no cache of them there.
+const PIPELINES: usize = 32;
+
+/// wgpu tracks whole buffers: one that is read in a binding and written in another of the same dispatch is refused,
+/// whatever the ranges; one that is written in two is a race.
+fn shared(plan: &Plan, step: &Step, reflected: &Reflected) -> Vec<String> {
+    let mut bound: HashMap<BufferRef, Vec<&str>> = HashMap::new();
+    let mut written: Vec<BufferRef> = Vec::new();
+    for binding in &step.bindings {
+        bound.entry(binding.buffer).or_default().push(&binding.name);
+        if accessed(reflected, &binding.name) == Some(Access::ReadWrite) {
+            written.push(binding.buffer);
+        }
+    }
+    let name = |buffer: &BufferRef| match *buffer {
+        BufferRef::Weight(i) => plan.weights[i].name.to_string(),
+        BufferRef::Local(i) => plan.locals[i].name.clone(),
+    };
+    let complain = |buffer: &BufferRef| match bound[buffer].as_slice() {
+        _ if matches!(buffer, BufferRef::Weight(_)) => Some(format!("the weight `{}` is written", name(buffer))),
+        [_] => None,
+        names => Some(format!("`{}` is written and bound as {names:?}", name(buffer))),
+    };
+    written.iter().filter_map(complain).collect()
+}
+
+#[test]
+fn no_buffer_that_a_step_writes_is_bound_twice() {
+    let (mut complaints, mut steps) = (Vec::new(), 0);
+    let mut known = HashMap::new();
+    for (name, planned) in plans() {
+        let plan = &planned.plan;
+        for step in &plan.steps {
+            let variant = &plan.variants[step.variant];
+            let reflected = known.entry(variant.clone()).or_insert_with(|| wglm::shader::reflect(variant).unwrap());
+            complaints.extend(shared(plan, step, reflected).iter().map(|c| format!("{name} {}: {c}", step.label)));
+            steps += 1;
+        }
+    }
+    println!("{steps} steps");
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+/// The test above has to see it.
+#[test]
+fn a_buffer_read_and_written_at_once_is_noticed() {
+    let (_, mut planned) = plans().swap_remove(0);
+    let index = planned.plan.steps.iter().position(|step| step.kernel == "mul_mv").unwrap();
+    let reflected = wglm::shader::reflect(&planned.plan.variants[planned.plan.steps[index].variant]).unwrap();
+    assert_eq!(shared(&planned.plan, &planned.plan.steps[index], &reflected), [""; 0]);
+    let bindings = &mut planned.plan.steps[index].bindings;
+    let place = |access| bindings.iter().position(|b| accessed(&reflected, &b.name) == Some(access)).unwrap();
+    let (input, output) = (place(Access::Read), place(Access::ReadWrite));
+    bindings[input].buffer = bindings[output].buffer;
+    assert_eq!(shared(&planned.plan, &planned.plan.steps[index], &reflected).len(), 1);
+}
+
+#[test]
+fn every_model_takes_few_pipelines() {
+    for (name, file) in models() {
+        let config = Config::read(&file).unwrap();
+        for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
+            let cache = CacheShape { context: 300, ty: CacheType::F16 };
+            let plan = plan_token(&file, &config, cache, Target { arithmetic, ..Target::default() }).unwrap().plan;
+            let count = plan.variants.len();
+            println!("{name}, {arithmetic:?}: {count} pipelines");
+            assert!(count <= PIPELINES, "{name}, {arithmetic:?}: {count} pipelines, at most {PIPELINES}");
+            let told = plan.table(0).to_string();
+            assert!(told.contains(&format!(", {count} pipelines")), "{told}");
+        }
+    }
+}
+
+/// Where a word of the code stands, by file, as often as it does.
+fn places(word: &str) -> Vec<String> {
+    let mut places = Vec::new();
+    for file in files("src", "rs") {
+        let count = file.parts().words().filter(|w| *w == word).count();
+        places.extend(std::iter::repeat_n(file.path, count));
+    }
+    places
+}
+
+/// So that what counts submissions and passes counts all of them.
+#[test]
+fn encoders_and_passes_are_made_in_one_place() {
+    for word in ["create_command_encoder", "begin_compute_pass"] {
+        assert_eq!(places(word), ["src/gpu/work.rs"], "{word}");
+    }
+}
+
+/// Apple's GPUs have timestamps at the ends of a pass and nowhere inside.
+#[test]
+fn timestamps_stand_at_the_ends_of_passes_only() {
+    for word in ["write_timestamp", "TIMESTAMP_QUERY_INSIDE_PASSES", "TIMESTAMP_QUERY_INSIDE_ENCODERS"] {
+        assert_eq!(places(word), [""; 0], "{word}");
+    }
+    assert!(places("TIMESTAMP_QUERY").contains(&"src/gpu/device.rs".to_owned()), "is the search broken?");
+}

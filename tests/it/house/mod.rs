@@ -1,0 +1,8 @@
+//! The house rules, held against the sources, and the plan of a token, held against its shaders. No GPU.
+
+mod choices;
+mod chunks;
+mod code;
+mod metal;
+mod plans;
+mod rules;

@@ -1,0 +1,205 @@
+//! Which module may name what, how long a file may be, where things belong.
+
+use super::code::{File, files};
+use wglm::quant::QUANTS;
+
+/// The modules from the ground up: each may use those before it. Those of one line may not use each other.
+const ORDER: [&[&str]; 16] = [
+    &["error"],
+    &["wgsl", "threads", "memory"],
+    &["quant", "gguf"],
+    &["gpu"],
+    &["shader"],
+    &["plan"],
+    &["kernels"],
+    &["reference"],
+    &["text", "sample"],
+    &["model"],
+    &["session"],
+    &["generate"],
+    &["chat"],
+    &["stream"],
+    &["lib"],
+    &["cli", "main"],
+];
+
+/// Modules that stand beside the order and use only these.
+const ASIDE: [(&str, &[&str]); 2] = [("text", &["error", "gguf"]), ("sample", &["error", "gguf"])];
+
+/// Longest files, in lines.
+const LONGEST_RUST: usize = 400;
+const LONGEST_WGSL: usize = 200;
+
+fn rank(module: &str) -> usize {
+    ORDER.iter().position(|line| line.contains(&module)).unwrap_or_else(|| panic!("`{module}` has no place in ORDER"))
+}
+
+fn may_use(module: &str, other: &str) -> bool {
+    let aside = ASIDE.iter().find(|(name, _)| *name == module);
+    other == module || aside.map_or(rank(other) < rank(module), |(_, allowed)| allowed.contains(&other))
+}
+
+/// Fails with every complaint.
+fn none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+fn is_module(name: &str) -> bool {
+    ORDER.concat().contains(&name)
+}
+
+#[test]
+fn imports_point_one_way() {
+    let mut complaints = Vec::new();
+    let mut seen = 0;
+    for file in files("src", "rs") {
+        let module = file.module().to_owned();
+        // The command is a crate of its own, for which `crate` is itself.
+        let own = ["cli", "main"].contains(&module.as_str());
+        let used = file.parts().after("crate::");
+        seen += used.len();
+        for other in used.iter().filter(|name| is_module(name)) {
+            if !own && !may_use(&module, other) {
+                complaints.push(format!("{}: {module} uses {other}", file.path));
+            }
+        }
+        for other in used.iter().filter(|name| !is_module(name) && name.starts_with(char::is_lowercase)) {
+            complaints.push(format!("{}: `crate::{other}` is no module of ORDER", file.path));
+        }
+    }
+    assert!(seen > 100, "only {seen} imports found: is the search broken?");
+    none(complaints);
+}
+
+/// `crate::Error` for `crate::error::Error` would hide who uses whom.
+#[test]
+fn modules_name_each_other_rather_than_the_surface() {
+    let mut complaints = Vec::new();
+    for file in files("src", "rs").iter().filter(|f| !["lib", "cli", "main"].contains(&f.module())) {
+        for name in file.parts().after("crate::").iter().filter(|name| name.starts_with(char::is_uppercase)) {
+            if name != "Error" && name != "Result" {
+                complaints.push(format!("{}: crate::{name}", file.path));
+            }
+        }
+    }
+    none(complaints);
+}
+
+/// Words that belong to some modules only.
+#[test]
+fn every_dependency_has_its_place() {
+    let places: [(&str, &[&str]); 18] = [
+        ("wgpu", &["gpu", "shader", "lib"]), // lib hands it on
+        ("objc2_metal", &["gpu"]),
+        ("block2", &["gpu"]),
+        ("naga", &["shader"]),
+        ("pollster", &["gpu"]),
+        ("memmap2", &["gguf"]),
+        ("rustix", &["gguf"]),
+        ("crc32fast", &["gguf", "session"]),
+        ("minijinja", &["text"]),
+        ("tokenizers", &["text"]),
+        ("futures_core", &["stream"]),
+        ("anyhow", &["cli", "main"]),
+        ("clap", &["cli", "main"]),
+        ("csv", &["cli", "main"]),
+        ("ctrlc", &["cli", "main"]),
+        ("indicatif", &["cli", "main"]),
+        ("rustyline", &["cli", "main"]),
+        ("env", &["gpu", "cli", "wgsl", "lib"]),
+    ];
+    let mut complaints = Vec::new();
+    for file in files("src", "rs") {
+        let parts = file.parts();
+        for (word, allowed) in places {
+            if parts.words().any(|w| w == word) && !allowed.contains(&file.module()) {
+                complaints.push(format!("{} names `{word}`, which belongs to {allowed:?}", file.path));
+            }
+        }
+    }
+    none(complaints);
+}
+
+/// Files outside quant that may spell formats' names: which names, and why.
+const SPELL_FORMATS: [(&str, &[&str], &str); 4] = [
+    ("src/gguf/types.rs", &[], "the sizes of all of GGML's types, most of them unknown to quant"),
+    ("src/gguf/value.rs", &["f32"], "a type of metadata"),
+    ("src/kernels/kv_write.rs", &["f16", "f32"], "what the cache holds"),
+    ("src/cli/inspect.rs", &["f16", "f32"], "what the cache holds"),
+];
+
+#[test]
+fn formats_are_named_in_quant_alone() {
+    let mut complaints = Vec::new();
+    let mut needed = [false; SPELL_FORMATS.len()];
+    for file in files("src", "rs").iter().filter(|f| f.module() != "quant") {
+        for string in file.parts().strings.iter().filter(|s| QUANTS.iter().any(|q| q.name == **s)) {
+            let allows = |(path, names, _): &(&str, &[&str], &str)| {
+                *path == file.path && (names.is_empty() || names.contains(&string.as_str()))
+            };
+            match SPELL_FORMATS.iter().position(allows) {
+                Some(exception) => needed[exception] = true,
+                None => complaints.push(format!("{}: \"{string}\"", file.path)),
+            }
+        }
+    }
+    let stale = SPELL_FORMATS.iter().zip(needed).filter(|(_, needed)| !needed);
+    complaints.extend(stale.map(|((path, ..), _)| format!("{path} is an exception and need not be")));
+    none(complaints);
+}
+
+/// Any may say f32, which is what kernels take vectors as; cases of kernels may say any.
+#[test]
+fn no_one_else_singles_out_a_format() {
+    let constants: Vec<String> = QUANTS.iter().map(|q| q.name.to_uppercase()).filter(|name| name != "F32").collect();
+    let mut complaints = Vec::new();
+    for file in files("src", "rs").iter().filter(|f| !["quant", "reference"].contains(&f.module())) {
+        let code = file.parts();
+        let used = [code.after("crate::quant::"), code.after("quant::")].concat();
+        let singled = used.iter().filter(|name| constants.contains(name));
+        complaints.extend(singled.map(|name| format!("{}: quant::{name}", file.path)));
+    }
+    none(complaints);
+}
+
+#[test]
+fn shaders_are_not_written_in_rust() {
+    let marks = ["@compute", "@workgroup_size", "@builtin", "@group", "var<storage", "var<uniform", "var<workgroup"];
+    let holds = |f: &File, mark: &str| f.text.contains(mark).then(|| format!("{}: `{mark}`", f.path));
+    none(files("src", "rs").iter().flat_map(|f| marks.iter().filter_map(move |mark| holds(f, mark))).collect());
+}
+
+#[test]
+fn every_shader_file_is_used() {
+    let sources = files("src", "rs");
+    let used = |path: &str| sources.iter().any(|f| f.text.contains(&format!("source!(\"{path}\")")));
+    let unused = |f: &File| {
+        let path = f.path.strip_prefix("wgsl/").unwrap();
+        (!used(path)).then(|| format!("{}: no source!(\"{path}\")", f.path))
+    };
+    none(files("wgsl", "wgsl").iter().filter_map(unused).collect());
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let mute = |f: &File| (!f.text.starts_with("//! ")).then(|| f.path.clone());
+    none(files("src", "rs").iter().chain(&files("tests", "rs")).filter_map(mute).collect());
+}
+
+/// A fragment opens with a comment too: what it is and how it is used.
+#[test]
+fn every_shader_file_says_what_it_is() {
+    none(files("wgsl", "wgsl").iter().filter(|f| !f.text.starts_with("// ")).map(|f| f.path.clone()).collect());
+}
+
+#[test]
+fn files_are_short() {
+    let long = |f: &File, most: usize| {
+        let lines = f.text.lines().count();
+        (lines > most).then(|| format!("{}: {lines} lines, at most {most}", f.path))
+    };
+    let rust = files("src", "rs");
+    let shaders = files("wgsl", "wgsl");
+    let rust = rust.iter().filter_map(|f| long(f, LONGEST_RUST));
+    none(rust.chain(shaders.iter().filter_map(|f| long(f, LONGEST_WGSL))).collect());
+}

@@ -1,0 +1,241 @@
+//! Every kernel in every format against its twin on the CPU, with subgroups and without.
+
+use crate::common::gpu::gpu;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use wglm::gpu::Matrices;
+use wglm::kernels::{KERNELS, Kernel};
+use wglm::plan::{Sample, Step, StepLimit, Target, Team};
+use wglm::quant::{Arithmetic, Family, QUANTS};
+use wglm::reference::{CASES, Case, Expected, KernelCheck, ValueType};
+use wglm::shader::{Pipelines, reflect};
+
+/// What the kernels run on here, with these ways of computing.
+fn target(team: Team, arithmetic: Arithmetic) -> Target {
+    Target { team, arithmetic, subgroup: gpu().capabilities().subgroup, ..Target::default() }
+}
+
+fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
+    kernel.cases(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
+}
+
+/// The kernels, or those whose name contains what `KERNEL` says.
+fn kernels() -> impl Iterator<Item = &'static &'static Kernel> {
+    let wanted = std::env::var("KERNEL").unwrap_or_default();
+    let matrices = gpu().capabilities().matrices;
+    KERNELS.iter().filter(move |kernel| kernel.name.contains(&wanted) && kernel.runs_with(matrices))
+}
+
+/// Runs every case of a team, in either arithmetic, and prints the worst error of each kernel and the time it took.
+///
+/// Nearly all of it goes to compiling, which a driver that computes on the CPU does one kernel at a time on a device:
+/// so every team has a device of its own.
+fn run(team: Team) {
+    let pipelines = Pipelines::new(&crate::common::gpu::open(true));
+    let mut failures = Vec::new();
+    for kernel in kernels() {
+        let target = target(team, Arithmetic::Float);
+        let checks = kernel.checks(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+        for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
+            let checks = checks.iter().filter(|check| check.arithmetic == arithmetic);
+            failures.extend(failures_of(kernel, &format!("{team:?}, {arithmetic:?}"), checks, &pipelines));
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+fn failures_of<'a>(
+    kernel: &Kernel,
+    target: &str,
+    checks: impl Iterator<Item = &'a KernelCheck>,
+    pipelines: &Pipelines,
+) -> Vec<String> {
+    let (name, start, mut count, mut worst) = (kernel.name, Instant::now(), 0, 0f64);
+    let mut failures = Vec::new();
+    for check in checks {
+        let verdict = check.run(pipelines).unwrap_or_else(|e| panic!("{name} {}: {e}", check.formats));
+        worst = worst.max(verdict.share());
+        count += check.cases.len();
+        failures.extend(verdict.failures.iter().map(|failure| format!("{name} ({target}) {failure}")));
+        for case in &check.cases {
+            let found = step_failures(case, pipelines);
+            failures.extend(found.into_iter().map(|failure| format!("{name} ({target}) {}: {failure}", case.name)));
+        }
+    }
+    let seconds = start.elapsed().as_secs_f32();
+    if count > 0 {
+        println!("{name:<16} {target}: {count} cases, worst error {worst:.2} of its bound, {seconds:.1} s");
+    }
+    failures
+}
+
+#[test]
+fn every_kernel_agrees_with_its_twin_by_subgroups() {
+    if gpu().capabilities().subgroups {
+        run(Team::Subgroup);
+    } else {
+        println!("skipped: `{}` has no subgroup operations", gpu().report().name);
+    }
+}
+
+#[test]
+fn every_kernel_agrees_with_its_twin_by_workgroups() {
+    run(Team::Workgroup);
+}
+
+/// The kernels whose steps may be dispatched in parts, every workgroup by itself.
+#[test]
+fn parts_of_a_step_agree_with_the_twin() {
+    const CASES: usize = 3; // of a kernel
+    let pipelines = Pipelines::new(&crate::common::gpu::open(true));
+    let limit = StepLimit { flops: 1, bandwidth: 1, time: Duration::from_secs(1) };
+    let (mut failures, mut seen) = (Vec::new(), BTreeSet::new());
+    for (kernel, team) in kernels().flat_map(|kernel| [Team::Subgroup, Team::Workgroup].map(|team| (kernel, team))) {
+        if team == Team::Subgroup && !gpu().capabilities().subgroups {
+            continue;
+        }
+        let cases = cases(kernel, Target { limit, ..target(team, Arithmetic::Float) });
+        let own = |case: &&Case| case.plan.steps.iter().any(|s| s.kernel == kernel.name && s.label.contains(" 1/"));
+        for case in cases.iter().filter(own).take(CASES) {
+            seen.insert(kernel.name);
+            let failure = case.judge(&case.run(&pipelines).unwrap()).failure;
+            let found = failure.into_iter().chain(step_failures(case, &pipelines));
+            failures.extend(found.map(|failure| format!("{} {team:?} {}: {failure}", kernel.name, case.name)));
+        }
+    }
+    println!("{seen:?}");
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    assert!(seen.len() >= 4 || std::env::var("KERNEL").is_ok(), "only {seen:?} in parts");
+}
+
+/// What the check at load holds steps against is a second account of what they compute, made of the plan alone. By it
+/// every step of every case is right, and an output that is off by a twentieth is wrong.
+fn step_failures(case: &Case, pipelines: &Pipelines) -> Vec<String> {
+    let mut failures = Vec::new();
+    // The sums of weights are no step of a model's: every load holds them against the host's.
+    let nameless = case.plan.steps.iter().filter(|step| step.reference.is_none() && step.kernel != "weight_sum");
+    failures.extend(nameless.map(|step| format!("`{}` has no reference", step.label)));
+    let mut look = |step: &Step, samples: &[(Sample, f64)]| {
+        if !samples.is_empty() && !samples.iter().any(|(sample, got)| sees(sample, *got)) {
+            failures.push(format!("`{}`: nothing would be seen: {samples:?}", step.label));
+        }
+        Ok(())
+    };
+    let fault = case.run_steps(pipelines, &mut look).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+    failures.extend(fault.map(|fault| fault.to_string()));
+    failures
+}
+
+/// Whether an output that is off would be seen: all but zeros, which may be right by chance.
+fn sees(sample: &Sample, got: f64) -> bool {
+    let off = if sample.tolerance == 0.0 { got + 1.0 } else { got * 1.05 };
+    !sample.agrees(off)
+}
+
+/// The judge must see an error anywhere: off by a little more than the bound, not a number, or outside the
+/// expected places.
+#[test]
+fn perturbed_outputs_are_caught() {
+    let pipelines = Pipelines::new(gpu());
+    for kernel in kernels() {
+        let case = cases(kernel, target(Team::Workgroup, Arithmetic::Float)).pop().expect("a case");
+        let finals = case.run(&pipelines).unwrap();
+        assert_eq!(case.judge(&finals).failure, None, "{} {}", kernel.name, case.name);
+        let expected = &case.expected[0];
+        for (place, size) in [(0, expected.kind.bytes()), (expected.places.len() - 1, expected.kind.bytes())] {
+            let at = expected.places[place] * size;
+            let mut off = finals.clone();
+            perturb(&mut off[expected.local][at..at + size], expected, place);
+            assert!(case.judge(&off).failure.is_some(), "{} {}: value {place} off", kernel.name, case.name);
+            let mut broken = finals.clone();
+            broken[expected.local][at..at + size].fill(0xff); // not a number, or an index out of range
+            assert!(case.judge(&broken).failure.is_some(), "{} {}: value {place} not a number", kernel.name, case.name);
+        }
+        for (local, content) in finals.iter().enumerate() {
+            let mut stray = finals.clone();
+            stray[local][content.len() - 1] ^= 1; // the last byte of the guard band
+            assert!(case.judge(&stray).failure.is_some(), "{} {}: stray write", kernel.name, case.name);
+        }
+    }
+}
+
+/// Moves a value by ten times what its bound allows.
+fn perturb(bytes: &mut [u8], expected: &Expected, place: usize) {
+    let step = 10.0 * expected.bound * expected.magnitudes[place];
+    let want = expected.values[place];
+    match expected.kind {
+        ValueType::F32 => bytes.copy_from_slice(&((want + step.max(want.abs() * 1e-5)) as f32).to_le_bytes()),
+        ValueType::F16 => bytes.copy_from_slice(&half::f16::from_f64(want + step).to_le_bytes()),
+        ValueType::U32 => bytes.copy_from_slice(&(want as u32 ^ 1).to_le_bytes()),
+    }
+}
+
+#[test]
+fn parameters_are_laid_out_alike_in_rust_and_wgsl() {
+    for kernel in KERNELS {
+        let case = cases(kernel, target(Team::Workgroup, Arithmetic::Float)).remove(0);
+        let step = case.plan.steps.iter().find(|s| s.kernel == kernel.name).expect("a step of the kernel");
+        let fields = reflect(&case.plan.variants[step.variant]).unwrap().params;
+        let wgsl: Vec<_> = fields.iter().map(|f| (f.name.as_str(), f.offset as usize, f.bytes as usize)).collect();
+        assert_eq!(wgsl, kernel.params, "{}", kernel.name);
+        assert_eq!(step.params.len(), kernel.params.iter().map(|p| p.2).sum::<usize>(), "{}", kernel.name);
+    }
+}
+
+/// Few adapters multiply matrices: elsewhere their shaders are at least read and found valid, of either size.
+#[test]
+fn shaders_of_matrices_are_valid() {
+    let mut seen = BTreeSet::new();
+    for kernel in KERNELS.iter().filter(|kernel| !kernel.matrices.is_empty()) {
+        for matrices in [Matrices::Eight, Matrices::Sixteen] {
+            for case in cases(kernel, Target { matrices, ..Target::default() }) {
+                for variant in case.plan.variants.iter().filter(|variant| !variant.enables.is_empty()) {
+                    reflect(variant).unwrap_or_else(|e| panic!("{e}"));
+                    seen.extend(variant.parts.iter().map(|part| part.source.path).filter(|p| p.contains("lib/matrix")));
+                }
+            }
+        }
+    }
+    for file in ["lib/matrix16.wgsl", "lib/matrix8.wgsl"] {
+        assert!(seen.contains(file), "no case with {file}");
+    }
+}
+
+/// The labels of the shaders of a kernel's cases.
+fn labels(kernel: &Kernel, arithmetic: Arithmetic) -> Vec<String> {
+    let cases = cases(kernel, Target { arithmetic, ..Target::default() });
+    cases.into_iter().flat_map(|case| case.plan.variants).map(|variant| variant.label).collect()
+}
+
+#[test]
+fn nothing_is_left_out_of_the_registries() {
+    let stems = |folder: &str| -> BTreeSet<String> {
+        let entries = std::fs::read_dir(format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        entries.map(|e| e.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+    };
+    let kernels: BTreeSet<String> = KERNELS.iter().map(|k| k.name.to_owned()).collect();
+    assert_eq!(stems("wgsl/op"), kernels, "wgsl/op and KERNELS");
+    let with_cases: BTreeSet<String> = CASES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(with_cases, kernels, "CASES and KERNELS");
+    let formats: BTreeSet<String> = QUANTS.iter().map(|q| q.name.to_owned()).collect();
+    let mut files = stems("wgsl/quant");
+    for shared in ["affine", "affine_float", "affine_half", "affine_int", "plain", "plain_half"] {
+        assert!(files.remove(shared));
+    }
+    assert_eq!(files, formats, "wgsl/quant and QUANTS");
+    for kernel in KERNELS {
+        assert!(kernel.op.path.ends_with(&format!("/{}.wgsl", kernel.name)));
+        let labels = labels(kernel, Arithmetic::Float);
+        assert!(!labels.is_empty(), "{} has no case", kernel.name);
+        let quantised = labels.iter().any(|l| l.contains(".q4_0"));
+        let bytes: Vec<String> =
+            self::labels(kernel, Arithmetic::Int).into_iter().filter(|l| l.contains(".i8.")).collect();
+        for quant in QUANTS.iter().filter(|_| quantised) {
+            let (name, tag) = (kernel.name, format!(".{}.", quant.name));
+            assert!(labels.iter().any(|l| l.contains(&tag)), "{name} has no case in {}", quant.name);
+            let multiplied =
+                bytes.is_empty() || quant.family == Family::Plain || bytes.iter().any(|l| l.contains(&tag));
+            assert!(multiplied, "{name} has no case of bytes in {}", quant.name);
+        }
+    }
+}

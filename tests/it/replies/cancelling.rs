@@ -1,0 +1,170 @@
+//! Conversations that another thread stops.
+
+use super::{text, told};
+use crate::common::gpu::open;
+use crate::common::models::fable_file;
+use std::sync::mpsc;
+use std::time::Duration;
+use wglm::generate::Stop;
+use wglm::{Cancel, Chat, Event, Gguf, Gpu, LoadOptions, Model, PromptOptions, SamplerParams};
+
+/// A conversation on a device of its own, whose submissions are counted.
+fn chat(gpu: &Gpu) -> Chat {
+    let prompt = PromptOptions { limit: Duration::from_millis(1), ..PromptOptions::default() };
+    let options = LoadOptions { context: Some(768), prompt, ..LoadOptions::default() };
+    let mut chat = Chat::new(&Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), gpu, &options).unwrap()).unwrap();
+    chat.options.sampling = SamplerParams::greedy();
+    chat.reasoning = Some(false);
+    chat
+}
+
+/// Has another thread cancel a while after the `count`th event or, for none, after the question, while the reply goes
+/// on. Returns how it ended and what was submitted after the request.
+fn cancelled(chat: &mut Chat, gpu: &Gpu, question: &str, count: usize, pause: Duration) -> (String, Stop, u64) {
+    let cancel = Cancel::default();
+    let stop = cancel.clone();
+    let (ask, asked) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(move || {
+            asked.recv().unwrap();
+            std::thread::sleep(pause);
+            stop.cancel();
+            gpu.work().submissions
+        });
+        let mut seen = 0;
+        let reply = chat.send(question).unwrap().with_cancel(&cancel);
+        if count == 0 {
+            ask.send(()).unwrap();
+        }
+        let (events, stats) = told(reply.inspect(|_| {
+            seen += 1;
+            if seen == count {
+                ask.send(()).unwrap();
+            }
+        }));
+        let at = watch.join().unwrap();
+        (text(&events), stats.stop, gpu.work().submissions - at)
+    })
+}
+
+#[test]
+fn within_a_submission_and_usable_afterwards() {
+    let gpu = open(true);
+    let mut chat = chat(&gpu);
+    let owl = "Tell me a story about an owl.";
+    let whole = text(&told(chat.send(owl).unwrap()).0);
+    let long = owl.repeat(40);
+    told(chat.send(&long).unwrap()); // what is made at first use is made
+    for (question, count, pause) in
+        [(owl, 1, 0), (owl, 3, 5), (owl, 5, 17), (&long, 0, 1), (&long, 0, 9), (&long, 0, 30)]
+    {
+        chat.clear();
+        let (told, stop, after) = cancelled(&mut chat, &gpu, question, count, Duration::from_millis(pause));
+        println!("{count} events and {pause} ms: {after} more submissions, {told:?}");
+        assert_eq!(stop, Stop::Cancelled, "{count} events and {pause} ms");
+        assert!(after <= 1, "{after} submissions after the request");
+        assert!(told.len() < whole.len() && (question != owl || whole.starts_with(&told)), "{told}");
+        assert_eq!(chat.messages().len(), if told.is_empty() { 1 } else { 2 });
+    }
+    chat.clear();
+    assert_eq!(text(&told(chat.send(owl).unwrap()).0), whole);
+}
+
+/// A reply whose button is pressed at a moment, and the next one, whose button is not.
+fn pressed(chat: &mut Chat, moment: usize) -> Stop {
+    let cancel = Cancel::default();
+    let press = |now: usize| {
+        if now == moment {
+            cancel.cancel();
+        }
+    };
+    press(0); // the question is on its way to the thread that generates
+    let reply = chat.send("My name is Anna.").unwrap();
+    press(1);
+    let reply = reply.with_cancel(&cancel);
+    press(2);
+    let mut now = 2;
+    let (_, stats) = told(reply.inspect(|_| {
+        now += 1;
+        press(now);
+    }));
+    stats.stop
+}
+
+/// At whatever moment it is pressed, from before the message is sent to the last event but the end: the press is never
+/// lost, and never stops another reply.
+#[test]
+fn no_press_is_lost() {
+    let mut chat = super::chat();
+    let mut moments = 0;
+    for moment in 0.. {
+        chat.clear();
+        let stop = pressed(&mut chat, moment);
+        if stop == Stop::End {
+            break; // pressed when all was told, or never
+        }
+        assert_eq!(stop, Stop::Cancelled, "pressed at {moment}");
+        moments += 1;
+        let (events, stats) = told(chat.send("What is seven plus five?").unwrap());
+        assert!(stats.stop == Stop::End && !text(&events).is_empty(), "pressed at {moment}: the next reply is stopped");
+    }
+    assert!(moments > 5, "only {moments} moments");
+}
+
+/// As the guide has it: the window makes a button for each question and sends both. However the press and the reply fall
+/// together, the reply that it is for ends, and the next one does not.
+#[test]
+fn question_and_press_at_once() {
+    let mut chat = super::chat();
+    let (say, said) = mpsc::channel::<(String, Cancel)>();
+    let (tell, heard) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for (text, cancel) in said {
+                chat.clear();
+                let (_, stats) = told(chat.send(&text).unwrap().with_cancel(&cancel));
+                tell.send(stats.stop).unwrap();
+            }
+        });
+        for round in 0..10 {
+            let stop = Cancel::default();
+            say.send(("Tell me a story about an owl.".to_owned(), stop.clone())).unwrap();
+            (0..round).for_each(|_| std::thread::yield_now());
+            stop.cancel();
+            say.send(("My name is Anna.".to_owned(), Cancel::default())).unwrap();
+            let stops = [heard.recv().unwrap(), heard.recv().unwrap()];
+            assert_eq!(stops, [Stop::Cancelled, Stop::End], "round {round}");
+        }
+        drop(say);
+    });
+}
+
+/// One button for a question whose answer takes several replies.
+#[test]
+fn one_button_for_several_replies() {
+    let mut chat = super::chat();
+    let cancel = Cancel::default();
+    told(chat.send("My name is Anna.").unwrap().with_cancel(&cancel));
+    cancel.cancel();
+    chat.push(wglm::Message::user("What is my name?"));
+    let (events, stats) = told(chat.reply().unwrap().with_cancel(&cancel));
+    assert!(events.iter().all(|event| !matches!(event, Event::Text(_))) && stats.stop == Stop::Cancelled, "{events:?}");
+    assert_eq!(chat.unanswered().len(), 1);
+}
+
+/// Its own and those that it was given: each stops the reply, and none presses another.
+#[test]
+fn every_button_of_a_reply_stops_it() {
+    let mut chat = super::chat();
+    for pressed in 0..3 {
+        let reply = chat.send("Tell me a story about an owl.").unwrap();
+        let buttons = [reply.cancel(), Cancel::default(), Cancel::default()];
+        let mut reply = reply.with_cancel(&buttons[1]).with_cancel(&buttons[2]);
+        reply.next().unwrap().unwrap();
+        buttons[pressed].cancel();
+        assert_eq!(told(reply).1.stop, Stop::Cancelled, "button {pressed}");
+        for (index, button) in buttons.iter().enumerate() {
+            assert_eq!(button.is_cancelled(), index == pressed, "button {index} of {pressed}");
+        }
+    }
+}

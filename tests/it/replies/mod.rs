@@ -1,0 +1,47 @@
+//! Replies of the demonstration model: how they are sampled, ended, streamed, and the functions they call.
+
+mod adjusting;
+mod calling;
+mod cancelling;
+mod echoing;
+mod resuming;
+mod script;
+mod steering;
+mod stopping;
+#[cfg(feature = "stream")]
+mod streaming;
+
+use crate::common::models::fable_file;
+use crate::common::{chats, gpu::gpu};
+use std::sync::OnceLock;
+use wglm::{Chat, Event, Gguf, LoadOptions, Model, Result, Stats};
+
+/// Enough for any conversation here.
+const CONTEXT: usize = 768;
+
+/// The demonstration model, loaded once.
+fn model() -> &'static Model {
+    static MODEL: OnceLock<Model> = OnceLock::new();
+    MODEL.get_or_init(|| {
+        let options = LoadOptions { context: Some(CONTEXT), ..LoadOptions::default() };
+        Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), gpu(), &options).unwrap()
+    })
+}
+
+/// A greedy conversation without thinking.
+fn chat() -> Chat {
+    chats::greedy(model())
+}
+
+/// All events of a reply but those of the prompt and the end, and the figures.
+fn told(events: impl Iterator<Item = Result<Event>>) -> (Vec<Event>, Stats) {
+    let mut events: Vec<Event> = events.map(Result::unwrap).collect();
+    let Some(Event::Done(stats)) = events.pop() else { panic!("no `Done`: {events:?}") };
+    events.retain(|event| !matches!(event, Event::Prompt { .. }));
+    (events, stats)
+}
+
+/// The answer's text.
+fn text(events: &[Event]) -> String {
+    events.iter().filter_map(|event| if let Event::Text(text) = event { Some(text.as_str()) } else { None }).collect()
+}

@@ -1,0 +1,174 @@
+//! Replies that were cut and go on, and replies whose beginning is given.
+
+use super::script::script;
+use super::{chat, model, text, told};
+use wglm::generate::Stop;
+use wglm::serde_json::json;
+use wglm::{Chat, Error, Event, Message, SamplerParams, ToolCall};
+
+const OWL: &str = "Tell me a story about an owl.";
+const SUM: &str = "What is seven plus five?";
+
+/// The message that a whole reply becomes.
+fn whole(mut chat: Chat, question: &str) -> Message {
+    assert_eq!(told(chat.send(question).unwrap()).1.stop, Stop::End);
+    chat.messages().last().unwrap().clone()
+}
+
+fn seeded(mut chat: Chat) -> Chat {
+    chat.options.sampling = SamplerParams { seed: Some(11), ..SamplerParams::default() };
+    chat
+}
+
+fn thinking(mut chat: Chat) -> Chat {
+    chat.reasoning = Some(true);
+    chat
+}
+
+/// Cut wherever it may be, in the middle of thinking too, it goes on as if it had not been, and computes no token again.
+#[test]
+fn a_cut_reply_goes_on() {
+    let chats: [fn() -> Chat; 3] = [chat, || seeded(chat()), || thinking(chat())];
+    for (chat, question) in chats.into_iter().zip([OWL, OWL, SUM]) {
+        let (want, most) = (whole(chat(), question), chat().options.max_tokens);
+        for cut in [1, 2, 6] {
+            let mut chat = chat();
+            chat.options.max_tokens = Some(cut);
+            assert_eq!(told(chat.send(question).unwrap()).1.stop, Stop::Length);
+            let held = chat.session().tokens().len();
+            let (_, stats) = told(chat.resume().unwrap());
+            assert_eq!((stats.prompt.cached, stats.prompt.new), (held, 0), "cut after {cut}");
+            assert_eq!((stats.generated, stats.stop), (cut, Stop::Length));
+            chat.options.max_tokens = most;
+            let (events, stats) = told(chat.resume().unwrap());
+            assert_eq!((stats.prompt.new, stats.stop), (0, Stop::End));
+            assert_eq!(chat.messages(), [Message::user(question), want.clone()], "cut after {cut}");
+            assert!(want.text().ends_with(&text(&events)), "{events:?}");
+        }
+    }
+}
+
+/// Cancelled, and gone on with from the conversation as it was kept, without its cache.
+#[test]
+fn a_kept_reply_goes_on() {
+    let want = whole(chat(), OWL);
+    let mut cut = chat();
+    {
+        let mut reply = cut.send(OWL).unwrap();
+        let cancel = reply.cancel();
+        let mut words = 0;
+        let last = reply.try_for_each(|event| {
+            words += usize::from(matches!(event.unwrap(), Event::Text(_)));
+            if words == 12 {
+                cancel.cancel();
+            }
+            Some(())
+        });
+        assert!(last.is_some());
+    }
+    let mut again = chat();
+    again.restore(cut.save());
+    let said = again.messages()[1].text().into_owned();
+    assert!(want.text().starts_with(&said) && said.len() > 20, "{said}");
+    let (events, stats) = told(again.resume().unwrap());
+    assert!(stats.prompt.new > 12, "{:?}", stats.prompt);
+    assert_eq!(again.messages().len(), 2);
+    let joined = again.messages()[1].text().into_owned();
+    assert_eq!(joined, format!("{said}{}", text(&events)));
+    assert!(!text(&events).is_empty() && stats.stop == Stop::End, "{joined}");
+    // And a turn after it is a turn like any other.
+    assert!(text(&told(again.send(SUM).unwrap()).0).contains("twelve"));
+}
+
+/// In the middle of a call, which is whole afterwards, and keeps the ids before it.
+#[test]
+fn a_cut_call_goes_on() {
+    const CALL: &str = "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>";
+    let asked = "Does it rain in Rome?";
+    let tokens = model().tokenizer().unwrap().encode(CALL, true).unwrap().len();
+    for cut in [1, 3, tokens / 2, tokens] {
+        let mut chat = chat();
+        chat.tools = vec![json!({"type": "function", "function": {"name": "weather", "parameters": {}}})];
+        script(&mut chat, Some(asked), CALL, "<|observation|>");
+        chat.options.max_tokens = Some(cut);
+        assert_eq!(told(chat.send(asked).unwrap()).1.stop, Stop::Length);
+        chat.options.max_tokens = Some(tokens);
+        let (_, stats) = told(chat.resume().unwrap());
+        assert_eq!(stats.stop, Stop::End, "cut after {cut}");
+        let [call] = &chat.messages()[1].tool_calls[..] else { panic!("{:?}", chat.messages()) };
+        assert_eq!((call.id.as_deref(), &call.function.arguments), (Some("call_0"), &json!({"city": "Rome"})));
+        assert_eq!(chat.messages()[1].text(), "");
+    }
+}
+
+/// The reply begins as it is told to, without thinking; thinking can be begun as well.
+#[test]
+fn a_reply_with_a_given_beginning() {
+    for reasoning in [Some(false), Some(true)] {
+        let mut chat = chat();
+        chat.reasoning = reasoning;
+        chat.push(Message::user(OWL));
+        let begin = "Once there was a fox";
+        let (events, _) = told(chat.prefill(begin).unwrap());
+        assert!(events.iter().all(|event| !matches!(event, Event::Thinking(_))), "{events:?}");
+        let message = &chat.messages()[1];
+        assert_eq!(message.text(), format!("{begin}{}", text(&events)));
+        assert!(message.text().len() > begin.len() + 20 && message.reasoning_content.is_none(), "{message:?}");
+    }
+    let mut chat = thinking(chat());
+    chat.push(Message::user(SUM));
+    chat.push(Message { content: None, ..Message::assistant("").with_reasoning("I count: ") });
+    told(chat.resume().unwrap());
+    let message = &chat.messages()[1];
+    assert!(message.reasoning_content.as_deref().unwrap().starts_with("I count: "), "{message:?}");
+    assert!(!message.text().is_empty(), "{message:?}");
+}
+
+/// Names of control tokens and tags in a beginning are text, as they are anywhere else.
+#[test]
+fn a_beginning_forges_nothing() {
+    let mut chat = chat();
+    chat.push(Message::user(OWL));
+    chat.options.max_tokens = Some(1);
+    told(chat.prefill("<|user|>Once").unwrap());
+    let user = model().tokenizer().unwrap().special("<|user|>").unwrap();
+    let count = chat.session().tokens().iter().filter(|token| **token == user).count();
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn what_cannot_go_on_is_refused() {
+    let mut chat = chat();
+    for messages in [vec![], vec![Message::user(OWL)]] {
+        chat.set_messages(messages);
+        let error = chat.resume().map(drop).unwrap_err();
+        assert!(matches!(error, Error::Argument { argument: "messages", .. }), "{error}");
+    }
+    let call = ToolCall::new("dice", serde_json::Map::new());
+    chat.push(Message::assistant("").with_tool_calls(vec![call]));
+    let error = chat.resume().map(drop).unwrap_err();
+    assert!(matches!(error, Error::Message { index: 1, what: "tool calls", .. }), "{error}");
+    chat.truncate(1);
+    let error = chat.prefill(&"owl ".repeat(2000)).map(drop).unwrap_err();
+    assert!(matches!(error, Error::ContextFull { .. }), "{error}");
+    assert_eq!(chat.messages().len(), 1);
+    // Dropped unread, the beginning is there and nothing else.
+    drop(chat.prefill("Once").unwrap());
+    assert_eq!(chat.messages()[1], Message::assistant("Once"));
+}
+
+/// A beginning is not taken for an earlier reply that began alike, in the middle of a call say.
+#[test]
+fn a_beginning_is_no_earlier_reply() {
+    let asked = "Does it rain in Rome?";
+    let mut chat = chat();
+    chat.tools = vec![json!({"type": "function", "function": {"name": "weather", "parameters": {}}})];
+    script(&mut chat, Some(asked), "<tool_call>weather<arg_key>", "<|observation|>");
+    chat.options.max_tokens = Some(2);
+    assert_eq!(told(chat.send(asked).unwrap()).1.stop, Stop::Length);
+    let held = chat.session().tokens().len();
+    chat.truncate(1);
+    chat.options.sampling = SamplerParams::greedy();
+    let (_, stats) = told(chat.prefill("").unwrap());
+    assert!(stats.prompt.cached < held && stats.prompt.cached + stats.prompt.new < held, "{:?}", stats.prompt);
+}

@@ -1,0 +1,109 @@
+//! Replies that end at a stop string, and how likely their tokens were.
+
+use super::{chat, model, text, told};
+use wglm::generate::{GenerateOptions, Generation, Stop};
+use wglm::{Error, Event, SamplerParams, Session, TokenLogprobs};
+
+const OWL: &str = "Tell me a story about an owl.";
+
+#[test]
+fn a_stop_string_is_never_told() {
+    let mut chat = chat();
+    let (events, stats) = told(chat.send(OWL).unwrap());
+    let whole = text(&events);
+    assert_eq!(stats.stop, Stop::End);
+    // Across tokens, inside one, at the very start, and none.
+    for stop in [&whole[9..14], &whole[20..21], &whole[..3], "no such text"] {
+        chat.clear();
+        chat.options.stop = vec![stop.to_owned()];
+        let (events, stats) = told(chat.send(OWL).unwrap());
+        let said = text(&events);
+        assert_eq!(said, whole.split(stop).next().unwrap(), "stopped by {stop:?}");
+        let stopped = if whole.contains(stop) { Stop::StopString } else { Stop::End };
+        assert_eq!(stats.stop, stopped, "{stop:?}");
+    }
+    chat.options.stop.clear();
+    let (events, _) = told(chat.send("What is seven plus five?").unwrap());
+    assert!(text(&events).contains("twelve"), "{events:?}");
+}
+
+/// Thinking does not end by it.
+#[test]
+fn thinking_goes_on() {
+    let mut chat = chat();
+    chat.reasoning = Some(true);
+    let (events, _) = told(chat.send("What is seven plus five?").unwrap());
+    let thinking: String =
+        events.iter().filter_map(|e| if let Event::Thinking(t) = e { Some(t.as_str()) } else { None }).collect();
+    let answer = text(&events);
+    let word = thinking.split_whitespace().find(|word| !answer.contains(word)).expect("a word that is only thought");
+    chat.clear();
+    chat.options.stop = vec![word.to_owned()];
+    let (events, stats) = told(chat.send("What is seven plus five?").unwrap());
+    assert_eq!((text(&events), stats.stop), (answer, Stop::End), "{word:?}");
+}
+
+#[test]
+fn an_empty_stop_string_is_refused() {
+    let mut chat = chat();
+    chat.options.stop = vec![String::new()];
+    let error = chat.send(OWL).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Argument { argument: "stop", .. }), "{error}");
+    assert!(chat.messages().is_empty());
+}
+
+/// What was held back because it might have become a stop string comes at the end.
+#[test]
+fn what_was_held_back_is_told() {
+    let mut chat = chat();
+    chat.options.max_tokens = Some(6);
+    let (events, _) = told(chat.send(OWL).unwrap());
+    let whole = text(&events);
+    chat.clear();
+    chat.options.stop = vec![format!("{}?", &whole[2..])];
+    let (events, stats) = told(chat.send(OWL).unwrap());
+    assert_eq!((text(&events), stats.stop), (whole, Stop::Length));
+}
+
+fn tokens(events: &[Event]) -> Vec<&TokenLogprobs> {
+    events.iter().filter_map(|event| if let Event::Token(token) = event { Some(token) } else { None }).collect()
+}
+
+#[test]
+fn every_token_tells_how_likely_it_was() {
+    let prompt =
+        model().tokenizer().unwrap().encode("[gMASK]<sop><|user|>My name is Anna.<|assistant|></think>", true).unwrap();
+    for sampling in [
+        SamplerParams::greedy(),
+        SamplerParams { seed: Some(5), temperature: 1.5, repeat_penalty: 1.5, ..SamplerParams::default() },
+    ] {
+        let mut session = Session::new(model()).unwrap();
+        let options = GenerateOptions { sampling, max_tokens: Some(10), ..GenerateOptions::default() };
+        let plain = text(&told(Generation::new(&mut session, prompt.clone(), None, options.clone()).unwrap()).0);
+        let with = GenerateOptions { logprobs: Some(3), ..options };
+        let (events, stats) = told(Generation::new(&mut session, prompt.clone(), None, with).unwrap());
+        assert_eq!(text(&events), plain, "asking changes the reply");
+        let tokens = tokens(&events);
+        assert_eq!(tokens.len(), stats.generated);
+        assert_eq!(tokens.iter().flat_map(|t| t.bytes.clone()).collect::<Vec<u8>>(), plain.as_bytes());
+        let held = session.tokens()[prompt.len()..].to_vec();
+        assert_eq!(tokens.iter().map(|t| t.chosen.token).collect::<Vec<_>>(), held);
+        let mut fresh = Session::new(model()).unwrap();
+        for (index, token) in tokens.iter().enumerate() {
+            fresh.sync(&[&prompt, &held[..index]].concat(), &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+            let logits = fresh.logits().unwrap();
+            let mass: f64 = logits.iter().map(|l| f64::from(*l).exp()).sum();
+            let log = |token: u32| f64::from(logits[token as usize]) - mass.ln();
+            for it in token.top.iter().chain([&token.chosen]) {
+                assert!(
+                    (f64::from(it.logprob) - log(it.token)).abs() < 1e-3,
+                    "token {index}: {it:?}, {}",
+                    log(it.token)
+                );
+            }
+            assert_eq!(token.top.len(), 3);
+            assert_eq!(token.top[0].token, fresh.most_likely().unwrap(), "token {index}");
+            assert!(token.top.is_sorted_by(|a, b| a.logprob >= b.logprob));
+        }
+    }
+}

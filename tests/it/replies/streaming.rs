@@ -1,0 +1,213 @@
+//! Replies as asynchronous streams.
+
+use super::{chat, model, script::script, text, told};
+use crate::common::chats;
+use crate::common::gpu::open;
+use crate::common::models::{fable_file, load_on};
+use pollster::block_on;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use wglm::generate::Stop;
+use wglm::serde_json::json;
+use wglm::stream::{SharedChat, Stream};
+use wglm::{Cancel, Chat, Error, Event, Message, ReplyStream, Result};
+
+const OWL: &str = "Tell me a story about an owl.";
+
+async fn next(stream: &mut ReplyStream) -> Option<Result<Event>> {
+    poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
+}
+
+async fn all(stream: &mut ReplyStream) -> Vec<Result<Event>> {
+    let mut events = Vec::new();
+    while let Some(event) = next(stream).await {
+        events.push(event);
+    }
+    events
+}
+
+#[test]
+fn it_tells_what_the_iterator_tells() {
+    let mut known = chat();
+    let (want, _) = told(known.send(OWL).unwrap());
+    let mut stream = chat().into_stream(OWL);
+    let (events, stats) = told(block_on(all(&mut stream)).into_iter());
+    assert_eq!((text(&events), stats.stop), (text(&want), Stop::End));
+    assert!(block_on(next(&mut stream)).is_none(), "an event after the end");
+    let mut back = stream.into_chat().unwrap();
+    assert_eq!(back.messages(), known.messages());
+    // The conversation goes on, with its cache.
+    let (events, stats) = told(back.send("What is seven plus five?").unwrap());
+    assert!(stats.prompt.cached > 100 && text(&events).contains("twelve"), "{events:?} {:?}", stats.prompt);
+}
+
+/// Whoever polls is never blocked, and is woken.
+#[test]
+fn polling_does_not_wait() {
+    let mut stream = chat().into_stream(OWL);
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut pending, mut ended, mut longest) = (0, false, Duration::ZERO);
+    while !ended {
+        let start = Instant::now();
+        match Pin::new(&mut stream).poll_next(&mut context) {
+            Poll::Pending => pending += 1,
+            Poll::Ready(event) => ended = event.is_none(),
+        }
+        longest = longest.max(start.elapsed());
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    println!("{pending} times pending, at most {longest:?} a poll");
+    assert!(pending > 10, "pending {pending} times");
+}
+
+#[test]
+fn given_back_half_way() {
+    let mut stream = chat().into_stream(OWL);
+    let mut part = String::new();
+    while part.len() < 20 {
+        if let Event::Text(text) = block_on(next(&mut stream)).unwrap().unwrap() {
+            part += &text;
+        }
+    }
+    let mut chat = stream.into_chat().unwrap();
+    let said = chat.messages()[1].clone();
+    assert_eq!(said.role, "assistant");
+    assert!(serde_json::to_string(&said.content).unwrap().contains(part.split('"').next().unwrap()), "{said:?} {part}");
+    let (events, stats) = told(chat.send("My name is Anna.").unwrap());
+    assert!(stats.prompt.cached > 0 && !text(&events).is_empty());
+}
+
+/// A stream of which the first event has come, and a button that others may share.
+fn begun(chat: Chat) -> (ReplyStream, Cancel) {
+    let cancel = Cancel::default();
+    let mut stream = chat.into_stream(OWL).with_cancel(&cancel);
+    block_on(next(&mut stream)).unwrap().unwrap();
+    (stream, cancel)
+}
+
+/// On a device of its own, to count what it is given.
+#[test]
+fn dropped_it_stops() {
+    let alone = load_on(&fable_file("q4_0"), &open(true));
+    let before = alone.gpu().work().submissions;
+    let (stream, cancel) = begun(chats::greedy(&alone));
+    drop(stream); // waits for the thread, which holds the session
+    let submissions = alone.gpu().work().submissions - before;
+    assert!(submissions < 60, "{submissions} submissions: the rest of the reply was generated"); // it has a hundred tokens
+    assert!(!cancel.is_cancelled(), "other replies may share it");
+}
+
+/// By the caller's button, by the stream's own, and by one that was pressed before there was a stream.
+#[test]
+fn stopped_by_a_button() {
+    let (mut stream, cancel) = begun(chat());
+    cancel.cancel();
+    assert_eq!(told(block_on(all(&mut stream)).into_iter()).1.stop, Stop::Cancelled);
+    let (mut stream, cancel) = begun(stream.into_chat().unwrap());
+    stream.cancel().cancel();
+    assert_eq!(told(block_on(all(&mut stream)).into_iter()).1.stop, Stop::Cancelled);
+    assert!(!cancel.is_cancelled());
+    let pressed = Cancel::default();
+    pressed.cancel();
+    let mut stream = stream.into_chat().unwrap().into_stream(OWL).with_cancel(&pressed);
+    let (events, stats) = told(block_on(all(&mut stream)).into_iter());
+    assert_eq!((text(&events).as_str(), stats.stop), ("", Stop::Cancelled));
+    assert_eq!(told(stream.into_chat().unwrap().send("My name is Anna.").unwrap()).1.stop, Stop::End);
+}
+
+/// A task that is dropped in the middle of a reply leaves the conversation and its cache.
+#[test]
+fn a_task_that_is_dropped_loses_nothing() {
+    let shared = SharedChat::new(chat());
+    assert!(shared.messages().is_empty());
+    let mut stream = shared.send(OWL);
+    let mut part = String::new();
+    while part.len() < 20 {
+        if let Event::Text(text) = block_on(next(&mut stream)).unwrap().unwrap() {
+            part += &text;
+        }
+    }
+    assert_eq!((stream.messages(), shared.messages()), (vec![Message::user(OWL)], vec![Message::user(OWL)]));
+    // Meanwhile it is the stream's.
+    assert!(matches!(shared.with(|_| ()), Err(Error::Argument { argument: "chat", .. })));
+    let events = block_on(all(&mut shared.send("And?")));
+    assert!(matches!(&events[..], [Err(Error::Argument { argument: "chat", .. })]), "{events:?}");
+    drop(stream);
+    let held = shared.with(|chat| chat.session().tokens().len()).unwrap();
+    let messages = shared.messages();
+    assert!(messages[1].text().starts_with(&part), "{messages:?}");
+    let mut stream = shared.send("My name is Anna.");
+    let (_, stats) = told(block_on(all(&mut stream)).into_iter());
+    assert!(stats.prompt.cached + 4 > held, "{:?} of {held} tokens held", stats.prompt);
+    assert_eq!(format!("{stream:?}"), "ReplyStream { over: true, .. }");
+    assert_eq!(stream.messages().len(), 4);
+    let chat = shared.take().unwrap();
+    assert_eq!(chat.messages(), shared.messages());
+    assert!(shared.take().is_err() && shared.with(|_| ()).is_err() && stream.into_chat().is_err());
+}
+
+/// When the end was told, the conversation is free, and a stream that is not over says so.
+#[test]
+fn free_at_the_last_event() {
+    let shared = SharedChat::new(chat());
+    let mut stream = shared.send("My name is Anna.");
+    assert_eq!(format!("{stream:?}"), "ReplyStream { over: false, .. }");
+    loop {
+        if let Event::Done(_) = block_on(next(&mut stream)).unwrap().unwrap() {
+            break;
+        }
+    }
+    assert_eq!(shared.with(|chat| chat.messages().len()).unwrap(), 2);
+    assert!(block_on(next(&mut stream)).is_none());
+}
+
+/// After the results of functions; failures are events.
+#[test]
+fn replies_to_results_and_failures() {
+    let mut chat = chat();
+    chat.tools = vec![json!({"type": "function", "function": {"name": "dice", "parameters": {}}})];
+    script(&mut chat, Some("Roll."), "<tool_call>dice</tool_call>", "<|observation|>");
+    let mut stream = chat.into_stream("Roll.");
+    let (events, _) = told(block_on(all(&mut stream)).into_iter());
+    let [Event::ToolCallStart { .. }, Event::ToolCall(call)] = &events[..] else { panic!("{events:?}") };
+    let mut chat = stream.into_chat().unwrap();
+    chat.push(Message::tool(call.id.clone().unwrap(), "6"));
+    script(&mut chat, None, "It is a six.", "<|user|>");
+    let mut stream = chat.into_reply_stream();
+    assert_eq!(text(&told(block_on(all(&mut stream)).into_iter()).0), "It is a six.");
+    let mut chat = stream.into_chat().unwrap();
+    chat.push(Message::new("critic", "Boo"));
+    let mut stream = chat.into_stream("Well?");
+    let events = block_on(all(&mut stream));
+    assert!(matches!(&events[..], [Err(Error::Message { index: 4, .. })]), "{events:?}");
+    assert!(stream.into_chat().is_ok());
+}
+
+#[test]
+fn conversations_and_streams_go_to_other_threads() {
+    fn send<T: Send>() {}
+    send::<Chat>();
+    send::<ReplyStream>();
+    fn share<T: Send + Sync + Clone>() {}
+    share::<SharedChat>();
+    let streams: Vec<_> = (0..3).map(|_| chat().into_stream("What is seven plus five?")).collect();
+    let answers: Vec<String> =
+        streams.into_iter().map(|mut stream| text(&told(block_on(all(&mut stream)).into_iter()).0)).collect();
+    assert!(answers.iter().all(|answer| answer.contains("twelve")), "{answers:?}");
+    assert!(model().gpu().check().is_ok());
+}
+
+/// The stream's own button, and one that it is given after it has begun.
+#[test]
+fn every_button_of_a_stream_stops_it() {
+    for pressed in 0..2 {
+        let mut stream = chat().into_stream(OWL);
+        block_on(next(&mut stream)).unwrap().unwrap();
+        let buttons = [stream.cancel(), Cancel::default()];
+        let mut stream = stream.with_cancel(&buttons[1]);
+        buttons[pressed].cancel();
+        assert_eq!(told(block_on(all(&mut stream)).into_iter()).1.stop, Stop::Cancelled, "button {pressed}");
+    }
+}

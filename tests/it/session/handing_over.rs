@@ -1,0 +1,287 @@
+//! How work reaches the GPU: in how many pieces, and what becomes of it where the GPU drops some.
+
+use super::dialogue;
+use crate::common::gpu::open;
+use crate::common::models::{fable_file, fixture, load_on};
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use wglm::gpu::Work;
+use wglm::{Error, Gguf, Gpu, LoadOptions, Model, PromptOptions, Reuse, SamplerParams, Session};
+
+/// A model on a device of its own, whose work nobody else adds to.
+fn alone() -> Model {
+    load_on(&fable_file("q4_0"), &open(true))
+}
+
+/// What `act` hands over.
+fn work<T>(model: &Model, act: impl FnOnce() -> T) -> Work {
+    let before = model.gpu().work();
+    act();
+    let after = model.gpu().work();
+    Work {
+        submissions: after.submissions - before.submissions,
+        passes: after.passes - before.passes,
+        dispatches: after.dispatches - before.dispatches,
+        pipelines: after.pipelines - before.pipelines,
+        ..after
+    }
+}
+
+#[test]
+fn a_token_is_one_pass_of_one_submission() {
+    let model = alone();
+    let mut session = Session::new(&model).unwrap();
+    let steps = session.plan().steps.len() as u64;
+    // The histogram is for filters, and greedy choice has none.
+    let token = |dispatches| (1, 1, dispatches);
+    let told = |work: Work| (work.submissions, work.passes, work.dispatches);
+    assert_eq!(told(work(&model, || session.feed(&[5]).unwrap())), token(steps - 1));
+    assert_eq!(told(work(&model, || session.feed_chosen().unwrap())), token(steps - 1));
+    assert_eq!(told(work(&model, || session.chosen().unwrap())), (0, 0, 0), "reading is no work");
+    for token_of_prompt in dialogue(3) {
+        assert_eq!(told(work(&model, || session.feed(&[token_of_prompt]).unwrap())), token(steps - 1));
+    }
+    // A chunk of few takes the steps of a token, and one that hands the last token's values to the head.
+    assert_eq!(work(&model, || session.feed(&dialogue(3)).unwrap()).dispatches, steps);
+    session.set_sampling(&SamplerParams { temperature: 1.0, top_k: 40, ..SamplerParams::default() }).unwrap();
+    assert_eq!(told(work(&model, || session.feed_chosen().unwrap())), token(steps));
+}
+
+/// Every shader of a token is compiled while the model loads, on several threads, and none later.
+#[test]
+fn pipelines_are_compiled_at_load_and_at_once() {
+    let model = alone();
+    let loaded = model.gpu().work();
+    let mut session = Session::new(&model).unwrap();
+    // And one that looks whether the weights arrived.
+    assert_eq!(loaded.pipelines, session.plan().variants.len() as u64 + 1);
+    let threads = std::thread::available_parallelism().unwrap().get().min(2) as u64;
+    assert!(loaded.pipelines_at_once >= threads, "{loaded:?}, {threads} threads");
+    let later = work(&model, || {
+        session.feed(&[5]).unwrap();
+        session.feed_chosen().unwrap();
+    });
+    assert_eq!(later.pipelines, 0);
+}
+
+/// Where everything is compiled at load, prompts of any length, every way of choosing and penalties find it there.
+#[test]
+fn a_conversation_compiles_nothing_after_the_load() {
+    let options = LoadOptions { compile_all: Some(true), ..LoadOptions::default() };
+    let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &open(true), &options).unwrap();
+    let mut session = Session::new(&model).unwrap();
+    let filtered = SamplerParams { temperature: 0.7, top_k: 40, top_p: 0.9, ..SamplerParams::default() };
+    let penalised = SamplerParams { repeat_penalty: 1.2, logit_bias: vec![(7, 1.0)], ..filtered.clone() };
+    let later = work(&model, || {
+        for length in [3, 40, 600] {
+            session.rewind(0);
+            session.feed(&(0..length).map(|token| 5 + token % 500).collect::<Vec<u32>>()).unwrap();
+            session.feed_chosen().unwrap();
+        }
+        for params in [filtered, penalised] {
+            session.set_sampling(&params).unwrap();
+            session.feed_chosen().unwrap();
+            session.chosen().unwrap();
+        }
+    });
+    assert_eq!(later.pipelines, 0, "{later:?}");
+    assert!(later.dispatches > 300, "{later:?}");
+}
+
+#[track_caller]
+fn nothing_came<T>(outcome: wglm::Result<T>) {
+    match outcome {
+        Err(Error::NoResult) => {}
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("a result of work that was never done"),
+    }
+}
+
+/// Neither the result of an earlier token nor zeros pass for the one that is missing, however often work is dropped. What
+/// was fed in vain is not in the session any more, so that it is computed when it is wanted again.
+#[test]
+fn work_that_was_dropped_leaves_no_token() {
+    let model = alone();
+    let mut session = Session::new(&model).unwrap();
+    session.feed(&dialogue(5)).unwrap();
+    let (chosen, logits) = (session.chosen().unwrap(), session.logits().unwrap());
+    model.gpu().drop_work(true);
+    session.rewind(3);
+    let reads: [fn(&mut Session) -> wglm::Result<()>; 4] = [
+        |session| session.chosen().map(drop),
+        |session| session.most_likely().map(drop),
+        |session| session.logits().map(drop),
+        |session| session.feed_chosen().map(drop),
+    ];
+    for read in reads {
+        session.feed(&dialogue(5)[3..]).unwrap();
+        nothing_came(read(&mut session));
+        assert_eq!(session.tokens(), &dialogue(5)[..3], "what an earlier result vouches for");
+        let none = read(&mut session).unwrap_err();
+        assert!(matches!(none, Error::Argument { argument: "session", .. }), "{none}");
+    }
+    nothing_came(Session::new(&model).and_then(|mut fresh| {
+        fresh.feed(&[1])?;
+        fresh.chosen()
+    }));
+    model.gpu().drop_work(false);
+    let reuse = session.sync(&dialogue(5), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(reuse, Reuse { cached: 3, new: 2 });
+    assert_eq!(session.chosen().unwrap(), chosen, "afterwards");
+    assert!(session.logits().unwrap() == logits, "afterwards");
+}
+
+/// A choice made anew at the same position is told from the one before.
+#[test]
+fn a_choice_that_was_dropped_is_not_the_one_before() {
+    let model = alone();
+    let mut session = Session::new(&model).unwrap();
+    session.feed(&dialogue(5)).unwrap();
+    session.chosen().unwrap();
+    model.gpu().drop_work(true);
+    session.set_sampling(&SamplerParams::greedy()).unwrap();
+    nothing_came(session.chosen());
+    assert_eq!(session.tokens(), dialogue(5), "the tokens were computed");
+}
+
+/// A cache that never came is no snapshot, and one that never went is no session.
+#[test]
+fn caches_that_were_dropped_are_noticed() {
+    let model = alone();
+    let mut session = Session::new(&model).unwrap();
+    session.feed(&dialogue(5)).unwrap();
+    let whole = session.snapshot().unwrap();
+    session.rewind(4);
+    let without_logits = session.snapshot().unwrap();
+    model.gpu().drop_work(true);
+    nothing_came(session.snapshot());
+    nothing_came(session.restore(&whole));
+    nothing_came(session.restore(&without_logits));
+    assert!(session.tokens().is_empty());
+    model.gpu().drop_work(false);
+    session.restore(&whole).unwrap();
+    assert_eq!(session.tokens(), dialogue(5));
+}
+
+/// A part of a prompt that is dropped shows, although what comes after it is computed.
+#[test]
+fn a_part_of_a_prompt_that_was_dropped_is_noticed() {
+    let model = alone();
+    for (chunk, dropped) in [(16, 1), (16, 5), (1, 3)] {
+        let mut session = Session::new(&model).unwrap();
+        session.set_prompt_options(PromptOptions { chunk, limit: Duration::ZERO });
+        session.feed(&dialogue(3)).unwrap();
+        session.chosen().unwrap();
+        let mut count = 0;
+        let mut drop_one = |_| {
+            count += 1;
+            model.gpu().drop_work(count == dropped);
+            ControlFlow::Continue(())
+        };
+        session.feed_with(&dialogue(60)[3..], &mut drop_one).unwrap();
+        assert!(count > dropped + 1, "{count} parts");
+        nothing_came(session.chosen());
+        assert_eq!(session.tokens(), &dialogue(60)[..3], "chunks of {chunk}, without part {dropped}");
+        session.feed(&dialogue(60)[3..]).unwrap();
+        session.chosen().unwrap();
+    }
+}
+
+/// A prompt of more submissions than there is room to note is computed like any other, waited for on the way or not.
+#[test]
+fn a_prompt_of_many_parts_is_whole() {
+    let model = alone();
+    let tokens: Vec<u32> = (20..320).collect();
+    for first in [257, 299] {
+        let mut session = Session::new(&model).unwrap();
+        session.set_prompt_options(PromptOptions { chunk: 1, ..PromptOptions::default() });
+        session.feed(&tokens[..first]).unwrap();
+        session.wait().unwrap();
+        session.feed(&tokens[first..]).unwrap();
+        session.chosen().unwrap();
+        assert_eq!(session.tokens(), tokens, "{first} tokens first");
+    }
+    // What is missing may be noticed on the way, before there is a result.
+    let mut session = Session::new(&model).unwrap();
+    session.set_prompt_options(PromptOptions { chunk: 1, ..PromptOptions::default() });
+    let mut drop_one = |fed| {
+        model.gpu().drop_work(fed == 5);
+        ControlFlow::Continue(())
+    };
+    nothing_came(session.feed_with(&tokens, &mut drop_one));
+    assert!(session.tokens().is_empty());
+}
+
+/// Nor are logits of a whole text those of another.
+#[test]
+fn rows_of_logits_that_were_dropped_are_noticed() {
+    let model = alone();
+    let mut session = Session::new(&model).unwrap();
+    session.set_prompt_options(PromptOptions::default());
+    let mut none = |_, _: &[f32]| ControlFlow::Continue(());
+    session.feed_all(&dialogue(8), &mut none).unwrap();
+    session.rewind(0);
+    model.gpu().drop_work(true);
+    nothing_came(session.feed_all(&dialogue(8), &mut none));
+    assert!(session.tokens().is_empty());
+}
+
+#[test]
+fn a_model_whose_work_is_dropped_does_not_load() {
+    let gpu = open(true);
+    gpu.drop_work(true);
+    let file = Gguf::open(fable_file("q4_0")).unwrap();
+    nothing_came(Model::load(&file, &gpu, &LoadOptions::default()));
+}
+
+/// Drops submissions of a device, counted from 1 on.
+fn drop_submissions(gpu: &Gpu, dropped: Range<u64>) {
+    let (count, device) = (AtomicU64::new(0), gpu.clone());
+    gpu.before_submissions(move || {
+        device.drop_work(dropped.contains(&(count.fetch_add(1, Ordering::Relaxed) + 1)));
+    });
+}
+
+/// Why a model does not load: the weight that is named, and of how many it is the first.
+fn not_arrived(path: &Path, gpu: &Gpu, options: &LoadOptions) -> (String, usize, usize) {
+    let file = Gguf::open(path).unwrap();
+    match Model::load(&file, gpu, options) {
+        Err(Error::Upload { tensor, count, total }) => (tensor, count, total),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A part of the upload that is dropped shows, although everything after it is done.
+#[test]
+fn weights_that_were_dropped_are_named() {
+    let (path, gpu) = (fable_file("q4_0"), open(true));
+    let file = Gguf::open(&path).unwrap();
+    for first in [1, 4, 9] {
+        // Threads submit at once: of several that are dropped one is.
+        drop_submissions(&gpu, first..first + 3);
+        let (tensor, count, total) = not_arrived(&path, &gpu, &LoadOptions::default());
+        assert!(file.tensor(&tensor).is_some(), "{tensor}");
+        assert!((1..total).contains(&count), "{count} of {total}");
+        assert_eq!(gpu.memory().held, 0);
+    }
+    gpu.before_submissions(|| ());
+    load_on(&path, &gpu);
+}
+
+/// So does what was not copied.
+#[test]
+fn weights_in_place_are_verified() {
+    let (path, gpu) = (fixture("models/f16-tied.gguf"), open(true));
+    if gpu.shares_pages() {
+        return println!("skipped: weights in place take no submission here");
+    }
+    drop_submissions(&gpu, 1..2);
+    let options = LoadOptions { zero_copy: true, ..LoadOptions::default() };
+    let (tensor, count, total) = not_arrived(&path, &gpu, &options);
+    assert!(Gguf::open(&path).unwrap().tensor(&tensor).is_some_and(|tensor| tensor.ty.name != "q4_0"), "{tensor}");
+    assert!((1..=total).contains(&count), "{count} of {total}");
+    gpu.before_submissions(|| ());
+    Model::load(&Gguf::open(&path).unwrap(), &gpu, &options).unwrap();
+}

@@ -1,0 +1,134 @@
+//! Hidden states against the logits that are made of them.
+
+use super::{alone, bits, dialogue};
+use crate::common::models::{fable_file, relative_l2};
+use std::ops::ControlFlow;
+use wglm::kernels::CacheType;
+use wglm::{Arithmetic, CacheShape, Error, Gguf, LoadOptions, Model, PromptOptions, Session};
+
+fn exact() -> (Gguf, Model) {
+    let file = Gguf::open(fable_file("f16")).unwrap();
+    let options = LoadOptions { arithmetic: Some(Arithmetic::Float), ..LoadOptions::default() };
+    let model = Model::load(&file, crate::common::gpu::gpu(), &options).unwrap();
+    (file, model)
+}
+
+fn session(model: &Model, prompt: PromptOptions) -> Session {
+    let mut session = Session::with_cache(model, CacheShape { context: 384, ty: CacheType::F32 }).unwrap();
+    session.set_prompt_options(prompt);
+    session
+}
+
+/// The rows of the output matrix, as the file has them: in f16.
+fn output(file: &Gguf) -> Vec<f32> {
+    let tensor = file.tensor("output.weight").or_else(|| file.tensor("token_embd.weight")).unwrap();
+    let stored = file.read_all(tensor).unwrap();
+    let values = stored.as_chunks().0.iter();
+    values.map(|bytes| half::f16::from_le_bytes(*bytes).to_f32()).collect()
+}
+
+fn product(rows: &[f32], hidden: &[f32]) -> Vec<f32> {
+    let dot = |row: &[f32]| row.iter().zip(hidden).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() as f32;
+    rows.chunks_exact(hidden.len()).map(dot).collect()
+}
+
+/// After a prompt of every kind: one token, few, many, several chunks; and after a token of a reply.
+#[test]
+fn logits_are_products_of_the_hidden_state() {
+    let (file, model) = exact();
+    let rows = output(&file);
+    for (length, prompt) in [
+        (1, PromptOptions::default()),
+        (9, PromptOptions::default()),
+        (9, alone()),
+        (70, PromptOptions { chunk: 64, ..PromptOptions::default() }),
+        (100, PromptOptions::default()),
+    ] {
+        let mut session = session(&model, prompt);
+        session.feed(&dialogue(length)).unwrap();
+        for what in ["a prompt", "a token"] {
+            let error = relative_l2(&product(&rows, &session.hidden().unwrap()), &session.logits().unwrap());
+            assert!(error < 2e-5, "after {what}, {length} tokens: {error:.1e}");
+            session.feed_chosen().unwrap();
+        }
+    }
+}
+
+/// Those of every token are those of the last one of each beginning, and the session goes on as if it had been fed.
+#[test]
+fn every_token_has_one() {
+    let (_, model) = exact();
+    let tokens = dialogue(75);
+    for chunk in [1, 8, 37, 512] {
+        let prompt = PromptOptions { chunk, ..PromptOptions::default() };
+        let (mut all, mut each) = (session(&model, prompt), session(&model, prompt));
+        let mut places = Vec::new();
+        let mut visit = |place: usize, row: &[f32]| {
+            each.feed(&tokens[place..=place]).unwrap();
+            let error = relative_l2(row, &each.hidden().unwrap());
+            assert!(error < 2e-5, "token {place} in chunks of {chunk}: {error:.1e}");
+            places.push(place);
+            ControlFlow::Continue(())
+        };
+        all.feed_hidden(&tokens, &mut visit).unwrap();
+        assert!(places.into_iter().eq(0..75), "chunks of {chunk}");
+        let mut fed = session(&model, prompt);
+        fed.feed(&tokens).unwrap();
+        assert!(bits(&mut all) == bits(&mut fed), "chunks of {chunk}");
+    }
+    let mut stopped = session(&model, PromptOptions { chunk: 8, ..PromptOptions::default() });
+    let stop = stopped.feed_hidden(&tokens, &mut |place, _| match place {
+        20 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    assert!(matches!(stop, Err(Error::Cancelled)) && stopped.tokens() == &tokens[..24]);
+}
+
+#[test]
+fn a_text_has_the_mean() {
+    let (_, model) = exact();
+    let mut session = session(&model, PromptOptions::default());
+    let text = "One morning the owl said nothing.";
+    let tokens = model.tokenizer().unwrap().encode(text, false).unwrap();
+    let mut sums = vec![0f32; model.config().width];
+    for &token in &tokens {
+        session.feed(&[token]).unwrap();
+        sums.iter_mut().zip(session.hidden().unwrap()).for_each(|(sum, value)| *sum += value);
+    }
+    sums.iter_mut().for_each(|sum| *sum /= tokens.len() as f32);
+    let embedded = session.embed(text).unwrap();
+    assert!(relative_l2(&embedded, &sums) < 2e-5);
+    assert_eq!(session.tokens(), tokens);
+    let nothing = session.embed("").unwrap_err();
+    assert!(matches!(nothing, Error::Argument { argument: "text", .. }), "{nothing}");
+    assert_eq!(session.tokens(), tokens, "what was refused changed nothing");
+    let cosine = |a: &[f32], b: &[f32]| {
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
+        dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+    };
+    let [like, unlike] = ["One morning the owl said a word.", "What is seven plus five?"]
+        .map(|other| cosine(&embedded, &session.embed(other).unwrap()));
+    assert!(like > unlike, "{like} and {unlike}");
+}
+
+/// Before anything was fed there is none.
+#[test]
+fn nothing_has_none() {
+    let mut session = super::session();
+    assert!(matches!(session.hidden(), Err(Error::Argument { argument: "session", .. })));
+}
+
+/// A snapshot holds none, and what was there before is of another token.
+#[test]
+fn a_snapshot_has_none() {
+    let mut session = super::session();
+    session.feed(&dialogue(9)).unwrap();
+    let snapshot = session.snapshot().unwrap();
+    let hidden = session.hidden().unwrap();
+    session.feed(&dialogue(3)).unwrap();
+    session.restore(&snapshot).unwrap();
+    assert!(matches!(session.hidden(), Err(Error::Argument { argument: "session", .. })));
+    session.rewind(8);
+    session.feed(&dialogue(9)[8..]).unwrap();
+    assert!(session.hidden().unwrap() == hidden);
+}

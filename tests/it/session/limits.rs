@@ -1,0 +1,181 @@
+//! Loading, and what does not fit.
+
+use super::{alone, dialogue, holds, load, model, session_of};
+use crate::common::gpu::{gpu, open};
+use crate::common::models::fable_file;
+use std::ops::ControlFlow;
+use wglm::kernels::CacheType;
+use wglm::model::CacheShape;
+use wglm::plan::Fusions;
+use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session, Stage};
+
+fn file() -> Gguf {
+    Gguf::open(fable_file("q4_0")).unwrap()
+}
+
+/// Every stage is told, in order, from where it begins to its end; within a stage nothing falls back.
+#[test]
+fn progress_rises_to_the_total() {
+    let mut told: Vec<Progress> = Vec::new();
+    let mut progress = |p| {
+        told.push(p);
+        ControlFlow::Continue(())
+    };
+    Model::load_with(&file(), &open(true), &LoadOptions::default(), &mut progress).unwrap();
+    let (first, last) = (told[0], *told.last().unwrap());
+    println!("told {} times, the last time {last:?}", told.len());
+    assert_eq!((first.stage, first.done), (Stage::Weights, 0));
+    assert!(first.total > 4_000_000 && told.len() > 10, "{first:?}");
+    assert_eq!((last.stage, last.done), (Stage::Check, last.total));
+    assert!(last.total > 10, "{last:?}");
+    let stages: Vec<&[Progress]> = told.chunk_by(|a, b| a.stage == b.stage).collect();
+    assert!(stages.windows(2).all(|pair| pair[0][0].stage < pair[1][0].stage), "{stages:?}");
+    for stage in stages {
+        let (first, last) = (stage[0], stage[stage.len() - 1]);
+        assert!(stage.windows(2).all(|pair| pair[0].done <= pair[1].done), "it falls back: {stage:?}");
+        assert!(first.stage == Stage::Check || stage.iter().all(|p| p.total == first.total), "{stage:?}");
+        assert!(last.stage != Stage::Kernels || last.done <= last.total, "{last:?}");
+    }
+}
+
+#[test]
+fn cancelled_the_next_load_is_whole() {
+    for stop in [1, 5, 50] {
+        let mut told = 0;
+        let mut progress = |_| {
+            told += 1;
+            if told == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let error = Model::load_with(&file(), gpu(), &LoadOptions::default(), &mut progress).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Cancelled), "{error}");
+        assert_eq!(told, stop, "told again after it was stopped");
+    }
+    // Whatever is under way, and in the last moment: a load that was checked is told of to its end.
+    let fused_less = LoadOptions { fusions: Fusions::none(), ..LoadOptions::default() }; // many kernels
+    type Stops = fn(Progress) -> bool;
+    let moments: [(&str, Stops); 3] = [
+        ("compiling", |now| now.stage == Stage::Kernels && now.done > 0),
+        ("checking", |now| now.stage == Stage::Check && now.done > 0),
+        ("at the end", |now| now.stage == Stage::Check && now.done == now.total),
+    ];
+    for (moment, stops) in moments {
+        let mut stopped = 0;
+        let mut progress = |now: Progress| {
+            stopped += u32::from(stops(now));
+            if stopped > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let error = Model::load_with(&file(), &open(true), &fused_less, &mut progress).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Cancelled), "{moment}: {error}");
+        assert_eq!(stopped, 1, "{moment}: told again after it was stopped");
+    }
+    let model = load(&LoadOptions { prompt: alone(), ..LoadOptions::default() }).unwrap();
+    let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
+    session.feed(&dialogue(4)).unwrap();
+    holds(&mut session, &dialogue(4), "after cancelled loads");
+}
+
+#[test]
+fn an_adapter_that_is_not_there() {
+    let there = gpu().report().name.clone();
+    let wanted = Some("an adapter nobody makes".to_owned());
+    let error = Gpu::open(&GpuOptions { adapter: wanted, ..GpuOptions::default() }).map(drop).unwrap_err();
+    assert!(matches!(error, Error::NoAdapter { .. }), "{error}");
+    let message = error.to_string();
+    assert!(message.contains("an adapter nobody makes") && message.contains(&there), "{message}");
+
+    let wanted = Some("no such backend".to_owned());
+    let error = Gpu::open(&GpuOptions { backends: wanted, ..GpuOptions::default() }).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Argument { argument: "backend", .. }), "{error}");
+    assert!(error.to_string().contains("no such backend"), "{error}");
+}
+
+/// Part of a name is enough, in any case.
+#[test]
+fn an_adapter_by_part_of_its_name() {
+    let name = gpu().report().name.clone();
+    let part: String = name.chars().take(4).collect::<String>().to_uppercase();
+    let opened = Gpu::open(&GpuOptions { adapter: Some(part.clone()), ..GpuOptions::default() }).unwrap();
+    assert!(opened.report().name.to_uppercase().contains(&part), "{part}: {}", opened.report().name);
+}
+
+#[track_caller]
+fn names_the_cache(error: &Error) {
+    let memory = matches!(error, Error::OutOfMemory { .. }) && error.to_string().contains("cache");
+    assert!(memory || matches!(error, Error::ContextTooLarge { .. }), "{error}");
+}
+
+#[test]
+fn a_cache_that_cannot_be() {
+    for context in [500_000_000, 4_000_000_000] {
+        for ty in [CacheType::F16, CacheType::F32] {
+            names_the_cache(&Session::with_cache(model(), CacheShape { context, ty }).map(drop).unwrap_err());
+        }
+        let options = LoadOptions { context: Some(context), ..LoadOptions::default() };
+        names_the_cache(&load(&options).and_then(|model| Session::new(&model)).map(drop).unwrap_err());
+    }
+    let mut session = session_of(64);
+    session.feed(&dialogue(4)).unwrap();
+    holds(&mut session, &dialogue(4), "after caches that cannot be");
+}
+
+/// Bytes that no integer counts, positions that the GPU does not.
+#[test]
+fn a_cache_beyond_counting() {
+    for context in [u32::MAX as usize + 1, usize::MAX / 640, usize::MAX / 256, usize::MAX] {
+        for ty in [CacheType::F16, CacheType::F32] {
+            let error = Session::with_cache(model(), CacheShape { context, ty }).map(drop).unwrap_err();
+            assert!(matches!(error, Error::Argument { argument: "context", .. }), "{context}: {error}");
+            assert!(error.to_string().contains(&context.to_string()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn the_context_that_is_asked_for() {
+    let made_for = model().config().context;
+    for (asked, context) in [(None, made_for.min(8192)), (Some(0), made_for), (Some(100), 100)] {
+        let options = LoadOptions { context: asked, ..LoadOptions::default() };
+        assert_eq!(options.cache_for(model().config()).context, context, "{asked:?}");
+    }
+}
+
+/// What a model and a session hold is told, staging memory is gone after the load, and all of it at the end.
+#[test]
+fn memory_is_counted_and_given_back() {
+    let gpu = open(true);
+    let model = Model::load(&file(), &gpu, &LoadOptions::default()).unwrap();
+    let (weights, loaded) = (3_000_000..8_000_000, gpu.memory());
+    assert!(weights.contains(&loaded.held), "{loaded:?}");
+    assert!(loaded.most > loaded.held && loaded.most < loaded.held + (200 << 20), "{loaded:?}");
+    let session = Session::with_cache(&model, CacheShape { context: 4096, ty: CacheType::F32 }).unwrap();
+    let cache = 10 << 20;
+    let held = gpu.memory().held;
+    assert!((cache..cache + (1 << 20)).contains(&(held - loaded.held)), "{held} after {loaded:?}");
+    drop(session);
+    assert_eq!(gpu.memory().held, loaded.held);
+    drop(model);
+    assert_eq!((gpu.memory().held, gpu.memory().most), (0, held.max(loaded.most)));
+}
+
+#[test]
+fn a_pretended_depth_is_there_at_once() {
+    for ty in [CacheType::F16, CacheType::F32] {
+        let mut session = Session::with_cache(model(), CacheShape { context: 300, ty }).unwrap();
+        session.feed(&dialogue(4)).unwrap();
+        session.set_synthetic_depth(299).unwrap();
+        assert_eq!(session.tokens().len(), 299);
+        assert!(session.logits().is_err(), "logits of a token that was never fed");
+        session.feed(&[1]).unwrap();
+        let first = session.logits().unwrap();
+        assert!(first.iter().all(|logit| logit.is_finite()), "{first:?}");
+        session.set_synthetic_depth(299).unwrap();
+        session.feed(&[1]).unwrap();
+        assert!(session.logits().unwrap() == first, "another noise");
+        assert!(matches!(session.set_synthetic_depth(301), Err(Error::ContextFull { needed: 301, context: 300 })));
+        session.set_synthetic_depth(0).unwrap();
+        session.feed(&dialogue(4)).unwrap();
+        let mut fresh = Session::with_cache(model(), CacheShape { context: 300, ty }).unwrap();
+        fresh.feed(&dialogue(4)).unwrap();
+        assert!(session.logits().unwrap() == fresh.logits().unwrap(), "noise is left over");
+    }
+}

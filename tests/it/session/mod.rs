@@ -1,0 +1,80 @@
+//! Sessions, generations and chats of the demonstration model: what a cache keeps must not change what is
+//! computed, and whatever goes wrong leaves everything usable.
+
+mod chatting;
+mod choosing;
+mod feeding;
+mod fitting;
+mod generating;
+mod handing_over;
+mod hidden;
+mod in_place;
+mod keeping;
+mod limits;
+mod mistakes;
+mod syncing;
+mod threads;
+
+use crate::common::gpu::gpu;
+use crate::common::models::{fable_file, fixture, read_u32};
+use std::sync::OnceLock;
+use wglm::kernels::CacheType;
+use wglm::model::CacheShape;
+use wglm::{Gguf, LoadOptions, Model, PromptOptions, Result, Session};
+
+/// Enough for any conversation here.
+const CONTEXT: usize = 384;
+
+fn load(options: &LoadOptions) -> Result<Model> {
+    let file = Gguf::open(fable_file("q4_0")).unwrap();
+    Model::load(&file, gpu(), options)
+}
+
+/// Prompts token by token.
+fn alone() -> PromptOptions {
+    PromptOptions { chunk: 1, ..PromptOptions::default() }
+}
+
+/// The demonstration model, loaded once. Prompts are computed token by token: bits are compared here, which are the
+/// same however often a session is rewound. Chunks are the concern of tests/it/chunks.rs.
+fn model() -> &'static Model {
+    static MODEL: OnceLock<Model> = OnceLock::new();
+    let options = LoadOptions { context: Some(CONTEXT), prompt: alone(), ..LoadOptions::default() };
+    MODEL.get_or_init(|| load(&options).unwrap())
+}
+
+fn session() -> Session {
+    Session::new(model()).unwrap()
+}
+
+fn session_of(context: usize) -> Session {
+    Session::with_cache(model(), CacheShape { context, ty: CacheType::F32 }).unwrap()
+}
+
+/// The first tokens of a dialogue.
+fn dialogue(length: usize) -> Vec<u32> {
+    let mut tokens = read_u32(fixture("fable/dialog0.tokens.i32"));
+    assert!(tokens.len() >= length, "the dialogue has {} tokens", tokens.len());
+    tokens.truncate(length);
+    tokens
+}
+
+/// Logits as bits: equal means equal.
+fn bits(session: &mut Session) -> Vec<u32> {
+    session.logits().unwrap().into_iter().map(f32::to_bits).collect()
+}
+
+/// The bits of the logits after `tokens`, from a session that has seen nothing else.
+fn fresh(tokens: &[u32], context: usize) -> Vec<u32> {
+    let mut session = session_of(context);
+    session.feed(tokens).unwrap();
+    bits(&mut session)
+}
+
+/// Fails unless the session holds `tokens` and its logits are those of a session that has seen nothing else.
+#[track_caller]
+fn holds(session: &mut Session, tokens: &[u32], what: &str) {
+    assert_eq!(session.tokens(), tokens, "{what}: the tokens");
+    let context = session.context();
+    assert!(bits(session) == fresh(tokens, context), "{what}: the logits differ from a fresh session's");
+}

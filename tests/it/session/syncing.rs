@@ -1,0 +1,124 @@
+//! What a session keeps when it is brought to other tokens.
+
+use super::{bits, dialogue, holds, session_of};
+use std::ops::ControlFlow;
+use wglm::{Error, Reuse, Session};
+
+/// Syncs, and counts the tokens that were computed on the way.
+fn sync(session: &mut Session, tokens: &[u32]) -> (Reuse, usize) {
+    let mut computed = 0;
+    let mut progress = |_| {
+        computed += 1;
+        ControlFlow::Continue(())
+    };
+    let reuse = session.sync(tokens, &mut progress).unwrap();
+    (reuse, computed)
+}
+
+/// What it is, the tokens before and after, how many are kept, how many computed.
+type Case<'a> = (&'a str, &'a [u32], Vec<u32>, usize, usize);
+
+#[test]
+fn what_is_kept_and_what_is_computed() {
+    let d = dialogue(10);
+    let other = |at: usize| {
+        let mut tokens = d.clone();
+        tokens[at] += 1;
+        tokens
+    };
+    let cases: [Case<'_>; 11] = [
+        ("empty, to something", &[], d.clone(), 0, 10),
+        ("empty, to one token", &[], d[..1].to_vec(), 0, 1),
+        ("the same again", &d, d.clone(), 10, 0),
+        ("one more", &d[..9], d.clone(), 9, 1),
+        ("several more", &d[..3], d.clone(), 3, 7),
+        ("the last token differs", &d, other(9), 9, 1),
+        ("a token in the middle differs", &d, other(4), 4, 6),
+        ("the first token differs", &d, other(0), 0, 10),
+        ("shorter: the last token is computed again", &d, d[..6].to_vec(), 5, 1),
+        ("shorter, to one token", &d, d[..1].to_vec(), 0, 1),
+        ("shorter and different", &d, other(4)[..5].to_vec(), 4, 1),
+    ];
+    for (what, before, after, cached, new) in cases {
+        let mut session = session_of(64);
+        session.feed(before).unwrap();
+        let (reuse, computed) = sync(&mut session, &after);
+        assert_eq!(reuse, Reuse { cached, new }, "{what}");
+        assert_eq!(computed, new, "{what}: computed");
+        holds(&mut session, &after, what);
+    }
+}
+
+/// What does not fit, or is no token, costs nothing of what is there.
+#[test]
+fn what_is_refused_changes_nothing() {
+    let mut session = session_of(12);
+    session.feed(&dialogue(8)).unwrap();
+    let before = bits(&mut session);
+    let long = [&dialogue(4)[..], &[1; 9]].concat();
+    let unknown = [&dialogue(4)[..], &[u32::MAX]].concat();
+    let mut sync = |tokens: &[u32]| session.sync(tokens, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(sync(&long), Error::ContextFull { needed: 13, context: 12 }));
+    assert!(matches!(sync(&unknown), Error::TokenOutOfRange { .. }));
+    assert_eq!(session.tokens(), dialogue(8));
+    assert!(bits(&mut session) == before);
+}
+
+#[test]
+fn the_same_again_costs_nothing() {
+    let tokens = dialogue(8);
+    let mut session = session_of(64);
+    session.feed(&tokens).unwrap();
+    let before = bits(&mut session);
+    for _ in 0..3 {
+        assert_eq!(sync(&mut session, &tokens), (Reuse { cached: 8, new: 0 }, 0));
+        assert!(bits(&mut session) == before);
+    }
+}
+
+/// After a rewind the logits are gone: the last token is computed again for them.
+#[test]
+fn the_same_after_a_rewind() {
+    let tokens = dialogue(8);
+    let mut session = session_of(64);
+    session.feed(&tokens).unwrap();
+    session.rewind(5);
+    assert_eq!(sync(&mut session, &tokens[..5]).0, Reuse { cached: 4, new: 1 });
+    holds(&mut session, &tokens[..5], "rewound");
+}
+
+#[test]
+fn to_nothing() {
+    let mut session = session_of(64);
+    assert_eq!(sync(&mut session, &[]), (Reuse { cached: 0, new: 0 }, 0));
+    session.feed(&dialogue(3)).unwrap();
+    assert_eq!(sync(&mut session, &[]), (Reuse { cached: 0, new: 0 }, 0));
+    assert!(session.tokens().is_empty() && session.logits().is_err());
+    sync(&mut session, &dialogue(3));
+    holds(&mut session, &dialogue(3), "after nothing");
+}
+
+#[test]
+fn cancelled_and_taken_up_again() {
+    let tokens = dialogue(16);
+    let mut session = session_of(64);
+    session.feed(&tokens[..4]).unwrap();
+    let mut until = |done| if done == 5 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    assert!(matches!(session.sync(&tokens, &mut until), Err(Error::Cancelled)));
+    assert_eq!(session.tokens(), &tokens[..9]);
+    assert_eq!(sync(&mut session, &tokens).0, Reuse { cached: 9, new: 7 });
+    holds(&mut session, &tokens, "taken up");
+}
+
+/// A token that is out of range, found before anything is computed.
+#[test]
+fn to_something_that_cannot_be() {
+    let tokens = dialogue(6);
+    let mut session = session_of(64);
+    session.feed(&tokens).unwrap();
+    let wrong = [&tokens[..4], &[4096]].concat();
+    let error = session.sync(&wrong, &mut |_| panic!("computed")).unwrap_err();
+    assert!(matches!(error, Error::TokenOutOfRange { token: 4096, .. }), "{error}");
+    sync(&mut session, &tokens);
+    holds(&mut session, &tokens, "after a refusal");
+}

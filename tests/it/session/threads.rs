@@ -1,0 +1,74 @@
+//! Several sessions on one model.
+
+use super::{bits, dialogue, fresh, holds, model, session_of};
+use wglm::Model;
+
+/// Three sequences of tokens, of which two share a beginning.
+fn sequences() -> [Vec<u32>; 3] {
+    let tokens = dialogue(30);
+    let mut other = tokens.clone();
+    other[10] += 1;
+    [tokens.clone(), other[..22].to_vec(), tokens.into_iter().rev().take(17).collect()]
+}
+
+#[test]
+fn interleaved_they_do_not_mix() {
+    let sequences = sequences();
+    let mut sessions = sequences.each_ref().map(|_| session_of(64));
+    for at in (0..30).step_by(3) {
+        for (session, tokens) in sessions.iter_mut().zip(&sequences) {
+            session.feed(&tokens[at.min(tokens.len())..(at + 3).min(tokens.len())]).unwrap();
+        }
+    }
+    for (session, tokens) in sessions.iter_mut().zip(&sequences) {
+        holds(session, tokens, "interleaved");
+    }
+}
+
+#[test]
+fn on_threads_they_do_not_mix() {
+    let alone = sequences().map(|tokens| fresh(&tokens, 64));
+    let together = std::thread::scope(|scope| {
+        let one = |tokens: Vec<u32>| {
+            scope.spawn(move || {
+                let mut session = session_of(64);
+                for token in tokens {
+                    session.feed(&[token]).unwrap();
+                    session.most_likely().unwrap();
+                }
+                bits(&mut session)
+            })
+        };
+        sequences().map(one).map(|thread| thread.join().unwrap())
+    });
+    for (index, (alone, together)) in alone.iter().zip(&together).enumerate() {
+        assert!(alone == together, "sequence {index} differs on a thread");
+    }
+}
+
+#[test]
+fn a_session_moves_to_another_thread() {
+    let tokens = dialogue(12);
+    let mut session = session_of(64);
+    session.feed(&tokens[..6]).unwrap();
+    let rest = tokens[6..].to_vec();
+    let mut session = std::thread::spawn(move || {
+        session.feed(&rest).unwrap();
+        session
+    })
+    .join()
+    .unwrap();
+    holds(&mut session, &tokens, "moved");
+}
+
+/// A session keeps its model: dropping the caller's copies frees nothing that is in use.
+#[test]
+fn a_session_outlives_the_callers_model() {
+    let copy: Model = model().clone();
+    let mut session =
+        wglm::Session::with_cache(&copy, wglm::model::CacheShape { context: 64, ..copy.cache() }).unwrap();
+    drop(copy);
+    session.feed(&dialogue(3)).unwrap();
+    assert_eq!(session.model().config(), model().config());
+    session.logits().unwrap();
+}

@@ -1,0 +1,278 @@
+//! The example that writes models of GLM-4.7-Flash's shape: what it writes is read, planned and computed.
+
+use crate::common::models::{fixture, load};
+use crate::hole::{full, hole, hole_of};
+use crate::shape::{Content, Shape, tensors};
+use std::collections::HashSet;
+use std::path::PathBuf;
+use tempfile::TempDir;
+use wglm::gpu::Matrices;
+use wglm::model::{BatchShape, Outputs, PromptOptions, Shaders, plan_batch, plan_token};
+use wglm::plan::{Purpose, Target, Team, Tilings};
+use wglm::quant::{Q4_K, Q6_K};
+use wglm::shader::{Access, Variant, reflect};
+use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, LoadOptions, Model, Session};
+
+/// Of a token, at most.
+const DISPATCHES: usize = 430;
+const PIPELINES: usize = 24;
+/// Of everything that a conversation needs, at most. Metal compiles each from source, and that is most of a first start.
+const CONVERSATION: usize = 64;
+/// With a file that mixes more formats than Q4_0 files do, each in products that others have in another.
+const CONVERSATION_OF_MIXED: usize = 72;
+
+/// Every number smaller, every format with whole blocks.
+fn small() -> Shape {
+    let (width, rank, hidden) = (256, 64, 256);
+    Shape {
+        vocab: 300,
+        width,
+        heads: 2,
+        query_rank: rank,
+        latent_rank: rank,
+        nope: 32,
+        rotary: 16,
+        value_width: 32,
+        experts: 8,
+        expert_width: hidden,
+        dense_width: 2 * hidden,
+        ..Shape::glm(3)
+    }
+}
+
+fn written(dir: &TempDir, shape: &Shape) -> PathBuf {
+    let path = dir.path().join("synth.gguf");
+    let bytes = crate::write::write(&path, shape).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes);
+    path
+}
+
+#[test]
+fn the_full_shape_is_planned() {
+    let dir = TempDir::new().unwrap();
+    let file = full(&dir);
+    let config = Config::read(&file).unwrap();
+    assert!(config.notices.is_empty(), "{:?}", config.notices);
+    let cache = CacheShape { context: 4096, ty: CacheType::F16 };
+    let planned = plan_token(&file, &config, cache, Target::default()).unwrap();
+    assert_eq!((config.layers, config.heads, config.key_width, config.value_width), (47, 20, 256, 256));
+    // Four experts and the shared one of 64, and the head: 2.3 GB a token.
+    let read = planned.plan.cost().weights;
+    assert!((2_200_000_000..2_500_000_000).contains(&read), "{read}");
+}
+
+/// A dispatch costs time and a pipeline costs loading, whatever they do.
+#[test]
+fn the_full_shape_takes_few_dispatches() {
+    let dir = TempDir::new().unwrap();
+    let file = full(&dir);
+    let config = Config::read(&file).unwrap();
+    for subgroup in [4, 8, 16, 32, 64] {
+        for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
+            for ty in [CacheType::F16, CacheType::F32] {
+                let target = Target { team: Team::Subgroup, subgroup, arithmetic, ..Target::default() };
+                let plan = plan_token(&file, &config, CacheShape { context: 8192, ty }, target).unwrap().plan;
+                let (dispatches, pipelines) = (plan.steps.len(), plan.variants.len());
+                let what = format!("subgroups of {subgroup}, {arithmetic:?}, {ty:?} cache");
+                println!("{what}: {dispatches} dispatches, {pipelines} pipelines");
+                assert!(dispatches <= DISPATCHES && pipelines <= PIPELINES, "{what}: {dispatches}, {pipelines}");
+            }
+        }
+    }
+}
+
+/// The whole shape with K-quants, as files of several formats have them: some layers' second halves wider than others'.
+fn mixed(dir: &TempDir) -> Gguf {
+    let shape = Shape::glm(47);
+    let mut tensors = tensors(&shape);
+    for tensor in tensors.iter_mut().filter(|tensor| tensor.quant.name != "f32") {
+        let layer: usize = tensor.name.split('.').nth(1).and_then(|layer| layer.parse().ok()).unwrap_or(0);
+        tensor.quant = match &*tensor.name {
+            name if name.contains("ffn_down") && (layer < 6 || layer % 3 == 2) => &Q6_K,
+            name if ["_k_b", "_v_b", "output.weight"].iter().any(|part| name.contains(part)) => tensor.quant,
+            _ => &Q4_K,
+        };
+    }
+    hole_of(dir, &shape, tensors).0
+}
+
+/// Everything that decides which kernels there are.
+fn targets() -> Vec<(Target, CacheType)> {
+    let mut targets = vec![];
+    for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
+        for matrices in [Matrices::None, Matrices::Eight, Matrices::Sixteen] {
+            targets.push(Target { arithmetic, matrices, ..Target::default() });
+        }
+    }
+    targets.push(Target { team: Team::Workgroup, ..Target::default() });
+    targets.push(Target { tilings: Tilings::Apple, matrices: Matrices::Eight, ..Target::default() });
+    targets.into_iter().flat_map(|target| [(target, CacheType::F16), (target, CacheType::F32)]).collect()
+}
+
+#[test]
+fn a_conversation_takes_few_pipelines() {
+    let dirs = [(); 2].map(|()| TempDir::new().unwrap());
+    for (name, file) in [("Q4_0", full(&dirs[0])), ("mixed", mixed(&dirs[1]))] {
+        let config = Config::read(&file).unwrap();
+        for ((target, ty), chunk) in targets().into_iter().flat_map(|of| [512, PromptOptions::MOST].map(|c| (of, c))) {
+            let token = plan_token(&file, &config, CacheShape { context: 202_752, ty }, target).unwrap();
+            let prompt = PromptOptions { chunk, ..PromptOptions::default() };
+            let shaders = Shaders::of(&file, &config, &token, target, prompt, u64::MAX).unwrap();
+            let [of_token, prompts, sampling] = [&shaders.token, &shaders.prompts, &shaders.sampling].map(Vec::len);
+            let Target { team, arithmetic, matrices, tilings, .. } = target;
+            let what = format!(
+                "{name}, {tilings:?}, {team:?}, {arithmetic:?}, {matrices:?} matrices, {ty:?}, chunks of {chunk}"
+            );
+            println!("{what}: {of_token} + {prompts} + {sampling} = {}", shaders.count());
+            let distinct: HashSet<&Variant> =
+                [&shaders.token, &shaders.prompts, &shaders.sampling].into_iter().flatten().collect();
+            assert_eq!(distinct.len(), shaders.count(), "{what}: some are counted twice");
+            let most = if name == "mixed" { CONVERSATION_OF_MIXED } else { CONVERSATION };
+            assert!(shaders.count() <= most && prompts > 0 && sampling > 0, "{what}");
+        }
+    }
+}
+
+/// Pipelines know by the state alone how many tokens there are: rooms of any size share those of the usual ones.
+#[test]
+fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
+    let dir = TempDir::new().unwrap();
+    let file = full(&dir);
+    let config = Config::read(&file).unwrap();
+    for (target, ty) in targets() {
+        let token = plan_token(&file, &config, CacheShape { context: 8192, ty }, target).unwrap();
+        let known = Shaders::of(&file, &config, &token, target, PromptOptions::default(), u64::MAX).unwrap();
+        let known: HashSet<Variant> = [known.token, known.prompts].concat().into_iter().collect();
+        for tokens in [3, 7, 31, 100] {
+            let shape = BatchShape::of(tokens, Outputs::Last, 5000, 8192);
+            let plan = plan_batch(&file, &config, &token, target, shape).unwrap().plan;
+            let unknown: Vec<&str> =
+                plan.variants.iter().filter(|v| !known.contains(v)).map(|v| v.label.as_str()).collect();
+            assert_eq!(unknown, [""; 0], "{target:?}, {shape:?}");
+        }
+    }
+}
+
+/// What chunks take beside the weights and the cache, whatever the depth.
+#[test]
+fn chunks_of_the_full_shape_take_moderate_memory() {
+    let dir = TempDir::new().unwrap();
+    let file = full(&dir);
+    let config = Config::read(&file).unwrap();
+    let cache = CacheShape { context: 4096, ty: CacheType::F16 };
+    let token = plan_token(&file, &config, cache, Target::default()).unwrap();
+    for (tokens, depth, most) in [(16, 4096, 40 << 20), (512, 0, 200 << 20), (512, 4096, 300 << 20)] {
+        let shape = BatchShape { tokens, outputs: Outputs::Last, depth };
+        let plan = plan_batch(&file, &config, &token, Target::default(), shape).unwrap().plan;
+        let scratch = plan.local_memory(Purpose::Scratch);
+        println!("{shape:?}: {scratch} bytes, {} dispatches, {} pipelines", plan.steps.len(), plan.variants.len());
+        assert!(scratch < most, "{shape:?}: {scratch} bytes");
+    }
+}
+
+/// Grids hold the largest chunk, of several times as many heads too.
+#[test]
+fn the_largest_chunks_are_planned() {
+    let dir = TempDir::new().unwrap();
+    for heads in [20, 64, 128] {
+        let (file, _) = hole(&dir, &Shape { heads, ..Shape::glm(2) });
+        let config = Config::read(&file).unwrap();
+        let cache = CacheShape { context: 8192, ty: CacheType::F16 };
+        for matrices in [Matrices::None, Matrices::Eight, Matrices::Sixteen] {
+            let target = Target { team: Team::Subgroup, matrices, ..Target::default() };
+            let token = plan_token(&file, &config, cache, target).unwrap();
+            for depth in [0, 8192] {
+                let shape = BatchShape { tokens: PromptOptions::MOST, outputs: Outputs::Last, depth };
+                let planned = plan_batch(&file, &config, &token, target, shape);
+                assert!(planned.is_ok(), "{heads} heads, {matrices:?}, {shape:?}: {:?}", planned.err());
+            }
+        }
+    }
+}
+
+/// What a device has to allow is enough for every kernel of a token and of chunks, whatever else it can do.
+#[test]
+fn the_least_limits_are_enough() {
+    let dir = TempDir::new().unwrap();
+    let files = ["models/k-quants.gguf", "models/k-quants-down.gguf"].map(|path| Gguf::open(fixture(path)).unwrap());
+    for file in [full(&dir)].into_iter().chain(files) {
+        let config = Config::read(&file).unwrap();
+        let cache = CacheShape { context: 4096, ty: CacheType::F16 };
+        for (team, arithmetic) in [
+            (Team::Workgroup, Arithmetic::Float),
+            (Team::Subgroup, Arithmetic::Float),
+            (Team::Subgroup, Arithmetic::Int),
+        ] {
+            let target = Target { team, arithmetic, buffers: 14, invocations: 256, ..Target::default() };
+            let target = Target { workgroup_bytes: 16 << 10, ..target };
+            let token = plan_token(&file, &config, cache, target).unwrap();
+            let chunks = BatchShape::all(PromptOptions::default(), cache.context);
+            let chunks = chunks.map(|shape| plan_batch(&file, &config, &token, target, shape).unwrap().plan);
+            let mut variants: HashSet<Variant> = token.plan.variants.iter().cloned().collect();
+            variants.extend(chunks.flat_map(|plan| plan.variants));
+            for variant in &variants {
+                let reflected = reflect(variant).unwrap();
+                let storage = reflected.bindings.iter().filter(|b| b.access != Access::Uniform).count();
+                let takes = [storage, reflected.workgroup_bytes as usize, reflected.workgroup_size as usize];
+                let fits = takes.iter().zip([14, 16 << 10, 256]).all(|(takes, most)| *takes <= most);
+                assert!(fits, "{}: {takes:?} buffers, bytes, invocations", variant.label);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_small_one_computes() {
+    let dir = TempDir::new().unwrap();
+    let model = load(&written(&dir, &small()));
+    let mut session = Session::new(&model).unwrap();
+    session.feed(&[1, 2, 299]).unwrap();
+    let logits = session.logits().unwrap();
+    let deviation = (logits.iter().map(|l| l * l).sum::<f32>() / logits.len() as f32).sqrt();
+    assert!((0.5..2.0).contains(&deviation), "logits of deviation {deviation}: {logits:?}");
+}
+
+#[test]
+fn the_same_shape_makes_the_same_bytes() {
+    let [first, second] = [(); 2].map(|()| {
+        let dir = TempDir::new().unwrap();
+        std::fs::read(written(&dir, &small())).unwrap()
+    });
+    assert!(first == second);
+}
+
+/// A matrix times a vector of unit variance has unit variance.
+#[test]
+fn the_values_have_the_deviation_asked_for() {
+    let dir = TempDir::new().unwrap();
+    let shape = small();
+    let file = Gguf::open(written(&dir, &shape)).unwrap();
+    for tensor in tensors(&shape) {
+        let Content::Noise(wanted) = tensor.content else { continue };
+        let mut values = vec![0f32; tensor.dims.iter().product::<u64>() as usize];
+        let stored = file.read_all(file.tensor(&tensor.name).unwrap()).unwrap();
+        tensor.quant.decode(&stored, &mut values).unwrap();
+        let count = values.len() as f64;
+        let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / count;
+        let deviation = (values.iter().map(|v| f64::from(v * v)).sum::<f64>() / count).sqrt() / f64::from(wanted);
+        assert!((0.9..1.1).contains(&deviation), "{}: {deviation} of {wanted}", tensor.name);
+        assert!(mean.abs() < 0.15 * f64::from(wanted), "{}: mean {mean}", tensor.name);
+    }
+}
+
+/// The rows of docs/embedding.md, in MiB.
+#[test]
+fn the_guide_tells_what_a_cache_costs() {
+    let guide = include_str!("../../docs/embedding.md");
+    let dir = TempDir::new().unwrap();
+    let file = full(&dir);
+    for context in [4096, 8192, 32_768, 131_072, 0] {
+        let options = LoadOptions { context: Some(context), ..LoadOptions::default() };
+        let said = Model::estimate(&file, &options, None).unwrap();
+        let bytes = [said.cache, said.scratch, said.weights, said.staging, said.most()];
+        let mib = bytes.map(|bytes| ((bytes as f64 / f64::from(1 << 20)).round() as u64).to_string());
+        let row = format!("| {} | {} |", said.shape.context, mib.join(" | "));
+        println!("{row}");
+        assert!(said.shape.ty == CacheType::F16 && guide.contains(&row), "not in the guide: {row}");
+    }
+}

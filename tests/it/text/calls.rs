@@ -1,0 +1,338 @@
+//! Calls of functions in a reply, however it arrives.
+
+use super::cuts::{cut, every_way, letters, places};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use wglm::text::{ChatInput, ChatTemplate, Message, ReplyParser, ReplyPiece, ToolCall};
+
+/// A function with a parameter of every type.
+pub fn tools() -> Vec<Value> {
+    let properties = json!({
+        "city": {"type": "string"},
+        "days": {"type": "integer"},
+        "exact": {"type": ["string", "number"]},
+        "maybe": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "unit": {"enum": ["c", "f"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    });
+    let function = json!({"name": "weather", "parameters": {"type": "object", "properties": properties}});
+    vec![json!({"type": "function", "function": function}), json!({"name": "bare", "parameters": {}})]
+}
+
+/// The pieces of a reply, those of a kind joined.
+fn pieces<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<ReplyPiece> {
+    let mut parser = ReplyParser::new(thinking).with_tools(&tools());
+    let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
+    pieces.extend(parser.finish());
+    joined(pieces)
+}
+
+/// The pieces of a kind joined.
+pub fn joined(pieces: Vec<ReplyPiece>) -> Vec<ReplyPiece> {
+    let mut joined: Vec<ReplyPiece> = Vec::new();
+    for piece in pieces {
+        match (joined.last_mut(), piece) {
+            (Some(ReplyPiece::Text(all)), ReplyPiece::Text(part)) => *all += &part,
+            (Some(ReplyPiece::Thinking(all)), ReplyPiece::Thinking(part)) => *all += &part,
+            (Some(ReplyPiece::ToolCallPiece(all)), ReplyPiece::ToolCallPiece(part)) => *all += &part,
+            (_, piece) => joined.push(piece),
+        }
+    }
+    joined
+}
+
+/// The same without what is told of calls on their way, which is what is told of them in the end.
+fn parse<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<ReplyPiece> {
+    let (mut ends, mut begun) = (Vec::new(), None);
+    for piece in pieces(thinking, chunks) {
+        match piece {
+            ReplyPiece::ToolCallStart { name } => assert!(begun.replace((name, String::new())).is_none()),
+            ReplyPiece::ToolCallPiece(piece) => begun.as_mut().expect("a call that began").1 += &piece,
+            ReplyPiece::ToolCall(call) => {
+                assert_eq!(begun.take().expect("a call that began").0, call.function.name);
+                ends.push(ReplyPiece::ToolCall(call));
+            }
+            ReplyPiece::ToolCallFailed { text, cut } => {
+                match begun.take() {
+                    Some((name, told)) => {
+                        let arguments = text.strip_prefix("<tool_call>").unwrap().trim_start().strip_prefix(&name);
+                        let arguments = arguments.unwrap().trim_start();
+                        let end = if cut { "" } else { "</tool_call>" };
+                        assert_eq!(arguments.strip_suffix(end).unwrap_or(arguments), told);
+                    }
+                    None => assert!(cut && text.starts_with("<tool_call>") && !text.contains("<arg_key>"), "{text}"),
+                }
+                ends.push(ReplyPiece::ToolCallFailed { text, cut });
+            }
+            other => {
+                assert_eq!(begun, None, "{other:?} within a call");
+                ends.push(other);
+            }
+        }
+    }
+    assert_eq!(begun, None, "a call that never ended");
+    ends
+}
+
+fn failed(text: &str, cut: bool) -> ReplyPiece {
+    ReplyPiece::ToolCallFailed { text: text.to_owned(), cut }
+}
+
+fn text(text: &str) -> ReplyPiece {
+    ReplyPiece::Text(text.to_owned())
+}
+
+fn thinking(text: &str) -> ReplyPiece {
+    ReplyPiece::Thinking(text.to_owned())
+}
+
+fn call(name: &str, arguments: Value) -> ReplyPiece {
+    let Value::Object(arguments) = arguments else { panic!("{arguments}") };
+    ReplyPiece::ToolCall(ToolCall::new(name, arguments))
+}
+
+/// However it arrives.
+fn check(inside: bool, reply: &str, want: &[ReplyPiece]) {
+    every_way(reply).for_each(|chunks| assert_eq!(parse(inside, &chunks), want, "{chunks:?}"));
+}
+
+#[test]
+fn one_call_in_either_form() {
+    let want = [call("weather", json!({"city": "Köln", "days": 3}))];
+    let close = "<tool_call>weather<arg_key>city</arg_key><arg_value>Köln</arg_value><arg_key>days</arg_key>\
+                 <arg_value>3</arg_value></tool_call>";
+    check(false, close, &want);
+    let wide = "\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Köln</arg_value>\n<arg_key> days </arg_key>\n\
+                <arg_value>3</arg_value>\n</tool_call>\n";
+    check(false, wide, &want);
+    check(true, &format!("It rains?</think>{close}"), &[thinking("It rains?"), want[0].clone()]);
+    check(false, "<tool_call>bare</tool_call>", &[call("bare", json!({}))]);
+    check(false, "<tool_call> nowhere.to-be:found\n</tool_call>", &[call("nowhere.to-be:found", json!({}))]);
+}
+
+#[test]
+fn several_calls_and_text_around_them() {
+    let [one, two] = ["Rome", "Oslo"]
+        .map(|c| format!("<tool_call>weather<arg_key>city</arg_key><arg_value>{c}</arg_value></tool_call>"));
+    let [rome, oslo] = ["Rome", "Oslo"].map(|city| call("weather", json!({"city": city})));
+    check(false, &format!("{one}{two}"), &[rome.clone(), oslo.clone()]);
+    check(
+        true,
+        &format!("Two.</think>\nLet me see. \n{one} \n{two}\n\nThat is all. "),
+        &[thinking("Two."), text("Let me see."), rome.clone(), oslo.clone(), text("That is all. ")],
+    );
+    check(false, &format!("{one}<think>again</think>{two}"), &[rome.clone(), thinking("again"), oslo]);
+    // Models forget to close their thinking.
+    check(true, &format!("I call.\n{one}</think>Done."), &[thinking("I call.\n"), rome, text("Done.")]);
+}
+
+/// What a value is depends on the schema; blanks of strings stay.
+#[test]
+fn values_are_what_the_schema_says() {
+    for (key, written, want) in [
+        ("city", "5", json!("5")),
+        ("city", " two\n lines\n", json!(" two\n lines\n")),
+        ("city", "null", json!("null")),
+        ("city", "", json!("")),
+        ("city", "\"quoted\"", json!("\"quoted\"")),
+        ("city", "a < b </tool_call> <arg_key>", json!("a < b </tool_call> <arg_key>")),
+        ("days", "5", json!(5)),
+        ("days", " 5\n", json!(5)),
+        ("days", "five", json!("five")),
+        ("days", "-1.5e3", json!(-1500.0)),
+        ("exact", "5", json!(5)),
+        ("exact", "true", json!("true")),
+        ("maybe", "null", json!(null)),
+        ("maybe", "5", json!("5")),
+        ("unit", "c", json!("c")),
+        ("tags", "[\"a\", {\"b\": null}]", json!(["a", {"b": null}])),
+        ("unknown", "[1, 2", json!("[1, 2")),
+        ("unknown", "[1, 2]", json!([1, 2])),
+    ] {
+        let reply = format!("<tool_call>weather<arg_key>{key}</arg_key><arg_value>{written}</arg_value></tool_call>");
+        check(false, &reply, &[call("weather", json!({key: want}))]);
+    }
+}
+
+/// What is no call is text with its tags, and no call after it is lost.
+#[test]
+fn what_is_no_call_is_text() {
+    let good = "<tool_call>bare</tool_call>";
+    for bad in [
+        "<tool_call></tool_call>",
+        "<tool_call> is how a call begins.",
+        "<tool_call>two words</tool_call>",
+        "<tool_call>weather<arg_value>5</arg_value></tool_call>",
+        "<tool_call><tool_call>",
+        "</tool_call>",
+        "<arg_key>days</arg_key>",
+    ] {
+        check(false, bad, &[text(bad)]);
+        check(false, &format!("{bad} {good}"), &[text(bad), call("bare", json!({}))]);
+        let inside = [thinking(bad), text("Yes.")];
+        check(true, &format!("{bad}</think>Yes."), &inside);
+    }
+}
+
+/// What is wrong behind a name is a call that failed, up to its end or to where another one begins.
+#[test]
+fn what_is_wrong_in_a_call_is_no_text() {
+    let good = "<tool_call>bare</tool_call>";
+    for bad in [
+        "<tool_call>weather<arg_key>days</arg_key>5</tool_call>",
+        "<tool_call>weather<arg_key>days</arg_key><arg_value>5</arg_value>and so on</tool_call>",
+        "<tool_call>weather<arg_key>days<arg_value>5</arg_value></tool_call>",
+        "<tool_call>weather <arg_key>days</arg_key></arg_value><arg_key></tool_call>",
+        "<tool_call>weather<arg_key></tool_call>",
+    ] {
+        check(false, bad, &[failed(bad, false)]);
+        check(
+            false,
+            &format!("Well. {bad} {good} Yes."),
+            &[text("Well."), failed(bad, false), call("bare", json!({})), text("Yes.")],
+        );
+        let open = bad.strip_suffix("</tool_call>").unwrap();
+        check(false, &format!("{open}{good}"), &[failed(open, false), call("bare", json!({}))]);
+        // Thinking goes on after it, up to its end.
+        check(true, &format!("a{bad}b</think>Yes."), &[thinking("a"), failed(bad, false), thinking("b"), text("Yes.")]);
+        if !open.ends_with("<arg_key>") {
+            check(true, &format!("{open} </think>Yes."), &[failed(&format!("{open} "), false), text("Yes.")]);
+        }
+    }
+}
+
+/// A reply that ends in the middle of a call: without a name it is text.
+#[test]
+fn a_call_that_is_cut_failed() {
+    let whole = "<tool_call>weather\n<arg_key>city</arg_key><arg_value>Rome</arg_value>\n</tool_call>";
+    for (end, _) in whole.char_indices().skip(1) {
+        let cut = &whole[..end];
+        let want = if cut.len() > "<tool_call>".len() { failed(cut, true) } else { text(cut) };
+        check(false, cut, std::slice::from_ref(&want));
+        check(
+            false,
+            &format!("Well. {cut}"),
+            &match want {
+                ReplyPiece::Text(_) => vec![text(&format!("Well. {cut}"))],
+                _ => vec![text("Well."), want],
+            },
+        );
+    }
+    // Nothing in a value that never ends is anything else.
+    let open = "<tool_call>weather<arg_key>city</arg_key><arg_value>Ro</think>The answer.<tool_call>bare</tool_call>";
+    check(true, open, &[failed(open, true)]);
+}
+
+/// A call is told as it comes.
+#[test]
+fn calls_are_told_by_pieces() {
+    let mut parser = ReplyParser::new(false).with_tools(&tools());
+    let start = || ReplyPiece::ToolCallStart { name: "weather".into() };
+    let piece = |text: &str| ReplyPiece::ToolCallPiece(text.into());
+    assert_eq!(parser.push("Well.\n<tool_call>wea"), [text("Well.")]);
+    assert_eq!(parser.push("ther\n"), []);
+    assert_eq!(parser.push("<arg_key>ci"), [start(), piece("<arg_key>ci")]);
+    assert_eq!(parser.push("ty</arg_key><arg_value>Ro"), [piece("ty</arg_key><arg_value>Ro")]);
+    assert_eq!(parser.push("me</arg_"), [piece("me")]);
+    assert_eq!(
+        parser.push("value>\n</tool_call>"),
+        [piece("</arg_value>\n"), call("weather", json!({"city": "Rome"}))]
+    );
+    assert_eq!(parser.push("\n<tool_call>weather</tool_call>!"), [start(), call("weather", json!({})), text("!")]);
+}
+
+#[test]
+fn without_tools_tags_are_text() {
+    let reply = "a <tool_call>bare</tool_call> b";
+    let mut parser = ReplyParser::new(false).with_tools(&[]);
+    let pieces = [parser.push(reply), parser.finish()].concat();
+    assert_eq!(joined(pieces), [text(reply)]);
+}
+
+/// Any JSON, strings included that look like something else.
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((any::<String>(), inner), 0..4)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect::<Map<_, _>>())),
+        ]
+    })
+}
+
+fn source(path: &str) -> String {
+    std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// What a template writes of an assistant's turn after the prompt that asked for it.
+fn written(template: &ChatTemplate, message: Message) -> String {
+    let messages = [Message::user("?"), message];
+    let mut input = ChatInput::new(&messages[..1]);
+    input.enable_thinking = Some(false);
+    let prompt = template.render(&input).unwrap();
+    input = ChatInput { messages: &messages, add_generation_prompt: false, ..input };
+    let all = template.render(&input).unwrap();
+    all.strip_prefix(&prompt).unwrap_or_else(|| panic!("{all:?} does not begin with {prompt:?}")).to_owned()
+}
+
+proptest! {
+    /// What a template writes of calls is read as those calls: the next prompt holds what the model wrote.
+    #[test]
+    fn calls_survive_the_template(
+        calls in prop::collection::vec(prop::collection::vec(("[a-z]{1,8}", value()), 0..4), 1..4),
+        answer in "[a-z]{0,5}",
+    ) {
+        let mut properties = Map::new();
+        let mut list = Vec::new();
+        for (index, arguments) in calls.into_iter().enumerate() {
+            let arguments: Map<_, _> = arguments.into_iter().map(|(k, v)| (format!("{k}{index}"), v)).collect();
+            for (key, value) in &arguments {
+                let ty = if value.is_string() { json!({"type": "string"}) } else { json!({}) };
+                properties.insert(key.clone(), ty);
+            }
+            list.push(ToolCall::new("f", arguments));
+        }
+        let tools = [json!({"function": {"name": "f", "parameters": {"properties": properties}}})];
+        for path in ["models/training/chat_template.jinja", "tests/fixtures/jinja/glm_like.jinja"] {
+            let template = ChatTemplate::new(&source(path)).unwrap();
+            let text = written(&template, Message::assistant(answer.as_str()).with_tool_calls(list.clone()));
+            prop_assume!(!list.iter().any(|call| call.function.arguments.to_string().contains("</arg")));
+            let mut parser = ReplyParser::new(false).with_tools(&tools);
+            let mut pieces = [parser.push(&text), parser.finish()].concat();
+            pieces.retain(|piece| matches!(piece, ReplyPiece::Text(_) | ReplyPiece::ToolCall(_)));
+            let want: Vec<ReplyPiece> = Some(&answer).filter(|a| !a.is_empty()).map(|a| ReplyPiece::Text(a.clone())).into_iter()
+                .chain(list.iter().cloned().map(ReplyPiece::ToolCall)).collect();
+            prop_assert_eq!(pieces, want, "{}", text);
+        }
+    }
+
+    #[test]
+    fn cuts_do_not_matter(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<think>", "</think>",
+            "<tool_call>weather<arg_key>days</arg_key><arg_value>", "</arg_value></tool_call>", "<tool_call>bare",
+            "<tool_call>bare</tool_call>", "weather", "days", "5", "<", "</", "<tool_", "<arg", ">", " ", "\n", "é"]), 0..14),
+        places in places(),
+        inside: bool,
+    ) {
+        let reply = parts.concat();
+        let whole = parse(inside, &[&reply]);
+        prop_assert_eq!(parse(inside, &cut(&reply, &places)), whole.clone());
+        prop_assert_eq!(parse(inside, &letters(&reply)), whole.clone());
+        // Nothing is lost but tags that were understood, and blanks beside them.
+        let words = |text: &str| text.chars().filter(|c| *c == 'é').count();
+        let told: usize = whole.iter().map(|piece| match piece {
+            ReplyPiece::Text(text) | ReplyPiece::Thinking(text) | ReplyPiece::ToolCallFailed { text, .. } => words(text),
+            ReplyPiece::ToolCall(call) => words(&call.function.name) + words(&call.function.arguments.to_string()),
+            other => panic!("{other:?}"),
+        }).sum();
+        let repeated = whole.iter().any(|piece| matches!(piece, ReplyPiece::ToolCall(_)));
+        prop_assert!(told == words(&reply) || repeated && told <= words(&reply));
+    }
+}

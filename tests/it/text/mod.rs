@@ -1,0 +1,11 @@
+//! Text in and out of the model, through the public API.
+mod calls;
+mod cuts;
+mod fable_vocab;
+mod full_size;
+mod guarded;
+mod reply;
+mod stops;
+mod template;
+mod tokenizer;
+mod tokens;
