@@ -1,4 +1,4 @@
-//! Conversations that say the same every time.
+//! Conversations that give the same replies every time.
 
 use wglm::{Chat, Model, SamplerParams};
 

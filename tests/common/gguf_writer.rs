@@ -1,5 +1,5 @@
-//! Writes GGUF files for tests and examples. It checks nothing, so that it can write broken ones: every count, type
-//! number and shape stands in the file as it is given.
+//! Writes GGUF files for tests and examples. It checks nothing, so that it can write broken files: every count, type
+//! number and shape is written as given.
 
 // Each integration test compiles this file for itself and uses a part of it.
 #![allow(dead_code)]
@@ -16,12 +16,12 @@ pub enum Meta {
     F32(f32),
     Bool(bool),
     String(Vec<u8>),
-    /// The elements' type number and the elements, of whose own type numbers nothing is written.
+    /// The type number of the elements, and the elements, whose own type numbers are not written.
     Array(u32, Vec<Meta>),
     U64(u64),
     I64(i64),
     F64(f64),
-    /// Any type number and any bytes.
+    /// Any type number, with any bytes.
     Raw(u32, Vec<u8>),
 }
 
@@ -69,7 +69,7 @@ impl Meta {
     }
 }
 
-/// `from` for a plain value, and for a slice of them as an array.
+/// Implements `From` for a type, and for a slice of it as an array.
 macro_rules! meta_from {
     ($($ty:ty, $variant:ident, $id:literal, $convert:expr;)*) => {$(
         impl From<$ty> for Meta {
@@ -114,13 +114,14 @@ struct Tensor {
     offset: u64,
 }
 
-/// A GGUF file in the making.
+/// A GGUF file that is being written.
 pub struct GgufWriter {
     version: u32,
     alignment: usize,
     metadata: Vec<(Vec<u8>, Meta)>,
     tensors: Vec<Tensor>,
-    /// Where the data ends, of which `data` is the beginning: what [`GgufWriter::reserve`] leaves out is not in it.
+    /// The end of the data. `data` holds the beginning of it, without the tensors that [`GgufWriter::reserve`] leaves
+    /// out.
     end: u64,
     data: Vec<u8>,
 }
@@ -141,7 +142,7 @@ impl GgufWriter {
         self
     }
 
-    /// Aligns the data and says so in `general.alignment`. Goes before the first tensor.
+    /// Aligns the data and records that in `general.alignment`. Call this before the first tensor.
     pub fn alignment(mut self, alignment: usize) -> Self {
         self.alignment = alignment;
         self.meta("general.alignment", alignment as u32)
@@ -151,20 +152,20 @@ impl GgufWriter {
         self.raw_key(key.as_bytes(), value)
     }
 
-    /// Metadata under a key that may not be UTF-8.
+    /// Adds metadata with a key that need not be UTF-8.
     pub fn raw_key(mut self, key: &[u8], value: impl Into<Meta>) -> Self {
         self.metadata.push((key.to_vec(), value.into()));
         self
     }
 
-    /// A tensor: dimensions innermost first, GGML's number of its type, its bytes.
+    /// Adds a tensor: its dimensions innermost first, GGML's number of its type, and its bytes.
     pub fn tensor(mut self, name: &str, dims: &[u64], type_id: u32, bytes: &[u8]) -> Self {
         pad(&mut self.data, self.alignment);
         self.data.extend(bytes);
         self.reserve(name, dims, type_id, bytes.len() as u64)
     }
 
-    /// As [`GgufWriter::tensor`], for data that someone else writes behind the [`GgufWriter::header`].
+    /// Like [`GgufWriter::tensor`], for data that the caller writes after the [`GgufWriter::header`].
     pub fn reserve(mut self, name: &str, dims: &[u64], type_id: u32, bytes: u64) -> Self {
         let offset = self.end.next_multiple_of(self.alignment as u64);
         self.end = offset + bytes;
@@ -172,7 +173,7 @@ impl GgufWriter {
         self
     }
 
-    /// The offset of the tensor added last, from the start of the data, whatever it should be.
+    /// Sets the offset of the tensor that was added last, from the start of the data, to any value.
     pub fn offset(mut self, offset: u64) -> Self {
         if let Some(tensor) = self.tensors.last_mut() {
             tensor.offset = offset;
@@ -187,7 +188,7 @@ impl GgufWriter {
         out
     }
 
-    /// All that stands before the data.
+    /// Everything before the data.
     pub fn header(&self) -> Vec<u8> {
         let mut out = b"GGUF".to_vec();
         out.extend(self.version.to_le_bytes());

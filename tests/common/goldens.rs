@@ -1,21 +1,21 @@
-//! What other programs computed for the demonstration model (tests/fixtures/fable).
+//! Results of other programs for the demonstration model (tests/fixtures/fable).
 
 use super::models::{fixture, read_f32, read_u32};
 use serde_json::Value;
 use wglm::{Model, Session};
 
-/// A sequence of tokens and what is known of it.
+/// A sequence of tokens with known results.
 pub struct Golden {
     pub name: String,
     pub tokens: Vec<u32>,
-    /// Tokens of `tokens` that are the prompt.
+    /// How many of `tokens` are the prompt.
     pub prompt: usize,
-    /// The positions whose logits are known.
+    /// The positions at which the logits are known.
     pub positions: Vec<usize>,
     meta: Value,
 }
 
-/// All of them.
+/// All sequences.
 pub fn goldens() -> Vec<Golden> {
     let meta: Value = serde_json::from_slice(&std::fs::read(fixture("fable/meta.json")).unwrap()).unwrap();
     meta["cases"].as_array().unwrap().iter().map(Golden::of).collect()
@@ -33,17 +33,17 @@ impl Golden {
         }
     }
 
-    /// The logits at the positions, row after row, of the model in a precision.
+    /// The logits at the positions, row after row, for the model in this precision.
     pub fn logits(&self, precision: &str) -> Vec<f32> {
         read_f32(fixture(&format!("fable/{}.{precision}.logits.f32", self.name)))
     }
 
-    /// How the prompt goes on, greedily.
+    /// The greedy continuation of the prompt.
     pub fn greedy(&self, precision: &str) -> Vec<usize> {
         numbers(&self.meta[format!("greedy_{precision}")])
     }
 
-    /// Fails unless the model goes on after the prompt as other programs do in this precision.
+    /// Fails unless the model continues the prompt as other programs do in this precision.
     pub fn check_greedy(&self, model: &Model, precision: &str) {
         let mut session = Session::new(model).unwrap();
         session.feed(&self.tokens[..self.prompt]).unwrap();

@@ -1,9 +1,9 @@
-//! One device a test binary.
+//! One device for all tests of a program.
 
 use std::sync::OnceLock;
 use wglm::{Gpu, GpuOptions};
 
-/// The device, with every index checked.
+/// The device, whose shaders check every index.
 pub fn gpu() -> &'static Gpu {
     static GPU: OnceLock<Gpu> = OnceLock::new();
     GPU.get_or_init(|| open(true))

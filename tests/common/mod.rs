@@ -1,4 +1,4 @@
-//! What several integration tests share.
+//! Code that several tests share.
 
 #![allow(dead_code)] // no test binary uses all of it
 

@@ -1,4 +1,4 @@
-//! The demonstration model in both precisions, and logits to compare.
+//! The demonstration model in both precisions, and comparisons of logits.
 
 use super::gpu::gpu;
 use std::path::PathBuf;
@@ -20,30 +20,30 @@ pub fn fable_file(precision: &str) -> PathBuf {
     }
 }
 
-/// Loads a file, to compute in f32.
+/// Loads a file with f32 arithmetic.
 pub fn load(path: &std::path::Path) -> Model {
     load_on(path, gpu())
 }
 
-/// Loads a file to a device, to compute in f32.
+/// Loads a file onto a device with f32 arithmetic.
 pub fn load_on(path: &std::path::Path, gpu: &Gpu) -> Model {
     load_with(path, gpu, Arithmetic::Float, Fusions::all())
 }
 
-/// Loads a file to a device, to compute as given.
+/// Loads a file onto a device with the given arithmetic.
 pub fn load_with(path: &std::path::Path, gpu: &Gpu, arithmetic: Arithmetic, fusions: Fusions) -> Model {
     let file = Gguf::open(path).unwrap_or_else(|e| panic!("{e}"));
     let options = LoadOptions { arithmetic: Some(arithmetic), fusions, ..LoadOptions::default() };
     Model::load(&file, gpu, &options).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Little-endian u32 of a file.
+/// Reads a file of little-endian u32.
 pub fn read_u32(path: PathBuf) -> Vec<u32> {
     let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     bytes.chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
-/// Little-endian f32 of a file.
+/// Reads a file of little-endian f32.
 pub fn read_f32(path: PathBuf) -> Vec<f32> {
     read_u32(path).into_iter().map(f32::from_bits).collect()
 }
@@ -62,7 +62,7 @@ pub fn worst_error(model: &Model, tokens: &[u32], positions: &[usize], want: &[f
     worst_error_with(model, model.cache().ty, tokens, positions, want)
 }
 
-/// As [`worst_error`], with a cache of the given type.
+/// Like [`worst_error`], with a cache of the given type.
 pub fn worst_error_with(model: &Model, ty: CacheType, tokens: &[u32], positions: &[usize], want: &[f32]) -> f64 {
     let mut session = Session::with_cache(model, CacheShape { context: tokens.len(), ty }).unwrap();
     let vocab = model.config().vocab;

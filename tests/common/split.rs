@@ -1,19 +1,19 @@
-//! Models cut into several files, as llama.cpp's `gguf-split` cuts them.
+//! Splits models into several files, as llama.cpp's `gguf-split` does.
 
 use super::gguf_writer::{GgufWriter, Meta};
 use std::path::{Path, PathBuf};
 use wglm::gguf::{Gguf, TensorInfo, Value};
 
-/// What a file says of itself.
+/// The split metadata of one file.
 #[derive(Clone, Copy)]
 pub struct Said {
     pub number: u16,
     pub count: u16,
-    /// Of all files together.
+    /// The number of tensors in all files together.
     pub tensors: i32,
 }
 
-/// Cuts a model into `count` files below `folder` and returns their paths.
+/// Splits a model into `count` files in `folder`, and returns their paths.
 pub fn split(model: &Gguf, count: usize, folder: &Path) -> Vec<PathBuf> {
     let tensors: Vec<&TensorInfo> = model.tensors().collect();
     let each = tensors.len().div_ceil(count);
@@ -32,7 +32,7 @@ pub fn name(number: usize, count: usize) -> String {
     format!("model-{:05}-of-{count:05}.gguf", number + 1)
 }
 
-/// A file with some of a model's tensors, and if it is the first its metadata.
+/// A file with some of a model's tensors and, if it is the first, the metadata.
 pub fn file(model: &Gguf, tensors: &[&TensorInfo], said: Said) -> Vec<u8> {
     let mut writer = GgufWriter::new();
     if said.number == 0 {

@@ -1,7 +1,7 @@
-//! The largest allocation of a thread. A request for terabytes that are never touched succeeds on many
-//! systems, so that only counting shows it.
+//! Measures the largest allocation of a thread. Many systems grant a request for terabytes that are never touched, so
+//! only counting reveals it.
 //!
-//! It counts by replacing the allocator of the whole binary, so the tests that want it name this file themselves.
+//! It replaces the allocator of the whole program, so tests that need it name this file themselves.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,11 +13,11 @@ thread_local! {
 }
 
 fn note(size: usize) {
-    // A thread allocates once more while its variables are being taken down.
+    // A thread may still allocate while its thread-local variables are destroyed.
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
@@ -46,7 +46,7 @@ unsafe impl GlobalAlloc for Watched {
 #[global_allocator]
 static ALLOCATOR: Watched = Watched;
 
-/// What `work` returns, and the largest allocation that it makes on this thread.
+/// The result of `work`, and the largest allocation that it makes on this thread.
 pub fn largest_allocation<T>(work: impl FnOnce() -> T) -> (T, usize) {
     LARGEST.set(0);
     let value = work();

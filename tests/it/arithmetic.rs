@@ -1,4 +1,5 @@
-//! Products of bytes against products in f32: how far rounded activations move logits, continuations, perplexity.
+//! Compares products of bytes with products in f32: how far rounding activations moves logits, greedy continuations and
+//! perplexity.
 
 use crate::common::goldens::goldens;
 use crate::common::gpu::gpu;
@@ -7,13 +8,14 @@ use std::sync::OnceLock;
 use wglm::plan::Fusions;
 use wglm::{Arithmetic, CacheShape, CacheType, Model, Session};
 
-/// Relative L2 that logits may move: a rounded activation is off by up to half a 127th of the largest of its sixteen.
+/// The bound on the relative L2 distance between the logits: a rounded activation is off by up to half a 127th of the
+/// largest of its sixteen.
 const MOVED: f64 = 3e-2;
-/// And at how many of a hundred positions it may be more. Where two experts are nearly tied, rounding makes the other
-/// choice, and the logits are those of another mixture: at position 40 of dialog0 the first router's margin is 6e-4
-/// (its scores in f64, by tests/reference), and they move by 0.55.
+/// The share of positions, in percent, at which the distance may exceed the bound. If two experts are nearly tied,
+/// rounding can select the other one, and the logits are those of another mixture: at position 40 of dialog0 the margin
+/// of the first router is 6e-4 (by its scores in f64 from tests/reference), and the logits move by 0.55.
 const TIED: f64 = 0.03;
-/// What perplexity may change, of itself.
+/// The bound on the relative change of perplexity.
 const PERPLEXITY: f64 = 5e-3;
 
 const BOTH: [Arithmetic; 2] = [Arithmetic::Float, Arithmetic::Int];
@@ -22,13 +24,13 @@ fn fable(precision: &str) -> [Model; 2] {
     BOTH.map(|arithmetic| load_with(&fable_file(precision), gpu(), arithmetic, Fusions::all()))
 }
 
-/// The demonstration model in either, loaded once.
+/// The demonstration model in each arithmetic, loaded once.
 fn q4_0() -> &'static [Model; 2] {
     static MODELS: OnceLock<[Model; 2]> = OnceLock::new();
     MODELS.get_or_init(|| fable("q4_0"))
 }
 
-/// The logits after each of the positions.
+/// The logits at each of the positions.
 fn logits(model: &Model, tokens: &[u32], positions: &[usize]) -> Vec<Vec<f32>> {
     let cache = CacheShape { context: tokens.len(), ty: CacheType::F32 };
     let mut session = Session::with_cache(model, cache).unwrap();
@@ -39,7 +41,7 @@ fn logits(model: &Model, tokens: &[u32], positions: &[usize]) -> Vec<Vec<f32>> {
     positions.iter().map(after).collect()
 }
 
-/// The relative L2 between the two arithmetics at each of the positions.
+/// The relative L2 distance between the logits of the two arithmetics at each of the positions.
 fn moved(models: &[Model; 2], tokens: &[u32], positions: &[usize]) -> Vec<f64> {
     let [float, int] = models.each_ref().map(|model| logits(model, tokens, positions));
     int.iter().zip(&float).map(|(int, float)| relative_l2(int, float)).collect()
@@ -67,7 +69,7 @@ fn logits_move_little() {
     assert!(all[0] > 0.0 && all[middle] < MOVED / 5.0, "median {:.2e}, least {:.2e}", all[middle], all[0]);
 }
 
-/// The weights of the f16 file are no bytes: its products stay what they are.
+/// The f16 file has no quantised weights, so its products do not change.
 #[test]
 fn plain_formats_are_not_rounded() {
     let models = fable("f16");
@@ -83,14 +85,15 @@ fn continuations_are_the_same() {
     goldens().iter().for_each(|golden| golden.check_greedy(&q4_0()[1], "q4_0"));
 }
 
-/// −ln of the probability that logits give a token.
+/// The negative log-likelihood of a token under the logits.
 fn surprise(logits: &[f32], token: u32) -> f64 {
     let top = logits.iter().copied().fold(f32::MIN, f32::max);
     let sum: f64 = logits.iter().map(|logit| f64::from(logit - top).exp()).sum();
     sum.ln() - f64::from(logits[token as usize] - top)
 }
 
-/// Over all tokens of the dialogues that follow another, and how many those are.
+/// The sum of the negative log-likelihood over all tokens of the dialogues but the first of each, and the number of
+/// these tokens.
 fn perplexity(model: &Model, dialogues: &[Vec<u32>]) -> (f64, usize) {
     let (mut sum, mut count) = (0.0, 0);
     for tokens in dialogues {
@@ -104,7 +107,7 @@ fn perplexity(model: &Model, dialogues: &[Vec<u32>]) -> (f64, usize) {
     ((sum / count as f64).exp(), count)
 }
 
-/// On text that models/training/train_demo.py makes up.
+/// The text is of the kind that models/training/train_demo.py generates.
 #[test]
 fn perplexity_is_the_same() {
     let text = std::fs::read_to_string(fixture("fable/text.txt")).unwrap();

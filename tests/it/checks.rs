@@ -1,4 +1,4 @@
-//! The check at load: what it makes of kernels that are right, and of such as are not.
+//! Tests the check at load with kernels that are correct and with kernels that are wrong.
 
 use crate::common::gpu::{gpu, open};
 use std::time::Instant;
@@ -13,7 +13,7 @@ fn demo() -> Gguf {
     Gguf::from_static(wglm::DEMO_MODEL).unwrap()
 }
 
-/// Prompts token by token, for whose kernels nothing has to be compiled.
+/// Options that compute prompts token by token, so that no kernels of chunks have to be compiled.
 fn alone() -> LoadOptions {
     let prompt = PromptOptions { chunk: 1, ..PromptOptions::default() };
     LoadOptions { context: Some(64), prompt, arithmetic: Some(Arithmetic::Float), ..LoadOptions::default() }
@@ -27,8 +27,8 @@ fn verdict(model: &Model) -> Verdict {
     model.verdict().expect("a verdict").clone()
 }
 
-/// The demonstration model, for either team, in either arithmetic, fused and apart: every kernel of a
-/// token and of a chunk passes.
+/// Every kernel of a token and of a chunk passes, for both kinds of teams, in both arithmetics, with fusions and
+/// without.
 #[test]
 fn kernels_that_are_right_pass() {
     for (team, arithmetic, fusions) in [
@@ -47,7 +47,7 @@ fn kernels_that_are_right_pass() {
     }
 }
 
-/// A verdict that is handed in spares the check, as long as it is about the same kernels.
+/// A verdict that is passed to a load replaces the check, if it is about the same kernels.
 #[test]
 fn what_is_known_is_not_looked_at_again() {
     let first = load(gpu(), &alone()).unwrap();
@@ -57,7 +57,7 @@ fn what_is_known_is_not_looked_at_again() {
     let read: Verdict = serde_json::from_str(&text).unwrap();
     assert_eq!(read, known);
 
-    // Kernels of a choice that is wrong are not noticed where the verdict is believed.
+    // A wrong kernel for sampling stays unnoticed if the load believes the verdict.
     let wrong = LoadOptions { altered: Some(Altered { matrices: Matrices::None, alter: choice_broken }), ..alone() };
     let believed = LoadOptions { verdicts: vec![known.clone()], ..wrong.clone() };
     assert_eq!(load(gpu(), &believed).unwrap().verdict(), Some(&known));
@@ -86,7 +86,7 @@ fn about(verdict: &Verdict, changes: &[(&str, &str)]) -> Verdict {
     serde_json::from_str(&text).unwrap()
 }
 
-/// With a file whose text is changed.
+/// Replaces text in one WGSL file of a variant.
 fn with(variant: &Variant, path: &str, from: &'static str, to: &'static str) -> Variant {
     let mut variant = variant.clone();
     for part in variant.parts.iter_mut().filter(|part| part.source.path == path) {
@@ -98,29 +98,29 @@ fn with(variant: &Variant, path: &str, from: &'static str, to: &'static str) -> 
     variant
 }
 
-/// The first step of a choice does nothing.
+/// Makes the first step of sampling do nothing.
 fn choice_broken(variant: &Variant) -> Variant {
     if variant.label.starts_with("slice_max.") { broken(variant) } else { variant.clone() }
 }
 
-/// Another kernel in its place, which writes nothing of what it should.
+/// Puts another kernel in its place, which writes none of its results.
 fn broken(variant: &Variant) -> Variant {
     const TEXT: &str = "@compute @workgroup_size(1)\nfn main() {}\n";
     let source = Source { path: "op/nothing.wgsl", text: TEXT };
     Variant { enables: vec![], parts: vec![SourcePart { source, role: "w" }], ..variant.clone() }
 }
 
-/// Kernels by matrices do nothing.
+/// Makes kernels with matrices do nothing.
 fn matrices_broken(variant: &Variant) -> Variant {
     if variant.enables.is_empty() { variant.clone() } else { broken(variant) }
 }
 
-/// So do they, and sums of subgroups are too small.
+/// Makes kernels with matrices do nothing, and reductions by subgroups too small.
 fn subgroups_broken(variant: &Variant) -> Variant {
     with(&matrices_broken(variant), "lib/team_subgroup.wgsl", "var sum = v;", "var sum = 0.9 * v;")
 }
 
-/// As there, and sums of workgroups too.
+/// Makes these and reductions by workgroups wrong.
 fn sums_broken(variant: &Variant) -> Variant {
     with(
         &subgroups_broken(variant),
@@ -130,7 +130,7 @@ fn sums_broken(variant: &Variant) -> Variant {
     )
 }
 
-/// Matrices are done without first, then subgroups; if nothing helps, the kernel is named.
+/// The load first does without matrices, then without subgroups; if nothing helps, the error names the kernel.
 #[test]
 fn kernels_that_are_wrong_are_done_without() {
     let chunk = PromptOptions { chunk: 40, ..PromptOptions::default() };
@@ -143,7 +143,7 @@ fn kernels_that_are_wrong_are_done_without() {
     assert!(found.to_string().contains("prompts") && found.to_string().contains("`L00."), "{found}");
     assert_eq!((model.target().matrices, model.target().team), (Matrices::None, Team::Subgroup));
 
-    // The next load does without from the start.
+    // The next load does without them from the start.
     let next = LoadOptions { check: Check::Auto, verdicts: vec![found.clone()], ..options(matrices_broken) };
     let model = load(gpu(), &next).unwrap();
     assert_eq!((model.verdict(), model.target().matrices), (Some(&found), Matrices::None));

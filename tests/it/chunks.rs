@@ -1,4 +1,4 @@
-//! Prompts in chunks against prompts token by token.
+//! Compares prompts that are computed in chunks with prompts that are computed token by token.
 
 use crate::common::goldens::goldens;
 use crate::common::gpu::gpu;
@@ -14,10 +14,10 @@ use wglm::{
     Arithmetic, CacheShape, Cancel, Error, Event, GenerateOptions, Generation, Model, PromptOptions, Session, Stop,
 };
 
-/// What logits may differ by, relative L2: f32 in another order.
+/// The bound on the relative L2 distance of logits: f32 sums in another order.
 const EXACT: f64 = 2e-5;
-/// Sizes of chunks: of one plan and of several, whole tiles and not, and one that holds any prompt here but the
-/// longest.
+/// Sizes of chunks that use one plan and several, that fill tiles and do not, and one that holds every prompt here but
+/// the longest.
 const CHUNKS: [usize; 7] = [1, 2, 7, 8, 31, 64, 512];
 
 fn session(model: &Model, ty: CacheType, context: usize, chunk: usize) -> Session {
@@ -33,7 +33,7 @@ fn logits(model: &Model, tokens: &[u32], chunk: usize) -> Vec<f32> {
     session.logits().unwrap()
 }
 
-/// A model of the index: its name, its file, and tokens of which logits are known.
+/// A model of the index: its name, its file, and tokens whose logits are known.
 struct Shape {
     name: String,
     file: PathBuf,
@@ -54,7 +54,7 @@ fn shapes() -> Vec<Shape> {
     index["models"].as_array().unwrap().iter().map(shape).collect()
 }
 
-/// Every shape and format: the whole prompt in one chunk, and in chunks with a rest.
+/// For every shape and format, the whole prompt in one chunk and in chunks with a remainder gives the same logits.
 #[test]
 fn every_model_computes_chunks_as_it_computes_tokens() {
     let mut failures = Vec::new();
@@ -73,8 +73,8 @@ fn every_model_computes_chunks_as_it_computes_tokens() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Chunks of few tokens that multiply bytes as tokens do, in one plan and another: none reads what another left in memory
-/// that they share.
+/// Chunks of a few tokens multiply bytes as single tokens do, in different plans that share memory: no plan reads what
+/// another one left there.
 #[test]
 fn chunks_of_bytes_are_tokens_of_bytes() {
     let mut judged = 0;
@@ -96,7 +96,7 @@ fn chunks_of_bytes_are_tokens_of_bytes() {
     assert!(judged >= 4, "only {judged} models with such chunks");
 }
 
-/// Whether its chunks of few tokens do.
+/// Whether the model's chunks of a few tokens multiply bytes.
 fn multiplies_bytes(model: &Model) -> bool {
     let (file, config, target) = (model.file(), model.config(), *model.target());
     let token = plan_token(file, config, model.cache(), target).unwrap();
@@ -104,7 +104,7 @@ fn multiplies_bytes(model: &Model) -> bool {
     few.plan.variants.iter().any(|variant| variant.label.contains(".i8."))
 }
 
-/// The logits of every token, against other programs'.
+/// The logits of every token agree with those of other programs.
 #[test]
 fn goldens_are_met_in_chunks_of_any_size() {
     for precision in ["q4_0", "f16"] {
@@ -133,7 +133,7 @@ fn goldens_are_met_in_chunks_of_any_size() {
     }
 }
 
-/// Three thousand tokens, by the reference program.
+/// The logits after three thousand tokens agree with those of the reference program.
 #[test]
 fn a_long_prompt_meets_its_golden() {
     let Shape { file, tokens, positions, want, .. } = shapes().into_iter().find(|shape| shape.name == "long").unwrap();
@@ -175,18 +175,19 @@ fn two_runs_give_the_same_bits() {
     assert!(first == second);
 }
 
-/// Stopped between any two submissions, a session holds whole chunks and goes on as if nothing had been.
+/// A session that is stopped between any two submissions holds whole chunks, and continues as if it had not been
+/// stopped.
 #[test]
 fn a_prompt_is_cancelled_between_submissions() {
     let model = load(&fable_file("q4_0"));
     let tokens = &goldens()[0].tokens[..100];
-    let options = PromptOptions { chunk: 40, limit: Duration::ZERO }; // as many submissions as may be
+    let options = PromptOptions { chunk: 40, limit: Duration::ZERO }; // as many submissions as possible
     let start = || {
         let mut session = session(&model, CacheType::F32, 128, 40);
         session.set_prompt_options(options);
         session
     };
-    start().feed(tokens).unwrap(); // what is told while kernels compile is told once
+    start().feed(tokens).unwrap(); // the kernels are compiled at first use
     let mut whole = start();
     let mut told = Vec::new();
     whole
@@ -213,7 +214,7 @@ fn a_prompt_is_cancelled_between_submissions() {
     }
 }
 
-/// How many tokens are computed together depends on how long they take. What comes of them must not.
+/// The number of tokens that are computed together depends on how long they take. The results must not depend on it.
 #[test]
 fn parts_of_any_size_give_the_same_bits() {
     let Shape { file, tokens, .. } = shapes().into_iter().find(|shape| shape.name == "long").unwrap();
@@ -232,7 +233,7 @@ fn parts_of_any_size_give_the_same_bits() {
     }
 }
 
-/// What was computed of a prompt before it was cancelled need not be computed again.
+/// The part of a prompt that was computed before a cancellation need not be computed again.
 #[test]
 fn a_cancelled_prompt_is_kept_as_far_as_it_was_told() {
     let model = load(&fable_file("q4_0"));
@@ -255,7 +256,7 @@ fn a_cancelled_prompt_is_kept_as_far_as_it_was_told() {
     assert_eq!(told, [32, 64, 96, 100]);
 }
 
-/// A rest of one token goes as a reply's tokens do.
+/// A remainder of one token is computed like a token of a reply.
 #[test]
 fn a_single_token_follows_a_chunk() {
     let model = load(&fable_file("q4_0"));
@@ -272,7 +273,7 @@ fn a_single_token_follows_a_chunk() {
     assert!(error < EXACT, "{error:.2e}");
 }
 
-/// Larger chunks take the place of smaller ones' activations: what was computed before in any does not matter.
+/// Larger chunks use the same memory for activations as smaller ones; earlier results in any of it do not matter.
 #[test]
 fn chunks_of_one_session_grow_and_shrink() {
     let model = load(&fable_file("q4_0"));
@@ -286,7 +287,7 @@ fn chunks_of_one_session_grow_and_shrink() {
     }
 }
 
-/// After a prompt a reply goes on token by token over the same cache.
+/// After a prompt a reply continues token by token with the same cache.
 #[test]
 fn replies_follow_prompts_in_chunks() {
     for precision in ["q4_0", "f16"] {

@@ -4,26 +4,26 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The built example: Cargo builds all of them along with the tests, in the folder beside that of the tests.
+/// The path of a built example. Cargo builds all examples together with the tests, in a folder next to theirs.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(|deps| deps.parent()).expect("tests lie in target/PROFILE/deps");
     profile.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION)
 }
 
-/// What an example prints of lines on its input. Cargo builds all examples along with the tests; before
-/// `cargo test --test it` alone, `cargo build --examples` does.
+/// The output of an example for these lines of input. Cargo builds all examples along with the tests; before
+/// `cargo test --test examples` alone, run `cargo build --examples`.
 fn run(name: &str, input: &str) -> String {
     let path = built(name);
     let mut command = Command::new(&path);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    // That an example ends before it has read everything is no failure.
+    // An example may end before it has read everything.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{name}: {}\n{out}\n{err}", output.status);
-    assert!(!err.contains("panicked"), "{name} complains: {err}"); // drivers may have words of their own
+    assert!(!err.contains("panicked"), "{name} complains: {err}"); // drivers may print messages
     out.into_owned()
 }
 
@@ -48,7 +48,7 @@ fn chat() {
     let out = run("chat", "My name is Anna.\nWhat is my name?\n\nnever read\n");
     let turns: Vec<&str> = out.split("> ").collect();
     assert_eq!(turns.len(), 4, "{out}");
-    assert!(turns[1].contains("[0 tokens from the cache"), "{out}"); // what is said is drawn anew each time
+    assert!(turns[1].contains("[0 tokens from the cache"), "{out}"); // replies are sampled, so they differ each time
     assert!(!turns[2].contains("[0 tokens from the cache"), "{out}");
 }
 
@@ -60,7 +60,7 @@ fn custom_sampler() {
     assert!(story.len() > 40 && (0.05..4.0).contains(&bits), "{out}");
 }
 
-/// The demonstration model calls nothing; that a call is answered, tests/it/replies tests.
+/// The demonstration model calls no functions; tests/replies tests that a call is answered.
 #[test]
 fn tool_call() {
     let out = run("tool_call", "");

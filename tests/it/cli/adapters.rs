@@ -1,4 +1,4 @@
-//! Which GPU is used.
+//! Tests which GPU the command uses.
 
 use super::{ANSWER, QUESTION, command, json, outcome, refused, refuses, succeed, wglm};
 
@@ -37,7 +37,7 @@ fn adapters_that_are_not_there() {
     }
 }
 
-/// The context that is told fits what the adapter binds.
+/// The context that the error suggests fits the limits of the adapter.
 #[test]
 fn a_context_too_large_for_the_adapter() {
     let done = wglm("run hi -c 4000000000");

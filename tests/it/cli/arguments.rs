@@ -1,4 +1,4 @@
-//! What is understood on the command line, and what is not.
+//! Tests which arguments the command line accepts and which it refuses.
 
 use super::{ANSWER, QUESTION, command, json, outcome, refuses, run_prompt, succeed, wglm};
 use wglm::SamplerParams;
@@ -110,7 +110,7 @@ fn wrong_usage_exits_with_2() {
     }
 }
 
-/// An option given again counts as given last, lists too, and those of `-o` and `--json`.
+/// If an option is given twice the last one counts, also for lists and for `-o` and `--json`.
 #[test]
 fn the_last_of_an_option_counts() {
     let plan = |rest: &str| json(&succeed(&format!("plan --json {rest}")).out);
@@ -155,7 +155,7 @@ fn values_are_left_as_they_are() {
     assert_ne!(tokens(&["tokenize", "--json", "-ub"]), tokens(&["tokenize", "--json", "--", "--ubatch-size"]));
 }
 
-/// An empty variable is as none.
+/// An empty environment variable counts as unset.
 #[test]
 fn empty_variables_count_for_nothing() {
     let mut plan = command(["plan"]);
@@ -166,7 +166,7 @@ fn empty_variables_count_for_nothing() {
     assert_eq!((done.code, &done.out), (Some(0), &succeed("plan").out), "{}", done.err);
 }
 
-/// The help tells the defaults that there are.
+/// The help states the actual defaults.
 #[test]
 fn defaults_stand_in_the_help() {
     let SamplerParams { temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n, .. } =

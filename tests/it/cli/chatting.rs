@@ -1,9 +1,9 @@
-//! Conversations over pipes.
+//! Tests conversations over pipes.
 
 use super::{ANSWER, Outcome, QUESTION, THOUGHT, command, fed, figures, json, succeed, written};
 use tempfile::TempDir;
 
-/// A conversation over pipes: the lines in, everything out.
+/// Runs a conversation over pipes: writes the lines to its stdin and returns all its output.
 fn chat(rest: &str, lines: &[&str]) -> Outcome {
     let done = try_chat(rest, lines.join("\n").as_bytes());
     assert_eq!(done.code, Some(0), "{done:?}");
@@ -21,7 +21,8 @@ fn a_conversation_computes_only_what_is_new() {
     assert_eq!(done.out, "Nice to meet you, Clara!\nThe opposite of dark is light.\nYour name is Clara.\n");
     let turns = figures(&done.err);
     assert_eq!(turns.len(), 3);
-    // The last prompt is that of dialog2, 42 tokens long. Reply and end of a turn are in the cache for the next.
+    // The last prompt is that of dialog2, which is 42 tokens long. The reply and the end of the turn are in the cache
+    // for the next one.
     assert_eq!(turns[2][0] + turns[2][1], 42, "{turns:?}");
     assert_eq!(turns[0][0], 0);
     for pair in turns.windows(2) {
@@ -66,7 +67,7 @@ fn the_oldest_messages_make_room() {
     assert!(said[0] == "Hello." && said[1] == QUESTION && said.len() < 9, "{said:?}");
 }
 
-/// What a file holds is not what was asked in vain here: it stays.
+/// An unanswered message that comes from a file is not dropped.
 #[test]
 fn loaded_messages_stay() {
     let dir = TempDir::new().unwrap();
@@ -94,7 +95,7 @@ fn an_empty_answer_is_not_copied() {
     assert!(done.code == Some(1) && done.err.contains("there is no answer yet"), "{done:?}");
 }
 
-/// The contents of the messages that a conversation of these lines saves.
+/// The contents of the messages that a conversation with these lines saves.
 fn contents(rest: &str, input: &[u8]) -> (Vec<String>, Outcome) {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("saved.json");

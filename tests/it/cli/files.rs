@@ -1,4 +1,4 @@
-//! Model files that are broken, missing or whole.
+//! Tests model files that are broken, missing or valid.
 
 use super::{refuses, succeed, wglm, written};
 use crate::common::gguf_writer::GgufWriter;
@@ -77,7 +77,7 @@ fn an_unreadable_file() {
     }
 }
 
-/// The demonstration model's f16 file with a hole in the place of its data.
+/// The demonstration model's f16 file with a hole in place of its data.
 fn header_only(dir: &TempDir) -> PathBuf {
     let whole = std::fs::read(fable_file("f16")).unwrap();
     let path = written(dir, "header.gguf", &whole[..160_000]);

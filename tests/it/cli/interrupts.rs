@@ -1,10 +1,10 @@
-//! Ctrl-C.
+//! Tests Ctrl-C.
 
 use super::{command, figures};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
-/// What is answered at length: a hundred tokens, where an interrupt comes after the first few.
+/// A question with a reply of a hundred tokens; the interrupt comes after the first few.
 const STORY: &str = "Tell me a story about an owl.";
 
 fn interrupt(child: &std::process::Child) {

@@ -1,4 +1,4 @@
-//! Raw output, for other programs to compare.
+//! Tests the raw logits for other programs.
 
 use super::{EXACT, VOCAB, command, json, refuses, succeed, token_file, wglm, written};
 use crate::common::models::{fable_file, fixture, read_f32, read_u32, relative_l2};

@@ -1,14 +1,14 @@
-//! Speed, in the forms that people and programs read.
+//! Tests the measurements of speed, in the formats for people and for programs.
 
 use super::{json, refuses, succeed};
 use serde_json::{Map, Value};
 
-/// The fields of JSON's rows.
+/// The fields of the rows of JSON.
 fn rows(text: &str) -> Vec<Map<String, Value>> {
     json(text).as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone()).collect()
 }
 
-/// Names of the columns, and cells.
+/// The names of the columns, and the cells.
 fn csv(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let names = reader.headers().unwrap().iter().map(str::to_owned).collect();
@@ -72,7 +72,7 @@ fn bench_tells_spreadsheets_the_same() {
     assert_eq!(column("floor_share").iter().map(|share| share.is_empty()).collect::<Vec<_>>(), [true, false]);
 }
 
-/// Where none is asked for, the arithmetic is the one that `devices` tells of the adapter in use.
+/// Without an option, the arithmetic is the one that `devices` prints for the adapter.
 #[test]
 fn the_arithmetic_is_told() {
     let of = |rest: &str| rows(&succeed(&format!("bench -p 0 -n 1 -r 1 -o json {rest}")).out)[0]["arithmetic"].clone();
@@ -88,7 +88,7 @@ fn nothing_to_measure_is_no_error() {
     assert_eq!(json(&succeed("bench -p 0 -n 0 -o json").out), json("[]"));
 }
 
-/// What the kinds take and what no step accounts for is what the token takes.
+/// The times of all kinds of steps and the unaccounted time add up to the time of the token.
 #[test]
 fn a_profile_adds_up() {
     let profile = json(&succeed("profile -r 2 -d 20 -o json").out);

@@ -1,7 +1,6 @@
-//! The command as a user meets it: a process with arguments, streams and an exit code.
+//! Tests the command as a user runs it: a process with arguments, streams and an exit status.
 //!
-//! Everything runs on the demonstration model. A test of a defect that is known stands here as well, ignored,
-//! with the reason.
+//! Everything runs on the demonstration model. A test of a known defect is here as well, ignored, with the reason.
 
 mod adapters;
 mod arguments;
@@ -29,37 +28,37 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// f32 arithmetic in another order.
+/// The bound for f32 sums in another order.
 const EXACT: f64 = 2e-5;
 const VOCAB: usize = 2048;
 
-/// What llama.cpp answers to this question at temperature 0 (tests/fixtures/fable, dialog1).
+/// The answer of llama.cpp to this question at temperature 0 (tests/fixtures/fable, dialog1).
 const QUESTION: &str = "What is seven plus five?";
 const THOUGHT: &str = "7 plus 5 is 12.";
 const ANSWER: &str = "Seven plus five is twelve.\n";
 
-/// What came of a process.
+/// The result of a process.
 #[derive(Debug)]
 struct Outcome {
-    /// None where a signal ended it.
+    /// The exit status; `None` if a signal ended the process.
     code: Option<i32>,
     out: String,
     err: String,
 }
 
-/// The command, without what the environment of the tests may hold.
+/// The command, without variables that the environment of the tests may set.
 fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wglm"));
     command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").env("WGLM_NO_HISTORY", "1").stdin(Stdio::null());
     with_cache(&mut command, &std::env::temp_dir().join("wglm-tests"));
-    // Without it Mesa complains on stderr.
+    // Without this variable Mesa prints a complaint to stderr.
     if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
         command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
     }
     command
 }
 
-/// Has the command keep what it keeps in another folder. Mesa's compiled shaders stay where they are.
+/// Makes the command keep its files in another folder. Mesa's compiled shaders stay where they are.
 fn with_cache(command: &mut Command, folder: &Path) {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let usual = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
@@ -78,7 +77,7 @@ fn outcome(mut command: Command) -> Outcome {
     }
 }
 
-/// Runs a command line, cut at spaces.
+/// Runs a command line, split at spaces.
 fn wglm(line: &str) -> Outcome {
     outcome(command(line.split_whitespace()))
 }
@@ -102,7 +101,7 @@ fn try_prompt(prompt: &str, rest: &str) -> Outcome {
     outcome(command)
 }
 
-/// Gives `input` to the command's stdin.
+/// Runs the command with `input` on its stdin.
 fn fed(mut command: Command, input: &[u8]) -> Outcome {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
@@ -111,7 +110,7 @@ fn fed(mut command: Command, input: &[u8]) -> Outcome {
     Outcome { code: output.status.code(), out, err }
 }
 
-/// A refusal: exit code 1, nothing on stdout, and on stderr one line that starts with `error: ` and holds
+/// Expects a refusal: exit status 1, nothing on stdout, and on stderr one line that begins with `error: ` and contains
 /// the words.
 fn refused(what: &str, done: &Outcome, words: &str) {
     assert_eq!(done.code, Some(1), "{what}: {done:?}");
@@ -125,7 +124,7 @@ fn refuses(line: &str, words: &str) {
     refused(line, &wglm(line), words);
 }
 
-/// The figures after a reply: tokens of the prompt cached, tokens computed, tokens generated.
+/// The statistics after a reply: tokens of the prompt that were cached, that were computed, and generated tokens.
 fn figures(err: &str) -> Vec<[usize; 3]> {
     let number = |line: &str, before: &str| {
         let rest = line.split_once(before).unwrap_or_else(|| panic!("{before} in {line}")).1.trim_start();
@@ -139,7 +138,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
-/// A file of this name with these bytes.
+/// Writes a file with this name and these bytes.
 fn written(dir: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     let path = dir.path().join(name);
     std::fs::write(&path, bytes).unwrap();

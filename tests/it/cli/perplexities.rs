@@ -1,11 +1,11 @@
-//! How well the model foretells a text.
+//! Tests the measurement of perplexity.
 
 use super::{VOCAB, json, refuses, succeed, written};
 use crate::common::models::{fixture, read_f32, read_u32};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What the model was made to write, without the tags, which are text like any other here.
+/// A text that the model was trained to write, without the tags, which would be plain text here.
 fn story() -> String {
     let text = std::fs::read_to_string(fixture("fable/text.txt")).unwrap();
     let pieces = text.split(['<', '[']).map(|piece| piece.rsplit(['>', ']']).next().unwrap());
@@ -36,7 +36,7 @@ fn the_final_estimate_stands_on_stdout() {
     assert!((1.0..6.0).contains(&ppl) && error > 0.0 && error < ppl, "{told}");
 }
 
-/// The same windows, judged from the logits that `logits` writes.
+/// Computes the same windows from the output of `logits`.
 #[test]
 fn it_follows_from_the_logits() {
     let dir = TempDir::new().unwrap();
@@ -67,7 +67,7 @@ fn it_follows_from_the_logits() {
     assert!((number(&result, "error") / error - 1.0).abs() < 1e-4, "{error}: {result}");
 }
 
-/// With a stride every token but the first window's is judged once, with more before it.
+/// With a stride every token after the first window is scored once, with more tokens before it.
 #[test]
 fn a_stride_judges_the_ends_of_windows() {
     let (whole, strided) = (measured("-c 64"), measured("-c 64 --ppl-stride 16"));
@@ -76,14 +76,14 @@ fn a_stride_judges_the_ends_of_windows() {
     assert!((number(&strided, "ppl") / number(&whole, "ppl") - 1.0).abs() < 0.3, "{whole} {strided}");
 }
 
-/// However many tokens are computed together, it is the same.
+/// The result does not depend on how many tokens are computed together.
 #[test]
 fn chunks_do_not_change_it() {
     let [alone, some, all] = ["1", "7", "512"].map(|chunk| number(&measured(&format!("-c 48 -ub {chunk}")), "nll"));
     assert!((some / alone - 1.0).abs() < 1e-5 && (all / alone - 1.0).abs() < 1e-5, "{alone} {some} {all}");
 }
 
-/// The window that the help names is the one there is, and 0 is the model's context.
+/// The default window is the one that the help states, and 0 stands for the model's context.
 #[test]
 fn the_usual_window_is_the_one_in_the_help() {
     let dir = TempDir::new().unwrap();

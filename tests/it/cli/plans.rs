@@ -1,4 +1,4 @@
-//! What a token takes and what a file holds, from its header.
+//! Tests the steps of a token and the contents of a file, as the header alone tells them.
 
 use super::{json, refuses, succeed, wglm};
 use crate::common::models::fixture;
@@ -28,7 +28,7 @@ fn totals_of_a_plan_are_the_sums_of_its_steps() {
     assert!(text.contains(&format!("a token moves {weights:.0} kB of weights")), "{weights}: {text}");
 }
 
-/// Each once, where it is first needed: those of prompts add none where tokens are computed one by one.
+/// Every pipeline is counted once, where it is first needed; prompts need no more if tokens are computed one by one.
 #[test]
 fn a_plan_counts_the_pipelines_of_a_conversation() {
     let count = |rest: &str| {
@@ -59,12 +59,12 @@ fn a_plan_tells_its_largest_step() {
     assert!(told.contains(&format!("largest step: {label} of 512 tokens with 4000 in the cache")), "{told}");
 }
 
-/// Names fit their columns, and those fit a terminal; what does not fit stands at the end of the line.
+/// Names fit their columns, and the columns fit a terminal; longer names are at the end of the line.
 #[test]
 fn a_plan_has_columns() {
     let text = succeed("plan").out;
     let steps: Vec<&str> = text.lines().take_while(|line| !line.contains(" dispatches, ")).collect();
-    // A number without a unit leaves the unit's place free.
+    // A number without a unit leaves the space of the unit free.
     assert!(steps.iter().all(|line| (79..=80).contains(&line.len()) && !line.ends_with(' ')), "{text}");
     let verbose = succeed("plan -v").out;
     let whole = |(short, long): (&&str, &str)| long.starts_with(*short) && long.len() > short.len();
@@ -112,7 +112,7 @@ fn inspect_tells_what_a_file_holds_and_needs() {
     assert!((guessed.out + &guessed.err).contains("the file lacks `deepseek2.expert_gating_func`"));
 }
 
-/// The prediction is the plan's own dispatches and bytes, at the figures of the device.
+/// The prediction follows from the plan's dispatches and bytes and the figures of the device.
 #[test]
 fn a_plan_predicts_the_speed_of_a_device() {
     let predictions = |rest: &str| {
@@ -129,7 +129,7 @@ fn a_plan_predicts_the_speed_of_a_device() {
         assert_eq!((number(row, "bytes"), row["device"].as_str()), (bytes, Some("m3-pro")), "{row}");
         let [dispatch, work] = ["dispatch_seconds", "work_seconds"].map(|name| number(row, name));
         assert!((dispatch / (number(&plan, "dispatches") * 2.4e-6) - 1.0).abs() < 1e-9, "{row}");
-        // No memory is faster than its maker says, nor is arithmetic.
+        // No memory is faster than its maker states, and no arithmetic is.
         assert!(bytes / 150e9 < work && number(row, "operations") / (18.0 * 0.34e12) < work, "{row}");
         let (most, others) = (number(row, "tokens_per_second_at_most"), &row["tokens_per_second_of_others"]);
         assert!((most * (dispatch + work) - 1.0).abs() < 1e-9, "{row}");
@@ -137,7 +137,7 @@ fn a_plan_predicts_the_speed_of_a_device() {
         assert!((low - 0.4).abs() < 1e-9 && (high - 0.7).abs() < 1e-9, "{row}");
     }
     assert!(rows.windows(2).all(|pair| number(&pair[0], "work_seconds") < number(&pair[1], "work_seconds")));
-    // More bandwidth is more speed, and a table has a row a device.
+    // More bandwidth gives more speed, and the table has a row for each device.
     let all = predictions("--device all").0;
     let fastest = |name: &str| {
         let of = all.iter().find(|row| row["device"] == name).unwrap();

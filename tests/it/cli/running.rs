@@ -1,4 +1,4 @@
-//! One prompt, one answer.
+//! Tests the command `run`.
 
 use super::{
     ANSWER, QUESTION, THOUGHT, command, fed, figures, json, outcome, refused, refuses, run_prompt, succeed, try_prompt,
@@ -128,7 +128,7 @@ fn a_text_is_read_as_it_was_meant() {
 fn as_little_is_shown_as_asked_for() {
     let hidden = run_prompt(QUESTION, "--temp 0 --hide-thinking");
     assert!(hidden.out == ANSWER && hidden.err.starts_with("[prompt: 0 cached, 11 new"), "{hidden:?}");
-    let quiet = run_prompt(QUESTION, "--temp 0 -q -c 8192"); // which is worth a note
+    let quiet = run_prompt(QUESTION, "--temp 0 -q -c 8192"); // this context would give a note
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), (ANSWER, ""));
     let nothing = try_prompt(QUESTION, "--temp 0 --quiet -n 3");
     let told = "no answer: -n reached while thinking\n";

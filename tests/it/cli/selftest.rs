@@ -1,10 +1,10 @@
-//! Kernels against the CPU, as someone with another GPU asks for them.
+//! Tests the command `selftest`, which users of other GPUs run.
 
 use super::{json, refuses, succeed, wglm};
 use wglm::kernels::KERNELS;
 use wglm::quant::QUANTS;
 
-/// Every kernel is tested, in every format if it has weights; a summary tells what on.
+/// Every kernel is tested, in every format if it has weights, and a summary names the adapter.
 #[test]
 fn selftest_prints_its_table() {
     let text = succeed("selftest -k mul_mv_id").out;
@@ -29,7 +29,7 @@ fn selftest_prints_its_table() {
     assert!(summary.contains(name) && summary.contains(std::env::consts::ARCH), "{text}");
 }
 
-/// With no room for rounding the same kernels fail, and so does the command.
+/// With bounds that leave no room for rounding the same kernels fail, and so does the command.
 #[test]
 fn selftest_fails_with_a_kernel() {
     let done = wglm("selftest -k rms_norm --bounds 0");
@@ -56,7 +56,7 @@ fn selftest_tells_programs_everything() {
     assert_eq!(done.code, Some(1), "{done:?}");
 }
 
-/// The kernels without subgroups are others.
+/// Without subgroups other kernels are tested.
 #[test]
 fn selftest_heeds_the_adapter_asked_for() {
     let text = succeed("selftest -k rms_norm --no-subgroups").out;

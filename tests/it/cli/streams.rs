@@ -1,4 +1,4 @@
-//! Pipes, disks and logs.
+//! Tests closed pipes, full disks and logs.
 
 #[cfg(target_os = "linux")]
 use super::refused;

@@ -1,4 +1,4 @@
-//! The command on a terminal: what is typed, drawn, and left behind.
+//! Tests the command on a terminal: typing, drawing, and the state that it leaves behind.
 
 use super::{ANSWER, QUESTION, command};
 use nix::sys::termios::{LocalFlags, tcgetattr};
@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long a busy machine may take for a step.
+/// The time limit for a step on a busy machine.
 const PATIENCE: Option<u64> = Some(120_000);
 
-/// What stands at the end of an editor's line before anything is typed.
+/// The end of the editor's line before anything is typed.
 const PROMPT: &str = "> \r\x1b[2C";
 
 fn on_terminal(mut command: Command) -> PtySession {
@@ -42,7 +42,7 @@ fn type_in(session: &mut PtySession, text: &str) {
     session.flush().unwrap();
 }
 
-/// Everything that is still drawn, and the exit code.
+/// The rest of the output, and the exit status.
 fn ended(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
     match session.process().wait().unwrap() {
@@ -51,7 +51,7 @@ fn ended(mut session: PtySession) -> (String, i32) {
     }
 }
 
-/// Whether lines are read whole, and not letter by letter, as an editor does.
+/// Whether the terminal is in line mode, and not in the editor's mode of single characters.
 fn reads_lines(session: &PtySession) -> bool {
     let terminal = session.process().get_file_handle().unwrap();
     tcgetattr(terminal).unwrap().local_flags.contains(LocalFlags::ICANON)
@@ -70,7 +70,7 @@ fn signals_leave_the_terminal_as_it_was() {
     }
 }
 
-/// With cold shaders, which take seconds to compile.
+/// The shader cache is empty, so shaders take seconds to compile.
 #[test]
 fn an_interrupt_ends_a_load() {
     for (line, pause) in [("chat", 0), ("run hi", 0), ("chat", 1500), ("run hi", 1500)] {
@@ -148,7 +148,7 @@ fn what_was_typed_is_there_in_the_next_conversation() {
     assert_eq!(ended(session).1, 0);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     let mut session = again(None);
-    // Not one after the other: what is typed ahead is not lost.
+    // The lines are typed without waiting: text that is typed ahead is not lost.
     type_in(&mut session, "/reasoning off\r two\\\rlines\r");
     session.exp_string("reply:").unwrap();
     session.exp_string(PROMPT).unwrap();
@@ -183,7 +183,7 @@ fn messages_have_several_lines() {
     assert_eq!(said, ["one\ntwo", "a\n\n b\\", "cp a \\\n  b", "three\nfour"]);
 }
 
-/// On a line in which a message goes on, Ctrl-C drops the message, and Ctrl-D sends it.
+/// On a line that continues a message, Ctrl-C drops the message, and Ctrl-D sends it.
 #[test]
 fn a_message_of_several_lines_is_dropped_or_sent() {
     let mut session = chat("--reasoning off");
@@ -238,7 +238,7 @@ fn the_terminal_is_asked_to_copy() {
     assert_eq!(ended(session).1, 0);
 }
 
-/// The terminal is where somebody types: that stderr leads elsewhere is no reason not to reach it.
+/// The clipboard is reached through the terminal at which the user types, even if stderr is redirected.
 #[cfg(not(target_os = "macos"))]
 #[test]
 fn the_terminal_is_asked_to_copy_where_stderr_is_not_it() {
@@ -294,7 +294,7 @@ fn colour_or_words_tell_thinking_from_the_answer() {
     assert!(!coloured.contains("[thinking]") && coloured.contains("\x1b[2m"), "{coloured:?}");
 }
 
-/// What measures says what it is at, k of n, and leaves nothing of that behind.
+/// Commands that measure show their progress, k of n, and leave nothing of it behind.
 #[test]
 fn measurements_show_how_far_they_are() {
     for (line, doing, whole) in [

@@ -1,4 +1,4 @@
-//! Templates and tokens.
+//! Tests the commands `template` and `tokenize`.
 
 use super::{command, fed, json, outcome, refused, refuses, succeed, written};
 use crate::common::models::fixture;
@@ -58,11 +58,11 @@ fn messages_that_are_refused() {
 #[test]
 fn tokens_are_those_of_llama_cpp() {
     let goldens = json(&std::fs::read_to_string(fixture("tokenizer.json")).unwrap());
-    // Every process costs a moment; all cases go through the library's own test.
+    // Every process takes a moment; the library's own test covers all cases.
     for case in goldens["cases"].as_array().unwrap().iter().step_by(3) {
         let text = case["text"].as_str().unwrap();
         if text == "-" || text.contains('\0') {
-            continue; // stdin, and what no argument can hold
+            continue; // stdin, and text that no argument can contain
         }
         let done = outcome(command(["tokenize", "--json", "--", text]));
         assert_eq!(json(&done.out), case["ids"], "{text:?}");

@@ -1,4 +1,4 @@
-//! What checks at load found, kept between commands.
+//! Tests that the results of checks at load are kept between commands.
 
 use super::{ANSWER, command, outcome, with_cache};
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn a_verdict_is_kept_in_the_cache_folder() {
     run(dir.path(), "auto");
     assert_eq!(std::fs::read(&file).unwrap(), kept);
 
-    // What cannot be read, or is about something else, is as if it were not there.
+    // A file that cannot be read, or is about something else, counts as absent.
     std::fs::write(&file, b"{").unwrap();
     run(dir.path(), "auto");
     assert_eq!(std::fs::read(&file).unwrap(), kept);

@@ -1,4 +1,4 @@
-//! A model on a device that an app brought.
+//! Tests models on an app's own device.
 
 use super::owner::Owner;
 use super::{expected, file, generate, load_on, model};
@@ -17,7 +17,8 @@ fn it_says_the_same_as_on_a_device_of_our_own() {
     assert_eq!(generate(&mut Session::new(&loaded).unwrap(), 12).unwrap(), expected(12));
 }
 
-/// Without features, and with each limit at the least that is accepted: other kernels, other bits, the same words.
+/// Without features, and with each limit at its accepted minimum, other kernels run with other rounding, and the text
+/// is the same.
 #[test]
 fn a_device_with_no_features_and_the_least_limits() {
     let owner = Owner::open(|descriptor| {
@@ -59,7 +60,7 @@ fn a_limit_that_is_too_small_is_named() {
     }
 }
 
-/// A binding or a buffer that is too small for the model at hand is a matter of the model.
+/// If a binding or a buffer is too small for the model, loading the model fails, and opening the device does not.
 #[test]
 fn a_model_too_large_for_the_device() {
     let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 100_000);
@@ -67,7 +68,7 @@ fn a_model_too_large_for_the_device() {
     assert!(matches!(error, Error::TooLarge { limit: "max_storage_buffer_binding_size", allowed: 100_000, .. }));
 }
 
-/// Its errors are heard by its own handler, also while wglm is at work on another thread, and not taken for wglm's.
+/// The app's errors reach its own handler, also while wglm works on another thread, and are not taken for wglm's.
 #[test]
 fn the_apps_mistakes_stay_its_own() {
     let owner = Owner::new();
@@ -93,7 +94,7 @@ fn the_apps_mistakes_stay_its_own() {
     assert_eq!(errors.try_iter().count(), made);
 }
 
-/// What wglm's calls do wrong comes back from them and does not reach the app's handler.
+/// Errors of wglm's calls are returned by these calls and do not reach the app's handler.
 #[test]
 fn our_mistakes_stay_ours() {
     let owner = Owner::new();
@@ -113,8 +114,8 @@ fn options_that_want_less_get_less() {
     assert!(!gpu.capabilities().subgroups);
 }
 
-/// The budget counts staging memory too, so a load that does not fit is refused before anything is read, and what it
-/// had taken is free again.
+/// The budget includes staging memory, so a load that does not fit is refused before anything is read, and releases
+/// what it had allocated.
 #[test]
 fn a_budget_is_kept() {
     let open = |limit| {
@@ -148,8 +149,8 @@ fn a_budget_is_kept() {
     Model::load(&file(), &gpu, &LoadOptions::default()).unwrap();
 }
 
-/// The plans of a prompt's chunks are made when they are first needed: where they do not fit, the session holds what it
-/// held, and takes the prompt token by token.
+/// The plans for chunks of prompts are created when they are first needed. If they do not fit, the session keeps its
+/// contents and computes the prompt token by token.
 #[test]
 fn a_prompt_that_does_not_fit_leaves_the_session() {
     let options = LoadOptions { context: Some(512), ..LoadOptions::default() };
@@ -159,7 +160,7 @@ fn a_prompt_that_does_not_fit_leaves_the_session() {
     let gpu = Gpu::open(&open).unwrap();
     let model = Model::load(&file(), &gpu, &options).unwrap();
     let mut session = Session::new(&model).unwrap();
-    session.feed(&[1]).unwrap(); // one by one: no plan of a chunk is made
+    session.feed(&[1]).unwrap(); // a single token needs no plan for chunks
     session.feed(&[300]).unwrap();
     let held = gpu.memory().held;
     for _ in 0..3 {

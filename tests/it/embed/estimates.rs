@@ -1,4 +1,4 @@
-//! What a model takes is known before it is loaded.
+//! Tests the estimate of the memory that a model needs.
 
 use super::file;
 use super::owner::Owner;
@@ -10,7 +10,7 @@ fn with_limit(limit: u64) -> Gpu {
     Gpu::open(&GpuOptions { memory_limit: Some(limit), checks: true, ..GpuOptions::default() }).unwrap()
 }
 
-/// Every plan of a session has been used: what is held then is what was said, but for crumbs.
+/// Once every plan of a session has been used, the held memory equals the estimate, apart from small buffers.
 #[test]
 fn it_takes_what_was_said() {
     for prompt in [PromptOptions::default(), PromptOptions { chunk: 1, ..PromptOptions::default() }] {
@@ -37,7 +37,7 @@ fn it_takes_what_was_said() {
     }
 }
 
-/// A budget of what was said suffices, and one that does not was said not to.
+/// A budget as large as the estimate suffices, and a budget that does not suffice was predicted not to.
 #[test]
 fn a_fit_is_kept_and_a_misfit_is_told() {
     let options = LoadOptions { context: Some(512), ..LoadOptions::default() };
@@ -69,13 +69,13 @@ fn what_is_too_large_in_one_piece_is_named() {
     assert!(matches!(&said.fit, Fit::Piece { limit: "max_buffer_size", .. }), "{:?}", said.fit);
 }
 
-/// The context that an error names fits, and a token more does not.
+/// The context that an error suggests fits, and one more token does not.
 #[test]
 fn a_context_that_is_too_large_is_told_what_fits() {
     let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 1 << 20);
     let gpu = owner.lend().unwrap();
     for cache in [CacheType::F32, CacheType::F16] {
-        let prompt = PromptOptions { chunk: 1, ..PromptOptions::default() }; // whose scratch is small
+        let prompt = PromptOptions { chunk: 1, ..PromptOptions::default() }; // prompts token by token need little scratch memory
         let options =
             |context| LoadOptions { context: Some(context), cache: Some(cache), prompt, ..LoadOptions::default() };
         let Fit::Context { bytes, allowed, most } = Model::estimate(&file(), &options(4096), Some(&gpu)).unwrap().fit

@@ -1,4 +1,4 @@
-//! Files that change while a model is loaded, and models in several.
+//! Tests files that change while a model is loaded, and models in several files.
 
 use super::model;
 use crate::common::models::fable_file;
@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use wglm::{CacheShape, CacheType, Error, Gguf, LoadOptions, Model, Progress, Session};
 
-/// A copy of the model's file that one may spoil.
+/// A copy of the model's file that the test may damage.
 fn copied() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wglm::{GpuOptions, Session};
 
-/// What a frame takes: of the GPU its turn, of the device's locks to submit, which shares one, and to let go of a
-/// buffer or a texture, as `present` does, which has it alone.
+/// What a frame needs: its turn on the GPU, and the device's locks, shared to submit, and exclusively to release a
+/// buffer or a texture, as `present` does.
 fn frame(owner: &Owner) -> Duration {
     let buffer = owner.buffer(1024);
     let mut encoder = owner.device.create_command_encoder(&Default::default());
@@ -21,7 +21,7 @@ fn frame(owner: &Owner) -> Duration {
     since.elapsed()
 }
 
-/// Draws frames while `work` is done, over and over for half a second at least, and returns what they took, shortest
+/// Draws frames while `work` runs again and again for at least half a second, and returns their durations, shortest
 /// first.
 fn frames(owner: &Owner, mut work: impl FnMut()) -> Vec<Duration> {
     let stop = AtomicBool::new(false);
@@ -55,8 +55,9 @@ fn within(frames: &[Duration], bound: Duration, what: &str) {
     assert!(late < bound, "{what}: one frame in twenty waits {late:?} or longer");
 }
 
-/// The driver computes on the CPU and while work is submitted, so that a frame waits for what is under way: on a GPU that
-/// is a token and the one after it, or two submissions of a prompt, here less, and never what is waited for.
+/// A software driver computes during the call that submits, so a frame waits for the work under way. On a GPU that is a
+/// token and the one after it, or two submissions of a prompt; here it is less, and never the work that wglm itself
+/// waits for.
 #[test]
 fn a_frame_waits_for_two_tokens_at_most() {
     let owner = Owner::new();
@@ -64,7 +65,7 @@ fn a_frame_waits_for_two_tokens_at_most() {
     let model = load_on(&owner.lend_with(&options).unwrap()).unwrap();
     let mut session = Session::new(&model).unwrap();
     let prompt: Vec<u32> = (0..450).map(|token| token + 20).collect();
-    session.feed(&prompt).unwrap(); // plans are made, and submissions have found their length
+    session.feed(&prompt).unwrap(); // plans exist, and the length of submissions is known
     let (mut longest, mut part) = (Duration::ZERO, Duration::ZERO);
     let reading = frames(&owner, || {
         session.rewind(0);
@@ -90,7 +91,7 @@ fn a_frame_waits_for_two_tokens_at_most() {
     within(&reading, 3 * part, "while it reads");
 }
 
-/// The owner is asked before each submission, and nothing goes on until it answers.
+/// The callback of the owner is called before each submission, and nothing continues until it returns.
 #[test]
 fn work_waits_for_its_owner() {
     let owner = Owner::new();

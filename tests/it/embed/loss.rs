@@ -1,4 +1,4 @@
-//! A device that goes away.
+//! Tests the loss of the device.
 
 use super::owner::Owner;
 use super::{PROMPT, expected, generate, load_on};
@@ -15,7 +15,7 @@ fn lost<T>(outcome: wglm::Result<T>) {
     }
 }
 
-/// Destroyed by its owner while a reply is generated, at many moments of it.
+/// The owner destroys the device at many moments while a reply is generated.
 #[test]
 fn destroyed_in_mid_generation() {
     for wait in [0, 1, 7, 20, 60] {
@@ -50,7 +50,7 @@ fn destroyed_in_mid_generation() {
     assert_eq!(generate(&mut Session::new(&model).unwrap(), 4).unwrap(), expected(4), "on the next device");
 }
 
-/// Nobody has noticed the loss yet: whatever is called first does.
+/// The loss was not noticed yet: whichever function is called first reports it.
 #[test]
 fn whatever_is_called_first_notices() {
     type Call = fn(&Gpu, &mut Session) -> wglm::Result<()>;
@@ -78,7 +78,7 @@ fn whatever_is_called_first_notices() {
     }
 }
 
-/// Threads stage weights and compile kernels, and each of them fails in its own way.
+/// Threads stage weights and compile kernels, and each of them can fail in its own way.
 #[test]
 fn destroyed_in_mid_load() {
     for wait in [0, 10, 50, 150, 400] {
@@ -90,7 +90,7 @@ fn destroyed_in_mid_load() {
                 std::thread::sleep(Duration::from_millis(wait));
                 owner.device.destroy();
             });
-            // A load that is done before the device goes is no failure.
+            // A load that ends before the loss succeeds.
             match load_on(&gpu) {
                 Err(Error::DeviceLost { .. }) => {}
                 Err(other) => panic!("after {wait} ms: {other}"),

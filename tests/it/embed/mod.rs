@@ -1,5 +1,5 @@
-//! What an app relies on that has wglm inside: its own device, its memory, its threads, and that whatever goes wrong
-//! comes back as an error.
+//! Tests what an app with wglm inside relies on: its own device, its memory, its threads, and that every failure is
+//! returned as an error.
 
 mod device;
 mod estimates;
@@ -36,7 +36,7 @@ fn generate(session: &mut Session, count: usize) -> Result<Vec<u32>> {
     (0..count).map(|_| session.feed_chosen()).collect()
 }
 
-/// What the demonstration model says, on a device that wglm opened.
+/// The reply of the demonstration model on a device that wglm opened.
 fn expected(count: usize) -> Vec<u32> {
     generate(&mut Session::new(model()).unwrap(), count).unwrap()
 }

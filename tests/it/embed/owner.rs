@@ -1,4 +1,4 @@
-//! An app and the device that is its own.
+//! An app with a device of its own.
 
 use std::sync::mpsc::{Receiver, channel};
 use wglm::wgpu;
@@ -11,7 +11,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Opens a device as wglm wants it, after `change`.
+    /// Opens a device with wglm's descriptor, modified by `change`.
     pub fn open(change: impl FnOnce(&mut wgpu::DeviceDescriptor<'static>)) -> Self {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
         let options = wgpu::RequestAdapterOptions::default();
@@ -39,7 +39,7 @@ impl Owner {
         self.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false })
     }
 
-    /// Makes a mistake.
+    /// Causes an error on the app's device.
     pub fn err(&self) {
         drop(self.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("the app's"),
@@ -49,7 +49,7 @@ impl Owner {
         }));
     }
 
-    /// What the app's own handler hears.
+    /// The errors that reach the app's handler.
     pub fn errors(&self) -> Receiver<String> {
         let (sender, receiver) = channel();
         self.device.on_uncaptured_error(std::sync::Arc::new(move |error: wgpu::Error| {

@@ -1,4 +1,4 @@
-//! What many threads and many loads leave behind.
+//! Tests what many threads and many loads leave behind.
 
 use super::owner::Owner;
 use super::{load_on, model};
@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use wglm::generate::Cancel;
 use wglm::{Chat, Estimate, Gguf, Gpu, Model, SamplerParams, Session};
 
-/// Every other load is stopped on the way.
+/// Every other load is stopped before its end.
 #[test]
 fn loads_give_everything_back() {
     let gpu = crate::common::gpu::open(true);
@@ -23,7 +23,7 @@ fn loads_give_everything_back() {
     }
 }
 
-/// What a session of a model draws with a seed, after a prompt of its own.
+/// The tokens that a session draws with a seed, after a prompt of its own.
 fn say(model: &Model, seed: u64) -> Vec<u32> {
     let mut session = Session::new(model).unwrap();
     session.set_sampling(&SamplerParams { seed: Some(seed), ..SamplerParams::default() }).unwrap();
@@ -32,7 +32,7 @@ fn say(model: &Model, seed: u64) -> Vec<u32> {
     (0..15).map(|_| session.feed_chosen().unwrap()).collect()
 }
 
-/// Four sessions on four threads draw at once, and say what they would say alone: on a device of wglm's, and on an
+/// Four sessions that draw on four threads at once generate what each generates alone, on a device of wglm's and on an
 /// app's.
 #[test]
 fn sessions_on_threads_do_not_mix() {
@@ -56,7 +56,7 @@ fn sessions_on_threads_do_not_mix() {
     }
 }
 
-/// What an app may do with what it holds.
+/// The types that an app may send between threads and share.
 #[test]
 fn handles_go_where_they_are_needed() {
     fn anywhere<T: Send + Sync + Clone + 'static>() {}

@@ -1,11 +1,11 @@
-//! Sessions that are kept and restored.
+//! Tests snapshots of sessions.
 
 use super::owner::Owner;
 use super::{load_on, model};
 use crate::common::models::{fable_file, load, read_u32};
 use wglm::{CacheShape, CacheType, Error, Gguf, LoadOptions, Model, SamplerParams, Session};
 
-/// Bytes before the tokens, and after everything.
+/// The number of bytes before the tokens, and after everything.
 const HEADER: usize = 40;
 const CHECKSUM: usize = 4;
 
@@ -16,7 +16,7 @@ fn session(context: usize, ty: CacheType) -> Session {
 /// A session with some tokens.
 fn small() -> Session {
     let mut session = session(64, CacheType::F32);
-    session.feed(&[1, 300, 17]).unwrap(); // too few for a chunk, as the next
+    session.feed(&[1, 300, 17]).unwrap(); // too few for a chunk
     session.feed(&[42, 256]).unwrap();
     session
 }
@@ -25,7 +25,7 @@ fn bits(session: &mut Session) -> Vec<u32> {
     session.logits().unwrap().into_iter().map(f32::to_bits).collect()
 }
 
-/// The logits as bits, and those after each of some drawn tokens.
+/// The bits of the logits, and those after each of some sampled tokens.
 fn continuation(session: &mut Session) -> Vec<Vec<u32>> {
     let drawn = SamplerParams { seed: Some(7), ..SamplerParams::default() };
     session.set_sampling(&drawn).unwrap();
@@ -61,7 +61,7 @@ fn two_thousand_tokens_go_on_bit_by_bit() {
     }
 }
 
-/// No room that is not used.
+/// A snapshot contains no unused cache.
 #[test]
 fn a_snapshot_holds_what_the_tokens_take() {
     let (config, mut session) = (model().config().clone(), small());
@@ -72,7 +72,7 @@ fn a_snapshot_holds_what_the_tokens_take() {
     assert_eq!(session.snapshot().unwrap().len(), expected - 3 * (4 + config.layers * line) - 4 * config.vocab);
 }
 
-/// Without logits of the last token, as after a rewind, and without tokens.
+/// A snapshot without logits of the last token, as after a rewind, and one without tokens.
 #[test]
 fn a_rewound_session_is_restored_as_rewound() {
     let mut first = small();
@@ -119,7 +119,7 @@ fn no_part_and_no_changed_byte_passes() {
     session.restore(&snapshot).unwrap();
 }
 
-/// With a checksum that is right.
+/// A changed snapshot with a correct checksum.
 fn forged(snapshot: &[u8], at: usize, word: u32) -> Vec<u8> {
     let mut forged = snapshot[..snapshot.len() - CHECKSUM].to_vec();
     forged[at..at + 4].copy_from_slice(&word.to_le_bytes());
@@ -128,12 +128,12 @@ fn forged(snapshot: &[u8], at: usize, word: u32) -> Vec<u8> {
     forged
 }
 
-/// Whoever writes a checksum can write anything.
+/// A snapshot with a correct checksum can contain anything.
 #[test]
 fn a_forged_header_is_refused() {
     let mut session = small();
     let snapshot = session.snapshot().unwrap();
-    session.restore(&forged(&snapshot, HEADER, 1)).unwrap(); // as it is
+    session.restore(&forged(&snapshot, HEADER, 1)).unwrap(); // unchanged
     session.restore(&snapshot).unwrap();
     let words = [(8, "its version"), (12, "its type of cache"), (16, "its model"), (20, "its model")];
     for (at, expected) in words {
@@ -150,7 +150,7 @@ fn a_forged_header_is_refused() {
     assert!(matches!(error, Error::TokenOutOfRange { token: u32::MAX, .. }), "{error}");
 }
 
-/// A file of the same header, of which a few weights in the middle of one tensor are others.
+/// A file with the same header, in which a few weights in the middle of one tensor differ.
 #[test]
 fn a_file_with_other_weights_is_another() {
     let snapshot = small().snapshot().unwrap();
@@ -187,7 +187,7 @@ fn files() {
     first.save_snapshot(&path).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), first.snapshot().unwrap());
     first.feed(&[3]).unwrap();
-    first.save_snapshot(&path).unwrap(); // in the place of the first
+    first.save_snapshot(&path).unwrap(); // replaces the first
     assert_eq!(names(), 1);
     let mut second = session(64, CacheType::F32);
     second.load_snapshot(&path).unwrap();
@@ -202,7 +202,7 @@ fn files() {
     assert_eq!(names(), 1, "something is left");
 }
 
-/// The file stays what it was if a new one cannot be written.
+/// If a new file cannot be written, the old one stays.
 #[test]
 fn a_lost_device_leaves_the_file_alone() {
     let folder = tempfile::tempdir().unwrap();
