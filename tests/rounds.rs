@@ -1,5 +1,5 @@
-//! A program that goes on for weeks: what comes and goes leaves memory where it was. Alone in its process, so that
-//! nothing else takes memory meanwhile.
+//! Tests that sessions that come and go leave memory as it was, as in a program that runs for weeks. This test is alone
+//! in its process, so that nothing else allocates memory meanwhile.
 
 #![cfg(feature = "demo-model")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
@@ -7,13 +7,13 @@
 use wglm::generate::{Event, GenerateOptions, Generation, Stop};
 use wglm::{CacheShape, CacheType, Cancel, Gguf, Gpu, GpuOptions, LoadOptions, Model, SamplerParams, Session};
 
-/// Bytes of the process in memory, where the system tells.
+/// The memory of the process in bytes, if the system reports it.
 fn resident() -> Option<u64> {
     let pages: u64 = std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
     Some(pages * 4096)
 }
 
-/// A session is made, reads a token, says one or none, is cancelled and dropped.
+/// Creates a session, feeds it a token, generates one or none, cancels and drops it.
 fn round(model: &Model, index: usize) {
     let mut session = Session::with_cache(model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
     let options = GenerateOptions { sampling: SamplerParams::greedy(), ..GenerateOptions::default() };
@@ -37,7 +37,7 @@ fn a_thousand_rounds_leave_memory_where_it_was() {
     let file = Gguf::from_static(wglm::DEMO_MODEL).unwrap();
     let model = Model::load(&file, &gpu, &LoadOptions::default()).unwrap();
     let held = gpu.memory().held;
-    (0..100).for_each(|index| round(&model, index)); // allocators find their size
+    (0..100).for_each(|index| round(&model, index)); // lets allocators reach their size
     let (before, most, reserved) = (resident(), gpu.memory().most, gpu.memory().reserved);
     let since = std::time::Instant::now();
     (0..1000).for_each(|index| round(&model, index));
@@ -46,7 +46,7 @@ fn a_thousand_rounds_leave_memory_where_it_was() {
     assert_eq!(gpu.memory().reserved, reserved);
     if let (Some(before), Some(after)) = (before, resident()) {
         println!("{before} bytes resident before, {after} after");
-        // Of a thousand sessions that kept a kilobyte each it would be a million.
+        // If a thousand sessions kept a kilobyte each, it would be a million.
         assert!(after < before + 1_000_000, "{before} bytes resident before, {after} after");
     }
 }

@@ -1,4 +1,4 @@
-//! The demonstration model against what other programs computed for it.
+//! Compares the demonstration model with the results of other programs.
 
 use crate::common::goldens::{Golden, goldens};
 use crate::common::gpu::gpu;
@@ -7,9 +7,10 @@ use wglm::kernels::CacheType;
 use wglm::plan::Fusions;
 use wglm::{Arithmetic, Model};
 
-/// With the exact cache, f32 arithmetic in another order is all that differs.
+/// The bound with an f32 cache, where only the order of f32 sums differs.
 const EXACT: f64 = 2e-5;
-/// Rounding the cache to f16 alone moves the reference's logits by up to 7.2e-4 at the worst position.
+/// The bound with an f16 cache. Rounding the cache to f16 alone moves the logits of the reference by up to 7.2e-4 at
+/// the worst position.
 const F16_CACHE: f64 = 1e-3;
 
 fn check_logits(model: &Model, precision: &str, golden: &Golden, what: &str) {
@@ -52,7 +53,7 @@ fn without_subgroups() {
     goldens().iter().for_each(|golden| check_logits(&model, "q4_0", golden, ""));
 }
 
-/// Steps that are fused otherwise, each alone.
+/// Every fusion turned off alone.
 #[test]
 fn without_any_fusion() {
     for precision in ["q4_0", "f16"] {
@@ -60,7 +61,7 @@ fn without_any_fusion() {
     }
 }
 
-/// The shortest is enough to find a step that does something else; the steps themselves run above.
+/// The shortest dialogue suffices to detect a step that computes something else; the steps themselves are tested above.
 #[test]
 fn without_each_fusion() {
     let golden = goldens().into_iter().min_by_key(|golden| golden.tokens.len()).unwrap();

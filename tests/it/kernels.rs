@@ -1,4 +1,4 @@
-//! Every kernel in every format against its twin on the CPU, with subgroups and without.
+//! Compares every kernel in every format with its CPU reference, with subgroups and without.
 
 use crate::common::gpu::gpu;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use wglm::quant::{Arithmetic, Family, QUANTS};
 use wglm::reference::{CASES, Case, Expected, KernelCheck, ValueType};
 use wglm::shader::{Pipelines, reflect};
 
-/// What the kernels run on here, with these ways of computing.
+/// The target for the kernels on this device with these teams and this arithmetic.
 fn target(team: Team, arithmetic: Arithmetic) -> Target {
     Target { team, arithmetic, subgroup: gpu().capabilities().subgroup, ..Target::default() }
 }
@@ -19,17 +19,17 @@ fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
     kernel.cases(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
 }
 
-/// The kernels, or those whose name contains what `KERNEL` says.
+/// The kernels, or those whose name contains the value of the variable `KERNEL`.
 fn kernels() -> impl Iterator<Item = &'static &'static Kernel> {
     let wanted = std::env::var("KERNEL").unwrap_or_default();
     let matrices = gpu().capabilities().matrices;
     KERNELS.iter().filter(move |kernel| kernel.name.contains(&wanted) && kernel.runs_with(matrices))
 }
 
-/// Runs every case of a team, in either arithmetic, and prints the worst error of each kernel and the time it took.
+/// Runs every case for one kind of team in both arithmetics, and prints the worst error of each kernel and the time.
 ///
-/// Nearly all of it goes to compiling, which a driver that computes on the CPU does one kernel at a time on a device:
-/// so every team has a device of its own.
+/// Nearly all of the time goes to compiling, and a driver that computes on the CPU compiles one kernel at a time on
+/// each device. Every kind of team therefore has a device of its own.
 fn run(team: Team) {
     let pipelines = Pipelines::new(&crate::common::gpu::open(true));
     let mut failures = Vec::new();
@@ -83,10 +83,11 @@ fn every_kernel_agrees_with_its_twin_by_workgroups() {
     run(Team::Workgroup);
 }
 
-/// The kernels whose steps may be dispatched in parts, every workgroup by itself.
+/// Kernels whose steps can be split into several dispatches compute the same if every workgroup is a dispatch of its
+/// own.
 #[test]
 fn parts_of_a_step_agree_with_the_twin() {
-    const CASES: usize = 3; // of a kernel
+    const CASES: usize = 3; // for each kernel
     let pipelines = Pipelines::new(&crate::common::gpu::open(true));
     let limit = StepLimit { flops: 1, bandwidth: 1, time: Duration::from_secs(1) };
     let (mut failures, mut seen) = (Vec::new(), BTreeSet::new());
@@ -108,11 +109,11 @@ fn parts_of_a_step_agree_with_the_twin() {
     assert!(seen.len() >= 4 || std::env::var("KERNEL").is_ok(), "only {seen:?} in parts");
 }
 
-/// What the check at load holds steps against is a second account of what they compute, made of the plan alone. By it
-/// every step of every case is right, and an output that is off by a twentieth is wrong.
+/// The check at load compares steps with a second description of what they compute, which is derived from the plan
+/// alone. By that description every step of every case is correct, and an output that is off by a twentieth is wrong.
 fn step_failures(case: &Case, pipelines: &Pipelines) -> Vec<String> {
     let mut failures = Vec::new();
-    // The sums of weights are no step of a model's: every load holds them against the host's.
+    // Checksums of weights are not part of a model's steps: every load compares them with those of the host.
     let nameless = case.plan.steps.iter().filter(|step| step.reference.is_none() && step.kernel != "weight_sum");
     failures.extend(nameless.map(|step| format!("`{}` has no reference", step.label)));
     let mut look = |step: &Step, samples: &[(Sample, f64)]| {
@@ -126,14 +127,14 @@ fn step_failures(case: &Case, pipelines: &Pipelines) -> Vec<String> {
     failures
 }
 
-/// Whether an output that is off would be seen: all but zeros, which may be right by chance.
+/// Whether a wrong output would be detected, which holds unless it is zero, since zeros may be correct by chance.
 fn sees(sample: &Sample, got: f64) -> bool {
     let off = if sample.tolerance == 0.0 { got + 1.0 } else { got * 1.05 };
     !sample.agrees(off)
 }
 
-/// The judge must see an error anywhere: off by a little more than the bound, not a number, or outside the
-/// expected places.
+/// The comparison must detect an error anywhere: a value that is off by a little more than the bound, NaN, or a write
+/// outside the expected places.
 #[test]
 fn perturbed_outputs_are_caught() {
     let pipelines = Pipelines::new(gpu());
@@ -148,7 +149,7 @@ fn perturbed_outputs_are_caught() {
             perturb(&mut off[expected.local][at..at + size], expected, place);
             assert!(case.judge(&off).failure.is_some(), "{} {}: value {place} off", kernel.name, case.name);
             let mut broken = finals.clone();
-            broken[expected.local][at..at + size].fill(0xff); // not a number, or an index out of range
+            broken[expected.local][at..at + size].fill(0xff); // NaN, or an index out of range
             assert!(case.judge(&broken).failure.is_some(), "{} {}: value {place} not a number", kernel.name, case.name);
         }
         for (local, content) in finals.iter().enumerate() {
@@ -159,7 +160,7 @@ fn perturbed_outputs_are_caught() {
     }
 }
 
-/// Moves a value by ten times what its bound allows.
+/// Moves a value by ten times its bound.
 fn perturb(bytes: &mut [u8], expected: &Expected, place: usize) {
     let step = 10.0 * expected.bound * expected.magnitudes[place];
     let want = expected.values[place];
@@ -182,7 +183,8 @@ fn parameters_are_laid_out_alike_in_rust_and_wgsl() {
     }
 }
 
-/// Few adapters multiply matrices: elsewhere their shaders are at least read and found valid, of either size.
+/// Few adapters have cooperative matrices. On the others the shaders that use them, of both sizes, are at least parsed
+/// and validated.
 #[test]
 fn shaders_of_matrices_are_valid() {
     let mut seen = BTreeSet::new();
@@ -201,7 +203,7 @@ fn shaders_of_matrices_are_valid() {
     }
 }
 
-/// The labels of the shaders of a kernel's cases.
+/// The labels of the shader variants of a kernel's cases.
 fn labels(kernel: &Kernel, arithmetic: Arithmetic) -> Vec<String> {
     let cases = cases(kernel, Target { arithmetic, ..Target::default() });
     cases.into_iter().flat_map(|case| case.plan.variants).map(|variant| variant.label).collect()

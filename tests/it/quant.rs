@@ -1,5 +1,5 @@
-//! The weight formats: decoding against GGML's own Python package, the GPU layout against a reader written
-//! from its description, and the fabricated weights.
+//! Tests the weight formats: compares decoding with GGML's own Python package, and the GPU layout with a second reader
+//! that was written from its description, and checks the random weights.
 use half::f16;
 use serde_json::Value;
 use wglm::Error;
@@ -10,7 +10,7 @@ fn fixture(file: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Equal bit for bit, but that any NaN equals any other: their payloads are nobody's concern.
+/// Whether two values are equal bit for bit. Any NaN equals any other, since their payloads do not matter.
 fn same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }
@@ -29,7 +29,7 @@ fn decode(quant: &Quant, bytes: &[u8], values: usize) -> Vec<f32> {
     out
 }
 
-/// Rows in the GPU layout, one array per stream, from buffers that were not zero.
+/// Rows in the GPU layout, one array per stream, repacked into buffers that were not zero.
 fn repack(quant: &Quant, rows: &[u8], cols: usize) -> Vec<Vec<u8>> {
     let blocks = rows.len() / quant.row_bytes(cols).unwrap() * quant.blocks(cols);
     let mut streams: Vec<_> = (0..quant.streams.len()).map(|i| vec![0xa5; quant.stream_bytes(i, blocks)]).collect();
@@ -45,7 +45,7 @@ fn sizes_are_ggmls() {
     for quant in QUANTS {
         let size = |key: &str| sizes[quant.name][key].as_u64().unwrap() as usize;
         assert_eq!(quant.id as usize, size("id"), "{quant:?}");
-        // GGML's block of a float format is one value, here it is a group.
+        // A block of a float format is one value in GGML, and a group here.
         assert_eq!(quant.values % size("values"), 0, "{quant:?}");
         assert_eq!(quant.ragged, size("values") == 1, "{quant:?}");
         assert_eq!(quant.bytes, quant.values / size("values") * size("bytes"), "{quant:?}");
@@ -66,7 +66,8 @@ fn registry_finds_each_format_once() {
     assert!(by_name("Q4_0").is_none(), "names are in lower case");
 }
 
-/// Bit for bit: both sides do the same few operations in the same order, each rounded once to f32.
+/// The results are equal bit for bit, since both sides do the same few operations in the same order, each rounded once
+/// to f32.
 #[test]
 fn decode_equals_ggml() {
     for quant in QUANTS {
@@ -121,15 +122,15 @@ fn sample_is_finite_and_spread() {
         let decoded = decode(quant, &bytes, values);
         let moment = |power| decoded.iter().map(|&w| f64::from(w).powi(power)).sum::<f64>() / values as f64;
         let (mean, deviation) = (moment(1), moment(2).sqrt());
-        // Uniform over 0.25 to 0.75, the spread has a root mean square of 0.52.
+        // A spread that is uniform over 0.25 to 0.75 has a root mean square of 0.52.
         assert!(mean.abs() < 0.02 && (0.48..0.56).contains(&deviation), "{quant:?}: {mean} ± {deviation}");
         let negative = decoded.iter().filter(|w| **w < 0.0).count() as f64 / values as f64;
         assert!((0.4..0.6).contains(&negative), "{quant:?}: {negative} negative");
     }
 }
 
-/// Over many blocks each bit of the GPU layout is seen both ways, but for some that keep floats finite: up to
-/// six of each f16 scale (a block has two at most), or of each value of a float format.
+/// Over many blocks every bit of the GPU layout takes both values, except for some that keep floats finite: up to six
+/// bits of each f16 scale (a block has two at most), or of each value of a float format.
 #[test]
 fn sample_moves_every_bit_of_the_quants() {
     for quant in QUANTS {
@@ -194,15 +195,15 @@ fn wrong_lengths_are_errors() {
     }
 }
 
-/// Reads single values from the GPU layout, by its description in `wglm::quant` alone: the arithmetic of
-/// the formats written a second time, value by value.
+/// Reads single values from the GPU layout, by its description in `wglm::quant` only: the arithmetic of the formats
+/// written a second time, value by value.
 struct Reader<'a> {
     quant: &'a Quant,
     streams: &'a [Vec<u8>],
 }
 
 impl Reader<'_> {
-    /// The bytes of `bytes` each that value or block `index` has in a stream.
+    /// The bytes of value or block `index` in a stream whose items have `bytes` bytes each.
     fn read<const BYTES: usize>(&self, stream: &str, index: usize) -> [u8; BYTES] {
         let at = self.quant.streams.iter().position(|s| s.name == stream).unwrap();
         self.streams[at].as_chunks().0[index]
@@ -240,7 +241,7 @@ impl Reader<'_> {
         (d * f32::from(scale), dmin * f32::from(min))
     }
 
-    /// Value `i`, counted from the first row's first and over the padding.
+    /// The value with index `i`, counted from the first value of the first row, padding included.
     fn value(&self, i: usize) -> f32 {
         let scale_i8 = |i| f32::from(i8::from_le_bytes(self.read("scales", i / 16)));
         let affine = |(d, min): (f32, f32), q: i32| d * q as f32 - min;
@@ -270,7 +271,7 @@ impl Reader<'_> {
     }
 }
 
-/// Formats that may be used where they lie in a file: repacking leaves their bytes as they are, and no other's.
+/// Tests which formats may be used in place: repacking leaves their bytes unchanged, and changes those of all others.
 #[test]
 fn formats_that_are_the_same_on_the_gpu() {
     for quant in QUANTS {

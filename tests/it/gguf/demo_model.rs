@@ -1,4 +1,4 @@
-//! What Python's `gguf` package reads from the demonstration model.
+//! Compares the demonstration model with what Python's `gguf` package reads from it.
 
 use wglm::gguf::Gguf;
 
@@ -63,7 +63,7 @@ fn tensors() {
     assert_eq!(first_bytes("blk.1.exp_probs_b.bias"), [0xfc, 0x2a, 0x87, 0x3d]);
 }
 
-/// The file has no gaps, so each tensor's size is borne out by where the next one starts.
+/// The file has no gaps, so the start of the next tensor confirms the size of each.
 #[test]
 fn tensors_follow_each_other() {
     let gguf = demo();

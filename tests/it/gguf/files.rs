@@ -1,4 +1,4 @@
-//! Where bytes come from: files, memory, and paths that lead to no model.
+//! Tests the sources of bytes: files, memory, and paths that lead to no model.
 
 use std::io::Write;
 
@@ -36,7 +36,7 @@ fn read_static_and_owned_say_the_same() {
     }
 }
 
-/// A header of any length, read a part at a time, says what it says in memory.
+/// A header of any length, read piece by piece, gives the same contents as in memory.
 #[test]
 fn a_long_header_is_read_to_its_end() {
     for length in [0, 1 << 10, (1 << 20) - 200, (1 << 20) - 100, 1 << 20, 5 << 20] {
@@ -48,7 +48,7 @@ fn a_long_header_is_read_to_its_end() {
     }
 }
 
-/// Whoever overwrites a file while it is in use makes reads fail, and ends no process.
+/// Overwriting a file while it is in use makes reads fail, and ends no process.
 #[test]
 fn a_file_that_is_cut_short() {
     let file = written(&with_value("text").tensor("w", &[1 << 16], F32, &vec![7; 4 << 16]).finish());
@@ -70,7 +70,7 @@ fn a_file_that_is_written_to() {
     let gguf = Gguf::open(file.path()).unwrap();
     file.write_all(b"more").unwrap();
     says(&gguf.unchanged().unwrap_err(), &["cannot read", "written to"]);
-    // A new file of the same name is another file.
+    // A new file of the same name does not affect the open one.
     let gguf = Gguf::open(file.path()).unwrap();
     let new = written(&[]);
     std::fs::rename(new.path(), file.path()).unwrap();
@@ -78,7 +78,7 @@ fn a_file_that_is_written_to() {
     assert_eq!(gguf.read_all(gguf.tensor("w").unwrap()).unwrap(), [7; 4]);
 }
 
-/// What is downloaded in a model's place, and what helps.
+/// Files that people download by mistake get an error with a remedy.
 #[test]
 fn what_is_no_gguf_file() {
     let tensors = [&[9, 0, 0, 0, 0, 0, 0, 0][..], b"{\"a\":{}} and values"].concat();
@@ -100,7 +100,7 @@ fn what_is_no_gguf_file() {
     }
 }
 
-/// Whatever is wrong with a file that has a path, the path is told.
+/// Every error about the contents of a file contains its path.
 #[test]
 fn errors_name_the_file() {
     let named = |error: &Error, file: &tempfile::NamedTempFile| {
@@ -143,7 +143,7 @@ fn a_device() {
     says(&Gguf::open("/dev/null").unwrap_err(), &["cannot open", "/dev/null", "not a regular file"]);
 }
 
-/// A file larger than memory, all hole after its header: opening it must not read the hole.
+/// A file larger than memory, which is a hole after its header: opening it must not read the hole.
 #[cfg(target_os = "linux")]
 #[test]
 fn data_is_not_read() {
@@ -159,7 +159,7 @@ fn data_is_not_read() {
     assert_eq!((w.bytes, last), (128 << 30, [0]));
 }
 
-/// A header that claims to be as long as the file is read as far as there are bytes of one.
+/// A header that claims to be as long as the file is read no further than its bytes go.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_header_without_end() {

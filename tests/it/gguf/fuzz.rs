@@ -1,5 +1,5 @@
-//! GGUF files changed at random: whatever the bytes, no panic, no slice out of bounds, no allocation that a
-//! field of the file asked for and its bytes do not back.
+//! Changes GGUF files at random. No bytes may cause a panic, a slice out of bounds, or an allocation that a field of
+//! the file requests without bytes to fill it.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use wglm::gguf::{Array, Gguf, Value};
 use crate::common::gguf_writer::{GgufWriter, Meta};
 use crate::watched::largest_allocation;
 
-/// A file with some of everything.
+/// A file with every kind of content.
 static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| {
     GgufWriter::new()
         .alignment(32)
@@ -32,7 +32,7 @@ static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| {
 static DEMO: LazyLock<Vec<u8>> =
     LazyLock::new(|| std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/models/fable-10m-q4_0.gguf")).unwrap());
 
-/// Where the demonstration model's structure is, rather than the text of its vocabulary.
+/// The positions of the demonstration model's structure, without the text of its vocabulary.
 const DEMO_STRUCTURE: [Range<usize>; 4] = [0..1600, 31_000..31_200, 39_300..39_500, 51_200..60_192];
 
 fn demo_structure() -> impl Strategy<Value = usize> + Clone {
@@ -72,7 +72,7 @@ impl Change {
     }
 }
 
-/// Numbers at the edges of what fields hold, in 1, 4 or 8 bytes.
+/// Extreme values of fields of 1, 4 or 8 bytes.
 fn extreme() -> impl Strategy<Value = Vec<u8>> {
     let numbers = [0, 1, 2, 5, 8, 9, 13, 31, 32, 255, 1 << 16, i32::MAX as u64, u32::MAX.into(), 1 << 32, 1 << 40];
     let larger = [1 << 61, 1 << 62, i64::MAX as u64, 1 << 63, u64::MAX - 31, u64::MAX];
@@ -91,7 +91,7 @@ fn change(at: impl Strategy<Value = usize> + Clone) -> impl Strategy<Value = Cha
     ]
 }
 
-/// Looks at everything a file offers.
+/// Reads everything that a file offers.
 fn use_all_of(gguf: &Gguf) {
     for (key, value) in gguf.metadata() {
         use_value(value);
@@ -127,7 +127,7 @@ fn use_getters(gguf: &Gguf, key: &str) {
     let _ = (gguf.strings(key), gguf.u32s(key), gguf.i32s(key), gguf.f32s(key));
 }
 
-/// Opens changed bytes, and says whether that went well.
+/// Opens changed bytes, and returns whether that succeeded.
 fn open_changed(original: &[u8], changes: &[Change], allowed: usize) -> bool {
     let mut bytes = original.to_vec();
     changes.iter().for_each(|change| change.apply(&mut bytes));
@@ -148,7 +148,7 @@ fn the_files_are_sound_unchanged() {
     assert!(open_changed(&SMALL, &[], 16 << 10) && open_changed(&DEMO, &[], 256 << 10));
 }
 
-/// Every bit of the small file flipped, and every byte the first of an extreme.
+/// Flips every bit of the small file, and sets every byte to extreme values.
 #[test]
 fn every_byte_at_its_extremes() {
     let extremes: [&[u8]; 6] =

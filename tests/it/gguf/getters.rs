@@ -1,4 +1,4 @@
-//! Metadata by type and tensors by shape: what converts, and what is said about what does not.
+//! Tests the getters of metadata by type and of tensors by shape: which values convert, and the errors for the others.
 
 use wglm::Error;
 use wglm::gguf::{Shape, Value};

@@ -1,4 +1,4 @@
-//! Files broken before their tensors. Every message names the field or key and what was found.
+//! Tests files that are broken before their tensors. Every error names the field or key and what was found.
 
 use wglm::Error;
 use wglm::gguf::Gguf;
@@ -103,8 +103,8 @@ fn lengths_that_the_file_cannot_hold() {
 
 #[test]
 fn arrays_nested_without_end() {
-    // An array of one array of one array … of one u8. Written as bytes: so deep a `Meta` would overflow the
-    // test's own stack.
+    // Nested arrays of one element each. They are written as bytes, because such a deep `Meta` would overflow the stack
+    // of the test.
     let head = |element: u32| [&element.to_le_bytes()[..], &1u64.to_le_bytes()].concat();
     let nested = |depth: usize| {
         let bytes = [head(9).repeat(depth - 1), head(0), vec![1]].concat();

@@ -1,4 +1,5 @@
-//! Reading GGUF files: what a sound file says, and what is said about each way a file can be broken.
+//! Tests the reader of GGUF files: the contents of valid files, and the error for each way in which a file can be
+//! broken.
 
 mod demo_model;
 mod files;
@@ -15,7 +16,7 @@ use crate::common::gguf_writer::{GgufWriter, Meta};
 use wglm::Error;
 use wglm::gguf::Gguf;
 
-/// GGML's numbers for two types.
+/// GGML's numbers of two types.
 const F32: u32 = 0;
 const Q4_0: u32 = 2;
 
@@ -23,7 +24,7 @@ fn open(writer: GgufWriter) -> Gguf {
     Gguf::from_vec(writer.finish()).unwrap()
 }
 
-/// The error that a broken file gets, whose message must hold every one of `parts`.
+/// Opens a broken file and returns its error, whose message must contain all of `parts`.
 #[track_caller]
 fn refused(bytes: Vec<u8>, parts: &[&str]) -> Error {
     let error = Gguf::from_vec(bytes).expect_err("the file is broken");

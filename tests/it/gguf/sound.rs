@@ -1,4 +1,4 @@
-//! Files as they should be: every version, value type, shape and alignment.
+//! Tests valid files: every version, value type, shape and alignment.
 
 use wglm::gguf::{Gguf, Value, ValueType};
 
@@ -19,7 +19,7 @@ fn both_versions() {
 fn a_file_without_keys_or_tensors() {
     let gguf = open(GgufWriter::new());
     assert_eq!((gguf.metadata().count(), gguf.tensors().len()), (0, 0));
-    // The padding up to the data may be missing where there is no data.
+    // The padding before the data may be missing if there is no data.
     assert!(Gguf::from_vec(GgufWriter::new().finish()[..24].to_vec()).is_ok());
 }
 

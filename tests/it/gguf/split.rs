@@ -1,4 +1,4 @@
-//! Models in several files.
+//! Tests models in several files.
 
 use super::{F32, says, with_value};
 use crate::common::gguf_writer::GgufWriter;
@@ -7,7 +7,7 @@ use std::path::Path;
 use wglm::Error;
 use wglm::gguf::{Gguf, TensorInfo};
 
-/// Six tensors.
+/// A model of six tensors.
 fn small() -> Gguf {
     let mut writer = with_value("text");
     for i in 0..6u8 {
@@ -20,7 +20,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// What is said of a file that cannot be.
+/// The errors for invalid sets of files.
 #[track_caller]
 fn refused(path: &Path, named: &str, parts: &[&str]) {
     let error = Gguf::open(path).expect_err("the model is broken");
@@ -29,7 +29,7 @@ fn refused(path: &Path, named: &str, parts: &[&str]) {
     says(&error, parts);
 }
 
-/// Of the files of a small model, one written anew.
+/// Replaces one of the files of a small model.
 fn with_other(number: usize, tensors: &[usize], said: Said) -> (tempfile::TempDir, std::path::PathBuf) {
     let (folder, model) = (folder(), small());
     let paths = split(&model, 3, folder.path());

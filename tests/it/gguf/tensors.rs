@@ -1,4 +1,4 @@
-//! Tensors that cannot be. Every message names the tensor and what was found.
+//! Tests invalid tensors. Every error names the tensor and what was found.
 
 use wglm::Error;
 

@@ -1,11 +1,11 @@
-//! Files that end early.
+//! Tests files that end too early.
 
 use wglm::gguf::Gguf;
 
 use super::{F32, Q4_0, overwrite, refused, with_value};
 use crate::common::gguf_writer::{GgufWriter, Meta};
 
-/// Every length short of the last tensor's last byte is an error; the padding after it may be missing.
+/// Every length that cuts off a part of the last tensor is an error; the padding after it may be missing.
 #[test]
 fn at_every_byte() {
     let writer = GgufWriter::new().alignment(32).meta("s", "text").meta("b", [true, false]);
@@ -27,7 +27,7 @@ fn messages_name_the_place() {
     refused(cut(3), &["magic", "4 bytes", "found 3"]);
     refused(cut(6), &["version", "4 bytes", "found 2"]);
     refused(cut(12), &["tensor count", "8 bytes", "found 4"]);
-    // Without its tensor, since the count of tensors would be found impossible first.
+    // The tensor is left out, since otherwise the number of tensors would be found impossible first.
     let none = overwrite(bytes.clone(), 8, &[0]);
     refused(none[..20].to_vec(), &["metadata count", "8 bytes", "found 4"]);
     let value = 24 + 9 + 4 + 8;

@@ -1,4 +1,4 @@
-//! The table of tensor types.
+//! Tests the table of tensor types.
 
 use wglm::gguf::{TYPES, TensorType};
 
@@ -12,8 +12,8 @@ fn numbers_ascend_and_names_differ() {
     assert!(TYPES.iter().all(|ty| TensorType::from_id(ty.id) == Some(ty)));
 }
 
-/// `GGML_QUANT_SIZES` of Python's `gguf` package 0.19: number, name, values and bytes per block. Its one
-/// disagreement with GGML itself, over q8_1, is settled GGML's way.
+/// `GGML_QUANT_SIZES` of Python's `gguf` package 0.19: number, name, values and bytes of a block. It disagrees with
+/// GGML itself only about q8_1, for which GGML's size is used.
 #[test]
 fn pythons_table_agrees() {
     let ours: Vec<_> = TYPES.iter().map(|ty| (ty.id, ty.name, ty.values, ty.bytes)).collect();
@@ -59,7 +59,7 @@ const PYTHON: [(u32, &str, usize, usize); 34] = [
     (41, "q1_0", 128, 18),
 ];
 
-/// The table against that of the weight formats, which was written for another purpose.
+/// Compares the table with that of the weight formats, which was written independently.
 #[test]
 fn the_weight_formats_agree() {
     for quant in wglm::quant::QUANTS {
@@ -69,7 +69,7 @@ fn the_weight_formats_agree() {
     }
 }
 
-/// One byte less than a tensor of the type needs is too few.
+/// A file that is one byte too short for a tensor of the type is refused.
 #[test]
 fn sizes_of_every_type() {
     for ty in TYPES {

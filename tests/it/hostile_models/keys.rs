@@ -1,4 +1,4 @@
-//! Hyper-parameters that are missing, of the wrong type, or cannot be.
+//! Tests hyper-parameters that are missing, have the wrong type, or are impossible.
 
 use super::refused::{Broken, all_refused, plan_file};
 use super::small::{Small, key};
@@ -9,7 +9,7 @@ const EPSILON: &str = "attention.layer_norm_rms_epsilon";
 const BASE: &str = "rope.freq_base";
 const FACTOR: &str = "rope.scaling.factor";
 
-/// Keys without which there is no model, and which hold a count of at least 1.
+/// Required keys that hold a number of at least 1.
 const COUNTS: [&str; 8] = [
     "block_count",
     "context_length",
@@ -30,7 +30,7 @@ fn every_broken_key_is_refused() {
     all_refused(&cases(), plan_file);
 }
 
-/// One key with another value.
+/// A file in which one key has another value.
 fn value(name: &str, value: impl Into<Meta> + std::fmt::Debug, variant: &'static str, says: &[&str]) -> Broken {
     Broken::new(format!("{name} = {value:?}"), |s| s.set(&key(name), value), variant, says)
 }
@@ -59,7 +59,7 @@ fn missing() -> Vec<Broken> {
         Broken::new(format!("no {name}"), |s| s.unset(&key(name)), "Metadata", &[says, "nothing"])
     };
     let mut cases: Vec<Broken> = COUNTS.iter().map(|name| without(name, &key(name))).collect();
-    // Both have an older name, which is read in their place; where neither is there, the newer is missing.
+    // Both keys have an older name that is read as well; if neither exists, the error names the newer one.
     cases.push(without("attention.key_length_mla", &key("attention.key_length_mla")));
     cases.push(without("attention.value_length_mla", &key("attention.value_length_mla")));
     cases.push(without(EPSILON, &key(EPSILON)));
@@ -68,7 +68,7 @@ fn missing() -> Vec<Broken> {
         s.remove("token_embd.weight");
     };
     cases.push(Broken::new("no vocabulary at all", no_vocabulary, "Metadata", &["vocab_size", "nothing"]));
-    // Absent, these have a meaning that the tensors contradict.
+    // If these keys are absent, their defaults contradict the tensors.
     for (name, tensor) in [
         ("attention.q_lora_rank", "blk.0.attn_q.weight"),
         ("expert_count", "blk.1.ffn_gate.weight"),
@@ -79,7 +79,7 @@ fn missing() -> Vec<Broken> {
     cases
 }
 
-/// What a key of each type must not be.
+/// Invalid values for keys of each type.
 fn wrong_types() -> Vec<Broken> {
     let mut cases = Vec::new();
     for (name, good) in Small::default().meta {
@@ -131,7 +131,7 @@ fn floats() -> Vec<Broken> {
     cases
 }
 
-/// Counts that nothing in the file bears out.
+/// Numbers that contradict the rest of the file.
 fn absurd() -> Vec<Broken> {
     let tensor = |name: &str, count: u32, tensor: &str| value(name, count, "Tensor", &[tensor]);
     let metadata = |name: &str, says: &str| value(name, MAX, "Metadata", &[&key(name), says]);
@@ -200,7 +200,7 @@ fn unsupported() -> Vec<Broken> {
     ]
 }
 
-/// The dense layers' width is asked for by its key, not by a tensor {32, 0} that no file could have.
+/// The error about the width of the dense layers names its key, and not a tensor {32, 0} that no file could have.
 #[test]
 fn dense_layers_without_their_width() {
     let name = key("feed_forward_length");

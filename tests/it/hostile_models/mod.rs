@@ -1,5 +1,5 @@
-//! Files that are well-formed GGUF and whose model is not: each way to break one is refused by an error of
-//! the right kind that names the key or tensor at fault, soon, and without memory that the file asked for.
+//! Tests well-formed GGUF files whose model is invalid. For each way to break a model, the load fails soon, with an
+//! error of the right kind that names the key or tensor, and without allocating as much memory as the file claims.
 
 mod keys;
 mod not_numbers;
@@ -15,7 +15,7 @@ use small::{Numbers, Small, key};
 use std::ops::ControlFlow;
 use wglm::{Error, LoadOptions, Model, Session, Stage};
 
-/// Unbroken, the model loads and computes: what the tests refuse is refused for what they broke.
+/// The unbroken model loads and computes, so files that the tests refuse are refused for what was broken in them.
 #[test]
 fn unbroken_the_model_runs() {
     plan(&Small::default()).unwrap();
@@ -28,7 +28,7 @@ fn unbroken_the_model_runs() {
     assert!(session.most_likely().unwrap() < 40);
 }
 
-/// Tensors of odd sizes, padded on the GPU, still add up to the total that was announced.
+/// Tensors of odd sizes are padded on the GPU; their sizes still add up to the announced total.
 #[test]
 fn progress_ends_at_the_total() {
     let odd = Numbers { vocab: 41, width: 33, dense_width: 71, value_width: 5, expert_width: 7, ..Numbers::default() };
@@ -53,7 +53,7 @@ fn progress_ends_at_the_total() {
     }
 }
 
-/// Loading to a device refuses what planning alone refuses, in the same words.
+/// Loading onto a device gives the same errors as planning alone.
 #[test]
 fn loading_refuses_the_same() {
     gpu();
@@ -81,7 +81,7 @@ fn a_session_refuses_tokens_outside_the_vocabulary() {
     session.feed(&[39]).unwrap();
 }
 
-/// A file may claim any context: it takes memory only when a session asks for all of it.
+/// A file may claim any context. Memory is only allocated when a session requests all of it.
 #[test]
 fn a_claimed_context_costs_nothing_until_it_is_asked_for() {
     let mut small = Small::default();

@@ -1,11 +1,11 @@
-//! Weights that are not numbers, or infinite: what comes out is said to be no token, at once.
+//! Tests weights that are NaN or infinite: the first token fails with an error.
 
 use super::refused::load;
 use super::small::{F32, Small};
 use wglm::quant::Arithmetic;
 use wglm::{Error, Event, GenerateOptions, Generation, LoadOptions, Result, SamplerParams, Session};
 
-/// Where a poisoned tensor meets the residual stream, and what is in it.
+/// The tensor that is damaged, and the value that is put into it.
 const POISONED: [(&str, f32); 14] = [
     ("token_embd.weight", f32::NAN),
     ("token_embd.weight", f32::INFINITY),
@@ -23,12 +23,12 @@ const POISONED: [(&str, f32); 14] = [
     ("blk.1.ffn_up_shexp.weight", f32::NAN),
 ];
 
-/// A bias only chooses experts: with one that is not a number any choice is as good, and the logits stay
-/// numbers.
+/// A bias of the router only affects which experts are selected. If it is NaN, any selection is equally good, and the
+/// logits stay numbers.
 const HARMLESS: &str = "blk.1.exp_probs_b.bias";
 
-/// The small model in two types and two arithmetics: as it comes, with the tensor in f32, with activations
-/// rounded to bytes.
+/// The small model in two formats and two arithmetics: unchanged, with the tensor in f32, and with activations rounded
+/// to bytes.
 const FORMS: [(Option<u32>, Arithmetic); 3] =
     [(None, Arithmetic::Float), (Some(F32), Arithmetic::Float), (None, Arithmetic::Int)];
 
@@ -43,7 +43,7 @@ fn session(tensor: &str, value: f32, (ty, arithmetic): (Option<u32>, Arithmetic)
     session
 }
 
-/// The errors of choosing a token greedily and by sampling.
+/// The errors of sampling a token greedily and with a temperature.
 fn choose(session: &mut Session) -> [Result<()>; 2] {
     let prompt = session.tokens().to_vec();
     let options =
@@ -56,7 +56,7 @@ fn choose(session: &mut Session) -> [Result<()>; 2] {
     [greedy, sampled]
 }
 
-/// What is wrong with how a session with a poisoned tensor chooses a token.
+/// Describes what is wrong with the errors of a session with a damaged tensor.
 fn fault(tensor: &str, value: f32, form: (Option<u32>, Arithmetic)) -> Option<String> {
     let mut session = session(tensor, value, form);
     let numbers = session.logits().unwrap().iter().filter(|l| !l.is_nan()).count();
@@ -77,7 +77,7 @@ fn logits_that_are_not_numbers_choose_no_token() {
     none_is_a_number(&POISONED);
 }
 
-/// A damaged router must show: experts chosen by it would tell plausible nonsense.
+/// A damaged router must be reported, because the experts that it selects would produce plausible nonsense.
 #[test]
 fn a_router_that_is_not_a_number_shows() {
     none_is_a_number(&[("blk.1.ffn_gate_inp.weight", f32::NAN)]);

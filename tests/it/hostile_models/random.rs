@@ -1,4 +1,4 @@
-//! Files changed at random: a plan or an error, never a panic.
+//! Changes files at random: the result is a plan or an error, never a panic.
 
 use super::refused::{load, plan, plan_file};
 use super::small::{F32, Numbers, Q4_0, Small};
@@ -10,10 +10,10 @@ use wglm::gguf::TYPES;
 use wglm::quant::Arithmetic;
 use wglm::{LoadOptions, Session};
 
-/// What no plan of a file of at most a few mebibytes takes at once.
+/// An allocation that is larger than any in a plan of a file of a few mebibytes.
 const LITTLE: usize = 1 << 20;
 
-/// A change to the small model. Places count modulo what there is.
+/// A change to the small model. Positions are taken modulo the number of items.
 #[derive(Debug, Clone)]
 enum Change {
     Count(usize, u32),
@@ -61,7 +61,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 prop_compose! {
-    /// Shapes that fit together, however odd.
+    /// Consistent shapes, however odd.
     fn numbers()(
         (vocab, width, dense_width, expert_width) in (1u64..80, 1u64..80, 1u64..80, 1u64..80),
         (heads, query_rank, latent, nope, value_width) in (1u64..7, 1u64..80, 1u64..24, 1u64..9, 1u64..40),
@@ -118,7 +118,8 @@ proptest! {
     }
 }
 
-/// Products of counts overflow where each count alone does not: every three of them, absurd at once.
+/// Products of numbers can overflow although each number alone does not: sets every three numbers to absurd values at
+/// once.
 #[test]
 fn any_three_absurd_counts() {
     let sound = Small::default();

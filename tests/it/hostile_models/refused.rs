@@ -1,4 +1,4 @@
-//! One way to break the model, and what must be said about it.
+//! One way to break the model, and the error that it must give.
 
 use super::small::Small;
 use crate::common::gpu::gpu;
@@ -9,7 +9,7 @@ use wglm::plan::Target;
 use wglm::text::{ChatTemplate, Tokenizer, Vocab};
 use wglm::{Config, Error, Gguf, LoadOptions, Model, Result};
 
-/// More than any plan of the small model takes at once.
+/// An allocation that is larger than any in a plan of the small model.
 const LITTLE: usize = 1 << 20;
 
 /// A broken model.
@@ -17,9 +17,9 @@ const LITTLE: usize = 1 << 20;
 pub struct Broken {
     pub what: String,
     pub small: Small,
-    /// The error's variant.
+    /// The variant of the error.
     variant: &'static str,
-    /// What its message must hold.
+    /// What its message must contain.
     says: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ impl Broken {
         Self { what: what.into(), small, variant, says: says.iter().map(|s| (*s).to_owned()).collect() }
     }
 
-    /// What is wrong with how it is refused by `check`.
+    /// Describes what is wrong with the error that `check` returns.
     fn fault<T>(&self, check: &dyn Fn(&Gguf) -> Result<T>) -> Option<String> {
         let attempt = || self.small.open().and_then(|file| largest(&file, check)).err();
         let Ok(error) = catch_unwind(AssertUnwindSafe(attempt)) else { return Some("panicked".into()) };
@@ -44,14 +44,14 @@ impl Broken {
     }
 }
 
-/// Runs `check`, and fails if it takes more memory at once than any sound file needs.
+/// Runs `check`, and fails if it allocates more memory at once than any valid file needs.
 fn largest<T>(file: &Gguf, check: &dyn Fn(&Gguf) -> Result<T>) -> Result<T> {
     let (result, largest) = largest_allocation(|| check(file));
     assert!(largest <= LITTLE, "allocated {largest} bytes at once");
     result
 }
 
-/// Every case must be refused by `check` as it says.
+/// `check` must return the expected error for every case.
 pub fn all_refused<T>(cases: &[Broken], check: impl Fn(&Gguf) -> Result<T>) {
     let faults: Vec<String> =
         cases.iter().filter_map(|c| c.fault(&check).map(|fault| format!("{}: {fault}", c.what))).collect();
@@ -59,7 +59,7 @@ pub fn all_refused<T>(cases: &[Broken], check: impl Fn(&Gguf) -> Result<T>) {
     assert!(faults.is_empty(), "{} of {} cases:\n{}", faults.len(), cases.len(), faults.join("\n"));
 }
 
-/// Reads the configuration and plans a token: all of loading that needs no GPU, texts aside.
+/// Reads the configuration and plans a token, which is everything in a load that needs no GPU, apart from texts.
 pub fn plan_file(file: &Gguf) -> Result<TokenPlan> {
     let config = Config::read(file)?;
     plan_token(file, &config, LoadOptions::default().cache_for(&config), Target::default())

@@ -1,5 +1,5 @@
-//! A model of two layers, one dense and one of experts, that is written anew for every test: sound as it
-//! comes, and easily broken.
+//! A model of two layers, one dense and one of experts, that is written anew for every test. It is valid, and easily
+//! broken.
 
 use crate::common::gguf_writer::{GgufWriter, Meta};
 use wglm::gguf::TensorType;
@@ -16,7 +16,7 @@ pub struct Tensor {
     pub ty: u32,
 }
 
-/// The numbers that decide all shapes.
+/// The hyper-parameters that determine all shapes.
 #[derive(Debug, Clone)]
 pub struct Numbers {
     pub vocab: u64,
@@ -32,7 +32,7 @@ pub struct Numbers {
     pub used: u64,
     pub shared: u64,
     pub expert_width: u64,
-    /// Of every matrix whose rows are whole blocks of it; the others are f32.
+    /// The format of every matrix whose rows consist of whole blocks; the others are f32.
     pub ty: u32,
 }
 
@@ -57,16 +57,16 @@ impl Default for Numbers {
     }
 }
 
-/// A model file in the making.
+/// A model file that is being written.
 #[derive(Debug, Clone)]
 pub struct Small {
     pub meta: Vec<(String, Meta)>,
     pub tensors: Vec<Tensor>,
-    /// A tensor all of whose values are this bit pattern of an f32.
+    /// Fills a tensor with this bit pattern of an f32.
     pub poison: Option<(String, f32)>,
 }
 
-/// A key below the architecture's name.
+/// The full name of a key of the architecture.
 pub fn key(name: &str) -> String {
     format!("deepseek2.{name}")
 }
@@ -133,7 +133,7 @@ impl Small {
         self.tensors.push(Tensor { name: name.into(), dims: dims.to_vec(), ty });
     }
 
-    /// Gives a key another value, or a value if it has none.
+    /// Sets the value of a key.
     pub fn set(&mut self, key: &str, value: impl Into<Meta>) {
         self.unset(key);
         self.meta.push((key.to_owned(), value.into()));
@@ -155,14 +155,14 @@ impl Small {
         self.tensors.iter().map(|t| t.name.clone()).collect()
     }
 
-    /// The file, opened.
+    /// Opens the file.
     pub fn open(&self) -> Result<Gguf> {
         let writer = self.meta.iter().fold(GgufWriter::new(), |w, (key, value)| w.meta(key, value.clone()));
         let write = |w: GgufWriter, t: &Tensor| w.tensor(&t.name, &t.dims, t.ty, &self.bytes(t));
         Gguf::from_vec(self.tensors.iter().fold(writer, write).finish())
     }
 
-    /// As many bytes as the shape asks for, up to a mebibyte.
+    /// The bytes of a tensor of this shape, at most a mebibyte.
     fn bytes(&self, tensor: &Tensor) -> Vec<u8> {
         let (values, block) = TensorType::from_id(tensor.ty).map_or((1, 4), |ty| (ty.values as u64, ty.bytes as u64));
         let count = tensor.dims.iter().fold(1u64, |product, dim| product.saturating_mul(*dim)) / values;

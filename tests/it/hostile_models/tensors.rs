@@ -1,11 +1,11 @@
-//! Tensors that are missing, of another shape, or of a type that cannot be computed.
+//! Tests tensors that are missing, have another shape, or have a type that wglm cannot compute with.
 
 use super::refused::{Broken, all_refused, plan, plan_file};
 use super::small::{F32, Q4_0, Small, Tensor};
 use wglm::gguf::TYPES;
 use wglm::quant;
 
-/// Tensors that a file may lack.
+/// Tensors that may be absent.
 const OPTIONAL: [&str; 2] = ["output.weight", "blk.1.exp_probs_b.bias"];
 
 pub fn cases() -> Vec<Broken> {
@@ -51,7 +51,7 @@ fn other_shapes(dims: &[u64]) -> Vec<Vec<u64>> {
     shapes
 }
 
-/// The whole shape is compared, the type being f32 lest a row end inside a block.
+/// Tests that the whole shape is compared. The type is f32, so that no row ends inside a block.
 fn shapes() -> Vec<Broken> {
     let mut cases = Vec::new();
     for Tensor { name, dims, .. } in Small::default().tensors {
@@ -62,7 +62,7 @@ fn shapes() -> Vec<Broken> {
                 (tensor.dims, tensor.ty) = (wrong, F32);
             };
             let what = format!("{name} {found} for {expected}");
-            // The end is left open, for a matrix may be asked for as a stack of one.
+            // The end is left open, because the error may describe a matrix as a stack of one.
             let expected = format!("expected {}", expected.trim_end_matches('}'));
             cases.push(Broken::new(what, edit, "Tensor", &[&name, &expected, &format!("found {found}")]));
         }
@@ -70,7 +70,7 @@ fn shapes() -> Vec<Broken> {
     cases
 }
 
-/// Every type that GGML has and wglm does not compute with, in every tensor whose rows can have it.
+/// Tries every type of GGML that wglm cannot compute with, in every tensor whose rows can have it.
 fn types() -> Vec<Broken> {
     let mut cases = Vec::new();
     for ty in TYPES.iter().filter(|ty| quant::by_id(ty.id).is_none()) {
@@ -91,7 +91,7 @@ fn types() -> Vec<Broken> {
     cases
 }
 
-/// Rows that end inside a block.
+/// Tests rows that end inside a block.
 fn ragged() -> Vec<Broken> {
     let name = "blk.0.attn_k_b.weight"; // rows of 16
     let ragged = |ty: u32, block: &str| {
@@ -101,7 +101,7 @@ fn ragged() -> Vec<Broken> {
     vec![ragged(Q4_0, "whole q4_0 blocks of 32"), ragged(14, "whole q6_k blocks of 256")]
 }
 
-/// Tensors that others are cut out of.
+/// Tests tensors that contain several others.
 fn cut_out() -> Vec<Broken> {
     let joint = "blk.0.attn_kv_b.weight";
     let halves = |s: &mut Small| {

@@ -1,4 +1,4 @@
-//! Vocabularies and chat templates that cannot be used.
+//! Tests vocabularies and chat templates that cannot be used.
 
 use super::refused::{Broken, all_refused, load, read_texts};
 use super::small::Small;
@@ -12,8 +12,8 @@ fn ggml(name: &str) -> String {
     format!("tokenizer.ggml.{name}")
 }
 
-/// The letters that stand for single bytes, in the order of GPT-2's vocabulary, a merged pair, and two
-/// control tokens.
+/// The characters that stand for single bytes, in the order of GPT-2's vocabulary, a merged pair, and two control
+/// tokens.
 fn tokens() -> Vec<Meta> {
     let plain = |b: &u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
     let letters = (0..256).filter(plain).chain(256..256 + 68).filter_map(char::from_u32);
@@ -122,7 +122,7 @@ fn sound_texts_are_read() {
     assert!(model.template().is_ok());
 }
 
-/// A model without texts computes, and what needs them says what is missing.
+/// A model without tokenizer and template computes, and calls that need them say what is missing.
 #[test]
 fn a_conversation_needs_both() {
     for (missing, edit) in [
@@ -152,7 +152,7 @@ fn a_template_that_refuses_the_conversation() {
     }
 }
 
-/// What the file recommends for sampling is checked like anything else in it.
+/// The sampling parameters that the file recommends are checked as everything else in it.
 #[test]
 fn sampling_that_cannot_be() {
     let wrong: [(&str, Meta); 4] =
@@ -176,7 +176,7 @@ fn sampling_that_cannot_be() {
     }
 }
 
-/// The vocabulary has more tokens than the embedding: such a token is refused, not looked up.
+/// If the vocabulary has more tokens than the embedding, such a token is refused and not looked up.
 #[test]
 fn a_vocabulary_larger_than_the_embedding() {
     let model = loaded(with_texts);

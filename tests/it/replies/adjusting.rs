@@ -1,4 +1,4 @@
-//! Logit bias and penalties on the GPU: what the sampler on the host makes of the same logits.
+//! Compares logit bias and penalties on the GPU with the sampler on the host.
 
 use super::model;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ fn prompt() -> Vec<u32> {
         .unwrap()
 }
 
-/// Ways to adjust, which all change the story.
+/// Parameters that all change the story.
 fn ways() -> Vec<SamplerParams> {
     let greedy = SamplerParams::greedy;
     let plain = on_gpu(&greedy(), 12);
@@ -31,7 +31,8 @@ fn ways() -> Vec<SamplerParams> {
         SamplerParams { repeat_penalty: 1.3, ..greedy() },
         SamplerParams { presence_penalty: 4.0, repeat_last_n: 5, ..greedy() },
         SamplerParams { frequency_penalty: 1.5, repeat_last_n: usize::MAX, ..greedy() },
-        // The newest token alone decides, a token counts once more each time, one leaves the window at a time.
+        // The cases where only the newest token counts, where a token counts once more each time, and where one leaves
+        // the window at a time.
         SamplerParams { logit_bias: vec![(plain[1], 500.0)], presence_penalty: 900.0, repeat_last_n: 1, ..greedy() },
         SamplerParams { logit_bias: vec![(plain[1], 500.0)], frequency_penalty: 90.0, ..greedy() },
         SamplerParams { logit_bias: vec![(plain[1], 500.0)], presence_penalty: 900.0, repeat_last_n: 3, ..greedy() },
@@ -48,7 +49,7 @@ fn on_gpu(params: &SamplerParams, count: usize) -> Vec<u32> {
     (0..count).map(|_| session.feed_chosen().unwrap()).collect()
 }
 
-/// The same by a sampler on the host, from a session that adjusts nothing.
+/// The same tokens by a sampler on the host, from a session without adjustments.
 fn on_host(params: &SamplerParams, count: usize) -> Vec<u32> {
     let mut session = session(&prompt(), &SamplerParams::greedy());
     let mut sampler = Sampler::new(params.clone()).unwrap();
@@ -72,7 +73,7 @@ fn the_gpu_chooses_as_the_host() {
     }
 }
 
-/// Drawn tokens are penalised too: with a penalty that no logit outweighs none comes twice.
+/// Sampled tokens are penalised too: with a penalty that outweighs all logits no token occurs twice.
 #[test]
 fn drawn_tokens_do_not_come_back() {
     let params = SamplerParams {
@@ -91,7 +92,8 @@ fn drawn_tokens_do_not_come_back() {
     assert_eq!(on_gpu(&params, 40), chosen, "the seed does not decide");
 }
 
-/// However the session came there: the prompt in chunks, set afterwards, rewound, read on the way.
+/// The result does not depend on how the session got there: with the prompt in chunks, parameters that were set
+/// afterwards, a rewind, or logits that were read on the way.
 #[test]
 fn the_way_there_does_not_matter() {
     let params = SamplerParams { repeat_penalty: 1.4, frequency_penalty: 0.3, ..SamplerParams::greedy() };
@@ -113,7 +115,7 @@ fn the_way_there_does_not_matter() {
     chunks.set_sampling(&params).unwrap();
     chunks.feed(&known[..middle]).unwrap();
     assert_eq!(chunks.feed_chosen().unwrap(), known[middle], "in chunks");
-    // Other adjustments, more of them than there was room for, and none.
+    // Then other adjustments, more than there was room for, and none.
     let all = SamplerParams { logit_bias: (0..500).map(|token| (token, -1.0)).collect(), ..params };
     chunks.set_sampling(&all).unwrap();
     assert_eq!(chunks.chosen().unwrap(), on_host_after(&all, chunks.tokens()));
@@ -127,7 +129,7 @@ fn on_host_after(params: &SamplerParams, tokens: &[u32]) -> u32 {
     sampler.sample(&session(tokens, &SamplerParams::greedy()).logits().unwrap()).unwrap()
 }
 
-/// Logits are the model's own whatever is done to choose from them.
+/// The logits that a session returns are never changed by bias or penalties.
 #[test]
 fn logits_stay_as_they_are() {
     let bits = |session: &mut Session| session.logits().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
@@ -137,7 +139,7 @@ fn logits_stay_as_they_are() {
     }
 }
 
-/// Penalties cost two dispatches a token, in the same pass and submission; without them there is nothing to pay.
+/// Penalties add two dispatches to each token, in the same pass and submission; without them nothing is added.
 #[test]
 fn work_of_a_token() {
     let device = crate::common::gpu::open(true);
@@ -169,7 +171,7 @@ fn a_bias_on_no_token_is_refused() {
     let error = session.set_sampling(&params).unwrap_err();
     assert!(matches!(error, Error::TokenOutOfRange { .. }), "{error}");
     let banned = SamplerParams { logit_bias: (0..vocab as u32).map(|t| (t, f32::NEG_INFINITY)).collect(), ..params };
-    // The caller's mistake, not the file's: and the choice is as it was.
+    // An error of the caller's does not blame the file, and leaves sampling as it was.
     let error = session.set_sampling(&banned).unwrap_err();
     assert!(matches!(error, Error::Argument { argument: "logit_bias", .. }), "{error}");
     session.set_sampling(&SamplerParams::greedy()).unwrap();

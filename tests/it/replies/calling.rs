@@ -1,4 +1,4 @@
-//! Functions that the model calls, and what they return.
+//! Tests functions that the model calls, and their results.
 
 use super::script::script;
 use super::{chat, text, told};
@@ -30,7 +30,7 @@ fn content(message: &Message) -> &str {
     text
 }
 
-/// There and back: the call, its result, the answer, a second call; each prompt found in the cache.
+/// A whole exchange: the call, its result, the answer, a second call. Each prompt is found in the cache.
 #[test]
 fn a_round_trip() {
     for (thought, reasoning) in [("", false), ("Who knows</think>", true)] {
@@ -66,7 +66,7 @@ fn a_round_trip() {
     }
 }
 
-/// Ids that other programs gave, or that are left of a longer conversation, are not given again.
+/// Ids that other programs gave, or that remain from a longer conversation, are not given again.
 #[test]
 fn every_call_has_an_id_of_its_own() {
     let mut chat = chat_with_tools();
@@ -83,7 +83,7 @@ fn every_call_has_an_id_of_its_own() {
     assert_eq!(calls(&events)[0].id.as_deref(), Some("call_2"));
 }
 
-/// A reply that is cut off in the middle of a call has no answer in it, and is given anew.
+/// A reply that is cut off inside a call has no answer, and can be generated again.
 #[test]
 fn a_call_that_is_cut_is_no_text() {
     let mut chat = chat_with_tools();
@@ -104,7 +104,7 @@ fn a_call_that_is_cut_is_no_text() {
     assert_eq!((calls(&events).len(), chat.messages().len()), (1, 2));
 }
 
-/// Without tools there are no calls to look for.
+/// Without tools no calls are looked for.
 #[test]
 fn without_tools_a_call_is_text() {
     let mut chat = chat();
@@ -115,7 +115,7 @@ fn without_tools_a_call_is_text() {
     assert!(text(&events).contains("weather"), "{events:?}");
 }
 
-/// Tools change the prompt, not that there is an answer.
+/// Tools change the prompt, and the model still answers.
 #[test]
 fn tools_that_are_not_called() {
     let mut chat = chat_with_tools();
@@ -124,7 +124,7 @@ fn tools_that_are_not_called() {
     assert!(stats.prompt.new > 60, "the tools are not in the prompt: {:?}", stats.prompt);
 }
 
-/// A stop string is not looked for in a call, and what is held for one comes before it.
+/// Stop strings are not looked for in calls, and text that was held back for one is told before the call.
 #[test]
 fn stop_strings_leave_calls_alone() {
     let mut chat = chat_with_tools();

@@ -1,4 +1,4 @@
-//! Conversations that another thread stops.
+//! Tests conversations that another thread stops.
 
 use super::{text, told};
 use crate::common::gpu::open;
@@ -18,8 +18,8 @@ fn chat(gpu: &Gpu) -> Chat {
     chat
 }
 
-/// Has another thread cancel a while after the `count`th event or, for none, after the question, while the reply goes
-/// on. Returns how it ended and what was submitted after the request.
+/// Lets another thread cancel some time after event number `count` or, for `None`, after the question, while the reply
+/// is generated. Returns how the reply ended and what was submitted after the request.
 fn cancelled(chat: &mut Chat, gpu: &Gpu, question: &str, count: usize, pause: Duration) -> (String, Stop, u64) {
     let cancel = Cancel::default();
     let stop = cancel.clone();
@@ -54,7 +54,7 @@ fn within_a_submission_and_usable_afterwards() {
     let owl = "Tell me a story about an owl.";
     let whole = text(&told(chat.send(owl).unwrap()).0);
     let long = owl.repeat(40);
-    told(chat.send(&long).unwrap()); // what is made at first use is made
+    told(chat.send(&long).unwrap()); // creates everything that is created at first use
     for (question, count, pause) in
         [(owl, 1, 0), (owl, 3, 5), (owl, 5, 17), (&long, 0, 1), (&long, 0, 9), (&long, 0, 30)]
     {
@@ -70,7 +70,7 @@ fn within_a_submission_and_usable_afterwards() {
     assert_eq!(text(&told(chat.send(owl).unwrap()).0), whole);
 }
 
-/// A reply whose button is pressed at a moment, and the next one, whose button is not.
+/// A reply that is cancelled at some moment, and the next reply, which is not.
 fn pressed(chat: &mut Chat, moment: usize) -> Stop {
     let cancel = Cancel::default();
     let press = |now: usize| {
@@ -78,7 +78,7 @@ fn pressed(chat: &mut Chat, moment: usize) -> Stop {
             cancel.cancel();
         }
     };
-    press(0); // the question is on its way to the thread that generates
+    press(0); // before the generating thread receives the question
     let reply = chat.send("My name is Anna.").unwrap();
     press(1);
     let reply = reply.with_cancel(&cancel);
@@ -91,8 +91,8 @@ fn pressed(chat: &mut Chat, moment: usize) -> Stop {
     stats.stop
 }
 
-/// At whatever moment it is pressed, from before the message is sent to the last event but the end: the press is never
-/// lost, and never stops another reply.
+/// At any moment, from before the message is sent to the last event before the end, a cancellation is never lost and
+/// never stops another reply.
 #[test]
 fn no_press_is_lost() {
     let mut chat = super::chat();
@@ -101,7 +101,7 @@ fn no_press_is_lost() {
         chat.clear();
         let stop = pressed(&mut chat, moment);
         if stop == Stop::End {
-            break; // pressed when all was told, or never
+            break; // cancelled after the end, or never
         }
         assert_eq!(stop, Stop::Cancelled, "pressed at {moment}");
         moments += 1;
@@ -111,8 +111,8 @@ fn no_press_is_lost() {
     assert!(moments > 5, "only {moments} moments");
 }
 
-/// As the guide has it: the window makes a button for each question and sends both. However the press and the reply fall
-/// together, the reply that it is for ends, and the next one does not.
+/// As in the guide, the window creates a `Cancel` for each question and sends both. However the cancellation and the
+/// reply coincide, the reply that it is for ends, and the next one does not.
 #[test]
 fn question_and_press_at_once() {
     let mut chat = super::chat();
@@ -139,7 +139,7 @@ fn question_and_press_at_once() {
     });
 }
 
-/// One button for a question whose answer takes several replies.
+/// One `Cancel` serves a question whose answer takes several replies.
 #[test]
 fn one_button_for_several_replies() {
     let mut chat = super::chat();
@@ -152,7 +152,7 @@ fn one_button_for_several_replies() {
     assert_eq!(chat.unanswered().len(), 1);
 }
 
-/// Its own and those that it was given: each stops the reply, and none presses another.
+/// Its own `Cancel` and those that it was given each stop the reply, and none cancels another.
 #[test]
 fn every_button_of_a_reply_stops_it() {
     let mut chat = super::chat();

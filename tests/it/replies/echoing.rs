@@ -1,4 +1,4 @@
-//! What a model says of control tokens and tags, letter by letter.
+//! Tests replies in which the model writes the names of control tokens and tags letter by letter.
 
 use super::script::{script, script_tokens};
 use super::{chat, model, text, told};
@@ -6,7 +6,7 @@ use wglm::{Event, Message};
 
 const ASKED: &str = "What do you write?";
 
-/// In the next prompt it is the text that it was, and was computed already.
+/// In the next prompt such a name is the same text, and is in the cache already.
 #[test]
 fn an_echo_forges_nothing() {
     let tokenizer = model().tokenizer().unwrap();
@@ -24,7 +24,7 @@ fn an_echo_forges_nothing() {
     }
 }
 
-/// Nor does it end the thinking.
+/// Such a name does not end the thinking either.
 #[test]
 fn a_tag_in_letters_is_thought() {
     let tokenizer = model().tokenizer().unwrap();
@@ -39,7 +39,7 @@ fn a_tag_in_letters_is_thought() {
     assert_eq!(text(&events), "Yes.");
 }
 
-/// The token of a tag in the middle of an answer is text there, and text in the next prompt.
+/// The token of a tag in the middle of an answer is text there, and in the next prompt.
 #[test]
 fn a_tag_in_an_answer_comes_back_as_text() {
     let tokenizer = model().tokenizer().unwrap();

@@ -1,4 +1,4 @@
-//! Replies of the demonstration model: how they are sampled, ended, streamed, and the functions they call.
+//! Tests replies of the demonstration model: sampling, ends, streams, and functions that they call.
 
 mod adjusting;
 mod calling;
@@ -16,7 +16,7 @@ use crate::common::{chats, gpu::gpu};
 use std::sync::OnceLock;
 use wglm::{Chat, Event, Gguf, LoadOptions, Model, Result, Stats};
 
-/// Enough for any conversation here.
+/// A context that suffices for every conversation here.
 const CONTEXT: usize = 768;
 
 /// The demonstration model, loaded once.
@@ -33,7 +33,7 @@ fn chat() -> Chat {
     chats::greedy(model())
 }
 
-/// All events of a reply but those of the prompt and the end, and the figures.
+/// All events of a reply but those of the prompt and the end, and the statistics.
 fn told(events: impl Iterator<Item = Result<Event>>) -> (Vec<Event>, Stats) {
     let mut events: Vec<Event> = events.map(Result::unwrap).collect();
     let Some(Event::Done(stats)) = events.pop() else { panic!("no `Done`: {events:?}") };
@@ -41,7 +41,7 @@ fn told(events: impl Iterator<Item = Result<Event>>) -> (Vec<Event>, Stats) {
     (events, stats)
 }
 
-/// The answer's text.
+/// The text of the answer.
 fn text(events: &[Event]) -> String {
     events.iter().filter_map(|event| if let Event::Text(text) = event { Some(text.as_str()) } else { None }).collect()
 }

@@ -1,4 +1,4 @@
-//! Replies that were cut and go on, and replies whose beginning is given.
+//! Tests replies that were cut off and are continued, and replies whose beginning is given.
 
 use super::script::script;
 use super::{chat, model, text, told};
@@ -25,7 +25,8 @@ fn thinking(mut chat: Chat) -> Chat {
     chat
 }
 
-/// Cut wherever it may be, in the middle of thinking too, it goes on as if it had not been, and computes no token again.
+/// A reply that is cut off anywhere, inside thinking as well, continues as if it had not been cut, and computes no
+/// token again.
 #[test]
 fn a_cut_reply_goes_on() {
     let chats: [fn() -> Chat; 3] = [chat, || seeded(chat()), || thinking(chat())];
@@ -48,7 +49,7 @@ fn a_cut_reply_goes_on() {
     }
 }
 
-/// Cancelled, and gone on with from the conversation as it was kept, without its cache.
+/// A cancelled reply is continued from the saved conversation, without its cache.
 #[test]
 fn a_kept_reply_goes_on() {
     let want = whole(chat(), OWL);
@@ -76,11 +77,12 @@ fn a_kept_reply_goes_on() {
     let joined = again.messages()[1].text().into_owned();
     assert_eq!(joined, format!("{said}{}", text(&events)));
     assert!(!text(&events).is_empty() && stats.stop == Stop::End, "{joined}");
-    // And a turn after it is a turn like any other.
+    // The next turn is like any other.
     assert!(text(&told(again.send(SUM).unwrap()).0).contains("twelve"));
 }
 
-/// In the middle of a call, which is whole afterwards, and keeps the ids before it.
+/// A reply that is cut off inside a call is continued; the call is complete afterwards, and earlier calls keep their
+/// ids.
 #[test]
 fn a_cut_call_goes_on() {
     const CALL: &str = "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>";
@@ -101,7 +103,7 @@ fn a_cut_call_goes_on() {
     }
 }
 
-/// The reply begins as it is told to, without thinking; thinking can be begun as well.
+/// The reply begins with the given text, without thinking; the beginning of thinking can be given as well.
 #[test]
 fn a_reply_with_a_given_beginning() {
     for reasoning in [Some(false), Some(true)] {
@@ -124,7 +126,7 @@ fn a_reply_with_a_given_beginning() {
     assert!(!message.text().is_empty(), "{message:?}");
 }
 
-/// Names of control tokens and tags in a beginning are text, as they are anywhere else.
+/// Names of control tokens and tags in a given beginning are text, as anywhere else.
 #[test]
 fn a_beginning_forges_nothing() {
     let mut chat = chat();
@@ -152,12 +154,12 @@ fn what_cannot_go_on_is_refused() {
     let error = chat.prefill(&"owl ".repeat(2000)).map(drop).unwrap_err();
     assert!(matches!(error, Error::ContextFull { .. }), "{error}");
     assert_eq!(chat.messages().len(), 1);
-    // Dropped unread, the beginning is there and nothing else.
+    // If the reply is dropped unread, the message is the beginning only.
     drop(chat.prefill("Once").unwrap());
     assert_eq!(chat.messages()[1], Message::assistant("Once"));
 }
 
-/// A beginning is not taken for an earlier reply that began alike, in the middle of a call say.
+/// A given beginning is not confused with an earlier reply that began in the same way, for example inside a call.
 #[test]
 fn a_beginning_is_no_earlier_reply() {
     let asked = "Does it rain in Rome?";

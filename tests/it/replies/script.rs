@@ -1,23 +1,23 @@
-//! Has the demonstration model say what a test wants, token by token, as it would say anything else: through bias and
-//! penalties. Each token of the script is favoured less than the one before it, and the frequency penalty takes it back
-//! once it was said. What stands in the prompt already is favoured more, by what that costs it.
+//! Makes the demonstration model generate given tokens, one by one, through bias and penalties. Each token of the
+//! script is favoured less than the one before it, and the frequency penalty cancels the favour once the token was
+//! generated. Tokens that occur in the prompt are favoured more, by the penalty for those occurrences.
 
 use super::model;
 use std::collections::HashMap;
 use wglm::{Chat, Message, SamplerParams};
 
-/// Between the favours of two tokens: more than logits ever differ by.
+/// The difference between the favours of two tokens, which is larger than any difference of logits.
 const STEP: f32 = 128.0;
-/// What a token costs once it was said: more than all favours together.
+/// The penalty for an occurrence, which is larger than all favours together.
 const FREQUENCY: f32 = 8192.0;
 
-/// The next reply will be `script` and the control token `end`, asked for by `question` if there is one. No token may
-/// stand in it twice.
+/// Sets the next reply to `script` and the control token `end`, in answer to `question` if there is one. No token may
+/// occur twice in the script.
 pub fn script(chat: &mut Chat, question: Option<&str>, script: &str, end: &str) {
     script_tokens(chat, question, model().tokenizer().unwrap().encode(script, true).unwrap(), end);
 }
 
-/// The same, token by token.
+/// The same for given tokens.
 pub fn script_tokens(chat: &mut Chat, question: Option<&str>, mut tokens: Vec<u32>, end: &str) {
     let tokenizer = model().tokenizer().unwrap();
     tokens.push(tokenizer.special(end).expect(end));

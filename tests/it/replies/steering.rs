@@ -1,4 +1,4 @@
-//! Replies whose tokens the caller has a say in.
+//! Tests replies in which a caller's `Chooser` takes part.
 
 use super::{chat, model, text, told};
 use std::collections::HashSet;
@@ -8,7 +8,7 @@ use wglm::{Chooser, Error, Event, Result, Sampler, SamplerParams};
 
 const OWL: &str = "Tell me a story about an owl.";
 
-/// Leaves everything as it is, and notes what it sees.
+/// Changes nothing, and records what it sees.
 #[derive(Default)]
 struct Watch {
     prompts: Vec<usize>,
@@ -28,7 +28,7 @@ impl Chooser for Watch {
     }
 }
 
-/// Whoever only looks on changes nothing; each token is asked for once, and the end is told too.
+/// A chooser that only records changes nothing. It is called once for each token, and receives the end token too.
 #[test]
 fn looking_on_changes_nothing() {
     let mut plain = chat();
@@ -45,7 +45,7 @@ fn looking_on_changes_nothing() {
     assert!(model().tokenizer().unwrap().is_end(*watch.accepted.last().unwrap()));
     let first = tokens.len() - stats.generated;
     assert_eq!(watch.prompts, (first..=tokens.len()).collect::<Vec<_>>());
-    // The cache is as good as without.
+    // The cache is as valid as without a chooser.
     let held = tokens.len();
     let (_, stats) = told(watched.send("And a fox?").unwrap());
     assert!(stats.prompt.cached + 2 >= held, "{:?}", stats.prompt);
@@ -65,7 +65,7 @@ impl Chooser for Only {
     }
 }
 
-/// A mask holds whatever the sampling, and parser, stop strings and figures are the reply's own.
+/// A mask holds for any sampling parameters, and parsing, stop strings and statistics work as usual.
 #[test]
 fn a_mask_holds() {
     let allowed: HashSet<u32> = ["one", "two", " and", " or"]
@@ -88,7 +88,7 @@ fn a_mask_holds() {
     assert_eq!(chat.unanswered().len(), 1);
 }
 
-/// Says a script, token by token.
+/// Chooses the tokens of a script.
 struct Script(std::vec::IntoIter<u32>);
 
 impl Script {
@@ -107,7 +107,7 @@ impl Chooser for Script {
     }
 }
 
-/// What is chosen is read like any reply: thinking, text, calls with ids, the end.
+/// Chosen tokens are parsed as any reply: thinking, text, calls with ids, the end.
 #[test]
 fn ones_own_choice_is_a_reply_like_any_other() {
     let mut chat = chat();
@@ -123,7 +123,7 @@ fn ones_own_choice_is_a_reply_like_any_other() {
     chat.clear();
     let (events, stats) = told(chat.send("Roll.").unwrap().with_chooser(Script::of("</think>Let us see.<|user|>")));
     assert_eq!((text(&events).as_str(), stats.stop), ("Let us ", Stop::StopString));
-    // An error of the caller's own ends the reply, which keeps what came; so does a token that does not exist.
+    // An error of the chooser ends the reply, which keeps the text so far; so does a token that does not exist.
     let mut reply = chat.send("Roll.").unwrap().with_chooser(Script::of("</think>One"));
     let error = reply.find_map(Result::err).unwrap();
     assert!(matches!(error, Error::Argument { argument: "script", .. }) && reply.next().is_none(), "{error}");
@@ -134,7 +134,7 @@ fn ones_own_choice_is_a_reply_like_any_other() {
     assert!(!told(chat.send("What is seven plus five?").unwrap()).0.is_empty());
 }
 
-/// A sampler of the crate's own as a chooser does what it does outside.
+/// The crate's own sampler works the same as a chooser as it does alone.
 #[test]
 fn a_sampler_on_the_host() {
     struct Own(Sampler);

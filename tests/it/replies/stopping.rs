@@ -1,4 +1,4 @@
-//! Replies that end at a stop string, and how likely their tokens were.
+//! Tests replies that end at a stop string, and log-probabilities of tokens.
 
 use super::{chat, model, text, told};
 use wglm::generate::{GenerateOptions, Generation, Stop};
@@ -12,7 +12,7 @@ fn a_stop_string_is_never_told() {
     let (events, stats) = told(chat.send(OWL).unwrap());
     let whole = text(&events);
     assert_eq!(stats.stop, Stop::End);
-    // Across tokens, inside one, at the very start, and none.
+    // Stop strings that span tokens, lie inside one, stand at the very start, and do not occur.
     for stop in [&whole[9..14], &whole[20..21], &whole[..3], "no such text"] {
         chat.clear();
         chat.options.stop = vec![stop.to_owned()];
@@ -27,7 +27,7 @@ fn a_stop_string_is_never_told() {
     assert!(text(&events).contains("twelve"), "{events:?}");
 }
 
-/// Thinking does not end by it.
+/// A stop string does not end thinking.
 #[test]
 fn thinking_goes_on() {
     let mut chat = chat();
@@ -52,7 +52,7 @@ fn an_empty_stop_string_is_refused() {
     assert!(chat.messages().is_empty());
 }
 
-/// What was held back because it might have become a stop string comes at the end.
+/// Text that was held back because a stop string might have begun is told at the end.
 #[test]
 fn what_was_held_back_is_told() {
     let mut chat = chat();

@@ -1,4 +1,4 @@
-//! Replies as asynchronous streams.
+//! Tests replies as asynchronous streams.
 
 use super::{chat, model, script::script, text, told};
 use crate::common::chats;
@@ -38,12 +38,12 @@ fn it_tells_what_the_iterator_tells() {
     assert!(block_on(next(&mut stream)).is_none(), "an event after the end");
     let mut back = stream.into_chat().unwrap();
     assert_eq!(back.messages(), known.messages());
-    // The conversation goes on, with its cache.
+    // The conversation continues with its cache.
     let (events, stats) = told(back.send("What is seven plus five?").unwrap());
     assert!(stats.prompt.cached > 100 && text(&events).contains("twelve"), "{events:?} {:?}", stats.prompt);
 }
 
-/// Whoever polls is never blocked, and is woken.
+/// Polling never blocks, and the task is woken.
 #[test]
 fn polling_does_not_wait() {
     let mut stream = chat().into_stream(OWL);
@@ -79,7 +79,7 @@ fn given_back_half_way() {
     assert!(stats.prompt.cached > 0 && !text(&events).is_empty());
 }
 
-/// A stream of which the first event has come, and a button that others may share.
+/// A stream whose first event has arrived, and a `Cancel` that others may share.
 fn begun(chat: Chat) -> (ReplyStream, Cancel) {
     let cancel = Cancel::default();
     let mut stream = chat.into_stream(OWL).with_cancel(&cancel);
@@ -87,7 +87,7 @@ fn begun(chat: Chat) -> (ReplyStream, Cancel) {
     (stream, cancel)
 }
 
-/// On a device of its own, to count what it is given.
+/// The device is used by nothing else, so that its work can be counted.
 #[test]
 fn dropped_it_stops() {
     let alone = load_on(&fable_file("q4_0"), &open(true));
@@ -95,11 +95,11 @@ fn dropped_it_stops() {
     let (stream, cancel) = begun(chats::greedy(&alone));
     drop(stream); // waits for the thread, which holds the session
     let submissions = alone.gpu().work().submissions - before;
-    assert!(submissions < 60, "{submissions} submissions: the rest of the reply was generated"); // it has a hundred tokens
+    assert!(submissions < 60, "{submissions} submissions: the rest of the reply was generated"); // the whole reply has a hundred tokens
     assert!(!cancel.is_cancelled(), "other replies may share it");
 }
 
-/// By the caller's button, by the stream's own, and by one that was pressed before there was a stream.
+/// The caller's `Cancel`, the stream's own, and one that was cancelled before the stream existed each stop the reply.
 #[test]
 fn stopped_by_a_button() {
     let (mut stream, cancel) = begun(chat());
@@ -130,7 +130,7 @@ fn a_task_that_is_dropped_loses_nothing() {
         }
     }
     assert_eq!((stream.messages(), shared.messages()), (vec![Message::user(OWL)], vec![Message::user(OWL)]));
-    // Meanwhile it is the stream's.
+    // Meanwhile the stream uses it.
     assert!(matches!(shared.with(|_| ()), Err(Error::Argument { argument: "chat", .. })));
     let events = block_on(all(&mut shared.send("And?")));
     assert!(matches!(&events[..], [Err(Error::Argument { argument: "chat", .. })]), "{events:?}");
@@ -148,7 +148,7 @@ fn a_task_that_is_dropped_loses_nothing() {
     assert!(shared.take().is_err() && shared.with(|_| ()).is_err() && stream.into_chat().is_err());
 }
 
-/// When the end was told, the conversation is free, and a stream that is not over says so.
+/// Once the last event was sent the conversation is free, and a call while a stream is running says that it is in use.
 #[test]
 fn free_at_the_last_event() {
     let shared = SharedChat::new(chat());
@@ -163,7 +163,7 @@ fn free_at_the_last_event() {
     assert!(block_on(next(&mut stream)).is_none());
 }
 
-/// After the results of functions; failures are events.
+/// Streams reply to results of functions, too, and failures are events.
 #[test]
 fn replies_to_results_and_failures() {
     let mut chat = chat();
@@ -199,7 +199,7 @@ fn conversations_and_streams_go_to_other_threads() {
     assert!(model().gpu().check().is_ok());
 }
 
-/// The stream's own button, and one that it is given after it has begun.
+/// The stream's own `Cancel`, and one that it is given after it has begun.
 #[test]
 fn every_button_of_a_stream_stops_it() {
     for pressed in 0..2 {
