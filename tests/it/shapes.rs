@@ -1,4 +1,4 @@
-//! Synthetic models of many shapes and formats against the reference program's logits (tests/reference).
+//! Compares synthetic models of many shapes and formats with the logits of the reference program (tests/reference).
 
 use crate::common::gpu::gpu;
 use crate::common::models::{fixture, load, load_with, read_f32, read_u32, worst_error};
@@ -45,15 +45,16 @@ fn logits_agree_with_the_reference() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Rounding activations moves these logits further than the demonstration model's: noise on noise, over rows so short
-/// that errors do not average out. What multiplies the wrong bytes, or scales them wrongly, is off by the whole.
+/// The bound with rounded activations. Rounding moves these logits further than those of the demonstration model:
+/// weights and activations are noise, over rows so short that errors do not average out. An error in which bytes are
+/// multiplied or how they are scaled is far larger.
 #[test]
 fn products_of_bytes_are_near() {
     let mut judged = 0;
     for Shape { name, file, positions, tokens, want } in shapes() {
         let model = load_with(&file, gpu(), Arithmetic::Int, Fusions::all());
         if !multiplies_bytes(&model) {
-            continue; // the same as above
+            continue; // tested above
         }
         let worst = worst_error(&model, &tokens, &positions, &want);
         println!("{name:<16} products of bytes: worst relative L2 {worst:.1e}");

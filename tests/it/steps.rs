@@ -1,4 +1,4 @@
-//! What the steps of GLM-4.7-Flash's plans cost, and how long the longest of them keeps a slow GPU.
+//! Tests the costs of the steps in GLM-4.7-Flash's plans, and the time that the longest of them takes on a slow GPU.
 
 use crate::common::gpu::gpu;
 use crate::common::models::fable_file;
@@ -14,15 +14,16 @@ use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, LoadOptions, Model, 
 
 /// The longest context of the full shape.
 const CONTEXT: usize = 202_752;
-/// Depths that the bound is held at.
+/// The depths at which the bound is tested.
 const DEPTHS: [usize; 4] = [0, 16 << 10, 64 << 10, 200_000];
-/// So slow a GPU that every workgroup is a part of its own; one that makes a few parts of a step; and one that makes none.
+/// A GPU so slow that every workgroup becomes a dispatch of its own, one on which a step is split into a few, and one
+/// on which no step is split.
 const SLOWEST: StepLimit = StepLimit { flops: 1, bandwidth: 1, time: Duration::from_secs(1) };
 const SLOW: StepLimit = StepLimit { flops: 1_000_000_000, bandwidth: 1_000_000_000, time: Duration::from_millis(1) };
 const UNCUT: StepLimit = StepLimit { flops: u64::MAX, bandwidth: u64::MAX, time: Duration::from_secs(1) };
 
-/// Multiplications of a token, from the shapes that docs of the model tell: those with weights, and those for each token
-/// in the cache, of every head's query with its key and of its weight with the value.
+/// The multiplications of a token, from the documented shapes of the model: those with weights, and for each token in
+/// the cache those of every head's query with the key and of its weight with the value.
 fn multiplications(s: &Shape) -> (u64, u64) {
     let attention = s.width * s.query_rank
         + s.query_rank * s.heads * (s.nope + s.rotary)
@@ -47,11 +48,11 @@ fn a_token_costs_what_its_multiplications_say() {
     assert_eq!((cost.flops, cost.cache_flops), (2 * weights, 2 * cached));
     assert!((3_000_000_000..4_000_000_000).contains(&weights), "about 3.6 billion active weights: {weights}");
     assert_eq!(cost.cache, 47 * 576 * 2, "each layer's line once, of f16");
-    // With 32,768 tokens in the cache, attention is what takes longest.
+    // With 32,768 tokens in the cache attention takes longest.
     assert!((65e9..68e9).contains(&(cost.cache_flops as f64 * 32_768.0)), "{}", cost.cache_flops);
 }
 
-/// What plans are made for, as far as steps differ by it.
+/// The targets of plans, as far as they make a difference for steps.
 fn targets() -> Vec<Target> {
     let matrices = [Matrices::None, Matrices::Eight, Matrices::Sixteen];
     let arithmetics = [Arithmetic::Float, Arithmetic::Int];
@@ -61,14 +62,14 @@ fn targets() -> Vec<Target> {
     by_subgroups.chain([Target { team: Team::Workgroup, ..Target::default() }]).collect()
 }
 
-/// The chunks of the full shape that the bound is held for, and those of which every token's logits are wanted: as many
-/// as fit where they are kept.
+/// The chunks of the full shape for which the bound is tested, and the chunks for which the logits of every token are
+/// wanted: as many tokens as their logits have room for.
 fn chunks() -> Vec<(usize, Outputs)> {
     let last = [2, 4, 8, 16, 32, 128, 512, PromptOptions::MOST].map(|tokens| (tokens, Outputs::Last));
     last.into_iter().chain([(32, Outputs::All), (128, Outputs::All)]).collect()
 }
 
-/// Whether a plan has steps in parts.
+/// Whether a plan has steps that were split.
 fn is_cut(plan: &Plan) -> bool {
     plan.steps.iter().any(|step| step.label.contains(" 1/"))
 }
@@ -104,8 +105,8 @@ fn no_step_of_the_full_shape_takes_longer_than_it_may() {
     }
 }
 
-/// Parts are of one shader, whatever the depth, and cost together what the whole does. Where few tokens have a token's
-/// shader for attention as a whole, its parts are of one more.
+/// The parts of a step use one shader at every depth, and together cost as much as the whole step. If a few tokens use
+/// the attention shader of a single token, their parts use one more shader.
 #[test]
 fn parts_add_up_and_need_no_shaders_of_their_own() {
     let dir = TempDir::new().unwrap();
@@ -141,7 +142,7 @@ fn loaded(limit: StepLimit, arithmetic: Arithmetic) -> Model {
     Model::load(&file, gpu(), &options).unwrap()
 }
 
-/// The bits of the logits after each token that `all` wants, or of the last.
+/// The bits of the logits after each token if `all`, and otherwise of the last.
 fn bits(model: &Model, tokens: &[u32], chunk: usize, all: bool) -> Vec<u32> {
     let mut session = Session::with_cache(model, CacheShape { context: 1200, ty: CacheType::F16 }).unwrap();
     session.set_prompt_options(PromptOptions { chunk, ..PromptOptions::default() });
@@ -159,8 +160,8 @@ fn bits(model: &Model, tokens: &[u32], chunk: usize, all: bool) -> Vec<u32> {
     bits
 }
 
-/// The demonstration model's prompts, of which every step that may be cut is: of few tokens and of many, into the second
-/// depth that plans are made for, in either arithmetic.
+/// Prompts of the demonstration model with every step split that can be: of few tokens and of many, into the second
+/// depth that plans are made for, in both arithmetics.
 #[test]
 fn parts_compute_what_the_whole_does_to_the_bit() {
     let tokens: Vec<u32> = (0..1050).map(|i| 1 + 37 * i % 2000).collect();

@@ -1,4 +1,4 @@
-//! The example that writes models of GLM-4.7-Flash's shape: what it writes is read, planned and computed.
+//! Tests the example that writes models of GLM-4.7-Flash's shape: its files are read, planned and computed.
 
 use crate::common::models::{fixture, load};
 use crate::hole::{full, hole, hole_of};
@@ -13,15 +13,16 @@ use wglm::quant::{Q4_K, Q6_K};
 use wglm::shader::{Access, Variant, reflect};
 use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, LoadOptions, Model, Session};
 
-/// Of a token, at most.
+/// The most pipelines of a token.
 const DISPATCHES: usize = 430;
 const PIPELINES: usize = 24;
-/// Of everything that a conversation needs, at most. Metal compiles each from source, and that is most of a first start.
+/// The most pipelines of a conversation. Metal compiles each from source, which is most of the time of a first start.
 const CONVERSATION: usize = 64;
-/// With a file that mixes more formats than Q4_0 files do, each in products that others have in another.
+/// The same for a file that mixes more formats than Q4_0 files do, where each format is used in products that other
+/// files have in another.
 const CONVERSATION_OF_MIXED: usize = 72;
 
-/// Every number smaller, every format with whole blocks.
+/// A shape with smaller numbers, in which every format still has whole blocks.
 fn small() -> Shape {
     let (width, rank, hidden) = (256, 64, 256);
     Shape {
@@ -56,12 +57,12 @@ fn the_full_shape_is_planned() {
     let cache = CacheShape { context: 4096, ty: CacheType::F16 };
     let planned = plan_token(&file, &config, cache, Target::default()).unwrap();
     assert_eq!((config.layers, config.heads, config.key_width, config.value_width), (47, 20, 256, 256));
-    // Four experts and the shared one of 64, and the head: 2.3 GB a token.
+    // A token reads four of the 64 experts, the shared one and the head, 2.3 GB in all.
     let read = planned.plan.cost().weights;
     assert!((2_200_000_000..2_500_000_000).contains(&read), "{read}");
 }
 
-/// A dispatch costs time and a pipeline costs loading, whatever they do.
+/// Every dispatch costs time, and every pipeline costs load time, so their numbers are limited.
 #[test]
 fn the_full_shape_takes_few_dispatches() {
     let dir = TempDir::new().unwrap();
@@ -81,7 +82,7 @@ fn the_full_shape_takes_few_dispatches() {
     }
 }
 
-/// The whole shape with K-quants, as files of several formats have them: some layers' second halves wider than others'.
+/// The full shape with K-quants, as in files of several formats, where the second halves of some layers have more bits.
 fn mixed(dir: &TempDir) -> Gguf {
     let shape = Shape::glm(47);
     let mut tensors = tensors(&shape);
@@ -96,7 +97,7 @@ fn mixed(dir: &TempDir) -> Gguf {
     hole_of(dir, &shape, tensors).0
 }
 
-/// Everything that decides which kernels there are.
+/// All targets that differ in which kernels they use.
 fn targets() -> Vec<(Target, CacheType)> {
     let mut targets = vec![];
     for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
@@ -133,7 +134,8 @@ fn a_conversation_takes_few_pipelines() {
     }
 }
 
-/// Pipelines know by the state alone how many tokens there are: rooms of any size share those of the usual ones.
+/// Pipelines learn the number of tokens from the state buffer only, so plans for any number share the pipelines of the
+/// usual ones.
 #[test]
 fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
     let dir = TempDir::new().unwrap();
@@ -153,7 +155,7 @@ fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
     }
 }
 
-/// What chunks take beside the weights and the cache, whatever the depth.
+/// The memory of chunks beside the weights and the cache is limited at every depth.
 #[test]
 fn chunks_of_the_full_shape_take_moderate_memory() {
     let dir = TempDir::new().unwrap();
@@ -170,7 +172,7 @@ fn chunks_of_the_full_shape_take_moderate_memory() {
     }
 }
 
-/// Grids hold the largest chunk, of several times as many heads too.
+/// The largest chunk fits the limits of a grid, also with several times as many heads.
 #[test]
 fn the_largest_chunks_are_planned() {
     let dir = TempDir::new().unwrap();
@@ -190,7 +192,8 @@ fn the_largest_chunks_are_planned() {
     }
 }
 
-/// What a device has to allow is enough for every kernel of a token and of chunks, whatever else it can do.
+/// The limits that wglm requires of a device suffice for every kernel of a token and of chunks, whatever else the
+/// device supports.
 #[test]
 fn the_least_limits_are_enough() {
     let dir = TempDir::new().unwrap();
@@ -241,7 +244,7 @@ fn the_same_shape_makes_the_same_bytes() {
     assert!(first == second);
 }
 
-/// A matrix times a vector of unit variance has unit variance.
+/// The product of a matrix and a vector of unit variance has unit variance.
 #[test]
 fn the_values_have_the_deviation_asked_for() {
     let dir = TempDir::new().unwrap();
@@ -260,7 +263,7 @@ fn the_values_have_the_deviation_asked_for() {
     }
 }
 
-/// The rows of docs/embedding.md, in MiB.
+/// The rows of the table in docs/embedding.md, in MiB.
 #[test]
 fn the_guide_tells_what_a_cache_costs() {
     let guide = include_str!("../../docs/embedding.md");

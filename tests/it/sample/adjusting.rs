@@ -1,11 +1,11 @@
-//! Logit bias, penalties and log-probabilities on the host.
+//! Tests logit bias, penalties and log-probabilities on the host.
 
 use super::open;
 use std::collections::BTreeSet;
 use wglm::Error;
 use wglm::sample::{Sampler, SamplerParams, logprobs};
 
-/// The sampler after it was told of tokens.
+/// A sampler that has accepted these tokens.
 fn after(params: SamplerParams, tokens: &[u32]) -> Sampler {
     let mut sampler = Sampler::new(params).unwrap();
     tokens.iter().for_each(|token| sampler.accept(*token));
@@ -16,7 +16,8 @@ fn greedy(params: SamplerParams) -> SamplerParams {
     SamplerParams { temperature: 0.0, ..params }
 }
 
-/// A token's logit after its adjustment, to a hundredth: found by what greedily beats it.
+/// A token's logit after bias and penalties, to a hundredth, found by comparing it with other logits in greedy
+/// sampling.
 fn adjusted(params: &SamplerParams, tokens: &[u32], logit: f32) -> f32 {
     let beaten = |rival: f32| after(greedy(params.clone()), tokens).sample(&[logit, rival, -1e6]).unwrap() == 0;
     let (mut low, mut high) = (-100.0, 100.0);

@@ -1,4 +1,4 @@
-//! The sampler: what each filter keeps, what is drawn, what is refused.
+//! Tests the sampler: what each filter keeps, the distribution of draws, and what is refused.
 
 mod adjusting;
 mod on_gpu;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use wglm::Error;
 use wglm::sample::{Sampler, SamplerParams};
 
-/// Nothing filtered, a fixed seed.
+/// Parameters without filters, with a fixed seed.
 fn open() -> SamplerParams {
     SamplerParams { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: Some(7), ..SamplerParams::default() }
 }
@@ -18,13 +18,13 @@ fn draws(params: SamplerParams, logits: &[f32], count: usize) -> Vec<u32> {
     (0..count).map(|_| sampler.sample(logits).unwrap()).collect()
 }
 
-/// Everything that a sampler ever chooses. The temperature is high, so that what is kept is drawn.
+/// All tokens that a sampler ever draws. The temperature is high, so that every kept token is drawn.
 fn kept(params: SamplerParams, logits: &[f32]) -> Vec<u32> {
     let hot = SamplerParams { temperature: 1e6, ..params };
     draws(hot, logits, 2000).into_iter().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Logits whose probabilities are these, at temperature 1.
+/// Logits that give these probabilities at temperature 1.
 fn logits(probabilities: &[f32]) -> Vec<f32> {
     probabilities.iter().map(|p| p.ln()).collect()
 }
@@ -61,7 +61,7 @@ fn draws_follow_the_distribution() {
             (0..10).map(|seed| chi_square(temperature, seed, &logits, &wanted)).sum::<f64>() / 10.0
         };
         println!("{temperature}: {} {}", mean(1.0), mean(1.02));
-        // 19 degrees of freedom: the mean of ten is 19 ± 2. A temperature two percent off must show.
+        // With 19 degrees of freedom the mean of ten is 19 ± 2. A temperature that is two percent off must be detected.
         assert!((13.0..25.0).contains(&mean(1.0)), "{} at temperature {temperature}", mean(1.0));
         assert!(mean(1.02) > 25.0, "{} at temperature {temperature}", mean(1.02));
     }
@@ -95,7 +95,7 @@ fn top_p_keeps_the_fewest_that_reach_it() {
 
 #[test]
 fn top_p_counts_after_top_k_and_before_the_temperature() {
-    // Of 0.4 and 0.3, the first is 0.571.
+    // Of 0.4 and 0.3 the first has a share of 0.571.
     let logits = logits(&[0.1, 0.4, 0.2, 0.3]);
     assert_eq!(kept(SamplerParams { top_k: 2, top_p: 0.57, ..open() }, &logits), [1]);
     assert_eq!(kept(SamplerParams { top_k: 2, top_p: 0.58, ..open() }, &logits), [1, 3]);
@@ -103,7 +103,8 @@ fn top_p_counts_after_top_k_and_before_the_temperature() {
 
 #[test]
 fn top_p_looks_as_far_as_it_must() {
-    // Uniform over 5000 tokens: half of them, the lowest ids, whatever the size of the first look.
+    // Uniform over 5000 tokens: the half with the lowest ids is kept, whatever the number of tokens that are sorted
+    // first.
     let logits = vec![0.25; 5000];
     let seen = draws(SamplerParams { top_p: 0.5, ..open() }, &logits, 5000);
     assert!((2450..2500).contains(seen.iter().max().unwrap()), "{:?}", seen.iter().max());
@@ -147,11 +148,11 @@ fn a_seed_determines_the_draws() {
     assert_eq!(draws(params(Some(1)), &logits, 200), draws(params(Some(1)), &logits, 200));
     assert_ne!(draws(params(Some(1)), &logits, 200), draws(params(Some(2)), &logits, 200));
     assert_ne!(draws(params(None), &logits, 200), draws(params(None), &logits, 200));
-    // The made-up seed can be read back and used again.
+    // The generated seed can be read and used again.
     let mut sampler = Sampler::new(params(None)).unwrap();
     let first: Vec<_> = (0..200).map(|_| sampler.sample(&logits).unwrap()).collect();
     assert_eq!(draws(params(Some(sampler.seed())), &logits, 200), first);
-    // A change of generator, order or rounding would show here.
+    // A change of the generator, the order or the rounding would be detected here.
     assert_eq!(draws(params(Some(42)), &logits, 8), [734, 667, 991, 105, 347, 22, 819, 345]);
 }
 
@@ -176,7 +177,7 @@ fn parameters_out_of_range_are_refused_by_name() {
 #[test]
 #[ignore = "a measurement"]
 fn speed_on_a_full_vocabulary() {
-    // Roughly a model's shape: a few likely tokens over a broad floor.
+    // Roughly the distribution of a model: a few likely tokens above many unlikely ones.
     let model: Vec<f32> = (0..154_880u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6 - 8.0 + if n % 9973 == 0 { 16.0 } else { 0.0 })
         .collect();

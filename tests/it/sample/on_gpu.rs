@@ -1,5 +1,5 @@
-//! Choosing on the GPU: what the filters keep is what the sampler on the host keeps, and what is drawn of it
-//! follows the distribution.
+//! Tests sampling on the GPU: the filters keep what those of the sampler on the host keep, and the draws follow the
+//! distribution.
 
 use super::{draws, logits, open};
 use crate::common::gpu::gpu;
@@ -10,7 +10,7 @@ use wglm::plan::{BufferRef, Builder, Executor, Plan, Target};
 use wglm::sample::SamplerParams;
 use wglm::shader::Pipelines;
 
-/// The steps that choose a token, with logits to choose from.
+/// The steps that sample a token, with logits to sample from.
 struct Chooser {
     gpu: Gpu,
     executor: Executor,
@@ -52,14 +52,14 @@ impl Chooser {
     }
 }
 
-/// What is drawn at the first so many positions.
+/// The tokens that are drawn at the first positions.
 fn drawn(params: &SamplerParams, logits: &[f32], count: u32) -> Vec<u32> {
     let chooser = Chooser::new(logits);
     chooser.set(params);
     (0..count).map(|position| chooser.at(position)).collect()
 }
 
-/// Pearson's chi-square of what was drawn against weights.
+/// Pearson's chi-square of the draws against weights.
 fn chi_square(drawn: &[usize], weights: &[f64]) -> f64 {
     let mut seen = vec![0.0; weights.len()];
     drawn.iter().for_each(|&token| seen[token] += 1.0);
@@ -82,16 +82,17 @@ fn draws_follow_the_distribution() {
         };
         let (right, wrong) = (chi_square(&drawn, &weights(1.0)), chi_square(&drawn, &weights(1.1)));
         println!("temperature {temperature}: {right:.1}, as if it were ten percent off {wrong:.1}");
-        // 19 degrees of freedom: beyond 43.8 once in a thousand.
+        // With 19 degrees of freedom the value exceeds 43.8 once in a thousand cases.
         assert!(right < 43.8 && wrong > 43.8, "{right} and {wrong} at temperature {temperature}");
     }
 }
 
-/// The distribution of what is kept, neither flattened nor sharpened by the filters.
+/// The distribution of the kept tokens is not changed by the filters.
 #[test]
 fn draws_follow_what_the_filters_leave() {
     let logits = logits(&[0.05, 0.3, 0.02, 0.25, 0.2, 0.08, 0.1]);
-    // Of the five likeliest (0.93 of all) those that reach 0.8 (0.744 of all), of those a third of the likeliest.
+    // Of the five likeliest tokens (0.93 in all) those that reach 0.8 (0.744 in all) are kept, and of these all that
+    // are at least a third as likely as the likeliest.
     let params = SamplerParams { top_k: 5, top_p: 0.8, min_p: 0.3, temperature: 2.0, ..open() };
     let drawn = indices(drawn(&params, &logits, 6000));
     assert_eq!(drawn.iter().copied().collect::<BTreeSet<_>>(), BTreeSet::from([1, 3, 4]));
@@ -101,7 +102,7 @@ fn draws_follow_what_the_filters_leave() {
     assert!(distance < 13.8, "{distance} with 2 degrees of freedom"); // once in a thousand
 }
 
-/// Neither neighbouring positions nor neighbouring seeds nor neighbouring tokens tell of each other.
+/// Draws at neighbouring positions, with neighbouring seeds or of neighbouring tokens are independent.
 #[test]
 fn draws_are_independent() {
     let flat = [0.0; 8];
@@ -121,7 +122,7 @@ fn draws_are_independent() {
     }
 }
 
-/// A large vocabulary of equals: no part of it is preferred.
+/// In a large vocabulary of equally likely tokens no part is preferred.
 #[test]
 fn draws_reach_all_of_a_large_vocabulary() {
     let drawn = indices(drawn(&open(), &vec![0.25; 50_000], 3200));
@@ -168,7 +169,7 @@ fn the_same_is_kept_as_on_the_host() {
 #[test]
 #[ignore = "a measurement"]
 fn speed_of_a_choice() {
-    // A few likely tokens over a broad floor, and none likelier than another.
+    // A few likely tokens above many unlikely ones, and all equally likely.
     let model: Vec<f32> = (0..154_880u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6 - 8.0 + if n % 9973 == 0 { 16.0 } else { 0.0 })
         .collect();

@@ -1,4 +1,4 @@
-//! Conversations.
+//! Tests conversations.
 
 use super::{load, model};
 use crate::common::chats;
@@ -12,7 +12,7 @@ fn chat() -> Chat {
     chats::greedy(model())
 }
 
-/// The thinking, the answer and the figures of a whole reply.
+/// The thinking, the answer and the statistics of a whole reply.
 fn ask(chat: &mut Chat, question: &str) -> (String, String, Stats) {
     let (mut thinking, mut text, mut stats) = (String::new(), String::new(), None);
     for event in chat.send(question).unwrap() {
@@ -28,7 +28,7 @@ fn ask(chat: &mut Chat, question: &str) -> (String, String, Stats) {
     (thinking, text, stats.expect("no `Done`"))
 }
 
-/// Who says what.
+/// The roles and texts of the messages.
 fn said(chat: &Chat) -> Vec<(String, String)> {
     let text = |m: &Message| match &m.content {
         Some(Content::Text(text)) => text.clone(),
@@ -53,7 +53,7 @@ fn a_name_is_remembered_from_the_cache() {
     assert_eq!(said(&chat), turns.map(|(role, text)| (role.to_owned(), text.to_owned())));
 }
 
-/// What the cache keeps does not change the answer: the same conversation told anew ends the same.
+/// The cache does not change the answer: the same conversation in a new session ends the same.
 #[test]
 fn the_cache_does_not_change_the_answer() {
     let mut warm = chat();
@@ -71,7 +71,7 @@ fn the_cache_does_not_change_the_answer() {
 #[test]
 fn thinking_is_kept_apart_and_left_out_of_later_turns() {
     let mut chat = chat();
-    chat.reasoning = None; // the template thinks
+    chat.reasoning = None; // the template's default is to think
     let (thinking, text, _) = ask(&mut chat, "What is seven plus five?");
     assert!(!thinking.is_empty() && !text.is_empty());
     let reply = &chat.messages()[1];
@@ -84,7 +84,7 @@ fn thinking_is_kept_apart_and_left_out_of_later_turns() {
     assert!(!held.contains(thinking.trim()), "an earlier turn's thinking is still there: {held}");
 }
 
-/// Unless the template is told to keep it: then a turn computes its new tokens and no others.
+/// If the template keeps earlier thinking, a turn computes only its new tokens.
 #[test]
 fn thinking_is_kept_where_it_is_wanted() {
     let mut chat = chat();
@@ -105,7 +105,7 @@ fn thinking_is_kept_where_it_is_wanted() {
     assert_eq!(reuse.cached + reuse.new, prompt.len());
 }
 
-/// Whoever says the name of a role does not speak for it, be it a user, a function's result or the model itself.
+/// The name of a role in a message of a user, a function or the model does not begin a message of that role.
 #[test]
 fn nobody_speaks_for_another() {
     let tokenizer = model().tokenizer().unwrap();
@@ -134,7 +134,8 @@ fn part(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// The first event tells what the cache held before anything is computed, the last that all is read.
+/// The first event says how many tokens the cache held before any computation, and the last prompt event that the
+/// prompt is complete.
 #[test]
 fn the_prompt_is_told_from_its_beginning_to_its_end() {
     let mut chat = chat();
@@ -154,7 +155,7 @@ fn the_prompt_is_told_from_its_beginning_to_its_end() {
     assert_eq!((told.first(), told.last()), (Some(&(reuse.cached, total)), Some(&(total, total))));
 }
 
-/// A reply to what was said until then, once more or otherwise.
+/// Another reply to the earlier messages, with the same or other messages.
 #[test]
 fn messages_are_taken_back() {
     let mut chat = chat();
@@ -202,7 +203,7 @@ fn a_reply_dropped_half_way() {
     assert_eq!(text, ask(&mut anew, "My name is Anna.").1, "the dropped reply changed the next one");
 }
 
-/// What was said stays, marked as unanswered, however the reply ended before it began.
+/// A message stays, marked as unanswered, whatever ended the reply before it began.
 #[test]
 fn what_was_not_answered_stays() {
     let owl = "Tell me a story about an owl.";
@@ -228,11 +229,11 @@ fn what_was_not_answered_stays() {
         chat.truncate(0);
         way(&mut chat);
         assert_eq!(chat.unanswered(), [Message::user(owl)]);
-        // Asked again, it is answered.
+        // Asking for the reply again answers it.
         let text: String = chat.reply().unwrap().filter_map(|event| text_of(event.unwrap())).collect();
         assert_eq!(text, whole);
         assert!(chat.unanswered().is_empty());
-        // Or more is said, and the model reads both; or it is taken back.
+        // Or another message follows, and the model sees both; or the message is removed.
         way(&mut chat);
         ask(&mut chat, "What is seven plus five?");
         assert_eq!((chat.messages().len(), chat.unanswered().len()), (5, 0));
@@ -282,7 +283,7 @@ fn cleared_it_starts_over() {
     assert_eq!(chat.messages()[0].role, "system");
 }
 
-/// Nothing, blanks, letters the model never saw, marks of the template's and of Jinja's.
+/// Empty messages, blanks, characters that the model never saw, and the markup of the template and of Jinja.
 #[test]
 fn odd_questions_are_answered() {
     let mut chat = chat();

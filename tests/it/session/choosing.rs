@@ -1,11 +1,11 @@
-//! Tokens chosen on the GPU, which goes on with them before the host knows them.
+//! Tests tokens that are sampled on the GPU, which continues with them before the host knows them.
 
 use super::{bits, dialogue, fresh, holds, model, session_of};
 use std::ops::ControlFlow;
 use wglm::generate::{GenerateOptions, Generation, Stop};
 use wglm::{Error, Event, Reuse, SamplerParams, Session};
 
-/// Two sessions that hold the same, one to go ahead in and one to compare with.
+/// Two sessions with the same tokens: one in which the GPU runs ahead, and one to compare with.
 fn pair(length: usize) -> [Session; 2] {
     [(); 2].map(|()| {
         let mut session = session_of(64);
@@ -36,7 +36,7 @@ fn greedily_it_is_the_most_likely_token_each_time() {
     holds(&mut ahead, &all, "after going ahead");
 }
 
-/// Reading outputs on the way changes nothing.
+/// Reading results in between changes nothing.
 #[test]
 fn what_is_read_on_the_way_is_that_of_the_last_token() {
     let [mut read, mut unread] = pair(6);
@@ -55,7 +55,7 @@ fn what_is_read_on_the_way_is_that_of_the_last_token() {
     assert_eq!(read.tokens(), unread.tokens());
 }
 
-/// A draw depends on the position and not on how the session came there.
+/// A draw depends on the position, and not on how the session got there.
 #[test]
 fn rewound_it_draws_the_same_again() {
     let mut session = session_of(64);
@@ -65,7 +65,7 @@ fn rewound_it_draws_the_same_again() {
     for kept in [0, 4, 17, 28] {
         session.rewind(kept);
         let known = [&dialogue(5)[..], &first].concat();
-        let from = kept.max(4); // what follows the prompt is drawn
+        let from = kept.max(4); // tokens after the prompt are sampled
         session.feed(&known[kept..=from]).unwrap();
         let count = known.len() - 1 - from;
         assert_eq!(chosen(&mut session, count), known[from + 1..], "rewound to {kept}");
@@ -96,7 +96,7 @@ fn another_way_to_choose_applies_at_once() {
     holds(&mut session, &[&dialogue(5)[..], &[likeliest]].concat(), "greedy again");
 }
 
-/// A token too many leaves no trace.
+/// A token that was submitted in vain leaves no trace.
 #[test]
 fn the_token_ahead_is_forgotten() {
     let [mut session, _] = pair(8);
@@ -136,7 +136,7 @@ fn parameters_out_of_range_change_nothing() {
     assert_eq!(session.chosen().unwrap(), before);
 }
 
-/// A bias on no token is refused when penalties are there already, and these stay.
+/// A bias for a token outside of the vocabulary is refused when penalties are already set, and these stay.
 #[test]
 fn a_bias_on_no_token_leaves_the_penalties() {
     let penalised = SamplerParams { repeat_penalty: 1.3, ..seeded(5) };
@@ -155,7 +155,7 @@ fn generate(session: &mut Session, prompt: &[u32], sampling: SamplerParams, most
     stats.stop
 }
 
-/// A generation is this loop: the same tokens, whether the prompt has to be computed or is there.
+/// A generation gives the same tokens as this loop, whether the prompt has to be computed or is in the cache.
 #[test]
 fn a_generation_chooses_the_same() {
     let prompt = dialogue(12);
@@ -173,7 +173,7 @@ fn a_generation_chooses_the_same() {
     assert_eq!(chosen(&mut stepped, session.tokens().len() - 12), session.tokens()[12..], "greedy after draws");
 }
 
-/// The end of a reply was submitted before anyone knew that it was one.
+/// The token that ends a reply is submitted before the host knows it.
 #[test]
 fn the_end_of_a_reply_is_not_kept() {
     let text = "Tell me a story about an owl.";

@@ -1,4 +1,4 @@
-//! Feeding and rewinding.
+//! Tests feeding and rewinding.
 
 use super::{bits, dialogue, fresh, holds, session, session_of};
 use crate::common::gpu::gpu;
@@ -16,7 +16,7 @@ fn at_once_or_in_parts() {
     }
 }
 
-/// Reading logits on the way changes nothing, and neither does reading them twice.
+/// Reading logits in between changes nothing, and neither does reading them twice.
 #[test]
 fn reading_changes_nothing() {
     let tokens = dialogue(12);
@@ -55,7 +55,7 @@ fn rewinding_and_feeding_again() {
     }
 }
 
-/// A profile runs steps out of turn; nothing of that is left in the cache.
+/// A profile runs steps out of order, and leaves nothing of that in the cache.
 #[test]
 fn a_profiled_token_is_a_token() {
     if !gpu().report().timestamps {
@@ -73,7 +73,7 @@ fn a_profiled_token_is_a_token() {
     holds(&mut session, &tokens, "after a profile");
 }
 
-/// What stood in the cache behind the rewound place is not seen any more.
+/// After a rewind, later contents of the cache have no effect.
 #[test]
 fn rewinding_and_feeding_something_else() {
     let tokens = dialogue(20);
@@ -174,7 +174,7 @@ fn progress_counts_every_token() {
     assert_eq!(told, (1..=9).collect::<Vec<_>>());
 }
 
-/// Logits that were there before are those of another token: they are gone with the first token fed.
+/// Earlier logits belong to another token: they are no longer available once a token is fed.
 #[test]
 fn cancelled_anywhere_the_session_goes_on() {
     let tokens = dialogue(18);

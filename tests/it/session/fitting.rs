@@ -1,4 +1,4 @@
-//! Conversations that outgrow their context.
+//! Tests conversations that outgrow their context.
 
 use super::session_of;
 use wglm::serde_json::Map;
@@ -12,7 +12,7 @@ fn chat() -> Chat {
     chat
 }
 
-/// Three turns, one with a call, and something new to say.
+/// Three turns, one of which has a call, and a new message.
 fn long() -> Vec<Message> {
     let mut call = ToolCall::new("dice", Map::new());
     call.id = Some("call_0".to_owned());
@@ -37,12 +37,13 @@ fn needs(messages: &[Message]) -> usize {
     chat.prompt().unwrap().len()
 }
 
-/// Whatever is reserved, no more goes than must, whole turns go, and what stays is the conversation in its order.
+/// For any reserve, no more turns are dropped than necessary, only whole turns are dropped, and the rest keeps its
+/// order.
 #[test]
 fn the_oldest_turns_go_whole() {
     let all = long();
     let newest = needs(&[all[0].clone(), all[10].clone()]);
-    // Where turns end: what may go.
+    // The ends of turns, up to which messages may be dropped.
     let gaps = [1, 2, 6, 8, 10];
     let mut seen = [false; 5];
     for reserve in 0..=CONTEXT - newest {
@@ -77,7 +78,7 @@ fn a_turn_that_is_too_long_is_refused() {
     assert!(chat.fit(10).unwrap().is_empty());
 }
 
-/// A conversation without end: it never fails for want of room, and remembers what its system says.
+/// An endless conversation never fails for lack of room, and keeps its system prompt.
 #[test]
 fn a_conversation_goes_on_for_ever() {
     let mut chat = chat();

@@ -1,4 +1,4 @@
-//! Generations: what they yield, when they end, and what they leave.
+//! Tests generations: their events, their ends, and what they leave in the session.
 
 use super::{model, session, session_of};
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use wglm::{Error, Result, SamplerParams, Session};
 
 const OWL: &str = "Tell me a story about an owl.";
 
-/// A prompt as the chat template renders it, and the parser for its reply.
+/// A prompt that the chat template rendered, and the parser for its reply.
 fn prompt(question: &str, thinking: bool) -> (Vec<u32>, ReplyParser) {
     let messages = [Message::user(question)];
     let mut input = ChatInput::new(&messages);
@@ -33,7 +33,7 @@ fn seeded(seed: u64) -> GenerateOptions {
     GenerateOptions { sampling, max_tokens: Some(24), ..GenerateOptions::default() }
 }
 
-/// A generation to its end, without errors.
+/// Runs a generation to its end, without errors.
 #[derive(Debug, PartialEq)]
 struct Told {
     thinking: String,
@@ -41,7 +41,8 @@ struct Told {
     stats: Stats,
 }
 
-/// Collects events: how far the prompt is first, `Done` last and once, no event empty, nothing after the end.
+/// Collects events, and checks them: progress of the prompt first, `Done` last and once, no empty event, nothing after
+/// the end.
 fn collect(mut events: impl Iterator<Item = Result<Event>>) -> Told {
     let (mut thinking, mut text, mut done) = (String::new(), String::new(), None);
     let mut read = 0;
@@ -88,7 +89,7 @@ fn a_story_is_told_the_same_every_time() {
     assert_eq!(generate(&mut super::session(), owl(), greedy(None)).text, first.text, "in a new session");
 }
 
-/// What is generated is what stands in the session, and it is what the tokenizer makes of it.
+/// The generated text is what the tokenizer makes of the session's tokens.
 #[test]
 fn the_text_is_that_of_the_tokens() {
     let mut session = session();
@@ -97,7 +98,7 @@ fn the_text_is_that_of_the_tokens() {
     assert_eq!(model().tokenizer().unwrap().decode(tokens, false).unwrap(), told.text);
 }
 
-/// Choosing on the GPU and choosing from the logits agree.
+/// Sampling on the GPU and sampling from the logits agree.
 #[test]
 fn greedy_is_the_sampler_at_temperature_zero() {
     let mut session = session_of(64);
@@ -129,7 +130,7 @@ fn a_full_context_ends_the_reply() {
     for room in [0, 1, 4] {
         let mut session = session_of(length + room);
         let told = generate(&mut session, owl(), greedy(None));
-        // The last token is told and has no place in the cache any more.
+        // The last token is told, and the cache has no room for it.
         assert_eq!((told.stats.generated, told.stats.stop), (room + 1, Stop::Context), "room for {room}");
         assert_eq!(session.tokens().len(), length + room);
     }
@@ -155,7 +156,7 @@ fn failures_are_events_and_the_last_ones() {
     assert_eq!(generate(&mut session, owl()[..4].to_vec(), greedy(Some(2))).stats.generated, 2);
 }
 
-/// However long a prompt is, what is wrong with it is found before any of it is computed.
+/// Errors in a prompt of any length are found before any of it is computed.
 #[test]
 fn a_prompt_is_checked_before_it_is_read() {
     let mut session = session_of(100);
@@ -168,7 +169,7 @@ fn a_prompt_is_checked_before_it_is_read() {
     assert!(session.tokens().is_empty(), "{} tokens were computed first", session.tokens().len());
 }
 
-/// A long prompt tells how far it is, and the reply is that of the whole prompt at once.
+/// A long prompt reports its progress, and the reply is that of the whole prompt computed at once.
 #[test]
 fn a_long_prompt_tells_how_far_it_is() {
     let long: Vec<u32> = owl().into_iter().cycle().take(120).collect();
@@ -214,7 +215,7 @@ fn a_seed_decides() {
     assert!(different > 1, "six seeds tell one story: {}", told[0]);
 }
 
-/// A story without a seed says which one it drew, and that one tells it again.
+/// A story without a seed reports the seed that was used, with which it can be generated again.
 #[test]
 fn the_seed_drawn_is_told() {
     let mut session = session();
@@ -250,7 +251,7 @@ fn without_thinking_all_is_answer() {
     assert_eq!(with.text, generate(&mut session(), owl(), greedy(Some(30))).text);
 }
 
-/// A thread that cancels when told to, and says when it has.
+/// A thread that cancels on request, and reports when it has.
 fn cancel_after(events: usize, session: &mut Session) -> Told {
     let cancel = Cancel::default();
     let pressed = cancel.clone();
@@ -263,7 +264,7 @@ fn cancel_after(events: usize, session: &mut Session) -> Told {
             confirm.send(()).unwrap();
         });
         let mut seen = 0;
-        // Owns `ask`: however the generation ends, the thread does not wait for ever.
+        // Takes ownership of `ask`, so that the thread never waits for ever.
         let watched = Generation::new(session, owl(), None, greedy(None)).unwrap().with_cancel(&cancel);
         let watched = watched.inspect(move |_| {
             seen += 1;
@@ -289,7 +290,7 @@ fn cancelled_from_another_thread() {
     assert_eq!(generate(&mut session, owl(), greedy(None)).text, whole, "the next one is whole");
 }
 
-/// Cancelled while it reads the prompt: what was read stays in the cache.
+/// If it is cancelled during the prompt, the computed part stays in the cache.
 #[test]
 fn cancelled_while_reading() {
     let tokens: Vec<u32> = owl().into_iter().cycle().take(380).collect();
@@ -314,7 +315,7 @@ fn cancelled_while_reading() {
     assert_eq!((told.stats.prompt.cached, told.stats.prompt.new), (read, 5));
 }
 
-/// Cancelled before it began: at most a token is computed.
+/// If it is cancelled before it begins, at most one token is computed.
 fn cancelled_at_once(session: &mut Session) -> Told {
     session.feed(&owl()).unwrap();
     let cancel = Cancel::default();
@@ -333,7 +334,7 @@ fn cancelled_before_it_began() {
     super::holds(&mut session, &owl(), "after it was cancelled");
 }
 
-/// What was in the cache before is not said to have been computed.
+/// Tokens that were in the cache before are not counted as computed.
 #[test]
 fn a_cancelled_prompt_is_counted_right() {
     let stats = cancelled_at_once(&mut session()).stats;

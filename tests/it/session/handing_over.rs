@@ -1,4 +1,4 @@
-//! How work reaches the GPU: in how many pieces, and what becomes of it where the GPU drops some.
+//! Tests how work is submitted to the GPU: in how many submissions, and what happens if the GPU drops some.
 
 use super::dialogue;
 use crate::common::gpu::open;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use wglm::gpu::Work;
 use wglm::{Error, Gguf, Gpu, LoadOptions, Model, PromptOptions, Reuse, SamplerParams, Session};
 
-/// A model on a device of its own, whose work nobody else adds to.
+/// A model on a device that nothing else uses, so that its work can be counted.
 fn alone() -> Model {
     load_on(&fable_file("q4_0"), &open(true))
 }
 
-/// What `act` hands over.
+/// The work that `act` submits.
 fn work<T>(model: &Model, act: impl FnOnce() -> T) -> Work {
     let before = model.gpu().work();
     act();
@@ -34,7 +34,7 @@ fn a_token_is_one_pass_of_one_submission() {
     let model = alone();
     let mut session = Session::new(&model).unwrap();
     let steps = session.plan().steps.len() as u64;
-    // The histogram is for filters, and greedy choice has none.
+    // Only filters need the histogram, and greedy sampling has none.
     let token = |dispatches| (1, 1, dispatches);
     let told = |work: Work| (work.submissions, work.passes, work.dispatches);
     assert_eq!(told(work(&model, || session.feed(&[5]).unwrap())), token(steps - 1));
@@ -43,19 +43,20 @@ fn a_token_is_one_pass_of_one_submission() {
     for token_of_prompt in dialogue(3) {
         assert_eq!(told(work(&model, || session.feed(&[token_of_prompt]).unwrap())), token(steps - 1));
     }
-    // A chunk of few takes the steps of a token, and one that hands the last token's values to the head.
+    // A chunk of a few tokens takes the steps of a token, and one more, which passes the last token's values to the
+    // head.
     assert_eq!(work(&model, || session.feed(&dialogue(3)).unwrap()).dispatches, steps);
     session.set_sampling(&SamplerParams { temperature: 1.0, top_k: 40, ..SamplerParams::default() }).unwrap();
     assert_eq!(told(work(&model, || session.feed_chosen().unwrap())), token(steps));
 }
 
-/// Every shader of a token is compiled while the model loads, on several threads, and none later.
+/// All shaders of a token are compiled while the model loads, on several threads, and none later.
 #[test]
 fn pipelines_are_compiled_at_load_and_at_once() {
     let model = alone();
     let loaded = model.gpu().work();
     let mut session = Session::new(&model).unwrap();
-    // And one that looks whether the weights arrived.
+    // And one that verifies the weights.
     assert_eq!(loaded.pipelines, session.plan().variants.len() as u64 + 1);
     let threads = std::thread::available_parallelism().unwrap().get().min(2) as u64;
     assert!(loaded.pipelines_at_once >= threads, "{loaded:?}, {threads} threads");
@@ -66,7 +67,7 @@ fn pipelines_are_compiled_at_load_and_at_once() {
     assert_eq!(later.pipelines, 0);
 }
 
-/// Where everything is compiled at load, prompts of any length, every way of choosing and penalties find it there.
+/// If everything is compiled at load, prompts of any length, all ways of sampling and penalties need no other shaders.
 #[test]
 fn a_conversation_compiles_nothing_after_the_load() {
     let options = LoadOptions { compile_all: Some(true), ..LoadOptions::default() };
@@ -99,8 +100,9 @@ fn nothing_came<T>(outcome: wglm::Result<T>) {
     }
 }
 
-/// Neither the result of an earlier token nor zeros pass for the one that is missing, however often work is dropped. What
-/// was fed in vain is not in the session any more, so that it is computed when it is wanted again.
+/// Neither the result of an earlier token nor zeros are accepted in place of a missing result, however often work is
+/// dropped. Tokens whose work was dropped are no longer in the session, so that they are computed when they are needed
+/// again.
 #[test]
 fn work_that_was_dropped_leaves_no_token() {
     let model = alone();
@@ -133,7 +135,7 @@ fn work_that_was_dropped_leaves_no_token() {
     assert!(session.logits().unwrap() == logits, "afterwards");
 }
 
-/// A choice made anew at the same position is told from the one before.
+/// A token that is sampled again at the same position is distinguished from the one before.
 #[test]
 fn a_choice_that_was_dropped_is_not_the_one_before() {
     let model = alone();
@@ -146,7 +148,7 @@ fn a_choice_that_was_dropped_is_not_the_one_before() {
     assert_eq!(session.tokens(), dialogue(5), "the tokens were computed");
 }
 
-/// A cache that never came is no snapshot, and one that never went is no session.
+/// A snapshot fails if the cache was not read, and a restore fails if it was not written.
 #[test]
 fn caches_that_were_dropped_are_noticed() {
     let model = alone();
@@ -165,7 +167,7 @@ fn caches_that_were_dropped_are_noticed() {
     assert_eq!(session.tokens(), dialogue(5));
 }
 
-/// A part of a prompt that is dropped shows, although what comes after it is computed.
+/// A dropped part of a prompt is detected, although the parts after it are computed.
 #[test]
 fn a_part_of_a_prompt_that_was_dropped_is_noticed() {
     let model = alone();
@@ -189,7 +191,8 @@ fn a_part_of_a_prompt_that_was_dropped_is_noticed() {
     }
 }
 
-/// A prompt of more submissions than there is room to note is computed like any other, waited for on the way or not.
+/// A prompt with more submissions than there is room to record is computed like any other, whether the host waits in
+/// between or not.
 #[test]
 fn a_prompt_of_many_parts_is_whole() {
     let model = alone();
@@ -203,7 +206,7 @@ fn a_prompt_of_many_parts_is_whole() {
         session.chosen().unwrap();
         assert_eq!(session.tokens(), tokens, "{first} tokens first");
     }
-    // What is missing may be noticed on the way, before there is a result.
+    // A missing submission may be noticed before there is a result.
     let mut session = Session::new(&model).unwrap();
     session.set_prompt_options(PromptOptions { chunk: 1, ..PromptOptions::default() });
     let mut drop_one = |fed| {
@@ -214,7 +217,7 @@ fn a_prompt_of_many_parts_is_whole() {
     assert!(session.tokens().is_empty());
 }
 
-/// Nor are logits of a whole text those of another.
+/// Logits of a whole text are not confused with those of another.
 #[test]
 fn rows_of_logits_that_were_dropped_are_noticed() {
     let model = alone();
@@ -236,7 +239,7 @@ fn a_model_whose_work_is_dropped_does_not_load() {
     nothing_came(Model::load(&file, &gpu, &LoadOptions::default()));
 }
 
-/// Drops submissions of a device, counted from 1 on.
+/// Drops submissions of a device, by their numbers from 1 on.
 fn drop_submissions(gpu: &Gpu, dropped: Range<u64>) {
     let (count, device) = (AtomicU64::new(0), gpu.clone());
     gpu.before_submissions(move || {
@@ -244,7 +247,7 @@ fn drop_submissions(gpu: &Gpu, dropped: Range<u64>) {
     });
 }
 
-/// Why a model does not load: the weight that is named, and of how many it is the first.
+/// The error of a failed load: the weight that it names, and how many are corrupted.
 fn not_arrived(path: &Path, gpu: &Gpu, options: &LoadOptions) -> (String, usize, usize) {
     let file = Gguf::open(path).unwrap();
     match Model::load(&file, gpu, options) {
@@ -253,13 +256,13 @@ fn not_arrived(path: &Path, gpu: &Gpu, options: &LoadOptions) -> (String, usize,
     }
 }
 
-/// A part of the upload that is dropped shows, although everything after it is done.
+/// A dropped part of the upload is detected, although everything after it is done.
 #[test]
 fn weights_that_were_dropped_are_named() {
     let (path, gpu) = (fable_file("q4_0"), open(true));
     let file = Gguf::open(&path).unwrap();
     for first in [1, 4, 9] {
-        // Threads submit at once: of several that are dropped one is.
+        // Threads submit concurrently, so of several dropped submissions at least one belongs to the upload.
         drop_submissions(&gpu, first..first + 3);
         let (tensor, count, total) = not_arrived(&path, &gpu, &LoadOptions::default());
         assert!(file.tensor(&tensor).is_some(), "{tensor}");
@@ -270,7 +273,7 @@ fn weights_that_were_dropped_are_named() {
     load_on(&path, &gpu);
 }
 
-/// So does what was not copied.
+/// Data that was not copied is detected as well.
 #[test]
 fn weights_in_place_are_verified() {
     let (path, gpu) = (fixture("models/f16-tied.gguf"), open(true));

@@ -1,4 +1,4 @@
-//! Hidden states against the logits that are made of them.
+//! Compares hidden states with the logits that are computed from them.
 
 use super::{alone, bits, dialogue};
 use crate::common::models::{fable_file, relative_l2};
@@ -19,7 +19,7 @@ fn session(model: &Model, prompt: PromptOptions) -> Session {
     session
 }
 
-/// The rows of the output matrix, as the file has them: in f16.
+/// The rows of the output matrix, which are f16 in the file.
 fn output(file: &Gguf) -> Vec<f32> {
     let tensor = file.tensor("output.weight").or_else(|| file.tensor("token_embd.weight")).unwrap();
     let stored = file.read_all(tensor).unwrap();
@@ -32,7 +32,7 @@ fn product(rows: &[f32], hidden: &[f32]) -> Vec<f32> {
     rows.chunks_exact(hidden.len()).map(dot).collect()
 }
 
-/// After a prompt of every kind: one token, few, many, several chunks; and after a token of a reply.
+/// Tests prompts of one token, a few, many and several chunks, and a token of a reply.
 #[test]
 fn logits_are_products_of_the_hidden_state() {
     let (file, model) = exact();
@@ -54,7 +54,8 @@ fn logits_are_products_of_the_hidden_state() {
     }
 }
 
-/// Those of every token are those of the last one of each beginning, and the session goes on as if it had been fed.
+/// The hidden states of all tokens equal those of the last token of each prefix, and the session continues as if it had
+/// been fed normally.
 #[test]
 fn every_token_has_one() {
     let (_, model) = exact();
@@ -111,14 +112,14 @@ fn a_text_has_the_mean() {
     assert!(like > unlike, "{like} and {unlike}");
 }
 
-/// Before anything was fed there is none.
+/// Before anything was fed there is no hidden state.
 #[test]
 fn nothing_has_none() {
     let mut session = super::session();
     assert!(matches!(session.hidden(), Err(Error::Argument { argument: "session", .. })));
 }
 
-/// A snapshot holds none, and what was there before is of another token.
+/// A snapshot contains none, and the earlier one belongs to another token.
 #[test]
 fn a_snapshot_has_none() {
     let mut session = super::session();

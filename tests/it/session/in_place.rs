@@ -1,5 +1,5 @@
-//! Weights used where they lie in the file. Where the GPU cannot, their pages are copied: the buffers that weights share
-//! and the offsets they are bound at are the same.
+//! Tests weights that are used in place, in the mapped file. If the GPU cannot do that, their pages are copied, and the
+//! shared buffers and the offsets of bindings are the same.
 
 use super::dialogue;
 use crate::common::gpu::gpu;
@@ -7,7 +7,7 @@ use crate::common::models::{fable_file, fixture};
 use std::path::Path;
 use wglm::{Gguf, LoadOptions, Model, Session};
 
-/// A model with its weights in place or not, and its logits after a few tokens.
+/// A model with its weights in place or copied, and its logits after a few tokens.
 fn loaded(path: &Path, zero_copy: bool) -> (Model, Vec<u32>) {
     let file = Gguf::open(path).unwrap();
     let model = Model::load(&file, gpu(), &LoadOptions { zero_copy, ..LoadOptions::default() }).unwrap();
@@ -19,7 +19,7 @@ fn loaded(path: &Path, zero_copy: bool) -> (Model, Vec<u32>) {
     (model, bits)
 }
 
-/// Bytes of the model's tensors of these types.
+/// The size of the model's tensors of these types in bytes.
 fn bytes_of(model: &Model, types: &[&str]) -> u64 {
     let of = |t: &&wglm::gguf::TensorInfo| types.contains(&t.ty.name);
     model.file().tensors().filter(of).map(|t| t.bytes as u64).sum()
@@ -38,7 +38,7 @@ fn weights_in_place_compute_the_same() {
     }
 }
 
-/// Nearly all of a model of floats can stay where it is: the rest are rows that need padding and layouts of old.
+/// Nearly all of a model in float formats can be used in place. The rest are rows that need padding, and old layouts.
 #[test]
 fn a_model_of_floats_stays_in_the_file() {
     let (model, _) = loaded(&fable_file("f16"), true);
@@ -47,7 +47,7 @@ fn a_model_of_floats_stays_in_the_file() {
     assert!(model.weights_in_place() * 10 > (floats - draft) * 9, "{} of {floats}", model.weights_in_place());
 }
 
-/// A file in memory has no pages to share; its bytes are copied, and the model is the same.
+/// A file in memory has no pages to share; its bytes are copied, and the model computes the same.
 #[test]
 fn a_file_in_memory_loads_as_well() {
     let path = fable_file("q4_0");

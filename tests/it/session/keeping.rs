@@ -1,4 +1,4 @@
-//! What an app writes down: conversations, and what was told of them.
+//! Tests what an app saves: conversations, and events.
 
 use super::model;
 use crate::common::chats;
@@ -8,7 +8,8 @@ use wglm::serde_json::{self, Value, json};
 use wglm::text::Content;
 use wglm::{Chat, Error, Event, LoadOptions, Message, Model, Reuse, SamplerParams, SavedChat, ToolCall};
 
-/// Reasoning, functions, template variables and options come back with the messages: the prompt is the same.
+/// Reasoning, functions, template variables and options are restored together with the messages: the prompt is the
+/// same.
 #[test]
 fn a_conversation_comes_back_as_it_was() {
     let mut chat = chats::greedy(model());
@@ -34,7 +35,7 @@ fn a_conversation_comes_back_as_it_was() {
     assert_eq!(serde_json::to_string(&again.save()).unwrap(), kept);
 }
 
-/// A file of an older or a newer version: what is missing is as by default, what is unknown is left out.
+/// A file of an older or a newer version can be read: missing fields have their defaults, and unknown ones are ignored.
 #[test]
 fn parts_of_a_conversation_are_enough() {
     let kept = json!({"messages": [{"role": "user", "content": "Hi"}], "colour": "red", "options": {"max_tokens": 3}});
@@ -86,7 +87,7 @@ fn a_message_is_text_whatever_it_is_made_of() {
     assert_eq!(Message::user(Content::Parts(vec![Value::Null])).text(), "");
 }
 
-/// An error is kept, and shown as well; what the system said stays to be asked.
+/// An error can be both kept and shown, and the reason of the operating system stays available.
 #[test]
 fn an_error_has_clones() {
     let error = wglm::Gguf::open("no such file").unwrap_err();

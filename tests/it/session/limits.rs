@@ -1,4 +1,4 @@
-//! Loading, and what does not fit.
+//! Tests loading, and what does not fit.
 
 use super::{alone, dialogue, holds, load, model, session_of};
 use crate::common::gpu::{gpu, open};
@@ -13,7 +13,7 @@ fn file() -> Gguf {
     Gguf::open(fable_file("q4_0")).unwrap()
 }
 
-/// Every stage is told, in order, from where it begins to its end; within a stage nothing falls back.
+/// Every stage is reported in order, from its beginning to its end, and never goes back.
 #[test]
 fn progress_rises_to_the_total() {
     let mut told: Vec<Progress> = Vec::new();
@@ -50,8 +50,8 @@ fn cancelled_the_next_load_is_whole() {
         assert!(matches!(error, Error::Cancelled), "{error}");
         assert_eq!(told, stop, "told again after it was stopped");
     }
-    // Whatever is under way, and in the last moment: a load that was checked is told of to its end.
-    let fused_less = LoadOptions { fusions: Fusions::none(), ..LoadOptions::default() }; // many kernels
+    // A load can be stopped in any stage, also at the last moment: even the end of the check is reported.
+    let fused_less = LoadOptions { fusions: Fusions::none(), ..LoadOptions::default() }; // without fusions there are many kernels
     type Stops = fn(Progress) -> bool;
     let moments: [(&str, Stops); 3] = [
         ("compiling", |now| now.stage == Stage::Kernels && now.done > 0),
@@ -89,7 +89,7 @@ fn an_adapter_that_is_not_there() {
     assert!(error.to_string().contains("no such backend"), "{error}");
 }
 
-/// Part of a name is enough, in any case.
+/// A part of the adapter's name suffices, in upper or lower case.
 #[test]
 fn an_adapter_by_part_of_its_name() {
     let name = gpu().report().name.clone();
@@ -118,7 +118,7 @@ fn a_cache_that_cannot_be() {
     holds(&mut session, &dialogue(4), "after caches that cannot be");
 }
 
-/// Bytes that no integer counts, positions that the GPU does not.
+/// Tests contexts whose bytes no integer can count, or whose positions the GPU cannot count.
 #[test]
 fn a_cache_beyond_counting() {
     for context in [u32::MAX as usize + 1, usize::MAX / 640, usize::MAX / 256, usize::MAX] {
@@ -139,7 +139,8 @@ fn the_context_that_is_asked_for() {
     }
 }
 
-/// What a model and a session hold is told, staging memory is gone after the load, and all of it at the end.
+/// The memory of a model and a session is reported; staging memory is released after the load, and everything at the
+/// end.
 #[test]
 fn memory_is_counted_and_given_back() {
     let gpu = open(true);

@@ -1,4 +1,4 @@
-//! The caller's mistakes, told apart from a broken file.
+//! Tests errors of the caller, which are distinct from those of a broken file.
 
 use super::{dialogue, model};
 use crate::common::chats;
@@ -17,7 +17,7 @@ fn a_bad_message_is_named() {
     for (message, what, found) in [
         (Message::new("critic", "Boo"), "role", "\"critic\""),
         (Message::new("", "Boo"), "role", "\"\""),
-        (Message::new("developer", "Be brief."), "role", "\"developer\""), // this template has no such role
+        (Message::new("developer", "Be brief."), "role", "\"developer\""), // this template lacks the role
         (call("dice", json!([1])), "arguments of a tool call", "[1] for dice"),
         (call("dice", json!("{}")), "arguments of a tool call", "\"{}\" for dice"),
         (call("", json!({})), "tool call", "an empty one"),
@@ -55,7 +55,7 @@ fn tools_that_are_none_are_named() {
     }
 }
 
-/// No choice is left: a bad request, whatever the logits are.
+/// If all tokens are banned, the request is at fault, whatever the logits are.
 #[test]
 fn every_token_banned_is_a_bad_request() {
     let mut chat: Chat = chats::greedy(model());
@@ -64,7 +64,7 @@ fn every_token_banned_is_a_bad_request() {
     chat.options.sampling = SamplerParams { logit_bias: all().collect(), ..SamplerParams::greedy() };
     let events: Vec<_> = chat.send("My name is Anna.").unwrap().collect();
     assert!(matches!(events.last(), Some(Err(Error::Argument { argument: "logit_bias", .. }))), "{events:?}");
-    chat.options.sampling.logit_bias = all().skip(1).chain(all().skip(1)).collect(); // all but one, twice
+    chat.options.sampling.logit_bias = all().skip(1).chain(all().skip(1)).collect(); // all tokens but one, twice
     chat.options.max_tokens = Some(2);
     assert!(chat.reply().unwrap().all(|event| event.is_ok()));
 }

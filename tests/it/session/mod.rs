@@ -1,5 +1,5 @@
-//! Sessions, generations and chats of the demonstration model: what a cache keeps must not change what is
-//! computed, and whatever goes wrong leaves everything usable.
+//! Tests sessions, generations and chats of the demonstration model: the cache must not change results, and after any
+//! failure everything must remain usable.
 
 mod chatting;
 mod choosing;
@@ -22,7 +22,7 @@ use wglm::kernels::CacheType;
 use wglm::model::CacheShape;
 use wglm::{Gguf, LoadOptions, Model, PromptOptions, Result, Session};
 
-/// Enough for any conversation here.
+/// A context that suffices for every conversation here.
 const CONTEXT: usize = 384;
 
 fn load(options: &LoadOptions) -> Result<Model> {
@@ -30,13 +30,13 @@ fn load(options: &LoadOptions) -> Result<Model> {
     Model::load(&file, gpu(), options)
 }
 
-/// Prompts token by token.
+/// Options that compute prompts token by token.
 fn alone() -> PromptOptions {
     PromptOptions { chunk: 1, ..PromptOptions::default() }
 }
 
-/// The demonstration model, loaded once. Prompts are computed token by token: bits are compared here, which are the
-/// same however often a session is rewound. Chunks are the concern of tests/it/chunks.rs.
+/// The demonstration model, loaded once. Prompts are computed token by token, because these tests compare bits, which
+/// are then the same however often a session is rewound. Chunks are tested in chunks.rs.
 fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
     let options = LoadOptions { context: Some(CONTEXT), prompt: alone(), ..LoadOptions::default() };
@@ -59,19 +59,19 @@ fn dialogue(length: usize) -> Vec<u32> {
     tokens
 }
 
-/// Logits as bits: equal means equal.
+/// The bits of logits, for exact comparisons.
 fn bits(session: &mut Session) -> Vec<u32> {
     session.logits().unwrap().into_iter().map(f32::to_bits).collect()
 }
 
-/// The bits of the logits after `tokens`, from a session that has seen nothing else.
+/// The bits of the logits after `tokens` in a new session.
 fn fresh(tokens: &[u32], context: usize) -> Vec<u32> {
     let mut session = session_of(context);
     session.feed(tokens).unwrap();
     bits(&mut session)
 }
 
-/// Fails unless the session holds `tokens` and its logits are those of a session that has seen nothing else.
+/// Fails unless the session holds `tokens` and has the same logits as a new session.
 #[track_caller]
 fn holds(session: &mut Session, tokens: &[u32], what: &str) {
     assert_eq!(session.tokens(), tokens, "{what}: the tokens");

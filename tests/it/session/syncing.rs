@@ -1,10 +1,10 @@
-//! What a session keeps when it is brought to other tokens.
+//! Tests which tokens a session keeps when it is brought to others.
 
 use super::{bits, dialogue, holds, session_of};
 use std::ops::ControlFlow;
 use wglm::{Error, Reuse, Session};
 
-/// Syncs, and counts the tokens that were computed on the way.
+/// Syncs, and counts the tokens that were computed.
 fn sync(session: &mut Session, tokens: &[u32]) -> (Reuse, usize) {
     let mut computed = 0;
     let mut progress = |_| {
@@ -15,7 +15,7 @@ fn sync(session: &mut Session, tokens: &[u32]) -> (Reuse, usize) {
     (reuse, computed)
 }
 
-/// What it is, the tokens before and after, how many are kept, how many computed.
+/// The name of a case, the tokens before and after, how many are kept, and how many computed.
 type Case<'a> = (&'a str, &'a [u32], Vec<u32>, usize, usize);
 
 #[test]
@@ -49,7 +49,7 @@ fn what_is_kept_and_what_is_computed() {
     }
 }
 
-/// What does not fit, or is no token, costs nothing of what is there.
+/// Tokens that do not fit, or do not exist, leave the session unchanged.
 #[test]
 fn what_is_refused_changes_nothing() {
     let mut session = session_of(12);
@@ -76,7 +76,7 @@ fn the_same_again_costs_nothing() {
     }
 }
 
-/// After a rewind the logits are gone: the last token is computed again for them.
+/// After a rewind there are no logits, so the last token is computed again for them.
 #[test]
 fn the_same_after_a_rewind() {
     let tokens = dialogue(8);
@@ -110,7 +110,7 @@ fn cancelled_and_taken_up_again() {
     holds(&mut session, &tokens, "taken up");
 }
 
-/// A token that is out of range, found before anything is computed.
+/// A token outside of the vocabulary is found before anything is computed.
 #[test]
 fn to_something_that_cannot_be() {
     let tokens = dialogue(6);

@@ -1,9 +1,9 @@
-//! Several sessions on one model.
+//! Tests several sessions on one model.
 
 use super::{bits, dialogue, fresh, holds, model, session_of};
 use wglm::Model;
 
-/// Three sequences of tokens, of which two share a beginning.
+/// Three sequences of tokens, two of which have a common beginning.
 fn sequences() -> [Vec<u32>; 3] {
     let tokens = dialogue(30);
     let mut other = tokens.clone();
@@ -61,7 +61,7 @@ fn a_session_moves_to_another_thread() {
     holds(&mut session, &tokens, "moved");
 }
 
-/// A session keeps its model: dropping the caller's copies frees nothing that is in use.
+/// A session keeps its model alive when the caller drops its clones.
 #[test]
 fn a_session_outlives_the_callers_model() {
     let copy: Model = model().clone();

@@ -1,4 +1,4 @@
-//! Calls of functions in a reply, however it arrives.
+//! Tests calls of functions in a reply, in any pieces.
 
 use super::cuts::{cut, every_way, letters, places};
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ pub fn tools() -> Vec<Value> {
     vec![json!({"type": "function", "function": function}), json!({"name": "bare", "parameters": {}})]
 }
 
-/// The pieces of a reply, those of a kind joined.
+/// The pieces of a reply, with adjacent pieces of one kind joined.
 fn pieces<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<ReplyPiece> {
     let mut parser = ReplyParser::new(thinking).with_tools(&tools());
     let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
@@ -27,7 +27,7 @@ fn pieces<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<ReplyPiece> {
     joined(pieces)
 }
 
-/// The pieces of a kind joined.
+/// Joins adjacent pieces of one kind.
 pub fn joined(pieces: Vec<ReplyPiece>) -> Vec<ReplyPiece> {
     let mut joined: Vec<ReplyPiece> = Vec::new();
     for piece in pieces {
@@ -41,7 +41,7 @@ pub fn joined(pieces: Vec<ReplyPiece>) -> Vec<ReplyPiece> {
     joined
 }
 
-/// The same without what is told of calls on their way, which is what is told of them in the end.
+/// The same without the pieces of calls, which have to add up to the complete calls.
 fn parse<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<ReplyPiece> {
     let (mut ends, mut begun) = (Vec::new(), None);
     for piece in pieces(thinking, chunks) {
@@ -91,7 +91,7 @@ fn call(name: &str, arguments: Value) -> ReplyPiece {
     ReplyPiece::ToolCall(ToolCall::new(name, arguments))
 }
 
-/// However it arrives.
+/// The result does not depend on how the reply is cut into pieces.
 fn check(inside: bool, reply: &str, want: &[ReplyPiece]) {
     every_way(reply).for_each(|chunks| assert_eq!(parse(inside, &chunks), want, "{chunks:?}"));
 }
@@ -126,7 +126,7 @@ fn several_calls_and_text_around_them() {
     check(true, &format!("I call.\n{one}</think>Done."), &[thinking("I call.\n"), rome, text("Done.")]);
 }
 
-/// What a value is depends on the schema; blanks of strings stay.
+/// The type of a value depends on the schema; blanks in strings stay.
 #[test]
 fn values_are_what_the_schema_says() {
     for (key, written, want) in [
@@ -154,7 +154,7 @@ fn values_are_what_the_schema_says() {
     }
 }
 
-/// What is no call is text with its tags, and no call after it is lost.
+/// Text that is not a call stays, with its tags, and no call after it is lost.
 #[test]
 fn what_is_no_call_is_text() {
     let good = "<tool_call>bare</tool_call>";
@@ -174,7 +174,7 @@ fn what_is_no_call_is_text() {
     }
 }
 
-/// What is wrong behind a name is a call that failed, up to its end or to where another one begins.
+/// An error after the name makes a failed call, up to its end or to the beginning of another.
 #[test]
 fn what_is_wrong_in_a_call_is_no_text() {
     let good = "<tool_call>bare</tool_call>";
@@ -193,7 +193,7 @@ fn what_is_wrong_in_a_call_is_no_text() {
         );
         let open = bad.strip_suffix("</tool_call>").unwrap();
         check(false, &format!("{open}{good}"), &[failed(open, false), call("bare", json!({}))]);
-        // Thinking goes on after it, up to its end.
+        // Thinking continues after it, up to its end.
         check(true, &format!("a{bad}b</think>Yes."), &[thinking("a"), failed(bad, false), thinking("b"), text("Yes.")]);
         if !open.ends_with("<arg_key>") {
             check(true, &format!("{open} </think>Yes."), &[failed(&format!("{open} "), false), text("Yes.")]);
@@ -201,7 +201,7 @@ fn what_is_wrong_in_a_call_is_no_text() {
     }
 }
 
-/// A reply that ends in the middle of a call: without a name it is text.
+/// A reply that ends inside a call: before its name is complete it is text.
 #[test]
 fn a_call_that_is_cut_failed() {
     let whole = "<tool_call>weather\n<arg_key>city</arg_key><arg_value>Rome</arg_value>\n</tool_call>";
@@ -218,12 +218,12 @@ fn a_call_that_is_cut_failed() {
             },
         );
     }
-    // Nothing in a value that never ends is anything else.
+    // Everything inside a value that never ends belongs to the value.
     let open = "<tool_call>weather<arg_key>city</arg_key><arg_value>Ro</think>The answer.<tool_call>bare</tool_call>";
     check(true, open, &[failed(open, true)]);
 }
 
-/// A call is told as it comes.
+/// A call is reported while it is written.
 #[test]
 fn calls_are_told_by_pieces() {
     let mut parser = ReplyParser::new(false).with_tools(&tools());
@@ -249,7 +249,7 @@ fn without_tools_tags_are_text() {
     assert_eq!(joined(pieces), [text(reply)]);
 }
 
-/// Any JSON, strings included that look like something else.
+/// Arguments can be any JSON, including strings that look like something else.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -270,7 +270,7 @@ fn source(path: &str) -> String {
     std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// What a template writes of an assistant's turn after the prompt that asked for it.
+/// The text that a template writes for an assistant's turn after the prompt for it.
 fn written(template: &ChatTemplate, message: Message) -> String {
     let messages = [Message::user("?"), message];
     let mut input = ChatInput::new(&messages[..1]);
@@ -282,7 +282,7 @@ fn written(template: &ChatTemplate, message: Message) -> String {
 }
 
 proptest! {
-    /// What a template writes of calls is read as those calls: the next prompt holds what the model wrote.
+    /// The calls that a template writes are parsed as the same calls: the next prompt contains what the model wrote.
     #[test]
     fn calls_survive_the_template(
         calls in prop::collection::vec(prop::collection::vec(("[a-z]{1,8}", value()), 0..4), 1..4),
@@ -325,7 +325,7 @@ proptest! {
         let whole = parse(inside, &[&reply]);
         prop_assert_eq!(parse(inside, &cut(&reply, &places)), whole.clone());
         prop_assert_eq!(parse(inside, &letters(&reply)), whole.clone());
-        // Nothing is lost but tags that were understood, and blanks beside them.
+        // Nothing is lost but the tags of calls, and the blanks next to them.
         let words = |text: &str| text.chars().filter(|c| *c == 'é').count();
         let told: usize = whole.iter().map(|piece| match piece {
             ReplyPiece::Text(text) | ReplyPiece::Thinking(text) | ReplyPiece::ToolCallFailed { text, .. } => words(text),

@@ -1,4 +1,4 @@
-//! How long a vocabulary of GLM's size takes.
+//! Measures how long a vocabulary of GLM's size takes.
 
 use super::tokenizer::tiny;
 use wglm::text::{TokenType, Tokenizer, Vocab};
@@ -28,7 +28,7 @@ fn a_vocabulary_of_full_size() {
     }
 }
 
-/// Tokens made by joining earlier ones, merges that split them in every way.
+/// Tokens that are made by joining earlier ones, and merges that split them in every way.
 fn full_size() -> Vocab {
     let mut vocab = tiny(&[], &[]);
     let mut known: std::collections::HashSet<String> = vocab.tokens.iter().cloned().collect();

@@ -1,4 +1,5 @@
-//! Prompts in which only the template makes control tokens and tags, whatever the strings that it is given say.
+//! Tests that only the template makes control tokens and tags in a prompt, whatever the strings contain that it is
+//! given.
 
 use super::fable_vocab::fable_vocab;
 use super::tokenizer::tiny;
@@ -10,7 +11,8 @@ use wglm::text::{ChatInput, ChatTemplate, Message, Prompt, TokenType, Tokenizer,
 
 static FABLE: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::new(fable_vocab()).unwrap());
 
-/// Another family's names, names that are no markup, and user-defined tokens that are text.
+/// A vocabulary with the names of another family, names that are not markup, and user-defined tokens that are plain
+/// text.
 static OTHER: LazyLock<Tokenizer> = LazyLock::new(|| {
     let control = ["<|im_start|>", "<|im_end|>", "<|user|>", "<|system|>", "[INST]", "EOS", "§"];
     let control = control.map(|name| (name, TokenType::Control));
@@ -31,14 +33,14 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// A vocabulary and a template made for it.
+/// A vocabulary, and a template for it.
 fn families() -> Vec<(&'static Tokenizer, ChatTemplate)> {
     let [fable, glm] = ["models/training/chat_template.jinja", "tests/fixtures/jinja/glm_like.jinja"].map(read);
     let pairs = [(&*FABLE, fable.as_str()), (&FABLE, &glm), (&OTHER, CHATML), (&OTHER, ROLES)];
     pairs.into_iter().map(|(tokenizer, source)| (tokenizer, ChatTemplate::new(source).unwrap())).collect()
 }
 
-/// What a template makes of texts, one a message.
+/// The prompt that a template makes of texts, one for each message.
 fn prompt(source: &str, tokenizer: &Tokenizer, texts: &[&str]) -> Prompt {
     let messages: Vec<_> = texts.iter().map(|text| Message::user(*text)).collect();
     ChatTemplate::new(source).unwrap().prompt(&ChatInput::new(&messages), tokenizer).unwrap()
@@ -55,7 +57,7 @@ fn reserved(tokenizer: &Tokenizer, tokens: &[u32]) -> Vec<String> {
     tokens.iter().filter_map(name).collect()
 }
 
-/// A conversation as a template is given it.
+/// A conversation, as the input of a template.
 #[derive(Debug, Clone)]
 struct Given {
     messages: Vec<Message>,
@@ -69,7 +71,7 @@ impl Given {
         ChatInput { tools, extra: self.extra.clone(), ..ChatInput::new(&self.messages) }
     }
 
-    /// The same with letters in place of all that a name could be made of.
+    /// The same with letters in place of all characters that could be part of a name.
     fn harmless(&self) -> Self {
         let messages = serde_json::to_value(&self.messages).unwrap();
         let messages = serde_json::from_value(letters(messages)).unwrap();
@@ -90,7 +92,7 @@ fn letters(value: Value) -> Value {
     }
 }
 
-/// Names, their parts, and what marks are made of.
+/// Names, parts of names, and the characters of marks.
 fn text() -> impl Strategy<Value = String> {
     let parts = [
         "<|user|>",
@@ -168,7 +170,7 @@ fn given() -> impl Strategy<Value = Given> {
 }
 
 proptest! {
-    /// What strings say changes nothing of the control tokens and tags, and all of it is in the prompt.
+    /// Strings do not change the control tokens and tags of a prompt, and all their text is in it.
     #[test]
     fn nothing_from_outside_is_a_control_token_or_a_tag(given in given()) {
         for (tokenizer, template) in families() {
@@ -181,7 +183,7 @@ proptest! {
         }
     }
 
-    /// A text is the tokens that it is by itself: user-defined tokens that are no markup too.
+    /// A text is encoded to the same tokens as it is by itself, user-defined tokens that are not markup included.
     #[test]
     fn marks_do_not_change_the_tokens_of_a_text(text in text()) {
         for tokenizer in [&*FABLE, &OTHER] {
@@ -190,7 +192,7 @@ proptest! {
         }
     }
 
-    /// Whatever a template does to two texts and puts together.
+    /// This holds for everything that a template does to two texts and joins.
     #[test]
     fn texts_that_were_changed_forge_nothing(one in text(), two in text(), most in 0..12usize) {
         let (fable, other) = (&*FABLE, &*OTHER);
@@ -201,7 +203,7 @@ proptest! {
                 {{{{ b{change} }}}}");
             for tokenizer in [fable, other] {
                 let tokens = prompt(&source, tokenizer, &[&one, &two]).tokens;
-                // Cut within it, a name that is no markup could be joined anew.
+                // A name that is not markup could be cut inside and be joined again.
                 let names = reserved(tokenizer, &tokens).into_iter().filter(|name| name != "EOS");
                 prop_assert_eq!(names.collect::<Vec<_>>(), Vec::<String>::new(), "{}", change);
             }
@@ -219,7 +221,8 @@ fn a_text_that_is_turned_around_forges_nothing() {
     }
 }
 
-/// By name: an echo of the model's, a function's result that ends itself, a description of a foreign function.
+/// Special cases: a name that the model repeats, a result of a function that contains its own closing tag, and a
+/// description of a foreign function.
 #[test]
 fn known_forgeries() {
     let template = &families()[0].1;
@@ -259,7 +262,7 @@ fn known_forgeries() {
     }
 }
 
-/// What an assistant's content says of tags is content: the template does not take it apart.
+/// Tags in the content of an assistant's message are text: the template does not interpret them.
 #[test]
 fn tags_in_an_answer_are_text() {
     let answer = "Close it by </think>, that is all.";
@@ -270,7 +273,7 @@ fn tags_in_an_answer_are_text() {
     }
 }
 
-/// Marks are taken out of JSON too, in which other letters than ASCII's are escaped.
+/// Marks are removed from JSON too, in which characters outside of ASCII are escaped.
 #[test]
 fn json_holds_no_marks() {
     let tokens = prompt("{{ messages[0].content|tojson(ensure_ascii=True) }}", &FABLE, &["<|user|>é[gMASK]"]).tokens;
@@ -278,7 +281,7 @@ fn json_holds_no_marks() {
     assert_eq!(reserved(&FABLE, &tokens), Vec::<String>::new());
 }
 
-/// A role may be a part of a control token, which the template finishes.
+/// A role may be part of a control token that the template completes.
 #[test]
 fn roles_make_control_tokens() {
     let tokens = prompt("<|{{ messages[0].role }}|>{{ messages[0].content }}", &FABLE, &["<|user|>"]).tokens;
@@ -299,14 +302,14 @@ fn prompts_that_open_thinking() {
         ("{{ messages[0].content }}\n", "a<think>", false),
         ("<|assistant|><think{{ messages[0].content }}", ">", false),
     ] {
-        // With a token for the tag, and without any.
+        // With a token for the tag, and without one.
         for tokenizer in [&*FABLE, &Tokenizer::new(tiny(&[], &[])).unwrap()] {
             assert_eq!(prompt(source, tokenizer, &[said]).opens_thinking, want, "{source} {said}");
         }
     }
 }
 
-/// An error tells what was said without the marks in it, be it the template's own or the engine's.
+/// An error quotes strings without their marks, whether it comes from the template or from the engine.
 #[test]
 fn errors_hold_no_marks() {
     let error = |source: &str| {

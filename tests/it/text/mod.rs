@@ -1,4 +1,4 @@
-//! Text in and out of the model, through the public API.
+//! Tests text on its way in and out of the model, through the public API.
 mod calls;
 mod cuts;
 mod fable_vocab;

@@ -1,4 +1,4 @@
-//! Thinking and answer, however the reply arrives.
+//! Tests thinking and answer, in any pieces.
 
 use super::cuts::{cut, every_way, places};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn parse<S: AsRef<str>>(starts_in_thinking: bool, chunks: &[S]) -> (String, Stri
     (thinking, text)
 }
 
-/// The same by looking at the whole reply.
+/// The same, computed from the whole reply at once.
 fn at_once(mut inside: bool, reply: &str) -> (String, String) {
     let (mut thinking, mut rest, mut after_tag) = (String::new(), reply, false);
     if inside {
@@ -45,7 +45,7 @@ fn at_once(mut inside: bool, reply: &str) -> (String, String) {
     }
 }
 
-/// However it arrives.
+/// The result does not depend on how the reply is cut into pieces.
 fn check(starts_in_thinking: bool, reply: &str, thinking: &str, text: &str) {
     let want = (thinking.to_string(), text.to_string());
     every_way(reply).for_each(|chunks| assert_eq!(parse(starts_in_thinking, &chunks), want, "{chunks:?}"));
@@ -91,7 +91,7 @@ fn an_answer_may_write_about_tags() {
     check(true, "x</think>Use </think>.", "x", "Use </think>.");
 }
 
-/// Nothing waits that is already certain.
+/// Text that is certain is returned at once.
 #[test]
 fn pieces_come_at_once() {
     let mut parser = ReplyParser::new(true);

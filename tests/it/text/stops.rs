@@ -1,10 +1,10 @@
-//! Stop strings, however the text arrives.
+//! Tests stop strings, for text in any pieces.
 
 use super::cuts::{cut, letters, places};
 use proptest::prelude::*;
 use wglm::text::StopStrings;
 
-/// The text before a stop string, and whether there was one.
+/// The text before a stop string, and whether one was found.
 fn ended<S: AsRef<str>>(stops: &[&str], chunks: &[S]) -> (String, bool) {
     let mut all = StopStrings::new(stops.iter().map(|stop| (*stop).to_owned()));
     let mut text: String = chunks.iter().map(|chunk| all.push(chunk.as_ref())).collect();
@@ -45,7 +45,7 @@ fn what_cannot_become_one_is_told_at_once() {
 }
 
 proptest! {
-    /// The text before the stop string that ends first, whatever the cuts.
+    /// The result is the text before the stop string that ends first, whatever the pieces.
     #[test]
     fn cuts_do_not_matter(
         text in "[abé]{0,24}", stops in prop::collection::vec("[abé]{1,4}", 0..4), places in places(),

@@ -1,5 +1,5 @@
-//! Chat templates against Jinja2: `tests/fixtures/jinja/make_goldens.py` made the expected renderings,
-//! and `tests/fixtures/chat_template.json` are those of the demonstration model's own template.
+//! Compares chat templates with Jinja2: `tests/fixtures/jinja/make_goldens.py` made the expected renderings, and
+//! `tests/fixtures/chat_template.json` has those of the demonstration model's own template.
 
 use serde_json::{Value, json};
 use wglm::text::{ChatInput, ChatTemplate, Message, ToolCall};
@@ -37,7 +37,7 @@ fn small_cases_as_jinja2_renders_them() {
         let extra = file["context"].as_object().unwrap().clone();
         let got = ChatTemplate::new(source).and_then(|it| it.render(&ChatInput { extra, ..ChatInput::new(&[]) }));
         let want = case["rendered"].as_str();
-        // A known difference that is gone must leave the documentation too.
+        // When a known difference disappears, it has to be removed from the documentation.
         if (got.as_deref().ok() == want) == (case["differs"] == true) {
             surprises += &format!("{source}\n  want {want:?}\n  got  {got:?}\n");
         }
@@ -70,7 +70,7 @@ fn the_demonstration_models_template() {
     assert_eq!(named, [true, false, false]);
 }
 
-/// What a template compares with something else is no role.
+/// A string that a template compares with something other than a role is not a role.
 #[test]
 fn roles_are_named_where_roles_are_meant() {
     let template = "{% if m.type == 'text' %}{% elif m['role'] in [\"critic\"] %}'poet' has no role{% endif %}";
@@ -93,7 +93,7 @@ fn errors_name_the_line() {
     }
 }
 
-/// What a template raises is said of the conversation, from within a macro too; nothing else is.
+/// An error that a template raises is about the conversation, also from within a macro; other errors are not.
 #[test]
 fn a_refusal_is_no_broken_template() {
     for source in
@@ -106,7 +106,7 @@ fn a_refusal_is_no_broken_template() {
     assert!(matches!(error, Error::Template { .. }), "{error}");
 }
 
-/// A stranger's template must not hang the program, overflow the stack or print without end.
+/// An untrusted template must not hang the program, overflow the stack or print without end.
 #[test]
 fn runaway_templates_are_stopped() {
     for source in [
@@ -176,7 +176,7 @@ fn messages_read_openai_json() {
     assert!(serde_json::from_value::<Message>(broken).unwrap_err().to_string().contains("not JSON"));
 }
 
-/// Absent content is undefined and prints nothing; none would print as `None`.
+/// Absent content is undefined and prints nothing, whereas none would print as `None`.
 #[test]
 fn absent_content_prints_nothing() {
     let template = ChatTemplate::new("{% for m in messages %}[{{ m.content }}]{% endfor %}").unwrap();

@@ -1,5 +1,5 @@
-//! The tokenizer against llama.cpp's tokens of the demonstration model (`tests/fixtures/tokenizer.json`),
-//! and its guarantees on whatever text or vocabulary comes.
+//! Compares the tokenizer with llama.cpp's tokens of the demonstration model (`tests/fixtures/tokenizer.json`), and
+//! tests its guarantees on any text and vocabulary.
 
 use super::fable_vocab::fable_vocab;
 use proptest::prelude::*;
@@ -56,8 +56,8 @@ fn control_tokens_and_tags_arise_only_where_asked_for() {
     for &token in &plain {
         assert_ne!(FABLE.token_type(token).unwrap(), TokenType::Control);
     }
-    // llama.cpp recognises `<think>` here too, as it does every user-defined token, so that any text that holds the tag
-    // opens a block of thinking.
+    // llama.cpp recognises `<think>` here as well, as it does every user-defined token, so that any text which contains
+    // the tag opens a block of thinking.
     assert!(
         !plain.contains(&FABLE.special("<think>").unwrap()) && special.ends_with(&[FABLE.special("<think>").unwrap()])
     );
@@ -68,7 +68,7 @@ fn control_tokens_and_tags_arise_only_where_asked_for() {
 
 #[test]
 fn a_control_token_that_is_one_word_is_still_not_text() {
-    // `ignore_merges` looks whole words up, and a merge leads there too.
+    // `ignore_merges` looks up whole words, and a merge gives the same token.
     let vocab = tiny(&[("ab", TokenType::Control), ("abc", TokenType::Normal)], &["a b", "ab c"]);
     let tokenizer = Tokenizer::new(vocab).unwrap();
     let plain = tokenizer.encode("ab", false).unwrap();
@@ -77,7 +77,7 @@ fn a_control_token_that_is_one_word_is_still_not_text() {
     assert_eq!(tokenizer.encode("abc", false).unwrap(), [257]);
 }
 
-/// Nor is one between brackets that the user defined; any other is text.
+/// A user-defined token in brackets is not recognised either; any other one is.
 #[test]
 fn user_defined_markup_is_not_text() {
     let defined = ["<!>", "[!]", "->", "!!"].map(|text| (text, TokenType::UserDefined));
@@ -89,7 +89,7 @@ fn user_defined_markup_is_not_text() {
     }
 }
 
-/// User-defined tokens are written as they are: `é` is a character there, not the byte 0xe9.
+/// User-defined tokens are stored as they are: `é` is a character there, and not the byte 0xe9.
 #[test]
 fn literal_tokens_are_not_mistaken_for_the_byte_level_alphabet() {
     let vocab = tiny(&[("é", TokenType::UserDefined), ("<0x41>", TokenType::Byte)], &["Ã ©"]);
@@ -184,7 +184,7 @@ fn defects_are_refused_by_name() {
 #[test]
 fn families_by_name() {
     for (pre, tokens) in [("glm4", 2), ("chatglm-bpe", 2), ("llama-bpe", 2), ("qwen2", 4), ("gpt-2", 1)] {
-        // With whole words as tokens, the words of a text can be counted.
+        // With whole words as tokens the words of a text can be counted.
         let digits = ["123", "4", "1234"].map(|text| (text, TokenType::Normal));
         let vocab = Vocab { pre: pre.into(), ..tiny(&digits, &["1 2", "12 3", "123 4"]) };
         let mut vocab = Vocab { tokens: vocab.tokens, ..vocab };
@@ -205,7 +205,7 @@ fn a_tokenizer_can_be_shared() {
     });
 }
 
-/// Text that is likely to trip a tokenizer, next to any text at all.
+/// Text that is difficult for a tokenizer, mixed with any text.
 fn texts() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         any::<String>(),

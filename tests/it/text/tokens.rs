@@ -1,4 +1,5 @@
-//! Replies that are read by their tokens: a tag that is a token is a tag, and the same letters are text.
+//! Tests replies that are parsed by their tokens: a tag with a token is recognised by it, and the same letters are
+//! text.
 
 use super::calls::{joined, tools};
 use super::fable_vocab::fable_vocab;
@@ -54,7 +55,7 @@ fn letters_are_text_where_there_is_a_token() {
     let thought = "I close it by </think>, so<tool_call>bare</tool_call>";
     assert_eq!(by_tokens(true, &parts), [thinking(thought), text("Yes.")]);
     assert_eq!(by_tokens(false, &[Text("</think>\nYes.")]), [text("</think>\nYes.")]);
-    // A value may hold what ends it, in letters.
+    // A value may contain its closing tag, in letters.
     let value = [
         Tag("<tool_call>"),
         Text("weather"),
@@ -71,14 +72,14 @@ fn letters_are_text_where_there_is_a_token() {
     assert_eq!(call.function.arguments["city"], "</arg_value></tool_call>");
 }
 
-/// A tag in the middle of an answer is what the model said.
+/// A tag in the middle of an answer is part of the text.
 #[test]
 fn tokens_that_mean_nothing_are_text() {
     let parts = [Text("Use"), Tag("<think>"), Text("and"), Tag("</think>"), Tag("<arg_key>"), Text(".")];
     assert_eq!(by_tokens(false, &parts), [text("Use<think>and</think><arg_key>.")]);
 }
 
-/// Without tools nothing of a call is a tag, and what a vocabulary has no token for is told by its letters.
+/// Without tools the tags of calls are text, and a tag without a token in the vocabulary is recognised by its letters.
 #[test]
 fn only_tags_of_the_reply_are_tags() {
     let token = |tag: &str| FABLE.special(tag).unwrap();
@@ -92,7 +93,7 @@ fn only_tags_of_the_reply_are_tags() {
     assert_eq!(parser.push("a</think>b"), [thinking("a"), text("b")]);
 }
 
-/// The same reply with other letters in what looks like a tag.
+/// The same reply with other letters in place of text that looks like a tag.
 fn disguised(text: &str) -> String {
     text.replace("think>", "thimk>").replace("tool_call>", "tool_cell>").replace("arg_", "erg_")
 }
@@ -107,7 +108,7 @@ fn part() -> impl Strategy<Value = Part> {
 }
 
 proptest! {
-    /// Letters that look like a tag do as much as any others.
+    /// Letters that look like a tag have the same effect as any others.
     #[test]
     fn letters_change_nothing(parts in prop::collection::vec(part(), 0..14), inside: bool) {
         let mut parser = ReplyParser::new(inside).with_tools(&tools()).with_tokenizer(&FABLE);
@@ -123,7 +124,8 @@ proptest! {
         prop_assert_eq!(shape(&by_tokens(inside, &parts)), shape(&joined(pieces)));
     }
 
-    /// Where no letters look like a tag, tokens say what letters say in a vocabulary without them.
+    /// If no letters look like a tag, tags by tokens give the same result as tags by letters in a vocabulary without
+    /// such tokens.
     #[test]
     fn tokens_are_as_letters(parts in prop::collection::vec(part(), 0..14), inside: bool) {
         let parts: Vec<_> = parts.into_iter().filter(|part| matches!(part, Tag(_)) || !matches!(part, Text(text) if
