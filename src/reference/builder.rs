@@ -2,10 +2,11 @@
 
 use super::case::GUARD_BYTES;
 use super::cases::{columns_for, wide};
+use super::kv_rows::rotations;
 use super::operand::seen;
 use super::product::dot;
 use super::vectors::rms_normed;
-use super::{Case, Expected, ValueType};
+use super::{Case, Expected, OutputType};
 use crate::error::{Error, Result};
 use crate::kernels::matvec::{self, HALF};
 use crate::kernels::rounded::WORDS;
@@ -64,6 +65,23 @@ impl CaseBuilder {
         let mut case = Self::for_chunk(target, pairs, tokens);
         case.chunk(0, tokens);
         case
+    }
+
+    /// A case of `count` tokens from `position` on, alone or in a chunk with room for `room`: it, and the cosines and sines
+    /// of each token's rotary angles, `pairs` of them.
+    pub(super) fn rotated(
+        target: Target,
+        pairs: usize,
+        position: u32,
+        (room, count): (usize, usize),
+    ) -> (Self, Vec<[f32; 2]>) {
+        let mut case = Self::for_tokens(target, pairs, room);
+        let angles: Vec<_> = (position..).take(count).flat_map(|position| rotations(position, pairs)).collect();
+        match room {
+            1 => case.state(3, position, &angles),
+            _ => case.rotated_chunk(position, count, &angles),
+        }
+        (case, angles)
     }
 
     fn of(plan: Builder) -> Self {
@@ -156,11 +174,17 @@ impl CaseBuilder {
         let BufferRef::Local(local) = tensor.buffer else { return };
         let place = |i: usize| i / tensor.shape[0] * tensor.stride + i % tensor.shape[0];
         let places = (0..values.len()).map(place).collect();
-        self.expected.push(Expected { local, kind: ValueType::F32, places, values, magnitudes, bound });
+        self.expected.push(Expected { local, kind: OutputType::F32, places, values, magnitudes, bound });
+    }
+
+    /// Expects f32 values in a tensor, with errors measured against `magnitude`.
+    pub(super) fn expect_each(&mut self, tensor: &Tensor, values: Vec<f64>, magnitude: f64, bound: f64) {
+        let magnitudes = vec![magnitude; values.len()];
+        self.expect(tensor, values, magnitudes, bound);
     }
 
     /// Expects values of another kind from value `first` of a buffer on.
-    pub fn expect_at(&mut self, buffer: BufferRef, kind: ValueType, first: usize, values: Vec<f64>, bound: f64) {
+    pub fn expect_at(&mut self, buffer: BufferRef, kind: OutputType, first: usize, values: Vec<f64>, bound: f64) {
         let BufferRef::Local(local) = buffer else { return };
         let places = (first..first + values.len()).collect();
         let magnitudes = values.iter().map(|v| v.abs().max(1.0)).collect();
@@ -184,7 +208,7 @@ impl CaseBuilder {
     ) {
         let BufferRef::Local(local) = buffer else { return };
         let places = (first..first + values.len()).collect();
-        self.expected.push(Expected { local, kind: ValueType::F32, places, values, magnitudes, bound });
+        self.expected.push(Expected { local, kind: OutputType::F32, places, values, magnitudes, bound });
     }
 
     /// Expects values at places that are not in a row.
@@ -274,7 +298,7 @@ impl CaseBuilder {
         let BufferRef::Local(local) = batch.buffer else { return };
         let place = |i: usize| i / batch.values * batch.stride + i % batch.values;
         let places = (0..values.len()).map(place).collect();
-        self.expect_values(Expected { local, kind: ValueType::F32, places, values, magnitudes, bound });
+        self.expect_values(Expected { local, kind: OutputType::F32, places, values, magnitudes, bound });
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) const GUARD_BYTES: u64 = 256;
 
 /// What an output holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueType {
+pub enum OutputType {
     /// f32 values.
     F32,
     /// f16 values, two to a word.
@@ -21,7 +21,7 @@ pub enum ValueType {
     U32,
 }
 
-impl ValueType {
+impl OutputType {
     /// Bytes of one value.
     pub fn bytes(self) -> usize {
         if self == Self::F16 { 2 } else { 4 }
@@ -48,7 +48,7 @@ pub struct Expected {
     /// The local buffer.
     pub local: usize,
     /// What it holds.
-    pub kind: ValueType,
+    pub kind: OutputType,
     /// Which of its values: places counted in values.
     pub places: Vec<usize>,
     /// The twin's values.

@@ -7,6 +7,12 @@ use crate::kernels::computes::{KvRows, RotatedQueries, SLACK};
 use crate::kernels::{Cache, CacheType};
 use crate::plan::{OutputPlace, Probe, Reference, Sample};
 
+/// The cosines and sines of `pairs` angles at a position, base 10000.
+pub(super) fn rotations(position: u32, pairs: usize) -> Vec<[f32; 2]> {
+    let angle = |i: usize| position as f64 * 10000f64.powf(-(i as f64) / pairs as f64);
+    (0..pairs).map(|i| [angle(i).cos() as f32, angle(i).sin() as f32]).collect()
+}
+
 /// The pair (a, b) rotated.
 pub(super) fn rotated(a: f32, b: f32, [c, s]: [f32; 2]) -> [f64; 2] {
     let (a, b, c, s) = (a as f64, b as f64, c as f64, s as f64);

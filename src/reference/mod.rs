@@ -20,7 +20,7 @@ mod sampling;
 mod vectors;
 
 pub use builder::CaseBuilder;
-pub use case::{Case, Expected, Outcome, ValueType};
+pub use case::{Case, Expected, Outcome, OutputType};
 pub use cases::CASES;
 pub use check::{CaseVerdict, KernelCheck};
 

@@ -7,7 +7,7 @@ use wglm::gpu::Matrices;
 use wglm::kernels::{KERNELS, Kernel};
 use wglm::plan::{Sample, Step, StepLimit, Target, Team};
 use wglm::quant::{Arithmetic, Family, QUANTS};
-use wglm::reference::{CASES, Case, Expected, KernelCheck, ValueType};
+use wglm::reference::{CASES, Case, Expected, KernelCheck, OutputType};
 use wglm::shader::{Pipelines, reflect};
 
 /// The target for the kernels on this device with these teams and this arithmetic.
@@ -165,9 +165,9 @@ fn perturb(bytes: &mut [u8], expected: &Expected, place: usize) {
     let step = 10.0 * expected.bound * expected.magnitudes[place];
     let want = expected.values[place];
     match expected.kind {
-        ValueType::F32 => bytes.copy_from_slice(&((want + step.max(want.abs() * 1e-5)) as f32).to_le_bytes()),
-        ValueType::F16 => bytes.copy_from_slice(&half::f16::from_f64(want + step).to_le_bytes()),
-        ValueType::U32 => bytes.copy_from_slice(&(want as u32 ^ 1).to_le_bytes()),
+        OutputType::F32 => bytes.copy_from_slice(&((want + step.max(want.abs() * 1e-5)) as f32).to_le_bytes()),
+        OutputType::F16 => bytes.copy_from_slice(&half::f16::from_f64(want + step).to_le_bytes()),
+        OutputType::U32 => bytes.copy_from_slice(&(want as u32 ^ 1).to_le_bytes()),
     }
 }
 

@@ -1,6 +1,5 @@
 //! The cases of `absorb_query`.
 
-use super::rope_query::rotations;
 use super::{columns_for, in_turn, wide};
 use crate::error::Result;
 use crate::kernels::matvec;
@@ -15,28 +14,13 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     let shapes = in_turn(&[(3, 24, 8, 20, 1), (2, 192, 64, 36, 1), (3, 24, 8, 20, 4)]).into_iter();
     shapes
         .map(|(quant, (heads, nope, rotary, rank, tokens))| {
-            let example = Example { heads, nope: columns_for(quant, nope), rotary, rank, tokens };
-            case(target, quant, example)
+            case(target, quant, [heads, columns_for(quant, nope), rotary, rank, tokens])
         })
         .collect()
 }
 
-struct Example {
-    heads: usize,
-    nope: usize,
-    rotary: usize,
-    rank: usize,
-    tokens: usize,
-}
-
-fn case(target: Target, quant: &'static Quant, example: Example) -> Result<Case> {
-    let Example { heads, nope, rotary, rank, tokens } = example;
-    let rotations: Vec<_> = (0..tokens as u32).flat_map(|token| rotations(1234 + token, rotary / 2)).collect();
-    let mut case = CaseBuilder::for_tokens(target, rotary / 2, tokens);
-    match tokens {
-        1 => case.state(3, 1234, &rotations),
-        _ => case.rotated_chunk(1234, tokens, &rotations),
-    }
+fn case(target: Target, quant: &'static Quant, [heads, nope, rotary, rank, tokens]: [usize; 5]) -> Result<Case> {
+    let (mut case, rotations) = CaseBuilder::rotated(target, rotary / 2, 1234, (tokens, tokens));
     let (w, ws) = case.weight("w", quant, [nope, rank, heads])?;
     let (q, qs) = case.input("q", [nope + rotary, heads * tokens]);
     let q = case.rounded_input(&q, "q", &qs);

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::kernels::{Adjustment, Penalties};
 use crate::plan::{BufferRef, Target};
 use crate::reference::sampling::adjusted_logits;
-use crate::reference::{Case, CaseBuilder, ValueType};
+use crate::reference::{Case, CaseBuilder, OutputType};
 
 /// Logits, adjustments, whether the newest token counts, and which it is: one that is listed, one that is not, the
 /// last.
@@ -50,7 +50,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         }
         if banned_token < count {
             let bits = vec![f64::from(f32::NEG_INFINITY.to_bits())];
-            case.expect_at(logits.buffer, ValueType::U32, banned_token, bits, 0.0);
+            case.expect_at(logits.buffer, OutputType::U32, banned_token, bits, 0.0);
         }
         Ok(case.finish(format!("{listed} of {count}, ahead {ahead} {newest}, banned {banned:?}")))
     };

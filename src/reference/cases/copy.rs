@@ -12,7 +12,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         let to = case.plan.tensor("to", [length, 1]);
         case.plan.copy("copy", &from, &to)?;
         let want: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
-        case.expect(&to, want, vec![1.0; length], 0.0);
+        case.expect_each(&to, want, 1.0, 0.0);
         Ok(case.finish(format!("{length}")))
     };
     [4, 1000, 4 * CHUNKS * WORKGROUP, 5 * 4 * CHUNKS * WORKGROUP / 2 + 12].into_iter().map(case).collect()

@@ -24,7 +24,6 @@ fn case(target: Target, quant: &'static Quant, [columns, rows]: [usize; 2], ids:
     let row = |id: &u32| &values[(*id as usize).min(rows - 1) * columns..][..columns];
     let want: Vec<f64> = ids.iter().flat_map(row).map(|&v| v.into()).collect();
     let largest = want.iter().fold(0f64, |m, v| m.max(v.abs()));
-    let sizes = vec![largest; want.len()];
-    case.expect(&y, want, sizes, 1e-6);
+    case.expect_each(&y, want, largest, 1e-6);
     Ok(case.finish(format!("{} {columns}x{rows} rows {ids:?}", quant.name)))
 }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::plan::Target;
 use crate::reference::experts::by_expert;
-use crate::reference::{Case, CaseBuilder, ValueType};
+use crate::reference::{Case, CaseBuilder, OutputType};
 
 pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     let shapes = [(5, 2, (40, 33), 16), (64, 4, (512, 512), 32), (3, 1, (17, 16), 16), (70, 2, (9, 0), 16)];
@@ -30,7 +30,7 @@ fn case(target: Target, experts: usize, top_k: usize, tokens: (usize, usize), pl
     let groups = case.plan.group_slots("groups", &ids, experts, places)?;
     let (slots, tiles) = by_expert(&chosen, experts, places, groups.tiles.shape[1]);
     let wide = |values: Vec<usize>| values.into_iter().map(|v| v as f64).collect();
-    case.expect_at(groups.tiles.buffer, ValueType::U32, 0, wide(tiles), 0.0);
-    case.expect_at(groups.slots.buffer, ValueType::U32, 0, wide(slots), 0.0);
+    case.expect_at(groups.tiles.buffer, OutputType::U32, 0, wide(tiles), 0.0);
+    case.expect_at(groups.slots.buffer, OutputType::U32, 0, wide(slots), 0.0);
     Ok(case.finish(format!("{experts} experts, {top_k} of {count} of {tokens} tokens, tiles of {places}")))
 }

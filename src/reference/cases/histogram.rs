@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::kernels::histogram::BINS;
 use crate::plan::Target;
 use crate::reference::sampling::binned;
-use crate::reference::{Case, CaseBuilder, ValueType};
+use crate::reference::{Case, CaseBuilder, OutputType};
 
 pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     let case = |(name, count, edit): (&str, usize, Edit)| {
@@ -18,8 +18,8 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         case.allow(slices.maxima.buffer);
         case.plan.histogram("histogram", &logits, &slices)?;
         let [counts, deficits] = binned(&values);
-        case.expect_at(slices.histogram.buffer, ValueType::U32, 0, counts, 0.0);
-        case.expect_at(slices.histogram.buffer, ValueType::U32, BINS, deficits, 1e-4);
+        case.expect_at(slices.histogram.buffer, OutputType::U32, 0, counts, 0.0);
+        case.expect_at(slices.histogram.buffer, OutputType::U32, BINS, deficits, 1e-4);
         Ok(case.finish(format!("{name}, {count}")))
     };
     EDGES.into_iter().map(case).collect()

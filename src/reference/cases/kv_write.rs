@@ -1,12 +1,11 @@
 //! The cases of `kv_write`.
 
-use super::rope_query::rotations;
 use crate::error::Result;
 use crate::kernels::{Cache, CacheType, Norm};
 use crate::plan::{Target, Tensor};
-use crate::reference::kv_rows::rotated;
+use crate::reference::kv_rows::{rotated, rotations};
 use crate::reference::vectors::rms_normed;
-use crate::reference::{Case, CaseBuilder, ValueType};
+use crate::reference::{Case, CaseBuilder, OutputType};
 
 pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     let shapes = [(8, 2, 0, 1, 1), (20, 8, 3, 1, 1), (132, 34, 17, 1, 1), (512, 64, 2, 1, 1), (132, 34, 17, 3, 5)];
@@ -29,7 +28,7 @@ fn kv_row(kv: &[f32], weights: &[f32], rotations: &[[f32; 2]]) -> Vec<f64> {
 }
 
 fn expect_kv_row(case: &mut CaseBuilder, cache: &Cache, position: usize, kv_row: Vec<f64>) {
-    let (kind, bound) = if cache.ty == CacheType::F16 { (ValueType::F16, 6e-4) } else { (ValueType::F32, 2e-6) };
+    let (kind, bound) = if cache.ty == CacheType::F16 { (OutputType::F16, 6e-4) } else { (OutputType::F32, 2e-6) };
     case.expect_at(cache.buffer, kind, Cache::row_values(cache.rank, cache.rotary) * position, kv_row, bound);
 }
 
@@ -67,18 +66,7 @@ impl KvRowCase {
 
     /// A case at the first KV row's position.
     pub fn start(&self, target: Target) -> CaseBuilder {
-        let mut case = CaseBuilder::for_tokens(target, self.rotary / 2, self.room);
-        let rotations: Vec<_> = (0..self.tokens).flat_map(|token| self.rotations(token)).collect();
-        match self.room {
-            1 => case.state(3, self.position as u32, &rotations),
-            _ => case.rotated_chunk(self.position as u32, self.tokens, &rotations),
-        }
-        case
-    }
-
-    /// The angles of a token.
-    fn rotations(&self, token: usize) -> Vec<[f32; 2]> {
-        rotations((self.position + token) as u32, self.rotary / 2)
+        CaseBuilder::rotated(target, self.rotary / 2, self.position as u32, (self.room, self.tokens)).0
     }
 
     /// Noise for KV rows, and what they should be.
@@ -86,8 +74,8 @@ impl KvRowCase {
         let Self { ty, rank, rotary, position, tokens, room } = *self;
         let (kv, kvs) = case.input("kv", [rank + rotary, room]);
         let (weight, ws) = case.vector("kv.norm", rank)?;
-        let kv_rows = kvs.chunks(rank + rotary).take(tokens).enumerate();
-        let want = kv_rows.map(|(token, kv)| kv_row(kv, &ws, &self.rotations(token))).collect();
+        let kv_rows = kvs.chunks(rank + rotary).take(tokens).zip(position as u32..);
+        let want = kv_rows.map(|(kv, position)| kv_row(kv, &ws, &rotations(position, rotary / 2))).collect();
         let cache = case.plan.latent_cache(ty, rank, rotary, position + room + 1);
         Ok(KvRowInputs { kv, norm: Norm { weight, epsilon: 1e-5 }, cache, want })
     }

@@ -12,7 +12,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         let y = case.plan.tensor("y", [width, 1]);
         case.plan.last_token("last", &x, &y)?;
         let want = xs.chunks(width).nth(count - 1).unwrap_or_default().iter().map(|v| f64::from(*v)).collect();
-        case.expect(&y, want, vec![1.0; width], 0.0);
+        case.expect_each(&y, want, 1.0, 0.0);
         Ok(case.finish(format!("{width}, {count} of {tokens} tokens")))
     };
     [(1, 1, 1), (70, 2, 5), (2048, 5, 5)].into_iter().map(case).collect()

@@ -1,6 +1,5 @@
 //! The cases of `mla_attention`.
 
-use super::mla_attention_batch::ChunkExample;
 use crate::error::Result;
 use crate::kernels::mla_attention::SPAN;
 use crate::kernels::{AttentionSplits, Cache, CacheType, ChunkAttention};
@@ -9,7 +8,7 @@ use crate::reference::{Case, CaseBuilder};
 use half::f16;
 
 /// Seeded latents, queries and the attention over them, for the cases of attention and merge.
-pub(super) struct Example {
+pub(super) struct AttentionExample {
     pub heads: usize,
     pub tokens: usize,
     pub rank: usize,
@@ -21,7 +20,7 @@ pub(super) struct Example {
 /// On the scores of the examples.
 pub(super) const SCALE: f32 = 0.125;
 
-impl Example {
+impl AttentionExample {
     /// Fills a cache and the queries of its last tokens, as many as the case has, with noise: the queries, the cache,
     /// and both as values.
     pub(super) fn inputs(&self, case: &mut CaseBuilder) -> (Tensor, Cache, Vec<f32>, Vec<f32>) {
@@ -77,13 +76,14 @@ impl Example {
         (from..to).map(|t| dot(t) * SCALE as f64).collect()
     }
 
-    /// The attention of a head over all tokens.
-    pub(super) fn output(&self, q: &[f32], latents: &[f32], head: usize) -> Vec<f64> {
-        self.output_over(q, latents, head, self.tokens)
+    /// The attention of the heads of the last `count` tokens, each over the tokens up to its own.
+    pub(super) fn outputs(&self, q: &[f32], latents: &[f32], count: usize) -> Vec<f64> {
+        let seen_by = |query: usize| self.tokens - count + query / self.heads + 1;
+        (0..self.heads * count).flat_map(|query| self.output_over(q, latents, query, seen_by(query))).collect()
     }
 
     /// The attention of a head over the first tokens.
-    pub(super) fn output_over(&self, q: &[f32], latents: &[f32], head: usize, tokens: usize) -> Vec<f64> {
+    fn output_over(&self, q: &[f32], latents: &[f32], head: usize, tokens: usize) -> Vec<f64> {
         let scores = self.scores(q, latents, head, 0, tokens);
         let top = scores.iter().copied().fold(f64::MIN, f64::max);
         let total: f64 = scores.iter().map(|s| (s - top).exp()).sum();
@@ -97,10 +97,58 @@ impl Example {
         let value = |c: usize| weights.iter().zip(from..).map(|(w, t)| w * latents[t * width + c] as f64).sum();
         (0..self.rank).map(value).collect()
     }
+
+    /// The case of attention over splits, appended by `attend`, and of their merge, for the last `count` tokens: right
+    /// within `bound` of values of about 1. What lies in between is relative to scores that depend on the kernel's tiles.
+    pub(super) fn joined_case(
+        &self,
+        target: Target,
+        count: usize,
+        bound: f64,
+        attend: impl FnOnce(&mut Builder, &Tensor, &Cache) -> Result<AttentionSplits>,
+    ) -> Result<Case> {
+        let Self { heads, tokens, rank, rotary, splits, .. } = *self;
+        let mut case = CaseBuilder::for_tokens(target, 1, count);
+        let (q, cache, queries, latents) = self.inputs(&mut case);
+        let parts = attend(&mut case.plan, &q, &cache)?;
+        let y = case.plan.tensor("y", [rank, heads * count]);
+        case.plan.mla_merge("merge", &parts, &y)?;
+        case.allow(parts.sums.buffer);
+        case.allow(parts.stats.buffer);
+        case.expect_each(&y, self.outputs(&queries, &latents, count), 1.0, bound);
+        let shape = format!("rank {rank}, rotary {rotary}, {splits} splits");
+        Ok(case.finish(format!("{heads} heads, {count} of {tokens} tokens, {shape}")))
+    }
+
+    /// The case of attention of the last `count` tokens, in a chunk with room for `room`, appended by `attend`: right
+    /// within `bound` of values of about 1.
+    pub(super) fn chunk_case(
+        &self,
+        target: Target,
+        (room, count): (usize, usize),
+        bound: f64,
+        attend: impl FnOnce(&mut Builder, &ChunkAttention<'_>) -> Result<Batch>,
+    ) -> Result<Case> {
+        let Self { heads, tokens, rank, rotary, splits, ty } = *self;
+        let position = tokens - count;
+        let mut case = CaseBuilder::for_chunk(target, 1, room);
+        case.chunk(position as u32, count);
+        let (cache, latents) = self.cache(&mut case);
+        let (width, stride) = (rank + rotary, Cache::row_values(rank, rotary));
+        let q = case.plan.batch_with_stride("q", [width, heads], room, stride);
+        let queries = self.queries(&mut case, q.buffer, heads * count);
+        let y = attend(&mut case.plan, &ChunkAttention { q: &q, cache: &cache, scale: SCALE, deep: false })?;
+        let want = self.outputs(&queries, &latents, count);
+        let sizes = vec![1.0; want.len()];
+        case.expect_batch(&y, want, sizes, bound);
+        case.allow_between();
+        let tokens = format!("{count} of {room} tokens after {position}");
+        Ok(case.finish(format!("{ty:?}, {heads} heads, {tokens}, rank {rank}, rotary {rotary}, {splits} splits")))
+    }
 }
 
 /// Of several shapes: one head, heads that do not fill their last group, idle splits, the model's own.
-pub(super) fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<AttentionExample> {
     use CacheType::{F16, F32};
     let shapes = [
         (1, 1, 8, 2, 1, F16),
@@ -110,7 +158,8 @@ pub(super) fn examples() -> Vec<Example> {
         (3, 450, 132, 18, 64, F16),
         (4, 129, 128, 32, 3, F16),
     ];
-    let example = |(heads, tokens, rank, rotary, splits, ty)| Example { heads, tokens, rank, rotary, splits, ty };
+    let example =
+        |(heads, tokens, rank, rotary, splits, ty)| AttentionExample { heads, tokens, rank, rotary, splits, ty };
     shapes.into_iter().map(example).collect()
 }
 
@@ -119,29 +168,29 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     let alone = examples().into_iter().map(|example| case(target, &example));
     let chunks = [(5, 61, 3, 4, 36, 10, F32, 4), (20, 30, 2, 2, 512, 64, F16, 2), (3, 0, 8, 8, 132, 18, F16, 64)];
     let chunk = |(heads, position, count, room, rank, rotary, ty, splits)| {
-        let example = ChunkExample { heads, position, count, room, rank, rotary, ty };
-        example.case(target, 2e-5, |b, a| b.joined(a, |b, q| b.mla_attention("attention", q, a.cache, SCALE, splits)))
+        let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
+        example.chunk_case(target, (room, count), 2e-5, |b, a| {
+            joined(b, a, |b, q| b.mla_attention("attention", q, a.cache, SCALE, splits))
+        })
     };
     alone.chain(chunks.into_iter().map(chunk)).collect()
 }
 
-impl Builder {
-    /// What attention that leaves parts gives for a chunk, joined.
-    pub(super) fn joined(
-        &mut self,
-        attention: &ChunkAttention<'_>,
-        parts: impl FnOnce(&mut Self, &Tensor) -> Result<AttentionSplits>,
-    ) -> Result<Batch> {
-        let (q, rank) = (attention.q, attention.cache.rank);
-        let parts = parts(self, &q.vectors()?)?;
-        let y = self.batch("y", [rank, q.stacks], q.tokens);
-        self.mla_merge("merge", &parts, &y.vectors()?)?;
-        Ok(y)
-    }
+/// What attention of a chunk that leaves splits gives, joined.
+pub(super) fn joined(
+    plan: &mut Builder,
+    attention: &ChunkAttention<'_>,
+    attend: impl FnOnce(&mut Builder, &Tensor) -> Result<AttentionSplits>,
+) -> Result<Batch> {
+    let (q, rank) = (attention.q, attention.cache.rank);
+    let parts = attend(plan, &q.vectors()?)?;
+    let y = plan.batch("y", [rank, q.stacks], q.tokens);
+    plan.mla_merge("merge", &parts, &y.vectors()?)?;
+    Ok(y)
 }
 
-fn case(target: Target, example: &Example) -> Result<Case> {
-    let Example { heads, tokens, rank, rotary, splits, ty } = *example;
+fn case(target: Target, example: &AttentionExample) -> Result<Case> {
+    let AttentionExample { heads, tokens, rank, rotary, splits, ty } = *example;
     let mut case = CaseBuilder::new(target, 1);
     let (q, cache, queries, latents) = example.inputs(&mut case);
     let parts = case.plan.mla_attention("attention", &q, &cache, SCALE, splits)?;

@@ -1,11 +1,11 @@
 //! The cases of `mla_attention_batch_matrix`.
 
-use super::mla_attention_batch::ChunkExample;
+use super::mla_attention::AttentionExample;
 use crate::error::Result;
 use crate::gpu::Matrices;
+use crate::kernels::CacheType;
 use crate::kernels::mla_attention_batch_matrix::BOUND;
-use crate::kernels::{CacheType, ChunkAttention};
-use crate::plan::{Builder, Target, Team};
+use crate::plan::{Target, Team};
 use crate::reference::Case;
 
 pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
@@ -18,11 +18,8 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         (37, 129, 11, 16, 256, 64, 16),
     ];
     let case = |(heads, position, count, room, rank, rotary, splits)| {
-        let example = ChunkExample { heads, position, count, room, rank, rotary, ty: CacheType::F16 };
-        let append = |b: &mut Builder, a: &ChunkAttention<'_>| b.attention_by_matrices("attention", a, splits);
-        let mut case = example.case(target, BOUND, append)?;
-        case.name.push_str(&format!(", {splits} splits"));
-        Ok(case)
+        let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty: CacheType::F16 };
+        example.chunk_case(target, (room, count), BOUND, |b, a| b.attention_by_matrices("attention", a, splits))
     };
     shapes.into_iter().map(case).collect()
 }

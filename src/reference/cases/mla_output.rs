@@ -1,7 +1,7 @@
 //! The cases of `mla_output`.
 
 use super::columns_for;
-use super::mla_attention::{Example, SCALE};
+use super::mla_attention::{AttentionExample, SCALE};
 use crate::error::Result;
 use crate::kernels::mla_output::JOINED;
 use crate::kernels::{CacheType, Input, matvec};
@@ -20,7 +20,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
 
 fn case(target: Target, quant: &'static Quant, splits: usize, rows: usize, tokens: usize) -> Result<Case> {
     let rank = columns_for(quant, 36);
-    let example = Example { heads: 3, tokens: 150, rank, rotary: 10, splits, ty: CacheType::F16 };
+    let example = AttentionExample { heads: 3, tokens: 150, rank, rotary: 10, splits, ty: CacheType::F16 };
     let shape = [rank, rows, example.heads];
     let mut case = CaseBuilder::for_tokens(target, 1, tokens);
     let (q, cache, queries, latents) = example.inputs(&mut case);
@@ -30,9 +30,7 @@ fn case(target: Target, quant: &'static Quant, splits: usize, rows: usize, token
     let rounded = case.plan.mla_output("output", &w, &parts, &y)?;
     case.allow(parts.sums.buffer);
     case.allow(parts.stats.buffer);
-    let seen_by = |head: usize| example.tokens - tokens + head / example.heads + 1;
-    let attention = |head: usize| example.output_over(&queries, &latents, head, seen_by(head));
-    let attention: Vec<f64> = (0..example.heads * tokens).flat_map(attention).collect();
+    let attention = example.outputs(&queries, &latents, tokens);
     let attention = seen(&attention, rank, &[quant], target.arithmetic);
     let (want, sizes): (Vec<f64>, Vec<f64>) = products(&ws, shape, &attention).into_iter().unzip();
     let sizes = sizes.into_iter().map(|size| size.max(1.0)).collect();

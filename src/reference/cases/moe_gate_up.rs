@@ -8,7 +8,7 @@ use crate::quant::Quant;
 use crate::reference::experts::routed_experts;
 use crate::reference::operand::seen;
 use crate::reference::product::{dot, gated};
-use crate::reference::{Case, CaseBuilder, ValueType};
+use crate::reference::{Case, CaseBuilder, OutputType};
 
 pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     let formats = pairs(1).into_iter().zip(pairs(2)).map(|((first, second), (_, third))| [first, first, second, third]);
@@ -59,7 +59,7 @@ fn case(
         }
         chosen.extend(ids.into_iter().map(|expert| expert as f64));
     }
-    case.expect_at(hidden.ids.buffer, ValueType::U32, 0, chosen, 0.0);
+    case.expect_at(hidden.ids.buffer, OutputType::U32, 0, chosen, 0.0);
     case.probe(&hidden.y, &all)?;
     let [first, _, third, fourth] = formats.map(|quant| quant.name);
     Ok(case.finish(format!("{first} and {third} {fourth} of {columns} columns, {tokens} tokens")))

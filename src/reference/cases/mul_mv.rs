@@ -13,7 +13,7 @@ use crate::reference::{Case, CaseBuilder};
 
 /// A product in a case: the weight's shape, how many vectors for each matrix, and what is done to them.
 #[derive(Clone, Copy)]
-struct Example {
+struct ProductExample {
     shape: [usize; 3],
     tokens: usize,
     write: Write,
@@ -35,7 +35,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         ([300, 260, 1], 2, Replace, true),
         ([96, 5, 1], 6, Add, false),
     ];
-    let example = |(shape, tokens, write, normed)| Example { shape, tokens, write, normed };
+    let example = |(shape, tokens, write, normed)| ProductExample { shape, tokens, write, normed };
     for (quant, example) in in_turn(&shapes.map(example)) {
         cases.push(case(target, quant, example)?);
     }
@@ -43,17 +43,17 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         cases.push(stream_case(target, quant, [64, [32, 64, 96][i % 3], 1], [1, 2, 4, 8][i % 4])?);
     }
     // More rows than one dimension of the grid has workgroups for, and a row of several tiles.
-    let plain = |shape, tokens| Example { shape, tokens, write: Replace, normed: false };
+    let plain = |shape, tokens| ProductExample { shape, tokens, write: Replace, normed: false };
     if target.arithmetic == Arithmetic::Float {
         cases.push(case(target, &crate::quant::Q4_0, plain([32, 32 * 65535 + 13, 1], 1))?);
     }
-    cases.push(case(target, &crate::quant::Q4_0, Example { normed: true, ..plain([15_008, 9, 1], 1) })?);
-    cases.push(case(target, &crate::quant::Q4_0, Example { normed: true, ..plain([15_008, 9, 1], 4) })?);
+    cases.push(case(target, &crate::quant::Q4_0, ProductExample { normed: true, ..plain([15_008, 9, 1], 1) })?);
+    cases.push(case(target, &crate::quant::Q4_0, ProductExample { normed: true, ..plain([15_008, 9, 1], 4) })?);
     Ok(cases)
 }
 
-fn case(target: Target, quant: &'static Quant, example: Example) -> Result<Case> {
-    let Example { shape, tokens, write, normed } = example;
+fn case(target: Target, quant: &'static Quant, example: ProductExample) -> Result<Case> {
+    let ProductExample { shape, tokens, write, normed } = example;
     let shape = [columns_for(quant, shape[0]), shape[1], shape[2]];
     let [columns, rows, matrices] = shape;
     let vectors = matrices * tokens;

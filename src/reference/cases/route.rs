@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::kernels::{Gating, Routing};
 use crate::plan::Target;
 use crate::reference::experts::routed_experts;
-use crate::reference::{Case, CaseBuilder, ValueType};
+use crate::reference::{Case, CaseBuilder, OutputType};
 
 pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
@@ -37,7 +37,7 @@ fn case(target: Target, experts: usize, routing: Routing, (room, count): (usize,
     let (bias, biases) = case.vector("bias", experts)?;
     let routed = case.plan.route("route", &logits, &bias, routing)?;
     let (ids, weights): (Vec<_>, Vec<_>) = zs.chunks(experts).map(|zs| routed_experts(zs, &biases, routing)).unzip();
-    case.expect_at(routed.ids.buffer, ValueType::U32, 0, ids.concat().into_iter().map(|e| e as f64).collect(), 0.0);
+    case.expect_at(routed.ids.buffer, OutputType::U32, 0, ids.concat().into_iter().map(|e| e as f64).collect(), 0.0);
     let weights = weights.concat();
     case.expect(&routed.weights, weights.clone(), weights, 1e-5);
     Ok(case.finish(format!("{experts} experts, {count} of {room} tokens, {routing:?}")))
@@ -53,7 +53,7 @@ fn hopeless(target: Target) -> Result<Case> {
     let routing = Routing { gating: Gating::Sigmoid, top_k: 4, normalise: true, scale: 1.0 };
     let routed = case.plan.route("route", &logits, &bias, routing)?;
     let (ids, weights) = routed_experts(&zs, &biases, routing);
-    case.expect_at(routed.ids.buffer, ValueType::U32, 0, ids.into_iter().map(|e| e as f64).collect(), 0.0);
-    case.expect(&routed.weights, weights, vec![1.0; 4], 1e-6);
+    case.expect_at(routed.ids.buffer, OutputType::U32, 0, ids.into_iter().map(|e| e as f64).collect(), 0.0);
+    case.expect_each(&routed.weights, weights, 1.0, 1e-6);
     Ok(case.finish("logits of -1e30"))
 }

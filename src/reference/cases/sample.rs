@@ -6,7 +6,7 @@ use crate::kernels::Sampling;
 use crate::plan::{BufferRef, Plan, Target};
 use crate::reference::builder::TICKET;
 use crate::reference::sampling::choice;
-use crate::reference::{Case, CaseBuilder, ValueType};
+use crate::reference::{Case, CaseBuilder, OutputType};
 
 /// Ways to choose: temperature, `top_k`, `top_p`, `min_p`.
 const WAYS: [(f32, usize, f32, f32); 12] = [
@@ -52,7 +52,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         case.fill_bytes(local, bytemuck::bytes_of(&sampling).to_vec());
         let [chosen, likeliest, kept] = choice(&values, &sampling, position);
         let words = [chosen, likeliest, kept, TICKET].map(f64::from);
-        case.expect_at(BufferRef::Local(Plan::TOKEN), ValueType::U32, 0, words.to_vec(), 0.0);
+        case.expect_at(BufferRef::Local(Plan::TOKEN), OutputType::U32, 0, words.to_vec(), 0.0);
         Ok(case.finish(format!("{name}, {count}, {sampling:?}")))
     };
     let way = |(temperature, top_k, top_p, min_p)| Sampling::draw(temperature, top_k, top_p, min_p, 1 << 32 | 7);

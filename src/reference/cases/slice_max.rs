@@ -5,7 +5,7 @@ use crate::kernels::histogram::BINS;
 use crate::kernels::slice_max::SLICE;
 use crate::plan::Target;
 use crate::reference::sampling::slice_words;
-use crate::reference::{Case, CaseBuilder, ValueType};
+use crate::reference::{Case, CaseBuilder, OutputType};
 
 /// The words of the maxima.
 fn expected(logits: &[f32]) -> Vec<f64> {
@@ -40,8 +40,8 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         edit(&mut values);
         case.fill(&logits, &values);
         let slices = case.plan.slice_max("slices", &logits)?;
-        case.expect_at(slices.maxima.buffer, ValueType::U32, 0, expected(&values), 0.0);
-        case.expect_at(slices.histogram.buffer, ValueType::U32, 0, vec![0.0; 2 * BINS], 0.0);
+        case.expect_at(slices.maxima.buffer, OutputType::U32, 0, expected(&values), 0.0);
+        case.expect_at(slices.histogram.buffer, OutputType::U32, 0, vec![0.0; 2 * BINS], 0.0);
         Ok(case.finish(format!("{name}, {count}")))
     };
     EDGES.into_iter().map(case).collect()

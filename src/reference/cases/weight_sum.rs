@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::weight_sum::{CHUNKS, MOST_WORKGROUPS, TILE, factors};
 use crate::plan::{BufferRef, Target};
-use crate::reference::{Case, CaseBuilder, ValueType};
+use crate::reference::{Case, CaseBuilder, OutputType};
 
 /// What a pair becomes, word by word.
 fn reference(pair: [u32; 2], words: &[u32], from: usize) -> Vec<f64> {
@@ -28,7 +28,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         let bytes = 4 * before as u64..4 * (before + count) as u64;
         case.plan.weight_sum("sum", words.buffer, bytes, (sums, 1))?;
         let bits: Vec<u32> = values[before..].iter().map(|v| v.to_bits()).collect();
-        case.expect_at(sums, ValueType::U32, 2, reference([pairs[2], pairs[3]], &bits, before), 0.0);
+        case.expect_at(sums, OutputType::U32, 2, reference([pairs[2], pairs[3]], &bits, before), 0.0);
         Ok(case.finish(format!("{count} words after {before}")))
     };
     let turn = MOST_WORKGROUPS * CHUNKS * TILE; // of all workgroups
