@@ -1,4 +1,4 @@
-//! Attention over the cache, and what its splits leave.
+//! The references of attention over the KV cache and of the merge of its splits.
 
 use super::{VALUES, VECTORS, sample, start};
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::plan::{OutputPlace, Probe, Reference, Sample};
 use half::f16;
 use std::ops::Range;
 
-/// Tokens of a split of a cache that holds so many: `split_length` of `lib/splits.wgsl`.
+/// How many tokens a split has of a cache that holds `tokens`. It is `split_length` of `lib/splits.wgsl`.
 fn split_length(splits: usize, tokens: usize) -> usize {
     SPAN * tokens.div_ceil(SPAN).div_ceil(splits)
 }
@@ -51,9 +51,11 @@ impl Reference for Merge {
     }
 }
 
-/// Scores of a query, and how far the rounding of what they are summed of may move them, as a part of 1.
+/// The scores of a query.
 struct Scores {
     values: Vec<f64>,
+    /// The largest root of the sum of squares of a score's terms. It is what the relative rounding errors of the terms,
+    /// which hardly ever point the same way, are multiplied by.
     spread: f64,
 }
 
@@ -132,7 +134,7 @@ impl Attention {
             let terms = q.iter().zip(kv_row).map(|(&q, k)| scale * f64::from(q) * k);
             let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| (sum + term, squares + term * term));
             scores.values.push(sum);
-            scores.spread = scores.spread.max(squares.sqrt()); // errors of terms hardly ever point the same way
+            scores.spread = scores.spread.max(squares.sqrt());
         }
         Ok(scores)
     }

@@ -1,4 +1,4 @@
-//! Builds a case: its inputs, and what is expected of its outputs.
+//! Builds a case: makes its inputs, of seeded noise, and collects what its outputs should be.
 
 use super::case::GUARD_BYTES;
 use super::cases::{columns_for, wide};
@@ -20,10 +20,10 @@ use std::sync::LazyLock;
 /// Fills what no one has written yet: as f32 and as f16 not a number, as an index far outside everything.
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
 
-/// The ticket in a case's state.
-pub(super) const TICKET: u32 = 0x7ea;
+/// The submission number in a case's state.
+pub(super) const SUBMISSION: u32 = 0x7ea;
 
-/// The products of cases, in columns.
+/// Tilings by which the products of cases take four columns, that is the vectors of four tokens, at a time.
 static COLUMNS: LazyLock<Vec<TilingOverride>> = LazyLock::new(|| {
     let tiling = Tiling { lanes: 16, rows: 1, columns: 4, workgroup: 256 };
     let steps = ["product", "pair", "query", "gated", "hidden"];
@@ -103,7 +103,7 @@ impl CaseBuilder {
 
     /// Sets what the host writes before a chunk: `count` tokens from `position` on, and the angles of each.
     pub fn rotated_chunk(&mut self, position: u32, count: usize, rotations: &[[f32; 2]]) {
-        let mut bytes = [position, count as u32, 0, TICKET].map(u32::to_le_bytes).concat();
+        let mut bytes = [position, count as u32, 0, SUBMISSION].map(u32::to_le_bytes).concat();
         bytes.extend_from_slice(bytemuck::cast_slice(rotations));
         self.locals.push((Plan::STATE, bytes));
     }
@@ -276,7 +276,7 @@ impl CaseBuilder {
         self.rotated_chunk(position, count, &[]);
     }
 
-    /// TileVectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.
+    /// Vectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.
     pub(super) fn batch(&mut self, name: &str, shape: [usize; 2], tokens: usize, count: usize) -> (Batch, Vec<f32>) {
         let values = self.noise(shape[0] * shape[1] * count);
         (self.batch_of(name, shape, tokens, &values), values)
@@ -303,13 +303,13 @@ impl CaseBuilder {
 }
 
 impl CaseBuilder {
-    /// Vectors of noise as an input: it, and the values a product sees.
+    /// Vectors of noise as a product's input: the input, and its values.
     pub(super) fn plain_input(&mut self, name: &str, shape: [usize; 2]) -> (Input, Vec<f64>) {
         let (x, xs) = self.input(name, shape);
         (Input::from(&x), wide(&xs))
     }
 
-    /// Vectors of noise with a norm to be applied to each: they, and the values a product sees.
+    /// Vectors of noise with a norm that the product has still to apply: the input, and the values after the norm.
     pub(super) fn normed_input(&mut self, name: &str, shape: [usize; 2]) -> Result<(Input, Vec<f64>)> {
         let (x, xs) = self.input(name, shape);
         let (weight, ws) = self.vector(&format!("{name}.norm"), shape[0])?;
@@ -328,8 +328,9 @@ impl CaseBuilder {
 }
 
 impl CaseBuilder {
-    /// Lets a product read what a step left rounded, if it did: it is right if that product is. `values` are those of
-    /// the input's vectors, without padding and under its norm.
+    /// If a step left its output rounded to bytes as well, appends a product that reads the bytes, and expects that
+    /// product to be right: then so are the bytes. `values` are those of the output's vectors, without padding and with
+    /// the input's norm applied.
     pub(super) fn probe(&mut self, input: &Input, values: &[f64]) -> Result<()> {
         let Some(rounded) = input.rounded else { return Ok(()) };
         let Some(&quant) = QUANTS.iter().find(|quant| quant.family == Family::Affine) else { return Ok(()) };
@@ -348,14 +349,15 @@ impl CaseBuilder {
         Ok(())
     }
 
-    /// As [`CaseBuilder::probe`], for a stream of these values on which a norm follows.
+    /// As [`CaseBuilder::probe`], for a residual stream of these values that a norm follows.
     pub(super) fn probe_stream(&mut self, stream: &Residual, next: &Norm, values: &[f64], norms: &[f32]) -> Result<()> {
         let input = self.plan.normed("norm", stream, next)?;
         let values: Vec<f32> = values.iter().map(|&v| v as f32).collect();
         self.probe(&input, &rms_normed(&values, norms, next.epsilon))
     }
 
-    /// A tensor as the step before may leave it: rounded as well, from values without padding.
+    /// Fills a tensor with values, given without padding, and returns it as the step before it would: rounded to bytes as
+    /// well, where the target's products take that.
     pub(super) fn rounded_input(&mut self, tensor: &Tensor, label: &str, values: &[f32]) -> Input {
         self.fill(tensor, values);
         let rounded = self.plan.rounded(tensor, label);
@@ -370,13 +372,14 @@ impl CaseBuilder {
     }
 }
 
-/// What four values of a few, rounded the other way, move a product by. Values that are sums of rounded ones are far
-/// enough from the twin's for that, and one of few weighs more: 1/127 of the largest against a third of it each.
+/// How far a product of `length` values moves if four of them are rounded to the other byte. Where the values are sums of
+/// rounded ones themselves, they are far enough from those computed here for that to happen. A step between bytes is
+/// 1/127 of the largest value, while the values are about a third of it.
 fn flips(length: usize) -> f64 {
     4.0 * 3.0 / (127.0 * length as f64)
 }
 
-/// A group as the steps on the GPU leave it.
+/// A group of values rounded to bytes, as words laid out like those that a step leaves on the GPU.
 fn group_words(group: &[f32]) -> Vec<u32> {
     let mut words = vec![0; WORDS];
     for (side, half) in group.chunks(HALF).enumerate() {

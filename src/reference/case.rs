@@ -1,13 +1,14 @@
-//! A kernel set against its twin: seeded inputs, the values the twin expects, and what to make of the
-//! difference.
+//! A case of a kernel: a small plan with seeded inputs, the outputs that the CPU reference computes for them, and the
+//! judging of what a GPU computed.
 //!
-//! Every buffer of a case ends in a guard band. A case fails if a value is off by more than its bound, if
-//! it is not a number, or if the kernel touched anything it should not have: the padding between vectors,
-//! the guard band, anything beside the expected places.
+//! Every buffer of a case ends in a guard band. A case fails if a value is off by more than its bound, if it is not a
+//! number, or if the kernel changed anything that is not one of the expected outputs: the padding between vectors, the
+//! guard band, other buffers.
 
 use crate::plan::{BufferRef, Plan};
 use half::f16;
 
+/// Bytes of the guard band at the end of a buffer.
 pub(super) const GUARD_BYTES: u64 = 256;
 
 /// What an output holds.
@@ -42,7 +43,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(four))
 }
 
-/// What the twin expects in one buffer.
+/// The values that one buffer should hold in the end.
 #[derive(Debug, Clone)]
 pub struct Expected {
     /// The local buffer.
@@ -51,15 +52,15 @@ pub struct Expected {
     pub kind: OutputType,
     /// Which of its values: places counted in values.
     pub places: Vec<usize>,
-    /// The twin's values.
+    /// What the CPU reference computes for them.
     pub values: Vec<f64>,
-    /// What an error is measured against: the sum of the magnitudes that were added up.
+    /// What the error of each value is measured against: the sum of the magnitudes that were added up for it.
     pub magnitudes: Vec<f64>,
-    /// The largest error allowed, as a part of the magnitude.
+    /// The largest error allowed, divided by the magnitude.
     pub bound: f64,
 }
 
-/// One plan with its inputs and what should come out.
+/// A plan with its inputs and the outputs it should have.
 pub struct Case {
     /// Shapes and formats in short.
     pub name: String,
@@ -73,23 +74,23 @@ pub struct Case {
     pub files: Vec<Vec<u8>>,
     /// The outputs.
     pub expected: Vec<Expected>,
-    /// Local buffers that hold something between two steps.
+    /// Local buffers that steps may write as they like, because they hold something between two steps.
     pub free: Vec<BufferRef>,
 }
 
 /// How a case went.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The largest error, as a part of its magnitude.
+    /// The largest error, divided by its magnitude.
     pub worst: f64,
-    /// The bound of the output it stands in.
+    /// The bound of the output in which that error stands.
     pub bound: f64,
     /// What is wrong, if anything is.
     pub failure: Option<String>,
 }
 
 impl Case {
-    /// Compares the final content of the local buffers with what the twin expects.
+    /// Compares the final content of the local buffers with what is expected of them.
     pub fn judge(&self, finals: &[Vec<u8>]) -> Outcome {
         let mut outcome = Outcome { worst: 0.0, bound: self.expected.first().map_or(0.0, |e| e.bound), failure: None };
         for expected in &self.expected {

@@ -1,5 +1,5 @@
-//! Every kernel against its twin, a format at a time: what the tests hold kernels to, and what `wglm selftest` shows on
-//! someone else's adapter.
+//! Runs the cases of a kernel, one weight format at a time. The tests and `wglm selftest` do the same here, so that the
+//! self-test holds another adapter to what the tests hold.
 
 use super::case::word;
 use super::{CASES, Case};
@@ -24,7 +24,7 @@ pub struct KernelCheck {
 /// How the cases of a check went.
 #[derive(Debug, Clone)]
 pub struct CaseVerdict {
-    /// Of the case that came closest to its bound: the largest error, as a part of the magnitude of what was added up.
+    /// The largest error of the case that came closest to its bound, divided by the magnitude of what was added up.
     pub worst: f64,
     /// What that error may be.
     pub bound: f64,

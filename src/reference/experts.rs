@@ -1,4 +1,5 @@
-//! The choice of experts, and their slots in order.
+//! The router's choice of experts, and the order of their slots. Experts are compared exactly. Where two are so close that
+//! rounding may decide between them, the choice is not checked.
 
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
@@ -6,47 +7,11 @@ use crate::kernels::computes::{Grouped, SelectedExperts};
 use crate::kernels::{Gating, Routing};
 use crate::plan::{OutputPlace, Probe, Reference, Sample};
 
-/// Slots of these chosen experts in order of them, and the words of the tiles, of which there is room for so many.
-pub(super) fn by_expert(chosen: &[u32], experts: usize, places: usize, room: usize) -> (Vec<usize>, Vec<usize>) {
-    let (mut slots, mut tiles) = (Vec::new(), Vec::new());
-    for expert in 0..experts {
-        let own: Vec<usize> = (0..chosen.len()).filter(|&slot| chosen[slot] as usize == expert).collect();
-        for (n, tile) in own.chunks(places).enumerate() {
-            tiles.push([expert, slots.len() + n * places, tile.len(), 0]);
-        }
-        slots.extend(own);
-    }
-    tiles.resize(room, [0; 4]);
-    (slots, tiles.concat())
-}
-
-/// The smallest sum of chosen scores that weights are divided by, as llama.cpp has it.
-const SMALLEST_SUM: f64 = 6.103515625e-5;
-
-/// The chosen of these logits and biases, best first, and their weights.
-pub(super) fn routed_experts(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
-    let top = logits.iter().fold(f64::MIN, |m, &z| m.max(z as f64));
-    let sum: f64 = logits.iter().map(|&z| (z as f64 - top).exp()).sum();
-    let score = |z: f64| match routing.gating {
-        Gating::Sigmoid => 1.0 / (1.0 + (-z).exp()),
-        Gating::Softmax => (z - top).exp() / sum,
-    };
-    let scores: Vec<f64> = logits.iter().map(|&z| score(z as f64)).collect();
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    let chance = |e: usize| scores[e] + bias[e] as f64;
-    order.sort_by(|&a, &b| chance(b).total_cmp(&chance(a)));
-    order.truncate(routing.top_k);
-    let total: f64 = order.iter().map(|&e| scores[e]).sum();
-    let factor = routing.scale as f64 / if routing.normalise { total.max(SMALLEST_SUM) } else { 1.0 };
-    let weights = order.iter().map(|&e| scores[e] * factor).collect();
-    (order, weights)
-}
-
-/// How far apart the chances of experts are at least, for the choice to be clear.
+/// How far apart the selection scores of two experts have to be for the choice between them to be clear.
 const CLEAR: f64 = 1e-5;
 
 impl SelectedExperts {
-    /// The chosen of a token and their weights; none if the choice is a close one.
+    /// The experts of a token and their weights; none if the choice is a close one.
     pub(super) fn of(&self, probe: &mut Probe<'_>, token: usize) -> Result<Option<(Vec<usize>, Vec<f64>)>> {
         let logits = probe.values(self.logits.buffer, token * self.logits.stride, self.logits.shape[0])?;
         let bias = probe.row(&self.bias, 0, 0)?;
@@ -54,8 +19,8 @@ impl SelectedExperts {
         // One more than are chosen, if there is one, and without the factors on weights: the order alone is wanted.
         let more = Routing { top_k: (top_k + 1).min(logits.len()), normalise: false, scale: 1.0, ..self.routing };
         let (order, scores) = routed_experts(&logits, &bias, more);
-        let chances: Vec<f64> = order.iter().zip(&scores).map(|(&e, score)| score + f64::from(bias[e])).collect();
-        let clear = chances.windows(2).all(|pair| pair[0] - pair[1] > CLEAR);
+        let selection: Vec<f64> = order.iter().zip(&scores).map(|(&e, score)| score + f64::from(bias[e])).collect();
+        let clear = selection.windows(2).all(|pair| pair[0] - pair[1] > CLEAR);
         Ok(clear.then(|| routed_experts(&logits, &bias, self.routing)))
     }
 }
@@ -76,6 +41,28 @@ impl Reference for SelectedExperts {
     }
 }
 
+/// The smallest sum of chosen scores that weights are divided by, as llama.cpp has it.
+const SMALLEST_SUM: f64 = 6.103515625e-5;
+
+/// The experts chosen for these logits and biases, best first, and their weights.
+pub(super) fn routed_experts(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
+    let top = logits.iter().fold(f64::MIN, |m, &z| m.max(z as f64));
+    let sum: f64 = logits.iter().map(|&z| (z as f64 - top).exp()).sum();
+    let score = |z: f64| match routing.gating {
+        Gating::Sigmoid => 1.0 / (1.0 + (-z).exp()),
+        Gating::Softmax => (z - top).exp() / sum,
+    };
+    let scores: Vec<f64> = logits.iter().map(|&z| score(z as f64)).collect();
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    let selection = |e: usize| scores[e] + bias[e] as f64;
+    order.sort_by(|&a, &b| selection(b).total_cmp(&selection(a)));
+    order.truncate(routing.top_k);
+    let total: f64 = order.iter().map(|&e| scores[e]).sum();
+    let factor = routing.scale as f64 / if routing.normalise { total.max(SMALLEST_SUM) } else { 1.0 };
+    let weights = order.iter().map(|&e| scores[e] * factor).collect();
+    (order, weights)
+}
+
 impl Reference for Grouped {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let ids = probe.words(self.ids.buffer, 0, self.ids.shape[0] * probe.count)?;
@@ -90,4 +77,19 @@ impl Reference for Grouped {
         }
         Ok(samples)
     }
+}
+
+/// The slots of these chosen experts in the order of their experts, and the words of the tiles they are cut into, `places`
+/// slots each. There is room for `room` tiles.
+pub(super) fn by_expert(chosen: &[u32], experts: usize, places: usize, room: usize) -> (Vec<usize>, Vec<usize>) {
+    let (mut slots, mut tiles) = (Vec::new(), Vec::new());
+    for expert in 0..experts {
+        let own: Vec<usize> = (0..chosen.len()).filter(|&slot| chosen[slot] as usize == expert).collect();
+        for (n, tile) in own.chunks(places).enumerate() {
+            tiles.push([expert, slots.len() + n * places, tile.len(), 0]);
+        }
+        slots.extend(own);
+    }
+    tiles.resize(room, [0; 4]);
+    (slots, tiles.concat())
 }

@@ -1,4 +1,4 @@
-//! What is rotated by rotary angles: queries, and the tokens' KV rows in the cache.
+//! The references of steps that rotate pairs of values by rotary angles: for queries, and for KV rows of the cache.
 
 use super::vectors::rms_normed;
 use super::{VALUES, VECTORS, start};

@@ -9,30 +9,16 @@ use crate::kernels::{Norm, Rounded};
 use crate::plan::Probe;
 use crate::quant::{Arithmetic, GROUP, Quant};
 
-/// Activations {columns, n} as a product with weights of these formats sees them: as they are, or rounded to
-/// bytes with one scale for 16 values.
-pub(super) fn seen(x: &[f64], columns: usize, formats: &[&Quant], arithmetic: Arithmetic) -> Vec<f64> {
-    if arithmetic.with(formats) == Arithmetic::Float {
-        return x.to_vec();
-    }
-    let rounded = |half: &[f64]| {
-        let top = half.iter().fold(0f64, |top, v| top.max(v.abs()));
-        let (scale, inverse) = (top / 127.0, if top > 0.0 { 127.0 / top } else { 0.0 });
-        half.iter().map(|v| (v * inverse).round_ties_even() * scale).collect::<Vec<f64>>()
-    };
-    x.chunks(columns).flat_map(|vector| vector.chunks(HALF).flat_map(rounded)).collect()
-}
-
-/// How far values in f32 that a product rounds to bytes may be from those here: normed ones, and joined splits.
+/// How far values in f32 that a product rounds to bytes may be from those computed here, with or without a norm.
 const COMPUTED: f64 = 4e-6;
-
+/// The same of values that the splits of attention are joined to.
 const JOINED: f64 = 4e-5;
 
 /// Values as a product sees them.
 pub(super) struct Vector {
     pub values: Vec<f64>,
-    /// What each value moves by if it is rounded to the other byte than here: nothing if it is not between two. None
-    /// where values are not rounded by the step that multiplies with them.
+    /// For each value how far it moves if the GPU rounds it to the other byte than is done here: 0 unless it lies halfway
+    /// between two. Empty where the step that multiplies with the values does not round them.
     pub steps: Vec<f64>,
 }
 
@@ -59,7 +45,8 @@ impl Operand {
 }
 
 impl Vector {
-    /// Of values that a product of this arithmetic multiplies with, each within `error` of the largest beside it.
+    /// The operands of a product in this arithmetic, from values that may each be off by `error` of the largest one
+    /// beside it.
     fn of(values: Vec<f64>, arithmetic: Arithmetic, error: f64) -> Self {
         if arithmetic == Arithmetic::Float {
             return Self { values, steps: vec![] };
@@ -124,4 +111,18 @@ fn factor(squares: f64, norm: &Norm) -> f64 {
 fn normed(values: &mut [f64], squares: f64, weights: &[f32], norm: &Norm) {
     let factor = factor(squares, norm);
     values.iter_mut().zip(weights).for_each(|(v, w)| *v *= factor * f64::from(*w));
+}
+
+/// The values that a product with weights of these formats multiplies for activations {columns, n}: these themselves, or
+/// what is left of them after rounding to bytes with one scale for 16 values.
+pub(super) fn seen(x: &[f64], columns: usize, formats: &[&Quant], arithmetic: Arithmetic) -> Vec<f64> {
+    if arithmetic.with(formats) == Arithmetic::Float {
+        return x.to_vec();
+    }
+    let rounded = |half: &[f64]| {
+        let top = half.iter().fold(0f64, |top, v| top.max(v.abs()));
+        let (scale, inverse) = (top / 127.0, if top > 0.0 { 127.0 / top } else { 0.0 });
+        half.iter().map(|v| (v * inverse).round_ties_even() * scale).collect::<Vec<f64>>()
+    };
+    x.chunks(columns).flat_map(|vector| vector.chunks(HALF).flat_map(rounded)).collect()
 }

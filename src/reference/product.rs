@@ -7,44 +7,15 @@ use crate::kernels::computes::{Down, Errors, Left, Product, SLACK, Terms, Which}
 use crate::kernels::matvec::HALF;
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, Sample, Weight};
 
-/// The products of every token of x {columns, stacks, tokens} with the rows of a stack of matrices, and the sums of
-/// their terms' magnitudes.
-pub(super) fn products(values: &[f32], shape: [usize; 3], x: &[f64]) -> Vec<(f64, f64)> {
-    let [columns, rows, stacks] = shape;
-    let vector = |(i, x): (usize, &[f64])| {
-        let x = x.to_vec();
-        (0..rows).map(move |row| dot(values, shape, i % stacks, row, &x))
-    };
-    x.chunks(columns).enumerate().flat_map(vector).collect()
-}
-
-/// The dot product of row `row` of matrix `matrix` with `x`, and the sum of its terms' magnitudes.
-pub(super) fn dot(values: &[f32], shape: [usize; 3], matrix: usize, row: usize, x: &[f64]) -> (f64, f64) {
-    let [columns, rows, _] = shape;
-    let row = &values[(matrix * rows + row) * columns..][..columns];
-    let terms = row.iter().zip(x).map(|(&w, &x)| w as f64 * x);
-    terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
-}
-
-/// silu(z) = z / (1 + e^−z).
-pub(super) fn silu(z: f64) -> f64 {
-    z / (1.0 + (-z).exp())
-}
-
-/// silu(gate) · up and the size of its terms, of products and theirs.
-pub(super) fn gated(gate: (f64, f64), up: (f64, f64)) -> (f64, f64) {
-    (silu(gate.0) * up.0, gate.1 * up.0.abs() + silu(gate.0).abs() * up.1 + gate.1 * up.1 * 1e-6)
-}
-
-/// A value, and what it may be off by.
+/// A value, and how far an output may be from it.
 type Sum = (f64, f64);
 
-/// Numbers below which f16 has fewer digits are off by up to that.
+/// The largest rounding error of numbers so small that f16 has fewer digits for them.
 const HALF_STEP: f64 = 6e-8;
 
-/// What an exponential in f32, and a weight of the router, are off by at most.
+/// How far an exponential in f32 is off at most.
 const SILU: f64 = 2e-6;
-
+/// How far a weight of the router is off at most.
 const WEIGHT: f64 = 1e-5;
 
 impl Which {
@@ -73,7 +44,7 @@ impl Which {
 }
 
 impl Product {
-    /// The outputs of one vector to look at: some, or half a group that is left rounded.
+    /// The rows of one output vector to look at: some, or the half of a group, where that is left rounded as a whole.
     fn rows(&self, probe: &mut Probe<'_>, rows: usize) -> Vec<usize> {
         if self.left.is_none() {
             return probe.some(rows, VALUES);
@@ -82,7 +53,7 @@ impl Product {
         (half * HALF..(half + 1) * HALF).collect()
     }
 
-    /// A row's value, without what was there before.
+    /// The value of a row, without what the output held before.
     fn value(&self, probe: &mut Probe<'_>, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
         match &self.terms {
             Terms::One { w, .. } => self.errors.dot(probe, w, matrix, row, x),
@@ -127,11 +98,6 @@ impl Reference for Product {
         }
         Ok(samples)
     }
-}
-
-/// A sum as an output.
-fn summed(buffer: BufferRef, place: usize, (want, error): Sum) -> Sample {
-    Sample { output: OutputPlace::F32(buffer, place), want, tolerance: error + SMALLEST }
 }
 
 impl Errors {
@@ -222,4 +188,38 @@ impl Reference for Down {
         }
         Ok(samples)
     }
+}
+
+/// A sum as an output.
+fn summed(buffer: BufferRef, place: usize, (want, error): Sum) -> Sample {
+    Sample { output: OutputPlace::F32(buffer, place), want, tolerance: error + SMALLEST }
+}
+
+/// The dot product of row `row` of matrix `matrix` with `x`, and the sum of its terms' magnitudes.
+pub(super) fn dot(values: &[f32], shape: [usize; 3], matrix: usize, row: usize, x: &[f64]) -> (f64, f64) {
+    let [columns, rows, _] = shape;
+    let row = &values[(matrix * rows + row) * columns..][..columns];
+    let terms = row.iter().zip(x).map(|(&w, &x)| w as f64 * x);
+    terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+}
+
+/// The products of every token of x {columns, stacks, tokens} with the rows of a stack of matrices, and the sums of
+/// their terms' magnitudes.
+pub(super) fn products(values: &[f32], shape: [usize; 3], x: &[f64]) -> Vec<(f64, f64)> {
+    let [columns, rows, stacks] = shape;
+    let vector = |(i, x): (usize, &[f64])| {
+        let x = x.to_vec();
+        (0..rows).map(move |row| dot(values, shape, i % stacks, row, &x))
+    };
+    x.chunks(columns).enumerate().flat_map(vector).collect()
+}
+
+/// silu(z) = z / (1 + e^−z).
+pub(super) fn silu(z: f64) -> f64 {
+    z / (1.0 + (-z).exp())
+}
+
+/// silu(gate) · up and the sum of its terms' magnitudes, from two products and the sums of theirs.
+pub(super) fn gated(gate: (f64, f64), up: (f64, f64)) -> (f64, f64) {
+    (silu(gate.0) * up.0, gate.1 * up.0.abs() + silu(gate.0).abs() * up.1 + gate.1 * up.1 * 1e-6)
 }

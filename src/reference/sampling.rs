@@ -1,5 +1,5 @@
-//! Choices: of experts, and of the next token. They are compared exactly; where one is so close that rounding decides,
-//! nothing is looked at.
+//! The choice of the next token, from the adjustment of logits on. Tokens are compared exactly. Where two are so close
+//! that rounding may decide between them, the choice is not checked.
 
 use super::{VALUES, exact, sample};
 use crate::error::Result;
@@ -10,7 +10,28 @@ use crate::kernels::slice_max::SLICE;
 use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling};
 use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, Sample};
 
-/// The logits afterwards, and what each of them was summed of.
+impl Reference for Adjusted {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
+        let newest = probe.words(BufferRef::Local(Plan::TOKEN), 0, 1)?;
+        let adjustments = BufferRef::Local(self.adjustments);
+        let head = probe.words(adjustments, 0, size_of::<Penalties>() / 4)?;
+        let Some(penalties) = of_words::<Penalties>(&head) else { return Ok(vec![]) };
+        let each = size_of::<Adjustment>() / 4;
+        let entries = probe.words(adjustments, head.len(), each * penalties.count as usize)?;
+        let entries: Vec<Adjustment> = entries.chunks_exact(each).filter_map(of_words).collect();
+        let (after, sizes) =
+            adjusted_logits(&logits, &penalties, &entries, newest.first().copied().unwrap_or_default());
+        let listed: Vec<usize> = entries.iter().map(|entry| entry.token as usize).collect();
+        let mut places: Vec<usize> = probe.some(listed.len(), VALUES).into_iter().map(|at| listed[at]).collect();
+        places.extend(probe.some(after.len(), VALUES));
+        places.retain(|&place| after[place].is_finite());
+        let of = |place: usize| sample(OutputPlace::F32(self.logits.buffer, place), after[place], sizes[place], 1e-6);
+        Ok(places.into_iter().map(of).collect())
+    }
+}
+
+/// The logits after bias and penalties, and of each the sum of the magnitudes that were added up.
 pub(super) fn adjusted_logits(
     logits: &[f32],
     penalties: &Penalties,
@@ -37,7 +58,61 @@ pub(super) fn adjusted_logits(
     logits.iter().zip(0..).map(after).unzip()
 }
 
-/// Of each bin the tokens, and what they lack.
+impl Reference for Maxima {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let count = self.logits.shape[0];
+        let mut samples = Vec::new();
+        for slice in probe.some(count.div_ceil(SLICE), VALUES) {
+            let first = slice * SLICE;
+            let logits = probe.values(self.logits.buffer, first, SLICE.min(count - first))?;
+            for (word, want) in slice_words(&logits, first).into_iter().enumerate() {
+                samples.push(exact(OutputPlace::U32(self.maxima, 2 * slice + word), f64::from(want)));
+            }
+        }
+        let empty = probe.some(2 * BINS, VALUES);
+        samples.extend(empty.into_iter().map(|bin| exact(OutputPlace::U32(self.histogram, bin), 0.0)));
+        Ok(samples)
+    }
+}
+
+/// The two words that `slice_max` leaves for a slice whose first logit is that of token `first`.
+pub(super) fn slice_words(slice: &[f32], first: usize) -> [u32; 2] {
+    let (logit, token) = likeliest(slice);
+    [logit.to_bits(), if token == NO_TOKEN { token } else { token + first as u32 }]
+}
+
+/// The logit that stands beside [`NO_TOKEN`].
+const LOWEST: f32 = -3.4e38;
+
+/// The largest logit and its token; of equal logits the first one.
+pub(super) fn likeliest(logits: &[f32]) -> (f32, u32) {
+    let numbers = logits.iter().copied().zip(0..).filter(|(logit, _)| logit.is_finite());
+    numbers.reduce(|best, other| if other.0 > best.0 { other } else { best }).unwrap_or((LOWEST, NO_TOKEN))
+}
+
+impl Reference for Histogram {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
+        let [counts, deficits] = binned(&logits);
+        let close = near_edges(&logits);
+        let busy: Vec<usize> = (0..BINS).filter(|&bin| counts[bin] > 0.0).collect();
+        let mut bins: Vec<usize> = probe.some(busy.len(), VALUES).into_iter().map(|at| busy[at]).collect();
+        bins.push(probe.pick(BINS));
+        let scale = f64::from(scale(logits.len()));
+        let of_bin = |bin: usize| {
+            let (count, lacks) = (OutputPlace::U32(self.histogram, bin), OutputPlace::U32(self.histogram, BINS + bin));
+            // Of each token what an exponential in f32 and its rounding may be off by; of a close one all it may lack.
+            let off = counts[bin] * (1.0 + SLACK * 1e-6 * scale) + close[bin] * 0.25 * scale;
+            [
+                Sample { output: count, want: counts[bin], tolerance: close[bin] },
+                Sample { output: lacks, want: deficits[bin], tolerance: off },
+            ]
+        };
+        Ok(bins.into_iter().flat_map(of_bin).collect())
+    }
+}
+
+/// For each bin of the histogram how many tokens it counts, and how much less they weigh than as many at its start.
 pub(super) fn binned(logits: &[f32]) -> [Vec<f64>; 2] {
     let top = f64::from(likeliest(logits).0);
     let (mut counts, mut deficits) = (vec![0.0; BINS], vec![0.0; BINS]);
@@ -50,7 +125,7 @@ pub(super) fn binned(logits: &[f32]) -> [Vec<f64>; 2] {
     [counts, deficits]
 }
 
-/// Of each bin the tokens that rounding may count there or not.
+/// For each bin of the histogram how many tokens are so close to its edges that rounding may count them there or not.
 pub(super) fn near_edges(logits: &[f32]) -> Vec<f64> {
     let top = f64::from(likeliest(logits).0);
     let mut close = vec![0.0; BINS];
@@ -62,6 +137,18 @@ pub(super) fn near_edges(logits: &[f32]) -> Vec<f64> {
         }
     }
     close
+}
+
+impl Reference for Drawn {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
+        let words = probe.words(self.sampling, 0, size_of::<Sampling>() / 4)?;
+        let ticket = probe.words(BufferRef::Local(Plan::STATE), 3, 1)?;
+        let Some(sampling) = of_words::<Sampling>(&words) else { return Ok(vec![]) };
+        let Some(choice) = clear_choice(&logits, &sampling, probe.position as u32) else { return Ok(vec![]) };
+        let words = choice.into_iter().chain(ticket).enumerate();
+        Ok(words.map(|(i, word)| exact(OutputPlace::U32(BufferRef::Local(Plan::TOKEN), i), f64::from(word))).collect())
+    }
 }
 
 /// The words the kernels leave: the chosen token, the likeliest, and how many `top_k` and `top_p` left.
@@ -95,21 +182,6 @@ pub(super) fn clear_choice(logits: &[f32], sampling: &Sampling, position: u32) -
     (filters && order[..kept].iter().all(|it| reach(it) > CLOSE) && scores.iter().all(ahead)).then_some(words)
 }
 
-fn scores_of(scores: &[(f64, u32)], token: u32) -> f64 {
-    scores.iter().find(|it| it.1 == token).map_or(f64::NEG_INFINITY, |it| it.0)
-}
-
-fn best(best: (f64, u32), other: (f64, u32)) -> (f64, u32) {
-    if other.0 > best.0 { other } else { best }
-}
-
-/// Finite logits and their tokens, the largest first, equal ones by their tokens.
-fn in_order(logits: &[f32]) -> Vec<(f32, u32)> {
-    let mut order: Vec<(f32, u32)> = logits.iter().copied().zip(0..).filter(|(l, _)| l.is_finite()).collect();
-    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    order
-}
-
 impl Sampling {
     /// How many of the first tokens in order the filters keep, at a `top_p`.
     fn kept(&self, order: &[(f32, u32)], top_p: f64) -> usize {
@@ -139,6 +211,21 @@ impl Sampling {
     }
 }
 
+fn scores_of(scores: &[(f64, u32)], token: u32) -> f64 {
+    scores.iter().find(|it| it.1 == token).map_or(f64::NEG_INFINITY, |it| it.0)
+}
+
+fn best(best: (f64, u32), other: (f64, u32)) -> (f64, u32) {
+    if other.0 > best.0 { other } else { best }
+}
+
+/// Finite logits and their tokens, the largest first, equal ones by their tokens.
+fn in_order(logits: &[f32]) -> Vec<(f32, u32)> {
+    let mut order: Vec<(f32, u32)> = logits.iter().copied().zip(0..).filter(|(l, _)| l.is_finite()).collect();
+    order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    order
+}
+
 /// The random word of a token: `lib/noise.wgsl`.
 fn noise(seed: [u32; 2], position: u32, token: u32) -> u32 {
     pcg4d([token / 4, position, seed[0], seed[1]])[token as usize % 4]
@@ -150,94 +237,7 @@ fn gumbel(bits: u32) -> f64 {
     -(-(-u).ln_1p()).ln()
 }
 
-/// The score that stands beside it.
-const LOWEST: f32 = -3.4e38;
-
-/// The largest logit and its token.
-pub(super) fn likeliest(logits: &[f32]) -> (f32, u32) {
-    let numbers = logits.iter().copied().zip(0..).filter(|(logit, _)| logit.is_finite());
-    numbers.reduce(|best, other| if other.0 > best.0 { other } else { best }).unwrap_or((LOWEST, NO_TOKEN))
-}
-
-/// The words of a slice's maximum, whose first logit is token `first`'s.
-pub(super) fn slice_words(slice: &[f32], first: usize) -> [u32; 2] {
-    let (logit, token) = likeliest(slice);
-    [logit.to_bits(), if token == NO_TOKEN { token } else { token + first as u32 }]
-}
-
-/// What the host wrote.
+/// A value that the host wrote to a buffer, from its words.
 fn of_words<T: bytemuck::AnyBitPattern>(words: &[u32]) -> Option<T> {
     bytemuck::try_pod_read_unaligned(bytemuck::cast_slice(words)).ok()
-}
-
-impl Reference for Maxima {
-    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let count = self.logits.shape[0];
-        let mut samples = Vec::new();
-        for slice in probe.some(count.div_ceil(SLICE), VALUES) {
-            let first = slice * SLICE;
-            let logits = probe.values(self.logits.buffer, first, SLICE.min(count - first))?;
-            for (word, want) in slice_words(&logits, first).into_iter().enumerate() {
-                samples.push(exact(OutputPlace::U32(self.maxima, 2 * slice + word), f64::from(want)));
-            }
-        }
-        let empty = probe.some(2 * BINS, VALUES);
-        samples.extend(empty.into_iter().map(|bin| exact(OutputPlace::U32(self.histogram, bin), 0.0)));
-        Ok(samples)
-    }
-}
-
-impl Reference for Histogram {
-    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
-        let [counts, deficits] = binned(&logits);
-        let close = near_edges(&logits);
-        let busy: Vec<usize> = (0..BINS).filter(|&bin| counts[bin] > 0.0).collect();
-        let mut bins: Vec<usize> = probe.some(busy.len(), VALUES).into_iter().map(|at| busy[at]).collect();
-        bins.push(probe.pick(BINS));
-        let scale = f64::from(scale(logits.len()));
-        let of_bin = |bin: usize| {
-            let (count, lacks) = (OutputPlace::U32(self.histogram, bin), OutputPlace::U32(self.histogram, BINS + bin));
-            // Of each token what an exponential in f32 and its rounding may be off by; of a close one all it may lack.
-            let off = counts[bin] * (1.0 + SLACK * 1e-6 * scale) + close[bin] * 0.25 * scale;
-            [
-                Sample { output: count, want: counts[bin], tolerance: close[bin] },
-                Sample { output: lacks, want: deficits[bin], tolerance: off },
-            ]
-        };
-        Ok(bins.into_iter().flat_map(of_bin).collect())
-    }
-}
-
-impl Reference for Drawn {
-    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
-        let words = probe.words(self.sampling, 0, size_of::<Sampling>() / 4)?;
-        let ticket = probe.words(BufferRef::Local(Plan::STATE), 3, 1)?;
-        let Some(sampling) = of_words::<Sampling>(&words) else { return Ok(vec![]) };
-        let Some(choice) = clear_choice(&logits, &sampling, probe.position as u32) else { return Ok(vec![]) };
-        let words = choice.into_iter().chain(ticket).enumerate();
-        Ok(words.map(|(i, word)| exact(OutputPlace::U32(BufferRef::Local(Plan::TOKEN), i), f64::from(word))).collect())
-    }
-}
-
-impl Reference for Adjusted {
-    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
-        let newest = probe.words(BufferRef::Local(Plan::TOKEN), 0, 1)?;
-        let adjustments = BufferRef::Local(self.adjustments);
-        let head = probe.words(adjustments, 0, size_of::<Penalties>() / 4)?;
-        let Some(penalties) = of_words::<Penalties>(&head) else { return Ok(vec![]) };
-        let each = size_of::<Adjustment>() / 4;
-        let entries = probe.words(adjustments, head.len(), each * penalties.count as usize)?;
-        let entries: Vec<Adjustment> = entries.chunks_exact(each).filter_map(of_words).collect();
-        let (after, sizes) =
-            adjusted_logits(&logits, &penalties, &entries, newest.first().copied().unwrap_or_default());
-        let listed: Vec<usize> = entries.iter().map(|entry| entry.token as usize).collect();
-        let mut places: Vec<usize> = probe.some(listed.len(), VALUES).into_iter().map(|at| listed[at]).collect();
-        places.extend(probe.some(after.len(), VALUES));
-        places.retain(|&place| after[place].is_finite());
-        let of = |place: usize| sample(OutputPlace::F32(self.logits.buffer, place), after[place], sizes[place], 1e-6);
-        Ok(places.into_iter().map(of).collect())
-    }
 }

@@ -1,4 +1,4 @@
-//! What is done to vectors without a product.
+//! The references of steps that change or copy vectors without a product.
 
 use super::{VALUES, VECTORS, exact, sample, start};
 use crate::error::Result;

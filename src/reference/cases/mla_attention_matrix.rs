@@ -16,9 +16,8 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     let shapes = [(16, 1, 128, 64, 2), (20, 33, 512, 64, 64), (20, 450, 512, 64, 3), (37, 129, 256, 64, 2)];
     let alone = shapes.into_iter().map(|(heads, tokens, rank, rotary, splits)| {
         let example = AttentionExample { heads, tokens, rank, rotary, splits, ty: CacheType::F16 };
-        example.joined_case(target, 1, bound, |b, q, cache| {
-            b.mla_attention_matrix("attention", q, cache, SCALE, splits)
-        })
+        example
+            .joined_case(target, 1, bound, |b, q, cache| b.mla_attention_matrix("attention", q, cache, SCALE, splits))
     });
     let chunks = [(20, 61, 3, 4, 512, 64, 4), (16, 0, 2, 2, 128, 64, 64)];
     let chunk = |(heads, position, count, room, rank, rotary, splits)| {

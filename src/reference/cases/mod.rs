@@ -80,21 +80,22 @@ pub static CASES: &[(&str, Cases)] = &[
     ("weight_sum", weight_sum::cases),
 ];
 
-/// f32 values for a twin.
+/// Values in f64.
 pub(super) fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|&v| v as f64).collect()
 }
 
-/// Formats for cases of two weights: each beside the one `apart` further on, so that it stands once in either role,
-/// and one beside itself, whose names must not clash. A kernel only passes formats through.
+/// Formats for cases of two weights: each format beside the one that follows it `apart` places later in `QUANTS`, so that
+/// it has either role once, and one format beside itself, because the names of its two copies in the shader must not
+/// clash. All combinations are not needed: kernels only pass formats through.
 pub(super) fn pairs(apart: usize) -> Vec<(&'static Quant, &'static Quant)> {
     let beside = |i: usize| (QUANTS[i], QUANTS[(i + apart) % QUANTS.len()]);
     let itself = QUANTS.iter().find(|quant| quant.family == Family::Affine).map(|quant| (*quant, *quant));
     (0..QUANTS.len()).map(beside).chain(itself).collect()
 }
 
-/// Every format with some of the shapes that a kernel is to meet: those of odd places and those of even ones in turn,
-/// and all of them where a row may end inside a block.
+/// Every format with some of the shapes that a kernel is to meet: by turns those at odd places of the list and those at
+/// even ones. Formats whose rows may end inside a block have all of them.
 pub(super) fn in_turn<T: Copy>(shapes: &[T]) -> Vec<(&'static Quant, T)> {
     let chosen = |(i, quant): (usize, &&'static Quant)| {
         let (quant, all) = (*quant, quant.ragged);
