@@ -1,27 +1,28 @@
-//! Which adapters there are, and which one to open.
+//! Lists the adapters, and selects the one to open.
 
 use super::{GpuOptions, heaps};
 use crate::error::{Error, Result};
 
-/// The cooperative matrices that kernels here use: of f16 and, of 8 x 8, of f32, summed in f32, by subgroups of 32.
+/// The cooperative matrices that wglm's kernels use: matrices of f16 and, for 8 x 8, of f32, summed in f32 by subgroups
+/// of 32 lanes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Matrices {
-    /// None of these.
+    /// The adapter has none of these.
     #[default]
     None,
-    /// 8 x 8, as Metal has them.
+    /// Matrices of 8 x 8, as Metal has them.
     Eight,
-    /// 16 x 16.
+    /// Matrices of 16 x 16.
     Sixteen,
 }
 
-/// What matters here about an adapter.
+/// The properties of an adapter.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AdapterReport {
     /// The adapter's name.
     pub name: String,
-    /// The maker's PCI number, where the driver tells.
+    /// The PCI number of the maker, if the driver reports it.
     pub vendor: u32,
     /// `metal`, `vulkan` or `dx12`.
     pub backend: &'static str,
@@ -29,23 +30,23 @@ pub struct AdapterReport {
     pub kind: &'static str,
     /// The driver and its version.
     pub driver: String,
-    /// Smallest and largest subgroup, where there are subgroup operations.
+    /// The sizes of the smallest and the largest subgroup, if there are subgroup operations.
     pub subgroup: Option<(u32, u32)>,
-    /// f16 arithmetic in shaders.
+    /// Whether shaders can compute with f16.
     pub f16: bool,
-    /// Its cooperative matrices.
+    /// The cooperative matrices.
     pub matrices: Matrices,
-    /// Timestamps around a pass.
+    /// Whether there are timestamps at the ends of a pass.
     pub timestamps: bool,
-    /// The largest binding of a storage buffer, in bytes.
+    /// The size of the largest binding of a storage buffer in bytes.
     pub max_binding: u64,
-    /// The largest buffer, in bytes.
+    /// The size of the largest buffer in bytes.
     pub max_buffer: u64,
-    /// Its memory, in bytes, where its interface tells: Vulkan and Metal do.
+    /// The adapter's memory in bytes, if its interface reports it, as Vulkan and Metal do.
     pub memory: Option<u64>,
-    /// Workgroup memory one kernel may use, in bytes.
+    /// The workgroup memory that a kernel may use, in bytes.
     pub max_workgroup_bytes: u32,
-    /// Storage buffers one kernel may bind.
+    /// The number of storage buffers that a kernel may bind.
     pub max_storage_buffers: u32,
 }
 
@@ -71,8 +72,8 @@ impl AdapterReport {
         }
     }
 
-    /// Lanes of the smallest subgroup the adapter runs, 1 without subgroup operations. wgpu reports 4 to 64 for
-    /// everything on Metal; Apple's own GPUs run 32 (Metal Feature Set Tables, SIMD-group width).
+    /// The size of the smallest subgroup, or 1 without subgroup operations. For Metal wgpu always reports 4 to 64;
+    /// Apple's own GPUs have 32 lanes (Metal Feature Set Tables, SIMD-group width).
     pub fn smallest_subgroup(&self) -> usize {
         match self.subgroup {
             Some(_) if self.is_apple() => 32,
@@ -81,19 +82,19 @@ impl AdapterReport {
         }
     }
 
-    /// True for a GPU of Apple's, through Metal.
+    /// Whether this is one of Apple's own GPUs, through Metal.
     pub fn is_apple(&self) -> bool {
         self.backend == "metal" && self.name.starts_with("Apple")
     }
 
-    /// True for a driver that computes on the CPU.
+    /// Whether this is a software driver, which computes on the CPU.
     pub fn is_software(&self) -> bool {
         self.kind == "software"
     }
 }
 
-/// The largest matrices of the adapter that kernels here use. On Metal they are 8 x 8 and subgroups are 32, whatever
-/// wgpu reports.
+/// The largest cooperative matrices of the adapter that wglm's kernels use. On Metal these are 8 x 8 with subgroups of
+/// 32, whatever wgpu reports.
 fn matrices_of(adapter: &wgpu::Adapter) -> Matrices {
     use wgpu::CooperativeScalarType::{F16, F32};
     let (info, features) = (adapter.get_info(), adapter.features());
@@ -124,10 +125,10 @@ fn kind_name(kind: wgpu::DeviceType) -> &'static str {
     }
 }
 
-/// All adapters the options admit, strongest first.
+/// Lists all adapters that the options admit, strongest first.
 ///
 /// # Errors
-/// [`Error::Argument`] for a backend or a power preference that does not exist.
+/// [`Error::Argument`] if a backend or a power preference does not exist.
 pub fn adapters(options: &GpuOptions) -> Result<Vec<AdapterReport>> {
     Ok(enumerate(options)?.iter().map(AdapterReport::of).collect())
 }
@@ -137,8 +138,8 @@ fn enumerate(options: &GpuOptions) -> Result<Vec<wgpu::Adapter>> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = backends;
     descriptor.flags = wgpu::InstanceFlags::empty().with_env();
-    // Past this share of what the driver says is free, an allocation fails as one, with an error, instead of
-    // spilling or taking the device along.
+    // Beyond this share of the memory that the driver reports as free, an allocation fails with an error, instead of
+    // being moved to system memory or losing the device.
     descriptor.memory_budget_thresholds.for_resource_creation = Some(97);
     let instance = wgpu::Instance::new(descriptor);
     let mut found = pollster::block_on(instance.enumerate_adapters(backends));
@@ -146,7 +147,7 @@ fn enumerate(options: &GpuOptions) -> Result<Vec<wgpu::Adapter>> {
     Ok(found)
 }
 
-/// The backends asked for; all if none is.
+/// The requested backends; all if none are.
 fn backends(options: &GpuOptions) -> Result<wgpu::Backends> {
     let Some(list) = &options.backends else { return Ok(wgpu::Backends::all()) };
     let backend = |name: &str| match name.trim().to_lowercase().as_str() {
@@ -175,7 +176,7 @@ fn low_power(options: &GpuOptions) -> Result<bool> {
     }
 }
 
-/// Lower is better.
+/// The rank of an adapter; lower is better.
 fn rank(kind: wgpu::DeviceType, low_power: bool) -> u32 {
     match kind {
         wgpu::DeviceType::DiscreteGpu if low_power => 1,

@@ -1,20 +1,20 @@
-//! Turns wgpu's three ways of reporting failure into results.
+//! Turns wgpu's three ways of reporting failures into results.
 
 use super::Gpu;
 use crate::error::{Error, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Whether the device was lost, and why.
+/// Records whether the device was lost, and why.
 #[derive(Clone)]
 pub(super) struct Failures {
     lost: Arc<Mutex<Option<String>>>,
-    /// The device is our own, and tells of a loss.
+    /// Whether wglm opened the device, so that its callback reports a loss.
     ours: bool,
 }
 
 impl Failures {
-    /// Listens to a device of our own. What an operation does wrong comes back to its caller through error scopes;
-    /// what is left is logged, where wgpu would panic.
+    /// Sets the callbacks of a device that wglm opened. Errors of operations are returned to their callers through
+    /// error scopes. Other errors, for which wgpu would panic, are logged.
     pub(super) fn watch(device: &wgpu::Device) -> Self {
         device.on_uncaptured_error(Arc::new(|error| tracing::error!("the GPU reports: {error}")));
         let failures = Self { lost: Arc::default(), ours: true };
@@ -26,7 +26,7 @@ impl Failures {
         failures
     }
 
-    /// Listens to nothing: a device has one callback of each kind, and they are its owner's.
+    /// Sets no callbacks: a device has one of each kind, and those belong to its owner.
     pub(super) fn found() -> Self {
         Self { lost: Arc::default(), ours: false }
     }
@@ -35,7 +35,7 @@ impl Failures {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a loss is known.
+    /// Whether the device is known to be lost.
     pub(super) fn check(&self) -> Result<()> {
         let lost = |reason: &String| Err(Error::DeviceLost { reason: reason.clone() });
         self.lock().as_ref().map_or(Ok(()), lost)
@@ -52,13 +52,13 @@ fn translate(doing: &str, bytes: u64, error: wgpu::Error) -> Error {
 }
 
 impl Gpu {
-    /// Runs an operation on the device and returns what it reports. `bytes` is what the operation
-    /// allocates, for the message.
+    /// Runs an operation on the device, and returns the error that the device reports for it. `bytes` is the size of
+    /// the allocation, for the message.
     pub(crate) fn attempt<T>(&self, doing: &str, bytes: u64, operation: impl FnOnce(&wgpu::Device) -> T) -> Result<T> {
         let (value, error) = self.scoped(operation);
         match error.map(|error| translate(doing, bytes, error)) {
             None => self.shared.failures.check().map(|()| value),
-            Some(error @ Error::OutOfMemory { .. }) => Err(error), // the reason, where the device went with it
+            Some(error @ Error::OutOfMemory { .. }) => Err(error), // also if the device was lost by it, since this is the reason
             Some(error) => {
                 self.check()?;
                 Err(error)
@@ -66,8 +66,8 @@ impl Gpu {
         }
     }
 
-    /// Runs an operation on the device, with the first error it makes. Others' errors are not among them: scopes belong
-    /// to a thread.
+    /// Runs an operation on the device, and returns its first error. Errors of other threads are not included, because
+    /// error scopes belong to a thread.
     fn scoped<T>(&self, operation: impl FnOnce(&wgpu::Device) -> T) -> (T, Option<wgpu::Error>) {
         let device = self.device();
         let filters = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
@@ -75,26 +75,27 @@ impl Gpu {
         let value = operation(device);
         let mut first = None;
         for scope in scopes.into_iter().rev() {
-            first = first.or(pollster::block_on(scope.pop())); // each one, or those below would not be on top
+            first = first.or(pollster::block_on(scope.pop())); // all scopes have to be popped, or the next ones would not be on top
         }
         (value, first)
     }
 
-    /// False for a device that was handed over: its callbacks are its owner's, and what it does is watched instead.
+    /// Whether wglm opened the device. The callbacks of an app's device belong to the app, so wglm detects its loss by
+    /// failing operations.
     pub(super) fn is_ours(&self) -> bool {
         self.shared.failures.ours
     }
 
-    /// Whether the device is still there.
+    /// Checks that the device is not lost.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`] if it is not.
+    /// [`Error::DeviceLost`] if it is.
     pub fn check(&self) -> Result<()> {
         self.shared.failures.check()?;
         if self.is_ours() || self.makes_buffers() { Ok(()) } else { Err(self.lost("it is gone")) }
     }
 
-    /// False if the device makes no buffer and reports nothing either, which is how a lost one behaves.
+    /// Whether the device can create a buffer. A lost device creates none and reports no error.
     fn makes_buffers(&self) -> bool {
         let usage = wgpu::BufferUsages::COPY_SRC;
         let descriptor = wgpu::BufferDescriptor { label: Some("probe"), size: 4, usage, mapped_at_creation: true };
@@ -102,7 +103,7 @@ impl Gpu {
         made || error.is_some()
     }
 
-    /// Notes that the device was lost, unless that is known.
+    /// Records that the device was lost, unless that is known.
     pub(super) fn lost(&self, reason: &str) -> Error {
         let reason = self.shared.failures.lock().get_or_insert_with(|| reason.to_owned()).clone();
         Error::DeviceLost { reason }

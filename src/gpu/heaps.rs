@@ -1,7 +1,7 @@
-//! How much memory an adapter has, where its interface tells: wgpu itself does not.
+//! Asks the native interface how much memory an adapter has, because wgpu does not report it.
 
-/// Bytes of an adapter's own memory: of its largest heap on Vulkan, what it is best not to exceed on Metal. None where
-/// nobody tells.
+/// The memory of an adapter in bytes: the size of its largest device-local heap on Vulkan, and the recommended limit on
+/// Metal. `None` if it is not reported.
 pub(super) fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     #[cfg(target_os = "macos")]
     return super::metal::memory(adapter);
@@ -14,10 +14,10 @@ pub(super) fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
 #[cfg(not(target_vendor = "apple"))]
 fn vulkan(adapter: &wgpu::Adapter) -> Option<u64> {
     const DEVICE_LOCAL: u32 = 1; // VK_MEMORY_HEAP_DEVICE_LOCAL_BIT
-    // SAFETY: the adapter is asked one question and not kept.
+    // SAFETY: the adapter is only queried, and no reference to it is kept.
     let adapter = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
     let instance = adapter.shared_instance().raw_instance();
-    // SAFETY: the physical device is one of this instance's.
+    // SAFETY: the physical device belongs to this instance.
     let properties = unsafe { instance.get_physical_device_memory_properties(adapter.raw_physical_device()) };
     let heaps = properties.memory_heaps.iter().take(properties.memory_heap_count as usize);
     heaps.filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0).map(|heap| heap.size).max()

@@ -1,20 +1,20 @@
-//! Buffers: made, filled, read back.
+//! Creates buffers, fills them and reads them back.
 
 use super::meter::Held;
 use super::{Gpu, Submission};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
-/// What a buffer is for.
+/// The use of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferUse {
-    /// Read and written by kernels, filled from and copied to the host.
+    /// Kernels read and write the buffer; the host fills it and copies it back.
     Storage,
-    /// Small constants of kernels.
+    /// The buffer holds small constants of kernels.
     Uniform,
 }
 
-/// A buffer on the device, zero-filled when made, or a part of one. Clones and parts share it.
+/// A buffer on the device, or a part of one. It is filled with zeros when it is created. Clones and parts share it.
 #[derive(Debug, Clone)]
 pub struct Buffer {
     pub(super) raw: wgpu::Buffer,
@@ -25,15 +25,16 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Its length in bytes.
+    /// The length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes from `start` on. To be bound, it has to start at a multiple of what the device aligns ranges to.
+    /// A part of the buffer that begins at byte `start`. To be bound, it has to begin at a multiple of the device's
+    /// alignment.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are not as many.
+    /// [`Error::Argument`] if the buffer is too short.
     pub fn part(&self, start: u64, bytes: u64) -> Result<Self> {
         if start.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
             return Ok(Self { start: self.start + start, bytes, ..self.clone() });
@@ -43,7 +44,7 @@ impl Buffer {
     }
 }
 
-/// A host-visible buffer that results are copied to.
+/// A host-visible buffer to which results are copied.
 #[derive(Debug)]
 pub struct Readback {
     pub(super) raw: wgpu::Buffer,
@@ -51,10 +52,10 @@ pub struct Readback {
 }
 
 impl Gpu {
-    /// Makes a buffer of `bytes` bytes, rounded up to whole words.
+    /// Creates a buffer of `bytes` bytes, rounded up to whole words.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] past the device's limits, [`Error::OutOfMemory`].
+    /// [`Error::TooLarge`] if it exceeds the device's limits, [`Error::OutOfMemory`] if there is no memory for it.
     pub fn buffer(&self, label: &str, bytes: u64, usage: BufferUse) -> Result<Buffer> {
         self.fits(label, bytes)?;
         let usage = match usage {
@@ -65,7 +66,7 @@ impl Gpu {
         Ok(Buffer { bytes: raw.size(), start: 0, raw, _held: Arc::new(held) })
     }
 
-    /// A buffer of `bytes` bytes that is made elsewhere.
+    /// Registers a buffer of `bytes` bytes that was created elsewhere.
     #[cfg(target_os = "macos")]
     pub(super) fn holding(
         &self,
@@ -78,12 +79,12 @@ impl Gpu {
         Ok(raw.map(|raw| Buffer { raw, start: 0, bytes, _held: Arc::new(held) }))
     }
 
-    /// Counts bytes that are about to be taken.
+    /// Counts bytes that are about to be allocated.
     fn hold(&self, doing: &str, bytes: u64) -> Result<Held> {
         self.shared.meter.hold(bytes).ok_or_else(|| Error::OutOfMemory { doing: doing.into(), bytes })
     }
 
-    /// Makes a buffer that up to `bytes` bytes of results are copied to.
+    /// Creates a buffer to which up to `bytes` bytes of results can be copied.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; what the device reports.
@@ -122,35 +123,36 @@ impl Gpu {
         })
     }
 
-    /// Copies `data`, whole words, to `offset` of the buffer before the next submission runs.
+    /// Copies `data`, which is whole words, to `offset` of the buffer before the next submission runs.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if there is no room to stage it, [`Error::Gpu`] if it does not fit the buffer.
+    /// [`Error::OutOfMemory`] if there is no memory to stage it, [`Error::Gpu`] if it does not fit the buffer.
     pub fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<()> {
         let Some(size) = wgpu::BufferSize::new(data.len() as u64) else { return Ok(()) };
         let written = self.attempt("writing to a buffer", size.get(), |_| {
             let view = self.shared.queue.write_buffer_with(&buffer.raw, buffer.start + offset, size);
             view.map(|mut view| view.copy_from_slice(data))
         })?;
-        // A lost device refuses without a word.
+        // A lost device ignores the write without an error.
         written.ok_or_else(|| self.lost("it takes no more data"))
     }
 
-    /// Waits for the submission, then reads the first `bytes` bytes copied to `readback`.
+    /// Waits for the submission, then reads the first `bytes` bytes that were copied to `readback`.
     ///
     /// # Errors
-    /// As [`Gpu::read_into`].
+    /// Those of [`Gpu::read_into`].
     pub fn read(&self, readback: &Readback, bytes: u64, after: &Submission) -> Result<Vec<u8>> {
         let mut data = vec![0; bytes.min(readback.raw.size()) as usize];
         self.read_into(readback, &mut data, after)?;
         Ok(data)
     }
 
-    /// Waits for the submission, and for no later one, then fills `data`, whole words and no longer than
-    /// `readback`, with what was copied there.
+    /// Waits for the submission, and for no later one, then fills `data` with what was copied to `readback`. `data` has
+    /// to be whole words, and no longer than `readback`.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], [`Error::Gpu`]; [`Error::Argument`] for more data than there is room for.
+    /// [`Error::DeviceLost`] and [`Error::Gpu`] from the device; [`Error::Argument`] if `data` is longer than
+    /// `readback`.
     pub fn read_into(&self, readback: &Readback, data: &mut [u8], after: &Submission) -> Result<()> {
         if data.len() as u64 > readback.raw.size() {
             let (expected, found) = (format!("at most {} bytes", readback.raw.size()), format!("{} bytes", data.len()));

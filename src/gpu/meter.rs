@@ -1,24 +1,25 @@
-//! How much memory is held on a device.
+//! Counts the memory that is held on a device.
 
 use super::Gpu;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory of one device, in bytes.
+/// The memory of one device in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// In the buffers there are.
+    /// The bytes in all buffers that exist.
     pub held: u64,
-    /// The most there has been in buffers at once.
+    /// The most bytes that were in buffers at once.
     pub most: u64,
-    /// The most there may be: see [`GpuOptions::memory_limit`](super::GpuOptions::memory_limit).
+    /// The limit: see [`GpuOptions::memory_limit`](super::GpuOptions::memory_limit).
     pub limit: Option<u64>,
-    /// What wgpu's allocator has taken from the driver for all of its clients' buffers; none where it does not tell.
+    /// The bytes that wgpu's allocator has reserved at the driver, for the buffers of all its users; `None` if it does
+    /// not report that.
     pub reserved: Option<u64>,
 }
 
-/// Counts the bytes of buffers as they come and go.
+/// Counts the bytes of buffers as they are created and dropped.
 #[derive(Debug)]
 pub(super) struct Meter {
     held: AtomicU64,
@@ -26,7 +27,7 @@ pub(super) struct Meter {
     limit: Option<u64>,
 }
 
-/// A buffer's entry in the meter, for as long as it lives.
+/// The entry of a buffer in the meter, which ends with the buffer.
 #[derive(Debug)]
 pub(super) struct Held {
     meter: Arc<Meter>,
@@ -34,12 +35,12 @@ pub(super) struct Held {
 }
 
 impl Meter {
-    /// Counts up to a limit.
+    /// Creates a meter with a limit.
     pub fn up_to(limit: Option<u64>) -> Self {
         Self { held: AtomicU64::new(0), most: AtomicU64::new(0), limit }
     }
 
-    /// Counts bytes that are about to be taken; none if they are too many.
+    /// Counts bytes that are about to be allocated; `None` if they exceed the limit.
     pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
         let limit = self.limit.unwrap_or(u64::MAX);
         let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
@@ -56,7 +57,7 @@ impl Drop for Held {
 }
 
 impl Gpu {
-    /// What is held on the device: buffers of every model and session that was made on it.
+    /// The memory that is held on the device by the buffers of all models and sessions.
     pub fn memory(&self) -> Memory {
         let meter = &self.shared.meter;
         let [held, most] = [&meter.held, &meter.most].map(|bytes| bytes.load(Ordering::Relaxed));

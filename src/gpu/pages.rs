@@ -1,8 +1,8 @@
-//! Buffers over pages of a file: where the GPU shares the system's memory, the pages themselves.
+//! Buffers over pages of a file. If the GPU shares the system's memory, they are the pages themselves.
 //!
-//! Only Metal lets wgpu take them as they are (`metal.rs`); everywhere else, and where Metal refuses, the pages are
-//! copied as they lie. So what follows from it, many weights in one buffer at offsets that the file decides, is the same
-//! on every system and tested on all of them.
+//! Only Metal lets wgpu use them directly (`metal.rs`). On other systems, and if Metal refuses, the pages are copied
+//! unchanged. The consequences, many weights in one buffer at offsets that the file decides, are therefore the same on
+//! every system and tested on all of them.
 
 use super::{Buffer, BufferUse, Gpu, StagedCopy};
 use crate::error::Result;
@@ -10,13 +10,13 @@ use crate::gguf::Gguf;
 use crate::memory::zeros;
 use std::ops::Range;
 
-/// Buffers over a file start and end at multiples of this: a page of Apple's systems, in bytes.
+/// The alignment of buffers over a file: the page size of Apple's systems in bytes.
 pub const PAGE: usize = 16 << 10;
-/// Bytes copied at a time.
+/// The number of bytes that are copied at a time.
 const COPIED: usize = 8 << 20;
 
 impl Gpu {
-    /// True if the device can use a mapped file's pages where they lie.
+    /// Whether the device can use the pages of a mapped file directly.
     pub fn shares_pages(&self) -> bool {
         #[cfg(target_os = "macos")]
         return super::metal::unified(self.device());
@@ -24,11 +24,12 @@ impl Gpu {
         false
     }
 
-    /// A buffer over bytes of a file, or of the first of several, which start and end at multiples of [`PAGE`]; the last page may reach past the
-    /// file's end. The file's memory lives as long as the buffer, and as the work that uses it. No one may write to it.
+    /// Creates a buffer over bytes of a file, or of the first of several files. The range starts and ends at multiples
+    /// of [`PAGE`]; its last page may reach past the end of the file. The map of the file lives as long as the buffer
+    /// and the work that uses it. Nobody may write to it.
     ///
     /// # Errors
-    /// As [`Gpu::buffer`]; [`Error::Io`](crate::Error::Io).
+    /// Those of [`Gpu::buffer`]; [`Error::Io`](crate::Error::Io) if the file cannot be read.
     pub fn over_file(&self, label: &str, file: &Gguf, pages: Range<usize>) -> Result<Buffer> {
         #[cfg(target_os = "macos")]
         if let Some(buffer) = self.shared_buffer(label, file, pages.clone())? {

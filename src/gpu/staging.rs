@@ -1,12 +1,12 @@
-//! Staging memory: what the host fills while the GPU copies from others of its kind.
+//! Staging memory, which the host fills while the GPU copies from other staging memory.
 //!
-//! A [`Staging`] is mapped when it is made, and again once the GPU has copied what it held; nothing is allocated in
-//! between. Several in turn keep both sides busy. Each may be filled on another thread: submissions come one after
-//! another, and every thread waits for its own.
+//! A [`Staging`] is mapped when it is created, and again each time the GPU has copied its contents; nothing is
+//! allocated in between. With several of them both sides stay busy. Each can be filled on another thread: submissions
+//! are serialized, and every thread waits for its own.
 //!
-//! Mapped memory is for writing only. Where the GPU's own memory is mapped, the processor gathers writes into whole
-//! lines on their way over the bus, and a single read would wait for the bus; so bytes are made elsewhere, in a few
-//! kilobytes that stay in a core's cache, and copied here in one go.
+//! Mapped memory must only be written. If it is memory of the GPU, the processor combines writes into whole cache lines
+//! on their way over the bus, and a single read would wait for the bus. Bytes are therefore computed elsewhere, in a
+//! few kilobytes that stay in a core's cache, and copied here in one go.
 
 use super::meter::Held;
 use super::{Buffer, Gpu, Submission};
@@ -17,7 +17,7 @@ use wgpu::{BufferUsages, MapMode};
 #[derive(Debug)]
 pub struct Staging {
     raw: wgpu::Buffer,
-    /// The submission that copies what it held last.
+    /// The submission that copies the previous contents.
     copied: Option<Submission>,
     _held: Held,
 }
@@ -25,13 +25,13 @@ pub struct Staging {
 /// A copy from staging memory.
 #[derive(Debug)]
 pub struct StagedCopy<'a> {
-    /// The first byte in the staging memory.
+    /// The position of the first byte in the staging memory.
     pub from: u64,
     /// The destination.
     pub to: &'a Buffer,
-    /// The first byte in the destination.
+    /// The position of the first byte in the destination.
     pub offset: u64,
-    /// Whole words.
+    /// The number of bytes, which are whole words.
     pub bytes: u64,
 }
 
@@ -42,7 +42,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// Writes bytes from `at` on.
+    /// Writes bytes at position `at`.
     ///
     /// # Errors
     /// [`Error::Gpu`] if they do not fit.
@@ -51,10 +51,10 @@ impl Mapped {
         Ok(())
     }
 
-    /// Writes `count` zeros from `at` on.
+    /// Writes `count` zeros at position `at`.
     ///
     /// # Errors
-    /// As [`Mapped::write`].
+    /// Those of [`Mapped::write`].
     pub fn zero(&mut self, at: usize, count: usize) -> Result<()> {
         self.part(at, count)?.fill(0);
         Ok(())
@@ -69,10 +69,10 @@ impl Mapped {
 }
 
 impl Staging {
-    /// Waits for the memory to be free, lets `fill` write to it, and submits the copies.
+    /// Waits until the memory is free, lets `fill` write to it, and submits the copies.
     ///
     /// # Errors
-    /// That of `fill`, and whatever the driver reports of these copies or of those before.
+    /// That of `fill`, and those that the driver reports for these copies or earlier ones.
     pub fn send(
         &mut self,
         gpu: &Gpu,
@@ -81,12 +81,12 @@ impl Staging {
     ) -> Result<()> {
         self.finish(gpu)?;
         let view = self.raw.get_mapped_range_mut(..).or_else(|error| {
-            gpu.check()?; // which fails in many ways once it is lost
+            gpu.check()?; // a lost device fails in many ways, so the loss is reported first
             Err(refused(error.to_string()))
         })?;
         let mut mapped = Mapped { view };
         let filled = fill(&mut mapped);
-        drop(mapped); // wgpu panics where memory is unmapped that someone can still write to
+        drop(mapped); // wgpu panics if memory is unmapped while it can still be written
         filled?;
         gpu.attempt("staging data", 0, |_| self.raw.unmap())?;
         let submission = gpu.record("copying staged data", 0, |encoder| {
@@ -95,16 +95,16 @@ impl Staging {
                 encoder.copy_buffer_to_buffer(&self.raw, copy.from, &copy.to.raw, to, copy.bytes);
             }
         })?;
-        // Whether it comes to that, `get_mapped_range_mut` tells.
+        // A failure shows in `get_mapped_range_mut`.
         gpu.attempt("staging data", 0, |_| self.raw.map_async(MapMode::Write, .., |_| {}))?;
         self.copied = Some(submission);
         Ok(())
     }
 
-    /// Waits until everything sent is where it should be.
+    /// Waits until all copies are done.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], or whatever else the driver reports.
+    /// [`Error::DeviceLost`], or other errors that the driver reports.
     pub fn finish(&mut self, gpu: &Gpu) -> Result<()> {
         self.copied.take().map_or(Ok(()), |copied| gpu.wait(&copied))
     }
@@ -115,10 +115,10 @@ fn refused(message: String) -> Error {
 }
 
 impl Gpu {
-    /// Makes staging memory of `bytes` bytes.
+    /// Creates staging memory of `bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// [`Error::OutOfMemory`] if there is no memory for it.
     pub fn staging(&self, bytes: u64) -> Result<Staging> {
         let (raw, held) = self.create("staging", bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC, true)?;
         Ok(Staging { raw, copied: None, _held: held })

@@ -1,18 +1,19 @@
-//! How long passes take, from the GPU's own clock.
+//! Measures how long passes take, with the GPU's own clock.
 //!
-//! Timestamps stand at the two ends of a pass and nowhere else: every GPU that has timestamps has these, whereas one
-//! between two dispatches makes the second wait for the first to drain, which on an H100 takes longer than most
-//! dispatches do.
+//! Timestamps are taken at the two ends of a pass only. Every GPU that has timestamps supports that, whereas a
+//! timestamp between two dispatches makes the second wait for the first to drain, which on an H100 takes longer than
+//! most dispatches do.
 
 use super::{Dispatch, Gpu, Readback};
 use crate::error::{Error, Result};
 use wgpu::{BufferUsages, Features};
 
 impl Gpu {
-    /// Runs passes of dispatches one after the other, in one submission, and returns what each took, in nanoseconds.
+    /// Runs passes of dispatches one after the other in one submission, and returns the duration of each in
+    /// nanoseconds.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device has no timestamps; what the driver reports.
+    /// [`Error::Unsupported`] if the device has no timestamps; errors that the driver reports.
     pub fn time(&self, passes: &[Vec<Dispatch<'_>>]) -> Result<Vec<f64>> {
         self.needs_timestamps()?;
         let (count, bytes) = (2 * passes.len() as u32, 16 * passes.len() as u64);
@@ -52,7 +53,7 @@ fn query_set(device: &wgpu::Device, count: u32) -> wgpu::QuerySet {
     device.create_query_set(&wgpu::QuerySetDescriptor { label: Some("passes"), ty, count })
 }
 
-/// Copies every timestamp to where the host reads it.
+/// Copies every timestamp to the buffer that the host reads.
 fn resolve(device: &wgpu::Device, encoder: &mut wgpu::CommandEncoder, queries: &wgpu::QuerySet, to: &Readback) {
     let size = 8 * u64::from(queries.count());
     let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;

@@ -1,14 +1,14 @@
-//! Waiting for the GPU, on a device where others draw.
+//! Waits for the GPU, also on a device on which an app draws.
 //!
-//! wgpu 30 holds a device's lock on what may be destroyed for as long as a poll waits, shared with other readers
-//! (`Device::poll_and_return_closures` takes it before `Device::maintain` waits). To present a frame, or to destroy a
-//! buffer, takes that lock alone; and from the moment someone asks for it alone, nobody else gets it, so that
-//! submissions wait as well. On an app's device its frame would wait for the end of whatever is waited for here. So
-//! there nobody waits in a poll: a thread looks, sleeps for a fraction of the time it has waited, and looks again. As
-//! another token is under way while one is waited for, the GPU does not notice.
+//! While a poll waits, wgpu 30 holds a device's lock on what may be destroyed, shared with other readers
+//! (`Device::poll_and_return_closures` takes it before `Device::maintain` waits). Presenting a frame, or destroying a
+//! buffer, needs that lock exclusively, and while anyone waits for exclusive access nobody else gets the lock, so
+//! submissions wait as well. On an app's device a frame would therefore wait for the end of whatever wglm waits for.
+//! For that reason nothing waits inside a poll there: a thread checks, sleeps for a fraction of the time that it has
+//! waited, and checks again. Since another token is under way while one is waited for, the GPU does not idle.
 //!
-//! Waits with a timeout are no way out: where two threads poll, wgpu 30 panics if the work is done between the end of
-//! one's timeout and its look at the queue ("If the queue is empty, the current submission index …").
+//! Waiting with a timeout is no alternative: if two threads poll, wgpu 30 panics if the work ends between the timeout
+//! of one of them and its look at the queue ("If the queue is empty, the current submission index …").
 
 use super::{Gpu, Submission};
 use crate::error::Result;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wgpu::PollType;
 
-/// Of the time waited so far, what is slept between two looks, and within which bounds.
+/// The fraction of the time waited so far that a thread sleeps between two checks, and the bounds of that sleep.
 const FRACTION: u32 = 16;
 const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
@@ -41,15 +41,15 @@ impl Done {
 }
 
 impl Gpu {
-    /// Has the end of what was just submitted told, on a device where nobody waits in a poll.
+    /// Requests a callback for the end of the last submission, on a device where nothing waits inside a poll.
     pub(super) fn done(&self) -> Option<Done> {
         (!self.is_ours()).then(|| Done::of(&self.shared.queue))
     }
 
-    /// Waits until a submission, and what was written before it, is done.
+    /// Waits until a submission, and the writes before it, are done.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`](crate::Error::DeviceLost).
+    /// [`Error::DeviceLost`](crate::Error::DeviceLost) if the device is lost.
     pub fn wait(&self, submission: &Submission) -> Result<()> {
         match &submission.done {
             Some(done) => self.look_out(done),
@@ -57,7 +57,7 @@ impl Gpu {
         }
     }
 
-    /// Looks at least once, for that also maps what has been asked to be mapped since the work was done.
+    /// Polls at least once, because that also maps buffers whose mapping was requested since the work was done.
     fn look_out(&self, done: &Done) -> Result<()> {
         let since = Instant::now();
         loop {
@@ -71,17 +71,17 @@ impl Gpu {
 
     fn poll(&self, until: PollType) -> Result<()> {
         let device = self.device();
-        // wgpu 30 panics where a driver fails in this very call, as a hung GPU makes it.
+        // wgpu 30 panics if a driver fails in this very call, as it does when the GPU hangs.
         let polled = catch_unwind(AssertUnwindSafe(|| device.poll(until)));
         self.shared.failures.check()?;
         match polled {
             Ok(Ok(_)) => Ok(()),
-            // The submission has a number and was never begun.
+            // The submission has a number, but was never begun.
             Ok(Err(_)) => Err(self.lost("it takes no more work")),
             Err(_) if self.is_ours() => Err(self.lost("the driver failed while work was running")),
             Err(panic) => {
                 self.check()?;
-                // The device is well, so this is a panic in a callback of its owner, which this poll ran.
+                // The device is not lost, so this is a panic in a callback of its owner, which this poll ran.
                 resume_unwind(panic)
             }
         }

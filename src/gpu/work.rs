@@ -1,21 +1,21 @@
-//! What has been handed to the GPU, counted: a token is to be one encoder, one pass and one submission, and that is
-//! worth a test, for on Metal each is a command buffer or more.
+//! Counts the work that is submitted to the GPU. A token should be one encoder, one pass and one submission, which
+//! tests check, because on Metal each of these is a command buffer or more.
 
 use super::{Dispatch, Gpu, Submission};
 use crate::error::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a device was given since it was opened.
+/// The work of a device since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work {
-    /// Encoders finished and submitted, each in a submission of its own.
+    /// The number of encoders, each of which is a submission of its own.
     pub submissions: u64,
-    /// Compute passes in them.
+    /// The number of compute passes in them.
     pub passes: u64,
-    /// Dispatches in those.
+    /// The number of dispatches in those.
     pub dispatches: u64,
-    /// Pipelines compiled.
+    /// The number of compiled pipelines.
     pub pipelines: u64,
     /// The most pipelines that were being compiled at once.
     pub pipelines_at_once: u64,
@@ -31,7 +31,7 @@ pub(super) struct Counts {
     pipelines_at_once: AtomicU64,
 }
 
-/// What an owner of the device wants done before each submission.
+/// The callback before each submission.
 #[derive(Default)]
 pub(super) struct Before(Mutex<Option<Arc<dyn Fn() + Send + Sync>>>);
 
@@ -40,7 +40,7 @@ fn add(count: &AtomicU64, more: u64) -> u64 {
 }
 
 impl Gpu {
-    /// What the device was given so far, by everyone who uses it.
+    /// The work of the device so far, by all users of this [`Gpu`] and its clones.
     pub fn work(&self) -> Work {
         let counts = &self.shared.counts;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -53,18 +53,19 @@ impl Gpu {
         }
     }
 
-    /// Has `wait` called before each submission from here on, by whichever thread submits: one that loads, generates or
-    /// saves a session. No lock is held meanwhile. An app can hold work back there until it has drawn a frame, which is
-    /// of use where both are computed on the CPU ([`AdapterReport::is_software`](super::AdapterReport::is_software)): a
-    /// token is then several submissions. Another call takes the place of the one before.
+    /// Sets a callback that is called before each submission from now on, on the thread that submits, which loads,
+    /// generates or saves a session. No lock is held meanwhile. With it an app can hold work back until it has drawn a
+    /// frame, which is useful if both are computed on the CPU
+    /// ([`AdapterReport::is_software`](super::AdapterReport::is_software)), where a token is several submissions.
+    /// Another call replaces the callback.
     pub fn before_submissions(&self, wait: impl Fn() + Send + Sync + 'static) {
         *self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(wait));
     }
 
-    /// Records work with an encoder of its own and submits it. The only place where encoders are made.
+    /// Records work with an encoder of its own and submits it. Encoders are created nowhere else.
     ///
     /// # Errors
-    /// What the driver reports of this work or of the device; `doing` and `bytes` as for [`Gpu::attempt`].
+    /// Errors that the driver reports for this work or for the device; `doing` and `bytes` as for [`Gpu::attempt`].
     pub(super) fn record(
         &self,
         doing: &str,
@@ -84,7 +85,7 @@ impl Gpu {
         })
     }
 
-    /// Records a pass of dispatches. The only place where passes are made.
+    /// Records a pass of dispatches. Passes are created nowhere else.
     pub(super) fn pass<'a>(
         &self,
         encoder: &mut wgpu::CommandEncoder,
@@ -101,7 +102,7 @@ impl Gpu {
         add(&self.shared.counts.dispatches, count);
     }
 
-    /// Counts a pipeline while `compile` makes it.
+    /// Counts a pipeline while `compile` compiles it.
     pub(crate) fn compiling<T>(&self, compile: impl FnOnce() -> T) -> T {
         let counts = &self.shared.counts;
         counts.pipelines_at_once.fetch_max(add(&counts.compiling, 1), Ordering::Relaxed);
@@ -111,8 +112,8 @@ impl Gpu {
         compiled
     }
 
-    /// Has the device do as Metal does where memory runs out while a command buffer runs: everything from here on is
-    /// accepted, nothing is done, and nobody is told. For tests of what becomes of that.
+    /// Makes the device behave as Metal does if memory runs out while a command buffer runs: from now on all work is
+    /// accepted, dropped, and reported as done. Tests use this.
     #[doc(hidden)]
     pub fn drop_work(&self, drop: bool) {
         self.shared.drops_work.store(drop, Ordering::Relaxed);

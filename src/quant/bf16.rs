@@ -1,4 +1,4 @@
-//! BF16: the values themselves, the upper half of an IEEE single, little-endian. A row may have any length.
+//! BF16: every value is the upper half of an IEEE single, little-endian. A row may have any length.
 //!
 //! Block: any 32 values (64 bytes); GGML's block is a single `ggml_bf16_t`.
 

@@ -1,32 +1,32 @@
-//! What a format says about one block, and the loops over many blocks made from it.
+//! The functions that a format defines for one block, and the loops that apply them to many blocks.
 //!
-//! A block is a struct of bytes laid out as GGML's, so that the file's bytes are read in place at any
-//! alignment. [`Codec::of`] turns the three functions on one block into three on a run of blocks, each a
-//! loop of its own per format: a file is repacked at the speed of memory, with one indirect call per tensor.
+//! A block is a struct of bytes with the layout of GGML's, so the bytes of a file are read in place at any alignment.
+//! [`Codec::of`] turns the three functions for one block into three for a run of blocks. Each of these is a loop that
+//! is compiled for the format, so a file is repacked at the speed of memory, with one indirect call for each tensor.
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 
-/// A block as it lies in the file.
+/// A block with the layout that it has in files.
 pub trait Block: Pod {
-    /// The values it stands for, `[f32; _]`, in GGML's logical order.
+    /// The values of the block, `[f32; _]`, in GGML's logical order.
     type Values: Pod;
-    /// Its part of every array of the GPU layout, in the order of [`super::Quant::streams`].
+    /// The block's part of every stream of the GPU layout, in the order of [`super::Quant::streams`].
     type Streams: Streams;
 
-    /// The values.
+    /// Decodes the values.
     fn decode(&self) -> Self::Values;
 
-    /// The block taken apart for the GPU.
+    /// Repacks the block for the GPU.
     fn repack(&self) -> Self::Streams;
 
-    /// Makes a block of random bytes one whose values have about zero mean and a standard deviation of
-    /// about `spread`: sets the scales that random bytes would make infinite, and leaves every other bit.
+    /// Changes a block of random bytes so that its values have a mean of about zero and a standard deviation of about
+    /// `spread`: replaces the scales, which random bytes would make infinite, and leaves every other bit.
     fn tame(&mut self, spread: f32);
 }
 
-/// A tuple of byte arrays, one per stream.
+/// A tuple of byte arrays, one for each stream.
 pub trait Streams: Sized {
-    /// Writes what `repack` makes of each block to the arrays in `out`.
+    /// Repacks every block and writes the results to the arrays in `out`.
     fn scatter<B>(blocks: &[B], repack: impl Fn(&B) -> Self, out: &mut [&mut [u8]]);
 }
 
@@ -35,7 +35,7 @@ macro_rules! streams {
         impl<$($stream: Pod),+> Streams for ($($stream,)+) {
             fn scatter<B>(blocks: &[B], repack: impl Fn(&B) -> Self, out: &mut [&mut [u8]]) {
                 let [$($array),+] = out else { return };
-                // One length for all: the loop below then needs no bounds check.
+                // All slices get the same length, so that the loop below needs no bounds check.
                 $(let $array = &mut cast_slice_mut::<u8, $stream>($array)[..blocks.len()];)+
                 for (i, block) in blocks.iter().enumerate() {
                     ($($array[i],)+) = repack(block);
@@ -49,13 +49,13 @@ streams!(a: A, b: B1);
 streams!(a: A, b: B1, c: C);
 streams!(a: A, b: B1, c: C, d: D);
 
-/// A format's functions on a run of whole blocks. Their callers have checked every length.
+/// The functions of a format for a run of whole blocks. Callers have checked every length.
 pub struct Codec {
     /// Decodes blocks into their values.
     pub decode: fn(&[u8], &mut [f32]),
-    /// Takes blocks apart into one array per stream.
+    /// Repacks blocks into one array for each stream.
     pub repack: fn(&[u8], &mut [&mut [u8]]),
-    /// Makes valid blocks of random bytes: see [`Block::tame`].
+    /// Turns random bytes into valid blocks: see [`Block::tame`].
     pub tame: fn(&mut [u8], f32),
 }
 

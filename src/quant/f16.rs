@@ -1,4 +1,4 @@
-//! F16: the values themselves, IEEE half precision, little-endian. A row may have any length.
+//! F16: every value is an IEEE half, little-endian. A row may have any length.
 //!
 //! Block: any 32 values (64 bytes); GGML's block is a single `ggml_half`.
 

@@ -1,4 +1,4 @@
-//! F32: the values themselves, IEEE single precision, little-endian. A row may have any length.
+//! F32: every value is an IEEE single, little-endian. A row may have any length.
 //!
 //! Block: any 32 values (128 bytes); GGML's block is a single `float`.
 

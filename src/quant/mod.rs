@@ -1,20 +1,20 @@
-//! Weight formats: what a block of each holds, how the CPU decodes it, how it is laid out for the GPU.
+//! Weight formats: the contents of a block, how the CPU decodes it, and how it is laid out on the GPU.
 //!
-//! A format is one constant of type [`Quant`], one entry in [`QUANTS`] and one fragment under
-//! `wgsl/quant/`. Nothing outside this folder branches on a format.
+//! A format is one constant of type [`Quant`], one entry in [`QUANTS`] and one WGSL fragment under `wgsl/quant/`.
+//! Nothing outside of this folder depends on a particular format.
 //!
 //! # The GPU layout
-//! Kernels walk a row in *groups* of 32 values, whatever the file's block length. The blocks of the
-//! file are taken apart into *streams*, each with a fixed number of bytes per block, so that every load
-//! is aligned and neighbouring lanes read neighbouring bytes. Four kinds of stream hold the quants:
+//! Kernels process a row in *groups* of 32 values, whatever the length of the file's blocks. Loading repacks the blocks
+//! of the file into *streams*. A stream has a fixed number of bytes for each block, so every load is aligned and
+//! neighbouring lanes read neighbouring bytes. Four kinds of stream hold the quants:
 //!
 //! * `nibbles`, 16 bytes a group: byte *i* holds value *i* in its low and value *i* + 16 in its high half;
 //! * `bits`, 4 bytes a group: bit *i* is one bit of value *i*;
 //! * `crumbs`, 8 bytes a group: byte *i* holds the 2-bit values *i*, *i* + 8, *i* + 16, *i* + 24, lowest first;
-//! * `values`: the values themselves, as many bytes as they have.
+//! * `values`: the values themselves, in their own size.
 //!
-//! `scales` holds what the values are multiplied by and offset with, in the file's own encoding unless
-//! the format says otherwise, and `supers` a superblock's f16 scales where they stand apart.
+//! `scales` holds the factors and offsets of the values, in the encoding of the file unless the format says otherwise,
+//! and `supers` the f16 scales of a superblock if they are stored separately.
 
 mod bf16;
 mod block;
@@ -54,39 +54,40 @@ use std::fmt;
 use crate::wgsl::Source;
 use block::Codec;
 
-/// Values a kernel takes from a row at a time.
+/// The number of values in a group, which kernels process together.
 pub const GROUP: usize = 32;
 
-/// One of the arrays that a tensor's blocks are taken apart into for the GPU.
+/// One of the arrays into which the blocks of a tensor are repacked for the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
-    /// The name the WGSL fragment binds it by, without its `w_` prefix.
+    /// The name of its binding in the WGSL fragment, without the prefix `w_`.
     pub name: &'static str,
-    /// Bytes per block.
+    /// The number of bytes for each block.
     pub bytes: usize,
 }
 
-/// What a format's values are made of, and so which WGSL they share with others.
+/// How a format encodes values, which decides the WGSL that it shares with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// The values themselves.
     Plain,
-    /// Bytes times a scale plus an offset, both for half a group.
+    /// Bytes times a scale plus an offset. Half a group shares both.
     Affine,
 }
 
-/// In what a matrix-vector product multiplies.
+/// The arithmetic of a matrix-vector product.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Arithmetic {
-    /// f32 activations.
+    /// Multiplies f32 activations.
     #[default]
     Float,
-    /// Activations rounded to signed bytes, a scale for 16 values. Formats of the plain family stay with f32.
+    /// Multiplies activations that are rounded to signed bytes, with a scale for 16 values. Formats of the plain family
+    /// use f32 in any case.
     Int,
 }
 
 impl Arithmetic {
-    /// Its name, as options and reports have it.
+    /// The name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Float => "float",
@@ -97,22 +98,22 @@ impl Arithmetic {
 
 /// A weight format.
 pub struct Quant {
-    /// GGML's name in lower case, the stem of the format's files.
+    /// The name in GGML in lower case, which is the stem of the format's files.
     pub name: &'static str,
-    /// GGML's number for the type in a GGUF file.
+    /// The number of the type in GGUF files.
     pub id: u32,
-    /// Values that share a block. Rows of block formats are whole blocks; the float formats, whose rows
-    /// may have any length, are padded to whole groups with zeros on their way to the GPU.
+    /// The number of values in a block. Rows of block formats consist of whole blocks. Rows of float formats can have
+    /// any length, and are padded to whole groups with zeros on their way to the GPU.
     pub values: usize,
-    /// Bytes of one block in the file.
+    /// The size of a block in the file in bytes.
     pub bytes: usize,
-    /// True for the float formats: a row may end inside a block, and the only stream is a copy of the row.
+    /// Whether this is a float format, whose rows may end inside a block, and whose only stream is a copy of the row.
     pub ragged: bool,
-    /// The arrays of the GPU layout.
+    /// The streams of the GPU layout.
     pub streams: &'static [Stream],
-    /// What its values are made of.
+    /// How its values are encoded.
     pub family: Family,
-    /// Its own WGSL file.
+    /// The WGSL file of the format.
     pub fragment: Source,
     codec: Codec,
 }

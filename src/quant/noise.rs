@@ -1,7 +1,7 @@
-//! Random weights: valid blocks of any format, for kernel tests and for models without weights.
+//! Random weights: valid blocks of any format, for tests of kernels and for models without weights.
 //!
-//! Every bit of the quants and of the scales inside a superblock is random, so that a kernel that drops or
-//! misplaces one is seen; only the f16 scales are chosen, so that all values are finite and moderate.
+//! Every bit of the quants and of the scales inside a superblock is random, so that tests detect a kernel that drops or
+//! misplaces one. Only the f16 scales are chosen, so that all values are finite and moderate.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -9,9 +9,9 @@ use rand_pcg::Pcg64Mcg;
 use super::Quant;
 
 impl Quant {
-    /// Random blocks of at least `values` values: exactly as many where rows may be ragged, whole blocks
-    /// otherwise. The values of a block have about zero mean and a standard deviation, another for each
-    /// block, of 0.25 to 0.75. The same seed gives the same bytes everywhere.
+    /// Random blocks of at least `values` values: exactly as many if rows may have any length, and otherwise whole
+    /// blocks. The values of a block have a mean of about zero and a standard deviation between 0.25 and 0.75, which
+    /// differs between blocks. The same seed gives the same bytes everywhere.
     pub fn sample(&self, values: usize, seed: u64) -> Vec<u8> {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let mut bytes = vec![0; values.div_ceil(self.values) * self.bytes];
@@ -25,8 +25,8 @@ impl Quant {
         bytes
     }
 
-    /// Fills `bytes`, cut down to whole blocks, with values of about zero mean and one standard deviation: a
-    /// matrix of them times a vector whose values have the deviation *s* gives *s* · `deviation` · √columns.
+    /// Fills the whole blocks in `bytes` with values of about zero mean and one standard deviation: the product of a
+    /// matrix of them and a vector whose values have the deviation *s* has the deviation *s* · `deviation` · √columns.
     pub fn fill(&self, bytes: &mut [u8], deviation: f32, seed: u64) {
         let whole = bytes.len() / self.bytes * self.bytes;
         Pcg64Mcg::seed_from_u64(seed).fill_bytes(&mut bytes[..whole]);
@@ -34,14 +34,14 @@ impl Quant {
     }
 }
 
-/// A standard deviation of 0.25 to 0.75. The sign, which only decides the scale's, is random too.
+/// A random standard deviation of 0.25 to 0.75. Its sign, which only decides the sign of the scale, is random too.
 fn spread(random: u32) -> f32 {
     let magnitude = 0.25 + (random >> 9) as f32 / (1 << 24) as f32;
     if random & 1 == 0 { magnitude } else { -magnitude }
 }
 
-/// Makes any float, NaN and infinity too, one of ±0.125 to ±2 with the same sign, mantissa and last two bits
-/// of the exponent, and scales it. The standard deviation before is 0.88.
+/// Maps any float, NaN and infinity included, to one of ±0.125 to ±2 with the same sign, mantissa and last two bits of
+/// the exponent, and scales it. The standard deviation before scaling is 0.88.
 pub(super) fn moderate(value: f32, spread: f32) -> f32 {
     f32::from_bits(value.to_bits() & 0x81ff_ffff | 0x3e00_0000) * (spread / 0.88)
 }

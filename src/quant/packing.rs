@@ -1,26 +1,26 @@
-//! Quants narrower than a byte, and the 6-bit scales: how GGML packs them, and how they are regrouped.
+//! Quants of fewer than eight bits, and 6-bit scales: how GGML packs them, and how they are regrouped for the GPU.
 //!
-//! Blocks of 32 values hold them as the GPU layout does. Superblocks keep them in *planes*: in a run of 32
-//! bytes, byte *i* holds value *i* of several groups, of two as nibbles, four as crumbs or eight as bits,
-//! the first group lowest. To read one group is to read the whole run, so the repack gathers each group's
-//! quants into bytes of their own, in the arrangements described in [`super`].
+//! Blocks of 32 values store them as the GPU layout does. Superblocks store them in *planes*: in a run of 32 bytes,
+//! byte *i* holds value *i* of several groups, of two as nibbles, four as crumbs or eight as bits, the first group in
+//! the lowest bits. Reading one group would mean reading the whole run, so repacking collects the quants of each group
+//! in bytes of their own, in the arrangements described in [`super`].
 
 use bytemuck::{Pod, Zeroable};
 
 use super::GROUP;
 use super::block::Half;
 
-/// Nibble `i` of a group arranged as `nibbles`.
+/// Nibble `i` of a group in the arrangement `nibbles`.
 pub fn nibble(nibbles: &[u8; 16], i: usize) -> u8 {
     nibbles[i % 16] >> (i / 16 * 4) & 15
 }
 
-/// Bit `i` of a group arranged as `bits`.
+/// Bit `i` of a group in the arrangement `bits`.
 pub fn bit(bits: &[u8; 4], i: usize) -> u8 {
     bits[i / 8] >> (i % 8) & 1
 }
 
-/// Quant `i` of a superblock with `BITS` bits of each value in planes.
+/// Quant `i` of a superblock with `BITS` bits for each value in planes.
 pub fn plane<const BITS: usize>(planes: &[u8], i: usize) -> u8 {
     let (group, i) = (i / GROUP, i % GROUP);
     let groups_per_run = 8 / BITS;
@@ -28,18 +28,18 @@ pub fn plane<const BITS: usize>(planes: &[u8], i: usize) -> u8 {
     byte >> (group % groups_per_run * BITS) & ((1 << BITS) - 1)
 }
 
-/// Gathers eight groups from planes of nibbles.
+/// Regroups eight groups from planes of nibbles.
 pub fn nibbles(planes: &[u8; 128]) -> [[u8; 16]; 8] {
     gather::<4, 16>(planes)
 }
 
-/// Gathers eight groups from planes of crumbs.
+/// Regroups eight groups from planes of crumbs.
 pub fn crumbs(planes: &[u8; 64]) -> [[u8; 8]; 8] {
     gather::<2, 8>(planes)
 }
 
-/// Byte *i* of a group gets its values *i*, *i* + `BYTES`, … lowest first. The innermost loop is over
-/// neighbouring bytes, so that it becomes vector instructions: what the speed of loading hangs on.
+/// Byte *i* of a group gets its values *i*, *i* + `BYTES`, … with the first in the lowest bits. The innermost loop runs
+/// over neighbouring bytes so that it becomes vector instructions, on which the speed of loading depends.
 #[inline(always)]
 fn gather<const BITS: usize, const BYTES: usize>(planes: &[u8]) -> [[u8; BYTES]; 8] {
     let mut groups = [[0; BYTES]; 8];
@@ -55,7 +55,7 @@ fn gather<const BITS: usize, const BYTES: usize>(planes: &[u8]) -> [[u8; BYTES];
     groups
 }
 
-/// Gathers eight groups from planes of bits: transposes 32 bytes of 8 bits.
+/// Regroups eight groups from planes of bits: transposes 32 bytes of 8 bits.
 pub fn bits(planes: &[u8; 32]) -> [[u8; 4]; 8] {
     let mut groups = [[0; 4]; 8];
     for (k, eight) in planes.as_chunks().0.iter().enumerate() {
@@ -77,7 +77,7 @@ fn transpose(bytes: [u8; 8]) -> [u8; 8] {
     exchanges.into_iter().fold(u64::from_le_bytes(bytes), exchange).to_le_bytes()
 }
 
-/// What the values of each group of a Q4_K or Q5_K superblock are multiplied by and lowered by.
+/// The factor and the offset of each group of a Q4_K or Q5_K superblock.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct GroupScales {
@@ -104,7 +104,7 @@ impl GroupScales {
         if group < 4 { (scales & 63, mins & 63) } else { (rest & 15 | scales >> 6 << 4, rest >> 4 | mins >> 6 << 4) }
     }
 
-    /// Sets the f16 scales for random six-bit ones, such that quants of mean `mean` give values of mean 0.
+    /// Sets the f16 scales for random 6-bit scales, so that quants of mean `mean` give values of mean 0.
     pub fn tame(&mut self, d: f32, mean: f32) {
         (self.d, self.dmin) = (Half::of(d), Half::of(d * mean));
     }

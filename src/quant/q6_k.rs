@@ -40,7 +40,7 @@ struct BlockQ6K {
     d: Half,
 }
 
-/// Where the nibbles of each group would stand in planes of the usual order.
+/// The positions that the nibbles of each group would have in planes of the usual order.
 const PLACE: [usize; 8] = [0, 2, 1, 3, 4, 6, 5, 7];
 
 impl Block for BlockQ6K {

@@ -1,4 +1,4 @@
-//! What holds for whole rows of any format: their sizes in the file and on the GPU, decoding, repacking.
+//! Operations on whole rows of any format: their sizes in the file and on the GPU, decoding, repacking.
 //!
 //! Lengths are checked here, once for a run of rows, so that the loops over blocks need no checks.
 
@@ -6,44 +6,43 @@ use super::{Family, GROUP, Quant};
 use crate::error::{Error, Result};
 
 impl Quant {
-    /// Bytes of a row of `cols` values in the file. None if such a row cannot be: it is empty, ends
+    /// The size in bytes of a row of `cols` values in the file. `None` if there can be no such row: it is empty, ends
     /// inside a block, or has more bytes than can be counted.
     pub fn row_bytes(&self, cols: usize) -> Option<usize> {
         let possible = cols > 0 && (self.ragged || cols.is_multiple_of(self.values));
-        // The product is a multiple of `values` for the float formats too: each value has its own bytes.
+        // The product is a multiple of `values` for the float formats too, since each value has its own bytes.
         cols.checked_mul(self.bytes).filter(|_| possible).map(|bytes| bytes / self.values)
     }
 
-    /// Groups that a row of `cols` values has on the GPU.
+    /// The number of groups of a row of `cols` values on the GPU.
     pub fn groups(&self, cols: usize) -> usize {
         cols.div_ceil(GROUP)
     }
 
-    /// Blocks that a row of `cols` values has on the GPU.
+    /// The number of blocks of a row of `cols` values on the GPU.
     pub fn blocks(&self, cols: usize) -> usize {
         cols.div_ceil(self.values)
     }
 
-    /// Bytes of stream `i` for so many blocks.
+    /// The size of stream `i` in bytes for this many blocks.
     pub fn stream_bytes(&self, i: usize, blocks: usize) -> usize {
         self.streams[i].bytes * blocks
     }
 
-    /// Bytes of all streams for so many blocks.
+    /// The size of all streams in bytes for this many blocks.
     pub fn gpu_bytes(&self, blocks: usize) -> usize {
         self.streams.iter().map(|stream| stream.bytes * blocks).sum()
     }
 
-    /// Decodes one row, or several that lie one after another, into exactly `out.len()` values.
+    /// Decodes one row, or several consecutive ones, into exactly `out.len()` values.
     pub fn decode(&self, bytes: &[u8], out: &mut [f32]) -> Result<()> {
         self.check_bytes("bytes", self.checked_row_bytes("out", out.len())?, bytes.len())?;
         (self.codec.decode)(bytes, out);
         Ok(())
     }
 
-    /// Takes rows of `cols` values apart for the GPU: `out[i]` gets [`stream_bytes`](Self::stream_bytes)
-    /// of *rows* · [`blocks`](Self::blocks) blocks. A large tensor can be repacked in runs of rows, by
-    /// several threads.
+    /// Repacks rows of `cols` values for the GPU: `out[i]` gets [`stream_bytes`](Self::stream_bytes) of *rows* ·
+    /// [`blocks`](Self::blocks) blocks. A large tensor can be repacked in runs of rows, by several threads.
     pub fn repack(&self, rows: &[u8], cols: usize, out: &mut [&mut [u8]]) -> Result<()> {
         let row_bytes = self.checked_row_bytes("cols", cols)?;
         let count = rows.len() / row_bytes;
@@ -57,13 +56,13 @@ impl Quant {
         Ok(())
     }
 
-    /// True if rows of `cols` values are the same bytes on the GPU as in the file: float formats, unless a row needs
-    /// padding.
+    /// Whether rows of `cols` values have the same bytes on the GPU as in the file, which holds for float formats,
+    /// unless a row needs padding.
     pub fn same_on_gpu(&self, cols: usize) -> bool {
         self.family == Family::Plain && cols > 0 && cols.is_multiple_of(self.values)
     }
 
-    /// The float format that holds this format's values exactly.
+    /// The float format that represents this format's values exactly.
     pub fn exact(&self) -> &'static Quant {
         if self.id == super::F16.id { &super::F16 } else { &super::F32 }
     }
@@ -111,7 +110,7 @@ impl Quant {
     }
 }
 
-/// Copies rows of `from` bytes into rows of `to` bytes, the rest of each zero.
+/// Copies rows of `from` bytes into rows of `to` bytes, and fills the rest of each with zeros.
 fn copy_padded(rows: &[u8], from: usize, out: &mut [u8], to: usize) {
     for (row, padded) in rows.chunks_exact(from).zip(out.chunks_exact_mut(to)) {
         let (values, padding) = padded.split_at_mut(from);

@@ -1,4 +1,4 @@
-//! Which WGSL files a format brings along.
+//! The WGSL files of a format.
 
 use super::{Arithmetic, Family, Quant};
 use crate::wgsl::{Source, source};
@@ -22,7 +22,7 @@ impl Quant {
         files
     }
 
-    /// True if its values have more bits than f16 does.
+    /// Whether its values have more precision than f16.
     pub fn exceeds_half(&self) -> bool {
         self.bytes > 2 * self.values
     }
@@ -41,12 +41,12 @@ impl Quant {
 }
 
 impl Arithmetic {
-    /// The arithmetic of a product with weights of these formats: f32 if one of them is plain.
+    /// The arithmetic of a product with weights of these formats, which is f32 if one of them is plain.
     pub fn with(self, formats: &[&Quant]) -> Self {
         if formats.iter().any(|quant| quant.family == Family::Plain) { Self::Float } else { self }
     }
 
-    /// The file of what a lane holds of the activations, and the part of a label.
+    /// The WGSL file with the type in which a lane holds activations, and its part of a label.
     pub fn product_file(self) -> (Source, &'static str) {
         match self {
             Self::Float => (source!("lib/floats.wgsl"), ""),
@@ -54,7 +54,7 @@ impl Arithmetic {
         }
     }
 
-    /// The file that stages activations.
+    /// The WGSL file that stages activations.
     pub fn staged_file(self) -> Source {
         match self {
             Self::Float => source!("lib/staged_float.wgsl"),

@@ -1,8 +1,8 @@
-//! Lays WGSL files end to end.
+//! Composes shaders of WGSL files that are laid end to end.
 //!
-//! A variant is a header of constants followed by whole files. A file that serves a weight in some role
-//! (`w`, `gate`, `up`) names its globals `w_…`; composing it for another role renames them. Lines of the
-//! composed text can be traced to the file they come from, so that a compiler's message names it.
+//! A variant is a header of constants followed by whole files. A file that serves a weight in some role (`w`, `gate`,
+//! `up`) names its globals `w_…`; composing it for another role renames them. Every line of the composed text can be
+//! traced to the file that it comes from, so that a compiler's message names that file.
 
 use crate::wgsl::Source;
 use std::fmt;
@@ -33,25 +33,25 @@ impl fmt::Display for Constant {
 pub struct SourcePart {
     /// The file.
     pub source: Source,
-    /// What its `w_` names become.
+    /// The role that replaces `w` in its names.
     pub role: &'static str,
 }
 
-/// One shader, before compilation: which files, with which constants.
+/// One shader before compilation: its files and its constants.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Variant {
-    /// The kernel, its formats and its constants in short: `mul_mv.q4_0.sg.r4w64`.
+    /// The label, an abbreviation of the kernel, its formats and its constants: `mul_mv.q4_0.sg.r4w64`.
     pub label: String,
-    /// WGSL extensions, the first lines.
+    /// The WGSL extensions, which are the first lines.
     pub enables: Vec<&'static str>,
-    /// The header, in order.
+    /// The constants of the header, in order.
     pub constants: Vec<(String, Constant)>,
     /// The files, in order.
     pub parts: Vec<SourcePart>,
 }
 
 impl Variant {
-    /// The WGSL text: the header, then every file once per role.
+    /// The WGSL text: the header, then every file once for each role.
     pub fn compose(&self) -> String {
         let mut text: String = self.enables.iter().map(|name| format!("enable {name};\n")).collect();
         for (name, value) in &self.constants {
@@ -63,12 +63,12 @@ impl Variant {
         text
     }
 
-    /// Bytes of its files: a guess at how long it takes to compile.
+    /// The size of its files in bytes, as an estimate of how long it takes to compile.
     pub fn length(&self) -> usize {
         self.parts.iter().map(|part| part.source.text.len()).sum()
     }
 
-    /// The file and line (from 1) that line `line` (from 1) of the composed text comes from.
+    /// The file and line (from 1) from which line `line` (from 1) of the composed text comes.
     pub fn origin(&self, line: usize) -> (&'static str, usize) {
         let header = self.enables.len() + self.constants.len();
         if line <= header {
@@ -86,14 +86,14 @@ impl Variant {
     }
 }
 
-/// `text` with every identifier that starts with `w_` starting with the role instead.
+/// `text` with the prefix `w_` of every identifier replaced by the role.
 fn renamed(text: &str, role: &str) -> String {
     if role == "w" {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len() + 64);
     let mut rest = text;
-    let mut inside = false; // of an identifier
+    let mut inside = false; // inside of an identifier
     while let Some(c) = rest.chars().next() {
         if !inside && rest.starts_with("w_") {
             out.push_str(role);

@@ -1,5 +1,5 @@
-//! From WGSL files to a pipeline: a variant is composed of whole files, read back by naga for its
-//! bindings, and compiled once.
+//! Turns WGSL files into pipelines: a variant is composed of whole files, parsed by naga to find its bindings, and
+//! compiled once.
 
 mod compose;
 mod pipeline;

@@ -1,7 +1,7 @@
-//! Reads a composed variant with naga: checks it, numbers its bindings, and tells what they are.
+//! Parses a composed variant with naga: validates it, numbers its bindings, and describes them.
 //!
-//! WGSL files here carry no `@binding` numbers: a file cannot know its neighbours. Globals are numbered
-//! in the order in which they stand, and bound by name.
+//! The WGSL files have no `@binding` numbers, because a file does not know with which others it is composed. Globals
+//! are numbered in their order, and bound by name.
 
 use super::Variant;
 use crate::error::{Error, Result};
@@ -15,11 +15,11 @@ pub enum Access {
     Uniform,
     /// A storage buffer that is only read.
     Read,
-    /// A storage buffer that is written, and perhaps read.
+    /// A storage buffer that is written, and perhaps also read.
     ReadWrite,
 }
 
-/// One buffer a kernel binds. Its number is its place in [`Reflected::bindings`].
+/// A buffer that a kernel binds. Its binding number is its index in [`Reflected::bindings`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindingInfo {
     /// The WGSL name.
@@ -33,23 +33,23 @@ pub struct BindingInfo {
 pub struct Field {
     /// The WGSL name.
     pub name: String,
-    /// Bytes from the start of the struct.
+    /// The offset in the struct in bytes.
     pub offset: u32,
-    /// Bytes it takes.
+    /// The size in bytes.
     pub bytes: u32,
 }
 
-/// A variant as naga understands it.
+/// A variant as naga has parsed it.
 pub struct Reflected {
-    /// The module, bindings numbered.
+    /// The module, with numbered bindings.
     pub module: naga::Module,
     /// The buffers, by binding number.
     pub bindings: Vec<BindingInfo>,
     /// The fields of the kernel's `Params`, if it has any.
     pub params: Vec<Field>,
-    /// Invocations of a workgroup.
+    /// The number of invocations in a workgroup.
     pub workgroup_size: u32,
-    /// Bytes of workgroup memory.
+    /// The size of workgroup memory in bytes.
     pub workgroup_bytes: u32,
 }
 
