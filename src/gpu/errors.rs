@@ -58,7 +58,7 @@ impl Gpu {
         let (value, error) = self.scoped(operation);
         match error.map(|error| translate(doing, bytes, error)) {
             None => self.shared.failures.check().map(|()| value),
-            Some(error @ Error::OutOfMemory { .. }) => Err(error), // also if the device was lost by it, since this is the reason
+            Some(error @ Error::OutOfMemory { .. }) => Err(error), // also if the device was lost by it
             Some(error) => {
                 self.check()?;
                 Err(error)
@@ -75,7 +75,7 @@ impl Gpu {
         let value = operation(device);
         let mut first = None;
         for scope in scopes.into_iter().rev() {
-            first = first.or(pollster::block_on(scope.pop())); // all scopes have to be popped, or the next ones would not be on top
+            first = first.or(pollster::block_on(scope.pop())); // pops every scope, in order
         }
         (value, first)
     }

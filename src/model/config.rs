@@ -1,75 +1,75 @@
-//! The hyper-parameters, read from the file's metadata and checked.
+//! Reads the hyper-parameters from the file's metadata, and checks them.
 
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::kernels::{Gating, Routing};
 
-/// The only architecture there is here: GGUF's name for the family GLM-4.7-Flash belongs to.
+/// The only supported architecture: GGUF's name for the family of GLM-4.7-Flash.
 const ARCHITECTURE: &str = "deepseek2";
-/// GLM-4.7-Flash's vocabulary and layer counts, by which early files without a gating key are told.
+/// The vocabulary and layer counts of GLM-4.7-Flash, which identify it in early files without a gating key.
 const GLM_VOCAB: usize = 154_880;
 const GLM_BLOCKS: [usize; 2] = [47, 48];
 
 /// The mixture of experts of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experts {
-    /// Experts in a layer.
+    /// The number of experts in a layer.
     pub count: usize,
-    /// Values of an expert's hidden layer.
+    /// The width of an expert's hidden layer.
     pub width: usize,
-    /// Values of the shared experts' hidden layer, all of them together; 0 without any.
+    /// The width of the hidden layer of all shared experts together; 0 without any.
     pub shared_width: usize,
-    /// How experts are chosen.
+    /// How tokens are routed to experts.
     pub routing: Routing,
 }
 
-/// How positions become angles: pair i of the rotary values {rotary} is rotated by position / factor ·
-/// base^(−2i / rotary) radians (Su et al., "RoFormer", 2021; the factor is llama.cpp's linear scaling).
+/// How positions become angles: pair i of the rotary values {rotary} is rotated by position / factor · base^(−2i /
+/// rotary) radians (Su et al., "RoFormer", 2021; the factor is llama.cpp's linear scaling).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RopeScaling {
     /// The rotary base.
     pub base: f64,
-    /// Positions are divided by this.
+    /// The factor by which positions are divided.
     pub factor: f64,
 }
 
 /// The hyper-parameters of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Layers, without the multi-token-prediction blocks.
+    /// The number of layers, without multi-token-prediction blocks.
     pub layers: usize,
-    /// Multi-token-prediction blocks behind them, recognised and not loaded.
+    /// The number of multi-token-prediction blocks after them, which are recognised and not loaded.
     pub draft_blocks: usize,
-    /// First layers with a dense feed-forward.
+    /// The number of layers at the beginning with a dense feed-forward.
     pub leading_dense: usize,
-    /// Tokens the model was made for.
+    /// The context in tokens that the model was trained for.
     pub context: usize,
-    /// Tokens in the vocabulary.
+    /// The number of tokens in the vocabulary.
     pub vocab: usize,
-    /// Values of the residual stream.
+    /// The width of the residual stream.
     pub width: usize,
-    /// Values of the dense feed-forward's hidden layer.
+    /// The width of the dense feed-forward's hidden layer.
     pub dense_width: usize,
-    /// Attention heads.
+    /// The number of attention heads.
     pub heads: usize,
-    /// Values of the compressed query; none if queries are not compressed.
+    /// The width of the compressed query; `None` if queries are not compressed.
     pub query_rank: Option<usize>,
-    /// Values of the latent.
+    /// The width of the latent.
     pub latent_rank: usize,
-    /// Values of a head's key, rotary part included.
+    /// The width of a head's key, rotary part included.
     pub key_width: usize,
-    /// Values of a head's value.
+    /// The width of a head's value.
     pub value_width: usize,
-    /// Values of the rotary part.
+    /// The width of the rotary part of a key.
     pub rotary: usize,
     /// How positions become angles.
     pub rope: RopeScaling,
-    /// What stands under the root of every norm, x / √(mean(x²) + ε) · weight, as ggml's `ggml_rms_norm` has it; the
-    /// paper's formula has none (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019).
+    /// The ε under the root of every norm, x / √(mean(x²) + ε) · weight, as in ggml's `ggml_rms_norm`; the paper's
+    /// formula has none (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019).
     pub epsilon: f32,
-    /// The experts; none if every layer is dense.
+    /// The experts; `None` if every layer is dense.
     pub experts: Option<Experts>,
-    /// What was decided where the file is silent, in sentences.
+    /// Sentences about decisions where the file gives no information.
     pub notices: Vec<String>,
 }
 
@@ -77,8 +77,8 @@ impl Config {
     /// Reads and checks the hyper-parameters.
     ///
     /// # Errors
-    /// [`Error::Metadata`] for a key that is missing or out of range, [`Error::Unsupported`] for what the
-    /// file asks for and wglm does not do.
+    /// [`Error::Metadata`] if a key is missing or out of range, [`Error::Unsupported`] if the file needs something that
+    /// wglm does not support.
     pub fn read(file: &Gguf) -> Result<Self> {
         let architecture = file.string("general.architecture")?;
         if architecture != ARCHITECTURE {
@@ -95,13 +95,13 @@ impl Config {
         Ok(config)
     }
 
-    /// Values of a head's key that carry no position.
+    /// The width of the part of a head's key without position.
     pub fn nope(&self) -> usize {
         self.key_width - self.rotary
     }
 
-    /// The factor on attention scores before their softmax: 1 / √(key width of a head before absorption) (Vaswani et
-    /// al., "Attention Is All You Need", 2017; of latent attention DeepSeek-AI, "DeepSeek-V2", 2024, and llama.cpp's
+    /// The factor of attention scores before their softmax: 1 / √(key width of a head before absorption) (Vaswani et
+    /// al., "Attention Is All You Need", 2017; for latent attention DeepSeek-AI, "DeepSeek-V2", 2024, and llama.cpp's
     /// `kq_scale`).
     pub fn score_scale(&self) -> f32 {
         (1.0 / (self.key_width as f64).sqrt()) as f32
@@ -156,7 +156,7 @@ fn unsupported(what: &str, found: &str, remedy: &str) -> Error {
     Error::Unsupported { what: what.into(), found: format!("`{found}`"), remedy: remedy.into() }
 }
 
-/// Reads keys below the architecture's name.
+/// Reads keys whose names begin with that of the architecture.
 struct Keys<'a> {
     file: &'a Gguf,
 }
@@ -166,7 +166,7 @@ impl Keys<'_> {
         format!("{ARCHITECTURE}.{name}")
     }
 
-    /// A count of at least 1.
+    /// A number of at least 1.
     fn count(&self, name: &str) -> Result<usize> {
         match self.file.u32(&self.key(name))? {
             0 => Err(metadata(&self.key(name), "at least 1", "0")),
@@ -174,7 +174,7 @@ impl Keys<'_> {
         }
     }
 
-    /// A count that may be absent or 0.
+    /// A number that may be absent or 0.
     fn optional(&self, name: &str) -> Result<usize> {
         Ok(self.file.opt_u32(&self.key(name))?.unwrap_or(0) as usize)
     }
@@ -217,7 +217,7 @@ impl Keys<'_> {
         })
     }
 
-    /// Files from before absorbed attention give a head's widths by the plain key.
+    /// Files from before absorbed attention store the widths of a head under the plain key.
     fn head_width(&self, name: &str, early: &str) -> Result<usize> {
         let present = |name| self.file.get(&self.key(name)).is_some();
         self.count(if present(early) && !present(name) { early } else { name })

@@ -1,17 +1,17 @@
-//! Which weights are used where they lie in the file, and in which buffers over it.
+//! Decides which weights are used in place, and which buffers over the file hold them.
 //!
-//! A buffer over a file starts and ends with a page, a weight lies in one of them, and a GPU that uses a buffer has all
-//! of it in memory. So neighbours share a buffer up to a size, and what lies between weights that are not neighbours is
-//! in none.
+//! A buffer over a file starts and ends with a page, every weight lies in one buffer, and a GPU that uses a buffer
+//! keeps all of it in memory. Adjacent weights therefore share a buffer up to a size, and bytes between weights that
+//! are not adjacent are in no buffer.
 
 use std::ops::Range;
 
-/// What buffers over a file may be.
+/// The limits of buffers over a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// They start and end at multiples of this.
+    /// Buffers start and end at multiples of this.
     pub page: usize,
-    /// Neighbours share one up to so many bytes.
+    /// Adjacent weights share a buffer up to this size.
     pub usual: usize,
     /// No buffer is larger.
     pub most: usize,
@@ -19,33 +19,33 @@ pub(super) struct Limits {
     pub alignment: usize,
 }
 
-/// Where a weight lies.
+/// The position of a weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The buffer, as a place in [`InPlace::windows`].
+    /// The index of its buffer in [`InPlace::windows`].
     pub window: usize,
-    /// The first byte in it.
+    /// The position of the weight in the buffer.
     pub start: usize,
-    /// The weight's bytes.
+    /// The size of the weight in bytes.
     pub bytes: usize,
 }
 
 /// The weights that are used in place.
 #[derive(Debug, Default)]
 pub(super) struct InPlace {
-    /// The bytes of the file under each buffer, ascending. The last page may reach past the file's end.
+    /// The range of the file for each buffer, ascending. The last page may reach past the end of the file.
     pub windows: Vec<Range<usize>>,
-    /// By the weights' places in the plan.
+    /// The positions, indexed like the weights of the plan.
     pub places: Vec<Option<Place>>,
 }
 
 impl InPlace {
-    /// None of `weights`.
+    /// Uses none of `weights` in place.
     pub fn none(weights: usize) -> Self {
         Self { windows: Vec::new(), places: vec![None; weights] }
     }
 
-    /// Places those weights that lie in the file as the GPU wants them, in the ranges given.
+    /// Places the weights that lie in the file, in the given ranges, in the form that the GPU needs.
     pub fn of(ranges: &[Option<Range<usize>>], limits: Limits) -> Self {
         let Limits { page, most, alignment, .. } = limits;
         let mut placed = Self::none(ranges.len());
@@ -64,7 +64,8 @@ impl InPlace {
         placed
     }
 
-    /// The window over these pages: the last one, grown, if they touch and it stays small enough.
+    /// The window over these pages: the last one, extended, if they are adjacent and it stays small enough, and
+    /// otherwise a new one.
     fn window(&mut self, pages: Range<usize>, usual: usize) -> usize {
         let count = self.windows.len();
         if let Some(last) = self.windows.last_mut() {
@@ -78,7 +79,7 @@ impl InPlace {
         count
     }
 
-    /// Bytes of the weights that are used in place.
+    /// The size in bytes of the weights that are used in place.
     pub fn bytes(&self) -> u64 {
         self.places.iter().flatten().map(|place| place.bytes as u64).sum()
     }
@@ -113,7 +114,7 @@ mod tests {
         assert_eq!(placed.places, [place(0, 40, 20), place(1, 0, 4)]);
     }
 
-    /// None lies across two, and a page between two is in both.
+    /// No weight lies across two windows, and a page between two is in both.
     #[test]
     fn a_buffer_that_is_full_ends_before_the_next_weight() {
         let placed = placed(&[0..640, 640..980, 980..1240, 1240..1300]);
@@ -138,7 +139,7 @@ mod tests {
         assert!(none.windows.is_empty() && none.bytes() == 0);
     }
 
-    /// Whatever the ranges: every weight lies wholly in its window, at its own bytes, and windows are whole pages.
+    /// For any ranges every weight lies inside its window, at its own bytes, and windows consist of whole pages.
     #[test]
     fn every_weight_lies_in_its_window() {
         let mut seed = 1u64;

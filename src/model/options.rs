@@ -1,4 +1,4 @@
-//! How a model is loaded.
+//! The options of a load.
 
 use super::verdict::{Check, Verdict};
 use super::{CacheShape, Config, PromptOptions, usual_arithmetic};
@@ -8,60 +8,61 @@ use crate::plan::{Fusions, StepLimit, Target, TilingOverride};
 use crate::quant::Arithmetic;
 use crate::shader::Variant;
 
-/// How a model is loaded. Fields will be added: make it by `LoadOptions { …, ..LoadOptions::default() }`.
+/// The options of a load. Fields will be added, so construct it as `LoadOptions { …, ..LoadOptions::default() }`.
 #[derive(Debug, Clone, Default)]
 pub struct LoadOptions {
-    /// Tokens a session's cache holds unless it asks otherwise; 0 for what the model was made for, none
-    /// for that or 8192, whichever is less.
+    /// The default context of sessions in tokens; 0 for the context that the model was trained for, `None` for that or
+    /// 8192, whichever is less.
     pub context: Option<usize>,
-    /// What the values of the cache are; none for f32 while that takes up to 64 MiB, f16 beyond.
+    /// The type of the cache's values; `None` for f32 if the cache then takes up to 64 MiB, and f16 otherwise.
     pub cache: Option<CacheType>,
-    /// In what matrix-vector products multiply; none for [`usual_arithmetic`].
+    /// The arithmetic of matrix-vector products; `None` for [`usual_arithmetic`].
     pub arithmetic: Option<Arithmetic>,
-    /// Which steps become one.
+    /// Which steps are fused.
     pub fusions: Fusions,
     /// Products whose rows are divided otherwise than usual: for measurements.
     pub tiling_overrides: &'static [TilingOverride],
-    /// Use the weights where they lie in the file, of several files the first, which is mapped for that, if the GPU shares
-    /// the system's memory and wants them as they are: tensors in F32, F16 and BF16. The file must stay as it is while the
-    /// model lives then: if another program cuts it short, the process ends. That is for Metal ([`Gpu::shares_pages`]), and has not run on a Mac yet;
-    /// elsewhere the file's pages are copied as they are, which gains nothing.
+    /// Uses weights in F32, F16 and BF16 in place, in the mapped file (the first of several files), if the GPU shares
+    /// the system's memory. The file must not change while the model lives: if another program cuts it short, the
+    /// process ends. This is for Metal ([`Gpu::shares_pages`]), and was not run on a Mac yet; elsewhere the pages of
+    /// the file are copied unchanged, which gains nothing.
     pub zero_copy: bool,
-    /// How prompts are computed, unless a session is told otherwise.
+    /// How prompts are computed, unless a session sets it otherwise.
     pub prompt: PromptOptions,
-    /// How long a step of a prompt may take; none for what suits the GPU.
+    /// How long a step of a prompt may take; `None` for a limit that suits the GPU.
     pub limit: Option<StepLimit>,
-    /// Whether everything that a conversation needs is compiled during the load, so that neither the first token nor the
-    /// first prompt nor the first penalty waits. None for that on a GPU; drivers that compute on the CPU compile one
-    /// kernel at a time, longer than a prompt is worth that may never come, so there only a token's are.
+    /// Whether the load compiles everything that a conversation needs, so that neither the first token nor the first
+    /// prompt nor the first penalty waits. `None` stands for yes on a GPU. Drivers that compute on the CPU compile one
+    /// kernel at a time, which would take longer than a prompt that may never come is worth, so for them only the
+    /// kernels of a token are compiled.
     pub compile_all: Option<bool>,
-    /// Whether kernels are checked.
+    /// When kernels are checked.
     pub check: Check,
-    /// What earlier loads found ([`Model::verdict`](super::Model::verdict)), of this model and of others: what is about
-    /// something else does not count.
+    /// The results of earlier loads ([`Model::verdict`](super::Model::verdict)), of this model and of others. Results
+    /// about other kernels or adapters are ignored.
     pub verdicts: Vec<Verdict>,
-    /// Kernels that are wrong on purpose.
+    /// Replacements that make kernels wrong, for tests.
     #[doc(hidden)]
     pub altered: Option<Altered>,
 }
 
-/// Other kernels than the plans', and an adapter that seems to have matrices: for tests of what a check makes of them.
+/// Replaces kernels of the plans, and makes the adapter seem to have matrices, for tests of the check.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Altered {
     /// The matrices that plans are made for.
     pub matrices: Matrices,
-    /// What is compiled in a variant's place.
+    /// The variant that is compiled in place of another.
     pub alter: fn(&Variant) -> Variant,
 }
 
-/// Tokens of a cache nobody asked a length for.
+/// The largest default context in tokens.
 const USUAL_CONTEXT: usize = 8192;
-/// Bytes up to which a cache is exact unless asked otherwise: so small, it costs no speed worth having.
+/// The size in bytes up to which a cache is f32 by default. For such a small cache that costs hardly any speed.
 const SMALL_CACHE: usize = 64 << 20;
 
 impl LoadOptions {
-    /// The cache these options mean for a model: its tokens, and the type of its values.
+    /// The cache that these options give for a model: its context, and the type of its values.
     pub fn cache_for(&self, config: &Config) -> CacheShape {
         let context = match self.context {
             Some(0) => config.context,
@@ -75,7 +76,7 @@ impl LoadOptions {
     }
 }
 
-/// What plans for a device are made for.
+/// The target of plans for a device.
 pub(super) fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
     let arithmetic = options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report()));
     let usual = Target::of(gpu);

@@ -1,4 +1,4 @@
-//! The plans whose kernels a load compiles.
+//! Makes the plans whose kernels a load compiles.
 
 use super::verdict::subject;
 use super::{CacheShape, Config, PromptOptions, Shaders, TokenPlan, plan_token};
@@ -8,14 +8,14 @@ use crate::gpu::Gpu;
 use crate::plan::Target;
 use crate::shader::Variant;
 
-/// What plans are made of, but for the target.
+/// Everything that determines plans, except for the target.
 pub(super) struct Planner<'a> {
     pub file: &'a Gguf,
     pub config: &'a Config,
     pub cache: CacheShape,
     pub prompt: PromptOptions,
     pub gpu: &'a Gpu,
-    /// Compile everything that a conversation needs, and not a token's kernels alone.
+    /// Whether to compile everything that a conversation needs, and not only the kernels of a token.
     pub all: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Planned {
 }
 
 impl Planner<'_> {
-    /// The plans for a target; an error if one would not fit.
+    /// Makes the plans for a target; an error if one would not fit.
     pub fn plan(&self, target: Target) -> Result<Planned> {
         let Self { file, config, cache, prompt, .. } = *self;
         let most = self.gpu.capabilities().max_binding;
@@ -38,12 +38,12 @@ impl Planner<'_> {
 }
 
 impl Planned {
-    /// What a load compiles.
+    /// The variants that a load compiles.
     pub fn compiled(&self, all: bool) -> Vec<Variant> {
         if all { self.shaders.clone().all() } else { self.shaders.token.clone() }
     }
 
-    /// What a verdict on the kernels is about.
+    /// The subject of a verdict on the kernels.
     pub fn subject(&self, gpu: &Gpu) -> String {
         let Shaders { token, prompts, sampling } = &self.shaders;
         subject(gpu, token.iter().chain(prompts).chain(sampling))

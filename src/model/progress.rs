@@ -1,18 +1,18 @@
-//! How far a load has come: counted on many threads, told on one.
+//! Reports the progress of a load, which is counted on many threads and reported on one.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What a load is waiting for. Kernels compile while weights are read, and are told of once all weights are there.
+/// The stage of a load. Kernels compile while weights are read, and are reported once all weights are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stage {
-    /// Weights on their way to the GPU, counted in bytes; at the end the GPU reads them once more.
+    /// Weights are copied to the GPU; counted in bytes. At the end the GPU reads them once more to verify them.
     Weights,
-    /// Kernels that are compiled, counted one by one.
+    /// Kernels are compiled; counted one by one.
     Kernels,
-    /// Steps that are run to check kernels, and to have a first token behind it.
+    /// Steps are run to check kernels, and for a first token.
     Check,
 }
 
@@ -20,19 +20,19 @@ impl Stage {
     const ALL: [Self; 3] = [Self::Weights, Self::Kernels, Self::Check];
 }
 
-/// How far a load has come.
+/// The progress of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What is counted: never an earlier stage than was told before.
+    /// The stage. It never goes back to an earlier one.
     pub stage: Stage,
-    /// How much of it is done.
+    /// How much of the stage is done.
     pub done: u64,
-    /// How much of it there is to do, 0 while that is not known. The check's may grow.
+    /// The size of the stage, 0 while it is not known. The size of the check may grow.
     pub total: u64,
 }
 
-/// What was counted so far.
+/// The counters.
 #[derive(Default)]
 pub(super) struct Meter {
     stage: AtomicUsize,
@@ -46,22 +46,22 @@ struct Count {
 }
 
 impl Meter {
-    /// Has more to be done in a stage.
+    /// Adds to the size of a stage.
     pub fn expect(&self, stage: Stage, more: u64) {
         self.counts[stage as usize].total.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Counts what is done of a stage.
+    /// Adds to what is done of a stage.
     pub fn add(&self, stage: Stage, more: u64) {
         self.counts[stage as usize].done.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Goes on to a stage.
+    /// Moves on to a stage.
     pub fn enter(&self, stage: Stage) {
         self.stage.store(stage as usize, Ordering::Relaxed);
     }
 
-    /// What there is to tell.
+    /// The present progress.
     pub fn now(&self) -> Progress {
         let stage = Stage::ALL[self.stage.load(Ordering::Relaxed).min(Stage::ALL.len() - 1)];
         let Count { done, total } = &self.counts[stage as usize];

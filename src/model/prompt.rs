@@ -1,45 +1,46 @@
-//! How prompts are computed.
+//! Options for how prompts are computed.
 
 use std::time::Duration;
 
-/// How prompts are computed: in chunks of tokens, each in a few submissions. Fields will be added: make it by
+/// How prompts are computed: in chunks of tokens, each in a few submissions. Fields will be added, so construct it as
 /// `PromptOptions { …, ..PromptOptions::default() }`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PromptOptions {
-    /// Tokens computed together, up to [`PromptOptions::MOST`]; 1 for token by token, as replies are. Where these take
-    /// longer than a second, fewer are, but not less than 64.
+    /// The number of tokens that are computed together, up to [`PromptOptions::MOST`]; 1 to compute prompts token by
+    /// token, as in decoding. If these tokens take longer than a second, fewer are computed together, but at least 64.
     pub chunk: usize,
-    /// How long one submission takes the GPU, about. Between two of them it draws what else there is to draw, and a
-    /// prompt can be cancelled. A single step of the plan may take longer.
+    /// The approximate GPU time of one submission. Between two submissions the GPU can draw, and a prompt can be
+    /// cancelled. A single step of the plan may take longer.
     pub limit: Duration,
 }
 
 impl PromptOptions {
-    /// The largest chunk there is. Larger ones take more memory and are no faster.
+    /// The largest chunk. Larger ones would take more memory and would not be faster.
     pub const MOST: usize = 4096;
 
-    /// Tokens computed together, within what there is.
+    /// The number of tokens that are computed together, within the limits.
     pub fn together(&self) -> usize {
         self.chunk.clamp(1, Self::MOST)
     }
 }
 
-/// Tokens that plans of chunks have room for: few that run in the steps of a token, and then many.
+/// The numbers of tokens that plans for chunks have room for: first those that run in the steps of a token, then larger
+/// ones.
 const ROOMS: [usize; 7] = [2, 4, 8, 16, 32, 128, 512];
 
 impl PromptOptions {
-    /// Tokens that the plans of chunks have room for, ascending.
+    /// The numbers of tokens that plans for chunks have room for, ascending.
     pub fn rooms(&self) -> impl Iterator<Item = usize> + use<> {
         let most = self.together();
         ROOMS.into_iter().take_while(move |room| *room < most).chain([most])
     }
 
-    /// True if so many tokens are computed together, and not one by one.
+    /// Whether this many tokens are computed together, and not one by one.
     pub fn chunks(&self, count: usize) -> bool {
         self.together() > 1 && count > 1
     }
 
-    /// Tokens that the smallest plan with room for a chunk has room for.
+    /// The number of tokens that the smallest plan with room for a chunk has room for.
     pub fn room_for(&self, count: usize) -> usize {
         self.rooms().find(|room| *room >= count).unwrap_or(count)
     }

@@ -1,4 +1,4 @@
-//! The rows of a weight in the format it will have: those of a tensor, or made from it.
+//! The rows of a weight in the format that it will have: rows of a tensor, or rows that are computed from it.
 
 use super::weights::{WeightSource, format_of};
 use crate::error::{Error, Result};
@@ -8,19 +8,19 @@ use crate::plan::Weight;
 use crate::quant::Quant;
 use std::ops::Range;
 
-/// What memory is wanted for.
+/// The purpose of the allocations, for error messages.
 const DOING: &str = "reading weights";
 
-/// Where a weight's rows come from. Any run of them can be had by itself, on any thread.
+/// The source of a weight's rows. Any run of them can be read by itself, on any thread.
 pub(super) struct WeightRows<'a> {
     file: &'a Gguf,
     kind: RowSource<'a>,
-    /// Bytes of a row in the weight's format.
+    /// The size of a row in bytes, in the weight's format.
     row_bytes: usize,
 }
 
 enum RowSource<'a> {
-    /// WeightRows as they are.
+    /// Rows of the tensor, unchanged.
     Same {
         from: Stored<'a>,
         cut: Cut,
@@ -29,7 +29,8 @@ enum RowSource<'a> {
     Decoded {
         from: Stored<'a>,
     },
-    /// The first `taken` of every `per` rows of `rows` values, decoded, each matrix transposed and encoded.
+    /// The first `taken` of every `per` rows of `rows` values are decoded, each such matrix is transposed, and the
+    /// result is encoded.
     Transposed {
         from: Stored<'a>,
         per: usize,
@@ -48,7 +49,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// The row of the tensor that row `row` of the weight is.
+    /// The row of the tensor that becomes row `row` of the weight.
     fn place(&self, row: usize) -> usize {
         row / self.rows * self.per + self.first + row % self.rows
     }
@@ -62,7 +63,7 @@ struct Stored<'a> {
 }
 
 impl<'a> WeightRows<'a> {
-    /// The rows of `weight`, which come from `source`.
+    /// The rows of `weight`, whose source is `source`.
     pub fn of(file: &'a Gguf, weight: &Weight, source: &WeightSource) -> Result<Self> {
         let [columns, rows, _] = weight.shape;
         let row_bytes = weight.quant.row_bytes(columns).ok_or_else(|| ragged(weight))?;
@@ -80,7 +81,7 @@ impl<'a> WeightRows<'a> {
         Ok(Self { file, kind, row_bytes })
     }
 
-    /// Reads rows of the weight, one after another; `into` is as long as they are then.
+    /// Reads consecutive rows of the weight into `into`, whose length is that of the rows.
     pub fn read(&self, range: Range<usize>, into: &mut Vec<u8>) -> Result<()> {
         match &self.kind {
             RowSource::Same { from, cut } => self.same(from, cut, range, into),
@@ -102,7 +103,7 @@ impl<'a> WeightRows<'a> {
         }
     }
 
-    /// Where in the first file the whole of `weight` lies as the GPU wants it, if it does.
+    /// The position of `weight` in the first file, if all of it lies there in the form that the GPU needs.
     pub fn in_file(&self, weight: &Weight) -> Option<Range<usize>> {
         let from = match &self.kind {
             RowSource::Same { from, cut } if cut.rows == cut.per => from,
@@ -114,8 +115,8 @@ impl<'a> WeightRows<'a> {
         (same && whole).then(|| from.info.offset..from.info.offset + from.info.bytes)
     }
 
-    /// How many rows are best had at a time, where `bytes` bytes of them would be: a transposed row takes as much
-    /// work as its whole matrix.
+    /// The number of rows that should be read at a time, about `bytes` bytes of them. A single transposed row takes as
+    /// much work as its whole matrix.
     pub fn at_a_time(&self, bytes: usize) -> usize {
         match self.kind {
             RowSource::Transposed { .. } => usize::MAX,
@@ -123,7 +124,7 @@ impl<'a> WeightRows<'a> {
         }
     }
 
-    /// Says that rows will be read soon.
+    /// Announces that rows will be read soon.
     pub fn expect(&self, range: Range<usize>) {
         if let (RowSource::Same { from, cut }, Some(last)) = (&self.kind, range.clone().last()) {
             let [start, end] = [cut.place(range.start), cut.place(last) + 1].map(|row| row * self.row_bytes);
@@ -131,7 +132,7 @@ impl<'a> WeightRows<'a> {
         }
     }
 
-    /// WeightRows as they are: those of one run in the tensor in one go.
+    /// Reads rows of the tensor unchanged; consecutive ones are read at once.
     fn same(&self, from: &Stored<'_>, cut: &Cut, range: Range<usize>, into: &mut Vec<u8>) -> Result<()> {
         resize(into, range.len() * self.row_bytes, DOING)?;
         let (mut row, mut rest) = (range.start, into.as_mut_slice());
@@ -145,8 +146,8 @@ impl<'a> WeightRows<'a> {
         Ok(())
     }
 
-    /// Row *r* of matrix *m* holds value *r* of the first `taken` of the tensor's rows from *m* · `per` on. A row of the
-    /// tensor is decoded once for all rows wanted of its matrix.
+    /// Row *r* of matrix *m* holds value *r* of each of the first `taken` rows of the tensor from row *m* · `per` on. A
+    /// row of the tensor is decoded once for all requested rows of its matrix.
     fn transposed(
         &self,
         from: &Stored<'_>,

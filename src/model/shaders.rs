@@ -1,7 +1,8 @@
-//! The shaders of everything that a conversation needs.
+//! Lists the shaders that a conversation needs.
 //!
-//! A driver compiles each of them, Metal from source, so a model's first start takes as long as there are shaders. Plans
-//! for few tokens, for many, and for a deep cache share what differs only in how many tokens there are.
+//! A driver compiles each of them, Metal from source, so the number of shaders determines how long the first start of a
+//! model takes. Plans for few tokens, for many, and for a deep cache share shaders that would differ only in the number
+//! of tokens.
 
 use super::{BatchShape, Config, PromptOptions, TokenPlan, plan_batch, plan_sampling};
 use crate::error::Result;
@@ -13,16 +14,16 @@ use std::collections::HashSet;
 /// Shaders, each in the first list that needs it.
 #[derive(Debug, Clone, Default)]
 pub struct Shaders {
-    /// Of a token, its choice included.
+    /// The shaders of a token, sampling included.
     pub token: Vec<Variant>,
-    /// Of prompts, however long, into a cache however deep.
+    /// The additional shaders of prompts of any length at any depth.
     pub prompts: Vec<Variant>,
-    /// Of a choice with bias or penalties.
+    /// The additional shaders of sampling with bias or penalties.
     pub sampling: Vec<Variant>,
 }
 
 impl Shaders {
-    /// What a conversation needs beside a token's plan.
+    /// The shaders that a conversation needs, given the plan of a token.
     ///
     /// # Errors
     /// As [`plan_batch`], and [`Error::TooLarge`](crate::Error::TooLarge) for a plan of prompts that a device cannot bind
@@ -49,12 +50,12 @@ impl Shaders {
         Ok(shaders)
     }
 
-    /// All of them.
+    /// All shaders.
     pub fn all(self) -> Vec<Variant> {
         [self.token, self.prompts, self.sampling].concat()
     }
 
-    /// How many there are.
+    /// The number of shaders.
     pub fn count(&self) -> usize {
         self.token.len() + self.prompts.len() + self.sampling.len()
     }

@@ -1,39 +1,40 @@
-//! The sums of the weights that the host sent (`kernels/weight_sum.rs`), made where their bytes are made.
+//! Checksums of the weights that the host sends (see `kernels/weight_sum.rs`), computed where their bytes are made.
 //!
-//! They depend on a weight's bytes on the GPU alone: not on how an upload is cut, nor on who summed what when.
+//! A checksum depends only on the weight's bytes on the GPU, and not on how the upload is cut or which thread sums
+//! what.
 
 use crate::kernels::{SUM_TILE, sum_factors};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes of a tile.
+/// The size of a tile in bytes.
 const TILE: usize = 4 * SUM_TILE;
-/// Words that are summed side by side, as many as the vector registers of any processor hold.
+/// The number of words that are summed in parallel, as many as the vector registers of any processor hold.
 const LANES: usize = 16;
 
-/// The sums of all weights. Any thread may add to any of them.
+/// The checksums of all weights. Any thread can add to any of them.
 pub(super) struct Sums(Vec<[AtomicU32; 2]>);
 
 impl Sums {
-    /// Those of `count` weights of which nothing was sent yet.
+    /// The checksums of `count` weights of which nothing was sent yet.
     pub fn of(count: usize) -> Self {
         Self((0..count).map(|_| Default::default()).collect())
     }
 
-    /// Adds bytes of a weight's buffer, from `offset` on, which is a whole word. Only what lies behind a stream's last
-    /// row may end within a word: there the rest is zeros on the GPU as well.
+    /// Adds bytes of a weight's buffer at `offset`, which is a whole word. Only the end of a stream may lie inside a
+    /// word; the rest of that word is zero on the GPU as well.
     pub fn add(&self, weight: usize, offset: u64, bytes: &[u8]) {
         for (sum, more) in self.0[weight].iter().zip(sums(offset, bytes)) {
             sum.fetch_add(more, Ordering::Relaxed);
         }
     }
 
-    /// The sums, by the weights' places in the plan.
+    /// The checksums, indexed like the weights of the plan.
     pub fn finish(self) -> Vec<[u32; 2]> {
         self.0.into_iter().map(|pair| pair.map(AtomicU32::into_inner)).collect()
     }
 }
 
-/// Those of bytes from `offset` of a buffer on.
+/// The checksum of bytes at `offset` of a buffer.
 fn sums(offset: u64, bytes: &[u8]) -> [u32; 2] {
     let inside = (offset % TILE as u64) as usize;
     let (first, rest) = bytes.split_at(bytes.len().min(TILE - inside));
@@ -48,7 +49,7 @@ fn sums(offset: u64, bytes: &[u8]) -> [u32; 2] {
     sums
 }
 
-/// The sum of a tile's words from place `first` on, and that of the words times their places.
+/// The sum of a tile's words, the first of which has index `first`, and the sum of the words times their indices.
 fn plain_and_placed(first: u32, bytes: &[u8]) -> (u32, u32) {
     let (runs, rest) = bytes.as_chunks();
     let (sums, running) = by_lane(runs);
@@ -56,7 +57,7 @@ fn plain_and_placed(first: u32, bytes: &[u8]) -> (u32, u32) {
     let (mut plain, mut placed) = (0u32, 0u32);
     for ((sum, running), lane) in sums.into_iter().zip(running).zip(0u32..) {
         plain = plain.wrapping_add(sum);
-        // Of the words of run r there are runs - r in the running sum.
+        // The running sum contains the words of run r `runs - r` times.
         let times_run = runs.wrapping_mul(sum).wrapping_sub(running);
         placed = placed.wrapping_add(lanes.wrapping_mul(times_run)).wrapping_add(lane.wrapping_mul(sum));
     }
@@ -70,8 +71,8 @@ fn plain_and_placed(first: u32, bytes: &[u8]) -> (u32, u32) {
     (plain, placed.wrapping_add(first.wrapping_mul(plain)))
 }
 
-/// Each lane's sum, and the sum of what that was after every run. Compilers make vectors of it, of two additions a word:
-/// faster by far than a core repacks.
+/// For each lane the sum, and the sum of its values after every run. Compilers turn this into vector instructions with
+/// two additions for each word, which is far faster than a core repacks.
 fn by_lane(runs: &[[u8; 4 * LANES]]) -> ([u32; LANES], [u32; LANES]) {
     let (mut sums, mut running) = ([0u32; LANES], [0u32; LANES]);
     for run in runs {
@@ -96,7 +97,7 @@ mod tests {
         (0..bytes).map(|_| next()).collect()
     }
 
-    /// Word by word, as the kernel's file says it.
+    /// The definition in the kernel's file, word by word.
     fn defined(offset: usize, bytes: &[u8]) -> [u32; 2] {
         let mut sums = [0u32; 2];
         for (word, at) in bytes.chunks(4).zip(offset / 4..) {
@@ -123,7 +124,7 @@ mod tests {
         }
     }
 
-    /// However a buffer is cut, and in whichever order its pieces come.
+    /// The checksum does not depend on how a buffer is cut, or on the order of its pieces.
     #[test]
     fn pieces_add_up() {
         let bytes = noise(3 * TILE + 20);
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(of_pieces(&[0, TILE + 4, 3 * TILE + 16], false), whole);
     }
 
-    /// Pieces that are missing, exchanged, moved by any power of two, there twice, or from before.
+    /// Tests pieces that are missing, exchanged, moved by any power of two, duplicated, or outdated.
     #[test]
     fn what_an_upload_can_do_wrong_shows() {
         let right = noise(64 * TILE);

@@ -1,10 +1,10 @@
-//! Weights from a file to the GPU, at the speed of the file: threads that live as long as the upload each take
-//! groups in turn, read and repack them to staging memory of their own, and have the GPU copy them.
+//! Copies weights from a file to the GPU, at the speed of the file. Threads that live as long as the upload each take
+//! groups of pieces in turn, read and repack them into staging memory of their own, and let the GPU copy them.
 //!
-//! A thread has two stagings: while the GPU copies from one, it fills the other. Reads are spread over the threads as
-//! well, and a few hundred kilobytes are read and repacked at a time, so that they stay in the core's cache from the
-//! read until they are summed and staged. WeightRows that are used in place are only summed. In the end the GPU sums what it
-//! has (`verify.rs`).
+//! A thread has two stagings: while the GPU copies from one, the thread fills the other. Reads are spread over the
+//! threads as well. A few hundred kilobytes are read and repacked at a time, so that they stay in the core's cache from
+//! the read until they are summed and staged. Weights that are used in place are only summed. At the end the GPU
+//! computes checksums of what it has (`verify.rs`).
 
 use super::TokenPlan;
 use super::in_place::{InPlace, Limits, Place};
@@ -24,32 +24,35 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Staging memory of all threads together, at most.
+/// The most staging memory of all threads together.
 const STAGING: usize = 128 << 20;
-/// Of one staging: enough that a submission is no cost, and so little that a small model takes several turns.
+/// The size of one staging: large enough that submissions cost little, and small enough that a small model takes
+/// several turns.
 const LARGEST_STAGING: usize = 8 << 20;
 const SMALLEST_STAGING: usize = 64 << 10;
-/// Stagings a thread has.
+/// The number of stagings of a thread.
 const ROTATIONS: usize = 2;
-/// More threads than that do not load faster: the bus is full before.
+/// The most threads. More do not load faster, because the bus is saturated.
 const MOST_THREADS: usize = 32;
-/// Bytes of a buffer over the file that weights share: the system can then drop one of them and keep the others.
+/// The size in bytes up to which weights share a buffer over the file. The system can then evict one buffer and keep
+/// the others.
 const WINDOW: usize = 1 << 30;
-/// Bytes read and repacked at a time: what is read and what is made of it fit a core's cache together.
+/// The number of bytes that are read and repacked at a time, for which the input and the output fit a core's cache
+/// together.
 const TILE: usize = 256 << 10;
 
 /// The weights on the GPU.
 pub(super) struct Uploaded {
-    /// By their places in the plan.
+    /// The buffers, indexed like the weights of the plan.
     pub buffers: Vec<Buffer>,
-    /// Bytes of those that are used where they lie in the file.
+    /// The size in bytes of the weights that are used in place.
     pub in_place: u64,
-    /// The sums of each weight's bytes on the GPU, by its place in the plan: see `kernels/weight_sum.rs`.
+    /// The checksums of the weights, indexed like the weights of the plan: see `kernels/weight_sum.rs`.
     pub sums: Vec<[u32; 2]>,
 }
 
-/// Makes and fills the buffers of a plan's weights, in the plan's order: where `zero_copy` asks for it, over the file
-/// itself where that holds what the GPU wants. Then sees whether they arrived.
+/// Creates and fills the buffers of a plan's weights, in the plan's order. With `zero_copy` the buffers are over the
+/// file itself where the file has the form that the GPU needs. Then verifies that the weights arrived.
 pub(super) fn upload(
     file: &Gguf,
     pipelines: &Pipelines,
@@ -62,7 +65,7 @@ pub(super) fn upload(
     let rows = |(weight, source)| WeightRows::of(file, weight, source);
     let rows = plan.weights.iter().zip(&planned.sources).map(rows).collect::<Result<Vec<_>>>()?;
     let placed = if zero_copy { in_place(gpu, &plan.weights, &rows) } else { InPlace::none(rows.len()) };
-    // All of them first: if there is no room, it shows before minutes are spent on reading.
+    // All buffers are created first, so that a lack of memory shows before minutes are spent on reading.
     let buffers = buffers(file, gpu, &plan.weights, &placed)?;
     let threads = threads();
     let staging = staging_bytes(threads, plan.weight_memory());
@@ -81,7 +84,7 @@ pub(super) fn upload(
     Ok(uploaded)
 }
 
-/// The weights that can stay where they are.
+/// The weights that can be used in place.
 fn in_place(gpu: &Gpu, weights: &[Weight], rows: &[WeightRows<'_>]) -> InPlace {
     let can = gpu.capabilities();
     let number = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
@@ -89,7 +92,7 @@ fn in_place(gpu: &Gpu, weights: &[Weight], rows: &[WeightRows<'_>]) -> InPlace {
     InPlace::of(&rows.iter().zip(weights).map(|(rows, weight)| rows.in_file(weight)).collect::<Vec<_>>(), limits)
 }
 
-/// The weights' buffers: parts of buffers over the file, or empty ones of their own.
+/// The buffers of the weights: parts of buffers over the file, or empty buffers of their own.
 fn buffers(file: &Gguf, gpu: &Gpu, weights: &[Weight], placed: &InPlace) -> Result<Vec<Buffer>> {
     let over_file = |window: &Range<usize>| gpu.over_file("weights in the file", file, window.clone());
     let windows = placed.windows.iter().map(over_file).collect::<Result<Vec<_>>>()?;
@@ -104,46 +107,46 @@ fn threads() -> usize {
     cores().min(MOST_THREADS)
 }
 
-/// Bytes of all stagings at most, for `total` bytes of weights.
+/// The most staging memory in bytes for `total` bytes of weights.
 pub(super) fn staging_memory(total: u64) -> u64 {
     let threads = threads();
     (staging_bytes(threads, total) * threads * ROTATIONS) as u64
 }
 
-/// Bytes of one staging, for `total` bytes of weights.
+/// The size of one staging in bytes for `total` bytes of weights.
 fn staging_bytes(threads: usize, total: u64) -> usize {
     let stagings = threads * ROTATIONS;
     let several_turns = usize::try_from(total).unwrap_or(usize::MAX) / stagings / 4;
     several_turns.min(STAGING / stagings).clamp(SMALLEST_STAGING, LARGEST_STAGING)
 }
 
-/// What a thread makes weights in: what it read last, and what that became.
+/// The memory in which a thread prepares weights: the bytes that it read, and the bytes that it repacked.
 #[derive(Default)]
 struct Scratch {
     read: Vec<u8>,
     repacked: Vec<u8>,
 }
 
-/// What the threads share.
+/// The state that all threads share.
 struct Upload<'a> {
     gpu: &'a Gpu,
-    /// By their places in the plan: the weights, where their rows come from, and their buffers.
+    /// The weights, the sources of their rows, and their buffers, indexed like the weights of the plan.
     weights: &'a [Weight],
     rows: Vec<WeightRows<'a>>,
     buffers: &'a [Buffer],
-    /// Those to be copied, then those that are only summed.
+    /// The groups that are copied, then those that are only summed.
     copied: Vec<PieceGroup>,
     in_place: Vec<PieceGroup>,
     sums: Sums,
-    /// The first group that no thread has taken.
+    /// The index of the first group that no thread has taken.
     next: AtomicUsize,
     meter: &'a Meter,
 }
 
 impl Upload<'_> {
-    /// Runs the threads until all is done.
+    /// Runs the threads until everything is done.
     fn run(&self, threads: usize, go_on: &mut GoOn<'_>) -> Result<()> {
-        // The job that is taken first must have staging memory; the others, where it is short, leave their work to it.
+        // The first job must get staging memory; the others, if there is too little, leave their work to it.
         let mut first = Some(self.staging()?);
         let mut job = |_| -> Job<'_> {
             let stagings = first.take().into_iter().collect();
@@ -152,7 +155,7 @@ impl Upload<'_> {
         let jobs = (0..threads.min(self.copied.len() + self.in_place.len())).map(&mut job).collect();
         work("repacking weights", jobs, |_| Ok(()), go_on).or_else(|error| match error {
             Error::Cancelled => Err(error),
-            error => self.gpu.check().and(Err(error)), // a lost device fails in many ways
+            error => self.gpu.check().and(Err(error)), // reports a loss, which fails in many ways
         })
     }
 
@@ -170,7 +173,7 @@ impl Upload<'_> {
         sent.and(finished)
     }
 
-    /// Sends groups from each staging in turn.
+    /// Sends groups from the two stagings in turn.
     fn send_all(&self, stagings: &mut [Staging], go_on: &mut GoOn<'_>) -> Result<()> {
         let mut scratch = Scratch::default();
         for turn in (0..stagings.len()).cycle() {
@@ -190,7 +193,7 @@ impl Upload<'_> {
         Ok(())
     }
 
-    /// Room for any group.
+    /// Staging memory with room for any group.
     fn staging(&self) -> Result<Staging> {
         let bytes = self.copied.iter().map(|group| group.bytes).max().unwrap_or(0);
         self.gpu.staging(bytes as u64)
@@ -218,8 +221,8 @@ impl Upload<'_> {
         Ok(())
     }
 
-    /// Repacks the rows of a piece, a tile at a time, and sums what they become. `take` gets it, with its place in the
-    /// staging memory.
+    /// Repacks the rows of a piece, a tile at a time, and adds them to the checksum. `take` receives the bytes with
+    /// their position in the staging memory.
     fn repack(
         &self,
         piece: &Piece,
@@ -228,7 +231,7 @@ impl Upload<'_> {
     ) -> Result<()> {
         let rows = &self.rows[piece.weight];
         rows.expect(piece.rows.clone());
-        // Of four rows every stream has whole words, which is what can be summed.
+        // For four rows every stream has whole words, which the checksum needs.
         let tile = (rows.at_a_time(TILE) / 4 * 4).max(4);
         for first in piece.rows.clone().step_by(tile) {
             let range = first..piece.rows.end.min(first.saturating_add(tile));
@@ -241,7 +244,7 @@ impl Upload<'_> {
         Ok(())
     }
 
-    /// Some rows' part of every stream.
+    /// The part of every stream that belongs to some rows.
     fn tile<'s>(&self, piece: &Piece, rows: Range<usize>, scratch: &'s mut Scratch) -> Result<Vec<&'s mut [u8]>> {
         let weight = &self.weights[piece.weight];
         let Scratch { read, repacked } = scratch;

@@ -1,64 +1,64 @@
-//! How an upload is cut: into groups that fit staging memory, each of pieces of weights.
+//! Cuts an upload into groups that fit staging memory. A group consists of pieces of weights.
 //!
-//! A large weight takes many groups, hundreds of small ones share one. Every byte of every weight's buffer is in
-//! some piece, what lies between the streams too: wgpu zeroes what was never written when it is first used, which
-//! would be in the first token.
+//! A large weight takes many groups, and hundreds of small ones share one. Every byte of every weight's buffer is in
+//! some piece, bytes between the streams included, because wgpu zeroes bytes that were never written when they are
+//! first used, which would be in the first token.
 
 use crate::plan::{Plan, Weight};
 use std::ops::Range;
 
-/// What is staged and copied together.
+/// Pieces that are staged and copied together.
 #[derive(Debug, Default)]
 pub(super) struct PieceGroup {
-    /// In the order of the plan's weights.
+    /// The pieces, in the order of the plan's weights.
     pub pieces: Vec<Piece>,
-    /// Bytes of staging memory.
+    /// The size in staging memory in bytes.
     pub bytes: usize,
 }
 
-/// Some rows of a weight.
+/// A run of rows of a weight.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// The weight's place in the plan.
+    /// The index of the weight in the plan.
     pub weight: usize,
     /// The rows, counted over all matrices.
     pub rows: Range<usize>,
-    /// The rows' part of every stream.
+    /// The part of every stream that belongs to the rows.
     pub parts: Vec<StreamRange>,
 }
 
-/// Rows' part of a stream.
+/// The part of a stream that belongs to some rows.
 #[derive(Debug)]
 pub(super) struct StreamRange {
-    /// The first byte in the staging memory.
+    /// The position in the staging memory.
     pub staged: usize,
-    /// The first byte in the weight's buffer.
+    /// The position in the weight's buffer.
     pub offset: u64,
-    /// Bytes a row.
+    /// The number of bytes for each row.
     pub row_bytes: usize,
-    /// Bytes that are copied: the rows', and behind the last of them zeros up to the next stream.
+    /// The number of bytes that are copied: those of the rows and, after the last row, zeros up to the next stream.
     pub bytes: usize,
 }
 
 impl Piece {
-    /// Bytes on the GPU.
+    /// The number of bytes on the GPU.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes as u64).sum()
     }
 }
 
-/// Copies start at multiples of this in the staging memory.
+/// The alignment of copies in the staging memory.
 const ALIGNMENT: usize = 16;
 
-/// Cuts those weights of a plan that are `wanted`, by their places, into groups of about `most` bytes. A group is
-/// larger only where four rows are.
+/// Cuts the weights of a plan with the indices in `wanted` into groups of about `most` bytes. A group is only larger if
+/// four rows are.
 pub(super) fn groups(plan: &Plan, most: usize, wanted: impl Fn(usize) -> bool) -> Vec<PieceGroup> {
     let mut groups = Vec::new();
     let mut open = PieceGroup::default();
     for (index, weight) in plan.weights.iter().enumerate().filter(|(index, _)| wanted(*index)) {
         let count = weight.shape[1] * weight.shape[2];
         let row = weight.quant.gpu_bytes(weight.quant.blocks(weight.shape[0]));
-        // Of four rows every stream has whole words, and copies take nothing less.
+        // For four rows every stream has whole words, which copies need.
         let run = (most / row.max(1) / 4 * 4).max(4);
         for first in (0..count).step_by(run) {
             let (piece, bytes) = piece(index, weight, first..count.min(first + run));
@@ -80,7 +80,7 @@ impl PieceGroup {
     }
 }
 
-/// Rows of a weight, staged from 0 on, and the staging memory they take.
+/// A piece with rows of a weight, at position 0, and the staging memory that it takes.
 fn piece(index: usize, weight: &Weight, rows: Range<usize>) -> (Piece, usize) {
     let (blocks, streams) = (weight.quant.blocks(weight.shape[0]), weight.streams());
     let ends = streams.iter().skip(1).map(|(start, _)| *start).chain([weight.bytes()]);

@@ -1,4 +1,5 @@
-//! What a check at load found, to be kept: the next load with the same kernels on the same adapter need not look again.
+//! The result of a check at load. If an app saves it, the next load with the same kernels on the same adapter skips the
+//! check.
 
 use crate::error::Error;
 use crate::gpu::{Gpu, Matrices};
@@ -9,22 +10,22 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 
-/// Whether a load checks the kernels that it compiled: see [`Model::load_with`](super::Model::load_with).
+/// When a load checks the kernels that it compiled: see [`Model::load_with`](super::Model::load_with).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Check {
-    /// Unless one of [`LoadOptions::verdicts`](super::LoadOptions::verdicts) tells of them. On adapters in software,
-    /// whose kernels for prompts are compiled with the first prompt, a token alone.
+    /// If none of [`LoadOptions::verdicts`](super::LoadOptions::verdicts) is about them. With software drivers, for
+    /// which the kernels of prompts are compiled with the first prompt, only those of a token are checked.
     #[default]
     Auto,
-    /// Whatever is known, prompts too.
+    /// On every load, kernels of prompts included.
     Always,
-    /// Not at all. What a verdict tells is heeded.
+    /// Never. Kernels that a verdict reports as wrong are still avoided.
     Never,
 }
 
-/// What a check at load found. It is for the shaders that were checked, on the adapter, with the driver and by the
-/// version of wglm that it was made with: where any of these is another, it does not count. Its form, as serde writes
-/// it, may change in any release; what cannot be read is to be dropped.
+/// The result of a check at load. It is about the checked shaders, on one adapter, with one driver and one version of
+/// wglm; if any of these differs, it does not apply. Its serialized form may change in any release; discard what cannot
+/// be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     subject: String,
@@ -32,11 +33,11 @@ pub struct Verdict {
     fault: Option<Finding>,
 }
 
-/// What kernels do without, because of what was found.
+/// What kernels have to do without because of the result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Without {
-    /// Nothing: all is well.
+    /// Nothing: all kernels are correct.
     Nothing,
     /// Cooperative matrices.
     Matrices,
@@ -44,7 +45,7 @@ pub enum Without {
     Subgroups,
 }
 
-/// What was wrong with what is done without.
+/// What was wrong with a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Finding {
     kernel: String,
@@ -58,14 +59,14 @@ impl From<WrongOutput> for Finding {
 }
 
 impl Finding {
-    /// The end of a load.
+    /// The model and the verdict at the end of a load.
     pub fn error(self, gpu: &Gpu) -> Error {
         Error::WrongKernel { kernel: self.kernel, adapter: gpu.report().name.clone(), place: self.place }
     }
 }
 
 impl Without {
-    /// What is to be tried where a target's kernels are wrong: less; none if there is no less.
+    /// What to do without next if the kernels of a target are wrong; `None` if nothing is left.
     pub fn less_than(target: &Target) -> Option<Self> {
         match (target.team, target.matrices) {
             (Team::Workgroup, _) => None,
@@ -74,12 +75,12 @@ impl Without {
         }
     }
 
-    /// A target without it.
+    /// The target without it.
     pub fn of(self, target: Target) -> Target {
         match self {
             Self::Nothing => target,
             Self::Matrices => Target { matrices: Matrices::None, ..target },
-            // Without subgroups no wish for how products are divided can be granted.
+            // Without subgroups no tiling override applies.
             Self::Subgroups => {
                 Target { matrices: Matrices::None, team: Team::Workgroup, tiling_overrides: &[], ..target }
             }
@@ -92,24 +93,25 @@ impl Verdict {
         Self { subject, without, fault }
     }
 
-    /// What it is about: the adapter, the driver, the version of wglm, and a number that stands for the shaders.
+    /// What the verdict is about: the adapter, the driver, the version of wglm, and a number that identifies the
+    /// shaders.
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// What kernels do without.
+    /// What kernels have to do without.
     pub fn without(&self) -> Without {
         self.without
     }
 
-    /// The kernel that was found wrong with what is done without, if there is anything.
+    /// The wrong kernel that made this necessary, if there is one.
     pub fn kernel(&self) -> Option<&str> {
         self.fault.as_ref().map(|fault| fault.kernel.as_str())
     }
 }
 
 impl fmt::Display for Verdict {
-    /// In a sentence: what was found, and what it costs.
+    /// Prints a sentence: what was found, and what it costs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cost = match self.without {
             Without::Nothing => return f.write_str("every kernel that was checked gives correct results"),
@@ -121,8 +123,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a verdict on these shaders is about. Beside them only what compiles them matters: that is the adapter's driver,
-/// on a Mac the system, and whether indices are checked.
+/// The subject of a verdict on these shaders. Besides them it consists of everything that affects their compilation:
+/// the adapter's driver, on a Mac the system, and whether indices are checked.
 pub(super) fn subject<'a>(gpu: &Gpu, variants: impl Iterator<Item = &'a Variant>) -> String {
     let (report, mut shaders) = (gpu.report(), DefaultHasher::new());
     variants.for_each(|variant| shaders.write(variant.compose().as_bytes()));
@@ -138,7 +140,7 @@ pub(super) fn subject<'a>(gpu: &Gpu, variants: impl Iterator<Item = &'a Variant>
     )
 }
 
-/// The build of the system where that is what compiles shaders.
+/// The build of the system, if the system compiles shaders.
 fn system() -> String {
     if !cfg!(target_os = "macos") {
         return String::new();

@@ -1,7 +1,7 @@
-//! Which tensors of the file a model needs, in which shape, and what is made of them at load.
+//! Lists the tensors of the file that a model needs, with their shapes, and how weights are made of them.
 //!
-//! Most weights are a tensor of the file as it is. The others are cut out of one (`attn_kv_b`, fused
-//! gate and up), transposed, decoded (norms, whatever their type), or zero (an absent bias).
+//! Most weights are a tensor of the file, unchanged. Others are cut out of one (`attn_kv_b`, fused gate and up),
+//! transposed, decoded (norms, whatever their type), or zero (an absent bias).
 
 use super::Config;
 use crate::error::{Error, Result};
@@ -9,30 +9,30 @@ use crate::gguf::{Gguf, Shape, TensorInfo};
 use crate::plan::{Builder, Weight};
 use crate::quant::{self, Quant};
 
-/// Where a weight's values come from.
+/// The source of a weight's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WeightSource {
-    /// Rows `first..first + rows` of every `per` rows of a tensor, as the file has them.
+    /// Rows `first..first + rows` of every `per` rows of a tensor, unchanged.
     Rows {
         /// The tensor.
         tensor: String,
-        /// Rows of one matrix in the file.
+        /// The number of rows of one matrix in the file.
         per: usize,
-        /// The first row taken.
+        /// The first row that is taken.
         first: usize,
-        /// How many are taken.
+        /// The number of rows that are taken.
         rows: usize,
     },
-    /// The same rows decoded, and each matrix transposed.
+    /// The first rows of each matrix, decoded and transposed.
     Transposed {
         /// The tensor.
         tensor: String,
-        /// Rows of one matrix in the file.
+        /// The number of rows of one matrix in the file.
         per: usize,
-        /// How many are taken, from the first on.
+        /// The number of rows that are taken, from the first on.
         rows: usize,
     },
-    /// A vector decoded to f32.
+    /// A vector that is decoded to f32.
     Decoded {
         /// The tensor.
         tensor: String,
@@ -41,25 +41,25 @@ pub enum WeightSource {
     Zeros,
 }
 
-/// Collects the weights of a plan, checking each against the file.
+/// Collects the weights of a plan, and checks each against the file.
 pub struct Weights<'a> {
     file: &'a Gguf,
-    /// By the weights' places in the plan.
+    /// The sources, indexed like the weights of the plan.
     pub sources: Vec<WeightSource>,
 }
 
 impl<'a> Weights<'a> {
-    /// None yet.
+    /// Creates an empty collection.
     pub fn new(file: &'a Gguf) -> Self {
         Self { file, sources: Vec::new() }
     }
 
-    /// Those of another plan, from the same places.
+    /// The weights of another plan, with the same indices.
     pub fn known(file: &'a Gguf, sources: &[WeightSource]) -> Self {
         Self { file, sources: sources.to_vec() }
     }
 
-    /// True if the file has the tensor.
+    /// Whether the file has the tensor.
     pub fn has(&self, name: &str) -> bool {
         self.file.tensor(name).is_some()
     }
@@ -92,7 +92,7 @@ impl<'a> Weights<'a> {
         self.matrices(b, name, [columns, rows, 1])
     }
 
-    /// What makes logits of hidden values {width, vocab}: a matrix of its own, or that of the embeddings.
+    /// The output matrix {width, vocab}, which is a tensor of its own, or that of the embeddings.
     pub fn output(&mut self, b: &mut Builder, config: &Config) -> Result<Weight> {
         let name = if self.has("output.weight") { "output.weight" } else { "token_embd.weight" };
         self.matrix(b, name, config.width, config.vocab)
@@ -112,7 +112,8 @@ impl<'a> Weights<'a> {
         Ok(self.add(b, name, &quant::F32, [length, 1, 1], WeightSource::Zeros))
     }
 
-    /// `rows` rows from `first` on of every matrix of a tensor {columns, per, matrices}, called `name`.
+    /// Takes `rows` rows from `first` on of every matrix of a tensor {columns, per, matrices}, as a weight called
+    /// `name`.
     pub fn part(
         &mut self,
         b: &mut Builder,
@@ -128,8 +129,8 @@ impl<'a> Weights<'a> {
         Ok(self.add(b, name, quant, [columns, rows, matrices], source))
     }
 
-    /// The keys' and the values' side of the latent: {nope, rank, heads} and {rank, value width, heads}.
-    /// Early files hold both in one tensor {rank, heads · (nope + value width)}, keys first.
+    /// The projections between the latent and keys, {nope, rank, heads}, and between the latent and values, {rank,
+    /// value width, heads}. Early files hold both in one tensor {rank, heads · (nope + value width)}, keys first.
     pub fn latent_pair(&mut self, b: &mut Builder, block: &str, config: &Config) -> Result<(Weight, Weight)> {
         let (nope, rank, heads, value) = (config.nope(), config.latent_rank, config.heads, config.value_width);
         let (key_name, value_name) = (format!("{block}.attn_k_b.weight"), format!("{block}.attn_v_b.weight"));
@@ -141,7 +142,7 @@ impl<'a> Weights<'a> {
         let per = nope + value;
         let info = self.file.require(&joint, &[rank, heads * per])?;
         let quant = format_of(info)?;
-        // A transposed row crosses the blocks of the file: the values are decoded.
+        // A transposed row takes values of many blocks of the file, so the values are decoded.
         let keys = WeightSource::Transposed { tensor: joint.clone(), per, rows: nope };
         let keys = self.add(b, &key_name, quant.exact(), [nope, rank, heads], keys);
         let values = WeightSource::Rows { tensor: joint, per, first: nope, rows: value };
