@@ -1,4 +1,4 @@
-//! What the products of matrices with the vectors of many tokens share: their tiles, their grid, their cases.
+//! What the products of matrices with the vectors of many tokens share: their tiles and their grid.
 //!
 //! A tile is some rows times some vectors: those of consecutive tokens (`lib/tile_chunk.wgsl`), or those of the slots
 //! of one expert (`lib/tile_experts.wgsl`). Its rows are one matrix's, or gate's and up's by turns

@@ -1,4 +1,4 @@
-//! What the matrix-vector kernels share: their frame, their grid, their twin.
+//! What the matrix-vector kernels share: their frame and their grid.
 
 use super::rounded::{Epilogue, Rounded};
 use super::tiling::{FEW_ROWS, tile};

@@ -1,4 +1,4 @@
-//! How a token is chosen: what the kernels are told, and their twin.
+//! How a token is chosen: what the kernels are told. `reference/sampling.rs` chooses in the same way on the CPU.
 //!
 //! The chain is llama.cpp's, as in [`sample`](crate::sample): top-k, top-p over what that left at temperature 1,
 //! min-p, temperature, draw. All filters keep the first tokens of one order, by logit and then by id, so

@@ -5,7 +5,7 @@
 //! what the step's inputs hold. And tests and `wglm selftest` run the [`CASES`] of every kernel, which are small plans
 //! with seeded inputs: a [`Case`] knows what every output should be, and that nothing else may be written.
 //!
-//! Both have the same functions in f64 and the same bounds on errors; the check at load multiplies them by [`SLACK`].
+//! Both have the same functions in f64 and the same bounds on errors; the check at load multiplies them by `SLACK`.
 
 mod attention;
 mod builder;
