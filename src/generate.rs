@@ -30,8 +30,8 @@ pub struct GenerateOptions {
     pub sampling: SamplerParams,
     /// The most tokens to generate; `None` for as many as the context has room for.
     pub max_tokens: Option<usize>,
-    /// Stop strings: the answer ends just before the first one that appears in it, and no part of that string is ever
-    /// told. Stop strings are not looked for in thinking or in calls of functions, and none spans a call.
+    /// Stop strings: the answer ends just before the first one that appears in it, and no part of that string is in any
+    /// event. Stop strings are not looked for in thinking or in calls of functions, and none spans a call.
     pub stop: Vec<String>,
     /// How many of the likeliest tokens each [`Event::Token`] lists; `None` for no such events. They require all logits
     /// of every token to be read back, while the GPU waits.
@@ -66,7 +66,7 @@ pub enum Stop {
     StopString,
 }
 
-/// Figures of a generation. Times are serialized as seconds, named `prompt_seconds` and `generate_seconds`.
+/// Statistics of a generation. Times are serialized as seconds, named `prompt_seconds` and `generate_seconds`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Stats {
     /// How many tokens of the prompt were in the cache, and how many were computed.
@@ -139,7 +139,7 @@ pub enum Event {
         /// mistake in the call.
         cut: bool,
     },
-    /// A generated token, told before the text that it completes, if [`GenerateOptions::logprobs`] asks for it.
+    /// A generated token, reported before the text that it completes, if [`GenerateOptions::logprobs`] asks for it.
     Token(TokenLogprobs),
     /// The end of the reply. This is always the last event.
     Done(Stats),

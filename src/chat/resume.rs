@@ -18,10 +18,10 @@ impl Chat {
     ///
     /// If the session still holds the tokens of the message, generation continues after them and computes none of them
     /// again. Otherwise the message is encoded as text: its thinking and, if it has any content, the tag that ends the
-    /// thinking and the content. Text that was held back at the cut because it might be the beginning of a tag is told
-    /// again together with what follows. A stop string that spans the cut is not found. A reply that was cut off before
-    /// it had any content, for example inside its first call, is not among the messages, but can still be resumed while
-    /// the session holds its tokens.
+    /// thinking and the content. Text that was held back at the cut because it might be the beginning of a tag is part
+    /// of an event again, together with what follows. A stop string that spans the cut is not found. A reply that was
+    /// cut off before it had any content, for example inside its first call, is not among the messages, but can still
+    /// be resumed while the session holds its tokens.
     ///
     /// # Errors
     /// [`Error::Argument`] if the last message is not the assistant's, [`Error::Message`] if it contains calls and the
@@ -31,12 +31,12 @@ impl Chat {
         self.go_on(beginning)
     }
 
-    /// Returns a reply to the current messages that begins with `text`. No event tells this text again, and it is part
-    /// of the message even if nothing follows. The reply has no thinking, because the text is the beginning of the
-    /// answer. (To provide the beginning of the thinking instead, [`push`](Chat::push) a message of the assistant with
-    /// only [reasoning](Message::with_reasoning), and [`resume`](Chat::resume) it.) End the text with a whole word and
+    /// Returns a reply to the current messages that begins with `text`. No event repeats this text, and it is part of
+    /// the message even if nothing follows. The reply has no thinking, because the text is the beginning of the answer.
+    /// (To provide the beginning of the thinking instead, [`push`](Chat::push) a message of the assistant with only
+    /// [reasoning](Message::with_reasoning), and [`resume`](Chat::resume) it.) End the text with a whole word and
     /// without a blank, since tokens begin with blanks. Blanks at either end may belong to a tag: they are dropped, or
-    /// told again with what follows.
+    /// repeated with what follows.
     ///
     /// # Errors
     /// Those of [`Chat::resume`]. After an error the messages are unchanged.

@@ -9,10 +9,10 @@
 //! text. Otherwise the letters are the tag.
 //!
 //! With tools, `<tool_call>` begins a call anywhere in the reply; [`call`](super::call) describes its form. Blanks
-//! around a call in the answer belong to the call. A call is told in pieces from its name on, and at the end as a whole
-//! or as a failure. A call inside thinking ends the thinking, since models forget to close it, unless the call fails.
-//! If the text after `<tool_call>` turns out not to be a call before it has a name, it is text, tags included, or
-//! thinking if it stood there. After a call the reply continues as it does after `</think>`.
+//! around a call in the answer belong to the call. A call is reported in pieces from its name on, and at the end as a
+//! whole or as a failure. A call inside thinking ends the thinking, since models forget to close it, unless the call
+//! fails. If the text after `<tool_call>` turns out not to be a call before it has a name, it is text, tags included,
+//! or thinking if it stood there. After a call the reply continues as it does after `</think>`.
 
 use super::call::{Call, CallProgress};
 use super::tag::{self, ReplyPart, Tag};

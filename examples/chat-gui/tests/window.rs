@@ -1,8 +1,9 @@
-//! A real window, on a display of its own, is written to, watched and stopped; closed, and opened again; given a broken
-//! file, and stopped while it loads; and its conversations renamed and deleted.
+//! A real window, on a display of its own, receives messages, is watched and stopped, closed and opened again, given a
+//! broken file, and stopped while it loads; and its conversations are renamed and deleted.
 //!
-//! Needs Xvfb and xdotool, so it is left out unless asked for: `cargo test -p chat-gui -- --ignored`. With `WGLM_PICTURE`
-//! set to a file's name it also keeps a picture of the window, for the documentation; that takes ImageMagick's `import`.
+//! Needs Xvfb and xdotool, so it only runs on request: `cargo test -p chat-gui -- --ignored`. With `WGLM_PICTURE` set
+//! to the name of a file it also saves a picture of the window, for the documentation; that needs ImageMagick's
+//! `import`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, missing_docs)]
 
@@ -14,9 +15,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Frames that a reply is watched in, at least.
+/// The fewest frames in which a reply is watched.
 const FRAMES: u64 = 40;
-/// Dispatches that a frame may wait for in software: the one that is under way when it begins.
+/// The number of dispatches that a frame may wait for with a software driver: the one that is under way when it begins.
 const DISPATCHES: u64 = 1;
 
 const QUESTION: &str = "Tell me a story about an owl.";
@@ -72,7 +73,7 @@ fn ask_and_stop(window: &Window<'_>) {
     assert!(done["cached"].as_u64().unwrap() > 0, "the first turn is in the cache: {done}");
 }
 
-/// The conversation is there again, and so is its cache; of a damaged file one is told.
+/// The conversation is restored, and so is its cache; a damaged file is reported.
 fn open_again(display: &Display, folder: &Path) -> Value {
     let window = Window::open(display, folder, &["--demo"]);
     let before = window.wait("the conversation's cache", |status| status["held"].as_u64().unwrap() > 0);
@@ -88,7 +89,7 @@ fn open_again(display: &Display, folder: &Path) -> Value {
     done
 }
 
-/// A file that ends too early is told, and the next load can be stopped; the one after it works.
+/// A file that ends too early is reported, and the next load can be stopped; the one after it works.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn loads_that_fail_or_are_stopped_leave_a_window_that_loads() {
@@ -112,7 +113,7 @@ fn loads_that_fail_or_are_stopped_leave_a_window_that_loads() {
     window.close();
 }
 
-/// Names and settings are kept, and what is deleted is gone.
+/// Names and settings are saved, and deleted conversations are gone.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn conversations_are_renamed_and_deleted() {
@@ -144,13 +145,13 @@ fn conversations_are_renamed_and_deleted() {
     assert_eq!(left.collect::<Vec<_>>(), ["status"]);
 }
 
-/// How many conversations the list has.
+/// The number of conversations in the list.
 fn names(status: &Value) -> usize {
     status["conversations"].as_array().unwrap().len()
 }
 
-/// The window was drawn while the reply came, and no frame waited for more than one of its dispatches. How long the frames
-/// took depends on what else the machine does, and is printed.
+/// The window was drawn while the reply was generated, and no frame waited for more than one of its dispatches. How
+/// long the frames took depends on the load of the machine, and is printed.
 fn frames_wait_for_little(reply: &str, status: &Value) {
     let (between, work, dispatches) = (&status["between_ms"], &status["work_ms"], &status["dispatches"]);
     let frames = status["frames"].as_u64().unwrap();
@@ -168,5 +169,5 @@ fn json(texts: &[&str]) -> Value {
     texts.into()
 }
 
-/// How long anything may take.
+/// The time limit for anything.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -1,4 +1,4 @@
-//! Tests the steps of a token and the contents of a file, as the header alone tells them.
+//! Tests the commands that show the steps of a token and the contents of a file, from the header only.
 
 use super::{json, refuses, succeed, wglm};
 use crate::common::models::fixture;

@@ -124,7 +124,7 @@ fn tools_that_are_not_called() {
     assert!(stats.prompt.new > 60, "the tools are not in the prompt: {:?}", stats.prompt);
 }
 
-/// Stop strings are not looked for in calls, and text that was held back for one is told before the call.
+/// Stop strings are not looked for in calls, and text that was held back for one comes before the call.
 #[test]
 fn stop_strings_leave_calls_alone() {
     let mut chat = chat_with_tools();

@@ -52,7 +52,7 @@ fn an_empty_stop_string_is_refused() {
     assert!(chat.messages().is_empty());
 }
 
-/// Text that was held back because a stop string might have begun is told at the end.
+/// Text that was held back because a stop string might have begun is in an event at the end.
 #[test]
 fn what_was_held_back_is_told() {
     let mut chat = chat();

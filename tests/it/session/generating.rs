@@ -130,7 +130,7 @@ fn a_full_context_ends_the_reply() {
     for room in [0, 1, 4] {
         let mut session = session_of(length + room);
         let told = generate(&mut session, owl(), greedy(None));
-        // The last token is told, and the cache has no room for it.
+        // The last token is reported, although the cache has no room for it.
         assert_eq!((told.stats.generated, told.stats.stop), (room + 1, Stop::Context), "room for {room}");
         assert_eq!(session.tokens().len(), length + room);
     }

@@ -1,4 +1,4 @@
-//! A display without a screen, and the program's window on it, as someone at a desk would use them.
+//! A display without a screen, and the program's window on it, which the tests use as a user would.
 
 use super::PATIENCE;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub struct Display {
 }
 
 impl Display {
-    /// Starts a server, which chooses its number itself.
+    /// Starts a server, which chooses its display number itself.
     pub fn open() -> Self {
         let mut server = Command::new("Xvfb")
             .args(["-displayfd", "1", "-screen", "0", "1100x760x24", "-nolisten", "tcp"])
@@ -48,7 +48,7 @@ pub struct Window<'a> {
     display: &'a Display,
     program: Child,
     status: PathBuf,
-    /// Its number on the display.
+    /// The id of the window on the display.
     id: String,
 }
 
@@ -67,12 +67,12 @@ impl<'a> Window<'a> {
         window
     }
 
-    /// What the window says it shows, if it has said so.
+    /// The status that the window reports, if it has reported any.
     fn status(&self) -> Option<Value> {
         fs::read(&self.status).ok().map(|json| serde_json::from_slice(&json).unwrap())
     }
 
-    /// Waits until what it shows is as it should be.
+    /// Waits until the status satisfies a condition.
     pub fn wait(&self, what: &str, mut is_so: impl FnMut(&Value) -> bool) -> Value {
         let start = Instant::now();
         loop {
@@ -85,7 +85,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Clicks on something that it shows.
+    /// Clicks on something that the window shows.
     pub fn click(&self, place: &str) {
         let status = self.wait(place, |status| status["places"][place].is_array());
         let [x, y] = [0, 1].map(|axis| status["places"][place][axis].as_f64().unwrap().round().to_string());
@@ -100,7 +100,7 @@ impl<'a> Window<'a> {
         self.press("Return");
     }
 
-    /// Types where the focus is.
+    /// Types text into the focused field.
     pub fn type_in(&self, text: &str) {
         self.xdotool(&["type", "--delay", "20", text]);
     }
@@ -110,7 +110,7 @@ impl<'a> Window<'a> {
         self.xdotool(&["key", key]);
     }
 
-    /// Keeps a picture of it, if one is asked for.
+    /// Saves a picture of the window, if one is requested.
     pub fn picture(&self) {
         if let Some(path) = std::env::var_os("WGLM_PICTURE") {
             std::thread::sleep(Duration::from_millis(500));
@@ -119,7 +119,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Closes it as its user would, and waits for the program's end.
+    /// Closes the window as a user would, and waits for the program's end.
     pub fn close(mut self) {
         self.press("ctrl+q");
         let start = Instant::now();
