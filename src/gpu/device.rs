@@ -1,4 +1,4 @@
-//! Devices: opened here, or taken from an app that draws with its own.
+//! Opens devices, or takes over those of apps.
 
 use super::{AdapterReport, Before, Capabilities, Counts, Failures, Gpu, GpuOptions, Matrices, Meter, Shared, adapter};
 use crate::error::{Error, Result};
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use wgpu::{Features, Limits};
 
-/// What kernels need of every device: of each limit its name, where it stands, and the least it may be. That is what
-/// WebGPU promises everywhere, but for storage buffers: the product of two matrices of K-quants binds so many.
+/// The limits that kernels need on every device: the name of each, how to read it, and its least value. WebGPU
+/// guarantees all of them but the number of storage buffers, which the product of two matrices of K-quants needs.
 const LEAST: [(&str, Limit, u64); 5] = [
     ("max_storage_buffers_per_shader_stage", |l| l.max_storage_buffers_per_shader_stage.into(), 14),
     ("max_compute_workgroup_storage_size", |l| l.max_compute_workgroup_storage_size.into(), 16 << 10),
@@ -15,15 +15,15 @@ const LEAST: [(&str, Limit, u64); 5] = [
     ("max_compute_workgroup_size_x", |l| l.max_compute_workgroup_size_x.into(), 256),
     ("max_compute_workgroups_per_dimension", |l| l.max_compute_workgroups_per_dimension.into(), 65_535),
 ];
-/// Where a limit stands.
+/// Reads a limit.
 type Limit = fn(&Limits) -> u64;
 
 impl Gpu {
-    /// Opens the adapter the options ask for, otherwise the strongest there is, with all its limits.
+    /// Opens the adapter that the options select, and otherwise the strongest one, with all its limits.
     ///
     /// # Errors
-    /// [`Error::NoAdapter`] if none fits, [`Error::Argument`] for a backend or a power preference that there is not, [`Error::Gpu`] if the
-    /// driver refuses the device, [`Error::Limit`] if it allows less than kernels need.
+    /// [`Error::NoAdapter`] if none matches, [`Error::Argument`] if a backend or a power preference does not exist,
+    /// [`Error::Gpu`] if the driver refuses the device, [`Error::Limit`] if a limit is below what kernels need.
     pub fn open(options: &GpuOptions) -> Result<Self> {
         let adapter = adapter::choose(options)?;
         let descriptor = Self::descriptor(&adapter, options);
@@ -37,11 +37,11 @@ impl Gpu {
         Self::on(&adapter, device, queue, options, failures)
     }
 
-    /// What to ask of an adapter for a device that wglm can use at its best: all its limits, and of its features those
-    /// that kernels use. More may be added to it. [`Gpu::open`] opens its own device with it, and an app that shares
-    /// its device with wglm should.
+    /// The descriptor of a device that wglm can use at its best: all limits of the adapter, and those of its features
+    /// that kernels use. More can be added. [`Gpu::open`] opens its own device with it, and an app that shares its
+    /// device with wglm should do the same.
     ///
-    /// Where the adapter has cooperative matrices, which wgpu calls experimental, they are asked for, unless
+    /// If the adapter has cooperative matrices, which wgpu calls experimental, they are requested, unless
     /// [`GpuOptions::matrices`] is off.
     pub fn descriptor(adapter: &wgpu::Adapter, options: &GpuOptions) -> wgpu::DeviceDescriptor<'static> {
         let matrices = options.subgroups && options.matrices && AdapterReport::of(adapter).matrices != Matrices::None;
@@ -49,9 +49,9 @@ impl Gpu {
             label: Some("wglm"),
             required_features: adapter.features() & wanted_features(options, matrices),
             required_limits: adapter.limits(),
-            memory_hints: wgpu::MemoryHints::MemoryUsage, // large tensors in blocks of their own
-            // SAFETY: cooperative matrices are the only experimental feature asked for, and the kernels that use them
-            // run only where the adapter lists their very size and types.
+            memory_hints: wgpu::MemoryHints::MemoryUsage, // allocates large tensors separately
+            // SAFETY: cooperative matrices are the only experimental feature that is requested, and kernels use them
+            // only if the adapter lists exactly their size and types.
             experimental_features: if matrices {
                 unsafe { wgpu::ExperimentalFeatures::enabled() }
             } else {
@@ -61,19 +61,20 @@ impl Gpu {
         }
     }
 
-    /// Uses a device that its owner goes on using: an app's, so that both draw on one. Of the options those count that
-    /// do not choose an adapter. Features that the device was opened without are done without; [`Gpu::descriptor`]
-    /// tells what to ask for.
+    /// Uses a device that an app opened and goes on using, so that both share it. Of the options only those count that
+    /// do not select an adapter. wglm does without features that the device was opened without; [`Gpu::descriptor`]
+    /// lists what to request.
     ///
-    /// The device's callbacks stay its owner's, and so does on how many cores Metal compiles: [`Gpu::open`] asks for all
-    /// of them (`shouldMaximizeConcurrentCompilation`), an app may want some for the frames that it draws. What goes
-    /// wrong with wglm's own calls comes back to their callers (wgpu's error scopes belong to a thread, and every call
-    /// here is inside one), and a loss of the device is noticed by what it refuses. Whoever polls a device, and wglm does while it waits, runs the callbacks of everyone's
-    /// submissions and maps that are done: the app's may run on the thread that generates.
+    /// The device's callbacks stay as the app set them, and so does the number of cores on which Metal compiles:
+    /// [`Gpu::open`] requests all of them (`shouldMaximizeConcurrentCompilation`), whereas an app may need some for its
+    /// frames. Errors of wglm's own calls are returned to their callers (wgpu's error scopes belong to a thread, and
+    /// every call here is inside one), and a loss of the device is noticed when operations fail. Whoever polls a
+    /// device, as wglm does while it waits, runs the callbacks of all submissions and mappings that are done, so
+    /// callbacks of the app may run on the thread that generates.
     ///
     /// # Errors
-    /// [`Error::Limit`] if the device allows less than kernels need, [`Error::Argument`] if it is another adapter's,
-    /// [`Error::DeviceLost`] if it is gone already.
+    /// [`Error::Limit`] if a limit of the device is below what kernels need, [`Error::Argument`] if the device belongs
+    /// to another adapter, [`Error::DeviceLost`] if it is already lost.
     pub fn from_wgpu(
         adapter: &wgpu::Adapter,
         device: wgpu::Device,
@@ -125,7 +126,7 @@ fn check_limits(limits: &Limits) -> Result<()> {
     Err(Error::Limit { limit, expected, found, remedy })
 }
 
-/// What of the adapter's abilities the device was opened with, and the options want.
+/// The capabilities of the adapter with which the device was opened, as far as the options allow them.
 fn capabilities(report: &AdapterReport, device: &wgpu::Device, options: &GpuOptions) -> Capabilities {
     let (features, limits) = (device.features(), device.limits());
     let subgroups = options.subgroups && features.contains(Features::SUBGROUP);

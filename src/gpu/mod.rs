@@ -1,8 +1,7 @@
-//! The GPU: adapters, one device with its queue, own or an app's, buffers, pipelines and submissions.
+//! The GPU: adapters, a device with its queue, which may be an app's, buffers, pipelines and submissions.
 //!
-//! Together with `shader` this is the only place that names wgpu. Whatever the driver does wrong is
-//! returned as an [`Error`]: nothing here panics, and a lost device stays lost until the
-//! caller opens another.
+//! Together with `shader` this is the only module that names wgpu. Every failure of the driver is returned as an
+//! [`Error`]: nothing here panics, and a lost device stays lost until the caller opens another one.
 
 mod adapter;
 mod device;
@@ -39,28 +38,30 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use work::{Before, Counts};
 
-/// Which adapter to open, and how. Fields will be added: make it by `GpuOptions { …, ..GpuOptions::default() }`.
+/// Which adapter to open, and how. Fields will be added, so construct it as
+/// `GpuOptions { …, ..GpuOptions::default() }`.
 #[derive(Debug, Clone)]
 pub struct GpuOptions {
-    /// Only adapters whose name contains this, letter case aside. `WGPU_ADAPTER_NAME` by default.
+    /// Only adapters whose name contains this, in upper or lower case. The default is `WGPU_ADAPTER_NAME`.
     pub adapter: Option<String>,
-    /// Only these backends, as a comma list: `metal`, `vulkan`, `dx12`. `WGPU_BACKEND` by default.
+    /// Only these backends, separated by commas: `metal`, `vulkan`, `dx12`. The default is `WGPU_BACKEND`.
     pub backends: Option<String>,
-    /// `low` to prefer an integrated adapter; `high` or `none` to prefer a discrete one. `WGPU_POWER_PREF` by default.
+    /// `low` to prefer an integrated adapter; `high` or `none` to prefer a discrete one. The default is
+    /// `WGPU_POWER_PREF`.
     pub power: Option<String>,
-    /// Use subgroup operations where the adapter has them.
+    /// Whether to use subgroup operations if the adapter has them.
     pub subgroups: bool,
-    /// Use cooperative matrices where the adapter has them.
+    /// Whether to use cooperative matrices if the adapter has them.
     pub matrices: bool,
-    /// Let shaders check every index. Slower by a tenth; the default of debug builds.
+    /// Whether shaders check every index, which makes them slower by a tenth. This is the default of debug builds.
     pub checks: bool,
-    /// Bytes of buffers at most, of all models and sessions on the device: what would take more is refused with
-    /// [`Error::OutOfMemory`]. None for as much as the driver gives. A budget for apps that need memory themselves.
+    /// The most bytes in buffers of all models and sessions on the device, for apps that need memory themselves. A call
+    /// that would exceed it fails with [`Error::OutOfMemory`]. `None` for as much as the driver allows.
     pub memory_limit: Option<u64>,
 }
 
 impl Default for GpuOptions {
-    /// What the environment asks for.
+    /// The options with the values of the environment variables.
     fn default() -> Self {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
@@ -75,29 +76,29 @@ impl Default for GpuOptions {
     }
 }
 
-/// What the opened device can do.
+/// The capabilities of an open device.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Subgroup operations are there and wanted.
+    /// Whether there are subgroup operations, and the options allow them.
     pub subgroups: bool,
-    /// Lanes of the smallest subgroup there may be, a power of two; 1 without subgroup operations.
+    /// The size of the smallest possible subgroup, a power of two; 1 without subgroup operations.
     pub subgroup: usize,
-    /// Lanes of the largest subgroup there may be; 1 without subgroup operations.
+    /// The size of the largest possible subgroup; 1 without subgroup operations.
     pub widest_subgroup: usize,
-    /// The cooperative matrices that are there and wanted.
+    /// The cooperative matrices, as far as the options allow them.
     pub matrices: Matrices,
-    /// The largest binding of a storage buffer, in bytes.
+    /// The size of the largest binding of a storage buffer in bytes.
     pub max_binding: u64,
-    /// The largest buffer, in bytes.
+    /// The size of the largest buffer in bytes.
     pub max_buffer: u64,
-    /// What a range of a storage buffer that is bound starts at multiples of, in bytes.
+    /// The alignment of bound ranges of storage buffers in bytes.
     pub alignment: u64,
-    /// Storage buffers one kernel may bind.
+    /// The number of storage buffers that a kernel may bind.
     pub max_storage_buffers: u32,
-    /// Workgroup memory one kernel may use, in bytes.
+    /// The workgroup memory that a kernel may use, in bytes.
     pub max_workgroup_bytes: u32,
-    /// Invocations of a workgroup.
+    /// The number of invocations that a workgroup may have.
     pub max_workgroup_size: u32,
 }
 
@@ -129,7 +130,7 @@ struct Shared {
     counts: Counts,
     /// See [`Gpu::before_submissions`].
     before: Before,
-    /// Everything recorded is left out: see [`Gpu::drop_work`].
+    /// Whether all submitted work is dropped: see [`Gpu::drop_work`].
     drops_work: AtomicBool,
 }
 
@@ -139,7 +140,7 @@ impl Gpu {
         &self.shared.report
     }
 
-    /// What the device can do.
+    /// The capabilities of the device.
     pub fn capabilities(&self) -> &Capabilities {
         &self.shared.capabilities
     }
@@ -149,7 +150,7 @@ impl Gpu {
         &self.shared.device
     }
 
-    /// True if shaders are to check every index.
+    /// Whether shaders check every index.
     pub(crate) fn checks(&self) -> bool {
         self.shared.checks
     }

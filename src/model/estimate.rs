@@ -1,4 +1,4 @@
-//! What a model takes of a GPU's memory, before any of it is taken.
+//! Estimates how much GPU memory a model needs, before anything is allocated.
 
 use super::load::Model;
 use super::options::{LoadOptions, target};
@@ -12,55 +12,55 @@ use crate::plan::{Plan, Purpose, ScratchKey, Target};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// What a model and a session take of a GPU's memory, in bytes.
+/// The GPU memory that a model and a session need, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Estimate {
-    /// The weights, once, for all sessions.
+    /// The weights, which all sessions share.
     pub weights: u64,
     /// The cache of one session.
     pub cache: u64,
-    /// What one session computes with: of a token, and, once there was a long prompt, of the largest chunk.
+    /// The activations of one session: those of a token and, after the first long prompt, those of the largest chunk.
     pub scratch: u64,
-    /// What is needed while the model is loaded, and given back then.
+    /// Memory that is only needed while the model is loaded.
     pub staging: u64,
-    /// Tokens of the cache, and what its values are.
+    /// The context of the cache, and the type of its values.
     pub shape: CacheShape,
-    /// Whether there is room for the model and one session, as far as one knows.
+    /// Whether there is room for the model and one session, as far as that is known.
     pub fit: Fit,
 }
 
-/// Whether there is room for a model and one session. Serde writes `"fits"`, or `{"memory": {"needed": …}}`.
+/// Whether there is room for a model and one session. Serialized as `"fits"`, or `{"memory": {"needed": …}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Fit {
-    /// It is within everything that is known of the device. Other programs may need memory too.
+    /// They fit everything that is known about the device. Other programs may need memory too.
     Fits,
-    /// Nothing is known to speak against it: there is no device to ask, or it does not tell how much memory it has.
+    /// Unknown, because there is no device, or the device does not report how much memory it has.
     Unknown,
-    /// It needs more memory than there is.
+    /// They need more memory than there is.
     Memory {
-        /// Bytes at once at most.
+        /// The most bytes that are needed at once.
         needed: u64,
-        /// Bytes of the adapter, or of [`GpuOptions::memory_limit`](crate::gpu::GpuOptions::memory_limit) if that is
-        /// less, without those that wglm holds on the device already.
+        /// The memory of the adapter, or [`GpuOptions::memory_limit`](crate::gpu::GpuOptions::memory_limit) if that is
+        /// less, without what wglm holds on the device already.
         available: u64,
     },
-    /// The KV cache of a layer is larger than the device takes in one piece.
+    /// The KV cache of one layer is larger than the device allows for one binding or buffer.
     Context {
-        /// The bytes it needs.
+        /// The size in bytes.
         bytes: u64,
-        /// The bytes that the device takes.
+        /// The size in bytes that the device allows.
         allowed: u64,
-        /// The tokens there is room for.
+        /// The largest context in tokens that fits.
         most: usize,
     },
-    /// A tensor or buffer is larger than the device takes in one piece.
+    /// A tensor or buffer is larger than the device allows for one binding or buffer.
     Piece {
         /// The tensor or buffer.
         tensor: String,
-        /// The bytes it needs.
+        /// The size in bytes.
         bytes: u64,
         /// The limit's name in WebGPU.
         limit: &'static str,
@@ -77,12 +77,12 @@ impl Estimate {
 }
 
 impl Model {
-    /// What [`Model::load`] with these options and a session would take of a device. Without one, it is reckoned for
-    /// kernels with subgroups, and whether there is room is not known. Reads the file's header; nothing is allocated on
-    /// the device.
+    /// Estimates the memory that [`Model::load`] with these options, and one session, would need on a device. Without a
+    /// device the estimate is for kernels with subgroup operations, and `fit` is unknown. This reads the file's header
+    /// and allocates nothing on the device.
     ///
     /// # Errors
-    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Unsupported`] for what is wrong with the file, as an
+    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Unsupported`] if the file has a defect, inside an
     /// [`Error::File`] if it has a path.
     pub fn estimate(file: &Gguf, options: &LoadOptions, gpu: Option<&Gpu>) -> Result<Estimate> {
         Self::estimated(file, options, gpu).map_err(|error| file.name(error))

@@ -19,7 +19,7 @@ use crate::threads::{GoOn, Job, work};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
-/// A model on the GPU. Clones share it; it may be used from several threads.
+/// A model on the GPU. Clones share it, and several threads can use it.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
@@ -62,29 +62,30 @@ struct Shared {
 }
 
 impl Model {
-    /// Loads the model in `file` to the device.
+    /// Loads the model in `file` onto the device.
     ///
     /// # Errors
-    /// [`Error::Metadata`], [`Error::Tensor`], [`Error::Unsupported`], [`Error::Tokenizer`] and [`Error::Template`] for
-    /// what is wrong with the file, as an [`Error::File`] if it has a path; [`Error::Io`] if it cannot be read or was
+    /// [`Error::Metadata`], [`Error::Tensor`], [`Error::Unsupported`], [`Error::Tokenizer`] and [`Error::Template`] if
+    /// the file has a defect, inside an [`Error::File`] if it has a path; [`Error::Io`] if it cannot be read or was
     /// written to meanwhile; [`Error::HostMemory`], [`Error::TooLarge`], [`Error::ContextTooLarge`] and
-    /// [`Error::OutOfMemory`] for what does not fit, [`Error::Upload`] for weights that did not
-    /// arrive, [`Error::WrongKernel`] if kernels compute wrong values whatever they do without.
+    /// [`Error::OutOfMemory`] if something does not fit, [`Error::Upload`] if weights did not arrive,
+    /// [`Error::WrongKernel`] if kernels compute wrong values even without matrices and subgroup operations.
     pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
         Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// As [`Model::load`]. `progress` is told, on this thread, before anything is uploaded, then at every step and at
-    /// least every tenth of a second, and once everything is done; whenever it is told, it may stop the load. What a
-    /// driver is compiling by then is compiled to its end, for no driver can be interrupted, and no thread outlives the
-    /// call: so a stop while kernels compile takes as long as the slowest of them.
+    /// Like [`Model::load`]. `progress` is called on this thread before anything is uploaded, then at every step and at
+    /// least every tenth of a second, and once everything is done. Its return value can stop the load. Kernels that a
+    /// driver is compiling at that moment are compiled to the end, because no driver can be interrupted and no thread
+    /// outlives the call, so stopping may take as long as the slowest of them.
     ///
-    /// At the first load on an adapter some of what the kernels compute is computed again on the CPU, which takes less
-    /// than a second: see [`LoadOptions::check`]. If one is wrong, the model does without matrices, and if that does
-    /// not help, without subgroup operations; [`Model::verdict`] tells, and is to be kept for the next load.
+    /// The first load on an adapter computes some results of the kernels again on the CPU, which takes less than a
+    /// second: see [`LoadOptions::check`]. If a kernel is wrong, the model does without matrices and, if that does not
+    /// help, without subgroup operations. [`Model::verdict`] returns the result, which an app should save for the next
+    /// load.
     ///
     /// # Errors
-    /// As [`Model::load`], and [`Error::Cancelled`].
+    /// Those of [`Model::load`], and [`Error::Cancelled`].
     pub fn load_with(
         file: &Gguf,
         gpu: &Gpu,
@@ -162,12 +163,12 @@ impl Model {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The file it came from.
+    /// The file of the model.
     pub fn file(&self) -> &Gguf {
         &self.shared.file
     }
 
-    /// What tells it from others, by its file's header and all of its weights: see [`Gguf::fingerprint`].
+    /// A number that identifies the model, by its file's header and all of its weights: see [`Gguf::fingerprint`].
     pub(crate) fn fingerprint(&self) -> u64 {
         let Shared { file, weights, .. } = &*self.shared;
         *self.shared.fingerprint.get_or_init(|| file.fingerprint(bytemuck::cast_slice(&weights.sums)))
@@ -178,30 +179,31 @@ impl Model {
         &self.shared.config
     }
 
-    /// The cache of a session that does not ask for another.
+    /// The default cache of sessions.
     pub fn cache(&self) -> CacheShape {
         self.shared.cache
     }
 
-    /// Bytes of its weights that are used where they lie in the file: see [`LoadOptions::zero_copy`].
+    /// The size in bytes of the weights that are used in place: see [`LoadOptions::zero_copy`].
     pub fn weights_in_place(&self) -> u64 {
         self.shared.weights.in_place
     }
 
-    /// What its plans are made for: the team and the arithmetic that were chosen, among others.
+    /// The target of its plans: the teams and the arithmetic that were chosen, among others.
     pub fn target(&self) -> &Target {
         &self.shared.target
     }
 
-    /// What is known of the kernels: what the check at load found, or what of [`LoadOptions::verdicts`] told of them.
-    /// None if they were not checked: because that was not wanted, or there was no memory left to do it in.
+    /// The result of the check at load, or the one of [`LoadOptions::verdicts`] that applied. `None` if the kernels
+    /// were not checked, because that was not requested, or there was too little memory for it.
     ///
-    /// It is to be kept and given to the next load, which then takes less time. The library keeps nothing itself.
+    /// An app should save it and pass it to the next load, which then takes less time. The library itself saves
+    /// nothing.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.shared.verdict.as_ref()
     }
 
-    /// How a session that is not told otherwise computes prompts.
+    /// How sessions compute prompts by default.
     pub fn prompt_options(&self) -> PromptOptions {
         self.shared.prompt
     }
@@ -214,7 +216,7 @@ impl Model {
     /// The tokenizer.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the file has none, as an [`Error::File`] if that has a path.
+    /// [`Error::Metadata`] if the file has none, inside an [`Error::File`] if the file has a path.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
         self.shared.tokenizer.as_ref().ok_or_else(|| self.missing("tokenizer.ggml.model", "a tokenizer"))
     }
@@ -222,7 +224,7 @@ impl Model {
     /// The chat template.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the file has none, as an [`Error::File`] if that has a path.
+    /// [`Error::Metadata`] if the file has none, inside an [`Error::File`] if the file has a path.
     pub fn template(&self) -> Result<&ChatTemplate> {
         self.shared.template.as_ref().ok_or_else(|| self.missing("tokenizer.chat_template", "a chat template"))
     }
@@ -232,10 +234,10 @@ impl Model {
         self.shared.file.name(Error::Metadata { key, expected, found })
     }
 
-    /// How tokens are chosen unless asked otherwise: see [`recommended_sampling`].
+    /// The default sampling parameters: see [`recommended_sampling`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`recommended_sampling`].
     pub fn sampling(&self) -> Result<SamplerParams> {
         recommended_sampling(&self.shared.file)
     }
@@ -272,11 +274,11 @@ impl std::fmt::Debug for Model {
     }
 }
 
-/// How a file wants tokens to be chosen (`general.sampling.*`); where it is silent, as GLM-4.7-Flash's makers
-/// recommend.
+/// The sampling parameters that a file recommends (`general.sampling.*`); for parameters that it does not mention, the
+/// recommendation of GLM-4.7-Flash's makers.
 ///
 /// # Errors
-/// [`Error::Metadata`] for a recommendation of the wrong type.
+/// [`Error::Metadata`] if a recommendation has the wrong type.
 pub fn recommended_sampling(file: &Gguf) -> Result<SamplerParams> {
     let usual = SamplerParams::default();
     Ok(SamplerParams {
@@ -290,12 +292,12 @@ pub fn recommended_sampling(file: &Gguf) -> Result<SamplerParams> {
     })
 }
 
-/// Tokens that penalties look at, as llama.cpp counts them: all of them if below zero.
+/// The number of tokens that penalties take into account, in llama.cpp's convention: all of them if it is negative.
 fn last_n(count: i32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// The text side of a model.
+/// The tokenizer and the template of a model.
 struct Text {
     tokenizer: Option<Tokenizer>,
     template: Option<ChatTemplate>,
@@ -309,7 +311,7 @@ impl Text {
     }
 }
 
-/// What is loaded at once.
+/// Everything that a load prepares in parallel.
 struct Loading<'a> {
     file: &'a Gguf,
     pipelines: &'a Pipelines,
@@ -319,7 +321,7 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    /// Reads the text side and compiles the kernels while the weights are uploaded.
+    /// Reads the tokenizer and the template, and compiles the kernels, while the weights are uploaded.
     fn run(&self, variants: &[Variant], tell: &mut GoOn<'_>) -> Result<(Text, Uploaded)> {
         let Self { file, meter, .. } = *self;
         let mut text = None;
