@@ -1,22 +1,22 @@
-//! What a step costs: the bytes that it moves and the operations that it computes.
+//! The cost of a step: the bytes that it moves and the operations that it computes.
 //!
-//! Both are counted for all the tokens that a plan has room for, as the kernels work: whole tiles, and a slot of every
-//! chosen expert. An operation is a multiplication or an addition of a product or of attention; norms, exponentials and
-//! the decoding of weights are not counted. Buffers that a GPU's cache holds ([`HELD`]) are read from memory once,
-//! larger ones as often as workgroups that do not run beside each other read them.
+//! Both are counted for all tokens that a plan has room for, as the kernels work: whole tiles, and a slot for every
+//! expert that a token is routed to. An operation is a multiplication or an addition of a product or of attention;
+//! norms, exponentials and the decoding of weights are not counted. Buffers that fit a GPU's cache ([`HELD`]) are read
+//! from memory once, and larger ones as often as they are read by workgroups that do not run at the same time.
 
 use super::Weight;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Range};
 
-/// Bytes that stay in a cache between one reading and the next: what Apple's chips have beside their memory controllers
-/// from the M1 to the M4, the larger ones more.
+/// The number of bytes that stay in a cache between two reads: the cache next to the memory controllers of Apple's
+/// chips from the M1 to the M4, of which larger chips have more.
 const HELD: u64 = 8 << 20;
 
-/// Workgroups that a GPU runs beside each other at the least, which read the same at about the same time.
+/// The fewest workgroups that a GPU runs at the same time, which read the same bytes at about the same time.
 const BESIDE: usize = 16;
 
-/// What a step costs.
+/// The cost of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Bytes of weights.
@@ -25,20 +25,21 @@ pub struct Cost {
     pub cache: u64,
     /// Bytes of activations.
     pub activations: u64,
-    /// Operations, two for a multiplication whose result is added to a sum.
+    /// Operations: two for a multiplication whose result is added to a sum.
     pub flops: u64,
-    /// More of them, for each token in the cache.
+    /// Further operations for each token in the cache.
     pub cache_flops: u64,
 }
 
 impl Cost {
-    /// Of matrices that each of `tokens` tokens multiplies a vector with, `matrices` of them, the same for all.
+    /// The cost of `matrices` matrices by which each of `tokens` tokens multiplies a vector, the same matrices for all
+    /// tokens.
     pub fn products(weight: &Weight, matrices: usize, tokens: usize) -> Self {
         let weights = read(weight.matrix_bytes() * matrices as u64, tokens);
         Self { weights, ..Self::of_slots(weight, matrices * tokens) }
     }
 
-    /// Of `slots` vectors, each with a matrix chosen for it.
+    /// The cost of `slots` vectors, each multiplied by a matrix that was selected for it.
     pub fn of_slots(weight: &Weight, slots: usize) -> Self {
         let values = weight.shape[0].saturating_mul(weight.shape[1]);
         let [flops, weights] =
@@ -46,12 +47,12 @@ impl Cost {
         Self { weights, flops, ..Self::default() }
     }
 
-    /// Of activations alone.
+    /// The cost of activations alone.
     pub fn of_activations(bytes: u64) -> Self {
         Self { activations: bytes, ..Self::default() }
     }
 
-    /// That of some of `total` workgroups. The shares of all of them add up to the whole.
+    /// The cost of some of `total` workgroups. The costs of all of them add up to the whole.
     pub fn share(&self, workgroups: Range<usize>, total: usize) -> Self {
         let below = |n: u64, end: usize| (u128::from(n) * end as u128 / total.max(1) as u128) as u64;
         let share = |n: u64| below(n, workgroups.end) - below(n, workgroups.start);
@@ -64,23 +65,23 @@ impl Cost {
         }
     }
 
-    /// Bytes, with so many tokens in the cache.
+    /// The bytes with this many tokens in the cache.
     pub fn bytes(&self, cached: u64) -> u64 {
         self.weights.saturating_add(self.cache.saturating_mul(cached)).saturating_add(self.activations)
     }
 
-    /// Operations, with so many tokens in the cache.
+    /// The operations with this many tokens in the cache.
     pub fn operations(&self, cached: u64) -> u64 {
         self.flops.saturating_add(self.cache_flops.saturating_mul(cached))
     }
 }
 
-/// How often so many workgroups, one beside the other, read from memory what all of them read.
+/// How often this many workgroups read from memory the bytes that all of them read.
 pub fn readings(workgroups: usize) -> usize {
     workgroups.div_ceil(BESIDE)
 }
 
-/// Bytes that come from memory where a buffer is read so often.
+/// The bytes that are read from memory if a buffer is read this often.
 pub fn read(bytes: u64, times: usize) -> u64 {
     if bytes <= HELD { bytes } else { bytes.saturating_mul(times as u64) }
 }

@@ -1,52 +1,53 @@
-//! Which steps are computed in one dispatch. A dispatch that waits for the one before costs time however little
-//! it does; every fusion can be switched off, so that an error is found by halving.
+//! Selects the steps that are fused, which means computed in one dispatch. A dispatch that waits for the one before
+//! costs time however little it does. Every fusion can be switched off, so that an error can be located by bisection.
 
 use crate::error::{Error, Result};
 
 /// The fusions that are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fusions {
-    /// Norms inside the products that follow them.
+    /// Norms are computed inside the products that follow them.
     pub norm: bool,
-    /// The compressed query and the latent from one product.
+    /// The compressed query and the latent come from one product.
     pub latent: bool,
-    /// The cache's line written beside the heads' queries.
+    /// The KV row is written by the step that computes the heads' queries.
     pub cache: bool,
-    /// Queries brought to the latent and turned.
+    /// Queries are projected to the latent and rotated in one step.
     pub absorb: bool,
-    /// The splits of attention joined inside the product that follows.
+    /// The splits of attention are merged inside the product that follows.
     pub merge: bool,
-    /// What a product of bytes multiplies with rounded by the step that leaves it.
+    /// The activations of a product of bytes are rounded by the step that computes them.
     pub round: bool,
-    /// The choice of experts inside their first half; the shared experts and the sum inside either half.
+    /// Experts are routed inside the step of their gate and up products; the shared experts, and the weighted sum, are
+    /// part of the experts' steps.
     pub experts: bool,
 }
 
 impl Default for Fusions {
-    /// All of them.
+    /// All fusions.
     fn default() -> Self {
         Self::all()
     }
 }
 
 impl Fusions {
-    /// Their names, as [`Fusions::without`] takes them.
+    /// The names of the fusions for [`Fusions::without`].
     pub const NAMES: [&'static str; 7] = ["norm", "latent", "cache", "absorb", "merge", "round", "experts"];
 
-    /// All of them.
+    /// Turns all fusions on.
     pub const fn all() -> Self {
         Self { norm: true, latent: true, cache: true, absorb: true, merge: true, round: true, experts: true }
     }
 
-    /// None of them.
+    /// Turns all fusions off.
     pub const fn none() -> Self {
         Self { norm: false, latent: false, cache: false, absorb: false, merge: false, round: false, experts: false }
     }
 
-    /// All but those in a comma list of names; `all` for none.
+    /// All fusions but those in a comma-separated list of names, of which `all` stands for all.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a name that is none of [`Fusions::NAMES`].
+    /// [`Error::Argument`] for a name that is not one of [`Fusions::NAMES`].
     pub fn without(list: &str) -> Result<Self> {
         let mut on = Self::all();
         for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {

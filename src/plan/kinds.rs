@@ -1,18 +1,19 @@
-//! The steps of a plan by what they do, whatever the layer.
+//! Groups the steps of a plan by their kind, over all layers.
 
 use super::{Plan, Step};
 
-/// The steps of one name, over all layers.
+/// The steps of one name, in all layers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepKind<'a> {
-    /// Their label without the layer.
+    /// The label of the steps without the layer.
     pub name: &'a str,
-    /// Their places in [`Plan::steps`], ascending.
+    /// The indices of the steps in [`Plan::steps`], ascending.
     pub steps: Vec<usize>,
 }
 
 impl Step {
-    /// Its label without the layer, and without its number where it is a part of a step: the name of its kind.
+    /// The name of a step's kind: its label without the layer and, if it is a part of a split step, without the number
+    /// of the part.
     pub fn kind(&self) -> &str {
         let label = self.label.split(' ').next().unwrap_or_default();
         match label.split_once('.') {
@@ -23,7 +24,7 @@ impl Step {
 }
 
 impl Plan {
-    /// The kinds of steps there are, in the order of each one's first.
+    /// All kinds of steps, in the order of their first steps.
     pub fn kinds(&self) -> Vec<StepKind<'_>> {
         let mut kinds: Vec<StepKind<'_>> = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! Steps that are too long for one dispatch, as several: each for a part of the grid, all of the same shader. What a
-//! workgroup computes does not depend on who else is dispatched with it, so results are the same to the bit.
+//! Splits steps that are too long for one dispatch into several dispatches of the same shader, each for a part of the
+//! grid. The result of a workgroup does not depend on the other workgroups of its dispatch, so results are equal to the
+//! bit.
 
 use super::{Bound, Builder, Cost, Step, VariantBuilder};
 use crate::error::Result;
 use crate::wgsl::source;
 
-/// The fields of the parameters of kernels that are dispatched in parts, where plans of several tokens have them: see
-/// `lib/grid_part.wgsl`.
+/// The parameters with which kernels of plans for several tokens find their part of the grid: see `lib/grid_part.wgsl`.
 pub const PART_FIELDS: &[(&str, usize, usize)] = &[("x", 0, 4), ("y", 4, 4), ("z", 8, 4)];
 
 /// A part of a grid.
@@ -18,12 +18,12 @@ struct GridPart {
 }
 
 impl Builder {
-    /// Appends a step whose kernel finds its workgroup by `in_grid`: as several if it may take longer than the target's
-    /// steps should. The grid is cut along its dimensions from `first` on, z before y before x, so that workgroups that
-    /// stand beside each other stay together. A token's steps are never cut, and do not ask.
+    /// Appends a step whose kernel finds its workgroup by `in_grid`, as several dispatches if it may take longer than
+    /// the target's limit. The grid is split along its dimensions from `first` on, z before y before x, so that
+    /// adjacent workgroups stay together. The steps of a token are never split, and do not use this.
     ///
     /// # Errors
-    /// As [`Builder::step`].
+    /// Those of [`Builder::step`].
     pub fn step_in_parts(
         &mut self,
         label: &str,
@@ -58,7 +58,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Into how many parts each dimension is cut: as few as leave none too long, if that can be.
+    /// The number of parts along each dimension: as few as keep every part within the limit, if that is possible.
     fn counts(&self, grid: [usize; 3], first: usize, cost: &Cost) -> [usize; 3] {
         let limit = &self.target().limit;
         let (seconds, most) = (limit.seconds(cost, self.cached), limit.time.as_secs_f64());
@@ -76,7 +76,7 @@ impl Builder {
     }
 }
 
-/// Counts of at least `wanted` parts, if there are as many workgroups.
+/// Numbers of parts along each dimension that give at least `wanted` parts, if there are as many workgroups.
 fn counts_for(wanted: usize, grid: [usize; 3], first: usize) -> [usize; 3] {
     let (mut counts, mut left) = ([1; 3], wanted);
     for axis in (first..3).rev() {
@@ -86,7 +86,7 @@ fn counts_for(wanted: usize, grid: [usize; 3], first: usize) -> [usize; 3] {
     counts
 }
 
-/// The parts, in the order in which a GPU would run their workgroups, about.
+/// The parts, in about the order in which a GPU would run their workgroups.
 fn parts_of(grid: [usize; 3], counts: [usize; 3]) -> impl Iterator<Item = GridPart> {
     let from = move |axis: usize, n: usize| n * grid[axis] / counts[axis];
     (0..counts.into_iter().product()).map(move |index: usize| {

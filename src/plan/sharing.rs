@@ -1,19 +1,19 @@
-//! Activations that plans for chunks of different sizes have in common.
+//! Activations that plans for chunks of different sizes share.
 
 use super::{Plan, Purpose};
 use std::collections::HashMap;
 
-/// Activations, told apart: their name, and which of those that have the same it is.
+/// The key of an activation: its name, and its number among those with the same name.
 pub type ScratchKey = (String, usize);
 
 impl Plan {
-    /// The caches, layer by layer: their places in [`Plan::locals`].
+    /// The caches, layer by layer, as indices in [`Plan::locals`].
     pub fn caches(&self) -> impl Iterator<Item = usize> {
         let locals = self.locals.iter().enumerate();
         locals.filter(|(_, local)| local.purpose == Purpose::Cache).map(|(index, _)| index)
     }
 
-    /// The activations: their places in [`Plan::locals`], their keys, their bytes.
+    /// The activations: their indices in [`Plan::locals`], their keys, and their sizes in bytes.
     pub fn scratch(&self) -> impl Iterator<Item = (usize, ScratchKey, u64)> {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let locals = self.locals.iter().enumerate().filter(|(_, local)| local.purpose == Purpose::Scratch);

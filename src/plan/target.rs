@@ -1,59 +1,59 @@
-//! What a plan is made for: what the adapter can do, and which ways of computing are wanted.
+//! The target of a plan: the capabilities of the adapter, and the options for how to compute.
 
 use super::{Fusions, StepLimit, TilingOverride};
 use crate::gpu::{Gpu, Matrices};
 use crate::quant::Arithmetic;
 
-/// Who adds up a row's products.
+/// Which lanes form a team. A team is a group of lanes that together reduce one row of products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Team {
-    /// Lanes of a subgroup.
+    /// A team is a part of a subgroup, or several subgroups.
     Subgroup,
-    /// The workgroup, through its memory: for adapters without subgroup operations.
+    /// A team is the whole workgroup, which reduces through its memory, for adapters without subgroup operations.
     Workgroup,
 }
 
-/// The GPUs that the division of a product's rows was chosen for: see `kernels/tiling.rs`.
+/// The GPUs for which the tilings of products were chosen: see `kernels/tiling.rs`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Tilings {
-    /// As measured on an NVIDIA H100.
+    /// Tilings that were measured on an NVIDIA H100.
     #[default]
     Nvidia,
-    /// As llama.cpp's Metal kernels have it: nobody has measured wglm on an Apple GPU.
+    /// The tilings of llama.cpp's Metal kernels. Nobody has measured wglm on an Apple GPU.
     Apple,
 }
 
-/// What a plan is made for.
+/// The target of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// Who adds up a row's products.
+    /// The kind of teams.
     pub team: Team,
-    /// Lanes of the smallest subgroup the adapter runs, a power of two.
+    /// The size of the smallest subgroup of the adapter, a power of two.
     pub subgroup: usize,
-    /// Teams may be several subgroups: none has more lanes than [`Target::WIDE`].
+    /// Whether teams may consist of several subgroups, because no subgroup has more lanes than [`Target::WIDE`].
     pub wide: bool,
-    /// Cooperative matrices, by subgroups of 32.
+    /// The cooperative matrices, for subgroups of 32.
     pub matrices: Matrices,
-    /// In what matrix-vector products multiply.
+    /// The arithmetic of matrix-vector products.
     pub arithmetic: Arithmetic,
-    /// Storage buffers that one kernel may bind.
+    /// The number of storage buffers that a kernel may bind.
     pub buffers: usize,
-    /// Invocations that a workgroup may have.
+    /// The number of invocations that a workgroup may have.
     pub invocations: usize,
-    /// Bytes of memory that a workgroup may have.
+    /// The size of workgroup memory in bytes.
     pub workgroup_bytes: usize,
-    /// Which steps become one.
+    /// Which steps are fused.
     pub fusions: Fusions,
-    /// How products are divided unless something else is asked for.
+    /// The table of tilings.
     pub tilings: Tilings,
-    /// What is to divide products otherwise than usual.
+    /// Tilings that override the table.
     pub tiling_overrides: &'static [TilingOverride],
-    /// How long a step of a chunk may take: longer ones are cut.
+    /// How long a step of a chunk may take; longer ones are split.
     pub limit: StepLimit,
 }
 
 impl Default for Target {
-    /// Subgroups of 32, f32 throughout, everything fused.
+    /// A target with subgroups of 32, f32 arithmetic, and all fusions.
     fn default() -> Self {
         Self {
             team: Team::Subgroup,
@@ -73,10 +73,10 @@ impl Default for Target {
 }
 
 impl Target {
-    /// Lanes from which on a team may be several subgroups.
+    /// The size from which on a team may consist of several subgroups.
     pub const WIDE: usize = 64;
 
-    /// What suits a device: f32 throughout, everything fused.
+    /// The target for a device, with f32 arithmetic and all fusions.
     pub fn of(gpu: &Gpu) -> Self {
         let can = gpu.capabilities();
         Self {
@@ -95,7 +95,7 @@ impl Target {
         }
     }
 
-    /// Lanes of a team in a workgroup of `size` invocations.
+    /// The number of lanes of a team in a workgroup of `size` invocations.
     pub fn lanes(&self, size: usize) -> usize {
         match self.team {
             Team::Subgroup => self.subgroup.min(32).min(size),

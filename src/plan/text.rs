@@ -3,7 +3,7 @@
 use super::{Cost, Plan, Step};
 use std::fmt;
 
-/// A plan as a table: one line a step, then the totals.
+/// A plan as a table: one line for each step, then the totals.
 pub struct Table<'a> {
     plan: &'a Plan,
     tokens: u64,
@@ -11,14 +11,14 @@ pub struct Table<'a> {
 }
 
 impl Plan {
-    /// The plan as a table, the cache's bytes for a token that has `depth` others before it.
+    /// The plan as a table. The bytes of the cache are those of a token with `depth` others before it.
     pub fn table(&self, depth: u64) -> Table<'_> {
         Table { plan: self, tokens: depth.saturating_add(1), verbose: false }
     }
 }
 
 impl Table<'_> {
-    /// Whether each line ends in the full name of the kernel's variant.
+    /// Sets whether each line ends in the full name of the shader variant.
     pub fn verbose(self, verbose: bool) -> Self {
         Self { verbose, ..self }
     }
@@ -47,12 +47,12 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// A line of 80 columns, without what stands behind.
+/// A line of 80 columns, without the name after it.
 fn row([step, kernel, grid, weights, cache, other]: [&str; 6]) -> String {
     format!("{step:<17} {kernel:<23} {grid:>11} {weights:>8} {cache:>8} {other:>8}")
 }
 
-/// Bytes in three or four digits.
+/// A number of bytes in three or four digits.
 fn short(bytes: u64) -> String {
     const UNITS: [(&str, f64); 3] = [("G", 1e9), ("M", 1e6), ("k", 1e3)];
     let bytes = bytes as f64;

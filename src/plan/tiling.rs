@@ -1,32 +1,32 @@
-//! How a product's rows are divided among lanes, and wishes for it.
+//! Tilings: how the rows of a product are divided among lanes, and overrides of that.
 
 use crate::error::{Error, Result};
 use std::str::FromStr;
 
-/// How a product's rows are divided.
+/// How the rows of a product are divided among lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tiling {
-    /// Lanes that share a row, a power of two.
+    /// The number of lanes that share a row, a power of two. They form a team.
     pub lanes: usize,
-    /// Rows such a team works on at a time, sharing the activations it holds.
+    /// The number of rows that a team computes at a time with the same activations in registers.
     pub rows: usize,
-    /// Tokens whose activations it multiplies with a row at a time, sharing the weights it holds: of rows and columns
-    /// one is 1, and the other 4 at most.
+    /// The number of tokens that a team computes at a time with the same weights in registers. Either this or the
+    /// number of rows is 1, and the other is at most 4.
     pub columns: usize,
-    /// Invocations of a workgroup, which share what is staged.
+    /// The number of invocations of a workgroup, which share staged activations.
     pub workgroup: usize,
 }
 
-/// A wish for how one product's rows are divided.
+/// A tiling override: the tiling of one product, in place of the table's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TilingOverride {
-    /// The step's label, without its layer.
+    /// The label of the step, without its layer.
     pub step: String,
-    /// How.
+    /// The tiling.
     pub tiling: Tiling,
 }
 
-/// How a wish is written.
+/// The form in which an override is written.
 const FORM: &str = concat!(
     "STEP=LANESxROWSxWORKGROUP or STEP=LANESx1xWORKGROUPxCOLUMNS, ",
     "lanes and workgroup powers of two, 1 to 4 rows or columns"
@@ -35,7 +35,7 @@ const FORM: &str = concat!(
 impl FromStr for TilingOverride {
     type Err = Error;
 
-    /// Of `STEP=LANESxROWSxWORKGROUP`, as `moe.down=32x1x512`, or with columns behind that.
+    /// Parses `STEP=LANESxROWSxWORKGROUP`, such as `moe.down=32x1x512`, optionally followed by columns.
     fn from_str(text: &str) -> Result<Self> {
         let unlike = || Error::Argument { argument: "tiling", expected: FORM.to_owned(), found: format!("`{text}`") };
         let (step, numbers) = text.split_once('=').ok_or_else(unlike)?;
