@@ -2,8 +2,8 @@
 
 use super::{AdapterReport, Before, Capabilities, Counts, Failures, Gpu, GpuOptions, Matrices, Meter, Shared, adapter};
 use crate::error::{Error, Result};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use wgpu::{Features, Limits};
 
 /// The limits that kernels need on every device: the name of each, how to read it, and its least value. WebGPU
@@ -104,9 +104,9 @@ impl Gpu {
         tracing::info!(adapter = report.name, backend = report.backend, ?capabilities, "opened the GPU");
         let meter = Arc::new(Meter::up_to(options.memory_limit));
         let (checks, counts, before) = (options.checks, Counts::default(), Before::default());
-        let drops_work = AtomicBool::default();
+        let (drops_work, kept) = (AtomicBool::default(), OnceLock::new());
         let shared =
-            Shared { device, queue, report, capabilities, checks, failures, meter, counts, before, drops_work };
+            Shared { device, queue, report, capabilities, checks, failures, meter, counts, before, drops_work, kept };
         Ok(Self { shared: Arc::new(shared) })
     }
 }

@@ -34,8 +34,9 @@ pub use work::Work;
 use crate::error::Error;
 use errors::Failures;
 use meter::Meter;
-use std::sync::Arc;
+use std::any::Any;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use work::{Before, Counts};
 
 /// Which adapter to open, and how. Fields will be added, so construct it as
@@ -132,9 +133,18 @@ struct Shared {
     before: Before,
     /// Whether all submitted work is dropped: see [`Gpu::drop_work`].
     drops_work: AtomicBool,
+    /// See [`Gpu::kept`].
+    kept: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Gpu {
+    /// What a layer above keeps with the device until it is closed: the pipelines, of which this layer knows nothing.
+    /// All who ask for the same type get the same value; there is room for one type.
+    pub(crate) fn kept<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let kept = self.shared.kept.get_or_init(|| Arc::<T>::default());
+        kept.clone().downcast().unwrap_or_default()
+    }
+
     /// The adapter behind the device.
     pub fn report(&self) -> &AdapterReport {
         &self.shared.report

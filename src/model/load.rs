@@ -113,7 +113,10 @@ impl Model {
         if let Some(known) = known.filter(|known| known.without() != Without::Nothing) {
             planned = planner.plan(known.without().of(wanted))?;
         }
-        let pipelines = Pipelines::new(gpu).altered(options.altered.map(|altered| altered.alter));
+        let pipelines = match &options.altered {
+            None => Pipelines::of(gpu),
+            Some(altered) => Pipelines::new(gpu).altered(Some(altered.alter)),
+        };
         let meter = Meter::default();
         let mut tell = || match progress(meter.now()) {
             ControlFlow::Continue(()) => Ok(()),

@@ -21,18 +21,26 @@ pub struct Compiled {
 /// Where a pipeline is once it is compiled. Whoever compiles it holds the lock, and who wants it meanwhile waits.
 type Slot = Arc<Mutex<Option<Arc<Compiled>>>>;
 
+type Slots = Mutex<HashMap<Variant, Slot>>;
+
 /// The pipelines compiled so far for one device. Clones share them.
 #[derive(Clone)]
 pub struct Pipelines {
     gpu: Gpu,
-    compiled: Arc<Mutex<HashMap<Variant, Slot>>>,
+    compiled: Arc<Slots>,
     altered: Option<fn(&Variant) -> Variant>,
 }
 
 impl Pipelines {
-    /// No pipelines yet.
+    /// No pipelines yet, and none that others compile.
     pub fn new(gpu: &Gpu) -> Self {
         Self { gpu: gpu.clone(), compiled: Arc::default(), altered: None }
+    }
+
+    /// Those that all models on the device share: what one was loaded with, the next need not compile. They stay until
+    /// the device is closed.
+    pub fn of(gpu: &Gpu) -> Self {
+        Self { compiled: gpu.kept::<Slots>(), ..Self::new(gpu) }
     }
 
     /// Compiles what `alter` makes of a variant in its place: for tests of what becomes of kernels that are wrong.
