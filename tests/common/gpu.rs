@@ -1,15 +1,50 @@
-//! One device for all tests of a program.
+//! The devices that tests share.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use wglm::{Gpu, GpuOptions};
 
-/// The device, whose shaders check every index.
-pub fn gpu() -> &'static Gpu {
-    static GPU: OnceLock<Gpu> = OnceLock::new();
-    GPU.get_or_init(|| open(true))
+/// The number of shared devices. A software driver compiles the kernels of a device one after another on one core, so
+/// two devices keep two cores busy.
+const DEVICES: usize = 2;
+/// The number of threads that use each of them.
+static USERS: [AtomicUsize; DEVICES] = [const { AtomicUsize::new(0) }; DEVICES];
+
+/// The index of the device that a thread uses. Every test runs in a thread of its own.
+struct Place(usize);
+
+impl Place {
+    /// Takes the device that the fewest threads use.
+    fn new() -> Self {
+        let place = (0..DEVICES).min_by_key(|device| USERS[*device].load(Ordering::Relaxed)).unwrap_or_default();
+        USERS[place].fetch_add(1, Ordering::Relaxed);
+        Self(place)
+    }
 }
 
-/// A device with or without subgroup operations.
+impl Drop for Place {
+    fn drop(&mut self) {
+        USERS[self.0].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A device whose shaders check every index, always the same one within a test. Other tests use it as well, so a test
+/// that counts what a device does [opens](open) its own.
+pub fn gpu() -> &'static Gpu {
+    static DEVICES_OPEN: [OnceLock<Gpu>; DEVICES] = [const { OnceLock::new() }; DEVICES];
+    thread_local! {
+        static PLACE: Place = Place::new();
+    }
+    DEVICES_OPEN[PLACE.with(|place| place.0)].get_or_init(|| open(true))
+}
+
+/// A shared device that is used without subgroup operations.
+pub fn gpu_without_subgroups() -> &'static Gpu {
+    static GPU: OnceLock<Gpu> = OnceLock::new();
+    GPU.get_or_init(|| open(false))
+}
+
+/// Opens a device, with or without subgroup operations.
 pub fn open(subgroups: bool) -> Gpu {
     let options = GpuOptions { checks: true, subgroups, ..GpuOptions::default() };
     Gpu::open(&options).expect("a GPU driver; `./test` installs a software one")

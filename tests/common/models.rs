@@ -1,7 +1,9 @@
-//! The demonstration model in both precisions, and comparisons of logits.
+//! The demonstration model in both precisions, synthetic models, and comparisons of logits.
 
 use super::gpu::gpu;
+use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use wglm::kernels::CacheType;
 use wglm::model::CacheShape;
 use wglm::plan::Fusions;
@@ -17,6 +19,46 @@ pub fn fable_file(precision: &str) -> PathBuf {
     match precision {
         "q4_0" => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("models/fable-10m-q4_0.gguf"),
         other => fixture(&format!("fable/fable-10m-{other}.gguf")),
+    }
+}
+
+/// The demonstration model with f32 arithmetic, loaded once. Each session asks for a cache of its own.
+pub fn fable(precision: &str) -> &'static Model {
+    static F16: OnceLock<Model> = OnceLock::new();
+    static Q4_0: OnceLock<Model> = OnceLock::new();
+    let model = if precision == "f16" { &F16 } else { &Q4_0 };
+    model.get_or_init(|| load(&fable_file(precision)))
+}
+
+/// A synthetic model of tests/fixtures/models, and tokens for which the reference program has computed logits.
+pub struct Synthetic {
+    pub name: String,
+    pub file: PathBuf,
+    pub tokens: Vec<u32>,
+    /// The positions whose logits are known.
+    pub positions: Vec<usize>,
+    /// The logits at these positions, row after row.
+    pub want: Vec<f32>,
+}
+
+impl Synthetic {
+    fn of(model: &Value) -> Self {
+        let name = model["name"].as_str().unwrap().to_owned();
+        let positions = model["positions"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
+        let [file, tokens, logits] =
+            ["gguf", "tokens.i32", "logits.f32"].map(|end| fixture(&format!("models/{name}.{end}")));
+        Self { name, file, positions, tokens: read_u32(tokens), want: read_f32(logits) }
+    }
+
+    /// All synthetic models.
+    pub fn all() -> Vec<Self> {
+        let index: Value = serde_json::from_slice(&std::fs::read(fixture("models/index.json")).unwrap()).unwrap();
+        index["models"].as_array().unwrap().iter().map(Self::of).collect()
+    }
+
+    /// The model with three thousand tokens.
+    pub fn long() -> Self {
+        Self::all().into_iter().find(|model| model.name == "long").unwrap()
     }
 }
 

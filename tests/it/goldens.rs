@@ -1,8 +1,8 @@
 //! Compares the demonstration model with the results of other programs.
 
 use crate::common::goldens::{Golden, goldens};
-use crate::common::gpu::gpu;
-use crate::common::models::{fable_file, load, load_on, load_with, worst_error_with};
+use crate::common::gpu::{gpu, gpu_without_subgroups};
+use crate::common::models::{fable, fable_file, load_on, load_with, worst_error_with};
 use wglm::kernels::CacheType;
 use wglm::plan::Fusions;
 use wglm::{Arithmetic, Model};
@@ -39,17 +39,17 @@ fn unfused(precision: &str, names: &str) -> Model {
 
 #[test]
 fn f16_logits_and_continuations() {
-    check(&load(&fable_file("f16")), "f16", "");
+    check(fable("f16"), "f16", "");
 }
 
 #[test]
 fn q4_0_logits_and_continuations() {
-    check(&load(&fable_file("q4_0")), "q4_0", "");
+    check(fable("q4_0"), "q4_0", "");
 }
 
 #[test]
 fn without_subgroups() {
-    let model = load_on(&fable_file("q4_0"), &crate::common::gpu::open(false));
+    let model = load_on(&fable_file("q4_0"), gpu_without_subgroups());
     goldens().iter().for_each(|golden| check_logits(&model, "q4_0", golden, ""));
 }
 

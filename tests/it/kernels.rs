@@ -1,7 +1,8 @@
 //! Compares every kernel in every format with its CPU reference, with subgroups and without.
 
-use crate::common::gpu::gpu;
+use crate::common::gpu::{gpu, open};
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use wglm::gpu::Matrices;
 use wglm::kernels::{KERNELS, Kernel};
@@ -26,19 +27,25 @@ fn kernels() -> impl Iterator<Item = &'static &'static Kernel> {
     KERNELS.iter().filter(move |kernel| kernel.name.contains(&wanted) && kernel.runs_with(matrices))
 }
 
+/// The pipelines for one kind of team, which all tests here share. Nearly all of the time goes to compiling, and a
+/// driver that computes on the CPU compiles one kernel at a time on each device, so every kind has a device of its own.
+fn pipelines(team: Team) -> &'static Pipelines {
+    static SUBGROUP: OnceLock<Pipelines> = OnceLock::new();
+    static WORKGROUP: OnceLock<Pipelines> = OnceLock::new();
+    let pipelines = if team == Team::Subgroup { &SUBGROUP } else { &WORKGROUP };
+    pipelines.get_or_init(|| Pipelines::new(&open(true)))
+}
+
 /// Runs every case for one kind of team in both arithmetics, and prints the worst error of each kernel and the time.
-///
-/// Nearly all of the time goes to compiling, and a driver that computes on the CPU compiles one kernel at a time on
-/// each device. Every kind of team therefore has a device of its own.
 fn run(team: Team) {
-    let pipelines = Pipelines::new(&crate::common::gpu::open(true));
+    let pipelines = pipelines(team);
     let mut failures = Vec::new();
     for kernel in kernels() {
         let target = target(team, Arithmetic::Float);
         let checks = kernel.checks(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
         for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
             let checks = checks.iter().filter(|check| check.arithmetic == arithmetic);
-            failures.extend(failures_of(kernel, &format!("{team:?}, {arithmetic:?}"), checks, &pipelines));
+            failures.extend(failures_of(kernel, &format!("{team:?}, {arithmetic:?}"), checks, pipelines));
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
@@ -88,7 +95,6 @@ fn every_kernel_agrees_with_its_twin_by_workgroups() {
 #[test]
 fn parts_of_a_step_agree_with_the_twin() {
     const CASES: usize = 3; // for each kernel
-    let pipelines = Pipelines::new(&crate::common::gpu::open(true));
     let limit = StepLimit { flops: 1, bandwidth: 1, time: Duration::from_secs(1) };
     let (mut failures, mut seen) = (Vec::new(), BTreeSet::new());
     for (kernel, team) in kernels().flat_map(|kernel| [Team::Subgroup, Team::Workgroup].map(|team| (kernel, team))) {
@@ -97,10 +103,11 @@ fn parts_of_a_step_agree_with_the_twin() {
         }
         let cases = cases(kernel, Target { limit, ..target(team, Arithmetic::Float) });
         let own = |case: &&Case| case.plan.steps.iter().any(|s| s.kernel == kernel.name && s.label.contains(" 1/"));
+        let pipelines = pipelines(team);
         for case in cases.iter().filter(own).take(CASES) {
             seen.insert(kernel.name);
-            let failure = case.judge(&case.run(&pipelines).unwrap()).failure;
-            let found = failure.into_iter().chain(step_failures(case, &pipelines));
+            let failure = case.judge(&case.run(pipelines).unwrap()).failure;
+            let found = failure.into_iter().chain(step_failures(case, pipelines));
             failures.extend(found.map(|failure| format!("{} {team:?} {}: {failure}", kernel.name, case.name)));
         }
     }
@@ -137,10 +144,10 @@ fn sees(sample: &Sample, got: f64) -> bool {
 /// outside the expected places.
 #[test]
 fn perturbed_outputs_are_caught() {
-    let pipelines = Pipelines::new(gpu());
+    let pipelines = pipelines(Team::Workgroup);
     for kernel in kernels() {
         let case = cases(kernel, target(Team::Workgroup, Arithmetic::Float)).pop().expect("a case");
-        let finals = case.run(&pipelines).unwrap();
+        let finals = case.run(pipelines).unwrap();
         assert_eq!(case.judge(&finals).failure, None, "{} {}", kernel.name, case.name);
         let expected = &case.expected[0];
         for (place, size) in [(0, expected.kind.bytes()), (expected.places.len() - 1, expected.kind.bytes())] {

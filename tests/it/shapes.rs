@@ -1,45 +1,31 @@
-//! Compares synthetic models of many shapes and formats with the logits of the reference program (tests/reference).
+//! Compares synthetic models of many shapes and formats with the logits of the reference program (tests/reference), and
+//! what they compute in chunks with what they compute token by token.
 
+use super::chunks::{EXACT, logits, session};
 use crate::common::gpu::gpu;
-use crate::common::models::{fixture, load, load_with, read_f32, read_u32, worst_error};
-use serde_json::Value;
-use std::path::PathBuf;
-use wglm::model::plan_token;
-use wglm::plan::Fusions;
-use wglm::{Arithmetic, Model};
+use crate::common::models::{Synthetic, load, load_with, relative_l2, worst_error};
+use wglm::model::{BatchShape, Outputs, plan_batch, plan_token};
+use wglm::plan::{Fusions, Plan};
+use wglm::{Arithmetic, CacheType, Model};
 
-/// A model of the index.
-struct Shape {
-    name: String,
-    file: PathBuf,
-    positions: Vec<usize>,
-    tokens: Vec<u32>,
-    want: Vec<f32>,
-}
-
-fn shapes() -> Vec<Shape> {
-    let index: Value = serde_json::from_slice(&std::fs::read(fixture("models/index.json")).unwrap()).unwrap();
-    index["models"].as_array().unwrap().iter().map(Shape::of).collect()
-}
-
-impl Shape {
-    fn of(model: &Value) -> Self {
-        let name = model["name"].as_str().unwrap().to_owned();
-        let positions = model["positions"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
-        let [file, tokens, logits] =
-            ["gguf", "tokens.i32", "logits.f32"].map(|end| fixture(&format!("models/{name}.{end}")));
-        Self { name, file, positions, tokens: read_u32(tokens), want: read_f32(logits) }
-    }
-}
-
+/// In f32, for every shape and format, the logits token by token are those of the reference, and the whole prompt in
+/// one chunk and in chunks with a remainder gives the same logits.
 #[test]
 fn logits_agree_with_the_reference() {
     let mut failures = Vec::new();
-    for Shape { name, file, positions, tokens, want } in shapes() {
-        let worst = worst_error(&load(&file), &tokens, &positions, &want);
-        println!("{name:<16} {} tokens: worst relative L2 {worst:.1e}", tokens.len());
-        if worst.is_nan() || worst >= 2e-5 {
-            failures.push(format!("{name}: {worst:.2e}"));
+    let mut judge = |what: String, error: f64| {
+        println!("{what}: relative L2 {error:.1e}");
+        if error.is_nan() || error >= EXACT {
+            failures.push(format!("{what}: {error:.2e}"));
+        }
+    };
+    for Synthetic { name, file, positions, tokens, want } in Synthetic::all() {
+        let model = load(&file);
+        judge(format!("{name:<16} {} tokens", tokens.len()), worst_error(&model, &tokens, &positions, &want));
+        let tokens = &tokens[..tokens.len().min(40)];
+        let alone = logits(&model, tokens, 1);
+        for chunk in [7, 512] {
+            judge(format!("{name:<16} chunks of {chunk}"), relative_l2(&logits(&model, tokens, chunk), &alone));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -48,23 +34,48 @@ fn logits_agree_with_the_reference() {
 /// The bound with rounded activations. Rounding moves these logits further than those of the demonstration model:
 /// weights and activations are noise, over rows so short that errors do not average out. An error in which bytes are
 /// multiplied or how they are scaled is far larger.
+///
+/// Chunks of a few tokens multiply bytes as single tokens do, in different plans that share memory: no plan reads what
+/// another one left there.
 #[test]
 fn products_of_bytes_are_near() {
-    let mut judged = 0;
-    for Shape { name, file, positions, tokens, want } in shapes() {
+    let (mut near, mut alike) = (0, 0);
+    for Synthetic { name, file, positions, tokens, want } in Synthetic::all() {
         let model = load_with(&file, gpu(), Arithmetic::Int, Fusions::all());
-        if !multiplies_bytes(&model) {
-            continue; // tested above
+        let [token, few] = plans(&model).map(|plan| multiplies_bytes(&plan));
+        if token {
+            let worst = worst_error(&model, &tokens, &positions, &want);
+            println!("{name:<16} products of bytes: worst relative L2 {worst:.1e}");
+            assert!(worst > 1e-4 && worst < 1e-1, "{name}: {worst:.2e}");
+            near += 1;
         }
-        let worst = worst_error(&model, &tokens, &positions, &want);
-        println!("{name:<16} products of bytes: worst relative L2 {worst:.1e}");
-        assert!(worst > 1e-4 && worst < 1e-1, "{name}: {worst:.2e}");
-        judged += 1;
+        if few {
+            chunks_are_tokens(&model, &name);
+            alike += 1;
+        }
     }
-    assert!(judged > 5, "only {judged} models with such products");
+    assert!(near > 5 && alike >= 4, "only {near} models with such products, {alike} with such chunks");
 }
 
-fn multiplies_bytes(model: &Model) -> bool {
-    let plan = plan_token(model.file(), model.config(), model.cache(), *model.target()).unwrap();
-    plan.plan.variants.iter().any(|variant| variant.label.contains(".i8."))
+fn chunks_are_tokens(model: &Model, name: &str) {
+    let tokens: Vec<u32> = (1..=34).map(|token| 37 * token % model.config().vocab as u32).collect();
+    let mut session = session(model, CacheType::F32, 34, 512);
+    for end in [20, 23, 32, 34] {
+        session.feed(&tokens[session.tokens().len()..end]).unwrap();
+        let error = relative_l2(&session.logits().unwrap(), &logits(model, &tokens[..end], 1));
+        println!("{name:<16} {end} tokens: relative L2 {error:.1e}");
+        assert!(error < EXACT, "{name}, {end} tokens: {error:.2e}");
+    }
+}
+
+/// The plans of one token and of a few tokens.
+fn plans(model: &Model) -> [Plan; 2] {
+    let (file, config, target) = (model.file(), model.config(), *model.target());
+    let token = plan_token(file, config, model.cache(), target).unwrap();
+    let few = plan_batch(file, config, &token, target, BatchShape::of(4, Outputs::Last, 0, 64)).unwrap();
+    [token.plan, few.plan]
+}
+
+fn multiplies_bytes(plan: &Plan) -> bool {
+    plan.variants.iter().any(|variant| variant.label.contains(".i8."))
 }
