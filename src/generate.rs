@@ -321,7 +321,7 @@ impl<'a> Generation<'a> {
     /// Chooses the next token, and feeds it to the session if there is `room`.
     fn choose(&mut self, room: bool, logits: Option<&[f32]>) -> Result<u32> {
         let (Some(steering), Some(logits)) = (&mut self.steering, logits) else {
-            return if room { self.session.feed_chosen() } else { self.session.chosen() };
+            return if room { self.session.next_token() } else { self.session.sampled_token() };
         };
         let token = steering.choose(&mut logits.to_vec(), self.session.tokens(), &self.options.sampling)?;
         if room {

@@ -217,9 +217,9 @@ fn once(session: &mut Session, test: BenchTest) -> anyhow::Result<f64> {
     if test.generate > 0 {
         session.feed(&[token(test.depth, vocab)])?;
         for _ in 1..test.generate {
-            session.feed_chosen()?;
+            session.next_token()?;
         }
-        session.chosen()?;
+        session.sampled_token()?;
     }
     let elapsed = start.elapsed();
     session.rewind(test.depth);

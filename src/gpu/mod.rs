@@ -6,7 +6,6 @@
 mod adapter;
 mod device;
 mod errors;
-mod fetch;
 mod heaps;
 mod memory;
 #[cfg(target_os = "macos")]
@@ -14,19 +13,18 @@ mod metal;
 mod meter;
 mod pages;
 mod pass;
-mod receipts;
+mod results;
 mod staging;
 mod timing;
 mod wait;
 mod work;
 
 pub use adapter::{AdapterReport, Matrices, adapters};
-pub use fetch::{BufferRange, Fetch};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pages::PAGE;
 pub use pass::{BindGroup, Binding, Dispatch, Pipeline, ReadbackCopy, Submission};
-pub use receipts::Receipts;
+pub use results::{BufferRange, Fetch, Results, SubmissionNumber};
 pub use staging::{Mapped, StagedCopy, Staging};
 pub use work::Work;
 

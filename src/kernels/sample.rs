@@ -17,9 +17,9 @@ pub(super) const KERNEL: Kernel =
     Kernel { name: "sample", op: OP, params: Params::FIELDS, matrices: &[], several: false };
 
 impl Builder {
-    /// token {4} = a choice from logits {n} whose slices and histogram are given: the token chosen, the likeliest
-    /// ([`NO_TOKEN`](super::NO_TOKEN) for both where no logit is a number), how many `top_k` and `top_p` left, and the
-    /// state's ticket. Returns the local buffer that a [`Sampling`] is to be written to; as long as it holds zeros, the
+    /// token {3} = a choice from logits {n} whose slices and histogram are given: the token chosen, the likeliest
+    /// ([`NO_TOKEN`](super::NO_TOKEN) for both where no logit is a number), and how many `top_k` and `top_p` left.
+    /// Returns the local buffer that a [`Sampling`] is to be written to; as long as it holds zeros, the
     /// likeliest is chosen.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use super::verify::verify_memory;
 use super::{BatchShape, CacheShape, Config, TokenPlan, plan_batch, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gpu::{Gpu, Receipts};
+use crate::gpu::{Fetch, Gpu, Results};
 use crate::plan::{Plan, Purpose, ScratchKey, Target};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -104,8 +104,9 @@ impl Model {
         let token = plan_token(file, &config, shape, target)?;
         let chunks = chunks(file, &config, &token, target, options)?;
         let (weights, cache) = (token.plan.weight_memory(), token.plan.local_memory(Purpose::Cache));
-        // Logits and two choices, where the host reads them.
-        let read = 4 * (config.vocab + 2 * Plan::TOKEN_WORDS) as u64 + Receipts::BYTES;
+        // Logits or hidden values, and two sampled tokens, where the host reads them.
+        let sampled = Results::memory(4 * Plan::TOKEN_WORDS as u64, Results::ROOM);
+        let read = Fetch::memory(4 * config.vocab.max(config.width) as u64, 1) + 2 * sampled;
         let scratch = scratch(&token.plan, &chunks) + read;
         let max_binding = gpu.map_or(u64::MAX, |gpu| gpu.capabilities().max_binding);
         let staging = staging_memory(weights).max(verify_memory(&token.plan.weights, max_binding)?);

@@ -10,7 +10,7 @@ use super::{BatchPlan, BatchShape, CacheShape, Config, PromptOptions, SamplingPl
 use super::{plan_batch, plan_sampling, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gpu::{Buffer, Gpu, ReadbackCopy};
+use crate::gpu::{Buffer, Gpu, Results, SubmissionNumber};
 use crate::plan::{Executor, Plan, Target};
 use crate::sample::SamplerParams;
 use crate::shader::{Pipelines, Variant};
@@ -353,7 +353,7 @@ impl Loading<'_> {
 
 /// Runs a token that nobody asked for, without a cache to speak of: what drivers leave to the first use of a kernel
 /// or a buffer is then part of the load, and the first token is like any other. It uses every weight, so what does not
-/// fit shows here: a driver that gives up without an error leaves no ticket.
+/// fit shows here: where a driver gives up without an error, the submission's number is missing.
 fn warm_up(
     pipelines: &Pipelines,
     planned: &TokenPlan,
@@ -361,16 +361,13 @@ fn warm_up(
     mut state: State,
     go_on: &mut GoOn<'_>,
 ) -> Result<()> {
-    const TICKET: u32 = 1;
     let gpu = pipelines.gpu();
     pipelines.prepare_while(&planned.plan.variants, go_on)?;
     let executor = Executor::new(pipelines, &planned.plan, weights)?;
-    gpu.write(executor.local(Plan::STATE), 0, state.at(0, TICKET))?;
-    let mut words = [0u32; Plan::TOKEN_WORDS];
-    let bytes = size_of_val(&words) as u64;
-    let choice = gpu.readback("choice", bytes)?;
-    let copy = ReadbackCopy { from: executor.local(Plan::TOKEN), offset: 0, bytes, to: &choice, at: 0 };
-    let submission = executor.submit(0..planned.plan.steps.len(), &[copy])?;
-    gpu.read_into(&choice, bytemuck::cast_slice_mut(&mut words), &submission)?;
-    if words[Plan::TICKET] == TICKET { Ok(()) } else { Err(Error::NoResult) }
+    let (buffer, offset) = (executor.local(Plan::STATE), 4 * Plan::SUBMISSION as u64);
+    let number = SubmissionNumber { value: 1, buffer, offset };
+    gpu.write(buffer, 0, state.at(0, number.value))?;
+    let mut results = Results::new(gpu, 0, 1)?;
+    results.submit(gpu, number, &[], |copies| executor.submit(0..planned.plan.steps.len(), copies))?;
+    results.read(gpu, 0).map(drop)
 }

@@ -23,9 +23,10 @@ impl State {
         Self { factor: config.rope.factor, frequencies, bytes }
     }
 
-    /// The bytes for `count` tokens from a position on, for a plan that cuts the cache into so many splits.
-    pub fn chunk(&self, position: usize, count: usize, splits: usize) -> Vec<u8> {
-        let mut bytes = head(position, count, splits, 0).concat();
+    /// The bytes for `count` tokens from a position on, for a plan that cuts the cache into so many splits, with the number
+    /// of the submissions that compute them.
+    pub fn chunk(&self, position: usize, count: usize, splits: usize, submission: u32) -> Vec<u8> {
+        let mut bytes = head(position, count, splits, submission).concat();
         for position in position..position + count {
             let rotations = self.frequencies.iter().map(|frequency| rotated(self.factor, position, *frequency));
             bytes.extend(rotations.flatten().flatten());
@@ -33,11 +34,11 @@ impl State {
         bytes
     }
 
-    /// The bytes for a position, with the ticket that the token's result is to carry. Cosines and sines are computed in
+    /// The bytes for a position, with the number of the submission that computes it. Cosines and sines are computed in
     /// f64.
-    pub fn at(&mut self, position: usize, ticket: u32) -> &[u8] {
+    pub fn at(&mut self, position: usize, submission: u32) -> &[u8] {
         let (words, rotations) = self.bytes.split_at_mut(ROTATIONS);
-        words.copy_from_slice(head(position, 1, splits(1), ticket).as_flattened());
+        words.copy_from_slice(head(position, 1, splits(1), submission).as_flattened());
         for (rotation, frequency) in rotations.chunks_exact_mut(8).zip(&self.frequencies) {
             rotation.copy_from_slice(rotated(self.factor, position, *frequency).as_flattened());
         }
@@ -45,8 +46,8 @@ impl State {
     }
 }
 
-fn head(position: usize, count: usize, splits: usize, ticket: u32) -> [[u8; 4]; 4] {
-    [position as u32, count as u32, splits as u32, ticket].map(u32::to_le_bytes)
+fn head(position: usize, count: usize, splits: usize, submission: u32) -> [[u8; 4]; 4] {
+    [position as u32, count as u32, splits as u32, submission].map(u32::to_le_bytes)
 }
 
 /// Cosine and sine of a position's angle, computed in f64.

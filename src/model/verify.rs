@@ -6,7 +6,7 @@
 
 use super::upload::Uploaded;
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Fetch, Receipts, Submission};
+use crate::gpu::{Buffer, Fetch, Submission};
 use crate::kernels::SUM_TILE;
 use crate::plan::{BufferRef, Builder, Executor, Plan, Purpose, Target, Weight};
 use crate::shader::Pipelines;
@@ -40,9 +40,9 @@ pub(super) fn verify(
 
 /// Bytes that it takes on a device beside the weights.
 pub(super) fn verify_memory(weights: &[Weight], max_binding: u64) -> Result<u64> {
-    let Planned { plan, .. } = Planned::of(weights, max_binding)?;
-    let read = PAIR * weights.len() as u64 + 2 * Receipts::BYTES;
-    Ok(plan.params_memory() + plan.local_memory(Purpose::State) + read)
+    let planned = Planned::of(weights, max_binding)?;
+    let read = Fetch::memory(PAIR * weights.len() as u64, planned.submissions().len() + 1);
+    Ok(planned.plan.params_memory() + planned.plan.local_memory(Purpose::State) + read)
 }
 
 /// The sums of all weights, a step for each range of a buffer.
@@ -76,18 +76,16 @@ impl Planned {
         let gpu = pipelines.gpu();
         pipelines.prepare_while(&self.plan.variants, go_on)?;
         let executor = Executor::new(pipelines, &self.plan, buffers)?;
-        let mut receipts = Receipts::new(gpu)?;
+        let (bytes, submissions) = (PAIR * self.plan.weights.len() as u64, self.submissions());
+        let mut fetch = Fetch::with_room(gpu, bytes, submissions.len() + 1)?;
         let mut newest: Option<Submission> = None;
-        for steps in self.submissions() {
+        for steps in submissions {
             go_on()?;
-            let receipt = receipts.next(gpu, newest.as_ref())?;
-            let submission = executor.submit(steps, &[receipt])?;
+            let submission = fetch.submit(&[], |copies| executor.submit(steps, copies))?;
             // One computes while the next is recorded.
             newest.replace(submission).map_or(Ok(()), |before| gpu.wait(&before))?;
         }
-        newest.map_or(Ok(()), |newest| receipts.check(gpu, &newest))?;
-        let bytes = PAIR * self.plan.weights.len() as u64;
-        let read = Fetch::new(gpu, bytes)?.read(executor.local(self.sums), 0, bytes)?;
+        let read = fetch.read(executor.local(self.sums), 0, bytes)?;
         Ok(read.chunks_exact(PAIR as usize).map(bytemuck::pod_read_unaligned).collect())
     }
 

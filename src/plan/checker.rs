@@ -110,7 +110,7 @@ impl<'a> Checker<'a> {
                 let from = self.executor.local(buffer.local()?);
                 pieces.push(BufferRange { from, offset: 4 * *place as u64, bytes: 4 });
             }
-            found.extend(words_of(&self.fetch.read_pieces(&pieces)?));
+            found.extend(words_of(&self.fetch.read_ranges(&pieces)?));
         }
         let mut rest = found.as_slice();
         let value = |sample: &Sample| {

@@ -227,14 +227,14 @@ impl Plan {
     /// Place of the state in [`Plan::locals`]: what the host writes before each token.
     pub const STATE: usize = 0;
     /// Place of the token in [`Plan::locals`], as `wgsl/op/sample.wgsl` leaves it: the id to compute next, which
-    /// the embedding reads, the likeliest id, how many the filters kept, and the ticket of the state it was made with.
+    /// the embedding reads, the likeliest id, and how many the filters kept.
     pub const TOKEN: usize = 1;
     /// Where in the state the rotary angles start, in words.
     pub const ROTATIONS: usize = 4;
+    /// Where in the state the number of the submission stands that reads it, in words.
+    pub const SUBMISSION: usize = 3;
     /// Words of the token's buffer.
-    pub const TOKEN_WORDS: usize = 4;
-    /// Which of them is the ticket.
-    pub const TICKET: usize = 3;
+    pub const TOKEN_WORDS: usize = 3;
 
     /// Bytes of all weights on the GPU.
     pub fn weight_memory(&self) -> u64 {

@@ -20,9 +20,6 @@ use std::sync::LazyLock;
 /// Fills what no one has written yet: as f32 and as f16 not a number, as an index far outside everything.
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
 
-/// The submission number in a case's state.
-pub(super) const SUBMISSION: u32 = 0x7ea;
-
 /// Tilings by which the products of cases take four columns, that is the vectors of four tokens, at a time.
 static COLUMNS: LazyLock<Vec<TilingOverride>> = LazyLock::new(|| {
     let tiling = Tiling { lanes: 16, rows: 1, columns: 4, workgroup: 256 };
@@ -103,7 +100,7 @@ impl CaseBuilder {
 
     /// Sets what the host writes before a chunk: `count` tokens from `position` on, and the angles of each.
     pub fn rotated_chunk(&mut self, position: u32, count: usize, rotations: &[[f32; 2]]) {
-        let mut bytes = [position, count as u32, 0, SUBMISSION].map(u32::to_le_bytes).concat();
+        let mut bytes = [position, count as u32, 0, 0].map(u32::to_le_bytes).concat();
         bytes.extend_from_slice(bytemuck::cast_slice(rotations));
         self.locals.push((Plan::STATE, bytes));
     }

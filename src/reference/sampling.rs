@@ -143,10 +143,9 @@ impl Reference for Drawn {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
         let words = probe.words(self.sampling, 0, size_of::<Sampling>() / 4)?;
-        let ticket = probe.words(BufferRef::Local(Plan::STATE), 3, 1)?;
         let Some(sampling) = of_words::<Sampling>(&words) else { return Ok(vec![]) };
         let Some(choice) = clear_choice(&logits, &sampling, probe.position as u32) else { return Ok(vec![]) };
-        let words = choice.into_iter().chain(ticket).enumerate();
+        let words = choice.into_iter().enumerate();
         Ok(words.map(|(i, word)| exact(OutputPlace::U32(BufferRef::Local(Plan::TOKEN), i), f64::from(word))).collect())
     }
 }

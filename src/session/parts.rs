@@ -28,7 +28,7 @@ pub struct Parts {
     tokens: usize,
     /// Where the first block of the prompt began.
     start: usize,
-    /// Where a prompt was left that did not come to its end: it may go on there.
+    /// How far the prompt under way has come, or one that did not come to its end: it may go on there.
     left: Option<usize>,
 }
 
@@ -41,14 +41,9 @@ impl Parts {
 
     /// Begins a prompt at a position, or goes on with the one that was left there.
     pub fn begin(&mut self, at: usize) {
-        if self.left.take() != Some(at) {
+        if self.left.replace(at) != Some(at) {
             self.start = at;
         }
-    }
-
-    /// Leaves a prompt at a position.
-    pub fn leave(&mut self, at: usize) {
-        self.left = Some(at);
     }
 
     /// Ends a prompt: none goes on where it ended.
@@ -64,6 +59,7 @@ impl Parts {
 
     /// Learns from a part of `tokens` tokens that took so long.
     pub fn took(&mut self, tokens: usize, time: Duration) {
+        self.left = self.left.map(|at| at + tokens);
         if time > TIME {
             self.fit(tokens, time);
         } else if tokens >= self.tokens && time < TIME / 2 {
@@ -152,10 +148,11 @@ mod tests {
     fn a_prompt_goes_on_in_the_same_blocks() {
         let mut parts = parts(512);
         parts.begin(10);
+        parts.took(448, Duration::from_millis(600));
         parts.tokens = 64;
-        parts.leave(10 + 448);
         parts.begin(10 + 448);
         assert_eq!(parts.next(10 + 448, 82), 64, "the end of the block");
+        parts.end();
         parts.begin(10 + 448);
         assert_eq!(parts.next(10 + 448, 82), 82, "another prompt");
     }

@@ -40,10 +40,10 @@ impl Session {
         let all: Vec<usize> = (0..self.planned.plan.steps.len()).collect();
         let mut times = Vec::with_capacity(passes.len());
         for pass in &passes {
-            self.write(Some(token))?; // the last step of a token leaves another
+            self.write(self.tokens.len(), Some(token))?; // the last step of a token leaves another
             times.push(kind_time(&self.executor, &all, pass)?);
         }
-        self.write(Some(token))?;
+        self.write(self.tokens.len(), Some(token))?;
         let profile = TokenProfile { kinds: times, pass: self.executor.time(&[&all])?[0] };
         self.tokens.push(token);
         Ok(profile)
@@ -55,7 +55,7 @@ impl Session {
     /// As there; [`Error::Argument`] for more of them.
     pub fn profile_chunk(&mut self, tokens: &[u32]) -> Result<TokenProfile> {
         self.check(self.tokens.len(), tokens)?;
-        let most = self.chunks.options.together();
+        let most = self.plans.options.together();
         if !(1..=most).contains(&tokens.len()) {
             let (expected, found) = (format!("1 to {most} tokens"), tokens.len().to_string());
             return Err(Error::Argument { argument: "tokens", expected, found });
@@ -63,9 +63,9 @@ impl Session {
         self.output = None;
         let place = (self.tokens.len(), tokens.len());
         let token = (&self.planned, &self.executor);
-        let class = self.chunks.class(place, Outputs::Last, &self.model, token, &mut || Ok(()))?;
-        class.write(&self.state, self.tokens.len(), tokens)?;
-        let (executor, plan) = (&class.executor, &class.planned.plan);
+        let known = self.plans.plan(place, Outputs::Last, &self.model, token, &mut || Ok(()))?;
+        known.write(&self.state, self.tokens.len(), tokens, 0)?;
+        let (executor, plan) = (&known.executor, &known.planned.plan);
         let all: Vec<usize> = (0..plan.steps.len()).collect();
         let time = |kind: &StepKind<'_>| kind_time(executor, &all, &repeated(kind));
         let kinds = plan.kinds().iter().map(time).collect::<Result<_>>()?;
@@ -81,8 +81,7 @@ impl Session {
     pub fn chunk_plan(&mut self, count: usize) -> Result<&Plan> {
         let place = (self.tokens.len(), count);
         let token = (&self.planned, &self.executor);
-        let class = self.chunks.class(place, Outputs::Last, &self.model, token, &mut || Ok(()))?;
-        Ok(&class.planned.plan)
+        Ok(&self.plans.plan(place, Outputs::Last, &self.model, token, &mut || Ok(()))?.planned.plan)
     }
 }
 

@@ -1,16 +1,21 @@
-//! How the next token is chosen, and going on with it.
+//! How the next token is sampled, with logit bias and penalties or without. With them, sampling has steps of its own, which
+//! are on the device from their first use on.
+//!
+//! The host lists what happens to which logit, anew for each token, and the GPU adds what the host cannot know yet: the
+//! token that it sampled itself and is computing now. So a generation with penalties is ahead of the host like any other.
 
 use super::Session;
-use super::adjusting::Adjusting;
-use super::sampled::{LastOutput, SampledToken};
+use super::run::Next;
 use crate::error::{Error, Result};
-use crate::kernels::Sampling;
-use crate::plan::Plan;
+use crate::kernels::{Adjustment, Penalties, Sampling};
+use crate::model::{Model, SamplingPlan, TokenPlan};
+use crate::plan::Executor;
 use crate::sample::SamplerParams;
+use std::collections::HashSet;
 
 impl Session {
-    /// How tokens are chosen from here on: greedily until this is called. If the last token's output is there, its
-    /// successor is chosen anew. Returns the seed in use, given or made up.
+    /// How tokens are sampled from here on: greedily until this is called. If the last token's output is there, its
+    /// successor is sampled anew. Returns the seed in use, given or made up.
     ///
     /// A draw depends on the logits, the parameters, the seed, the position and, with penalties, the tokens before it,
     /// and on nothing else: on one device the same seed makes the same text, whatever was generated or rewound before.
@@ -19,7 +24,7 @@ impl Session {
     /// [`Error::Argument`] for parameters out of range or a bias that bans every token, [`Error::TokenOutOfRange`] for a
     /// bias on no token,
     /// [`Error::OutOfMemory`] if bias or penalties are asked for the first time and there is no room for them: after
-    /// these tokens are chosen as before. What the device reports.
+    /// these tokens are sampled as before. What the device reports.
     pub fn set_sampling(&mut self, params: &SamplerParams) -> Result<u64> {
         params.check()?;
         let seed = params.seed();
@@ -29,15 +34,13 @@ impl Session {
             0.0 => Sampling::GREEDY,
             _ => Sampling::draw(temperature, top_k, top_p, min_p, seed),
         };
-        match &self.adjusting {
-            Some(adjusting) => adjusting.set(&self.sampling)?,
-            None => {
-                let local = self.executor.local(self.planned.sampling.params);
-                self.executor.gpu().write(local, 0, bytemuck::bytes_of(&self.sampling))?;
-            }
-        }
-        if self.output.take().is_some() {
-            self.resample()?;
+        let (executor, steps) = match &self.adjusting {
+            Some(adjusting) => (&adjusting.executor, &adjusting.planned.sampling),
+            None => (&self.executor, &self.planned.sampling),
+        };
+        executor.gpu().write(executor.local(steps.params), 0, bytemuck::bytes_of(&self.sampling))?;
+        if self.output.is_some() {
+            self.run(Next::Sampling)?;
         }
         Ok(seed)
     }
@@ -45,99 +48,66 @@ impl Session {
     /// What adjusts logits by `params`: what does so already, if it has room enough. After an error that does so still.
     fn adjusting_for(&mut self, params: &SamplerParams) -> Result<Adjusting> {
         let room = Adjusting::room(params, self.model.config().vocab, self.context())?;
-        match self.adjusting.take_if(|known| known.has(room)) {
-            Some(known) => Ok(known.with(params)),
+        match self.adjusting.take_if(|known| known.room >= room) {
+            Some(known) => Ok(Adjusting { params: params.clone(), ..known }),
             None => Adjusting::new(params, room, &self.model, (&self.planned, &self.executor)),
         }
     }
+}
 
-    /// Chooses the last token's successor by the logits that are on the device.
-    pub(super) fn resample(&mut self) -> Result<()> {
-        self.write_state(self.tokens.len() - 1)?; // the same token, with a ticket of its own
-        self.output = Some(self.submit_from(self.planned.sampling.first)?);
-        Ok(())
-    }
+/// Sampling from adjusted logits on the device, and how they are adjusted.
+pub struct Adjusting {
+    params: SamplerParams,
+    pub planned: SamplingPlan,
+    pub executor: Executor,
+    /// Adjustments there is room for.
+    room: usize,
+}
 
-    /// Feeds the token that was chosen after the last one, and returns it.
-    ///
-    /// The GPU knows that token before the host does: it is submitted first and read then, so that the GPU
-    /// is at work while the host makes something of the token. Called in a loop this is the fastest way to
-    /// generate. Where the token should not have been fed, as one that ends a reply, [`Session::rewind`] by
-    /// one: its line in the cache is overwritten by the next token fed.
-    ///
-    /// # Errors
-    /// [`Error::ContextFull`], which leaves everything as it was; [`Error::Argument`] as [`Session::logits`];
-    /// [`Error::NotANumber`] if no logit is a number, or what the device reports, after which nothing more was
-    /// fed and the last token's output is gone; [`Error::NoResult`] as [`Session::logits`].
-    pub fn feed_chosen(&mut self) -> Result<u32> {
-        self.check(self.tokens.len() + 1, &[])?;
-        let before = self.output()?.clone();
-        self.output = None;
-        self.write(None)?;
-        let output = self.submit_from(0)?;
-        let token = self.read(&before)?.chosen()?;
-        self.tokens.push(token);
-        self.output = Some(output);
-        Ok(token)
-    }
-
-    /// The token chosen after the last one, as [`Session::set_sampling`] asks.
+impl Adjusting {
+    /// How many logits `params` adjust at most.
     ///
     /// # Errors
-    /// As [`Session::most_likely`].
-    pub fn chosen(&mut self) -> Result<u32> {
-        self.read(&self.output()?.clone())?.chosen()
-    }
-
-    /// The most likely token after the last one fed, as bias and penalties leave it.
-    ///
-    /// # Errors
-    /// As [`Session::logits`]; [`Error::NotANumber`] if no logit is a number.
-    pub fn most_likely(&mut self) -> Result<u32> {
-        self.read(&self.output()?.clone())?.likeliest()
-    }
-
-    /// Submits a step and those after it, to the choice of the next token. From the first step on it is a token that is
-    /// not among the session's yet.
-    pub(super) fn submit_from(&mut self, first: usize) -> Result<LastOutput> {
-        let (executor, planned, sampling) = (&self.executor, &self.planned, &self.sampling);
-        let token = executor.local(Plan::TOKEN);
-        let computed = first < planned.sampling.first;
-        let output = match &self.adjusting {
-            Some(adjusting) => {
-                adjusting.write(&self.tokens, first == 0)?;
-                let then = (&adjusting.executor, adjusting.steps(sampling));
-                let steps = first..planned.sampling.first;
-                self.sampled.submit(self.ticket, token, |copy| executor.submit_with(steps, then, &[copy]))?
-            }
-            None => {
-                let unneeded = (!sampling.filters()).then_some(planned.sampling.histogram);
-                let steps = (first..planned.plan.steps.len()).filter(|step| Some(*step) != unneeded);
-                self.sampled.submit(self.ticket, token, |copy| executor.submit(steps, &[copy]))?
-            }
-        };
-        self.has_hidden |= computed;
-        self.runs(output.submission().clone())?;
-        Ok(output)
-    }
-
-    /// The choice after the tokens as they are. If it never came, those that no other result vouches for go: nobody
-    /// knows what the cache holds of them.
-    pub(super) fn read(&mut self, output: &LastOutput) -> Result<SampledToken> {
-        let gpu = self.executor.gpu();
-        let choice = self.sampled.read(gpu, output);
-        let choice = choice.and_then(|choice| self.receipts.check(gpu, output.submission()).map(|()| choice));
-        let choice = self.or_rewound(choice)?;
-        self.confirmed = self.tokens.len();
-        Ok(choice)
-    }
-
-    /// What came of work; if it never came, without the tokens that nothing else vouches for.
-    pub(super) fn or_rewound<T>(&mut self, result: Result<T>) -> Result<T> {
-        if let Err(Error::NoResult) = result {
-            self.rewind(self.confirmed);
-            self.output = None;
+    /// [`Error::TokenOutOfRange`] for a bias on no token, [`Error::Argument`] if every token is banned.
+    fn room(params: &SamplerParams, vocab: usize, context: usize) -> Result<usize> {
+        if let Some(&(token, _)) = params.logit_bias.iter().find(|(token, _)| *token as usize >= vocab) {
+            return Err(Error::TokenOutOfRange { token, vocab });
         }
-        result
+        let banned = params.logit_bias.iter().filter(|(_, bias)| *bias == f32::NEG_INFINITY);
+        if banned.map(|(token, _)| token).collect::<HashSet<_>>().len() == vocab {
+            let (expected, found) = ("a token that is not banned", format!("minus infinity for all {vocab} tokens"));
+            return Err(Error::Argument { argument: "logit_bias", expected: expected.to_owned(), found });
+        }
+        let recent = if params.penalises() { params.repeat_last_n.min(context) } else { 0 };
+        Ok((recent + params.logit_bias.len()).min(vocab))
+    }
+
+    /// Has `params` adjust up to `room` logits of a token's plan.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn new(params: &SamplerParams, room: usize, model: &Model, token: (&TokenPlan, &Executor)) -> Result<Self> {
+        let planned = model.plan_sampling(token.0, room)?;
+        let shared = planned.shared.iter().map(|(here, there)| (*here, token.1.local(*there).clone())).collect();
+        let executor = Executor::with_locals(model.pipelines(), &planned.plan, &[], &shared)?;
+        Ok(Self { params: params.clone(), planned, executor, room })
+    }
+
+    /// Writes what is to happen after `tokens`, and, if `ahead`, after one more that only the GPU knows.
+    pub fn write(&self, tokens: &[u32], ahead: bool) -> Result<()> {
+        let SamplerParams { repeat_penalty, presence_penalty, frequency_penalty, .. } = self.params;
+        let ahead = ahead && self.params.penalises();
+        let listed = self.params.adjustments(tokens, self.params.repeat_last_n - usize::from(ahead));
+        let listed: Vec<Adjustment> =
+            listed.iter().map(|it| Adjustment { token: it.token, count: it.count, bias: it.bias }).collect();
+        let penalties = Penalties {
+            count: listed.len() as u32,
+            ahead: ahead.into(),
+            repeat: repeat_penalty,
+            presence: presence_penalty,
+            frequency: frequency_penalty,
+        };
+        let bytes = [bytemuck::bytes_of(&penalties), bytemuck::cast_slice(&listed)].concat();
+        self.executor.gpu().write(self.executor.local(self.planned.adjustments), 0, &bytes)
     }
 }

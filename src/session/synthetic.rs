@@ -27,7 +27,7 @@ impl Session {
         let noise = gpu.buffer("noise", bytes.len() as u64, BufferUse::Storage)?;
         gpu.write(&noise, 0, &bytes)?;
         gpu.fill(&noise, &self.caches().collect::<Vec<_>>())?;
-        self.tokens = tokens;
+        (self.confirmed, self.tokens) = (tokens.len(), tokens);
         Ok(())
     }
 }

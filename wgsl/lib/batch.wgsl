@@ -7,7 +7,7 @@ struct Batch {
     position: u32, // of the first token in the sequence, from 0; the cache holds this many tokens before it
     count: u32,    // tokens: one, or those of the chunk
     splits: u32,   // into how many attention cuts the cache
-    ticket: u32,   // the host's number for this run of the head, which the result carries back
+    submission: u32, // the number of the submission that reads this, which it copies back to the host
     rotations: array<vec2<f32>>, // cosine and sine of the positions' rotary angles: of each token, a pair each
 }
 

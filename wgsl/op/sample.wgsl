@@ -32,7 +32,7 @@ var<uniform> params: Params;
 var<storage, read> logits: array<vec4<u32>>; // the bits of f32
 var<storage, read> histogram: array<u32>;
 var<storage, read> sampling: Sampling;
-var<storage, read_write> token: array<u32>; // chosen, likeliest, how many top_k and top_p left, ticket
+var<storage, read_write> token: array<u32>; // chosen, likeliest, how many top_k and top_p left
 
 var<workgroup> counts: array<atomic<u32>, BINS>;
 
@@ -176,6 +176,5 @@ fn main(@builtin(local_invocation_index) local: u32) {
         token[0] = chosen;
         token[1] = top.token;
         token[2] = count;
-        token[3] = batch.ticket;
     }
 }

@@ -4,7 +4,6 @@ use super::slice_max::{EDGES, Edit};
 use crate::error::Result;
 use crate::kernels::Sampling;
 use crate::plan::{BufferRef, Plan, Target};
-use crate::reference::builder::SUBMISSION;
 use crate::reference::sampling::choice;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
@@ -50,8 +49,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         case.plan.histogram("histogram", &logits, &slices)?;
         let local = BufferRef::Local(case.plan.sample("sample", &logits, &slices)?);
         case.fill_bytes(local, bytemuck::bytes_of(&sampling).to_vec());
-        let [chosen, likeliest, kept] = choice(&values, &sampling, position);
-        let words = [chosen, likeliest, kept, SUBMISSION].map(f64::from);
+        let words = choice(&values, &sampling, position).map(f64::from);
         case.expect_at(BufferRef::Local(Plan::TOKEN), OutputType::U32, 0, words.to_vec(), 0.0);
         Ok(case.finish(format!("{name}, {count}, {sampling:?}")))
     };

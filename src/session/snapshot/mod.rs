@@ -9,7 +9,8 @@
 mod file;
 mod format;
 
-use super::Session;
+use super::run::Next;
+use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Fetch, StagedCopy};
 use format::{Header, PIECE, Reader, Writer, damaged};
@@ -55,6 +56,7 @@ impl Session {
 
     fn write_snapshot(&mut self, to: &mut dyn Write, path: &Path) -> Result<()> {
         let logits = if self.output.is_some() { self.logits()? } else { Vec::new() };
+        self.take(self.submissions.place)?; // nothing that the cache was computed from was lost
         let header = self.header(self.tokens.len(), logits.len());
         let mut writer = Writer::new(to, path);
         writer.write(bytemuck::bytes_of(&header))?;
@@ -84,10 +86,10 @@ impl Session {
         if logits.is_empty() {
             return Ok(());
         }
-        self.has_hidden = false;
+        self.output = Some(LastOutput::Logits);
         let local = self.executor.local(self.planned.logits);
         let written = self.executor.gpu().write(local, 0, bytemuck::cast_slice(&logits));
-        written.and_then(|()| self.resample()).inspect_err(|_| self.rewind(0))
+        written.and_then(|()| self.run(Next::Sampling)).inspect_err(|_| self.rewind(0))
     }
 
     /// Whether a snapshot's header is that of one of this session's.

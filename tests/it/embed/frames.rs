@@ -62,7 +62,7 @@ fn a_frame_waits_for_less_than_a_token() {
     let prompt: Vec<u32> = (0..450).map(|token| token + 20).collect();
     session.feed(&prompt).unwrap(); // plans exist, and the length of submissions is known
     let before = gpu.work().submissions;
-    session.feed_chosen().unwrap();
+    session.next_token().unwrap();
     let token = gpu.work().submissions - before;
     let reading = waited_for("while it reads", &owner, &gpu, || {
         session.rewind(0);
@@ -72,7 +72,7 @@ fn a_frame_waits_for_less_than_a_token() {
         session.rewind(449);
         session.feed(&[20]).unwrap();
         for _ in 0..50 {
-            session.feed_chosen().unwrap();
+            session.next_token().unwrap();
         }
     });
     let most = reading.max(writing);

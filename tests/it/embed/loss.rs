@@ -58,7 +58,7 @@ fn whatever_is_called_first_notices() {
         ("check", |gpu, _| gpu.check()),
         ("feed", |_, session| session.feed(&[1])),
         ("a chunk", |_, session| session.feed(&[1; 20])),
-        ("feed_chosen", |_, session| session.feed_chosen().map(drop)),
+        ("next_token", |_, session| session.next_token().map(drop)),
         ("logits", |_, session| session.logits().map(drop)),
         ("set_sampling", |_, session| session.set_sampling(&SamplerParams::default()).map(drop)),
         ("a session", |_, session| {

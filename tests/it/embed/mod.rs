@@ -33,7 +33,7 @@ const PROMPT: &[u32] = &[1, 300, 17, 42, 256, 99];
 /// The tokens after the prompt.
 fn generate(session: &mut Session, count: usize) -> Result<Vec<u32>> {
     session.sync(PROMPT, &mut |_| std::ops::ControlFlow::Continue(()))?;
-    (0..count).map(|_| session.feed_chosen()).collect()
+    (0..count).map(|_| session.next_token()).collect()
 }
 
 /// The reply of the demonstration model on a device that wglm opened.

@@ -29,7 +29,7 @@ fn say(model: &Model, seed: u64) -> Vec<u32> {
     session.set_sampling(&SamplerParams { seed: Some(seed), ..SamplerParams::default() }).unwrap();
     let prompt: Vec<u32> = (0..10 + 7 * seed as u32).map(|token| 20 + token * 3).collect();
     session.feed(&prompt).unwrap();
-    (0..15).map(|_| session.feed_chosen().unwrap()).collect()
+    (0..15).map(|_| session.next_token().unwrap()).collect()
 }
 
 /// Four sessions that draw on four threads at once generate what each generates alone, on a device of wglm's and on an

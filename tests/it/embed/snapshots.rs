@@ -31,7 +31,7 @@ fn continuation(session: &mut Session) -> Vec<Vec<u32>> {
     session.set_sampling(&drawn).unwrap();
     let mut all = vec![bits(session)];
     for _ in 0..8 {
-        let token = session.feed_chosen().unwrap();
+        let token = session.next_token().unwrap();
         all.push([&[token][..], &bits(session)].concat());
     }
     all

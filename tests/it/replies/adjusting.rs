@@ -46,7 +46,7 @@ fn ways() -> Vec<SamplerParams> {
 
 fn on_gpu(params: &SamplerParams, count: usize) -> Vec<u32> {
     let mut session = session(&prompt(), params);
-    (0..count).map(|_| session.feed_chosen().unwrap()).collect()
+    (0..count).map(|_| session.next_token().unwrap()).collect()
 }
 
 /// The same tokens by a sampler on the host, from a session without adjustments.
@@ -99,28 +99,28 @@ fn the_way_there_does_not_matter() {
     let params = SamplerParams { repeat_penalty: 1.4, frequency_penalty: 0.3, ..SamplerParams::greedy() };
     let want = on_gpu(&params, 30);
     let mut late = session(&prompt(), &SamplerParams::greedy());
-    late.feed_chosen().unwrap();
+    late.next_token().unwrap();
     late.sync(&prompt(), &mut |_| ControlFlow::Continue(())).unwrap();
     late.set_sampling(&params).unwrap();
     for (index, token) in want.iter().enumerate() {
-        assert_eq!(late.chosen().unwrap(), *token, "token {index}");
+        assert_eq!(late.sampled_token().unwrap(), *token, "token {index}");
         late.logits().unwrap();
-        assert_eq!(late.feed_chosen().unwrap(), *token, "token {index}");
+        assert_eq!(late.next_token().unwrap(), *token, "token {index}");
     }
     let known = [&prompt()[..], &want].concat();
     let middle = prompt().len() + 9;
     late.sync(&known[..middle], &mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(late.feed_chosen().unwrap(), known[middle], "rewound");
+    assert_eq!(late.next_token().unwrap(), known[middle], "rewound");
     let mut chunks = Session::with_cache(model(), CacheShape { context: 128, ty: CacheType::F32 }).unwrap();
     chunks.set_sampling(&params).unwrap();
     chunks.feed(&known[..middle]).unwrap();
-    assert_eq!(chunks.feed_chosen().unwrap(), known[middle], "in chunks");
+    assert_eq!(chunks.next_token().unwrap(), known[middle], "in chunks");
     // Then other adjustments, more than there was room for, and none.
     let all = SamplerParams { logit_bias: (0..500).map(|token| (token, -1.0)).collect(), ..params };
     chunks.set_sampling(&all).unwrap();
-    assert_eq!(chunks.chosen().unwrap(), on_host_after(&all, chunks.tokens()));
+    assert_eq!(chunks.sampled_token().unwrap(), on_host_after(&all, chunks.tokens()));
     chunks.set_sampling(&SamplerParams::greedy()).unwrap();
-    assert_eq!(chunks.chosen().unwrap(), on_host_after(&SamplerParams::greedy(), chunks.tokens()));
+    assert_eq!(chunks.sampled_token().unwrap(), on_host_after(&SamplerParams::greedy(), chunks.tokens()));
 }
 
 fn on_host_after(params: &SamplerParams, tokens: &[u32]) -> u32 {
@@ -150,9 +150,9 @@ fn work_of_a_token() {
     session.feed(&prompt()).unwrap();
     let mut work = |params: &SamplerParams| {
         session.set_sampling(params).unwrap();
-        session.feed_chosen().unwrap();
+        session.next_token().unwrap();
         let before = device.work();
-        session.feed_chosen().unwrap();
+        session.next_token().unwrap();
         let after = device.work();
         (after.submissions - before.submissions, after.passes - before.passes, after.dispatches - before.dispatches)
     };
@@ -175,5 +175,5 @@ fn a_bias_on_no_token_is_refused() {
     let error = session.set_sampling(&banned).unwrap_err();
     assert!(matches!(error, Error::Argument { argument: "logit_bias", .. }), "{error}");
     session.set_sampling(&SamplerParams::greedy()).unwrap();
-    assert!(session.feed_chosen().is_ok());
+    assert!(session.next_token().is_ok());
 }

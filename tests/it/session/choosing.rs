@@ -19,7 +19,7 @@ fn seeded(seed: u64) -> SamplerParams {
 }
 
 fn chosen(session: &mut Session, count: usize) -> Vec<u32> {
-    (0..count).map(|_| session.feed_chosen().unwrap()).collect()
+    (0..count).map(|_| session.next_token().unwrap()).collect()
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn greedily_it_is_the_most_likely_token_each_time() {
     let [mut ahead, mut behind] = pair(10);
     for index in 0..20 {
         let token = behind.most_likely().unwrap();
-        assert_eq!(behind.chosen().unwrap(), token, "token {index}");
+        assert_eq!(behind.sampled_token().unwrap(), token, "token {index}");
         behind.feed(&[token]).unwrap();
-        assert_eq!(ahead.feed_chosen().unwrap(), token, "token {index}");
+        assert_eq!(ahead.next_token().unwrap(), token, "token {index}");
         assert_eq!(ahead.tokens(), behind.tokens());
     }
     let all = ahead.tokens().to_vec();
@@ -44,8 +44,8 @@ fn what_is_read_on_the_way_is_that_of_the_last_token() {
         session.set_sampling(&seeded(3)).unwrap();
     }
     for index in 0..12 {
-        let next = read.chosen().unwrap();
-        assert_eq!(read.feed_chosen().unwrap(), next, "token {index}");
+        let next = read.sampled_token().unwrap();
+        assert_eq!(read.next_token().unwrap(), next, "token {index}");
         assert!(bits(&mut read) == fresh(read.tokens(), 64), "the logits after token {index}");
         let likeliest = read.most_likely().unwrap() as usize;
         let logits = read.logits().unwrap();
@@ -82,17 +82,17 @@ fn rewound_it_draws_the_same_again() {
 #[test]
 fn another_way_to_choose_applies_at_once() {
     let [mut session, _] = pair(5);
-    let likeliest = session.chosen().unwrap();
+    let likeliest = session.sampled_token().unwrap();
     let drawn: std::collections::HashSet<u32> = (0..20)
         .map(|seed| {
             session.set_sampling(&SamplerParams { temperature: 20.0, top_p: 1.0, ..seeded(seed) }).unwrap();
             assert_eq!(session.most_likely().unwrap(), likeliest);
-            session.chosen().unwrap()
+            session.sampled_token().unwrap()
         })
         .collect();
     assert!(drawn.len() > 10, "{drawn:?}");
     session.set_sampling(&SamplerParams::greedy()).unwrap();
-    assert_eq!(session.feed_chosen().unwrap(), likeliest);
+    assert_eq!(session.next_token().unwrap(), likeliest);
     holds(&mut session, &[&dialogue(5)[..], &[likeliest]].concat(), "greedy again");
 }
 
@@ -103,7 +103,7 @@ fn the_token_ahead_is_forgotten() {
     chosen(&mut session, 3);
     let kept = session.tokens()[..10].to_vec();
     session.rewind(10);
-    assert!(matches!(session.feed_chosen(), Err(Error::Argument { argument: "session", .. })));
+    assert!(matches!(session.next_token(), Err(Error::Argument { argument: "session", .. })));
     assert_eq!(session.reusable(&kept), 9, "its logits went with the token");
     let other = [&kept[..], &[900, 901]].concat();
     session.feed(&other[10..]).unwrap();
@@ -117,11 +117,11 @@ fn the_token_ahead_is_forgotten() {
 fn a_full_context_is_refused_and_the_choice_stays() {
     let mut session = session_of(6);
     session.feed(&dialogue(5)).unwrap();
-    session.feed_chosen().unwrap();
+    session.next_token().unwrap();
     for _ in 0..2 {
-        let error = session.feed_chosen().unwrap_err();
+        let error = session.next_token().unwrap_err();
         assert!(matches!(error, Error::ContextFull { needed: 7, context: 6 }), "{error}");
-        assert_eq!(session.chosen().unwrap(), session.most_likely().unwrap());
+        assert_eq!(session.sampled_token().unwrap(), session.most_likely().unwrap());
     }
     let tokens = session.tokens().to_vec();
     holds(&mut session, &tokens, "full");
@@ -130,10 +130,10 @@ fn a_full_context_is_refused_and_the_choice_stays() {
 #[test]
 fn parameters_out_of_range_change_nothing() {
     let [mut session, _] = pair(4);
-    let before = session.chosen().unwrap();
+    let before = session.sampled_token().unwrap();
     let wrong = SamplerParams { top_p: 2.0, ..seeded(1) };
     assert!(matches!(session.set_sampling(&wrong), Err(Error::Argument { argument: "top_p", .. })));
-    assert_eq!(session.chosen().unwrap(), before);
+    assert_eq!(session.sampled_token().unwrap(), before);
 }
 
 /// A bias for a token outside of the vocabulary is refused when penalties are already set, and these stay.

@@ -38,8 +38,8 @@ fn a_token_is_one_pass_of_one_submission() {
     let token = |dispatches| (1, 1, dispatches);
     let told = |work: Work| (work.submissions, work.passes, work.dispatches);
     assert_eq!(told(work(&model, || session.feed(&[5]).unwrap())), token(steps - 1));
-    assert_eq!(told(work(&model, || session.feed_chosen().unwrap())), token(steps - 1));
-    assert_eq!(told(work(&model, || session.chosen().unwrap())), (0, 0, 0), "reading is no work");
+    assert_eq!(told(work(&model, || session.next_token().unwrap())), token(steps - 1));
+    assert_eq!(told(work(&model, || session.sampled_token().unwrap())), (0, 0, 0), "reading is no work");
     for token_of_prompt in dialogue(3) {
         assert_eq!(told(work(&model, || session.feed(&[token_of_prompt]).unwrap())), token(steps - 1));
     }
@@ -47,7 +47,7 @@ fn a_token_is_one_pass_of_one_submission() {
     // head.
     assert_eq!(work(&model, || session.feed(&dialogue(3)).unwrap()).dispatches, steps);
     session.set_sampling(&SamplerParams { temperature: 1.0, top_k: 40, ..SamplerParams::default() }).unwrap();
-    assert_eq!(told(work(&model, || session.feed_chosen().unwrap())), token(steps));
+    assert_eq!(told(work(&model, || session.next_token().unwrap())), token(steps));
 }
 
 /// All shaders of a token are compiled while the model loads, on several threads, and none later.
@@ -62,7 +62,7 @@ fn pipelines_are_compiled_at_load_and_at_once() {
     assert!(loaded.pipelines_at_once >= threads, "{loaded:?}, {threads} threads");
     let later = work(&model, || {
         session.feed(&[5]).unwrap();
-        session.feed_chosen().unwrap();
+        session.next_token().unwrap();
     });
     assert_eq!(later.pipelines, 0);
 }
@@ -79,12 +79,12 @@ fn a_conversation_compiles_nothing_after_the_load() {
         for length in [3, 40, 600] {
             session.rewind(0);
             session.feed(&(0..length).map(|token| 5 + token % 500).collect::<Vec<u32>>()).unwrap();
-            session.feed_chosen().unwrap();
+            session.next_token().unwrap();
         }
         for params in [filtered, penalised] {
             session.set_sampling(&params).unwrap();
-            session.feed_chosen().unwrap();
-            session.chosen().unwrap();
+            session.next_token().unwrap();
+            session.sampled_token().unwrap();
         }
     });
     assert_eq!(later.pipelines, 0, "{later:?}");
@@ -108,14 +108,14 @@ fn work_that_was_dropped_leaves_no_token() {
     let model = alone();
     let mut session = Session::new(&model).unwrap();
     session.feed(&dialogue(5)).unwrap();
-    let (chosen, logits) = (session.chosen().unwrap(), session.logits().unwrap());
+    let (chosen, logits) = (session.sampled_token().unwrap(), session.logits().unwrap());
     model.gpu().drop_work(true);
     session.rewind(3);
     let reads: [fn(&mut Session) -> wglm::Result<()>; 4] = [
-        |session| session.chosen().map(drop),
+        |session| session.sampled_token().map(drop),
         |session| session.most_likely().map(drop),
         |session| session.logits().map(drop),
-        |session| session.feed_chosen().map(drop),
+        |session| session.next_token().map(drop),
     ];
     for read in reads {
         session.feed(&dialogue(5)[3..]).unwrap();
@@ -126,12 +126,12 @@ fn work_that_was_dropped_leaves_no_token() {
     }
     nothing_came(Session::new(&model).and_then(|mut fresh| {
         fresh.feed(&[1])?;
-        fresh.chosen()
+        fresh.sampled_token()
     }));
     model.gpu().drop_work(false);
     let reuse = session.sync(&dialogue(5), &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(reuse, Reuse { cached: 3, new: 2 });
-    assert_eq!(session.chosen().unwrap(), chosen, "afterwards");
+    assert_eq!(session.sampled_token().unwrap(), chosen, "afterwards");
     assert!(session.logits().unwrap() == logits, "afterwards");
 }
 
@@ -141,10 +141,10 @@ fn a_choice_that_was_dropped_is_not_the_one_before() {
     let model = alone();
     let mut session = Session::new(&model).unwrap();
     session.feed(&dialogue(5)).unwrap();
-    session.chosen().unwrap();
+    session.sampled_token().unwrap();
     model.gpu().drop_work(true);
     session.set_sampling(&SamplerParams::greedy()).unwrap();
-    nothing_came(session.chosen());
+    nothing_came(session.sampled_token());
     assert_eq!(session.tokens(), dialogue(5), "the tokens were computed");
 }
 
@@ -175,7 +175,7 @@ fn a_part_of_a_prompt_that_was_dropped_is_noticed() {
         let mut session = Session::new(&model).unwrap();
         session.set_prompt_options(PromptOptions { chunk, limit: Duration::ZERO });
         session.feed(&dialogue(3)).unwrap();
-        session.chosen().unwrap();
+        session.sampled_token().unwrap();
         let mut count = 0;
         let mut drop_one = |_| {
             count += 1;
@@ -184,10 +184,34 @@ fn a_part_of_a_prompt_that_was_dropped_is_noticed() {
         };
         session.feed_with(&dialogue(60)[3..], &mut drop_one).unwrap();
         assert!(count > dropped + 1, "{count} parts");
-        nothing_came(session.chosen());
+        nothing_came(session.sampled_token());
         assert_eq!(session.tokens(), &dialogue(60)[..3], "chunks of {chunk}, without part {dropped}");
         session.feed(&dialogue(60)[3..]).unwrap();
-        session.chosen().unwrap();
+        session.sampled_token().unwrap();
+    }
+}
+
+/// So does a token whose result nobody read, by the next result or by a snapshot.
+#[test]
+fn a_token_that_was_dropped_unread_is_noticed() {
+    let model = alone();
+    let reads: [fn(&mut Session) -> wglm::Result<()>; 2] = [
+        |session| session.sampled_token().map(drop),
+        |session| {
+            session.rewind(4);
+            session.snapshot().map(drop)
+        },
+    ];
+    for read in reads {
+        let mut session = Session::new(&model).unwrap();
+        session.feed(&dialogue(3)).unwrap();
+        session.sampled_token().unwrap();
+        model.gpu().drop_work(true);
+        session.feed(&dialogue(4)[3..]).unwrap();
+        model.gpu().drop_work(false);
+        session.feed(&dialogue(5)[4..]).unwrap();
+        nothing_came(read(&mut session));
+        assert_eq!(session.tokens(), dialogue(3));
     }
 }
 
@@ -203,7 +227,7 @@ fn a_prompt_of_many_parts_is_whole() {
         session.feed(&tokens[..first]).unwrap();
         session.wait().unwrap();
         session.feed(&tokens[first..]).unwrap();
-        session.chosen().unwrap();
+        session.sampled_token().unwrap();
         assert_eq!(session.tokens(), tokens, "{first} tokens first");
     }
     // A missing submission may be noticed before there is a result.

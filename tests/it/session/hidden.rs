@@ -49,7 +49,7 @@ fn logits_are_products_of_the_hidden_state() {
         for what in ["a prompt", "a token"] {
             let error = relative_l2(&product(&rows, &session.hidden().unwrap()), &session.logits().unwrap());
             assert!(error < 2e-5, "after {what}, {length} tokens: {error:.1e}");
-            session.feed_chosen().unwrap();
+            session.next_token().unwrap();
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The plans of a session's chunks, each on the device from its first use on.
+//! The plans of a session's prompts, each on the device from its first use on.
 //!
-//! A chunk runs in the smallest plan that has room for it, so that few tokens do not take the grids of many. All of
-//! them share the weights and the caches of the token's plan, and each other's activations: where a plan needs larger
-//! ones than there are, those that there are go, and with them the plans that use them, which come again when they are
-//! needed. So no more is held than the largest plan takes of each.
+//! A part of a prompt runs in the smallest plan that has room for it, so that few tokens do not take the grids of many.
+//! All plans share the weights and the caches of the token's plan, and each other's activations: where a plan needs
+//! larger ones than there are, those that there are go, and with them the plans that use them, which are made again when
+//! they are needed. So no more is held than the largest plan takes of each.
 
 use super::pace::Pace;
 use crate::error::Result;
@@ -14,51 +14,52 @@ use crate::threads::GoOn;
 use std::collections::HashMap;
 
 /// The plans there are so far.
-pub struct Chunks {
+pub struct PromptPlans {
     pub options: PromptOptions,
-    classes: HashMap<BatchShape, Class>,
+    plans: HashMap<BatchShape, PromptPlan>,
     /// The activations that all plans use: of each name, and of those that have the same, of each in turn.
     scratch: HashMap<ScratchKey, Buffer>,
 }
 
-/// A plan on the device.
-pub struct Class {
+/// A plan of a prompt's part on the device.
+pub struct PromptPlan {
     pub executor: Executor,
     pub planned: BatchPlan,
     pub pace: Pace,
 }
 
-impl Class {
-    /// Writes what belongs to tokens from a position on.
-    pub fn write(&self, state: &State, position: usize, tokens: &[u32]) -> Result<()> {
-        let gpu = self.executor.gpu();
-        gpu.write(self.executor.local(Plan::STATE), 0, &state.chunk(position, tokens.len(), self.planned.plan.splits))?;
+impl PromptPlan {
+    /// Writes what belongs to tokens from a position on, with the number of the submissions that compute them.
+    pub fn write(&self, state: &State, position: usize, tokens: &[u32], submission: u32) -> Result<()> {
+        let (gpu, splits) = (self.executor.gpu(), self.planned.plan.splits);
+        let bytes = state.chunk(position, tokens.len(), splits, submission);
+        gpu.write(self.executor.local(Plan::STATE), 0, &bytes)?;
         gpu.write(self.executor.local(Plan::TOKEN), 0, bytemuck::cast_slice(tokens))
     }
 }
 
-impl Chunks {
+impl PromptPlans {
     pub fn new(options: PromptOptions) -> Self {
-        Self { options, classes: HashMap::new(), scratch: HashMap::new() }
+        Self { options, plans: HashMap::new(), scratch: HashMap::new() }
     }
 
     /// The plan for `count` tokens, up to what the options allow, after `before` others. Where kernels have to be compiled
     /// for it, `go_on` is asked again and again meanwhile.
-    pub fn class(
+    pub fn plan(
         &mut self,
         (before, count): (usize, usize),
         outputs: Outputs,
         model: &Model,
         token: (&TokenPlan, &Executor),
         go_on: &mut GoOn<'_>,
-    ) -> Result<&mut Class> {
+    ) -> Result<&mut PromptPlan> {
         let tokens = self.options.room_for(count);
         let shape = BatchShape::of(tokens, outputs, before, token.0.cache.context);
-        let class = match self.classes.remove(&shape) {
+        let plan = match self.plans.remove(&shape) {
             Some(known) => known,
             None => self.make(shape, model, token, go_on)?,
         };
-        Ok(self.classes.entry(shape).or_insert(class))
+        Ok(self.plans.entry(shape).or_insert(plan))
     }
 
     fn make(
@@ -67,7 +68,7 @@ impl Chunks {
         model: &Model,
         token: (&TokenPlan, &Executor),
         go_on: &mut GoOn<'_>,
-    ) -> Result<Class> {
+    ) -> Result<PromptPlan> {
         let planned = model.plan_batch(token.0, shape)?;
         model.pipelines().prepare_while(&planned.plan.variants, go_on)?;
         self.drop_outgrown(&planned.plan);
@@ -79,7 +80,7 @@ impl Chunks {
             self.scratch.entry(key).or_insert_with(|| executor.local(index).clone());
         }
         let pace = Pace::new(self.options.limit);
-        Ok(Class { executor, planned, pace })
+        Ok(PromptPlan { executor, planned, pace })
     }
 
     /// Lets go of activations that are too small for a plan, and of the plans that are bound to them.
@@ -91,7 +92,7 @@ impl Chunks {
             }
         }
         if self.scratch.len() < before {
-            self.classes.clear();
+            self.plans.clear();
         }
     }
 }

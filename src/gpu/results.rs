@@ -1,0 +1,176 @@
+//! Results that are copied to the host, and whether they came.
+//!
+//! On Metal a command buffer that fails while it runs, for want of memory above all, leaves nothing behind, and nobody
+//! says so: whoever reads its result finds what was there before. So every submission has a number, which the host
+//! writes to the device beforehand and which the submission copies to the host after its work. Where another number is
+//! found, the submission was lost, whatever the reason, and with it everything that was computed from it.
+
+use super::{Buffer, BufferUse, Gpu, Readback, ReadbackCopy, Submission};
+use crate::error::{Error, Result};
+
+/// A part of a buffer: whole words.
+#[derive(Clone, Copy)]
+pub struct BufferRange<'a> {
+    /// The buffer.
+    pub from: &'a Buffer,
+    /// The first byte.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: u64,
+}
+
+/// The number of a submission, and where on the device the host has written it.
+#[derive(Clone, Copy)]
+pub struct SubmissionNumber<'a> {
+    /// The number.
+    pub value: u32,
+    /// The buffer.
+    pub buffer: &'a Buffer,
+    /// Where in the buffer, in bytes.
+    pub offset: u64,
+}
+
+/// A host-visible place for the result of one submission, and for the numbers of those before it.
+pub struct Results {
+    /// The numbers, and behind the room for them the result.
+    data: Readback,
+    room: usize,
+    /// The numbers of the submissions since the last reading.
+    expected: Vec<u32>,
+    newest: Option<Submission>,
+}
+
+impl Results {
+    /// Submissions that a session makes between two readings at most.
+    pub const ROOM: usize = 256;
+
+    /// A place for results of up to `bytes` bytes, and for the numbers of `room` submissions.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; what the device reports.
+    pub fn new(gpu: &Gpu, bytes: u64, room: usize) -> Result<Self> {
+        let data = gpu.readback("results", Self::memory(bytes, room))?;
+        Ok(Self { data, room, expected: Vec::with_capacity(room), newest: None })
+    }
+
+    /// Bytes that such a place takes.
+    pub const fn memory(bytes: u64, room: usize) -> u64 {
+        4 * room as u64 + bytes
+    }
+
+    /// Has `submit` submit work that ends with copies: of the ranges, one behind the other, and of the number. If there
+    /// is no room for it, those before are looked at first.
+    ///
+    /// # Errors
+    /// That of `submit`; as [`Results::read`].
+    pub fn submit(
+        &mut self,
+        gpu: &Gpu,
+        number: SubmissionNumber<'_>,
+        ranges: &[BufferRange<'_>],
+        submit: impl FnOnce(&[ReadbackCopy<'_>]) -> Result<Submission>,
+    ) -> Result<Submission> {
+        if self.expected.len() == self.room {
+            self.read(gpu, 0)?;
+        }
+        let SubmissionNumber { value, buffer, offset } = number;
+        let at = 4 * self.expected.len() as u64;
+        let mut copies = vec![ReadbackCopy { from: buffer, offset, bytes: 4, to: &self.data, at }];
+        let mut at = 4 * self.room as u64;
+        for &BufferRange { from, offset, bytes } in ranges {
+            copies.push(ReadbackCopy { from, offset, bytes, to: &self.data, at });
+            at += bytes;
+        }
+        let submission = submit(&copies)?;
+        self.expected.push(value);
+        Ok(self.newest.insert(submission).clone())
+    }
+
+    /// Waits for the newest submission that left something here, and for no later one. Returns the first `bytes` bytes of
+    /// its result.
+    ///
+    /// # Errors
+    /// [`Error::NoResult`] if a submission since the last reading was lost; what the device reports.
+    pub fn read(&mut self, gpu: &Gpu, bytes: u64) -> Result<Vec<u8>> {
+        let Some(newest) = &self.newest else { return Ok(vec![0; bytes as usize]) }; // nothing that could be lost
+        let mut numbers = gpu.read(&self.data, Self::memory(bytes, self.room), newest)?;
+        let result = numbers.split_off(4 * self.room);
+        let whole = numbers.starts_with(bytemuck::cast_slice(&self.expected));
+        self.forget();
+        if whole {
+            return Ok(result);
+        }
+        gpu.check()?; // a lost device leaves no result either
+        Err(Error::NoResult)
+    }
+
+    /// Asks no more whether the submissions so far were carried out: nobody needs what they computed.
+    pub fn forget(&mut self) {
+        self.expected.clear();
+    }
+}
+
+/// Reads parts of buffers, one after another. The numbers of its submissions are in a buffer of its own.
+pub struct Fetch {
+    gpu: Gpu,
+    number: Buffer,
+    newest: u32,
+    results: Results,
+}
+
+impl Fetch {
+    /// For up to `bytes` bytes at a time.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; what the device reports.
+    pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self> {
+        Self::with_room(gpu, bytes, 1)
+    }
+
+    /// As [`Fetch::new`], with room for the numbers of so many submissions: see [`Fetch::submit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_room(gpu: &Gpu, bytes: u64, room: usize) -> Result<Self> {
+        let number = gpu.buffer("submission number", 4, BufferUse::Storage)?;
+        Ok(Self { gpu: gpu.clone(), number, newest: 0, results: Results::new(gpu, bytes, room)? })
+    }
+
+    /// Bytes that it takes.
+    pub const fn memory(bytes: u64, room: usize) -> u64 {
+        4 + Results::memory(bytes, room)
+    }
+
+    /// Has `submit` submit work that leaves results on the device: the next reading tells if it was lost.
+    ///
+    /// # Errors
+    /// As [`Results::submit`].
+    pub fn submit(
+        &mut self,
+        ranges: &[BufferRange<'_>],
+        submit: impl FnOnce(&[ReadbackCopy<'_>]) -> Result<Submission>,
+    ) -> Result<Submission> {
+        self.newest = self.newest.wrapping_add(1);
+        self.gpu.write(&self.number, 0, &self.newest.to_le_bytes())?;
+        let number = SubmissionNumber { value: self.newest, buffer: &self.number, offset: 0 };
+        self.results.submit(&self.gpu, number, ranges, submit)
+    }
+
+    /// `bytes` bytes of a buffer, whole words from `offset` on, once all that was submitted before is done.
+    ///
+    /// # Errors
+    /// [`Error::NoResult`] if they never came; what the device reports.
+    pub fn read(&mut self, from: &Buffer, offset: u64, bytes: u64) -> Result<Vec<u8>> {
+        self.read_ranges(&[BufferRange { from, offset, bytes }])
+    }
+
+    /// Ranges of buffers, one behind the other.
+    ///
+    /// # Errors
+    /// As [`Fetch::read`].
+    pub fn read_ranges(&mut self, ranges: &[BufferRange<'_>]) -> Result<Vec<u8>> {
+        let gpu = self.gpu.clone();
+        self.submit(ranges, |copies| gpu.submit([], copies))?;
+        self.results.read(&self.gpu, ranges.iter().map(|range| range.bytes).sum())
+    }
+}
