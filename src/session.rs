@@ -70,27 +70,27 @@ pub struct Session {
     planned: TokenPlan,
     state: State,
     tokens: Vec<u32>,
-    /// How many of the tokens a result that came vouches for.
+    /// How many of the tokens a result has confirmed. If work is lost, the others are removed.
     confirmed: usize,
-    /// What is on the device of the last token.
+    /// What the device holds of the last token.
     output: Option<LastOutput>,
     submissions: Submissions,
     /// Reads logits and hidden states.
     fetch: Fetch,
     plans: PromptPlans,
     parts: Parts,
-    /// As the GPU has it.
+    /// The parameters of sampling that the GPU has.
     sampling: Sampling,
     /// Logit bias and penalties, if there are any.
     adjusting: Option<Adjusting>,
 }
 
-/// What is on the device of the last token, beside its successor.
+/// What the device holds of the last token, beside the sampled token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastOutput {
-    /// Its logits: a snapshot holds no more.
+    /// Its logits. A snapshot holds nothing else.
     Logits,
-    /// Its logits, and the hidden state that they were made of.
+    /// Its logits and its hidden state.
     Hidden,
 }
 

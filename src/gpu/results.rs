@@ -1,9 +1,9 @@
-//! Results that are copied to the host, and whether they came.
+//! Results that are copied to the host, and the detection of lost ones.
 //!
-//! On Metal a command buffer that fails while it runs, for want of memory above all, leaves nothing behind, and nobody
-//! says so: whoever reads its result finds what was there before. So every submission has a number, which the host
-//! writes to the device beforehand and which the submission copies to the host after its work. Where another number is
-//! found, the submission was lost, whatever the reason, and with it everything that was computed from it.
+//! On Metal a command buffer may fail while it runs, usually because memory runs out. It then leaves nothing behind, and
+//! nobody is told: the host would read what an earlier submission left. So submissions have numbers. The host writes a
+//! number to the device, and the submission copies it back after its work, next to its result. If the host finds another
+//! number there, the submission was lost, whatever the reason.
 
 use super::{Buffer, BufferUse, Gpu, Readback, ReadbackCopy, Submission};
 use crate::error::{Error, Result};
@@ -19,29 +19,29 @@ pub struct BufferRange<'a> {
     pub bytes: u64,
 }
 
-/// The number of a submission, and where on the device the host has written it.
+/// The number of a submission, and where the host has written it on the device.
 #[derive(Clone, Copy)]
 pub struct SubmissionNumber<'a> {
     /// The number.
     pub value: u32,
     /// The buffer.
     pub buffer: &'a Buffer,
-    /// Where in the buffer, in bytes.
+    /// Its first byte there.
     pub offset: u64,
 }
 
-/// A host-visible place for the result of one submission, and for the numbers of those before it.
+/// A host-visible place for the result of a submission, and for the numbers of this and earlier submissions.
 pub struct Results {
-    /// The numbers, and behind the room for them the result.
+    /// Room for the numbers, and behind it the result.
     data: Readback,
     room: usize,
-    /// The numbers of the submissions since the last reading.
+    /// The numbers of the submissions since the last read.
     expected: Vec<u32>,
     newest: Option<Submission>,
 }
 
 impl Results {
-    /// Submissions that a session makes between two readings at most.
+    /// The room of a session's places.
     pub const ROOM: usize = 256;
 
     /// A place for results of up to `bytes` bytes, and for the numbers of `room` submissions.
@@ -58,8 +58,8 @@ impl Results {
         4 * room as u64 + bytes
     }
 
-    /// Has `submit` submit work that ends with copies: of the ranges, one behind the other, and of the number. If there
-    /// is no room for it, those before are looked at first.
+    /// Calls `submit` with the copies that a submission ends with: of its number, and of the ranges, one behind the other.
+    /// If there is no room for the number, the earlier submissions are checked first.
     ///
     /// # Errors
     /// That of `submit`; as [`Results::read`].
@@ -86,13 +86,13 @@ impl Results {
         Ok(self.newest.insert(submission).clone())
     }
 
-    /// Waits for the newest submission that left something here, and for no later one. Returns the first `bytes` bytes of
-    /// its result.
+    /// Waits for the newest submission to this place, and for no other one, and returns the first `bytes` bytes of its
+    /// result.
     ///
     /// # Errors
-    /// [`Error::NoResult`] if a submission since the last reading was lost; what the device reports.
+    /// [`Error::NoResult`] if a submission since the last read was lost; what the device reports.
     pub fn read(&mut self, gpu: &Gpu, bytes: u64) -> Result<Vec<u8>> {
-        let Some(newest) = &self.newest else { return Ok(vec![0; bytes as usize]) }; // nothing that could be lost
+        let Some(newest) = &self.newest else { return Ok(vec![0; bytes as usize]) }; // nothing was submitted
         let mut numbers = gpu.read(&self.data, Self::memory(bytes, self.room), newest)?;
         let result = numbers.split_off(4 * self.room);
         let whole = numbers.starts_with(bytemuck::cast_slice(&self.expected));
@@ -104,13 +104,13 @@ impl Results {
         Err(Error::NoResult)
     }
 
-    /// Asks no more whether the submissions so far were carried out: nobody needs what they computed.
+    /// Does not check the submissions so far, because nobody needs what they computed.
     pub fn forget(&mut self) {
         self.expected.clear();
     }
 }
 
-/// Reads parts of buffers, one after another. The numbers of its submissions are in a buffer of its own.
+/// Reads ranges of buffers. The numbers of its submissions are in a buffer of its own.
 pub struct Fetch {
     gpu: Gpu,
     number: Buffer,
@@ -127,7 +127,7 @@ impl Fetch {
         Self::with_room(gpu, bytes, 1)
     }
 
-    /// As [`Fetch::new`], with room for the numbers of so many submissions: see [`Fetch::submit`].
+    /// As [`Fetch::new`], with room for the numbers of `room` submissions: see [`Fetch::submit`].
     ///
     /// # Errors
     /// As there.
@@ -141,7 +141,7 @@ impl Fetch {
         4 + Results::memory(bytes, room)
     }
 
-    /// Has `submit` submit work that leaves results on the device: the next reading tells if it was lost.
+    /// Calls `submit` with the copies that a submission ends with. The next read fails if that submission was lost.
     ///
     /// # Errors
     /// As [`Results::submit`].

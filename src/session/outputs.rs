@@ -1,4 +1,4 @@
-//! What the model makes of tokens: logits, and the hidden states they are made of.
+//! The outputs of the model: logits, and the hidden states from which they are computed.
 
 use super::run::{Next, going_on};
 use super::{LastOutput, Session};
@@ -7,28 +7,27 @@ use crate::gpu::Fetch;
 use crate::model::Outputs;
 use std::ops::ControlFlow;
 
-/// Bytes of logits on the device at a time, where those of every token are wanted.
+/// The most bytes of logits on the device when those of every token are wanted.
 const LOGITS_BYTES: usize = 64 << 20;
 
 impl Session {
-    /// The logits {vocab} of the last token fed, as the model left them: without bias and penalties.
+    /// The logits {vocab} of the last token that was fed, without bias and penalties.
     ///
     /// # Errors
-    /// [`Error::Argument`] if nothing was fed since the start or the last rewind; [`Error::NoResult`] if they never
-    /// came: then the tokens that were fed since the last result that did are not in the session any more; what the
-    /// device reports.
+    /// [`Error::Argument`] if nothing was fed since the start or the last rewind. [`Error::NoResult`] if the device lost
+    /// work: the tokens that no earlier result has confirmed are then removed from the session. What the device reports.
     pub fn logits(&mut self) -> Result<Vec<f32>> {
         self.last_output()?;
         self.read(self.planned.logits, self.model.config().vocab)
     }
 
-    /// The hidden state {width} of the last token fed: the sum of all layers, normalised by `output_norm`. Its products
-    /// with the rows of the output matrix are the [logits](Session::logits). It is what llama.cpp calls a token's
-    /// embedding, and transformers its `last_hidden_state`.
+    /// The hidden state {width} of the last token that was fed: the sum of all layers, normalised by `output_norm`. Its
+    /// products with the rows of the output matrix are the [logits](Session::logits). llama.cpp calls it the embedding of
+    /// the token, and transformers calls it `last_hidden_state`.
     ///
     /// # Errors
-    /// As [`Session::logits`]; [`Error::Argument`] also where nothing was fed since a snapshot was restored, which holds
-    /// the logits alone.
+    /// As for [`Session::logits`]. [`Error::Argument`] also if nothing was fed since a snapshot was restored, because a
+    /// snapshot does not hold the hidden state.
     pub fn hidden(&mut self) -> Result<Vec<f32>> {
         if self.last_output()? != LastOutput::Hidden {
             let expected = "a token fed since the snapshot was restored".to_owned();
@@ -38,19 +37,19 @@ impl Session {
         Ok(normalised(&hidden, &self.output_norm()?, self.model.config().epsilon))
     }
 
-    /// Feeds tokens and has `visit` see each one's place among them and its logits {vocab}, in order.
+    /// Feeds tokens and calls `visit` with the place of each among them and its logits {vocab}, in order.
     ///
     /// # Errors
-    /// As [`Session::feed`], and [`Error::Cancelled`] if `visit` says so; what was fed until then stays.
+    /// As for [`Session::feed`], and [`Error::Cancelled`] if `visit` says so, after which the session keeps what was fed.
     pub fn feed_all(&mut self, tokens: &[u32], visit: &mut dyn FnMut(usize, &[f32]) -> ControlFlow<()>) -> Result<()> {
         self.feed_rows(tokens, Outputs::All, visit)
     }
 
-    /// Feeds tokens and has `visit` see each one's place among them and its hidden state {width}, as
-    /// [`Session::hidden`] tells it, in order.
+    /// Feeds tokens and calls `visit` with the place of each among them and its hidden state {width}, which is that of
+    /// [`Session::hidden`], in order.
     ///
     /// # Errors
-    /// As [`Session::feed`], and [`Error::Cancelled`] if `visit` says so; what was fed until then stays.
+    /// As for [`Session::feed`], and [`Error::Cancelled`] if `visit` says so, after which the session keeps what was fed.
     pub fn feed_hidden(
         &mut self,
         tokens: &[u32],
@@ -61,13 +60,13 @@ impl Session {
         self.feed_rows(tokens, Outputs::Last, &mut normalise)
     }
 
-    /// The mean of the [hidden states](Session::hidden) {width} of a text's tokens: a vector that texts may be compared
-    /// by, by the cosine of the angle between two of them. The model was made to foretell text, not to compare it:
-    /// models made for that do it better. The text stands alone, without the chat template; whatever the session held
-    /// before is gone, and afterwards it holds the text.
+    /// The mean of the [hidden states](Session::hidden) {width} of a text's tokens. Two texts can be compared by the cosine
+    /// of the angle between their means. The model was trained to predict text and not to compare it, so models that were
+    /// trained for that are better at it. The chat template is not used. The session forgets what it held before, and
+    /// holds the text afterwards.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a text without tokens, [`Error::Tokenizer`]; otherwise as [`Session::feed`].
+    /// [`Error::Argument`] for a text without tokens, [`Error::Tokenizer`]; otherwise as for [`Session::feed`].
     pub fn embed(&mut self, text: &str) -> Result<Vec<f32>> {
         let tokens = self.model.tokenizer()?.encode(text, false)?;
         if tokens.is_empty() {
@@ -84,8 +83,8 @@ impl Session {
         Ok(sums.into_iter().map(|sum| (sum / tokens.len() as f64) as f32).collect())
     }
 
-    /// Feeds tokens and has `visit` see what each one leaves: its logits if those of all are wanted, otherwise its hidden
-    /// state before the norm.
+    /// Feeds tokens and calls `visit` with the place of each and with its logits if those of all tokens are wanted, or else
+    /// with its hidden state before the norm.
     fn feed_rows(
         &mut self,
         tokens: &[u32],
@@ -125,15 +124,15 @@ impl Session {
         if self.output.is_none() && !tokens.is_empty() { self.run(Next::Head) } else { Ok(()) }
     }
 
-    /// The last token's values in a buffer of its plan.
+    /// The first values in a local buffer of the token's plan.
     fn read(&mut self, local: usize, count: usize) -> Result<Vec<f32>> {
         let values = self.fetch.read(self.executor.local(local), 0, 4 * count as u64);
-        self.take(self.submissions.place)?; // nothing that they were computed from was lost
+        self.take(self.submissions.place)?; // no work that they depend on was lost
         Ok(bytemuck::pod_collect_to_vec(&values?))
     }
 
-    /// What the part of a prompt that was computed last left of every token, and how far one token's values are from the
-    /// next's.
+    /// The values of every token that the last part of a prompt left, and the distance from the first value of one token to
+    /// the first of the next.
     fn read_part(&mut self, count: usize, outputs: Outputs) -> Result<(Vec<f32>, usize)> {
         let place = (self.tokens.len() - count, count);
         let token = (&self.planned, &self.executor);

@@ -1,4 +1,4 @@
-//! How many steps go into a submission, so that none takes the GPU much longer than wanted.
+//! How many steps of a prompt's plan go into one submission, so that no submission takes the GPU much longer than wanted.
 
 use crate::error::Result;
 use crate::gpu::{Gpu, Submission};
@@ -7,43 +7,48 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Submissions under way at a time: one runs while the next waits its turn.
+/// Submissions under way at a time: the GPU runs one while the next one waits.
 const AHEAD: usize = 2;
-/// Where single steps take so many times what a submission should, none waits: the GPU's wait for the next one is nothing
-/// beside what it takes, and work of others comes between any two.
+/// If a submission takes this many times what it should, which only a single long step can, there is one under way at a
+/// time. The GPU then waits for each, which is short compared with the step, and others who use the GPU get their turn.
 const LONG: u32 = 5;
-/// Steps of the first submission, about: of a plan of which nothing is known yet, and where the GPU has nothing to do
-/// until it comes. Then there are so many times more, for they take longer to run than to record.
+/// If the GPU is idle, the first submission has about this many steps, so that it starts soon. Each one that follows has
+/// this many times more, because steps take longer to run than to record.
 const FIRST: usize = 16;
 const MORE: f64 = 3.0;
-/// Seconds that a step takes however little it does.
+/// The seconds that even the smallest step takes.
 const DISPATCH: f64 = 5e-6;
 
-/// The pace of a plan's submissions. What one takes is the time between the end of the one before and its own.
+/// The pace of a plan's submissions. The time that a submission takes is measured from the end of the one before it to its
+/// own end.
 ///
-/// Steps are weighed by what they cost: in seconds on the slow GPU that the plan's steps were cut for. How much of that
-/// this GPU does in the time that a submission should take is learned.
+/// The weight of a step is the seconds that it would take on the slow GPU whose limits decided into how many parts steps
+/// are cut. How much weight this GPU computes in the time that a submission should take is learned from measurements.
 pub struct Pace {
     limit: Duration,
-    /// Weight of a submission: of any, while the GPU waits for the first ones, and at most, so that every chunk has one
-    /// to learn from.
+    /// The weight that a submission should have.
     weight: f64,
+    /// The weight that a submission has at most while an idle GPU waits for the first ones.
     ramp: f64,
+    /// The weight that a submission has at most, so that there are several to measure in each part of a prompt.
     most: f64,
-    /// What the steps before each one weigh together, and all of them.
+    /// For each step the weight of all steps before it, and at the end the weight of all steps.
     before: Vec<f64>,
-    /// What the GPU may not have finished yet, and the weight of each; none of what others have submitted.
+    /// The submissions that the GPU may not have finished yet, with their weights. Work submitted before the part has the
+    /// weight 0.
     running: VecDeque<(Submission, f64)>,
+    /// When the last submission that was waited for ended.
     since: Instant,
-    /// When the GPU began with the chunk, and the weight of what it has done of it.
+    /// When the GPU began with the part of the prompt.
     begun: Instant,
+    /// The weight that it has computed of the part.
     done: f64,
-    /// Submissions under way before the oldest one is waited for.
+    /// How many submissions may be under way before the oldest one is waited for.
     ahead: usize,
 }
 
 impl Pace {
-    /// Of submissions that take so long. Before anything is known, the GPU is taken for the slow one.
+    /// The pace of submissions that should take `limit`. Before anything is measured, the GPU is assumed to be the slow one.
     pub fn new(limit: Duration) -> Self {
         let (running, since) = (VecDeque::with_capacity(AHEAD + 1), Instant::now());
         let weight = limit.as_secs_f64();
@@ -51,8 +56,8 @@ impl Pace {
         Self { limit, weight, ramp, most, before: vec![0.0], running, since, begun: since, done: 0.0, ahead: AHEAD }
     }
 
-    /// Begins a chunk with so many tokens in the cache, which runs when the newest submission before it is done, if there
-    /// is one. `idle` says that the GPU has nothing to do.
+    /// Begins a part of a prompt with so many tokens in the cache. It runs when the newest submission before it is done, if
+    /// there is one. `idle` says that the GPU has nothing to do.
     pub fn start(&mut self, plan: &Plan, slow: &StepLimit, cached: usize, newest: Option<Submission>, idle: bool) {
         let weights = plan.steps.iter().map(|step| DISPATCH + slow.seconds(&step.cost, cached as u64));
         self.weigh(weights);
@@ -73,7 +78,7 @@ impl Pace {
         self.most = self.whole() / (AHEAD + 1) as f64;
     }
 
-    /// The weight of all steps.
+    /// The weight of all steps of the plan.
     fn whole(&self) -> f64 {
         self.before.last().copied().unwrap_or_default()
     }
@@ -85,7 +90,7 @@ impl Pace {
         first..fit.max(first + 1).min(self.before.len() - 1)
     }
 
-    /// Notes a submission, and waits if the GPU is too far behind.
+    /// Records a submission, and waits if too many are under way.
     pub fn submitted(&mut self, gpu: &Gpu, submission: Submission, steps: Range<usize>) -> Result<()> {
         self.running.push_back((submission, self.before[steps.end] - self.before[steps.start]));
         self.ramp *= MORE;
@@ -97,7 +102,7 @@ impl Pace {
         Ok(())
     }
 
-    /// A submission of some weight, the oldest, has ended.
+    /// Records the end of the oldest submission, which had this weight.
     fn ended(&mut self, weight: f64) {
         let (now, before) = (Instant::now(), self.since);
         self.since = now;
@@ -109,14 +114,14 @@ impl Pace {
         }
     }
 
-    /// How long the chunk has taken so far, and what it will take in all if it goes on so. None before any of it is done.
+    /// How long the part has taken so far, and how long it will take in all at this speed. None before any of it is done.
     pub fn so_far(&self) -> Option<(Duration, Duration)> {
         let so_far = self.since - self.begun;
         let expected = Duration::try_from_secs_f64(so_far.as_secs_f64() * self.whole() / self.done);
         expected.ok().filter(|_| self.done > 0.0).map(|expected| (so_far, expected))
     }
 
-    /// From what a submission took. It is shortened at once, and lengthened little by little.
+    /// Learns from the time that a submission took. Submissions become shorter at once, and longer step by step.
     fn learn(&mut self, took: Duration, weight: f64) {
         let fit = self.limit.as_secs_f64() * weight / took.as_secs_f64().max(1e-9);
         self.weight = fit.min(2.0 * self.weight.max(DISPATCH)).min(self.most);
@@ -130,7 +135,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(10);
 
-    /// Steps of submissions, one after the other, of a plan on a GPU that takes `took` for a second of weight.
+    /// The numbers of steps of a plan's submissions on a GPU that takes `took` seconds for a second of weight.
     fn submissions(pace: &mut Pace, took: f64) -> Vec<usize> {
         let (mut first, mut counts) = (0, Vec::new());
         while first + 1 < pace.before.len() {
@@ -160,7 +165,7 @@ mod tests {
         assert_eq!(pace.next(3), 3..4);
     }
 
-    /// A chunk deep in the cache has many steps that are long beside many that are short.
+    /// With many tokens in the cache, a plan has many long steps after many short ones.
     #[test]
     fn long_steps_are_not_submitted_like_short_ones() {
         let mut weights = vec![1e-4; 300];
@@ -172,7 +177,7 @@ mod tests {
 
     /// The third submission waits for the first.
     #[test]
-    fn every_chunk_has_three_submissions_if_it_can() {
+    fn every_part_has_three_submissions_if_it_can() {
         for (steps, first) in [(430, 143), (10, 3), (1, 1)] {
             let mut pace = pace(&vec![1e-3; steps]);
             (0..20).for_each(|_| pace.learn(Duration::ZERO, 1e-3));

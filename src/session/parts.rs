@@ -1,65 +1,68 @@
-//! How many tokens of a prompt are computed together, so that none of these parts takes much longer than a second: what
-//! is computed of a part is lost if the prompt is cancelled before its end, and whoever reads along is told at its end.
+//! How many tokens of a prompt are computed together.
 //!
-//! Few tokens run in other kernels than many, which round otherwise. A reply must not depend on how fast the GPU is, so
-//! a prompt is cut into blocks as if the GPU were fast, and a block of many tokens into parts that all have many.
+//! A prompt is computed in parts, each of which takes about a second at most, because the work on a part is lost if the
+//! prompt is cancelled before its end, and because progress is reported at its end.
+//!
+//! The kernels for few tokens round in another way than those for many. A reply must not depend on how fast the GPU is.
+//! So a prompt is first cut into blocks of the size for a fast GPU, and on a slow GPU a block of many tokens is cut into
+//! parts that all have many.
 
 use crate::model::{FEW_TOKENS, PromptOptions};
 use std::time::Duration;
 
-/// What a part takes at most, about.
+/// The time that a part should take at most.
 const TIME: Duration = Duration::from_secs(1);
-/// Tokens of a part of a larger block, however slow the GPU is.
+/// The fewest tokens of a part, however slow the GPU is.
 const LEAST: usize = 64;
-/// Parts have multiples of so many tokens, which fill the kernels' tiles.
+/// Parts have a multiple of this many tokens, which fills the tiles of the kernels.
 const STEP: usize = 32;
-/// When a part is given up for being too long: it takes more than twice the time, and less than an eighth is done.
+/// A part is given up if it will take more than twice the time and less than an eighth of it is done.
 const MUCH_TOO_LONG: u32 = 2;
 const EARLY: u32 = 8;
-/// What has to be measured before anything follows from it.
-const SURE: Duration = Duration::from_millis(100);
+/// Measurements of less time than this are not trusted.
+const TRUSTED: Duration = Duration::from_millis(100);
 
 /// How many tokens of a prompt are computed together.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts {
-    /// Tokens of a block, which a part never has more of.
+    /// Tokens of a block. A part never has more.
     most: usize,
-    /// Tokens of a part, as the GPU was so far.
+    /// Tokens of a part, by the speed of the GPU so far.
     tokens: usize,
-    /// Where the first block of the prompt began.
+    /// The position at which the first block of the prompt began.
     start: usize,
-    /// How far the prompt under way has come, or one that did not come to its end: it may go on there.
-    left: Option<usize>,
+    /// The position that an unfinished prompt has reached. If a prompt begins there, it is the same one going on.
+    reached: Option<usize>,
 }
 
 impl Parts {
-    /// As many as the options have it, until one takes too long.
+    /// Parts are as large as the options allow until one takes too long.
     pub fn new(options: PromptOptions) -> Self {
         let most = options.together();
-        Self { most, tokens: most, start: 0, left: None }
+        Self { most, tokens: most, start: 0, reached: None }
     }
 
-    /// Begins a prompt at a position, or goes on with the one that was left there.
+    /// Begins a prompt at a position, or continues the one that was interrupted there.
     pub fn begin(&mut self, at: usize) {
-        if self.left.replace(at) != Some(at) {
+        if self.reached.replace(at) != Some(at) {
             self.start = at;
         }
     }
 
-    /// Ends a prompt: none goes on where it ended.
+    /// Ends a prompt. A prompt that begins there is another one.
     pub fn end(&mut self) {
-        self.left = None;
+        self.reached = None;
     }
 
-    /// Tokens of the part at a position, where `rest` are still to be computed.
+    /// How many tokens the part at a position has if `rest` tokens of the prompt are still to be computed.
     pub fn next(&self, at: usize, rest: usize) -> usize {
         let block = rest.min(self.most - (at - self.start) % self.most);
         if block <= self.tokens + FEW_TOKENS { block } else { self.tokens }
     }
 
-    /// Learns from a part of `tokens` tokens that took so long.
+    /// Records that a part of `tokens` tokens was computed and took this time.
     pub fn took(&mut self, tokens: usize, time: Duration) {
-        self.left = self.left.map(|at| at + tokens);
+        self.reached = self.reached.map(|at| at + tokens);
         if time > TIME {
             self.fit(tokens, time);
         } else if tokens >= self.tokens && time < TIME / 2 {
@@ -67,11 +70,11 @@ impl Parts {
         }
     }
 
-    /// Whether a part of `tokens` tokens that has taken `so_far`, and as it seems will take `expected` in all, is better
-    /// given up and computed in smaller ones, which those that follow are from then on.
+    /// Whether a part of `tokens` tokens, which has taken `so_far` and will probably take `expected` in all, should be
+    /// given up and computed in smaller parts. If so, the parts that follow are smaller.
     pub fn give_up(&mut self, tokens: usize, so_far: Duration, expected: Duration) -> bool {
         let early = so_far * EARLY < expected;
-        let too_long = tokens > LEAST + FEW_TOKENS && so_far > SURE && early && expected > TIME * MUCH_TOO_LONG;
+        let too_long = tokens > LEAST + FEW_TOKENS && so_far > TRUSTED && early && expected > TIME * MUCH_TOO_LONG;
         if too_long {
             self.fit(tokens, expected);
         }

@@ -1,17 +1,17 @@
-//! What a token's time goes to, by the GPU's clock.
+//! How long the steps of a token take, by the GPU's clock.
 //!
 //! A timestamp after every step would take longer than most steps do. So all steps of one kind run in a pass of their
-//! own, one after the other, timed at its two ends. Those that write the same activations wait for one another, as a
-//! step waits for the one before in a token: what a step takes here holds that wait, but not what changing from one
-//! kernel to another takes.
+//! own, which is timed at its beginning and its end. Steps that write the same activations wait for each other, as a step
+//! of a token waits for the one before it. The time of a step therefore includes that wait, but not the time that a
+//! change from one kernel to another takes.
 
 use super::Session;
 use crate::error::{Error, Result};
 use crate::model::Outputs;
 use crate::plan::{Executor, Plan, StepKind};
 
-/// Steps a pass has at least: few enough are repeated, lest the ends of the pass count. What stands once in a plan
-/// then finds in the GPU's caches what it left there itself, and may seem faster than it is if that fits.
+/// The fewest steps of a pass. Fewer steps are repeated, so that the time of the pass itself does not count. A step that
+/// is repeated finds its data in the GPU's caches if it fits there, and may then seem faster than it is.
 const LEAST: usize = 16;
 
 /// How long a token took on the GPU, in nanoseconds.
@@ -26,9 +26,8 @@ pub struct TokenProfile {
 impl Session {
     /// Feeds one token and returns how long it took on the GPU.
     ///
-    /// Steps that run out of turn leave garbage: activations, sums that grow with every run, perhaps to infinity, the
-    /// token's line in the cache. None of it lasts: each kind runs after a whole token and so starts from
-    /// what a token leaves, and a whole token comes last, which writes everything anew.
+    /// Steps that run out of order leave wrong activations, sums that grow with every run, and a wrong KV row. None of
+    /// these stay: each kind of step runs after a whole token, and a whole token comes last and writes everything again.
     ///
     /// # Errors
     /// As [`Session::feed`]; [`Error::Unsupported`] on a device without timestamps.
@@ -85,12 +84,12 @@ impl Session {
     }
 }
 
-/// What a step of a kind takes, after all steps of a token or a chunk.
+/// The time of a step of a kind, which runs after all steps of a token or of a part of a prompt.
 fn kind_time(executor: &Executor, all: &[usize], pass: &[usize]) -> Result<f64> {
     Ok(executor.time(&[all, pass])?[1] / pass.len() as f64)
 }
 
-/// The steps of a kind, over and over until they are enough for a pass.
+/// The steps of a kind, repeated until they are enough for a pass.
 fn repeated(kind: &StepKind<'_>) -> Vec<usize> {
     let times = LEAST.div_ceil(kind.steps.len().max(1));
     kind.steps.repeat(times)

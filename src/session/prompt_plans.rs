@@ -1,9 +1,9 @@
-//! The plans of a session's prompts, each on the device from its first use on.
+//! The plans of a session's prompts. Each is put on the device when it is first used, and stays there.
 //!
 //! A part of a prompt runs in the smallest plan that has room for it, so that few tokens do not take the grids of many.
-//! All plans share the weights and the caches of the token's plan, and each other's activations: where a plan needs
-//! larger ones than there are, those that there are go, and with them the plans that use them, which are made again when
-//! they are needed. So no more is held than the largest plan takes of each.
+//! All plans share the weights and the caches of the token's plan, and they share their activations with each other. When
+//! a plan needs a larger buffer of activations than there is, that buffer is dropped together with the plans that use it,
+//! which are made again when they are needed. So of each buffer only the largest one that a plan needs is held.
 
 use super::pace::Pace;
 use crate::error::Result;
@@ -13,11 +13,12 @@ use crate::plan::{Executor, Plan, ScratchKey};
 use crate::threads::GoOn;
 use std::collections::HashMap;
 
-/// The plans there are so far.
+/// The plans of a session's prompts.
 pub struct PromptPlans {
+    /// How prompts are computed.
     pub options: PromptOptions,
     plans: HashMap<BatchShape, PromptPlan>,
-    /// The activations that all plans use: of each name, and of those that have the same, of each in turn.
+    /// The buffers of activations that the plans share.
     scratch: HashMap<ScratchKey, Buffer>,
 }
 
@@ -43,8 +44,8 @@ impl PromptPlans {
         Self { options, plans: HashMap::new(), scratch: HashMap::new() }
     }
 
-    /// The plan for `count` tokens, up to what the options allow, after `before` others. Where kernels have to be compiled
-    /// for it, `go_on` is asked again and again meanwhile.
+    /// The plan for `count` tokens after `before` others. While kernels are compiled for it, `go_on` is called again and
+    /// again.
     pub fn plan(
         &mut self,
         (before, count): (usize, usize),
@@ -83,7 +84,7 @@ impl PromptPlans {
         Ok(PromptPlan { executor, planned, pace })
     }
 
-    /// Lets go of activations that are too small for a plan, and of the plans that are bound to them.
+    /// Drops buffers that are too small for a plan, and the plans that use them.
     fn drop_outgrown(&mut self, plan: &Plan) {
         let before = self.scratch.len();
         for (_, key, bytes) in plan.scratch() {

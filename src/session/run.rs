@@ -1,10 +1,11 @@
-//! A token's way, from top to bottom: what to run next, its submission, and taking its result.
+//! The way of a token, from top to bottom: what to run next, its submission, and taking its result.
 //!
-//! The host says what the GPU runs next: a part of a prompt, a token alone, the token that the GPU sampled itself, or the
-//! head for the last token of a prompt. Each is written down, submitted by [`Submissions::submit`], and taken later: the
-//! next token is submitted before the result of the one before it is read, so that the GPU never waits for the host.
-//! What is read also tells whether anything before it was lost. Then the tokens that no earlier result confirmed leave
-//! the session, for nobody knows what the cache holds of them.
+//! The host decides what the GPU runs next: a part of a prompt, a token, the token that the GPU has sampled itself, or the
+//! head alone. It writes the state for that, submits the steps, and takes the result later: the next token is submitted
+//! before the result of the one before it is read, so that the GPU does not wait for the host.
+//!
+//! The result also shows whether any work since the result before it was lost. If so, nobody knows what the cache holds of
+//! the tokens that no result has confirmed, and they are removed from the session.
 
 use super::prompt_plans::PromptPlan;
 use super::{LastOutput, Session};
@@ -19,15 +20,15 @@ use std::time::Instant;
 /// What the GPU runs next.
 #[derive(Clone, Copy)]
 pub(super) enum Next {
-    /// The layers, for a token that others follow: nothing but its KV rows is wanted.
+    /// The layers, for a token that others follow. Nothing but its KV rows is wanted.
     Layers(u32),
-    /// The layers and the head, for a token whose successor is wanted.
+    /// The layers, the head and the sampling, for the last one of some tokens.
     Token(u32),
-    /// The same for the token that the GPU sampled last, which the host may not know yet.
+    /// The same, for the token that the GPU has sampled and that the host may not know yet.
     SampledToken,
-    /// The head, for the last token of the prompt's part that was computed last.
+    /// The head and the sampling, for the last token of a prompt whose parts went through the layers.
     Head,
-    /// The sampling of the last token's successor, from logits that are there.
+    /// The sampling, from the logits of the last token.
     Sampling,
 }
 
@@ -35,17 +36,17 @@ impl Session {
     /// Feeds tokens after those already there.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], or what the device reports. After an error the
-    /// session holds the tokens fed before it, after [`Error::NoResult`] those that an earlier result vouches for.
+    /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], or what the device reports. After an error the session holds the
+    /// tokens that were fed before it, and after [`Error::NoResult`] those that an earlier result has confirmed.
     pub fn feed(&mut self, tokens: &[u32]) -> Result<()> {
         self.feed_with(tokens, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// As [`Session::feed`], telling `progress` after each submission, and again and again while kernels compile that
-    /// nothing needed before, how many of the tokens the session holds, and stopping if it says so.
+    /// Feeds tokens like [`Session::feed`] and calls `progress` with the number of these tokens that the session holds:
+    /// after each submission, and again and again while kernels compile. Stops if `progress` says so.
     ///
     /// # Errors
-    /// As [`Session::feed`], and [`Error::Cancelled`]; what the session holds by then stays.
+    /// As [`Session::feed`], and [`Error::Cancelled`], after which the session keeps the tokens that it holds.
     pub fn feed_with(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<()> {
         let before = self.tokens.len();
         self.check(before, tokens)?;
@@ -76,15 +77,14 @@ impl Session {
 
     /// Feeds the token that was sampled after the last one, and returns it.
     ///
-    /// The GPU knows that token before the host does: it is submitted first and read then, so that the GPU
-    /// is at work while the host makes something of the token. Called in a loop this is the fastest way to
-    /// generate. Where the token should not have been fed, as one that ends a reply, [`Session::rewind`] by
-    /// one: its row in the cache is overwritten by the next token fed.
+    /// The GPU knows this token before the host does. So it is submitted first and read afterwards, and the GPU is at work
+    /// while the host uses the token. Calling this in a loop is the fastest way to generate. If the token should not have
+    /// been fed, because it ends a reply, [`Session::rewind`] by one: the next token that is fed overwrites its KV rows.
     ///
     /// # Errors
-    /// [`Error::ContextFull`], which leaves everything as it was; [`Error::Argument`] as [`Session::logits`];
-    /// [`Error::NotANumber`] if no logit is a number, or what the device reports, after which nothing more was
-    /// fed and the last token's output is gone; [`Error::NoResult`] as [`Session::logits`].
+    /// [`Error::ContextFull`], which leaves everything as it was. [`Error::Argument`] as for [`Session::logits`].
+    /// [`Error::NotANumber`] if no logit is a number, or what the device reports: then nothing more was fed, and the output
+    /// of the last token is gone. [`Error::NoResult`] as for [`Session::logits`].
     pub fn next_token(&mut self) -> Result<u32> {
         self.check(self.tokens.len() + 1, &[])?;
         self.last_output()?;
@@ -96,27 +96,27 @@ impl Session {
         Ok(token)
     }
 
-    /// The token sampled after the last one, as [`Session::set_sampling`] asks.
+    /// The token that was sampled after the last one, with the parameters of [`Session::set_sampling`].
     ///
     /// # Errors
-    /// As [`Session::most_likely`].
+    /// As for [`Session::most_likely`].
     pub fn sampled_token(&mut self) -> Result<u32> {
         self.last_output()?;
         let [sampled, ..] = self.take(self.submissions.place)?;
         known(sampled)
     }
 
-    /// The most likely token after the last one fed, as bias and penalties leave it.
+    /// The most likely token after the last one that was fed, with bias and penalties.
     ///
     /// # Errors
-    /// As [`Session::logits`]; [`Error::NotANumber`] if no logit is a number.
+    /// As for [`Session::logits`]; [`Error::NotANumber`] if no logit is a number.
     pub fn most_likely(&mut self) -> Result<u32> {
         self.last_output()?;
         let [_, likeliest, _] = self.take(self.submissions.place)?;
         known(likeliest)
     }
 
-    /// Submits what the GPU runs next: one pass of one submission, as far as the device allows that.
+    /// Runs one token, or a part of its steps, in one submission.
     pub(super) fn run(&mut self, next: Next) -> Result<()> {
         let (position, head, hidden) = (self.tokens.len(), self.planned.plan.head, Some(LastOutput::Hidden));
         let (token, position, first, output) = match next {
@@ -128,7 +128,7 @@ impl Session {
         };
         self.output = None; // until there is another
         self.write(position, token)?;
-        // A result that is still to be read is left where it is: the next one has another place.
+        // The result before this one is read later, so this one has the other place.
         let place = self.submissions.place ^ usize::from(matches!(next, Next::SampledToken));
         let submitted = self.submit(first, output.is_some(), place);
         self.or_rewound(submitted)?;
@@ -137,15 +137,15 @@ impl Session {
         Ok(())
     }
 
-    /// Writes what belongs to a position, a submission number of its own, and the token unless it is one that the GPU has.
+    /// Writes the state for a position, with a new submission number, and the token unless the GPU has written it.
     pub(super) fn write(&mut self, position: usize, token: Option<u32>) -> Result<()> {
         let (gpu, number) = (self.executor.gpu(), self.submissions.next_number());
         gpu.write(self.executor.local(Plan::STATE), 0, self.state.at(position, number))?;
         token.map_or(Ok(()), |token| gpu.write(self.executor.local(Plan::TOKEN), 0, &token.to_le_bytes()))
     }
 
-    /// Submits the steps of the token's plan from the first one on: to the end of the layers, or to the sampled token if
-    /// that is wanted. Logits that are adjusted are sampled by steps of another plan.
+    /// Submits the steps of the token's plan from `first` to the end of the layers, or to the sampled token if that is
+    /// wanted. Adjusted logits are sampled by the steps of another plan.
     fn submit(&mut self, first: usize, wanted: bool, place: usize) -> Result<()> {
         let (executor, plan, own) = (&self.executor, &self.planned.plan, &self.planned.sampling);
         let (sampler, sampling, steps) = match &self.adjusting {
@@ -165,9 +165,10 @@ impl Session {
         self.submissions.submit(executor.gpu(), place, state, wanted.then_some(token), submit).map(drop)
     }
 
-    /// Computes a part of a prompt, several tokens together, in as many submissions as it takes for none to be long. The
-    /// GPU waits for the first one if it is `idle`. `progress` is told after each submission but the last how many tokens
-    /// the session holds. False if the part is given up because it would take too long: the next ones have fewer tokens.
+    /// Computes a part of a prompt, several tokens together, in several short submissions. `idle` says that the GPU has
+    /// nothing to do before the first one. Calls `progress` after each submission but the last with the number of tokens
+    /// that the session holds. Returns false if it gives the part up because it would take too long; the next parts are
+    /// then smaller.
     pub(super) fn run_part(
         &mut self,
         part: &[u32],
@@ -210,7 +211,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Takes the result at a place, with which all that was submitted before it is known to be done.
+    /// Takes the result at a place. It confirms all tokens of the session.
     pub(super) fn take(&mut self, place: usize) -> Result<[u32; Plan::TOKEN_WORDS]> {
         let taken = self.submissions.take(self.executor.gpu(), place);
         let words = self.or_rewound(taken)?;
@@ -218,7 +219,7 @@ impl Session {
         Ok(words)
     }
 
-    /// What came of work. If some of it was lost, the tokens that no result has confirmed go.
+    /// Removes the tokens that no result has confirmed if the result is that work was lost.
     pub(super) fn or_rewound<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(Error::NoResult) = result {
             self.submissions.forget();
@@ -237,12 +238,12 @@ impl Session {
     }
 }
 
-/// A token that was sampled, unless no logit was a number.
+/// The token that was sampled, or an error if no logit was a number.
 fn known(token: u32) -> Result<u32> {
     if token == NO_TOKEN { Err(Error::NotANumber) } else { Ok(token) }
 }
 
-/// An error where the caller wants no more.
+/// The error of a caller's wish to stop.
 pub(super) fn going_on(flow: ControlFlow<()>) -> Result<()> {
     if flow.is_break() { Err(Error::Cancelled) } else { Ok(()) }
 }

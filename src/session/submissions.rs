@@ -1,23 +1,24 @@
-//! What a session has submitted, and where the results are that it has not taken yet.
+//! The submissions of a session, and the results that it has not taken yet.
 
 use crate::error::Result;
 use crate::gpu::{Buffer, BufferRange, Gpu, ReadbackCopy, Results, Submission, SubmissionNumber};
 use crate::plan::Plan;
 use std::collections::VecDeque;
 
-/// Tokens submitted ahead of the GPU: enough to keep it busy, few enough that a cancel is felt at once.
+/// The most submissions under way. They keep the GPU busy, and are few enough that a cancellation takes effect at once.
 const AHEAD: usize = 4;
-/// Bytes of what sampling leaves.
+/// The bytes of the result of sampling.
 const SAMPLED: u64 = 4 * Plan::TOKEN_WORDS as u64;
 
 /// The submissions of a session.
 pub struct Submissions {
-    /// Two places for results: the token under way writes to one while the other is read.
+    /// Two places for results. The token under way writes to one of them while the host reads the other.
     places: [Results; 2],
-    /// The place of the newest result, in which the numbers of what leaves no result are as well.
+    /// The place of the newest result. Submissions without a result leave their numbers there too.
     pub place: usize,
+    /// The number of the newest state.
     number: u32,
-    /// What the GPU may not have finished yet, oldest first.
+    /// The submissions that the GPU may not have finished yet, oldest first.
     running: VecDeque<Submission>,
 }
 
@@ -28,14 +29,14 @@ impl Submissions {
         Ok(Self { places: [place()?, place()?], place: 0, number: 0, running })
     }
 
-    /// The number for what is written to a state next. All submissions that read that state leave it.
+    /// The number for the next state that is written. All submissions that read that state have this number.
     pub fn next_number(&mut self) -> u32 {
         self.number = self.number.wrapping_add(1);
         self.number
     }
 
-    /// Has `submit` submit work that ends with copies to a place: of the number in its state, and of the sampled token if
-    /// there is one. Waits if the GPU is too far behind.
+    /// Calls `submit` with the copies that a submission ends with, to a place: of the number in its state, and of the
+    /// sampled token if there is one. Waits if too many submissions are under way.
     pub fn submit(
         &mut self,
         gpu: &Gpu,
@@ -53,18 +54,18 @@ impl Submissions {
         Ok(submission)
     }
 
-    /// What is read at a place once its newest submission is done: the sampled token, the likeliest one, and how many the
+    /// Waits for the newest submission to a place, and reads the sampled token, the likeliest one, and how many tokens the
     /// filters kept.
     pub fn take(&mut self, gpu: &Gpu, place: usize) -> Result<[u32; Plan::TOKEN_WORDS]> {
         Ok(bytemuck::pod_read_unaligned(&self.places[place].read(gpu, SAMPLED)?))
     }
 
-    /// Asks no more what became of the submissions so far.
+    /// Does not check the submissions so far, because their tokens are not in the session any more.
     pub fn forget(&mut self) {
         self.places.iter_mut().for_each(Results::forget);
     }
 
-    /// The newest submission that may be under way.
+    /// The newest submission, unless it is known to be done.
     pub fn newest(&self) -> Option<&Submission> {
         self.running.back()
     }

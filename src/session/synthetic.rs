@@ -1,4 +1,4 @@
-//! A session as long as one likes, without computing it: for benchmarks.
+//! Sessions of any length that nobody has to compute, for benchmarks.
 
 use super::Session;
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::gpu::BufferUse;
 use crate::kernels::CacheType;
 use crate::quant::F32;
 
-/// Values of noise that are repeated: those of many tokens.
+/// Values of noise. They are enough for many tokens, and are repeated.
 const NOISE: usize = 1 << 20;
 
 impl Session {

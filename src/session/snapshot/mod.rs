@@ -56,7 +56,7 @@ impl Session {
 
     fn write_snapshot(&mut self, to: &mut dyn Write, path: &Path) -> Result<()> {
         let logits = if self.output.is_some() { self.logits()? } else { Vec::new() };
-        self.take(self.submissions.place)?; // nothing that the cache was computed from was lost
+        self.take(self.submissions.place)?; // no work that the cache depends on was lost
         let header = self.header(self.tokens.len(), logits.len());
         let mut writer = Writer::new(to, path);
         writer.write(bytemuck::bytes_of(&header))?;
