@@ -1,6 +1,6 @@
 //! What wgpu asks on Metal of plans and of the code that hands them over, held where there is no Mac.
 
-use super::code::files;
+use super::code::{files, names};
 use super::plans::{accessed, models, plans};
 use std::collections::HashMap;
 use wglm::kernels::CacheType;
@@ -87,7 +87,7 @@ fn every_model_takes_few_pipelines() {
 fn places(word: &str) -> Vec<String> {
     let mut places = Vec::new();
     for file in files("src", "rs") {
-        let count = file.parts().words().filter(|w| *w == word).count();
+        let count = file.code().flat_map(names).filter(|name| *name == word).count();
         places.extend(std::iter::repeat_n(file.path, count));
     }
     places

@@ -1,6 +1,6 @@
-//! Which module may name what, how long a file may be, where things belong.
+//! Which module may name what, and where things belong.
 
-use super::code::{File, files};
+use super::code::{File, files, names};
 use wglm::quant::QUANTS;
 
 /// The modules from the ground up: each may use those before it. Those of one line may not use each other.
@@ -25,10 +25,6 @@ const ORDER: [&[&str]; 16] = [
 
 /// Modules that stand beside the order and use only these.
 const ASIDE: [(&str, &[&str]); 2] = [("text", &["error", "gguf"]), ("sample", &["error", "gguf"])];
-
-/// Longest files, in lines.
-const LONGEST_RUST: usize = 400;
-const LONGEST_WGSL: usize = 200;
 
 fn rank(module: &str) -> usize {
     ORDER.iter().position(|line| line.contains(&module)).unwrap_or_else(|| panic!("`{module}` has no place in ORDER"))
@@ -56,7 +52,7 @@ fn imports_point_one_way() {
         let module = file.module().to_owned();
         // The command is a crate of its own, for which `crate` is itself.
         let own = ["cli", "main"].contains(&module.as_str());
-        let used = file.parts().after("crate::");
+        let used = file.names_after("crate::");
         seen += used.len();
         for other in used.iter().filter(|name| is_module(name)) {
             if !own && !may_use(&module, other) {
@@ -65,6 +61,9 @@ fn imports_point_one_way() {
         }
         for other in used.iter().filter(|name| !is_module(name) && name.starts_with(char::is_lowercase)) {
             complaints.push(format!("{}: `crate::{other}` is no module of ORDER", file.path));
+        }
+        if used.contains(&"") {
+            complaints.push(format!("{}: `crate::{{…}}` hides which modules it names", file.path));
         }
     }
     assert!(seen > 100, "only {seen} imports found: is the search broken?");
@@ -76,7 +75,7 @@ fn imports_point_one_way() {
 fn modules_name_each_other_rather_than_the_surface() {
     let mut complaints = Vec::new();
     for file in files("src", "rs").iter().filter(|f| !["lib", "cli", "main"].contains(&f.module())) {
-        for name in file.parts().after("crate::").iter().filter(|name| name.starts_with(char::is_uppercase)) {
+        for name in file.names_after("crate::").into_iter().filter(|name| name.starts_with(char::is_uppercase)) {
             if name != "Error" && name != "Result" {
                 complaints.push(format!("{}: crate::{name}", file.path));
             }
@@ -85,11 +84,11 @@ fn modules_name_each_other_rather_than_the_surface() {
     none(complaints);
 }
 
-/// Words that belong to some modules only.
+/// Crates, and a module of the standard library, that belong to some modules only.
 #[test]
 fn every_dependency_has_its_place() {
     let places: [(&str, &[&str]); 18] = [
-        ("wgpu", &["gpu", "shader", "lib"]), // lib hands it on
+        ("wgpu", &["gpu", "shader"]),
         ("objc2_metal", &["gpu"]),
         ("block2", &["gpu"]),
         ("naga", &["shader"]),
@@ -106,14 +105,13 @@ fn every_dependency_has_its_place() {
         ("ctrlc", &["cli", "main"]),
         ("indicatif", &["cli", "main"]),
         ("rustyline", &["cli", "main"]),
-        ("env", &["gpu", "cli", "wgsl", "lib"]),
+        ("std::env", &["gpu", "cli"]),
     ];
     let mut complaints = Vec::new();
     for file in files("src", "rs") {
-        let parts = file.parts();
-        for (word, allowed) in places {
-            if parts.words().any(|w| w == word) && !allowed.contains(&file.module()) {
-                complaints.push(format!("{} names `{word}`, which belongs to {allowed:?}", file.path));
+        for (name, allowed) in places {
+            if !file.names_after(&format!("{name}::")).is_empty() && !allowed.contains(&file.module()) {
+                complaints.push(format!("{} names `{name}`, which belongs to {allowed:?}", file.path));
             }
         }
     }
@@ -133,13 +131,14 @@ fn formats_are_named_in_quant_alone() {
     let mut complaints = Vec::new();
     let mut needed = [false; SPELL_FORMATS.len()];
     for file in files("src", "rs").iter().filter(|f| f.module() != "quant") {
-        for string in file.parts().strings.iter().filter(|s| QUANTS.iter().any(|q| q.name == **s)) {
+        let spelt = |name: &str| file.code().any(|line| line.contains(&format!("\"{name}\"")));
+        for name in QUANTS.iter().map(|quant| quant.name).filter(|name| spelt(name)) {
             let allows = |(path, names, _): &(&str, &[&str], &str)| {
-                *path == file.path && (names.is_empty() || names.contains(&string.as_str()))
+                *path == file.path && (names.is_empty() || names.contains(&name))
             };
             match SPELL_FORMATS.iter().position(allows) {
                 Some(exception) => needed[exception] = true,
-                None => complaints.push(format!("{}: \"{string}\"", file.path)),
+                None => complaints.push(format!("{}: \"{name}\"", file.path)),
             }
         }
     }
@@ -154,9 +153,8 @@ fn no_one_else_singles_out_a_format() {
     let constants: Vec<String> = QUANTS.iter().map(|q| q.name.to_uppercase()).filter(|name| name != "F32").collect();
     let mut complaints = Vec::new();
     for file in files("src", "rs").iter().filter(|f| !["quant", "reference"].contains(&f.module())) {
-        let code = file.parts();
-        let used = [code.after("crate::quant::"), code.after("quant::")].concat();
-        let singled = used.iter().filter(|name| constants.contains(name));
+        let used = file.code().filter(|line| line.contains("quant::")).flat_map(names);
+        let singled = used.filter(|name| constants.iter().any(|constant| constant == name));
         complaints.extend(singled.map(|name| format!("{}: quant::{name}", file.path)));
     }
     none(complaints);
@@ -190,16 +188,4 @@ fn every_file_says_what_it_is() {
 #[test]
 fn every_shader_file_says_what_it_is() {
     none(files("wgsl", "wgsl").iter().filter(|f| !f.text.starts_with("// ")).map(|f| f.path.clone()).collect());
-}
-
-#[test]
-fn files_are_short() {
-    let long = |f: &File, most: usize| {
-        let lines = f.text.lines().count();
-        (lines > most).then(|| format!("{}: {lines} lines, at most {most}", f.path))
-    };
-    let rust = files("src", "rs");
-    let shaders = files("wgsl", "wgsl");
-    let rust = rust.iter().filter_map(|f| long(f, LONGEST_RUST));
-    none(rust.chain(shaders.iter().filter_map(|f| long(f, LONGEST_WGSL))).collect());
 }

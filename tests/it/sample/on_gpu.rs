@@ -29,7 +29,7 @@ impl Chooser {
         let slices = plan.slice_max("slices", &tensor).unwrap();
         plan.histogram("histogram", &tensor, &slices).unwrap();
         let sampling = plan.sample("sample", &tensor, &slices).unwrap();
-        let executor = Executor::new(&Pipelines::new(gpu), &plan.finish(), &[]).unwrap();
+        let executor = Executor::new(&Pipelines::of(gpu), &plan.finish(), &[]).unwrap();
         let BufferRef::Local(local) = tensor.buffer else { panic!("logits are no activations") };
         let bytes: Vec<u8> = logits.iter().flat_map(|l| l.to_le_bytes()).collect();
         gpu.write(executor.local(local), 0, &bytes).unwrap();
