@@ -173,32 +173,6 @@ fn parameters_out_of_range_are_refused_by_name() {
     }
 }
 
-/// `cargo test --release --test it sample:: -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn speed_on_a_full_vocabulary() {
-    // Roughly the distribution of a model: a few likely tokens above many unlikely ones.
-    let model: Vec<f32> = (0..154_880u32)
-        .map(|n| (n.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6 - 8.0 + if n % 9973 == 0 { 16.0 } else { 0.0 })
-        .collect();
-    for (name, logits) in [("peaked", &model), ("uniform", &vec![0.0; 154_880])] {
-        for params in [
-            SamplerParams::greedy(),
-            SamplerParams { top_k: 40, ..open() },
-            SamplerParams { top_k: 40, ..SamplerParams::default() },
-            SamplerParams { seed: Some(1), ..SamplerParams::default() },
-            SamplerParams { min_p: 0.05, ..open() },
-            open(),
-        ] {
-            let mut sampler = Sampler::new(params.clone()).unwrap();
-            sampler.sample(logits).unwrap();
-            let start = std::time::Instant::now();
-            (0..50).for_each(|_| assert!(sampler.sample(logits).is_ok()));
-            println!("{name}: {:?} a token, {params:?}", start.elapsed() / 50);
-        }
-    }
-}
-
 fn any_logit() -> impl Strategy<Value = f32> {
     prop_oneof![8 => -20f32..20.0, 1 => any::<f32>(), 1 => Just(f32::NAN), 1 => Just(f32::NEG_INFINITY), 1 => Just(f32::INFINITY)]
 }

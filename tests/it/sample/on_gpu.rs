@@ -4,7 +4,7 @@
 use super::{draws, logits, open};
 use crate::common::gpu::gpu;
 use std::collections::BTreeSet;
-use wglm::gpu::{Gpu, GpuOptions, Readback, ReadbackCopy};
+use wglm::gpu::{Gpu, Readback, ReadbackCopy};
 use wglm::kernels::Sampling;
 use wglm::plan::{BufferRef, Builder, Executor, Plan, Target};
 use wglm::sample::SamplerParams;
@@ -20,10 +20,7 @@ struct Chooser {
 
 impl Chooser {
     fn new(logits: &[f32]) -> Self {
-        Self::on(gpu(), logits)
-    }
-
-    fn on(gpu: &Gpu, logits: &[f32]) -> Self {
+        let gpu = gpu();
         let mut plan = Builder::new(Target::default(), 1);
         let tensor = plan.tensor("logits", [logits.len(), 1]);
         let slices = plan.slice_max("slices", &tensor).unwrap();
@@ -161,34 +158,6 @@ fn the_same_is_kept_as_on_the_host() {
             let kept: BTreeSet<u32> = (0..700).map(|position| chooser.at(position)).collect();
             let want: BTreeSet<u32> = draws(params.clone(), &logits, 3000).into_iter().collect();
             assert_eq!(kept, want, "{name}, {params:?}");
-        }
-    }
-}
-
-/// `cargo test --release --test it sample::on_gpu -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn speed_of_a_choice() {
-    // A few likely tokens above many unlikely ones, and all equally likely.
-    let model: Vec<f32> = (0..154_880u32)
-        .map(|n| (n.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6 - 8.0 + if n % 9973 == 0 { 16.0 } else { 0.0 })
-        .collect();
-    let gpu = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::default() }).unwrap();
-    for (name, logits) in [("peaked", &model), ("flat", &vec![0.0; 154_880])] {
-        let chooser = Chooser::on(&gpu, logits);
-        for (top_k, top_p, min_p) in [(0, 1.0, 0.0), (0, 1.0, 0.05), (0, 0.95, 0.0), (40, 1.0, 0.0), (40, 0.95, 0.05)] {
-            chooser.set(&SamplerParams { top_k, top_p, min_p, ..open() });
-            let mut runs: Vec<Vec<f64>> =
-                (0..20).map(|_| chooser.executor.time(&[&[0], &[1], &[2]]).unwrap()).collect();
-            let mut median = |step: usize| {
-                runs.sort_by(|a, b| a[step].total_cmp(&b[step]));
-                runs[10][step] / 1e3
-            };
-            let [slices, histogram, sample] = [median(0), median(1), median(2)];
-            println!(
-                "{name}, top-k {top_k}, top-p {top_p}, min-p {min_p}: slice_max {slices:.1} us, \
-                 histogram {histogram:.1} us, sample {sample:.1} us"
-            );
         }
     }
 }

@@ -2,7 +2,6 @@
 mod calls;
 mod cuts;
 mod fable_vocab;
-mod full_size;
 mod guarded;
 mod reply;
 mod stops;
