@@ -343,6 +343,8 @@ Lanes exchange(Bits own, unsigned line) {
     return {all, Simdgroup(group).count, lane};
 }
 
+unsigned lane() { return current->invocation.index % WIDTH; }
+
 template <class T> T atomic_load(NOT_KEPT const T *from) { return *from; }
 
 template <class T> void atomic_store(NOT_KEPT T *to, T value) { *to = value; }

@@ -27,6 +27,9 @@ CONVERGENT void barrier(unsigned line);
 // Waits for all lanes of the simdgroup and gives them each other's bits.
 CONVERGENT Lanes exchange(Bits own, unsigned line);
 
+// The place of the invocation in its simdgroup.
+unsigned lane();
+
 // Atomics: invocations take turns, so that nothing comes between. An update returns what was there before.
 enum class Update { EXCHANGE, ADD, SUB, MAX, MIN, OR, AND, XOR };
 template <class T> T atomic_load(NOT_KEPT const T *from);
