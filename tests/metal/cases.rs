@@ -4,7 +4,7 @@ use crate::clang::{Build, Memory, Workshop};
 use crate::emit::Shader;
 use crate::execute::Executor;
 use crate::translate::Text;
-use crate::variants::{cases, shaders, targets};
+use crate::variants::{all, cases, shaders, targets};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -91,21 +91,19 @@ impl Batch {
 
     /// Compiles the batch and runs its cases: failures.
     fn run(&self, name: &str, shop: &Workshop, build: Build) -> Result<Vec<String>, String> {
-        let program = shop.program(name, &self.texts()?, build)?;
+        let program = shop.program(&self.texts()?, build.level)?;
         let failure = |case: &Case| -> Option<String> {
-            let told = match self.finals(case, &program) {
+            let told = match self.finals(case, (&program, build.memory)) {
                 Ok(finals) => case.judge(&finals).failure?,
                 Err(fault) => fault,
             };
             Some(format!("{name} {} ({build:?}): {told}", case.name))
         };
-        let failures = self.cases.iter().filter_map(failure).collect();
-        std::fs::remove_file(program).unwrap();
-        Ok(failures)
+        Ok(self.cases.iter().filter_map(failure).collect())
     }
 
     /// What a case leaves in its local buffers.
-    fn finals(&self, case: &Case, program: &Path) -> Result<Vec<Vec<u8>>, String> {
+    fn finals(&self, case: &Case, program: (&Path, Memory)) -> Result<Vec<Vec<u8>>, String> {
         let mut executor = Executor::new(program, &case.plan, &self.shaders, &case.weights, &case.locals)?;
         executor.submit(0..case.plan.steps.len())?;
         case.locals.iter().enumerate().map(|(local, content)| executor.read(local, content.len())).collect()
@@ -114,10 +112,12 @@ impl Batch {
 
 /// Compiles and runs all of a kernel's cases: failures.
 fn failures_of(kernel: &Kernel, shop: &Workshop) -> Vec<String> {
-    let (start, batches) = (Instant::now(), batches(distinct_cases(kernel)));
+    let (start, distinct) = (Instant::now(), distinct_cases(kernel));
+    let possible = distinct.iter().any(|case| !foreign(&shaders([&case.plan])));
+    let batches = batches(distinct);
     let count: usize = batches.iter().map(|batch| batch.cases.len()).sum();
     let mut failures = Vec::new();
-    if count == 0 && distinct_cases(kernel).iter().any(|case| !foreign(&shaders([&case.plan]))) {
+    if count == 0 && possible {
         failures.push(format!("{}: no case was run", kernel.name));
     }
     for (index, batch) in batches.iter().enumerate() {
@@ -152,7 +152,8 @@ fn every_kernel_as_metal_text_agrees_with_its_twin() {
 /// Programs find a shader by its label, and so do people who read a plan or a compiler's complaint.
 #[test]
 fn labels_tell_shaders_apart() {
-    let told =
-        KERNELS.iter().flat_map(|kernel| batches(distinct_cases(kernel))).filter_map(|batch| batch.texts().err());
-    assert_eq!(told.collect::<Vec<_>>(), [""; 0]);
+    let mut labels: Vec<&str> = all().keys().map(|variant| variant.label.as_str()).collect();
+    labels.sort_unstable();
+    let twice: Vec<_> = labels.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(twice.is_empty(), "two shaders are called alike: {twice:?}");
 }

@@ -1,14 +1,15 @@
 //! Clang, where there is one that knows f16: it stands in for Apple's compiler, which is a clang as well.
 
 use crate::translate::{Text, checkable, runnable};
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use tempfile::TempDir;
 
 /// How kernels are compiled to be run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Level {
     /// A little optimised.
     Plain,
@@ -46,7 +47,17 @@ pub enum Memory {
     Noalias,
 }
 
-/// How a program is made.
+impl Memory {
+    /// What the machine calls a kernel that is compiled with this assumption.
+    pub fn name_of(self, label: &str) -> String {
+        match self {
+            Self::Shared => label.to_owned(),
+            Self::Noalias => format!("{label} (noalias)"),
+        }
+    }
+}
+
+/// How a kernel is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Build {
     pub level: Level,
@@ -62,9 +73,39 @@ impl Build {
     ];
 }
 
-/// How the code of a kernel declares functions of the machine, less what clang's C++ can say of them.
-const DECLARED: &str = " local_unnamed_addr #";
-const RETURNING: &str = " local_unnamed_addr willreturn nounwind #";
+/// What begins the line that declares a function of the machine in a kernel's intermediate code, what such a line
+/// names, and what precedes its attributes.
+const DECLARED: [&str; 3] = ["declare ", "@_ZN7machine", " #"];
+
+/// Kernels run briefly, so it pays to choose their machine code quickly. What the compiler assumes of memory is used by
+/// the optimiser, which is done by then.
+const QUICK_CODE: [&str; 8] = [
+    "-mllvm",
+    "-fast-isel",
+    "-mllvm",
+    "-regalloc=fast",
+    "-mllvm",
+    "-optimize-regalloc=false",
+    "-mllvm",
+    "-disable-lsr",
+];
+
+/// The intermediate code of kernels, in which functions of the machine are said to return, as Apple's are. C++ has no
+/// words for that.
+fn returning(code: &str) -> Result<String, String> {
+    let [declare, machine, attributes] = DECLARED;
+    let mut found = 0;
+    let line = |line: &str| match line.rsplit_once(attributes) {
+        Some((before, after)) if line.starts_with(declare) && line.contains(machine) => {
+            found += 1;
+            format!("{before} willreturn nounwind{attributes}{after}\n")
+        }
+        _ => format!("{line}\n"),
+    };
+    let code: String = code.lines().map(line).collect();
+    let all = code.lines().filter(|line| line.starts_with(declare) && line.contains(machine)).count();
+    if found == all { Ok(code) } else { Err(format!("{} functions of the machine have no attributes", all - found)) }
+}
 
 /// A constant without a suffix is an f32 in Metal's language.
 const LANGUAGE: [&str; 2] = ["-Xclang", "-cl-single-precision-constant"];
@@ -95,24 +136,40 @@ fn say(line: &str) {
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
-/// A folder to compile in.
+/// A folder to compile in. Tests that run at the same time share it, and what was compiled there.
 pub struct Workshop {
     clang: &'static str,
     dir: TempDir,
     /// The machine of each level, compiled.
-    machines: [OnceLock<Result<PathBuf, String>>; 2],
+    machines: [OnceLock<Made>; 2],
+    /// Programs by their sources.
+    programs: Mutex<HashMap<(Level, String), Program>>,
 }
+
+/// A file that was compiled, or what the compiler said.
+type Made = Result<PathBuf, String>;
+/// The number in a program's file name, and the program once it is compiled.
+type Program = (usize, Arc<OnceLock<Made>>);
 
 impl Workshop {
     /// None, after a line that says so, where nothing can be compiled. That is an error where clang must be there.
-    pub fn open() -> Option<Self> {
+    pub fn open() -> Option<Arc<Self>> {
+        static OPEN: Mutex<Weak<Workshop>> = Mutex::new(Weak::new());
+
         let clang = clang().filter(|_| cfg!(target_os = "linux"));
         if clang.is_none() {
             let lack = "no clang++ 15 or newer (on Debian: clang-16), or this is not Linux";
             assert!(std::env::var_os("WGLM_REQUIRE_CLANG").is_none(), "{lack}");
             say(&format!("SKIPPED, no kernel was compiled or run as on a Mac: {lack}\n"));
         }
-        Some(Self { clang: clang?, dir: TempDir::new().unwrap(), machines: Default::default() })
+        let clang = clang?;
+        let mut open = OPEN.lock().unwrap();
+        let shop = open.upgrade().unwrap_or_else(|| {
+            let (machines, programs) = Default::default();
+            Arc::new(Self { clang, dir: TempDir::new().unwrap(), machines, programs })
+        });
+        *open = Arc::downgrade(&shop);
+        Some(shop)
     }
 
     /// The machine, compiled, to be linked with kernels.
@@ -126,25 +183,29 @@ impl Workshop {
         self.machines[level as usize].get_or_init(compile).clone()
     }
 
-    /// A program of kernels and the machine to run them.
-    pub fn program(&self, name: &str, texts: &[Text], build: Build) -> Result<PathBuf, String> {
-        let Build { level, memory } = build;
-        let source = self.file(&format!("{name}.{memory:?}"), &runnable(texts, memory)?);
-        let made = |kind| self.dir.path().join(format!("{name}.{level:?}.{memory:?}.{kind}"));
-        let (object, flags) = (made("o"), [level.flags(), &["-march=native", "-c"]].concat());
-        let source_flags = [&flags[..], &["-std=c++14", "-fno-exceptions"]].concat();
-        if memory == Memory::Noalias {
-            // Optimised twice, as by Metal's front end and then for the GPU. Between, functions of the machine are said
-            // to return, as Apple's are.
-            let first = made("ll");
-            self.run(&[&source_flags[..], &["-S", "-emit-llvm"]].concat(), &[&source], Some(&first))?;
-            let text = std::fs::read_to_string(&first).map_err(|e| e.to_string())?;
-            std::fs::write(&first, text.replace(DECLARED, RETURNING)).map_err(|e| e.to_string())?;
-            self.run(&flags, &[&first], Some(&object))?;
-        } else {
-            self.run(&source_flags, &[&source], Some(&object))?;
-        }
-        let program = self.dir.path().join(format!("{name}.{level:?}.{memory:?}"));
+    /// A program of kernels, each compiled for both kinds of memory, and of the machine that runs them. Kernels that were
+    /// asked for before are not compiled again.
+    pub fn program(&self, texts: &[Text], level: Level) -> Result<PathBuf, String> {
+        let mut texts = texts.to_vec();
+        texts.sort_by(|a, b| a.label.cmp(&b.label));
+        let source = runnable(&texts)?;
+        let mut known = self.programs.lock().unwrap();
+        let next = (known.len(), Arc::default());
+        let (number, made) = known.entry((level, source.clone())).or_insert(next).clone();
+        drop(known);
+        made.get_or_init(|| self.compile(&format!("program{number}"), &source, level)).clone()
+    }
+
+    /// Compiles a program: to intermediate code, that code optimised once, with what is said in [`returning`].
+    fn compile(&self, name: &str, source: &str, level: Level) -> Result<PathBuf, String> {
+        let made = |kind| self.dir.path().join(format!("{name}.{kind}"));
+        let (first, object, program) = (made("ll"), made("o"), made("program"));
+        let flags = [level.flags(), &["-march=native"]].concat();
+        let emit = ["-std=c++14", "-fno-exceptions", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes"];
+        self.run(&[&flags[..], &emit].concat(), &[&self.file(name, source)], Some(&first))?;
+        let code = std::fs::read_to_string(&first).map_err(|e| e.to_string())?;
+        std::fs::write(&first, returning(&code)?).map_err(|e| e.to_string())?;
+        self.run(&[&flags[..], &QUICK_CODE, &["-c"]].concat(), &[&first], Some(&object))?;
         self.run(&[], &[&object, &self.machine(level)?], Some(&program))?;
         Ok(program)
     }

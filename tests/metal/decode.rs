@@ -69,10 +69,10 @@ impl Model {
         assert_eq!(by_matrices, matrices == Matrices::Eight && cache.ty == CacheType::F16);
         let shaders: HashMap<Variant, Shader> = shaders([&planned.plan]);
         let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
-        let program = shop.program("decode", &texts, build)?;
+        let program = shop.program(&texts, build.level)?;
         let weights: Vec<Vec<u8>> = planned.plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
         let locals: Vec<Vec<u8>> = planned.plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
-        let mut executor = Executor::new(&program, &planned.plan, &shaders, &weights, &locals)?;
+        let mut executor = Executor::new((&program, build.memory), &planned.plan, &shaders, &weights, &locals)?;
         executor.write(planned.sampling.params, bytemuck::bytes_of(&Sampling::GREEDY))?;
         Ok(Self { executor, state: State::new(&config), vocab: config.vocab, planned })
     }

@@ -56,10 +56,10 @@ fn logits(shop: &Workshop, build: Build, config: &Config, planned: &TokenPlan) -
     let plan = &planned.plan;
     let shaders: HashMap<Variant, Shader> = shaders([plan]);
     let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
-    let program = shop.program("flash", &texts, build)?;
+    let program = shop.program(&texts, build.level)?;
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(noise).collect();
     let locals: Vec<Vec<u8>> = plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
-    let mut executor = Executor::new(&program, plan, &shaders, &weights, &locals)?;
+    let mut executor = Executor::new((&program, build.memory), plan, &shaders, &weights, &locals)?;
     executor.write(planned.sampling.params, bytemuck::bytes_of(&Sampling::GREEDY))?;
     let mut state = State::new(config);
     for (position, token) in TOKENS.into_iter().enumerate() {

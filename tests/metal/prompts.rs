@@ -42,10 +42,10 @@ fn worst(
 
     let shaders: HashMap<Variant, Shader> = shaders([&plan]);
     let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
-    let program = shop.program("prompt", &texts, build)?;
+    let program = shop.program(&texts, build.level)?;
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
     let locals: Vec<Vec<u8>> = plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
-    let mut executor = Executor::new(&program, &plan, &shaders, &weights, &locals)?;
+    let mut executor = Executor::new((&program, build.memory), &plan, &shaders, &weights, &locals)?;
 
     let (state, mut worst) = (State::new(&config), 0f64);
     let wanted = golden.logits("q4_0");

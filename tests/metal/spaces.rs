@@ -10,8 +10,8 @@ const BATCH: usize = 32;
 const COPIES: [&str; 2] = ["error: no matching constructor for initialization of", "error: no viable overloaded '='"];
 
 /// What clang has against kernels, less what it does not understand.
-fn errors(shop: &Workshop, texts: &[Text]) -> Vec<String> {
-    let told = shop.check("spaces", texts).err().unwrap_or_default();
+fn errors(shop: &Workshop, name: &str, texts: &[Text]) -> Vec<String> {
+    let told = shop.check(name, texts).err().unwrap_or_default();
     let meant = |line: &&str| line.contains("error: ") && !COPIES.iter().any(|copy| line.contains(copy));
     told.lines().filter(meant).map(str::to_owned).collect()
 }
@@ -21,7 +21,7 @@ fn address_spaces_do_not_mix() {
     let Some(shop) = Workshop::open() else { return };
     let mut texts: Vec<Text> = all().values().map(|shader| Text::of(shader).unwrap()).collect();
     texts.sort_by(|a, b| a.label.cmp(&b.label));
-    let errors: Vec<String> = texts.chunks(BATCH).flat_map(|texts| errors(&shop, texts)).collect();
+    let errors: Vec<String> = texts.chunks(BATCH).flat_map(|texts| errors(&shop, "spaces", texts)).collect();
     assert!(errors.is_empty(), "{} errors:\n{}", errors.len(), errors.join("\n"));
 }
 
@@ -31,9 +31,9 @@ fn mixed_address_spaces_are_noticed() {
     let shared = |shader: &&crate::emit::Shader| shader.workgroup_bytes > 0;
     let first = all().values().filter(shared).min_by(|a, b| a.label.cmp(&b.label)).unwrap();
     let mut text = Text::of(first).unwrap();
-    assert_eq!(errors(&shop, &[text.clone()]), [""; 0], "{}", text.label);
+    assert_eq!(errors(&shop, "mixed", &[text.clone()]), [""; 0], "{}", text.label);
     // The last is the kernel's own, which it hands to its functions; some of these nobody calls.
     let last = text.msl.rfind("threadgroup ").unwrap();
     text.msl.replace_range(last..last + "threadgroup".len(), "device");
-    assert!(!errors(&shop, &[text]).is_empty());
+    assert!(!errors(&shop, "mixed", &[text]).is_empty());
 }

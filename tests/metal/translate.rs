@@ -5,7 +5,6 @@
 
 use crate::clang::Memory;
 use crate::emit::{Checks, Shader, USUAL};
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -19,11 +18,24 @@ pub struct Text {
 
 /// What stands before the parameters of the entry, and behind them.
 const ENTRY: (&str, &str) = ("kernel void main_(\n", "\n) {");
+/// Functions from here on are compiled where they are called, and nowhere else.
+const INLINED: &str =
+    "_Pragma(\"clang attribute push(__attribute__((always_inline, internal_linkage)), apply_to = function)\")";
+const POP: &str = "_Pragma(\"clang attribute pop\")";
 /// A parameter in workgroup memory.
 const THREADGROUP: &str = "threadgroup ";
 const SPACES: [&str; 4] = ["device", "threadgroup", "constant", "thread"];
 /// `machine::ARRAYS` of the shim.
 const ARRAYS: usize = 32;
+
+/// What stands before the parameters of a kernel's entry, these, and the rest.
+fn parts(msl: &str) -> Result<(&str, &str, &str), String> {
+    let found = msl.split_once(ENTRY.0).and_then(|(before, rest)| {
+        let (signature, rest) = rest.split_once(ENTRY.1)?;
+        Some((before, signature, rest))
+    });
+    found.ok_or_else(|| "the entry is not where it was".to_owned())
+}
 
 impl Text {
     pub fn of(shader: &Shader) -> Result<Self, String> {
@@ -34,33 +46,37 @@ impl Text {
     /// For clang to check with address spaces, or to run without them. Lines keep their numbers.
     fn body(&self, spaces: bool) -> String {
         let without_includes = self.msl.replace("#include", "//");
-        if spaces { without_includes } else { without_twins(&without_includes) }
+        if spaces { without_includes } else { without_duplicates(&without_includes) }
     }
 
     /// The parameters of the entry, a line each.
     fn signature(&self) -> Result<&str, String> {
-        let signature = self.msl.split_once(ENTRY.0).and_then(|(_, rest)| rest.split_once(ENTRY.1));
-        signature.map(|(signature, _)| signature).ok_or_else(|| "the entry is not where it was".to_owned())
+        parts(&self.msl).map(|(_, signature, _)| signature)
     }
 
-    /// The same kernel with its helpers inlined, so that nothing stands between the entry's references to workgroup
-    /// memory, which nobody else uses, and what is done with them.
-    fn noalias(&self) -> Result<Self, String> {
-        let signature = self.signature()?;
-        let alone = signature
-            .split_inclusive('\n')
-            .map(|line| if line.contains(THREADGROUP) { line.replace("& ", "& __restrict ") } else { line.to_owned() });
-        let entry = [ENTRY.0, signature, ENTRY.1].concat();
-        let alone = ["_Pragma(\"clang attribute pop\") ", ENTRY.0, &alone.collect::<String>(), ENTRY.1].concat();
-        let inlined = "_Pragma(\"clang attribute push(__attribute__((always_inline)), apply_to = function)\") ";
-        Ok(Self { msl: [inlined, &self.msl.replacen(&entry, &alone, 1)].concat(), ..self.clone() })
-    }
-
-    fn for_memory(&self, memory: Memory) -> Result<Cow<'_, Self>, String> {
-        match memory {
-            Memory::Shared => Ok(Cow::Borrowed(self)),
-            Memory::Noalias => self.noalias().map(Cow::Owned),
+    /// The text in C++ without address spaces, with two entries: as naga wrote it, and where it shares workgroup memory
+    /// one more whose references to that memory are `__restrict` (see [`Memory::Noalias`]). The functions that both call
+    /// are inlined, so that nothing stands between an entry's references and what is done with them.
+    fn entries(&self) -> Result<String, String> {
+        let body = self.body(false);
+        let (before, signature, rest) = parts(&body)?;
+        let (helpers, attributes) = before.split_at(before.rfind('\n').map_or(0, |at| at + 1));
+        let mut out = format!("{INLINED} {helpers}{POP} {attributes}{}{signature}{}{rest}", ENTRY.0, ENTRY.1);
+        if self.shares() {
+            let alone = signature.split_inclusive('\n').map(|line| {
+                if line.contains(THREADGROUP) { line.replace("& ", "& __restrict ") } else { line.to_owned() }
+            });
+            let (line, label) = (helpers.matches('\n').count() + 1, &self.label);
+            let alone = alone.collect::<String>();
+            write!(out, "\n#line {line} \"{label}\"\n{}{alone}{}{rest}", ENTRY.0.replace("main_", "alone_"), ENTRY.1)
+                .unwrap();
         }
+        Ok(out)
+    }
+
+    /// Whether invocations share workgroup memory.
+    fn shares(&self) -> bool {
+        self.msl.contains(THREADGROUP) && self.signature().is_ok_and(|signature| signature.contains(THREADGROUP))
     }
 
     /// What makes the kernel known to the machine.
@@ -75,10 +91,16 @@ impl Text {
         let Call { arguments, mut arrays } = call;
         arrays.push("0".to_owned());
         let (label, size, arguments, arrays) = (&self.label, self.size, arguments.join(", "), arrays.join(", "));
-        Ok(format!(
-            "void run(const machine::Invocation &i, void *const *buffers, void *const *arrays) {{ main_({arguments}); }}\n\
-             machine::Kernel known(\"{label}\", run, {size}, {{{arrays}}});\n"
-        ))
+        let alone = if self.shares() { "alone_" } else { "main_" };
+        let kernel = |entry: &str, memory: Memory| {
+            let name = memory.name_of(label);
+            format!(
+                "static void run_{memory:?}(const machine::Invocation &i, void *const *buffers, void *const *arrays) \
+                 {{ {entry}({arguments}); }}\n\
+                 static machine::Kernel known_{memory:?}(\"{name}\", run_{memory:?}, {size}, {{{arrays}}});\n"
+            )
+        };
+        Ok(kernel("main_", Memory::Shared) + &kernel(alone, Memory::Noalias))
     }
 }
 
@@ -123,7 +145,7 @@ fn builtin(attribute: &str) -> Option<&'static str> {
 }
 
 /// Blanks out definitions that are like earlier ones but for address spaces.
-fn without_twins(msl: &str) -> String {
+fn without_duplicates(msl: &str) -> String {
     let erased = |text: &str| SPACES.iter().fold(text.to_owned(), |text, space| text.replace(&format!("{space} "), ""));
     let mut seen = HashSet::new();
     let mut out = String::with_capacity(msl.len());
@@ -142,12 +164,12 @@ fn without_twins(msl: &str) -> String {
 }
 
 /// One file of C++ with all kernels, to be run.
-pub fn runnable(texts: &[Text], memory: Memory) -> Result<String, String> {
+pub fn runnable(texts: &[Text]) -> Result<String, String> {
     let mut out = String::from("#include \"metal_stdlib\"\n");
     for (index, text) in texts.iter().enumerate() {
-        let stub = text.stub().map_err(|e| format!("{}: {e}", text.label))?;
-        let (label, body) = (&text.label, text.for_memory(memory)?.body(false));
-        write!(out, "namespace kernel_{index} {{\n#line 1 \"{label}\"\n{body}\n{stub}}}\n").unwrap();
+        let (label, told) = (&text.label, |e| format!("{}: {e}", text.label));
+        let (entries, stub) = (text.entries().map_err(told)?, text.stub().map_err(told)?);
+        write!(out, "namespace kernel_{index} {{\n#line 1 \"{label}\"\n{entries}\n{stub}}}\n").unwrap();
     }
     Ok(out)
 }
