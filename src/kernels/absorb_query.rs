@@ -44,13 +44,12 @@ impl Builder {
         let variant = product
             .variant(self)
             .constant("NOPE", "", nope)
-            .constant("PAIRS", "p", rotary / 2)
             .constant("HEADS", "h", heads)
             .constant("Y_STRIDE", "y", y.stride)
             .file(source!("lib/rows.wgsl"));
-        let variant = self.state_files(variant).file(source!("lib/rope.wgsl"));
+        let variant = self.batch_files(variant).file(source!("lib/rope.wgsl"));
         let mut bindings = product.bindings(self);
-        bindings.extend([self.bound_state(), self.bound("query", query.buffer), self.bound("y", y.buffer)]);
+        bindings.extend([self.bound_batch(), self.bound("query", query.buffer), self.bound("y", y.buffer)]);
         let cost = product.cost(y.bytes()) + Cost::products(w, heads, self.tokens());
         let grid = product.grid(self, product.blocks(self, rank) + 1);
         let terms = Terms::One { w: w.clone(), add: false };

@@ -38,9 +38,9 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("EXPERTS", "e", experts)
             .constant("TOP_K", "k", top_k);
-        let variant = self.state_files(variant);
+        let variant = self.batch_files(variant);
         let buffers = [("ids", ids.buffer), ("slots", slots.buffer), ("tiles", tiles.buffer)];
-        let mut bindings = vec![self.bound_state()];
+        let mut bindings = vec![self.bound_batch()];
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
         let params = Params { places: places as u32, tiles: most as u32 };
         let activations = ids.bytes() + slots.bytes() + tiles.bytes();

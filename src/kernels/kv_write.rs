@@ -4,7 +4,7 @@ use super::computes::KvRows;
 use super::matvec::Norm;
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Bound, BufferRef, Builder, Cost, Tensor, VariantBuilder, Weight};
+use crate::plan::{Bound, BufferRef, Builder, Cost, PAGE, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/kv_write.wgsl");
@@ -83,9 +83,8 @@ impl Cache {
     /// The files that write KV rows of tokens, told of before, whose kv lie `pitch` values apart; without the EPSILON of
     /// their norm.
     pub(super) fn kv_row_files(&self, variant: VariantBuilder, pitch: usize) -> VariantBuilder {
-        variant
+        pool_files(variant)
             .constant("RANK", "c", self.rank)
-            .constant("PAIRS", "p", self.rotary / 2)
             .constant("KV_ROW", "", Self::row_values(self.rank, self.rotary) / 4)
             .constant("KV_PITCH", "", pitch / 4)
             .tagged(self.ty.file())
@@ -94,14 +93,20 @@ impl Cache {
     }
 }
 
+/// The file that finds KV rows in the pool of pages.
+pub(super) fn pool_files(variant: VariantBuilder) -> VariantBuilder {
+    variant.constant("PAGE", "", PAGE).file(source!("lib/kv_pages.wgsl"))
+}
+
 fn row_bytes(ty: CacheType, rank: usize, rotary: usize) -> u64 {
     (Cache::row_values(rank, rotary) * ty.bytes()) as u64
 }
 
 impl Builder {
-    /// A cache of `tokens` tokens for the current layer.
+    /// The pages of the current layer for `tokens` tokens.
     pub fn latent_cache(&mut self, ty: CacheType, rank: usize, rotary: usize, tokens: usize) -> Cache {
-        let bytes = row_bytes(ty, rank, rotary).saturating_mul(tokens as u64);
+        self.room_for_pages(tokens.div_ceil(PAGE));
+        let bytes = row_bytes(ty, rank, rotary).saturating_mul(tokens.next_multiple_of(PAGE) as u64);
         Cache { buffer: self.cache("cache", bytes), ty, rank, rotary }
     }
 
@@ -118,7 +123,7 @@ impl Builder {
             "e",
             norm.epsilon,
         );
-        let variant = cache.kv_row_files(self.state_files(variant), kv.stride);
+        let variant = cache.kv_row_files(self.batch_files(variant), kv.stride);
         let bindings = self.bound_kv_rows(kv, &norm.weight, cache);
         let activations = kv.bytes() + cache.row_bytes() * tokens as u64;
         let cost = Cost { weights: norm.weight.matrix_bytes(), activations, ..Cost::default() };
@@ -129,7 +134,8 @@ impl Builder {
     /// What the files that write KV rows bind.
     pub(super) fn bound_kv_rows(&self, kv: &Tensor, norm: &Weight, cache: &Cache) -> Vec<Bound> {
         vec![
-            self.bound_state(),
+            self.bound_batch(),
+            self.bound_pages(),
             self.bound("kv", kv.buffer),
             self.bound("kv_norm", norm.buffer()),
             self.bound("cache", cache.buffer),

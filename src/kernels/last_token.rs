@@ -22,8 +22,8 @@ impl Builder {
     pub fn last_token(&mut self, label: &str, x: &Batch, y: &Tensor) -> Result<()> {
         expect_shape(KERNEL.name, "x's vectors", x.stacks, 1)?;
         expect_shape(KERNEL.name, "y", y.shape[0], x.values)?;
-        let variant = self.state_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP));
-        let bindings = vec![self.bound_state(), self.bound("x", x.buffer), self.bound("y", y.buffer)];
+        let variant = self.batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP));
+        let bindings = vec![self.bound_batch(), self.bound("x", x.buffer), self.bound("y", y.buffer)];
         let params = Params { width: x.values as u32, pitch: x.pitch as u32 };
         let cost = Cost::of_activations(2 * y.bytes());
         self.computes(KERNEL.name, LastToken { x: *x, y: *y });

@@ -158,7 +158,7 @@ impl TileProduct<'_> {
             TileRows::Gated { .. } => variant.file(source!("lib/swiglu.wgsl")),
         };
         let variant = match self.vectors {
-            TileVectors::Chunk => plan.state_files(variant).file(source!("lib/tile_chunk.wgsl")),
+            TileVectors::Chunk => plan.batch_files(variant).file(source!("lib/tile_chunk.wgsl")),
             TileVectors::Slots { share, .. } => {
                 variant.constant("INPUT_SHARE", "id", share).file(source!("lib/tile_experts.wgsl"))
             }
@@ -193,7 +193,7 @@ impl TileProduct<'_> {
         let mut bindings: Vec<Bound> = roles.iter().flat_map(|(role, w)| plan.bound_weight(role, w)).collect();
         bindings.extend([plan.bound("x", self.x.buffer), plan.bound("y", self.y.buffer)]);
         match self.vectors {
-            TileVectors::Chunk => bindings.push(plan.bound_state()),
+            TileVectors::Chunk => bindings.push(plan.bound_batch()),
             TileVectors::Slots { groups, .. } => {
                 let buffers = [("slots", groups.slots.buffer), ("tiles", groups.tiles.buffer)];
                 bindings.extend(buffers.map(|(name, buffer)| plan.bound(name, buffer)));

@@ -1,7 +1,7 @@
 //! Absorbed multi-head latent attention over the cache, one split of it at a time.
 
 use super::computes::{Attended, Attention, by_token};
-use super::kv_write::Cache;
+use super::kv_write::{Cache, pool_files};
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{Bound, BufferRef, Builder, Cost, Team, Tensor, VariantBuilder};
@@ -67,8 +67,8 @@ fn heads_together(heads: usize, kv_row: usize) -> usize {
 impl Builder {
     /// The library of the splits, the same for attention and merge.
     pub(super) fn split_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        let variant = self.state_files(variant.constant("SPAN", "t", SPAN));
-        variant.file(source!("lib/told_splits.wgsl")).file(source!("lib/splits.wgsl"))
+        let variant = self.batch_files(variant).constant("SPAN", "t", SPAN).constant("SPLITS", "", 0);
+        variant.file(source!("lib/splits.wgsl"))
     }
 
     /// The same where a token alone has kernels of its own, which know how many splits there are when they are compiled:
@@ -77,9 +77,8 @@ impl Builder {
         if self.tokens() > 1 {
             return self.split_files(variant);
         }
-        let variant = variant.constant("SPAN", "t", SPAN).constant("SPLITS", "s", splits);
-        let variant = variant.file(source!("lib/batch.wgsl")).file(source!("lib/one_token.wgsl"));
-        variant.file(source!("lib/known_splits.wgsl")).file(source!("lib/splits.wgsl"))
+        let variant = self.batch_files_of(variant, true).constant("SPAN", "t", SPAN).constant("SPLITS", "s", splits);
+        variant.file(source!("lib/splits.wgsl"))
     }
 
     /// Attention of the absorbed queries q {rank + rotary, heads of every token}, scores times `scale`, over every
@@ -127,7 +126,7 @@ impl Builder {
         expect_queries(by.kernel, q, cache)?;
         let parts = self.parts(label, [cache.rank, heads], splits);
         self.attends(&by, q, cache, scale, &parts);
-        let variant = self.known_split_files(by.variant, splits);
+        let variant = pool_files(self.known_split_files(by.variant, splits));
         let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
@@ -155,7 +154,7 @@ impl Builder {
 
     /// What attention reads, bound.
     pub(super) fn bound_queries(&self, q: BufferRef, cache: &Cache) -> Vec<Bound> {
-        vec![self.bound_state(), self.bound("q", q), self.bound("cache", cache.buffer)]
+        vec![self.bound_batch(), self.bound_pages(), self.bound("q", q), self.bound("cache", cache.buffer)]
     }
 
     /// What it leaves for the merge, bound.

@@ -2,7 +2,7 @@
 
 use super::Kernel;
 use super::computes::{Attended, Attention};
-use super::kv_write::Cache;
+use super::kv_write::{Cache, pool_files};
 use super::mla_attention::{Attending, AttentionSplits, BOUND, expect_queries};
 use crate::error::Result;
 use crate::plan::{Batch, Bound, Builder, Cost, PART_FIELDS, VariantBuilder, readings};
@@ -103,7 +103,7 @@ impl Builder {
         expect_queries(by.kernel, &q.vectors()?, cache)?;
         let y = self.batch(label, [cache.rank, q.stacks], q.tokens);
         let variant = by.variant.constant("Y_STRIDE", "", y.stride / 4).real("SCALE", "f", scale);
-        let variant = self.split_files(variant);
+        let variant = pool_files(self.split_files(variant));
         let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
         let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
         let mut bindings = self.bound_queries(q.buffer, cache);

@@ -4,7 +4,7 @@
 //! An M1 or M2 multiplies f32 at the rate of f16 (philipturner/metal-benchmarks). Where scores are to be as exact as
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
-use super::kv_write::{Cache, CacheType};
+use super::kv_write::{Cache, CacheType, pool_files};
 use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries};
 use super::mla_attention_batch::ChunkAttention;
 use super::{Kernel, expect_shape};
@@ -117,7 +117,7 @@ impl Builder {
         let by = self.matrices8(MatrixType::F32, cache, [heads, q.shape[1]])?;
         let parts = self.parts(label, [cache.rank, heads], splits);
         self.attends(&by, q, cache, scale, &parts);
-        let variant = self.split_files(by.variant.real("SCALE", "f", scale));
+        let variant = pool_files(self.split_files(by.variant.real("SCALE", "f", scale)));
         let variant = variant.file(source!("lib/rows_split.wgsl"));
         let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
         let mut bindings = self.bound_queries(q.buffer, cache);

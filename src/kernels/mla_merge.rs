@@ -42,7 +42,7 @@ impl Builder {
 
     /// What they bind.
     pub(super) fn bound_parts(&self, parts: &AttentionSplits) -> Vec<Bound> {
-        let mut bindings = vec![self.bound_state()];
+        let mut bindings = vec![self.bound_batch()];
         bindings.extend(self.bound_between(parts));
         bindings
     }

@@ -50,7 +50,7 @@ impl Builder {
         expect_shape(KERNEL.name, &w.name, y.shape[0], rows)?;
         cache.expect_kv_rows(KERNEL.name, kv, &norm.weight, tokens)?;
         let variant = product.variant(self).constant("Y_STRIDE", "", y.stride).file(source!("lib/rows.wgsl"));
-        let variant = cache.kv_row_files(self.state_files(variant), kv.stride);
+        let variant = cache.kv_row_files(self.batch_files(variant), kv.stride);
         let variant = if x.norm.is_some() { variant } else { variant.real("EPSILON", "e", norm.epsilon) };
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));

@@ -24,8 +24,8 @@ impl Builder {
         expect_shape(KERNEL.name, "y", y.shape[1], q.shape[1])?;
         let (heads, tokens) = (q.shape[1] / self.tokens(), self.tokens());
         let pairs = heads * (rotary / 2); // of a token
-        let variant = self.state_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP)).file(source!("lib/rope.wgsl"));
-        let bindings = vec![self.bound_state(), self.bound("q", q.buffer), self.bound("y", y.buffer)];
+        let variant = self.batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP)).file(source!("lib/rope.wgsl"));
+        let bindings = vec![self.bound_batch(), self.bound("q", q.buffer), self.bound("y", y.buffer)];
         let cost = Cost::of_activations(16 * (pairs * tokens) as u64);
         let params = params(heads, rotary, q, y);
         let rotated = RotatedQueries { q: by_token(q, tokens), y: by_token(y, tokens), rotary };

@@ -26,17 +26,17 @@ impl Builder {
     /// See [`Builder::step`].
     pub fn sample(&mut self, label: &str, logits: &Tensor, slices: &Slices) -> Result<usize> {
         let sampling = self.setting("sampling", size_of::<Sampling>() as u64);
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+        let variant = self
+            .batch_files_of(VariantBuilder::new(KERNEL.name, OP, WORKGROUP), true)
             .constant("BINS", "", BINS)
             .constant("SLICE", "", SLICE)
-            .file(source!("lib/batch.wgsl"))
             .file(source!("lib/candidates.wgsl"))
             .file(source!("lib/maxima.wgsl"))
             .file(source!("lib/order.wgsl"))
             .file(source!("lib/noise.wgsl"))
             .file(source!("lib/bins.wgsl"));
         let bindings = vec![
-            self.bound_state(),
+            self.bound_batch(),
             self.bound("maxima", slices.maxima.buffer),
             self.bound("logits", logits.buffer),
             self.bound("histogram", slices.histogram.buffer),

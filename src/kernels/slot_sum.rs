@@ -28,9 +28,9 @@ impl Builder {
             .constant("TOP_K", "k", y.stacks)
             .constant("Y_STRIDE", "y", y.stride / 4)
             .constant("X_PITCH", "x", x.pitch / 4);
-        let variant = self.state_files(variant);
+        let variant = self.batch_files(variant);
         let buffers = [("weights", weights.buffer), ("y", y.buffer), ("x", x.buffer)];
-        let mut bindings = vec![self.bound_state()];
+        let mut bindings = vec![self.bound_batch()];
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
         let cost = Cost::of_activations(weights.bytes() + y.bytes() + 2 * x.bytes());
         self.computes(KERNEL.name, WeightedSum { weights: weights.buffer, y: *y, x: *x });

@@ -167,5 +167,5 @@ fn tiled_layers(
 
 /// The caches, layer by layer, and where the head of the token's plan reads.
 fn shared(plan: &Plan, last: usize, token: &TokenPlan) -> Vec<(usize, usize)> {
-    plan.caches().zip(token.plan.caches()).chain([(last, token.hidden)]).collect()
+    plan.caches().zip(token.plan.caches()).chain([(last, token.hidden), (Plan::PAGES, Plan::PAGES)]).collect()
 }

@@ -152,8 +152,8 @@ impl Subject<'_> {
         let executor = Executor::with_locals(self.pipelines, plan, self.weights, &shared)?;
         let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
         let gpu = executor.gpu();
-        gpu.write(executor.local(Plan::STATE), 0, &State::new(self.planner.config).chunk(0, count, plan.splits, 0))?;
-        gpu.write(executor.local(Plan::TOKEN), 0, bytemuck::cast_slice(&ids))?;
+        gpu.write(executor.local(Plan::BATCH), 0, &State::new(self.planner.config).chunk(0, count, plan.splits, 0))?;
+        gpu.write(executor.local(Plan::TOKENS), 0, bytemuck::cast_slice(&ids))?;
         self.run(&Made { plan, executor }, token, self.steps(plan), (0, count), random, go_on)
     }
 
@@ -213,8 +213,8 @@ impl Subject<'_> {
     /// Says which token is computed, and where.
     fn write(&self, made: &Made<'_>, position: usize, random: &mut Pcg32) -> Result<()> {
         let gpu = made.executor.gpu();
-        gpu.write(made.executor.local(Plan::STATE), 0, State::new(self.planner.config).at(position, 0))?;
-        gpu.write(made.executor.local(Plan::TOKEN), 0, &self.pick(random).to_le_bytes())
+        gpu.write(made.executor.local(Plan::BATCH), 0, State::new(self.planner.config).at(position, 0))?;
+        gpu.write(made.executor.local(Plan::TOKENS), 0, &self.pick(random).to_le_bytes())
     }
 
     /// The id of a token.

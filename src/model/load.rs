@@ -11,11 +11,12 @@ use super::{plan_batch, plan_sampling, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu, Results, SubmissionNumber};
-use crate::plan::{Executor, Plan, Target};
+use crate::plan::{BatchHeader, Executor, Plan, Target};
 use crate::sample::SamplerParams;
 use crate::shader::{Pipelines, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
 use crate::threads::{GoOn, Job, work};
+use std::mem::offset_of;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
@@ -364,7 +365,7 @@ fn warm_up(
     let gpu = pipelines.gpu();
     pipelines.prepare_while(&planned.plan.variants, go_on)?;
     let executor = Executor::new(pipelines, &planned.plan, weights)?;
-    let (buffer, offset) = (executor.local(Plan::STATE), 4 * Plan::SUBMISSION as u64);
+    let (buffer, offset) = (executor.local(Plan::BATCH), offset_of!(BatchHeader, submission) as u64);
     let number = SubmissionNumber { value: 1, buffer, offset };
     gpu.write(buffer, 0, state.at(0, number.value))?;
     let mut results = Results::new(gpu, 0, 1)?;

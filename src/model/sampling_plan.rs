@@ -34,7 +34,7 @@ pub fn plan_sampling(config: &Config, token: &TokenPlan, target: Target, room: u
     b.copy("copy", &padded(logits), &padded(adjusted))?;
     let adjustments = b.adjust("adjust", &adjusted, room)?;
     let sampling = sample_token(&mut b, &adjusted)?;
-    let shared = vec![(Plan::STATE, Plan::STATE), (Plan::TOKEN, Plan::TOKEN), (logits.buffer.local()?, token.logits)];
+    let shared = vec![(Plan::BATCH, Plan::BATCH), (Plan::TOKENS, Plan::TOKENS), (logits.buffer.local()?, token.logits)];
     Ok(SamplingPlan { plan: b.finish(), shared, sampling, adjustments })
 }
 

@@ -1,5 +1,6 @@
 //! Builds a plan step by step. Kernels add a method each in their own file.
 
+use super::batch_layout::batch_bytes;
 use super::{
     ALIGNMENT, Batch, Bound, BufferRef, Cost, Local, Plan, Purpose, Reference, Step, Target, Tensor, VariantBuilder,
     Weight,
@@ -15,6 +16,8 @@ use std::sync::Arc;
 pub struct Builder {
     pub(super) plan: Plan,
     target: Target,
+    /// Rotary angles of a row.
+    pairs: usize,
     /// Tokens in the cache at most, as far as steps are cut for them.
     pub(super) cached: u64,
     /// Whether the plan has a token's kernels where it can.
@@ -29,24 +32,27 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty plan whose state has room for `pairs` rotary angles.
+    /// An empty plan of a row alone, which has `pairs` rotary angles.
     pub fn new(target: Target, pairs: usize) -> Self {
-        Self::with_state(target, None, pairs.max(1), Plan::TOKEN_WORDS)
+        Self::with_rows(target, None, pairs, Plan::TOKEN_WORDS)
     }
 
-    /// An empty plan for chunks of up to `tokens` tokens, whose state has room for `pairs` rotary angles of each.
-    pub fn for_chunk(target: Target, pairs: usize, tokens: usize) -> Self {
-        Self::with_state(target, Some(tokens), pairs.max(1).saturating_mul(tokens), tokens)
+    /// An empty plan of up to `rows` rows, each of which has `pairs` rotary angles.
+    pub fn for_chunk(target: Target, pairs: usize, rows: usize) -> Self {
+        Self::with_rows(target, Some(rows), pairs, rows)
     }
 
-    fn with_state(target: Target, chunk: Option<usize>, rotations: usize, words: usize) -> Self {
+    fn with_rows(target: Target, chunk: Option<usize>, pairs: usize, words: usize) -> Self {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
-        let state = local("state", 16 + 8 * rotations as u64);
-        let token = local("token", 4 * words as u64);
-        let plan = Plan { locals: vec![state, token], splits: 1, chunk, ..Plan::default() };
+        let pairs = pairs.max(1);
+        let batch = local("batch", batch_bytes(chunk.unwrap_or(1), pairs));
+        let tokens = local("tokens", 4 * words as u64);
+        let pages = local("pages", 4);
+        let plan = Plan { locals: vec![batch, tokens, pages], splits: 1, chunk, ..Plan::default() };
         Self {
             plan,
             target,
+            pairs,
             cached: 0,
             shares: false,
             layer: None,
@@ -70,6 +76,13 @@ impl Builder {
     pub fn with_cached(mut self, tokens: usize) -> Self {
         self.cached = tokens as u64;
         self
+    }
+
+    /// Makes room for lists of `pages` pages, those of all sequences of a batch together.
+    pub fn room_for_pages(&mut self, pages: usize) {
+        let bytes = 4 * pages.max(1) as u64;
+        let lists = &mut self.plan.locals[Plan::PAGES];
+        lists.bytes = lists.bytes.max(bytes);
     }
 
     /// Starts with the weights of another plan, in their places.
@@ -121,6 +134,11 @@ impl Builder {
     /// What the plan is made for.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// Rotary angles of a row.
+    pub fn pairs(&self) -> usize {
+        self.pairs
     }
 
     /// Tokens the plan has room for: 1, or those of a chunk.
@@ -205,33 +223,47 @@ impl Builder {
         self.plan.splits = splits;
     }
 
-    /// The files that read what the host writes before each token, or before each chunk.
-    pub fn state_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        variant.file(source!("lib/batch.wgsl")).file(source!("lib/some_tokens.wgsl"))
+    /// The file that reads the batch, for a kernel that plans of one row and of several share.
+    pub fn batch_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        self.batch_files_of(variant, false)
+    }
+
+    /// The file that reads the batch; `one_row` for a kernel that is compiled for a row alone.
+    pub fn batch_files_of(&self, variant: VariantBuilder, one_row: bool) -> VariantBuilder {
+        variant
+            .switch("ONE_ROW", "", one_row)
+            .constant("PAIRS", "p", self.pairs)
+            .labelled(if one_row { "one" } else { "" })
+            .file(source!("lib/batch.wgsl"))
     }
 
     /// The buffer of what those files read.
-    pub fn bound_state(&self) -> Bound {
-        self.bound("batch", BufferRef::Local(Plan::STATE))
+    pub fn bound_batch(&self) -> Bound {
+        self.bound("batch", BufferRef::Local(Plan::BATCH))
     }
 
-    /// As [`Builder::state_files`], for kernels that ask no more than how many tokens there are. Of a token alone it is
+    /// As [`Builder::batch_files`], for kernels that ask no more than how many rows there are. Of a row alone that is
     /// known; every buffer that a kernel binds costs time.
     pub fn count_files(&self, variant: VariantBuilder) -> VariantBuilder {
         match self.plan.chunk {
-            None => variant.tagged((source!("lib/one_token.wgsl"), "one")),
-            Some(_) => self.state_files(variant),
+            None => variant.tagged((source!("lib/one_row.wgsl"), "one")),
+            Some(_) => self.batch_files(variant),
         }
     }
 
     /// What those files bind.
     pub fn bound_count(&self) -> Option<Bound> {
-        self.plan.chunk.map(|_| self.bound_state())
+        self.plan.chunk.map(|_| self.bound_batch())
+    }
+
+    /// The lists of pages, bound as `pages`.
+    pub fn bound_pages(&self) -> Bound {
+        self.bound("pages", BufferRef::Local(Plan::PAGES))
     }
 
     /// The token, bound as `token`.
     pub fn bound_token(&self) -> Bound {
-        self.bound("token", BufferRef::Local(Plan::TOKEN))
+        self.bound("token", BufferRef::Local(Plan::TOKENS))
     }
 
     /// The streams of a weight, bound as `role_stream`.

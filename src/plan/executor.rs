@@ -56,6 +56,10 @@ impl Executor {
         let locals = plan.locals.iter().enumerate().map(local).collect::<Result<Vec<_>>>()?;
         let made = locals.iter().enumerate().filter(|(index, _)| !shared.contains_key(index));
         gpu.zero(&made.map(|(_, buffer)| buffer.clone()).collect::<Vec<_>>())?;
+        if !shared.contains_key(&Plan::PAGES) {
+            let pages: Vec<u32> = (0..plan.locals[Plan::PAGES].bytes as u32 / 4).collect();
+            gpu.write(&locals[Plan::PAGES], 0, bytemuck::cast_slice(&pages))?;
+        }
         let params = gpu.buffer("params", plan.params_memory(), BufferUse::Uniform)?;
         gpu.write(&params, 0, &params_of(plan))?;
         let steps = Vec::with_capacity(plan.steps.len());

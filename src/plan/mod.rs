@@ -6,6 +6,7 @@
 //! one encoder, one pass, one submission.
 
 mod batch;
+mod batch_layout;
 mod builder;
 mod checker;
 mod cost;
@@ -22,6 +23,7 @@ mod tiling;
 mod variant;
 
 pub use batch::Batch;
+pub use batch_layout::{BatchHeader, PAGE, RowHeader, batch_bytes, row_bytes};
 pub use builder::{Builder, MAX_GRID};
 pub use checker::{Checker, Look, RowOf, WrongOutput};
 pub use cost::{Cost, read, readings};
@@ -224,15 +226,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Place of the state in [`Plan::locals`]: what the host writes before each token.
-    pub const STATE: usize = 0;
+    /// Place of the batch in [`Plan::locals`]: what the host writes before each step.
+    pub const BATCH: usize = 0;
     /// Place of the token in [`Plan::locals`], as `wgsl/op/sample.wgsl` leaves it: the id to compute next, which
     /// the embedding reads, the likeliest id, and how many the filters kept.
-    pub const TOKEN: usize = 1;
-    /// Where in the state the rotary angles start, in words.
-    pub const ROTATIONS: usize = 4;
-    /// Where in the state the number of the submission stands that reads it, in words.
-    pub const SUBMISSION: usize = 3;
+    pub const TOKENS: usize = 1;
+    /// Place of the lists of pages in [`Plan::locals`]: in which pages of the KV cache each sequence lies.
+    pub const PAGES: usize = 2;
     /// Words of the token's buffer.
     pub const TOKEN_WORDS: usize = 3;
 

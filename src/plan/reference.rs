@@ -1,7 +1,7 @@
 //! What a step computes, told apart from its shader, so that the CPU can compute some of it again from what the step's
 //! inputs hold: where a plan runs on an adapter for the first time, that tells whether its kernels are right there.
 
-use super::{BufferRef, Plan, Weight};
+use super::{BatchHeader, BufferRef, PAGE, Plan, RowHeader, Weight, row_bytes};
 use crate::error::Result;
 use half::f16;
 use rand_pcg::Pcg32;
@@ -175,12 +175,22 @@ impl<'a> Probe<'a> {
         self.memory.row(weight, matrix * weight.shape[1] + row)
     }
 
+    /// The place in the pool of KV row `t` of the sequence.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn kv_place(&mut self, t: usize) -> Result<usize> {
+        let page = self.words(BufferRef::Local(Plan::PAGES), t / PAGE, 1)?.first().map_or(0, |page| *page as usize);
+        Ok(page * PAGE + t % PAGE)
+    }
+
     /// Cosines and sines of the `pairs` rotary angles of a token.
     ///
     /// # Errors
     /// What the device reports.
     pub fn rotations(&mut self, token: usize, pairs: usize) -> Result<Vec<[f32; 2]>> {
-        let values = self.values(BufferRef::Local(Plan::STATE), Plan::ROTATIONS + 2 * token * pairs, 2 * pairs)?;
+        let row = size_of::<BatchHeader>() + token * row_bytes(pairs) + size_of::<RowHeader>();
+        let values = self.values(BufferRef::Local(Plan::BATCH), row / 4, 2 * pairs)?;
         Ok(values.chunks_exact(2).map(|rotation| [rotation[0], rotation[1]]).collect())
     }
 }

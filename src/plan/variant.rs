@@ -83,9 +83,14 @@ impl VariantBuilder {
     }
 
     /// A library file chosen among several, and the part of the label that tells it; empty for the usual one.
-    pub fn tagged(mut self, (source, short): (Source, &'static str)) -> Self {
+    pub fn tagged(self, (source, short): (Source, &'static str)) -> Self {
+        self.labelled(short).file(source)
+    }
+
+    /// A part of the label between dots; none if it is empty.
+    pub fn labelled(mut self, short: &'static str) -> Self {
         self.formats.extend(Some(short).filter(|short| !short.is_empty()));
-        self.file(source)
+        self
     }
 
     /// The library file of the team, `lanes` lanes of it.

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::kernels::computes::{Attended, Attention, Merge, Merged};
 use crate::kernels::mla_attention::SPAN;
 use crate::kernels::{Cache, CacheType};
-use crate::plan::{OutputPlace, Probe, Reference, Sample};
+use crate::plan::{OutputPlace, PAGE, Probe, Reference, Sample};
 use half::f16;
 use std::ops::Range;
 
@@ -117,7 +117,14 @@ impl Attention {
         let Cache { buffer, ty, rank, rotary } = self.cache;
         let kv_row = Cache::row_values(rank, rotary);
         let words = if ty == CacheType::F16 { kv_row / 2 } else { kv_row };
-        let all = probe.words(buffer, tokens.start * words, tokens.len() * words)?;
+        let mut all = Vec::with_capacity(tokens.len() * words);
+        let mut next = tokens.start;
+        while next < tokens.end {
+            let of_page = tokens.end.min((next / PAGE + 1) * PAGE) - next;
+            let place = probe.kv_place(next)?;
+            all.extend(probe.words(buffer, place * words, of_page * words)?);
+            next += of_page;
+        }
         let halves = |word: &u32| [*word as u16, (word >> 16) as u16].map(|bits| f16::from_bits(bits).to_f64());
         let values = |words: &[u32]| match ty {
             CacheType::F16 => words.iter().flat_map(halves).take(rank + rotary).collect(),

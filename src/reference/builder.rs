@@ -10,11 +10,14 @@ use super::{Case, Expected, OutputType};
 use crate::error::{Error, Result};
 use crate::kernels::matvec::{self, HALF};
 use crate::kernels::rounded::WORDS;
-use crate::kernels::{Input, Norm, Residual};
-use crate::plan::{Batch, BufferRef, Builder, Plan, Target, Tensor, Tiling, TilingOverride, Weight};
+use crate::kernels::{Cache, CacheType, Input, Norm, Residual};
+use crate::plan::{
+    Batch, BatchHeader, BufferRef, Builder, PAGE, Plan, RowHeader, Target, Tensor, Tiling, TilingOverride, Weight,
+};
 use crate::quant::{self, Arithmetic, Family, GROUP, QUANTS, Quant};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::mem::offset_of;
 use std::sync::LazyLock;
 
 /// Fills what no one has written yet: as f32 and as f16 not a number, as an index far outside everything.
@@ -95,14 +98,36 @@ impl CaseBuilder {
     /// Sets the token and what the host writes before it.
     pub fn state(&mut self, token: u32, position: u32, rotations: &[[f32; 2]]) {
         self.rotated_chunk(position, 1, rotations);
-        self.locals.push((Plan::TOKEN, token.to_le_bytes().to_vec()));
+        self.locals.push((Plan::TOKENS, token.to_le_bytes().to_vec()));
     }
 
     /// Sets what the host writes before a chunk: `count` tokens from `position` on, and the angles of each.
     pub fn rotated_chunk(&mut self, position: u32, count: usize, rotations: &[[f32; 2]]) {
-        let mut bytes = [position, count as u32, 0, 0].map(u32::to_le_bytes).concat();
-        bytes.extend_from_slice(bytemuck::cast_slice(rotations));
-        self.locals.push((Plan::STATE, bytes));
+        let longest = position + count as u32;
+        let header = BatchHeader { count: count as u32, longest, splits: 0, submission: 0 };
+        let mut bytes = bytemuck::bytes_of(&header).to_vec();
+        let pairs = self.plan.pairs();
+        for (row, position) in (0..count).zip(position..) {
+            bytes.extend_from_slice(bytemuck::bytes_of(&RowHeader { position, first_page: 0 }));
+            let of_row = rotations.get(row * pairs..(row + 1) * pairs);
+            bytes.extend_from_slice(bytemuck::cast_slice(of_row.unwrap_or(&vec![[0f32; 2]; pairs])));
+        }
+        self.locals.push((Plan::BATCH, bytes));
+    }
+
+    /// A cache with room for `tokens` tokens, whose pages do not lie in order and do not begin with the first one of the
+    /// pool.
+    pub fn cache(&mut self, ty: CacheType, rank: usize, rotary: usize, tokens: usize) -> Cache {
+        let pages = tokens.div_ceil(PAGE);
+        let cache = self.plan.latent_cache(ty, rank, rotary, (pages + 1) * PAGE);
+        let list: Vec<u32> = (0..pages).map(|page| (pages - page) as u32).collect();
+        self.locals.push((Plan::PAGES, bytemuck::cast_slice(&list).to_vec()));
+        cache
+    }
+
+    /// Where in the pool KV row `t` of such a cache with room for `tokens` tokens lies.
+    pub fn kv_place(t: usize, tokens: usize) -> usize {
+        (tokens.div_ceil(PAGE) - t / PAGE) * PAGE + t % PAGE
     }
 
     /// An input tensor of noise: the tensor, and its values, vector after vector without padding.
@@ -221,7 +246,7 @@ impl CaseBuilder {
     /// Lets the steps write what they like to every buffer that has neither content nor an expectation yet. It starts
     /// with zeros, as the engine makes it.
     pub fn allow_between(&mut self) {
-        for (index, local) in self.plan.locals().iter().enumerate().skip(Plan::TOKEN + 1) {
+        for (index, local) in self.plan.locals().iter().enumerate().skip(Plan::PAGES + 1) {
             let known = self.locals.iter().any(|l| l.0 == index) || self.expected.iter().any(|e| e.local == index);
             if !known {
                 self.free.push(BufferRef::Local(index));
@@ -238,7 +263,8 @@ impl CaseBuilder {
         for (index, bytes) in self.locals {
             locals[index][..bytes.len()].copy_from_slice(&bytes);
         }
-        locals[Plan::STATE][8..12].copy_from_slice(&(plan.splits as u32).to_le_bytes());
+        let splits = offset_of!(BatchHeader, splits);
+        locals[Plan::BATCH][splits..splits + 4].copy_from_slice(&(plan.splits as u32).to_le_bytes());
         let mut weights: Vec<Vec<u8>> = plan.weights.iter().map(|w| blank(w.bytes())).collect();
         let mut files = vec![Vec::new(); weights.len()];
         for (index, bytes, file) in self.weights {

@@ -55,7 +55,7 @@ impl Reference for KvRows {
         for token in probe.some(probe.count, VECTORS) {
             let kv = probe.values(self.kv.buffer, token * self.kv.stride, rank + rotary)?;
             let latent = rms_normed(&kv[..rank], &weights, self.norm.epsilon);
-            let kv_row = (probe.position + token) * Cache::row_values(rank, rotary);
+            let kv_row = probe.kv_place(probe.position + token)? * Cache::row_values(rank, rotary);
             for value in probe.some(rank, VALUES) {
                 samples.push(self.sample(kv_row + value, latent[value], latent[value].abs()));
             }

@@ -13,7 +13,7 @@ use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, Sample};
 impl Reference for Adjusted {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
-        let newest = probe.words(BufferRef::Local(Plan::TOKEN), 0, 1)?;
+        let newest = probe.words(BufferRef::Local(Plan::TOKENS), 0, 1)?;
         let adjustments = BufferRef::Local(self.adjustments);
         let head = probe.words(adjustments, 0, size_of::<Penalties>() / 4)?;
         let Some(penalties) = of_words::<Penalties>(&head) else { return Ok(vec![]) };
@@ -146,7 +146,7 @@ impl Reference for Drawn {
         let Some(sampling) = of_words::<Sampling>(&words) else { return Ok(vec![]) };
         let Some(choice) = clear_choice(&logits, &sampling, probe.position as u32) else { return Ok(vec![]) };
         let words = choice.into_iter().enumerate();
-        Ok(words.map(|(i, word)| exact(OutputPlace::U32(BufferRef::Local(Plan::TOKEN), i), f64::from(word))).collect())
+        Ok(words.map(|(i, word)| exact(OutputPlace::U32(BufferRef::Local(Plan::TOKENS), i), f64::from(word))).collect())
     }
 }
 

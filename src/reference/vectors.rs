@@ -20,7 +20,7 @@ impl Reference for EmbeddingRows {
         let [columns, rows, _] = self.embedding.shape;
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
-            let id = probe.words(BufferRef::Local(Plan::TOKEN), token, 1)?.first().map_or(0, |&id| id as usize);
+            let id = probe.words(BufferRef::Local(Plan::TOKENS), token, 1)?.first().map_or(0, |&id| id as usize);
             let row = probe.row(&self.embedding, 0, id.min(rows - 1))?;
             let largest = row.iter().fold(0f64, |most, v| most.max(f64::from(v.abs())));
             for value in probe.some(columns, VALUES) {

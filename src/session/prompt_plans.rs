@@ -34,8 +34,8 @@ impl PromptPlan {
     pub fn write(&self, state: &State, position: usize, tokens: &[u32], submission: u32) -> Result<()> {
         let (gpu, splits) = (self.executor.gpu(), self.planned.plan.splits);
         let bytes = state.chunk(position, tokens.len(), splits, submission);
-        gpu.write(self.executor.local(Plan::STATE), 0, &bytes)?;
-        gpu.write(self.executor.local(Plan::TOKEN), 0, bytemuck::cast_slice(tokens))
+        gpu.write(self.executor.local(Plan::BATCH), 0, &bytes)?;
+        gpu.write(self.executor.local(Plan::TOKENS), 0, bytemuck::cast_slice(tokens))
     }
 }
 

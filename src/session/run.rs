@@ -140,8 +140,8 @@ impl Session {
     /// Writes the state for a position, with a new submission number, and the token unless the GPU has written it.
     pub(super) fn write(&mut self, position: usize, token: Option<u32>) -> Result<()> {
         let (gpu, number) = (self.executor.gpu(), self.submissions.next_number());
-        gpu.write(self.executor.local(Plan::STATE), 0, self.state.at(position, number))?;
-        token.map_or(Ok(()), |token| gpu.write(self.executor.local(Plan::TOKEN), 0, &token.to_le_bytes()))
+        gpu.write(self.executor.local(Plan::BATCH), 0, self.state.at(position, number))?;
+        token.map_or(Ok(()), |token| gpu.write(self.executor.local(Plan::TOKENS), 0, &token.to_le_bytes()))
     }
 
     /// Submits the steps of the token's plan from `first` to the end of the layers, or to the sampled token if that is
@@ -160,7 +160,7 @@ impl Session {
         }
         let unneeded = (!self.sampling.filters()).then_some(sampling.histogram);
         let then = (sampler, steps.filter(|step| Some(*step) != unneeded));
-        let (state, token) = (executor.local(Plan::STATE), executor.local(Plan::TOKEN));
+        let (state, token) = (executor.local(Plan::BATCH), executor.local(Plan::TOKENS));
         let submit = |copies: &[ReadbackCopy<'_>]| executor.submit_with(first..end, then, copies);
         self.submissions.submit(executor.gpu(), place, state, wanted.then_some(token), submit).map(drop)
     }
@@ -182,7 +182,7 @@ impl Session {
         let plan = self.plans.plan((held, count), outputs, &self.model, token, &mut go_on)?;
         plan.write(&self.state, held, part, self.submissions.next_number())?;
         let PromptPlan { executor, planned, pace } = plan;
-        let (gpu, state, place) = (executor.gpu(), executor.local(Plan::STATE), self.submissions.place);
+        let (gpu, state, place) = (executor.gpu(), executor.local(Plan::BATCH), self.submissions.place);
         let since = Instant::now();
         let newest = self.submissions.newest().cloned();
         pace.start(&planned.plan, &self.model.target().limit, held + count, newest, idle);

@@ -2,8 +2,9 @@
 
 use crate::error::Result;
 use crate::gpu::{Buffer, BufferRange, Gpu, ReadbackCopy, Results, Submission, SubmissionNumber};
-use crate::plan::Plan;
+use crate::plan::{BatchHeader, Plan};
 use std::collections::VecDeque;
+use std::mem::offset_of;
 
 /// The most submissions under way. They keep the GPU busy, and are few enough that a cancellation takes effect at once.
 const AHEAD: usize = 4;
@@ -45,7 +46,7 @@ impl Submissions {
         sampled: Option<&Buffer>,
         submit: impl FnOnce(&[ReadbackCopy<'_>]) -> Result<Submission>,
     ) -> Result<Submission> {
-        let number = SubmissionNumber { value: self.number, buffer: state, offset: 4 * Plan::SUBMISSION as u64 };
+        let number = SubmissionNumber { value: self.number, buffer: state, offset: offset_of!(BatchHeader, submission) as u64 };
         let sampled = sampled.map(|from| BufferRange { from, offset: 0, bytes: SAMPLED });
         let submission = self.places[place].submit(gpu, number, sampled.as_slice(), submit)?;
         self.place = place;

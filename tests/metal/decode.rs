@@ -79,13 +79,13 @@ impl Model {
 
     /// Computes a token at a position, its logits too if `output` asks for them.
     fn feed(&mut self, position: usize, token: u32, output: bool) -> Result<(), String> {
-        self.executor.write(Plan::TOKEN, &token.to_le_bytes())?;
+        self.executor.write(Plan::TOKENS, &token.to_le_bytes())?;
         self.advance(position, output)
     }
 
     /// Computes the token that was chosen.
     fn advance(&mut self, position: usize, output: bool) -> Result<(), String> {
-        self.executor.write(Plan::STATE, self.state.at(position, 0))?;
+        self.executor.write(Plan::BATCH, self.state.at(position, 0))?;
         let plan = &self.planned.plan;
         let end = if output { plan.steps.len() } else { plan.head };
         self.executor.submit(0..end)
@@ -97,7 +97,7 @@ impl Model {
     }
 
     fn chosen(&mut self) -> Result<u32, String> {
-        Ok(bytemuck::pod_read_unaligned(&self.executor.read(Plan::TOKEN, 4)?))
+        Ok(bytemuck::pod_read_unaligned(&self.executor.read(Plan::TOKENS, 4)?))
     }
 }
 

@@ -63,8 +63,8 @@ fn logits(shop: &Workshop, build: Build, config: &Config, planned: &TokenPlan) -
     executor.write(planned.sampling.params, bytemuck::bytes_of(&Sampling::GREEDY))?;
     let mut state = State::new(config);
     for (position, token) in TOKENS.into_iter().enumerate() {
-        executor.write(Plan::TOKEN, &token.to_le_bytes())?;
-        executor.write(Plan::STATE, state.at(position, 0))?;
+        executor.write(Plan::TOKENS, &token.to_le_bytes())?;
+        executor.write(Plan::BATCH, state.at(position, 0))?;
         executor.submit(0..plan.steps.len())?;
     }
     Ok(bytemuck::pod_collect_to_vec(&executor.read(planned.logits, 4 * config.vocab)?))

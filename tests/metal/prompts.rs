@@ -52,8 +52,8 @@ fn worst(
     let mut rows = golden.positions.iter().zip(wanted.chunks_exact(config.vocab)).peekable();
     for (chunk, tokens) in golden.tokens.chunks(room).enumerate() {
         let first = chunk * room;
-        executor.write(Plan::STATE, &state.chunk(first, tokens.len(), plan.splits, 0))?;
-        executor.write(Plan::TOKEN, bytemuck::cast_slice(tokens))?;
+        executor.write(Plan::BATCH, &state.chunk(first, tokens.len(), plan.splits, 0))?;
+        executor.write(Plan::TOKENS, bytemuck::cast_slice(tokens))?;
         executor.submit(0..plan.steps.len())?;
         let bytes = executor.read(logits, 4 * stride * tokens.len())?;
         let computed: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);

@@ -40,7 +40,7 @@ struct Work {
 }
 
 // What an invocation knows of its row: LANES of them share one.
-struct Row {
+struct Softmax {
     seen: u32,      // KV rows up to the row's own token's
     reference: f32, // score that weights are relative to
     total: f32,     // of the weights that were this invocation's
@@ -119,7 +119,7 @@ fn row_sum(v: f32) -> f32 {
 
 // Makes weights of the tile's scores of invocation i's row, of `rows` that there are. Invocations past the last row do
 // as that one's do, but leave nothing.
-fn weigh(row: ptr<function, Row>, tile: u32, rows: u32, i: u32) {
+fn weigh(row: ptr<function, Softmax>, tile: u32, rows: u32, i: u32) {
     let r = min(i / LANES, rows - 1u);
     var scores: array<f32, TILE / LANES>;
     var largest = LOWEST;

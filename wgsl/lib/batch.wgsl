@@ -1,14 +1,43 @@
-// What the host writes before each token, or before each chunk of tokens. Everything else a kernel reads is fixed when
-// the plan is built, but for the tokens' ids, which the GPU itself may choose and which are a buffer of their own.
-// Kernels know by this alone how many tokens there are, so that plans with room for more or fewer share them. Tokens
-// past `count` may hold anything.
+// The batch that a step computes: rows, each a token of a sequence. The host writes it before each step. Everything else
+// that kernels read is fixed when the plan is built, but for the tokens' ids, which the GPU itself may sample: they are a
+// buffer of their own. Kernels know by this alone how many rows there are, so plans with room for more or fewer share
+// them; rows past `count` may hold anything. With ONE_ROW a kernel is compiled for a row alone.
+
+struct Row {
+    position: u32,   // of the token in its sequence, from 0
+    first_page: u32, // where in `pages` the list of its sequence's pages begins: see lib/kv_pages.wgsl
+    rotations: array<vec2<f32>, PAIRS>, // cosine and sine of the position's rotary angles
+}
 
 struct Batch {
-    position: u32, // of the first token in the sequence, from 0; the cache holds this many tokens before it
-    count: u32,    // tokens: one, or those of the chunk
-    splits: u32,   // into how many attention cuts the cache
-    submission: u32, // the number of the submission that reads this, which it copies back to the host
-    rotations: array<vec2<f32>>, // cosine and sine of the positions' rotary angles: of each token, a pair each
+    count: u32,      // rows
+    longest: u32,    // KV rows that the row with the most of them attends to
+    splits: u32,     // into how many attention divides these
+    submission: u32, // the host's number for this submission, a copy of which comes back beside the results
+    rows: array<Row>,
 }
 
 var<storage, read> batch: Batch;
+
+fn row_count() -> u32 {
+    if ONE_ROW {
+        return 1u;
+    }
+    return batch.count;
+}
+
+// KV rows that a row attends to: those of the tokens before it in its sequence, and its own, which is the last.
+fn attended_by(row: u32) -> u32 {
+    if ONE_ROW {
+        return batch.longest;
+    }
+    return batch.rows[row].position + 1u;
+}
+
+// The list of a row alone is the only one there is.
+fn first_page_of(row: u32) -> u32 {
+    if ONE_ROW {
+        return 0u;
+    }
+    return batch.rows[row].first_page;
+}

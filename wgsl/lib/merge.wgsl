@@ -16,9 +16,8 @@ var<workgroup> phase_sums: array<vec4<f32>, PHASES * LATENT>;
 
 // For the whole workgroup; `merged` is right after the next barrier.
 fn merge(head: u32, local: u32) {
-    let length = split_length(split_count(), batch.position + token_count());
-    let seen = batch.position + head / HEADS + 1u;
-    let busy = (seen + length - 1u) / length; // idle splits wrote nothing
+    let length = split_length();
+    let busy = (attended_by(head / HEADS) + length - 1u) / length; // idle splits wrote nothing
     for (var s = local; s < busy; s += WORKGROUP) {
         split_stats[s] = stats[head * split_count() + s];
     }

@@ -8,7 +8,7 @@ const MARGIN = 6.0;
 const WEIGHT_UNIT = 64.0; // drivers flush f16 below 6e-5 to zero; e^6 times this is far from what f16 can hold
 
 // What an invocation knows of its row: four of them share one.
-struct Row {
+struct Softmax {
     seen: u32,      // KV rows up to the row's own token's
     reference: f32, // score that weights are relative to
     total: f32,     // of the weights that were this invocation's
@@ -26,7 +26,7 @@ fn sum_of_four(v: f32) -> f32 {
 }
 
 // Makes weights of four scores of invocation `i`'s row.
-fn weigh(row: ptr<function, Row>, tile: u32, i: u32) {
+fn weigh(row: ptr<function, Softmax>, tile: u32, i: u32) {
     let first = tile + 4u * (i % 4u);
     let sums = (partial[i] + partial[ROWS * TILE / 4u + i]) * SCALE;
     let places = vec4<u32>(first, first + 1u, first + 2u, first + 3u);

@@ -5,9 +5,9 @@ var<storage, read_write> parts: array<vec4<f32>>; // [row][split][chunk]
 var<storage, read_write> stats: array<vec2<f32>>; // [row][split]
 
 fn leave_chunk(row: u32, split: u32, chunk: u32, sum: vec4<f32>, total: f32) {
-    parts[(row * batch.splits + split) * LATENT + chunk] = sum;
+    parts[(row * split_count() + split) * LATENT + chunk] = sum;
 }
 
 fn leave_stats(row: u32, split: u32, top: f32, total: f32) {
-    stats[row * batch.splits + split] = vec2<f32>(top, total);
+    stats[row * split_count() + split] = vec2<f32>(top, total);
 }

@@ -1,24 +1,33 @@
-// Attention cuts the cache into splits, each the work of one workgroup per head group. A split is whole
-// tiles; with a short cache only the first splits have any.
+// Attention divides the KV rows that a batch attends to into splits, each the work of one workgroup for each group of
+// heads. A split is whole tiles of SPAN; with a short cache only the first splits have any.
 
 struct Split {
-    start: u32, // first token
+    start: u32, // first KV row
     end: u32,   // one past the last; no more than start for an idle split
 }
 
-fn split_length(splits: u32, tokens: u32) -> u32 {
-    let tiles = (tokens + SPAN - 1u) / SPAN;
-    return SPAN * ((tiles + splits - 1u) / splits);
+fn split_count() -> u32 {
+    if ONE_ROW {
+        return SPLITS;
+    }
+    return batch.splits;
 }
 
-fn split_of(index: u32, splits: u32, tokens: u32) -> Split {
-    let length = split_length(splits, tokens);
-    return Split(index * length, min((index + 1u) * length, tokens));
+fn split_length() -> u32 {
+    let tiles = (batch.longest + SPAN - 1u) / SPAN;
+    return SPAN * ((tiles + split_count() - 1u) / split_count());
 }
 
-// The part of a split that a token attends to, which is counted from the first that the host told of: what comes before
-// it, and itself. Nothing for one past the last.
-fn split_for(token: u32, index: u32, splits: u32) -> Split {
-    let split = split_of(index, splits, batch.position + token_count());
-    return Split(split.start, select(0u, min(split.end, batch.position + token + 1u), token < token_count()));
+// A split of the first `attended` KV rows, which are all or fewer than the batch attends to.
+fn split_of(index: u32, attended: u32) -> Split {
+    let length = split_length();
+    return Split(index * length, min((index + 1u) * length, attended));
+}
+
+// What a row attends to of a split; nothing for a row past the last.
+fn split_for(row: u32, index: u32) -> Split {
+    if !ONE_ROW && row >= row_count() {
+        return Split(0u, 0u);
+    }
+    return split_of(index, attended_by(row));
 }

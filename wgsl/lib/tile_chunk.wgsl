@@ -9,7 +9,7 @@ struct Tile {
 
 fn tile_of(workgroup: vec3<u32>) -> Tile {
     let first = workgroup.x * TILE_TOKENS;
-    let left = max(batch.count, first) - first;
+    let left = max(row_count(), first) - first;
     return Tile(workgroup.z, workgroup.y * TILE_ROWS, first, min(left, TILE_TOKENS));
 }
 

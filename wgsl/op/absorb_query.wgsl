@@ -25,7 +25,7 @@ fn main(i: Invocation) {
     let head = i.workgroup.z;
     if block_of(i.workgroup) == BLOCKS {
         for (var k = i.local; k < PAIRS; k += WORKGROUP) {
-            let pair = rotated(query_pair(head, k), head / HEADS * PAIRS + k);
+            let pair = rotated(query_pair(head, k), head / HEADS, k);
             y[head * Y_STRIDE + w_ROWS + 2u * k] = pair.x;
             y[head * Y_STRIDE + w_ROWS + 2u * k + 1u] = pair.y;
         }

@@ -37,7 +37,7 @@ fn run_start(local: u32) -> u32 {
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let expert = workgroup.x;
-    let live = batch.count * TOP_K;
+    let live = row_count() * TOP_K;
     let share = (live + WORKGROUP - 1u) / WORKGROUP; // slots that an invocation ranks
     for (var e = local; e < EXPERTS; e += WORKGROUP) {
         atomicStore(&counts[e], 0u);

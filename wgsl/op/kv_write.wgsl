@@ -1,8 +1,8 @@
-// Writes KV rows of the latent cache, a token a workgroup.
+// Writes the KV rows of a batch, a row a workgroup.
 
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
-    if i.workgroup.x < token_count() {
+    if i.workgroup.x < row_count() {
         write_kv_row(i.workgroup.x, i);
     }
 }

@@ -12,6 +12,6 @@ var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x < params.width {
-        y[id.x] = x[(batch.count - 1u) * params.pitch + id.x];
+        y[id.x] = x[(row_count() - 1u) * params.pitch + id.x];
     }
 }

@@ -19,11 +19,11 @@ var<workgroup> tops: array<atomic<u32>, HEADS>;    // the largest scores so far
 var<workgroup> totals: array<atomic<u32>, HEADS>;  // the sums of weights so far
 var<workgroup> rescales: array<atomic<u32>, HEADS>; // what earlier weights are multiplied with
 
-// Scores of the tile's tokens for every head, two tokens a team, which share its reading of the queries.
-fn score_tile(tile: u32, end: u32, team: Team) {
+// Scores for every head of a tile's KV rows, which lie at `place` in the pool; `last` is the last of them that counts: two tokens a team, which share its reading of the queries.
+fn score_tile(place: u32, last: u32, team: Team) {
     for (var t = 2u * team.index; t < SPAN; t += 2u * TEAMS) {
-        let one = min(tile + t, end - 1u) * KV_ROW; // a tile may reach past the split
-        let two = min(tile + t + 1u, end - 1u) * KV_ROW;
+        let one = (place + min(t, last)) * KV_ROW; // a tile may reach past the split
+        let two = (place + min(t + 1u, last)) * KV_ROW;
         var ones: array<f32, HEADS>;
         var twos: array<f32, HEADS>;
         for (var first = team.lane; first < KV_ROW; first += KEYS * LANES) {
@@ -48,8 +48,8 @@ fn score_tile(tile: u32, end: u32, team: Team) {
             let score_one = team_sum(ones[h], team);
             let score_two = team_sum(twos[h], team);
             // The same by all lanes: each then knows that what it read there before is no more.
-            scores[t * HEADS + h] = select(LOWEST, SCALE * score_one, tile + t < end);
-            scores[(t + 1u) * HEADS + h] = select(LOWEST, SCALE * score_two, tile + t + 1u < end);
+            scores[t * HEADS + h] = select(LOWEST, SCALE * score_one, t <= last);
+            scores[(t + 1u) * HEADS + h] = select(LOWEST, SCALE * score_two, t < last);
         }
     }
 }
@@ -81,12 +81,12 @@ fn weigh_tile(team: Team) {
 }
 
 // Adds the weighted values of tokens first..first + VALUES of the tile. What lies past the end weighs nothing.
-fn add_values(sums: ptr<function, array<vec4<f32>, HEADS * CHUNKS>>, tile: u32, first: u32, end: u32, local: u32) {
+fn add_values(sums: ptr<function, array<vec4<f32>, HEADS * CHUNKS>>, place: u32, first: u32, last: u32, local: u32) {
     for (var c = 0u; c < CHUNKS; c++) {
         let at = min(local + c * WORKGROUP, LATENT - 1u);
         var values: array<CacheChunk, VALUES>;
         for (var n = 0u; n < VALUES; n++) {
-            values[n] = cache[min(tile + first + n, end - 1u) * KV_ROW + at];
+            values[n] = cache[(place + min(first + n, last)) * KV_ROW + at];
         }
         for (var n = 0u; n < VALUES; n++) {
             let value = cache_unpacked(values[n]);
@@ -102,13 +102,14 @@ fn main(i: Invocation) {
     let team = team_of(i);
     let workgroup = in_grid(i.workgroup);
     let first_head = workgroup.x * HEADS;
-    let token = workgroup.z;
-    let split = split_for(token, workgroup.y, split_count());
+    let row = workgroup.z;
+    let split = split_for(row, workgroup.y);
     if split.start >= split.end {
         return;
     }
+    let first_page = first_page_of(row);
     for (var k = i.local; k < HEADS * KV_ROW; k += WORKGROUP) {
-        queries[k] = q[token * ALL_HEADS * KV_ROW + min(first_head * KV_ROW + k, ALL_HEADS * KV_ROW - 1u)];
+        queries[k] = q[row * ALL_HEADS * KV_ROW + min(first_head * KV_ROW + k, ALL_HEADS * KV_ROW - 1u)];
     }
     for (var h = i.local; h < HEADS; h += WORKGROUP) {
         atomicStore(&tops[h], bitcast<u32>(LOWEST));
@@ -117,7 +118,9 @@ fn main(i: Invocation) {
     workgroupBarrier();
     var sums: array<vec4<f32>, HEADS * CHUNKS>; // this invocation's chunks of the output
     for (var tile = split.start; tile < split.end; tile += SPAN) {
-        score_tile(tile, split.end, team);
+        let place = kv_place(first_page, tile);
+        let last = split.end - 1u - tile;
+        score_tile(place, last, team);
         workgroupBarrier();
         weigh_tile(team);
         workgroupBarrier();
@@ -127,14 +130,13 @@ fn main(i: Invocation) {
                 sums[h * CHUNKS + c] *= rescale;
             }
         }
-        let count = min(SPAN, split.end - tile);
-        for (var first = 0u; first < count; first += VALUES) {
-            add_values(&sums, tile, first, split.end, i.local);
+        for (var first = 0u; first < SPAN && first <= last; first += VALUES) {
+            add_values(&sums, place, first, last, i.local);
         }
         workgroupBarrier(); // the weights are read before the next tile overwrites them
     }
     for (var h = 0u; h < HEADS && first_head + h < ALL_HEADS; h++) {
-        let slot = (token * ALL_HEADS + first_head + h) * split_count() + workgroup.y;
+        let slot = (row * ALL_HEADS + first_head + h) * split_count() + workgroup.y;
         if i.local == 0u {
             stats[slot] = bitcast<vec2<f32>>(vec2<u32>(atomicLoad(&tops[h]), atomicLoad(&totals[h])));
         }

@@ -26,32 +26,32 @@ var<workgroup> tops: array<f32, ROWS>;    // at last, the largest scores
 var<workgroup> totals: array<f32, ROWS>;  // at last, the sums of weights
 var<workgroup> rescales: array<f32, ROWS>; // what earlier weights are multiplied with
 
-// Lines that a row sees. Rows past the chunk's end see what the last token does.
+// KV rows that a query attends to. Queries past the last attend to what that one does.
 fn seen_by(row: u32) -> u32 {
-    return batch.position + min(row / HEADS, batch.count - 1u) + 1u;
+    return attended_by(min(row / HEADS, row_count() - 1u));
 }
 
 // Brings a step of the rows' queries and of the tile's keys to workgroup memory.
-fn stage(first_row: u32, tile: u32, end: u32, step: u32, local: u32) {
+fn stage(first_row: u32, place: u32, last: u32, step: u32, local: u32) {
     for (var k = local; k < ROWS * STEP; k += WORKGROUP) {
-        let row = min(first_row + k / STEP, batch.count * HEADS - 1u);
+        let row = min(first_row + k / STEP, row_count() * HEADS - 1u);
         let chunk = step + k % STEP;
         let held = q[row * KV_ROW + min(chunk, KV_ROW - 1u)];
         queries[k / STEP * PITCH + k % STEP] = select(vec4<f32>(0.0), held, chunk < KV_ROW);
     }
     for (var k = local; k < SPAN * STEP; k += WORKGROUP) {
         let chunk = min(step + k % STEP, KV_ROW - 1u); // past the last the query is zero
-        keys[k / STEP * PITCH + k % STEP] = cache_unpacked(cache[min(tile + k / STEP, end - 1u) * KV_ROW + chunk]);
+        keys[k / STEP * PITCH + k % STEP] = cache_unpacked(cache[(place + min(k / STEP, last)) * KV_ROW + chunk]);
     }
 }
 
-fn score_tile(first_row: u32, tile: u32, end: u32, local: u32) {
+fn score_tile(first_row: u32, tile: u32, place: u32, end: u32, local: u32) {
     let a = local / TOKEN_LANES;
     let b = local % TOKEN_LANES;
     var sums: array<f32, SCORE_ROWS * SCORE_TOKENS>;
     for (var step = 0u; step < KV_ROW; step += STEP) {
         workgroupBarrier(); // what was staged before, or the weights, are read
-        stage(first_row, tile, end, step, local);
+        stage(first_row, place, end - 1u - tile, step, local);
         workgroupBarrier();
         for (var k = 0u; k < STEP; k++) {
             var some: array<vec4<f32>, SCORE_TOKENS>;
@@ -120,23 +120,25 @@ fn main(
     @builtin(local_invocation_index) local: u32,
 ) {
     let workgroup = in_grid(id);
-    let live = batch.count * HEADS;
+    let live = row_count() * HEADS;
     let blocks = (live + ROWS - 1u) / ROWS;
     if workgroup.x >= blocks {
         return;
     }
     let first_row = (blocks - 1u - workgroup.x) * ROWS; // those that see most come first
-    let split = split_of(workgroup.y, batch.splits, batch.position + batch.count);
+    let split = split_of(workgroup.y, batch.longest);
     let end = min(split.end, seen_by(min(first_row + ROWS, live) - 1u));
     if split.start >= end {
         return;
     }
+    let first_page = first_page_of(0u); // all rows are of one sequence
     let column = local % COLUMN_LANES;
     let own = local / COLUMN_LANES * OWN_ROWS; // first of the rows whose values are this invocation's
     var sums: array<vec4<f32>, OWN_ROWS * OWN_CHUNKS>;
     var weighed = Weighed(LOWEST, 0.0);
     for (var tile = split.start; tile < end; tile += SPAN) {
-        score_tile(first_row, tile, end, local);
+        let place = kv_place(first_page, tile);
+        score_tile(first_row, tile, place, end, local);
         workgroupBarrier();
         weighed = weigh_tile(weighed, local);
         for (var r = 0u; r < OWN_ROWS; r++) {
@@ -148,7 +150,7 @@ fn main(
         for (var t = 0u; t < count; t++) {
             for (var c = 0u; c < OWN_CHUNKS; c++) {
                 let chunk = min(column + c * COLUMN_LANES, LATENT - 1u);
-                let value = cache_unpacked(cache[(tile + t) * KV_ROW + chunk]);
+                let value = cache_unpacked(cache[(place + t) * KV_ROW + chunk]);
                 for (var r = 0u; r < OWN_ROWS; r++) {
                     sums[r * OWN_CHUNKS + c] += scores[(own + r) * SPAN + t] * value;
                 }

@@ -11,11 +11,11 @@ fn main(
 ) {
     let workgroup = in_grid(id);
     if local == 0u {
-        let all = batch.count * HEADS;
+        let all = row_count() * HEADS;
         let blocks = (all + ROWS - 1u) / ROWS;
         let first = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that see most come first
-        let split = split_of(workgroup.y, batch.splits, batch.position + batch.count);
-        let seen = batch.position + (min(first + ROWS, all) - 1u) / HEADS + 1u;
+        let split = split_of(workgroup.y, batch.longest);
+        let seen = attended_by((min(first + ROWS, all) - 1u) / HEADS);
         bounds = vec4<u32>(split.start, select(0u, min(split.end, seen), workgroup.x < blocks), first, all);
     }
     let uniform_bounds = workgroupUniformLoad(&bounds);
@@ -26,9 +26,10 @@ fn main(
     if start >= end {
         return;
     }
+    let first_page = first_page_of(0u); // all rows are of one sequence
     let i = 32u * subgroup + lane;
-    let token = min((first_row + i / 4u) / HEADS, batch.count - 1u);
-    var row = Row(min(end, batch.position + token + 1u), LOWEST, 0.0);
+    let token = min((first_row + i / 4u) / HEADS, row_count() - 1u);
+    var row = Softmax(min(end, attended_by(token)), LOWEST, 0.0);
     let rows = subgroup % 4u;              // which sixteen of the rows
     let half = subgroup / 4u;              // and which half of the keys are this subgroup's
     let column = subgroup * VALUE_TILES;   // first of the matrices of a value that are
@@ -75,7 +76,7 @@ fn main(
     if KEY_STEPS > 14u { a15 = query(rows, half, 7u); }
     if KEY_STEPS > 16u { a17 = query(rows, half, 8u); }
     workgroupBarrier();
-    put_share(load_share(start, end, local), 0u, local);
+    put_share(load_share(tile_place(first_page, start, end), start, end, local), 0u, local);
     workgroupBarrier();
 
     var s00 = coop_mat16x16<f32, C>();
@@ -96,7 +97,7 @@ fn main(
     var s33 = coop_mat16x16<f32, C>();
     var buffer = 0u;
     for (var tile = start; tile < end; tile += TILE) {
-        let share = load_share(tile + TILE, end, local); // on its way while the keys are multiplied
+        let share = load_share(tile_place(first_page, tile + TILE, end), tile + TILE, end, local); // on its way while the keys are multiplied
         var scores = coop_mat16x16<f32, C>();
         var others = coop_mat16x16<f32, C>(); // two sums, for a product waits for the one before on the same
         scores = with_keys(scores, a0, buffer, half, 0u);

@@ -60,7 +60,7 @@ fn main(
     let workgroup = in_grid(id);
     let team = team_of(Invocation(id, local, subgroup, lane, 32u));
     if local == 0u {
-        let split = split_for(workgroup.z, workgroup.y, split_count());
+        let split = split_for(workgroup.z, workgroup.y);
         bounds = vec4<u32>(split.start, split.end, 0u, 0u);
     }
     let uniform_bounds = workgroupUniformLoad(&bounds);
@@ -73,10 +73,13 @@ fn main(
     let part = subgroup % PARTS;
     let tokens = 16u * (subgroup / PARTS); // first token of those whose scores are this subgroup's
     let column = subgroup * VALUE_TILES;   // first of the matrices of a value that are this subgroup's
-    var share = load_share(split.start, split.end, local);
+    let first_page = first_page_of(workgroup.z);
+    let first_place = tile_place(first_page, split.start, split.end);
+    var next_place = tile_place(first_page, split.start + SPAN, split.end);
 
     // Matrices by name: drivers keep arrays of them where they are slow.
-    put_queries(first_head, 0u, local);
+    put_queries(first_head, 0u, local); // while the first page is looked up
+    var share = load_share(first_place, split.start, split.end, local);
     workgroupBarrier();
     var a0 = query(part, 0u);
     var a1: coop_mat16x16<f16, A>;
@@ -136,7 +139,13 @@ fn main(
             exceeded = vec4<u32>(0u);
         }
         workgroupBarrier();
-        share = load_share(tile + SPAN, split.end, local); // on its way while this tile is computed
+        share = load_share(next_place, tile + SPAN, split.end, local); // on its way while this tile is computed
+        // The list of pages is read at the start of a page alone: in the way of every tile it took 2 % of a token's time
+        // with 32768 others in the cache.
+        next_place += SPAN;
+        if (tile + 2u * SPAN) % PAGE == 0u {
+            next_place = tile_place(first_page, tile + 2u * SPAN, split.end);
+        }
 
         var scores = coop_mat16x16<f32, C>();
         scores = with_keys(scores, a0, b0, tokens, part, 0u);

@@ -4,11 +4,11 @@
 // values with the weights. A row sees the KV rows up to its own token's. Online softmax.
 
 fn work_of(workgroup: vec3<u32>) -> Work {
-    let live = batch.count * HEADS;
+    let live = row_count() * HEADS;
     let blocks = (live + ROWS - 1u) / ROWS;
     let first_row = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that see most come first
-    let split = split_of(workgroup.y, batch.splits, batch.position + batch.count);
-    let seen = batch.position + (min(first_row + ROWS, live) - 1u) / HEADS + 1u;
+    let split = split_of(workgroup.y, batch.longest);
+    let seen = attended_by((min(first_row + ROWS, live) - 1u) / HEADS);
     return Work(first_row, live, split.start, select(0u, min(split.end, seen), workgroup.x < blocks));
 }
 
@@ -27,14 +27,15 @@ fn main(
     if work.start >= work.end {
         return;
     }
+    let first_page = first_page_of(0u); // all rows are of one sequence
     let i = 32u * subgroup + lane;
     let both = select(false, work.first_row + 8u < work.live, ROWS > 8u); // or there are no rows beyond the first eight
     let rows = select(8u, 16u, both);
-    let token = min((work.first_row + min(i / LANES, rows - 1u)) / HEADS, batch.count - 1u);
-    var row = Row(min(work.end, batch.position + token + 1u), LOWEST, 0.0);
+    let token = min((work.first_row + min(i / LANES, rows - 1u)) / HEADS, row_count() - 1u);
+    var row = Softmax(min(work.end, attended_by(token)), LOWEST, 0.0);
     let keys = 8u * KEY_STEPS * subgroup;     // this subgroup's first column of a key
     let values = 8u * VALUE_TILES * subgroup; // and of a value
-    var share = load_share(work.start, work.end, i);
+    var share = load_share(tile_place(first_page, work.start, work.end), work.start, work.end, i);
 
     // Matrices by name: compilers keep arrays of them where they are slow.
     put_queries(work.first_row, work.live, i);
@@ -104,7 +105,7 @@ fn main(
             atomicStore(&any_rescale, 0u);
         }
         workgroupBarrier();
-        share = load_share(tile + TILE, work.end, i); // on its way while this tile is computed
+        share = load_share(tile_place(first_page, tile + TILE, work.end), tile + TILE, work.end, i); // on its way while this tile is computed
         for (var t = 0u; t < TILE; t += 8u) {
             let at = t * PITCH + keys;
             let to = SCRATCH * subgroup + t;

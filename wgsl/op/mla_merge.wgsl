@@ -5,7 +5,7 @@ var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let head = workgroup.y * HEADS + workgroup.x; // of all tokens
-    if workgroup.y >= token_count() {
+    if workgroup.y >= row_count() {
         return;
     }
     merge(head, local);

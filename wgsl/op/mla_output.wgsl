@@ -14,7 +14,7 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
 fn main(i: Invocation) {
     let team = team_of(i);
     let head = i.workgroup.z;
-    if head >= HEADS * token_count() {
+    if head >= HEADS * row_count() {
         return;
     }
     let row = first_row(i.workgroup, team);

@@ -25,8 +25,8 @@ fn chosen_dot(row: u32, g: u32, a: ptr<function, Group>) -> f32 {
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
-    let token = select(i.workgroup.z, 0u, ALONE);
-    if token >= token_count() {
+    let token = select(i.workgroup.z, 0u, ONE_ROW);
+    if token >= row_count() {
         return;
     }
     let row = first_row(i.workgroup, team);

@@ -31,16 +31,16 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, gated: f32) {
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
-    let shared_layers = (token_count() + COLUMNS - 1u) / COLUMNS;
+    let shared_layers = (row_count() + COLUMNS - 1u) / COLUMNS;
     if i.workgroup.z < shared_layers {
         token = i.workgroup.z * COLUMNS;
         slot = TOP_K;
     } else {
         let index = i.workgroup.z - shared_layers;
-        token = select(index / TOP_K, 0u, ALONE);
+        token = select(index / TOP_K, 0u, ONE_ROW);
         slot = index % TOP_K;
     }
-    if token >= token_count() {
+    if token >= row_count() {
         return;
     }
     first_logit = token * LOGITS_PITCH;

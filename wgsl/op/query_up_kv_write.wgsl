@@ -14,12 +14,12 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
-    let first_token = i.workgroup.z * COLUMNS;
+    let first_vector = i.workgroup.z * COLUMNS;
     let block = block_of(i.workgroup);
     if block >= BLOCKS {
-        let token = first_token + block - BLOCKS;
-        if token < token_count() {
-            write_kv_row(token, i);
+        let row = first_vector + block - BLOCKS;
+        if row < row_count() {
+            write_kv_row(row, i);
         }
         return;
     }
@@ -28,9 +28,9 @@ fn main(i: Invocation) {
     var sums = vec4<f32>(0.0);
     for (var first = 0u; first < w_GROUPS; first += TILE) {
         let count = min(TILE, w_GROUPS - first);
-        stage(first_token * X_STRIDE, COLUMNS, first, count, i);
+        stage(first_vector * X_STRIDE, COLUMNS, first, count, i);
         sums += w_rows(0u, row, first, count, team);
     }
     write_sums(i, team, row, finished(sums, column_factors(team), team));
-    epilogue(first_token * Y_STRIDE, Y_STRIDE, COLUMNS, w_ROWS, i);
+    epilogue(first_vector * Y_STRIDE, Y_STRIDE, COLUMNS, w_ROWS, i);
 }

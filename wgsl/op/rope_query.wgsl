@@ -24,7 +24,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let i = id.x % params.pairs;
     let source = query * params.q_stride + params.q_offset + 2u * i;
     let to = query * params.y_stride + params.y_offset + 2u * i;
-    let pair = rotated(vec2<f32>(q[source], q[source + 1u]), id.y * params.pairs + i);
+    let pair = rotated(vec2<f32>(q[source], q[source + 1u]), id.y, i);
     y[to] = pair.x;
     y[to + 1u] = pair.y;
 }

@@ -6,7 +6,7 @@ var<storage, read_write> weights: array<f32>; // [token][rank]
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let token = workgroup.x;
-    if token >= token_count() {
+    if token >= row_count() {
         return;
     }
     first_logit = token * LOGITS_PITCH;

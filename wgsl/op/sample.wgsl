@@ -129,7 +129,7 @@ fn filtered(top: f32, local: u32) -> Kept {
 // Of four tokens the one that draws the most.
 fn draw_four(first: u32, last: vec2<u32>, top: f32) -> Candidate {
     let four = logits[first / 4u];
-    let noise = pcg4d(vec4<u32>(first / 4u, batch.position, sampling.seed.x, sampling.seed.y));
+    let noise = pcg4d(vec4<u32>(first / 4u, attended_by(0u) - 1u, sampling.seed.x, sampling.seed.y));
     var best = NOBODY;
     for (var k = 0u; k < 4u; k++) {
         if first + k >= params.count || !is_number(four[k]) {

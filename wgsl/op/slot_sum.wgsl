@@ -9,7 +9,7 @@ var<storage, read_write> x: array<vec4<f32>>;
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let at = workgroup.x * WORKGROUP + local;
     let token = workgroup.y;
-    if at >= WIDTH || token >= batch.count {
+    if at >= WIDTH || token >= row_count() {
         return;
     }
     var sum = vec4<f32>(0.0);

@@ -19,7 +19,7 @@ fn case(target: Target, quant: &'static Quant, [columns, rows]: [usize; 2], ids:
     let columns = columns_for(quant, columns);
     let mut case = CaseBuilder::for_tokens(target, 1, ids.len());
     let (embedding, values) = case.weight("token_embd", quant, [columns, rows, 1])?;
-    case.fill_bytes(BufferRef::Local(Plan::TOKEN), bytemuck::cast_slice(ids).to_vec());
+    case.fill_bytes(BufferRef::Local(Plan::TOKENS), bytemuck::cast_slice(ids).to_vec());
     let y = case.plan.get_rows("embed", &embedding)?;
     let row = |id: &u32| &values[(*id as usize).min(rows - 1) * columns..][..columns];
     let want: Vec<f64> = ids.iter().flat_map(row).map(|&v| v.into()).collect();

@@ -27,9 +27,9 @@ fn kv_row(kv: &[f32], weights: &[f32], rotations: &[[f32; 2]]) -> Vec<f64> {
     kv_row
 }
 
-fn expect_kv_row(case: &mut CaseBuilder, cache: &Cache, position: usize, kv_row: Vec<f64>) {
+fn expect_kv_row(case: &mut CaseBuilder, cache: &Cache, place: usize, kv_row: Vec<f64>) {
     let (kind, bound) = if cache.ty == CacheType::F16 { (OutputType::F16, 6e-4) } else { (OutputType::F32, 2e-6) };
-    case.expect_at(cache.buffer, kind, Cache::row_values(cache.rank, cache.rotary) * position, kv_row, bound);
+    case.expect_at(cache.buffer, kind, Cache::row_values(cache.rank, cache.rotary) * place, kv_row, bound);
 }
 
 /// A KV row of the cache in a case of whichever kernel writes it.
@@ -69,21 +69,27 @@ impl KvRowCase {
         CaseBuilder::rotated(target, self.rotary / 2, self.position as u32, (self.room, self.tokens)).0
     }
 
+    /// Tokens that the cache has room for.
+    fn cached(&self) -> usize {
+        self.position + self.room + 1
+    }
+
     /// Noise for KV rows, and what they should be.
     pub fn inputs(&self, case: &mut CaseBuilder) -> Result<KvRowInputs> {
-        let Self { ty, rank, rotary, position, tokens, room } = *self;
+        let Self { ty, rank, rotary, tokens, room, .. } = *self;
         let (kv, kvs) = case.input("kv", [rank + rotary, room]);
         let (weight, ws) = case.vector("kv.norm", rank)?;
-        let kv_rows = kvs.chunks(rank + rotary).take(tokens).zip(position as u32..);
+        let kv_rows = kvs.chunks(rank + rotary).take(tokens).zip(self.position as u32..);
         let want = kv_rows.map(|(kv, position)| kv_row(kv, &ws, &rotations(position, rotary / 2))).collect();
-        let cache = case.plan.latent_cache(ty, rank, rotary, position + room + 1);
+        let cache = case.cache(ty, rank, rotary, self.cached());
         Ok(KvRowInputs { kv, norm: Norm { weight, epsilon: 1e-5 }, cache, want })
     }
 
     /// Expects the KV rows, and nothing else of the cache touched.
     pub fn expect(&self, case: &mut CaseBuilder, inputs: &KvRowInputs) {
         for (token, kv_row) in inputs.want.iter().enumerate() {
-            expect_kv_row(case, &inputs.cache, self.position + token, kv_row.clone());
+            let place = CaseBuilder::kv_place(self.position + token, self.cached());
+            expect_kv_row(case, &inputs.cache, place, kv_row.clone());
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::mla_attention::SPAN;
 use crate::kernels::{AttentionSplits, Cache, CacheType, ChunkAttention};
-use crate::plan::{Batch, BufferRef, Builder, Target, Tensor};
+use crate::plan::{Batch, BufferRef, Builder, PAGE, Target, Tensor};
 use crate::reference::{Case, CaseBuilder};
 use half::f16;
 
@@ -52,12 +52,12 @@ impl AttentionExample {
     pub(super) fn cache(&self, case: &mut CaseBuilder) -> (Cache, Vec<f32>) {
         let (width, kv_row) = (self.rank + self.rotary, Cache::row_values(self.rank, self.rotary));
         let latents: Vec<f16> = case.noise(width * self.tokens).into_iter().map(f16::from_f32).collect();
-        let mut kv_rows = vec![f16::ZERO; kv_row * self.tokens];
-        for (to, from) in kv_rows.chunks_exact_mut(kv_row).zip(latents.chunks_exact(width)) {
-            to[..width].copy_from_slice(from);
+        let cache = case.cache(self.ty, self.rank, self.rotary, self.tokens);
+        let mut kv_rows = vec![f16::ZERO; kv_row * (CaseBuilder::kv_place(0, self.tokens) + PAGE)];
+        for (t, from) in latents.chunks_exact(width).enumerate() {
+            kv_rows[kv_row * CaseBuilder::kv_place(t, self.tokens)..][..width].copy_from_slice(from);
         }
         let latents: Vec<f32> = latents.into_iter().map(f16::to_f32).collect();
-        let cache = case.plan.latent_cache(self.ty, self.rank, self.rotary, self.tokens);
         case.fill_bytes(
             cache.buffer,
             match self.ty {

@@ -50,7 +50,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         let local = BufferRef::Local(case.plan.sample("sample", &logits, &slices)?);
         case.fill_bytes(local, bytemuck::bytes_of(&sampling).to_vec());
         let words = choice(&values, &sampling, position).map(f64::from);
-        case.expect_at(BufferRef::Local(Plan::TOKEN), OutputType::U32, 0, words.to_vec(), 0.0);
+        case.expect_at(BufferRef::Local(Plan::TOKENS), OutputType::U32, 0, words.to_vec(), 0.0);
         Ok(case.finish(format!("{name}, {count}, {sampling:?}")))
     };
     let way = |(temperature, top_k, top_p, min_p)| Sampling::draw(temperature, top_k, top_p, min_p, 1 << 32 | 7);

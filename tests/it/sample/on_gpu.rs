@@ -40,8 +40,9 @@ impl Chooser {
     }
 
     fn at(&self, position: u32) -> u32 {
-        self.gpu.write(self.executor.local(Plan::STATE), 0, &position.to_le_bytes()).unwrap();
-        let copy = ReadbackCopy { from: self.executor.local(Plan::TOKEN), offset: 0, bytes: 4, to: &self.token, at: 0 };
+        self.gpu.write(self.executor.local(Plan::BATCH), 0, &position.to_le_bytes()).unwrap();
+        let copy =
+            ReadbackCopy { from: self.executor.local(Plan::TOKENS), offset: 0, bytes: 4, to: &self.token, at: 0 };
         let done = self.executor.submit(0..3, &[copy]).unwrap();
         let mut bytes = [0; 4];
         self.gpu.read_into(&self.token, &mut bytes, &done).unwrap();
