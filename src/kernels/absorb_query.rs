@@ -1,6 +1,6 @@
 //! The heads' queries as attention over the latent cache wants them.
 
-use super::computes::{RotatedQueries, Terms, Which, by_token};
+use super::computes::{RotatedQueries, Terms, Which};
 use super::matvec::{Feed, Input, MatvecProduct};
 use super::rounded::Epilogue;
 use super::{Kernel, expect_multiple, expect_shape};
@@ -10,7 +10,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/absorb_query.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "absorb_query", op: OP, params: &[], matrices: &[], several: true };
+pub(super) const KERNEL: Kernel = Kernel { name: "absorb_query", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
     /// y {rank + rotary, heads}: the first values of q {nope + rotary, heads} times w {nope, rank, heads}, and
@@ -22,7 +22,7 @@ impl Builder {
         let [nope, rank, heads] = w.shape;
         let query = &q.tensor;
         let rotary = query.shape[0].saturating_sub(nope);
-        let vectors = heads * self.tokens();
+        let vectors = heads * self.rows();
         let input = Input { tensor: Tensor { shape: [nope, vectors], ..*query }, ..q.clone() };
         let product = MatvecProduct {
             kernel: KERNEL.name,
@@ -50,11 +50,10 @@ impl Builder {
         let variant = self.batch_files(variant).file(source!("lib/rope.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.extend([self.bound_batch(), self.bound("query", query.buffer), self.bound("y", y.buffer)]);
-        let cost = product.cost(y.bytes()) + Cost::products(w, heads, self.tokens());
+        let cost = product.cost(y.bytes()) + Cost::products(w, heads, self.rows());
         let grid = product.grid(self, product.blocks(self, rank) + 1);
         let terms = Terms::One { w: w.clone(), add: false };
-        let tokens = self.tokens();
-        let rotated = RotatedQueries { q: by_token(query, tokens), y: by_token(y, tokens), rotary };
+        let rotated = RotatedQueries { q: *query, y: *y, rotary };
         self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), rotated));
         self.step(label, variant, bindings, &(), grid, cost)
     }

@@ -11,8 +11,7 @@ const WORKGROUP: usize = 256;
 
 params! { count: u32 }
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "adjust", op: OP, params: Params::FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "adjust", op: OP, params: Params::FIELDS, matrices: &[] };
 
 /// What is to happen to the logit of one token, as `wgsl/op/adjust.wgsl` reads it.
 #[repr(C)]

@@ -6,7 +6,7 @@
 //! multiplies in.
 
 use super::{AttentionSplits, Cache, Groups, Norm, Rounded, Routing, Slices};
-use crate::plan::{Batch, BufferRef, Tensor, Weight};
+use crate::plan::{BufferRef, Tensor, Weight};
 use crate::quant::Arithmetic;
 
 /// What the splits of attention left, of `heads` heads of every token.
@@ -29,13 +29,13 @@ impl From<&AttentionSplits> for Merged {
 /// y {rank, heads} of every token: the splits joined.
 pub(crate) struct Merge {
     pub parts: Merged,
-    pub y: Batch,
+    pub y: Tensor,
 }
 
 /// Attention of every token's heads over the tokens up to its own.
 pub(crate) struct Attention {
     /// Absorbed queries {rank + rotary, heads} of every token.
-    pub q: Batch,
+    pub q: Tensor,
     pub cache: Cache,
     pub scale: f32,
     /// What is left: the outputs {rank, heads}, or those of splits.
@@ -48,15 +48,15 @@ pub(crate) struct Attention {
 
 /// What attention leaves.
 pub(crate) enum Attended {
-    Whole(Batch),
+    Whole(Tensor),
     Splits(Merged),
 }
 
 /// The last `rotary` values of every query, rotated, as the last ones of y.
 pub(crate) struct RotatedQueries {
     /// Queries {nope + rotary, heads} of every token.
-    pub q: Batch,
-    pub y: Batch,
+    pub q: Tensor,
+    pub y: Tensor,
     pub rotary: usize,
 }
 
@@ -78,7 +78,7 @@ pub(crate) enum Operand {
 
 /// Vectors, and what is done to them first.
 pub(crate) struct Seen {
-    pub x: Batch,
+    pub x: Tensor,
     pub norm: Option<Norm>,
     /// What is read in their place.
     pub rounded: Option<Rounded>,
@@ -90,7 +90,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     /// Vectors as they are.
-    pub fn plain(x: Batch) -> Self {
+    pub fn plain(x: Tensor) -> Self {
         Self { x, norm: None, rounded: None, arithmetic: Arithmetic::Float, most: f64::INFINITY }
     }
 }
@@ -129,8 +129,6 @@ pub(crate) enum Terms {
 pub(crate) enum Which {
     /// The vectors of all tokens meet the matrices in rotation.
     InTurn,
-    /// That of these ids {slots}, u32.
-    Ids(BufferRef),
     /// That of the expert whose slot it is: slots by expert, and the tiles they are cut into, so many.
     Grouped { slots: BufferRef, tiles: BufferRef, count: usize },
     /// That of the router's choice, whose weight the output is multiplied with.
@@ -154,7 +152,7 @@ pub(crate) struct Product {
     pub terms: Terms,
     pub x: Operand,
     pub which: Which,
-    pub y: Batch,
+    pub y: Tensor,
     /// The first vector of a token's that is computed, and how many are.
     pub stacks: (usize, usize),
     pub left: Option<Left>,
@@ -169,7 +167,7 @@ pub(crate) struct Down {
     pub ids: BufferRef,
     pub top_k: usize,
     pub hidden: Operand,
-    pub x: Batch,
+    pub x: Tensor,
     pub left: Option<Left>,
     pub errors: Errors,
 }
@@ -261,7 +259,7 @@ pub(crate) struct Copied {
 
 /// y = x of the last token.
 pub(crate) struct LastToken {
-    pub x: Batch,
+    pub x: Tensor,
     pub y: Tensor,
 }
 
@@ -269,17 +267,10 @@ pub(crate) struct LastToken {
 pub(crate) struct WeightedSum {
     /// {slots, tokens}, without padding.
     pub weights: BufferRef,
-    pub y: Batch,
-    pub x: Batch,
+    pub y: Tensor,
+    pub x: Tensor,
 }
 
 /// How much more than the cases' bounds an error may be: the values of a model are less even than noise, and one term may
 /// outweigh all others of a sum.
 pub(crate) const SLACK: f64 = 4.0;
-
-/// Vectors {values, n} of `tokens` tokens, as many of each.
-pub(crate) fn by_token(vectors: &Tensor, tokens: usize) -> Batch {
-    let stacks = vectors.shape[1] / tokens.max(1);
-    let Tensor { buffer, shape: [values, _], stride } = *vectors;
-    Batch { buffer, values, stacks, stride, tokens, pitch: stacks * stride }
-}

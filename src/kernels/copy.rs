@@ -13,8 +13,7 @@ pub(crate) const CHUNKS: usize = 4;
 
 params! { count: u32 }
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "copy", op: OP, params: Params::FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "copy", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
     /// to {n} = from {n}, for whole quadruples of values: up to a gigabyte.

@@ -4,7 +4,7 @@
 use super::matmul::{TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use super::{Groups, Router};
 use crate::error::Result;
-use crate::plan::{Batch, Builder, Weight};
+use crate::plan::{Builder, Tensor, Weight};
 
 /// The chosen experts' matrices.
 pub struct ExpertWeights<'a> {
@@ -27,19 +27,19 @@ impl Builder {
         label: &str,
         experts: &ExpertWeights<'_>,
         router: &Router<'_>,
-        h: &Batch,
-        x: &Batch,
+        h: &Tensor,
+        x: &Tensor,
     ) -> Result<()> {
         let name = |stage: &str| format!("{label}.{stage}");
         let count = experts.gate.shape[2];
         let routed = self.route(&name("route"), router.logits, router.bias, router.routing)?;
         // An expert's slots should fill one tile, so that its weights are decoded once, but leave little of it empty.
-        let mean = h.tokens * router.routing.top_k / count.max(1);
+        let mean = h.rows * router.routing.top_k / count.max(1);
         let places = (mean * 3 / 2).next_multiple_of(16).clamp(16, TILE_TOKENS);
         let groups = self.group_slots(&name("group"), &routed.ids, count, places)?;
         let hidden = self.gate_up_mm_id(&name("gate_up"), experts.gate, experts.up, &groups, h)?;
         let y = self.mul_mm_id(&name("down"), experts.down, &groups, &hidden)?;
-        self.slot_sum(&name("sum"), &routed.weights, &y, x)
+        self.moe_combine(&name("sum"), &routed.weights, &y, x)
     }
 
     /// y {rows, slots} = `silu(gate[e] · x) · (up[e] · x)` for every slot of every token, e its expert, for gate and
@@ -53,10 +53,10 @@ impl Builder {
         gate: &Weight,
         up: &Weight,
         groups: &Groups,
-        x: &Batch,
-    ) -> Result<Batch> {
-        let share = groups.slots.shape[0] / x.tokens.max(1);
-        let y = self.batch(label, [gate.shape[1], share], x.tokens);
+        x: &Tensor,
+    ) -> Result<Tensor> {
+        let share = groups.slots.shape[0] / x.rows.max(1);
+        let y = self.tensor(label, [gate.shape[1], share * x.rows]);
         let (rows, vectors) = (TileRows::Gated { gate, up }, TileVectors::Slots { groups, share });
         self.matmul(label, &TileProduct { rows, vectors, x, y: &y })?;
         Ok(y)
@@ -67,8 +67,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn mul_mm_id(&mut self, label: &str, w: &Weight, groups: &Groups, x: &Batch) -> Result<Batch> {
-        let y = self.batch(label, [w.shape[1], x.stacks], x.tokens);
+    pub fn mul_mm_id(&mut self, label: &str, w: &Weight, groups: &Groups, x: &Tensor) -> Result<Tensor> {
+        let y = self.tensor(label, [w.shape[1], x.per_row() * x.rows]);
         let (rows, vectors) = (TileRows::One { w, add: false }, TileVectors::Slots { groups, share: 1 });
         self.matmul(label, &TileProduct { rows, vectors, x, y: &y })?;
         Ok(y)

@@ -11,7 +11,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/gate_up.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "gate_up", op: OP, params: &[], matrices: &[], several: true };
+pub(super) const KERNEL: Kernel = Kernel { name: "gate_up", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
     /// y {rows, n} = silu(gate · x) · (up · x), for gate and up {columns, rows} and x {columns, n}.

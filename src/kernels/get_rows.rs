@@ -11,8 +11,7 @@ const WORKGROUP: usize = 64;
 
 params! { groups: u32, width: u32, rows: u32, pitch: u32 }
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "get_rows", op: OP, params: Params::FIELDS, matrices: &[], several: true };
+pub(super) const KERNEL: Kernel = Kernel { name: "get_rows", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
     /// y {columns, tokens} = the rows of `embedding` {columns, rows} that the tokens name; the last row for one that
@@ -21,7 +20,7 @@ impl Builder {
     /// # Errors
     /// See [`Builder::step`].
     pub fn get_rows(&mut self, label: &str, embedding: &Weight) -> Result<Tensor> {
-        let tokens = self.tokens();
+        let tokens = self.rows();
         let y = self.tensor(label, [embedding.shape[0], tokens]);
         let groups = embedding.groups();
         let variant =

@@ -11,8 +11,7 @@ const WORKGROUP: usize = 256;
 
 params! { places: u32, tiles: u32 }
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "group_slots", op: OP, params: Params::FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "group_slots", op: OP, params: Params::FIELDS, matrices: &[] };
 
 /// Slots in order of their experts, and the tiles that products cut them into.
 pub struct Groups {

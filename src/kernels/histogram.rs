@@ -16,8 +16,7 @@ pub(crate) const BINS: usize = 1024;
 
 params! { count: u32, slices: u32, scale: f32 }
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "histogram", op: OP, params: Params::FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "histogram", op: OP, params: Params::FIELDS, matrices: &[] };
 
 /// What a deficit of 1 counts as: as much as leaves room for all of `count` tokens in one bin, each of which lacks
 /// up to 0.22, and no more than f32 has digits for.

@@ -10,7 +10,7 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/kv_write.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "kv_write", op: OP, params: &[], matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "kv_write", op: OP, params: &[], matrices: &[] };
 
 /// What the values of the cache are. Serde writes `f16` and `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -116,7 +116,7 @@ impl Builder {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn kv_write(&mut self, label: &str, kv: &Tensor, norm: &Norm, cache: &Cache) -> Result<()> {
-        let tokens = self.tokens();
+        let tokens = self.rows();
         cache.expect_kv_rows(KERNEL.name, kv, &norm.weight, tokens)?;
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target()).real(
             "EPSILON",

@@ -10,7 +10,7 @@ use super::group_slots::Groups;
 use super::{expect_most, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Batch, Bound, Builder, Cost, VariantBuilder, Weight, read};
+use crate::plan::{Bound, Builder, Cost, Tensor, VariantBuilder, Weight, read};
 use crate::wgsl::{Source, source};
 
 /// TileVectors of a tile at most.
@@ -50,8 +50,8 @@ pub(super) enum TileVectors<'a> {
 pub(super) struct TileProduct<'a> {
     pub rows: TileRows<'a>,
     pub vectors: TileVectors<'a>,
-    pub x: &'a Batch,
-    pub y: &'a Batch,
+    pub x: &'a Tensor,
+    pub y: &'a Tensor,
 }
 
 impl<'a> TileRows<'a> {
@@ -118,15 +118,15 @@ impl TileProduct<'_> {
             TileVectors::Chunk => (matrices, matrices),
             TileVectors::Slots { groups, share } => {
                 expect_most(op, "a tile's places", groups.places, TILE_TOKENS)?;
-                let slots = groups.slots.shape[0] / x.tokens.max(1);
+                let slots = groups.slots.shape[0] / x.rows.max(1);
                 (slots / share.max(1), slots)
             }
         };
         let shape = |values: usize, stacks: usize| Shape(&[values, stacks]).to_string();
         self.rows.check(op)?;
-        expect_shape(op, &w.name, shape(x.values, x.stacks), shape(columns, inputs))?;
-        expect_shape(op, &w.name, shape(y.values, y.stacks), shape(rows, outputs))?;
-        expect_shape(op, &w.name, y.tokens, x.tokens)?;
+        expect_shape(op, &w.name, shape(x.shape[0], x.per_row()), shape(columns, inputs))?;
+        expect_shape(op, &w.name, shape(y.shape[0], y.per_row()), shape(rows, outputs))?;
+        expect_shape(op, &w.name, y.rows, x.rows)?;
         expect_multiple(op, &w.name, x.stride, 4)?;
         expect_multiple(op, &w.name, x.pitch, 4)
     }
@@ -134,7 +134,7 @@ impl TileProduct<'_> {
     /// Tiles side by side along the vectors, of `tokens` vectors each, and along the stack.
     pub fn tiles(&self, tokens: usize) -> (usize, usize) {
         match self.vectors {
-            TileVectors::Chunk => (self.x.tokens.div_ceil(tokens), self.rows.first().shape[2].max(1)),
+            TileVectors::Chunk => (self.x.rows.div_ceil(tokens), self.rows.first().shape[2].max(1)),
             TileVectors::Slots { groups, .. } => (groups.tiles.shape[1], 1),
         }
     }
@@ -176,7 +176,7 @@ impl TileProduct<'_> {
     /// TileVectors that a tile may have.
     pub fn most_vectors(&self) -> usize {
         match self.vectors {
-            TileVectors::Chunk => self.x.tokens,
+            TileVectors::Chunk => self.x.rows,
             TileVectors::Slots { groups, .. } => groups.places,
         }
     }
@@ -217,7 +217,7 @@ impl TileProduct<'_> {
             Operands::F16 => (LARGEST_HALF, Errors::of_halves()),
         };
         let x = Operand::Vectors(Seen { most, ..Seen::plain(*self.x) });
-        computes::Product { terms, x, which, y: *self.y, stacks: (0, self.y.stacks), left: None, errors }
+        computes::Product { terms, x, which, y: *self.y, stacks: (0, self.y.per_row()), left: None, errors }
     }
 
     /// The grid of tiles of so many vectors and staged rows.
@@ -238,13 +238,6 @@ impl TileProduct<'_> {
     }
 }
 
-impl Batch {
-    /// Bytes of all its values.
-    pub fn bytes(&self) -> u64 {
-        4 * (self.tokens * self.stacks * self.values) as u64
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -256,7 +249,7 @@ mod tests {
     fn tiles_of_more_slots_than_a_product_takes_are_refused() {
         let mut plan = Builder::for_chunk(Target::default(), 1, 40);
         let w = plan.weight("w", &F32, [64, 32, 6]);
-        let x = plan.batch("x", [64, 2], 40);
+        let x = plan.tensor("x", [64, 2 * 40]);
         let ids = plan.tensor_with_stride("ids", [2, 40], 2);
         for (places, fits) in [(TILE_TOKENS, true), (TILE_TOKENS + 16, false)] {
             let groups = plan.group_slots("groups", &ids, 6, places).unwrap();

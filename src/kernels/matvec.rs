@@ -4,7 +4,6 @@ use super::rounded::{Epilogue, Rounded};
 use super::tiling::{FEW_ROWS, tile};
 use super::{
     computes, computes::Errors, computes::Merged, computes::Operand, computes::Seen, computes::Terms, computes::Which,
-    computes::by_token,
 };
 use super::{expect_multiple, expect_shape};
 use crate::error::Result;
@@ -71,7 +70,7 @@ impl MatvecProduct<'_> {
     /// How its rows are divided.
     pub fn tiling(&self, plan: &Builder) -> Tiling {
         let (target, shape) = (plan.target(), (self.rows * self.layers, self.groups));
-        let tiling = Tiling::of(target, self.arithmetic(plan), self.label, shape, plan.tokens());
+        let tiling = Tiling::of(target, self.arithmetic(plan), self.label, shape, plan.rows());
         tiling.for_tokens(self.together).in_blocks_of(self.epilogue.unit(), target)
     }
 
@@ -168,7 +167,7 @@ impl MatvecProduct<'_> {
     /// The grid over `blocks` blocks of rows of every token: they fold into y past the limit of x.
     pub fn grid(&self, plan: &Builder, blocks: usize) -> [usize; 3] {
         let width = MAX_GRID as usize;
-        [blocks.min(width), blocks.div_ceil(width), self.layers * plan.tokens() / self.tiling(plan).columns]
+        [blocks.min(width), blocks.div_ceil(width), self.layers * plan.rows() / self.tiling(plan).columns]
     }
 
     /// What it multiplies with, for the CPU.
@@ -179,15 +178,15 @@ impl MatvecProduct<'_> {
             Feed::Merged(_, merged) => return Operand::Merged(*merged, arithmetic),
         };
         let rounded = self.rounded_input(plan).map(|(_, rounded)| rounded);
-        let plain = Seen::plain(by_token(&input.tensor, plan.tokens()));
+        let plain = Seen::plain(input.tensor);
         Operand::Vectors(Seen { norm: input.norm.clone(), rounded, arithmetic, ..plain })
     }
 
     /// What it computes, for the CPU: y {rows, n}.
     pub fn reference(&self, plan: &Builder, terms: Terms, which: Which, y: &Tensor) -> computes::Product {
-        let y = by_token(y, plan.tokens());
+        let y = *y;
         let (x, left, errors) = (self.operand(plan), self.epilogue.left(), Errors::of_sums(bound(Arithmetic::Float)));
-        computes::Product { terms, x, which, y, stacks: (0, y.stacks), left, errors }
+        computes::Product { terms, x, which, y, stacks: (0, y.per_row()), left, errors }
     }
 
     /// What it costs beside its weights: the bytes of the input, and `others`.

@@ -1,6 +1,6 @@
 //! Absorbed multi-head latent attention over the cache, one split of it at a time.
 
-use super::computes::{Attended, Attention, by_token};
+use super::computes::{Attended, Attention};
 use super::kv_write::{Cache, pool_files};
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
@@ -28,7 +28,7 @@ pub(super) const HALF_UNIT: f64 = 64.0;
 /// What a merge has room for.
 pub(super) const MOST_SPLITS: usize = 64;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[], several: true };
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[] };
 
 /// What attention leaves of each head and split, for the merge.
 pub struct AttentionSplits {
@@ -74,7 +74,7 @@ impl Builder {
     /// The same where a token alone has kernels of its own, which know how many splits there are when they are compiled:
     /// where the host tells, attention took 7.9 us instead of 6.4 on an H100.
     pub(super) fn known_split_files(&self, variant: VariantBuilder, splits: usize) -> VariantBuilder {
-        if self.tokens() > 1 {
+        if self.rows() > 1 {
             return self.split_files(variant);
         }
         let variant = self.batch_files_of(variant, true).constant("SPAN", "t", SPAN).constant("SPLITS", "s", splits);
@@ -94,7 +94,7 @@ impl Builder {
         scale: f32,
         splits: usize,
     ) -> Result<AttentionSplits> {
-        let (rank, heads) = (cache.rank, q.shape[1] / self.tokens());
+        let (rank, heads) = (cache.rank, q.shape[1] / self.rows());
         let kv_row = Cache::row_values(rank, cache.rotary);
         let shared = heads_together(heads, kv_row);
         let most = self.target().lanes(WORKGROUP);
@@ -122,7 +122,7 @@ impl Builder {
         scale: f32,
         splits: usize,
     ) -> Result<AttentionSplits> {
-        let (heads, tokens) = (q.shape[1] / self.tokens(), self.tokens());
+        let (heads, tokens) = (q.shape[1] / self.rows(), self.rows());
         expect_queries(by.kernel, q, cache)?;
         let parts = self.parts(label, [cache.rank, heads], splits);
         self.attends(&by, q, cache, scale, &parts);
@@ -139,14 +139,14 @@ impl Builder {
 
     /// Tells what the next step of a kernel leaves of attention.
     pub(super) fn attends(&mut self, by: &Attending, q: &Tensor, cache: &Cache, scale: f32, parts: &AttentionSplits) {
-        let (q, y) = (by_token(q, self.tokens()), Attended::Splits(parts.into()));
+        let (q, y) = (*q, Attended::Splits(parts.into()));
         self.computes(by.kernel, Attention { q, cache: *cache, scale, y, bound: by.bound, unit: by.unit });
     }
 
     /// Room for what attention leaves of every token's heads {rank, heads}.
     pub(super) fn parts(&mut self, label: &str, [rank, heads]: [usize; 2], splits: usize) -> AttentionSplits {
         self.split(splits);
-        let slots = splits * heads * self.tokens();
+        let slots = splits * heads * self.rows();
         let sums = self.tensor_with_stride(&format!("{label}.sums"), [rank, slots], rank);
         let stats = self.tensor_with_stride(&format!("{label}.stats"), [2, slots], 2);
         AttentionSplits { sums, stats, splits, heads }

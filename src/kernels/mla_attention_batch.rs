@@ -5,7 +5,7 @@ use super::computes::{Attended, Attention};
 use super::kv_write::{Cache, pool_files};
 use super::mla_attention::{Attending, AttentionSplits, BOUND, expect_queries};
 use crate::error::Result;
-use crate::plan::{Batch, Bound, Builder, Cost, PART_FIELDS, VariantBuilder, readings};
+use crate::plan::{Bound, Builder, Cost, PART_FIELDS, Tensor, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch.wgsl");
@@ -22,13 +22,12 @@ const MANY_SPLITS: usize = 16;
 /// Splits for more rows over a deep cache, so that the last round of workgroups is a short one.
 const DEEP_SPLITS: usize = 4;
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_attention_batch", op: OP, params: PART_FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention_batch", op: OP, params: PART_FIELDS, matrices: &[] };
 
 /// What attention of a chunk needs to know.
 pub struct ChunkAttention<'a> {
     /// The absorbed queries {rank + rotary, heads} of each token.
-    pub q: &'a Batch,
+    pub q: &'a Tensor,
     /// The cache.
     pub cache: &'a Cache,
     /// The factor on scores.
@@ -50,7 +49,7 @@ impl ChunkAttention<'_> {
 
     /// Queries of the whole chunk.
     fn rows(&self) -> usize {
-        self.q.stacks * self.q.tokens
+        self.q.per_row() * self.q.rows
     }
 }
 
@@ -59,7 +58,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn mla_attention_batch(&mut self, label: &str, attention: &ChunkAttention<'_>) -> Result<Batch> {
+    pub fn mla_attention_batch(&mut self, label: &str, attention: &ChunkAttention<'_>) -> Result<Tensor> {
         let splits = attention.splits();
         if self.suits_row_matrices(attention.cache) {
             return self.attention_by_matrices(label, attention, splits);
@@ -75,14 +74,14 @@ impl Builder {
         label: &str,
         attention: &ChunkAttention<'_>,
         splits: usize,
-    ) -> Result<Batch> {
+    ) -> Result<Tensor> {
         let ChunkAttention { q, cache, .. } = *attention;
         let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
         let rows = rows_together(rank);
         let lanes = COLUMN_LANES.min((rank / 4).next_power_of_two()).max(WORKGROUP / rows);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("ROWS", "r", rows)
-            .constant("HEADS", "h", q.stacks)
+            .constant("HEADS", "h", q.per_row())
             .constant("KV_ROW", "x", kv_row / 4)
             .constant("LATENT", "c", rank / 4)
             .constant("COLUMN_LANES", "l", lanes)
@@ -98,10 +97,10 @@ impl Builder {
         attention: &ChunkAttention<'_>,
         by: Attending,
         splits: usize,
-    ) -> Result<Batch> {
+    ) -> Result<Tensor> {
         let ChunkAttention { q, cache, scale, .. } = *attention;
-        expect_queries(by.kernel, &q.vectors()?, cache)?;
-        let y = self.batch(label, [cache.rank, q.stacks], q.tokens);
+        expect_queries(by.kernel, q, cache)?;
+        let y = self.tensor(label, [cache.rank, q.per_row() * q.rows]);
         let variant = by.variant.constant("Y_STRIDE", "", y.stride / 4).real("SCALE", "f", scale);
         let variant = pool_files(self.split_files(variant));
         let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
@@ -111,12 +110,12 @@ impl Builder {
         let blocks = attention.rows().div_ceil(by.rows);
         let left = parts.as_ref().map_or(y.bytes(), AttentionSplits::bytes);
         let cost = Cost { activations: q.bytes() + left, ..cache.cost(blocks * by.rows, readings(blocks)) };
-        let y_of = |y: &Batch| parts.as_ref().map_or(Attended::Whole(*y), |parts| Attended::Splits(parts.into()));
+        let y_of = |y: &Tensor| parts.as_ref().map_or(Attended::Whole(*y), |parts| Attended::Splits(parts.into()));
         let reference = Attention { q: *q, cache: *cache, scale, y: y_of(&y), bound: by.bound, unit: by.unit };
         self.computes(by.kernel, reference);
         self.step_in_parts(label, variant, bindings, ([blocks, splits, 1], 0), cost)?;
         if let Some(parts) = parts {
-            self.mla_merge(&format!("{label}.merge"), &parts, &y.vectors()?)?;
+            self.mla_merge(&format!("{label}.merge"), &parts, &y)?;
         }
         Ok(y)
     }
@@ -126,13 +125,13 @@ impl Builder {
         &mut self,
         label: &str,
         variant: VariantBuilder,
-        y: &Batch,
+        y: &Tensor,
         splits: usize,
     ) -> (VariantBuilder, Vec<Bound>, Option<AttentionSplits>) {
         if splits == 1 {
             return (variant.tagged((source!("lib/rows_whole.wgsl"), "whole")), vec![self.bound("y", y.buffer)], None);
         }
-        let parts = self.parts(label, [y.values, y.stacks], splits);
+        let parts = self.parts(label, [y.shape[0], y.per_row()], splits);
         let bound = self.bound_between(&parts).into();
         (variant.file(source!("lib/rows_split.wgsl")), bound, Some(parts))
     }

@@ -6,7 +6,7 @@ use super::mla_attention_batch::ChunkAttention;
 use super::{Kernel, expect_shape};
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Batch, Builder, PART_FIELDS, Target, Team, VariantBuilder};
+use crate::plan::{Builder, PART_FIELDS, Target, Team, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch_matrix.wgsl");
@@ -19,13 +19,8 @@ const LARGEST_RANK: usize = 512;
 /// What outputs, which are values of about 1 averaged, may be off by where queries and weights are rounded to f16.
 pub(crate) const BOUND: f64 = 2e-3;
 
-pub(super) const KERNEL: Kernel = Kernel {
-    name: "mla_attention_batch_matrix",
-    op: OP,
-    params: PART_FIELDS,
-    matrices: &[Matrices::Sixteen],
-    several: false,
-};
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "mla_attention_batch_matrix", op: OP, params: PART_FIELDS, matrices: &[Matrices::Sixteen] };
 
 impl Builder {
     /// Whether the target's matrices suit attention of chunks over the cache.
@@ -43,13 +38,13 @@ impl Builder {
         label: &str,
         attention: &ChunkAttention<'_>,
         splits: usize,
-    ) -> Result<Batch> {
+    ) -> Result<Tensor> {
         let ChunkAttention { q, cache, .. } = *attention;
         expect_shape(KERNEL.name, "whether the cache suits", self.suits_row_matrices(cache), true)?;
         let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()
-            .constant("HEADS", "h", q.stacks)
+            .constant("HEADS", "h", q.per_row())
             .constant("KV_ROW", "x", kv_row)
             .constant("RANK", "c", rank)
             .constant("LATENT", "", rank / 4);

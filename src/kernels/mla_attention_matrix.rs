@@ -20,7 +20,7 @@ const KEY_PARTS: usize = 4;
 const SUBGROUPS: usize = WORKGROUP / 32;
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_attention_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen], several: true };
+    Kernel { name: "mla_attention_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen] };
 
 impl Builder {
     /// Whether the target's matrices suit queries {rank + rotary, heads of every token} and the cache.
@@ -32,7 +32,7 @@ impl Builder {
         let kv_row = Cache::row_values(cache.rank, cache.rotary);
         let whole = kv_row.is_multiple_of(16 * KEY_PARTS) && cache.rank.is_multiple_of(16 * SUBGROUPS);
         // A KV row and the rest of a tile fill the workgroup's memory at 640 values.
-        let fits = q.shape[1] / self.tokens() >= ROWS && kv_row <= 576;
+        let fits = q.shape[1] / self.rows() >= ROWS && kv_row <= 576;
         matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
     }
 
@@ -52,7 +52,7 @@ impl Builder {
         if self.target().matrices == Matrices::Eight {
             return self.mla_attention_matrix8(label, q, cache, scale, splits);
         }
-        let (rank, heads) = (cache.rank, q.shape[1] / self.tokens());
+        let (rank, heads) = (cache.rank, q.shape[1] / self.rows());
         let kv_row = Cache::row_values(rank, cache.rotary);
         if !self.suits_matrices(q, cache) {
             let (got, want) = (

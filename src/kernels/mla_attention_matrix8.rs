@@ -10,7 +10,7 @@ use super::mla_attention_batch::ChunkAttention;
 use super::{Kernel, expect_shape};
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Batch, Builder, Cost, Target, Team, Tensor, VariantBuilder, readings};
+use crate::plan::{Builder, Cost, Target, Team, Tensor, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_matrix8.wgsl");
@@ -25,7 +25,7 @@ const KEY_STEPS: usize = 9;
 const VALUE_TILES: usize = 8;
 
 pub(super) const KERNEL: Kernel =
-    Kernel { name: "mla_attention_matrix8", op: OP, params: &[], matrices: &[Matrices::Eight], several: true };
+    Kernel { name: "mla_attention_matrix8", op: OP, params: &[], matrices: &[Matrices::Eight] };
 
 /// What matrices of queries, keys, weights and values hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Builder {
         scale: f32,
         splits: usize,
     ) -> Result<AttentionSplits> {
-        let heads = q.shape[1] / self.tokens();
+        let heads = q.shape[1] / self.rows();
         expect_queries(KERNEL.name, q, cache)?;
         let by = self.matrices8(MatrixType::F32, cache, [heads, q.shape[1]])?;
         let parts = self.parts(label, [cache.rank, heads], splits);
@@ -134,7 +134,7 @@ impl Builder {
         label: &str,
         attention: &ChunkAttention<'_>,
         splits: usize,
-    ) -> Result<Batch> {
+    ) -> Result<Tensor> {
         self.chunk_attention_of(MatrixType::F16, label, attention, splits)
     }
 
@@ -144,9 +144,9 @@ impl Builder {
         label: &str,
         attention: &ChunkAttention<'_>,
         splits: usize,
-    ) -> Result<Batch> {
+    ) -> Result<Tensor> {
         let ChunkAttention { q, cache, .. } = *attention;
-        let by = self.matrices8(operands, cache, [q.stacks, q.stacks * q.tokens])?;
+        let by = self.matrices8(operands, cache, [q.per_row(), q.per_row() * q.rows])?;
         self.attend_rows(label, attention, by, splits)
     }
 }
@@ -163,7 +163,7 @@ mod tests {
         let kernel = |mut plan: Builder, tokens: usize| {
             let cache = plan.latent_cache(ty, rank, rotary, 64);
             if tokens > 32 {
-                let q = plan.batch_with_stride("q", [rank + rotary, heads], tokens, kv_row);
+                let q = plan.tensor_with_stride("q", [rank + rotary, heads * tokens], kv_row);
                 let attention = ChunkAttention { q: &q, cache: &cache, scale: 1.0, deep: false };
                 plan.mla_attention_batch("attention", &attention).unwrap();
             } else {

@@ -1,6 +1,6 @@
 //! Joins the splits of the attention.
 
-use super::computes::{Merge, by_token};
+use super::computes::Merge;
 use super::mla_attention::{AttentionSplits, MOST_SPLITS};
 use super::{Kernel, expect_most, expect_shape};
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/mla_merge.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_merge", op: OP, params: &[], matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_merge", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
     /// y {rank, heads of every token} = the attention's output, from what its splits left.
@@ -26,9 +26,9 @@ impl Builder {
         let mut bindings = self.bound_parts(parts);
         bindings.push(self.bound("y", y.buffer));
         let cost = Cost::of_activations(parts.bytes() + y.bytes());
-        let reference = Merge { parts: parts.into(), y: by_token(y, self.tokens()) };
+        let reference = Merge { parts: parts.into(), y: *y };
         self.computes(KERNEL.name, reference);
-        self.step(label, variant, bindings, &(), [parts.heads, self.tokens(), 1], cost)
+        self.step(label, variant, bindings, &(), [parts.heads, self.rows(), 1], cost)
     }
 
     /// The files that join splits.

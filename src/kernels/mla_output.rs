@@ -11,7 +11,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_output.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mla_output", op: OP, params: &[], matrices: &[], several: true };
+pub(super) const KERNEL: Kernel = Kernel { name: "mla_output", op: OP, params: &[], matrices: &[] };
 
 /// What errors are bounded by where splits are joined before.
 pub(crate) const JOINED: f64 = 2e-5;
@@ -31,7 +31,7 @@ impl Builder {
     ) -> Result<Option<Rounded>> {
         let [rank, rows, heads] = w.shape;
         expect_shape(KERNEL.name, &w.name, parts.sums.shape[0], rank)?;
-        let vectors = heads * self.tokens();
+        let vectors = heads * self.rows();
         expect_shape(KERNEL.name, &w.name, parts.sums.shape[1], vectors * parts.splits)?;
         expect_most(KERNEL.name, "splits", parts.splits, MOST_SPLITS)?;
         expect_shape(KERNEL.name, "y", y.shape[0], rows)?;
@@ -54,7 +54,7 @@ impl Builder {
         let mut bindings = product.bindings(self);
         bindings.extend(self.bound_parts(parts));
         bindings.push(self.bound("y", y.buffer));
-        let cost = product.cost(parts.bytes() + y.bytes()) + Cost::products(w, heads, self.tokens());
+        let cost = product.cost(parts.bytes() + y.bytes()) + Cost::products(w, heads, self.rows());
         let grid = product.grid(self, product.blocks(self, rows));
         let terms = Terms::One { w: w.clone(), add: false };
         let errors = Errors::of_sums(JOINED);

@@ -11,7 +11,6 @@ pub(crate) mod computes;
 pub(crate) mod copy;
 mod experts_mm;
 mod gate_up;
-mod gate_up_id;
 mod get_rows;
 mod group_slots;
 pub(crate) mod histogram;
@@ -26,14 +25,14 @@ pub(crate) mod mla_attention_matrix;
 pub(crate) mod mla_attention_matrix8;
 mod mla_merge;
 pub(crate) mod mla_output;
+mod moe_combine;
 mod moe_down;
 mod moe_gate_up;
-mod moe_sum;
 mod mul_mm;
 pub(crate) mod mul_mm_matrix;
 pub(crate) mod mul_mv;
-mod mul_mv_id;
 mod mul_mv_pair;
+mod ops;
 mod query_up_kv_write;
 mod rms_norm;
 mod rope_query;
@@ -42,7 +41,6 @@ mod route;
 mod sample;
 pub(crate) mod sampling;
 pub(crate) mod slice_max;
-mod slot_sum;
 mod tiling;
 pub(crate) mod weight_sum;
 
@@ -76,9 +74,6 @@ pub struct Kernel {
     pub params: &'static [(&'static str, usize, usize)],
     /// The cooperative matrices it runs with, one of them; none if it needs none.
     pub matrices: &'static [Matrices],
-    /// Whether plans of few tokens have it as a token's have: one step for all of them. No kernel is that only plans
-    /// without some fusion have, for there few tokens go by tiles, as many do.
-    pub several: bool,
 }
 
 impl Kernel {
@@ -100,11 +95,9 @@ pub static KERNELS: &[&Kernel] = &[
     &mul_mm::KERNEL,
     &mul_mm_matrix::KERNEL,
     &group_slots::KERNEL,
-    &slot_sum::KERNEL,
+    &moe_combine::KERNEL,
     &mul_mv::KERNEL,
-    &mul_mv_id::KERNEL,
     &gate_up::KERNEL,
-    &gate_up_id::KERNEL,
     &rope_query::KERNEL,
     &kv_write::KERNEL,
     &mla_attention::KERNEL,
@@ -114,7 +107,6 @@ pub static KERNELS: &[&Kernel] = &[
     &mla_attention_batch_matrix::KERNEL,
     &mla_merge::KERNEL,
     &route::KERNEL,
-    &moe_sum::KERNEL,
     &mul_mv_pair::KERNEL,
     &query_up_kv_write::KERNEL,
     &absorb_query::KERNEL,

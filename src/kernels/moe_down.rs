@@ -1,6 +1,6 @@
 //! The second half of a mixture of experts: the chosen and the shared ones, onto the residual stream.
 
-use super::computes::{Down, Errors, by_token};
+use super::computes::{Down, Errors};
 use super::moe_gate_up::Hidden;
 use super::rounded::Residual;
 use super::{Kernel, expect_shape};
@@ -12,7 +12,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_down.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "moe_down", op: OP, params: &[], matrices: &[], several: true };
+pub(super) const KERNEL: Kernel = Kernel { name: "moe_down", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
     /// x {rows, tokens} += Σ `w[ids[slot]] · y[slot]` + shared · the last y, for w {columns, rows, experts} and shared
@@ -30,7 +30,7 @@ impl Builder {
         next: &Norm,
     ) -> Result<Residual> {
         let [columns, rows, _] = w.shape;
-        let (top_k, tokens, y) = (hidden.ids.shape[0], self.tokens(), &hidden.y.tensor);
+        let (top_k, tokens, y) = (hidden.ids.shape[0], self.rows(), &hidden.y.tensor);
         let epilogue = self.epilogue_for(x, "x", next);
         expect_shape(KERNEL.name, &w.name, y.shape[0], columns.max(shared.shape[0]))?;
         expect_shape(KERNEL.name, &w.name, y.shape[1], (top_k + 1) * tokens)?;
@@ -68,7 +68,7 @@ impl Builder {
             ids: hidden.ids.buffer,
             top_k,
             hidden: product.operand(self),
-            x: by_token(x, tokens),
+            x: *x,
             left: epilogue.left(),
             errors: Errors::of_sums(matvec::bound(Arithmetic::Float)),
         };

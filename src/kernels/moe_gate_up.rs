@@ -12,7 +12,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_gate_up.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "moe_gate_up", op: OP, params: &[], matrices: &[], several: true };
+pub(super) const KERNEL: Kernel = Kernel { name: "moe_gate_up", op: OP, params: &[], matrices: &[] };
 
 /// Gate and up of the experts {columns, rows, experts}, and of the shared ones {columns, shared rows}.
 pub struct GateUp<'a> {
@@ -72,7 +72,7 @@ impl Builder {
         expect_shape(KERNEL.name, "the router's logits", router.logits.shape[0], experts)?;
         router.routing.check(KERNEL.name, router.logits, router.bias)?;
         let top_k = router.routing.top_k;
-        let tokens = self.tokens();
+        let tokens = self.rows();
         let ids = self.tensor_with_stride(&format!("{label}.ids"), [top_k, tokens], top_k);
         let y = self.tensor(label, [rows.max(shared_rows), (top_k + 1) * tokens]);
         let whole = rows.is_multiple_of(HALF) && shared_rows.is_multiple_of(HALF);

@@ -3,7 +3,7 @@
 use super::Kernel;
 use super::matmul::{Operands, TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use crate::error::Result;
-use crate::plan::{Batch, Builder, PART_FIELDS, VariantBuilder, Weight};
+use crate::plan::{Builder, PART_FIELDS, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
@@ -16,15 +16,15 @@ const MANY_TOKENS: usize = 512;
 /// Invocations side by side along the rows.
 const LANES: usize = 16;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mul_mm", op: OP, params: PART_FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mm", op: OP, params: PART_FIELDS, matrices: &[] };
 
 impl Builder {
     /// y {rows, n} = w · x for every token, for w {columns, rows, n} and x {columns, n}: matrix *i* times vector *i*.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn mul_mm(&mut self, label: &str, w: &Weight, x: &Batch) -> Result<Batch> {
-        let y = self.batch(label, [w.shape[1], w.shape[2]], x.tokens);
+    pub fn mul_mm(&mut self, label: &str, w: &Weight, x: &Tensor) -> Result<Tensor> {
+        let y = self.tensor(label, [w.shape[1], w.shape[2] * x.rows]);
         self.mul_mm_into(label, w, x, &y)?;
         Ok(y)
     }
@@ -33,7 +33,7 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::mul_mm`].
-    pub fn mul_mm_into(&mut self, label: &str, w: &Weight, x: &Batch, y: &Batch) -> Result<()> {
+    pub fn mul_mm_into(&mut self, label: &str, w: &Weight, x: &Tensor, y: &Tensor) -> Result<()> {
         self.matmul(label, &TileProduct { rows: TileRows::One { w, add: false }, vectors: TileVectors::Chunk, x, y })
     }
 
@@ -41,7 +41,7 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::mul_mm`].
-    pub fn mul_mm_add(&mut self, label: &str, w: &Weight, x: &Batch, y: &Batch) -> Result<()> {
+    pub fn mul_mm_add(&mut self, label: &str, w: &Weight, x: &Tensor, y: &Tensor) -> Result<()> {
         self.matmul(label, &TileProduct { rows: TileRows::One { w, add: true }, vectors: TileVectors::Chunk, x, y })
     }
 
@@ -49,8 +49,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn gate_up_mm(&mut self, label: &str, gate: &Weight, up: &Weight, x: &Batch) -> Result<Batch> {
-        let y = self.batch(label, [gate.shape[1], gate.shape[2]], x.tokens);
+    pub fn gate_up_mm(&mut self, label: &str, gate: &Weight, up: &Weight, x: &Tensor) -> Result<Tensor> {
+        let y = self.tensor(label, [gate.shape[1], gate.shape[2] * x.rows]);
         self.matmul(label, &TileProduct { rows: TileRows::Gated { gate, up }, vectors: TileVectors::Chunk, x, y: &y })?;
         Ok(y)
     }

@@ -9,13 +9,8 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm_matrix.wgsl");
 
-pub(crate) const KERNEL: Kernel = Kernel {
-    name: "mul_mm_matrix",
-    op: OP,
-    params: PART_FIELDS,
-    matrices: &[Matrices::Eight, Matrices::Sixteen],
-    several: false,
-};
+pub(crate) const KERNEL: Kernel =
+    Kernel { name: "mul_mm_matrix", op: OP, params: PART_FIELDS, matrices: &[Matrices::Eight, Matrices::Sixteen] };
 
 /// How a workgroup divides a tile among its subgroups, which stand in rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv", op: OP, params: &[], matrices: &[], several: true };
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv", op: OP, params: &[], matrices: &[] };
 
 /// What becomes of what `y` held.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Builder {
             feed: Feed::Input(x),
             epilogue,
             rows,
-            layers: vectors / self.tokens(),
+            layers: vectors / self.rows(),
             together: if matrices == 1 { vectors } else { 1 },
             groups: w.groups(),
         };

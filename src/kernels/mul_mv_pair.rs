@@ -10,7 +10,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mv_pair.wgsl");
 
-pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_pair", op: OP, params: &[], matrices: &[], several: true };
+pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_pair", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
     /// y {rows of w, n} = w · x and z {rows of v, n} = v · x, for w {columns, rows}, v {columns, rows} and

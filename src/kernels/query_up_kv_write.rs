@@ -11,8 +11,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/query_up_kv_write.wgsl");
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "query_up_kv_write", op: OP, params: &[], matrices: &[], several: true };
+pub(super) const KERNEL: Kernel = Kernel { name: "query_up_kv_write", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
     /// y {rows, tokens} = w · x, for w {columns, rows} and x {columns, tokens}, and what [`Builder::kv_write`] does
@@ -32,7 +31,7 @@ impl Builder {
         cache: &Cache,
     ) -> Result<Option<Rounded>> {
         let [columns, rows, _] = w.shape;
-        let tokens = self.tokens();
+        let tokens = self.rows();
         let epilogue = Epilogue { rounded: self.rounded(y, label), norm: None };
         let product = MatvecProduct {
             kernel: KERNEL.name,

@@ -13,8 +13,7 @@ const WORKGROUP: usize = 256;
 
 params! { width: u32, epsilon: f32, x_pitch: u32, y_pitch: u32 }
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
     /// The stream under a norm, the one that was told to the step that left it: left to the product that follows, or
@@ -24,7 +23,7 @@ impl Builder {
     /// As [`Builder::rms_norm`].
     pub fn normed(&mut self, label: &str, stream: &Residual, norm: &Norm) -> Result<Input> {
         let Residual { x, rounded } = *stream;
-        if self.target().fusions.norm {
+        if self.target().fusions.norm && !self.by_tiles() {
             return Ok(Input { tensor: x, norm: Some(norm.clone()), rounded });
         }
         Ok(Input::from(&self.rms_norm(label, &x, &norm.weight, norm.epsilon)?))
@@ -36,7 +35,7 @@ impl Builder {
     /// [`Error::Shape`](crate::Error::Shape) if the widths differ.
     pub fn rms_norm(&mut self, label: &str, x: &Tensor, weight: &Weight, epsilon: f32) -> Result<Tensor> {
         let [width, count] = x.shape;
-        expect_shape(KERNEL.name, "x's vectors", count, self.tokens())?;
+        expect_shape(KERNEL.name, "x's vectors", count, self.rows())?;
         expect_shape(KERNEL.name, &weight.name, weight.shape[0], width)?;
         let y = self.tensor(label, x.shape);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target());

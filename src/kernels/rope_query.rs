@@ -1,6 +1,6 @@
 //! The rotary part of the queries.
 
-use super::computes::{RotatedQueries, by_token};
+use super::computes::RotatedQueries;
 use super::{Kernel, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
@@ -11,8 +11,7 @@ const WORKGROUP: usize = 64;
 
 params! { heads: u32, pairs: u32, q_stride: u32, q_offset: u32, y_stride: u32, y_offset: u32 }
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "rope_query", op: OP, params: Params::FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "rope_query", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
     /// Turns the last `rotary` values of every query, q {nope + rotary, heads of every token}, and writes them from
@@ -22,13 +21,13 @@ impl Builder {
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn rope_query(&mut self, label: &str, q: &Tensor, rotary: usize, y: &Tensor) -> Result<()> {
         expect_shape(KERNEL.name, "y", y.shape[1], q.shape[1])?;
-        let (heads, tokens) = (q.shape[1] / self.tokens(), self.tokens());
+        let (heads, tokens) = (q.shape[1] / self.rows(), self.rows());
         let pairs = heads * (rotary / 2); // of a token
         let variant = self.batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP)).file(source!("lib/rope.wgsl"));
         let bindings = vec![self.bound_batch(), self.bound("q", q.buffer), self.bound("y", y.buffer)];
         let cost = Cost::of_activations(16 * (pairs * tokens) as u64);
         let params = params(heads, rotary, q, y);
-        let rotated = RotatedQueries { q: by_token(q, tokens), y: by_token(y, tokens), rotary };
+        let rotated = RotatedQueries { q: *q, y: *y, rotary };
         self.computes(KERNEL.name, rotated);
         self.step(label, variant, bindings, &params, [pairs.div_ceil(WORKGROUP), tokens, 1], cost)
     }

@@ -9,7 +9,7 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/route.wgsl");
 const WORKGROUP: usize = 64;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: &[], matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: &[], matrices: &[] };
 
 /// How a router's logits become scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Builder {
     pub fn route(&mut self, label: &str, logits: &Tensor, bias: &Weight, routing: Routing) -> Result<Routed> {
         routing.check(KERNEL.name, logits, bias)?;
         let ([experts, tokens], top_k) = (logits.shape, routing.top_k);
-        expect_shape(KERNEL.name, "the router's logits", tokens, self.tokens())?;
+        expect_shape(KERNEL.name, "the router's logits", tokens, self.rows())?;
         let ids = self.tensor_with_stride(&format!("{label}.ids"), [top_k, tokens], top_k);
         let weights = self.tensor_with_stride(&format!("{label}.weights"), [top_k, tokens], top_k);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("LOGITS_PITCH", "", logits.stride);

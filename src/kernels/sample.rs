@@ -13,8 +13,7 @@ const WORKGROUP: usize = 256;
 
 params! { count: u32, slices: u32, scale: f32 }
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "sample", op: OP, params: Params::FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "sample", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
     /// token {3} = a choice from logits {n} whose slices and histogram are given: the token chosen, the likeliest

@@ -14,8 +14,7 @@ pub(crate) const SLICE: usize = 4 * WORKGROUP;
 
 params! { count: u32, bins: u32 }
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "slice_max", op: OP, params: Params::FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "slice_max", op: OP, params: Params::FIELDS, matrices: &[] };
 
 /// In the place of a token where no logit is a number.
 pub const NO_TOKEN: u32 = u32::MAX;

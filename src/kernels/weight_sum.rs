@@ -28,8 +28,7 @@ pub(crate) const TILE: usize = 4 * WORKGROUP;
 
 params! { count: u32, tile: u32, place: u32 }
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "weight_sum", op: OP, params: Params::FIELDS, matrices: &[], several: false };
+pub(super) const KERNEL: Kernel = Kernel { name: "weight_sum", op: OP, params: Params::FIELDS, matrices: &[] };
 
 /// Of each sum the factor of a tile's first word, and what it grows by from word to word.
 pub(crate) fn factors(tile: u32) -> [[u32; 2]; 2] {

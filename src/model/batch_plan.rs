@@ -1,16 +1,12 @@
 //! A chunk of tokens' way through the model, as a plan: of few of them the steps of a token, each for all; of many,
 //! steps of their own, by tiles.
 
-use super::attention::CacheShape;
-use super::batch_attention::attention;
-use super::batch_moe::{dense, experts};
 use super::token_plan::{TokenPlan, layers, output};
 use super::weights::Weights;
 use super::{Config, PromptOptions};
 use crate::error::Result;
 use crate::gguf::Gguf;
-use crate::kernels::{Kernel, Norm};
-use crate::plan::{Batch, Builder, Plan, Step, Target};
+use crate::plan::{Builder, Plan, Target};
 use crate::quant::GROUP;
 
 /// What a chunk's plan is made for.
@@ -27,8 +23,6 @@ pub struct BatchShape {
 
 /// Depths that plans are made for, and the context.
 const DEPTHS: [usize; 3] = [1024, 16 << 10, 64 << 10];
-/// Tokens in the cache beyond which it is deep: plans of many tokens divide attention otherwise.
-const DEEP: usize = DEPTHS[0];
 
 impl BatchShape {
     /// Of chunks that there is room for `tokens` tokens of, after `before` others in a context of so many.
@@ -92,36 +86,26 @@ pub fn plan_batch(
     target: Target,
     shape: BatchShape,
 ) -> Result<BatchPlan> {
-    let few = shape.tokens <= FEW_TOKENS && serves_several(token, config);
+    let few = shape.tokens <= FEW_TOKENS && serves_few(config);
     let mut b = Builder::for_chunk(target, config.rotary / 2, shape.tokens)
         .with_weights(&token.plan.weights)
         .with_cached(shape.cached(token.cache.context))
-        .sharing(few);
+        .for_few(few);
     let mut weights = Weights::known(file, &token.sources);
     let (b, w) = (&mut b, &mut weights);
 
     let embedding = w.matrix(b, "token_embd.weight", config.width, config.vocab)?;
     let x = b.get_rows("embed", &embedding)?;
-    let norm = if few {
-        layers(b, w, config, &x, token.cache)?
-    } else {
-        tiled_layers(b, w, config, &x.into(), token.cache, shape.tokens > FEW_TOKENS && shape.depth > DEEP)?
-    };
+    let norm = layers(b, w, config, &x, token.cache)?;
 
     b.head();
     let last = b.tensor("last", [config.width, 1]);
-    b.last_token("last", &x.into(), &last)?;
+    b.last_token("last", &x, &last)?;
     let hidden = (x.buffer.local()?, x.stride);
     let logits = match shape.outputs {
         Outputs::Last => None,
-        Outputs::All if few => {
-            let logits = output(b, w, config, &x, &norm)?;
-            Some((logits.buffer.local()?, logits.stride))
-        }
         Outputs::All => {
-            let h = b.rms_norm("output_norm", &x, &norm.weight, norm.epsilon)?;
-            let output = w.output(b, config)?;
-            let logits = b.mul_mm("output", &output, &h.into())?;
+            let logits = output(b, w, config, &x, &norm)?;
             Some((logits.buffer.local()?, logits.pitch))
         }
     };
@@ -133,36 +117,10 @@ pub fn plan_batch(
 /// Tokens up to which a chunk runs in the steps of a token, each for all of them.
 pub const FEW_TOKENS: usize = 32;
 
-/// Whether the steps of a token's layers serve several tokens: as all fusions leave them, and of heads whose vectors
-/// lie side by side.
-fn serves_several(token: &TokenPlan, config: &Config) -> bool {
+/// Whether the kernels of few rows serve a model: where heads' vectors, which lie side by side, make up whole groups.
+fn serves_few(config: &Config) -> bool {
     let whole = |width: usize| (width * config.heads).is_multiple_of(GROUP);
-    let several = |step: &Step| Kernel::of(step).is_some_and(|kernel| kernel.several);
-    let steps = &token.plan.steps[..token.plan.head];
-    steps.iter().all(several) && whole(config.key_width) && whole(config.value_width)
-}
-
-/// The layers, by tiles, onto the embeddings x, and the norm that follows on them.
-fn tiled_layers(
-    b: &mut Builder,
-    w: &mut Weights<'_>,
-    config: &Config,
-    x: &Batch,
-    cache: CacheShape,
-    deep: bool,
-) -> Result<Norm> {
-    for index in 0..config.layers {
-        b.layer(index);
-        let block = format!("blk.{index}");
-        attention(b, w, config, &block, x, cache, deep)?;
-        let norm = w.vector(b, &format!("{block}.ffn_norm.weight"), config.width)?;
-        let h = Batch::from(b.rms_norm("ffn_norm", &x.vectors()?, &norm, config.epsilon)?);
-        match &config.experts {
-            Some(shape) if index >= config.leading_dense => experts(b, w, config, shape, &block, &h, x)?,
-            _ => dense(b, w, config, &block, &h, x)?,
-        }
-    }
-    Ok(Norm { weight: w.vector(b, "output_norm.weight", config.width)?, epsilon: config.epsilon })
+    whole(config.key_width) && whole(config.value_width)
 }
 
 /// The caches, layer by layer, and where the head of the token's plan reads.

@@ -6,8 +6,6 @@
 
 mod arithmetic;
 mod attention;
-mod batch_attention;
-mod batch_moe;
 mod batch_plan;
 mod check;
 mod config;

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Capabilities;
 use crate::kernels::{Norm, Residual};
-use crate::plan::{Builder, Plan, Purpose, Target, Team, Tensor, TilingOverride};
+use crate::plan::{Builder, PAGE, Plan, Purpose, Target, Team, Tensor, TilingOverride};
 
 /// The plan of one token, and where its inputs and outputs are.
 pub struct TokenPlan {
@@ -45,8 +45,11 @@ impl TokenPlan {
         if bytes <= allowed {
             return Ok(());
         }
-        let token = (bytes / context.max(1) as u64).max(1); // buffers are a few bytes longer than their tokens
-        let most = usize::try_from(allowed.saturating_sub(bytes % token) / token).unwrap_or(usize::MAX);
+        let page = (bytes / context.div_ceil(PAGE).max(1) as u64).max(1);
+        let most = usize::try_from(allowed / page).unwrap_or(usize::MAX).saturating_mul(PAGE);
+        if most == 0 {
+            return Ok(()); // no context helps where a page does not fit: the buffers are named one by one
+        }
         Err(Error::ContextTooLarge { context, bytes, allowed, most })
     }
 }
@@ -116,7 +119,7 @@ pub(super) fn layers(
 pub(super) fn output(b: &mut Builder, w: &mut Weights<'_>, config: &Config, x: &Tensor, norm: &Norm) -> Result<Tensor> {
     let h = b.normed("output_norm", &Residual::from(*x), norm)?; // which a chunk of tokens may have left as well
     let output = w.output(b, config)?;
-    b.mul_mv("output", &output, &h)
+    b.linear("output", &output, &h)
 }
 
 /// An error if products are to be divided otherwise that the plan has not, or where none can be.

@@ -2,8 +2,7 @@
 
 use super::batch_layout::batch_bytes;
 use super::{
-    ALIGNMENT, Batch, Bound, BufferRef, Cost, Local, Plan, Purpose, Reference, Step, Target, Tensor, VariantBuilder,
-    Weight,
+    ALIGNMENT, Bound, BufferRef, Cost, Local, Plan, Purpose, Reference, Step, Target, Tensor, VariantBuilder, Weight,
 };
 use crate::error::{Error, Result};
 use crate::quant::{GROUP, Quant};
@@ -20,8 +19,8 @@ pub struct Builder {
     pairs: usize,
     /// Tokens in the cache at most, as far as steps are cut for them.
     pub(super) cached: u64,
-    /// Whether the plan has a token's kernels where it can.
-    pub(super) shares: bool,
+    /// Whether products are computed by tiles, as suits many rows.
+    pub(super) tiles: bool,
     layer: Option<usize>,
     prefix: String,
     guard: u64,
@@ -54,7 +53,7 @@ impl Builder {
             target,
             pairs,
             cached: 0,
-            shares: false,
+            tiles: chunk.is_some(),
             layer: None,
             prefix: String::new(),
             guard: 0,
@@ -64,10 +63,9 @@ impl Builder {
         }
     }
 
-    /// With a token's kernels for steps that are not cut, if that is wanted: where those of both are the same, so are
-    /// their pipelines.
-    pub fn sharing(mut self, wanted: bool) -> Self {
-        self.shares = wanted;
+    /// Without tiles if `few`: with the kernels of a row alone, each for all rows.
+    pub fn for_few(mut self, few: bool) -> Self {
+        self.tiles = !few;
         self
     }
 
@@ -136,13 +134,23 @@ impl Builder {
         &self.target
     }
 
+    /// Whether products are computed by tiles.
+    pub fn by_tiles(&self) -> bool {
+        self.tiles
+    }
+
+    /// Tokens in the cache at most: see [`Builder::with_cached`].
+    pub fn cached(&self) -> u64 {
+        self.cached
+    }
+
     /// Rotary angles of a row.
     pub fn pairs(&self) -> usize {
         self.pairs
     }
 
-    /// Tokens the plan has room for: 1, or those of a chunk.
-    pub fn tokens(&self) -> usize {
+    /// Rows the plan has room for.
+    pub fn rows(&self) -> usize {
         self.plan.chunk.unwrap_or(1)
     }
 
@@ -176,21 +184,8 @@ impl Builder {
             self.scratch.insert(key, index);
             index
         });
-        Tensor { buffer: BufferRef::Local(index), shape, stride }
-    }
-
-    /// Activations of a chunk with room for `tokens` tokens: `shape[1]` vectors of `shape[0]` values each, padded as
-    /// [`Builder::tensor`] pads them.
-    pub fn batch(&mut self, name: &str, [values, stacks]: [usize; 2], tokens: usize) -> Batch {
-        let Tensor { buffer, stride, .. } = self.tensor(name, [values, stacks.saturating_mul(tokens)]);
-        Batch { buffer, values, stacks, stride, tokens, pitch: stride * stacks }
-    }
-
-    /// As [`Builder::batch`], of vectors that start `stride` values apart.
-    pub fn batch_with_stride(&mut self, name: &str, shape: [usize; 2], tokens: usize, stride: usize) -> Batch {
-        let [values, stacks] = shape;
-        let whole = self.tensor_with_stride(name, [values, stacks.saturating_mul(tokens)], stride);
-        Batch { buffer: whole.buffer, values, stacks, stride, tokens, pitch: stride * stacks }
+        let rows = if shape[1].is_multiple_of(self.rows()) { self.rows() } else { 1 };
+        Tensor { buffer: BufferRef::Local(index), shape, stride, rows, pitch: stride * shape[1] / rows }
     }
 
     /// A buffer of its own for the current layer's cache.

@@ -5,7 +5,6 @@
 //! pipelines, buffers and bind groups once, and then submits it token after token, or chunk after chunk:
 //! one encoder, one pass, one submission.
 
-mod batch;
 mod batch_layout;
 mod builder;
 mod checker;
@@ -22,7 +21,6 @@ mod text;
 mod tiling;
 mod variant;
 
-pub use batch::Batch;
 pub use batch_layout::{BatchHeader, PAGE, RowHeader, batch_bytes, row_bytes};
 pub use builder::{Builder, MAX_GRID};
 pub use checker::{Checker, Look, RowOf, WrongOutput};
@@ -152,21 +150,31 @@ impl Weight {
 /// weights used where they lie in the file start, in the buffers over it, at multiples of what the device does ask for.
 pub const ALIGNMENT: u64 = 256;
 
-/// f32 activations. Shapes are innermost first.
+/// f32 activations of a batch: for each row one vector, or several, those of all heads, say. Shapes are innermost first.
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor {
     /// Where they are.
     pub buffer: BufferRef,
-    /// Values of a vector, and vectors.
+    /// Values of a vector, and vectors of all rows.
     pub shape: [usize; 2],
-    /// Values from one vector's start to the next's.
+    /// Values from one vector's start to the next's, of the same row.
     pub stride: usize,
+    /// Rows there is room for.
+    pub rows: usize,
+    /// Values from one row's start to the next's.
+    pub pitch: usize,
 }
 
 impl Tensor {
-    /// Bytes of all its values.
+    /// Vectors of a row.
+    pub fn per_row(&self) -> usize {
+        self.shape[1] / self.rows.max(1)
+    }
+
+    /// Bytes of all its values, and of the padding between them.
     pub fn bytes(&self) -> u64 {
-        (self.stride * (self.shape[1].max(1) - 1) + self.shape[0]) as u64 * 4
+        let row = self.stride * (self.per_row().max(1) - 1) + self.shape[0];
+        (self.pitch * (self.rows.max(1) - 1) + row) as u64 * 4
     }
 }
 

@@ -39,10 +39,10 @@ impl Merged {
 impl Reference for Merge {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
-        for vector in probe.some(probe.count * self.y.stacks, VECTORS) {
-            let (token, head) = (vector / self.y.stacks, vector % self.y.stacks);
+        for vector in probe.some(probe.count * self.y.per_row(), VECTORS) {
+            let (token, head) = (vector / self.y.per_row(), vector % self.y.per_row());
             let merged = self.parts.vector(probe, token, head)?;
-            for value in probe.some(self.y.values, VALUES) {
+            for value in probe.some(self.y.shape[0], VALUES) {
                 let output = OutputPlace::F32(self.y.buffer, start(&self.y, token, head) + value);
                 samples.push(sample(output, merged[value].0, merged[value].1, 2e-5));
             }
@@ -61,7 +61,7 @@ struct Scores {
 
 impl Reference for Attention {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let heads = self.q.stacks;
+        let heads = self.q.per_row();
         let mut samples = Vec::new();
         for vector in probe.some(probe.count * heads, VECTORS) {
             let (token, head) = (vector / heads, vector % heads);

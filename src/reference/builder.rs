@@ -12,7 +12,7 @@ use crate::kernels::matvec::{self, HALF};
 use crate::kernels::rounded::WORDS;
 use crate::kernels::{Cache, CacheType, Input, Norm, Residual};
 use crate::plan::{
-    Batch, BatchHeader, BufferRef, Builder, PAGE, Plan, RowHeader, Target, Tensor, Tiling, TilingOverride, Weight,
+    BatchHeader, BufferRef, Builder, PAGE, Plan, RowHeader, Target, Tensor, Tiling, TilingOverride, Weight,
 };
 use crate::quant::{self, Arithmetic, Family, GROUP, QUANTS, Quant};
 use rand_pcg::Pcg32;
@@ -62,7 +62,7 @@ impl CaseBuilder {
         if tokens == 4 {
             target.tiling_overrides = COLUMNS.as_slice();
         }
-        let mut case = Self::for_chunk(target, pairs, tokens);
+        let mut case = Self::of(Builder::for_chunk(target, pairs, tokens).for_few(true));
         case.chunk(0, tokens);
         case
     }
@@ -300,26 +300,26 @@ impl CaseBuilder {
     }
 
     /// Vectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.
-    pub(super) fn batch(&mut self, name: &str, shape: [usize; 2], tokens: usize, count: usize) -> (Batch, Vec<f32>) {
+    pub(super) fn batch(&mut self, name: &str, shape: [usize; 2], tokens: usize, count: usize) -> (Tensor, Vec<f32>) {
         let values = self.noise(shape[0] * shape[1] * count);
         (self.batch_of(name, shape, tokens, &values), values)
     }
 
     /// A batch with these values in its first tokens, given without padding.
-    pub(super) fn batch_of(&mut self, name: &str, shape: [usize; 2], tokens: usize, values: &[f32]) -> Batch {
-        let batch = self.plan.batch(name, shape, tokens);
-        let mut padded = vec![0f32; values.len() / batch.values * batch.stride];
-        for (vector, values) in values.chunks(batch.values).enumerate() {
-            padded[vector * batch.stride..][..batch.values].copy_from_slice(values);
+    pub(super) fn batch_of(&mut self, name: &str, shape: [usize; 2], tokens: usize, values: &[f32]) -> Tensor {
+        let batch = self.plan.tensor(name, [shape[0], shape[1] * tokens]);
+        let mut padded = vec![0f32; values.len() / batch.shape[0] * batch.stride];
+        for (vector, values) in values.chunks(batch.shape[0]).enumerate() {
+            padded[vector * batch.stride..][..batch.shape[0]].copy_from_slice(values);
         }
         self.fill_bytes(batch.buffer, bytemuck::cast_slice(&padded).to_vec());
         batch
     }
 
     /// Expects values of the first tokens of a batch, vector after vector without padding.
-    pub(super) fn expect_batch(&mut self, batch: &Batch, values: Vec<f64>, magnitudes: Vec<f64>, bound: f64) {
+    pub(super) fn expect_batch(&mut self, batch: &Tensor, values: Vec<f64>, magnitudes: Vec<f64>, bound: f64) {
         let BufferRef::Local(local) = batch.buffer else { return };
-        let place = |i: usize| i / batch.values * batch.stride + i % batch.values;
+        let place = |i: usize| i / batch.shape[0] * batch.stride + i % batch.shape[0];
         let places = (0..values.len()).map(place).collect();
         self.expect_values(Expected { local, kind: OutputType::F32, places, values, magnitudes, bound });
     }

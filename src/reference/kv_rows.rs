@@ -25,12 +25,12 @@ const ROTATED: f64 = 1e-6;
 impl Reference for RotatedQueries {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
-        for vector in probe.some(probe.count * self.q.stacks, VECTORS) {
-            let (token, head) = (vector / self.q.stacks, vector % self.q.stacks);
-            let from = start(&self.q, token, head) + self.q.values - self.rotary;
+        for vector in probe.some(probe.count * self.q.per_row(), VECTORS) {
+            let (token, head) = (vector / self.q.per_row(), vector % self.q.per_row());
+            let from = start(&self.q, token, head) + self.q.shape[0] - self.rotary;
             let pairs = probe.values(self.q.buffer, from, self.rotary)?;
             let rotations = probe.rotations(token, self.rotary / 2)?;
-            let to = start(&self.y, token, head) + self.y.values - self.rotary;
+            let to = start(&self.y, token, head) + self.y.shape[0] - self.rotary;
             for pair in probe.some(self.rotary / 2, VALUES) {
                 let (a, b) = (pairs[2 * pair], pairs[2 * pair + 1]);
                 for (side, want) in rotated(a, b, rotations[pair]).into_iter().enumerate() {

@@ -27,7 +27,7 @@ pub use check::{CaseVerdict, KernelCheck};
 use crate::kernels::computes::SLACK;
 #[cfg(doc)]
 use crate::plan::Reference;
-use crate::plan::{Batch, OutputPlace, Sample};
+use crate::plan::{OutputPlace, Sample, Tensor};
 
 /// An error that is none: kernels flush what is not much larger to zero, or keep it from being zero.
 const SMALLEST: f64 = 1e-25;
@@ -47,6 +47,6 @@ fn exact(output: OutputPlace, want: f64) -> Sample {
 }
 
 /// Where a vector of a token begins.
-fn start(batch: &Batch, token: usize, stack: usize) -> usize {
+fn start(batch: &Tensor, token: usize, stack: usize) -> usize {
     token * batch.pitch + stack * batch.stride
 }

@@ -26,7 +26,7 @@ impl Operand {
     /// Vectors of a token: each is the input of as many of the output's.
     pub(super) fn stacks(&self) -> usize {
         match self {
-            Self::Vectors(seen) => seen.x.stacks,
+            Self::Vectors(seen) => seen.x.per_row(),
             Self::Merged(merged, _) => merged.heads,
         }
     }
@@ -65,7 +65,7 @@ impl Seen {
     /// The first `columns` values of a vector.
     pub(super) fn vector(&self, probe: &mut Probe<'_>, token: usize, stack: usize, columns: usize) -> Result<Vector> {
         if let Some(rounded) = &self.rounded {
-            return self.dequantised(rounded, probe, token * self.x.stacks + stack, columns);
+            return self.dequantised(rounded, probe, token * self.x.per_row() + stack, columns);
         }
         let values = probe.values(self.x.buffer, start(&self.x, token, stack), columns)?;
         let mut values: Vec<f64> = values.into_iter().map(f64::from).collect();

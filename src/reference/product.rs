@@ -30,7 +30,6 @@ impl Which {
         let vector = token * slots + slot;
         Ok(match self {
             Self::InTurn => Some((vector % matrices, 1.0)),
-            Self::Ids(ids) => probe.words(*ids, vector, 1)?.first().map(|&id| (id as usize % matrices, 1.0)),
             Self::Grouped { slots: order, tiles, count } => {
                 let order = probe.words(*order, 0, probe.count * slots)?;
                 let tiles = probe.words(*tiles, 0, 4 * count)?;
@@ -78,7 +77,7 @@ impl Reference for Product {
         for vector in probe.some(probe.count * stacks, VECTORS) {
             let (token, slot) = (vector / stacks, vector % stacks);
             let Some((matrix, factor)) = self.which.matrix(probe, (token, slot, stacks), matrices)? else { continue };
-            let x = self.x.vector(probe, token, (first + slot) * self.x.stacks() / self.y.stacks, columns)?;
+            let x = self.x.vector(probe, token, (first + slot) * self.x.stacks() / self.y.per_row(), columns)?;
             let place = start(&self.y, token, first + slot);
             let weighed = if let Which::SelectedExperts(_) = self.which { SLACK * WEIGHT * factor.abs() } else { 0.0 };
             let mut sums = Vec::new();
@@ -93,7 +92,7 @@ impl Reference for Product {
                 sums.push((row, sum));
             }
             if let Some(left) = &self.left {
-                samples.extend(left.samples(probe, place, token * self.y.stacks + first + slot, &sums)?);
+                samples.extend(left.samples(probe, place, token * self.y.per_row() + first + slot, &sums)?);
             }
         }
         Ok(samples)

@@ -58,7 +58,7 @@ impl Reference for Copied {
 
 impl Reference for LastToken {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let places = probe.some(self.x.values, VALUES);
+        let places = probe.some(self.x.shape[0], VALUES);
         let last = start(&self.x, probe.count.saturating_sub(1), 0);
         copied(probe, (self.x.buffer, last), self.y.buffer, &places)
     }
@@ -76,11 +76,11 @@ fn copied(probe: &mut Probe<'_>, (x, from): (BufferRef, usize), y: BufferRef, pl
 
 impl Reference for WeightedSum {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let slots = self.y.stacks;
+        let slots = self.y.per_row();
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
             let weights = probe.values(self.weights, token * slots, slots)?;
-            for value in probe.some(self.x.values, VALUES) {
+            for value in probe.some(self.x.shape[0], VALUES) {
                 let place = start(&self.x, token, 0) + value;
                 let mut terms = probe.values(self.x.buffer, place, 1)?.into_iter().map(f64::from).collect::<Vec<_>>();
                 for (slot, weight) in weights.iter().enumerate() {

@@ -46,7 +46,8 @@ impl Submissions {
         sampled: Option<&Buffer>,
         submit: impl FnOnce(&[ReadbackCopy<'_>]) -> Result<Submission>,
     ) -> Result<Submission> {
-        let number = SubmissionNumber { value: self.number, buffer: state, offset: offset_of!(BatchHeader, submission) as u64 };
+        let number =
+            SubmissionNumber { value: self.number, buffer: state, offset: offset_of!(BatchHeader, submission) as u64 };
         let sampled = sampled.map(|from| BufferRange { from, offset: 0, bytes: SAMPLED });
         let submission = self.places[place].submit(gpu, number, sampled.as_slice(), submit)?;
         self.place = place;

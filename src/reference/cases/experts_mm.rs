@@ -46,7 +46,7 @@ fn case(target: Target, formats: [&'static Quant; 3], load: Load, (tokens, count
     let biases: Vec<f32> = case.noise(EXPERTS).into_iter().map(|v| 0.01 * v).collect();
     let bias = case.vector_of("bias", &biases)?;
     let experts = ExpertWeights { gate: &gate, up: &up, down: &down };
-    let router = Router { logits: &logits.vectors()?, bias: &bias, routing };
+    let router = Router { logits: &logits, bias: &bias, routing };
     case.plan.experts_mm("moe", &experts, &router, &h, &x)?;
     let mut want = Vec::new();
     for ((zs, h), x) in zs.chunks(EXPERTS).zip(wide(&hs).chunks(columns)).zip(xs.chunks(columns)) {

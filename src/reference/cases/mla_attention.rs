@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::mla_attention::SPAN;
 use crate::kernels::{AttentionSplits, Cache, CacheType, ChunkAttention};
-use crate::plan::{Batch, BufferRef, Builder, PAGE, Target, Tensor};
+use crate::plan::{BufferRef, Builder, PAGE, Target, Tensor};
 use crate::reference::{Case, CaseBuilder};
 use half::f16;
 
@@ -25,7 +25,7 @@ impl AttentionExample {
     /// and both as values.
     pub(super) fn inputs(&self, case: &mut CaseBuilder) -> (Tensor, Cache, Vec<f32>, Vec<f32>) {
         let kv_row = Cache::row_values(self.rank, self.rotary);
-        let count = case.plan.tokens();
+        let count = case.plan.rows();
         let q = case.plan.tensor_with_stride("q", [self.rank + self.rotary, self.heads * count], kv_row);
         let queries = self.queries(case, q.buffer, self.heads * count);
         let (cache, latents) = self.cache(case);
@@ -127,7 +127,7 @@ impl AttentionExample {
         target: Target,
         (room, count): (usize, usize),
         bound: f64,
-        attend: impl FnOnce(&mut Builder, &ChunkAttention<'_>) -> Result<Batch>,
+        attend: impl FnOnce(&mut Builder, &ChunkAttention<'_>) -> Result<Tensor>,
     ) -> Result<Case> {
         let Self { heads, tokens, rank, rotary, splits, ty } = *self;
         let position = tokens - count;
@@ -135,7 +135,7 @@ impl AttentionExample {
         case.chunk(position as u32, count);
         let (cache, latents) = self.cache(&mut case);
         let (width, stride) = (rank + rotary, Cache::row_values(rank, rotary));
-        let q = case.plan.batch_with_stride("q", [width, heads], room, stride);
+        let q = case.plan.tensor_with_stride("q", [width, heads * room], stride);
         let queries = self.queries(&mut case, q.buffer, heads * count);
         let y = attend(&mut case.plan, &ChunkAttention { q: &q, cache: &cache, scale: SCALE, deep: false })?;
         let want = self.outputs(&queries, &latents, count);
@@ -181,11 +181,11 @@ pub(super) fn joined(
     plan: &mut Builder,
     attention: &ChunkAttention<'_>,
     attend: impl FnOnce(&mut Builder, &Tensor) -> Result<AttentionSplits>,
-) -> Result<Batch> {
+) -> Result<Tensor> {
     let (q, rank) = (attention.q, attention.cache.rank);
-    let parts = attend(plan, &q.vectors()?)?;
-    let y = plan.batch("y", [rank, q.stacks], q.tokens);
-    plan.mla_merge("merge", &parts, &y.vectors()?)?;
+    let parts = attend(plan, q)?;
+    let y = plan.tensor("y", [rank, q.per_row() * q.rows]);
+    plan.mla_merge("merge", &parts, &y)?;
     Ok(y)
 }
 

@@ -5,7 +5,6 @@ mod adjust;
 mod copy;
 mod experts_mm;
 mod gate_up;
-mod gate_up_id;
 mod get_rows;
 mod group_slots;
 mod histogram;
@@ -18,13 +17,12 @@ mod mla_attention_matrix;
 mod mla_attention_matrix8;
 mod mla_merge;
 mod mla_output;
+mod moe_combine;
 mod moe_down;
 mod moe_gate_up;
-mod moe_sum;
 mod mul_mm;
 mod mul_mm_matrix;
 mod mul_mv;
-mod mul_mv_id;
 mod mul_mv_pair;
 mod query_up_kv_write;
 mod rms_norm;
@@ -32,7 +30,6 @@ mod rope_query;
 mod route;
 mod sample;
 mod slice_max;
-mod slot_sum;
 mod weight_sum;
 
 use super::Case;
@@ -50,11 +47,9 @@ pub static CASES: &[(&str, Cases)] = &[
     ("mul_mm", mul_mm::by_registers),
     ("mul_mm_matrix", mul_mm_matrix::cases),
     ("group_slots", group_slots::cases),
-    ("slot_sum", slot_sum::cases),
+    ("moe_combine", moe_combine::cases),
     ("mul_mv", mul_mv::cases),
-    ("mul_mv_id", mul_mv_id::cases),
     ("gate_up", gate_up::cases),
-    ("gate_up_id", gate_up_id::cases),
     ("rope_query", rope_query::cases),
     ("kv_write", kv_write::cases),
     ("mla_attention", mla_attention::cases),
@@ -64,7 +59,6 @@ pub static CASES: &[(&str, Cases)] = &[
     ("mla_attention_batch_matrix", mla_attention_batch_matrix::cases),
     ("mla_merge", mla_merge::cases),
     ("route", route::cases),
-    ("moe_sum", moe_sum::cases),
     ("mul_mv_pair", mul_mv_pair::cases),
     ("query_up_kv_write", query_up_kv_write::cases),
     ("absorb_query", absorb_query::cases),

@@ -44,7 +44,7 @@ fn case(
         let product = |i: usize| dot(&made[i].1, shapes[i], matrix, row, &xs[token * columns..][..columns]);
         gated(product(gate), product(gate + 1))
     };
-    let Tensor { buffer, stride, shape: [width, slots] } = hidden.y.tensor;
+    let Tensor { buffer, stride, shape: [width, slots], .. } = hidden.y.tensor;
     let mut all = vec![0.0; width * slots];
     let mut chosen = Vec::new();
     for (token, zs) in zs.chunks(shape[2]).enumerate() {

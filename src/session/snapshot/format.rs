@@ -1,4 +1,4 @@
-//! A snapshot as bytes: a header, the tokens, each layer's lines, the last token's logits if there were any, and a
+//! A snapshot as bytes: a header, the tokens, each layer's KV rows, the last token's logits if there were any, and a
 //! checksum of all that. Numbers are little-endian.
 
 use crate::error::{Error, Result};
@@ -25,8 +25,8 @@ pub struct Header {
     pub model: u64,
     /// Layers of the cache.
     pub layers: u32,
-    /// Bytes of a token's line in a layer.
-    pub line: u32,
+    /// Bytes of a token's KV row in a layer.
+    pub kv_row: u32,
     /// Tokens.
     pub tokens: u32,
     /// Logits of the last token, or 0.
@@ -34,20 +34,20 @@ pub struct Header {
 }
 
 impl Header {
-    pub fn new([value_bytes, layers, line]: [u32; 3], model: u64, tokens: u32, logits: u32) -> Self {
-        Self { magic: MAGIC, version: VERSION, value_bytes, model, layers, line, tokens, logits }
+    pub fn new([value_bytes, layers, kv_row]: [u32; 3], model: u64, tokens: u32, logits: u32) -> Self {
+        Self { magic: MAGIC, version: VERSION, value_bytes, model, layers, kv_row, tokens, logits }
     }
 
-    /// Bytes of a layer's lines.
+    /// Bytes of a layer's KV rows.
     pub fn layer_bytes(&self) -> u64 {
-        u64::from(self.line) * u64::from(self.tokens)
+        u64::from(self.kv_row) * u64::from(self.tokens)
     }
 
     /// Bytes of a whole snapshot; none if they cannot be counted.
     fn bytes(&self) -> Option<u64> {
-        let lines = self.layer_bytes().checked_mul(self.layers.into())?;
+        let kv_rows = self.layer_bytes().checked_mul(self.layers.into())?;
         let words = 4 * (u64::from(self.tokens) + u64::from(self.logits));
-        lines.checked_add(words + size_of::<Self>() as u64 + CHECKSUM)
+        kv_rows.checked_add(words + size_of::<Self>() as u64 + CHECKSUM)
     }
 }
 

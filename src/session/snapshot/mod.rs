@@ -13,6 +13,7 @@ use super::run::Next;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Fetch, StagedCopy};
+use crate::plan::PAGE;
 use format::{Header, PIECE, Reader, Writer, damaged};
 use std::io::{Cursor, Read, Seek, Write};
 use std::path::Path;
@@ -44,8 +45,9 @@ impl Session {
     /// The header of a snapshot of `tokens` tokens with `logits` logits.
     fn header(&self, tokens: usize, logits: usize) -> Header {
         let cache = self.planned.cache;
-        let (layers, line) = (self.caches().count(), self.caches().map(|cache| cache.bytes()).next().unwrap_or(0));
-        let shape = [cache.ty.bytes() as u32, layers as u32, (line / cache.context as u64) as u32];
+        let (layers, kv_row) = (self.caches().count(), self.caches().map(|cache| cache.bytes()).next().unwrap_or(0));
+        let shape =
+            [cache.ty.bytes() as u32, layers as u32, (kv_row / cache.context.next_multiple_of(PAGE) as u64) as u32];
         Header::new(shape, self.model.fingerprint(), tokens as u32, logits as u32)
     }
 
@@ -99,8 +101,8 @@ impl Session {
             let of = |header: &Header| format!("values of {} bytes", header.value_bytes);
             return Err(damaged("its type of cache", of(&own), of(header)));
         }
-        if (header.model, header.layers, header.line) != (own.model, own.layers, own.line) {
-            let shape = |h: &Header| format!("model {:016x}, {} layers, {} bytes a token", h.model, h.layers, h.line);
+        if (header.model, header.layers, header.kv_row) != (own.model, own.layers, own.kv_row) {
+            let shape = |h: &Header| format!("model {:016x}, {} layers, {} bytes a token", h.model, h.layers, h.kv_row);
             return Err(damaged("its model", shape(&own), shape(header)));
         }
         if header.tokens as usize > self.context() {

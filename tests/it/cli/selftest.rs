@@ -7,13 +7,13 @@ use wglm::quant::QUANTS;
 /// Every kernel is tested, in every format if it has weights, and a summary names the adapter.
 #[test]
 fn selftest_prints_its_table() {
-    let text = succeed("selftest -k mul_mv_id").out;
+    let text = succeed("selftest -k mla_output").out;
     let (table, summary) = text.split_once("\n\n").unwrap();
     let cells = |row: &str| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let rows: Vec<Vec<String>> = table.lines().map(cells).collect();
     assert_eq!(rows[0], ["", "kernel", "format", "arithmetic", "cases", "error", "bound", "result", ""], "{text}");
     for quant in QUANTS {
-        let of = rows.iter().filter(|row| row[1] == "mul_mv_id" && row[2] == quant.name);
+        let of = rows.iter().filter(|row| row[1] == "mla_output" && row[2] == quant.name);
         assert!(of.clone().count() > 0 && of.clone().all(|row| row[7] == "pass"), "{}: {text}", quant.name);
         for row in of {
             let [error, bound] = [&row[5], &row[6]].map(|cell| cell.parse::<f64>().unwrap());

@@ -45,7 +45,11 @@ fn chunks_and_tokens_share_weights_and_caches() {
         assert_eq!(weights(&plan), weights(&token.plan), "{name}");
         let caches: Vec<usize> =
             (0..plan.locals.len()).filter(|index| plan.locals[*index].purpose == Purpose::Cache).collect();
-        assert_eq!(shared.len(), caches.len() + 1, "{name}: the caches, and what the head reads");
+        assert_eq!(
+            shared.len(),
+            caches.len() + 2,
+            "{name}: the caches, the list of their pages, and what the head reads"
+        );
         assert!(caches.iter().all(|cache| shared.iter().any(|(here, _)| here == cache)), "{name}: a cache of its own");
         for (here, there) in shared {
             let (here, there) = (&plan.locals[here], &token.plan.locals[there]);

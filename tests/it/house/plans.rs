@@ -2,10 +2,13 @@
 //! and nothing else, and stays inside its buffers.
 
 use std::collections::HashSet;
+use std::mem::offset_of;
 use std::path::PathBuf;
 use wglm::kernels::{CacheType, KERNELS};
 use wglm::model::{CacheShape, TokenPlan, plan_token};
-use wglm::plan::{ALIGNMENT, Bound, BufferRef, MAX_GRID, Plan, Purpose, Step, Target, Team};
+use wglm::plan::{
+    ALIGNMENT, BatchHeader, Bound, BufferRef, MAX_GRID, PAGE, Plan, Purpose, RowHeader, Step, Target, Team, row_bytes,
+};
 use wglm::quant::Arithmetic;
 use wglm::shader::{Access, Reflected, reflect};
 use wglm::{Config, Gguf};
@@ -218,13 +221,52 @@ fn only_the_caches_grow_with_the_context() {
     let plan = |context| {
         plan_token(&file, &config, CacheShape { context, ty: CacheType::F16 }, Target::default()).unwrap().plan
     };
-    let (short, long) = (plan(100), plan(1_000_000));
+    let (short, long) = (plan(PAGE), plan(10_000 * PAGE));
     assert_eq!(short.steps.len(), long.steps.len());
     assert_eq!(short.weight_memory(), long.weight_memory());
     let cache = |plan: &Plan| plan.local_memory(Purpose::Cache);
     assert_eq!(cache(&long), 10_000 * cache(&short));
+    let list = |plan: &Plan| plan.locals[Plan::PAGES].bytes;
+    assert_eq!((list(&short), list(&long)), (4, 40_000), "the list of pages");
+    assert_eq!(cache(&plan(PAGE + 1)), 2 * cache(&short), "whole pages");
     let scratch = long.local_memory(Purpose::Scratch);
     assert!(scratch < 1 << 20, "{scratch} bytes of scratch memory");
+}
+
+/// The host and the kernels know the same batch: fields, their places, and how far a row is from the next.
+#[test]
+fn a_batch_is_laid_out_alike_in_rust_and_wgsl() {
+    let file = fable();
+    let pairs = Config::read(&file).unwrap().rotary / 2;
+    let plan = planned(&file, Target::default(), CacheType::F16).plan;
+    let step = plan.steps.iter().find(|step| step.kernel == "query_up_kv_write").unwrap();
+    let module = reflect(&plan.variants[step.variant]).unwrap().module;
+    let structure = |name: &str| {
+        let (_, ty) = module.types.iter().find(|(_, ty)| ty.name.as_deref() == Some(name)).unwrap();
+        let naga::TypeInner::Struct { members, .. } = &ty.inner else { panic!("{name} is no struct") };
+        let place = |m: &naga::StructMember| (m.name.clone().unwrap(), m.offset as usize);
+        let last = &module.types[members.last().unwrap().ty].inner;
+        (members.iter().map(place).collect::<Vec<_>>(), last.clone())
+    };
+    let (batch, rows) = structure("Batch");
+    let (row, _) = structure("Row");
+    let named =
+        |fields: &[(&str, usize)]| fields.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect::<Vec<_>>();
+    let header = [
+        ("count", offset_of!(BatchHeader, count)),
+        ("longest", offset_of!(BatchHeader, longest)),
+        ("splits", offset_of!(BatchHeader, splits)),
+        ("submission", offset_of!(BatchHeader, submission)),
+        ("rows", size_of::<BatchHeader>()),
+    ];
+    let of_row = [
+        ("position", offset_of!(RowHeader, position)),
+        ("first_page", offset_of!(RowHeader, first_page)),
+        ("rotations", size_of::<RowHeader>()),
+    ];
+    assert_eq!((batch, row), (named(&header), named(&of_row)));
+    let naga::TypeInner::Array { stride, .. } = rows else { panic!("rows are no array") };
+    assert_eq!(stride as usize, row_bytes(pairs));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The cases of `slot_sum`.
+//! The cases of `moe_combine`.
 
 use crate::error::Result;
 use crate::plan::Target;
@@ -19,7 +19,7 @@ fn case(target: Target, (width, slots, (tokens, count)): (usize, usize, (usize, 
     case.fill_bytes(weights.buffer, bytemuck::cast_slice(&ws).to_vec());
     let (y, ys) = case.batch("y", [width, slots], tokens, count);
     let (x, xs) = case.batch("x", [width, 1], tokens, count);
-    case.plan.slot_sum("sum", &weights, &y, &x)?;
+    case.plan.moe_combine("sum", &weights, &y, &x)?;
     let element = |i: usize| {
         let (token, value) = (i / width, i % width);
         let slot = |k: usize| token * slots + k;

@@ -1,0 +1,165 @@
+//! The operations that a model's graph is written with. Each appends the kernels that suit the plan: products of few rows
+//! by matrix-vector kernels, of many rows by tiles, and steps that can be one dispatch as one, unless
+//! [`Fusions`](crate::plan::Fusions) parts them. Only few rows' steps are fused: dispatches that wait for one another cost
+//! little beside what many rows take.
+
+use super::moe_gate_up::GateUp;
+use super::{Cache, ChunkAttention, ExpertWeights, Input, Norm, Residual, Rounded, Router, splits};
+use crate::error::Result;
+use crate::plan::{Builder, Tensor, Weight};
+
+/// KV rows beyond those of the batch from which on the cache is deep: then many rows' attention is divided into splits.
+const DEEP: u64 = 1024;
+
+impl Builder {
+    /// y {rows of w, n} = w · x, for w {columns, rows, matrices} and x {columns, n}: vector *i* of a row times matrix *i*,
+    /// of one matrix all vectors times that.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together, as all methods here.
+    pub fn linear(&mut self, label: &str, w: &Weight, x: &Input) -> Result<Tensor> {
+        let y = self.tensor(label, [w.shape[1], x.tensor.shape[1]]);
+        self.linear_into(label, w, x, &y)?;
+        Ok(y)
+    }
+
+    /// As [`Builder::linear`], into a tensor that is there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn linear_into(&mut self, label: &str, w: &Weight, x: &Input, y: &Tensor) -> Result<()> {
+        if self.by_tiles() { self.mul_mm_into(label, w, &x.tensor, y) } else { self.mul_mv_into(label, w, x, y) }
+    }
+
+    /// x {rows of w, n} += w · y: a product that joins the residual stream, on which the norm `next` follows.
+    ///
+    /// # Errors
+    /// As [`Builder::linear`].
+    pub fn linear_add(&mut self, label: &str, w: &Weight, y: &Input, x: &Tensor, next: &Norm) -> Result<Residual> {
+        if self.by_tiles() {
+            self.mul_mm_add(label, w, &y.tensor, x)?;
+            return Ok(Residual::from(*x));
+        }
+        self.mul_mv_add(label, w, y, x, next)
+    }
+
+    /// The query {rows of w}, or what is to become one, on which the norm `next` follows then, and the latent with its
+    /// rotary key {rows of `kv_a`}, both from h.
+    ///
+    /// # Errors
+    /// As [`Builder::linear`].
+    pub fn query_and_latent(
+        &mut self,
+        label: &str,
+        w: &Weight,
+        kv_a: &Weight,
+        h: &Input,
+        next: Option<&Norm>,
+    ) -> Result<(Residual, Tensor)> {
+        if !self.by_tiles() && self.target().fusions.latent {
+            return self.mul_mv_pair("attn_qkv_a", [label, "attn_kv_a"], w, kv_a, h, next);
+        }
+        let q = self.tensor_with_stride(label, [w.shape[1], self.rows()], w.shape[1]);
+        self.linear_into(label, w, h, &q)?;
+        Ok((q.into(), self.linear("attn_kv_a", kv_a, h)?))
+    }
+
+    /// q {rows of w} = w · x, the heads' queries from the compressed ones, and the KV rows of kv in the cache, with the
+    /// norm of their latents.
+    ///
+    /// # Errors
+    /// As [`Builder::linear`].
+    pub fn query_up(
+        &mut self,
+        w: &Weight,
+        x: &Input,
+        q: &Tensor,
+        (kv, norm, cache): (&Tensor, &Norm, &Cache),
+    ) -> Result<Option<Rounded>> {
+        if !self.by_tiles() && self.target().fusions.cache {
+            return self.query_up_kv_write("attn_q", w, x, q, kv, norm, cache);
+        }
+        self.linear_into("attn_q", w, x, q)?;
+        self.kv_write("kv_write", kv, norm, cache)?;
+        Ok(None)
+    }
+
+    /// The heads' queries {rank + rotary} as attention over the latent wants them, from q {nope + rotary}: the first
+    /// part times its head's matrix of `k_b` {nope, rank, heads}, and behind it the rotary part, rotated.
+    ///
+    /// # Errors
+    /// As [`Builder::linear`].
+    pub fn absorbed_queries(&mut self, k_b: &Weight, q: &Input, rotary: usize) -> Result<Tensor> {
+        let [nope, rank, heads] = k_b.shape;
+        let shape = [rank + rotary, heads * self.rows()];
+        let y = self.tensor_with_stride("attn_q_absorbed", shape, Cache::row_values(rank, rotary));
+        if !self.by_tiles() && self.target().fusions.absorb {
+            self.absorb_query("attn_k_b", k_b, q, &y)?;
+            return Ok(y);
+        }
+        let first = |tensor: &Tensor, values| Tensor { shape: [values, shape[1]], ..*tensor };
+        self.linear_into("attn_k_b", k_b, &Input::from(&first(&q.tensor, nope)), &first(&y, rank))?;
+        self.rope_query("rope_query", &q.tensor, rotary, &y)?;
+        Ok(y)
+    }
+
+    /// The outputs {value width · heads} of attention: absorbed queries over the cache, scores times `scale`, and what
+    /// comes of it brought back from the latent by each head's matrix of `v_b` {rank, value width, heads}.
+    ///
+    /// # Errors
+    /// As [`Builder::linear`].
+    pub fn attention(&mut self, v_b: &Weight, q: &Tensor, cache: &Cache, scale: f32) -> Result<Input> {
+        let ([rank, width, heads], rows) = (v_b.shape, self.rows());
+        let joined = width * heads;
+        if self.by_tiles() {
+            let deep = self.cached() > DEEP + rows as u64;
+            let latent = self.mla_attention_batch("attention", &ChunkAttention { q, cache, scale, deep })?;
+            let y = self.tensor_with_stride("attn_v_b", [joined, rows], joined.next_multiple_of(4));
+            self.mul_mm_into("attn_v_b", v_b, &latent, &Tensor { shape: [width, heads * rows], stride: width, ..y })?;
+            return Ok(Input::from(&y));
+        }
+        let parts = match self.suits_matrices(q, cache) {
+            true => self.mla_attention_matrix("attention", q, cache, scale, splits(rows))?,
+            false => self.mla_attention("attention", q, cache, scale, splits(rows))?,
+        };
+        let y = self.tensor_with_stride("attn_v_b", [width, heads * rows], width);
+        let mut rounded = None;
+        if self.target().fusions.merge {
+            rounded = self.mla_output("attn_v_b", v_b, &parts, &y)?;
+        } else {
+            let latent = self.tensor("merge", [rank, heads * rows]);
+            self.mla_merge("merge", &parts, &latent)?;
+            self.mul_mv_into("attn_v_b", v_b, &Input::from(&latent), &y)?;
+        }
+        let stride = if rows == 1 { joined.next_multiple_of(4) } else { joined };
+        Ok(Input { tensor: Tensor { shape: [joined, rows], stride, pitch: stride, ..y }, norm: None, rounded })
+    }
+
+    /// y {rows} = silu(gate · x) · (up · x), for gate and up {columns, rows} and x {columns}.
+    ///
+    /// # Errors
+    /// As [`Builder::linear`].
+    pub fn gated(&mut self, label: &str, gate: &Weight, up: &Weight, x: &Input) -> Result<Input> {
+        if self.by_tiles() {
+            return Ok(Input::from(&self.gate_up_mm(label, gate, up, &x.tensor)?));
+        }
+        self.gate_up(label, gate, up, x)
+    }
+
+    /// Whether the chosen and the shared experts' first half is one step, and their second half another.
+    pub fn fuses_experts(&self, halves: &GateUp<'_>) -> bool {
+        !self.by_tiles() && self.target().fusions.experts && halves.buffers() <= self.target().buffers
+    }
+
+    /// x += `Σ weight · expert(h)` over the chosen experts, by tiles.
+    ///
+    /// # Errors
+    /// As [`Builder::linear`].
+    pub fn experts(&mut self, weights: &ExpertWeights<'_>, router: &Router<'_>, h: &Input, x: &Tensor) -> Result<()> {
+        let h = match &h.norm {
+            Some(norm) => self.rms_norm("ffn_norm", &h.tensor, &norm.weight, norm.epsilon)?,
+            None => h.tensor,
+        };
+        self.experts_mm("moe", weights, router, &h, x)
+    }
+}
