@@ -4,7 +4,7 @@ use crate::clang::{Build, Level, Memory, Workshop};
 use crate::common::goldens::{Golden, goldens};
 use crate::common::models::relative_l2;
 use crate::emit::Shader;
-use crate::execute::Executor;
+use crate::execute::{Executor, local_buffers};
 use crate::translate::Text;
 use crate::variants::{apple, fable, shaders};
 use std::collections::HashMap;
@@ -71,8 +71,8 @@ impl Model {
         let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
         let program = shop.program(&texts, build.level)?;
         let weights: Vec<Vec<u8>> = planned.plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
-        let locals: Vec<Vec<u8>> = planned.plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
-        let mut executor = Executor::new((&program, build.memory), &planned.plan, &shaders, &weights, &locals)?;
+        let mut executor =
+            Executor::new((&program, build.memory), &planned.plan, &shaders, &weights, &local_buffers(&planned.plan))?;
         executor.write(planned.sampling.params, bytemuck::bytes_of(&Sampling::GREEDY))?;
         Ok(Self { executor, state: State::new(&config), vocab: config.vocab, planned })
     }

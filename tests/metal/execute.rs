@@ -21,6 +21,14 @@ struct Recorded {
     bound: Vec<(Buffer, u64)>,
 }
 
+/// The first content of a model's local buffers: zeros, and the pages of the cache in order.
+pub fn local_buffers(plan: &Plan) -> Vec<Vec<u8>> {
+    let mut locals: Vec<Vec<u8>> = plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
+    let pages = locals[Plan::PAGES].chunks_exact_mut(4).zip(0u32..);
+    pages.for_each(|(entry, page)| entry.copy_from_slice(&page.to_le_bytes()));
+    locals
+}
+
 impl Executor {
     /// A plan in a program that has its kernels, with the first content of its weights and local buffers.
     pub fn new(

@@ -6,7 +6,7 @@ use crate::clang::{Build, Level, Memory, Workshop};
 use crate::common::models::relative_l2;
 use crate::decode::stored;
 use crate::emit::Shader;
-use crate::execute::Executor;
+use crate::execute::{Executor, local_buffers};
 use crate::shape::Shape;
 use crate::translate::Text;
 use crate::variants::{apple, header, shaders};
@@ -58,8 +58,7 @@ fn logits(shop: &Workshop, build: Build, config: &Config, planned: &TokenPlan) -
     let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
     let program = shop.program(&texts, build.level)?;
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(noise).collect();
-    let locals: Vec<Vec<u8>> = plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
-    let mut executor = Executor::new((&program, build.memory), plan, &shaders, &weights, &locals)?;
+    let mut executor = Executor::new((&program, build.memory), plan, &shaders, &weights, &local_buffers(plan))?;
     executor.write(planned.sampling.params, bytemuck::bytes_of(&Sampling::GREEDY))?;
     let mut state = State::new(config);
     for (position, token) in TOKENS.into_iter().enumerate() {

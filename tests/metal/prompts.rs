@@ -6,7 +6,7 @@ use crate::common::goldens::{Golden, goldens};
 use crate::common::models::relative_l2;
 use crate::decode::laid_out;
 use crate::emit::Shader;
-use crate::execute::Executor;
+use crate::execute::{Executor, local_buffers};
 use crate::translate::Text;
 use crate::variants::{apple, fable, shaders};
 use std::collections::HashMap;
@@ -44,8 +44,7 @@ fn worst(
     let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
     let program = shop.program(&texts, build.level)?;
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
-    let locals: Vec<Vec<u8>> = plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
-    let mut executor = Executor::new((&program, build.memory), &plan, &shaders, &weights, &locals)?;
+    let mut executor = Executor::new((&program, build.memory), &plan, &shaders, &weights, &local_buffers(&plan))?;
 
     let (state, mut worst) = (State::new(&config), 0f64);
     let wanted = golden.logits("q4_0");

@@ -189,3 +189,33 @@ fn every_file_says_what_it_is() {
 fn every_shader_file_says_what_it_is() {
     none(files("wgsl", "wgsl").iter().filter(|f| !f.text.starts_with("// ")).map(|f| f.path.clone()).collect());
 }
+
+/// `wgsl/README.md` names every shader file, and of those that kernels share every function and buffer.
+#[test]
+fn shader_files_are_described() {
+    let readme = &files("wgsl", "md")[0].text;
+    let mut complaints = Vec::new();
+    for file in files("wgsl", "wgsl") {
+        let mut path = file.path.split('/').skip(1);
+        let (folder, name) = (path.next().unwrap(), path.next().unwrap());
+        let section = readme.split("\n## ").find(|section| section.starts_with(&format!("{folder}: ")));
+        let entry = section.and_then(|section| section.split("\n- **").find(|e| e.starts_with(&format!("`{name}`**"))));
+        let Some(entry) = entry else {
+            complaints.push(format!("{} is not described", file.path));
+            continue;
+        };
+        let named = |line: &str, start: &str| {
+            let rest = line.strip_prefix(start)?;
+            Some(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>())
+        };
+        let buffer =
+            |line: &str| named(line, "var<storage, read> ").or_else(|| named(line, "var<storage, read_write> "));
+        let provided = |line: &str| named(line, "fn ").filter(|_| folder != "op");
+        for name in file.text.lines().filter_map(|line| provided(line).or_else(|| buffer(line))) {
+            if !entry.contains(&format!("`{name}`")) {
+                complaints.push(format!("{}: `{name}` is not described", file.path));
+            }
+        }
+    }
+    none(complaints);
+}

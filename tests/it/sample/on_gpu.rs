@@ -6,7 +6,7 @@ use crate::common::gpu::gpu;
 use std::collections::BTreeSet;
 use wglm::gpu::{Gpu, Readback, ReadbackCopy};
 use wglm::kernels::Sampling;
-use wglm::plan::{BufferRef, Builder, Executor, Plan, Target};
+use wglm::plan::{BatchHeader, BufferRef, Builder, Executor, Plan, Target};
 use wglm::sample::SamplerParams;
 use wglm::shader::Pipelines;
 
@@ -40,7 +40,8 @@ impl Chooser {
     }
 
     fn at(&self, position: u32) -> u32 {
-        self.gpu.write(self.executor.local(Plan::BATCH), 0, &position.to_le_bytes()).unwrap();
+        let batch = BatchHeader { count: 1, longest: position + 1, ..BatchHeader::default() };
+        self.gpu.write(self.executor.local(Plan::BATCH), 0, bytemuck::bytes_of(&batch)).unwrap();
         let copy =
             ReadbackCopy { from: self.executor.local(Plan::TOKENS), offset: 0, bytes: 4, to: &self.token, at: 0 };
         let done = self.executor.submit(0..3, &[copy]).unwrap();
