@@ -9,7 +9,7 @@ use super::{AttentionSplits, Cache, Groups, Norm, Rounded, Routing, Slices};
 use crate::plan::{BufferRef, Tensor, Weight};
 use crate::quant::Arithmetic;
 
-/// What the splits of attention left, of `heads` heads of every token.
+/// What the splits of attention left, for `heads` heads of every row.
 #[derive(Clone, Copy)]
 pub(crate) struct Merged {
     pub sums: BufferRef,
@@ -26,41 +26,41 @@ impl From<&AttentionSplits> for Merged {
     }
 }
 
-/// y {rank, heads} of every token: the splits joined.
+/// y {rank, heads} of every row: what the splits left, joined.
 pub(crate) struct Merge {
     pub parts: Merged,
     pub y: Tensor,
 }
 
-/// Attention of every token's heads over the tokens up to its own.
+/// Attention of every row's heads over the KV rows up to its own.
 pub(crate) struct Attention {
-    /// Absorbed queries {rank + rotary, heads} of every token.
+    /// Absorbed queries {rank + rotary, heads} of every row.
     pub q: Tensor,
     pub cache: Cache,
     pub scale: f32,
-    /// What is left: the outputs {rank, heads}, or those of splits.
+    /// Where the result is: outputs {rank, heads}, or what splits leave of them.
     pub y: Attended,
-    /// Of values of about 1, and of scores.
+    /// The largest error of outputs of about 1, and of scores.
     pub bound: f64,
-    /// What weights are multiplied with.
+    /// What the kernel multiplies weights with, which the sums of weights then contain.
     pub unit: f64,
 }
 
-/// What attention leaves.
+/// Where attention leaves its result.
 pub(crate) enum Attended {
     Whole(Tensor),
     Splits(Merged),
 }
 
-/// The last `rotary` values of every query, rotated, as the last ones of y.
+/// The last `rotary` values of every query, rotated, become the last values of y.
 pub(crate) struct RotatedQueries {
-    /// Queries {nope + rotary, heads} of every token.
+    /// Queries {nope + rotary, heads} of every row.
     pub q: Tensor,
     pub y: Tensor,
     pub rotary: usize,
 }
 
-/// The tokens' KV rows in the cache.
+/// The KV rows of a batch, written to the cache.
 pub(crate) struct KvRows {
     /// {rank + rotary, tokens}.
     pub kv: Tensor,
@@ -68,44 +68,44 @@ pub(crate) struct KvRows {
     pub cache: Cache,
 }
 
-/// What a product multiplies with.
+/// The vectors that a product multiplies with.
 pub(crate) enum Operand {
-    /// Vectors.
+    /// Those of a tensor.
     Vectors(Seen),
-    /// The heads' attention, from what its splits left.
+    /// The heads' outputs of attention, joined from what its splits left.
     Merged(Merged, Arithmetic),
 }
 
-/// Vectors, and what is done to them first.
+/// Vectors of a tensor, and what the product does to them before it multiplies.
 pub(crate) struct Seen {
     pub x: Tensor,
     pub norm: Option<Norm>,
-    /// What is read in their place.
+    /// The rounded vectors that are read in their place.
     pub rounded: Option<Rounded>,
-    /// In what is multiplied.
+    /// Whether floats or bytes are multiplied.
     pub arithmetic: Arithmetic,
-    /// The largest magnitude that operands hold.
+    /// The largest magnitude that the operands can hold; larger values count as that.
     pub most: f64,
 }
 
 impl Seen {
-    /// Vectors as they are.
+    /// The vectors as they are.
     pub fn plain(x: Tensor) -> Self {
         Self { x, norm: None, rounded: None, arithmetic: Arithmetic::Float, most: f64::INFINITY }
     }
 }
 
-/// What errors of products are bounded by.
+/// The largest errors of products.
 #[derive(Clone, Copy)]
 pub(crate) struct Errors {
     /// As a part of the sum of their terms' magnitudes.
     pub sum: f64,
-    /// As a part of the root of the sum of their squares: of terms that are rounded each by itself.
+    /// As a part of the root of the sum of their squares, where each term is rounded by itself.
     pub terms: f64,
 }
 
 impl Errors {
-    /// Of sums in f32.
+    /// For sums in f32.
     pub fn of_sums(bound: f64) -> Self {
         Self { sum: SLACK * bound, terms: 0.0 }
     }
@@ -117,21 +117,22 @@ impl Errors {
     }
 }
 
-/// What becomes of a row's products.
+/// What a product computes of the sums of a row.
 pub(crate) enum Terms {
-    /// w · x, or that onto what is there.
+    /// w · x, which replaces what is there or is added to it.
     One { w: Weight, add: bool },
     /// silu(gate · x) · (up · x).
     Gated { gate: Weight, up: Weight },
 }
 
-/// Which matrix of a stack a vector meets.
+/// Which matrix of a stack a vector is multiplied with.
 pub(crate) enum Which {
-    /// The vectors of all tokens meet the matrices in rotation.
+    /// Vector *i*, counted over all rows, with matrix *i* modulo the number of matrices.
     InTurn,
-    /// That of the expert whose slot it is: slots by expert, and the tiles they are cut into, so many.
+    /// That of the expert whose slot it is, where slots are grouped by expert: the order of slots, and the tiles that they
+    /// are divided into, of which there are `count`.
     Grouped { slots: BufferRef, tiles: BufferRef, count: usize },
-    /// That of the router's choice, whose weight the output is multiplied with.
+    /// That of the expert that the router selects; the output is multiplied with the expert's weight.
     SelectedExperts(SelectedExperts),
 }
 
@@ -141,29 +142,30 @@ impl Which {
     }
 }
 
-/// What a product leaves besides its output: the output rounded, times the weights of a norm if one follows.
+/// What a product leaves besides its output: the output, times the weights of the norm that follows if there is one,
+/// rounded to bytes.
 pub(crate) struct Left {
     pub rounded: Rounded,
     pub norm: Option<Weight>,
 }
 
-/// A product: y {rows, stacks} of every token.
+/// A product: y {rows, stacks} of every row of the batch.
 pub(crate) struct Product {
     pub terms: Terms,
     pub x: Operand,
     pub which: Which,
     pub y: Tensor,
-    /// The first vector of a token's that is computed, and how many are.
+    /// Which of a row's vectors are computed: the first, and how many.
     pub stacks: (usize, usize),
     pub left: Option<Left>,
     pub errors: Errors,
 }
 
-/// The second half of a mixture of experts: x += Σ w[id] · y of the chosen, + shared · y of the last.
+/// The second half of a mixture of experts: x += Σ w[id] · y over the selected experts + shared · the last y.
 pub(crate) struct Down {
     pub w: Weight,
     pub shared: Weight,
-    /// The chosen experts {`top_k`, tokens}, u32.
+    /// The selected experts {`top_k`, rows}, u32.
     pub ids: BufferRef,
     pub top_k: usize,
     pub hidden: Operand,
@@ -172,20 +174,20 @@ pub(crate) struct Down {
     pub errors: Errors,
 }
 
-/// The router's choice of experts for every token.
+/// The experts that the router selects for every row.
 #[derive(Clone)]
 pub(crate) struct SelectedExperts {
-    /// The router's logits {experts, tokens}.
+    /// The router's logits {experts, rows}.
     pub logits: Tensor,
     pub bias: Weight,
     pub routing: Routing,
-    /// The chosen {`top_k`, tokens}, u32.
+    /// The selected experts {`top_k`, rows}, u32.
     pub ids: BufferRef,
-    /// Their weights, where they are left.
+    /// Their weights, if the step leaves them.
     pub weights: Option<BufferRef>,
 }
 
-/// Slots in order of their experts, and the tiles they are cut into.
+/// Slots in order of their experts, and the tiles that they are divided into.
 pub(crate) struct Grouped {
     /// {`top_k`, tokens}, u32.
     pub ids: Tensor,
@@ -217,7 +219,7 @@ impl Maxima {
     }
 }
 
-/// How many tokens lie how far below the likeliest, and what they lack.
+/// A histogram of how far tokens lie below the likeliest one, and of what they weigh less than their bins' starts.
 pub(crate) struct Histogram {
     pub logits: Tensor,
     pub histogram: BufferRef,
@@ -257,13 +259,13 @@ pub(crate) struct Copied {
     pub y: Tensor,
 }
 
-/// y = x of the last token.
+/// y = x of the last row.
 pub(crate) struct LastToken {
     pub x: Tensor,
     pub y: Tensor,
 }
 
-/// x += Σ weight · y of the slots of every token.
+/// x += Σ weight · y over the slots of every row.
 pub(crate) struct WeightedSum {
     /// {slots, tokens}, without padding.
     pub weights: BufferRef,

@@ -1,12 +1,12 @@
-//! The chosen experts of every token of a chunk: slots grouped by expert, a tiled product for each group, and the
-//! weighted sum, always in the same order.
+//! The selected experts of many rows: slots are grouped by expert, each group is a product by tiles, and each row's
+//! outputs are added up in the order of its slots.
 
 use super::matmul::{TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use super::{Groups, Router};
 use crate::error::Result;
 use crate::plan::{Builder, Tensor, Weight};
 
-/// The chosen experts' matrices.
+/// The matrices of all experts.
 pub struct ExpertWeights<'a> {
     /// Gate {columns, rows, experts}.
     pub gate: &'a Weight,
@@ -33,7 +33,7 @@ impl Builder {
         let name = |stage: &str| format!("{label}.{stage}");
         let count = experts.gate.shape[2];
         let routed = self.route(&name("route"), router.logits, router.bias, router.routing)?;
-        // An expert's slots should fill one tile, so that its weights are decoded once, but leave little of it empty.
+        // An expert's slots should fit one tile, so that its weights are decoded once, but leave little of it empty.
         let mean = h.rows * router.routing.top_k / count.max(1);
         let places = (mean * 3 / 2).next_multiple_of(16).clamp(16, TILE_TOKENS);
         let groups = self.group_slots(&name("group"), &routed.ids, count, places)?;

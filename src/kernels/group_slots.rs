@@ -1,4 +1,4 @@
-//! A chunk's slots by expert: each chosen expert of each token is a slot.
+//! Orders slots by expert. Each selected expert of each row of a batch is a slot.
 
 use super::computes::Grouped;
 use super::{Kernel, params};

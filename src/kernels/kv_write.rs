@@ -1,4 +1,4 @@
-//! Tokens' KV rows of the latent cache.
+//! Writes the KV rows of a batch: what the latent cache holds of each token.
 
 use super::computes::KvRows;
 use super::matvec::Norm;
@@ -12,7 +12,7 @@ const WORKGROUP: usize = 256;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "kv_write", op: OP, params: &[], matrices: &[] };
 
-/// What the values of the cache are. Serde writes `f16` and `f32`.
+/// The type of the values of the cache. Serde writes `f16` and `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -29,7 +29,7 @@ impl CacheType {
         if self == Self::F16 { 2 } else { 4 }
     }
 
-    /// The library file, and the part of a label.
+    /// The library file, and its part of a shader's label.
     pub(super) fn file(self) -> (Source, &'static str) {
         match self {
             Self::F16 => (source!("lib/kv_f16.wgsl"), "f16"),
@@ -43,7 +43,7 @@ impl CacheType {
 pub struct Cache {
     /// Where it is.
     pub buffer: BufferRef,
-    /// What its values are.
+    /// The type of its values.
     pub ty: CacheType,
     /// Values of the latent.
     pub rank: usize,
@@ -62,8 +62,7 @@ impl Cache {
         row_bytes(self.ty, self.rank, self.rotary)
     }
 
-    /// What attention of `rows` queries costs for each token in the cache, each row's key and value with all of its KV row,
-    /// which comes from memory so often.
+    /// What attention of `rows` queries costs for each KV row in the cache, which is read from memory `readings` times.
     pub(super) fn cost(&self, rows: usize, readings: usize) -> Cost {
         let products = Self::row_values(self.rank, self.rotary) + self.rank;
         let cache = self.row_bytes().saturating_mul(readings as u64);
@@ -80,8 +79,8 @@ impl Cache {
         expect_multiple(op, "rotary key", self.rotary, 2)
     }
 
-    /// The files that write KV rows of tokens, told of before, whose kv lie `pitch` values apart; without the EPSILON of
-    /// their norm.
+    /// Adds the files that write KV rows, behind those of the batch. The kv of rows lie `pitch` values apart. EPSILON, of
+    /// the norm, is left to the caller.
     pub(super) fn kv_row_files(&self, variant: VariantBuilder, pitch: usize) -> VariantBuilder {
         pool_files(variant)
             .constant("RANK", "c", self.rank)
@@ -93,7 +92,7 @@ impl Cache {
     }
 }
 
-/// The file that finds KV rows in the pool of pages.
+/// Adds the file that finds KV rows in the pool of pages.
 pub(super) fn pool_files(variant: VariantBuilder) -> VariantBuilder {
     variant.constant("PAGE", "", PAGE).file(source!("lib/kv_pages.wgsl"))
 }
@@ -110,8 +109,8 @@ impl Builder {
         Cache { buffer: self.cache("cache", bytes), ty, rank, rotary }
     }
 
-    /// Writes the tokens' KV rows from the state's position on: the normalised first `rank` values of kv
-    /// {rank + rotary, tokens}, then the rotary rest, rotated.
+    /// Writes the KV rows of a batch to the cache: the normalised first `rank` values of kv {rank + rotary, rows}, then the
+    /// rotary rest, rotated.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -131,7 +130,7 @@ impl Builder {
         self.step(label, variant, bindings, &(), [tokens, 1, 1], cost)
     }
 
-    /// What the files that write KV rows bind.
+    /// The bindings of the files that write KV rows.
     pub(super) fn bound_kv_rows(&self, kv: &Tensor, norm: &Weight, cache: &Cache) -> Vec<Bound> {
         vec![
             self.bound_batch(),

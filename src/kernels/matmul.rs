@@ -1,9 +1,9 @@
-//! What the products of matrices with the vectors of many tokens share: their tiles and their grid.
+//! What the products of matrices with the vectors of many rows of a batch share: their tiles and their grid.
 //!
-//! A tile is some rows times some vectors: those of consecutive tokens (`lib/tile_chunk.wgsl`), or those of the slots
-//! of one expert (`lib/tile_experts.wgsl`). Its rows are one matrix's, or gate's and up's by turns
-//! (`lib/tile_rows.wgsl`, `lib/tile_gated.wgsl`), so that one invocation finds both sums in hand. Two bodies multiply
-//! it: `mul_mm` f32 in registers, `mul_mm_matrix` f16 by cooperative matrices.
+//! A workgroup computes a tile: some rows of a matrix times some vectors. The vectors are those of consecutive rows of the
+//! batch (`lib/tile_chunk.wgsl`) or of the slots of one expert (`lib/tile_experts.wgsl`). The rows are those of one matrix
+//! (`lib/tile_rows.wgsl`), or of gate and of up by turns (`lib/tile_gated.wgsl`), so that one invocation has the sums of
+//! both. Two kernels multiply tiles: `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, by cooperative matrices.
 
 use super::computes::{self, Errors, Operand, Seen, Terms, Which};
 use super::group_slots::Groups;
@@ -13,36 +13,37 @@ use crate::gguf::Shape;
 use crate::plan::{Bound, Builder, Cost, Tensor, VariantBuilder, Weight, read};
 use crate::wgsl::{Source, source};
 
-/// TileVectors of a tile at most.
+/// Vectors of a tile at most.
 pub(super) const TILE_TOKENS: usize = 64;
 
-/// What errors of products in f32 are bounded by, as parts of the sum of their terms' magnitudes.
+/// The largest error of a product in f32, as a part of the sum of its terms' magnitudes.
 pub(crate) const SUMS: f64 = 1e-6;
-/// The largest value that f16 holds; larger ones count as that.
+/// The largest value that f16 holds. Kernels take larger ones for this one.
 pub(crate) const LARGEST_HALF: f64 = 65504.0;
 
-/// The rows of a tile: whose they are, and what becomes of their products.
+/// Whose rows a tile has, and what is computed of their products.
 #[derive(Clone, Copy)]
 pub(super) enum TileRows<'a> {
-    /// One matrix's, for `y`, or onto what it holds.
+    /// Those of one matrix: the products replace what `y` holds, or are added to it.
     One { w: &'a Weight, add: bool },
-    /// Gate's and up's, for silu(gate · x) · (up · x).
+    /// Those of gate and of up, for silu(gate · x) · (up · x).
     Gated { gate: &'a Weight, up: &'a Weight },
 }
 
-/// What weights and vectors are multiplied as.
+/// The type that weights and vectors are multiplied in.
 #[derive(Clone, Copy)]
 pub(super) enum Operands {
     F32,
     F16,
 }
 
-/// The vectors of a tile.
+/// Whose vectors a tile has.
 #[derive(Clone, Copy)]
 pub(super) enum TileVectors<'a> {
-    /// Consecutive tokens': vector *i* of each for matrix *i*.
+    /// Those of consecutive rows of the batch: vector *i* of a row is for matrix *i*.
     Chunk,
-    /// Slots' of one expert, whose matrix it is. What `share` slots of a token share is one vector of the input.
+    /// Those of the slots of one expert, whose matrix they are for. The input has one vector for every `share` slots of a
+    /// row.
     Slots { groups: &'a Groups, share: usize },
 }
 
@@ -55,7 +56,7 @@ pub(super) struct TileProduct<'a> {
 }
 
 impl<'a> TileRows<'a> {
-    /// The weights in their roles.
+    /// The weights, each with its role: the name by which the shader knows it.
     pub fn roles(&self) -> Vec<(&'static str, &'a Weight)> {
         match *self {
             Self::One { w, .. } => vec![("w", w)],
@@ -63,7 +64,7 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// The weight whose shape is that of all.
+    /// The first weight. All have its shape.
     pub fn first(&self) -> &'a Weight {
         match *self {
             Self::One { w, .. } => w,
@@ -71,7 +72,7 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// TileRows that are staged: gate's and up's by sixteens in turn.
+    /// Rows that are staged: of gate and up sixteen of each in turn.
     pub fn staged(&self) -> usize {
         let rows = self.first().shape[1];
         match self {
@@ -80,7 +81,7 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// The files that say which rows those of a tile are, and that stage them.
+    /// The files that tell the rows of a tile, and that stage them.
     fn files(&self, operands: Operands) -> [Source; 2] {
         match (self, operands) {
             (Self::One { .. }, Operands::F32) => [source!("lib/tile_rows.wgsl"), source!("lib/stage_decoded.wgsl")],
@@ -131,7 +132,7 @@ impl TileProduct<'_> {
         expect_multiple(op, &w.name, x.pitch, 4)
     }
 
-    /// Tiles side by side along the vectors, of `tokens` vectors each, and along the stack.
+    /// How many tiles there are along the vectors, of `tokens` vectors each, and along the stack of matrices.
     pub fn tiles(&self, tokens: usize) -> (usize, usize) {
         match self.vectors {
             TileVectors::Chunk => (self.x.rows.div_ceil(tokens), self.rows.first().shape[2].max(1)),
@@ -139,7 +140,7 @@ impl TileProduct<'_> {
         }
     }
 
-    /// What the variant has of its weights, its vectors and its epilogue.
+    /// Adds the files and constants of the weights, of the vectors and of what becomes of the sums.
     pub fn files(&self, plan: &Builder, variant: VariantBuilder, operands: Operands) -> VariantBuilder {
         let mut variant = variant.file(source!("lib/bits.wgsl"));
         for (role, weight) in self.rows.roles() {
@@ -173,7 +174,7 @@ impl TileProduct<'_> {
             .file(stage)
     }
 
-    /// TileVectors that a tile may have.
+    /// Vectors that a tile may have.
     pub fn most_vectors(&self) -> usize {
         match self.vectors {
             TileVectors::Chunk => self.x.rows,
@@ -181,13 +182,13 @@ impl TileProduct<'_> {
         }
     }
 
-    /// True if tiles of `rows` rows leave nothing but their sums, and no row of a tile is past the last.
+    /// Whether tiles of `rows` rows write just their sums, and no tile has rows past the last.
     pub fn leaves_whole(&self, rows: usize) -> bool {
         let plain = matches!((self.rows, self.vectors), (TileRows::One { add: false, .. }, TileVectors::Chunk));
         plain && self.rows.staged().is_multiple_of(rows)
     }
 
-    /// The weights, the vectors and the chunk, bound.
+    /// The bindings of the weights, the vectors and what tells the tiles.
     pub fn bindings(&self, plan: &Builder) -> Vec<Bound> {
         let roles = self.rows.roles();
         let mut bindings: Vec<Bound> = roles.iter().flat_map(|(role, w)| plan.bound_weight(role, w)).collect();
@@ -202,7 +203,7 @@ impl TileProduct<'_> {
         bindings
     }
 
-    /// What it computes, for the CPU.
+    /// What the step computes, as the CPU reference needs it.
     pub fn reference(&self, operands: Operands) -> computes::Product {
         let terms = match self.rows {
             TileRows::One { w, add } => Terms::One { w: w.clone(), add },
@@ -226,8 +227,8 @@ impl TileProduct<'_> {
         [columns, self.rows.staged().div_ceil(rows), stacks]
     }
 
-    /// What such tiles cost. Those side by side have the same rows of weights, which are read once; the vectors are read
-    /// for all rows anew.
+    /// What such tiles cost. Tiles side by side share rows of weights, which are read once; the vectors are read again for
+    /// each block of rows.
     pub fn cost(&self, vectors: usize, rows: usize) -> Cost {
         let [columns, blocks, stacks] = self.grid(vectors, rows);
         let values = 32 * self.rows.first().groups() * columns * vectors * blocks * rows * stacks;

@@ -1,4 +1,5 @@
-//! What the matrix-vector kernels share: their frame and their grid.
+//! What the matrix-vector kernels share. Each multiplies the rows of one or several matrices with vectors. A workgroup
+//! stages the vectors in its memory, its teams of lanes take rows, and what becomes of the sums is the kernel's own.
 
 use super::rounded::{Epilogue, Rounded};
 use super::tiling::{FEW_ROWS, tile};
@@ -11,23 +12,23 @@ use crate::plan::{Bound, Builder, Cost, MAX_GRID, Tensor, Tiling, VariantBuilder
 use crate::quant::{Arithmetic, GROUP, Quant};
 use crate::wgsl::{Source, source};
 
-/// A root mean square norm that a product has still to apply to its input.
+/// A root mean square norm that was left to the product behind it.
 #[derive(Clone)]
 pub struct Norm {
     /// Its weights {columns}.
     pub weight: Weight,
-    /// Under the root.
+    /// What is added to the mean square under the root.
     pub epsilon: f32,
 }
 
-/// What a product multiplies with: vectors, and what has to be done to them first.
+/// The vectors that a product multiplies with, and what it has to do to them first.
 #[derive(Clone)]
 pub struct Input {
     /// The vectors.
     pub tensor: Tensor,
-    /// The norm of each, if it is not applied yet.
+    /// The norm that the product applies to each vector, if there is one.
     pub norm: Option<Norm>,
-    /// The same rounded to bytes, times the norm's weights, if the step that left it did that.
+    /// The same vectors times the norm's weights and rounded to bytes, if the step before left them so as well.
     pub rounded: Option<Rounded>,
 }
 
@@ -37,13 +38,13 @@ impl From<&Tensor> for Input {
     }
 }
 
-/// Where a product's workgroups find what they multiply with.
+/// Where the workgroups of a product find the vectors that they multiply with.
 pub(super) enum Feed<'a> {
-    /// In vectors.
+    /// In the input.
     Input(&'a Input),
-    /// In the vectors of experts' slots, which are one.
+    /// In the input, where the vectors of a row's slots, one for each chosen expert, count as one long vector.
     Slots(&'a Input),
-    /// In what attention's splits left, which a library file joins.
+    /// In what the splits of attention left, which the given library file joins.
     Merged(Source, Merged),
 }
 
@@ -52,40 +53,41 @@ pub(super) struct MatvecProduct<'a> {
     pub kernel: &'static str,
     pub label: &'a str,
     pub op: Source,
-    /// The weights in their roles.
+    /// The weights, each with its role: the name by which the shader knows it.
     pub roles: &'a [(&'static str, &'a Weight)],
     pub feed: Feed<'a>,
-    /// What it leaves besides its output.
+    /// What the step leaves besides its output.
     pub epilogue: Epilogue<'a>,
-    /// Rows of one matrix; and matrices or slots of a token that run side by side, each in its own layer of the grid.
+    /// Rows of one matrix, and how many matrices or slots of a batch row are computed side by side, each in its own
+    /// layer of the grid.
     pub rows: usize,
     pub layers: usize,
-    /// Tokens whose vectors meet the same matrix, of which a team may take several at a time.
+    /// Vectors that the same matrix is multiplied with: a team may take several of them at a time.
     pub together: usize,
-    /// Groups staged, all tiles together.
+    /// Groups of 32 values that a workgroup stages, in one or several tiles.
     pub groups: usize,
 }
 
 impl MatvecProduct<'_> {
-    /// How its rows are divided.
+    /// How the rows are divided among teams of lanes.
     pub fn tiling(&self, plan: &Builder) -> Tiling {
         let (target, shape) = (plan.target(), (self.rows * self.layers, self.groups));
         let tiling = Tiling::of(target, self.arithmetic(plan), self.label, shape, plan.rows());
         tiling.for_tokens(self.together).in_blocks_of(self.epilogue.unit(), target)
     }
 
-    /// In what it multiplies.
+    /// Whether it multiplies floats or bytes.
     pub fn arithmetic(&self, plan: &Builder) -> Arithmetic {
         let formats: Vec<&Quant> = self.roles.iter().map(|(_, weight)| weight.quant).collect();
         plan.target().arithmetic.with(&formats)
     }
 
-    /// Blocks of rows of one matrix of `rows` rows.
+    /// Workgroups that a matrix of `rows` rows takes.
     pub fn blocks(&self, plan: &Builder, rows: usize) -> usize {
         rows.div_ceil(self.tiling(plan).block())
     }
 
-    /// The variant, up to the files that the kernel adds.
+    /// The shader up to the files that the kernel adds.
     pub fn variant(&self, plan: &Builder) -> VariantBuilder {
         let (target, tiling, arithmetic) = (plan.target(), self.tiling(plan), self.arithmetic(plan));
         let rounded = self.rounded_input(plan);
@@ -120,8 +122,8 @@ impl MatvecProduct<'_> {
         self.epilogue.files(variant.file(source!("lib/matvec.wgsl")))
     }
 
-    /// Vec4s from one vector's start to the next's. Where lanes read a vector alone from memory it is 0, so that compilers
-    /// see where it starts: the router took 5.1 us instead of 4.6 on an H100 without.
+    /// Vec4s from one vector's start to the next's. Where lanes read the only vector from memory it is 0, so that compilers
+    /// see where the vector starts: otherwise the router took 5.1 us instead of 4.6 on an H100.
     fn x_stride(&self, direct: bool) -> usize {
         match &self.feed {
             Feed::Input(input) if direct && input.tensor.shape[1] == 1 => 0,
@@ -130,14 +132,14 @@ impl MatvecProduct<'_> {
         }
     }
 
-    /// The norm of an input that lanes read from memory: that of few rows, by teams that walk all of a row.
+    /// The norm of an input that is not staged: of a product of few rows, each lane reads its groups from memory.
     fn direct_norm(&self, plan: &Builder) -> Option<&Norm> {
         let Feed::Input(Input { norm, .. }) = &self.feed else { return None };
         let few = self.rows * self.layers <= FEW_ROWS && self.arithmetic(plan) == Arithmetic::Float;
         norm.as_ref().filter(|_| few)
     }
 
-    /// The files that stage its input.
+    /// Adds the files that stage the input.
     fn staged_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let variant = match &self.feed {
             Feed::Merged(file, _) => variant.file(*file),
@@ -150,7 +152,7 @@ impl MatvecProduct<'_> {
         variant.file(source!("lib/stage.wgsl"))
     }
 
-    /// The weights, the input and what is left, bound.
+    /// The bindings of the weights, of the input and of what the step leaves besides its output.
     pub fn bindings(&self, plan: &Builder) -> Vec<Bound> {
         let weights = self.roles.iter().flat_map(|(role, weight)| plan.bound_weight(role, weight));
         let mut bindings: Vec<Bound> = weights.collect();
@@ -164,13 +166,14 @@ impl MatvecProduct<'_> {
         bindings
     }
 
-    /// The grid over `blocks` blocks of rows of every token: they fold into y past the limit of x.
+    /// The grid of `blocks` workgroups for each layer and vector. Blocks past the limit of one dimension go on in the
+    /// second.
     pub fn grid(&self, plan: &Builder, blocks: usize) -> [usize; 3] {
         let width = MAX_GRID as usize;
         [blocks.min(width), blocks.div_ceil(width), self.layers * plan.rows() / self.tiling(plan).columns]
     }
 
-    /// What it multiplies with, for the CPU.
+    /// What the step multiplies with, as the CPU reference needs it.
     pub fn operand(&self, plan: &Builder) -> Operand {
         let arithmetic = self.arithmetic(plan);
         let input = match &self.feed {
@@ -182,14 +185,14 @@ impl MatvecProduct<'_> {
         Operand::Vectors(Seen { norm: input.norm.clone(), rounded, arithmetic, ..plain })
     }
 
-    /// What it computes, for the CPU: y {rows, n}.
+    /// What the step computes, as the CPU reference needs it: y {rows, n}.
     pub fn reference(&self, plan: &Builder, terms: Terms, which: Which, y: &Tensor) -> computes::Product {
         let y = *y;
         let (x, left, errors) = (self.operand(plan), self.epilogue.left(), Errors::of_sums(bound(Arithmetic::Float)));
         computes::Product { terms, x, which, y, stacks: (0, y.per_row()), left, errors }
     }
 
-    /// What it costs beside its weights: the bytes of the input, and `others`.
+    /// What the step costs beside its weights: the bytes of the input, and `others`.
     pub fn cost(&self, others: u64) -> Cost {
         let x = match &self.feed {
             Feed::Input(input) | Feed::Slots(input) => input.tensor.bytes(),
@@ -216,10 +219,11 @@ fn norm_constants(variant: VariantBuilder, norm: &Norm) -> VariantBuilder {
     variant.constant("WIDTH", "", norm.weight.shape[0]).real("EPSILON", "e", norm.epsilon)
 }
 
-/// Values bytes share a scale with in a product of bytes.
+/// Values that share a scale in a product of bytes.
 pub(crate) const HALF: usize = GROUP / 2;
 
-/// What errors of a product are bounded by. A value that falls between two bytes may be rounded either way.
+/// The largest error of a product, as a part of the sum of its terms' magnitudes. Of bytes it is larger, because a value
+/// between two bytes may be rounded either way.
 pub(crate) fn bound(arithmetic: Arithmetic) -> f64 {
     if arithmetic == Arithmetic::Float { 3e-6 } else { 5e-4 }
 }

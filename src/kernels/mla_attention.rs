@@ -1,4 +1,5 @@
-//! Absorbed multi-head latent attention over the cache, one split of it at a time.
+//! Absorbed multi-head latent attention of few rows over the KV cache. The KV rows are divided into splits, which
+//! workgroups compute side by side and another step joins.
 
 use super::computes::{Attended, Attention};
 use super::kv_write::{Cache, pool_files};
@@ -9,32 +10,33 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention.wgsl");
 const WORKGROUP: usize = 128;
-/// Tokens whose scores are held at a time.
+/// KV rows of a tile, whose scores are held at a time.
 pub(crate) const SPAN: usize = 32;
-/// Heads that share one reading of the cache.
+/// Heads of a workgroup, which share its reading of the cache.
 const HEADS: usize = 4;
-/// Lanes that share a token's score.
+/// Lanes that compute a score together.
 const LANES: usize = 8;
-/// Bytes of queries held at a time, which leaves some of the least there may be for what else a workgroup shares.
+/// Bytes of queries that a workgroup holds at most. Of the 16 KiB that every device has, that leaves some for other arrays.
 const QUERY_BYTES: usize = 12 << 10;
-/// What errors are bounded by, as parts of outputs of about 1.
+/// The largest error of outputs of about 1.
 pub(super) const BOUND: f64 = 2e-5;
-/// Splits of a cache of whatever length: with the head groups of all tokens, enough workgroups for a large GPU.
+/// Into how many splits the cache is divided, whatever its length: times the groups of heads of all rows, enough
+/// workgroups for a large GPU.
 pub fn splits(tokens: usize) -> usize {
     (128 / tokens).clamp(8, MOST_SPLITS)
 }
-/// What kernels that make f16 of weights multiply them with: `WEIGHT_UNIT` of their files.
+/// `WEIGHT_UNIT` of the kernels that make f16 of attention's weights: they multiply them with it before.
 pub(super) const HALF_UNIT: f64 = 64.0;
-/// What a merge has room for.
+/// Splits that can be joined at most.
 pub(super) const MOST_SPLITS: usize = 64;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[] };
 
-/// What attention leaves of each head and split, for the merge.
+/// What attention leaves of each head and split, to be joined.
 pub struct AttentionSplits {
     /// Unnormalised outputs {rank, splits · heads · tokens}.
     pub sums: Tensor,
-    /// The score that weights are relative to, the largest or one not far below it, and their sum
+    /// For each, the score that weights are relative to (the largest or one not far below it) and the sum of weights
     /// {2, splits · heads · tokens}.
     pub stats: Tensor,
     /// How many splits there are.
@@ -43,36 +45,37 @@ pub struct AttentionSplits {
     pub heads: usize,
 }
 
-/// What the kernels of attention differ in.
+/// What one of the attention kernels adds to what they all have in common: `Builder::attend` and `Builder::attend_rows`
+/// make a step of it.
 pub(super) struct Attending {
-    /// Its name.
+    /// The kernel's name.
     pub kernel: &'static str,
-    /// The variant, up to the files of the splits.
+    /// Its shader up to the files of splits and pages.
     pub variant: VariantBuilder,
-    /// The files behind those.
+    /// The files that follow these.
     pub files: &'static [Source],
-    /// Queries that a workgroup works for.
+    /// Queries that a workgroup computes: a query is that of a head of a row.
     pub rows: usize,
-    /// What errors of outputs of about 1 are bounded by.
+    /// The largest error of outputs of about 1.
     pub bound: f64,
-    /// What weights are multiplied with, for f16 to hold small ones.
+    /// What weights are multiplied with, so that f16 can hold small ones; 1 where they are f32.
     pub unit: f64,
 }
 
-/// Heads that share one reading of the cache, of `heads` with queries of `KV row` values.
+/// Heads of a workgroup, of `heads` with queries of `kv_row` values.
 fn heads_together(heads: usize, kv_row: usize) -> usize {
     HEADS.min(heads).min(QUERY_BYTES / (4 * kv_row)).max(1)
 }
 
 impl Builder {
-    /// The library of the splits, the same for attention and merge.
+    /// Adds the files that tell splits, the same ones for attention and for the step that joins.
     pub(super) fn split_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let variant = self.batch_files(variant).constant("SPAN", "t", SPAN).constant("SPLITS", "", 0);
         variant.file(source!("lib/splits.wgsl"))
     }
 
-    /// The same where a token alone has kernels of its own, which know how many splits there are when they are compiled:
-    /// where the host tells, attention took 7.9 us instead of 6.4 on an H100.
+    /// The same for kernels that a row alone has for itself. They know how many splits there are when they are compiled:
+    /// with the number in the batch, attention took 7.9 us instead of 6.4 on an H100.
     pub(super) fn known_split_files(&self, variant: VariantBuilder, splits: usize) -> VariantBuilder {
         if self.rows() > 1 {
             return self.split_files(variant);
@@ -112,7 +115,7 @@ impl Builder {
         self.attend(label, by, q, cache, scale, splits)
     }
 
-    /// Appends attention of q {rank + rotary, heads of every token} by a kernel whose workgroups work for one token's.
+    /// Appends attention of q {rank + rotary, heads of every row} by a kernel whose workgroups each compute heads of one row.
     pub(super) fn attend(
         &mut self,
         label: &str,
@@ -131,19 +134,19 @@ impl Builder {
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
         let grid = [heads.div_ceil(by.rows), splits, tokens];
-        // A split's workgroups, each for some of the heads, stand beside each other.
+        // The workgroups of a split, each for some of the heads, are neighbours in the grid, and read the same KV rows.
         let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(grid[0] * by.rows * tokens, tokens) };
         self.step_in_parts(label, variant, bindings, (grid, 0), cost)?;
         Ok(parts)
     }
 
-    /// Tells what the next step of a kernel leaves of attention.
+    /// Records that the next step computes this attention.
     pub(super) fn attends(&mut self, by: &Attending, q: &Tensor, cache: &Cache, scale: f32, parts: &AttentionSplits) {
         let (q, y) = (*q, Attended::Splits(parts.into()));
         self.computes(by.kernel, Attention { q, cache: *cache, scale, y, bound: by.bound, unit: by.unit });
     }
 
-    /// Room for what attention leaves of every token's heads {rank, heads}.
+    /// Buffers for what attention leaves of every row's heads {rank, heads}.
     pub(super) fn parts(&mut self, label: &str, [rank, heads]: [usize; 2], splits: usize) -> AttentionSplits {
         self.split(splits);
         let slots = splits * heads * self.rows();
@@ -152,12 +155,12 @@ impl Builder {
         AttentionSplits { sums, stats, splits, heads }
     }
 
-    /// What attention reads, bound.
+    /// The bindings of what attention reads.
     pub(super) fn bound_queries(&self, q: BufferRef, cache: &Cache) -> Vec<Bound> {
         vec![self.bound_batch(), self.bound_pages(), self.bound("q", q), self.bound("cache", cache.buffer)]
     }
 
-    /// What it leaves for the merge, bound.
+    /// The bindings of what it leaves to be joined.
     pub(super) fn bound_between(&self, parts: &AttentionSplits) -> [Bound; 2] {
         [self.bound("parts", parts.sums.buffer), self.bound("stats", parts.stats.buffer)]
     }

@@ -1,4 +1,5 @@
-//! Absorbed multi-head latent attention of a chunk of tokens over the cache, causal.
+//! Absorbed multi-head latent attention of many rows of one sequence over the KV cache. Each row attends to the KV rows up
+//! to its own.
 
 use super::Kernel;
 use super::computes::{Attended, Attention};
@@ -10,35 +11,35 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch.wgsl");
 const WORKGROUP: usize = 256;
-/// Queries, each a head's of a token, that share a reading of the cache: at most, and as many as leave an invocation
-/// this many values to sum up.
+/// Queries of a workgroup, which share its reading of the cache: so many at most, and no more than leave an invocation
+/// OWN_VALUES values to add up. A query is that of a head of a row.
 const MOST_ROWS: usize = 32;
 const OWN_VALUES: usize = 64;
-/// Neighbouring invocations that share a row's values.
+/// Neighbouring invocations that divide the values of a query's output among them.
 const COLUMN_LANES: usize = 64;
-/// Rows up to which a large GPU is idle without splits of the cache, and splits then.
+/// Queries up to which a large GPU would be idle without splits of the cache, and how many splits there are then.
 const FEW_ROWS: usize = 2048;
 const MANY_SPLITS: usize = 16;
-/// Splits for more rows over a deep cache, so that the last round of workgroups is a short one.
+/// Splits for more queries over a deep cache, so that the last round of workgroups is a short one.
 const DEEP_SPLITS: usize = 4;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention_batch", op: OP, params: PART_FIELDS, matrices: &[] };
 
-/// What attention of a chunk needs to know.
+/// Attention of many rows, about to become a step.
 pub struct ChunkAttention<'a> {
-    /// The absorbed queries {rank + rotary, heads} of each token.
+    /// The absorbed queries {rank + rotary, heads} of each row.
     pub q: &'a Tensor,
     /// The cache.
     pub cache: &'a Cache,
     /// The factor on scores.
     pub scale: f32,
-    /// Whether the cache holds far more tokens than the chunk has: whether to share it among workgroups is worth
+    /// Whether the cache may hold far more KV rows than those of the batch. Then it is worth dividing it into splits and
     /// joining what they leave.
     pub deep: bool,
 }
 
 impl ChunkAttention<'_> {
-    /// Into how many splits the cache is cut.
+    /// Into how many splits the cache is divided.
     fn splits(&self) -> usize {
         match self.rows() {
             ..=FEW_ROWS => MANY_SPLITS,
@@ -47,14 +48,14 @@ impl ChunkAttention<'_> {
         }
     }
 
-    /// Queries of the whole chunk.
+    /// Queries of all rows.
     fn rows(&self) -> usize {
         self.q.per_row() * self.q.rows
     }
 }
 
 impl Builder {
-    /// Attention of every token of a chunk over the tokens up to its own: y {rank, heads} of each.
+    /// The outputs {rank, heads} of attention of every row.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -90,7 +91,7 @@ impl Builder {
         self.attend_rows(label, attention, by, splits)
     }
 
-    /// Appends attention of a chunk by a kernel whose workgroups work for queries of several tokens.
+    /// Appends attention by a kernel whose workgroups compute queries of several rows.
     pub(super) fn attend_rows(
         &mut self,
         label: &str,
@@ -120,7 +121,8 @@ impl Builder {
         Ok(y)
     }
 
-    /// The file of what attention of a chunk leaves, what that binds, and what is to be merged then.
+    /// Adds the file that writes the outputs, or what splits leave of them; also returns its bindings, and what is to be
+    /// joined then.
     fn left_rows(
         &mut self,
         label: &str,
@@ -137,7 +139,7 @@ impl Builder {
     }
 }
 
-/// Rows of a workgroup: a power of two.
+/// Queries of a workgroup: a power of two.
 fn rows_together(rank: usize) -> usize {
     let most = (OWN_VALUES * WORKGROUP / rank).clamp(1, MOST_ROWS);
     1 << most.ilog2()

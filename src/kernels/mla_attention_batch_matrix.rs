@@ -1,4 +1,4 @@
-//! Attention of a chunk by cooperative matrices, for adapters that multiply 16 x 16 of them.
+//! Attention of many rows by cooperative matrices of 16 x 16.
 
 use super::kv_write::{Cache, CacheType};
 use super::mla_attention::{Attending, HALF_UNIT};
@@ -11,19 +11,19 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch_matrix.wgsl");
 const WORKGROUP: usize = 256;
-/// Queries, each a head's of a token, of a workgroup.
+/// Queries of a workgroup; a query is that of a head of a row.
 const ROWS: usize = 64;
 /// The largest KV row and latent whose matrices an invocation can hold beside each other.
 const LONGEST_KV_ROW: usize = 576;
 const LARGEST_RANK: usize = 512;
-/// What outputs, which are values of about 1 averaged, may be off by where queries and weights are rounded to f16.
+/// The largest error of outputs, which are averages of values of about 1: queries and weights are rounded to f16.
 pub(crate) const BOUND: f64 = 2e-3;
 
 pub(super) const KERNEL: Kernel =
     Kernel { name: "mla_attention_batch_matrix", op: OP, params: PART_FIELDS, matrices: &[Matrices::Sixteen] };
 
 impl Builder {
-    /// Whether the target's matrices suit attention of chunks over the cache.
+    /// Whether the target has such matrices and the cache's shape suits them.
     pub(super) fn suits_row_matrices(&self, cache: &Cache) -> bool {
         let Target { team, matrices, .. } = *self.target();
         let kv_row = Cache::row_values(cache.rank, cache.rotary);

@@ -1,4 +1,4 @@
-//! Absorbed multi-head latent attention by cooperative matrices, for adapters that multiply 16 x 16 of them.
+//! Absorbed multi-head latent attention of few rows by cooperative matrices of 16 x 16.
 
 use super::Kernel;
 use super::kv_write::{Cache, CacheType};
@@ -11,11 +11,11 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_matrix.wgsl");
 const WORKGROUP: usize = 256;
-/// Heads a workgroup works for, which are the rows of its matrices.
+/// Heads of a workgroup, which are the rows of its matrices.
 const ROWS: usize = 16;
-/// Lanes that make weights of a head's scores: all heads at once.
+/// Lanes that turn a head's scores into weights; all heads are computed at once.
 const LANES: usize = WORKGROUP / ROWS;
-/// Subgroups that share a key, and subgroups altogether.
+/// Into how many parts keys are divided among subgroups, and how many subgroups there are.
 const KEY_PARTS: usize = 4;
 const SUBGROUPS: usize = WORKGROUP / 32;
 
@@ -23,7 +23,7 @@ pub(super) const KERNEL: Kernel =
     Kernel { name: "mla_attention_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen] };
 
 impl Builder {
-    /// Whether the target's matrices suit queries {rank + rotary, heads of every token} and the cache.
+    /// Whether the target has matrices that suit queries {rank + rotary, heads of every row} and the cache.
     pub fn suits_matrices(&self, q: &Tensor, cache: &Cache) -> bool {
         let Target { team, matrices, .. } = *self.target();
         if matrices == Matrices::Eight {
@@ -77,7 +77,7 @@ impl Builder {
     }
 }
 
-/// What errors are bounded by, as parts of outputs of about 1.
+/// The largest error of outputs of about 1.
 pub(crate) fn bound(arithmetic: Arithmetic) -> f64 {
     if arithmetic == Arithmetic::Int { 2e-3 } else { 1e-5 }
 }

@@ -1,5 +1,5 @@
-//! Absorbed multi-head latent attention by cooperative matrices of 8 x 8, as Metal has them: of a token, of few, and of
-//! chunks.
+//! Absorbed multi-head latent attention by cooperative matrices of 8 x 8, as Metal has them: of a row alone, of few and of
+//! many.
 //!
 //! An M1 or M2 multiplies f32 at the rate of f16 (philipturner/metal-benchmarks). Where scores are to be as exact as
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
@@ -14,20 +14,20 @@ use crate::plan::{Builder, Cost, Target, Team, Tensor, VariantBuilder, readings}
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_matrix8.wgsl");
-/// Rows and columns of a matrix.
+/// Rows and columns of a cooperative matrix.
 const SIDE: usize = 8;
-/// Queries of a workgroup: sixteen, of which an invocation can hold its share, or no more than there are.
+/// Queries of a workgroup at most: the outputs of sixteen are what its invocations can hold in registers.
 const MOST_ROWS: usize = 2 * SIDE;
-/// Subgroups of a workgroup: as many as divide a KV row's columns and a value's evenly.
+/// Numbers of subgroups that a workgroup may have: the first that divides the columns of KV rows and of values evenly.
 const SUBGROUPS: [usize; 2] = [8, 4];
-/// Matrices of a KV row and of a value that a subgroup can hold.
+/// Matrices of a KV row, and of a value, that a subgroup can hold.
 const KEY_STEPS: usize = 9;
 const VALUE_TILES: usize = 8;
 
 pub(super) const KERNEL: Kernel =
     Kernel { name: "mla_attention_matrix8", op: OP, params: &[], matrices: &[Matrices::Eight] };
 
-/// What matrices of queries, keys, weights and values hold.
+/// The type that matrices of queries, keys, weights and values hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MatrixType {
     F16,
@@ -35,7 +35,7 @@ pub(crate) enum MatrixType {
 }
 
 impl MatrixType {
-    /// The library file, and the part of a label.
+    /// The library file, and its part of a shader's label.
     fn file(self) -> (Source, &'static str) {
         match self {
             Self::F16 => (source!("lib/operands_f16.wgsl"), "half"),
@@ -43,7 +43,7 @@ impl MatrixType {
         }
     }
 
-    /// KvRows that a workgroup brings at a time.
+    /// KV rows that a workgroup stages at a time.
     fn tile(self) -> usize {
         match self {
             Self::F16 => 2 * SIDE,
@@ -51,7 +51,7 @@ impl MatrixType {
         }
     }
 
-    /// What weights are multiplied with.
+    /// What weights are multiplied with, so that the type can hold small ones.
     fn unit(self) -> f64 {
         match self {
             Self::F16 => HALF_UNIT,
@@ -59,7 +59,7 @@ impl MatrixType {
         }
     }
 
-    /// The largest error of outputs, which are values of about 1 averaged.
+    /// The largest error of outputs, which are averages of values of about 1.
     pub(crate) fn bound(self) -> f64 {
         match self {
             Self::F16 => 2e-3,
@@ -68,7 +68,7 @@ impl MatrixType {
     }
 }
 
-/// Subgroups that divide the KV rows of a cache among them, if any number does.
+/// How many subgroups divide the columns of the KV rows of a cache among them, if any number can.
 fn subgroups(cache: &Cache) -> Option<usize> {
     let whole = |values: usize, subgroups: usize, most: usize| {
         values.is_multiple_of(SIDE * subgroups) && values <= SIDE * subgroups * most

@@ -1,4 +1,4 @@
-//! Joins the splits of the attention.
+//! Joins what the splits of attention left into each head's output.
 
 use super::computes::Merge;
 use super::mla_attention::{AttentionSplits, MOST_SPLITS};
@@ -13,7 +13,7 @@ const WORKGROUP: usize = 256;
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_merge", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
-    /// y {rank, heads of every token} = the attention's output, from what its splits left.
+    /// y {rank, heads of every row} = the output of attention, from what its splits left.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -31,7 +31,7 @@ impl Builder {
         self.step(label, variant, bindings, &(), [parts.heads, self.rows(), 1], cost)
     }
 
-    /// The files that join splits.
+    /// Adds the files that join splits.
     pub(super) fn merge_files(&self, variant: VariantBuilder, parts: &AttentionSplits) -> VariantBuilder {
         self.known_split_files(variant, parts.splits)
             .constant("RANK", "c", parts.sums.shape[0])
@@ -40,7 +40,7 @@ impl Builder {
             .file(source!("lib/merge.wgsl"))
     }
 
-    /// What they bind.
+    /// The bindings of these files.
     pub(super) fn bound_parts(&self, parts: &AttentionSplits) -> Vec<Bound> {
         let mut bindings = vec![self.bound_batch()];
         bindings.extend(self.bound_between(parts));
@@ -49,7 +49,7 @@ impl Builder {
 }
 
 impl AttentionSplits {
-    /// Bytes of all splits, or, of a token alone, of one, for most are idle at first.
+    /// Bytes that are read and written: of a row alone, those of one split, because most splits are idle at first.
     pub(super) fn bytes(&self) -> u64 {
         let [rank, slots] = self.sums.shape;
         let used = if slots == self.splits * self.heads { self.heads } else { slots };

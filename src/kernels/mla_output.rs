@@ -1,4 +1,5 @@
-//! The heads' outputs: the attention's splits joined, and brought back from the latent.
+//! The heads' outputs: what the splits of attention left is joined, and brought back from the latent by a matrix for each
+//! head.
 
 use super::computes::{self, Errors, Merged, Terms, Which};
 use super::matvec::{Feed, MatvecProduct};
@@ -13,7 +14,7 @@ const OP: Source = source!("op/mla_output.wgsl");
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_output", op: OP, params: &[], matrices: &[] };
 
-/// What errors are bounded by where splits are joined before.
+/// The largest error of outputs of about 1, because splits are joined before.
 pub(crate) const JOINED: f64 = 2e-5;
 
 impl Builder {

@@ -72,7 +72,7 @@ pub struct Kernel {
     pub op: Source,
     /// The fields of its parameters: name, first byte, bytes.
     pub params: &'static [(&'static str, usize, usize)],
-    /// The cooperative matrices it runs with, one of them; none if it needs none.
+    /// The sizes of cooperative matrices that it can run with; empty if it uses none.
     pub matrices: &'static [Matrices],
 }
 
@@ -88,7 +88,7 @@ impl Kernel {
     }
 }
 
-/// Every kernel.
+/// All kernels.
 pub static KERNELS: &[&Kernel] = &[
     &get_rows::KERNEL,
     &rms_norm::KERNEL,

@@ -1,4 +1,4 @@
-//! The weighted sum of the chosen experts' outputs, into the residual stream of every token.
+//! The weighted sum of the selected experts' outputs, added to the residual stream of every row.
 
 use super::computes::WeightedSum;
 use super::{Kernel, expect_multiple, expect_shape};

@@ -1,4 +1,5 @@
-//! The second half of a mixture of experts: the chosen and the shared ones, onto the residual stream.
+//! The second half of a mixture of experts: down of the selected experts and of the shared ones, added to the residual
+//! stream.
 
 use super::computes::{Down, Errors};
 use super::moe_gate_up::Hidden;

@@ -1,4 +1,5 @@
-//! The first half of a mixture of experts: the router's router, the chosen experts, the shared ones beside them.
+//! The first half of a mixture of experts: the selection of experts, and gate and up of the selected experts and of the
+//! shared ones beside them.
 
 use super::computes::{self, SelectedExperts, Terms, Which};
 use super::matvec::{Feed, HALF, Input, MatvecProduct};
@@ -26,22 +27,22 @@ pub struct GateUp<'a> {
     pub shared_up: &'a Weight,
 }
 
-/// The router's logits {experts, tokens}, and how they are read.
+/// The router's logits {experts, tokens}, and how experts are selected by them.
 pub struct Router<'a> {
     /// The logits.
     pub logits: &'a Tensor,
-    /// What is added to the scores for the router only.
+    /// What is added to the scores for the selection only, and not for the weights.
     pub bias: &'a Weight,
-    /// How to choose.
+    /// How experts are selected and weighed.
     pub routing: Routing,
 }
 
 /// What the first half leaves for the second.
 pub struct Hidden {
-    /// The chosen experts {`top_k`, tokens}, u32, token after token.
+    /// The selected experts {`top_k`, tokens}, u32, token after token.
     pub ids: Tensor,
-    /// The hidden layers {rows, (`top_k` + 1) · tokens}, of each token those of the chosen times their weights, and
-    /// last the shared experts'.
+    /// Their hidden values {rows, (`top_k` + 1) · tokens}: of each token those of the selected experts, times the
+    /// experts' weights, and last those of the shared experts.
     pub y: Input,
 }
 
@@ -58,7 +59,7 @@ impl GateUp<'_> {
 }
 
 impl Builder {
-    /// silu(gate · x) · (up · x) of the chosen experts, times their weights, and of the shared ones.
+    /// silu(gate · x) · (up · x) of the selected experts, times their weights, and of the shared ones.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -116,7 +117,8 @@ impl Builder {
     }
 }
 
-/// What is computed: the router, and of the chosen and of the shared experts the first half.
+/// What the step computes, as the CPU reference needs it: the selection, and the first half of the selected and of the
+/// shared experts.
 fn reference(
     plan: &Builder,
     product: &MatvecProduct<'_>,

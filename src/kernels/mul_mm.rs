@@ -1,4 +1,4 @@
-//! Matrices times the vectors of a chunk of tokens, by tiles in registers.
+//! Matrices times the vectors of many rows of a batch, by tiles in registers.
 
 use super::Kernel;
 use super::matmul::{Operands, TILE_TOKENS, TileProduct, TileRows, TileVectors};
@@ -7,10 +7,10 @@ use crate::plan::{Builder, PART_FIELDS, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
-/// Tokens that an invocation multiplies with its rows.
+/// Vectors that an invocation multiplies with its rows.
 const TOKENS: usize = 4;
-/// Tiles that occupy a large GPU, of a chunk of so many tokens: others take the same tiles, and so no pipelines of their
-/// own.
+/// Tiles that occupy a large GPU. They are counted for a batch of MANY_TOKENS rows whatever its size, so that batches of
+/// all sizes have the same tiles, and need no pipelines of their own.
 const MANY_TILES: usize = 128;
 const MANY_TOKENS: usize = 512;
 /// Invocations side by side along the rows.
@@ -29,7 +29,7 @@ impl Builder {
         Ok(y)
     }
 
-    /// As [`Builder::mul_mm`], into a batch that is there.
+    /// As [`Builder::mul_mm`], into a tensor that is there.
     ///
     /// # Errors
     /// As [`Builder::mul_mm`].
@@ -71,8 +71,7 @@ impl Builder {
     }
 }
 
-/// Tokens of a product's tiles and rows of an invocation: as many as there are, but so few that the tiles occupy a
-/// large GPU.
+/// Vectors of a tile and rows of an invocation: the most that still leave enough tiles to occupy a large GPU.
 fn tile_of(product: &TileProduct<'_>) -> (usize, usize) {
     let most = product.most_vectors().next_multiple_of(LANES).min(TILE_TOKENS);
     if let TileVectors::Slots { .. } = product.vectors {

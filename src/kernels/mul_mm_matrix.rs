@@ -1,4 +1,4 @@
-//! Matrices times the vectors of a chunk of tokens, by cooperative matrices: in f16, summed in f32.
+//! Matrices times the vectors of many rows of a batch, by cooperative matrices: products of f16, summed in f32.
 
 use super::Kernel;
 use super::matmul::{Operands, TileProduct, TileRows};
@@ -15,22 +15,22 @@ pub(crate) const KERNEL: Kernel =
 /// How a workgroup divides a tile among its subgroups, which stand in rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tile {
-    /// TileRows and columns of a matrix.
+    /// Rows and columns of a cooperative matrix.
     pub side: usize,
-    /// Subgroups along the tokens.
+    /// Subgroups along the vectors.
     pub down: usize,
     /// Subgroups along the rows.
     pub across: usize,
-    /// Matrices of tokens that a subgroup multiplies, 4 at most.
+    /// Matrices of vectors that a subgroup multiplies, 4 at most.
     pub lefts: usize,
     /// Matrices of rows that a subgroup multiplies: 2 or 4.
     pub rights: usize,
-    /// Groups of 32 columns that come to workgroup memory at a time.
+    /// Groups of 32 columns that are staged at a time.
     pub groups: usize,
 }
 
 impl Tile {
-    /// Tokens of a tile.
+    /// Vectors of a tile.
     pub fn tokens(&self) -> usize {
         self.down * self.lefts * self.side
     }
@@ -65,7 +65,7 @@ impl Tile {
 }
 
 impl Builder {
-    /// The tile of a product that matrices multiply, if they do. Values of more bits than f16 has stay in f32.
+    /// The tile of a product, if matrices can multiply it: not if values have more bits than f16.
     pub(super) fn matrix_tile(&self, product: &TileProduct<'_>) -> Option<Tile> {
         let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
         if wide || self.target().team != Team::Subgroup {

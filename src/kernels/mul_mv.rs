@@ -12,7 +12,7 @@ const OP: Source = source!("op/mul_mv.wgsl");
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv", op: OP, params: &[], matrices: &[] };
 
-/// What becomes of what `y` held.
+/// Whether the products replace what `y` held or are added to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
     Replace,
@@ -20,8 +20,8 @@ pub(crate) enum Write {
 }
 
 impl Builder {
-    /// y {rows, n} = w · x, for w {columns, rows, matrices} and x {columns, n}: vector *i* times matrix *i*, or where
-    /// there are more vectors than matrices, times these in turn.
+    /// y {rows, n} = w · x, for w {columns, rows, matrices} and x {columns, n}: vector *i* is multiplied with
+    /// matrix *i* modulo the number of matrices.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.

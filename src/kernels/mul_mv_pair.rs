@@ -14,7 +14,7 @@ pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_pair", op: OP, params: 
 
 impl Builder {
     /// y {rows of w, n} = w · x and z {rows of v, n} = v · x, for w {columns, rows}, v {columns, rows} and
-    /// x {columns, n}. `names` are those of y and z; the norm `next` follows on y.
+    /// x {columns, n}. `names` are the names of y and z. The norm `next` follows on y.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.

@@ -1,4 +1,4 @@
-//! The heads' queries, and beside them the token's KV row of the latent cache.
+//! The heads' queries from the compressed ones, and in the same step the row's KV row, which goes to the cache.
 
 use super::computes::{KvRows, Terms, Which};
 use super::kv_write::Cache;

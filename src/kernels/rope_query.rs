@@ -1,4 +1,4 @@
-//! The rotary part of the queries.
+//! Rotates the rotary part of the queries.
 
 use super::computes::RotatedQueries;
 use super::{Kernel, expect_shape, params};
@@ -14,8 +14,8 @@ params! { heads: u32, pairs: u32, q_stride: u32, q_offset: u32, y_stride: u32, y
 pub(super) const KERNEL: Kernel = Kernel { name: "rope_query", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Turns the last `rotary` values of every query, q {nope + rotary, heads of every token}, and writes them from
-    /// value `rank` on of every absorbed one, y {rank + rotary, heads of every token}.
+    /// Rotates the last `rotary` values of every query, q {nope + rotary, heads of every row}, and writes them to the last
+    /// values of every absorbed query, y {rank + rotary, heads of every row}.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -33,7 +33,7 @@ impl Builder {
     }
 }
 
-/// Of queries whose last values are rotary, as those of absorbed ones will be.
+/// The parameters, for queries and absorbed queries whose last values are the rotary ones.
 fn params(heads: usize, rotary: usize, q: &Tensor, y: &Tensor) -> Params {
     Params {
         heads: heads as u32,

@@ -1,4 +1,4 @@
-//! Outputs that a product leaves rounded to bytes, so that the product that follows has nothing to stage.
+//! Outputs that a step also leaves rounded to bytes, so that the product of bytes behind it need not round and stage them.
 
 use super::computes::Left;
 use super::matvec::{Feed, HALF, Input, MatvecProduct, Norm};
@@ -6,19 +6,20 @@ use crate::plan::{Bound, BufferRef, Builder, Team, Tensor, VariantBuilder};
 use crate::quant::{Arithmetic, GROUP};
 use crate::wgsl::source;
 
-/// Vectors as `wgsl/lib/input_rounded.wgsl` reads them: bytes with a scale for 16 values, and the sums of squares.
+/// Vectors rounded to bytes, as `wgsl/lib/input_rounded.wgsl` reads them: a scale for every 16 values and their sum, and,
+/// where a norm is to be applied, sums of squares.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounded {
     pub(crate) buffer: BufferRef,
-    /// Words of all vectors.
+    /// Words that all vectors take.
     pub(crate) words: usize,
-    /// Of vectors with squares, words from one's start to the next's, and from there to its squares, one for half a
-    /// group. Others lie as their values do.
+    /// Where there are squares: words from one vector's start to the next's, and from a vector's start to its squares, one
+    /// for every half group. Both are 0 otherwise, and vectors lie as their values do.
     pub(crate) pitch: usize,
     pub(crate) squares: usize,
 }
 
-/// Words of a group: its bytes, two scales, two sums.
+/// Words that a group takes: 8 of bytes, two scales, two sums.
 pub(crate) const WORDS: usize = 12;
 
 /// The residual stream {width}.
@@ -26,11 +27,11 @@ pub(crate) const WORDS: usize = 12;
 pub struct Residual {
     /// Its values.
     pub x: Tensor,
-    /// The same under the norm that follows, if the step that left it rounded them.
+    /// The values under the norm that follows, rounded, if the step that left them did that.
     pub rounded: Option<Rounded>,
 }
 
-/// Where what is left of half a group stands.
+/// Where half a group stands.
 pub(crate) struct RoundedPlace {
     /// Its first byte.
     pub byte: usize,
@@ -39,14 +40,14 @@ pub(crate) struct RoundedPlace {
 }
 
 impl Rounded {
-    /// Of the half that begins at a row of a vector, which itself begins at value `value` of the output.
+    /// The place of the half group that begins at row `row` of a vector; the vector begins at value `value` of the output.
     pub(crate) fn place_of(&self, vector: usize, value: usize, row: usize) -> RoundedPlace {
         let at = if self.squares > 0 { row } else { value + row };
         let group = vector * self.pitch + WORDS * (at / GROUP);
         RoundedPlace { byte: 4 * group + at / HALF % 2 * HALF, scale: group + 8 + at / HALF % 2 }
     }
 
-    /// The first word of a vector, of those that lie `stride` values apart.
+    /// The first word of a vector, where the values of vectors lie `stride` apart.
     pub(crate) fn start_of(&self, vector: usize, stride: usize) -> usize {
         if self.squares > 0 { vector * self.pitch } else { WORDS * (vector * stride / GROUP) }
     }
@@ -63,25 +64,25 @@ impl From<Tensor> for Residual {
     }
 }
 
-/// What a product leaves besides its output.
+/// What a step leaves besides its output.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Epilogue<'a> {
     /// The output rounded.
     pub rounded: Option<Rounded>,
-    /// The norm whose weights it is multiplied with before.
+    /// The norm whose weights the output is multiplied with before it is rounded.
     pub norm: Option<&'a Norm>,
 }
 
 impl Builder {
-    /// Room for `y` rounded, as a product that follows may want it: where products are of bytes, and whole halves of
-    /// groups are the work of one workgroup.
+    /// A buffer for `y` rounded, if a product that follows can use it: products are of bytes, and a workgroup computes
+    /// whole half groups of y.
     pub(crate) fn rounded(&mut self, y: &Tensor, label: &str) -> Option<Rounded> {
         let [values, vectors] = y.shape;
         let words = WORDS * (y.stride * (vectors - 1) + values).div_ceil(GROUP);
         self.rounded_in(y, label, Rounded { buffer: y.buffer, words, pitch: 0, squares: 0 })
     }
 
-    /// The same for a norm that follows: with room behind each vector for its squares, four at a time.
+    /// The same for a norm that follows, with room behind each vector for the sums of squares, which come by fours.
     fn rounded_for_norm(&mut self, y: &Tensor, label: &str) -> Option<Rounded> {
         let squares = WORDS * y.stride.div_ceil(GROUP);
         let pitch = squares + (2 * y.shape[0].div_ceil(GROUP)).next_multiple_of(4);
@@ -99,7 +100,7 @@ impl Builder {
         Some(Rounded { buffer, ..rounded })
     }
 
-    /// What a product leaves of `x` for the norm that follows.
+    /// What a step leaves besides `x` for the norm `next` that follows on it.
     pub(super) fn epilogue_for<'a>(&mut self, x: &Tensor, label: &str, next: &'a Norm) -> Epilogue<'a> {
         let rounded = if self.target().fusions.norm { self.rounded_for_norm(x, label) } else { None };
         Epilogue { rounded, norm: Some(next) }
@@ -107,12 +108,12 @@ impl Builder {
 }
 
 impl Epilogue<'_> {
-    /// Rows that a workgroup takes a multiple of.
+    /// A workgroup takes a multiple of so many rows.
     pub fn unit(&self) -> usize {
         if self.rounded.is_some() { HALF } else { 1 }
     }
 
-    /// The files that leave it.
+    /// Adds the files that leave it.
     pub fn files(&self, variant: VariantBuilder) -> VariantBuilder {
         let half = source!("lib/epilogue_half.wgsl");
         match (self.rounded, self.norm) {
@@ -127,12 +128,12 @@ impl Epilogue<'_> {
         }
     }
 
-    /// What is left besides the output, for the CPU.
+    /// What is left besides the output, as the CPU reference needs it.
     pub fn left(&self) -> Option<Left> {
         Some(Left { rounded: self.rounded?, norm: self.norm.map(|norm| norm.weight.clone()) })
     }
 
-    /// Its buffers, bound.
+    /// The bindings of its buffers.
     pub fn bindings(&self, plan: &Builder) -> Vec<Bound> {
         let Some(rounded) = self.rounded else { return vec![] };
         let norm = self.norm.map(|norm| plan.bound("next_norm", norm.weight.buffer()));
@@ -141,14 +142,14 @@ impl Epilogue<'_> {
 }
 
 impl MatvecProduct<'_> {
-    /// The input as the step before left it rounded, if that is how this product takes it.
+    /// The input rounded, if the step before left it so and this product multiplies bytes.
     pub(super) fn rounded_input(&self, plan: &Builder) -> Option<(&Input, Rounded)> {
         let (Feed::Input(input) | Feed::Slots(input)) = &self.feed else { return None };
         let whole = input.tensor.shape[1] == 1 || input.tensor.stride.is_multiple_of(GROUP);
         Some((*input, input.rounded?)).filter(|_| whole && self.arithmetic(plan) == Arithmetic::Int)
     }
 
-    /// The files that read such an input.
+    /// Adds the files that read a rounded input.
     pub(super) fn rounded_files(&self, variant: VariantBuilder, input: &Input, rounded: Rounded) -> VariantBuilder {
         let apart = if rounded.squares > 0 { rounded.pitch } else { WORDS * (input.tensor.stride / GROUP) };
         let width = input.norm.as_ref().map_or(1, |norm| norm.weight.shape[0]);

@@ -1,4 +1,4 @@
-//! The router's router of experts and their weights.
+//! Selects experts for every row by the router's logits, and weighs them.
 
 use super::computes::SelectedExperts;
 use super::{Kernel, expect_shape};
@@ -16,26 +16,26 @@ pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: &[], m
 pub enum Gating {
     /// Each logit on its own: 1 / (1 + e^−z).
     Sigmoid,
-    /// All logits together.
+    /// The softmax of all logits.
     Softmax,
 }
 
-/// How experts are chosen and weighed: the `top_k` with the largest score + bias, weighed by their scores without the
+/// How experts are selected and weighed: those `top_k` with the largest score + bias, weighed by their scores without the
 /// bias, over their sum if so asked, times `scale` (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2; softmax is that of
 /// "DeepSeek-V2", 2024; `scale` and the order of all are llama.cpp's `build_moe_ffn`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Routing {
     /// How logits become scores.
     pub gating: Gating,
-    /// Experts chosen.
+    /// How many experts are selected.
     pub top_k: usize,
-    /// Divide the chosen scores by their sum.
+    /// Whether the scores of the selected experts are divided by their sum.
     pub normalise: bool,
-    /// What the weights are multiplied by in the end.
+    /// What the weights are multiplied with in the end.
     pub scale: f32,
 }
 
-/// The chosen experts of every token.
+/// The selected experts of every row.
 pub struct Routed {
     /// Their ids {`top_k`, tokens}, u32, best first.
     pub ids: Tensor,
@@ -44,8 +44,8 @@ pub struct Routed {
 }
 
 impl Builder {
-    /// Chooses the `top_k` experts with the largest score + bias for every token, from logits {experts, tokens} and
-    /// bias {experts}.
+    /// Selects the `top_k` experts with the largest score + bias for every row, from logits {experts, rows} and bias
+    /// {experts}.
     ///
     /// # Errors
     /// [`Error::Shape`] if the shapes do not fit together.
@@ -74,14 +74,14 @@ impl Builder {
         Ok(Routed { ids, weights })
     }
 
-    /// What the files that choose bind.
+    /// The bindings of the files that select.
     pub(super) fn bound_router(&self, logits: &Tensor, bias: &Weight) -> Vec<Bound> {
         vec![self.bound("logits", logits.buffer), self.bound("bias", bias.buffer())]
     }
 }
 
 impl Routing {
-    /// An error unless logits {experts} and bias {experts} can be chosen from.
+    /// An error unless `top_k` experts can be selected by logits {experts} and bias {experts}.
     pub(super) fn check(&self, op: &'static str, logits: &Tensor, bias: &Weight) -> Result<()> {
         let experts = logits.shape[0];
         expect_shape(op, &bias.name, bias.shape[0], experts)?;
@@ -92,7 +92,7 @@ impl Routing {
         Err(Error::Shape { op, tensor, got, want: format!("1 to {experts}") })
     }
 
-    /// The files that choose among `experts` experts.
+    /// Adds the files that select among `experts` experts.
     pub(super) fn files(&self, variant: VariantBuilder, experts: usize) -> VariantBuilder {
         variant
             .constant("EXPERTS", "e", experts)

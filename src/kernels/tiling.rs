@@ -4,20 +4,20 @@
 use crate::plan::{Target, Team, Tiling, Tilings};
 use crate::quant::Arithmetic;
 
-/// Bytes of staged activations at most: several workgroups fit beside each other, on Metal too. Where a workgroup has no
-/// more than that altogether, they leave some for what else it shares.
+/// Bytes of staged activations at most, so that several workgroups fit beside each other, on Metal too. Where a workgroup
+/// may have no more memory than that, `SHARED_BYTES` of it are left for other arrays.
 const STAGED_BYTES: usize = 16 << 10;
 const SHARED_BYTES: usize = 1 << 10;
-/// Rows of a team at most: they stand in a vec4.
+/// Rows that a team takes at most: their sums stand in a vec4.
 const MOST_ROWS: usize = 4;
-/// Rows up to which a product stages nothing: there are about as many workgroups as rows.
+/// Rows up to which a normed input is not staged: there are about as many workgroups as rows, and each would stage all.
 pub(super) const FEW_ROWS: usize = 256;
-/// Rows from which on a team takes several: there are enough for every core of a large GPU.
+/// Rows from which on a team takes several: there are enough of them for every core of a large GPU.
 const MANY_ROWS: usize = 32 << 10;
 
 impl Tiling {
-    /// For the product `step` of `rows` rows, those of all matrices, of `groups` groups, with vectors of `tokens`
-    /// tokens.
+    /// The tiling of the product `step`, whose matrices together have `rows` rows of `groups` groups, in a plan of
+    /// `tokens` rows.
     pub(super) fn of(
         target: &Target,
         arithmetic: Arithmetic,
@@ -39,19 +39,20 @@ impl Tiling {
         several.unwrap_or(usual).on(target)
     }
 
-    /// On Apple's GPUs, of any number of tokens.
+    /// The tiling on Apple's GPUs, for any number of rows of a batch.
     ///
-    /// Not measured by us: where llama.cpp's Metal kernels begin, two subgroups of which each takes four rows of Q4_0.
-    /// What a lane has read of the activations serves all four. Shorter rows than a subgroup has lanes share it.
+    /// It was not measured here. It is what llama.cpp's Metal kernels do for Q4_0: two subgroups, each of which takes four
+    /// rows, so that what a lane has read of the activations serves four times. Where a row has fewer groups than a
+    /// subgroup has lanes, several teams share the subgroup.
     fn of_apple(groups: usize) -> Self {
         Self { lanes: groups.next_power_of_two().clamp(8, 32), rows: MOST_ROWS, workgroup: 64, columns: 1 }
     }
 
-    /// Of one token.
+    /// The tiling for a row of a batch alone.
     ///
-    /// Measured on an H100 (docs/performance.md). A row is spread over as many lanes as find work in it; teams take
-    /// one row at a time but where there are very many, for rows side by side are computed one after another, while
-    /// those of other teams overlap; workgroups are large where there is much to stage, or a row has many groups.
+    /// Measured on an H100 (docs/performance.md). A row is spread over as many lanes as find work in it. A team
+    /// takes one row at a time unless there are very many, because a team computes its rows one after another, while
+    /// those of different teams overlap. Workgroups are large where there is much to stage or rows are long.
     fn of_one(arithmetic: Arithmetic, rows: usize, groups: usize) -> Self {
         let (lanes, together, workgroup) = match (arithmetic, rows, groups) {
             (_, _, ..=8) => (8, 1, 128),
@@ -69,11 +70,11 @@ impl Tiling {
         Self { lanes, rows: together, workgroup, columns: 1 }
     }
 
-    /// Of several tokens, where that differs from one.
+    /// The tiling for several rows of a batch, where it differs from that for one.
     ///
-    /// Measured on an H100 as well. There is work enough now for teams to take several rows, which share what they load
-    /// of the activations. To share what they load of the weights instead, several columns, is slower: those come from
-    /// the cache. Where that is a small one it may be otherwise.
+    /// Measured on an H100 as well. There is enough work now for teams to take several rows of the matrix, which share
+    /// the activations that they load. To take several columns, which share the weights, is slower there: weights come
+    /// from the cache the second time. On a GPU with a small cache it may be otherwise.
     fn of_several(arithmetic: Arithmetic, rows: usize, groups: usize, tokens: usize) -> Option<Self> {
         let many = tokens >= 4;
         let (lanes, together, workgroup) = match (arithmetic, rows, groups) {
@@ -91,7 +92,7 @@ impl Tiling {
         Some(Self { lanes, rows: together, workgroup, columns: 1 })
     }
 
-    /// As far as a target can do it.
+    /// The same within what the target can do.
     fn on(self, target: &Target) -> Self {
         let workgroup = self.workgroup.min(target.invocations);
         let wide = target.wide && (Target::WIDE..=workgroup).contains(&self.lanes);
@@ -99,14 +100,14 @@ impl Tiling {
         Self { lanes, workgroup, ..self }
     }
 
-    /// With columns of which `tokens` are a multiple.
+    /// The same with so many columns that `tokens` is a multiple of them.
     pub(super) fn for_tokens(self, tokens: usize) -> Self {
         let columns = (1..=self.columns).rev().find(|columns| tokens.is_multiple_of(*columns));
         Self { columns: columns.unwrap_or(1), ..self }
     }
 
-    /// With workgroups of a multiple of `unit` rows, 16 at most: of more invocations if there may be as many, of teams
-    /// that take more rows, up to the four sums that a vec4 holds, or of smaller teams.
+    /// The same with workgroups that take a multiple of `unit` rows, which is 16 at most: by more invocations if the device
+    /// allows them, by more rows a team, up to the four sums of a vec4, or by smaller teams.
     pub(super) fn in_blocks_of(mut self, unit: usize, target: &Target) -> Self {
         while !self.block().is_multiple_of(unit) {
             match self {
@@ -119,14 +120,14 @@ impl Tiling {
         self
     }
 
-    /// Rows of a workgroup.
+    /// Rows that a workgroup takes.
     pub(super) fn block(&self) -> usize {
         self.workgroup / self.lanes * self.rows
     }
 }
 
-/// Groups of each of `columns` vectors staged at a time, of `groups` altogether: as few times as possible, and about as
-/// many each time.
+/// Of `groups` groups, how many of each of `columns` vectors are staged at a time: such that they are staged in as few
+/// turns as possible, with about as many in each.
 pub(super) fn tile(target: &Target, arithmetic: Arithmetic, groups: usize, columns: usize) -> usize {
     let most = STAGED_BYTES.min(target.workgroup_bytes.saturating_sub(SHARED_BYTES));
     let bytes = match arithmetic {
