@@ -2,7 +2,6 @@
 
 use super::computes::{RotatedQueries, Terms, Which};
 use super::matvec::{Feed, Input, MatvecProduct};
-use super::rounded::Epilogue;
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Tensor, Weight};
@@ -24,18 +23,8 @@ impl Builder {
         let rotary = query.shape[0].saturating_sub(nope);
         let vectors = heads * self.rows();
         let input = Input { tensor: Tensor { shape: [nope, vectors], ..*query }, ..q.clone() };
-        let product = MatvecProduct {
-            kernel: KERNEL.name,
-            label,
-            op: OP,
-            roles: &[("w", w)],
-            feed: Feed::Input(&input),
-            epilogue: Epilogue::default(),
-            rows: rank,
-            layers: heads,
-            together: 1,
-            groups: w.groups(),
-        };
+        let product =
+            MatvecProduct { layers: heads, ..MatvecProduct::new(&KERNEL, label, [("w", w)], Feed::Input(&input)) };
         product.expect_input(nope, query.shape[1])?;
         expect_multiple(KERNEL.name, "q", nope, 2)?;
         expect_multiple(KERNEL.name, "q", rotary, 2)?;

@@ -26,16 +26,9 @@ impl Builder {
         let epilogue = Epilogue { rounded, norm: None };
         expect_shape(KERNEL.name, &up.name, Shape(&up.shape).to_string(), Shape(&gate.shape).to_string())?;
         let product = MatvecProduct {
-            kernel: KERNEL.name,
-            label,
-            op: OP,
-            roles: &[("w_gate", gate), ("w_up", up)],
-            feed: Feed::Input(x),
             epilogue,
-            rows,
-            layers: 1,
             together: vectors,
-            groups: gate.groups(),
+            ..MatvecProduct::new(&KERNEL, label, [("w_gate", gate), ("w_up", up)], Feed::Input(x))
         };
         product.expect_input(columns, vectors)?;
         let variant = product

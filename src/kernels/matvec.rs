@@ -3,10 +3,10 @@
 
 use super::rounded::{Epilogue, Rounded};
 use super::tiling::{FEW_ROWS, tile};
+use super::{Kernel, expect_multiple, expect_shape};
 use super::{
     computes, computes::Errors, computes::Merged, computes::Operand, computes::Seen, computes::Terms, computes::Which,
 };
-use super::{expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{Bound, Builder, Cost, MAX_GRID, Tensor, Tiling, VariantBuilder, Weight};
 use crate::quant::{Arithmetic, GROUP, Quant};
@@ -50,11 +50,10 @@ pub(super) enum Feed<'a> {
 
 /// A matrix-vector kernel about to become a step.
 pub(super) struct MatvecProduct<'a> {
-    pub kernel: &'static str,
+    pub kernel: &'static Kernel,
     pub label: &'a str,
-    pub op: Source,
     /// The weights, each with its role: the name by which the shader knows it.
-    pub roles: &'a [(&'static str, &'a Weight)],
+    pub roles: Vec<(&'static str, &'a Weight)>,
     pub feed: Feed<'a>,
     /// What the step leaves besides its output.
     pub epilogue: Epilogue<'a>,
@@ -68,7 +67,19 @@ pub(super) struct MatvecProduct<'a> {
     pub groups: usize,
 }
 
-impl MatvecProduct<'_> {
+impl<'a> MatvecProduct<'a> {
+    /// A product of the first matrix's rows alone with one vector at a time, which leaves nothing but its output.
+    pub fn new<const N: usize>(
+        kernel: &'static Kernel,
+        label: &'a str,
+        roles: [(&'static str, &'a Weight); N],
+        feed: Feed<'a>,
+    ) -> Self {
+        let roles = roles.to_vec();
+        let (rows, groups) = roles.first().map_or((0, 0), |(_, w)| (w.shape[1], w.groups()));
+        Self { kernel, label, roles, feed, epilogue: Epilogue::default(), rows, layers: 1, together: 1, groups }
+    }
+
     /// How the rows are divided among teams of lanes.
     pub fn tiling(&self, plan: &Builder) -> Tiling {
         let (target, shape) = (plan.target(), (self.rows * self.layers, self.groups));
@@ -95,7 +106,7 @@ impl MatvecProduct<'_> {
         let staged = rounded.is_none() && direct.is_none();
         let tile = if staged { tile(target, arithmetic, self.groups, tiling.columns) } else { self.groups };
         let rounds = arithmetic == Arithmetic::Int || self.epilogue.rounded.is_some();
-        let mut variant = VariantBuilder::new(self.kernel, self.op, tiling.workgroup)
+        let mut variant = VariantBuilder::new(self.kernel.name, self.kernel.op, tiling.workgroup)
             .constant("ROWS", "r", tiling.rows)
             .team_of_rows(target, tiling.lanes)
             .constant("COLUMNS", if tiling.columns > 1 { "by" } else { "" }, tiling.columns)
@@ -107,7 +118,7 @@ impl MatvecProduct<'_> {
         if rounds {
             variant = variant.file(source!("lib/rounding.wgsl"));
         }
-        for (role, weight) in self.roles {
+        for (role, weight) in &self.roles {
             variant = variant
                 .constant(&format!("{role}_GROUPS"), "g", weight.groups())
                 .constant(&format!("{role}_ROWS"), "n", weight.shape[1])
@@ -205,11 +216,11 @@ impl MatvecProduct<'_> {
     pub fn expect_input(&self, columns: usize, vectors: usize) -> Result<()> {
         let Feed::Input(input) = &self.feed else { return Ok(()) };
         let name = self.roles.first().map_or("", |(_, weight)| &weight.name);
-        expect_shape(self.kernel, name, input.tensor.shape[0], columns)?;
-        expect_shape(self.kernel, name, input.tensor.shape[1], vectors)?;
-        expect_multiple(self.kernel, name, input.tensor.stride, 4)?;
+        expect_shape(self.kernel.name, name, input.tensor.shape[0], columns)?;
+        expect_shape(self.kernel.name, name, input.tensor.shape[1], vectors)?;
+        expect_multiple(self.kernel.name, name, input.tensor.stride, 4)?;
         match &input.norm {
-            Some(norm) => expect_shape(self.kernel, &norm.weight.name, norm.weight.shape[0], columns),
+            Some(norm) => expect_shape(self.kernel.name, &norm.weight.name, norm.weight.shape[0], columns),
             None => Ok(()),
         }
     }

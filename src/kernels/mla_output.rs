@@ -38,18 +38,8 @@ impl Builder {
         expect_shape(KERNEL.name, "y", y.shape[0], rows)?;
         expect_shape(KERNEL.name, "y", y.shape[1], vectors)?;
         let epilogue = Epilogue { rounded: self.rounded(y, label), norm: None };
-        let product = MatvecProduct {
-            kernel: KERNEL.name,
-            label,
-            op: OP,
-            roles: &[("w", w)],
-            feed: Feed::Merged(source!("lib/input_merged.wgsl"), Merged::from(parts)),
-            epilogue,
-            rows,
-            layers: heads,
-            together: 1,
-            groups: w.groups(),
-        };
+        let feed = Feed::Merged(source!("lib/input_merged.wgsl"), Merged::from(parts));
+        let product = MatvecProduct { epilogue, layers: heads, ..MatvecProduct::new(&KERNEL, label, [("w", w)], feed) };
         let variant = self.merge_files(product.variant(self), parts);
         let variant = variant.constant("Y_STRIDE", "y", y.stride).file(source!("lib/rows.wgsl"));
         let mut bindings = product.bindings(self);

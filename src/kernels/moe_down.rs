@@ -38,16 +38,9 @@ impl Builder {
         expect_shape(KERNEL.name, &shared.name, shared.shape[1], rows)?;
         expect_shape(KERNEL.name, &w.name, x.shape[0], rows)?;
         let product = MatvecProduct {
-            kernel: KERNEL.name,
-            label,
-            op: OP,
-            roles: &[("w", w), ("shared", shared)],
-            feed: Feed::Slots(&hidden.y),
             epilogue,
-            rows,
-            layers: 1,
-            together: 1,
             groups: top_k * w.groups() + shared.groups(),
+            ..MatvecProduct::new(&KERNEL, label, [("w", w), ("shared", shared)], Feed::Slots(&hidden.y))
         };
         let variant = self
             .count_files(product.variant(self))

@@ -80,16 +80,11 @@ impl Builder {
         let rounded = if whole { self.rounded(&y, label) } else { None };
         let epilogue = Epilogue { rounded, norm: None };
         let product = MatvecProduct {
-            kernel: KERNEL.name,
-            label,
-            op: OP,
-            roles: &weights.roles(),
-            feed: Feed::Input(x),
             epilogue,
             rows: rows.max(shared_rows),
             layers: top_k + 1,
             together: tokens,
-            groups: weights.gate.groups(),
+            ..MatvecProduct::new(&KERNEL, label, weights.roles(), Feed::Input(x))
         };
         product.expect_input(columns, tokens)?;
         let gated_rows = source!("lib/gated_rows.wgsl");

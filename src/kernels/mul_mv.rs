@@ -61,16 +61,10 @@ impl Builder {
         let [columns, rows, matrices] = w.shape;
         let vectors = y.shape[1];
         let product = MatvecProduct {
-            kernel: KERNEL.name,
-            label,
-            op: OP,
-            roles: &[("w", w)],
-            feed: Feed::Input(x),
             epilogue,
-            rows,
             layers: vectors / self.rows(),
             together: if matrices == 1 { vectors } else { 1 },
-            groups: w.groups(),
+            ..MatvecProduct::new(&KERNEL, label, [("w", w)], Feed::Input(x))
         };
         product.expect_input(columns, vectors)?;
         expect_multiple(KERNEL.name, &w.name, vectors, matrices)?;

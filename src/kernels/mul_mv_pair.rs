@@ -34,16 +34,10 @@ impl Builder {
         let [y, z] = [self.tensor(names[0], [first, vectors]), self.tensor(names[1], [second, vectors])];
         let epilogue = next.map_or(Epilogue::default(), |next| self.epilogue_for(&y, names[0], next));
         let product = MatvecProduct {
-            kernel: KERNEL.name,
-            label,
-            op: OP,
-            roles: &[("w", w), ("v", v)],
-            feed: Feed::Input(x),
             epilogue,
             rows: first + second,
-            layers: 1,
             together: vectors,
-            groups: w.groups(),
+            ..MatvecProduct::new(&KERNEL, label, [("w", w), ("v", v)], Feed::Input(x))
         };
         product.expect_input(columns, vectors)?;
         let rows = source!("lib/rows.wgsl");

@@ -34,16 +34,9 @@ impl Builder {
         let tokens = self.rows();
         let epilogue = Epilogue { rounded: self.rounded(y, label), norm: None };
         let product = MatvecProduct {
-            kernel: KERNEL.name,
-            label,
-            op: OP,
-            roles: &[("w", w)],
-            feed: Feed::Input(x),
             epilogue,
-            rows,
-            layers: 1,
             together: tokens,
-            groups: w.groups(),
+            ..MatvecProduct::new(&KERNEL, label, [("w", w)], Feed::Input(x))
         };
         product.expect_input(columns, tokens)?;
         expect_shape(KERNEL.name, &w.name, y.shape[0], rows)?;

@@ -2,8 +2,8 @@
 
 use super::mla_attention::AttentionExample;
 use crate::error::Result;
-use crate::kernels::CacheType;
-use crate::plan::Target;
+use crate::kernels::{CacheType, ChunkAttention};
+use crate::plan::{Builder, Target, Tensor};
 use crate::reference::Case;
 
 pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
@@ -22,4 +22,19 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         example.chunk_case(target, (room, count), 2e-5, |b, a| b.attention_in_splits("attention", a, splits))
     };
     shapes.into_iter().map(case).collect()
+}
+
+/// The cases of attention over a cache of f16, appended by `attend` for so many splits, of batches of these shapes: heads,
+/// tokens before those of the batch, these, the rows that the batch has room for, rank, rotary and splits.
+pub(super) fn chunk_cases(
+    target: Target,
+    shapes: &[[usize; 7]],
+    bound: f64,
+    attend: impl Fn(&mut Builder, &ChunkAttention<'_>, usize) -> Result<Tensor>,
+) -> Result<Vec<Case>> {
+    let case = |&[heads, position, count, room, rank, rotary, splits]: &[usize; 7]| {
+        let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty: CacheType::F16 };
+        example.chunk_case(target, (room, count), bound, |b, a| attend(b, a, splits))
+    };
+    shapes.iter().map(case).collect()
 }
