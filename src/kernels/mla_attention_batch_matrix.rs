@@ -48,7 +48,7 @@ impl Builder {
             .constant("KV_ROW", "x", kv_row)
             .constant("RANK", "c", rank)
             .constant("LATENT", "", rank / 4);
-        let files = &[source!("lib/attention_rows.wgsl"), source!("lib/kv_tile.wgsl"), source!("lib/row_weights.wgsl")];
+        let files = &[source!("lib/kv_tile.wgsl")];
         let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound: BOUND, unit: HALF_UNIT };
         self.attend_rows(label, attention, by, splits)
     }

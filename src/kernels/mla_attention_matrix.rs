@@ -70,7 +70,7 @@ impl Builder {
             .constant("TERMS", "p", terms)
             .real("SCALE", "f", scale)
             .team(Team::Subgroup, LANES);
-        let files = &[source!("lib/attention_tile.wgsl"), source!("lib/kv_tile.wgsl")];
+        let files = &[source!("lib/kv_tile.wgsl")];
         let bound = bound(self.target().arithmetic);
         let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound, unit: HALF_UNIT };
         self.attend(label, by, q, cache, scale, splits)

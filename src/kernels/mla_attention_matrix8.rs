@@ -99,7 +99,7 @@ impl Builder {
             .constant("LATENT", "", cache.rank / 4)
             .constant("TILE", "t", operands.tile())
             .tagged(operands.file());
-        let files = &[source!("lib/attention_matrix8.wgsl"), source!("lib/kv_tile.wgsl")];
+        let files = &[source!("lib/kv_tile.wgsl")];
         Ok(Attending { kernel: KERNEL.name, variant, files, rows, bound: operands.bound(), unit: operands.unit() })
     }
 

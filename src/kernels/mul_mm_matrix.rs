@@ -89,8 +89,7 @@ impl Builder {
             .constant("STEP_GROUPS", "s", tile.groups)
             .switch("DIRECT", "d", tile.side == 16 && product.leaves_whole(tile.rows()))
             .file(if tile.side == 8 { source!("lib/matrix8.wgsl") } else { source!("lib/matrix16.wgsl") })
-            .file(source!("lib/halves.wgsl"))
-            .file(source!("lib/matrix_tile.wgsl"));
+            .file(source!("lib/halves.wgsl"));
         let variant = product.files(self, variant, Operands::F16);
         let (grid, cost) = (product.grid(tile.tokens(), tile.rows()), product.cost(tile.tokens(), tile.rows()));
         self.computes(KERNEL.name, product.reference(Operands::F16));
