@@ -13,6 +13,9 @@ use crate::gguf::Shape;
 use crate::plan::{Bound, Builder, Cost, Tensor, VariantBuilder, Weight, read};
 use crate::wgsl::{Source, source};
 
+/// Rows of a tile that `mul_mm` computes side by side. Of gate and up a tile has so many of each in turn, or half as many
+/// where cooperative matrices are of 8 x 8.
+pub(super) const SIDE: usize = 16;
 /// Vectors of a tile at most.
 pub(super) const TILE_TOKENS: usize = 64;
 
@@ -72,12 +75,12 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// Rows that are staged: of gate and up sixteen of each in turn.
+    /// Rows that are staged: of gate and up `SIDE` of each in turn.
     pub fn staged(&self) -> usize {
         let rows = self.first().shape[1];
         match self {
             Self::One { .. } => rows,
-            Self::Gated { .. } => 2 * rows.next_multiple_of(16),
+            Self::Gated { .. } => 2 * rows.next_multiple_of(SIDE),
         }
     }
 

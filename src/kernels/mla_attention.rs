@@ -25,8 +25,8 @@ pub(super) const BOUND: f64 = 2e-5;
 pub fn splits(tokens: usize) -> usize {
     (128 / tokens).clamp(8, MOST_SPLITS)
 }
-/// `WEIGHT_UNIT` of the kernels that make f16 of attention's weights: they multiply them with it before.
-pub(super) const HALF_UNIT: f64 = 64.0;
+/// What kernels that make f16 of attention's weights multiply them with before: drivers flush f16 below 6e-5 to zero.
+pub(super) const HALF_UNIT: f32 = 64.0;
 /// Splits that can be joined at most.
 pub(super) const MOST_SPLITS: usize = 64;
 
@@ -52,14 +52,20 @@ pub(super) struct Attending {
     pub kernel: &'static str,
     /// Its shader up to the files of splits and pages.
     pub variant: VariantBuilder,
-    /// The files that follow these.
-    pub files: &'static [Source],
     /// Queries that a workgroup computes: a query is that of a head of a row.
     pub rows: usize,
     /// The largest error of outputs of about 1.
     pub bound: f64,
-    /// What weights are multiplied with, so that f16 can hold small ones; 1 where they are f32.
-    pub unit: f64,
+    /// What weights are multiplied with that go into matrices: 1, or what makes f16 hold small ones. None for a kernel
+    /// without matrices.
+    pub unit: Option<f32>,
+}
+
+/// Adds the files of online softmax and of bringing KV rows, which the kernels by matrices share: those with a `unit`.
+pub(super) fn matrix_files(variant: VariantBuilder, unit: Option<f32>) -> VariantBuilder {
+    let Some(unit) = unit else { return variant };
+    let variant = variant.real("WEIGHT_UNIT", "", unit).file(source!("lib/online_softmax.wgsl"));
+    variant.file(source!("lib/kv_tile.wgsl"))
 }
 
 /// Heads of a workgroup, of `heads` with queries of `kv_row` values.
@@ -111,7 +117,7 @@ impl Builder {
             .real("SCALE", "f", scale)
             .tagged(cache.ty.file())
             .team(self.target().team, lanes);
-        let by = Attending { kernel: KERNEL.name, variant, files: &[], rows: shared, bound: BOUND, unit: 1.0 };
+        let by = Attending { kernel: KERNEL.name, variant, rows: shared, bound: BOUND, unit: None };
         self.attend(label, by, q, cache, scale, splits)
     }
 
@@ -129,8 +135,7 @@ impl Builder {
         expect_queries(by.kernel, q, cache)?;
         let parts = self.parts(label, [cache.rank, heads], splits);
         self.attends(&by, q, cache, scale, &parts);
-        let variant = pool_files(self.known_split_files(by.variant, splits));
-        let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
+        let variant = matrix_files(pool_files(self.known_split_files(by.variant, splits)), by.unit);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
         let grid = [heads.div_ceil(by.rows), splits, tokens];
@@ -142,8 +147,8 @@ impl Builder {
 
     /// Records that the next step computes this attention.
     pub(super) fn attends(&mut self, by: &Attending, q: &Tensor, cache: &Cache, scale: f32, parts: &AttentionSplits) {
-        let (q, y) = (*q, Attended::Splits(parts.into()));
-        self.computes(by.kernel, Attention { q, cache: *cache, scale, y, bound: by.bound, unit: by.unit });
+        let (q, y, unit) = (*q, Attended::Splits(parts.into()), by.unit.map_or(1.0, f64::from));
+        self.computes(by.kernel, Attention { q, cache: *cache, scale, y, bound: by.bound, unit });
     }
 
     /// Buffers for what attention leaves of every row's heads {rank, heads}.

@@ -4,7 +4,7 @@
 use super::Kernel;
 use super::computes::{Attended, Attention};
 use super::kv_write::{Cache, pool_files};
-use super::mla_attention::{Attending, AttentionSplits, BOUND, expect_queries};
+use super::mla_attention::{Attending, AttentionSplits, BOUND, expect_queries, matrix_files};
 use crate::error::Result;
 use crate::plan::{Bound, Builder, Cost, PART_FIELDS, Tensor, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
@@ -87,7 +87,7 @@ impl Builder {
             .constant("LATENT", "c", rank / 4)
             .constant("COLUMN_LANES", "l", lanes)
             .tagged(cache.ty.file());
-        let by = Attending { kernel: KERNEL.name, variant, files: &[], rows, bound: BOUND, unit: 1.0 };
+        let by = Attending { kernel: KERNEL.name, variant, rows, bound: BOUND, unit: None };
         self.attend_rows(label, attention, by, splits)
     }
 
@@ -105,14 +105,15 @@ impl Builder {
         let variant = by.variant.constant("Y_STRIDE", "", y.stride / 4).real("SCALE", "f", scale);
         let variant = pool_files(self.split_files(variant));
         let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
-        let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
+        let variant = matrix_files(variant, by.unit);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(left);
         let blocks = attention.rows().div_ceil(by.rows);
         let left = parts.as_ref().map_or(y.bytes(), AttentionSplits::bytes);
         let cost = Cost { activations: q.bytes() + left, ..cache.cost(blocks * by.rows, readings(blocks)) };
         let y_of = |y: &Tensor| parts.as_ref().map_or(Attended::Whole(*y), |parts| Attended::Splits(parts.into()));
-        let reference = Attention { q: *q, cache: *cache, scale, y: y_of(&y), bound: by.bound, unit: by.unit };
+        let unit = by.unit.map_or(1.0, f64::from);
+        let reference = Attention { q: *q, cache: *cache, scale, y: y_of(&y), bound: by.bound, unit };
         self.computes(by.kernel, reference);
         self.step_in_parts(label, variant, bindings, ([blocks, splits, 1], 0), cost)?;
         if let Some(parts) = parts {

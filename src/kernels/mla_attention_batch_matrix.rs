@@ -47,9 +47,10 @@ impl Builder {
             .constant("HEADS", "h", q.per_row())
             .constant("KV_ROW", "x", kv_row)
             .constant("RANK", "c", rank)
-            .constant("LATENT", "", rank / 4);
-        let files = &[source!("lib/kv_tile.wgsl")];
-        let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound: BOUND, unit: HALF_UNIT };
+            .constant("LATENT", "", rank / 4)
+            .constant("ROWS", "", ROWS)
+            .constant("LANES", "", WORKGROUP / ROWS);
+        let by = Attending { kernel: KERNEL.name, variant, rows: ROWS, bound: BOUND, unit: Some(HALF_UNIT) };
         self.attend_rows(label, attention, by, splits)
     }
 }

@@ -67,12 +67,13 @@ impl Builder {
             .constant("HEADS", "h", heads)
             .constant("KV_ROW", "x", kv_row)
             .constant("RANK", "c", rank)
+            .constant("ROWS", "", ROWS)
+            .constant("PARTS", "", KEY_PARTS)
             .constant("TERMS", "p", terms)
             .real("SCALE", "f", scale)
             .team(Team::Subgroup, LANES);
-        let files = &[source!("lib/kv_tile.wgsl")];
         let bound = bound(self.target().arithmetic);
-        let by = Attending { kernel: KERNEL.name, variant, files, rows: ROWS, bound, unit: HALF_UNIT };
+        let by = Attending { kernel: KERNEL.name, variant, rows: ROWS, bound, unit: Some(HALF_UNIT) };
         self.attend(label, by, q, cache, scale, splits)
     }
 }

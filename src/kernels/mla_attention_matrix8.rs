@@ -5,7 +5,7 @@
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
 use super::kv_write::{Cache, CacheType, pool_files};
-use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries};
+use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries, matrix_files};
 use super::mla_attention_batch::ChunkAttention;
 use super::{Kernel, expect_shape};
 use crate::error::Result;
@@ -18,6 +18,8 @@ const OP: Source = source!("op/mla_attention_matrix8.wgsl");
 const SIDE: usize = 8;
 /// Queries of a workgroup at most: the outputs of sixteen are what its invocations can hold in registers.
 const MOST_ROWS: usize = 2 * SIDE;
+/// Invocations that turn a row's scores into weights.
+const LANES: usize = 8;
 /// Numbers of subgroups that a workgroup may have: the first that divides the columns of KV rows and of values evenly.
 const SUBGROUPS: [usize; 2] = [8, 4];
 /// Matrices of a KV row, and of a value, that a subgroup can hold.
@@ -52,7 +54,7 @@ impl MatrixType {
     }
 
     /// What weights are multiplied with, so that the type can hold small ones.
-    fn unit(self) -> f64 {
+    fn unit(self) -> f32 {
         match self {
             Self::F16 => HALF_UNIT,
             Self::F32 => 1.0,
@@ -98,9 +100,9 @@ impl Builder {
             .constant("RANK", "c", cache.rank)
             .constant("LATENT", "", cache.rank / 4)
             .constant("TILE", "t", operands.tile())
+            .constant("LANES", "", LANES)
             .tagged(operands.file());
-        let files = &[source!("lib/kv_tile.wgsl")];
-        Ok(Attending { kernel: KERNEL.name, variant, files, rows, bound: operands.bound(), unit: operands.unit() })
+        Ok(Attending { kernel: KERNEL.name, variant, rows, bound: operands.bound(), unit: Some(operands.unit()) })
     }
 
     /// As [`Builder::mla_attention`].
@@ -119,7 +121,7 @@ impl Builder {
         self.attends(&by, q, cache, scale, &parts);
         let variant = pool_files(self.split_files(by.variant.real("SCALE", "f", scale)));
         let variant = variant.file(source!("lib/rows_split.wgsl"));
-        let variant = by.files.iter().copied().fold(variant, VariantBuilder::file);
+        let variant = matrix_files(variant, by.unit);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
         let (rows, blocks) = (q.shape[1].next_multiple_of(SIDE), q.shape[1].div_ceil(by.rows));

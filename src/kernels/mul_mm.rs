@@ -1,7 +1,7 @@
 //! Matrices times the vectors of many rows of a batch, by tiles in registers.
 
 use super::Kernel;
-use super::matmul::{Operands, TILE_TOKENS, TileProduct, TileRows, TileVectors};
+use super::matmul::{Operands, SIDE, TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use crate::error::Result;
 use crate::plan::{Builder, PART_FIELDS, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
@@ -13,8 +13,6 @@ const TOKENS: usize = 4;
 /// all sizes have the same tiles, and need no pipelines of their own.
 const MANY_TILES: usize = 128;
 const MANY_TOKENS: usize = 512;
-/// Invocations side by side along the rows.
-const LANES: usize = 16;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mul_mm", op: OP, params: PART_FIELDS, matrices: &[] };
 
@@ -62,10 +60,11 @@ impl Builder {
         }
         product.check(KERNEL.name)?;
         let (tokens, rows) = tile_of(product);
-        let variant = VariantBuilder::new(KERNEL.name, OP, LANES * tokens / TOKENS);
+        let variant = VariantBuilder::new(KERNEL.name, OP, SIDE * tokens / TOKENS);
         let variant = variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows);
+        let variant = variant.constant("SIDE", "", SIDE).constant("TILE_ROWS", "", SIDE * rows);
         let variant = product.files(self, variant, Operands::F32);
-        let (grid, cost) = (product.grid(tokens, LANES * rows), product.cost(tokens, LANES * rows));
+        let (grid, cost) = (product.grid(tokens, SIDE * rows), product.cost(tokens, SIDE * rows));
         self.computes(KERNEL.name, product.reference(Operands::F32));
         self.step_in_parts(label, variant, product.bindings(self), (grid, 0), cost)
     }
@@ -73,12 +72,12 @@ impl Builder {
 
 /// Vectors of a tile and rows of an invocation: the most that still leave enough tiles to occupy a large GPU.
 fn tile_of(product: &TileProduct<'_>) -> (usize, usize) {
-    let most = product.most_vectors().next_multiple_of(LANES).min(TILE_TOKENS);
+    let most = product.most_vectors().next_multiple_of(SIDE).min(TILE_TOKENS);
     if let TileVectors::Slots { .. } = product.vectors {
         return (most, 4);
     }
     let tiles = |tokens: usize, rows: usize| {
-        MANY_TOKENS / tokens * product.rows.first().shape[2] * product.rows.staged().div_ceil(LANES * rows)
+        MANY_TOKENS / tokens * product.rows.first().shape[2] * product.rows.staged().div_ceil(SIDE * rows)
     };
     let suits = |&(tokens, rows): &(usize, usize)| tokens <= most && tiles(tokens, rows) >= MANY_TILES;
     [(TILE_TOKENS, 4), (32, 4), (16, 4)].into_iter().find(suits).unwrap_or((most.min(16), 2))

@@ -87,6 +87,9 @@ impl Builder {
             .constant("LEFTS", "m", tile.lefts)
             .constant("RIGHTS", "n", tile.rights)
             .constant("STEP_GROUPS", "s", tile.groups)
+            .constant("SIDE", "", tile.side)
+            .constant("TILE_TOKENS", "", tile.tokens())
+            .constant("TILE_ROWS", "", tile.rows())
             .switch("DIRECT", "d", tile.side == 16 && product.leaves_whole(tile.rows()))
             .file(if tile.side == 8 { source!("lib/matrix8.wgsl") } else { source!("lib/matrix16.wgsl") })
             .file(source!("lib/halves.wgsl"));

@@ -35,10 +35,11 @@ impl VariantBuilder {
         }
     }
 
-    /// For a source of cooperative matrices.
+    /// For a source of cooperative matrices, which subgroups of 32 invocations multiply.
     pub fn matrices(mut self) -> Self {
         self.enables = vec!["f16, wgpu_cooperative_matrix"];
-        self
+        let subgroups = self.size / 32;
+        self.constant("SUBGROUPS", "", subgroups)
     }
 
     /// A part of the label.
@@ -56,10 +57,12 @@ impl VariantBuilder {
         self
     }
 
-    /// A finite number the source calls `name`, and the label `short`.
+    /// A finite number the source calls `name`, and the label `short`; the label leaves it out if that is empty.
     pub fn real(mut self, name: &str, short: &str, value: f32) -> Self {
         self.constants.push((name.to_owned(), Constant::F32(value.to_bits())));
-        self.tag.push_str(&format!("{short}{value:e}"));
+        if !short.is_empty() {
+            self.tag.push_str(&format!("{short}{value:e}"));
+        }
         self
     }
 

@@ -1,6 +1,5 @@
-// Cooperative matrices of 16 x 16, as Vulkan's drivers have them.
+// Cooperative matrices of SIDE x SIDE values, which is 16 x 16, as Vulkan's drivers have them.
 
-const SIDE = 16u;
 alias Left = coop_mat16x16<f16, A>;
 alias Right = coop_mat16x16<f16, B>;
 alias Sums = coop_mat16x16<f32, C>;

@@ -1,6 +1,5 @@
-// Cooperative matrices of 8 x 8, as Metal has them.
+// Cooperative matrices of SIDE x SIDE values, which is 8 x 8, as Metal has them.
 
-const SIDE = 8u;
 alias Left = coop_mat8x8<f16, A>;
 alias Right = coop_mat8x8<f16, B>;
 alias Sums = coop_mat8x8<f32, C>;

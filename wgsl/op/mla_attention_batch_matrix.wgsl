@@ -1,26 +1,24 @@
-// Attention as in mla_attention_batch, by cooperative matrices of 16 x 16, for ROWS = 64 rows. Of each tile of sixteen
+// Attention as in mla_attention_batch, by cooperative matrices of 16 x 16, for ROWS rows, which are 64. Of each tile of sixteen
 // KV rows, a subgroup multiplies the keys' one half with sixteen of the rows, and the values' eighth with all of them.
-// Matrices hold f16: queries and weights are rounded to it, sums are f32.
-//
-// What attention of a chunk by matrices keeps in workgroup memory, and the matrices made of it. Two tiles of kv_rows: one
-// is multiplied while the next one comes. Arrays are of vectors of four, and so are pitches.
+// Matrices hold f16: queries and weights are rounded to it, sums are f32. There are two tiles in workgroup memory: one
+// is multiplied while the next one comes. Arrays there are of vectors of four, and so are pitches.
 //
 // Matrices are loaded from multiples of 16 bytes. Nothing says where a driver lays these arrays: each is of so many
 // bytes that the next is at such a place, whichever it is.
 //
-// Weights of a tile of scores, for attention of a chunk by matrices: four invocations make those of a row.
-//
-// They are relative to a score that is at most MARGIN below the largest so far: only where one exceeds that by more
-// are earlier sums brought down.
+// Four invocations, LANES, make the weights of a row, each those of four scores.
 
-const ROWS = 64u;
-const TILE = 16u;                                // KV rows
-const CHUNKS = KV_ROW / 4u;                        // of a KV row
-const PITCH = CHUNKS + 2u;                       // of a KV row in workgroup memory, so that rows fall on other banks
-const SHARE = TILE * CHUNKS / WORKGROUP;         // chunks of a tile that an invocation loads
-const KEY_STEPS = KV_ROW / 32u;                    // matrices of half a key
-const VALUE_TILES = RANK / (16u * (WORKGROUP / 32u)); // matrices of a value that are a subgroup's
-const QUERY_PITCH = CHUNKS / 2u;                 // of a query's every other matrix
+alias Left = coop_mat16x16<f16, A>;
+alias Right = coop_mat16x16<f16, B>;
+alias Sums = coop_mat16x16<f32, C>;
+
+const TILE = 16u;                             // KV rows
+const CHUNKS = KV_ROW / 4u;                   // of a KV row
+const PITCH = CHUNKS + 2u;                    // of a KV row in workgroup memory, so that rows fall on other banks
+const SHARE = TILE * CHUNKS / WORKGROUP;      // chunks of a tile that an invocation loads
+const KEY_STEPS = KV_ROW / 32u;               // matrices of half a key
+const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value that are a subgroup's
+const QUERY_PITCH = CHUNKS / 2u;              // of a query's every other matrix
 const WEIGHT_PITCH = TILE / 4u + 2u;
 
 var<storage, read> q: array<vec4<f32>>;
@@ -29,7 +27,7 @@ var<workgroup> kv_rows: array<vec4<f16>, 2u * TILE * PITCH>;
 var<workgroup> partial: array<vec4<f32>, 2u * ROWS * TILE / 4u>; // [half][row][token]: of the scores
 var<workgroup> weights: array<vec4<f16>, ROWS * WEIGHT_PITCH>;   // [row][token]
 var<workgroup> rescales: array<f32, ROWS>; // what a row's earlier weights are multiplied with; at last, their sum
-var<workgroup> exceeded: vec4<u32>;       // x: 1 if a row's earlier weights have to rescale
+var<workgroup> any_rescale: vec4<u32>;    // x: 1 if earlier sums have to rescale
 var<workgroup> bounds: vec4<u32>;         // of the workgroup's work: first KV row, end; its first row, the end of all
 
 fn put_share(share: array<vec4<f16>, SHARE>, buffer: u32, local: u32) {
@@ -50,25 +48,23 @@ fn put_queries(first: u32, live: u32, odd: u32, local: u32) {
 }
 
 // Sixteen columns of a half of sixteen queries: matrix `step` of those that have been put.
-fn query(rows: u32, half: u32, step: u32) -> coop_mat16x16<f16, A> {
+fn query(rows: u32, half: u32, step: u32) -> Left {
     let at = 16u * rows * QUERY_PITCH + 4u * (half * KEY_STEPS / 2u + step);
     let pitch = QUERY_PITCH;
-    return coopLoadT<coop_mat16x16<f16, A>>(&kv_rows[at], pitch);
+    return coopLoadT<Left>(&kv_rows[at], pitch);
 }
 
 // Scores, and what these columns add to them.
-fn with_keys(
-    scores: coop_mat16x16<f32, C>, queries: coop_mat16x16<f16, A>, buffer: u32, half: u32, step: u32,
-) -> coop_mat16x16<f32, C> {
+fn with_keys(scores: Sums, queries: Left, buffer: u32, half: u32, step: u32) -> Sums {
     let at = buffer * TILE * PITCH + 4u * (half * KEY_STEPS + step);
     let pitch = PITCH;
-    let keys = coopLoad<coop_mat16x16<f16, B>>(&kv_rows[at], pitch);
+    let keys = coopLoad<Right>(&kv_rows[at], pitch);
     return coopMultiplyAdd(queries, keys, scores);
 }
 
 // Sums of sixteen rows from row 16 * tile on, each times what its earlier weights rescale by. Goes through the place of
 // the scores, which are done with.
-fn rescaled(sums: coop_mat16x16<f32, C>, tile: u32, subgroup: u32, lane: u32) -> coop_mat16x16<f32, C> {
+fn rescaled(sums: Sums, tile: u32, subgroup: u32, lane: u32) -> Sums {
     let scratch = 64u * subgroup;
     let pitch = 4u;
     workgroupBarrier();
@@ -78,7 +74,38 @@ fn rescaled(sums: coop_mat16x16<f32, C>, tile: u32, subgroup: u32, lane: u32) ->
         partial[scratch + k] *= rescales[16u * tile + k / 4u];
     }
     workgroupBarrier();
-    return coopLoadT<coop_mat16x16<f32, C>>(&partial[scratch], pitch);
+    return coopLoadT<Sums>(&partial[scratch], pitch);
+}
+
+// The same for the sums of sixteen columns of all rows.
+fn rescale(
+    s0: ptr<function, Sums>, s1: ptr<function, Sums>, s2: ptr<function, Sums>, s3: ptr<function, Sums>,
+    subgroup: u32, lane: u32,
+) {
+    *s0 = rescaled(*s0, 0u, subgroup, lane);
+    *s1 = rescaled(*s1, 1u, subgroup, lane);
+    *s2 = rescaled(*s2, 2u, subgroup, lane);
+    *s3 = rescaled(*s3, 3u, subgroup, lane);
+}
+
+// The weights of sixteen rows from row 16 * tile on.
+fn weights_of(tile: u32) -> Left {
+    let from_weights = 16u * tile * WEIGHT_PITCH;
+    let pitch = WEIGHT_PITCH;
+    return coopLoadT<Left>(&weights[from_weights], pitch);
+}
+
+// Adds to sums of sixteen columns of all rows what a tile's weighted values from `at` on add.
+fn add_values(
+    s0: ptr<function, Sums>, s1: ptr<function, Sums>, s2: ptr<function, Sums>, s3: ptr<function, Sums>,
+    w0: Left, w1: Left, w2: Left, w3: Left, at: u32,
+) {
+    let pitch = PITCH;
+    let values = coopLoadT<Right>(&kv_rows[at], pitch);
+    *s0 = coopMultiplyAdd(w0, values, *s0);
+    *s1 = coopMultiplyAdd(w1, values, *s1);
+    *s2 = coopMultiplyAdd(w2, values, *s2);
+    *s3 = coopMultiplyAdd(w3, values, *s3);
 }
 
 // Where the output goes: the workgroup's first row, one past the last of all rows, and the split.
@@ -90,7 +117,7 @@ struct Output {
 
 // Leaves sixteen rows of the output, from row 16 * tile of the workgroup's on, and sixteen columns. Invocation `i` is
 // lane i % 32 of its subgroup.
-fn leave(sums: coop_mat16x16<f32, C>, tile: u32, column: u32, output: Output, i: u32) {
+fn leave(sums: Sums, tile: u32, column: u32, output: Output, i: u32) {
     let scratch = 64u * (i / 32u);
     let pitch = 4u;
     workgroupBarrier();
@@ -106,36 +133,11 @@ fn leave(sums: coop_mat16x16<f32, C>, tile: u32, column: u32, output: Output, i:
 }
 
 // Leaves sixteen columns of all rows.
-fn leave_column(
-    first: coop_mat16x16<f32, C>, second: coop_mat16x16<f32, C>, third: coop_mat16x16<f32, C>,
-    fourth: coop_mat16x16<f32, C>, column: u32, output: Output, i: u32,
-) {
+fn leave_column(first: Sums, second: Sums, third: Sums, fourth: Sums, column: u32, output: Output, i: u32) {
     leave(first, 0u, column, output, i);
     leave(second, 1u, column, output, i);
     leave(third, 2u, column, output, i);
     leave(fourth, 3u, column, output, i);
-}
-
-const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
-const MARGIN = 6.0;
-const WEIGHT_UNIT = 64.0; // drivers flush f16 below 6e-5 to zero; e^6 times this is far from what f16 can hold
-
-// What an invocation knows of its row: four of them share one.
-struct Softmax {
-    seen: u32,      // KV rows up to the row's own token's
-    reference: f32, // score that weights are relative to
-    total: f32,     // of the weights that were this invocation's
-}
-
-// The largest of four neighbours' v, and the sum.
-fn most_of_four(v: f32) -> f32 {
-    let two = max(v, subgroupShuffleXor(v, 1u));
-    return max(two, subgroupShuffleXor(two, 2u));
-}
-
-fn sum_of_four(v: f32) -> f32 {
-    let two = v + subgroupShuffleXor(v, 1u);
-    return two + subgroupShuffleXor(two, 2u);
 }
 
 // Makes weights of four scores of invocation `i`'s row.
@@ -145,18 +147,18 @@ fn weigh(row: ptr<function, Softmax>, tile: u32, i: u32) {
     let places = vec4<u32>(first, first + 1u, first + 2u, first + 3u);
     let seen = places < vec4<u32>((*row).seen);
     let scores = select(vec4<f32>(LOWEST), sums, seen);
-    let top = most_of_four(max(max(scores.x, scores.y), max(scores.z, scores.w)));
+    let top = row_max(max(max(scores.x, scores.y), max(scores.z, scores.w)));
     let before = (*row).reference;
-    let reference = select(before, top, top > before + MARGIN);
+    let reference = reference_after(before, top);
     let these = select(vec4<f32>(0.0), WEIGHT_UNIT * exp(scores - reference), seen);
     weights[i / 4u * WEIGHT_PITCH + i % 4u] = vec4<f16>(these);
-    let rescale = exp(before - reference);
+    let rescale = rescale_to(reference, before);
     (*row).reference = reference;
     (*row).total = (*row).total * rescale + dot(these, vec4<f32>(1.0));
     if i % 4u == 0u {
         rescales[i / 4u] = rescale;
-        if reference != before && before > LOWEST { // of the first tile there are no earlier sums
-            exceeded = vec4<u32>(1u);
+        if has_to_rescale(reference, before) {
+            any_rescale = vec4<u32>(1u);
         }
     }
 }
@@ -193,24 +195,9 @@ fn main(
     let half = subgroup / 4u;              // and which half of the keys are this subgroup's
     let column = subgroup * VALUE_TILES;   // first of the matrices of a value that are
     // Matrices by name: drivers keep arrays of them where they are slow.
-    var a0: coop_mat16x16<f16, A>;
-    var a1: coop_mat16x16<f16, A>;
-    var a2: coop_mat16x16<f16, A>;
-    var a3: coop_mat16x16<f16, A>;
-    var a4: coop_mat16x16<f16, A>;
-    var a5: coop_mat16x16<f16, A>;
-    var a6: coop_mat16x16<f16, A>;
-    var a7: coop_mat16x16<f16, A>;
-    var a8: coop_mat16x16<f16, A>;
-    var a9: coop_mat16x16<f16, A>;
-    var a10: coop_mat16x16<f16, A>;
-    var a11: coop_mat16x16<f16, A>;
-    var a12: coop_mat16x16<f16, A>;
-    var a13: coop_mat16x16<f16, A>;
-    var a14: coop_mat16x16<f16, A>;
-    var a15: coop_mat16x16<f16, A>;
-    var a16: coop_mat16x16<f16, A>;
-    var a17: coop_mat16x16<f16, A>;
+    var a0: Left; var a1: Left; var a2: Left; var a3: Left; var a4: Left; var a5: Left; var a6: Left; var a7: Left;
+    var a8: Left; var a9: Left; var a10: Left; var a11: Left; var a12: Left; var a13: Left; var a14: Left; var a15: Left;
+    var a16: Left; var a17: Left;
     put_queries(first_row, live, 0u, local);
     workgroupBarrier();
     a0 = query(rows, half, 0u);
@@ -238,27 +225,15 @@ fn main(
     put_share(load_share(tile_place(first_page, start, end), start, end, local), 0u, local);
     workgroupBarrier();
 
-    var s00 = coop_mat16x16<f32, C>();
-    var s01 = coop_mat16x16<f32, C>();
-    var s02 = coop_mat16x16<f32, C>();
-    var s03 = coop_mat16x16<f32, C>();
-    var s10 = coop_mat16x16<f32, C>();
-    var s11 = coop_mat16x16<f32, C>();
-    var s12 = coop_mat16x16<f32, C>();
-    var s13 = coop_mat16x16<f32, C>();
-    var s20 = coop_mat16x16<f32, C>();
-    var s21 = coop_mat16x16<f32, C>();
-    var s22 = coop_mat16x16<f32, C>();
-    var s23 = coop_mat16x16<f32, C>();
-    var s30 = coop_mat16x16<f32, C>();
-    var s31 = coop_mat16x16<f32, C>();
-    var s32 = coop_mat16x16<f32, C>();
-    var s33 = coop_mat16x16<f32, C>();
+    var s00 = Sums(); var s01 = Sums(); var s02 = Sums(); var s03 = Sums();
+    var s10 = Sums(); var s11 = Sums(); var s12 = Sums(); var s13 = Sums();
+    var s20 = Sums(); var s21 = Sums(); var s22 = Sums(); var s23 = Sums();
+    var s30 = Sums(); var s31 = Sums(); var s32 = Sums(); var s33 = Sums();
     var buffer = 0u;
     for (var tile = start; tile < end; tile += TILE) {
         let share = load_share(tile_place(first_page, tile + TILE, end), tile + TILE, end, local); // on its way while the keys are multiplied
-        var scores = coop_mat16x16<f32, C>();
-        var others = coop_mat16x16<f32, C>(); // two sums, for a product waits for the one before on the same
+        var scores = Sums();
+        var others = Sums(); // two sums, for a product waits for the one before on the same
         scores = with_keys(scores, a0, buffer, half, 0u);
         others = with_keys(others, a1, buffer, half, 1u);
         if KEY_STEPS > 2u { scores = with_keys(scores, a2, buffer, half, 2u); others = with_keys(others, a3, buffer, half, 3u); }
@@ -274,74 +249,31 @@ fn main(
         let both = scores + others;
         coopStoreT(both, &partial[to], tile_pitch);
         if local == 0u {
-            exceeded = vec4<u32>(0u);
+            any_rescale = vec4<u32>(0u);
         }
         workgroupBarrier();
         put_share(share, 1u - buffer, local);
         weigh(&row, tile, i);
-        if workgroupUniformLoad(&exceeded).x == 1u {
-            s00 = rescaled(s00, 0u, subgroup, lane);
-            s10 = rescaled(s10, 1u, subgroup, lane);
-            s20 = rescaled(s20, 2u, subgroup, lane);
-            s30 = rescaled(s30, 3u, subgroup, lane);
-            if VALUE_TILES > 1u { s01 = rescaled(s01, 0u, subgroup, lane); }
-            if VALUE_TILES > 1u { s11 = rescaled(s11, 1u, subgroup, lane); }
-            if VALUE_TILES > 1u { s21 = rescaled(s21, 2u, subgroup, lane); }
-            if VALUE_TILES > 1u { s31 = rescaled(s31, 3u, subgroup, lane); }
-            if VALUE_TILES > 2u { s02 = rescaled(s02, 0u, subgroup, lane); }
-            if VALUE_TILES > 2u { s12 = rescaled(s12, 1u, subgroup, lane); }
-            if VALUE_TILES > 2u { s22 = rescaled(s22, 2u, subgroup, lane); }
-            if VALUE_TILES > 2u { s32 = rescaled(s32, 3u, subgroup, lane); }
-            if VALUE_TILES > 3u { s03 = rescaled(s03, 0u, subgroup, lane); }
-            if VALUE_TILES > 3u { s13 = rescaled(s13, 1u, subgroup, lane); }
-            if VALUE_TILES > 3u { s23 = rescaled(s23, 2u, subgroup, lane); }
-            if VALUE_TILES > 3u { s33 = rescaled(s33, 3u, subgroup, lane); }
+        if workgroupUniformLoad(&any_rescale).x == 1u {
+            rescale(&s00, &s10, &s20, &s30, subgroup, lane);
+            if VALUE_TILES > 1u { rescale(&s01, &s11, &s21, &s31, subgroup, lane); }
+            if VALUE_TILES > 2u { rescale(&s02, &s12, &s22, &s32, subgroup, lane); }
+            if VALUE_TILES > 3u { rescale(&s03, &s13, &s23, &s33, subgroup, lane); }
         }
-        let weight_pitch = WEIGHT_PITCH;
-        let pitch = PITCH;
-        let from0 = 0u;
-        let w0 = coopLoadT<coop_mat16x16<f16, A>>(&weights[from0], weight_pitch);
-        let from1 = 16u * WEIGHT_PITCH;
-        let w1 = coopLoadT<coop_mat16x16<f16, A>>(&weights[from1], weight_pitch);
-        let from2 = 32u * WEIGHT_PITCH;
-        let w2 = coopLoadT<coop_mat16x16<f16, A>>(&weights[from2], weight_pitch);
-        let from3 = 48u * WEIGHT_PITCH;
-        let w3 = coopLoadT<coop_mat16x16<f16, A>>(&weights[from3], weight_pitch);
-        let at0 = buffer * TILE * PITCH + 4u * (column + 0u);
-        let v0 = coopLoadT<coop_mat16x16<f16, B>>(&kv_rows[at0], pitch);
-        s00 = coopMultiplyAdd(w0, v0, s00);
-        s10 = coopMultiplyAdd(w1, v0, s10);
-        s20 = coopMultiplyAdd(w2, v0, s20);
-        s30 = coopMultiplyAdd(w3, v0, s30);
-        if VALUE_TILES > 1u {
-            let at1 = buffer * TILE * PITCH + 4u * (column + 1u);
-            let v1 = coopLoadT<coop_mat16x16<f16, B>>(&kv_rows[at1], pitch);
-            s01 = coopMultiplyAdd(w0, v1, s01);
-            s11 = coopMultiplyAdd(w1, v1, s11);
-            s21 = coopMultiplyAdd(w2, v1, s21);
-            s31 = coopMultiplyAdd(w3, v1, s31);
-        }
-        if VALUE_TILES > 2u {
-            let at2 = buffer * TILE * PITCH + 4u * (column + 2u);
-            let v2 = coopLoadT<coop_mat16x16<f16, B>>(&kv_rows[at2], pitch);
-            s02 = coopMultiplyAdd(w0, v2, s02);
-            s12 = coopMultiplyAdd(w1, v2, s12);
-            s22 = coopMultiplyAdd(w2, v2, s22);
-            s32 = coopMultiplyAdd(w3, v2, s32);
-        }
-        if VALUE_TILES > 3u {
-            let at3 = buffer * TILE * PITCH + 4u * (column + 3u);
-            let v3 = coopLoadT<coop_mat16x16<f16, B>>(&kv_rows[at3], pitch);
-            s03 = coopMultiplyAdd(w0, v3, s03);
-            s13 = coopMultiplyAdd(w1, v3, s13);
-            s23 = coopMultiplyAdd(w2, v3, s23);
-            s33 = coopMultiplyAdd(w3, v3, s33);
-        }
+        let w0 = weights_of(0u);
+        let w1 = weights_of(1u);
+        let w2 = weights_of(2u);
+        let w3 = weights_of(3u);
+        let at = buffer * TILE * PITCH + 4u * column;
+        add_values(&s00, &s10, &s20, &s30, w0, w1, w2, w3, at);
+        if VALUE_TILES > 1u { add_values(&s01, &s11, &s21, &s31, w0, w1, w2, w3, at + 4u); }
+        if VALUE_TILES > 2u { add_values(&s02, &s12, &s22, &s32, w0, w1, w2, w3, at + 8u); }
+        if VALUE_TILES > 3u { add_values(&s03, &s13, &s23, &s33, w0, w1, w2, w3, at + 12u); }
         buffer = 1u - buffer;
     }
 
     workgroupBarrier();
-    let total = sum_of_four(row.total);
+    let total = row_sum(row.total);
     if i % 4u == 0u {
         rescales[i / 4u] = total;
         if first_row + i / 4u < live {

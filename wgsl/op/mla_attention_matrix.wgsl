@@ -1,27 +1,22 @@
-// Attention as in mla_attention, by cooperative matrices of 16 x 16 for ROWS = 16 heads at a time. A tile of
+// Attention as in mla_attention, by cooperative matrices of 16 x 16 for ROWS heads at a time, which are 16. A tile of
 // SPAN KV rows of the cache is brought to workgroup memory once, where it is multiplied twice: as keys with the
 // queries, whose columns PARTS subgroups share, and as values with the weights.
-//
-// Weights are relative to a score that is at most MARGIN below the largest so far: only where one exceeds that by
-// more are earlier sums brought down.
-//
-// What attention by matrices keeps in workgroup memory, and the matrices made of it.
 //
 // Matrices multiply f16. The cache is f16; queries and weights are cut into TERMS of f16, so that two make them
 // as good as f32.
 
-// Drivers flush f16 below 6e-5 to zero: queries and weights are multiplied with these, so that second terms are
-// seldom so small. e^6 times WEIGHT_UNIT is still far from what f16 can hold.
+alias Left = coop_mat16x16<f16, A>;
+alias Right = coop_mat16x16<f16, B>;
+alias Sums = coop_mat16x16<f32, C>;
+
+// Drivers flush f16 below 6e-5 to zero: queries are multiplied with this, as weights are with WEIGHT_UNIT, so that second
+// terms are seldom so small.
 const QUERY_UNIT = 16.0;
-const WEIGHT_UNIT = 64.0;
-const ROWS = 16u;
-const SUBGROUPS = WORKGROUP / 32u;
-const PARTS = SUBGROUPS / (SPAN / 16u);
-const KEY_STEPS = KV_ROW / (16u * PARTS);          // matrices of a key that a subgroup multiplies
-const VALUE_TILES = RANK / (16u * SUBGROUPS);    // matrices of a value that are a subgroup's
-const CHUNKS = KV_ROW / 4u;                        // of a KV row
-const PITCH = KV_ROW + 8u;                         // of a KV row in workgroup memory, so that rows fall on other banks
-const SHARE = (SPAN * CHUNKS) / WORKGROUP;       // chunks of a tile that an invocation loads
+const KEY_STEPS = KV_ROW / (16u * PARTS);     // matrices of a key that a subgroup multiplies
+const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value that are a subgroup's
+const CHUNKS = KV_ROW / 4u;                   // of a KV row
+const PITCH = KV_ROW + 8u;                    // of a KV row in workgroup memory, so that rows fall on other banks
+const SHARE = SPAN * CHUNKS / WORKGROUP;      // chunks of a tile that an invocation loads
 const WEIGHT_PITCH = SPAN + 8u;
 
 var<storage, read> q: array<vec4<f32>>;
@@ -36,8 +31,8 @@ var<workgroup> totals: array<f32, ROWS>;
 var<workgroup> rescales: array<f32, ROWS>;
 // Matrices are loaded from multiples of 16 bytes. Nothing says where a driver lays these arrays: each is of so many
 // bytes that the next is at such a place, whichever it is.
-var<workgroup> exceeded: vec4<u32>; // x: 1 if a score is more than MARGIN above its reference
-var<workgroup> bounds: vec4<u32>;   // x, y: of the split
+var<workgroup> any_rescale: vec4<u32>; // x: 1 if earlier sums have to rescale
+var<workgroup> bounds: vec4<u32>;      // x, y: of the split
 
 // Puts chunk k of a tile in its place.
 fn put(k: u32, v: vec4<f16>) {
@@ -67,20 +62,17 @@ fn put_queries(first_head: u32, term: u32, local: u32) {
 }
 
 // Matrix `step` of a subgroup's columns of the queries, which have been put.
-fn query(part: u32, step: u32) -> coop_mat16x16<f16, A> {
+fn query(part: u32, step: u32) -> Left {
     let at = 16u * (part * KEY_STEPS + step);
     let pitch = PITCH;
-    return coopLoadT<coop_mat16x16<f16, A>>(&kv_rows[at], pitch);
+    return coopLoadT<Left>(&kv_rows[at], pitch);
 }
 
 // Scores, and what matrix `step` of the same columns of 16 keys adds to them.
-fn with_keys(
-    scores: coop_mat16x16<f32, C>, first: coop_mat16x16<f16, A>, second: coop_mat16x16<f16, A>,
-    tokens: u32, part: u32, step: u32,
-) -> coop_mat16x16<f32, C> {
+fn with_keys(scores: Sums, first: Left, second: Left, tokens: u32, part: u32, step: u32) -> Sums {
     let at = tokens * PITCH + 16u * (part * KEY_STEPS + step);
     let pitch = PITCH;
-    let keys = coopLoad<coop_mat16x16<f16, B>>(&kv_rows[at], pitch);
+    let keys = coopLoad<Right>(&kv_rows[at], pitch);
     let sum = coopMultiplyAdd(first, keys, scores);
     if TERMS == 2u {
         return coopMultiplyAdd(second, keys, sum);
@@ -89,18 +81,16 @@ fn with_keys(
 }
 
 // Sums, and what 16 weighted values from token 16k on add to them.
-fn with_values(
-    sums: coop_mat16x16<f32, C>, shares: coop_mat16x16<f16, A>, k: u32, column: u32,
-) -> coop_mat16x16<f32, C> {
+fn with_values(sums: Sums, shares: Left, k: u32, column: u32) -> Sums {
     let at = 16u * k * PITCH + 16u * column;
     let pitch = PITCH;
-    let values = coopLoadT<coop_mat16x16<f16, B>>(&kv_rows[at], pitch);
+    let values = coopLoadT<Right>(&kv_rows[at], pitch);
     return coopMultiplyAdd(shares, values, sums);
 }
 
 // Sums, each head's times what its earlier weights rescale by. Goes through the place of the scores, which are done
 // with.
-fn rescaled(sums: coop_mat16x16<f32, C>, subgroup: u32, lane: u32) -> coop_mat16x16<f32, C> {
+fn rescaled(sums: Sums, subgroup: u32, lane: u32) -> Sums {
     let scratch = 256u * subgroup;
     let pitch = 16u;
     workgroupBarrier();
@@ -110,18 +100,15 @@ fn rescaled(sums: coop_mat16x16<f32, C>, subgroup: u32, lane: u32) -> coop_mat16
         partial[scratch + k] *= rescales[k / 16u];
     }
     workgroupBarrier();
-    return coopLoadT<coop_mat16x16<f32, C>>(&partial[scratch], pitch);
+    return coopLoadT<Sums>(&partial[scratch], pitch);
 }
 
 // Leaves sums as the output of 16 heads, those of slot and after, from column 16 * column on.
-fn leave(sums: coop_mat16x16<f32, C>, slot: u32, column: u32) {
+fn leave(sums: Sums, slot: u32, column: u32) {
     let to = slot * RANK + 16u * column;
     let pitch = split_count() * RANK;
     coopStoreT(sums, &parts[to], pitch);
 }
-
-const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
-const MARGIN = 6.0;
 
 // Makes weights of the tile's scores, a head a team.
 fn weigh_tile(tile: u32, end: u32, team: Team) {
@@ -139,7 +126,7 @@ fn weigh_tile(tile: u32, end: u32, team: Team) {
     }
     let top = team_max(largest, team);
     let before = references[h];
-    let reference = select(before, top, top > before + MARGIN);
+    let reference = reference_after(before, top);
     var sum = 0.0;
     for (var n = 0u; n < SPAN / LANES; n++) {
         let weight = WEIGHT_UNIT * exp(scores[n] - reference);
@@ -153,12 +140,12 @@ fn weigh_tile(tile: u32, end: u32, team: Team) {
     }
     let total = team_sum(sum, team);
     if team.lane == 0u {
-        let rescale = exp(before - reference);
+        let rescale = rescale_to(reference, before);
         references[h] = reference;
         rescales[h] = rescale;
         totals[h] = totals[h] * rescale + total;
-        if reference != before && before > LOWEST { // of the first tile there are no earlier sums
-            exceeded = vec4<u32>(1u);
+        if has_to_rescale(reference, before) {
+            any_rescale = vec4<u32>(1u);
         }
     }
 }
@@ -197,14 +184,7 @@ fn main(
     var share = load_share(first_place, split.start, split.end, local);
     workgroupBarrier();
     var a0 = query(part, 0u);
-    var a1: coop_mat16x16<f16, A>;
-    var a2: coop_mat16x16<f16, A>;
-    var a3: coop_mat16x16<f16, A>;
-    var a4: coop_mat16x16<f16, A>;
-    var a5: coop_mat16x16<f16, A>;
-    var a6: coop_mat16x16<f16, A>;
-    var a7: coop_mat16x16<f16, A>;
-    var a8: coop_mat16x16<f16, A>;
+    var a1: Left; var a2: Left; var a3: Left; var a4: Left; var a5: Left; var a6: Left; var a7: Left; var a8: Left;
     if KEY_STEPS > 1u { a1 = query(part, 1u); }
     if KEY_STEPS > 2u { a2 = query(part, 2u); }
     if KEY_STEPS > 3u { a3 = query(part, 3u); }
@@ -214,15 +194,8 @@ fn main(
     if KEY_STEPS > 7u { a7 = query(part, 7u); }
     if KEY_STEPS > 8u { a8 = query(part, 8u); }
     workgroupBarrier();
-    var b0: coop_mat16x16<f16, A>;
-    var b1: coop_mat16x16<f16, A>;
-    var b2: coop_mat16x16<f16, A>;
-    var b3: coop_mat16x16<f16, A>;
-    var b4: coop_mat16x16<f16, A>;
-    var b5: coop_mat16x16<f16, A>;
-    var b6: coop_mat16x16<f16, A>;
-    var b7: coop_mat16x16<f16, A>;
-    var b8: coop_mat16x16<f16, A>;
+    var b0: Left; var b1: Left; var b2: Left; var b3: Left; var b4: Left; var b5: Left; var b6: Left; var b7: Left;
+    var b8: Left;
     if TERMS == 2u {
         put_queries(first_head, 1u, local);
         workgroupBarrier();
@@ -242,16 +215,13 @@ fn main(
         totals[local] = 0.0;
     }
 
-    var sum0 = coop_mat16x16<f32, C>();
-    var sum1 = coop_mat16x16<f32, C>();
-    var sum2 = coop_mat16x16<f32, C>();
-    var sum3 = coop_mat16x16<f32, C>();
+    var sum0 = Sums(); var sum1 = Sums(); var sum2 = Sums(); var sum3 = Sums();
     for (var tile = split.start; tile < split.end; tile += SPAN) {
         for (var n = 0u; n < SHARE; n++) {
             put(local + n * WORKGROUP, share[n]);
         }
         if local == 0u {
-            exceeded = vec4<u32>(0u);
+            any_rescale = vec4<u32>(0u);
         }
         workgroupBarrier();
         share = load_share(next_place, tile + SPAN, split.end, local); // on its way while this tile is computed
@@ -262,7 +232,7 @@ fn main(
             next_place = tile_place(first_page, tile + 2u * SPAN, split.end);
         }
 
-        var scores = coop_mat16x16<f32, C>();
+        var scores = Sums();
         scores = with_keys(scores, a0, b0, tokens, part, 0u);
         if KEY_STEPS > 1u { scores = with_keys(scores, a1, b1, tokens, part, 1u); }
         if KEY_STEPS > 2u { scores = with_keys(scores, a2, b2, tokens, part, 2u); }
@@ -278,7 +248,7 @@ fn main(
         workgroupBarrier();
         weigh_tile(tile, split.end, team);
 
-        if workgroupUniformLoad(&exceeded).x == 1u {
+        if workgroupUniformLoad(&any_rescale).x == 1u {
             sum0 = rescaled(sum0, subgroup, lane);
             if VALUE_TILES > 1u { sum1 = rescaled(sum1, subgroup, lane); }
             if VALUE_TILES > 2u { sum2 = rescaled(sum2, subgroup, lane); }
@@ -288,7 +258,7 @@ fn main(
             for (var term = 0u; term < TERMS; term++) {
                 let from_weights = term * ROWS * WEIGHT_PITCH + 16u * k;
                 let weight_pitch = WEIGHT_PITCH;
-                let shares = coopLoadT<coop_mat16x16<f16, A>>(&weights[from_weights], weight_pitch);
+                let shares = coopLoadT<Left>(&weights[from_weights], weight_pitch);
                 sum0 = with_values(sum0, shares, k, column);
                 if VALUE_TILES > 1u { sum1 = with_values(sum1, shares, k, column + 1u); }
                 if VALUE_TILES > 2u { sum2 = with_values(sum2, shares, k, column + 2u); }

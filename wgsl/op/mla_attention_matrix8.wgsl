@@ -1,30 +1,21 @@
 // Attention over one split of the latent cache by cooperative matrices of 8 x 8, as Metal has them: of a token, of few,
-// or of a chunk. The queries of all heads, token after token, are rows, of which a workgroup has eight or sixteen. A
-// tile of the cache is brought to workgroup memory once, where it is multiplied twice: as keys with the queries, and as
-// values with the weights. A row sees the KV rows up to its own token's. Online softmax.
+// or of a chunk. The queries of all heads, token after token, are rows, of which a workgroup has ROWS: eight or sixteen.
+// It brings a tile of TILE KV rows of the cache to its memory at a time, which is multiplied twice: as keys with the
+// queries, and as values with the weights. Its subgroups divide the columns among them: of the keys, whose scores are
+// summed up from all of them, and of the values. A row sees the KV rows up to its own token's. Online softmax.
 //
-// What attention by matrices of 8 x 8 keeps in workgroup memory, and the matrices made of it.
-//
-// A workgroup has ROWS rows, each the query of a head of a token, and brings a tile of TILE KV rows of the cache at a
-// time. Its subgroups divide the columns among them: of the keys, whose scores are summed up from all of them, and of
-// the values. Metal loads matrices of 8 x 8 from arrays of scalars alone.
+// Metal loads matrices of 8 x 8 from arrays of scalars alone.
 
 alias Left = coop_mat8x8<Operand, A>;
 alias Right = coop_mat8x8<Operand, B>;
 alias Sums = coop_mat8x8<f32, C>;
 
-const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
-// Weights are relative to a score that is at most MARGIN below the largest so far: only where one exceeds that by more
-// are earlier sums brought down.
-const MARGIN = 6.0;
-const SUBGROUPS = WORKGROUP / 32u;
-const KEY_STEPS = KV_ROW / (8u * SUBGROUPS);             // matrices of a key that are a subgroup's
-const VALUE_TILES = RANK / (8u * SUBGROUPS);           // matrices of a value that are
-const CHUNKS = KV_ROW / 4u;                              // of a KV row
-const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u;         // of a KV row in workgroup memory, so that rows fall on other banks
+const KEY_STEPS = KV_ROW / (8u * SUBGROUPS);                // matrices of a key that are a subgroup's
+const VALUE_TILES = RANK / (8u * SUBGROUPS);                // matrices of a value that are
+const CHUNKS = KV_ROW / 4u;                                 // of a KV row
+const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u;          // of a KV row in memory, so that rows fall on other banks
 const SHARE = (TILE * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks of a tile that an invocation loads
-const LANES = 8u;                                      // invocations that make a row's weights
-const SCRATCH = ROWS * TILE;                           // a subgroup's own part of `partial`
+const SCRATCH = ROWS * TILE;                                // a subgroup's own part of `partial`
 
 var<storage, read> q: array<vec4<f32>>;
 
@@ -42,13 +33,6 @@ struct Work {
     live: u32,  // one past the last row of all
     start: u32, // first KV row
     end: u32,   // one past the last that any row sees; no more than start if there is nothing to do
-}
-
-// What an invocation knows of its row: LANES of them share one.
-struct Softmax {
-    seen: u32,      // KV rows up to the row's own token's
-    reference: f32, // score that weights are relative to
-    total: f32,     // of the weights that were this invocation's
 }
 
 fn put(k: u32, v: vec4<f32>) {
@@ -109,19 +93,6 @@ fn add_values_to_both(sums: ptr<function, Sums>, others: ptr<function, Sums>, fi
     *others = coopMultiplyAdd(second, values, *others);
 }
 
-// The largest of LANES neighbours' v, and the sum.
-fn row_max(v: f32) -> f32 {
-    let two = max(v, subgroupShuffleXor(v, 1u));
-    let four = max(two, subgroupShuffleXor(two, 2u));
-    return max(four, subgroupShuffleXor(four, 4u));
-}
-
-fn row_sum(v: f32) -> f32 {
-    let two = v + subgroupShuffleXor(v, 1u);
-    let four = two + subgroupShuffleXor(two, 2u);
-    return four + subgroupShuffleXor(four, 4u);
-}
-
 // Makes weights of the tile's scores of invocation i's row, of `rows` that there are. Invocations past the last row do
 // as that one's do, but leave nothing.
 fn weigh(row: ptr<function, Softmax>, tile: u32, rows: u32, i: u32) {
@@ -139,9 +110,8 @@ fn weigh(row: ptr<function, Softmax>, tile: u32, rows: u32, i: u32) {
     }
     let top = row_max(largest);
     let before = (*row).reference;
-    let exceeded = top > before + MARGIN;
-    let reference = select(before, top, exceeded);
-    let rescale = exp(before - reference);
+    let reference = reference_after(before, top);
+    let rescale = rescale_to(reference, before);
     var total = (*row).total * rescale;
     for (var n = 0u; n < TILE / LANES; n++) {
         let seen = scores[n] > LOWEST; // a row may see nothing of a tile
@@ -153,7 +123,7 @@ fn weigh(row: ptr<function, Softmax>, tile: u32, rows: u32, i: u32) {
     }
     if i / LANES < rows && i % LANES == 0u {
         atomicStore(&rescales[r], bitcast<u32>(rescale));
-        if exceeded && before > LOWEST { // of the first tile there are no earlier sums
+        if has_to_rescale(reference, before) {
             atomicStore(&any_rescale, 1u);
         }
     }
@@ -237,14 +207,7 @@ fn main(
     put_queries(work.first_row, work.live, i);
     workgroupBarrier();
     var a0 = query(subgroup, 0u);
-    var a1: Left;
-    var a2: Left;
-    var a3: Left;
-    var a4: Left;
-    var a5: Left;
-    var a6: Left;
-    var a7: Left;
-    var a8: Left;
+    var a1: Left; var a2: Left; var a3: Left; var a4: Left; var a5: Left; var a6: Left; var a7: Left; var a8: Left;
     if KEY_STEPS > 1u { a1 = query(subgroup, 1u); }
     if KEY_STEPS > 2u { a2 = query(subgroup, 2u); }
     if KEY_STEPS > 3u { a3 = query(subgroup, 3u); }
@@ -254,14 +217,7 @@ fn main(
     if KEY_STEPS > 7u { a7 = query(subgroup, 7u); }
     if KEY_STEPS > 8u { a8 = query(subgroup, 8u); }
     workgroupBarrier();
-    var b0: Left;
-    var b1: Left;
-    var b2: Left;
-    var b3: Left;
-    var b4: Left;
-    var b5: Left;
-    var b6: Left;
-    var b7: Left;
+    var b0: Left; var b1: Left; var b2: Left; var b3: Left; var b4: Left; var b5: Left; var b6: Left; var b7: Left;
     var b8: Left;
     if both {
         put_queries(work.first_row + 8u, work.live, i);
@@ -279,22 +235,10 @@ fn main(
     }
 
     // Sums of the first eight rows, and of the others.
-    var s00 = Sums();
-    var s01 = Sums();
-    var s02 = Sums();
-    var s03 = Sums();
-    var s04 = Sums();
-    var s05 = Sums();
-    var s06 = Sums();
-    var s07 = Sums();
-    var s10 = Sums();
-    var s11 = Sums();
-    var s12 = Sums();
-    var s13 = Sums();
-    var s14 = Sums();
-    var s15 = Sums();
-    var s16 = Sums();
-    var s17 = Sums();
+    var s00 = Sums(); var s01 = Sums(); var s02 = Sums(); var s03 = Sums();
+    var s04 = Sums(); var s05 = Sums(); var s06 = Sums(); var s07 = Sums();
+    var s10 = Sums(); var s11 = Sums(); var s12 = Sums(); var s13 = Sums();
+    var s14 = Sums(); var s15 = Sums(); var s16 = Sums(); var s17 = Sums();
     for (var tile = work.start; tile < work.end; tile += TILE) {
         put_share(share, i);
         if i == 0u {

@@ -2,8 +2,6 @@
 // time, the weights decoded once; an invocation multiplies four vectors with ROWS rows, SIDE apart, in
 // registers.
 
-const SIDE = 16u;                      // rows that invocations side by side take
-const TILE_ROWS = ROWS * SIDE;
 const VECTOR_SHARE = 8u * TILE_TOKENS / WORKGROUP; // vec4s of a group that an invocation brings
 
 var<storage, read> x: array<vec4<f32>>;

@@ -1,12 +1,7 @@
 // Products of a tile by cooperative matrices: TILE_TOKENS vectors with TILE_ROWS staged rows, in f16, summed in f32.
 // Both come to workgroup memory STEP columns at a time; while a step is multiplied the next one is on its way in
 // registers. Subgroups stand ROW_SUBGROUPS abreast along the rows; each sums up to 4 by 4 matrices.
-//
-// What products by cooperative matrices keep in workgroup memory: how it comes there, and how sums leave.
 
-const SUBGROUPS = WORKGROUP / 32u;
-const TILE_TOKENS = SUBGROUPS / ROW_SUBGROUPS * LEFTS * SIDE;
-const TILE_ROWS = ROW_SUBGROUPS * RIGHTS * SIDE;
 const STEP = 32u * STEP_GROUPS;
 const PITCH = STEP + 8u;                // of a row in workgroup memory, so that rows fall on other banks
 const CHUNKS = STEP / 4u;               // of a vector's step

@@ -1,0 +1,46 @@
+// Online softmax, for attention by matrices: weights become known tile after tile. A row's weights are relative to a score,
+// its reference, which is at most MARGIN below the largest so far. Only where a score exceeds it by more does the
+// reference change, and what was summed up with earlier weights has to rescale. LANES neighbouring invocations, 4 to 16,
+// share the scores of a row. Weights are multiplied with WEIGHT_UNIT, so that f16 can hold small ones.
+
+const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
+const MARGIN = 6.0;   // e^6 times WEIGHT_UNIT is still far from what f16 can hold
+
+// What an invocation knows of its row.
+struct Softmax {
+    seen: u32,      // KV rows up to the row's own token's
+    reference: f32,
+    total: f32,     // of the weights that were this invocation's
+}
+
+// The reference that follows on `before` if the largest score of a tile is `top`.
+fn reference_after(before: f32, top: f32) -> f32 {
+    return select(before, top, top > before + MARGIN);
+}
+
+// What weights relative to `before` are multiplied with to be relative to `reference`.
+fn rescale_to(reference: f32, before: f32) -> f32 {
+    return exp(before - reference);
+}
+
+// Whether there are sums that have to rescale: of the first tile there are no earlier ones.
+fn has_to_rescale(reference: f32, before: f32) -> bool {
+    return reference != before && before > LOWEST;
+}
+
+// The largest v of the invocations that share a row, and the sum.
+fn row_max(v: f32) -> f32 {
+    var largest = max(v, subgroupShuffleXor(v, 1u));
+    largest = max(largest, subgroupShuffleXor(largest, 2u));
+    if LANES > 4u { largest = max(largest, subgroupShuffleXor(largest, 4u)); }
+    if LANES > 8u { largest = max(largest, subgroupShuffleXor(largest, 8u)); }
+    return largest;
+}
+
+fn row_sum(v: f32) -> f32 {
+    var sum = v + subgroupShuffleXor(v, 1u);
+    sum += subgroupShuffleXor(sum, 2u);
+    if LANES > 4u { sum += subgroupShuffleXor(sum, 4u); }
+    if LANES > 8u { sum += subgroupShuffleXor(sum, 8u); }
+    return sum;
+}
