@@ -1,7 +1,7 @@
 //! What the matrix-vector kernels share. Each multiplies the rows of one or several matrices with vectors. A workgroup
 //! stages the vectors in its memory, its teams of lanes take rows, and what becomes of the sums is the kernel's own.
 
-use super::rounded::{Epilogue, Rounded};
+use super::rounded::{Epilogue, Rounded, WORDS};
 use super::tiling::{FEW_ROWS, tile};
 use super::{Kernel, expect_multiple, expect_shape};
 use super::{
@@ -116,7 +116,7 @@ impl<'a> MatvecProduct<'a> {
             .tagged(arithmetic.product_file())
             .file(source!("lib/bits.wgsl"));
         if rounds {
-            variant = variant.file(source!("lib/rounding.wgsl"));
+            variant = variant.constant("GROUP_WORDS", "", WORDS).file(source!("lib/rounding.wgsl"));
         }
         for (role, weight) in &self.roles {
             variant = variant

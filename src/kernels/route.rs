@@ -81,6 +81,10 @@ impl Builder {
 }
 
 impl Routing {
+    /// The least that the scores of the selected experts are divided by. It is the smallest normal f16: llama.cpp bounds
+    /// their sum by it.
+    pub(crate) const SMALLEST_SUM: f32 = 1.0 / 16384.0;
+
     /// An error unless `top_k` experts can be selected by logits {experts} and bias {experts}.
     pub(super) fn check(&self, op: &'static str, logits: &Tensor, bias: &Weight) -> Result<()> {
         let experts = logits.shape[0];
@@ -100,6 +104,7 @@ impl Routing {
             .switch("SOFTMAX", "s", self.gating == Gating::Softmax)
             .switch("NORMALISE", "n", self.normalise)
             .real("SCALE", "f", self.scale)
+            .real("SMALLEST_SUM", "", Self::SMALLEST_SUM)
             .file(source!("lib/moe_top_k.wgsl"))
     }
 }

@@ -41,9 +41,6 @@ impl Reference for SelectedExperts {
     }
 }
 
-/// The smallest sum of chosen scores that weights are divided by, as llama.cpp has it.
-const SMALLEST_SUM: f64 = 6.103515625e-5;
-
 /// The experts chosen for these logits and biases, best first, and their weights.
 pub(super) fn routed_experts(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
     let top = logits.iter().fold(f64::MIN, |m, &z| m.max(z as f64));
@@ -58,7 +55,7 @@ pub(super) fn routed_experts(logits: &[f32], bias: &[f32], routing: Routing) -> 
     order.sort_by(|&a, &b| selection(b).total_cmp(&selection(a)));
     order.truncate(routing.top_k);
     let total: f64 = order.iter().map(|&e| scores[e]).sum();
-    let factor = routing.scale as f64 / if routing.normalise { total.max(SMALLEST_SUM) } else { 1.0 };
+    let factor = routing.scale as f64 / if routing.normalise { total.max(Routing::SMALLEST_SUM as f64) } else { 1.0 };
     let weights = order.iter().map(|&e| scores[e] * factor).collect();
     (order, weights)
 }

@@ -25,7 +25,7 @@ fn epilogue_sum(k: u32, row: u32, column: u32, i: Invocation, v: f32) {
 
 // The word at which the group of a row starts, of the vector that begins at value `value`, and which half of it it is.
 fn rounded_place(value: u32, row: u32) -> vec2<u32> {
-    return vec2<u32>(value / Y_STRIDE * OUTPUT_PITCH + 12u * (row / 32u), row / 16u & 1u);
+    return vec2<u32>(value / Y_STRIDE * OUTPUT_PITCH + GROUP_WORDS * (row / 32u), row / 16u & 1u);
 }
 
 // Half h of those that the workgroup keeps, from row `row` on of the vector that begins at value `value`.

@@ -10,7 +10,7 @@ fn epilogue_sum(k: u32, row: u32, column: u32, i: Invocation, v: f32) {
 // The word at which the group of a row starts, of the vector that begins at value `value`, and which half of it it is.
 fn rounded_place(value: u32, row: u32) -> vec2<u32> {
     let half = (value + row) / 16u;
-    return vec2<u32>(12u * (half / 2u), half & 1u);
+    return vec2<u32>(GROUP_WORDS * (half / 2u), half & 1u);
 }
 
 fn epilogue_half(value: u32, row: u32, h: u32) {}

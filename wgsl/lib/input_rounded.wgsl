@@ -17,7 +17,7 @@ fn stage(start: u32, columns: u32, first: u32, count: u32, i: Invocation) {
 }
 
 fn staged_group(column: u32, g: u32) -> Group {
-    let at = input_start + column * INPUT_PITCH + 3u * input_group(g);
+    let at = input_start + column * INPUT_PITCH + GROUP_WORDS / 4u * input_group(g);
     let scales = bitcast<vec4<f32>>(rounded_input[at + 2u]);
     return Group(rounded_input[at], rounded_input[at + 1u], scales.xy, scales.zw);
 }

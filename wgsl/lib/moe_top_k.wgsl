@@ -7,7 +7,6 @@
 
 const LOWEST_SELECTION_SCORE = -1e30;
 const NO_SELECTION_SCORE = -2e30; // below every expert's
-const SMALLEST_SUM = 6.103515625e-5; // as llama.cpp bounds the sum of the chosen scores
 const CHUNKS = (EXPERTS + 3u) / 4u;
 
 var<storage, read> logits: array<f32>;
