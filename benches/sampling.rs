@@ -9,7 +9,7 @@ use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, meas
 use std::time::Duration;
 use wglm::gpu::{Gpu, GpuOptions};
 use wglm::kernels::Sampling;
-use wglm::plan::{BufferRef, Builder, Executor, Target};
+use wglm::plan::{BatchHeader, BufferRef, Builder, Executor, Plan, Target};
 use wglm::sample::{Sampler, SamplerParams};
 use wglm::shader::Pipelines;
 
@@ -78,14 +78,15 @@ fn sampling(gpu: &Gpu, logits: &[f32], params: &SamplerParams) -> wglm::Result<E
     let tensor = plan.tensor("logits", [logits.len(), 1]);
     let slices = plan.slice_max("slices", &tensor)?;
     plan.histogram("histogram", &tensor, &slices)?;
-    let sampling = plan.sample("sample", &tensor, &slices)?;
+    plan.sample("sample", &tensor, &slices)?;
     let executor = Executor::new(&Pipelines::new(gpu), &plan.finish(), &[])?;
     if let BufferRef::Local(local) = tensor.buffer {
         gpu.write(executor.local(local), 0, bytemuck::cast_slice(logits))?;
     }
     let SamplerParams { temperature, top_k, top_p, min_p, seed, .. } = *params;
     let drawn = Sampling::draw(temperature, top_k, top_p, min_p, seed.unwrap_or_default());
-    gpu.write(executor.local(sampling), 0, bytemuck::bytes_of(&drawn))?;
+    gpu.write(executor.local(Plan::SAMPLING), 0, bytemuck::bytes_of(&drawn))?;
+    gpu.write(executor.local(Plan::BATCH), 0, bytemuck::bytes_of(&BatchHeader { count: 1, ..BatchHeader::default() }))?;
     Ok(executor)
 }
 

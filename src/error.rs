@@ -296,6 +296,18 @@ pub enum Error {
         context: usize,
     },
 
+    /// The KV cache that the sessions of a pool share has no room for more tokens.
+    #[error(
+        "the pool's KV cache is full: {needed} more pages of 256 tokens needed, {free} free; rewind or drop a session, or \
+         make the pool larger"
+    )]
+    PoolFull {
+        /// The number of pages that the session needs beside those it has.
+        needed: usize,
+        /// The number of pages that no session has.
+        free: usize,
+    },
+
     /// A snapshot is damaged, or belongs to another model or another type of cache.
     #[error("cannot restore the snapshot: {what}: expected {expected}, found {found}")]
     Snapshot {

@@ -91,7 +91,7 @@ pub use model::{
 pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};
 pub use serde_json;
-pub use session::{Reuse, Session};
+pub use session::{Pool, Reuse, Session};
 #[cfg(feature = "stream")]
 pub use stream::{ReplyStream, SharedChat, Stream};
 pub use text::{ChatTemplate, Content, FunctionCall, Message, Tokenizer, ToolCall};

@@ -7,27 +7,29 @@
 
 mod outputs;
 mod pace;
+mod pages;
 mod parts;
+mod plans;
+mod pool;
 mod profile;
-mod prompt_plans;
 mod run;
 mod sampling;
 mod snapshot;
 mod submissions;
 mod synthetic;
 
+pub use pool::Pool;
 pub use profile::TokenProfile;
 
 use crate::error::{Error, Result};
-use crate::gpu::Fetch;
 use crate::kernels::Sampling;
-use crate::model::{CacheShape, Model, PromptOptions, State, TokenPlan};
-use crate::plan::{Executor, Plan};
+use crate::model::{BatchPlan, CacheShape, Model, PromptOptions};
+use crate::plan::{PAGE, Plan, RowHeader};
+use crate::sample::SamplerParams;
 use parts::Parts;
-use prompt_plans::PromptPlans;
-use sampling::Adjusting;
+use pool::{JointRow, Runner};
 use std::ops::ControlFlow;
-use submissions::Submissions;
+use std::sync::Arc;
 
 /// What a call to [`Session::sync`] found in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -65,32 +67,39 @@ pub struct Reuse {
 /// # }
 /// ```
 pub struct Session {
-    model: Model,
-    executor: Executor,
-    planned: TokenPlan,
-    state: State,
+    pool: Pool,
+    /// The plan of a row alone.
+    planned: Arc<BatchPlan>,
+    /// The place of its sequence among those of the pool.
+    sequence: usize,
     tokens: Vec<u32>,
     /// How many of the tokens a result has confirmed. If work is lost, the others are removed.
     confirmed: usize,
+    /// The pages of the cache that hold the tokens' KV rows, in order.
+    pages: Vec<u32>,
+    /// How many of them are full and confirmed, so that other sessions can find them.
+    offered: usize,
+    /// How often the pool had lost work when the session noticed it last.
+    losses: u64,
     /// What the device holds of the last token.
     output: Option<LastOutput>,
-    submissions: Submissions,
-    /// Reads logits and hidden states.
-    fetch: Fetch,
-    plans: PromptPlans,
+    options: PromptOptions,
     parts: Parts,
-    /// The parameters of sampling that the GPU has.
+    /// How tokens are sampled: as it was asked for, and as the GPU has it.
+    params: SamplerParams,
     sampling: Sampling,
-    /// Logit bias and penalties, if there are any.
-    adjusting: Option<Adjusting>,
 }
 
-/// What the device holds of the last token, beside the sampled token.
+/// What the device holds of the last token, beside its KV rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastOutput {
-    /// Its logits. A snapshot holds nothing else.
+    /// The token that was sampled after it.
+    Sampled,
+    /// That, its logits and its hidden state, in a row of a step that it took with other sessions.
+    Joint(JointRow),
+    /// That, and its logits. A snapshot holds nothing else.
     Logits,
-    /// Its logits and its hidden state.
+    /// That, its logits and its hidden state.
     Hidden,
 }
 
@@ -103,36 +112,39 @@ impl Session {
         Self::with_cache(model, model.cache())
     }
 
-    /// A session with a cache as given.
+    /// A session with a cache as given. Sessions that are used side by side may share one instead: see [`Pool`].
     ///
     /// # Errors
     /// As [`Session::new`], and [`Error::Argument`] for a cache of no tokens.
     pub fn with_cache(model: &Model, cache: CacheShape) -> Result<Self> {
-        let planned = model.plan(cache)?;
-        planned.check(model.gpu().capabilities())?;
-        let executor = Executor::new(model.pipelines(), &planned.plan, model.weights())?;
-        let gpu = model.gpu();
-        let values = model.config().vocab.max(model.config().width);
+        cache.check()?;
+        Pool::new(model, 1, cache, cache.context)?.session()
+    }
+
+    /// A session of a pool.
+    fn of(pool: &Pool, sequence: usize, runner: &Runner) -> Result<Self> {
+        let options = pool.model().prompt_options();
+        runner.set_sampling(sequence, &Sampling::GREEDY)?;
         Ok(Self {
-            model: model.clone(),
-            state: State::new(model.config()),
+            pool: pool.clone(),
+            planned: runner.plans.alone.planned.clone(),
+            sequence,
             tokens: Vec::new(),
             confirmed: 0,
+            pages: Vec::new(),
+            offered: 0,
+            losses: runner.losses,
             output: None,
-            submissions: Submissions::new(gpu)?,
-            fetch: Fetch::new(gpu, 4 * values as u64)?,
-            plans: PromptPlans::new(model.prompt_options()),
-            parts: Parts::new(model.prompt_options()),
+            options,
+            parts: Parts::new(options),
+            params: SamplerParams::greedy(),
             sampling: Sampling::GREEDY,
-            adjusting: None,
-            executor,
-            planned,
         })
     }
 
     /// The model.
     pub fn model(&self) -> &Model {
-        &self.model
+        self.pool.model()
     }
 
     /// The tokens fed so far.
@@ -142,7 +154,7 @@ impl Session {
 
     /// Tokens the cache can hold.
     pub fn context(&self) -> usize {
-        self.planned.cache.context
+        self.pool.cache().context
     }
 
     /// Whether `tokens` can follow the first `kept` tokens of the session.
@@ -150,7 +162,7 @@ impl Session {
     /// # Errors
     /// [`Error::TokenOutOfRange`], [`Error::ContextFull`].
     pub fn check(&self, kept: usize, tokens: &[u32]) -> Result<()> {
-        let vocab = self.model.config().vocab;
+        let vocab = self.model().config().vocab;
         if let Some(&token) = tokens.iter().find(|t| **t as usize >= vocab) {
             return Err(Error::TokenOutOfRange { token, vocab });
         }
@@ -178,12 +190,15 @@ impl Session {
     }
 
     /// Forgets all but what `tokens` begin with, unless they would not fit: then it keeps everything. Returns how many
-    /// of them need not be computed again.
+    /// of them need not be computed again, because this session or another one of the pool has computed them.
     pub(crate) fn keep_common(&mut self, tokens: &[u32]) -> Result<usize> {
         let cached = self.reusable(tokens);
         self.check(cached, &tokens[cached..])?;
-        self.rewind(cached);
-        Ok(cached)
+        let pool = self.pool.clone();
+        let runner = &mut *pool.runner();
+        self.rewind_in(runner, cached);
+        self.share(runner, tokens)?;
+        Ok(self.tokens.len())
     }
 
     /// How many of `tokens` the session has in its cache and need not compute again.
@@ -198,30 +213,152 @@ impl Session {
 
     /// Forgets all tokens but the first `length`.
     pub fn rewind(&mut self, length: usize) {
+        let pool = self.pool.clone();
+        self.rewind_in(&mut pool.runner(), length);
+    }
+
+    fn rewind_in(&mut self, runner: &mut Runner, length: usize) {
         if length < self.tokens.len() {
-            if length <= self.confirmed {
-                self.submissions.forget();
+            if length <= self.confirmed && runner.is_alone() {
+                runner.submissions.forget(); // what they computed is not needed any more
             }
-            self.tokens.truncate(length);
-            self.confirmed = self.confirmed.min(length);
-            self.output = None;
+            self.truncate(runner, length);
         }
     }
 
-    fn last_output(&self) -> Result<LastOutput> {
+    fn truncate(&mut self, runner: &mut Runner, length: usize) {
+        self.tokens.truncate(length);
+        self.confirmed = self.confirmed.min(length);
+        self.output = None;
+        let pages = length.div_ceil(PAGE).min(self.pages.len());
+        runner.pages.release(self.pages.drain(pages..));
+        self.offered = self.offered.min(length / PAGE);
+    }
+
+    /// Takes notice of work that was lost while other sessions used the device.
+    ///
+    /// # Errors
+    /// [`Error::NoResult`] if it may have been this session's. Then it keeps the tokens that a result has confirmed.
+    fn settle(&mut self, runner: &mut Runner) -> Result<()> {
+        if self.losses == runner.losses {
+            return Ok(());
+        }
+        self.losses = runner.losses;
+        self.offered = 0;
+        if self.confirmed == self.tokens.len() {
+            return Ok(());
+        }
+        self.truncate(runner, self.confirmed);
+        Err(Error::NoResult)
+    }
+
+    /// All of its tokens are confirmed, and its full pages can be found by other sessions.
+    fn confirm(&mut self, runner: &mut Runner) {
+        self.confirmed = self.tokens.len();
+        for index in self.offered..self.confirmed / PAGE {
+            let before = index.checked_sub(1).map(|before| self.pages[before]);
+            runner.pages.offer(self.pages[index], before, &self.tokens[index * PAGE..(index + 1) * PAGE]);
+            self.offered = index + 1;
+        }
+    }
+
+    /// Takes over full pages that other sessions hold of `tokens`, which begin with those of this session. The last token is
+    /// left to be computed, so that there will be logits of it.
+    fn share(&mut self, runner: &mut Runner, tokens: &[u32]) -> Result<()> {
+        let (first, most) = (self.tokens.len() / PAGE, tokens.len().saturating_sub(1) / PAGE);
+        let mut shared = Vec::new();
+        let mut before = first.checked_sub(1).map(|before| self.pages[before]);
+        for page in tokens.chunks_exact(PAGE).take(most).skip(first) {
+            before = runner.pages.find(before, page);
+            let Some(found) = before else { break };
+            shared.push(found);
+        }
+        if shared.is_empty() {
+            return Ok(());
+        }
+        runner.pages.release(self.pages.drain(first..));
+        self.pages.extend(shared);
+        self.tokens = tokens[..self.pages.len() * PAGE].to_vec();
+        (self.confirmed, self.offered, self.output) = (self.tokens.len(), self.pages.len(), None);
+        self.list_pages(runner, first)
+    }
+
+    /// Makes room for the KV rows of `count` tokens behind those that are there, in pages that no other session reads.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`]; what the device reports.
+    fn reach(&mut self, runner: &mut Runner, count: usize) -> Result<()> {
+        let (length, last) = (self.tokens.len(), (self.tokens.len() + count).div_ceil(PAGE));
+        let first = length / PAGE;
+        let mut changed = last > self.pages.len();
+        if let Some(page) = self.pages.get_mut(first) {
+            if runner.pages.is_shared(*page) {
+                let own = runner.pages.take(1)?[0];
+                let shared = std::mem::replace(page, own);
+                runner.pages.release([shared]);
+                runner.copy_page(shared, own, length % PAGE)?;
+                changed = true;
+            } else {
+                runner.pages.forget(*page);
+            }
+        }
+        if changed {
+            self.pages.extend(runner.pages.take(last.saturating_sub(self.pages.len()))?);
+            self.list_pages(runner, first)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the device the pages from one on.
+    fn list_pages(&self, runner: &mut Runner, first: usize) -> Result<()> {
+        runner.listed.take_if(|listed| *listed == self.sequence);
+        let at = 4 * (self.first_page() + first) as u64;
+        let list = bytemuck::cast_slice(&self.pages[first..]);
+        self.model().gpu().write(&runner.plans.shared.lists, at, list)
+    }
+
+    /// Tells the plan of a row alone the pages, unless it has them.
+    fn list_alone(&self, runner: &mut Runner) -> Result<()> {
+        if runner.listed == Some(self.sequence) {
+            return Ok(());
+        }
+        runner.listed = Some(self.sequence);
+        let list = runner.plans.alone.executor.local(Plan::PAGES);
+        self.model().gpu().write(list, 0, bytemuck::cast_slice(&self.pages))
+    }
+
+    /// Where its list of pages begins among those of all sessions.
+    fn first_page(&self) -> usize {
+        self.sequence * self.context().div_ceil(PAGE)
+    }
+
+    /// A row of its sequence.
+    fn row(&self, token: u32, position: usize) -> RowHeader {
+        let [position, sequence, first_page] = [position, self.sequence, self.first_page()].map(|n| n as u32);
+        RowHeader { token, position, sequence, first_page, ..RowHeader::default() }
+    }
+
+    /// What the device holds of the last token.
+    fn last_output(&self, runner: &Runner) -> Result<LastOutput> {
         let expected = "at least one token fed since the start or the last rewind".to_owned();
-        self.output.ok_or(Error::Argument { argument: "session", expected, found: "none".into() })
+        let output = self.output.ok_or(Error::Argument { argument: "session", expected, found: "none".into() })?;
+        let there = match output {
+            LastOutput::Sampled => false,
+            LastOutput::Joint(at) => at.step == runner.joint_steps,
+            LastOutput::Logits | LastOutput::Hidden => runner.holder == Some(self.sequence),
+        };
+        Ok(if there { output } else { LastOutput::Sampled })
     }
 
     /// How prompts are computed.
     pub fn prompt_options(&self) -> PromptOptions {
-        self.plans.options
+        self.options
     }
 
     /// How prompts are computed from here on: as the model was loaded with until this is called.
     pub fn set_prompt_options(&mut self, options: PromptOptions) {
-        if options != self.plans.options {
-            (self.plans, self.parts) = (PromptPlans::new(options), Parts::new(options));
+        if options != self.options {
+            (self.options, self.parts) = (options, Parts::new(options));
         }
     }
 }
@@ -239,5 +376,8 @@ impl Drop for Session {
     /// Work on its way holds on to the cache: a session made next should find the memory free.
     fn drop(&mut self) {
         let _ = self.wait();
+        let runner = &mut *self.pool.runner();
+        runner.pages.release(self.pages.drain(..));
+        runner.leave(self.sequence);
     }
 }

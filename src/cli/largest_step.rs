@@ -1,7 +1,7 @@
 //! Finds the step that would take longest on a slow GPU, among all plans that a model's options allow.
 
 use serde_json::{Value, json};
-use wglm::model::{BatchShape, Config, PromptOptions, TokenPlan, plan_batch};
+use wglm::model::{BatchPlan, BatchShape, Config, PromptOptions, plan_batch};
 use wglm::plan::{Plan, Step, StepLimit, Target};
 use wglm::{Gguf, Result};
 
@@ -19,7 +19,7 @@ pub struct LargestStep {
 pub fn of_all(
     file: &Gguf,
     config: &Config,
-    token: &TokenPlan,
+    token: &BatchPlan,
     target: Target,
     prompt: PromptOptions,
 ) -> Result<Option<LargestStep>> {
@@ -31,7 +31,7 @@ pub fn of_all(
     let mut largest = of(&token.plan, 1, context);
     for shape in BatchShape::all(prompt, context) {
         let plan = plan_batch(file, config, token, target, shape)?.plan;
-        let own = of(&plan, shape.tokens, shape.cached(context));
+        let own = of(&plan, shape.rows, shape.cached(context));
         largest = largest.into_iter().chain(own).max_by(|one, other| one.seconds.total_cmp(&other.seconds));
     }
     Ok(largest)

@@ -97,7 +97,8 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     }
     drop(progress);
     let pass = median(runs.iter().map(|run| run.pass)) / 1e3;
-    let plan = if prompt > 0 { session.chunk_plan(prompt)? } else { session.plan() };
+    let chunk = if prompt > 0 { Some(session.chunk_plan(prompt)?) } else { None };
+    let plan = chunk.as_ref().map_or(session.plan(), |chunk| &chunk.plan);
     let mut kinds = by_kind(plan, n_depth + tokens.len(), &runs);
     let steps: f64 = kinds.iter().map(|kind| kind.microseconds).sum();
     let microseconds = Times { pass, steps, unaccounted: (pass - steps).max(0.0), submit, whole };

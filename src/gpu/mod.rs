@@ -23,7 +23,7 @@ pub use adapter::{AdapterReport, Matrices, adapters};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pages::PAGE;
-pub use pass::{BindGroup, Binding, Dispatch, Pipeline, ReadbackCopy, Submission};
+pub use pass::{BindGroup, Binding, BufferCopy, Dispatch, Pipeline, ReadbackCopy, Submission};
 pub use results::{BufferRange, Fetch, Results, SubmissionNumber};
 pub use staging::{Mapped, StagedCopy, Staging};
 pub use work::Work;

@@ -1,7 +1,7 @@
 //! Pipelines, what they bind, and submissions of them.
 
 use super::wait::Done;
-use super::{Buffer, Gpu, Readback};
+use super::{Buffer, BufferRange, Gpu, Readback};
 use crate::error::Result;
 
 /// A compiled kernel.
@@ -68,6 +68,16 @@ pub struct ReadbackCopy<'a> {
 pub struct Submission {
     pub(super) index: wgpu::SubmissionIndex,
     pub(super) done: Option<Done>,
+}
+
+/// A copy from one buffer to another, of whole words.
+pub struct BufferCopy<'a> {
+    /// What is copied.
+    pub range: BufferRange<'a>,
+    /// Another buffer.
+    pub to: &'a Buffer,
+    /// The first byte there.
+    pub at: u64,
 }
 
 impl Gpu {
@@ -155,6 +165,18 @@ impl Gpu {
             }
         })?;
         self.wait(&submission)
+    }
+
+    /// Copies between buffers, one after the other, after all that was submitted before.
+    ///
+    /// # Errors
+    /// Whatever the driver has reported so far.
+    pub fn copy(&self, copies: &[BufferCopy<'_>]) -> Result<Submission> {
+        self.record("copying buffers", 0, |encoder| {
+            for BufferCopy { range: BufferRange { from, offset, bytes }, to, at } in copies {
+                encoder.copy_buffer_to_buffer(&from.raw, from.start + offset, &to.raw, to.start + at, *bytes);
+            }
+        })
     }
 
     /// Nanoseconds of a tick of the GPU's clock.

@@ -228,21 +228,25 @@ pub(crate) struct Histogram {
 /// The next token.
 pub(crate) struct Drawn {
     pub logits: Tensor,
-    /// A [`Sampling`].
-    pub sampling: BufferRef,
+    /// Rotary angles of a row.
+    pub pairs: usize,
 }
 
 /// Logits with bias and penalties.
 pub(crate) struct Adjusted {
     pub logits: Tensor,
-    /// [`Penalties`], and behind them [`Adjustment`]s.
+    /// [`Adjustment`]s of all rows.
     pub adjustments: usize,
+    /// Rotary angles of a row.
+    pub pairs: usize,
 }
 
 /// y = the rows of the embedding that the tokens name.
 pub(crate) struct EmbeddingRows {
     pub embedding: Weight,
     pub y: Tensor,
+    /// Rotary angles of a row.
+    pub pairs: usize,
 }
 
 /// y = x under a norm, vector by vector.

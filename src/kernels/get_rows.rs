@@ -23,15 +23,17 @@ impl Builder {
         let tokens = self.rows();
         let y = self.tensor(label, [embedding.shape[0], tokens]);
         let groups = embedding.groups();
-        let variant =
-            VariantBuilder::new(KERNEL.name, OP, WORKGROUP).file(source!("lib/bits.wgsl")).decode("w", embedding.quant);
+        let variant = self
+            .token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
+            .file(source!("lib/bits.wgsl"))
+            .decode("w", embedding.quant);
         let mut bindings = self.bound_weight("w", embedding);
-        bindings.extend([self.bound_token(), self.bound("y", y.buffer)]);
+        bindings.extend([self.bound_batch(), self.bound_sampled(), self.bound("y", y.buffer)]);
         let [width, rows, _] = embedding.shape.map(|n| n as u32);
         let params = Params { groups: groups as u32, width, rows, pitch: y.stride as u32 };
         let weights = embedding.matrix_bytes() / embedding.shape[1] as u64 * tokens as u64;
         let cost = Cost { weights, activations: 4 * (embedding.shape[0] * tokens) as u64, ..Cost::default() };
-        self.computes(KERNEL.name, EmbeddingRows { embedding: embedding.clone(), y });
+        self.computes(KERNEL.name, EmbeddingRows { embedding: embedding.clone(), y, pairs: self.pairs() });
         self.step(label, variant, bindings, &params, [groups.div_ceil(WORKGROUP), tokens, 1], cost)?;
         Ok(y)
     }

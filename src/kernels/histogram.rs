@@ -14,7 +14,7 @@ const CHUNKS: usize = 4;
 /// Bins: a digit of a token's place in the order of logits.
 pub(crate) const BINS: usize = 1024;
 
-params! { count: u32, slices: u32, scale: f32 }
+params! { count: u32, pitch: u32, slices: u32, scale: f32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "histogram", op: OP, params: Params::FIELDS, matrices: &[] };
 
@@ -26,8 +26,8 @@ pub(crate) fn scale(count: usize) -> f32 {
 }
 
 impl Builder {
-    /// Adds each of logits {n} to the slices' histogram: of each bin of gaps the tokens, then, of each bin, what they
-    /// weigh less than as many at its start.
+    /// Adds each of logits {n, rows} to its row's histogram of the slices: of each bin of gaps the tokens, then, of each
+    /// bin, what they weigh less than as many at its start.
     ///
     /// # Errors
     /// See [`Builder::step`].
@@ -44,11 +44,16 @@ impl Builder {
             self.bound("maxima", slices.maxima.buffer),
             self.bound("histogram", slices.histogram.buffer),
         ];
-        let params = Params { count: count as u32, slices: slices.count() as u32, scale: scale(count) };
+        let params = Params {
+            count: count as u32,
+            pitch: logits.stride as u32 / 4,
+            slices: slices.count() as u32,
+            scale: scale(count),
+        };
         let workgroups = count.div_ceil(4 * WORKGROUP * CHUNKS);
         let read = logits.bytes() + workgroups as u64 * slices.maxima.bytes();
         let cost = Cost::of_activations(read + slices.histogram.bytes());
         self.computes(KERNEL.name, computes::Histogram { logits: *logits, histogram: slices.histogram.buffer });
-        self.step(label, variant, bindings, &params, [workgroups, 1, 1], cost)
+        self.step(label, variant, bindings, &params, [workgroups, slices.rows, 1], cost)
     }
 }

@@ -13,7 +13,7 @@ const WORKGROUP: usize = 256;
 pub(super) const KERNEL: Kernel = Kernel { name: "kv_write", op: OP, params: &[], matrices: &[] };
 
 /// The type of the values of the cache. Serde writes `f16` and `f32`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum CacheType {

@@ -27,7 +27,7 @@ impl Builder {
     pub fn suits_matrices(&self, q: &Tensor, cache: &Cache) -> bool {
         let Target { team, matrices, .. } = *self.target();
         if matrices == Matrices::Eight {
-            return self.suits_matrices8(cache);
+            return self.one_sequence() && self.suits_matrices8(cache);
         }
         let kv_row = Cache::row_values(cache.rank, cache.rotary);
         let whole = kv_row.is_multiple_of(16 * KEY_PARTS) && cache.rank.is_multiple_of(16 * SUBGROUPS);

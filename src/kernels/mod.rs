@@ -44,7 +44,7 @@ pub(crate) mod slice_max;
 mod tiling;
 pub(crate) mod weight_sum;
 
-pub use adjust::{Adjustment, Penalties};
+pub use adjust::Adjustment;
 pub use experts_mm::ExpertWeights;
 pub use group_slots::Groups;
 pub use kv_write::{Cache, CacheType};
@@ -54,7 +54,7 @@ pub use mla_attention_batch::ChunkAttention;
 pub use moe_gate_up::{GateUp, Hidden, Router};
 pub use rounded::{Residual, Rounded};
 pub use route::{Gating, Routed, Routing};
-pub use sampling::Sampling;
+pub use sampling::{Penalties, Sampling};
 pub use slice_max::{NO_TOKEN, Slices};
 pub(crate) use weight_sum::{TILE as SUM_TILE, factors as sum_factors};
 

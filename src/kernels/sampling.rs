@@ -12,7 +12,9 @@
 //! position and id (`wgsl/lib/noise.wgsl`). What is summed in any order is integers; the rest has a fixed order. So a
 //! seed decides, whatever was generated or rewound before. Only finite logits are chosen.
 
-/// How a token is chosen, as `wgsl/op/sample.wgsl` reads it.
+use crate::plan::SAMPLING_BYTES;
+
+/// How tokens of a sequence are sampled, as `wgsl/lib/sampling.wgsl` reads it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::NoUninit, bytemuck::AnyBitPattern)]
 pub struct Sampling {
@@ -21,6 +23,27 @@ pub struct Sampling {
     pub(crate) top_p: f32,
     pub(crate) sharpness: f32,
     pub(crate) reach: f32,
+    /// The penalties on tokens that were there before. They are llama.cpp's.
+    pub(crate) penalties: Penalties,
+}
+
+const _: () = assert!(size_of::<Sampling>() == SAMPLING_BYTES);
+
+/// What happens to the logits of tokens that were there before.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, bytemuck::NoUninit, bytemuck::AnyBitPattern)]
+pub struct Penalties {
+    /// Divides logits above zero and multiplies others.
+    pub repeat: f32,
+    /// Taken off once.
+    pub presence: f32,
+    /// Taken off for each time.
+    pub frequency: f32,
+}
+
+impl Penalties {
+    /// Those that change nothing.
+    pub const NONE: Self = Self { repeat: 1.0, presence: 0.0, frequency: 0.0 };
 }
 
 /// The largest Gumbel noise there is, less the smallest: a token further behind than that never wins.
@@ -28,7 +51,8 @@ const NOISE_RANGE: f64 = 28.0;
 
 impl Sampling {
     /// Always the likeliest token.
-    pub const GREEDY: Self = Self { seed: [0; 2], top_k: 1, top_p: 1.0, sharpness: 0.0, reach: 0.0 };
+    pub const GREEDY: Self =
+        Self { seed: [0; 2], top_k: 1, top_p: 1.0, sharpness: 0.0, reach: 0.0, penalties: Penalties::NONE };
 
     /// A draw at a temperature above 0 from what the filters keep: `top_k` of 0 and `top_p` of 1 keep all, as does
     /// `min_p` of 0.
@@ -41,7 +65,13 @@ impl Sampling {
             top_p,
             sharpness: (2.0 / temperature).max(f64::from(f32::MIN_POSITIVE)) as f32,
             reach: reach.min(f64::from(f32::MAX)) as f32,
+            penalties: Penalties::NONE,
         }
+    }
+
+    /// As before, with penalties. Only the steps that adjust logits heed them.
+    pub fn penalised(self, penalties: Penalties) -> Self {
+        Self { penalties, ..self }
     }
 
     /// True if it takes a histogram to tell what the filters keep.

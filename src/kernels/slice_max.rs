@@ -12,7 +12,7 @@ const WORKGROUP: usize = 256;
 /// Logits of a slice: four for each invocation of a workgroup.
 pub(crate) const SLICE: usize = 4 * WORKGROUP;
 
-params! { count: u32, bins: u32 }
+params! { count: u32, pitch: u32, bins: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "slice_max", op: OP, params: Params::FIELDS, matrices: &[] };
 
@@ -21,39 +21,43 @@ pub const NO_TOKEN: u32 = u32::MAX;
 
 /// Logits cut into slices.
 pub struct Slices {
-    /// Of each slice the largest logit, as its bits, and its token; of equals the lowest token, [`NO_TOKEN`] if
+    /// Of each slice of each row the largest logit, as its bits, and its token; of equals the lowest token, [`NO_TOKEN`] if
     /// none is a number.
     pub maxima: Tensor,
     /// All zeros, for [`Builder::histogram`].
     pub histogram: Tensor,
+    /// Rows.
+    pub rows: usize,
 }
 
 impl Slices {
-    /// How many.
+    /// How many a row has.
     pub fn count(&self) -> usize {
         self.maxima.shape[0] / 2
     }
 }
 
 impl Builder {
-    /// The slices of logits {n}.
+    /// The slices of logits {n, rows}.
     ///
     /// # Errors
     /// See [`Builder::step`].
     pub fn slice_max(&mut self, label: &str, logits: &Tensor) -> Result<Slices> {
-        let count = logits.shape[0].div_ceil(SLICE);
-        let (maxima, histogram) = (self.tensor(label, [2 * count, 1]), self.tensor("histogram", [2 * BINS, 1]));
+        let [logits_of_row, rows] = logits.shape;
+        let count = logits_of_row.div_ceil(SLICE);
+        let maxima = self.tensor_with_stride(label, [2 * count, rows], 2 * count);
+        let histogram = self.tensor_with_stride("histogram", [2 * BINS, rows], 2 * BINS);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).file(source!("lib/candidates.wgsl"));
         let bindings = vec![
             self.bound("logits", logits.buffer),
             self.bound("maxima", maxima.buffer),
             self.bound("histogram", histogram.buffer),
         ];
-        let params = Params { count: logits.shape[0] as u32, bins: 2 * BINS as u32 };
+        let params = Params { count: logits_of_row as u32, pitch: logits.stride as u32 / 4, bins: 2 * BINS as u32 };
         let cost = Cost::of_activations(logits.bytes() + maxima.bytes() + histogram.bytes());
-        let slices = Slices { maxima, histogram };
+        let slices = Slices { maxima, histogram, rows };
         self.computes(KERNEL.name, Maxima::new(logits, &slices));
-        self.step(label, variant, bindings, &params, [count, 1, 1], cost)?;
+        self.step(label, variant, bindings, &params, [count, rows, 1], cost)?;
         Ok(slices)
     }
 }

@@ -4,11 +4,12 @@
 use super::Config;
 use super::weights::Weights;
 use crate::error::{Error, Result};
+use crate::gpu::Capabilities;
 use crate::kernels::{Cache, CacheType, Input, Norm, Residual};
-use crate::plan::{Builder, Tensor};
+use crate::plan::{Builder, PAGE, Tensor};
 
 /// How much a cache holds, and as what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct CacheShape {
     /// Tokens, at least one: 0, which [`LoadOptions::context`](super::LoadOptions::context) takes for as many as the
     /// model was made for, is refused here.
@@ -19,12 +20,32 @@ pub struct CacheShape {
 
 impl CacheShape {
     /// Positions are u32 on the GPU.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if (1..=u32::MAX as usize).contains(&self.context) {
             return Ok(());
         }
         let (expected, found) = (format!("1 to {} tokens", u32::MAX), self.context.to_string());
         Err(Error::Argument { argument: "context", expected, found })
+    }
+
+    /// Bytes of the KV rows of one layer, in whole pages.
+    pub fn layer_bytes(&self, config: &Config) -> u64 {
+        let kv_row = Cache::row_values(config.latent_rank, config.rotary) * self.ty.bytes();
+        (kv_row as u64).saturating_mul(self.context.next_multiple_of(PAGE) as u64)
+    }
+
+    /// An error if a device cannot hold or bind so many bytes, which are those of a layer.
+    pub(crate) fn check_bytes(&self, bytes: u64, device: &Capabilities) -> Result<()> {
+        let allowed = device.max_binding.min(device.max_buffer);
+        if bytes <= allowed {
+            return Ok(());
+        }
+        let page = (bytes / self.context.div_ceil(PAGE).max(1) as u64).max(1);
+        let most = usize::try_from(allowed / page).unwrap_or(usize::MAX).saturating_mul(PAGE);
+        if most == 0 {
+            return Ok(()); // no context helps where a page does not fit: the buffers are named one by one
+        }
+        Err(Error::ContextTooLarge { context: self.context, bytes, allowed, most })
     }
 }
 

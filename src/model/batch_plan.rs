@@ -1,121 +1,196 @@
-//! A chunk of tokens' way through the model, as a plan: of few of them the steps of a token, each for all; of many,
-//! steps of their own, by tiles.
+//! The plans of batches: of a row alone, of a few rows, and of many, which run by tiles.
 
-use super::token_plan::{TokenPlan, layers, output};
-use super::weights::Weights;
+use super::attention::CacheShape;
+use super::graph::{layers, logits};
+use super::sampling_plan::{SamplingSteps, sample_tokens};
+use super::weights::{WeightSource, Weights};
 use super::{Config, PromptOptions};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::plan::{Builder, Plan, Target};
+use crate::gpu::Capabilities;
+use crate::plan::{Builder, Plan, Purpose, Target, Team, Tensor, TilingOverride};
 use crate::quant::GROUP;
+use std::sync::Arc;
 
-/// What a chunk's plan is made for.
+/// What a plan is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BatchShape {
-    /// Tokens there is room for.
-    pub tokens: usize,
-    /// Of which of them logits are wanted.
+    /// Rows there is room for.
+    pub rows: usize,
+    /// Which of them logits are wanted of.
     pub outputs: Outputs,
-    /// Tokens in the cache before the chunk, at most. The deeper it is, the longer attention takes, and into the more
-    /// parts it is cut.
+    /// Tokens in the cache before the rows, at most. The deeper it is, the longer attention takes, and into the more parts
+    /// it is cut.
     pub depth: usize,
+}
+
+/// Which rows of a batch logits are wanted of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outputs {
+    /// The last one's. They are left to the head of the plan of a row alone.
+    Last,
+    /// Every one's.
+    All,
+    /// Every one's, for few rows, which may be of different sequences.
+    Sequences,
 }
 
 /// Depths that plans are made for, and the context.
 const DEPTHS: [usize; 3] = [1024, 16 << 10, 64 << 10];
 
 impl BatchShape {
-    /// Of chunks that there is room for `tokens` tokens of, after `before` others in a context of so many.
-    pub fn of(tokens: usize, outputs: Outputs, before: usize, context: usize) -> Self {
-        let depth = depths(tokens, context).find(|depth| *depth >= before);
-        Self { tokens, outputs, depth: depth.unwrap_or(before) }
+    /// A row alone. Its steps are never cut, so one plan is for all depths.
+    pub const ALONE: Self = Self { rows: 1, outputs: Outputs::All, depth: 0 };
+
+    /// The shape with room for `rows` rows after `before` others, in a context of so many.
+    pub fn of(rows: usize, outputs: Outputs, before: usize, context: usize) -> Self {
+        let depth = depths(rows, context).find(|depth| *depth >= before);
+        Self { rows, outputs, depth: depth.unwrap_or(before) }
     }
 
-    /// Tokens in the cache at most, those of the chunk among them.
+    /// Tokens in the cache at most, those of the rows among them.
     pub fn cached(&self, context: usize) -> usize {
-        self.depth.saturating_add(self.tokens).min(context.max(self.tokens))
+        self.depth.saturating_add(self.rows).min(context.max(self.rows))
     }
 
-    /// Those of all chunks of prompts in a context of so many tokens.
+    /// Those of all parts of prompts in a context of so many tokens.
     pub fn all(options: PromptOptions, context: usize) -> impl Iterator<Item = Self> {
         let rooms = options.rooms().filter(move |_| options.together() > 1);
-        rooms.flat_map(move |tokens| {
-            depths(tokens, context).map(move |depth| Self { tokens, outputs: Outputs::Last, depth })
-        })
+        rooms.flat_map(move |rows| depths(rows, context).map(move |depth| Self { rows, outputs: Outputs::Last, depth }))
     }
 }
 
-/// The depths that plans with room for `tokens` tokens are made for. Few of them take no longer at the first depth than
-/// at the second.
-fn depths(tokens: usize, context: usize) -> impl Iterator<Item = usize> {
-    let first = usize::from(tokens <= FEW_TOKENS);
+/// The depths that plans with room for so many rows are made for. Few of them take no longer at the first depth than at the
+/// second.
+fn depths(rows: usize, context: usize) -> impl Iterator<Item = usize> {
+    let first = usize::from(rows <= FEW_TOKENS);
     DEPTHS.into_iter().skip(first).take_while(move |depth| *depth < context).chain([context])
 }
 
-/// Of which tokens of a chunk logits are wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Outputs {
-    /// The last one's: left to the head of the token's plan.
-    Last,
-    /// Every one's.
-    All,
-}
-
-/// The plan of a chunk, and where its inputs and outputs are.
+/// The plan of a batch, and where its outputs are.
 pub struct BatchPlan {
-    /// The steps. Those from [`Plan::head`] on leave the last token's hidden values for the head of the token's plan.
+    /// The steps. Those from [`Plan::head`] on are needed only where logits are wanted.
     pub plan: Plan,
-    /// The local buffers that are those of the token's plan: here, and there.
-    pub shared: Vec<(usize, usize)>,
-    /// The local buffer of what the layers leave of every token {width}, and how many values one token's start after the
-    /// one's before.
-    pub hidden: (usize, usize),
-    /// The local buffer of the logits {vocab} of every token, if they are wanted, and how many values one token's start
-    /// after the one's before.
-    pub logits: Option<(usize, usize)>,
+    /// Where each weight comes from. All plans of a model have the same weights in the same places.
+    pub sources: Arc<[WeightSource]>,
+    /// What the layers leave {width, rows}.
+    pub hidden: Tensor,
+    /// Where logits of the last row alone are wanted: the local buffer {width} of what the layers leave of it.
+    pub last: Option<usize>,
+    /// Where logits of every row are wanted: the head.
+    pub head: Option<Head>,
+    /// The cache of a session.
+    pub cache: CacheShape,
 }
 
-/// Plans chunks of a shape, over the weights and the caches of a token's plan.
+/// The head of a plan.
+#[derive(Debug, Clone, Copy)]
+pub struct Head {
+    /// The logits {vocab, rows}.
+    pub logits: Tensor,
+    /// The steps that sample the next tokens from them.
+    pub sampling: SamplingSteps,
+}
+
+impl BatchPlan {
+    /// The head.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a plan that leaves it to another.
+    pub fn head(&self) -> Result<&Head> {
+        let (expected, found) = ("a plan of logits of every row".to_owned(), "one of the last row's".to_owned());
+        self.head.as_ref().ok_or(Error::Argument { argument: "plan", expected, found })
+    }
+
+    /// Where the steps end that compute what is wanted, without sampling.
+    pub fn end(&self) -> usize {
+        self.head.map_or(self.plan.steps.len(), |head| head.sampling.first)
+    }
+
+    /// The local buffers that are those of a plan of a row alone: here, and there.
+    pub fn shared(&self, alone: &Self) -> Vec<(usize, usize)> {
+        let states = [Plan::SAMPLED, Plan::PAGES, Plan::SAMPLING].map(|local| (local, local));
+        let last = self.last.zip(alone.hidden.buffer.local().ok());
+        self.plan.caches().zip(alone.plan.caches()).chain(states).chain(last).collect()
+    }
+
+    /// Refuses, before anything is made, what a device cannot hold or bind in one piece. The weights come first: with
+    /// one that is too large, no context helps.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::ContextTooLarge`].
+    pub(crate) fn check(&self, device: &Capabilities) -> Result<()> {
+        self.plan.check_weights(device.max_binding)?;
+        let caches = self.plan.locals.iter().filter(|local| local.purpose == Purpose::Cache);
+        self.cache.check_bytes(caches.map(|cache| cache.bytes).max().unwrap_or(0), device)?;
+        self.plan.check_bindings(device.max_binding)
+    }
+}
+
+/// Plans a row alone for the model in `file`, with a cache as given. Reads the file's header only.
 ///
 /// # Errors
-/// As [`plan_token`](super::plan_token).
+/// [`Error::Tensor`] for a tensor that is missing or has a shape other than the hyper-parameters ask for,
+/// [`Error::Unsupported`] for one whose type is unknown here.
+pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Target) -> Result<BatchPlan> {
+    cache.check()?;
+    let builder = Builder::new(target, config.rotary / 2);
+    let planned = plan(builder, Weights::new(file), config, cache, Outputs::All)?;
+    check_tiling_overrides(&planned.plan, target)?;
+    Ok(planned)
+}
+
+/// Plans batches of a shape, over the weights of the plan of a row alone.
+///
+/// # Errors
+/// As [`plan_token`].
 pub fn plan_batch(
     file: &Gguf,
     config: &Config,
-    token: &TokenPlan,
+    token: &BatchPlan,
     target: Target,
     shape: BatchShape,
 ) -> Result<BatchPlan> {
-    let few = shape.tokens <= FEW_TOKENS && serves_few(config);
-    let mut b = Builder::for_chunk(target, config.rotary / 2, shape.tokens)
+    let few = shape.rows <= FEW_TOKENS && serves_few(config);
+    let builder = Builder::for_chunk(target, config.rotary / 2, shape.rows)
         .with_weights(&token.plan.weights)
         .with_cached(shape.cached(token.cache.context))
-        .for_few(few);
-    let mut weights = Weights::known(file, &token.sources);
-    let (b, w) = (&mut b, &mut weights);
-
-    let embedding = w.matrix(b, "token_embd.weight", config.width, config.vocab)?;
-    let x = b.get_rows("embed", &embedding)?;
-    let norm = layers(b, w, config, &x, token.cache)?;
-
-    b.head();
-    let last = b.tensor("last", [config.width, 1]);
-    b.last_token("last", &x, &last)?;
-    let hidden = (x.buffer.local()?, x.stride);
-    let logits = match shape.outputs {
-        Outputs::Last => None,
-        Outputs::All => {
-            let logits = output(b, w, config, &x, &norm)?;
-            Some((logits.buffer.local()?, logits.pitch))
-        }
-    };
-    let plan = std::mem::replace(b, Builder::new(target, 1)).finish();
-    let shared = shared(&plan, last.buffer.local()?, token);
-    Ok(BatchPlan { plan, shared, hidden, logits })
+        .for_few(few)
+        .for_sequences(shape.outputs == Outputs::Sequences);
+    plan(builder, Weights::known(file, &token.sources), config, token.cache, shape.outputs)
 }
 
-/// Tokens up to which a chunk runs in the steps of a token, each for all of them.
+fn plan(
+    mut b: Builder,
+    mut weights: Weights<'_>,
+    config: &Config,
+    cache: CacheShape,
+    outputs: Outputs,
+) -> Result<BatchPlan> {
+    let (hidden, norm) = layers(&mut b, &mut weights, config, cache)?;
+    b.head();
+    let (mut last, mut head) = (None, None);
+    match outputs {
+        Outputs::Last => {
+            let y = b.tensor("last", [config.width, 1]);
+            b.last_token("last", &hidden, &y)?;
+            last = Some(y.buffer.local()?);
+        }
+        Outputs::All | Outputs::Sequences => {
+            let logits = logits(&mut b, &mut weights, config, &hidden, &norm)?;
+            head = Some(Head { logits, sampling: sample_tokens(&mut b, &logits)? });
+        }
+    }
+    Ok(BatchPlan { plan: b.finish(), sources: weights.sources.into(), hidden, last, head, cache })
+}
+
+/// Rows up to which a batch runs in the steps of a row alone, each for all of them.
 pub const FEW_TOKENS: usize = 32;
+
+/// How many sequences a step can have rows of. The kernels of many rows take those of one.
+pub(crate) fn most_sequences(config: &Config) -> usize {
+    if serves_few(config) { FEW_TOKENS } else { 1 }
+}
 
 /// Whether the kernels of few rows serve a model: where heads' vectors, which lie side by side, make up whole groups.
 fn serves_few(config: &Config) -> bool {
@@ -123,7 +198,15 @@ fn serves_few(config: &Config) -> bool {
     whole(config.key_width) && whole(config.value_width)
 }
 
-/// The caches, layer by layer, and where the head of the token's plan reads.
-fn shared(plan: &Plan, last: usize, token: &TokenPlan) -> Vec<(usize, usize)> {
-    plan.caches().zip(token.plan.caches()).chain([(last, token.hidden), (Plan::PAGES, Plan::PAGES)]).collect()
+/// An error if tilings are overridden of steps that the plan has not, or where there is only one.
+fn check_tiling_overrides(plan: &Plan, target: Target) -> Result<()> {
+    if let (Team::Workgroup, [asked, ..]) = (target.team, target.tiling_overrides) {
+        let expected = "none: without subgroup operations there is one tiling".to_owned();
+        return Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", asked.step) });
+    }
+    let is = |label: &str, step: &str| label == step || label.split_once('.').is_some_and(|(_, rest)| rest == step);
+    let unknown = |asked: &&TilingOverride| !plan.steps.iter().any(|planned| is(&planned.label, &asked.step));
+    let Some(asked) = target.tiling_overrides.iter().find(unknown) else { return Ok(()) };
+    let expected = "a step of the plan without its layer, as moe.down".to_owned();
+    Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", asked.step) })
 }

@@ -11,14 +11,14 @@ use super::progress::{Meter, Stage};
 use super::rows::WeightRows;
 use super::verdict::{Finding, Verdict, Without};
 use super::weights::WeightSource;
-use super::{BatchPlan, BatchShape, CacheShape, Outputs, State, TokenPlan};
+use super::{BatchPlan, BatchShape, CacheShape, Outputs, State};
 use super::{plan_batch, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Buffer;
 use crate::kernels::Sampling;
 use crate::memory::zeros;
-use crate::plan::{Checker, Executor, Plan, Sample, Step, Target, Weight, WrongOutput};
+use crate::plan::{Checker, Executor, Plan, RowHeader, Sample, Step, Target, Weight, WrongOutput};
 use crate::shader::Pipelines;
 use crate::threads::GoOn;
 use rand_pcg::Pcg32;
@@ -130,7 +130,7 @@ impl Subject<'_> {
             return self.token(&planned, &token, together, &mut random, go_on);
         }
         for position in 0..BEFORE {
-            self.write(&token, position, &mut random)?;
+            self.write(&token, position, &[self.pick(&mut random)])?;
             token.executor.submit(self.layers(&planned.plan).into_iter().flatten(), &[])?;
         }
         self.token(&planned, &token, BEFORE, &mut random, go_on)
@@ -140,40 +140,39 @@ impl Subject<'_> {
     fn chunk(
         &self,
         chunk: &BatchPlan,
-        token: &TokenPlan,
+        token: &BatchPlan,
         lender: &Executor,
         count: usize,
         random: &mut Pcg32,
         go_on: &mut GoOn<'_>,
     ) -> Result<Option<WrongOutput>> {
-        let BatchPlan { plan, shared, .. } = chunk;
+        let plan = &chunk.plan;
         let shared: HashMap<usize, Buffer> =
-            shared.iter().map(|(here, there)| (*here, lender.local(*there).clone())).collect();
+            chunk.shared(token).into_iter().map(|(here, there)| (here, lender.local(there).clone())).collect();
         let executor = Executor::with_locals(self.pipelines, plan, self.weights, &shared)?;
         let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
-        let gpu = executor.gpu();
-        gpu.write(executor.local(Plan::BATCH), 0, &State::new(self.planner.config).chunk(0, count, plan.splits, 0))?;
-        gpu.write(executor.local(Plan::TOKENS), 0, bytemuck::cast_slice(&ids))?;
-        self.run(&Made { plan, executor }, token, self.steps(plan), (0, count), random, go_on)
+        let made = Made { plan, executor };
+        self.write(&made, 0, &ids)?;
+        self.run(&made, token, self.steps(plan), (0, count), random, go_on)
     }
 
     /// Checks a token after others, the likeliest that follows, and a draw.
     fn token(
         &self,
-        planned: &TokenPlan,
+        planned: &BatchPlan,
         made: &Made<'_>,
         position: usize,
         random: &mut Pcg32,
         go_on: &mut GoOn<'_>,
     ) -> Result<Option<WrongOutput>> {
-        self.write(made, position, random)?;
+        self.write(made, position, &[self.pick(random)])?;
         let fault = self.run(made, planned, self.steps(made.plan), (position, 1), random, go_on)?;
         if fault.is_some() {
             return Ok(fault);
         }
         let draw = Sampling::draw(1.0, 40, 0.95, 0.02, random.next_u64());
-        made.executor.gpu().write(made.executor.local(planned.sampling.params), 0, bytemuck::bytes_of(&draw))?;
-        let choice = planned.sampling.first..made.plan.steps.len();
+        made.executor.gpu().write(made.executor.local(Plan::SAMPLING), 0, bytemuck::bytes_of(&draw))?;
+        let choice = planned.end()..made.plan.steps.len();
         self.meter.expect(Stage::Check, choice.len() as u64);
         self.run(made, planned, vec![choice], (position, 1), random, go_on)
     }
@@ -182,7 +181,7 @@ impl Subject<'_> {
     fn run(
         &self,
         made: &Made<'_>,
-        token: &TokenPlan,
+        token: &BatchPlan,
         steps: Vec<Range<usize>>,
         tokens: (usize, usize),
         random: &mut Pcg32,
@@ -210,11 +209,11 @@ impl Subject<'_> {
         self.layers(plan).into_iter().chain(once(plan.head..plan.steps.len())).collect()
     }
 
-    /// Says which token is computed, and where.
-    fn write(&self, made: &Made<'_>, position: usize, random: &mut Pcg32) -> Result<()> {
-        let gpu = made.executor.gpu();
-        gpu.write(made.executor.local(Plan::BATCH), 0, State::new(self.planner.config).at(position, 0))?;
-        gpu.write(made.executor.local(Plan::TOKENS), 0, &self.pick(random).to_le_bytes())
+    /// Says which tokens are computed, from a position on.
+    fn write(&self, made: &Made<'_>, position: usize, tokens: &[u32]) -> Result<()> {
+        let mut state = State::new(self.planner.config);
+        let batch = state.batch(&RowHeader::consecutive(position, tokens), made.plan.splits, 0);
+        made.executor.gpu().write(made.executor.local(Plan::BATCH), 0, batch)
     }
 
     /// The id of a token.

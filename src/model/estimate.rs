@@ -4,7 +4,7 @@ use super::load::Model;
 use super::options::{LoadOptions, target};
 use super::upload::staging_memory;
 use super::verify::verify_memory;
-use super::{BatchShape, CacheShape, Config, TokenPlan, plan_batch, plan_token};
+use super::{BatchPlan, BatchShape, CacheShape, Config, plan_batch, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Fetch, Gpu, Results};
@@ -105,7 +105,7 @@ impl Model {
         let chunks = chunks(file, &config, &token, target, options)?;
         let (weights, cache) = (token.plan.weight_memory(), token.plan.local_memory(Purpose::Cache));
         // Logits or hidden values, and two sampled tokens, where the host reads them.
-        let sampled = Results::memory(4 * Plan::TOKEN_WORDS as u64, Results::ROOM);
+        let sampled = Results::memory(4 * Plan::SAMPLED_WORDS as u64, Results::ROOM);
         let read = Fetch::memory(4 * config.vocab.max(config.width) as u64, 1) + 2 * sampled;
         let scratch = scratch(&token.plan, &chunks) + read;
         let max_binding = gpu.map_or(u64::MAX, |gpu| gpu.capabilities().max_binding);
@@ -125,7 +125,7 @@ impl Model {
 }
 
 /// The plans of chunks that a session may come to have.
-fn chunks(file: &Gguf, config: &Config, token: &TokenPlan, target: Target, options: &LoadOptions) -> Result<Vec<Plan>> {
+fn chunks(file: &Gguf, config: &Config, token: &BatchPlan, target: Target, options: &LoadOptions) -> Result<Vec<Plan>> {
     let shapes = BatchShape::all(options.prompt, token.cache.context);
     shapes.map(|shape| Ok(plan_batch(file, config, token, target, shape)?.plan)).collect()
 }
@@ -137,9 +137,12 @@ fn scratch(token: &Plan, chunks: &[Plan]) -> u64 {
         let largest = shared.entry(key).or_default();
         *largest = bytes.max(*largest);
     }
-    let own = |plan: &Plan| plan.params_memory() + plan.local_memory(Purpose::State);
-    let each = chunks.iter().map(own).sum::<u64>() + own(token);
-    token.local_memory(Purpose::Scratch) + shared.values().sum::<u64>() + each
+    let own = |plan: &Plan| plan.params_memory() + plan.locals[Plan::BATCH].bytes;
+    let each = chunks.iter().map(own).sum::<u64>();
+    let lists = token.locals[Plan::PAGES].bytes; // the other plans have those of all sessions
+    let token =
+        token.params_memory() + token.local_memory(Purpose::State) + token.local_memory(Purpose::Scratch) + lists;
+    token + shared.values().sum::<u64>() + each
 }
 
 /// What of a plan is too large for the device.

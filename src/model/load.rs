@@ -6,19 +6,20 @@ use super::planner::{Planned, Planner};
 use super::progress::{Meter, Progress, Stage};
 use super::upload::{Uploaded, upload};
 use super::verdict::{Check, Verdict, Without};
-use super::{BatchPlan, BatchShape, CacheShape, Config, PromptOptions, SamplingPlan, State, TokenPlan};
+use super::{BatchPlan, BatchShape, CacheShape, Config, Head, PromptOptions, SamplingPlan, State};
 use super::{plan_batch, plan_sampling, plan_token};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu, Results, SubmissionNumber};
-use crate::plan::{BatchHeader, Executor, Plan, Target};
+use crate::plan::{BatchHeader, Executor, Plan, RowHeader, Target};
 use crate::sample::SamplerParams;
 use crate::shader::{Pipelines, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
 use crate::threads::{GoOn, Job, work};
+use std::collections::HashMap;
 use std::mem::offset_of;
 use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A model on the GPU. Clones share it, and several threads can use it.
 ///
@@ -57,6 +58,7 @@ struct Shared {
     prompt: PromptOptions,
     pipelines: Pipelines,
     weights: Uploaded,
+    plans: Mutex<Plans>,
     verdict: Option<Verdict>,
     tokenizer: Option<Tokenizer>,
     template: Option<ChatTemplate>,
@@ -160,6 +162,7 @@ impl Model {
             prompt,
             pipelines,
             weights,
+            plans: Mutex::default(),
             verdict,
             tokenizer,
             template,
@@ -254,20 +257,31 @@ impl Model {
         &self.shared.weights.buffers
     }
 
-    pub(crate) fn plan(&self, cache: CacheShape) -> Result<TokenPlan> {
-        plan_token(&self.shared.file, &self.shared.config, cache, self.shared.target)
+    /// The plan of batches of a shape. Each is made once for all sessions with the same cache.
+    pub(crate) fn plan(&self, cache: CacheShape, shape: BatchShape) -> Result<Arc<BatchPlan>> {
+        if let Some(known) = self.plans().get(&(cache, shape)) {
+            return Ok(known.clone());
+        }
+        let Shared { file, config, target, .. } = &*self.shared;
+        let planned = match shape {
+            BatchShape::ALONE => plan_token(file, config, cache, *target)?,
+            _ => plan_batch(file, config, &*self.plan(cache, BatchShape::ALONE)?, *target, shape)?,
+        };
+        Ok(self.plans().entry((cache, shape)).or_insert(Arc::new(planned)).clone())
     }
 
-    /// Plans a choice with room for so many adjustments beside a token's plan.
-    pub(crate) fn plan_sampling(&self, token: &TokenPlan, room: usize) -> Result<SamplingPlan> {
-        plan_sampling(&self.shared.config, token, self.shared.target, room)
+    fn plans(&self) -> MutexGuard<'_, Plans> {
+        self.shared.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans chunks beside a token's plan.
-    pub(crate) fn plan_batch(&self, token: &TokenPlan, shape: BatchShape) -> Result<BatchPlan> {
-        plan_batch(&self.shared.file, &self.shared.config, token, self.shared.target, shape)
+    /// Plans sampling with room for so many adjustments beside a batch's plan that has this head.
+    pub(crate) fn plan_sampling(&self, batch: &BatchPlan, head: &Head, room: usize) -> Result<SamplingPlan> {
+        plan_sampling(&self.shared.config, batch, head, self.shared.target, room)
     }
 }
+
+/// Plans, by the cache and the shape that they are made for.
+type Plans = HashMap<(CacheShape, BatchShape), Arc<BatchPlan>>;
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -357,7 +371,7 @@ impl Loading<'_> {
 /// fit shows here: where a driver gives up without an error, the submission's number is missing.
 fn warm_up(
     pipelines: &Pipelines,
-    planned: &TokenPlan,
+    planned: &BatchPlan,
     weights: &[Buffer],
     mut state: State,
     go_on: &mut GoOn<'_>,
@@ -367,7 +381,8 @@ fn warm_up(
     let executor = Executor::new(pipelines, &planned.plan, weights)?;
     let (buffer, offset) = (executor.local(Plan::BATCH), offset_of!(BatchHeader, submission) as u64);
     let number = SubmissionNumber { value: 1, buffer, offset };
-    gpu.write(buffer, 0, state.at(0, number.value))?;
+    let row = RowHeader::consecutive(0, &[0]);
+    gpu.write(buffer, 0, state.batch(&row, planned.plan.splits, number.value))?;
     let mut results = Results::new(gpu, 0, 1)?;
     results.submit(gpu, number, &[], |copies| executor.submit(0..planned.plan.steps.len(), copies))?;
     results.read(gpu, 0).map(drop)

@@ -1,8 +1,7 @@
-//! GLM-4.7-Flash: its hyper-parameters, its weights, and the way of a token, or of a chunk of them, through it.
+//! GLM-4.7-Flash: its hyper-parameters, its weights, and the way of a batch of tokens through it.
 //!
-//! Everything is read from the file's metadata. The graph (`token_plan`, `attention`, `moe`, and `batch_plan`,
-//! `batch_attention`, `batch_moe` of chunks) is a straight tape over the plan builder and knows tensors by name and
-//! shape only.
+//! Everything is read from the file's metadata. The graph (`graph`, `attention`, `moe`) is a straight tape over the plan
+//! builder and knows tensors by name and shape only.
 
 mod arithmetic;
 mod attention;
@@ -11,6 +10,7 @@ mod check;
 mod config;
 mod estimate;
 mod feed_forward;
+mod graph;
 mod in_place;
 mod load;
 mod moe;
@@ -23,7 +23,6 @@ mod sampling_plan;
 mod shaders;
 mod state;
 mod sums;
-mod token_plan;
 mod upload;
 mod upload_pieces;
 mod verdict;
@@ -32,16 +31,15 @@ mod weights;
 
 pub use arithmetic::usual_arithmetic;
 pub use attention::CacheShape;
-pub(crate) use batch_plan::FEW_TOKENS;
-pub use batch_plan::{BatchPlan, BatchShape, Outputs, plan_batch};
+pub use batch_plan::{BatchPlan, BatchShape, Head, Outputs, plan_batch, plan_token};
+pub(crate) use batch_plan::{FEW_TOKENS, most_sequences};
 pub use config::{Config, Experts, RopeScaling};
 pub use estimate::{Estimate, Fit};
 pub use load::{Model, recommended_sampling};
 pub use options::{Altered, LoadOptions};
 pub use progress::{Progress, Stage};
 pub use prompt::PromptOptions;
-pub use sampling_plan::{SamplingPlan, plan_sampling};
+pub use sampling_plan::{SamplingPlan, SamplingSteps, plan_sampling};
 pub use shaders::Shaders;
 pub use state::State;
-pub use token_plan::{SamplingSteps, TokenPlan, plan_token};
 pub use verdict::{Check, Verdict, Without};

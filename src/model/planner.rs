@@ -1,7 +1,7 @@
 //! Makes the plans whose kernels a load compiles.
 
 use super::verdict::subject;
-use super::{CacheShape, Config, PromptOptions, Shaders, TokenPlan, plan_token};
+use super::{BatchPlan, CacheShape, Config, PromptOptions, Shaders, plan_token};
 use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::gpu::Gpu;
@@ -21,7 +21,7 @@ pub(super) struct Planner<'a> {
 
 /// The plan of a token, and the kernels of everything that a conversation needs.
 pub(super) struct Planned {
-    pub token: TokenPlan,
+    pub token: BatchPlan,
     shaders: Shaders,
 }
 

@@ -4,7 +4,7 @@
 //! model takes. Plans for few tokens, for many, and for a deep cache share shaders that would differ only in the number
 //! of tokens.
 
-use super::{BatchShape, Config, PromptOptions, TokenPlan, plan_batch, plan_sampling};
+use super::{BatchPlan, BatchShape, Config, PromptOptions, plan_batch, plan_sampling};
 use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::plan::{Plan, Target};
@@ -31,7 +31,7 @@ impl Shaders {
     pub fn of(
         file: &Gguf,
         config: &Config,
-        token: &TokenPlan,
+        token: &BatchPlan,
         target: Target,
         prompt: PromptOptions,
         allowed: u64,
@@ -46,7 +46,9 @@ impl Shaders {
             plan.check_bindings(allowed)?;
             shaders.prompts.extend(new(plan));
         }
-        shaders.sampling = new(plan_sampling(config, token, target, 1)?.plan);
+        if let Some(head) = &token.head {
+            shaders.sampling = new(plan_sampling(config, token, head, target, 1)?.plan);
+        }
         Ok(shaders)
     }
 

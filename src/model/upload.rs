@@ -6,7 +6,7 @@
 //! the read until they are summed and staged. Weights that are used in place are only summed. At the end the GPU
 //! computes checksums of what it has (`verify.rs`).
 
-use super::TokenPlan;
+use super::BatchPlan;
 use super::in_place::{InPlace, Limits, Place};
 use super::progress::{Meter, Stage};
 use super::rows::WeightRows;
@@ -56,14 +56,14 @@ pub(super) struct Uploaded {
 pub(super) fn upload(
     file: &Gguf,
     pipelines: &Pipelines,
-    planned: &TokenPlan,
+    planned: &BatchPlan,
     zero_copy: bool,
     meter: &Meter,
     go_on: &mut GoOn<'_>,
 ) -> Result<Uploaded> {
     let (gpu, plan) = (pipelines.gpu(), &planned.plan);
     let rows = |(weight, source)| WeightRows::of(file, weight, source);
-    let rows = plan.weights.iter().zip(&planned.sources).map(rows).collect::<Result<Vec<_>>>()?;
+    let rows = plan.weights.iter().zip(planned.sources.iter()).map(rows).collect::<Result<Vec<_>>>()?;
     let placed = if zero_copy { in_place(gpu, &plan.weights, &rows) } else { InPlace::none(rows.len()) };
     // All buffers are created first, so that a lack of memory shows before minutes are spent on reading.
     let buffers = buffers(file, gpu, &plan.weights, &placed)?;

@@ -1,6 +1,6 @@
 //! The batch that a step computes, as the host writes it and `wgsl/lib/batch.wgsl` reads it: a header, then its rows.
 
-use bytemuck::NoUninit;
+use bytemuck::{AnyBitPattern, NoUninit};
 
 /// KV rows of a page of the cache: a multiple of every kernel's tile, so that no tile crosses the end of a page.
 pub const PAGE: usize = 256;
@@ -21,12 +21,32 @@ pub struct BatchHeader {
 
 /// What a row begins with; cosine and sine of each of its rotary angles follow.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, NoUninit)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, NoUninit, AnyBitPattern)]
 pub struct RowHeader {
+    /// The token's id, or [`RowHeader::SAMPLED`].
+    pub token: u32,
     /// The position of the token in its sequence.
     pub position: u32,
+    /// The place of its sequence among those that tokens are sampled for: in [`Plan::SAMPLED`](super::Plan::SAMPLED) and
+    /// [`Plan::SAMPLING`](super::Plan::SAMPLING).
+    pub sequence: u32,
     /// Where the list of its sequence's pages begins among all lists.
     pub first_page: u32,
+    /// Where the adjustments of its logits begin among those of all rows.
+    pub first_adjustment: u32,
+    /// How many adjustments there are.
+    pub adjustments: u32,
+}
+
+impl RowHeader {
+    /// In the place of an id: the token that was sampled last for the row's sequence, which the GPU knows.
+    pub const SAMPLED: u32 = u32::MAX;
+
+    /// The rows of tokens that follow one another, the first at a position, in a sequence whose list of pages is the first.
+    pub fn consecutive(position: usize, tokens: &[u32]) -> Vec<Self> {
+        let row = |(&token, position)| Self { token, position, ..Self::default() };
+        tokens.iter().zip(position as u32..).map(row).collect()
+    }
 }
 
 /// Bytes from one row's start to the next's, with `pairs` rotary angles.

@@ -11,6 +11,9 @@ use crate::wgsl::source;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Bytes of what tells how tokens of a sequence are sampled: `kernels::Sampling`, which comes after this module.
+pub const SAMPLING_BYTES: usize = 36;
+
 /// Builds a [`Plan`].
 pub struct Builder {
     pub(super) plan: Plan,
@@ -21,6 +24,8 @@ pub struct Builder {
     pub(super) cached: u64,
     /// Whether products are computed by tiles, as suits many rows.
     pub(super) tiles: bool,
+    /// Whether rows may be of different sequences.
+    sequences: bool,
     layer: Option<usize>,
     prefix: String,
     guard: u64,
@@ -33,40 +38,49 @@ pub struct Builder {
 impl Builder {
     /// An empty plan of a row alone, which has `pairs` rotary angles.
     pub fn new(target: Target, pairs: usize) -> Self {
-        Self::with_rows(target, None, pairs, Plan::TOKEN_WORDS)
+        Self::for_chunk(target, pairs, 1).for_few(true)
     }
 
     /// An empty plan of up to `rows` rows, each of which has `pairs` rotary angles.
     pub fn for_chunk(target: Target, pairs: usize, rows: usize) -> Self {
-        Self::with_rows(target, Some(rows), pairs, rows)
-    }
-
-    fn with_rows(target: Target, chunk: Option<usize>, pairs: usize, words: usize) -> Self {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
         let pairs = pairs.max(1);
-        let batch = local("batch", batch_bytes(chunk.unwrap_or(1), pairs));
-        let tokens = local("tokens", 4 * words as u64);
-        let pages = local("pages", 4);
-        let plan = Plan { locals: vec![batch, tokens, pages], splits: 1, chunk, ..Plan::default() };
-        Self {
+        let batch = local("batch", batch_bytes(rows, pairs));
+        let locals = vec![batch, local("sampled", 0), local("pages", 4), local("sampling", 0)];
+        let plan = Plan { locals, splits: 1, rows, ..Plan::default() };
+        let mut builder = Self {
             plan,
             target,
             pairs,
             cached: 0,
-            tiles: chunk.is_some(),
+            tiles: true,
+            sequences: false,
             layer: None,
             prefix: String::new(),
             guard: 0,
             scratch: HashMap::new(),
             names: HashMap::new(),
             reference: None,
-        }
+        };
+        builder.room_for_sequences(1);
+        builder
     }
 
     /// Without tiles if `few`: with the kernels of a row alone, each for all rows.
     pub fn for_few(mut self, few: bool) -> Self {
         self.tiles = !few;
         self
+    }
+
+    /// For rows that may be of different sequences: without kernels whose workgroups share the KV rows of several.
+    pub fn for_sequences(mut self, different: bool) -> Self {
+        self.sequences = different;
+        self
+    }
+
+    /// Whether all rows are of one sequence.
+    pub fn one_sequence(&self) -> bool {
+        self.plan.rows == 1 || !self.sequences
     }
 
     /// For so many tokens in the cache at most, those of the chunk among them: steps that would take too long then are
@@ -81,6 +95,12 @@ impl Builder {
         let bytes = 4 * pages.max(1) as u64;
         let lists = &mut self.plan.locals[Plan::PAGES];
         lists.bytes = lists.bytes.max(bytes);
+    }
+
+    /// Makes room for so many sequences that tokens are sampled for.
+    pub fn room_for_sequences(&mut self, sequences: usize) {
+        self.plan.locals[Plan::SAMPLED].bytes = (4 * Plan::SAMPLED_WORDS * sequences) as u64;
+        self.plan.locals[Plan::SAMPLING].bytes = (SAMPLING_BYTES * sequences) as u64;
     }
 
     /// Starts with the weights of another plan, in their places.
@@ -151,7 +171,7 @@ impl Builder {
 
     /// Rows the plan has room for.
     pub fn rows(&self) -> usize {
-        self.plan.chunk.unwrap_or(1)
+        self.plan.rows
     }
 
     /// A stack of matrices; the same name twice is the same weight.
@@ -240,15 +260,15 @@ impl Builder {
     /// As [`Builder::batch_files`], for kernels that ask no more than how many rows there are. Of a row alone that is
     /// known; every buffer that a kernel binds costs time.
     pub fn count_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        match self.plan.chunk {
-            None => variant.tagged((source!("lib/one_row.wgsl"), "one")),
-            Some(_) => self.batch_files(variant),
+        match self.plan.rows {
+            1 => variant.tagged((source!("lib/one_row.wgsl"), "one")),
+            _ => self.batch_files(variant),
         }
     }
 
     /// What those files bind.
     pub fn bound_count(&self) -> Option<Bound> {
-        self.plan.chunk.map(|_| self.bound_batch())
+        (self.plan.rows > 1).then(|| self.bound_batch())
     }
 
     /// The lists of pages, bound as `pages`.
@@ -256,9 +276,19 @@ impl Builder {
         self.bound("pages", BufferRef::Local(Plan::PAGES))
     }
 
-    /// The token, bound as `token`.
-    pub fn bound_token(&self) -> Bound {
-        self.bound("token", BufferRef::Local(Plan::TOKENS))
+    /// The file that tells the ids of the rows' tokens, behind those of the batch.
+    pub fn token_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        self.batch_files(variant).file(source!("lib/row_token.wgsl"))
+    }
+
+    /// The sampled tokens, bound as `sampled`.
+    pub fn bound_sampled(&self) -> Bound {
+        self.bound("sampled", BufferRef::Local(Plan::SAMPLED))
+    }
+
+    /// How tokens are sampled, bound as `sampling`.
+    pub fn bound_sampling(&self) -> Bound {
+        self.bound("sampling", BufferRef::Local(Plan::SAMPLING))
     }
 
     /// The streams of a weight, bound as `role_stream`.

@@ -1,6 +1,6 @@
 //! Turns a plan into pipelines, buffers and bind groups once, and submits it token after token.
 
-use super::{BufferRef, Plan, Step};
+use super::{BufferRef, Plan, Purpose, Step};
 use crate::error::{Error, Result};
 use crate::gpu::{BindGroup, Binding, Buffer, BufferUse, Dispatch, Gpu, ReadbackCopy, Submission};
 use crate::shader::{Access, Compiled, Pipelines};
@@ -36,7 +36,8 @@ impl Executor {
         Self::with_locals(pipelines, plan, weights, &HashMap::new())
     }
 
-    /// As [`Executor::new`], with some of the plan's local buffers, by their places, from elsewhere.
+    /// As [`Executor::new`], with some of the plan's local buffers, by their places, from elsewhere. Those that are no
+    /// activations may be larger than in the plan, and are then bound whole.
     ///
     /// # Errors
     /// As there.
@@ -65,13 +66,13 @@ impl Executor {
         let steps = Vec::with_capacity(plan.steps.len());
         let mut executor = Self { gpu, kernels: compiled, locals, params, steps };
         for (index, step) in plan.steps.iter().enumerate() {
-            let recorded = executor.record(step, weights, index as u64 * PARAMS_STRIDE)?;
+            let recorded = executor.record(plan, step, weights, index as u64 * PARAMS_STRIDE)?;
             executor.steps.push(recorded);
         }
         Ok(executor)
     }
 
-    fn record(&self, step: &Step, weights: &[Buffer], at: u64) -> Result<Recorded> {
+    fn record(&self, plan: &Plan, step: &Step, weights: &[Buffer], at: u64) -> Result<Recorded> {
         let kernel = &self.kernels[step.variant];
         let mut bindings = Vec::with_capacity(kernel.bindings.len());
         for (info, index) in kernel.bindings.iter().zip(0..) {
@@ -85,7 +86,9 @@ impl Executor {
                 BufferRef::Weight(i) => weights.get(i).ok_or_else(|| unbound(step, &info.name))?,
                 BufferRef::Local(i) => &self.locals[i],
             };
-            bindings.push(Binding { index, buffer, offset: bound.offset, bytes: bound.bytes });
+            let whole = matches!(bound.buffer, BufferRef::Local(i) if plan.locals[i].purpose != Purpose::Scratch);
+            let bytes = if whole { buffer.bytes() } else { bound.bytes };
+            bindings.push(Binding { index, buffer, offset: bound.offset, bytes });
         }
         let bindings = self.gpu.bind(&step.label, &kernel.pipeline, &bindings)?;
         Ok(Recorded { kernel: step.variant, bindings, grid: step.grid })

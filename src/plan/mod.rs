@@ -22,7 +22,7 @@ mod tiling;
 mod variant;
 
 pub use batch_layout::{BatchHeader, PAGE, RowHeader, batch_bytes, row_bytes};
-pub use builder::{Builder, MAX_GRID};
+pub use builder::{Builder, MAX_GRID, SAMPLING_BYTES};
 pub use checker::{Checker, Look, RowOf, WrongOutput};
 pub use cost::{Cost, read, readings};
 pub use executor::Executor;
@@ -229,20 +229,23 @@ pub struct Plan {
     pub locals: Vec<Local>,
     /// Into how many splits attention cuts the cache: part of what the host writes before each token or chunk.
     pub splits: usize,
-    /// Tokens of a chunk there is room for; none for a token alone.
-    pub chunk: Option<usize>,
+    /// Rows there is room for.
+    pub rows: usize,
 }
 
 impl Plan {
     /// Place of the batch in [`Plan::locals`]: what the host writes before each step.
     pub const BATCH: usize = 0;
-    /// Place of the token in [`Plan::locals`], as `wgsl/op/sample.wgsl` leaves it: the id to compute next, which
-    /// the embedding reads, the likeliest id, and how many the filters kept.
-    pub const TOKENS: usize = 1;
+    /// Place of the sampled tokens in [`Plan::locals`], as `wgsl/op/sample.wgsl` leaves them: of each sequence the id that
+    /// was sampled, the likeliest id, and how many the filters kept.
+    pub const SAMPLED: usize = 1;
     /// Place of the lists of pages in [`Plan::locals`]: in which pages of the KV cache each sequence lies.
     pub const PAGES: usize = 2;
-    /// Words of the token's buffer.
-    pub const TOKEN_WORDS: usize = 3;
+    /// Place in [`Plan::locals`] of how tokens of each sequence are sampled: a [`Sampling`](crate::kernels::Sampling) of
+    /// each. As long as it holds zeros, the likeliest is chosen.
+    pub const SAMPLING: usize = 3;
+    /// Words of a sequence in the sampled tokens.
+    pub const SAMPLED_WORDS: usize = 3;
 
     /// Bytes of all weights on the GPU.
     pub fn weight_memory(&self) -> u64 {

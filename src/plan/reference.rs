@@ -184,6 +184,28 @@ impl<'a> Probe<'a> {
         Ok(page * PAGE + t % PAGE)
     }
 
+    /// What the batch says of a row that has `pairs` rotary angles.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn row_header(&mut self, row: usize, pairs: usize) -> Result<RowHeader> {
+        let place = (size_of::<BatchHeader>() + row * row_bytes(pairs)) / 4;
+        let words = self.words(BufferRef::Local(Plan::BATCH), place, size_of::<RowHeader>() / 4)?;
+        Ok(bytemuck::try_pod_read_unaligned(bytemuck::cast_slice(&words)).unwrap_or_default())
+    }
+
+    /// The id of a row's token.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn token(&mut self, row: &RowHeader) -> Result<u32> {
+        if row.token != RowHeader::SAMPLED {
+            return Ok(row.token);
+        }
+        let sampled = self.words(BufferRef::Local(Plan::SAMPLED), row.sequence as usize * Plan::SAMPLED_WORDS, 1)?;
+        Ok(sampled.first().copied().unwrap_or(row.token))
+    }
+
     /// Cosines and sines of the `pairs` rotary angles of a token.
     ///
     /// # Errors

@@ -77,10 +77,7 @@ impl CaseBuilder {
     ) -> (Self, Vec<[f32; 2]>) {
         let mut case = Self::for_tokens(target, pairs, room);
         let angles: Vec<_> = (position..).take(count).flat_map(|position| rotations(position, pairs)).collect();
-        match room {
-            1 => case.state(3, position, &angles),
-            _ => case.rotated_chunk(position, count, &angles),
-        }
+        case.rotated_chunk(position, count, &angles);
         (case, angles)
     }
 
@@ -95,20 +92,23 @@ impl CaseBuilder {
         (0..count).map(|_| next(&mut self.rng)).collect()
     }
 
-    /// Sets the token and what the host writes before it.
-    pub fn state(&mut self, token: u32, position: u32, rotations: &[[f32; 2]]) {
-        self.rotated_chunk(position, 1, rotations);
-        self.locals.push((Plan::TOKENS, token.to_le_bytes().to_vec()));
-    }
-
     /// Sets what the host writes before a chunk: `count` tokens from `position` on, and the angles of each.
     pub fn rotated_chunk(&mut self, position: u32, count: usize, rotations: &[[f32; 2]]) {
-        let longest = position + count as u32;
-        let header = BatchHeader { count: count as u32, longest, splits: 0, submission: 0 };
+        self.rotated_rows(&RowHeader::consecutive(position as usize, &vec![0; count]), rotations);
+    }
+
+    /// Sets the batch: rows, of tokens without a rotary part that matters.
+    pub fn rows(&mut self, rows: &[RowHeader]) {
+        self.rotated_rows(rows, &[]);
+    }
+
+    fn rotated_rows(&mut self, rows: &[RowHeader], rotations: &[[f32; 2]]) {
+        let longest = rows.iter().map(|row| row.position + 1).max().unwrap_or_default();
+        let header = BatchHeader { count: rows.len() as u32, longest, splits: 0, submission: 0 };
         let mut bytes = bytemuck::bytes_of(&header).to_vec();
         let pairs = self.plan.pairs();
-        for (row, position) in (0..count).zip(position..) {
-            bytes.extend_from_slice(bytemuck::bytes_of(&RowHeader { position, first_page: 0 }));
+        for (row, header) in rows.iter().enumerate() {
+            bytes.extend_from_slice(bytemuck::bytes_of(header));
             let of_row = rotations.get(row * pairs..(row + 1) * pairs);
             bytes.extend_from_slice(bytemuck::cast_slice(of_row.unwrap_or(&vec![[0f32; 2]; pairs])));
         }
@@ -246,7 +246,7 @@ impl CaseBuilder {
     /// Lets the steps write what they like to every buffer that has neither content nor an expectation yet. It starts
     /// with zeros, as the engine makes it.
     pub fn allow_between(&mut self) {
-        for (index, local) in self.plan.locals().iter().enumerate().skip(Plan::PAGES + 1) {
+        for (index, local) in self.plan.locals().iter().enumerate().skip(Plan::SAMPLING + 1) {
             let known = self.locals.iter().any(|l| l.0 == index) || self.expected.iter().any(|e| e.local == index);
             if !known {
                 self.free.push(BufferRef::Local(index));

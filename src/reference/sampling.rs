@@ -1,34 +1,46 @@
 //! The choice of the next token, from the adjustment of logits on. Tokens are compared exactly. Where two are so close
 //! that rounding may decide between them, the choice is not checked.
 
-use super::{VALUES, exact, sample};
+use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
 use crate::kernels::computes::{Adjusted, Drawn, Histogram, Maxima, SLACK};
 use crate::kernels::histogram::{BINS, scale};
 use crate::kernels::sampling::pcg4d;
 use crate::kernels::slice_max::SLICE;
 use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling};
-use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, Sample};
+use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample};
 
 impl Reference for Adjusted {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
-        let newest = probe.words(BufferRef::Local(Plan::TOKENS), 0, 1)?;
-        let adjustments = BufferRef::Local(self.adjustments);
-        let head = probe.words(adjustments, 0, size_of::<Penalties>() / 4)?;
-        let Some(penalties) = of_words::<Penalties>(&head) else { return Ok(vec![]) };
-        let each = size_of::<Adjustment>() / 4;
-        let entries = probe.words(adjustments, head.len(), each * penalties.count as usize)?;
-        let entries: Vec<Adjustment> = entries.chunks_exact(each).filter_map(of_words).collect();
-        let (after, sizes) =
-            adjusted_logits(&logits, &penalties, &entries, newest.first().copied().unwrap_or_default());
-        let listed: Vec<usize> = entries.iter().map(|entry| entry.token as usize).collect();
-        let mut places: Vec<usize> = probe.some(listed.len(), VALUES).into_iter().map(|at| listed[at]).collect();
-        places.extend(probe.some(after.len(), VALUES));
-        places.retain(|&place| after[place].is_finite());
-        let of = |place: usize| sample(OutputPlace::F32(self.logits.buffer, place), after[place], sizes[place], 1e-6);
-        Ok(places.into_iter().map(of).collect())
+        let mut samples = Vec::new();
+        for row in probe.some(probe.count, VECTORS) {
+            let header = probe.row_header(row, self.pairs)?;
+            let start = row * self.logits.stride;
+            let logits = probe.values(self.logits.buffer, start, self.logits.shape[0])?;
+            let newest = if header.token == RowHeader::SAMPLED { Some(probe.token(&header)?) } else { None };
+            let Some(Sampling { penalties, .. }) = sampling_of(probe, &header)? else { return Ok(vec![]) };
+            let each = size_of::<Adjustment>() / 4;
+            let [first, count] = [header.first_adjustment, header.adjustments].map(|n| each * n as usize);
+            let entries = probe.words(BufferRef::Local(self.adjustments), first, count)?;
+            let entries: Vec<Adjustment> = entries.chunks_exact(each).filter_map(of_words).collect();
+            let (after, sizes) = adjusted_logits(&logits, &penalties, &entries, newest);
+            let listed: Vec<usize> = entries.iter().map(|entry| entry.token as usize).collect();
+            let mut places: Vec<usize> = probe.some(listed.len(), VALUES).into_iter().map(|at| listed[at]).collect();
+            places.extend(probe.some(after.len(), VALUES));
+            places.retain(|&place| after[place].is_finite());
+            let of = |place: usize| {
+                sample(OutputPlace::F32(self.logits.buffer, start + place), after[place], sizes[place], 1e-6)
+            };
+            samples.extend(places.into_iter().map(of));
+        }
+        Ok(samples)
     }
+}
+
+/// How tokens of a row's sequence are sampled.
+fn sampling_of(probe: &mut Probe<'_>, row: &RowHeader) -> Result<Option<Sampling>> {
+    let words = size_of::<Sampling>() / 4;
+    Ok(of_words(&probe.words(BufferRef::Local(Plan::SAMPLING), row.sequence as usize * words, words)?))
 }
 
 /// The logits after bias and penalties, and of each the sum of the magnitudes that were added up.
@@ -36,13 +48,13 @@ pub(super) fn adjusted_logits(
     logits: &[f32],
     penalties: &Penalties,
     listed: &[Adjustment],
-    newest: u32,
+    newest: Option<u32>,
 ) -> (Vec<f64>, Vec<f64>) {
     let [repeat, presence, frequency] = [penalties.repeat, penalties.presence, penalties.frequency].map(f64::from);
     let after = |(&logit, token): (&f32, u32)| {
         let entries = listed.iter().filter(|it| it.token == token);
         let (count, bias) = entries.fold((0, 0.0), |sum, it| (sum.0 + it.count, sum.1 + f64::from(it.bias)));
-        let count = f64::from(count + u32::from(penalties.ahead == 1 && newest == token));
+        let count = f64::from(count + u32::from(newest == Some(token)));
         let biased = f64::from(logit) + bias;
         let factor = if count == 0.0 {
             1.0
@@ -60,16 +72,18 @@ pub(super) fn adjusted_logits(
 
 impl Reference for Maxima {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let count = self.logits.shape[0];
+        let [count, rows] = self.logits.shape;
+        let slices = count.div_ceil(SLICE);
         let mut samples = Vec::new();
-        for slice in probe.some(count.div_ceil(SLICE), VALUES) {
-            let first = slice * SLICE;
-            let logits = probe.values(self.logits.buffer, first, SLICE.min(count - first))?;
+        for at in probe.some(rows * slices, VALUES) {
+            let (row, first) = (at / slices, at % slices * SLICE);
+            let start = row * self.logits.stride + first;
+            let logits = probe.values(self.logits.buffer, start, SLICE.min(count - first))?;
             for (word, want) in slice_words(&logits, first).into_iter().enumerate() {
-                samples.push(exact(OutputPlace::U32(self.maxima, 2 * slice + word), f64::from(want)));
+                samples.push(exact(OutputPlace::U32(self.maxima, 2 * at + word), f64::from(want)));
             }
         }
-        let empty = probe.some(2 * BINS, VALUES);
+        let empty = probe.some(2 * BINS * rows, VALUES);
         samples.extend(empty.into_iter().map(|bin| exact(OutputPlace::U32(self.histogram, bin), 0.0)));
         Ok(samples)
     }
@@ -92,7 +106,8 @@ pub(super) fn likeliest(logits: &[f32]) -> (f32, u32) {
 
 impl Reference for Histogram {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
+        let row = probe.pick(self.logits.shape[1]);
+        let logits = probe.values(self.logits.buffer, row * self.logits.stride, self.logits.shape[0])?;
         let [counts, deficits] = binned(&logits);
         let close = near_edges(&logits);
         let busy: Vec<usize> = (0..BINS).filter(|&bin| counts[bin] > 0.0).collect();
@@ -100,7 +115,8 @@ impl Reference for Histogram {
         bins.push(probe.pick(BINS));
         let scale = f64::from(scale(logits.len()));
         let of_bin = |bin: usize| {
-            let (count, lacks) = (OutputPlace::U32(self.histogram, bin), OutputPlace::U32(self.histogram, BINS + bin));
+            let place = 2 * BINS * row + bin;
+            let [count, lacks] = [place, place + BINS].map(|place| OutputPlace::U32(self.histogram, place));
             // Of each token what an exponential in f32 and its rounding may be off by; of a close one all it may lack.
             let off = counts[bin] * (1.0 + SLACK * 1e-6 * scale) + close[bin] * 0.25 * scale;
             [
@@ -141,12 +157,17 @@ pub(super) fn near_edges(logits: &[f32]) -> Vec<f64> {
 
 impl Reference for Drawn {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let logits = probe.values(self.logits.buffer, 0, self.logits.shape[0])?;
-        let words = probe.words(self.sampling, 0, size_of::<Sampling>() / 4)?;
-        let Some(sampling) = of_words::<Sampling>(&words) else { return Ok(vec![]) };
-        let Some(choice) = clear_choice(&logits, &sampling, probe.position as u32) else { return Ok(vec![]) };
-        let words = choice.into_iter().enumerate();
-        Ok(words.map(|(i, word)| exact(OutputPlace::U32(BufferRef::Local(Plan::TOKENS), i), f64::from(word))).collect())
+        let mut samples = Vec::new();
+        for row in probe.some(probe.count, VECTORS) {
+            let header = probe.row_header(row, self.pairs)?;
+            let logits = probe.values(self.logits.buffer, row * self.logits.stride, self.logits.shape[0])?;
+            let Some(sampling) = sampling_of(probe, &header)? else { return Ok(vec![]) };
+            let Some(choice) = clear_choice(&logits, &sampling, header.position) else { continue };
+            for (word, place) in choice.into_iter().zip(header.sequence as usize * Plan::SAMPLED_WORDS..) {
+                samples.push(exact(OutputPlace::U32(BufferRef::Local(Plan::SAMPLED), place), f64::from(word)));
+            }
+        }
+        Ok(samples)
     }
 }
 

@@ -1,10 +1,12 @@
 //! The outputs of the model: logits, and the hidden states from which they are computed.
 
+use super::pool::{JointRow, Runner};
 use super::run::{Next, going_on};
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::gpu::Fetch;
-use crate::model::Outputs;
+use crate::model::{BatchPlan, BatchShape, Outputs};
+use crate::plan::Tensor;
 use std::ops::ControlFlow;
 
 /// The most bytes of logits on the device when those of every token are wanted.
@@ -17,8 +19,17 @@ impl Session {
     /// [`Error::Argument`] if nothing was fed since the start or the last rewind. [`Error::NoResult`] if the device lost
     /// work: the tokens that no earlier result has confirmed are then removed from the session. What the device reports.
     pub fn logits(&mut self) -> Result<Vec<f32>> {
-        self.last_output()?;
-        self.read(self.planned.logits, self.model.config().vocab)
+        self.with_runner(Self::logits_in)
+    }
+
+    pub(super) fn logits_in(&mut self, runner: &mut Runner) -> Result<Vec<f32>> {
+        match self.last_output(runner)? {
+            LastOutput::Joint(at) => return self.read_joint(runner, at, |planned| Ok(planned.head()?.logits)),
+            LastOutput::Sampled => self.run_again(runner)?,
+            LastOutput::Logits | LastOutput::Hidden => {}
+        }
+        let logits = self.planned.head()?.logits.buffer.local()?;
+        self.read(runner, logits, self.model().config().vocab)
     }
 
     /// The hidden state {width} of the last token that was fed: the sum of all layers, normalised by `output_norm`. Its
@@ -29,12 +40,19 @@ impl Session {
     /// As for [`Session::logits`]. [`Error::Argument`] also if nothing was fed since a snapshot was restored, because a
     /// snapshot does not hold the hidden state.
     pub fn hidden(&mut self) -> Result<Vec<f32>> {
-        if self.last_output()? != LastOutput::Hidden {
-            let expected = "a token fed since the snapshot was restored".to_owned();
-            return Err(Error::Argument { argument: "session", expected, found: "none".into() });
-        }
-        let hidden = self.read(self.planned.hidden, self.model.config().width)?;
-        Ok(normalised(&hidden, &self.output_norm()?, self.model.config().epsilon))
+        let hidden = self.with_runner(|session, runner| {
+            match session.last_output(runner)? {
+                LastOutput::Hidden => {}
+                LastOutput::Joint(at) => return session.read_joint(runner, at, |planned| Ok(planned.hidden)),
+                LastOutput::Sampled => session.run_again(runner)?,
+                LastOutput::Logits => {
+                    let expected = "a token fed since the snapshot was restored".to_owned();
+                    return Err(Error::Argument { argument: "session", expected, found: "none".into() });
+                }
+            }
+            session.read(runner, session.planned.hidden.buffer.local()?, session.model().config().width)
+        })?;
+        Ok(normalised(&hidden, &self.output_norm()?, self.model().config().epsilon))
     }
 
     /// Feeds tokens and calls `visit` with the place of each among them and its logits {vocab}, in order.
@@ -55,7 +73,7 @@ impl Session {
         tokens: &[u32],
         visit: &mut dyn FnMut(usize, &[f32]) -> ControlFlow<()>,
     ) -> Result<()> {
-        let (norm, epsilon) = (self.output_norm()?, self.model.config().epsilon);
+        let (norm, epsilon) = (self.output_norm()?, self.model().config().epsilon);
         let mut normalise = |place, row: &[f32]| visit(place, &normalised(row, &norm, epsilon));
         self.feed_rows(tokens, Outputs::Last, &mut normalise)
     }
@@ -68,14 +86,14 @@ impl Session {
     /// # Errors
     /// [`Error::Argument`] for a text without tokens, [`Error::Tokenizer`]; otherwise as for [`Session::feed`].
     pub fn embed(&mut self, text: &str) -> Result<Vec<f32>> {
-        let tokens = self.model.tokenizer()?.encode(text, false)?;
+        let tokens = self.model().tokenizer()?.encode(text, false)?;
         if tokens.is_empty() {
             let expected = "a text of at least one token".to_owned();
             return Err(Error::Argument { argument: "text", expected, found: "an empty one".into() });
         }
         self.check(0, &tokens)?;
         self.rewind(0);
-        let mut sums = vec![0f64; self.model.config().width];
+        let mut sums = vec![0f64; self.model().config().width];
         self.feed_hidden(&tokens, &mut |_, row| {
             sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
             ControlFlow::Continue(())
@@ -92,57 +110,78 @@ impl Session {
         visit: &mut dyn FnMut(usize, &[f32]) -> ControlFlow<()>,
     ) -> Result<()> {
         self.check(self.tokens.len(), tokens)?;
-        let (vocab, width) = (self.model.config().vocab, self.model.config().width);
+        let (vocab, width) = (self.model().config().vocab, self.model().config().width);
         let (values, local) = match outputs {
-            Outputs::All => (vocab, self.planned.logits),
-            Outputs::Last => (width, self.planned.hidden),
+            Outputs::All | Outputs::Sequences => (vocab, self.planned.head()?.logits.buffer.local()?),
+            Outputs::Last => (width, self.planned.hidden.buffer.local()?),
         };
         let most = LOGITS_BYTES / (4 * vocab.max(1));
-        let together = self.plans.options.rooms().take_while(|room| *room <= most).last().unwrap_or(1);
+        let together = self.options.rooms().take_while(|room| *room <= most).last().unwrap_or(1);
+        self.with_runner(|session, runner| session.reach(runner, tokens.len()))?;
         self.parts.begin(self.tokens.len());
         let mut fed = 0;
         while fed < tokens.len() {
             let rest = &tokens[fed..];
             let count = match outputs {
-                Outputs::All => rest.len().min(together),
+                Outputs::All | Outputs::Sequences => rest.len().min(together),
                 Outputs::Last => self.parts.next(self.tokens.len(), rest.len()),
             };
-            let (rows, stride) = match rest[..count] {
+            let read = self.with_runner(|session, runner| match rest[..count] {
                 [token] => {
-                    self.run(Next::Token(token))?;
-                    (self.read(local, values)?, values)
+                    session.run(runner, Next::Token(token))?;
+                    Ok(Some((session.read(runner, local, values)?, values)))
                 }
-                _ if !self.run_part(&rest[..count], outputs, true, &mut |_| ControlFlow::Continue(()))? => continue,
-                _ => self.read_part(count, outputs)?,
-            };
+                _ => {
+                    let shape = session.shape(count, outputs);
+                    let going_on = &mut |_| ControlFlow::Continue(());
+                    match session.run_part(runner, &rest[..count], outputs, true, going_on)? {
+                        true => session.read_part(runner, count, shape).map(Some),
+                        false => Ok(None),
+                    }
+                }
+            })?;
+            let Some((rows, stride)) = read else { continue };
             for (row, place) in rows.chunks(stride).zip(fed..) {
                 going_on(visit(place, &row[..values]))?;
             }
             fed += count;
         }
         self.parts.end();
-        if self.output.is_none() && !tokens.is_empty() { self.run(Next::Head) } else { Ok(()) }
+        let ended = self.output.is_some() || tokens.is_empty();
+        if ended { Ok(()) } else { self.with_runner(Self::end_prompt) }
     }
 
     /// The first values in a local buffer of the token's plan.
-    fn read(&mut self, local: usize, count: usize) -> Result<Vec<f32>> {
-        let values = self.fetch.read(self.executor.local(local), 0, 4 * count as u64);
-        self.take(self.submissions.place)?; // no work that they depend on was lost
+    fn read(&mut self, runner: &mut Runner, local: usize, count: usize) -> Result<Vec<f32>> {
+        let values = runner.fetch.read(runner.plans.alone.executor.local(local), 0, 4 * count as u64);
+        self.take(runner, runner.submissions.place)?; // no work that they depend on was lost
+        Ok(bytemuck::pod_collect_to_vec(&values?))
+    }
+
+    /// A row of what a step of several sessions left.
+    fn read_joint(
+        &mut self,
+        runner: &mut Runner,
+        at: JointRow,
+        tensor: impl Fn(&BatchPlan) -> Result<Tensor>,
+    ) -> Result<Vec<f32>> {
+        let ready = runner.plans.get(self.model(), at.shape, self.options.limit, &mut || Ok(()))?;
+        let rows = tensor(&ready.planned)?;
+        let (offset, bytes) = (4 * (at.row * rows.pitch) as u64, 4 * rows.shape[0] as u64);
+        let values = runner.fetch.read(ready.executor.local(rows.buffer.local()?), offset, bytes);
+        self.take(runner, runner.submissions.place)?;
         Ok(bytemuck::pod_collect_to_vec(&values?))
     }
 
     /// The values of every token that the last part of a prompt left, and the distance from the first value of one token to
     /// the first of the next.
-    fn read_part(&mut self, count: usize, outputs: Outputs) -> Result<(Vec<f32>, usize)> {
-        let place = (self.tokens.len() - count, count);
-        let token = (&self.planned, &self.executor);
-        let plan = self.plans.plan(place, outputs, &self.model, token, &mut || Ok(()))?;
-        let (gpu, planned) = (plan.executor.gpu(), &plan.planned);
-        let (local, stride) = planned.logits.unwrap_or(planned.hidden);
-        let bytes = 4 * (stride * count) as u64;
-        let rows = Fetch::new(gpu, bytes)?.read(plan.executor.local(local), 0, bytes);
-        self.take(self.submissions.place)?;
-        Ok((bytemuck::pod_collect_to_vec(&rows?), stride))
+    fn read_part(&mut self, runner: &mut Runner, count: usize, shape: BatchShape) -> Result<(Vec<f32>, usize)> {
+        let ready = runner.plans.get(self.model(), shape, self.options.limit, &mut || Ok(()))?;
+        let rows = ready.planned.head.map_or(ready.planned.hidden, |head| head.logits);
+        let bytes = 4 * (rows.pitch * count) as u64;
+        let values = Fetch::new(self.model().gpu(), bytes)?.read(ready.executor.local(rows.buffer.local()?), 0, bytes);
+        self.take(runner, runner.submissions.place)?;
+        Ok((bytemuck::pod_collect_to_vec(&values?), rows.pitch))
     }
 
     /// The weights {width} of the norm before the head.
@@ -150,8 +189,8 @@ impl Session {
         const NAME: &str = "output_norm.weight";
         let missing = || Error::Tensor { name: NAME.into(), expected: "a vector".into(), found: "nothing".into() };
         let index = self.planned.plan.weights.iter().position(|weight| *weight.name == *NAME).ok_or_else(missing)?;
-        let bytes = 4 * self.model.config().width as u64;
-        let read = Fetch::new(self.executor.gpu(), bytes)?.read(&self.model.weights()[index], 0, bytes)?;
+        let bytes = 4 * self.model().config().width as u64;
+        let read = Fetch::new(self.model().gpu(), bytes)?.read(&self.model().weights()[index], 0, bytes)?;
         Ok(bytemuck::pod_collect_to_vec(&read))
     }
 }

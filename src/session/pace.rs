@@ -56,6 +56,13 @@ impl Pace {
         Self { limit, weight, ramp, most, before: vec![0.0], running, since, begun: since, done: 0.0, ahead: AHEAD }
     }
 
+    /// From now on submissions should take `limit`.
+    pub fn aim_at(&mut self, limit: Duration) {
+        if limit != self.limit {
+            *self = Self::new(limit);
+        }
+    }
+
     /// Begins a part of a prompt with so many tokens in the cache. It runs when the newest submission before it is done, if
     /// there is one. `idle` says that the GPU has nothing to do.
     pub fn start(&mut self, plan: &Plan, slow: &StepLimit, cached: usize, newest: Option<Submission>, idle: bool) {

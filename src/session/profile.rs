@@ -6,9 +6,11 @@
 //! change from one kernel to another takes.
 
 use super::Session;
+use super::plans::Ready;
 use crate::error::{Error, Result};
-use crate::model::Outputs;
-use crate::plan::{Executor, Plan, StepKind};
+use crate::model::{BatchPlan, Outputs};
+use crate::plan::{Executor, RowHeader, StepKind};
+use std::sync::Arc;
 
 /// The fewest steps of a pass. Fewer steps are repeated, so that the time of the pass itself does not count. A step that
 /// is repeated finds its data in the GPU's caches if it fits there, and may then seem faster than it is.
@@ -33,17 +35,14 @@ impl Session {
     /// As [`Session::feed`]; [`Error::Unsupported`] on a device without timestamps.
     pub fn profile(&mut self, token: u32) -> Result<TokenProfile> {
         self.check(self.tokens.len(), &[token])?;
-        self.output = None;
-        let kinds = self.planned.plan.kinds();
-        let passes: Vec<Vec<usize>> = kinds.iter().map(repeated).collect();
-        let all: Vec<usize> = (0..self.planned.plan.steps.len()).collect();
-        let mut times = Vec::with_capacity(passes.len());
-        for pass in &passes {
-            self.write(self.tokens.len(), Some(token))?; // the last step of a token leaves another
-            times.push(kind_time(&self.executor, &all, pass)?);
-        }
-        self.write(self.tokens.len(), Some(token))?;
-        let profile = TokenProfile { kinds: times, pass: self.executor.time(&[&all])?[0] };
+        let profile = self.with_runner(|session, runner| {
+            session.output = None;
+            session.reach(runner, 1)?;
+            session.list_alone(runner)?;
+            let row = RowHeader { first_page: 0, ..session.row(token, session.tokens.len()) };
+            runner.submissions.write(&runner.plans.alone, &[row])?;
+            profile(&runner.plans.alone)
+        })?;
         self.tokens.push(token);
         Ok(profile)
     }
@@ -54,21 +53,20 @@ impl Session {
     /// As there; [`Error::Argument`] for more of them.
     pub fn profile_chunk(&mut self, tokens: &[u32]) -> Result<TokenProfile> {
         self.check(self.tokens.len(), tokens)?;
-        let most = self.plans.options.together();
+        let most = self.options.together();
         if !(1..=most).contains(&tokens.len()) {
             let (expected, found) = (format!("1 to {most} tokens"), tokens.len().to_string());
             return Err(Error::Argument { argument: "tokens", expected, found });
         }
-        self.output = None;
-        let place = (self.tokens.len(), tokens.len());
-        let token = (&self.planned, &self.executor);
-        let known = self.plans.plan(place, Outputs::Last, &self.model, token, &mut || Ok(()))?;
-        known.write(&self.state, self.tokens.len(), tokens, 0)?;
-        let (executor, plan) = (&known.executor, &known.planned.plan);
-        let all: Vec<usize> = (0..plan.steps.len()).collect();
-        let time = |kind: &StepKind<'_>| kind_time(executor, &all, &repeated(kind));
-        let kinds = plan.kinds().iter().map(time).collect::<Result<_>>()?;
-        let profile = TokenProfile { kinds, pass: executor.time(&[&all])?[0] };
+        let shape = self.shape(tokens.len(), Outputs::Last);
+        let profile = self.with_runner(|session, runner| {
+            session.output = None;
+            session.reach(runner, tokens.len())?;
+            let rows = tokens.iter().zip(session.tokens.len()..).map(|(token, place)| session.row(*token, place));
+            let ready = runner.plans.get(session.model(), shape, session.options.limit, &mut || Ok(()))?;
+            runner.submissions.write(ready, &rows.collect::<Vec<_>>())?;
+            profile(ready)
+        })?;
         self.tokens.extend_from_slice(tokens);
         Ok(profile)
     }
@@ -76,12 +74,19 @@ impl Session {
     /// The plan by which so many tokens are computed together, after those that are there.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if there is no room for what it needs.
-    pub fn chunk_plan(&mut self, count: usize) -> Result<&Plan> {
-        let place = (self.tokens.len(), count);
-        let token = (&self.planned, &self.executor);
-        Ok(&self.plans.plan(place, Outputs::Last, &self.model, token, &mut || Ok(()))?.planned.plan)
+    /// Those of the model's file.
+    pub fn chunk_plan(&self, count: usize) -> Result<Arc<BatchPlan>> {
+        self.model().plan(self.planned.cache, self.shape(count, Outputs::Last))
     }
+}
+
+/// How long the kinds of a plan's steps take, and all steps in one pass.
+fn profile(ready: &Ready) -> Result<TokenProfile> {
+    let (executor, plan) = (&ready.executor, &ready.planned.plan);
+    let all: Vec<usize> = (0..plan.steps.len()).collect();
+    let time = |kind: &StepKind<'_>| kind_time(executor, &all, &repeated(kind));
+    let kinds = plan.kinds().iter().map(time).collect::<Result<_>>()?;
+    Ok(TokenProfile { kinds, pass: executor.time(&[&all])?[0] })
 }
 
 /// The time of a step of a kind, which runs after all steps of a token or of a part of a prompt.

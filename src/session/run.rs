@@ -1,19 +1,19 @@
 //! The way of a token, from top to bottom: what to run next, its submission, and taking its result.
 //!
 //! The host decides what the GPU runs next: a part of a prompt, a token, the token that the GPU has sampled itself, or the
-//! head alone. It writes the state for that, submits the steps, and takes the result later: the next token is submitted
+//! head alone. It writes the batch for that, submits the steps, and takes the result later: the next token is submitted
 //! before the result of the one before it is read, so that the GPU does not wait for the host.
 //!
 //! The result also shows whether any work since the result before it was lost. If so, nobody knows what the cache holds of
 //! the tokens that no result has confirmed, and they are removed from the session.
 
-use super::prompt_plans::PromptPlan;
+use super::pool::Runner;
+use super::submissions::Sampled;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
-use crate::gpu::ReadbackCopy;
 use crate::kernels::NO_TOKEN;
-use crate::model::Outputs;
-use crate::plan::Plan;
+use crate::model::{BatchShape, Outputs};
+use crate::plan::{Plan, RowHeader};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -36,14 +36,16 @@ impl Session {
     /// Feeds tokens after those already there.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], or what the device reports. After an error the session holds the
-    /// tokens that were fed before it, and after [`Error::NoResult`] those that an earlier result has confirmed.
+    /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], [`Error::PoolFull`], or what the device reports. After an error the
+    /// session holds the tokens that were fed before it, and after [`Error::NoResult`] those that an earlier result has
+    /// confirmed.
     pub fn feed(&mut self, tokens: &[u32]) -> Result<()> {
         self.feed_with(tokens, &mut |_| ControlFlow::Continue(()))
     }
 
     /// Feeds tokens like [`Session::feed`] and calls `progress` with the number of these tokens that the session holds:
-    /// after each submission, and again and again while kernels compile. Stops if `progress` says so.
+    /// after each submission, and again and again while kernels compile. Stops if `progress` says so. Meanwhile `progress`
+    /// must not use another session of the same pool.
     ///
     /// # Errors
     /// As [`Session::feed`], and [`Error::Cancelled`], after which the session keeps the tokens that it holds.
@@ -53,23 +55,26 @@ impl Session {
         if tokens.is_empty() {
             return Ok(());
         }
+        self.with_runner(|session, runner| session.reach(runner, tokens.len()))?;
         self.parts.begin(before);
         let mut fed = 0;
         while fed < tokens.len() {
             let rest = &tokens[fed..];
             let part = &rest[..self.parts.next(self.tokens.len(), rest.len())];
-            match *part {
-                [token] if rest.len() == 1 => self.run(Next::Token(token))?,
-                [token] => self.run(Next::Layers(token))?,
-                _ if self.run_part(part, Outputs::Last, fed == 0, &mut |held| progress(held - before))? => {}
-                _ => continue, // in smaller parts
-            }
-            fed += part.len();
-            going_on(progress(fed))?;
+            let last = rest.len() == part.len();
+            let ran = self.with_runner(|session, runner| match *part {
+                [token] if last => session.run(runner, Next::Token(token)).map(|()| true),
+                [token] => session.run(runner, Next::Layers(token)).map(|()| true),
+                _ => session.run_part(runner, part, Outputs::Last, fed == 0, &mut |held| progress(held - before)),
+            })?;
+            if ran {
+                fed += part.len();
+                going_on(progress(fed))?;
+            } // otherwise in smaller parts
         }
         self.parts.end();
         if self.output.is_none() {
-            self.run(Next::Head)?;
+            self.with_runner(Self::end_prompt)?;
             going_on(progress(fed))?;
         }
         Ok(())
@@ -82,15 +87,19 @@ impl Session {
     /// been fed, because it ends a reply, [`Session::rewind`] by one: the next token that is fed overwrites its KV rows.
     ///
     /// # Errors
-    /// [`Error::ContextFull`], which leaves everything as it was. [`Error::Argument`] as for [`Session::logits`].
-    /// [`Error::NotANumber`] if no logit is a number, or what the device reports: then nothing more was fed, and the output
-    /// of the last token is gone. [`Error::NoResult`] as for [`Session::logits`].
+    /// [`Error::ContextFull`] and [`Error::PoolFull`], which leave everything as it was. [`Error::Argument`] as for
+    /// [`Session::logits`]. [`Error::NotANumber`] if no logit is a number, or what the device reports: then nothing more was
+    /// fed, and the output of the last token is gone. [`Error::NoResult`] as for [`Session::logits`].
     pub fn next_token(&mut self) -> Result<u32> {
         self.check(self.tokens.len() + 1, &[])?;
-        self.last_output()?;
-        let before = self.submissions.place;
-        self.run(Next::SampledToken)?;
-        let sampled = self.take(before).and_then(|[sampled, ..]| known(sampled));
+        self.with_runner(Self::next_token_of)
+    }
+
+    pub(super) fn next_token_of(&mut self, runner: &mut Runner) -> Result<u32> {
+        self.last_output(runner)?;
+        let before = runner.submissions.place;
+        self.run(runner, Next::SampledToken)?;
+        let sampled = self.take(runner, before).and_then(|[sampled, ..]| known(sampled));
         let token = sampled.inspect_err(|_| self.output = None)?;
         self.tokens.push(token);
         Ok(token)
@@ -101,8 +110,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::most_likely`].
     pub fn sampled_token(&mut self) -> Result<u32> {
-        self.last_output()?;
-        let [sampled, ..] = self.take(self.submissions.place)?;
+        let [sampled, ..] = self.sampled()?;
         known(sampled)
     }
 
@@ -111,58 +119,83 @@ impl Session {
     /// # Errors
     /// As for [`Session::logits`]; [`Error::NotANumber`] if no logit is a number.
     pub fn most_likely(&mut self) -> Result<u32> {
-        self.last_output()?;
-        let [_, likeliest, _] = self.take(self.submissions.place)?;
+        let [_, likeliest, _] = self.sampled()?;
         known(likeliest)
     }
 
+    fn sampled(&mut self) -> Result<[u32; Plan::SAMPLED_WORDS]> {
+        self.with_runner(|session, runner| {
+            session.last_output(runner)?;
+            session.take(runner, runner.submissions.place)
+        })
+    }
+
+    /// Uses the device, once it is this session's turn.
+    pub(super) fn with_runner<T>(&mut self, work: impl FnOnce(&mut Self, &mut Runner) -> Result<T>) -> Result<T> {
+        let pool = self.pool.clone();
+        let runner = &mut *pool.runner();
+        self.settle(runner)?;
+        work(self, runner)
+    }
+
     /// Runs one token, or a part of its steps, in one submission.
-    pub(super) fn run(&mut self, next: Next) -> Result<()> {
-        let (position, head, hidden) = (self.tokens.len(), self.planned.plan.head, Some(LastOutput::Hidden));
-        let (token, position, first, output) = match next {
-            Next::Layers(token) => (Some(token), position, 0, None),
-            Next::Token(token) => (Some(token), position, 0, hidden),
-            Next::SampledToken => (None, position, 0, hidden),
-            Next::Head => (None, position.saturating_sub(1), head, hidden),
-            Next::Sampling => (None, position.saturating_sub(1), self.planned.sampling.first, self.output),
+    pub(super) fn run(&mut self, runner: &mut Runner, next: Next) -> Result<()> {
+        let (length, head, hidden) = (self.tokens.len(), self.planned.plan.head, Some(LastOutput::Hidden));
+        let (token, first, output) = match next {
+            Next::Layers(token) => (Some(token), 0, None),
+            Next::Token(token) => (Some(token), 0, hidden),
+            Next::SampledToken => (None, 0, hidden),
+            Next::Head => (None, head, hidden),
+            Next::Sampling => (None, self.planned.end(), self.output),
+        };
+        let row = match next {
+            Next::Head | Next::Sampling => self.row(0, length.saturating_sub(1)),
+            _ => {
+                self.reach(runner, 1)?;
+                self.row(token.unwrap_or(RowHeader::SAMPLED), length)
+            }
         };
         self.output = None; // until there is another
-        self.write(position, token)?;
+        runner.holder = Some(self.sequence);
+        self.list_alone(runner)?;
+        let adjustments = match output {
+            Some(_) if self.adjusts() => {
+                let tokens = [self.tokens.as_slice(), token.as_slice()].concat();
+                let listed = self.adjustments(&tokens, row.token == RowHeader::SAMPLED);
+                runner.plans.alone.adjust_up_to(self.pool.model(), listed.len())?;
+                Some(listed)
+            }
+            _ => None,
+        };
+        let count = adjustments.as_ref().map_or(0, Vec::len) as u32;
+        let (ready, submissions) = (&runner.plans.alone, &mut runner.submissions);
+        submissions.write(ready, &[RowHeader { adjustments: count, first_page: 0, ..row }])?;
         // The result before this one is read later, so this one has the other place.
-        let place = self.submissions.place ^ usize::from(matches!(next, Next::SampledToken));
-        let submitted = self.submit(first, output.is_some(), place);
-        self.or_rewound(submitted)?;
+        let place = submissions.place ^ usize::from(matches!(next, Next::SampledToken));
+        let (end, sampled) = match output {
+            Some(_) => {
+                let (adjustments, filters) = (adjustments.as_deref(), self.sampling.filters());
+                (self.planned.end(), Some(Sampled { adjustments, filters }))
+            }
+            None => (head, None),
+        };
+        let submitted = submissions.run(ready, first..end, sampled, place).map(drop);
+        self.or_rewound(runner, submitted)?;
         self.tokens.extend(token);
         self.output = output;
         Ok(())
     }
 
-    /// Writes the state for a position, with a new submission number, and the token unless the GPU has written it.
-    pub(super) fn write(&mut self, position: usize, token: Option<u32>) -> Result<()> {
-        let (gpu, number) = (self.executor.gpu(), self.submissions.next_number());
-        gpu.write(self.executor.local(Plan::BATCH), 0, self.state.at(position, number))?;
-        token.map_or(Ok(()), |token| gpu.write(self.executor.local(Plan::TOKENS), 0, &token.to_le_bytes()))
+    /// Runs the head for the last token of a prompt whose parts went through the layers.
+    pub(super) fn end_prompt(&mut self, runner: &mut Runner) -> Result<()> {
+        if runner.holder == Some(self.sequence) { self.run(runner, Next::Head) } else { self.run_again(runner) }
     }
 
-    /// Submits the steps of the token's plan from `first` to the end of the layers, or to the sampled token if that is
-    /// wanted. Adjusted logits are sampled by the steps of another plan.
-    fn submit(&mut self, first: usize, wanted: bool, place: usize) -> Result<()> {
-        let (executor, plan, own) = (&self.executor, &self.planned.plan, &self.planned.sampling);
-        let (sampler, sampling, steps) = match &self.adjusting {
-            Some(adjusting) => {
-                (&adjusting.executor, &adjusting.planned.sampling, 0..adjusting.planned.plan.steps.len())
-            }
-            None => (executor, own, own.first..plan.steps.len()),
-        };
-        let (end, steps) = if wanted { (own.first, steps) } else { (plan.head, 0..0) };
-        if let Some(adjusting) = self.adjusting.as_ref().filter(|_| wanted) {
-            adjusting.write(&self.tokens, first == 0)?;
-        }
-        let unneeded = (!self.sampling.filters()).then_some(sampling.histogram);
-        let then = (sampler, steps.filter(|step| Some(*step) != unneeded));
-        let (state, token) = (executor.local(Plan::BATCH), executor.local(Plan::TOKENS));
-        let submit = |copies: &[ReadbackCopy<'_>]| executor.submit_with(first..end, then, copies);
-        self.submissions.submit(executor.gpu(), place, state, wanted.then_some(token), submit).map(drop)
+    /// Runs the last token again, because another session has used what held its output.
+    pub(super) fn run_again(&mut self, runner: &mut Runner) -> Result<()> {
+        let Some(&last) = self.tokens.last() else { return Ok(()) };
+        self.truncate(runner, self.tokens.len() - 1);
+        self.run(runner, Next::Token(last))
     }
 
     /// Computes a part of a prompt, several tokens together, in several short submissions. `idle` says that the GPU has
@@ -171,60 +204,75 @@ impl Session {
     /// then smaller.
     pub(super) fn run_part(
         &mut self,
+        runner: &mut Runner,
         part: &[u32],
         outputs: Outputs,
         idle: bool,
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<bool> {
         self.output = None;
-        let (held, count, token) = (self.tokens.len(), part.len(), (&self.planned, &self.executor));
-        let mut go_on = || going_on(progress(held));
-        let plan = self.plans.plan((held, count), outputs, &self.model, token, &mut go_on)?;
-        plan.write(&self.state, held, part, self.submissions.next_number())?;
-        let PromptPlan { executor, planned, pace } = plan;
-        let (gpu, state, place) = (executor.gpu(), executor.local(Plan::BATCH), self.submissions.place);
+        let (held, count) = (self.tokens.len(), part.len());
+        self.reach(runner, count)?;
+        let shape = self.shape(count, outputs);
+        let Runner { plans, submissions, .. } = runner;
+        let ready = plans.get(self.pool.model(), shape, self.options.limit, &mut || going_on(progress(held)))?;
+        let rows: Vec<RowHeader> = part.iter().zip(held..).map(|(token, place)| self.row(*token, place)).collect();
+        submissions.write(ready, &rows)?;
         let since = Instant::now();
-        let newest = self.submissions.newest().cloned();
-        pace.start(&planned.plan, &self.model.target().limit, held + count, newest, idle);
-        let (mut first, end) = (0, planned.plan.steps.len());
+        let newest = submissions.newest().cloned();
+        let (gpu, limit, end) = (self.pool.model().gpu(), &self.pool.model().target().limit, ready.planned.end());
+        ready.pace.start(&ready.planned.plan, limit, held + count, newest, idle);
+        let mut first = 0;
         while first < end {
-            let steps = pace.next(first);
-            let submit = |copies: &[ReadbackCopy<'_>]| executor.submit(steps.clone(), copies);
-            let submission = match self.submissions.submit(gpu, place, state, None, submit) {
+            let steps = ready.pace.next(first);
+            let steps = steps.start..steps.end.min(end);
+            let submission = match submissions.run(ready, steps.clone(), None, submissions.place) {
                 Ok(submission) => submission,
-                Err(error) => return self.or_rewound(Err(error)),
+                Err(error) => return self.or_rewound(runner, Err(error)),
             };
             first = steps.end;
-            pace.submitted(gpu, submission, steps)?;
+            ready.pace.submitted(gpu, submission, steps)?;
             if first < end {
                 going_on(progress(held))?;
-                let so_far = pace.so_far().filter(|_| outputs == Outputs::Last);
+                let so_far = ready.pace.so_far().filter(|_| outputs == Outputs::Last);
                 if so_far.is_some_and(|(so_far, expected)| self.parts.give_up(count, so_far, expected)) {
                     return Ok(false);
                 }
             }
         }
         self.tokens.extend_from_slice(part);
-        if outputs == Outputs::Last {
-            self.parts.took(count, since.elapsed());
+        match outputs {
+            Outputs::Last => {
+                runner.holder = Some(self.sequence); // the last step left the last token's hidden state there
+                self.parts.took(count, since.elapsed());
+            }
+            Outputs::All | Outputs::Sequences => {
+                runner.holder = None;
+                runner.joint_steps += 1;
+            }
         }
         Ok(true)
     }
 
+    /// The shape of the plan for `count` tokens behind those that are there.
+    pub(super) fn shape(&self, count: usize, outputs: Outputs) -> BatchShape {
+        BatchShape::of(self.options.room_for(count), outputs, self.tokens.len(), self.context())
+    }
+
     /// Takes the result at a place. It confirms all tokens of the session.
-    pub(super) fn take(&mut self, place: usize) -> Result<[u32; Plan::TOKEN_WORDS]> {
-        let taken = self.submissions.take(self.executor.gpu(), place);
-        let words = self.or_rewound(taken)?;
-        self.confirmed = self.tokens.len();
-        Ok(words)
+    pub(super) fn take(&mut self, runner: &mut Runner, place: usize) -> Result<[u32; Plan::SAMPLED_WORDS]> {
+        let taken = runner.submissions.take(self.pool.model().gpu(), place);
+        let words = self.or_rewound(runner, taken)?;
+        self.confirm(runner);
+        Ok(words[self.sequence])
     }
 
     /// Removes the tokens that no result has confirmed if the result is that work was lost.
-    pub(super) fn or_rewound<T>(&mut self, result: Result<T>) -> Result<T> {
+    fn or_rewound<T>(&mut self, runner: &mut Runner, result: Result<T>) -> Result<T> {
         if let Err(Error::NoResult) = result {
-            self.submissions.forget();
-            self.tokens.truncate(self.confirmed);
+            runner.lost();
             self.output = None;
+            let _ = self.settle(runner); // which has the same error, if any
         }
         result
     }
@@ -234,12 +282,13 @@ impl Session {
     /// # Errors
     /// What the device reports.
     pub fn wait(&mut self) -> Result<()> {
-        self.submissions.wait(self.executor.gpu(), 0)
+        let pool = self.pool.clone();
+        pool.runner().submissions.wait(pool.model().gpu(), 0)
     }
 }
 
 /// The token that was sampled, or an error if no logit was a number.
-fn known(token: u32) -> Result<u32> {
+pub(super) fn known(token: u32) -> Result<u32> {
     if token == NO_TOKEN { Err(Error::NotANumber) } else { Ok(token) }
 }
 

@@ -1,54 +1,92 @@
-//! The submissions of a session, and the results that it has not taken yet.
+//! The submissions of a pool's sessions, and the results that were not taken yet.
 
+use super::plans::Ready;
 use crate::error::Result;
 use crate::gpu::{Buffer, BufferRange, Gpu, ReadbackCopy, Results, Submission, SubmissionNumber};
-use crate::plan::{BatchHeader, Plan};
+use crate::kernels::Adjustment;
+use crate::model::State;
+use crate::plan::{BatchHeader, Plan, RowHeader};
 use std::collections::VecDeque;
 use std::mem::offset_of;
+use std::ops::Range;
 
 /// The most submissions under way. They keep the GPU busy, and are few enough that a cancellation takes effect at once.
 const AHEAD: usize = 4;
-/// The bytes of the result of sampling.
-const SAMPLED: u64 = 4 * Plan::TOKEN_WORDS as u64;
-
-/// The submissions of a session.
+/// The submissions of a pool's sessions.
 pub struct Submissions {
     /// Two places for results. The token under way writes to one of them while the host reads the other.
     places: [Results; 2],
     /// The place of the newest result. Submissions without a result leave their numbers there too.
     pub place: usize,
-    /// The number of the newest state.
+    /// The number of the newest batch.
     number: u32,
     /// The submissions that the GPU may not have finished yet, oldest first.
     running: VecDeque<Submission>,
+    /// Writes the batches.
+    state: State,
+    /// What was sampled last for each sequence.
+    sampled: Buffer,
+}
+
+/// How the next tokens are sampled.
+pub struct Sampled<'a> {
+    /// What happens to logits before, if bias or penalties are asked for.
+    pub adjustments: Option<&'a [Adjustment]>,
+    /// Whether it takes a histogram to tell what filters keep.
+    pub filters: bool,
 }
 
 impl Submissions {
-    pub fn new(gpu: &Gpu) -> Result<Self> {
-        let place = || Results::new(gpu, SAMPLED, Results::ROOM);
+    pub fn new(gpu: &Gpu, state: State, sampled: Buffer) -> Result<Self> {
+        let place = || Results::new(gpu, sampled.bytes(), Results::ROOM);
         let running = VecDeque::with_capacity(AHEAD + 1);
-        Ok(Self { places: [place()?, place()?], place: 0, number: 0, running })
+        Ok(Self { places: [place()?, place()?], place: 0, number: 0, running, state, sampled })
     }
 
-    /// The number for the next state that is written. All submissions that read that state have this number.
-    pub fn next_number(&mut self) -> u32 {
+    /// Writes the batch that the next submissions of a plan compute. They have its number.
+    pub fn write(&mut self, ready: &Ready, rows: &[RowHeader]) -> Result<()> {
         self.number = self.number.wrapping_add(1);
-        self.number
+        let batch = self.state.batch(rows, ready.planned.plan.splits, self.number);
+        ready.executor.gpu().write(ready.executor.local(Plan::BATCH), 0, batch)
     }
 
-    /// Calls `submit` with the copies that a submission ends with, to a place: of the number in its state, and of the
-    /// sampled token if there is one. Waits if too many submissions are under way.
-    pub fn submit(
+    /// Submits steps of a plan, and behind them those that sample the next tokens if these are wanted. Their results go to
+    /// a place.
+    pub fn run(
         &mut self,
-        gpu: &Gpu,
+        ready: &Ready,
+        steps: Range<usize>,
+        sampled: Option<Sampled<'_>>,
         place: usize,
-        state: &Buffer,
-        sampled: Option<&Buffer>,
+    ) -> Result<Submission> {
+        let (executor, planned) = (&ready.executor, &ready.planned);
+        let Some(Sampled { adjustments, filters }) = sampled else {
+            return self.submit(ready, place, false, |copies| executor.submit(steps, copies));
+        };
+        let sampler = adjustments.map_or(Ok(None), |adjustments| ready.adjusted(adjustments))?;
+        let (by, sampling, end) = match sampler {
+            Some(sampler) => (&sampler.executor, sampler.planned.sampling, sampler.planned.plan.steps.len()),
+            None => (executor, ready.head()?.sampling, planned.plan.steps.len()),
+        };
+        let first = if sampler.is_some() { 0 } else { sampling.first };
+        let then = (first..end).filter(|step| filters || *step != sampling.histogram);
+        self.submit(ready, place, true, |copies| executor.submit_with(steps, (by, then), copies))
+    }
+
+    /// Calls `submit` with the copies that a submission ends with, to a place: of the number in its batch, and of the
+    /// sampled tokens if they are wanted. Waits if too many submissions are under way.
+    fn submit(
+        &mut self,
+        ready: &Ready,
+        place: usize,
+        wanted: bool,
         submit: impl FnOnce(&[ReadbackCopy<'_>]) -> Result<Submission>,
     ) -> Result<Submission> {
+        let (gpu, buffer) = (ready.executor.gpu(), ready.executor.local(Plan::BATCH));
         let number =
-            SubmissionNumber { value: self.number, buffer: state, offset: offset_of!(BatchHeader, submission) as u64 };
-        let sampled = sampled.map(|from| BufferRange { from, offset: 0, bytes: SAMPLED });
+            SubmissionNumber { value: self.number, buffer, offset: offset_of!(BatchHeader, submission) as u64 };
+        let sampled = BufferRange { from: &self.sampled, offset: 0, bytes: self.sampled.bytes() };
+        let sampled = wanted.then_some(sampled);
         let submission = self.places[place].submit(gpu, number, sampled.as_slice(), submit)?;
         self.place = place;
         self.running.push_back(submission.clone());
@@ -56,13 +94,13 @@ impl Submissions {
         Ok(submission)
     }
 
-    /// Waits for the newest submission to a place, and reads the sampled token, the likeliest one, and how many tokens the
-    /// filters kept.
-    pub fn take(&mut self, gpu: &Gpu, place: usize) -> Result<[u32; Plan::TOKEN_WORDS]> {
-        Ok(bytemuck::pod_read_unaligned(&self.places[place].read(gpu, SAMPLED)?))
+    /// Waits for the newest submission to a place, and reads of each sequence the sampled token, the likeliest one, and how
+    /// many tokens the filters kept.
+    pub fn take(&mut self, gpu: &Gpu, place: usize) -> Result<Vec<[u32; Plan::SAMPLED_WORDS]>> {
+        Ok(bytemuck::pod_collect_to_vec(&self.places[place].read(gpu, self.sampled.bytes())?))
     }
 
-    /// Does not check the submissions so far, because their tokens are not in the session any more.
+    /// Does not check the submissions so far, because their tokens are in no session any more.
     pub fn forget(&mut self) {
         self.places.iter_mut().for_each(Results::forget);
     }

@@ -4,6 +4,7 @@ use super::Session;
 use crate::error::Result;
 use crate::gpu::BufferUse;
 use crate::kernels::CacheType;
+use crate::plan::PAGE;
 use crate::quant::F32;
 
 /// Values of noise. They are enough for many tokens, and are repeated.
@@ -22,11 +23,15 @@ impl Session {
         self.check(0, &tokens)?;
         self.wait()?;
         self.rewind(0);
-        let gpu = self.executor.gpu();
-        let bytes = noise(self.planned.cache.ty);
+        let gpu = self.model().gpu().clone();
+        let bytes = noise(self.pool.cache().ty);
         let noise = gpu.buffer("noise", bytes.len() as u64, BufferUse::Storage)?;
         gpu.write(&noise, 0, &bytes)?;
-        gpu.fill(&noise, &self.caches().collect::<Vec<_>>())?;
+        self.with_runner(|session, runner| {
+            session.reach(runner, tokens.len())?;
+            gpu.fill(&noise, &runner.plans.shared.caches.iter().collect::<Vec<_>>())
+        })?;
+        self.offered = tokens.len() / PAGE; // nobody computed them
         (self.confirmed, self.tokens) = (tokens.len(), tokens);
         Ok(())
     }

@@ -97,7 +97,7 @@ fn no_step_of_the_full_shape_takes_longer_than_it_may() {
         bounded("a token", &token.plan, CONTEXT);
         for (tokens, outputs) in chunks() {
             for depth in DEPTHS {
-                let shape = BatchShape { tokens, outputs, depth };
+                let shape = BatchShape { rows: tokens, outputs, depth };
                 let plan = plan_batch(&file, &config, &token, target, shape).unwrap().plan;
                 bounded(&format!("{shape:?}"), &plan, shape.cached(CONTEXT));
             }
@@ -117,7 +117,7 @@ fn parts_add_up_and_need_no_shaders_of_their_own() {
         let token = plan_token(&file, &config, cache, target).unwrap();
         for tokens in [32, 512, PromptOptions::MOST] {
             let plan = |limit, depth| {
-                let shape = BatchShape { tokens, outputs: Outputs::Last, depth };
+                let shape = BatchShape { rows: tokens, outputs: Outputs::Last, depth };
                 plan_batch(&file, &config, &token, Target { limit, ..target }, shape).unwrap().plan
             };
             let (cut, whole) = (plan(target.limit, CONTEXT), plan(UNCUT, CONTEXT));

@@ -164,7 +164,7 @@ fn chunks_of_the_full_shape_take_moderate_memory() {
     let cache = CacheShape { context: 4096, ty: CacheType::F16 };
     let token = plan_token(&file, &config, cache, Target::default()).unwrap();
     for (tokens, depth, most) in [(16, 4096, 40 << 20), (512, 0, 200 << 20), (512, 4096, 300 << 20)] {
-        let shape = BatchShape { tokens, outputs: Outputs::Last, depth };
+        let shape = BatchShape { rows: tokens, outputs: Outputs::Last, depth };
         let plan = plan_batch(&file, &config, &token, Target::default(), shape).unwrap().plan;
         let scratch = plan.local_memory(Purpose::Scratch);
         println!("{shape:?}: {scratch} bytes, {} dispatches, {} pipelines", plan.steps.len(), plan.variants.len());
@@ -184,7 +184,7 @@ fn the_largest_chunks_are_planned() {
             let target = Target { team: Team::Subgroup, matrices, ..Target::default() };
             let token = plan_token(&file, &config, cache, target).unwrap();
             for depth in [0, 8192] {
-                let shape = BatchShape { tokens: PromptOptions::MOST, outputs: Outputs::Last, depth };
+                let shape = BatchShape { rows: PromptOptions::MOST, outputs: Outputs::Last, depth };
                 let planned = plan_batch(&file, &config, &token, target, shape);
                 assert!(planned.is_ok(), "{heads} heads, {matrices:?}, {shape:?}: {:?}", planned.err());
             }

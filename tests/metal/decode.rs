@@ -12,8 +12,8 @@ use std::time::Instant;
 use wglm::gguf::Gguf;
 use wglm::gpu::Matrices;
 use wglm::kernels::Sampling;
-use wglm::model::{State, TokenPlan, plan_token};
-use wglm::plan::{Plan, Target, Weight};
+use wglm::model::{BatchPlan, State, plan_token};
+use wglm::plan::{Plan, RowHeader, Target, Weight};
 use wglm::quant;
 use wglm::shader::Variant;
 use wglm::{CacheShape, CacheType, Config};
@@ -26,7 +26,7 @@ const F16_CACHE: f64 = 1e-3;
 /// The demonstration model on the machine.
 struct Model {
     executor: Executor,
-    planned: TokenPlan,
+    planned: BatchPlan,
     state: State,
     vocab: usize,
 }
@@ -73,31 +73,26 @@ impl Model {
         let weights: Vec<Vec<u8>> = planned.plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
         let mut executor =
             Executor::new((&program, build.memory), &planned.plan, &shaders, &weights, &local_buffers(&planned.plan))?;
-        executor.write(planned.sampling.params, bytemuck::bytes_of(&Sampling::GREEDY))?;
+        executor.write(Plan::SAMPLING, bytemuck::bytes_of(&Sampling::GREEDY))?;
         Ok(Self { executor, state: State::new(&config), vocab: config.vocab, planned })
     }
 
     /// Computes a token at a position, its logits too if `output` asks for them.
     fn feed(&mut self, position: usize, token: u32, output: bool) -> Result<(), String> {
-        self.executor.write(Plan::TOKENS, &token.to_le_bytes())?;
-        self.advance(position, output)
-    }
-
-    /// Computes the token that was chosen.
-    fn advance(&mut self, position: usize, output: bool) -> Result<(), String> {
-        self.executor.write(Plan::BATCH, self.state.at(position, 0))?;
         let plan = &self.planned.plan;
+        let row = RowHeader::consecutive(position, &[token]);
+        self.executor.write(Plan::BATCH, self.state.batch(&row, plan.splits, 0))?;
         let end = if output { plan.steps.len() } else { plan.head };
         self.executor.submit(0..end)
     }
 
     fn logits(&mut self) -> Result<Vec<f32>, String> {
-        let bytes = self.executor.read(self.planned.logits, 4 * self.vocab)?;
+        let bytes = self.executor.read(self.planned.head().unwrap().logits.buffer.local().unwrap(), 4 * self.vocab)?;
         Ok(bytemuck::pod_collect_to_vec(&bytes))
     }
 
     fn chosen(&mut self) -> Result<u32, String> {
-        Ok(bytemuck::pod_read_unaligned(&self.executor.read(Plan::TOKENS, 4)?))
+        Ok(bytemuck::pod_read_unaligned(&self.executor.read(Plan::SAMPLED, 4)?))
     }
 }
 
@@ -126,7 +121,7 @@ fn check_continuation(model: &mut Model, golden: &Golden) -> Result<(), String> 
     }
     for (index, want) in golden.greedy("q4_0").into_iter().enumerate() {
         assert_eq!(model.chosen()? as usize, want, "{}: token {index} of the continuation", golden.name);
-        model.advance(golden.prompt + index, true)?;
+        model.feed(golden.prompt + index, RowHeader::SAMPLED, true)?;
     }
     Ok(())
 }

@@ -13,8 +13,8 @@ use crate::variants::{apple, header, shaders};
 use std::collections::HashMap;
 use tempfile::TempDir;
 use wglm::kernels::Sampling;
-use wglm::model::{State, TokenPlan, plan_token};
-use wglm::plan::{Plan, Weight};
+use wglm::model::{BatchPlan, State, plan_token};
+use wglm::plan::{Plan, RowHeader, Weight};
 use wglm::shader::Variant;
 use wglm::{CacheShape, CacheType, Config};
 
@@ -52,21 +52,22 @@ fn noise(weight: &Weight) -> Vec<u8> {
 }
 
 /// What a build makes of the tokens: the logits of the last.
-fn logits(shop: &Workshop, build: Build, config: &Config, planned: &TokenPlan) -> Result<Vec<f32>, String> {
+fn logits(shop: &Workshop, build: Build, config: &Config, planned: &BatchPlan) -> Result<Vec<f32>, String> {
     let plan = &planned.plan;
     let shaders: HashMap<Variant, Shader> = shaders([plan]);
     let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
     let program = shop.program(&texts, build.level)?;
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(noise).collect();
     let mut executor = Executor::new((&program, build.memory), plan, &shaders, &weights, &local_buffers(plan))?;
-    executor.write(planned.sampling.params, bytemuck::bytes_of(&Sampling::GREEDY))?;
+    executor.write(Plan::SAMPLING, bytemuck::bytes_of(&Sampling::GREEDY))?;
     let mut state = State::new(config);
     for (position, token) in TOKENS.into_iter().enumerate() {
-        executor.write(Plan::TOKENS, &token.to_le_bytes())?;
-        executor.write(Plan::BATCH, state.at(position, 0))?;
+        executor.write(Plan::BATCH, state.batch(&RowHeader::consecutive(position, &[token]), plan.splits, 0))?;
         executor.submit(0..plan.steps.len())?;
     }
-    Ok(bytemuck::pod_collect_to_vec(&executor.read(planned.logits, 4 * config.vocab)?))
+    Ok(bytemuck::pod_collect_to_vec(
+        &executor.read(planned.head().unwrap().logits.buffer.local().unwrap(), 4 * config.vocab)?,
+    ))
 }
 
 #[test]

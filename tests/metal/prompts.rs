@@ -12,7 +12,7 @@ use crate::variants::{apple, fable, shaders};
 use std::collections::HashMap;
 use wglm::gpu::Matrices;
 use wglm::model::{BatchPlan, BatchShape, Outputs, State, plan_batch, plan_token};
-use wglm::plan::{Plan, Target};
+use wglm::plan::{Plan, RowHeader, Target};
 use wglm::shader::Variant;
 use wglm::{CacheShape, CacheType, Config};
 
@@ -35,8 +35,9 @@ fn worst(
     let cache = CacheShape { context: golden.tokens.len().next_multiple_of(room), ty };
     let token = plan_token(&file, &config, cache, target).unwrap();
     let shape = BatchShape::of(room, Outputs::All, 0, cache.context);
-    let BatchPlan { plan, logits, .. } = plan_batch(&file, &config, &token, target, shape).unwrap();
-    let (logits, stride) = logits.unwrap();
+    let BatchPlan { plan, head, .. } = plan_batch(&file, &config, &token, target, shape).unwrap();
+    let logits = head.unwrap().logits;
+    let stride = logits.pitch;
     let by_matrices = plan.steps.iter().any(|step| step.kernel == "mla_attention_matrix8");
     assert_eq!(by_matrices, matrices == Matrices::Eight && ty == CacheType::F16);
 
@@ -46,15 +47,14 @@ fn worst(
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
     let mut executor = Executor::new((&program, build.memory), &plan, &shaders, &weights, &local_buffers(&plan))?;
 
-    let (state, mut worst) = (State::new(&config), 0f64);
+    let (mut state, mut worst) = (State::new(&config), 0f64);
     let wanted = golden.logits("q4_0");
     let mut rows = golden.positions.iter().zip(wanted.chunks_exact(config.vocab)).peekable();
     for (chunk, tokens) in golden.tokens.chunks(room).enumerate() {
         let first = chunk * room;
-        executor.write(Plan::BATCH, &state.chunk(first, tokens.len(), plan.splits, 0))?;
-        executor.write(Plan::TOKENS, bytemuck::cast_slice(tokens))?;
+        executor.write(Plan::BATCH, state.batch(&RowHeader::consecutive(first, tokens), plan.splits, 0))?;
         executor.submit(0..plan.steps.len())?;
-        let bytes = executor.read(logits, 4 * stride * tokens.len())?;
+        let bytes = executor.read(logits.buffer.local().unwrap(), 4 * stride * tokens.len())?;
         let computed: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
         while let Some((position, row)) = rows.next_if(|(position, _)| **position < first + tokens.len()) {
             let error = relative_l2(&computed[stride * (position - first)..][..config.vocab], row);

@@ -1,11 +1,15 @@
-// The batch that a step computes: rows, each a token of a sequence. The host writes it before each step. Everything else
-// that kernels read is fixed when the plan is built, but for the tokens' ids, which the GPU itself may sample: they are a
-// buffer of their own. Kernels know by this alone how many rows there are, so plans with room for more or fewer share
-// them; rows past `count` may hold anything. With ONE_ROW a kernel is compiled for a row alone.
+// The batch that a step computes: rows, each a token of a sequence. The host writes it before each step; everything else
+// that kernels read is fixed when the plan is built. Kernels know by this alone how many rows there are, so plans with
+// room for more or fewer share them; rows past `count` may hold anything. With ONE_ROW a kernel is compiled for a row
+// alone.
 
 struct Row {
+    token: u32,      // its id, or SAMPLED: see lib/row_token.wgsl
     position: u32,   // of the token in its sequence, from 0
+    sequence: u32,   // the place of its sequence among those that are sampled for: see lib/sampling.wgsl
     first_page: u32, // where in `pages` the list of its sequence's pages begins: see lib/kv_pages.wgsl
+    first_adjustment: u32, // where in `adjustments` those of its logits begin, and how many they are: see
+    adjustments: u32,      // op/adjust.wgsl
     rotations: array<vec2<f32>, PAIRS>, // cosine and sine of the position's rotary angles
 }
 

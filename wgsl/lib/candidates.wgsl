@@ -8,6 +8,8 @@ struct Candidate {
     token: u32,
 }
 
+var<private> row: u32; // the row of the batch whose logits a workgroup works on
+
 const NOBODY = Candidate(LOWEST, NO_TOKEN);
 
 const FINALISTS = 16u;

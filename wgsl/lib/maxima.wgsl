@@ -1,9 +1,9 @@
-// What slice_max leaves: of each slice of the logits the largest, as its bits, and its token.
+// What slice_max leaves: of each slice of a row's logits the largest, as its bits, and its token.
 
 var<storage, read> maxima: array<vec2<u32>>;
 
 fn maximum_of(slice: u32) -> Candidate {
-    let bits = maxima[slice];
+    let bits = maxima[row * params.slices + slice];
     return Candidate(bitcast<f32>(bits.x), bits.y);
 }
 

@@ -8,7 +8,6 @@ struct Params {
 }
 
 var<uniform> params: Params;
-var<storage, read> token: array<u32>;
 var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WORKGROUP)
@@ -17,7 +16,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         return;
     }
     // Chosen on the GPU it may be no token at all, which the host learns only later.
-    let row = min(token[id.y], params.rows - 1u);
+    let row = min(token_of(id.y), params.rows - 1u);
     var values = w_decode(row * params.groups + id.x);
     let to = id.y * params.pitch + 32u * id.x;
     let count = min(32u, params.width - 32u * id.x);

@@ -1,4 +1,4 @@
-// How many tokens lie in each bin of gaps, and how much less they weigh than as many at the bin's start. A
+// How many of a row's tokens lie in each bin of gaps, and how much less they weigh than as many at the bin's start. A
 // workgroup takes CHUNKS times WORKGROUP times four logits.
 //
 // A bin is 2^20 units of the gap, a quarter of a logit. Its tokens weigh between 0.78 and 1 times what one at its
@@ -6,13 +6,14 @@
 
 struct Params {
     count: u32,
+    pitch: u32,  // from one row's logits to the next's, in fours
     slices: u32, // of which there are maxima
     scale: f32,  // of a deficit of 1
 }
 
 var<uniform> params: Params;
 var<storage, read> logits: array<vec4<u32>>; // the bits of f32
-var<storage, read_write> histogram: array<atomic<u32>>; // the bins' counts, then their deficits; zeros before
+var<storage, read_write> histogram: array<atomic<u32>>; // of each row the bins' counts, then their deficits; zeros before
 
 var<workgroup> counts: array<atomic<u32>, BINS>;
 var<workgroup> deficits: array<atomic<u32>, BINS>;
@@ -27,6 +28,7 @@ fn add(logit: f32, top: f32) {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    row = workgroup.y;
     for (var bin = local; bin < BINS; bin += WORKGROUP) {
         atomicStore(&counts[bin], 0u);
         atomicStore(&deficits[bin], 0u);
@@ -35,7 +37,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     for (var chunk = 0u; chunk < CHUNKS; chunk++) {
         let first = 4u * ((workgroup.x * CHUNKS + chunk) * WORKGROUP + local);
         if first < params.count {
-            let four = logits[first / 4u];
+            let four = logits[row * params.pitch + first / 4u];
             for (var k = 0u; k < 4u; k++) {
                 if first + k < params.count && is_number(four[k]) {
                     add(bitcast<f32>(four[k]), top);
@@ -47,8 +49,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     for (var bin = local; bin < BINS; bin += WORKGROUP) {
         let count = atomicLoad(&counts[bin]);
         if count > 0u {
-            atomicAdd(&histogram[bin], count);
-            atomicAdd(&histogram[BINS + bin], atomicLoad(&deficits[bin]));
+            let place = 2u * BINS * row + bin;
+            atomicAdd(&histogram[place], count);
+            atomicAdd(&histogram[place + BINS], atomicLoad(&deficits[bin]));
         }
     }
 }

@@ -1,4 +1,4 @@
-// The next token: the likeliest, or a draw from those that the filters keep. One workgroup.
+// The next token of each row's sequence: the likeliest, or a draw from those that the filters keep. One workgroup a row.
 //
 // top_k, top_p (over what top_k left, at temperature 1) and min_p all keep the first tokens of one order, so
 // together they are the place of the last token kept. It is found digit by digit: the histogram gives the first
@@ -7,16 +7,9 @@
 
 struct Params {
     count: u32,
+    pitch: u32,  // from one row's logits to the next's, in fours
     slices: u32, // of SLICE logits, of which there are maxima
     scale: f32,  // of the histogram's deficits
-}
-
-struct Sampling {
-    seed: vec2<u32>,
-    top_k: u32,     // all ones for no such filter
-    top_p: f32,     // 1 for no such filter
-    sharpness: f32, // 2 / temperature, a factor on gaps; 0 to take the likeliest
-    reach: f32,     // the largest gap that min_p keeps, or that the temperature leaves a chance of 1e-11
 }
 
 struct Kept {
@@ -31,21 +24,22 @@ const HUGE = 3e38;
 var<uniform> params: Params;
 var<storage, read> logits: array<vec4<u32>>; // the bits of f32
 var<storage, read> histogram: array<u32>;
-var<storage, read> sampling: Sampling;
-var<storage, read_write> token: array<u32>; // chosen, likeliest, how many top_k and top_p left
+var<storage, read_write> sampled: array<u32>; // of each sequence: chosen, likeliest, how many top_k and top_p left
+
+var<private> way: Sampling; // of the row's sequence
 
 var<workgroup> counts: array<atomic<u32>, BINS>;
 
 fn count_of(bin: u32, level: u32) -> u32 {
     if level == 0u {
-        return histogram[bin];
+        return histogram[2u * BINS * row + bin];
     }
     return atomicLoad(&counts[bin]);
 }
 
 fn mass_of(bin: u32, count: u32, level: u32, first: vec2<u32>) -> f32 {
     if level == 0u {
-        return (f32(count) - f32(histogram[BINS + bin]) / params.scale) * weight_of(0.125 * f32(bin));
+        return (f32(count) - f32(histogram[2u * BINS * row + BINS + bin]) / params.scale) * weight_of(0.125 * f32(bin));
     }
     // From here on a bin is so narrow that its middle stands for all of it.
     let units = first.x + place_with(bin, level).x + (after(level).x + 1u) / 2u;
@@ -80,7 +74,7 @@ fn count_digits(level: u32, prefix: vec2<u32>, top: f32, local: u32) {
 }
 
 fn count_four(first: u32, level: u32, prefix: vec2<u32>, open: vec2<u32>, top: f32) {
-    let four = logits[first / 4u];
+    let four = logits[row * params.pitch + first / 4u];
     for (var k = 0u; k < 4u; k++) {
         if first + k < params.count && is_number(four[k]) {
             let place = place_of(bitcast<f32>(four[k]), first + k, top);
@@ -116,20 +110,20 @@ fn search(want: Tokens, top: f32, local: u32) -> Kept {
 
 // The last place that top_k and top_p keep, and how many tokens that are.
 fn filtered(top: f32, local: u32) -> Kept {
-    if sampling.top_k >= params.count && sampling.top_p >= 1.0 {
+    if way.top_k >= params.count && way.top_p >= 1.0 {
         return Kept(vec2<u32>(0x3fffffffu), Tokens(params.count, 0.0));
     }
-    var kept = search(Tokens(sampling.top_k, HUGE), top, local);
-    if sampling.top_p < 1.0 {
-        kept = search(Tokens(kept.tokens.count, sampling.top_p * kept.tokens.mass), top, local);
+    var kept = search(Tokens(way.top_k, HUGE), top, local);
+    if way.top_p < 1.0 {
+        kept = search(Tokens(kept.tokens.count, way.top_p * kept.tokens.mass), top, local);
     }
     return kept;
 }
 
 // Of four tokens the one that draws the most.
 fn draw_four(first: u32, last: vec2<u32>, top: f32) -> Candidate {
-    let four = logits[first / 4u];
-    let noise = pcg4d(vec4<u32>(first / 4u, attended_by(0u) - 1u, sampling.seed.x, sampling.seed.y));
+    let four = logits[row * params.pitch + first / 4u];
+    let noise = pcg4d(vec4<u32>(first / 4u, batch.rows[row].position, way.seed[0], way.seed[1]));
     var best = NOBODY;
     for (var k = 0u; k < 4u; k++) {
         if first + k >= params.count || !is_number(four[k]) {
@@ -137,8 +131,8 @@ fn draw_four(first: u32, last: vec2<u32>, top: f32) -> Candidate {
         }
         let logit = bitcast<f32>(four[k]);
         let gap = gap_of(logit, top);
-        if gap <= sampling.reach && not_after(place_of(logit, first + k, top), last) {
-            best = better(best, Candidate(gumbel(noise[k]) - gap * sampling.sharpness, first + k));
+        if gap <= way.reach && not_after(place_of(logit, first + k, top), last) {
+            best = better(best, Candidate(gumbel(noise[k]) - gap * way.sharpness, first + k));
         }
     }
     return best;
@@ -148,7 +142,7 @@ fn draw(last: vec2<u32>, top: f32, local: u32) -> Candidate {
     var best = NOBODY;
     for (var slice = local / CREW; slice < params.slices; slice += WORKGROUP / CREW) {
         let largest = maximum_of(slice);
-        if largest.token == NO_TOKEN || gap_of(largest.score, top) > sampling.reach
+        if largest.token == NO_TOKEN || gap_of(largest.score, top) > way.reach
             || place_of(largest.score, 0u, top).x > last.x {
             continue;
         }
@@ -163,18 +157,24 @@ fn draw(last: vec2<u32>, top: f32, local: u32) -> Candidate {
 }
 
 @compute @workgroup_size(WORKGROUP)
-fn main(@builtin(local_invocation_index) local: u32) {
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    row = workgroup.x;
+    if workgroup.x >= row_count() {
+        return;
+    }
+    let sequence = batch.rows[row].sequence;
+    way = sampling[sequence];
     let top = likeliest(params.slices, local);
     var chosen = top.token;
     var count = 1u;
-    if sampling.sharpness > 0.0 && top.token != NO_TOKEN {
+    if way.sharpness > 0.0 && top.token != NO_TOKEN {
         let kept = filtered(top.score, local);
         chosen = draw(kept.last, top.score, local).token;
         count = kept.tokens.count;
     }
     if local == 0u {
-        token[0] = chosen;
-        token[1] = top.token;
-        token[2] = count;
+        sampled[3u * sequence] = chosen;
+        sampled[3u * sequence + 1u] = top.token;
+        sampled[3u * sequence + 2u] = count;
     }
 }

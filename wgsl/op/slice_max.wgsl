@@ -1,9 +1,10 @@
-// The largest of each slice of the logits, and of equals the one of the lowest token; NOBODY where none is a
-// number. One workgroup a slice, four logits an invocation. Clears the histogram for the step that fills it.
+// The largest of each slice of a row's logits, and of equals the one of the lowest token; NOBODY where none is a
+// number. One workgroup a slice, four logits an invocation. Clears the row's histogram for the step that fills it.
 
 struct Params {
     count: u32,
-    bins: u32, // words of the histogram
+    pitch: u32, // from one row's logits to the next's, in fours
+    bins: u32,  // words of a row's histogram
 }
 
 var<uniform> params: Params;
@@ -17,13 +18,14 @@ fn main(
     @builtin(num_workgroups) workgroups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
+    row = workgroup.y;
     for (var bin = workgroup.x * WORKGROUP + local; bin < params.bins; bin += workgroups.x * WORKGROUP) {
-        histogram[bin] = 0u;
+        histogram[row * params.bins + bin] = 0u;
     }
     let first = 4u * (workgroup.x * WORKGROUP + local);
     var best = NOBODY;
     if first < params.count {
-        let four = logits[first / 4u];
+        let four = logits[row * params.pitch + first / 4u];
         for (var k = 0u; k < 4u; k++) {
             if first + k < params.count && is_number(four[k]) {
                 best = better(best, Candidate(bitcast<f32>(four[k]), first + k));
@@ -32,6 +34,6 @@ fn main(
     }
     best = best_of_workgroup(best, local);
     if local == 0u {
-        maxima[workgroup.x] = vec2<u32>(bitcast<u32>(best.score), best.token);
+        maxima[row * workgroups.x + workgroup.x] = vec2<u32>(bitcast<u32>(best.score), best.token);
     }
 }

@@ -1,28 +1,44 @@
 //! The cases of `adjust`.
 
 use crate::error::Result;
-use crate::kernels::{Adjustment, Penalties};
-use crate::plan::{BufferRef, Target};
+use crate::kernels::{Adjustment, Penalties, Sampling};
+use crate::plan::{BufferRef, Plan, RowHeader, Target};
 use crate::reference::sampling::adjusted_logits;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-/// Logits, adjustments, whether the newest token counts, and which it is: one that is listed, one that is not, the
-/// last.
-const SHAPES: [(usize, usize, u32, u32); 8] = [
-    (1, 0, 0, 0),
-    (1, 1, 1, 0),
-    (300, 0, 1, 7),
-    (300, 5, 1, 0),
-    (300, 5, 1, 299),
-    (5000, 700, 1, 699 * 7),
-    (5000, 700, 0, 3),
-    (154_880, 64, 1, 154_879),
+/// Logits, adjustments, and the newest token if the GPU sampled it: one that is listed, one that is not, the last.
+const SHAPES: [(usize, usize, Option<u32>); 8] = [
+    (1, 0, None),
+    (1, 1, Some(0)),
+    (300, 0, Some(7)),
+    (300, 5, Some(0)),
+    (300, 5, Some(299)),
+    (5000, 700, Some(699 * 7)),
+    (5000, 700, None),
+    (154_880, 64, Some(154_879)),
 ];
 
 pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
-    let case = |(count, listed, ahead, newest): (usize, usize, u32, u32), banned: Option<usize>| {
-        let mut case = CaseBuilder::new(target, 1);
-        let values: Vec<f32> = case.noise(count).iter().map(|value| 10.0 * value).collect();
+    let alone = SHAPES.into_iter().map(|shape| (shape, None, 1));
+    let others = [(SHAPES[3], Some(2), 1), (SHAPES[5], Some(699), 1), (SHAPES[4], Some(1), 3)];
+    alone.chain(others).map(|(shape, banned, rows)| case(target, shape, banned, rows)).collect()
+}
+
+/// Adjusts logits of so many rows, of one row more than there are.
+fn case(
+    target: Target,
+    (count, listed, newest): (usize, usize, Option<u32>),
+    banned: Option<usize>,
+    rows: usize,
+) -> Result<Case> {
+    let mut case = CaseBuilder::for_tokens(target, 2, if rows == 1 { 1 } else { rows + 2 });
+    let logits = case.plan.tensor("logits", [count, case.plan.rows()]);
+    case.plan.room_for_sequences(rows);
+    let local = BufferRef::Local(case.plan.adjust("adjust", &logits, rows * listed + 1)?);
+    let (mut batch, mut sampled, mut ways, mut all) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let values: Vec<f32> = case.noise(count * rows).iter().map(|value| 10.0 * value).collect();
+    case.fill(&logits, &values);
+    for (row, values) in (0..).zip(values.chunks(count)) {
         let biases = case.noise(listed);
         let entry = |(&bias, i): (&f32, usize)| {
             let bias = if Some(i) == banned {
@@ -35,25 +51,28 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
             Adjustment { token: (i * 7 % count) as u32, count: i as u32 % 4, bias }
         };
         let entries: Vec<Adjustment> = biases.iter().zip(0..).map(entry).collect();
-        let penalties = Penalties { count: listed as u32, ahead, repeat: 1.3, presence: 0.7, frequency: -0.2 };
-        let logits = case.plan.tensor("logits", [count, 1]);
-        case.fill(&logits, &values);
-        case.state(newest, 0, &[]);
-        let local = case.plan.adjust("adjust", &logits, listed + 1)?;
-        let bytes = [bytemuck::bytes_of(&penalties), bytemuck::cast_slice(&entries)].concat();
-        case.fill_bytes(BufferRef::Local(local), bytes);
-        let (after, sizes) = adjusted_logits(&values, &penalties, &entries, newest);
+        let penalties = Penalties { repeat: 1.3 + row as f32, presence: 0.7, frequency: -0.2 };
+        let (after, sizes) = adjusted_logits(values, &penalties, &entries, newest);
         let banned_token = banned.map_or(count, |i| entries[i].token as usize);
+        let start = row as usize * logits.stride;
         for place in [0..banned_token, (banned_token + 1).min(count)..count] {
             let (after, sizes) = (after[place.clone()].to_vec(), sizes[place.clone()].to_vec());
-            case.expect_slice(logits.buffer, place.start, after, sizes, 1e-6);
+            case.expect_slice(logits.buffer, start + place.start, after, sizes, 1e-6);
         }
         if banned_token < count {
             let bits = vec![f64::from(f32::NEG_INFINITY.to_bits())];
-            case.expect_at(logits.buffer, OutputType::U32, banned_token, bits, 0.0);
+            case.expect_at(logits.buffer, OutputType::U32, start + banned_token, bits, 0.0);
         }
-        Ok(case.finish(format!("{listed} of {count}, ahead {ahead} {newest}, banned {banned:?}")))
-    };
-    let plain = SHAPES.into_iter().map(|shape| case(shape, None));
-    plain.chain([case(SHAPES[3], Some(2)), case(SHAPES[5], Some(699))]).collect()
+        let token = if newest.is_some() { RowHeader::SAMPLED } else { 3 };
+        let (first_adjustment, adjustments) = (all.len() as u32, listed as u32);
+        batch.push(RowHeader { token, sequence: row, first_adjustment, adjustments, ..RowHeader::default() });
+        sampled.push([newest.unwrap_or_default(), 0, 0]);
+        ways.push(Sampling::GREEDY.penalised(penalties));
+        all.extend(entries);
+    }
+    case.rows(&batch);
+    case.fill_bytes(BufferRef::Local(Plan::SAMPLED), bytemuck::cast_slice(&sampled).to_vec());
+    case.fill_bytes(BufferRef::Local(Plan::SAMPLING), bytemuck::cast_slice(&ways).to_vec());
+    case.fill_bytes(local, bytemuck::cast_slice(&all).to_vec());
+    Ok(case.finish(format!("{rows} of {count}, {listed} listed, newest {newest:?}, banned {banned:?}")))
 }

@@ -3,7 +3,7 @@
 use super::columns_for;
 use crate::error::Result;
 use crate::kernels::NO_TOKEN;
-use crate::plan::{BufferRef, Plan, Target};
+use crate::plan::{BufferRef, Plan, RowHeader, Target};
 use crate::quant::{QUANTS, Quant};
 use crate::reference::{Case, CaseBuilder};
 
@@ -19,7 +19,14 @@ fn case(target: Target, quant: &'static Quant, [columns, rows]: [usize; 2], ids:
     let columns = columns_for(quant, columns);
     let mut case = CaseBuilder::for_tokens(target, 1, ids.len());
     let (embedding, values) = case.weight("token_embd", quant, [columns, rows, 1])?;
-    case.fill_bytes(BufferRef::Local(Plan::TOKENS), bytemuck::cast_slice(ids).to_vec());
+    // The last id is that of the token that was sampled last for the second sequence.
+    case.plan.room_for_sequences(2);
+    let mut batch = RowHeader::consecutive(7, ids);
+    if let Some((row, id)) = batch.last_mut().zip(ids.last()) {
+        (row.token, row.sequence) = (RowHeader::SAMPLED, 1);
+        case.fill_bytes(BufferRef::Local(Plan::SAMPLED), bytemuck::cast_slice(&[[0; 3], [*id, 1, 1]]).to_vec());
+    }
+    case.rows(&batch);
     let y = case.plan.get_rows("embed", &embedding)?;
     let row = |id: &u32| &values[(*id as usize).min(rows - 1) * columns..][..columns];
     let want: Vec<f64> = ids.iter().flat_map(row).map(|&v| v.into()).collect();

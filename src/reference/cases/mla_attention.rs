@@ -29,10 +29,7 @@ impl AttentionExample {
         let q = case.plan.tensor_with_stride("q", [self.rank + self.rotary, self.heads * count], kv_row);
         let queries = self.queries(case, q.buffer, self.heads * count);
         let (cache, latents) = self.cache(case);
-        match count {
-            1 => case.state(1, self.tokens as u32 - 1, &[]),
-            _ => case.chunk((self.tokens - count) as u32, count),
-        }
+        case.chunk((self.tokens - count) as u32, count);
         (q, cache, queries, latents)
     }
 

@@ -3,7 +3,7 @@
 use super::slice_max::{EDGES, Edit};
 use crate::error::Result;
 use crate::kernels::Sampling;
-use crate::plan::{BufferRef, Plan, Target};
+use crate::plan::{BufferRef, Plan, RowHeader, Target};
 use crate::reference::sampling::choice;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
@@ -36,25 +36,48 @@ const SHAPES: [(&str, usize, Edit); 8] = [
 ];
 
 pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
-    let case = |(name, count, edit): (&str, usize, Edit), sampling: Sampling, position: u32| {
-        let mut case = CaseBuilder::new(target, 1);
-        let logits = case.plan.tensor("logits", [count, 1]);
-        let mut values = case.noise(count);
-        edit(&mut values);
-        case.fill(&logits, &values);
-        case.state(0, position, &[]);
-        let slices = case.plan.slice_max("slices", &logits)?;
-        case.allow(slices.maxima.buffer);
-        case.allow(slices.histogram.buffer);
-        case.plan.histogram("histogram", &logits, &slices)?;
-        let local = BufferRef::Local(case.plan.sample("sample", &logits, &slices)?);
-        case.fill_bytes(local, bytemuck::bytes_of(&sampling).to_vec());
-        let words = choice(&values, &sampling, position).map(f64::from);
-        case.expect_at(BufferRef::Local(Plan::TOKENS), OutputType::U32, 0, words.to_vec(), 0.0);
-        Ok(case.finish(format!("{name}, {count}, {sampling:?}")))
-    };
     let way = |(temperature, top_k, top_p, min_p)| Sampling::draw(temperature, top_k, top_p, min_p, 1 << 32 | 7);
     let edges = EDGES.into_iter().flat_map(|edge| [Sampling::GREEDY, way(WAYS[1])].map(|sampling| (edge, sampling)));
     let ways = SHAPES.into_iter().flat_map(|shape| WAYS.map(|some| (shape, way(some))));
-    ways.chain(edges).zip(0..).map(|((logits, sampling), position)| case(logits, sampling, position)).collect()
+    let alone = ways.chain(edges).zip(0..).map(|((logits, sampling), position)| {
+        let mut case = CaseBuilder::new(target, 1);
+        steps(&mut case, logits, &[(position, 0)], &[sampling])?;
+        Ok(case.finish(format!("{}, {}, {sampling:?}", logits.0, logits.1)))
+    });
+    let several = [SHAPES[0], SHAPES[2], EDGES[4]].into_iter().map(|logits| {
+        let mut case = CaseBuilder::for_tokens(target, 3, 5);
+        let rows = [(9, 2), (8, 0), (7, 3), (7, 1)];
+        steps(&mut case, logits, &rows, &[way(WAYS[0]), way(WAYS[2]), Sampling::GREEDY, way(WAYS[9])])?;
+        Ok(case.finish(format!("{}, {}, 4 of 5 rows", logits.0, logits.1)))
+    });
+    alone.chain(several).collect()
+}
+
+/// The steps for rows, of each its position and its sequence, and what is expected of them. `ways` are those of the
+/// sequences.
+fn steps(
+    case: &mut CaseBuilder,
+    (_, count, edit): (&str, usize, Edit),
+    rows: &[(u32, u32)],
+    ways: &[Sampling],
+) -> Result<()> {
+    let logits = case.plan.tensor("logits", [count, case.plan.rows()]);
+    let mut values = case.noise(count * rows.len());
+    values.chunks_mut(count).for_each(edit);
+    case.fill(&logits, &values);
+    case.plan.room_for_sequences(ways.len());
+    let header = |&(position, sequence)| RowHeader { position, sequence, ..RowHeader::default() };
+    case.rows(&rows.iter().map(header).collect::<Vec<_>>());
+    case.fill_bytes(BufferRef::Local(Plan::SAMPLING), bytemuck::cast_slice(ways).to_vec());
+    let slices = case.plan.slice_max("slices", &logits)?;
+    case.allow(slices.maxima.buffer);
+    case.allow(slices.histogram.buffer);
+    case.plan.histogram("histogram", &logits, &slices)?;
+    case.plan.sample("sample", &logits, &slices)?;
+    for (&(position, sequence), values) in rows.iter().zip(values.chunks(count)) {
+        let words = choice(values, &ways[sequence as usize], position).map(f64::from).to_vec();
+        let first = sequence as usize * Plan::SAMPLED_WORDS;
+        case.expect_at(BufferRef::Local(Plan::SAMPLED), OutputType::U32, first, words, 0.0);
+    }
+    Ok(())
 }

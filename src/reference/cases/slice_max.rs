@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::histogram::BINS;
 use crate::kernels::slice_max::SLICE;
-use crate::plan::Target;
+use crate::plan::{Target, Tensor};
 use crate::reference::sampling::slice_words;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
@@ -33,16 +33,28 @@ pub(super) const EDGES: [(&str, usize, Edit); 9] = [
 ];
 
 pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
-    let case = |(name, count, edit): (&str, usize, Edit)| {
-        let mut case = CaseBuilder::new(target, 1);
-        let logits = case.plan.tensor("logits", [count, 1]);
-        let mut values = case.noise(count);
-        edit(&mut values);
-        case.fill(&logits, &values);
+    let case = |(rows, (name, count, edit)): (usize, (&str, usize, Edit))| {
+        let mut case = CaseBuilder::for_tokens(target, 1, rows);
+        let (logits, values) = logits(&mut case, (count, edit), 1.0);
         let slices = case.plan.slice_max("slices", &logits)?;
-        case.expect_at(slices.maxima.buffer, OutputType::U32, 0, expected(&values), 0.0);
-        case.expect_at(slices.histogram.buffer, OutputType::U32, 0, vec![0.0; 2 * BINS], 0.0);
-        Ok(case.finish(format!("{name}, {count}")))
+        let maxima = values.chunks(count).flat_map(expected).collect();
+        case.expect_at(slices.maxima.buffer, OutputType::U32, 0, maxima, 0.0);
+        case.expect_at(slices.histogram.buffer, OutputType::U32, 0, vec![0.0; 2 * BINS * rows], 0.0);
+        Ok(case.finish(format!("{name}, {rows} of {count}")))
     };
-    EDGES.into_iter().map(case).collect()
+    in_rows().map(case).collect()
+}
+
+/// The edges of a row alone, and some in several rows.
+pub(super) fn in_rows() -> impl Iterator<Item = (usize, (&'static str, usize, Edit))> {
+    EDGES.map(|edge| (1, edge)).into_iter().chain([(3, EDGES[1]), (2, EDGES[4])])
+}
+
+/// Logits of all rows of a case, made of noise up to `size`: the tensor, and its values.
+pub(super) fn logits(case: &mut CaseBuilder, (count, edit): (usize, Edit), size: f32) -> (Tensor, Vec<f32>) {
+    let logits = case.plan.tensor("logits", [count, case.plan.rows()]);
+    let mut values: Vec<f32> = case.noise(count * case.plan.rows()).into_iter().map(|v| size * v).collect();
+    values.chunks_mut(count).for_each(edit);
+    case.fill(&logits, &values);
+    (logits, values)
 }

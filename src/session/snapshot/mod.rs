@@ -9,10 +9,13 @@
 mod file;
 mod format;
 
+use super::pages::runs;
+use super::pool::Runner;
 use super::run::Next;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Fetch, StagedCopy};
+use crate::gpu::{Fetch, StagedCopy};
+use crate::model::CacheShape;
 use crate::plan::PAGE;
 use format::{Header, PIECE, Reader, Writer, damaged};
 use std::io::{Cursor, Read, Seek, Write};
@@ -44,34 +47,46 @@ impl Session {
 
     /// The header of a snapshot of `tokens` tokens with `logits` logits.
     fn header(&self, tokens: usize, logits: usize) -> Header {
-        let cache = self.planned.cache;
-        let (layers, kv_row) = (self.caches().count(), self.caches().map(|cache| cache.bytes()).next().unwrap_or(0));
-        let shape =
-            [cache.ty.bytes() as u32, layers as u32, (kv_row / cache.context.next_multiple_of(PAGE) as u64) as u32];
-        Header::new(shape, self.model.fingerprint(), tokens as u32, logits as u32)
+        let (cache, layers) = (self.pool.cache(), self.planned.plan.caches().count());
+        let shape = [cache.ty.bytes() as u32, layers as u32, self.kv_row_bytes() as u32];
+        Header::new(shape, self.model().fingerprint(), tokens as u32, logits as u32)
     }
 
-    /// The caches, layer by layer.
-    pub(super) fn caches(&self) -> impl Iterator<Item = &Buffer> {
-        self.planned.plan.caches().map(|index| self.executor.local(index))
+    fn kv_row_bytes(&self) -> u64 {
+        CacheShape { context: 1, ..self.pool.cache() }.layer_bytes(self.model().config()) / PAGE as u64
+    }
+
+    /// Where in each layer's cache the KV rows of `tokens` tokens lie: pieces, of each the first byte and the bytes.
+    fn pieces(&self, tokens: usize) -> Vec<(u64, u64)> {
+        let (kv_row, mut left, mut pieces) = (self.kv_row_bytes(), tokens, Vec::new());
+        for (page, count) in runs(&self.pages) {
+            let rows = left.min(count * PAGE);
+            let (start, bytes) = (u64::from(page) * PAGE as u64 * kv_row, rows as u64 * kv_row);
+            let cut = (0..bytes).step_by(PIECE);
+            pieces.extend(cut.map(|from| (start + from, (bytes - from).min(PIECE as u64))));
+            left -= rows;
+        }
+        pieces
     }
 
     fn write_snapshot(&mut self, to: &mut dyn Write, path: &Path) -> Result<()> {
-        let logits = if self.output.is_some() { self.logits()? } else { Vec::new() };
-        self.take(self.submissions.place)?; // no work that the cache depends on was lost
-        let header = self.header(self.tokens.len(), logits.len());
-        let mut writer = Writer::new(to, path);
-        writer.write(bytemuck::bytes_of(&header))?;
-        writer.write(bytemuck::cast_slice(&self.tokens))?;
-        let layer = header.layer_bytes();
-        let mut fetch = Fetch::new(self.executor.gpu(), layer.min(PIECE as u64))?;
-        for cache in self.caches() {
-            for (offset, bytes) in pieces(layer) {
-                writer.write(&fetch.read(cache, offset, bytes)?)?;
+        self.with_runner(|session, runner| {
+            let logits = if session.output.is_some() { session.logits_in(runner)? } else { Vec::new() };
+            session.take(runner, runner.submissions.place)?; // no work that the cache depends on was lost
+            let header = session.header(session.tokens.len(), logits.len());
+            let mut writer = Writer::new(to, path);
+            writer.write(bytemuck::bytes_of(&header))?;
+            writer.write(bytemuck::cast_slice(&session.tokens))?;
+            let pieces = session.pieces(session.tokens.len());
+            let mut fetch = Fetch::new(session.model().gpu(), header.layer_bytes().min(PIECE as u64))?;
+            for cache in &runner.plans.shared.caches {
+                for (offset, bytes) in &pieces {
+                    writer.write(&fetch.read(cache, *offset, *bytes)?)?;
+                }
             }
-        }
-        writer.write(bytemuck::cast_slice(&logits))?;
-        writer.finish()
+            writer.write(bytemuck::cast_slice(&logits))?;
+            writer.finish()
+        })
     }
 
     fn read_snapshot(&mut self, from: impl Read + Seek, path: &Path) -> Result<()> {
@@ -81,22 +96,28 @@ impl Session {
         let tokens = reader.words(header.tokens)?;
         self.check(0, &tokens)?;
         self.rewind(0);
-        self.fill_caches(&mut reader)?;
-        let logits = reader.words(header.logits)?;
-        self.tokens = tokens;
-        self.confirmed = self.tokens.len();
-        if logits.is_empty() {
-            return Ok(());
-        }
-        self.output = Some(LastOutput::Logits);
-        let local = self.executor.local(self.planned.logits);
-        let written = self.executor.gpu().write(local, 0, bytemuck::cast_slice(&logits));
-        written.and_then(|()| self.run(Next::Sampling)).inspect_err(|_| self.rewind(0))
+        let restored = self.with_runner(|session, runner| {
+            session.reach(runner, tokens.len())?;
+            session.fill_caches(runner, &mut reader)?;
+            let logits: Vec<u32> = reader.words(header.logits)?;
+            (session.confirmed, session.tokens) = (tokens.len(), tokens);
+            if logits.is_empty() {
+                return Ok(());
+            }
+            session.output = Some(LastOutput::Logits);
+            let local = session.planned.head()?.logits.buffer.local()?;
+            session.model().gpu().write(runner.plans.alone.executor.local(local), 0, bytemuck::cast_slice(&logits))?;
+            session.run(runner, Next::Sampling)
+        });
+        restored.inspect_err(|_| {
+            let pool = self.pool.clone();
+            self.truncate(&mut pool.runner(), 0);
+        })
     }
 
     /// Whether a snapshot's header is that of one of this session's.
     fn expect(&self, header: &Header) -> Result<()> {
-        let (own, vocab) = (self.header(0, 0), self.model.config().vocab);
+        let (own, vocab) = (self.header(0, 0), self.model().config().vocab);
         if header.value_bytes != own.value_bytes {
             let of = |header: &Header| format!("values of {} bytes", header.value_bytes);
             return Err(damaged("its type of cache", of(&own), of(header)));
@@ -114,12 +135,13 @@ impl Session {
         Ok(())
     }
 
-    fn fill_caches(&self, reader: &mut Reader<'_, impl Read + Seek>) -> Result<()> {
-        let (gpu, layer) = (self.executor.gpu(), reader.header.layer_bytes());
+    fn fill_caches(&self, runner: &Runner, reader: &mut Reader<'_, impl Read + Seek>) -> Result<()> {
+        let (gpu, layer) = (self.model().gpu(), reader.header.layer_bytes());
+        let (caches, pieces) = (&runner.plans.shared.caches, self.pieces(reader.header.tokens as usize));
         let mut bytes = vec![0; layer.min(PIECE as u64) as usize];
         let mut staging = gpu.staging(bytes.len() as u64)?;
-        for cache in self.caches() {
-            for (offset, count) in pieces(layer) {
+        for cache in caches {
+            for &(offset, count) in &pieces {
                 let piece = &mut bytes[..count as usize];
                 reader.read(piece)?;
                 let copy = StagedCopy { from: 0, to: cache, offset, bytes: count };
@@ -128,14 +150,9 @@ impl Session {
         }
         staging.finish(gpu)?;
         // What comes last came after all the rest.
-        let last = self.caches().last().filter(|_| layer > 0);
-        last.map_or(Ok(()), |cache| Fetch::new(gpu, 4)?.read(cache, layer - 4, 4).map(drop))
+        let last = caches.last().zip(pieces.last());
+        last.map_or(Ok(()), |(cache, (offset, count))| Fetch::new(gpu, 4)?.read(cache, offset + count - 4, 4).map(drop))
     }
-}
-
-/// Of so many bytes, where each piece starts and how many it has.
-fn pieces(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
-    (0..bytes).step_by(PIECE).map(move |start| (start, (bytes - start).min(PIECE as u64)))
 }
 
 /// What stands for a path where there is none.

@@ -4,7 +4,7 @@ use super::small::Small;
 use crate::common::gpu::gpu;
 use crate::watched::largest_allocation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use wglm::model::{TokenPlan, plan_token};
+use wglm::model::{BatchPlan, plan_token};
 use wglm::plan::Target;
 use wglm::text::{ChatTemplate, Tokenizer, Vocab};
 use wglm::{Config, Error, Gguf, LoadOptions, Model, Result};
@@ -60,12 +60,12 @@ pub fn all_refused<T>(cases: &[Broken], check: impl Fn(&Gguf) -> Result<T>) {
 }
 
 /// Reads the configuration and plans a token, which is everything in a load that needs no GPU, apart from texts.
-pub fn plan_file(file: &Gguf) -> Result<TokenPlan> {
+pub fn plan_file(file: &Gguf) -> Result<BatchPlan> {
     let config = Config::read(file)?;
     plan_token(file, &config, LoadOptions::default().cache_for(&config), Target::default())
 }
 
-pub fn plan(small: &Small) -> Result<TokenPlan> {
+pub fn plan(small: &Small) -> Result<BatchPlan> {
     plan_file(&small.open()?)
 }
 

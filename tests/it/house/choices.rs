@@ -13,7 +13,8 @@ fn every_step_of_a_choice_fits() {
         let config = Config::read(&file).unwrap();
         for (target, room) in targets().into_iter().flat_map(|target| [0, 1, 5000].map(|room| (target, room))) {
             let token = planned(&file, target, CacheType::F16);
-            let SamplingPlan { plan, shared, adjustments, .. } = plan_sampling(&config, &token, target, room).unwrap();
+            let SamplingPlan { plan, shared, adjustments, .. } =
+                plan_sampling(&config, &token, token.head().unwrap(), target, room).unwrap();
             assert_eq!(repeated(plan.steps.iter().map(|s| s.label.as_str())), [""; 0], "{name}: steps");
             assert!(plan.weights.is_empty() && plan.locals[adjustments].bytes as usize >= 12 * room, "{name}");
             for (here, there) in shared {

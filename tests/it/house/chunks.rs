@@ -4,24 +4,25 @@
 use super::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
 use wglm::gpu::Matrices;
 use wglm::kernels::CacheType;
-use wglm::model::{BatchPlan, BatchShape, Outputs, PromptOptions, TokenPlan, plan_batch};
+use wglm::model::{BatchPlan, BatchShape, Outputs, PromptOptions, plan_batch};
 use wglm::plan::{Purpose, Target, Team};
 use wglm::shader::reflect;
 use wglm::{Config, Gguf};
 
-const SHAPES: [BatchShape; 4] = [
-    BatchShape { tokens: 16, outputs: Outputs::All, depth: 0 },
-    BatchShape { tokens: 512, outputs: Outputs::Last, depth: 0 },
-    BatchShape { tokens: 512, outputs: Outputs::Last, depth: 16 << 10 },
-    BatchShape { tokens: PromptOptions::MOST, outputs: Outputs::Last, depth: 200_000 },
+const SHAPES: [BatchShape; 5] = [
+    BatchShape { rows: 8, outputs: Outputs::Sequences, depth: 0 },
+    BatchShape { rows: 16, outputs: Outputs::All, depth: 0 },
+    BatchShape { rows: 512, outputs: Outputs::Last, depth: 0 },
+    BatchShape { rows: 512, outputs: Outputs::Last, depth: 16 << 10 },
+    BatchShape { rows: PromptOptions::MOST, outputs: Outputs::Last, depth: 200_000 },
 ];
 
-fn chunk(file: &Gguf, token: &TokenPlan, target: Target, shape: BatchShape) -> BatchPlan {
+fn chunk(file: &Gguf, token: &BatchPlan, target: Target, shape: BatchShape) -> BatchPlan {
     plan_batch(file, &Config::read(file).unwrap(), token, target, shape).unwrap()
 }
 
 /// Every model's plans, for every target, both caches, all shapes, with the token's beside them.
-fn plans() -> Vec<(String, TokenPlan, BatchPlan)> {
+fn plans() -> Vec<(String, BatchPlan, BatchPlan)> {
     let mut plans = Vec::new();
     for (name, file) in models() {
         let matrices = [Matrices::Eight, Matrices::Sixteen].map(|matrices| Target { matrices, ..Target::default() });
@@ -38,17 +39,19 @@ fn plans() -> Vec<(String, TokenPlan, BatchPlan)> {
 
 #[test]
 fn chunks_and_tokens_share_weights_and_caches() {
-    for (name, token, BatchPlan { plan, shared, .. }) in plans() {
+    for (name, token, chunk) in plans() {
+        let (shared, plan) = (chunk.shared(&token), &chunk.plan);
         let weights = |plan: &wglm::plan::Plan| -> Vec<_> {
             plan.weights.iter().map(|w| (w.name.clone(), w.index, w.quant.name, w.shape)).collect()
         };
-        assert_eq!(weights(&plan), weights(&token.plan), "{name}");
+        assert_eq!(weights(plan), weights(&token.plan), "{name}");
         let caches: Vec<usize> =
             (0..plan.locals.len()).filter(|index| plan.locals[*index].purpose == Purpose::Cache).collect();
+        let others = if chunk.last.is_some() { 4 } else { 3 };
         assert_eq!(
             shared.len(),
-            caches.len() + 2,
-            "{name}: the caches, the list of their pages, and what the head reads"
+            caches.len() + others,
+            "{name}: the caches, the lists of their pages, what is sampled, how, and what the head reads"
         );
         assert!(caches.iter().all(|cache| shared.iter().any(|(here, _)| here == cache)), "{name}: a cache of its own");
         for (here, there) in shared {
@@ -85,6 +88,24 @@ fn every_step_of_a_chunk_fits() {
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
 
+/// Rows of different sequences have KV rows of their own: no kernel is there whose workgroups share those of several rows.
+#[test]
+fn rows_of_different_sequences_are_kept_apart() {
+    let (_, file) = models().into_iter().find(|(name, _)| name == "fable").unwrap();
+    for matrices in [Matrices::None, Matrices::Eight, Matrices::Sixteen] {
+        let target = Target { matrices, ..Target::default() };
+        let token = planned(&file, target, CacheType::F16);
+        let kernels = |outputs| -> Vec<&str> {
+            let plan = chunk(&file, &token, target, BatchShape { rows: 8, outputs, depth: 0 }).plan;
+            plan.steps.iter().map(|step| step.kernel).filter(|kernel| kernel.starts_with("mla_attention")).collect()
+        };
+        let apart = kernels(Outputs::Sequences);
+        assert!(apart.iter().all(|kernel| ["mla_attention", "mla_attention_matrix"].contains(kernel)), "{apart:?}");
+        let together = kernels(Outputs::Last);
+        assert_eq!(together.contains(&"mla_attention_matrix8"), matrices == Matrices::Eight, "{together:?}");
+    }
+}
+
 /// Activations are shared by all layers, and of the full shape they are moderate: see tests/it/synth.rs.
 #[test]
 fn layers_share_activations() {
@@ -92,7 +113,7 @@ fn layers_share_activations() {
     let target = Target { team: Team::Subgroup, ..Target::default() };
     let token = planned(&file, target, CacheType::F16);
     let scratch = |tokens| {
-        let shape = BatchShape { tokens, outputs: Outputs::Last, depth: 0 };
+        let shape = BatchShape { rows: tokens, outputs: Outputs::Last, depth: 0 };
         chunk(&file, &token, target, shape).plan.local_memory(Purpose::Scratch)
     };
     assert!(scratch(512) < 64 << 20, "{} bytes", scratch(512));

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::mem::offset_of;
 use std::path::PathBuf;
 use wglm::kernels::{CacheType, KERNELS};
-use wglm::model::{CacheShape, TokenPlan, plan_token};
+use wglm::model::{BatchPlan, CacheShape, plan_token};
 use wglm::plan::{
     ALIGNMENT, BatchHeader, Bound, BufferRef, MAX_GRID, PAGE, Plan, Purpose, RowHeader, Step, Target, Team, row_bytes,
 };
@@ -37,7 +37,7 @@ pub fn models() -> Vec<(String, Gguf)> {
     std::iter::once(("fable".to_owned(), fable())).chain(paths.into_iter().map(open)).collect()
 }
 
-pub fn planned(file: &Gguf, target: Target, ty: CacheType) -> TokenPlan {
+pub fn planned(file: &Gguf, target: Target, ty: CacheType) -> BatchPlan {
     let config = Config::read(file).unwrap();
     plan_token(file, &config, CacheShape { context: 300, ty }, target).unwrap()
 }
@@ -53,7 +53,7 @@ pub fn targets() -> Vec<Target> {
 }
 
 /// Every model's plan, for every target and both caches.
-pub fn plans() -> Vec<(String, TokenPlan)> {
+pub fn plans() -> Vec<(String, BatchPlan)> {
     let mut plans = Vec::new();
     for (name, file) in models() {
         for target in targets() {
@@ -140,7 +140,7 @@ pub fn buffers(plan: &Plan, step: &Step) -> Vec<String> {
 #[test]
 fn every_weight_is_in_the_file_and_in_use() {
     let file = fable();
-    let TokenPlan { plan, .. } = planned(&file, Target::default(), CacheType::F16);
+    let BatchPlan { plan, .. } = planned(&file, Target::default(), CacheType::F16);
     let bound: HashSet<BufferRef> = plan.steps.iter().flat_map(|s| &s.bindings).map(|b| b.buffer).collect();
     for (index, weight) in plan.weights.iter().enumerate() {
         assert!(file.tensor(&weight.name).is_some(), "the file has no `{}`", weight.name);
@@ -183,7 +183,7 @@ pub fn mismatch(step: &Step, reflected: &Reflected) -> Vec<String> {
 fn every_shader_of_every_plan_compiles_and_gets_what_it_asks_for() {
     let mut complaints = Vec::new();
     let mut known = std::collections::HashMap::new();
-    for (name, TokenPlan { plan, .. }) in plans() {
+    for (name, BatchPlan { plan, .. }) in plans() {
         for step in &plan.steps {
             let variant = &plan.variants[step.variant];
             match known.entry(variant.clone()).or_insert_with(|| reflect(variant)) {
@@ -199,10 +199,10 @@ fn every_shader_of_every_plan_compiles_and_gets_what_it_asks_for() {
 }
 
 /// Everything a plan says, as text.
-fn told(planned: &TokenPlan) -> String {
-    let Plan { steps, head, variants, weights, locals, splits, chunk } = &planned.plan;
+fn told(planned: &BatchPlan) -> String {
+    let Plan { steps, head, variants, weights, locals, splits, rows } = &planned.plan;
     let weights: Vec<_> = weights.iter().map(|w| (&w.name, w.quant.name, w.shape)).collect();
-    format!("{steps:?}\n{head}\n{variants:?}\n{weights:?}\n{locals:?}\n{splits}\n{chunk:?}\n{:?}", planned.sources)
+    format!("{steps:?}\n{head}\n{variants:?}\n{weights:?}\n{locals:?}\n{splits}\n{rows:?}\n{:?}", planned.sources)
 }
 
 #[test]
@@ -260,8 +260,12 @@ fn a_batch_is_laid_out_alike_in_rust_and_wgsl() {
         ("rows", size_of::<BatchHeader>()),
     ];
     let of_row = [
+        ("token", offset_of!(RowHeader, token)),
         ("position", offset_of!(RowHeader, position)),
+        ("sequence", offset_of!(RowHeader, sequence)),
         ("first_page", offset_of!(RowHeader, first_page)),
+        ("first_adjustment", offset_of!(RowHeader, first_adjustment)),
+        ("adjustments", offset_of!(RowHeader, adjustments)),
         ("rotations", size_of::<RowHeader>()),
     ];
     assert_eq!((batch, row), (named(&header), named(&of_row)));

@@ -6,7 +6,7 @@ use crate::common::gpu::gpu;
 use std::collections::BTreeSet;
 use wglm::gpu::{Gpu, Readback, ReadbackCopy};
 use wglm::kernels::Sampling;
-use wglm::plan::{BatchHeader, BufferRef, Builder, Executor, Plan, Target};
+use wglm::plan::{BatchHeader, BufferRef, Builder, Executor, Plan, RowHeader, Target};
 use wglm::sample::SamplerParams;
 use wglm::shader::Pipelines;
 
@@ -14,7 +14,6 @@ use wglm::shader::Pipelines;
 struct Chooser {
     gpu: Gpu,
     executor: Executor,
-    sampling: usize,
     token: Readback,
 }
 
@@ -25,25 +24,27 @@ impl Chooser {
         let tensor = plan.tensor("logits", [logits.len(), 1]);
         let slices = plan.slice_max("slices", &tensor).unwrap();
         plan.histogram("histogram", &tensor, &slices).unwrap();
-        let sampling = plan.sample("sample", &tensor, &slices).unwrap();
+        plan.sample("sample", &tensor, &slices).unwrap();
         let executor = Executor::new(&Pipelines::of(gpu), &plan.finish(), &[]).unwrap();
         let BufferRef::Local(local) = tensor.buffer else { panic!("logits are no activations") };
         let bytes: Vec<u8> = logits.iter().flat_map(|l| l.to_le_bytes()).collect();
         gpu.write(executor.local(local), 0, &bytes).unwrap();
-        Self { gpu: gpu.clone(), executor, sampling, token: gpu.readback("token", 4).unwrap() }
+        Self { gpu: gpu.clone(), executor, token: gpu.readback("token", 4).unwrap() }
     }
 
     fn set(&self, params: &SamplerParams) {
         let SamplerParams { temperature, top_k, top_p, min_p, seed, .. } = *params;
         let sampling = Sampling::draw(temperature, top_k, top_p, min_p, seed.unwrap());
-        self.gpu.write(self.executor.local(self.sampling), 0, bytemuck::bytes_of(&sampling)).unwrap();
+        self.gpu.write(self.executor.local(Plan::SAMPLING), 0, bytemuck::bytes_of(&sampling)).unwrap();
     }
 
     fn at(&self, position: u32) -> u32 {
-        let batch = BatchHeader { count: 1, longest: position + 1, ..BatchHeader::default() };
-        self.gpu.write(self.executor.local(Plan::BATCH), 0, bytemuck::bytes_of(&batch)).unwrap();
+        let batch = BatchHeader { count: 1, ..BatchHeader::default() };
+        let row = RowHeader { position, ..RowHeader::default() };
+        let bytes = [bytemuck::bytes_of(&batch), bytemuck::bytes_of(&row)].concat();
+        self.gpu.write(self.executor.local(Plan::BATCH), 0, &bytes).unwrap();
         let copy =
-            ReadbackCopy { from: self.executor.local(Plan::TOKENS), offset: 0, bytes: 4, to: &self.token, at: 0 };
+            ReadbackCopy { from: self.executor.local(Plan::SAMPLED), offset: 0, bytes: 4, to: &self.token, at: 0 };
         let done = self.executor.submit(0..3, &[copy]).unwrap();
         let mut bytes = [0; 4];
         self.gpu.read_into(&self.token, &mut bytes, &done).unwrap();

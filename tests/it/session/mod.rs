@@ -12,6 +12,7 @@ mod in_place;
 mod keeping;
 mod limits;
 mod mistakes;
+mod side_by_side;
 mod syncing;
 mod threads;
 

@@ -1,0 +1,135 @@
+//! The pages of the KV cache that the sessions of a pool share: which are free, and which hold what.
+//!
+//! A page that is full may be part of several sequences that begin with the same tokens. It is found by its tokens and by
+//! the page before it, which stands for all tokens before them. A sequence that holds a page holds the one before it too,
+//! so that no page is given to others while one behind it can be found.
+
+use crate::error::{Error, Result};
+use crate::plan::PAGE;
+use std::collections::HashMap;
+
+/// What a full page is found by: the page before it, and its tokens.
+type Key = (Option<u32>, Box<[u32]>);
+
+/// The pages of a pool, by their numbers.
+pub struct Pages {
+    /// How many sequences hold each page.
+    holders: Vec<u32>,
+    /// The pages that none holds, the next one last.
+    free: Vec<u32>,
+    /// Full pages.
+    full: HashMap<Key, u32>,
+    /// Of each page its key there.
+    keys: Vec<Option<Key>>,
+}
+
+impl Pages {
+    pub fn new(count: usize) -> Self {
+        let free = (0..count as u32).rev().collect();
+        Self { holders: vec![0; count], free, full: HashMap::new(), keys: vec![None; count] }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.holders.len()
+    }
+
+    /// How many of them are free.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Takes so many free pages.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`] if there are fewer.
+    pub fn take(&mut self, count: usize) -> Result<Vec<u32>> {
+        let free = self.free.len();
+        let Some(rest) = free.checked_sub(count) else { return Err(Error::PoolFull { needed: count, free }) };
+        let mut taken = self.free.split_off(rest);
+        taken.reverse();
+        taken.iter().for_each(|page| self.holders[*page as usize] = 1);
+        Ok(taken)
+    }
+
+    /// Gives pages back that a sequence held. Free ones are taken in the same order again.
+    pub fn release(&mut self, pages: impl IntoIterator<Item = u32, IntoIter: DoubleEndedIterator>) {
+        for page in pages.into_iter().rev() {
+            self.holders[page as usize] -= 1;
+            if self.holders[page as usize] == 0 {
+                self.forget(page);
+                self.free.push(page);
+            }
+        }
+    }
+
+    /// True if another sequence holds the page too.
+    pub fn is_shared(&self, page: u32) -> bool {
+        self.holders[page as usize] > 1
+    }
+
+    /// No longer finds a page, because its holder writes to it.
+    pub fn forget(&mut self, page: u32) {
+        if let Some(key) = self.keys[page as usize].take() {
+            self.full.remove(&key);
+        }
+    }
+
+    /// No longer finds any page, because nobody knows what they hold.
+    pub fn forget_all(&mut self) {
+        self.full.clear();
+        self.keys.iter_mut().for_each(|key| *key = None);
+    }
+
+    /// Has a full page found from now on, unless another one is for the same tokens.
+    pub fn offer(&mut self, page: u32, before: Option<u32>, tokens: &[u32]) {
+        debug_assert_eq!(tokens.len(), PAGE);
+        let key = (before, tokens.into());
+        if !self.full.contains_key(&key) {
+            self.keys[page as usize] = Some(key.clone());
+            self.full.insert(key, page);
+        }
+    }
+
+    /// Holds the page with these tokens behind those that the page before it stands for, if there is one.
+    pub fn find(&mut self, before: Option<u32>, tokens: &[u32]) -> Option<u32> {
+        let page = *self.full.get(&(before, tokens.into()))?;
+        self.holders[page as usize] += 1;
+        Some(page)
+    }
+}
+
+/// Runs of consecutive pages of a list: of each the first page, and how many there are.
+pub fn runs(pages: &[u32]) -> impl Iterator<Item = (u32, usize)> {
+    pages.chunk_by(|a, b| a + 1 == *b).map(|run| (run[0], run.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, PAGE, Pages, Result, runs};
+
+    #[test]
+    fn pages_are_held_and_given_back() -> Result<()> {
+        let mut pages = Pages::new(3);
+        let first = pages.take(2)?;
+        assert_eq!(first, [0, 1]);
+        assert!(matches!(pages.take(2), Err(Error::PoolFull { needed: 2, free: 1 })));
+        let tokens = [7; PAGE];
+        pages.offer(0, None, &tokens);
+        pages.offer(1, Some(0), &tokens);
+        assert_eq!((pages.find(None, &tokens), pages.find(Some(1), &tokens)), (Some(0), None));
+        assert_eq!(pages.find(Some(0), &tokens), Some(1));
+        pages.release(first);
+        assert!(!pages.is_shared(0) && pages.take(2).is_err());
+        pages.release([0, 1]);
+        assert_eq!(pages.find(None, &tokens), None);
+        assert_eq!(pages.take(3)?, [0, 1, 2]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_list_is_cut_into_runs() {
+        assert_eq!(runs(&[4, 5, 6, 1, 0, 1]).collect::<Vec<_>>(), [(4, 3), (1, 1), (0, 2)]);
+        assert_eq!(runs(&[]).count(), 0);
+    }
+}

@@ -1,0 +1,170 @@
+//! The plans of a pool's sessions on the device. Each is put there when it is first used, and stays.
+//!
+//! Rows run in the smallest plan that has room for them, so that few do not take the grids of many. All plans share the
+//! weights, the cache and what is sampled, and all but that of a row alone share their activations. When a plan needs a
+//! larger buffer of activations than there is, that buffer is dropped together with the plans that use it, which are made
+//! again when they are needed. So of each buffer only the largest one that a plan needs is held.
+
+use super::pace::Pace;
+use crate::error::Result;
+use crate::gpu::{Buffer, BufferUse};
+use crate::kernels::{Adjustment, Sampling};
+use crate::model::{BatchPlan, BatchShape, CacheShape, Head, Model, SamplingPlan};
+use crate::plan::{Executor, PAGE, Plan, ScratchKey};
+use crate::threads::GoOn;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What all plans of a pool share on the device.
+pub struct SharedBuffers {
+    /// The KV rows of all pages, layer by layer.
+    pub caches: Vec<Buffer>,
+    /// The lists of pages, one sequence's behind the other's, each with room for a session's context.
+    pub lists: Buffer,
+    /// What was sampled last for each sequence: [`Plan::SAMPLED`].
+    pub sampled: Buffer,
+    /// How tokens of each sequence are sampled.
+    pub sampling: Buffer,
+}
+
+impl SharedBuffers {
+    /// The places of these buffers in a plan. The plan of a row alone has a list of pages of its own.
+    fn of(&self, plan: &Plan) -> HashMap<usize, Buffer> {
+        let states = [(Plan::PAGES, &self.lists), (Plan::SAMPLED, &self.sampled), (Plan::SAMPLING, &self.sampling)];
+        plan.caches().zip(&self.caches).chain(states).map(|(place, buffer)| (place, buffer.clone())).collect()
+    }
+}
+
+/// The plans of a pool's sessions.
+pub struct Plans {
+    pub shared: SharedBuffers,
+    /// The plan of a row alone.
+    pub alone: Ready,
+    others: HashMap<BatchShape, Ready>,
+    /// The buffers of activations that the others share.
+    scratch: HashMap<ScratchKey, Buffer>,
+}
+
+/// A plan on the device.
+pub struct Ready {
+    pub planned: Arc<BatchPlan>,
+    pub executor: Executor,
+    pub pace: Pace,
+    /// Sampling from adjusted logits, from its first use on.
+    sampler: Option<Sampler>,
+}
+
+/// Sampling from adjusted logits on the device.
+pub struct Sampler {
+    pub planned: SamplingPlan,
+    pub executor: Executor,
+    /// Adjustments there is room for.
+    room: usize,
+}
+
+impl Plans {
+    /// For sessions with a cache as given, which together hold up to `pages` pages.
+    pub fn new(model: &Model, cache: CacheShape, pages: usize, sequences: usize) -> Result<Self> {
+        let (gpu, planned) = (model.gpu(), model.plan(cache, BatchShape::ALONE)?);
+        planned.check(gpu.capabilities())?;
+        let all = CacheShape { context: pages * PAGE, ..cache };
+        let layer_bytes = all.layer_bytes(model.config());
+        all.check_bytes(layer_bytes, gpu.capabilities())?;
+        let mut plan = planned.plan.clone();
+        plan.locals[Plan::SAMPLED].bytes = (4 * Plan::SAMPLED_WORDS * sequences) as u64;
+        plan.locals[Plan::SAMPLING].bytes = (size_of::<Sampling>() * sequences) as u64;
+        plan.caches().collect::<Vec<_>>().into_iter().for_each(|cache| plan.locals[cache].bytes = layer_bytes);
+        let executor = Executor::new(model.pipelines(), &plan, model.weights())?;
+        let lists = 4 * (sequences * cache.context.div_ceil(PAGE)) as u64;
+        let shared = SharedBuffers {
+            caches: plan.caches().map(|cache| executor.local(cache).clone()).collect(),
+            lists: gpu.buffer("pages", lists, BufferUse::Storage)?,
+            sampled: executor.local(Plan::SAMPLED).clone(),
+            sampling: executor.local(Plan::SAMPLING).clone(),
+        };
+        let pace = Pace::new(Duration::ZERO); // of a row alone nothing is cut
+        let alone = Ready { planned, executor, pace, sampler: None };
+        Ok(Self { shared, alone, others: HashMap::new(), scratch: HashMap::new() })
+    }
+
+    /// The plan of a shape. While kernels are compiled for it, `go_on` is called again and again. Its submissions should
+    /// take `limit`.
+    pub fn get(
+        &mut self,
+        model: &Model,
+        shape: BatchShape,
+        limit: Duration,
+        go_on: &mut GoOn<'_>,
+    ) -> Result<&mut Ready> {
+        let ready = match self.others.remove(&shape) {
+            Some(known) => known,
+            None => self.make(model, shape, limit, go_on)?,
+        };
+        let ready = self.others.entry(shape).or_insert(ready);
+        ready.pace.aim_at(limit);
+        Ok(ready)
+    }
+
+    fn make(&mut self, model: &Model, shape: BatchShape, limit: Duration, go_on: &mut GoOn<'_>) -> Result<Ready> {
+        let planned = model.plan(self.alone.planned.cache, shape)?;
+        model.pipelines().prepare_while(&planned.plan.variants, go_on)?;
+        self.drop_outgrown(&planned.plan);
+        let mut locals = self.shared.of(&planned.plan);
+        let known = |(index, key, _)| Some((index, self.scratch.get(&key)?.clone()));
+        locals.extend(planned.plan.scratch().filter_map(known));
+        if let Some(last) = planned.last {
+            let hidden = self.alone.planned.hidden.buffer.local()?;
+            locals.insert(last, self.alone.executor.local(hidden).clone());
+        }
+        let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
+        for (index, key, _) in planned.plan.scratch().filter(|(index, ..)| Some(*index) != planned.last) {
+            self.scratch.entry(key).or_insert_with(|| executor.local(index).clone());
+        }
+        Ok(Ready { planned, executor, pace: Pace::new(limit), sampler: None })
+    }
+
+    /// Drops buffers that are too small for a plan, and the plans that use them.
+    fn drop_outgrown(&mut self, plan: &Plan) {
+        let before = self.scratch.len();
+        for (_, key, bytes) in plan.scratch() {
+            if self.scratch.get(&key).is_some_and(|buffer| buffer.bytes() < bytes) {
+                self.scratch.remove(&key);
+            }
+        }
+        if self.scratch.len() < before {
+            self.others.clear();
+        }
+    }
+}
+
+impl Ready {
+    /// The head of a plan that has one.
+    pub fn head(&self) -> Result<&Head> {
+        self.planned.head()
+    }
+
+    /// Makes room for so many adjustments of logits. After an error there is as much as before.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); what the device reports.
+    pub fn adjust_up_to(&mut self, model: &Model, room: usize) -> Result<()> {
+        if self.sampler.as_ref().is_some_and(|sampler| sampler.room >= room) {
+            return Ok(());
+        }
+        let planned = model.plan_sampling(&self.planned, self.head()?, room)?;
+        let shared = planned.shared.iter().map(|(here, there)| (*here, self.executor.local(*there).clone())).collect();
+        let executor = Executor::with_locals(model.pipelines(), &planned.plan, &[], &shared)?;
+        self.sampler = Some(Sampler { planned, executor, room });
+        Ok(())
+    }
+
+    /// What samples from logits adjusted like this. There has to be [room](Ready::adjust_up_to) for them.
+    pub fn adjusted(&self, adjustments: &[Adjustment]) -> Result<Option<&Sampler>> {
+        if let Some(Sampler { planned, executor, .. }) = &self.sampler {
+            let listed = executor.local(planned.adjustments);
+            executor.gpu().write(listed, 0, bytemuck::cast_slice(adjustments))?;
+        }
+        Ok(self.sampler.as_ref())
+    }
+}

@@ -1,0 +1,269 @@
+//! Sessions side by side: they share a KV cache and the plans on the device, and take steps together.
+
+use super::pages::Pages;
+use super::plans::Plans;
+use super::run::known;
+use super::submissions::Submissions;
+use super::{LastOutput, Session};
+use crate::error::{Error, Result};
+use crate::gpu::{BufferCopy, BufferRange, BufferUse, Fetch};
+use crate::kernels::Sampling;
+use crate::model::{BatchShape, CacheShape, Model, Outputs, State, most_sequences};
+use crate::plan::{PAGE, RowHeader};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A KV cache that several sessions share, and what else they need on the device.
+///
+/// The cache is cut into pages of 256 tokens, and a session holds as many as its tokens take. Sessions that begin with the
+/// same tokens hold the full pages of these once, if the second of them [syncs](Session::sync) when the first has computed
+/// them. [`Pool::next_tokens`] computes the next tokens of several sessions in one step, which takes little longer than that
+/// of one. Sessions can be used from several threads; while one computes, others wait.
+///
+/// ```
+/// # fn main() -> wglm::Result<()> {
+/// # #[cfg(feature = "demo-model")] {
+/// # use wglm::{CacheShape, Gguf, Gpu, GpuOptions, LoadOptions, Model, Pool};
+/// # let gpu = Gpu::open(&GpuOptions::default())?;
+/// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+/// // Two sessions of up to 512 tokens each, of up to 768 together.
+/// let pool = Pool::new(&model, 2, CacheShape { context: 512, ..model.cache() }, 768)?;
+/// let tokenizer = model.tokenizer()?;
+/// let (mut owl, mut fox) = (pool.session()?, pool.session()?);
+/// owl.feed(&tokenizer.encode("One morning the owl", false)?)?;
+/// fox.feed(&tokenizer.encode("In the evening the fox", false)?)?;
+/// for _ in 0..4 {
+///     for token in pool.next_tokens(&mut [&mut owl, &mut fox])? {
+///         print!("{} ", token?);
+///     }
+/// }
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Pool {
+    runner: Arc<Mutex<Runner>>,
+    model: Model,
+    cache: CacheShape,
+}
+
+/// What the sessions of a pool share.
+pub(super) struct Runner {
+    pub pages: Pages,
+    pub plans: Plans,
+    pub submissions: Submissions,
+    /// Reads logits and hidden states.
+    pub fetch: Fetch,
+    /// Which sequences belong to a session.
+    sequences: Vec<bool>,
+    /// The sequence whose last token the plan of a row alone has computed last, with what it has of it on the device.
+    pub holder: Option<usize>,
+    /// The sequence whose list of pages the plan of a row alone has, if it is up to date. Its kernels look for no other.
+    pub listed: Option<usize>,
+    /// How many steps several sessions took together, or left logits where those do.
+    pub joint_steps: u64,
+    /// How often work was lost.
+    pub losses: u64,
+}
+
+/// Where the device has what a step of several sessions left of one of them, until the next such step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct JointRow {
+    /// The plan.
+    pub shape: BatchShape,
+    /// The row in its batch.
+    pub row: usize,
+    /// Which of the steps it was.
+    pub step: u64,
+}
+
+impl Pool {
+    /// A pool for up to `sessions` sessions at a time, each of up to `cache.context` tokens, and of up to `tokens` tokens
+    /// together, counted in whole pages of 256.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] or [`Error::ContextTooLarge`] if the cache does not fit, [`Error::Argument`] for a cache of no
+    /// tokens or a pool of no sessions.
+    pub fn new(model: &Model, sessions: usize, cache: CacheShape, tokens: usize) -> Result<Self> {
+        if sessions == 0 || tokens == 0 {
+            let (argument, found) = if sessions == 0 { ("sessions", "0") } else { ("tokens", "0") };
+            return Err(Error::Argument { argument, expected: "at least one".to_owned(), found: found.to_owned() });
+        }
+        let (gpu, config, pages) = (model.gpu(), model.config(), tokens.div_ceil(PAGE));
+        let plans = Plans::new(model, cache, pages, sessions)?;
+        let runner = Runner {
+            pages: Pages::new(pages),
+            submissions: Submissions::new(gpu, State::new(config), plans.shared.sampled.clone())?,
+            plans,
+            fetch: Fetch::new(gpu, 4 * config.vocab.max(config.width) as u64)?,
+            sequences: vec![false; sessions],
+            holder: None,
+            listed: None,
+            joint_steps: 0,
+            losses: 0,
+        };
+        Ok(Self { runner: Arc::new(Mutex::new(runner)), model: model.clone(), cache })
+    }
+
+    /// A new session.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the pool has as many sessions as it is for; what the device reports.
+    pub fn session(&self) -> Result<Session> {
+        let mut runner = self.runner();
+        let Some(sequence) = runner.sequences.iter().position(|taken| !taken) else {
+            let most = runner.sequences.len();
+            let (expected, found) = (format!("at most {most} sessions at a time"), format!("{}", most + 1));
+            return Err(Error::Argument { argument: "sessions", expected, found });
+        };
+        let session = Session::of(self, sequence, &runner)?;
+        runner.sequences[sequence] = true;
+        Ok(session)
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The cache of each session: its context, and the type of its values.
+    pub fn cache(&self) -> CacheShape {
+        self.cache
+    }
+
+    /// How many more tokens all sessions together can hold, in whole pages.
+    pub fn free(&self) -> usize {
+        self.runner().pages.free() * PAGE
+    }
+
+    /// Feeds each session the token that was sampled after its last one, all in one step, and returns these tokens in order.
+    /// As with [`Session::next_token`], which does the same for one, they are submitted first and read afterwards.
+    ///
+    /// A session gets the tokens that it would get alone. Logits may be off by rounding, because rows of a batch are summed
+    /// in another order than a row alone.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a session of another pool or one that nothing was fed to since the last rewind,
+    /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are as they were; [`Error::NoResult`] and what the
+    /// device reports. A session of whose logits none is a number gets [`Error::NotANumber`] for a token.
+    pub fn next_tokens(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
+        let runner = &mut *self.runner();
+        for session in sessions.iter_mut() {
+            if !Arc::ptr_eq(&session.pool.runner, &self.runner) {
+                let (expected, found) = ("a session of this pool".to_owned(), "one of another".to_owned());
+                return Err(Error::Argument { argument: "sessions", expected, found });
+            }
+            session.settle(runner)?;
+            session.check(session.tokens.len() + 1, &[])?;
+            session.last_output(runner)?;
+            session.reach(runner, 1)?;
+        }
+        let mut tokens = Vec::with_capacity(sessions.len());
+        for group in sessions.chunks_mut(most_sequences(self.model.config())) {
+            tokens.extend(self.step(runner, group)?);
+        }
+        Ok(tokens)
+    }
+
+    /// One step of a few sessions.
+    fn step(&self, runner: &mut Runner, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
+        let before = runner.submissions.place;
+        if let [session] = sessions {
+            return Ok(vec![session.next_token_of(runner)]);
+        }
+        let adjusts = sessions.iter().any(|session| session.adjusts());
+        let (mut rows, mut adjustments) = (Vec::with_capacity(sessions.len()), Vec::new());
+        for session in sessions.iter() {
+            let listed = session.adjustments(&session.tokens, true);
+            let (first_adjustment, count) = (adjustments.len() as u32, listed.len() as u32);
+            let row = session.row(RowHeader::SAMPLED, session.tokens.len());
+            rows.push(RowHeader { first_adjustment, adjustments: count, ..row });
+            adjustments.extend(listed);
+        }
+        let deepest = sessions.iter().map(|session| session.tokens.len()).max().unwrap_or_default();
+        let options = self.model.prompt_options();
+        let room = rows.len().next_power_of_two();
+        let shape = BatchShape::of(room, Outputs::Sequences, deepest, self.cache.context);
+        let ready = runner.plans.get(&self.model, shape, options.limit, &mut || Ok(()))?;
+        if adjusts {
+            ready.adjust_up_to(&self.model, adjustments.len())?;
+        }
+        let filters = sessions.iter().any(|session| session.sampling.filters());
+        let sampled = super::submissions::Sampled { adjustments: adjusts.then_some(&adjustments), filters };
+        runner.joint_steps += 1;
+        runner.submissions.write(ready, &rows)?;
+        let submitted = runner.submissions.run(ready, 0..ready.planned.end(), Some(sampled), before ^ 1).map(drop);
+        let taken = submitted.and_then(|()| runner.submissions.take(self.model.gpu(), before));
+        if let Err(Error::NoResult) = taken {
+            runner.lost();
+        }
+        let mut tokens = Vec::with_capacity(sessions.len());
+        for (row, session) in sessions.iter_mut().enumerate() {
+            let Ok(words) = &taken else {
+                session.output = None;
+                let _ = session.settle(runner); // the error is that of the step
+                continue;
+            };
+            session.confirm(runner);
+            let token = known(words[session.sequence][0]);
+            let at = JointRow { shape, row, step: runner.joint_steps };
+            session.output = token.as_ref().ok().map(|_| LastOutput::Joint(at));
+            session.tokens.extend(token.as_ref().ok());
+            tokens.push(token);
+        }
+        taken.map(|_| tokens)
+    }
+
+    pub(super) fn runner(&self) -> MutexGuard<'_, Runner> {
+        self.runner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Runner {
+    /// Whether there is but one session.
+    pub fn is_alone(&self) -> bool {
+        self.sequences.iter().filter(|taken| **taken).count() == 1
+    }
+
+    /// Work was lost: nobody knows what the device holds of tokens that no result has confirmed.
+    pub fn lost(&mut self) {
+        self.submissions.forget();
+        self.pages.forget_all();
+        self.losses += 1;
+    }
+
+    /// Copies the first KV rows of a page to another one.
+    pub fn copy_page(&mut self, from: u32, to: u32, rows: usize) -> Result<()> {
+        let Some(first) = self.plans.shared.caches.first() else { return Ok(()) };
+        let (gpu, page) = (self.plans.alone.executor.gpu(), first.bytes() / self.pages.count().max(1) as u64);
+        let bytes = page / PAGE as u64 * rows as u64;
+        let between = gpu.buffer("page", bytes, BufferUse::Storage)?;
+        let mut copies = Vec::new();
+        for cache in &self.plans.shared.caches {
+            let range = BufferRange { from: cache, offset: page * u64::from(from), bytes };
+            copies.push(BufferCopy { range, to: &between, at: 0 });
+            let range = BufferRange { from: &between, offset: 0, bytes };
+            copies.push(BufferCopy { range, to: cache, at: page * u64::from(to) });
+        }
+        gpu.copy(&copies).map(drop)
+    }
+
+    /// Tells the device how tokens of a sequence are sampled.
+    pub fn set_sampling(&self, sequence: usize, sampling: &Sampling) -> Result<()> {
+        let at = (sequence * size_of::<Sampling>()) as u64;
+        self.plans.alone.executor.gpu().write(&self.plans.shared.sampling, at, bytemuck::bytes_of(sampling))
+    }
+
+    /// Ends a session.
+    pub fn leave(&mut self, sequence: usize) {
+        self.sequences[sequence] = false;
+        self.holder.take_if(|holder| *holder == sequence);
+        self.listed.take_if(|listed| *listed == sequence);
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("cache", &self.cache).finish_non_exhaustive()
+    }
+}

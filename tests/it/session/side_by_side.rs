@@ -1,0 +1,168 @@
+//! Tests sessions of a pool: they get what each gets alone, whoever takes steps with them.
+
+use super::{dialogue, model};
+use crate::common::models::relative_l2;
+use wglm::{CacheShape, Error, Pool, SamplerParams, Session};
+
+/// Tokens of a page of the cache.
+const PAGE: usize = 256;
+/// How far logits may be from those of the session alone: rows of a batch are summed in another order.
+const BOUND: f64 = 1e-5;
+
+fn cache(context: usize) -> CacheShape {
+    CacheShape { context, ..model().cache() }
+}
+
+/// Tokens of a dialogue from one on, again and again.
+fn tokens(first: usize, length: usize) -> Vec<u32> {
+    dialogue(104).into_iter().cycle().skip(first).take(length).collect()
+}
+
+/// What a session alone makes of a prompt: each token, and the logits that follow it.
+fn alone(prompt: &[u32], count: usize) -> Vec<(u32, Vec<f32>)> {
+    let mut session = Session::with_cache(model(), cache(640)).unwrap();
+    session.feed(prompt).unwrap();
+    (0..count).map(|_| (session.next_token().unwrap(), session.logits().unwrap())).collect()
+}
+
+/// A session, and what it is to get.
+type Held<'a, 'b> = (&'a mut Session, &'a mut std::slice::Iter<'b, (u32, Vec<f32>)>);
+
+/// Takes steps with all sessions, and holds what they get against what they get alone.
+fn steps(pool: &Pool, sessions: &mut [Held<'_, '_>], count: usize) {
+    for step in 0..count {
+        let mut together: Vec<&mut Session> = sessions.iter_mut().map(|(session, _)| &mut **session).collect();
+        let tokens = pool.next_tokens(&mut together).unwrap();
+        for (index, (token, (session, wanted))) in tokens.into_iter().zip(sessions.iter_mut()).enumerate() {
+            let (want, logits) = wanted.next().unwrap();
+            assert_eq!(token.unwrap(), *want, "session {index}, step {step}");
+            let error = relative_l2(&session.logits().unwrap(), logits);
+            assert!(error < BOUND, "session {index}, step {step}: relative L2 {error:.1e}");
+        }
+    }
+}
+
+/// Three sessions take steps together, then a fourth joins, and one leaves.
+#[test]
+fn together_as_alone() {
+    let pool = Pool::new(model(), 4, cache(640), 8 * PAGE).unwrap();
+    let prompts = [tokens(0, 40), tokens(7, 3), tokens(14, 270), tokens(21, 90)];
+    let wanted: Vec<_> = prompts.iter().map(|prompt| alone(prompt, 12)).collect();
+    let mut wanted: Vec<_> = wanted.iter().map(|of| of.iter()).collect();
+    let [to_first, to_second, to_third, to_fourth] = wanted.as_mut_slice() else { panic!("four prompts") };
+    let started = |prompt: &[u32]| {
+        let mut session = pool.session().unwrap();
+        session.feed(prompt).unwrap();
+        session
+    };
+    let [mut first, mut second, mut third] = [0, 1, 2].map(|index| started(&prompts[index]));
+    steps(&pool, &mut [(&mut first, &mut *to_first), (&mut second, &mut *to_second), (&mut third, &mut *to_third)], 4);
+    let mut fourth = started(&prompts[3]); // its prompt runs between the others' tokens
+    let mut all = [
+        (&mut fourth, &mut *to_fourth),
+        (&mut first, &mut *to_first),
+        (&mut third, &mut *to_third),
+        (&mut second, &mut *to_second),
+    ];
+    steps(&pool, &mut all, 4);
+    drop(first);
+    assert_eq!(to_first.len(), 4);
+    steps(
+        &pool,
+        &mut [(&mut second, &mut *to_second), (&mut fourth, &mut *to_fourth), (&mut third, &mut *to_third)],
+        4,
+    );
+    assert!([to_second, to_third].iter().all(|of| of.len() == 0) && to_fourth.len() == 4);
+}
+
+/// Each has its own way of sampling, and the same seed makes the same text as alone.
+#[test]
+fn each_samples_in_its_own_way() {
+    let plain = SamplerParams { temperature: 1.0, seed: Some(5), ..SamplerParams::default() };
+    let ways = [
+        SamplerParams::greedy(),
+        SamplerParams { top_k: 5, top_p: 0.9, ..plain.clone() },
+        SamplerParams { repeat_penalty: 1.5, presence_penalty: 0.4, logit_bias: vec![(7, 2.0)], ..plain.clone() },
+        plain,
+    ];
+    let prompt = tokens(0, 30);
+    let started = |mut session: Session, way: &SamplerParams| {
+        session.set_sampling(way).unwrap();
+        session.feed(&prompt).unwrap();
+        session
+    };
+    let pool = Pool::new(model(), 4, cache(128), 8 * PAGE).unwrap();
+    let mut together: Vec<Session> = ways.iter().map(|way| started(pool.session().unwrap(), way)).collect();
+    let mut texts = vec![Vec::new(); ways.len()];
+    for _ in 0..16 {
+        let tokens = pool.next_tokens(&mut together.iter_mut().collect::<Vec<_>>()).unwrap();
+        texts.iter_mut().zip(tokens).for_each(|(text, token)| text.push(token.unwrap()));
+    }
+    for (way, text) in ways.iter().zip(texts) {
+        let mut session = started(Session::with_cache(model(), cache(128)).unwrap(), way);
+        let wanted: Vec<u32> = (0..16).map(|_| session.next_token().unwrap()).collect();
+        assert_eq!(text, wanted, "{way:?}");
+    }
+}
+
+/// Full pages of a prefix that another session has computed are held once, and changed by none that share them.
+#[test]
+fn a_prefix_is_held_once() {
+    let pool = Pool::new(model(), 3, cache(4 * PAGE), 6 * PAGE).unwrap();
+    let long = tokens(0, 2 * PAGE + 40);
+    let mut first = pool.session().unwrap();
+    first.feed(&long).unwrap();
+    let wanted = first.logits().unwrap();
+    assert_eq!(pool.free(), 3 * PAGE);
+    let mut second = pool.session().unwrap();
+    let sync = |session: &mut Session, tokens: &[u32]| {
+        session.sync(tokens, &mut |_| std::ops::ControlFlow::Continue(())).unwrap()
+    };
+    let reuse = sync(&mut second, &long);
+    assert_eq!((reuse.cached, reuse.new, pool.free()), (2 * PAGE, 40, 2 * PAGE));
+    let error = relative_l2(&second.logits().unwrap(), &wanted);
+    assert!(error < BOUND, "{error:.1e}");
+
+    // The second one goes on differently from within a page that both hold: it gets one of its own.
+    let other: Vec<u32> = long[..PAGE + 100].iter().chain(&long[..30]).copied().collect();
+    let reuse = sync(&mut second, &other);
+    assert_eq!((reuse.cached, pool.free()), (PAGE + 100, 2 * PAGE));
+    let mut fresh = Session::with_cache(model(), cache(4 * PAGE)).unwrap();
+    fresh.feed(&other).unwrap();
+    let error = relative_l2(&second.logits().unwrap(), &fresh.logits().unwrap());
+    assert!(error < BOUND, "{error:.1e}");
+    first.rewind(long.len() - 1);
+    first.feed(&long[long.len() - 1..]).unwrap();
+    let error = relative_l2(&first.logits().unwrap(), &wanted);
+    assert!(error < BOUND, "{error:.1e}");
+
+    // Nobody finds what nobody holds.
+    drop((first, second));
+    assert_eq!(pool.free(), 6 * PAGE);
+    assert_eq!(sync(&mut pool.session().unwrap(), &long).cached, 0);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let pool = Pool::new(model(), 2, cache(2 * PAGE), 2 * PAGE).unwrap();
+    let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
+    assert!(matches!(pool.session(), Err(Error::Argument { argument: "sessions", .. })));
+    first.feed(&tokens(0, PAGE)).unwrap();
+    let long = tokens(0, PAGE + 10);
+    assert!(matches!(second.feed(&long[5..]), Err(Error::PoolFull { needed: 2, free: 1 })));
+    second.feed(&long[10..]).unwrap();
+    let full = pool.next_tokens(&mut [&mut first, &mut second]);
+    assert!(matches!(full, Err(Error::PoolFull { needed: 1, free: 0 })), "{full:?}");
+    second.rewind(0);
+    let nothing = pool.next_tokens(&mut [&mut first, &mut second]);
+    assert!(matches!(nothing, Err(Error::Argument { argument: "session", .. })), "{nothing:?}");
+    assert_eq!(pool.next_tokens(&mut [&mut first]).unwrap().len(), 1);
+
+    let mut stranger = Session::with_cache(model(), cache(PAGE)).unwrap();
+    stranger.feed(&[1]).unwrap();
+    let other = pool.next_tokens(&mut [&mut stranger]);
+    assert!(matches!(other, Err(Error::Argument { argument: "sessions", .. })), "{other:?}");
+    for (sessions, tokens) in [(0, 1), (1, 0)] {
+        assert!(matches!(Pool::new(model(), sessions, cache(16), tokens), Err(Error::Argument { .. })));
+    }
+}
