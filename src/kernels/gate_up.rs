@@ -35,7 +35,7 @@ impl Builder {
             .variant(self)
             .constant("Y_STRIDE", "y", y.stride)
             .file(source!("lib/gated_rows.wgsl"))
-            .file(source!("lib/swiglu.wgsl"))
+            .file(source!("lib/activations.wgsl"))
             .file(source!("lib/gated.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));

@@ -159,7 +159,7 @@ impl TileProduct<'_> {
         }
         let variant = match self.rows {
             TileRows::One { add, .. } => variant.switch("ACCUMULATE", "a", add),
-            TileRows::Gated { .. } => variant.file(source!("lib/swiglu.wgsl")),
+            TileRows::Gated { .. } => variant.file(source!("lib/activations.wgsl")),
         };
         let variant = match self.vectors {
             TileVectors::Chunk => plan.batch_files(variant).file(source!("lib/tile_chunk.wgsl")),

@@ -42,8 +42,6 @@ impl From<&Tensor> for Input {
 pub(super) enum Feed<'a> {
     /// In the input.
     Input(&'a Input),
-    /// In the input, where the vectors of a row's slots, one for each chosen expert, count as one long vector.
-    Slots(&'a Input),
     /// In what the splits of attention left, which the given library file joins.
     Merged(Source, Merged),
 }
@@ -63,6 +61,8 @@ pub(super) struct MatvecProduct<'a> {
     pub layers: usize,
     /// Vectors that the same matrix is multiplied with: a team may take several of them at a time.
     pub together: usize,
+    /// Vectors of the input that, with one more behind them, count as one long vector: those of a row's selected experts.
+    pub slots: usize,
     /// Groups of 32 values that a workgroup stages, in one or several tiles.
     pub groups: usize,
 }
@@ -77,7 +77,18 @@ impl<'a> MatvecProduct<'a> {
     ) -> Self {
         let roles = roles.to_vec();
         let (rows, groups) = roles.first().map_or((0, 0), |(_, w)| (w.shape[1], w.groups()));
-        Self { kernel, label, roles, feed, epilogue: Epilogue::default(), rows, layers: 1, together: 1, groups }
+        Self {
+            kernel,
+            label,
+            roles,
+            feed,
+            epilogue: Epilogue::default(),
+            rows,
+            layers: 1,
+            together: 1,
+            slots: 0,
+            groups,
+        }
     }
 
     /// How the rows are divided among teams of lanes.
@@ -112,6 +123,8 @@ impl<'a> MatvecProduct<'a> {
             .constant("COLUMNS", if tiling.columns > 1 { "by" } else { "" }, tiling.columns)
             .constant("X_STRIDE", if direct.is_some() { "x" } else { "" }, self.x_stride(direct.is_some()))
             .constant("TILE", "", tile)
+            .constant("INPUT_SLOTS", "", self.slots)
+            .constant("SLOT_GROUPS", "", self.roles.first().map_or(1, |(_, w)| w.groups()))
             .constant("GRID_WIDTH", "", MAX_GRID as usize)
             .tagged(arithmetic.product_file())
             .file(source!("lib/bits.wgsl"));
@@ -138,7 +151,7 @@ impl<'a> MatvecProduct<'a> {
     fn x_stride(&self, direct: bool) -> usize {
         match &self.feed {
             Feed::Input(input) if direct && input.tensor.shape[1] == 1 => 0,
-            Feed::Input(input) | Feed::Slots(input) => input.tensor.stride / 4,
+            Feed::Input(input) => input.tensor.stride / 4,
             Feed::Merged(..) => 0,
         }
     }
@@ -154,7 +167,6 @@ impl<'a> MatvecProduct<'a> {
     fn staged_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let variant = match &self.feed {
             Feed::Merged(file, _) => variant.file(*file),
-            Feed::Slots(_) => variant.file(source!("lib/input_slots.wgsl")),
             Feed::Input(Input { norm: None, .. }) => variant.file(source!("lib/input.wgsl")),
             Feed::Input(Input { norm: Some(norm), .. }) => {
                 norm_constants(variant, norm).file(source!("lib/input_normed.wgsl"))
@@ -169,7 +181,7 @@ impl<'a> MatvecProduct<'a> {
         let mut bindings: Vec<Bound> = weights.collect();
         if let Some((_, rounded)) = self.rounded_input(plan) {
             bindings.push(plan.bound("rounded_input", rounded.buffer));
-        } else if let Feed::Input(input) | Feed::Slots(input) = &self.feed {
+        } else if let Feed::Input(input) = &self.feed {
             bindings.push(plan.bound("x", input.tensor.buffer));
             bindings.extend(input.norm.iter().map(|norm| plan.bound("norm", norm.weight.buffer())));
         }
@@ -188,7 +200,7 @@ impl<'a> MatvecProduct<'a> {
     pub fn operand(&self, plan: &Builder) -> Operand {
         let arithmetic = self.arithmetic(plan);
         let input = match &self.feed {
-            Feed::Input(input) | Feed::Slots(input) => input,
+            Feed::Input(input) => input,
             Feed::Merged(_, merged) => return Operand::Merged(*merged, arithmetic),
         };
         let rounded = self.rounded_input(plan).map(|(_, rounded)| rounded);
@@ -206,7 +218,7 @@ impl<'a> MatvecProduct<'a> {
     /// What the step costs beside its weights: the bytes of the input, and `others`.
     pub fn cost(&self, others: u64) -> Cost {
         let x = match &self.feed {
-            Feed::Input(input) | Feed::Slots(input) => input.tensor.bytes(),
+            Feed::Input(input) => input.tensor.bytes(),
             Feed::Merged(..) => 0,
         };
         Cost::of_activations(x + others)

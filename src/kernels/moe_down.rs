@@ -39,13 +39,13 @@ impl Builder {
         expect_shape(KERNEL.name, &w.name, x.shape[0], rows)?;
         let product = MatvecProduct {
             epilogue,
+            slots: top_k,
             groups: top_k * w.groups() + shared.groups(),
-            ..MatvecProduct::new(&KERNEL, label, [("w", w), ("shared", shared)], Feed::Slots(&hidden.y))
+            ..MatvecProduct::new(&KERNEL, label, [("w", w), ("shared", shared)], Feed::Input(&hidden.y))
         };
         let variant = self
             .count_files(product.variant(self))
             .constant("Y_STRIDE", "", x.stride)
-            .file(source!("lib/residual.wgsl"))
             .file_for("w", source!("lib/rows.wgsl"))
             .file_for("shared", source!("lib/rows.wgsl"))
             .constant("TOP_K", "k", top_k);

@@ -94,7 +94,6 @@ impl Builder {
             .constant("Y_STRIDE", "y", y.stride)
             .file_for("w", gated_rows)
             .file_for("shared", gated_rows)
-            .file(source!("lib/swiglu.wgsl"))
             .file(source!("lib/gated.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.extend(self.bound_router(router.logits, router.bias));

@@ -74,7 +74,6 @@ impl Builder {
             .switch("ACCUMULATE", "a", write == Write::Add)
             .constant("MATRICES", "m", matrices)
             .constant("Y_STRIDE", "y", y.stride)
-            .file(source!("lib/residual.wgsl"))
             .file(source!("lib/rows.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));

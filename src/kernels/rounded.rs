@@ -144,7 +144,7 @@ impl Epilogue<'_> {
 impl MatvecProduct<'_> {
     /// The input rounded, if the step before left it so and this product multiplies bytes.
     pub(super) fn rounded_input(&self, plan: &Builder) -> Option<(&Input, Rounded)> {
-        let (Feed::Input(input) | Feed::Slots(input)) = &self.feed else { return None };
+        let Feed::Input(input) = &self.feed else { return None };
         let whole = input.tensor.shape[1] == 1 || input.tensor.stride.is_multiple_of(GROUP);
         Some((*input, input.rounded?)).filter(|_| whole && self.arithmetic(plan) == Arithmetic::Int)
     }
@@ -154,10 +154,6 @@ impl MatvecProduct<'_> {
         let apart = if rounded.squares > 0 { rounded.pitch } else { WORDS * (input.tensor.stride / GROUP) };
         let width = input.norm.as_ref().map_or(1, |norm| norm.weight.shape[0]);
         let epsilon = input.norm.as_ref().map_or(0.0, |norm| norm.epsilon);
-        let groups = match self.feed {
-            Feed::Slots(_) => source!("lib/groups_of_slots.wgsl"),
-            _ => source!("lib/groups_in_row.wgsl"),
-        };
         variant
             .tag("b")
             .switch("NORMED", "n", input.norm.is_some())
@@ -165,7 +161,6 @@ impl MatvecProduct<'_> {
             .real("EPSILON", "e", epsilon)
             .constant("INPUT_PITCH", "", apart / 4)
             .constant("INPUT_SQUARES", "", rounded.squares / 4)
-            .file(groups)
             .file(source!("lib/input_rounded.wgsl"))
     }
 }

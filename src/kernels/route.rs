@@ -105,6 +105,7 @@ impl Routing {
             .switch("NORMALISE", "n", self.normalise)
             .real("SCALE", "f", self.scale)
             .real("SMALLEST_SUM", "", Self::SMALLEST_SUM)
+            .file(source!("lib/activations.wgsl"))
             .file(source!("lib/moe_top_k.wgsl"))
     }
 }

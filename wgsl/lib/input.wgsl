@@ -1,9 +1,14 @@
-// The input of a product as it is.
+// The input of a product as it is. Where there are INPUT_SLOTS, vectors of SLOT_GROUPS groups each, these and one more vector
+// behind them count as one: the chosen experts' and the shared ones'.
 
 var<storage, read> x: array<vec4<f32>>;
 
 fn input(column: u32, start: u32, at: u32) -> vec4<f32> {
-    return x[start + at];
+    if INPUT_SLOTS == 0u {
+        return x[start + at];
+    }
+    let slot = min(at / (8u * SLOT_GROUPS), INPUT_SLOTS);
+    return x[start + slot * X_STRIDE + at - slot * 8u * SLOT_GROUPS];
 }
 
 fn input_staged(local: u32) {}

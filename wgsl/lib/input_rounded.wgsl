@@ -16,6 +16,15 @@ fn stage(start: u32, columns: u32, first: u32, count: u32, i: Invocation) {
     workgroupBarrier(); // as those who stage
 }
 
+// Where group g of a vector lies. INPUT_SLOTS is as in lib/input.wgsl.
+fn input_group(g: u32) -> u32 {
+    if INPUT_SLOTS == 0u {
+        return g;
+    }
+    let slot = min(g / SLOT_GROUPS, INPUT_SLOTS);
+    return slot * X_GROUPS + g - slot * SLOT_GROUPS;
+}
+
 fn staged_group(column: u32, g: u32) -> Group {
     let at = input_start + column * INPUT_PITCH + GROUP_WORDS / 4u * input_group(g);
     let scales = bitcast<vec4<f32>>(rounded_input[at + 2u]);

@@ -3,6 +3,10 @@
 // The teams of a workgroup take consecutive rows, and walk them a group a lane; the input, which all of them multiply
 // with, is staged in workgroup memory, at most TILE groups of each vector at a time.
 
+var<storage, read_write> y: array<f32>;  // the output, vectors of which lie Y_STRIDE apart
+
+var<private> before: vec4<f32>; // what the output held before, in the places of the team's sums; zeros if nobody asked
+
 const TEAMS = WORKGROUP / LANES;
 const SUMS = ROWS * COLUMNS; // of a team
 
@@ -37,6 +41,19 @@ fn column_factors(team: Team) -> vec4<f32> {
     if COLUMNS > 2u { factors.z = column_factor(2u, team); }
     if COLUMNS > 3u { factors.w = column_factor(3u, team); }
     return factors;
+}
+
+fn value_before(start: u32, row: u32, rows: u32, k: u32) -> f32 {
+    return y[start + column_of(k) * Y_STRIDE + min(row_of(row, k), rows - 1u)];
+}
+
+// For a team that is to add to the output, to be called before its product, which takes long enough for the values to
+// arrive: of rows from `row` on, `rows` altogether, of vectors whose first begins at value `start`.
+fn load_before(start: u32, row: u32, rows: u32) {
+    before.x = value_before(start, row, rows, 0u);
+    if SUMS > 1u { before.y = value_before(start, row, rows, 1u); }
+    if SUMS > 2u { before.z = value_before(start, row, rows, 2u); }
+    if SUMS > 3u { before.w = value_before(start, row, rows, 3u); }
 }
 
 // What the lanes of a team added up times the factors of the input, in every lane.

@@ -19,10 +19,6 @@ var<workgroup> scores: array<f32, EXPERTS>;
 var<workgroup> selection_scores: array<vec4<f32>, CHUNKS>;
 var<workgroup> selected: array<atomic<u32>, TOP_K>;
 
-fn sigmoid(z: f32) -> f32 {
-    return 1.0 / (1.0 + exp(select(-z, 80.0, z < -80.0))); // beyond 88, e^x is not finite
-}
-
 // The softmax of expert e's logit; the experts are few enough for each to look at all.
 fn softmax(e: u32) -> f32 {
     var top = LOWEST_SELECTION_SCORE;

@@ -1,5 +1,7 @@
 // Rows of a matrix of w_ROWS rows of w_GROUPS groups, or of one of a stack of them.
 
+const w_BLOCKS = (w_ROWS + TEAMS * ROWS - 1u) / (TEAMS * ROWS); // workgroups that take all rows
+
 // The place of a row's first group. Rows past the last repeat it, so that no load leaves the matrix.
 fn w_place(matrix: u32, row: u32) -> u32 {
     return (matrix * w_ROWS + min(row, w_ROWS - 1u)) * w_GROUPS;
@@ -27,4 +29,15 @@ fn w_rows(matrix: u32, row: u32, first: u32, count: u32, team: Team) -> vec4<f32
         if w_COLUMNS > 3u { sums.w += w_column_dot(3u, g, place); }
     }
     return sums;
+}
+
+// The team's sums: of its rows from `row` on, times vectors that start at vec4 `start` of the input.
+fn w_product(matrix: u32, start: u32, row: u32, i: Invocation, team: Team) -> vec4<f32> {
+    var sums = vec4<f32>(0.0);
+    for (var first = 0u; first < w_GROUPS; first += TILE) {
+        let count = min(TILE, w_GROUPS - first);
+        stage(start, COLUMNS, first, count, i);
+        sums += w_rows(matrix, row, first, count, team);
+    }
+    return finished(sums, column_factors(team), team);
 }

@@ -2,10 +2,7 @@
 // and behind that, in the head's last workgroup, its rotary part, pair. Heads are counted over all tokens, HEADS of
 // each.
 
-const BLOCKS = (w_ROWS + TEAMS * ROWS - 1u) / (TEAMS * ROWS);
-
 var<storage, read> query: array<vec4<f32>>;
-var<storage, read_write> y: array<f32>;
 
 // Pair i of the rotary part of a head's query. The values before it are a whole number of pairs.
 fn query_pair(head: u32, i: u32) -> vec2<f32> {
@@ -23,7 +20,7 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let head = i.workgroup.z;
-    if block_of(i.workgroup) == BLOCKS {
+    if block_of(i.workgroup) == w_BLOCKS {
         for (var k = i.local; k < PAIRS; k += WORKGROUP) {
             let pair = rotated(query_pair(head, k), head / HEADS, k);
             y[head * Y_STRIDE + w_ROWS + 2u * k] = pair.x;
@@ -33,11 +30,5 @@ fn main(i: Invocation) {
     }
     let team = team_of(i);
     let row = first_row(i.workgroup, team);
-    var sums = vec4<f32>(0.0);
-    for (var first = 0u; first < w_GROUPS; first += TILE) {
-        let count = min(TILE, w_GROUPS - first);
-        stage(head * X_STRIDE, COLUMNS, first, count, i);
-        sums += w_rows(head % HEADS, row, first, count, team);
-    }
-    write_sums(i, team, row, finished(sums, column_factors(team), team));
+    write_sums(i, team, row, w_product(head % HEADS, head * X_STRIDE, row, i, team));
 }

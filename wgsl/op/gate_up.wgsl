@@ -1,7 +1,5 @@
 // y = silu(gate · x) · (up · x), for each of several inputs: the first half of a SwiGLU feed-forward.
 
-var<storage, read_write> y: array<f32>;
-
 fn write_sum(i: Invocation, k: u32, row: u32, column: u32, v: f32) {
     if row < w_gate_ROWS {
         y[(i.workgroup.z * COLUMNS + column) * Y_STRIDE + row] = v;

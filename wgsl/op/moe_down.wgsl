@@ -5,7 +5,6 @@ const CHOSEN_GROUPS = TOP_K * w_GROUPS;
 const ALL_GROUPS = CHOSEN_GROUPS + shared_GROUPS;
 
 var<storage, read> ids: array<u32>;
-var<storage, read_write> y: array<f32>;
 
 var<workgroup> selected: array<u32, TOP_K>;
 
@@ -33,7 +32,7 @@ fn main(i: Invocation) {
     for (var k = i.local; k < TOP_K; k += WORKGROUP) {
         selected[k] = ids[token * TOP_K + k];
     }
-    load_residual(token * Y_STRIDE, row, w_ROWS);
+    load_before(token * Y_STRIDE, row, w_ROWS);
     epilogue_load(row, w_ROWS);
     var sums = vec4<f32>(0.0);
     for (var first = 0u; first < ALL_GROUPS; first += TILE) {

@@ -6,7 +6,6 @@
 const SLOTS = TOP_K + 1u; // of a token
 
 var<storage, read_write> ids: array<u32>;
-var<storage, read_write> y: array<f32>;
 
 var<private> token: u32; // the first
 var<private> slot: u32;

@@ -137,22 +137,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
 
     // Matrices by name: drivers keep arrays of them where they are slow.
-    var sum00 = Sums();
-    var sum01 = Sums();
-    var sum02 = Sums();
-    var sum03 = Sums();
-    var sum10 = Sums();
-    var sum11 = Sums();
-    var sum12 = Sums();
-    var sum13 = Sums();
-    var sum20 = Sums();
-    var sum21 = Sums();
-    var sum22 = Sums();
-    var sum23 = Sums();
-    var sum30 = Sums();
-    var sum31 = Sums();
-    var sum32 = Sums();
-    var sum33 = Sums();
+    var sum00 = Sums(); var sum01 = Sums(); var sum02 = Sums(); var sum03 = Sums();
+    var sum10 = Sums(); var sum11 = Sums(); var sum12 = Sums(); var sum13 = Sums();
+    var sum20 = Sums(); var sum21 = Sums(); var sum22 = Sums(); var sum23 = Sums();
+    var sum30 = Sums(); var sum31 = Sums(); var sum32 = Sums(); var sum33 = Sums();
     var share = share_of(tile, starts, 0u, local);
     for (var group = 0u; group < GROUPS; group += STEP_GROUPS) {
         put(share, local);

@@ -1,8 +1,6 @@
 // y = W · x, or y += W · x, for each of several vectors: those of a stack of MATRICES in turn, each vector with a
 // matrix of its own, or, COLUMNS at a time, those of one matrix.
 
-var<storage, read_write> y: array<f32>;
-
 fn first_vector(i: Invocation) -> u32 {
     return in_grid(i.workgroup).z * COLUMNS;
 }
@@ -21,15 +19,9 @@ fn main(i: Invocation) {
     let vector = first_vector(i);
     let row = first_row(i.workgroup, team);
     if ACCUMULATE {
-        load_residual(vector * Y_STRIDE, row, w_ROWS);
+        load_before(vector * Y_STRIDE, row, w_ROWS);
     }
     epilogue_load(row, w_ROWS);
-    var sums = vec4<f32>(0.0);
-    for (var first = 0u; first < w_GROUPS; first += TILE) {
-        let count = min(TILE, w_GROUPS - first);
-        stage(vector * X_STRIDE, COLUMNS, first, count, i);
-        sums += w_rows(vector % MATRICES, row, first, count, team);
-    }
-    write_sums(i, team, row, finished(sums, column_factors(team), team));
+    write_sums(i, team, row, w_product(vector % MATRICES, vector * X_STRIDE, row, i, team));
     epilogue(vector * Y_STRIDE, Y_STRIDE, COLUMNS, w_ROWS, i);
 }

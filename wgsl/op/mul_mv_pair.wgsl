@@ -1,8 +1,5 @@
 // y = W · x and z = V · x: two matrices that multiply with the same vectors, the rows of V behind those of W.
 
-const W_BLOCKS = (w_ROWS + TEAMS * ROWS - 1u) / (TEAMS * ROWS);
-
-var<storage, read_write> y: array<f32>;
 var<storage, read_write> z: array<f32>;
 
 var<private> second: bool; // true for rows of V
@@ -21,8 +18,8 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
 fn main(i: Invocation) {
     let team = team_of(i);
     let vector = i.workgroup.z * COLUMNS;
-    second = block_of(i.workgroup) >= W_BLOCKS;
-    let row = first_row(i.workgroup, team) - select(0u, W_BLOCKS * TEAMS * ROWS, second);
+    second = block_of(i.workgroup) >= w_BLOCKS;
+    let row = first_row(i.workgroup, team) - select(0u, w_BLOCKS * TEAMS * ROWS, second);
     if !second {
         epilogue_load(row, w_ROWS);
     }
