@@ -1,5 +1,5 @@
-// A product leaves its output also rounded, as lib/input_rounded.wgsl reads it. The rows of a workgroup are a multiple of
-// 16, so that each half of a group is the work of one.
+// A product leaves its output also rounded, as lib/input_rounded.wgsl reads it. The rows of a workgroup are a multiple
+// of 16, so that each half of a group is the work of one.
 
 const KEPT_ROWS = TEAMS * ROWS;
 const HALVES = KEPT_ROWS / 16u; // of a column

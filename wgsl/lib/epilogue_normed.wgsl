@@ -1,6 +1,6 @@
 // What is left rounded is the output times the weights of the norm that follows. The root that the norm divides by is
-// left to the kernel that reads this: it finds the sums of squares, of half a group each, OUTPUT_SQUARES words behind the
-// start of a vector's groups. The next vector starts OUTPUT_PITCH words behind this one.
+// left to the kernel that reads this: it finds the sums of squares, of half a group each, OUTPUT_SQUARES words behind
+// the start of a vector's groups. The next vector starts OUTPUT_PITCH words behind this one.
 
 var<storage, read> next_norm: array<f32>;
 

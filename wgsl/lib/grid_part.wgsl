@@ -1,4 +1,4 @@
-// Which workgroup of a step one is, where the step is several dispatches, each for a part of its grid.
+// The place of a workgroup in the grid of its step, where the step is several dispatches, each of a part of the grid.
 
 struct Params { // the part's first workgroup
     x: u32,

@@ -1,4 +1,4 @@
-// What an invocation is told of itself, where there are subgroups.
+// The builtin values that the entry point of a kernel takes on targets with subgroups.
 struct Invocation {
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,

@@ -1,5 +1,5 @@
-// A token's KV row of the latent cache: the normalised latent of RANK values, then the rotated rotary key of
-// PAIRS pairs. The work of one workgroup, a chunk of four values an invocation.
+// The KV row of a token, as the latent cache holds it: the normalised latent of RANK values, then the rotated rotary
+// key of PAIRS pairs. One workgroup computes it, each invocation a chunk of four values.
 
 var<storage, read> kv: array<vec4<f32>>;
 var<storage, read> kv_norm: array<vec4<f32>>;
@@ -8,7 +8,7 @@ var<storage, read_write> cache: array<CacheChunk>;
 const LATENT = RANK / 4u; // chunks
 const CHUNKS = LATENT + (PAIRS + 1u) / 2u;
 
-// Two pairs of the rotated key of a row, from pair i on; behind the last there are zeros.
+// Two pairs of the rotated key of a row of the batch, from pair i on; behind the last there are zeros.
 fn rotated_pairs(pairs: vec4<f32>, row: u32, i: u32) -> vec4<f32> {
     return vec4<f32>(rotated(pairs.xy, row, i), rotated(pairs.zw, row, min(i + 1u, PAIRS - 1u)));
 }

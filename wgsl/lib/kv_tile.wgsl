@@ -1,4 +1,4 @@
-// KV rows on their way to workgroup memory, for attention by matrices: each of CHUNKS chunks of four values.
+// How attention by matrices brings KV rows to workgroup memory. Each has CHUNKS chunks of four values.
 
 var<storage, read> cache: array<vec4<f16>>;
 
@@ -7,8 +7,8 @@ fn tile_place(first_page: u32, tile: u32, end: u32) -> u32 {
     return kv_place(first_page, min(tile, end - 1u));
 }
 
-// This invocation's share of a tile at a place, SHARE chunks. A tile may reach past the end, or lie there: what is loaded
-// in place of that weighs nothing.
+// This invocation's share of a tile at a place, SHARE chunks. A tile may reach past the end, or lie there: what is
+// loaded in place of that weighs nothing.
 fn load_share(place: u32, tile: u32, end: u32, local: u32) -> array<vec4<f16>, SHARE> {
     let last = end - 1u - min(tile, end - 1u); // of the tile
     var share: array<vec4<f16>, SHARE>;

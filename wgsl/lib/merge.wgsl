@@ -1,7 +1,7 @@
 // Joins what attention left of a head's splits: Σ e^(reference − largest) · part / Σ e^(reference − largest) · total. A
-// split's weights are relative to its reference, its largest score or, of kernels by matrices, one up to 6 below that.
-// Heads are counted over all tokens, HEADS of each. The invocations of a workgroup share the latent's chunks of four
-// values, and where there are more of them than chunks, the splits.
+// split's weights are relative to its reference, its largest score or, of kernels by matrices, one at most MARGIN below
+// (lib/online_softmax.wgsl). Heads are counted over all rows of the batch, HEADS of each. The invocations of a
+// workgroup share the latent's chunks of four values, and where there are more of them than chunks, the splits.
 
 const LOWEST = -1e30; // below every score
 const LATENT = RANK / 4u; // chunks

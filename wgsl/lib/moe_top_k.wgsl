@@ -1,9 +1,9 @@
-// Chooses TOP_K of EXPERTS experts from the router's logits and weighs them. The work of a workgroup, which
-// calls score_experts, meets at a barrier, calls rank_experts, and meets again.
+// Selects TOP_K of EXPERTS experts by the router's logits and weighs them. All invocations of a workgroup call
+// score_experts, meet at a barrier, call rank_experts, and meet again.
 //
-// score = sigmoid(logit) or softmax(logits); the bias takes part in the choice only. Equal scores go to
-// the lower expert. A weight is the expert's score, over the sum of the chosen scores where NORMALISE,
-// times the scale. `selected` always names experts, whatever the logits hold.
+// score = sigmoid(logit) or softmax(logits). The bias takes part in the selection only. Of equal scores the lower
+// expert's counts as better. A weight is the expert's score, divided by the sum of the selected scores if NORMALISE is
+// set, times SCALE. `selected` always names experts, whatever the logits hold.
 
 const LOWEST_SELECTION_SCORE = -1e30;
 const NO_SELECTION_SCORE = -2e30; // below every expert's
@@ -12,7 +12,7 @@ const CHUNKS = (EXPERTS + 3u) / 4u;
 var<storage, read> logits: array<f32>;
 var<storage, read> bias: array<f32>;
 
-var<private> first_logit: u32 = 0u; // of the token, where there are several
+var<private> first_logit: u32 = 0u; // of the row of the batch
 
 var<workgroup> scores: array<f32, EXPERTS>;
 // score + bias. Each invocation writes whole vectors: to write a part of one may write all of it.
@@ -45,7 +45,7 @@ fn score_experts(local: u32) {
         for (var e = local; e < EXPERTS; e += WORKGROUP) {
             scores[e] = softmax(e);
         }
-        workgroupBarrier(); // the logits are read before the selection_scores overwrite them
+        workgroupBarrier(); // the logits are read before the selection scores overwrite them
     }
     for (var c = local; c < CHUNKS; c += WORKGROUP) {
         var some = vec4<f32>(NO_SELECTION_SCORE);
@@ -59,11 +59,11 @@ fn score_experts(local: u32) {
         selection_scores[c] = some;
     }
     for (var k = local; k < TOP_K; k += WORKGROUP) {
-        atomicStore(&selected[k], k); // stays where no selection_score is a number
+        atomicStore(&selected[k], k); // stays where no selection score is a number
     }
 }
 
-// An expert's rank is the number of experts with better selection_scores.
+// An expert's rank is the number of experts with better selection scores.
 fn rank_experts(local: u32) {
     for (var e = local; e < EXPERTS; e += WORKGROUP) {
         let selection_score = vec4<f32>(selection_scores[e / 4u][e % 4u]);

@@ -1,7 +1,10 @@
-// Online softmax, for attention by matrices: weights become known tile after tile. A row's weights are relative to a score,
-// its reference, which is at most MARGIN below the largest so far. Only where a score exceeds it by more does the
-// reference change, and what was summed up with earlier weights has to rescale. LANES neighbouring invocations, 4 to 16,
-// share the scores of a row. Weights are multiplied with WEIGHT_UNIT, so that f16 can hold small ones.
+// Online softmax, for attention by matrices: weights become known tile after tile. A row's weights are relative to a
+// score, its reference, which is at most MARGIN below the largest so far. Only where a score exceeds it by more does
+// the reference change, and what was summed up with earlier weights has to rescale. LANES neighbouring invocations, 4
+// to 16, share the scores of a row. Weights are multiplied with WEIGHT_UNIT, so that f16 can hold small ones.
+//
+// Each kernel reads scores and writes weights by itself, because that depends on what matrices are loaded from: those
+// of 8 x 8 from arrays of scalars alone, those of 16 x 16 also from arrays of vectors of four.
 
 const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
 const MARGIN = 6.0;   // e^6 times WEIGHT_UNIT is still far from what f16 can hold

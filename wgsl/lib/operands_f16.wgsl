@@ -1,8 +1,8 @@
-// Matrices of 8 x 8 multiply f16: queries and weights are rounded to it, the cache is f16 already.
+// Matrices of 8 x 8 multiply f16. Queries and weights are rounded to it, and the cache is f16 already.
 
 alias Operand = f16;
 
-// Past what f16 can hold values would be infinite.
+// Values that f16 cannot hold become the largest that it can, for they would be infinite.
 fn operand(v: f32) -> Operand {
     return f16(clamp(v, -65504.0, 65504.0));
 }

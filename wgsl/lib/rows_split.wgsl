@@ -1,5 +1,5 @@
-// What attention leaves of a chunk's rows where workgroups share the cache: unnormalised output, and of each row and
-// split the score its weights are relative to and their sum.
+// What attention of many rows leaves where several workgroups divide the cache among them: the output before it is
+// divided by the sum of weights, and for each row and split the score that weights are relative to, and that sum.
 
 var<storage, read_write> parts: array<vec4<f32>>; // [row][split][chunk]
 var<storage, read_write> stats: array<vec2<f32>>; // [row][split]

@@ -1,10 +1,10 @@
-// A tile of a product: consecutive tokens of the chunk, and some rows of one matrix of a stack.
+// A tile of a product: the vectors of consecutive rows of the batch, and some rows of one matrix of a stack.
 
 struct Tile {
     matrix: u32, // of the stack
     row: u32,    // first of the staged rows
-    first: u32,  // token
-    places: u32, // tokens, TILE_TOKENS at most; none where all are past the chunk's end
+    first: u32,  // row of the batch
+    places: u32, // rows of the batch, TILE_TOKENS at most; none where all are past the last
 }
 
 fn tile_of(workgroup: vec3<u32>) -> Tile {

@@ -1,5 +1,5 @@
-// A tile of a product: slots of one expert, and some rows of its matrix. What a token's INPUT_SHARE slots share is
-// one vector of the input; every slot has a vector of the output.
+// A tile of a product: the vectors of slots of one expert, and some rows of its matrix. INPUT_SHARE slots of a row of
+// the batch share one vector of the input. Every slot has its own vector of the output.
 
 struct Tile {
     matrix: u32, // expert

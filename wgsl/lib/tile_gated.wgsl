@@ -1,4 +1,4 @@
-// The staged rows of a tile are SIDE of gate and the same of up in turn.
+// The staged rows of a tile are SIDE rows of gate and SIDE of up by turns, so that one invocation has the sums of both.
 
 const GROUPS = w_gate_GROUPS;
 

@@ -1,6 +1,6 @@
-// A head's query as attention over the latent cache wants it: y[head] = W[head] · its part without position,
-// and behind that, in the head's last workgroup, its rotary part, pair. Heads are counted over all tokens, HEADS of
-// each.
+// A head's query as attention over the latent cache wants it: y[head] = W[head] · its part without position, and behind
+// that, by the head's last workgroup, its rotary part, pair after pair. Heads are counted over all rows of the batch,
+// HEADS of each.
 
 var<storage, read> query: array<vec4<f32>>;
 

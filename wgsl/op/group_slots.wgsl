@@ -1,5 +1,5 @@
-// Brings a chunk's slots, TOP_K a token, in order of their experts, each expert's in their own order, and cuts each
-// expert's into tiles. A workgroup an expert: all count alike, and none waits for another.
+// Brings the slots of a batch, TOP_K for each row, in order of their experts, those of an expert in their own order,
+// and cuts each expert's into tiles. Each workgroup is for one expert: all count alike, and none waits for another.
 
 struct Params {
     places: u32, // of a tile at most

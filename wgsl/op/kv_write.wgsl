@@ -1,4 +1,4 @@
-// Writes the KV rows of a batch, a row a workgroup.
+// Writes the KV rows of a batch, each by one workgroup.
 
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {

@@ -1,25 +1,27 @@
-// Attention of HEADS absorbed queries of a token over one split of the latent cache, which all heads share: a KV row of
-// KV_ROW chunks of four values is the key, its first LATENT chunks are the value. Online softmax over tiles of SPAN
-// tokens. Leaves, per head and split, the unnormalised output, its largest score and its sum of weights.
+// Attention over the latent KV cache, which all heads share, for one row of the batch: of a KV row of KV_ROW chunks of
+// four values, all are the key and the first LATENT are the value. A workgroup computes HEADS heads over one split of
+// the cache, in tiles of SPAN KV rows, by online softmax. For each head it leaves the output before it is divided by
+// the sum of weights, the largest score, and that sum; lib/merge.wgsl joins what the splits leave.
 
 const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
 const TEAMS = WORKGROUP / LANES;
-const KEYS = 6u;    // chunks of a key on their way together
-const VALUES = 16u; // tokens whose values are on their way together
+const KEYS = 6u;    // chunks of a key that an invocation loads before it uses the first
+const VALUES = 16u; // KV rows whose values it loads before it uses the first
 
 var<storage, read> q: array<vec4<f32>>;
 var<storage, read> cache: array<CacheChunk>;
-var<storage, read_write> parts: array<vec4<f32>>; // [token][head][split][chunk]
-var<storage, read_write> stats: array<vec2<f32>>; // [token][head][split]: largest score, sum of weights
+var<storage, read_write> parts: array<vec4<f32>>; // [row][head][split][chunk]
+var<storage, read_write> stats: array<vec2<f32>>; // [row][head][split]: largest score, sum of weights
 
 var<workgroup> queries: array<vec4<f32>, HEADS * KV_ROW>;
-var<workgroup> scores: array<f32, SPAN * HEADS>; // [token][head]; weights once the softmax has seen them
-// Bits of f32, which one lane leaves for all.
+var<workgroup> scores: array<f32, SPAN * HEADS>; // [KV row][head]; weigh_tile makes weights of them
+// These are bits of f32, which one lane leaves for all.
 var<workgroup> tops: array<atomic<u32>, HEADS>;    // the largest scores so far
 var<workgroup> totals: array<atomic<u32>, HEADS>;  // the sums of weights so far
 var<workgroup> rescales: array<atomic<u32>, HEADS>; // what earlier weights are multiplied with
 
-// Scores for every head of a tile's KV rows, which lie at `place` in the pool; `last` is the last of them that counts: two tokens a team, which share its reading of the queries.
+// Computes the scores of a tile's KV rows, which lie at `place` in the pool, for every head. `last` is the last of them
+// that counts. A team takes two KV rows at a time, so that what it reads of the queries serves both.
 fn score_tile(place: u32, last: u32, team: Team) {
     for (var t = 2u * team.index; t < SPAN; t += 2u * TEAMS) {
         let one = (place + min(t, last)) * KV_ROW; // a tile may reach past the split
@@ -80,7 +82,7 @@ fn weigh_tile(team: Team) {
     }
 }
 
-// Adds the weighted values of tokens first..first + VALUES of the tile. What lies past the end weighs nothing.
+// Adds the weighted values of KV rows first..first + VALUES of the tile. Those past the end have a weight of zero.
 fn add_values(sums: ptr<function, array<vec4<f32>, HEADS * CHUNKS>>, place: u32, first: u32, last: u32, local: u32) {
     for (var c = 0u; c < CHUNKS; c++) {
         let at = min(local + c * WORKGROUP, LATENT - 1u);

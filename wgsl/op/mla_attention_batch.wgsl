@@ -1,11 +1,12 @@
-// Attention of a chunk's absorbed queries over one split of the latent cache: a KV row of KV_ROW chunks of four values is
-// the key, its first LATENT chunks are the value. The queries of all heads, token after token, are rows; a workgroup
-// has ROWS of them, which share a tile of SPAN KV rows. A row sees the KV rows up to its own token's. Online softmax.
+// Attention over one split of the latent KV cache for many rows of a batch, which are of one sequence. Of a KV row of
+// KV_ROW chunks of four values, all are the key and the first LATENT are the value. The queries of all heads, one row
+// of the batch after another, are what is called rows here. A workgroup has ROWS of them, which share a tile of SPAN KV
+// rows at a time. Each attends to the KV rows up to its own token's, by online softmax.
 
 const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
 const STEP = 8u;      // chunks of a key that are in workgroup memory at a time
 const PITCH = STEP + 1u;
-const TOKEN_LANES = 16u; // invocations that share a tile's tokens for scores
+const TOKEN_LANES = 16u; // invocations that divide a tile's KV rows among them to compute scores
 const ROW_LANES = WORKGROUP / TOKEN_LANES;
 const SCORE_ROWS = (ROWS + ROW_LANES - 1u) / ROW_LANES;
 const SCORE_TOKENS = SPAN / TOKEN_LANES;
@@ -19,14 +20,14 @@ var<storage, read> cache: array<CacheChunk>;
 
 var<workgroup> queries: array<vec4<f32>, ROWS * PITCH>;
 var<workgroup> keys: array<vec4<f32>, SPAN * PITCH>;
-var<workgroup> scores: array<f32, ROWS * SPAN>; // [row][token]; weights once the softmax has seen them
+var<workgroup> scores: array<f32, ROWS * SPAN>; // [row][KV row]; weigh_tile makes weights of them
 var<workgroup> lane_tops: array<f32, WORKGROUP>;
 var<workgroup> lane_sums: array<f32, WORKGROUP>;
 var<workgroup> tops: array<f32, ROWS>;    // at last, the largest scores
 var<workgroup> totals: array<f32, ROWS>;  // at last, the sums of weights
 var<workgroup> rescales: array<f32, ROWS>; // what earlier weights are multiplied with
 
-// KV rows that a query attends to. Queries past the last attend to what that one does.
+// KV rows that a row attends to. Rows past the last attend to what that one does.
 fn seen_by(row: u32) -> u32 {
     return attended_by(min(row / HEADS, row_count() - 1u));
 }

@@ -1,12 +1,13 @@
-// Attention as in mla_attention_batch, by cooperative matrices of 16 x 16, for ROWS rows, which are 64. Of each tile of sixteen
-// KV rows, a subgroup multiplies the keys' one half with sixteen of the rows, and the values' eighth with all of them.
-// Matrices hold f16: queries and weights are rounded to it, sums are f32. There are two tiles in workgroup memory: one
-// is multiplied while the next one comes. Arrays there are of vectors of four, and so are pitches.
+// Attention as in op/mla_attention_batch.wgsl, by cooperative matrices of 16 x 16, for ROWS rows, which are 64. Of each
+// tile of sixteen KV rows, a subgroup multiplies one half of the keys with sixteen of the rows, and an eighth of the
+// values with all of them. Matrices hold f16: queries and weights are rounded to it, and sums are f32. Workgroup memory
+// holds two tiles, one that is multiplied and one that is on its way. Arrays there are of vectors of four, and pitches
+// count these.
 //
 // Matrices are loaded from multiples of 16 bytes. Nothing says where a driver lays these arrays: each is of so many
 // bytes that the next is at such a place, whichever it is.
 //
-// Four invocations, LANES, make the weights of a row, each those of four scores.
+// LANES invocations, which are four, make the weights of a row, each those of four scores.
 
 alias Left = coop_mat16x16<f16, A>;
 alias Right = coop_mat16x16<f16, B>;
@@ -24,11 +25,11 @@ const WEIGHT_PITCH = TILE / 4u + 2u;
 var<storage, read> q: array<vec4<f32>>;
 
 var<workgroup> kv_rows: array<vec4<f16>, 2u * TILE * PITCH>;
-var<workgroup> partial: array<vec4<f32>, 2u * ROWS * TILE / 4u>; // [half][row][token]: of the scores
-var<workgroup> weights: array<vec4<f16>, ROWS * WEIGHT_PITCH>;   // [row][token]
+var<workgroup> partial: array<vec4<f32>, 2u * ROWS * TILE / 4u>; // [half][row][KV row]: of the scores
+var<workgroup> weights: array<vec4<f16>, ROWS * WEIGHT_PITCH>;   // [row][KV row]
 var<workgroup> rescales: array<f32, ROWS>; // what a row's earlier weights are multiplied with; at last, their sum
-var<workgroup> any_rescale: vec4<u32>;    // x: 1 if earlier sums have to rescale
-var<workgroup> bounds: vec4<u32>;         // of the workgroup's work: first KV row, end; its first row, the end of all
+var<workgroup> any_rescale: vec4<u32>;     // x: 1 if earlier sums have to rescale
+var<workgroup> bounds: vec4<u32>;          // of the workgroup's work: first KV row, end; its first row, the end of all
 
 fn put_share(share: array<vec4<f16>, SHARE>, buffer: u32, local: u32) {
     for (var n = 0u; n < SHARE; n++) {
@@ -37,7 +38,7 @@ fn put_share(share: array<vec4<f16>, SHARE>, buffer: u32, local: u32) {
     }
 }
 
-// Puts every other matrix of all queries, from number `odd` on, where the KV rows will be: half of them fit.
+// Puts every other matrix of all queries, from number `odd` on, where the KV rows will be. Only half of them fit there.
 fn put_queries(first: u32, live: u32, odd: u32, local: u32) {
     for (var k = local; k < ROWS * QUERY_PITCH; k += WORKGROUP) {
         let row = min(first + k / QUERY_PITCH, live - 1u);
@@ -54,16 +55,15 @@ fn query(rows: u32, half: u32, step: u32) -> Left {
     return coopLoadT<Left>(&kv_rows[at], pitch);
 }
 
-// Scores, and what these columns add to them.
-fn with_keys(scores: Sums, queries: Left, buffer: u32, half: u32, step: u32) -> Sums {
-    let at = buffer * TILE * PITCH + 4u * (half * KEY_STEPS + step);
+// The scores, with what the keys' sixteen columns from `at` on add to them.
+fn with_keys(scores: Sums, queries: Left, at: u32) -> Sums {
     let pitch = PITCH;
     let keys = coopLoad<Right>(&kv_rows[at], pitch);
     return coopMultiplyAdd(queries, keys, scores);
 }
 
-// Sums of sixteen rows from row 16 * tile on, each times what its earlier weights rescale by. Goes through the place of
-// the scores, which are done with.
+// The sums of sixteen rows from row 16 * tile on, each multiplied with its rescale. They go through the memory of the
+// scores, which are no longer needed.
 fn rescaled(sums: Sums, tile: u32, subgroup: u32, lane: u32) -> Sums {
     let scratch = 64u * subgroup;
     let pitch = 4u;
@@ -115,7 +115,7 @@ struct Output {
     split: u32,
 }
 
-// Leaves sixteen rows of the output, from row 16 * tile of the workgroup's on, and sixteen columns. Invocation `i` is
+// Writes sixteen rows of the output, from row 16 * tile of the workgroup's on, and sixteen columns. Invocation `i` is
 // lane i % 32 of its subgroup.
 fn leave(sums: Sums, tile: u32, column: u32, output: Output, i: u32) {
     let scratch = 64u * (i / 32u);
@@ -132,7 +132,7 @@ fn leave(sums: Sums, tile: u32, column: u32, output: Output, i: u32) {
     }
 }
 
-// Leaves sixteen columns of all rows.
+// Writes sixteen columns of all rows.
 fn leave_column(first: Sums, second: Sums, third: Sums, fourth: Sums, column: u32, output: Output, i: u32) {
     leave(first, 0u, column, output, i);
     leave(second, 1u, column, output, i);
@@ -195,9 +195,9 @@ fn main(
     let half = subgroup / 4u;              // and which half of the keys are this subgroup's
     let column = subgroup * VALUE_TILES;   // first of the matrices of a value that are
     // Matrices by name: drivers keep arrays of them where they are slow.
-    var a0: Left; var a1: Left; var a2: Left; var a3: Left; var a4: Left; var a5: Left; var a6: Left; var a7: Left;
-    var a8: Left; var a9: Left; var a10: Left; var a11: Left; var a12: Left; var a13: Left; var a14: Left; var a15: Left;
-    var a16: Left; var a17: Left;
+    var a0: Left; var a1: Left; var a2: Left; var a3: Left; var a4: Left; var a5: Left;
+    var a6: Left; var a7: Left; var a8: Left; var a9: Left; var a10: Left; var a11: Left;
+    var a12: Left; var a13: Left; var a14: Left; var a15: Left; var a16: Left; var a17: Left;
     put_queries(first_row, live, 0u, local);
     workgroupBarrier();
     a0 = query(rows, half, 0u);
@@ -231,19 +231,21 @@ fn main(
     var s30 = Sums(); var s31 = Sums(); var s32 = Sums(); var s33 = Sums();
     var buffer = 0u;
     for (var tile = start; tile < end; tile += TILE) {
-        let share = load_share(tile_place(first_page, tile + TILE, end), tile + TILE, end, local); // on its way while the keys are multiplied
+        let next = tile + TILE; // on its way while the keys of this tile are multiplied
+        let share = load_share(tile_place(first_page, next, end), next, end, local);
+        let keys = buffer * TILE * PITCH + 4u * half * KEY_STEPS; // where its half of the first key begins
         var scores = Sums();
         var others = Sums(); // two sums, for a product waits for the one before on the same
-        scores = with_keys(scores, a0, buffer, half, 0u);
-        others = with_keys(others, a1, buffer, half, 1u);
-        if KEY_STEPS > 2u { scores = with_keys(scores, a2, buffer, half, 2u); others = with_keys(others, a3, buffer, half, 3u); }
-        if KEY_STEPS > 4u { scores = with_keys(scores, a4, buffer, half, 4u); others = with_keys(others, a5, buffer, half, 5u); }
-        if KEY_STEPS > 6u { scores = with_keys(scores, a6, buffer, half, 6u); others = with_keys(others, a7, buffer, half, 7u); }
-        if KEY_STEPS > 8u { scores = with_keys(scores, a8, buffer, half, 8u); others = with_keys(others, a9, buffer, half, 9u); }
-        if KEY_STEPS > 10u { scores = with_keys(scores, a10, buffer, half, 10u); others = with_keys(others, a11, buffer, half, 11u); }
-        if KEY_STEPS > 12u { scores = with_keys(scores, a12, buffer, half, 12u); others = with_keys(others, a13, buffer, half, 13u); }
-        if KEY_STEPS > 14u { scores = with_keys(scores, a14, buffer, half, 14u); others = with_keys(others, a15, buffer, half, 15u); }
-        if KEY_STEPS > 16u { scores = with_keys(scores, a16, buffer, half, 16u); others = with_keys(others, a17, buffer, half, 17u); }
+        scores = with_keys(scores, a0, keys);
+        others = with_keys(others, a1, keys + 4u);
+        if KEY_STEPS > 2u { scores = with_keys(scores, a2, keys + 8u); others = with_keys(others, a3, keys + 12u); }
+        if KEY_STEPS > 4u { scores = with_keys(scores, a4, keys + 16u); others = with_keys(others, a5, keys + 20u); }
+        if KEY_STEPS > 6u { scores = with_keys(scores, a6, keys + 24u); others = with_keys(others, a7, keys + 28u); }
+        if KEY_STEPS > 8u { scores = with_keys(scores, a8, keys + 32u); others = with_keys(others, a9, keys + 36u); }
+        if KEY_STEPS > 10u { scores = with_keys(scores, a10, keys + 40u); others = with_keys(others, a11, keys + 44u); }
+        if KEY_STEPS > 12u { scores = with_keys(scores, a12, keys + 48u); others = with_keys(others, a13, keys + 52u); }
+        if KEY_STEPS > 14u { scores = with_keys(scores, a14, keys + 56u); others = with_keys(others, a15, keys + 60u); }
+        if KEY_STEPS > 16u { scores = with_keys(scores, a16, keys + 64u); others = with_keys(others, a17, keys + 68u); }
         let to = (half * ROWS + 16u * rows) * TILE / 4u;
         let tile_pitch = TILE / 4u;
         let both = scores + others;

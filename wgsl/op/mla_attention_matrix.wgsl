@@ -1,16 +1,16 @@
-// Attention as in mla_attention, by cooperative matrices of 16 x 16 for ROWS heads at a time, which are 16. A tile of
-// SPAN KV rows of the cache is brought to workgroup memory once, where it is multiplied twice: as keys with the
-// queries, whose columns PARTS subgroups share, and as values with the weights.
+// Attention as in op/mla_attention.wgsl, by cooperative matrices of 16 x 16, for ROWS heads at a time, which are 16. A
+// tile of SPAN KV rows comes to workgroup memory once and is multiplied twice: as keys with the queries, whose columns
+// PARTS subgroups divide among them, and as values with the weights.
 //
-// Matrices multiply f16. The cache is f16; queries and weights are cut into TERMS of f16, so that two make them
-// as good as f32.
+// Matrices multiply f16. The cache is f16. Queries and weights are cut into TERMS terms of f16: with two of them
+// products are as good as those of f32.
 
 alias Left = coop_mat16x16<f16, A>;
 alias Right = coop_mat16x16<f16, B>;
 alias Sums = coop_mat16x16<f32, C>;
 
-// Drivers flush f16 below 6e-5 to zero: queries are multiplied with this, as weights are with WEIGHT_UNIT, so that second
-// terms are seldom so small.
+// Drivers flush f16 below 6e-5 to zero: queries are multiplied with this, as weights are with WEIGHT_UNIT, so that
+// second terms are seldom so small.
 const QUERY_UNIT = 16.0;
 const KEY_STEPS = KV_ROW / (16u * PARTS);     // matrices of a key that a subgroup multiplies
 const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value that are a subgroup's
@@ -20,12 +20,12 @@ const SHARE = SPAN * CHUNKS / WORKGROUP;      // chunks of a tile that an invoca
 const WEIGHT_PITCH = SPAN + 8u;
 
 var<storage, read> q: array<vec4<f32>>;
-var<storage, read_write> parts: array<f32>;       // [token][head][split][rank]
-var<storage, read_write> stats: array<vec2<f32>>; // [token][head][split]: reference score, sum of weights
+var<storage, read_write> parts: array<f32>;       // [row][head][split][rank]
+var<storage, read_write> stats: array<vec2<f32>>; // [row][head][split]: reference score, sum of weights
 
 var<workgroup> kv_rows: array<f16, SPAN * PITCH>;
-var<workgroup> partial: array<f32, PARTS * ROWS * SPAN>;           // [part][head][token]: of the scores
-var<workgroup> weights: array<f16, TERMS * ROWS * WEIGHT_PITCH>;   // [term][head][token]
+var<workgroup> partial: array<f32, PARTS * ROWS * SPAN>;           // [part][head][KV row]: of the scores
+var<workgroup> weights: array<f16, TERMS * ROWS * WEIGHT_PITCH>;   // [term][head][KV row]
 var<workgroup> references: array<f32, ROWS>;
 var<workgroup> totals: array<f32, ROWS>;
 var<workgroup> rescales: array<f32, ROWS>;
@@ -42,7 +42,7 @@ fn put(k: u32, v: vec4<f16>) {
     }
 }
 
-// The leading bits of v, as many as f16 has. By masking: of a conversion there and back compilers make nothing.
+// The leading bits of v, as many as f16 has. They are masked, because compilers leave out a conversion to f16 and back.
 fn leading(v: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(v) & 0xffffe000u);
 }
@@ -61,14 +61,14 @@ fn put_queries(first_head: u32, term: u32, local: u32) {
     }
 }
 
-// Matrix `step` of a subgroup's columns of the queries, which have been put.
+// Matrix `step` of the columns of the queries that are a subgroup's, after put_queries.
 fn query(part: u32, step: u32) -> Left {
     let at = 16u * (part * KEY_STEPS + step);
     let pitch = PITCH;
     return coopLoadT<Left>(&kv_rows[at], pitch);
 }
 
-// Scores, and what matrix `step` of the same columns of 16 keys adds to them.
+// The scores, with what matrix `step` of the same columns of 16 keys adds to them.
 fn with_keys(scores: Sums, first: Left, second: Left, tokens: u32, part: u32, step: u32) -> Sums {
     let at = tokens * PITCH + 16u * (part * KEY_STEPS + step);
     let pitch = PITCH;
@@ -80,7 +80,7 @@ fn with_keys(scores: Sums, first: Left, second: Left, tokens: u32, part: u32, st
     return sum;
 }
 
-// Sums, and what 16 weighted values from token 16k on add to them.
+// The sums, with what 16 weighted values from KV row 16k of the tile on add to them.
 fn with_values(sums: Sums, shares: Left, k: u32, column: u32) -> Sums {
     let at = 16u * k * PITCH + 16u * column;
     let pitch = PITCH;
@@ -88,8 +88,8 @@ fn with_values(sums: Sums, shares: Left, k: u32, column: u32) -> Sums {
     return coopMultiplyAdd(shares, values, sums);
 }
 
-// Sums, each head's times what its earlier weights rescale by. Goes through the place of the scores, which are done
-// with.
+// The sums, each head's multiplied with its rescale. They go through the memory of the scores, which are no longer
+// needed.
 fn rescaled(sums: Sums, subgroup: u32, lane: u32) -> Sums {
     let scratch = 256u * subgroup;
     let pitch = 16u;
@@ -103,14 +103,14 @@ fn rescaled(sums: Sums, subgroup: u32, lane: u32) -> Sums {
     return coopLoadT<Sums>(&partial[scratch], pitch);
 }
 
-// Leaves sums as the output of 16 heads, those of slot and after, from column 16 * column on.
+// Writes sums as the output of 16 heads, from that of `slot` on, and 16 columns, from 16 * column on.
 fn leave(sums: Sums, slot: u32, column: u32) {
     let to = slot * RANK + 16u * column;
     let pitch = split_count() * RANK;
     coopStoreT(sums, &parts[to], pitch);
 }
 
-// Makes weights of the tile's scores, a head a team.
+// Makes weights of the tile's scores. Each team has a head.
 fn weigh_tile(tile: u32, end: u32, team: Team) {
     let h = team.index;
     var scores: array<f32, SPAN / LANES>;
@@ -173,7 +173,7 @@ fn main(
     // The last heads overlap those before.
     let first_head = workgroup.z * HEADS + min(workgroup.x * ROWS, HEADS - ROWS);
     let part = subgroup % PARTS;
-    let tokens = 16u * (subgroup / PARTS); // first token of those whose scores are this subgroup's
+    let tokens = 16u * (subgroup / PARTS); // first KV row of those whose scores are this subgroup's
     let column = subgroup * VALUE_TILES;   // first of the matrices of a value that are this subgroup's
     let first_page = first_page_of(workgroup.z);
     let first_place = tile_place(first_page, split.start, split.end);
@@ -225,8 +225,8 @@ fn main(
         }
         workgroupBarrier();
         share = load_share(next_place, tile + SPAN, split.end, local); // on its way while this tile is computed
-        // The list of pages is read at the start of a page alone: in the way of every tile it took 2 % of a token's time
-        // with 32768 others in the cache.
+        // The list of pages is read at the start of a page alone: in the way of every tile it took 2 % of a token's
+        // time with 32768 others in the cache.
         next_place += SPAN;
         if (tile + 2u * SPAN) % PAGE == 0u {
             next_place = tile_place(first_page, tile + 2u * SPAN, split.end);

@@ -1,8 +1,9 @@
-// Attention over one split of the latent cache by cooperative matrices of 8 x 8, as Metal has them: of a token, of few,
-// or of a chunk. The queries of all heads, token after token, are rows, of which a workgroup has ROWS: eight or sixteen.
-// It brings a tile of TILE KV rows of the cache to its memory at a time, which is multiplied twice: as keys with the
-// queries, and as values with the weights. Its subgroups divide the columns among them: of the keys, whose scores are
-// summed up from all of them, and of the values. A row sees the KV rows up to its own token's. Online softmax.
+// Attention over one split of the latent KV cache by cooperative matrices of 8 x 8, as Metal has them, for one row of a
+// batch, for a few, or for many. The queries of all heads, one row of the batch after another, are what is called rows
+// here. A workgroup has ROWS of them, eight or sixteen. It brings TILE KV rows of the cache to its memory at a time,
+// which are multiplied twice: as keys with the queries, and as values with the weights. Its subgroups divide the
+// columns among them. Of the keys' columns each has a part of the scores, and these are added up; of the values'
+// columns each has its own outputs. A row attends to the KV rows up to its own token's, by online softmax.
 //
 // Metal loads matrices of 8 x 8 from arrays of scalars alone.
 
@@ -24,8 +25,8 @@ var<workgroup> partial: array<f32, SUBGROUPS * SCRATCH>; // [subgroup][row][KV r
 var<workgroup> weights: array<Operand, ROWS * TILE>;     // [row][KV row]
 // What a row's earlier weights are multiplied with; at last, their sum: bits of f32, which one lane leaves for all.
 var<workgroup> rescales: array<atomic<u32>, ROWS>;
-var<workgroup> any_rescale: atomic<u32>;  // 1 if earlier sums have to rescale
-var<workgroup> bounds: vec4<u32>;         // of the workgroup's work, which every invocation writes for itself
+var<workgroup> any_rescale: atomic<u32>; // 1 if earlier sums have to rescale
+var<workgroup> bounds: vec4<u32>;        // of the workgroup's work, which every invocation writes for itself
 
 // The workgroup's part of the work.
 struct Work {
@@ -58,14 +59,15 @@ fn put_queries(first: u32, live: u32, i: u32) {
     }
 }
 
-// Matrix `step` of a subgroup's columns of the queries, which have been put.
+// Matrix `step` of the columns of the queries that are a subgroup's, after put_queries.
 fn query(subgroup: u32, step: u32) -> Left {
     let at = 8u * (subgroup * KEY_STEPS + step);
     let pitch = PITCH;
     return coopLoadT<Left>(&kv_rows[at], pitch);
 }
 
-// Adds to a score of eight KV rows what their columns from `at` on add, for eight rows or, `both`, for sixteen.
+// Adds to the scores of eight KV rows the products of their eight columns from `at` on, for eight rows or, the second
+// function, for sixteen.
 fn add_keys(scores: ptr<function, Sums>, queries: Left, at: u32) {
     let pitch = PITCH;
     let keys = coopLoad<Right>(&kv_rows[at], pitch);
@@ -79,7 +81,7 @@ fn add_keys_to_both(scores: ptr<function, Sums>, others: ptr<function, Sums>, fi
     *others = coopMultiplyAdd(second, keys, *others);
 }
 
-// Adds to sums what eight KV rows' weighted values from `at` on add.
+// Adds to sums the weighted values of eight KV rows, of eight columns from `at` on.
 fn add_values(sums: ptr<function, Sums>, shares: Left, at: u32) {
     let pitch = PITCH;
     let values = coopLoadT<Right>(&kv_rows[at], pitch);
@@ -131,8 +133,8 @@ fn weigh(row: ptr<function, Softmax>, tile: u32, rows: u32, i: u32) {
     (*row).total = total;
 }
 
-// Sums of the same columns of all rows, each row's times what its earlier weights rescale by. Goes through the place of
-// the scores, which are done with.
+// Multiplies the sums of the same columns of all rows, each row's with its rescale. They go through the memory of the
+// scores, which are no longer needed.
 fn rescale(sums: ptr<function, Sums>, others: ptr<function, Sums>, subgroup: u32, lane: u32) {
     let scratch = SCRATCH * subgroup;
     let second = scratch + 64u;
@@ -149,7 +151,7 @@ fn rescale(sums: ptr<function, Sums>, others: ptr<function, Sums>, subgroup: u32
     if ROWS > 8u { *others = coopLoadT<Sums>(&partial[second], pitch); }
 }
 
-// Leaves eight columns of all rows, from column 8 * column on. `rescales` holds the rows' sums of weights.
+// Writes eight columns of all rows, from column 8 * column on. `rescales` holds the rows' sums of weights.
 fn leave(sums: Sums, others: Sums, column: u32, split: u32, work: Work, i: u32) {
     let scratch = SCRATCH * (i / 32u);
     let second = scratch + 64u;
@@ -245,7 +247,8 @@ fn main(
             atomicStore(&any_rescale, 0u);
         }
         workgroupBarrier();
-        share = load_share(tile_place(first_page, tile + TILE, work.end), tile + TILE, work.end, i); // on its way while this tile is computed
+        let next = tile + TILE; // on its way while this tile is computed
+        share = load_share(tile_place(first_page, next, work.end), next, work.end, i);
         for (var t = 0u; t < TILE; t += 8u) {
             let at = t * PITCH + keys;
             let to = SCRATCH * subgroup + t;

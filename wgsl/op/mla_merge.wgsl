@@ -1,10 +1,10 @@
-// Joins the splits of the attention, a workgroup a head: those of a token along x, tokens along y.
+// Joins the splits of attention. Each workgroup is for one head: those of a row of the batch lie along x, rows along y.
 
 var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let head = workgroup.y * HEADS + workgroup.x; // of all tokens
+    let head = workgroup.y * HEADS + workgroup.x; // of all rows
     if workgroup.y >= row_count() {
         return;
     }

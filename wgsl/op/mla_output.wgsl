@@ -1,5 +1,5 @@
-// y[head] = W[head] · the head's attention, joined from its splits: every workgroup of a head joins them anew. Heads are
-// counted over all tokens, HEADS of each.
+// y[head] = W[head] · the attention of that head, joined from its splits. Every workgroup of a head joins them anew.
+// Heads are counted over all rows of the batch, HEADS of each.
 
 fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
     if row < w_ROWS {

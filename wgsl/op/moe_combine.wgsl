@@ -1,8 +1,8 @@
-// x += Σ weights[slot] · y[slot] over a token's slots, in their order: the chosen experts' outputs join the residual
-// stream of every token.
+// x += Σ weights[slot] · y[slot] over the slots of a row, in their order: the chosen experts' outputs join the residual
+// stream of every row of the batch.
 
-var<storage, read> weights: array<f32>;        // [token][rank]
-var<storage, read> y: array<vec4<f32>>;        // [token][rank][value]
+var<storage, read> weights: array<f32>;        // [row][rank]
+var<storage, read> y: array<vec4<f32>>;        // [row][rank][value]
 var<storage, read_write> x: array<vec4<f32>>;
 
 @compute @workgroup_size(WORKGROUP)

@@ -1,5 +1,5 @@
-// y += Σ W[ids[slot]] · x[slot] + S · x[TOP_K]: the second half of the chosen experts, whose inputs carry
-// their weights, and of the shared ones, onto the residual stream; for each of several tokens.
+// y += Σ W[ids[slot]] · x[slot] + S · x[TOP_K], for each row of a batch: the second half of the chosen experts, whose
+// inputs are already multiplied with their weights, and of the shared ones, onto the residual stream.
 
 const CHOSEN_GROUPS = TOP_K * w_GROUPS;
 const ALL_GROUPS = CHOSEN_GROUPS + shared_GROUPS;

@@ -1,13 +1,13 @@
-// The first half of a mixture of experts and of the shared experts beside it, for each of several tokens: every workgroup
-// makes the router's choice anew and works for one of the chosen, slot, or in slot TOP_K for the shared ones, of COLUMNS
-// tokens then. y[slot] is silu(gate · x) · (up · x), times the expert's weight for a chosen one. The shared experts'
-// workgroups come first: theirs is often the wider format.
+// The first half of a mixture of experts and of the shared experts beside it, for each row of a batch. Every workgroup
+// makes the router's choice anew. It works for one of the chosen experts, its slot, or, in slot TOP_K, for the shared
+// ones, and then for COLUMNS rows of the batch. y[slot] = silu(gate · x) · (up · x), times the expert's weight if it is
+// a chosen one. The shared experts' workgroups come first, because theirs is often the wider format.
 
-const SLOTS = TOP_K + 1u; // of a token
+const SLOTS = TOP_K + 1u; // of a row of the batch
 
 var<storage, read_write> ids: array<u32>;
 
-var<private> token: u32; // the first
+var<private> token: u32; // the row of the batch, the first if there are several
 var<private> slot: u32;
 var<private> weight: f32;
 

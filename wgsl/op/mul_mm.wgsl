@@ -16,7 +16,7 @@ struct Share {
     vectors: array<vec4<f32>, VECTOR_SHARE>,
 }
 
-// Places without a token repeat the last, so that no load leaves the chunk.
+// Places without a vector repeat the last, so that no load leaves the batch.
 fn share_of(tile: Tile, group: u32, local: u32) -> Share {
     var share: Share;
     share.row = staged_group(tile, min(local, TILE_ROWS - 1u), group);

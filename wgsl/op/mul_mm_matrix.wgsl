@@ -4,10 +4,10 @@
 
 const STEP = 32u * STEP_GROUPS;
 const PITCH = STEP + 8u;                // of a row in workgroup memory, so that rows fall on other banks
-const CHUNKS = STEP / 4u;               // of a vector's step
+const CHUNKS = STEP / 4u;               // of four values, of a vector's step
 const VECTOR_SHARE = (TILE_TOKENS * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks that an invocation brings
-const ROW_SHARE = (TILE_ROWS * STEP_GROUPS + WORKGROUP - 1u) / WORKGROUP; // groups that an invocation brings
-const PAIRED = ROW_SHARE % 2u == 0u;    // of rows SIDE apart, so that none asks which weight is its own
+const ROW_SHARE = (TILE_ROWS * STEP_GROUPS + WORKGROUP - 1u) / WORKGROUP; // groups of rows that an invocation brings
+const PAIRED = ROW_SHARE % 2u == 0u;    // whether these are of rows SIDE apart by turns: then it knows of which matrix
 
 var<storage, read> x: array<vec4<f32>>;
 var<storage, read_write> y: array<f32>;
@@ -57,7 +57,8 @@ fn share_of(tile: Tile, starts: array<u32, VECTOR_SHARE>, group: u32, local: u32
     return share;
 }
 
-// Columns 0, 2, 1, 3 of every four, as the weights lie. Values are what f16 can hold: past that they would be infinite.
+// Puts a share in workgroup memory: columns 0, 2, 1, 3 of every four, as the weights lie. Values that f16 cannot hold
+// become the largest that it can, for they would be infinite.
 fn put(share: Share, local: u32) {
     for (var i = 0u; i < ROW_SHARE; i++) {
         let at = brought(i, local);
@@ -82,7 +83,7 @@ fn put(share: Share, local: u32) {
     }
 }
 
-// Leaves two matrices of sums, of the places from `first` on and of a pair of sixteens.
+// Leaves two matrices of sums: of SIDE places from `first` on, and of a pair of SIDE rows each.
 fn leave_both(tile: Tile, first: u32, pair: u32, left: Sums, right: Sums, local: u32) {
     if DIRECT && tile.places == TILE_TOKENS {
         let to = output_at(tile, first) + tile.row + 2u * SIDE * pair;
@@ -130,7 +131,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let first_place = subgroup / ROW_SUBGROUPS * LEFTS * SIDE;
     let first_row = subgroup % ROW_SUBGROUPS * RIGHTS * SIDE;
     let pitch = PITCH / CELL;
-    var starts: array<u32, VECTOR_SHARE>; // of this invocation's chunks: places without a token repeat the last
+    var starts: array<u32, VECTOR_SHARE>; // of this invocation's chunks: places without a vector repeat the last
     for (var i = 0u; i < VECTOR_SHARE; i++) {
         let n = local + i * WORKGROUP;
         starts[i] = input_at(tile, min(n / CHUNKS, tile.places - 1u)) + n % CHUNKS;

@@ -1,5 +1,5 @@
-// y = W · norm(x), the heads' queries from the compressed one, for each of several tokens, and beside it, in the last
-// workgroups, the tokens' KV rows of the latent cache.
+// y = W · norm(x), the heads' queries from the compressed ones, for each row of a batch, and beside it, in the last
+// workgroups, the KV rows of the latent cache.
 
 fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
     if row < w_ROWS {

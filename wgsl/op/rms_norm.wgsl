@@ -1,4 +1,4 @@
-// y = x / sqrt(mean(x²) + epsilon) · weight. A vector a workgroup.
+// y = x / sqrt(mean(x²) + epsilon) · weight. Each workgroup is for one vector.
 
 struct Params {
     width: u32,

@@ -1,8 +1,8 @@
-// Turns the rotary part of every query and lays it behind the absorbed part: queries of all heads, token after token.
-// One invocation a pair: those of a token along x, tokens along y.
+// Rotates the rotary part of every query and writes it behind the absorbed part. Queries are those of all heads, one
+// row of the batch after another. Each invocation has one pair: those of a row of the batch lie along x, rows along y.
 
 struct Params {
-    heads: u32,    // queries of a token
+    heads: u32,    // queries of a row of the batch
     pairs: u32,    // pairs of the rotary part
     q_stride: u32, // values from one query to the next
     q_offset: u32, // values before the rotary part of a query
@@ -20,7 +20,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if head >= params.heads {
         return;
     }
-    let query = id.y * params.heads + head; // of all tokens
+    let query = id.y * params.heads + head; // of all rows
     let i = id.x % params.pairs;
     let source = query * params.q_stride + params.q_offset + 2u * i;
     let to = query * params.y_stride + params.y_offset + 2u * i;

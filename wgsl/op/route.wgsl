@@ -1,7 +1,8 @@
-// The router's choice of experts for every token, best first, and their weights. A workgroup a token.
+// The router's choice of experts for every row of a batch, best first, and their weights. Each workgroup is for one
+// row.
 
-var<storage, read_write> ids: array<u32>;     // [token][rank]
-var<storage, read_write> weights: array<f32>; // [token][rank]
+var<storage, read_write> ids: array<u32>;     // [row][rank]
+var<storage, read_write> weights: array<f32>; // [row][rank]
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
