@@ -59,11 +59,11 @@ pub(super) struct TileProduct<'a> {
 }
 
 impl<'a> TileRows<'a> {
-    /// The weights, each with its role: the name by which the shader knows it.
+    /// The weights, each with its role: the name by which the shader knows it. Gate has that of a matrix alone.
     pub fn roles(&self) -> Vec<(&'static str, &'a Weight)> {
         match *self {
             Self::One { w, .. } => vec![("w", w)],
-            Self::Gated { gate, up } => vec![("w_gate", gate), ("w_up", up)],
+            Self::Gated { gate, up } => vec![("w", gate), ("up", up)],
         }
     }
 

@@ -3,7 +3,6 @@
 // (lib/online_softmax.wgsl). Heads are counted over all rows of the batch, HEADS of each. The invocations of a
 // workgroup share the latent's chunks of four values, and where there are more of them than chunks, the splits.
 
-const LOWEST = -1e30; // below every score
 const LATENT = RANK / 4u; // chunks
 const PHASES = max(1u, WORKGROUP / LATENT);
 

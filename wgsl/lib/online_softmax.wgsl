@@ -6,8 +6,7 @@
 // Each kernel reads scores and writes weights by itself, because that depends on what matrices are loaded from: those
 // of 8 x 8 from arrays of scalars alone, those of 16 x 16 also from arrays of vectors of four.
 
-const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
-const MARGIN = 6.0;   // e^6 times WEIGHT_UNIT is still far from what f16 can hold
+const MARGIN = 6.0; // e^6 times WEIGHT_UNIT is still far from what f16 can hold
 
 // What an invocation knows of its row.
 struct Softmax {

@@ -1,6 +1,8 @@
 // Attention divides the KV rows that a batch attends to into splits, each the work of one workgroup for each group of
 // heads. A split is whole tiles of SPAN; with a short cache only the first splits have any.
 
+const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
+
 struct Split {
     start: u32, // first KV row
     end: u32,   // one past the last; no more than start for an idle split

@@ -1,7 +1,5 @@
 // The staged rows of a tile are SIDE rows of gate and SIDE of up by turns, so that one invocation has the sums of both.
 
-const GROUPS = w_gate_GROUPS;
-
 // The row of gate or up that is staged row r of a tile.
 fn gated_row(tile: Tile, r: u32) -> u32 {
     let staged = tile.row + r;
@@ -11,14 +9,14 @@ fn gated_row(tile: Tile, r: u32) -> u32 {
 // The group of gate or up that is group `group` of staged row r of a tile. Rows past the last repeat it, so that no
 // load leaves the matrix.
 fn staged_at(tile: Tile, r: u32, group: u32) -> u32 {
-    let row = min(gated_row(tile, r), w_gate_ROWS - 1u);
-    return (tile.matrix * w_gate_ROWS + row) * w_gate_GROUPS + group;
+    let row = min(gated_row(tile, r), w_ROWS - 1u);
+    return (tile.matrix * w_ROWS + row) * w_GROUPS + group;
 }
 
 // Leaves silu(gate · x) · (up · x) of a place, of row `lane` of a pair, SIDE rows of gate and of up.
 fn leave(tile: Tile, place: u32, pair: u32, lane: u32, first: f32, second: f32) {
     let row = gated_row(tile, 2u * SIDE * pair + lane);
-    if row < w_gate_ROWS {
+    if row < w_ROWS {
         y[output_at(tile, place) + row] = swiglu(first, second);
     }
 }

@@ -1,7 +1,5 @@
 // The staged rows of a tile are rows of one matrix.
 
-const GROUPS = w_GROUPS;
-
 // The group of the weights that is group `group` of staged row r of a tile. Rows past the last repeat it, so that no
 // load leaves the matrix.
 fn staged_at(tile: Tile, r: u32, group: u32) -> u32 {

@@ -3,7 +3,6 @@
 // the cache, in tiles of SPAN KV rows, by online softmax. For each head it leaves the output before it is divided by
 // the sum of weights, the largest score, and that sum; lib/merge.wgsl joins what the splits leave.
 
-const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
 const TEAMS = WORKGROUP / LANES;
 const KEYS = 6u;    // chunks of a key that an invocation loads before it uses the first
 const VALUES = 16u; // KV rows whose values it loads before it uses the first

@@ -3,7 +3,6 @@
 // of the batch after another, are what is called rows here. A workgroup has ROWS of them, which share a tile of SPAN KV
 // rows at a time. Each attends to the KV rows up to its own token's, by online softmax.
 
-const LOWEST = -1e30; // below every score; finite, for fast-math compilers assume no infinity
 const STEP = 8u;      // chunks of a key that are in workgroup memory at a time
 const PITCH = STEP + 1u;
 const TOKEN_LANES = 16u; // invocations that divide a tile's KV rows among them to compute scores

@@ -53,10 +53,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let first = 4u * (local / SIDE); // of the invocation's places
     var sums: array<vec4<f32>, ROWS>; // [staged row][place]
     var share = share_of(tile, 0u, local);
-    for (var group = 0u; group < GROUPS; group++) {
+    for (var group = 0u; group < w_GROUPS; group++) {
         put(share, local);
         workgroupBarrier();
-        share = share_of(tile, min(group + 1u, GROUPS - 1u), local); // on its way while this group is multiplied
+        share = share_of(tile, min(group + 1u, w_GROUPS - 1u), local); // on its way while this group is multiplied
         for (var k = 0u; k < 8u; k++) {
             let v = mat4x4<f32>(vector(k, first), vector(k, first + 1u), vector(k, first + 2u), vector(k, first + 3u));
             for (var i = 0u; i < ROWS; i++) {

@@ -45,10 +45,11 @@ fn share_of(tile: Tile, starts: array<u32, VECTOR_SHARE>, group: u32, local: u32
     for (var i = 0u; i < ROW_SHARE; i++) {
         let at = brought(i, local);
         let r = min(at.x, TILE_ROWS - 1u);
+        let place = staged_at(tile, r, group + at.y);
         if is_second(i, r) {
-            share.rows[i] = second_raw(tile, r, group + at.y);
+            share.rows[i] = second_raw(place);
         } else {
-            share.rows[i] = first_raw(tile, r, group + at.y);
+            share.rows[i] = w_raw(place);
         }
     }
     for (var i = 0u; i < VECTOR_SHARE; i++) {
@@ -67,7 +68,7 @@ fn put(share: Share, local: u32) {
             if is_second(i, at.x) {
                 halves = second_halves(share.rows[i]);
             } else {
-                halves = first_halves(share.rows[i]);
+                halves = w_halves(share.rows[i]);
             }
             for (var k = 0u; k < 8u; k++) {
                 put_row(at.x * PITCH + 32u * at.y + 4u * k, halves[k]);
@@ -143,10 +144,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var sum20 = Sums(); var sum21 = Sums(); var sum22 = Sums(); var sum23 = Sums();
     var sum30 = Sums(); var sum31 = Sums(); var sum32 = Sums(); var sum33 = Sums();
     var share = share_of(tile, starts, 0u, local);
-    for (var group = 0u; group < GROUPS; group += STEP_GROUPS) {
+    for (var group = 0u; group < w_GROUPS; group += STEP_GROUPS) {
         put(share, local);
         workgroupBarrier();
-        share = share_of(tile, starts, min(group + STEP_GROUPS, GROUPS - STEP_GROUPS), local);
+        share = share_of(tile, starts, min(group + STEP_GROUPS, w_GROUPS - STEP_GROUPS), local);
         for (var k = 0u; k < STEP; k += SIDE) {
             let from_rows = (first_row * PITCH + k) / CELL;
             let from_places = (first_place * PITCH + k) / CELL;
