@@ -64,7 +64,7 @@ pub struct SelftestConditions {
 
 pub fn selftest(args: SelftestArgs) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
-    let options = args.gpu.options();
+    let options = GpuOptions { checks: cfg!(debug_assertions), ..args.gpu.options() };
     let gpu = Gpu::open(&options)?;
     let wanted = |kernel: &&&Kernel| args.kernel.as_ref().is_none_or(|name| kernel.name.contains(name.as_str()));
     let kernels: Vec<&Kernel> = KERNELS.iter().filter(wanted).copied().collect();

@@ -1,6 +1,6 @@
 //! Compares every kernel in every format with its CPU reference, with subgroups and without.
 
-use crate::common::gpu::{gpu, open};
+use crate::common::gpu::{gpu, open_checked};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -29,11 +29,12 @@ fn kernels() -> impl Iterator<Item = &'static &'static Kernel> {
 
 /// The pipelines for one kind of team, which all tests here share. Nearly all of the time goes to compiling, and a
 /// driver that computes on the CPU compiles one kernel at a time on each device, so every kind has a device of its own.
+/// Every index is checked there, in all kernels.
 fn pipelines(team: Team) -> &'static Pipelines {
     static SUBGROUP: OnceLock<Pipelines> = OnceLock::new();
     static WORKGROUP: OnceLock<Pipelines> = OnceLock::new();
     let pipelines = if team == Team::Subgroup { &SUBGROUP } else { &WORKGROUP };
-    pipelines.get_or_init(|| Pipelines::new(&open(true)))
+    pipelines.get_or_init(|| Pipelines::new(&open_checked()))
 }
 
 /// Runs every case for one kind of team in both arithmetics, and prints the worst error of each kernel and the time.

@@ -35,6 +35,7 @@ impl AdapterArgs {
         GpuOptions {
             adapter: self.gpu.clone().or(from_environment.adapter),
             backends: self.backend.clone().or(from_environment.backends),
+            checks: false, // in debug builds too: drivers compile shaders without checks in half the time
             ..from_environment
         }
     }

@@ -5,7 +5,7 @@ use super::owner::Owner;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wglm::{Gpu, GpuOptions, Session};
+use wglm::{Gpu, Session};
 
 /// How many frames are drawn at least.
 const FRAMES: usize = 60;
@@ -56,8 +56,7 @@ fn waited_for(what: &str, owner: &Owner, gpu: &Gpu, mut work: impl FnMut()) -> u
 #[test]
 fn a_frame_waits_for_less_than_a_token() {
     let owner = Owner::new();
-    let options = GpuOptions { checks: false, ..GpuOptions::default() }; // as in an app
-    let gpu = owner.lend_with(&options).unwrap();
+    let gpu = owner.lend().unwrap();
     let mut session = Session::new(&load_on(&gpu).unwrap()).unwrap();
     let prompt: Vec<u32> = (0..450).map(|token| token + 20).collect();
     session.feed(&prompt).unwrap(); // plans exist, and the length of submissions is known
