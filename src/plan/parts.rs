@@ -33,7 +33,7 @@ impl Builder {
         cost: Cost,
     ) -> Result<()> {
         let whole = || self.counts(grid, first, &cost) == [1; 3];
-        if self.plan.rows == 1 || !self.tiles && whole() {
+        if !self.tiles && (self.plan.rows == 1 || whole()) {
             return self.step(label, variant.file(source!("lib/grid_whole.wgsl")), bindings, &(), grid, cost);
         }
         let whole =

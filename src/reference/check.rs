@@ -74,7 +74,7 @@ impl Case {
             Ok(values)
         };
         let word = |place: usize| word(&self.locals[Plan::BATCH], 4 * place).map_or(0, |word| word as usize);
-        let (count, longest) = (word(0).max(1), word(1));
+        let (count, longest) = (word(0).clamp(1, self.plan.rows.max(1)), word(1));
         let tokens = (longest.saturating_sub(count), count);
         Checker::new(&executor, &self.plan, &mut row, 7)?.run(0..self.plan.steps.len(), tokens, look)
     }
