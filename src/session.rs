@@ -319,17 +319,17 @@ impl Session {
 
     /// Tells the plan of a row alone the pages, unless it has them.
     fn list_alone(&self, runner: &mut Runner) -> Result<()> {
-        if runner.listed == Some(self.sequence) {
+        if self.pool.sessions() == 1 || runner.listed == Some(self.sequence) {
             return Ok(());
         }
         runner.listed = Some(self.sequence);
-        let list = runner.plans.alone.executor.local(Plan::PAGES);
-        self.model().gpu().write(list, 0, bytemuck::cast_slice(&self.pages))
+        self.model().gpu().write(&runner.plans.shared.lists, 0, bytemuck::cast_slice(&self.pages))
     }
 
-    /// Where its list of pages begins among those of all sessions.
+    /// Where its list of pages begins among all lists. The only session of a pool has that of a row alone.
     fn first_page(&self) -> usize {
-        self.sequence * self.context().div_ceil(PAGE)
+        let list = if self.pool.sessions() == 1 { 0 } else { 1 + self.sequence };
+        list * self.context().div_ceil(PAGE)
     }
 
     /// A row of its sequence.

@@ -139,9 +139,7 @@ fn scratch(token: &Plan, chunks: &[Plan]) -> u64 {
     }
     let own = |plan: &Plan| plan.params_memory() + plan.locals[Plan::BATCH].bytes;
     let each = chunks.iter().map(own).sum::<u64>();
-    let lists = token.locals[Plan::PAGES].bytes; // the other plans have those of all sessions
-    let token =
-        token.params_memory() + token.local_memory(Purpose::State) + token.local_memory(Purpose::Scratch) + lists;
+    let token = token.params_memory() + token.local_memory(Purpose::State) + token.local_memory(Purpose::Scratch);
     token + shared.values().sum::<u64>() + each
 }
 

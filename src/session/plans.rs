@@ -7,7 +7,7 @@
 
 use super::pace::Pace;
 use crate::error::Result;
-use crate::gpu::{Buffer, BufferUse};
+use crate::gpu::Buffer;
 use crate::kernels::{Adjustment, Sampling};
 use crate::model::{BatchPlan, BatchShape, CacheShape, Head, Model, SamplingPlan};
 use crate::plan::{Executor, PAGE, Plan, ScratchKey};
@@ -20,7 +20,8 @@ use std::time::Duration;
 pub struct SharedBuffers {
     /// The KV rows of all pages, layer by layer.
     pub caches: Vec<Buffer>,
-    /// The lists of pages, one sequence's behind the other's, each with room for a session's context.
+    /// The lists of pages, each with room for a session's context: that of a row alone, and behind it one for each
+    /// sequence, if there are several.
     pub lists: Buffer,
     /// What was sampled last for each sequence: [`Plan::SAMPLED`].
     pub sampled: Buffer,
@@ -29,7 +30,7 @@ pub struct SharedBuffers {
 }
 
 impl SharedBuffers {
-    /// The places of these buffers in a plan. The plan of a row alone has a list of pages of its own.
+    /// The places of these buffers in a plan.
     fn of(&self, plan: &Plan) -> HashMap<usize, Buffer> {
         let states = [(Plan::PAGES, &self.lists), (Plan::SAMPLED, &self.sampled), (Plan::SAMPLING, &self.sampling)];
         plan.caches().zip(&self.caches).chain(states).map(|(place, buffer)| (place, buffer.clone())).collect()
@@ -66,20 +67,21 @@ pub struct Sampler {
 impl Plans {
     /// For sessions with a cache as given, which together hold up to `pages` pages.
     pub fn new(model: &Model, cache: CacheShape, pages: usize, sequences: usize) -> Result<Self> {
-        let (gpu, planned) = (model.gpu(), model.plan(cache, BatchShape::ALONE)?);
-        planned.check(gpu.capabilities())?;
+        let (device, planned) = (model.gpu().capabilities(), model.plan(cache, BatchShape::ALONE)?);
+        planned.check(device)?;
         let all = CacheShape { context: pages * PAGE, ..cache };
         let layer_bytes = all.layer_bytes(model.config());
-        all.check_bytes(layer_bytes, gpu.capabilities())?;
+        all.check_bytes(layer_bytes, device)?;
         let mut plan = planned.plan.clone();
+        let lists = if sequences == 1 { 1 } else { 1 + sequences };
+        plan.locals[Plan::PAGES].bytes = 4 * (lists * cache.context.div_ceil(PAGE)) as u64;
         plan.locals[Plan::SAMPLED].bytes = (4 * Plan::SAMPLED_WORDS * sequences) as u64;
         plan.locals[Plan::SAMPLING].bytes = (size_of::<Sampling>() * sequences) as u64;
         plan.caches().collect::<Vec<_>>().into_iter().for_each(|cache| plan.locals[cache].bytes = layer_bytes);
         let executor = Executor::new(model.pipelines(), &plan, model.weights())?;
-        let lists = 4 * (sequences * cache.context.div_ceil(PAGE)) as u64;
         let shared = SharedBuffers {
             caches: plan.caches().map(|cache| executor.local(cache).clone()).collect(),
-            lists: gpu.buffer("pages", lists, BufferUse::Storage)?,
+            lists: executor.local(Plan::PAGES).clone(),
             sampled: executor.local(Plan::SAMPLED).clone(),
             sampling: executor.local(Plan::SAMPLING).clone(),
         };

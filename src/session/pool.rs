@@ -45,6 +45,7 @@ pub struct Pool {
     runner: Arc<Mutex<Runner>>,
     model: Model,
     cache: CacheShape,
+    sessions: usize,
 }
 
 /// What the sessions of a pool share.
@@ -102,7 +103,7 @@ impl Pool {
             joint_steps: 0,
             losses: 0,
         };
-        Ok(Self { runner: Arc::new(Mutex::new(runner)), model: model.clone(), cache })
+        Ok(Self { runner: Arc::new(Mutex::new(runner)), model: model.clone(), cache, sessions })
     }
 
     /// A new session.
@@ -129,6 +130,11 @@ impl Pool {
     /// The cache of each session: its context, and the type of its values.
     pub fn cache(&self) -> CacheShape {
         self.cache
+    }
+
+    /// How many sessions it is for.
+    pub fn sessions(&self) -> usize {
+        self.sessions
     }
 
     /// How many more tokens all sessions together can hold, in whole pages.
