@@ -344,7 +344,7 @@ impl Session {
         let output = self.output.ok_or(Error::Argument { argument: "session", expected, found: "none".into() })?;
         let there = match output {
             LastOutput::Sampled => false,
-            LastOutput::Joint(at) => at.step == runner.joint_steps,
+            LastOutput::Joint(at) => at.run == runner.shared_runs,
             LastOutput::Logits | LastOutput::Hidden => runner.holder == Some(self.sequence),
         };
         Ok(if there { output } else { LastOutput::Sampled })

@@ -29,7 +29,7 @@ pub struct SamplingPlan {
     pub adjustments: usize,
 }
 
-/// Plans sampling from the logits of a batch's plan that has `rows` rows and this head, with room for so many adjustments.
+/// Plans sampling from the logits that the head of a batch's plan leaves, with room for so many adjustments.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) for shapes that no grid has.

@@ -61,21 +61,22 @@ pub(super) struct Runner {
     pub holder: Option<usize>,
     /// The sequence whose list of pages the plan of a row alone has, if it is up to date. Its kernels look for no other.
     pub listed: Option<usize>,
-    /// How many steps several sessions took together, or left logits where those do.
-    pub joint_steps: u64,
+    /// How often plans of several rows have run. They share their activations, so each run takes the place of what the
+    /// one before it left.
+    pub shared_runs: u64,
     /// How often work was lost.
     pub losses: u64,
 }
 
-/// Where the device has what a step of several sessions left of one of them, until the next such step.
+/// Where the device has what a step of several sessions left of one of them, until a plan of several rows runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct JointRow {
     /// The plan.
     pub shape: BatchShape,
     /// The row in its batch.
     pub row: usize,
-    /// Which of the steps it was.
-    pub step: u64,
+    /// Which of the runs it was: [`Runner::shared_runs`] after it.
+    pub run: u64,
 }
 
 impl Pool {
@@ -100,7 +101,7 @@ impl Pool {
             sequences: vec![false; sessions],
             holder: None,
             listed: None,
-            joint_steps: 0,
+            shared_runs: 0,
             losses: 0,
         };
         Ok(Self { runner: Arc::new(Mutex::new(runner)), model: model.clone(), cache, sessions })
@@ -196,7 +197,7 @@ impl Pool {
         }
         let filters = sessions.iter().any(|session| session.sampling.filters());
         let sampled = super::submissions::Sampled { adjustments: adjusts.then_some(&adjustments), filters };
-        runner.joint_steps += 1;
+        runner.shared_runs += 1;
         runner.submissions.write(ready, &rows)?;
         let submitted = runner.submissions.run(ready, 0..ready.planned.end(), Some(sampled), before ^ 1).map(drop);
         let taken = submitted.and_then(|()| runner.submissions.take(self.model.gpu(), before));
@@ -212,7 +213,7 @@ impl Pool {
             };
             session.confirm(runner);
             let token = known(words[session.sequence][0]);
-            let at = JointRow { shape, row, step: runner.joint_steps };
+            let at = JointRow { shape, row, run: runner.shared_runs };
             session.output = token.as_ref().ok().map(|_| LastOutput::Joint(at));
             session.tokens.extend(token.as_ref().ok());
             tokens.push(token);

@@ -61,6 +61,7 @@ impl Session {
         let shape = self.shape(tokens.len(), Outputs::Last);
         let profile = self.with_runner(|session, runner| {
             session.output = None;
+            runner.shared_runs += 1;
             session.reach(runner, tokens.len())?;
             let rows = tokens.iter().zip(session.tokens.len()..).map(|(token, place)| session.row(*token, place));
             let ready = runner.plans.get(session.model(), shape, session.options.limit, &mut || Ok(()))?;

@@ -214,6 +214,7 @@ impl Session {
         let (held, count) = (self.tokens.len(), part.len());
         self.reach(runner, count)?;
         let shape = self.shape(count, outputs);
+        runner.shared_runs += 1;
         let Runner { plans, submissions, .. } = runner;
         let ready = plans.get(self.pool.model(), shape, self.options.limit, &mut || going_on(progress(held)))?;
         let rows: Vec<RowHeader> = part.iter().zip(held..).map(|(token, place)| self.row(*token, place)).collect();
@@ -246,10 +247,7 @@ impl Session {
                 runner.holder = Some(self.sequence); // the last step left the last token's hidden state there
                 self.parts.took(count, since.elapsed());
             }
-            Outputs::All | Outputs::Sequences => {
-                runner.holder = None;
-                runner.joint_steps += 1;
-            }
+            Outputs::All | Outputs::Sequences => runner.holder = None,
         }
         Ok(true)
     }

@@ -2,7 +2,7 @@
 
 use super::{dialogue, model};
 use crate::common::models::relative_l2;
-use wglm::{CacheShape, Error, Pool, SamplerParams, Session};
+use wglm::{CacheShape, Error, Pool, PromptOptions, SamplerParams, Session};
 
 /// Tokens of a page of the cache.
 const PAGE: usize = 256;
@@ -57,7 +57,14 @@ fn together_as_alone() {
     };
     let [mut first, mut second, mut third] = [0, 1, 2].map(|index| started(&prompts[index]));
     steps(&pool, &mut [(&mut first, &mut *to_first), (&mut second, &mut *to_second), (&mut third, &mut *to_third)], 4);
-    let mut fourth = started(&prompts[3]); // its prompt runs between the others' tokens
+    let (logits, hidden) = (first.logits().unwrap(), first.hidden().unwrap());
+    let mut fourth = pool.session().unwrap();
+    fourth.set_prompt_options(PromptOptions::default());
+    fourth.feed(&prompts[3]).unwrap(); // many rows at a time, between the others' tokens
+    for (now, before) in [(first.hidden().unwrap(), hidden), (first.logits().unwrap(), logits)] {
+        let error = relative_l2(&now, &before);
+        assert!(error < BOUND, "after another session's prompt: relative L2 {error:.1e}");
+    }
     let mut all = [
         (&mut fourth, &mut *to_fourth),
         (&mut first, &mut *to_first),
