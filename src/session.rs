@@ -335,7 +335,7 @@ impl Session {
     /// A row of its sequence.
     fn row(&self, token: u32, position: usize) -> RowHeader {
         let [position, sequence, first_page] = [position, self.sequence, self.first_page()].map(|n| n as u32);
-        RowHeader { token, position, sequence, first_page, ..RowHeader::default() }
+        RowHeader { token, position, sequence, result: sequence, first_page, ..RowHeader::default() }
     }
 
     /// What the device holds of the last token.

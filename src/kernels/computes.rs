@@ -5,6 +5,7 @@
 //! again on the CPU. How large an error may be is a part of what is computed: it follows from the types a kernel
 //! multiplies in.
 
+use super::draft_input::HiddenStates;
 use super::{AttentionSplits, Cache, Groups, Norm, Rounded, Routing, Slices};
 use crate::plan::{BufferRef, Tensor, Weight};
 use crate::quant::Arithmetic;
@@ -232,6 +233,64 @@ pub(crate) struct Drawn {
     pub pairs: usize,
 }
 
+/// How many drafts are what was sampled, and what is sampled after the last of them.
+pub(crate) struct Accepted {
+    /// Rotary angles of a row.
+    pub pairs: usize,
+}
+
+/// A ring of hidden states {width} at their positions: see [`KEPT_ROWS`](super::KEPT_ROWS).
+#[derive(Debug, Clone, Copy)]
+pub struct Kept {
+    /// Where it is.
+    pub buffer: BufferRef,
+    /// Values of a hidden state.
+    pub width: usize,
+}
+
+/// The places of the ring `behind` those of the rows' positions = x under a norm.
+pub(crate) struct KeptHidden {
+    pub x: Tensor,
+    pub norm: Norm,
+    pub ring: Kept,
+    pub behind: usize,
+    /// Rotary angles of a row.
+    pub pairs: usize,
+}
+
+/// y = the place of the ring `behind` that of the row's position.
+pub(crate) struct PickedHidden {
+    pub ring: Kept,
+    pub y: Tensor,
+    pub behind: usize,
+    /// Rotary angles of a row.
+    pub pairs: usize,
+}
+
+/// y = the embeddings under their norm and, behind each, the hidden state of the same row under its own.
+pub(crate) struct DraftInput {
+    pub embedding: Tensor,
+    pub hidden: HiddenStates,
+    pub norms: [Norm; 2],
+    pub y: Tensor,
+    /// Rotary angles of a row.
+    pub pairs: usize,
+}
+
+/// The batch of the next draft = a row of the candidates.
+pub(crate) struct Advanced {
+    pub candidates: BufferRef,
+    /// Rotary angles of a row.
+    pub pairs: usize,
+}
+
+/// The likeliest token joins the drafts.
+pub(crate) struct Drafted {
+    pub maxima: Tensor,
+    /// Rotary angles of a row.
+    pub pairs: usize,
+}
+
 /// Logits with bias and penalties.
 pub(crate) struct Adjusted {
     pub logits: Tensor,
@@ -245,6 +304,8 @@ pub(crate) struct Adjusted {
 pub(crate) struct EmbeddingRows {
     pub embedding: Weight,
     pub y: Tensor,
+    /// Whether it is the tokens that follow those of the rows.
+    pub next: bool,
     /// Rotary angles of a row.
     pub pairs: usize,
 }

@@ -20,11 +20,24 @@ impl Builder {
     /// # Errors
     /// See [`Builder::step`].
     pub fn get_rows(&mut self, label: &str, embedding: &Weight) -> Result<Tensor> {
+        self.embedding_rows(label, embedding, false)
+    }
+
+    /// As [`Builder::get_rows`], for the tokens that follow those of the rows.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_next_rows(&mut self, label: &str, embedding: &Weight) -> Result<Tensor> {
+        self.embedding_rows(label, embedding, true)
+    }
+
+    fn embedding_rows(&mut self, label: &str, embedding: &Weight, next: bool) -> Result<Tensor> {
         let tokens = self.rows();
         let y = self.tensor(label, [embedding.shape[0], tokens]);
         let groups = embedding.groups();
         let variant = self
             .token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
+            .switch("NEXT", "n", next)
             .file(source!("lib/bits.wgsl"))
             .decode("w", embedding.quant);
         let mut bindings = self.bound_weight("w", embedding);
@@ -33,7 +46,7 @@ impl Builder {
         let params = Params { groups: groups as u32, width, rows, pitch: y.stride as u32 };
         let weights = embedding.matrix_bytes() / embedding.shape[1] as u64 * tokens as u64;
         let cost = Cost { weights, activations: 4 * (embedding.shape[0] * tokens) as u64, ..Cost::default() };
-        self.computes(KERNEL.name, EmbeddingRows { embedding: embedding.clone(), y, pairs: self.pairs() });
+        self.computes(KERNEL.name, EmbeddingRows { embedding: embedding.clone(), y, next, pairs: self.pairs() });
         self.step(label, variant, bindings, &params, [groups.div_ceil(WORKGROUP), tokens, 1], cost)?;
         Ok(y)
     }

@@ -6,14 +6,20 @@
 //! that list. The module `reference`, which comes after this one, has what kernels are tested against.
 
 mod absorb_query;
+mod accept;
 mod adjust;
+mod advance;
 pub(crate) mod computes;
 pub(crate) mod copy;
+mod draft;
+mod draft_input;
 mod experts_mm;
 mod gate_up;
 mod get_rows;
 mod group_slots;
 pub(crate) mod histogram;
+pub(crate) mod keep_hidden;
+mod kept_hidden;
 mod kv_write;
 mod last_token;
 pub(crate) mod matmul;
@@ -44,9 +50,13 @@ pub(crate) mod slice_max;
 mod tiling;
 pub(crate) mod weight_sum;
 
+pub use accept::VERIFIED_ROWS;
 pub use adjust::Adjustment;
+pub use computes::Kept;
+pub use draft_input::HiddenStates;
 pub use experts_mm::ExpertWeights;
 pub use group_slots::Groups;
+pub use keep_hidden::KEPT_ROWS;
 pub use kv_write::{Cache, CacheType};
 pub use matvec::{Input, Norm};
 pub use mla_attention::{AttentionSplits, splits};
@@ -117,6 +127,12 @@ pub static KERNELS: &[&Kernel] = &[
     &slice_max::KERNEL,
     &histogram::KERNEL,
     &sample::KERNEL,
+    &accept::KERNEL,
+    &advance::KERNEL,
+    &keep_hidden::KERNEL,
+    &kept_hidden::KERNEL,
+    &draft_input::KERNEL,
+    &draft::KERNEL,
     &copy::KERNEL,
     &last_token::KERNEL,
     &weight_sum::KERNEL,

@@ -1,5 +1,6 @@
 //! The batch that a step computes, as the host writes it and `wgsl/lib/batch.wgsl` reads it: a header, then its rows.
 
+use super::Plan;
 use bytemuck::{AnyBitPattern, NoUninit};
 
 /// KV rows of a page of the cache: a multiple of every kernel's tile, so that no tile crosses the end of a page.
@@ -23,13 +24,17 @@ pub struct BatchHeader {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, NoUninit, AnyBitPattern)]
 pub struct RowHeader {
-    /// The token's id, or [`RowHeader::SAMPLED`].
+    /// The token's id, or [`RowHeader::sampled`].
     pub token: u32,
+    /// The same of the token that follows it in its sequence. Only the multi-token-prediction block reads it.
+    pub next: u32,
     /// The position of the token in its sequence.
     pub position: u32,
-    /// The place of its sequence among those that tokens are sampled for: in [`Plan::SAMPLED`](super::Plan::SAMPLED) and
-    /// [`Plan::SAMPLING`](super::Plan::SAMPLING).
+    /// The place of its sequence among those that tokens are sampled for, in [`Plan::SAMPLING`](super::Plan::SAMPLING).
     pub sequence: u32,
+    /// The place in [`Plan::SAMPLED`](super::Plan::SAMPLED) that is for what is sampled after this row: the place of its
+    /// sequence, or, where several rows of a sequence are sampled after, one of its own.
+    pub result: u32,
     /// Where the list of its sequence's pages begins among all lists.
     pub first_page: u32,
     /// Where the adjustments of its logits begin among those of all rows.
@@ -39,8 +44,14 @@ pub struct RowHeader {
 }
 
 impl RowHeader {
-    /// In the place of an id: the token that was sampled last for the row's sequence, which the GPU knows.
-    pub const SAMPLED: u32 = u32::MAX;
+    /// Added to the number of a word of [`Plan::SAMPLED`](super::Plan::SAMPLED) it stands in the place of an id, for the
+    /// token whose id that word holds. No vocabulary has so many tokens.
+    pub const SAMPLED: u32 = 1 << 31;
+
+    /// In the place of an id: the token that was sampled last for a place, which the GPU knows.
+    pub fn sampled(place: usize) -> u32 {
+        Self::SAMPLED + (place * Plan::SAMPLED_WORDS) as u32
+    }
 
     /// The rows of tokens that follow one another, the first at a position, in a sequence whose list of pages is the first.
     pub fn consecutive(position: usize, tokens: &[u32]) -> Vec<Self> {

@@ -236,15 +236,16 @@ pub struct Plan {
 impl Plan {
     /// Place of the batch in [`Plan::locals`]: what the host writes before each step.
     pub const BATCH: usize = 0;
-    /// Place of the sampled tokens in [`Plan::locals`], as `wgsl/op/sample.wgsl` leaves them: of each sequence the id that
-    /// was sampled, the likeliest id, and how many the filters kept.
+    /// Place of the sampled tokens in [`Plan::locals`], as `wgsl/op/sample.wgsl` leaves them: for each place the id that
+    /// was sampled, the likeliest id, and how many the filters kept. The places are those of the sequences, and behind them
+    /// those of rows whose drafts are verified.
     pub const SAMPLED: usize = 1;
     /// Place of the lists of pages in [`Plan::locals`]: in which pages of the KV cache each sequence lies.
     pub const PAGES: usize = 2;
     /// Place in [`Plan::locals`] of how tokens of each sequence are sampled: a [`Sampling`](crate::kernels::Sampling) of
     /// each. As long as it holds zeros, the likeliest is chosen.
     pub const SAMPLING: usize = 3;
-    /// Words of a sequence in the sampled tokens.
+    /// Words of a place in the sampled tokens.
     pub const SAMPLED_WORDS: usize = 3;
 
     /// Bytes of all weights on the GPU.

@@ -199,10 +199,8 @@ impl<'a> Probe<'a> {
     /// # Errors
     /// What the device reports.
     pub fn token(&mut self, row: &RowHeader) -> Result<u32> {
-        if row.token != RowHeader::SAMPLED {
-            return Ok(row.token);
-        }
-        let sampled = self.words(BufferRef::Local(Plan::SAMPLED), row.sequence as usize * Plan::SAMPLED_WORDS, 1)?;
+        let Some(word) = row.token.checked_sub(RowHeader::SAMPLED) else { return Ok(row.token) };
+        let sampled = self.words(BufferRef::Local(Plan::SAMPLED), word as usize, 1)?;
         Ok(sampled.first().copied().unwrap_or(row.token))
     }
 

@@ -12,6 +12,7 @@ mod builder;
 mod case;
 mod cases;
 mod check;
+mod drafting;
 mod experts;
 mod kv_rows;
 mod operand;

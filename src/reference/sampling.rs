@@ -3,11 +3,11 @@
 
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
-use crate::kernels::computes::{Adjusted, Drawn, Histogram, Maxima, SLACK};
+use crate::kernels::computes::{Accepted, Adjusted, Drawn, Histogram, Maxima, SLACK};
 use crate::kernels::histogram::{BINS, scale};
 use crate::kernels::sampling::pcg4d;
 use crate::kernels::slice_max::SLICE;
-use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling};
+use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling, VERIFIED_ROWS};
 use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample};
 
 impl Reference for Adjusted {
@@ -17,7 +17,7 @@ impl Reference for Adjusted {
             let header = probe.row_header(row, self.pairs)?;
             let start = row * self.logits.stride;
             let logits = probe.values(self.logits.buffer, start, self.logits.shape[0])?;
-            let newest = if header.token == RowHeader::SAMPLED { Some(probe.token(&header)?) } else { None };
+            let newest = if header.token >= RowHeader::SAMPLED { Some(probe.token(&header)?) } else { None };
             let Some(Sampling { penalties, .. }) = sampling_of(probe, &header)? else { return Ok(vec![]) };
             let each = size_of::<Adjustment>() / 4;
             let [first, count] = [header.first_adjustment, header.adjustments].map(|n| each * n as usize);
@@ -163,12 +163,42 @@ impl Reference for Drawn {
             let logits = probe.values(self.logits.buffer, row * self.logits.stride, self.logits.shape[0])?;
             let Some(sampling) = sampling_of(probe, &header)? else { return Ok(vec![]) };
             let Some(choice) = clear_choice(&logits, &sampling, header.position) else { continue };
-            for (word, place) in choice.into_iter().zip(header.sequence as usize * Plan::SAMPLED_WORDS..) {
+            for (word, place) in choice.into_iter().zip(header.result as usize * Plan::SAMPLED_WORDS..) {
                 samples.push(exact(OutputPlace::U32(BufferRef::Local(Plan::SAMPLED), place), f64::from(word)));
             }
         }
         Ok(samples)
     }
+}
+
+impl Reference for Accepted {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let buffer = BufferRef::Local(Plan::SAMPLED);
+        let (mut rows, mut sampled) = (Vec::new(), Vec::new());
+        for row in 0..probe.count {
+            let header = probe.row_header(row, self.pairs)?;
+            sampled.push(probe.words(buffer, header.result as usize * Plan::SAMPLED_WORDS, Plan::SAMPLED_WORDS)?);
+            rows.push((header, probe.token(&header)?));
+        }
+        let Some((first, _)) = rows.first() else { return Ok(vec![]) };
+        let drafts: Vec<u32> = rows.iter().skip(1).map(|(_, token)| *token).collect();
+        let accepted = accepted(&drafts, sampled.iter().map(|words| words[0]));
+        let place = |place: usize| Plan::SAMPLED_WORDS * place;
+        let drafting = place(first.result as usize + VERIFIED_ROWS);
+        let mut samples = vec![
+            exact(OutputPlace::U32(buffer, drafting), accepted as f64),
+            exact(OutputPlace::U32(buffer, drafting + 1), 0.0),
+        ];
+        for (word, at) in sampled[accepted].iter().zip(place(first.sequence as usize)..) {
+            samples.push(exact(OutputPlace::U32(buffer, at), f64::from(*word)));
+        }
+        Ok(samples)
+    }
+}
+
+/// How many drafts, from the first on, are what was sampled.
+pub(super) fn accepted(drafts: &[u32], sampled: impl Iterator<Item = u32>) -> usize {
+    drafts.iter().zip(sampled).take_while(|(draft, sampled)| *draft == sampled).count()
 }
 
 /// The words the kernels leave: the chosen token, the likeliest, and how many `top_k` and `top_p` left.

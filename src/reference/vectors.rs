@@ -3,7 +3,7 @@
 use super::{VALUES, VECTORS, exact, sample, start};
 use crate::error::Result;
 use crate::kernels::computes::{Copied, EmbeddingRows, LastToken, Normed, WeightedSum};
-use crate::plan::{BufferRef, OutputPlace, Probe, Reference, Sample};
+use crate::plan::{BufferRef, OutputPlace, Probe, Reference, RowHeader, Sample};
 
 /// x / sqrt(mean(x²) + epsilon) · weight, of vector after vector, in f64.
 pub(super) fn rms_normed(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
@@ -21,7 +21,8 @@ impl Reference for EmbeddingRows {
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
             let header = probe.row_header(token, self.pairs)?;
-            let id = probe.token(&header)? as usize;
+            let named = if self.next { header.next } else { header.token };
+            let id = probe.token(&RowHeader { token: named, ..header })? as usize;
             let row = probe.row(&self.embedding, 0, id.min(rows - 1))?;
             let largest = row.iter().fold(0f64, |most, v| most.max(f64::from(v.abs())));
             for value in probe.some(columns, VALUES) {

@@ -183,7 +183,7 @@ impl Pool {
         for session in sessions.iter() {
             let listed = session.adjustments(&session.tokens, true);
             let (first_adjustment, count) = (adjustments.len() as u32, listed.len() as u32);
-            let row = session.row(RowHeader::SAMPLED, session.tokens.len());
+            let row = session.row(RowHeader::sampled(session.sequence), session.tokens.len());
             rows.push(RowHeader { first_adjustment, adjustments: count, ..row });
             adjustments.extend(listed);
         }

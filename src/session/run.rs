@@ -152,7 +152,7 @@ impl Session {
             Next::Head | Next::Sampling => self.row(0, length.saturating_sub(1)),
             _ => {
                 self.reach(runner, 1)?;
-                self.row(token.unwrap_or(RowHeader::SAMPLED), length)
+                self.row(token.unwrap_or(RowHeader::sampled(self.sequence)), length)
             }
         };
         self.output = None; // until there is another
@@ -161,7 +161,7 @@ impl Session {
         let adjustments = match output {
             Some(_) if self.adjusts() => {
                 let tokens = [self.tokens.as_slice(), token.as_slice()].concat();
-                let listed = self.adjustments(&tokens, row.token == RowHeader::SAMPLED);
+                let listed = self.adjustments(&tokens, row.token >= RowHeader::SAMPLED);
                 runner.plans.alone.adjust_up_to(self.pool.model(), listed.len())?;
                 Some(listed)
             }

@@ -4,9 +4,11 @@
 // alone.
 
 struct Row {
-    token: u32,      // its id, or SAMPLED: see lib/row_token.wgsl
+    token: u32,      // its id, or where the GPU has left it: see lib/row_token.wgsl
+    next: u32,       // the same of the token that follows it in its sequence
     position: u32,   // of the token in its sequence, from 0
     sequence: u32,   // the place of its sequence among those that are sampled for: see lib/sampling.wgsl
+    result: u32,     // the place in `sampled` of what is sampled after this row: see op/sample.wgsl
     first_page: u32, // where in `pages` the list of its sequence's pages begins: see lib/kv_pages.wgsl
     first_adjustment: u32, // where in `adjustments` those of its logits begin, and how many they are: see
     adjustments: u32,      // op/adjust.wgsl

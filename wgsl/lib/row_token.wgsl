@@ -1,14 +1,15 @@
-// The ids of the rows' tokens. The GPU may compute a token before the host knows its id: then the batch names SAMPLED, and
-// the id is the one that was sampled last for the row's sequence.
+// The ids of tokens that rows name. The GPU may compute a token before the host knows its id: then the row names, from
+// SAMPLED on, the word of `sampled` that holds the id.
 
-const SAMPLED = 0xffffffffu;
+const SAMPLED = 0x80000000u;
 
-var<storage, read> sampled: array<u32>; // three words of each sequence: see op/sample.wgsl
-
-fn token_of(row: u32) -> u32 {
-    let named = batch.rows[row].token;
-    if named == SAMPLED {
-        return sampled[3u * batch.rows[row].sequence];
+fn id_of(named: u32) -> u32 {
+    if named >= SAMPLED {
+        return sampled[named - SAMPLED];
     }
     return named;
+}
+
+fn token_of(row: u32) -> u32 {
+    return id_of(batch.rows[row].token);
 }

@@ -16,6 +16,7 @@ struct Params {
 const BANNED = 0xff800000u; // the bits of minus infinity, which is_number tells from a number
 
 var<uniform> params: Params;
+var<storage, read> sampled: array<u32>; // as op/sample.wgsl leaves it
 var<storage, read> adjustments: array<Adjustment>; // of all rows, one row's behind the other's
 var<storage, read_write> logits: array<u32>; // the bits of f32
 
@@ -46,7 +47,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         return;
     }
     let way = sampling[batch.rows[row].sequence];
-    let newest = select(NO_TOKEN, token_of(row), batch.rows[row].token == SAMPLED);
+    let newest = select(NO_TOKEN, token_of(row), batch.rows[row].token >= SAMPLED);
     if local == 0u {
         atomicStore(&is_listed, 0u);
     }

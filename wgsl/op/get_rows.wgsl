@@ -1,4 +1,4 @@
-// y = the rows of the embedding that the tokens name. One invocation a group.
+// y = the rows of the embedding that the tokens name or, with NEXT, the tokens that follow them. One invocation a group.
 
 struct Params {
     groups: u32, // groups in a row
@@ -8,6 +8,7 @@ struct Params {
 }
 
 var<uniform> params: Params;
+var<storage, read> sampled: array<u32>; // as op/sample.wgsl leaves it
 var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WORKGROUP)
@@ -16,7 +17,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         return;
     }
     // Chosen on the GPU it may be no token at all, which the host learns only later.
-    let row = min(token_of(id.y), params.rows - 1u);
+    let named = select(batch.rows[id.y].token, batch.rows[id.y].next, NEXT);
+    let row = min(id_of(named), params.rows - 1u);
     var values = w_decode(row * params.groups + id.x);
     let to = id.y * params.pitch + 32u * id.x;
     let count = min(32u, params.width - 32u * id.x);

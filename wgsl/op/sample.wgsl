@@ -24,7 +24,7 @@ const HUGE = 3e38;
 var<uniform> params: Params;
 var<storage, read> logits: array<vec4<u32>>; // the bits of f32
 var<storage, read> histogram: array<u32>;
-var<storage, read_write> sampled: array<u32>; // of each sequence: chosen, likeliest, how many top_k and top_p left
+var<storage, read_write> sampled: array<u32>; // of each place: chosen, likeliest, how many top_k and top_p left
 
 var<private> way: Sampling; // of the row's sequence
 
@@ -162,8 +162,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     if workgroup.x >= row_count() {
         return;
     }
-    let sequence = batch.rows[row].sequence;
-    way = sampling[sequence];
+    way = sampling[batch.rows[row].sequence];
     let top = likeliest(params.slices, local);
     var chosen = top.token;
     var count = 1u;
@@ -173,8 +172,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         count = kept.tokens.count;
     }
     if local == 0u {
-        sampled[3u * sequence] = chosen;
-        sampled[3u * sequence + 1u] = top.token;
-        sampled[3u * sequence + 2u] = count;
+        let place = 3u * batch.rows[row].result;
+        sampled[place] = chosen;
+        sampled[place + 1u] = top.token;
+        sampled[place + 2u] = count;
     }
 }

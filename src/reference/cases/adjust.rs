@@ -63,7 +63,7 @@ fn case(
             let bits = vec![f64::from(f32::NEG_INFINITY.to_bits())];
             case.expect_at(logits.buffer, OutputType::U32, start + banned_token, bits, 0.0);
         }
-        let token = if newest.is_some() { RowHeader::SAMPLED } else { 3 };
+        let token = if newest.is_some() { RowHeader::sampled(row as usize) } else { 3 };
         let (first_adjustment, adjustments) = (all.len() as u32, listed as u32);
         batch.push(RowHeader { token, sequence: row, first_adjustment, adjustments, ..RowHeader::default() });
         sampled.push([newest.unwrap_or_default(), 0, 0]);

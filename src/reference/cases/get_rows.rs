@@ -19,11 +19,11 @@ fn case(target: Target, quant: &'static Quant, [columns, rows]: [usize; 2], ids:
     let columns = columns_for(quant, columns);
     let mut case = CaseBuilder::for_tokens(target, 1, ids.len());
     let (embedding, values) = case.weight("token_embd", quant, [columns, rows, 1])?;
-    // The last id is that of the token that was sampled last for the second sequence.
+    // The last id is that of the token that was sampled last for the second place.
     case.plan.room_for_sequences(2);
     let mut batch = RowHeader::consecutive(7, ids);
     if let Some((row, id)) = batch.last_mut().zip(ids.last()) {
-        (row.token, row.sequence) = (RowHeader::SAMPLED, 1);
+        row.token = RowHeader::sampled(1);
         case.fill_bytes(BufferRef::Local(Plan::SAMPLED), bytemuck::cast_slice(&[[0; 3], [*id, 1, 1]]).to_vec());
     }
     case.rows(&batch);

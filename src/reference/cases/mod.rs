@@ -1,13 +1,16 @@
 //! The cases of every kernel, a file each of the same stem as the kernel's, and the registry [`CASES`].
 
 mod absorb_query;
+mod accept;
 mod adjust;
+mod advance;
 mod copy;
 mod experts_mm;
 mod gate_up;
 mod get_rows;
 mod group_slots;
 mod histogram;
+mod keep_hidden;
 mod kv_write;
 mod last_token;
 mod mla_attention;
@@ -69,6 +72,12 @@ pub static CASES: &[(&str, Cases)] = &[
     ("slice_max", slice_max::cases),
     ("histogram", histogram::cases),
     ("sample", sample::cases),
+    ("accept", accept::cases),
+    ("advance", advance::cases),
+    ("keep_hidden", keep_hidden::keep),
+    ("kept_hidden", keep_hidden::kept),
+    ("draft_input", keep_hidden::draft_input),
+    ("draft", advance::draft),
     ("copy", copy::cases),
     ("last_token", last_token::cases),
     ("weight_sum", weight_sum::cases),

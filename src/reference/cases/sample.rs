@@ -66,7 +66,7 @@ fn steps(
     values.chunks_mut(count).for_each(edit);
     case.fill(&logits, &values);
     case.plan.room_for_sequences(ways.len());
-    let header = |&(position, sequence)| RowHeader { position, sequence, ..RowHeader::default() };
+    let header = |&(position, sequence)| RowHeader { position, sequence, result: sequence, ..RowHeader::default() };
     case.rows(&rows.iter().map(header).collect::<Vec<_>>());
     case.fill_bytes(BufferRef::Local(Plan::SAMPLING), bytemuck::cast_slice(ways).to_vec());
     let slices = case.plan.slice_max("slices", &logits)?;

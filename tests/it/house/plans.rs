@@ -261,8 +261,10 @@ fn a_batch_is_laid_out_alike_in_rust_and_wgsl() {
     ];
     let of_row = [
         ("token", offset_of!(RowHeader, token)),
+        ("next", offset_of!(RowHeader, next)),
         ("position", offset_of!(RowHeader, position)),
         ("sequence", offset_of!(RowHeader, sequence)),
+        ("result", offset_of!(RowHeader, result)),
         ("first_page", offset_of!(RowHeader, first_page)),
         ("first_adjustment", offset_of!(RowHeader, first_adjustment)),
         ("adjustments", offset_of!(RowHeader, adjustments)),

@@ -1,0 +1,42 @@
+//! The batch of the next draft, which the GPU makes itself.
+
+use super::accept::VERIFIED_ROWS;
+use super::computes::Advanced;
+use super::{Kernel, params};
+use crate::error::Result;
+use crate::plan::{BufferRef, Builder, Cost, VariantBuilder, batch_bytes};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/advance.wgsl");
+const WORKGROUP: usize = 64;
+
+params! { splits: u32 }
+
+pub(super) const KERNEL: Kernel = Kernel { name: "advance", op: OP, params: Params::FIELDS, matrices: &[] };
+
+impl Builder {
+    /// Makes the plan's batch, a row alone: of `candidates`, a batch that the host writes, the row behind as many as drafts
+    /// were accepted and made since. The token that follows it is the last of these drafts, or the one that was sampled if
+    /// there is none. Attention divides the cache into `splits`. Returns the local buffer of the candidates, of which there
+    /// may be `room`.
+    ///
+    /// # Errors
+    /// See [`Builder::step`].
+    pub fn advance(&mut self, label: &str, room: usize, splits: usize) -> Result<BufferRef> {
+        let candidates = BufferRef::Local(self.setting("candidates", batch_bytes(room, self.pairs())));
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("PAIRS", "p", self.pairs()).constant(
+            "ROWS",
+            "",
+            VERIFIED_ROWS,
+        );
+        let bindings = vec![
+            self.bound("candidates", candidates),
+            self.bound_sampled(),
+            self.bound("next_batch", self.bound_batch().buffer),
+        ];
+        let params = Params { splits: splits as u32 };
+        self.computes(KERNEL.name, Advanced { candidates, pairs: self.pairs() });
+        self.step(label, variant, bindings, &params, [1, 1, 1], Cost::default())?;
+        Ok(candidates)
+    }
+}

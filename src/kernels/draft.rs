@@ -1,0 +1,36 @@
+//! A draft: the likeliest token by the logits of the multi-token-prediction block.
+
+use super::accept::VERIFIED_ROWS;
+use super::computes::Drafted;
+use super::slice_max::{SLICE, Slices};
+use super::{Kernel, params};
+use crate::error::Result;
+use crate::plan::{Builder, Cost, VariantBuilder};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/draft.wgsl");
+const WORKGROUP: usize = 256;
+
+params! { slices: u32 }
+
+pub(super) const KERNEL: Kernel = Kernel { name: "draft", op: OP, params: Params::FIELDS, matrices: &[] };
+
+impl Builder {
+    /// Adds the likeliest token, by the slices of a row's logits, to the drafts behind the places of verified rows in
+    /// [`Plan::SAMPLED`](crate::plan::Plan::SAMPLED).
+    ///
+    /// # Errors
+    /// See [`Builder::step`].
+    pub fn draft(&mut self, label: &str, slices: &Slices) -> Result<()> {
+        let variant = self
+            .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
+            .constant("SLICE", "", SLICE)
+            .constant("ROWS", "", VERIFIED_ROWS)
+            .file(source!("lib/candidates.wgsl"))
+            .file(source!("lib/maxima.wgsl"));
+        let bindings = vec![self.bound_batch(), self.bound("maxima", slices.maxima.buffer), self.bound_sampled()];
+        let params = Params { slices: slices.count() as u32 };
+        self.computes(KERNEL.name, Drafted { maxima: slices.maxima, pairs: self.pairs() });
+        self.step(label, variant, bindings, &params, [1, 1, 1], Cost::of_activations(slices.maxima.bytes()))
+    }
+}

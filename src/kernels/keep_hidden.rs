@@ -1,0 +1,47 @@
+//! Hidden states that the multi-token-prediction block goes on from, kept in a ring by their positions.
+
+use super::computes::{Kept, KeptHidden};
+use super::matvec::Norm;
+use super::{Kernel, expect_shape, params};
+use crate::error::Result;
+use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/keep_hidden.wgsl");
+const WORKGROUP: usize = 256;
+/// The places of the ring: as many rows as a plan of few rows has at most.
+pub const KEPT_ROWS: usize = 32;
+
+params! { width: u32, epsilon: f32, pitch: u32, behind: u32 }
+
+pub(super) const KERNEL: Kernel = Kernel { name: "keep_hidden", op: OP, params: Params::FIELDS, matrices: &[] };
+
+impl Builder {
+    /// Keeps x {n, rows} under a norm in `ring` {n, [`KEPT_ROWS`]}, each vector at the position of its row and `behind`
+    /// places further, modulo the places. Of more rows than places the last ones are kept.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the widths differ.
+    pub fn keep_hidden(&mut self, label: &str, x: &Tensor, norm: &Norm, ring: &Kept, behind: usize) -> Result<()> {
+        let [width, rows] = x.shape;
+        expect_shape(KERNEL.name, "x's vectors", rows, self.rows())?;
+        expect_shape(KERNEL.name, &norm.weight.name, norm.weight.shape[0], width)?;
+        expect_shape(KERNEL.name, "the ring", ring.width, width)?;
+        let variant = self
+            .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target()))
+            .constant("PLACES", "", KEPT_ROWS);
+        let bindings = vec![
+            self.bound_batch(),
+            self.bound("x", x.buffer),
+            self.bound("weight", norm.weight.buffer()),
+            self.bound("ring", ring.buffer),
+        ];
+        let params =
+            Params { width: width as u32, epsilon: norm.epsilon, pitch: x.pitch as u32, behind: behind as u32 };
+        let weights = norm.weight.matrix_bytes();
+        let cost = Cost { weights, activations: 8 * (width * rows.min(KEPT_ROWS)) as u64, ..Cost::default() };
+        let pairs = self.pairs();
+        self.computes(KERNEL.name, KeptHidden { x: *x, norm: norm.clone(), ring: *ring, behind, pairs });
+        self.step(label, variant, bindings, &params, [rows, 1, 1], cost)
+    }
+}

@@ -1,0 +1,126 @@
+//! The references of the steps around the multi-token-prediction block.
+
+use super::vectors::rms_normed;
+use super::{VALUES, VECTORS, exact, sample};
+use crate::error::Result;
+use crate::kernels::computes::{Advanced, DraftInput, Drafted, KeptHidden, PickedHidden};
+use crate::kernels::{HiddenStates, KEPT_ROWS, VERIFIED_ROWS};
+use crate::plan::{BatchHeader, BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample, row_bytes};
+use std::mem::offset_of;
+
+/// The largest error of a norm's output, as a part of it.
+const NORM: f64 = 2e-6;
+
+/// The place in the ring, so many behind a row's position.
+fn place(position: u32, behind: usize) -> usize {
+    (position as usize + behind) % KEPT_ROWS
+}
+
+impl Reference for KeptHidden {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let weights = probe.row(&self.norm.weight, 0, 0)?;
+        let (width, mut samples) = (self.ring.width, Vec::new());
+        let last = probe.count.min(KEPT_ROWS);
+        for row in probe.some(last, VECTORS).into_iter().map(|row| probe.count - last + row).collect::<Vec<_>>() {
+            let header = probe.row_header(row, self.pairs)?;
+            let x = probe.values(self.x.buffer, row * self.x.pitch, width)?;
+            let want = rms_normed(&x, &weights, self.norm.epsilon);
+            let start = place(header.position, self.behind) * width;
+            for value in probe.some(width, VALUES) {
+                let output = OutputPlace::F32(self.ring.buffer, start + value);
+                samples.push(sample(output, want[value], want[value].abs(), NORM));
+            }
+        }
+        Ok(samples)
+    }
+}
+
+impl Reference for PickedHidden {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let (header, width) = (probe.row_header(0, self.pairs)?, self.ring.width);
+        let x = probe.values(self.ring.buffer, place(header.position, self.behind) * width, width)?;
+        let values = probe.some(width, VALUES);
+        Ok(values.into_iter().map(|at| exact(OutputPlace::F32(self.y.buffer, at), f64::from(x[at]))).collect())
+    }
+}
+
+impl Reference for DraftInput {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let (width, mut samples) = (self.embedding.shape[0], Vec::new());
+        for row in probe.some(probe.count, VECTORS) {
+            let header = probe.row_header(row, self.pairs)?;
+            let hidden = match self.hidden {
+                HiddenStates::Rows(x) => (x.buffer, row * x.pitch),
+                HiddenStates::Kept(ring) => (ring.buffer, place(header.position, 0) * width),
+            };
+            let sources = [(self.embedding.buffer, row * self.embedding.pitch), hidden];
+            for ((norm, (buffer, first)), half) in self.norms.iter().zip(sources).zip([0, width]) {
+                let (x, weights) = (probe.values(buffer, first, width)?, probe.row(&norm.weight, 0, 0)?);
+                let want = rms_normed(&x, &weights, norm.epsilon);
+                for value in probe.some(width, VALUES) {
+                    let output = OutputPlace::F32(self.y.buffer, row * self.y.pitch + half + value);
+                    samples.push(sample(output, want[value], want[value].abs(), NORM));
+                }
+            }
+        }
+        Ok(samples)
+    }
+}
+
+/// The header of the row behind the accepted drafts and those that were made since, as the next batch has it, and its number.
+pub(super) fn next_row(rows: &[RowHeader], accepted: u32, made: u32) -> (RowHeader, usize) {
+    let number = (accepted + made) as usize;
+    let row = rows[number];
+    let drafts = (rows[0].result as usize + VERIFIED_ROWS + 1) * Plan::SAMPLED_WORDS;
+    let next = match made.checked_sub(1) {
+        None => RowHeader::sampled(row.sequence as usize),
+        Some(last) => RowHeader::SAMPLED + drafts as u32 + last,
+    };
+    (RowHeader { next, ..row }, number)
+}
+
+impl Reference for Advanced {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let word = |bytes: usize| bytes / 4;
+        let (header, row) = (word(size_of::<BatchHeader>()), word(row_bytes(self.pairs)));
+        let result = probe.words(self.candidates, header + word(offset_of!(RowHeader, result)), 1)?[0] as usize;
+        let counts = probe.words(BufferRef::Local(Plan::SAMPLED), (result + VERIFIED_ROWS) * Plan::SAMPLED_WORDS, 2)?;
+        let [accepted, made] = [counts[0], counts[1]];
+        let number = (accepted + made) as usize;
+        let words = probe.words(self.candidates, header, (number + 1) * row)?;
+        let of = |row: &[u32]| -> RowHeader {
+            let bytes: &[u8] = bytemuck::cast_slice(&row[..word(size_of::<RowHeader>())]);
+            bytemuck::pod_read_unaligned(bytes)
+        };
+        let rows: Vec<RowHeader> = words.chunks(row).map(of).collect();
+        let (next, _) = next_row(&rows, accepted, made);
+        let mut want = words[number * row..].to_vec();
+        want[word(offset_of!(RowHeader, next))] = next.next;
+        want.splice(0..0, [1, next.position + 1]);
+        let places = [0, 1].into_iter().chain(header..);
+        let output = |(want, place): (u32, usize)| {
+            exact(OutputPlace::U32(BufferRef::Local(Plan::BATCH), place), f64::from(want))
+        };
+        Ok(want.into_iter().zip(places).map(output).collect())
+    }
+}
+
+impl Reference for Drafted {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let header = probe.row_header(0, self.pairs)?;
+        let (buffer, drafting) =
+            (BufferRef::Local(Plan::SAMPLED), (header.result as usize + VERIFIED_ROWS) * Plan::SAMPLED_WORDS);
+        let made = probe.words(buffer, drafting + 1, 1)?[0];
+        let words = probe.words(self.maxima.buffer, 0, self.maxima.shape[0])?;
+        let token = likeliest(&words);
+        let place = drafting + Plan::SAMPLED_WORDS + made as usize;
+        let words = [(place, token), (drafting + 1, made + 1)];
+        Ok(words.map(|(place, word)| exact(OutputPlace::U32(buffer, place), f64::from(word))).to_vec())
+    }
+}
+
+/// The token of the largest of some maxima, each the bits of a logit and its token; of equals the lowest one.
+pub(super) fn likeliest(maxima: &[u32]) -> u32 {
+    let best = maxima.chunks_exact(2).map(|pair| (f32::from_bits(pair[0]), pair[1]));
+    best.reduce(|best, other| if other.0 > best.0 { other } else { best }).map_or(0, |(_, token)| token)
+}

@@ -1,0 +1,23 @@
+// Verifies drafts. Each row of the batch but the first holds a draft, a guess of the token that follows the row before it.
+// A draft is accepted if it is what was sampled after that row, and all drafts before it are accepted. What was sampled
+// after the last accepted row is what the sequence goes on with. One invocation.
+
+var<storage, read_write> sampled: array<u32>; // as op/sample.wgsl leaves it; behind the places of ROWS
+// rows how many drafts were accepted, and how many were made since
+
+@compute @workgroup_size(WORKGROUP)
+fn main(@builtin(local_invocation_index) local: u32) {
+    if local > 0u {
+        return;
+    }
+    var last = 0u;
+    while last + 1u < row_count() && sampled[3u * batch.rows[last].result] == token_of(last + 1u) {
+        last++;
+    }
+    for (var word = 0u; word < 3u; word++) {
+        sampled[3u * batch.rows[0].sequence + word] = sampled[3u * batch.rows[last].result + word];
+    }
+    let drafting = 3u * (batch.rows[0].result + ROWS);
+    sampled[drafting] = last;
+    sampled[drafting + 1u] = 0u; // drafts that were made since
+}

@@ -1,0 +1,48 @@
+// The input of the multi-token-prediction block: for each row the embedding of the token that follows it and, behind that,
+// the hidden state from which the model predicted that token, each under a norm of its own. One workgroup a half of a
+// row.
+
+struct Params {
+    width: u32,
+    epsilon: f32,
+    embedding_pitch: u32, // values from one row's vector to the next's
+    hidden_pitch: u32,
+    y_pitch: u32,
+}
+
+var<uniform> params: Params;
+var<storage, read> embedding: array<f32>;
+var<storage, read> hidden: array<f32>;
+var<storage, read> embedding_norm: array<f32>;
+var<storage, read> hidden_norm: array<f32>;
+var<storage, read_write> y: array<f32>;
+
+// The first value of a row's hidden state: in its own place, or, with KEPT, in that of its position in a ring.
+fn hidden_of(row: u32) -> u32 {
+    if KEPT {
+        return batch.rows[row].position % PLACES * params.hidden_pitch;
+    }
+    return row * params.hidden_pitch;
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn main(i: Invocation) {
+    let row = i.workgroup.y;
+    if row >= row_count() {
+        return;
+    }
+    let is_hidden = i.workgroup.x == 1u;
+    let source = select(row * params.embedding_pitch, hidden_of(row), is_hidden);
+    var squares = 0.0;
+    for (var k = i.local; k < params.width; k += WORKGROUP) {
+        let value = select(embedding[source + k], hidden[source + k], is_hidden);
+        squares += value * value;
+    }
+    let mean = workgroup_sum(squares, team_of(i)) / f32(params.width);
+    let scale = inverseSqrt(mean + params.epsilon);
+    let to = row * params.y_pitch + select(0u, params.width, is_hidden);
+    for (var k = i.local; k < params.width; k += WORKGROUP) {
+        let value = select(embedding[source + k], hidden[source + k], is_hidden);
+        y[to + k] = value * scale * select(embedding_norm[k], hidden_norm[k], is_hidden);
+    }
+}

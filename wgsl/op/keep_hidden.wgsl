@@ -1,0 +1,34 @@
+// Keeps hidden states for the multi-token-prediction block: the vector of each row, under a norm, in the place of a ring
+// that is its token's position, or so many behind it, modulo the number of places. Of more rows than there are places the
+// last ones are kept. One workgroup a row.
+
+struct Params {
+    width: u32,
+    epsilon: f32,
+    pitch: u32, // values from one row's vector to the next's
+    behind: u32,
+}
+
+var<uniform> params: Params;
+var<storage, read> x: array<f32>;
+var<storage, read> weight: array<f32>;
+var<storage, read_write> ring: array<f32>; // vectors of `width` values
+
+@compute @workgroup_size(WORKGROUP)
+fn main(i: Invocation) {
+    let row = i.workgroup.x;
+    if row >= row_count() || row + PLACES < row_count() {
+        return;
+    }
+    let source = row * params.pitch;
+    var squares = 0.0;
+    for (var k = i.local; k < params.width; k += WORKGROUP) {
+        squares += x[source + k] * x[source + k];
+    }
+    let mean = workgroup_sum(squares, team_of(i)) / f32(params.width);
+    let scale = inverseSqrt(mean + params.epsilon);
+    let to = (batch.rows[row].position + params.behind) % PLACES * params.width;
+    for (var k = i.local; k < params.width; k += WORKGROUP) {
+        ring[to + k] = x[source + k] * scale * weight[k];
+    }
+}
