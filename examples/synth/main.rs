@@ -1,7 +1,7 @@
 //! Writes a GGUF file of GLM-4.7-Flash's shape with random weights, with which measurements can be repeated without the
 //! real weights of 17 GB: speed depends on the shape only. The text of such a model is noise.
 //!
-//! `cargo run --release --example synth -- glm.gguf [--layers 47]`
+//! `cargo run --release --example synth -- glm.gguf [--layers 47] [--mtp]`
 
 #[path = "../../tests/common/gguf_writer.rs"]
 mod gguf_writer;
@@ -21,12 +21,15 @@ struct Arguments {
     /// Layers, at least the dense one and one of experts
     #[arg(long, value_name = "N", default_value_t = 47, value_parser = clap::value_parser!(u64).range(2..=1000))]
     layers: u64,
+    /// Add a multi-token-prediction block
+    #[arg(long)]
+    mtp: bool,
 }
 
 fn main() -> anyhow::Result<()> {
-    let Arguments { file, layers } = Arguments::parse();
+    let Arguments { file, layers, mtp } = Arguments::parse();
     let start = Instant::now();
-    let bytes = write::write(&file, &shape::Shape::glm(layers))? as f64 / 1e9;
+    let bytes = write::write(&file, &shape::Shape { mtp, ..shape::Shape::glm(layers) })? as f64 / 1e9;
     let seconds = start.elapsed().as_secs_f64();
     writeln!(std::io::stdout(), "{}: {bytes:.2} GB in {seconds:.1} s", file.display())?;
     Ok(())

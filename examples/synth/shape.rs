@@ -8,6 +8,8 @@ use wglm::quant::{F32, Q4_0, Q5_K, Q6_K, Q8_0, Quant};
 pub struct Shape {
     /// The number of layers, the first of which is dense.
     pub layers: u64,
+    /// Whether a multi-token-prediction block follows them.
+    pub mtp: bool,
     /// The number of tokens in the vocabulary.
     pub vocab: u64,
     /// The width of the residual stream.
@@ -35,6 +37,7 @@ impl Shape {
     pub fn glm(layers: u64) -> Self {
         Self {
             layers,
+            mtp: false,
             vocab: 154_880,
             width: 2048,
             heads: 20,
@@ -78,7 +81,8 @@ impl Tensor {
 /// The metadata, with the keys that llama.cpp reads too. There is no vocabulary: prompts are token ids.
 pub fn metadata(shape: &Shape) -> GgufWriter {
     let counts = [
-        ("block_count", shape.layers),
+        ("block_count", shape.layers + u64::from(shape.mtp)),
+        ("nextn_predict_layers", u64::from(shape.mtp)),
         ("context_length", 202_752),
         ("embedding_length", shape.width),
         ("feed_forward_length", shape.dense_width),
@@ -126,6 +130,12 @@ pub fn tensors(shape: &Shape) -> Vec<Tensor> {
         list.attention(shape);
         if layer == 0 { list.dense(shape) } else { list.experts(shape) }
     }
+    if shape.mtp {
+        list.prefix = format!("blk.{}.", shape.layers);
+        list.attention(shape);
+        list.experts(shape);
+        list.mtp(shape);
+    }
     list.tensors
 }
 
@@ -157,6 +167,14 @@ impl List {
         self.add("attn_v_b.weight", &Q8_0, &[s.latent_rank, s.value_width, s.heads]);
         self.add("attn_output.weight", &Q4_0, &[s.heads * s.value_width, s.width]);
         self.fill("ffn_norm.weight", s.width, Content::Ones);
+    }
+
+    /// What a multi-token-prediction block has besides a layer. It takes the embeddings and the output from the model.
+    fn mtp(&mut self, s: &Shape) {
+        self.add("nextn.eh_proj.weight", &Q8_0, &[2 * s.width, s.width]);
+        for name in ["enorm", "hnorm", "shared_head_norm"] {
+            self.fill(&format!("nextn.{name}.weight"), s.width, Content::Ones);
+        }
     }
 
     fn dense(&mut self, s: &Shape) {
