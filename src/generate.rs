@@ -14,10 +14,12 @@ pub(crate) use partial_reply::PartialReply;
 use crate::error::{Error, Result};
 use crate::sample::{Logprob, SamplerParams, logprobs};
 use crate::session::{Reuse, Session};
+use crate::speculate::{DraftStats, Speculation};
 use crate::text::{ReplyParser, ToolCall};
 use chooser::Steering;
 use event_builder::EventBuilder;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -36,6 +38,9 @@ pub struct GenerateOptions {
     /// How many of the likeliest tokens each [`Event::Token`] lists; `None` for no such events. They require all logits
     /// of every token to be read back, while the GPU waits.
     pub logprobs: Option<usize>,
+    /// Whether and how tokens are guessed ahead. It changes how fast a reply comes, and not which one. Nothing is guessed
+    /// where log-probabilities are asked for, or where a [`Chooser`] takes part.
+    pub speculation: Speculation,
 }
 
 impl GenerateOptions {
@@ -45,6 +50,7 @@ impl GenerateOptions {
             let expected = "strings of at least one character".to_owned();
             return Err(Error::Argument { argument: "stop", expected, found: "an empty one".into() });
         }
+        self.speculation.check()?;
         self.sampling.check()
     }
 }
@@ -84,9 +90,18 @@ pub struct Stats {
     /// The time from the first token to the end.
     #[serde(rename = "generate_seconds", with = "seconds")]
     pub generate_time: Duration,
+    /// The tokens that were guessed ahead, and how many of the guesses were right.
+    #[serde(default)]
+    pub drafts: DraftStats,
 }
 
 impl Stats {
+    /// How many times as fast the tokens came as they would have without guesses, as far as that was measured.
+    pub fn draft_gain(&self) -> f64 {
+        let took = self.generate_time.as_secs_f64().max(1e-9);
+        (took + self.drafts.saved_seconds) / took
+    }
+
     /// The prefill speed: prompt tokens computed per second.
     pub fn prompt_speed(&self) -> f64 {
         self.prompt.new as f64 / self.prompt_time.as_secs_f64().max(1e-9)
@@ -165,6 +180,10 @@ pub struct Generation<'a> {
     cancels: Cancels,
     steering: Option<Steering<'a>>,
     events: EventBuilder,
+    /// Tokens that the session holds already and that were not reported yet: those behind the first of a step.
+    pending: VecDeque<u32>,
+    /// What guessing had come to in the session before.
+    drafts_before: DraftStats,
     state: GenerationState,
 }
 
@@ -204,7 +223,8 @@ impl<'a> Generation<'a> {
         options.sampling.seed = Some(options.sampling.seed());
         let events = EventBuilder::new(session.model(), parser, options.stop.clone());
         let (cancels, steering, state) = (Cancels::default(), None, GenerationState::Start);
-        Ok(Self { session, prompt, options, cancels, steering, events, state })
+        let (pending, drafts_before) = (VecDeque::new(), session.draft_stats());
+        Ok(Self { session, prompt, options, cancels, steering, events, pending, drafts_before, state })
     }
 
     /// Prepares a generation that brings the session to `prompt`, which ends with the beginning of a reply, and
@@ -219,7 +239,9 @@ impl<'a> Generation<'a> {
         options: GenerateOptions,
     ) -> Result<Self> {
         let events = partial_reply.go_on(options.stop.clone());
-        Ok(Self { events, ..Self::new(session, prompt, None, options)? })
+        let mut generation = Self::new(session, prompt, None, options)?;
+        generation.events = events;
+        Ok(generation)
     }
 
     /// Lets `cancel` stop this generation, also if it was cancelled before this call.
@@ -254,6 +276,7 @@ impl<'a> Generation<'a> {
             GenerationState::Start => {
                 let cached = self.session.keep_common(&self.prompt)?;
                 self.session.set_sampling(&self.options.sampling)?;
+                self.session.set_speculation(&self.options.speculation)?;
                 self.events.push(Event::Prompt { done: cached, total: self.prompt.len() });
                 self.state = GenerationState::Prompt { start: Instant::now(), cached };
                 Ok(())
@@ -297,13 +320,17 @@ impl<'a> Generation<'a> {
             self.finish(progress, stop);
             return Ok(());
         }
-        let room = self.session.tokens().len() < self.session.context();
+        let before = self.session.tokens().len().saturating_sub(self.pending.len());
+        let room = before < self.session.context();
         let wanted = self.options.logprobs.is_some() || self.steering.is_some();
         let logits = wanted.then(|| self.session.logits()).transpose()?;
-        let before = self.session.tokens().len();
-        let token = self.choose(room, logits.as_deref())?;
+        let token = match self.pending.pop_front() {
+            Some(token) => token,
+            None => self.choose(room, logits.as_deref(), progress.generated)?,
+        };
         if self.session.model().tokenizer()?.is_end(token) {
             self.session.rewind(before); // the end token was fed before the host knew it
+            self.pending.clear();
             self.finish(progress, Stop::End);
             return Ok(());
         }
@@ -318,9 +345,18 @@ impl<'a> Generation<'a> {
         Ok(())
     }
 
-    /// Chooses the next token, and feeds it to the session if there is `room`.
-    fn choose(&mut self, room: bool, logits: Option<&[f32]>) -> Result<u32> {
-        let (Some(steering), Some(logits)) = (&mut self.steering, logits) else {
+    /// Chooses the next token, and feeds it to the session if there is `room`, perhaps with others that follow it.
+    fn choose(&mut self, room: bool, logits: Option<&[f32]>, generated: usize) -> Result<u32> {
+        let Some(logits) = logits else {
+            if !room {
+                return self.session.sampled_token();
+            }
+            let most = self.options.max_tokens.map_or(usize::MAX, |most| most - generated);
+            let fed = self.session.next_tokens(most)?;
+            self.pending.extend(&fed[1..]);
+            return Ok(fed[0]);
+        };
+        let Some(steering) = &mut self.steering else {
             return if room { self.session.next_token() } else { self.session.sampled_token() };
         };
         let token = steering.choose(&mut logits.to_vec(), self.session.tokens(), &self.options.sampling)?;
@@ -348,14 +384,29 @@ impl<'a> Generation<'a> {
         self.events.token(tokenizer, token)
     }
 
+    /// Has the session forget the tokens that were not reported.
+    fn drop_pending(&mut self) {
+        let reported = self.session.tokens().len().saturating_sub(self.pending.len());
+        self.pending.clear();
+        self.session.rewind(reported);
+    }
+
     /// Adds the last events, and ends the generation.
     fn finish(&mut self, progress: GenerationProgress, stop: Stop) {
+        self.drop_pending();
         self.events.finish();
         let GenerationProgress { prompt, prompt_time, since, generated } = progress;
         let generate_time = since.elapsed();
         let seed = self.options.sampling.seed.filter(|_| self.options.sampling.temperature > 0.0);
-        self.events.push(Event::Done(Stats { prompt, generated, seed, stop, prompt_time, generate_time }));
+        let drafts = self.session.draft_stats().since(&self.drafts_before);
+        self.events.push(Event::Done(Stats { prompt, generated, seed, stop, prompt_time, generate_time, drafts }));
         self.state = GenerationState::Over;
+    }
+}
+
+impl Drop for Generation<'_> {
+    fn drop(&mut self) {
+        self.drop_pending();
     }
 }
 

@@ -67,6 +67,8 @@ pub mod sample;
 pub mod session;
 #[doc(hidden)]
 pub mod shader;
+#[doc(hidden)]
+pub mod speculate;
 #[cfg(feature = "stream")]
 #[doc(hidden)]
 pub mod stream;
@@ -92,6 +94,7 @@ pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};
 pub use serde_json;
 pub use session::{Pool, Reuse, Session};
+pub use speculate::{DraftKind, DraftStats, Speculation};
 #[cfg(feature = "stream")]
 pub use stream::{ReplyStream, SharedChat, Stream};
 pub use text::{ChatTemplate, Content, FunctionCall, Message, Tokenizer, ToolCall};

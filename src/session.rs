@@ -17,6 +17,7 @@ mod sampling;
 mod snapshot;
 mod submissions;
 mod synthetic;
+mod verify;
 
 pub use pool::Pool;
 pub use profile::TokenProfile;
@@ -30,6 +31,7 @@ use parts::Parts;
 use pool::{JointRow, Runner};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use verify::Drafter;
 
 /// What a call to [`Session::sync`] found in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -88,6 +90,7 @@ pub struct Session {
     /// How tokens are sampled: as it was asked for, and as the GPU has it.
     params: SamplerParams,
     sampling: Sampling,
+    drafter: Drafter,
 }
 
 /// What the device holds of the last token, beside its KV rows.
@@ -139,6 +142,7 @@ impl Session {
             parts: Parts::new(options),
             params: SamplerParams::greedy(),
             sampling: Sampling::GREEDY,
+            drafter: Drafter::new(pool.model().gpu().report().is_software()),
         })
     }
 
@@ -227,6 +231,7 @@ impl Session {
     }
 
     fn truncate(&mut self, runner: &mut Runner, length: usize) {
+        self.drafter.truncate(&self.tokens, length);
         self.tokens.truncate(length);
         self.confirmed = self.confirmed.min(length);
         self.output = None;

@@ -6,7 +6,7 @@ use super::output::{self, Aside};
 use serde::Serialize;
 use std::process::ExitCode;
 use wglm::text::ToolCall;
-use wglm::{Event, Stats, Stop};
+use wglm::{DraftStats, Event, Stats, Stop};
 
 /// The exit status if the reply ended without an answer.
 const NO_ANSWER: u8 = 3;
@@ -124,9 +124,15 @@ impl CollectedReply {
             (None, Stop::StopString) => ", a stop string reached".to_owned(),
             _ => String::new(),
         };
+        let drafts = match stats.drafts {
+            DraftStats { drafted: 0, .. } => String::new(),
+            DraftStats { drafted, accepted, .. } => {
+                format!("; {accepted} of {} accepted, {:.2}x", output::count(drafted, "draft"), stats.draft_gain())
+            }
+        };
         let seed = stats.seed.map_or(String::new(), |seed| format!("; seed {seed}"));
         aside.line(format_args!(
-            "[prompt: {} cached, {} new, {:.1} tok/s; reply: {}, {:.1} tok/s{ended}{seed}]",
+            "[prompt: {} cached, {} new, {:.1} tok/s; reply: {}, {:.1} tok/s{ended}{drafts}{seed}]",
             stats.prompt.cached,
             stats.prompt.new,
             stats.prompt_speed(),

@@ -68,7 +68,8 @@ pub fn options(file: &Gguf, args: &SamplingArgs, chat: bool) -> anyhow::Result<G
         let template = file.opt_string("tokenizer.chat_template")?;
         anyhow::ensure!(template.is_some(), "{name} has no chat template (`tokenizer.chat_template`); use run --raw");
     }
-    Ok(GenerateOptions { sampling, max_tokens: args.max_tokens(), stop: args.stop.clone(), logprobs: None })
+    let (max_tokens, stop, speculation) = (args.max_tokens(), args.stop.clone(), args.speculation());
+    Ok(GenerateOptions { sampling, max_tokens, stop, speculation, logprobs: None })
 }
 
 /// Sets up a conversation with the options in `args`.

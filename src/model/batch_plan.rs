@@ -8,6 +8,7 @@ use super::{Config, PromptOptions};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Capabilities;
+use crate::kernels::VERIFIED_ROWS;
 use crate::plan::{Builder, Plan, Purpose, Target, Team, Tensor, TilingOverride};
 use crate::quant::GROUP;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub enum Outputs {
     All,
     /// Every one's, for few rows, which may be of different sequences.
     Sequences,
+    /// Every one's, for few rows of one sequence: all but the first hold drafts, which are verified.
+    Verified,
 }
 
 /// Depths that plans are made for, and the context.
@@ -79,6 +82,8 @@ pub struct BatchPlan {
     pub last: Option<usize>,
     /// Where logits of every row are wanted: the head.
     pub head: Option<Head>,
+    /// Which rows logits are wanted of.
+    pub outputs: Outputs,
     /// The cache of a session.
     pub cache: CacheShape,
 }
@@ -176,16 +181,21 @@ fn plan(
             b.last_token("last", &hidden, &y)?;
             last = Some(y.buffer.local()?);
         }
-        Outputs::All | Outputs::Sequences => {
+        Outputs::All | Outputs::Sequences | Outputs::Verified => {
             let logits = logits(&mut b, &mut weights, config, &hidden, &norm)?;
-            head = Some(Head { logits, sampling: sample_tokens(&mut b, &logits)? });
+            head = Some(Head { logits, sampling: sample_tokens(&mut b, &logits, outputs)? });
         }
     }
-    Ok(BatchPlan { plan: b.finish(), sources: weights.sources.into(), hidden, last, head, cache })
+    Ok(BatchPlan { plan: b.finish(), sources: weights.sources.into(), hidden, last, head, outputs, cache })
 }
 
 /// Rows up to which a batch runs in the steps of a row alone, each for all of them.
 pub const FEW_TOKENS: usize = 32;
+
+/// How many drafts a step can verify.
+pub(crate) fn most_drafts(config: &Config) -> usize {
+    if serves_few(config) { VERIFIED_ROWS - 1 } else { 0 }
+}
 
 /// How many sequences a step can have rows of. The kernels of many rows take those of one.
 pub(crate) fn most_sequences(config: &Config) -> usize {

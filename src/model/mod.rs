@@ -32,7 +32,7 @@ mod weights;
 pub use arithmetic::usual_arithmetic;
 pub use attention::CacheShape;
 pub use batch_plan::{BatchPlan, BatchShape, Head, Outputs, plan_batch, plan_token};
-pub(crate) use batch_plan::{FEW_TOKENS, most_sequences};
+pub(crate) use batch_plan::{FEW_TOKENS, most_drafts, most_sequences};
 pub use config::{Config, Experts, RopeScaling};
 pub use estimate::{Estimate, Fit};
 pub use load::{Model, recommended_sampling};

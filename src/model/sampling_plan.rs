@@ -4,7 +4,7 @@
 //! work on a copy, so that the logits stay what the model made of them.
 
 use super::Config;
-use super::batch_plan::{BatchPlan, Head};
+use super::batch_plan::{BatchPlan, Head, Outputs};
 use crate::error::Result;
 use crate::plan::{Builder, Plan, Target, Tensor};
 
@@ -47,19 +47,22 @@ pub fn plan_sampling(
     let whole = |tensor: Tensor| Tensor { shape: [tensor.stride * rows, 1], ..tensor };
     b.copy("copy", &whole(logits), &whole(adjusted))?;
     let adjustments = b.adjust("adjust", &adjusted, room)?;
-    let sampling = sample_tokens(&mut b, &adjusted)?;
+    let sampling = sample_tokens(&mut b, &adjusted, batch.outputs)?;
     let same = |local| (local, local);
     let logits = (logits.buffer.local()?, head.logits.buffer.local()?);
     let shared = [same(Plan::BATCH), same(Plan::SAMPLED), same(Plan::SAMPLING), logits];
     Ok(SamplingPlan { plan: b.finish(), shared, sampling, adjustments })
 }
 
-/// Appends the steps that sample a token from the logits {vocab} of each row.
-pub(super) fn sample_tokens(b: &mut Builder, logits: &Tensor) -> Result<SamplingSteps> {
+/// Appends the steps that sample a token from the logits {vocab} of each row, and verify drafts if there are any.
+pub(super) fn sample_tokens(b: &mut Builder, logits: &Tensor, outputs: Outputs) -> Result<SamplingSteps> {
     let first = b.steps();
     let slices = b.slice_max("slice_max", logits)?;
     let histogram = b.steps();
     b.histogram("histogram", logits, &slices)?;
     b.sample("sample", logits, &slices)?;
+    if outputs == Outputs::Verified {
+        b.accept("accept")?;
+    }
     Ok(SamplingSteps { first, histogram })
 }

@@ -112,7 +112,9 @@ impl Session {
         self.check(self.tokens.len(), tokens)?;
         let (vocab, width) = (self.model().config().vocab, self.model().config().width);
         let (values, local) = match outputs {
-            Outputs::All | Outputs::Sequences => (vocab, self.planned.head()?.logits.buffer.local()?),
+            Outputs::All | Outputs::Sequences | Outputs::Verified => {
+                (vocab, self.planned.head()?.logits.buffer.local()?)
+            }
             Outputs::Last => (width, self.planned.hidden.buffer.local()?),
         };
         let most = LOGITS_BYTES / (4 * vocab.max(1));
@@ -123,7 +125,7 @@ impl Session {
         while fed < tokens.len() {
             let rest = &tokens[fed..];
             let count = match outputs {
-                Outputs::All | Outputs::Sequences => rest.len().min(together),
+                Outputs::All | Outputs::Sequences | Outputs::Verified => rest.len().min(together),
                 Outputs::Last => self.parts.next(self.tokens.len(), rest.len()),
             };
             let read = self.with_runner(|session, runner| match rest[..count] {

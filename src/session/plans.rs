@@ -8,7 +8,7 @@
 use super::pace::Pace;
 use crate::error::Result;
 use crate::gpu::Buffer;
-use crate::kernels::{Adjustment, Sampling};
+use crate::kernels::{Adjustment, Sampling, VERIFIED_ROWS};
 use crate::model::{BatchPlan, BatchShape, CacheShape, Head, Model, SamplingPlan};
 use crate::plan::{Executor, PAGE, Plan, ScratchKey};
 use crate::threads::GoOn;
@@ -23,7 +23,7 @@ pub struct SharedBuffers {
     /// The lists of pages, each with room for a session's context: that of a row alone, and behind it one for each
     /// sequence, if there are several.
     pub lists: Buffer,
-    /// What was sampled last for each sequence: [`Plan::SAMPLED`].
+    /// What was sampled last for each sequence, and behind that for each row of a verification: [`Plan::SAMPLED`].
     pub sampled: Buffer,
     /// How tokens of each sequence are sampled.
     pub sampling: Buffer,
@@ -75,7 +75,8 @@ impl Plans {
         let mut plan = planned.plan.clone();
         let lists = if sequences == 1 { 1 } else { 1 + sequences };
         plan.locals[Plan::PAGES].bytes = 4 * (lists * cache.context.div_ceil(PAGE)) as u64;
-        plan.locals[Plan::SAMPLED].bytes = (4 * Plan::SAMPLED_WORDS * sequences) as u64;
+        let places = sequences + VERIFIED_ROWS + 1; // those of the rows of a verification, and how many drafts it accepted
+        plan.locals[Plan::SAMPLED].bytes = (4 * Plan::SAMPLED_WORDS * places) as u64;
         plan.locals[Plan::SAMPLING].bytes = (size_of::<Sampling>() * sequences) as u64;
         plan.caches().collect::<Vec<_>>().into_iter().for_each(|cache| plan.locals[cache].bytes = layer_bytes);
         let executor = Executor::new(model.pipelines(), &plan, model.weights())?;

@@ -247,7 +247,7 @@ impl Session {
                 runner.holder = Some(self.sequence); // the last step left the last token's hidden state there
                 self.parts.took(count, since.elapsed());
             }
-            Outputs::All | Outputs::Sequences => runner.holder = None,
+            Outputs::All | Outputs::Sequences | Outputs::Verified => runner.holder = None,
         }
         Ok(true)
     }
@@ -259,14 +259,19 @@ impl Session {
 
     /// Takes the result at a place. It confirms all tokens of the session.
     pub(super) fn take(&mut self, runner: &mut Runner, place: usize) -> Result<[u32; Plan::SAMPLED_WORDS]> {
+        Ok(self.take_all(runner, place)?[self.sequence])
+    }
+
+    /// As [`Session::take`], of all places of [`Plan::SAMPLED`].
+    pub(super) fn take_all(&mut self, runner: &mut Runner, place: usize) -> Result<Vec<[u32; Plan::SAMPLED_WORDS]>> {
         let taken = runner.submissions.take(self.pool.model().gpu(), place);
         let words = self.or_rewound(runner, taken)?;
         self.confirm(runner);
-        Ok(words[self.sequence])
+        Ok(words)
     }
 
     /// Removes the tokens that no result has confirmed if the result is that work was lost.
-    fn or_rewound<T>(&mut self, runner: &mut Runner, result: Result<T>) -> Result<T> {
+    pub(super) fn or_rewound<T>(&mut self, runner: &mut Runner, result: Result<T>) -> Result<T> {
         if let Err(Error::NoResult) = result {
             runner.lost();
             self.output = None;

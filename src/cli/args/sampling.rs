@@ -1,10 +1,10 @@
 //! Arguments for how replies are generated.
 
-use super::numbers::{OrNone, above_zero, finite, from_zero, probability, whole};
-use clap::Args;
+use super::numbers::{OrNone, above_zero, finite, from_zero, positive, probability, whole};
 use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, ValueEnum};
 use std::str::FromStr;
-use wglm::SamplerParams;
+use wglm::{DraftKind, SamplerParams, Speculation};
 
 /// A logit bias for a token, such as `1234+2.5`.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +73,23 @@ pub struct SamplingArgs {
         allow_negative_numbers = true
     )]
     pub predict: OrNone<usize>,
+    /// Guess tokens ahead, to compute several in one step; the text stays the same
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub speculate: SpeculateArg,
+    /// Maximum number of tokens to guess at a time [default: as many as pay]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = positive::<u32>)]
+    pub draft_max: Option<u32>,
+}
+
+/// What guesses tokens ahead.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum SpeculateArg {
+    /// Whatever pays, measured meanwhile; often nothing
+    Auto,
+    /// Nothing
+    Off,
+    /// What followed the same tokens earlier in the text
+    Lookup,
 }
 
 impl SamplingArgs {
@@ -90,6 +107,15 @@ impl SamplingArgs {
             frequency_penalty: self.frequency_penalty.unwrap_or(model.frequency_penalty),
             logit_bias: self.logit_bias.iter().map(|bias| (bias.token, bias.amount)).collect(),
         }
+    }
+
+    pub fn speculation(&self) -> Speculation {
+        let kind = match self.speculate {
+            SpeculateArg::Auto => DraftKind::Auto,
+            SpeculateArg::Off => DraftKind::Off,
+            SpeculateArg::Lookup => DraftKind::Lookup,
+        };
+        Speculation { kind, most: self.draft_max.map(|most| most as usize) }
     }
 
     pub fn max_tokens(&self) -> Option<usize> {

@@ -13,7 +13,7 @@ const ORDER: [&[&str]; 16] = [
     &["plan"],
     &["kernels"],
     &["reference"],
-    &["text", "sample"],
+    &["text", "sample", "speculate"],
     &["model"],
     &["session"],
     &["generate"],
@@ -24,7 +24,8 @@ const ORDER: [&[&str]; 16] = [
 ];
 
 /// Modules that stand beside the order and use only these.
-const ASIDE: [(&str, &[&str]); 2] = [("text", &["error", "gguf"]), ("sample", &["error", "gguf"])];
+const ASIDE: [(&str, &[&str]); 3] =
+    [("text", &["error", "gguf"]), ("sample", &["error", "gguf"]), ("speculate", &["error"])];
 
 fn rank(module: &str) -> usize {
     ORDER.iter().position(|line| line.contains(&module)).unwrap_or_else(|| panic!("`{module}` has no place in ORDER"))

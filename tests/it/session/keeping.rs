@@ -6,7 +6,7 @@ use std::time::Duration;
 use wglm::generate::{GenerateOptions, Stats, Stop};
 use wglm::serde_json::{self, Value, json};
 use wglm::text::Content;
-use wglm::{Chat, Error, Event, LoadOptions, Message, Model, Reuse, SamplerParams, SavedChat, ToolCall};
+use wglm::{Chat, DraftStats, Error, Event, LoadOptions, Message, Model, Reuse, SamplerParams, SavedChat, ToolCall};
 
 /// Reasoning, functions, template variables and options are restored together with the messages: the prompt is the
 /// same.
@@ -61,10 +61,12 @@ fn what_is_told_becomes_json() {
         stop: Stop::StopString,
         prompt_time: Duration::from_millis(1500),
         generate_time: Duration::from_millis(250),
+        drafts: DraftStats { drafted: 3, accepted: 2, steps: 1, saved_seconds: 0.5 },
     };
     let told = json!({"done": {
         "prompt": {"cached": 3, "new": 4}, "generated": 5, "seed": 6, "stop": "stop_string",
         "prompt_seconds": 1.5, "generate_seconds": 0.25,
+        "drafts": {"drafted": 3, "accepted": 2, "steps": 1, "saved_seconds": 0.5},
     }});
     assert_eq!(value(&Event::Done(stats)), told);
     assert_eq!(serde_json::from_value::<Stats>(told["done"].clone()).unwrap(), stats);

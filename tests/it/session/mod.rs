@@ -13,6 +13,7 @@ mod keeping;
 mod limits;
 mod mistakes;
 mod side_by_side;
+mod speculating;
 mod syncing;
 mod threads;
 

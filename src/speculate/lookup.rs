@@ -1,0 +1,138 @@
+//! Drafts from the text itself, known as prompt look-up: where the last tokens have stood before, what followed them then
+//! may follow again.
+//!
+//! Every place of the text is filed under the few tokens that end there. The places filed under the same tokens form a
+//! chain, newest first, so the candidates are found without going through the text. Among the newest of them the one that
+//! shares the most tokens with the end of the text predicts.
+
+use std::collections::HashMap;
+
+/// The tokens that a place is filed under.
+const KEY: usize = 2;
+/// The candidates that are looked at.
+const CANDIDATES: usize = 32;
+/// The most tokens that are compared. More say nothing that these do not.
+const LONGEST: usize = 32;
+
+/// The places of a text, by the tokens that end there.
+#[derive(Default)]
+pub struct Lookup {
+    /// The newest place for each key: the number of tokens before and at it.
+    newest: HashMap<[u32; KEY], u32>,
+    /// For each place the one before it with the same key; 0 for none.
+    before: Vec<u32>,
+}
+
+/// What the text predicts.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Prediction {
+    /// The tokens that followed, as many as were asked for. At the end of the text they go on with themselves, as a text
+    /// does that repeats.
+    pub tokens: Vec<u32>,
+    /// How many tokens before them are those at the end of the text.
+    pub matched: usize,
+}
+
+impl Lookup {
+    /// Files what the text has gained.
+    fn extend(&mut self, text: &[u32]) {
+        for place in self.before.len()..text.len() {
+            let before = key_at(text, place + 1).and_then(|key| self.newest.insert(key, place as u32 + 1));
+            self.before.push(before.unwrap_or_default());
+        }
+    }
+
+    /// Forgets all places of `text` behind the first `length` tokens.
+    pub fn truncate(&mut self, text: &[u32], length: usize) {
+        while self.before.len() > length {
+            let place = self.before.len();
+            let before = self.before.pop().unwrap_or_default();
+            let Some(key) = key_at(text, place) else { continue };
+            match before {
+                0 => self.newest.remove(&key),
+                before => self.newest.insert(key, before),
+            };
+        }
+    }
+
+    /// What followed when the last tokens of `text` stood there before: `count` tokens.
+    pub fn predict(&mut self, text: &[u32], count: usize) -> Option<Prediction> {
+        self.extend(text);
+        let end = text.len();
+        let mut place = *self.before.last()? as usize;
+        let mut best: Option<(usize, usize)> = None;
+        for _ in 0..CANDIDATES {
+            if place == 0 {
+                break;
+            }
+            let same = |back: &usize| *back < place && text[place - 1 - back] == text[end - 1 - back];
+            let matched = (0..LONGEST.min(end)).take_while(same).count();
+            if best.is_none_or(|(longest, _)| matched > longest) {
+                best = Some((matched, place));
+            }
+            if matched == LONGEST {
+                break;
+            }
+            place = self.before[place - 1] as usize;
+        }
+        let (matched, place) = best?;
+        let tokens = text[place..].iter().copied().cycle().take(count).collect();
+        Some(Prediction { tokens, matched })
+    }
+}
+
+/// The tokens that end at a place.
+fn key_at(text: &[u32], place: usize) -> Option<[u32; KEY]> {
+    text.get(place.checked_sub(KEY)?..place)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEY, LONGEST, Lookup, Prediction};
+
+    fn predicted(lookup: &mut Lookup, text: &[u32], count: usize) -> Option<(Vec<u32>, usize)> {
+        lookup.predict(text, count).map(|Prediction { tokens, matched }| (tokens, matched))
+    }
+
+    #[test]
+    fn what_followed_is_predicted() {
+        let mut lookup = Lookup::default();
+        assert_eq!(predicted(&mut lookup, &[1, 2, 3, 4, 5, 1], 3), None);
+        assert_eq!(predicted(&mut lookup, &[1, 2, 3, 4, 5, 1, 2], 3), Some((vec![3, 4, 5], KEY)));
+        assert_eq!(predicted(&mut lookup, &[1, 2, 3, 4, 5, 1, 2, 3], 7), Some((vec![4, 5, 1, 2, 3, 4, 5], 3)));
+    }
+
+    /// Of two places the one with more tokens in common wins, and of equal ones the newer one.
+    #[test]
+    fn the_longest_match_predicts() {
+        let text = [7, 1, 2, 30, 8, 1, 2, 31, 7, 1, 2];
+        assert_eq!(predicted(&mut Lookup::default(), &text, 1), Some((vec![30], 3)));
+        let text = [7, 1, 2, 30, 7, 1, 2, 31, 7, 1, 2];
+        assert_eq!(predicted(&mut Lookup::default(), &text, 1), Some((vec![31], 3)));
+    }
+
+    #[test]
+    fn a_place_may_overlap_the_end() {
+        let text = [5; 4];
+        assert_eq!(predicted(&mut Lookup::default(), &text, 4), Some((vec![5; 4], 3)));
+        let text = [5; 3 * LONGEST];
+        assert_eq!(predicted(&mut Lookup::default(), &text, 1), Some((vec![5], LONGEST)));
+    }
+
+    /// After a rewind predictions are those of a text that never went further.
+    #[test]
+    fn what_was_rewound_is_forgotten() {
+        let text: Vec<u32> = (0..300u32).map(|i| i * i % 7).collect();
+        let mut lookup = Lookup::default();
+        for (length, back) in [(300, 40), (120, 119), (90, 0), (200, 3)] {
+            lookup.predict(&text[..length], 1);
+            lookup.truncate(&text[..length], back);
+            for end in back..(back + 50).min(300) {
+                let fresh = predicted(&mut Lookup::default(), &text[..end], 5);
+                assert_eq!(predicted(&mut lookup, &text[..end], 5), fresh, "{end} after {length} and {back}");
+            }
+            lookup.truncate(&text[..(back + 49).min(299)], 0);
+            assert!(lookup.newest.is_empty());
+        }
+    }
+}

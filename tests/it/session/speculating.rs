@@ -1,0 +1,223 @@
+//! Tests speculation: drafts are verified, and no text depends on them.
+
+use super::{dialogue, model};
+use crate::common::goldens::goldens;
+use crate::common::models::{fable, relative_l2};
+use std::ops::ControlFlow;
+use wglm::{
+    DraftKind, DraftStats, Error, Event, GenerateOptions, Generation, Model, SamplerParams, Session, Speculation, Stop,
+};
+
+/// How far logits may be from those of a row alone: rows of a batch are summed in another order.
+const BOUND: f64 = 1e-5;
+
+const LOOKUP: Speculation = Speculation { kind: DraftKind::Lookup, most: None };
+
+fn fed(model: &Model, prompt: &[u32]) -> Session {
+    let mut session = Session::new(model).unwrap();
+    session.feed(prompt).unwrap();
+    session
+}
+
+fn one_by_one(session: &mut Session, count: usize) -> Vec<u32> {
+    (0..count).map(|_| session.next_token().unwrap()).collect()
+}
+
+/// Drafts that are right up to a place, and wrong from there on.
+#[test]
+fn drafts_are_accepted_as_far_as_they_are_right() {
+    let prompt = dialogue(13);
+    let wanted = one_by_one(&mut fed(model(), &prompt), 24);
+    for right in [0, 1, 2, 5, 7] {
+        let mut session = fed(model(), &prompt);
+        let mut drafts = wanted[1..8].to_vec();
+        drafts.iter_mut().skip(right).for_each(|draft| *draft = (*draft + 1) % 2048);
+        assert_eq!(session.verify(&drafts).unwrap(), wanted[..1 + right], "{right} of {} drafts", drafts.len());
+        assert_eq!(session.tokens().len(), prompt.len() + 1 + right);
+        let mut alone = fed(model(), session.tokens());
+        let [error, hidden] = [
+            relative_l2(&session.logits().unwrap(), &alone.logits().unwrap()),
+            relative_l2(&session.hidden().unwrap(), &alone.hidden().unwrap()),
+        ];
+        assert!(error < BOUND && hidden < BOUND, "{right} right drafts: {error:.1e}, {hidden:.1e}");
+        assert_eq!(session.sampled_token().unwrap(), wanted[1 + right]);
+        // A token by itself, drafts again, and a token by itself.
+        assert_eq!(session.next_token().unwrap(), wanted[1 + right]);
+        let again = session.verify(&wanted[right + 3..right + 6]).unwrap();
+        assert_eq!(again, wanted[right + 2..right + 6]);
+        assert_eq!(one_by_one(&mut session, 3), wanted[right + 6..right + 9]);
+        let stats = session.draft_stats();
+        assert_eq!((stats.drafted, stats.accepted, stats.steps), (10, right + 3, 2));
+    }
+}
+
+/// What is sampled with a seed, with penalties, with a bias, and with all filters, is the same behind accepted drafts.
+#[test]
+fn drafts_do_not_change_what_is_sampled() {
+    let prompt = dialogue(13);
+    let drawn = SamplerParams { temperature: 1.2, top_k: 40, top_p: 0.9, min_p: 0.01, ..SamplerParams::default() };
+    let penalised = SamplerParams { repeat_penalty: 1.3, repeat_last_n: 9, frequency_penalty: 0.2, ..drawn.clone() };
+    let biased = SamplerParams { logit_bias: vec![(13, -2.0), (256, 1.0)], ..SamplerParams::greedy() };
+    for (name, params) in [("drawn", drawn), ("penalised", penalised), ("biased", biased)] {
+        for seed in 0..4 {
+            let params = SamplerParams { seed: Some(seed), ..params.clone() };
+            let mut alone = fed(model(), &prompt);
+            alone.set_sampling(&params).unwrap();
+            let wanted = one_by_one(&mut alone, 40);
+            let mut session = fed(model(), &prompt);
+            session.set_sampling(&params).unwrap();
+            let mut made = Vec::new();
+            while made.len() < 32 {
+                // Right drafts up to a place that changes.
+                let right = made.len() % 5;
+                let mut drafts = wanted[made.len() + 1..made.len() + 6].to_vec();
+                drafts.iter_mut().skip(right).for_each(|draft| *draft = (*draft + 7) % 2048);
+                made.extend(session.verify(&drafts).unwrap());
+            }
+            assert_eq!(made, wanted[..made.len()], "{name}, seed {seed}");
+        }
+    }
+}
+
+/// The reply to a prompt of tokens, and its figures.
+fn reply(model: &Model, prompt: &[u32], options: &GenerateOptions) -> (String, Vec<u32>, wglm::Stats) {
+    let mut session = Session::new(model).unwrap();
+    let (mut text, mut stats) = (String::new(), None);
+    for event in Generation::new(&mut session, prompt.to_vec(), None, options.clone()).unwrap() {
+        match event.unwrap() {
+            Event::Text(piece) => text += &piece,
+            Event::Done(done) => stats = Some(done),
+            _ => {}
+        }
+    }
+    (text, session.tokens().to_vec(), stats.unwrap())
+}
+
+/// Every golden prompt, continued with look-up wherever it finds anything, as without.
+#[test]
+fn look_up_changes_no_text() {
+    for (precision, golden) in
+        ["f16", "q4_0"].into_iter().flat_map(|name| goldens().into_iter().map(move |g| (name, g)))
+    {
+        let prompt = &golden.tokens[..golden.prompt];
+        let drawn = SamplerParams { seed: Some(3), ..SamplerParams::default() };
+        for sampling in [SamplerParams::greedy(), drawn] {
+            let plain = GenerateOptions {
+                sampling,
+                max_tokens: Some(120),
+                speculation: Speculation::OFF,
+                ..GenerateOptions::default()
+            };
+            let (text, tokens, stats) = reply(fable(precision), prompt, &plain);
+            assert_eq!(stats.drafts, DraftStats::default());
+            for speculation in [LOOKUP, Speculation { most: Some(1), ..LOOKUP }, Speculation::default()] {
+                let (same, fed, guessed) =
+                    reply(fable(precision), prompt, &GenerateOptions { speculation, ..plain.clone() });
+                assert_eq!((&same, &fed), (&text, &tokens), "{precision} {} {speculation:?}", golden.name);
+                assert_eq!((guessed.generated, guessed.stop), (stats.generated, stats.stop));
+                println!("{precision} {} {speculation:?}: {:?}", golden.name, guessed.drafts);
+            }
+        }
+    }
+}
+
+/// A text that repeats itself is continued in fewer steps than it has tokens.
+#[test]
+fn look_up_finds_what_repeats_itself() {
+    let story = dialogue(104);
+    let prompt = [story.as_slice(), &story[..13]].concat();
+    let options = GenerateOptions {
+        sampling: SamplerParams::greedy(),
+        max_tokens: Some(60),
+        speculation: LOOKUP,
+        ..GenerateOptions::default()
+    };
+    let (_, _, stats) = reply(model(), &prompt, &options);
+    let DraftStats { drafted, accepted, steps, .. } = stats.drafts;
+    println!("{accepted} of {drafted} drafts accepted in {steps} steps, {} tokens", stats.generated);
+    assert!(accepted > stats.generated / 2, "{accepted} of {drafted} drafts in {steps} steps");
+}
+
+/// Where a reply ends, whatever ends it, the session holds what it would hold without guesses.
+#[test]
+fn a_reply_ends_where_it_would_end() {
+    let story = dialogue(104);
+    let prompt = [story.as_slice(), &story[..13]].concat();
+    let base = GenerateOptions { sampling: SamplerParams::greedy(), ..GenerateOptions::default() };
+    let limited = |most| GenerateOptions { max_tokens: Some(most), ..base.clone() };
+    let stopped = |text: &str| GenerateOptions { stop: vec![text.to_owned()], max_tokens: Some(80), ..base.clone() };
+    let whole = reply(model(), &prompt, &GenerateOptions { speculation: Speculation::OFF, ..limited(40) }).0;
+    let word = whole.split_whitespace().nth(9).unwrap();
+    for options in [limited(0), limited(1), limited(2), limited(17), limited(40), stopped(word), stopped(". ")] {
+        let (text, tokens, stats) =
+            reply(model(), &prompt, &GenerateOptions { speculation: Speculation::OFF, ..options.clone() });
+        let (same, fed, guessed) = reply(model(), &prompt, &GenerateOptions { speculation: LOOKUP, ..options });
+        assert_eq!((same, fed), (text, tokens));
+        assert_eq!((guessed.generated, guessed.stop), (stats.generated, stats.stop));
+    }
+}
+
+#[test]
+fn a_dropped_reply_leaves_what_was_reported() {
+    let story = dialogue(104);
+    let prompt = [story.as_slice(), &story[..13]].concat();
+    let mut session = Session::new(model()).unwrap();
+    let options =
+        GenerateOptions { sampling: SamplerParams::greedy(), speculation: LOOKUP, ..GenerateOptions::default() };
+    let mut said = String::new();
+    for event in Generation::new(&mut session, prompt.clone(), None, options).unwrap() {
+        if let Event::Text(piece) = event.unwrap() {
+            said += &piece;
+        }
+        if said.len() > 40 {
+            break;
+        }
+    }
+    let reported = model().tokenizer().unwrap().decode(&session.tokens()[prompt.len()..], false).unwrap();
+    assert_eq!(reported, said);
+}
+
+/// Drafts stop at the end of the context.
+#[test]
+fn drafts_fit_the_context() {
+    let story = dialogue(104);
+    let prompt = [story.as_slice(), &story[..13]].concat();
+    for room in [1, 2, 3, 9] {
+        let cache = wglm::CacheShape { context: prompt.len() + room, ..model().cache() };
+        let [plain, guessed] = [Speculation::OFF, LOOKUP].map(|speculation| {
+            let mut session = Session::with_cache(model(), cache).unwrap();
+            let options =
+                GenerateOptions { sampling: SamplerParams::greedy(), speculation, ..GenerateOptions::default() };
+            let events: Vec<Event> = Generation::new(&mut session, prompt.clone(), None, options)
+                .unwrap()
+                .collect::<Result<_, _>>()
+                .unwrap();
+            let Some(Event::Done(stats)) = events.last() else { panic!("no end") };
+            assert_eq!(stats.stop, Stop::Context);
+            (session.tokens().to_vec(), stats.generated)
+        });
+        assert_eq!(plain, guessed);
+    }
+    let mut session = fed(model(), &prompt);
+    assert!(matches!(session.verify(&[0; 16]), Err(Error::Argument { argument: "drafts", .. })));
+    assert!(matches!(session.set_speculation(&Speculation { most: Some(0), ..LOOKUP }), Err(Error::Argument { .. })));
+}
+
+/// Verified tokens are part of snapshots and of what is synced, and can be rewound.
+#[test]
+fn verified_tokens_are_like_others() {
+    let prompt = dialogue(13);
+    let wanted = one_by_one(&mut fed(model(), &prompt), 16);
+    let mut session = fed(model(), &prompt);
+    assert_eq!(session.verify(&wanted[1..6]).unwrap(), wanted[..6]);
+    let snapshot = session.snapshot().unwrap();
+    let mut restored = Session::new(model()).unwrap();
+    restored.restore(&snapshot).unwrap();
+    assert_eq!(restored.tokens(), session.tokens());
+    assert_eq!(one_by_one(&mut restored, 4), wanted[6..10]);
+    session.rewind(prompt.len() + 3);
+    let rest = [prompt.as_slice(), &wanted[..8]].concat();
+    let reuse = session.sync(&rest, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!((reuse.cached, reuse.new), (prompt.len() + 3, 5));
+    assert_eq!(session.verify(&[wanted[9], 0]).unwrap(), wanted[8..10]);
+}
