@@ -110,7 +110,7 @@ impl MemoryNeeds {
         let planned = plan_token(file, &config, CacheShape { context, ty }, Target::default())?;
         let prompt_batch = PromptOptions::default().together();
         let shape = BatchShape::of(prompt_batch, Outputs::Last, context, context);
-        let batch = plan_batch(file, &config, &planned, Target::default(), shape)?.plan;
+        let batch = plan_batch(&config, &planned, Target::default(), shape)?.plan;
         Ok(Self {
             weights: planned.plan.weight_memory(),
             cache: planned.plan.local_memory(Purpose::Cache),

@@ -1,9 +1,9 @@
 //! Finds the step that would take longest on a slow GPU, among all plans that a model's options allow.
 
 use serde_json::{Value, json};
+use wglm::Result;
 use wglm::model::{BatchPlan, BatchShape, Config, PromptOptions, plan_batch};
 use wglm::plan::{Plan, Step, StepLimit, Target};
-use wglm::{Gguf, Result};
 
 /// A step and the circumstances under which it takes longest.
 pub struct LargestStep {
@@ -17,7 +17,6 @@ pub struct LargestStep {
 
 /// Finds the largest step of a token at the end of its context, and of all chunks of prompts within that context.
 pub fn of_all(
-    file: &Gguf,
     config: &Config,
     token: &BatchPlan,
     target: Target,
@@ -30,7 +29,7 @@ pub fn of_all(
     };
     let mut largest = of(&token.plan, 1, context);
     for shape in BatchShape::all(prompt, context) {
-        let plan = plan_batch(file, config, token, target, shape)?.plan;
+        let plan = plan_batch(config, token, target, shape)?.plan;
         let own = of(&plan, shape.rows, shape.cached(context));
         largest = largest.into_iter().chain(own).max_by(|one, other| one.seconds.total_cmp(&other.seconds));
     }

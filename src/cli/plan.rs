@@ -26,8 +26,8 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
         ..Target::default()
     };
     let planned = plan_token(&file, &config, cache, target)?;
-    let shaders = Shaders::of(&file, &config, &planned, target, options.prompt, u64::MAX)?;
-    let largest = largest_step::of_all(&file, &config, &planned, target, options.prompt)?;
+    let shaders = Shaders::of(&config, &planned, target, options.prompt, u64::MAX)?;
+    let largest = largest_step::of_all(&config, &planned, target, options.prompt)?;
     let devices = args.device.as_deref().into_iter().flat_map(hardware::named);
     let predicted = predicted(&file, &config, cache, (target, options.arithmetic), devices)?;
     if args.json {

@@ -2,7 +2,7 @@
 //! holds one latent and one rotary key a token, shared by all heads.
 
 use super::Config;
-use super::weights::Weights;
+use super::weights::{AttentionWeights, QueryWeights};
 use crate::error::{Error, Result};
 use crate::gpu::Capabilities;
 use crate::kernels::{Cache, CacheType, Input, Norm, Residual};
@@ -52,51 +52,38 @@ impl CacheShape {
 /// x += attention(h), for h the stream x under its norm; `next` is the norm that follows.
 pub(super) fn attention(
     b: &mut Builder,
-    w: &mut Weights<'_>,
+    w: &AttentionWeights,
     config: &Config,
-    block: &str,
     (x, h, next): (&Tensor, &Input, &Norm),
     memory: CacheShape,
 ) -> Result<Residual> {
-    let Config { width, heads, latent_rank: rank, rotary, value_width, .. } = *config;
+    let Config { latent_rank: rank, rotary, .. } = *config;
     let cache = b.latent_cache(memory.ty, rank, rotary, memory.context);
-    let q = queries(b, w, config, block, h, &cache)?;
-    let (k_b, v_b) = w.latent_pair(b, block, config)?;
-    let absorbed = b.absorbed_queries(&k_b, &q, rotary)?;
-    let y = b.attention(&v_b, &absorbed, &cache, config.score_scale())?;
-    let output = w.matrix(b, &format!("{block}.attn_output.weight"), value_width * heads, width)?;
-    b.linear_add("attn_output", &output, &y, x, next)
+    let q = queries(b, w, config, h, &cache)?;
+    let absorbed = b.absorbed_queries(&w.k_b, &q, rotary)?;
+    let y = b.attention(&w.v_b, &absorbed, &cache, config.score_scale())?;
+    b.linear_add("attn_output", &w.output, &y, x, next)
 }
 
 /// The heads' queries {key width, heads of every row}; the KV rows go to the cache.
-fn queries(
-    b: &mut Builder,
-    w: &mut Weights<'_>,
-    config: &Config,
-    block: &str,
-    h: &Input,
-    cache: &Cache,
-) -> Result<Input> {
-    let name = |stem: &str| format!("{block}.{stem}.weight");
-    let Config { width, key_width, heads, epsilon, .. } = *config;
+fn queries(b: &mut Builder, w: &AttentionWeights, config: &Config, h: &Input, cache: &Cache) -> Result<Input> {
+    let Config { key_width, heads, .. } = *config;
     let by_heads = |q: &Tensor, rounded| {
         let tensor = Tensor { shape: [key_width, heads * q.shape[1]], stride: key_width, ..*q };
         Input { tensor, norm: None, rounded }
     };
-    let kv_a = w.matrix(b, &name("attn_kv_a_mqa"), width, cache.rank + cache.rotary)?;
-    let kv_norm = Norm { weight: w.vector(b, &name("attn_kv_a_norm"), cache.rank)?, epsilon };
-    let Some(rank) = config.query_rank else {
-        let direct = w.matrix(b, &name("attn_q"), width, key_width * heads)?;
-        let (q, kv) = b.query_and_latent("attn_q", &direct, &kv_a, h, None)?;
-        b.kv_write("kv_write", &kv, &kv_norm, cache)?;
-        return Ok(by_heads(&q.x, None));
-    };
-    let down = w.matrix(b, &name("attn_q_a"), width, rank)?;
-    let norm = Norm { weight: w.vector(b, &name("attn_q_a_norm"), rank)?, epsilon };
-    let (compressed, kv) = b.query_and_latent("attn_q_a", &down, &kv_a, h, Some(&norm))?;
-    let compressed = b.normed("attn_q_a_norm", &compressed, &norm)?;
-    let up = w.matrix(b, &name("attn_q_b"), rank, key_width * heads)?;
-    let q = b.tensor_with_stride("attn_q", [key_width * heads, b.rows()], key_width * heads);
-    let rounded = b.query_up(&up, &compressed, &q, (&kv, &kv_norm, cache))?;
-    Ok(by_heads(&q, rounded))
+    match &w.query {
+        QueryWeights::Direct(direct) => {
+            let (q, kv) = b.query_and_latent("attn_q", direct, &w.kv_a, h, None)?;
+            b.kv_write("kv_write", &kv, &w.kv_norm, cache)?;
+            Ok(by_heads(&q.x, None))
+        }
+        QueryWeights::Compressed { down, norm, up } => {
+            let (compressed, kv) = b.query_and_latent("attn_q_a", down, &w.kv_a, h, Some(norm))?;
+            let compressed = b.normed("attn_q_a_norm", &compressed, norm)?;
+            let q = b.tensor_with_stride("attn_q", [key_width * heads, b.rows()], key_width * heads);
+            let rounded = b.query_up(up, &compressed, &q, (&kv, &w.kv_norm, cache))?;
+            Ok(by_heads(&q, rounded))
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::attention::CacheShape;
 use super::graph::{layers, logits};
 use super::sampling_plan::{SamplingSteps, sample_tokens};
-use super::weights::{WeightSource, Weights};
+use super::weights::ModelWeights;
 use super::{Config, PromptOptions};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
@@ -74,8 +74,8 @@ fn depths(rows: usize, context: usize) -> impl Iterator<Item = usize> {
 pub struct BatchPlan {
     /// The steps. Those from [`Plan::head`] on are needed only where logits are wanted.
     pub plan: Plan,
-    /// Where each weight comes from. All plans of a model have the same weights in the same places.
-    pub sources: Arc<[WeightSource]>,
+    /// The weights of the model, which all its plans share.
+    pub weights: Arc<ModelWeights>,
     /// What the layers leave {width, rows}.
     pub hidden: Tensor,
     /// Where logits of the last row alone are wanted: the local buffer {width} of what the layers leave of it.
@@ -135,12 +135,24 @@ impl BatchPlan {
 /// Plans a row alone for the model in `file`, with a cache as given. Reads the file's header only.
 ///
 /// # Errors
-/// [`Error::Tensor`] for a tensor that is missing or has a shape other than the hyper-parameters ask for,
-/// [`Error::Unsupported`] for one whose type is unknown here.
+/// Those of [`ModelWeights::resolve`], and [`Error::Shape`] for shapes that no grid has.
 pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Target) -> Result<BatchPlan> {
+    plan_alone(&ModelWeights::resolve(file, config)?, config, cache, target)
+}
+
+/// Plans a row alone for a model with these weights, as [`plan_token`].
+///
+/// # Errors
+/// As there.
+pub(super) fn plan_alone(
+    weights: &Arc<ModelWeights>,
+    config: &Config,
+    cache: CacheShape,
+    target: Target,
+) -> Result<BatchPlan> {
     cache.check()?;
     let builder = Builder::new(target, config.rotary / 2);
-    let planned = plan(builder, Weights::new(file), config, cache, Outputs::All)?;
+    let planned = plan(builder, weights, config, cache, Outputs::All)?;
     check_tiling_overrides(&planned.plan, target)?;
     Ok(planned)
 }
@@ -149,30 +161,24 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Targe
 ///
 /// # Errors
 /// As [`plan_token`].
-pub fn plan_batch(
-    file: &Gguf,
-    config: &Config,
-    token: &BatchPlan,
-    target: Target,
-    shape: BatchShape,
-) -> Result<BatchPlan> {
+pub fn plan_batch(config: &Config, token: &BatchPlan, target: Target, shape: BatchShape) -> Result<BatchPlan> {
     let few = shape.rows <= FEW_TOKENS && serves_few(config);
     let builder = Builder::for_chunk(target, config.rotary / 2, shape.rows)
-        .with_weights(&token.plan.weights)
         .with_cached(shape.cached(token.cache.context))
         .for_few(few)
         .for_sequences(shape.outputs == Outputs::Sequences);
-    plan(builder, Weights::known(file, &token.sources), config, token.cache, shape.outputs)
+    plan(builder, &token.weights, config, token.cache, shape.outputs)
 }
 
 fn plan(
-    mut b: Builder,
-    mut weights: Weights<'_>,
+    builder: Builder,
+    weights: &Arc<ModelWeights>,
     config: &Config,
     cache: CacheShape,
     outputs: Outputs,
 ) -> Result<BatchPlan> {
-    let (hidden, norm) = layers(&mut b, &mut weights, config, cache)?;
+    let mut b = builder.with_weights(&weights.table.weights);
+    let hidden = layers(&mut b, weights, config, cache)?;
     b.head();
     let (mut last, mut head) = (None, None);
     match outputs {
@@ -182,11 +188,11 @@ fn plan(
             last = Some(y.buffer.local()?);
         }
         Outputs::All | Outputs::Sequences | Outputs::Verified => {
-            let logits = logits(&mut b, &mut weights, config, &hidden, &norm)?;
+            let logits = logits(&mut b, weights, &hidden)?;
             head = Some(Head { logits, sampling: sample_tokens(&mut b, &logits, outputs)? });
         }
     }
-    Ok(BatchPlan { plan: b.finish(), sources: weights.sources.into(), hidden, last, head, outputs, cache })
+    Ok(BatchPlan { plan: b.finish(), weights: weights.clone(), hidden, last, head, outputs, cache })
 }
 
 /// Rows up to which a batch runs in the steps of a row alone, each for all of them.

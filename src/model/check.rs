@@ -6,13 +6,13 @@
 //! inputs hold, with weights as the file has them. Kernels that are wrong are done without. The self-test looks at far
 //! more, and needs no model.
 
+use super::batch_plan::plan_alone;
 use super::planner::Planner;
 use super::progress::{Meter, Stage};
 use super::rows::WeightRows;
 use super::verdict::{Finding, Verdict, Without};
-use super::weights::WeightSource;
-use super::{BatchPlan, BatchShape, CacheShape, Outputs, State};
-use super::{plan_batch, plan_token};
+use super::weight_table::WeightTable;
+use super::{BatchPlan, BatchShape, CacheShape, Outputs, State, plan_batch};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Buffer;
@@ -95,7 +95,7 @@ impl Subject<'_> {
             let finding = Finding::from(fault);
             without = Without::less_than(&target).ok_or_else(|| finding.clone().error(self.pipelines.gpu()))?;
             last = Some(finding);
-            let variants = self.planner.plan(without.of(wanted))?.compiled(self.planner.all);
+            let variants = self.planner.shaders(without.of(wanted))?.compiled(self.planner.all);
             self.pipelines.prepare_while(&variants, go_on)?;
         }
         let Looked { outputs, worst } = self.looked.get();
@@ -108,13 +108,13 @@ impl Subject<'_> {
     /// # Errors
     /// [`Error::OutOfMemory`]; that of `go_on`; what the device reports.
     pub fn check(&self, target: Target, go_on: &mut GoOn<'_>) -> Result<Option<WrongOutput>> {
-        let Planner { file, config, prompt, cache, .. } = *self.planner;
-        let planned = plan_token(file, config, CacheShape { context: CONTEXT, ..cache }, target)?;
+        let Planner { config, weights, prompt, cache, .. } = *self.planner;
+        let planned = plan_alone(weights, config, CacheShape { context: CONTEXT, ..cache }, target)?;
         let together = TOKENS.min(prompt.together());
         let mut chunk = None;
         if self.chunks && together > 1 {
             let shape = BatchShape::of(prompt.room_for(together), Outputs::Last, 0, cache.context);
-            chunk = Some(plan_batch(file, config, &planned, target, shape)?);
+            chunk = Some(plan_batch(config, &planned, target, shape)?);
         }
         let chunk_plan = chunk.as_ref().map(|chunk| &chunk.plan);
         let steps = once(&planned.plan).chain(chunk_plan).flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
@@ -153,7 +153,7 @@ impl Subject<'_> {
         let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
         let made = Made { plan, executor };
         self.write(&made, 0, &ids)?;
-        self.run(&made, token, self.steps(plan), (0, count), random, go_on)
+        self.run(&made, self.steps(plan), (0, count), random, go_on)
     }
 
     /// Checks a token after others, the likeliest that follows, and a draw.
@@ -166,7 +166,7 @@ impl Subject<'_> {
         go_on: &mut GoOn<'_>,
     ) -> Result<Option<WrongOutput>> {
         self.write(made, position, &[self.pick(random)])?;
-        let fault = self.run(made, planned, self.steps(made.plan), (position, 1), random, go_on)?;
+        let fault = self.run(made, self.steps(made.plan), (position, 1), random, go_on)?;
         if fault.is_some() {
             return Ok(fault);
         }
@@ -174,21 +174,20 @@ impl Subject<'_> {
         made.executor.gpu().write(made.executor.local(Plan::SAMPLING), 0, bytemuck::bytes_of(&draw))?;
         let choice = planned.end()..made.plan.steps.len();
         self.meter.expect(Stage::Check, choice.len() as u64);
-        self.run(made, planned, vec![choice], (position, 1), random, go_on)
+        self.run(made, vec![choice], (position, 1), random, go_on)
     }
 
     /// Runs steps and looks at what they leave.
     fn run(
         &self,
         made: &Made<'_>,
-        token: &BatchPlan,
         steps: Vec<Range<usize>>,
         tokens: (usize, usize),
         random: &mut Pcg32,
         go_on: &mut GoOn<'_>,
     ) -> Result<Option<WrongOutput>> {
-        let mut row =
-            |weight: &Weight, row: usize| row_of(self.planner.file, weight, &token.sources[weight.index], row);
+        let Planner { file, weights, .. } = *self.planner;
+        let mut row = |weight: &Weight, row: usize| row_of(file, &weights.table, weight, row);
         let mut checker = Checker::new(&made.executor, made.plan, &mut row, random.next_u64())?;
         for steps in steps {
             let mut look = |_: &Step, samples: &[(Sample, f64)]| {
@@ -232,9 +231,9 @@ impl Subject<'_> {
 }
 
 /// The values of a row of a weight, as the file has it.
-fn row_of(file: &Gguf, weight: &Weight, source: &WeightSource, row: usize) -> Result<Vec<f32>> {
+fn row_of(file: &Gguf, table: &WeightTable, weight: &Weight, row: usize) -> Result<Vec<f32>> {
     let (mut values, mut bytes) = (zeros(weight.shape[0], "checking kernels")?, Vec::new());
-    WeightRows::of(file, weight, source)?.read(row..row + 1, &mut bytes)?;
+    WeightRows::of(file, weight, table.source(weight))?.read(row..row + 1, &mut bytes)?;
     weight.quant.decode(&bytes, &mut values)?;
     Ok(values)
 }

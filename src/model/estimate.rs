@@ -102,7 +102,7 @@ impl Model {
             },
         };
         let token = plan_token(file, &config, shape, target)?;
-        let chunks = chunks(file, &config, &token, target, options)?;
+        let chunks = chunks(&config, &token, target, options)?;
         let (weights, cache) = (token.plan.weight_memory(), token.plan.local_memory(Purpose::Cache));
         // Logits or hidden values, and two sampled tokens, where the host reads them.
         let sampled = Results::memory(4 * Plan::SAMPLED_WORDS as u64, Results::ROOM);
@@ -125,9 +125,9 @@ impl Model {
 }
 
 /// The plans of chunks that a session may come to have.
-fn chunks(file: &Gguf, config: &Config, token: &BatchPlan, target: Target, options: &LoadOptions) -> Result<Vec<Plan>> {
+fn chunks(config: &Config, token: &BatchPlan, target: Target, options: &LoadOptions) -> Result<Vec<Plan>> {
     let shapes = BatchShape::all(options.prompt, token.cache.context);
-    shapes.map(|shape| Ok(plan_batch(file, config, token, target, shape)?.plan)).collect()
+    shapes.map(|shape| Ok(plan_batch(config, token, target, shape)?.plan)).collect()
 }
 
 /// Bytes of everything but weights and caches, all plans in use.

@@ -35,7 +35,7 @@ pub(super) struct Place {
 pub(super) struct InPlace {
     /// The range of the file for each buffer, ascending. The last page may reach past the end of the file.
     pub windows: Vec<Range<usize>>,
-    /// The positions, indexed like the weights of the plan.
+    /// The positions, indexed like the table of weights.
     pub places: Vec<Option<Place>>,
 }
 

@@ -1,13 +1,14 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
+use super::batch_plan::plan_alone;
 use super::check;
 use super::options::{LoadOptions, target};
-use super::planner::{Planned, Planner};
+use super::planner::Planner;
 use super::progress::{Meter, Progress, Stage};
 use super::upload::{Uploaded, upload};
 use super::verdict::{Check, Verdict, Without};
-use super::{BatchPlan, BatchShape, CacheShape, Config, Head, PromptOptions, SamplingPlan, State};
-use super::{plan_batch, plan_sampling, plan_token};
+use super::{BatchPlan, BatchShape, CacheShape, Config, Head, ModelWeights, PromptOptions, SamplingPlan, State};
+use super::{plan_batch, plan_sampling};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu, Results, SubmissionNumber};
@@ -57,7 +58,8 @@ struct Shared {
     target: Target,
     prompt: PromptOptions,
     pipelines: Pipelines,
-    weights: Uploaded,
+    weights: Arc<ModelWeights>,
+    uploaded: Uploaded,
     plans: Mutex<Plans>,
     verdict: Option<Verdict>,
     tokenizer: Option<Tokenizer>,
@@ -108,13 +110,14 @@ impl Model {
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         let (cache, prompt, wanted) = (options.cache_for(&config), options.prompt, target(gpu, options));
         let all = options.compile_all.unwrap_or(!gpu.report().is_software());
-        let planner = Planner { file, config: &config, cache, prompt, gpu, all };
-        let mut planned = planner.plan(wanted)?;
-        let subject = planned.subject(gpu);
+        let weights = ModelWeights::resolve(file, &config)?;
+        let planner = Planner { file, config: &config, weights: &weights, cache, prompt, gpu, all };
+        let mut shaders = planner.shaders(wanted)?;
+        let subject = shaders.subject(gpu);
         let known =
             options.verdicts.iter().find(|verdict| options.check != Check::Always && verdict.subject() == subject);
         if let Some(known) = known.filter(|known| known.without() != Without::Nothing) {
-            planned = planner.plan(known.without().of(wanted))?;
+            shaders = planner.shaders(known.without().of(wanted))?;
         }
         let pipelines = match &options.altered {
             None => Pipelines::of(gpu),
@@ -125,17 +128,17 @@ impl Model {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Cancelled),
         };
-        let variants = planned.compiled(all);
+        let variants = shaders.compiled(all);
         let loading =
-            Loading { file, pipelines: &pipelines, planned: &planned, zero_copy: options.zero_copy, meter: &meter };
-        let (text, weights) = loading.run(&variants, &mut tell)?;
+            Loading { file, pipelines: &pipelines, weights: &weights, zero_copy: options.zero_copy, meter: &meter };
+        let (text, uploaded) = loading.run(&variants, &mut tell)?;
         meter.enter(Stage::Check);
         meter.expect(Stage::Check, 1);
         let mut verdict = known.cloned();
         let to_check = verdict.is_none() && options.check != Check::Never;
         let settle: Job<'_> = Box::new(|go_on| {
             if to_check {
-                let (planner, pipelines, weights, meter) = (&planner, &pipelines, &weights.buffers, &meter);
+                let (planner, pipelines, weights, meter) = (&planner, &pipelines, &uploaded.buffers, &meter);
                 let chunks = options.check == Check::Always || all;
                 let check = check::Subject { planner, pipelines, weights, chunks, looked: Default::default(), meter };
                 let found = check.settle(wanted, subject, go_on);
@@ -143,8 +146,8 @@ impl Model {
                 verdict = found?;
             }
             let target = verdict.as_ref().map_or(wanted, |verdict| verdict.without().of(wanted));
-            let one_token = plan_token(file, &config, CacheShape { context: 1, ..cache }, target)?;
-            warm_up(&pipelines, &one_token, &weights.buffers, State::new(&config), go_on)?;
+            let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, target)?;
+            warm_up(&pipelines, &one_token, &uploaded.buffers, State::new(&config), go_on)?;
             meter.add(Stage::Check, 1);
             Ok(())
         });
@@ -162,6 +165,7 @@ impl Model {
             prompt,
             pipelines,
             weights,
+            uploaded,
             plans: Mutex::default(),
             verdict,
             tokenizer,
@@ -177,8 +181,8 @@ impl Model {
 
     /// A number that identifies the model, by its file's header and all of its weights: see [`Gguf::fingerprint`].
     pub(crate) fn fingerprint(&self) -> u64 {
-        let Shared { file, weights, .. } = &*self.shared;
-        *self.shared.fingerprint.get_or_init(|| file.fingerprint(bytemuck::cast_slice(&weights.sums)))
+        let Shared { file, uploaded, .. } = &*self.shared;
+        *self.shared.fingerprint.get_or_init(|| file.fingerprint(bytemuck::cast_slice(&uploaded.sums)))
     }
 
     /// The hyper-parameters.
@@ -193,7 +197,7 @@ impl Model {
 
     /// The size in bytes of the weights that are used in place: see [`LoadOptions::zero_copy`].
     pub fn weights_in_place(&self) -> u64 {
-        self.shared.weights.in_place
+        self.shared.uploaded.in_place
     }
 
     /// The target of its plans: the teams and the arithmetic that were chosen, among others.
@@ -254,7 +258,7 @@ impl Model {
     }
 
     pub(crate) fn weights(&self) -> &[Buffer] {
-        &self.shared.weights.buffers
+        &self.shared.uploaded.buffers
     }
 
     /// The plan of batches of a shape. Each is made once for all sessions with the same cache.
@@ -262,10 +266,10 @@ impl Model {
         if let Some(known) = self.plans().get(&(cache, shape)) {
             return Ok(known.clone());
         }
-        let Shared { file, config, target, .. } = &*self.shared;
+        let Shared { config, weights, target, .. } = &*self.shared;
         let planned = match shape {
-            BatchShape::ALONE => plan_token(file, config, cache, *target)?,
-            _ => plan_batch(file, config, &*self.plan(cache, BatchShape::ALONE)?, *target, shape)?,
+            BatchShape::ALONE => plan_alone(weights, config, cache, *target)?,
+            _ => plan_batch(config, &*self.plan(cache, BatchShape::ALONE)?, *target, shape)?,
         };
         Ok(self.plans().entry((cache, shape)).or_insert(Arc::new(planned)).clone())
     }
@@ -333,7 +337,7 @@ impl Text {
 struct Loading<'a> {
     file: &'a Gguf,
     pipelines: &'a Pipelines,
-    planned: &'a Planned,
+    weights: &'a ModelWeights,
     zero_copy: bool,
     meter: &'a Meter,
 }
@@ -345,7 +349,7 @@ impl Loading<'_> {
         let mut text = None;
         let compiled = || meter.add(Stage::Kernels, 1);
         let missing = self.pipelines.missing(variants);
-        meter.expect(Stage::Weights, self.planned.token.plan.weight_memory());
+        meter.expect(Stage::Weights, self.weights.table.bytes());
         meter.expect(Stage::Kernels, missing.count() as u64);
         tell()?;
         let mut jobs = missing.jobs(&compiled);
@@ -357,12 +361,12 @@ impl Loading<'_> {
             }),
         );
         let uploading = |go_on: &mut GoOn<'_>| {
-            let weights = upload(file, self.pipelines, &self.planned.token, self.zero_copy, meter, go_on)?;
+            let uploaded = upload(file, self.pipelines, &self.weights.table, self.zero_copy, meter, go_on)?;
             meter.enter(Stage::Kernels);
-            Ok(weights)
+            Ok(uploaded)
         };
-        let weights = work("loading the model", jobs, uploading, tell)?;
-        Ok((text.ok_or(Error::Worker { doing: "reading the tokenizer" })?, weights))
+        let uploaded = work("loading the model", jobs, uploading, tell)?;
+        Ok((text.ok_or(Error::Worker { doing: "reading the tokenizer" })?, uploaded))
     }
 }
 

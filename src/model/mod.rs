@@ -1,7 +1,8 @@
 //! GLM-4.7-Flash: its hyper-parameters, its weights, and the way of a batch of tokens through it.
 //!
-//! Everything is read from the file's metadata. The graph (`graph`, `attention`, `moe`) is a straight tape over the plan
-//! builder and knows tensors by name and shape only.
+//! Everything is read from the file's metadata. Once a load, the tensors of the file become the weights of the model
+//! (`weights`). The graph (`graph`, `attention`, `moe`) is a straight tape over these and the plan builder, and knows
+//! neither the file nor a tensor's name.
 
 mod arithmetic;
 mod attention;
@@ -9,7 +10,6 @@ mod batch_plan;
 mod check;
 mod config;
 mod estimate;
-mod feed_forward;
 mod graph;
 mod in_place;
 mod load;
@@ -27,6 +27,7 @@ mod upload;
 mod upload_pieces;
 mod verdict;
 mod verify;
+mod weight_table;
 mod weights;
 
 pub use arithmetic::usual_arithmetic;
@@ -43,3 +44,4 @@ pub use sampling_plan::{SamplingPlan, SamplingSteps, plan_sampling};
 pub use shaders::Shaders;
 pub use state::State;
 pub use verdict::{Check, Verdict, Without};
+pub use weights::ModelWeights;

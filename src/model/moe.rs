@@ -1,46 +1,30 @@
 //! The feed-forward of a layer: dense, or a mixture of experts beside shared ones.
 
-use super::weights::Weights;
-use super::{Config, Experts};
+use super::weights::{GatedWeights, MixtureWeights};
 use crate::error::Result;
 use crate::kernels::{ExpertWeights, GateUp, Input, Norm, Residual, Router};
 use crate::plan::{Builder, Tensor};
 
 /// x += down · (silu(gate · h) ⊙ up · h), for h the stream x under its norm; `next` is the norm that follows.
-pub(super) fn dense(
-    b: &mut Builder,
-    w: &mut Weights<'_>,
-    config: &Config,
-    block: &str,
-    (x, h, next): (&Tensor, &Input, &Norm),
-) -> Result<Residual> {
-    let weights = w.dense(b, config, block)?;
-    let y = b.gated("ffn_gate", &weights.gate, &weights.up, h)?;
-    b.linear_add("ffn_down", &weights.down, &y, x, next)
+pub(super) fn dense(b: &mut Builder, w: &GatedWeights, (x, h, next): (&Tensor, &Input, &Norm)) -> Result<Residual> {
+    let y = b.gated("ffn_gate", &w.gate, &w.up, h)?;
+    b.linear_add("ffn_down", &w.down, &y, x, next)
 }
 
 /// x += Σ weight · expert(h) over the chosen experts, + shared(h), as [`dense`].
-pub(super) fn experts(
-    b: &mut Builder,
-    w: &mut Weights<'_>,
-    config: &Config,
-    experts: &Experts,
-    block: &str,
-    (x, h, next): (&Tensor, &Input, &Norm),
-) -> Result<Residual> {
-    let weights = w.mixture(b, config, experts, block)?;
-    let matrices = &weights.experts;
-    let logits = b.linear("moe.router", &weights.router, h)?;
-    let router = Router { logits: &logits, bias: &weights.bias, routing: experts.routing };
-    let chosen = ExpertWeights { gate: &matrices.gate, up: &matrices.up, down: &matrices.down };
-    let Some(shared) = &weights.shared else {
+pub(super) fn experts(b: &mut Builder, w: &MixtureWeights, (x, h, next): (&Tensor, &Input, &Norm)) -> Result<Residual> {
+    let GatedWeights { gate, up, down } = &w.experts;
+    let logits = b.linear("moe.router", &w.router, h)?;
+    let router = Router { logits: &logits, bias: &w.bias, routing: w.routing };
+    let chosen = ExpertWeights { gate, up, down };
+    let Some(shared) = &w.shared else {
         b.experts(&chosen, &router, h, x)?;
         return Ok(Residual::from(*x));
     };
-    let halves = GateUp { gate: &matrices.gate, up: &matrices.up, shared_gate: &shared.gate, shared_up: &shared.up };
+    let halves = GateUp { gate, up, shared_gate: &shared.gate, shared_up: &shared.up };
     if b.fuses_experts(&halves) {
         let hidden = b.moe_gate_up("moe.gate_up", &halves, &router, h)?;
-        return b.moe_down("moe.down", &matrices.down, &shared.down, &hidden, x, next);
+        return b.moe_down("moe.down", down, &shared.down, &hidden, x, next);
     }
     let y = b.gated("ffn_gate_shexp", &shared.gate, &shared.up, h)?; // before x changes, which h may be
     b.experts(&chosen, &router, h, x)?;

@@ -1,17 +1,20 @@
 //! Makes the plans whose kernels a load compiles.
 
+use super::batch_plan::plan_alone;
 use super::verdict::subject;
-use super::{BatchPlan, CacheShape, Config, PromptOptions, Shaders, plan_token};
+use super::{CacheShape, Config, ModelWeights, PromptOptions, Shaders};
 use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::gpu::Gpu;
 use crate::plan::Target;
 use crate::shader::Variant;
+use std::sync::Arc;
 
 /// Everything that determines plans, except for the target.
 pub(super) struct Planner<'a> {
     pub file: &'a Gguf,
     pub config: &'a Config,
+    pub weights: &'a Arc<ModelWeights>,
     pub cache: CacheShape,
     pub prompt: PromptOptions,
     pub gpu: &'a Gpu,
@@ -19,33 +22,26 @@ pub(super) struct Planner<'a> {
     pub all: bool,
 }
 
-/// The plan of a token, and the kernels of everything that a conversation needs.
-pub(super) struct Planned {
-    pub token: BatchPlan,
-    shaders: Shaders,
-}
-
 impl Planner<'_> {
-    /// Makes the plans for a target; an error if one would not fit.
-    pub fn plan(&self, target: Target) -> Result<Planned> {
-        let Self { file, config, cache, prompt, .. } = *self;
+    /// The shaders of the plans for a target; an error if one of the plans would not fit.
+    pub fn shaders(&self, target: Target) -> Result<Shaders> {
+        let Self { config, weights, cache, prompt, .. } = *self;
         let most = self.gpu.capabilities().max_binding;
-        let token = plan_token(file, config, cache, target)?;
+        let token = plan_alone(weights, config, cache, target)?;
         token.check(self.gpu.capabilities())?;
-        let shaders = Shaders::of(file, config, &token, target, prompt, most)?;
-        Ok(Planned { token, shaders })
+        Shaders::of(config, &token, target, prompt, most)
     }
 }
 
-impl Planned {
+impl Shaders {
     /// The variants that a load compiles.
-    pub fn compiled(&self, all: bool) -> Vec<Variant> {
-        if all { self.shaders.clone().all() } else { self.shaders.token.clone() }
+    pub(super) fn compiled(&self, all: bool) -> Vec<Variant> {
+        if all { self.clone().all() } else { self.token.clone() }
     }
 
     /// The subject of a verdict on the kernels.
-    pub fn subject(&self, gpu: &Gpu) -> String {
-        let Shaders { token, prompts, sampling } = &self.shaders;
+    pub(super) fn subject(&self, gpu: &Gpu) -> String {
+        let Self { token, prompts, sampling } = self;
         subject(gpu, token.iter().chain(prompts).chain(sampling))
     }
 }

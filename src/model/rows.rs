@@ -1,6 +1,6 @@
 //! The rows of a weight in the format that it will have: rows of a tensor, or rows that are computed from it.
 
-use super::weights::{WeightSource, format_of};
+use super::weight_table::{WeightSource, format_of};
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, TensorInfo};
 use crate::memory::{resize, zeros};

@@ -6,7 +6,6 @@
 
 use super::{BatchPlan, BatchShape, Config, PromptOptions, plan_batch, plan_sampling};
 use crate::error::Result;
-use crate::gguf::Gguf;
 use crate::plan::{Plan, Target};
 use crate::shader::Variant;
 use std::collections::HashSet;
@@ -28,21 +27,14 @@ impl Shaders {
     /// # Errors
     /// As [`plan_batch`], and [`Error::TooLarge`](crate::Error::TooLarge) for a plan of prompts that a device cannot bind
     /// which binds up to `allowed` bytes.
-    pub fn of(
-        file: &Gguf,
-        config: &Config,
-        token: &BatchPlan,
-        target: Target,
-        prompt: PromptOptions,
-        allowed: u64,
-    ) -> Result<Self> {
+    pub fn of(config: &Config, token: &BatchPlan, target: Target, prompt: PromptOptions, allowed: u64) -> Result<Self> {
         let mut seen = HashSet::new();
         let mut new = |plan: Plan| -> Vec<Variant> {
             plan.variants.into_iter().filter(|variant| seen.insert(variant.clone())).collect()
         };
         let mut shaders = Self { token: new(token.plan.clone()), ..Self::default() };
         for shape in BatchShape::all(prompt, token.cache.context) {
-            let plan = plan_batch(file, config, token, target, shape)?.plan;
+            let plan = plan_batch(config, token, target, shape)?.plan;
             plan.check_bindings(allowed)?;
             shaders.prompts.extend(new(plan));
         }

@@ -28,7 +28,7 @@ impl Sums {
         }
     }
 
-    /// The checksums, indexed like the weights of the plan.
+    /// The checksums, indexed like the table of weights.
     pub fn finish(self) -> Vec<[u32; 2]> {
         self.0.into_iter().map(|pair| pair.map(AtomicU32::into_inner)).collect()
     }

@@ -6,13 +6,13 @@
 //! the read until they are summed and staged. Weights that are used in place are only summed. At the end the GPU
 //! computes checksums of what it has (`verify.rs`).
 
-use super::BatchPlan;
 use super::in_place::{InPlace, Limits, Place};
 use super::progress::{Meter, Stage};
 use super::rows::WeightRows;
 use super::sums::Sums;
 use super::upload_pieces::{Piece, PieceGroup, groups};
 use super::verify::verify;
+use super::weight_table::WeightTable;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, BufferUse, Gpu, Mapped, PAGE, StagedCopy, Staging};
@@ -43,36 +43,35 @@ const TILE: usize = 256 << 10;
 
 /// The weights on the GPU.
 pub(super) struct Uploaded {
-    /// The buffers, indexed like the weights of the plan.
+    /// The buffers, indexed like the table of weights.
     pub buffers: Vec<Buffer>,
     /// The size in bytes of the weights that are used in place.
     pub in_place: u64,
-    /// The checksums of the weights, indexed like the weights of the plan: see `kernels/weight_sum.rs`.
+    /// The checksums of the weights, indexed like the table: see `kernels/weight_sum.rs`.
     pub sums: Vec<[u32; 2]>,
 }
 
-/// Creates and fills the buffers of a plan's weights, in the plan's order. With `zero_copy` the buffers are over the
+/// Creates and fills the buffers of a model's weights, in the order of the table. With `zero_copy` the buffers are over the
 /// file itself where the file has the form that the GPU needs. Then verifies that the weights arrived.
 pub(super) fn upload(
     file: &Gguf,
     pipelines: &Pipelines,
-    planned: &BatchPlan,
+    table: &WeightTable,
     zero_copy: bool,
     meter: &Meter,
     go_on: &mut GoOn<'_>,
 ) -> Result<Uploaded> {
-    let (gpu, plan) = (pipelines.gpu(), &planned.plan);
-    let rows = |(weight, source)| WeightRows::of(file, weight, source);
-    let rows = plan.weights.iter().zip(planned.sources.iter()).map(rows).collect::<Result<Vec<_>>>()?;
-    let placed = if zero_copy { in_place(gpu, &plan.weights, &rows) } else { InPlace::none(rows.len()) };
+    let (gpu, weights) = (pipelines.gpu(), &table.weights);
+    let rows = |weight| WeightRows::of(file, weight, table.source(weight));
+    let rows = weights.iter().map(rows).collect::<Result<Vec<_>>>()?;
+    let placed = if zero_copy { in_place(gpu, weights, &rows) } else { InPlace::none(rows.len()) };
     // All buffers are created first, so that a lack of memory shows before minutes are spent on reading.
-    let buffers = buffers(file, gpu, &plan.weights, &placed)?;
+    let buffers = buffers(file, gpu, weights, &placed)?;
     let threads = threads();
-    let staging = staging_bytes(threads, plan.weight_memory());
+    let staging = staging_bytes(threads, table.bytes());
     let [copied, in_place] =
-        [false, true].map(|in_place| groups(plan, staging, |index| placed.places[index].is_some() == in_place));
-    let (weights, sums) = (plan.weights.as_slice(), Sums::of(plan.weights.len()));
-    let next = AtomicUsize::new(0);
+        [false, true].map(|in_place| groups(weights, staging, |index| placed.places[index].is_some() == in_place));
+    let (sums, next) = (Sums::of(weights.len()), AtomicUsize::new(0));
     let upload = Upload { gpu, weights, rows, buffers: &buffers, copied, in_place, sums, next, meter };
     upload.run(threads, go_on)?;
     file.unchanged()?;
@@ -130,7 +129,7 @@ struct Scratch {
 /// The state that all threads share.
 struct Upload<'a> {
     gpu: &'a Gpu,
-    /// The weights, the sources of their rows, and their buffers, indexed like the weights of the plan.
+    /// The weights, the sources of their rows, and their buffers, indexed like the table.
     weights: &'a [Weight],
     rows: Vec<WeightRows<'a>>,
     buffers: &'a [Buffer],

@@ -4,13 +4,13 @@
 //! some piece, bytes between the streams included, because wgpu zeroes bytes that were never written when they are
 //! first used, which would be in the first token.
 
-use crate::plan::{Plan, Weight};
+use crate::plan::Weight;
 use std::ops::Range;
 
 /// Pieces that are staged and copied together.
 #[derive(Debug, Default)]
 pub(super) struct PieceGroup {
-    /// The pieces, in the order of the plan's weights.
+    /// The pieces, in the order of the weights.
     pub pieces: Vec<Piece>,
     /// The size in staging memory in bytes.
     pub bytes: usize,
@@ -19,7 +19,7 @@ pub(super) struct PieceGroup {
 /// A run of rows of a weight.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// The index of the weight in the plan.
+    /// The index of the weight.
     pub weight: usize,
     /// The rows, counted over all matrices.
     pub rows: Range<usize>,
@@ -50,12 +50,12 @@ impl Piece {
 /// The alignment of copies in the staging memory.
 const ALIGNMENT: usize = 16;
 
-/// Cuts the weights of a plan with the indices in `wanted` into groups of about `most` bytes. A group is only larger if
+/// Cuts the weights with the indices in `wanted` into groups of about `most` bytes. A group is only larger if
 /// four rows are.
-pub(super) fn groups(plan: &Plan, most: usize, wanted: impl Fn(usize) -> bool) -> Vec<PieceGroup> {
+pub(super) fn groups(weights: &[Weight], most: usize, wanted: impl Fn(usize) -> bool) -> Vec<PieceGroup> {
     let mut groups = Vec::new();
     let mut open = PieceGroup::default();
-    for (index, weight) in plan.weights.iter().enumerate().filter(|(index, _)| wanted(*index)) {
+    for (index, weight) in weights.iter().enumerate().filter(|(index, _)| wanted(*index)) {
         let count = weight.shape[1] * weight.shape[2];
         let row = weight.quant.gpu_bytes(weight.quant.blocks(weight.shape[0]));
         // For four rows every stream has whole words, which copies need.

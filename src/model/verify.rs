@@ -11,6 +11,7 @@ use crate::kernels::SUM_TILE;
 use crate::plan::{BufferRef, Builder, Executor, Plan, Purpose, Target, Weight};
 use crate::shader::Pipelines;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Bytes of a dispatch at most: none takes longer than a few milliseconds.
 const RANGE: u64 = 256 << 20;
@@ -27,7 +28,7 @@ const PAIR: u64 = 8;
 /// the device reports.
 pub(super) fn verify(
     pipelines: &Pipelines,
-    weights: &[Weight],
+    weights: &Arc<Vec<Weight>>,
     uploaded: &Uploaded,
     go_on: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
@@ -39,7 +40,7 @@ pub(super) fn verify(
 }
 
 /// Bytes that it takes on a device beside the weights.
-pub(super) fn verify_memory(weights: &[Weight], max_binding: u64) -> Result<u64> {
+pub(super) fn verify_memory(weights: &Arc<Vec<Weight>>, max_binding: u64) -> Result<u64> {
     let planned = Planned::of(weights, max_binding)?;
     let read = Fetch::memory(PAIR * weights.len() as u64, planned.submissions().len() + 1);
     Ok(planned.plan.params_memory() + planned.plan.local_memory(Purpose::State) + read)
@@ -53,12 +54,12 @@ struct Planned {
 }
 
 impl Planned {
-    fn of(weights: &[Weight], max_binding: u64) -> Result<Self> {
+    fn of(weights: &Arc<Vec<Weight>>, max_binding: u64) -> Result<Self> {
         let tile = 4 * SUM_TILE as u64;
         let most = RANGE.min(max_binding / tile * tile).max(tile);
         let mut b = Builder::new(Target::default(), 1).with_weights(weights);
         let sums = b.setting("sums", PAIR * weights.len() as u64);
-        for weight in weights {
+        for weight in weights.iter() {
             for start in (0..weight.bytes()).step_by(most as usize) {
                 let range = start..weight.bytes().min(start + most);
                 b.weight_sum(&weight.name, weight.buffer(), range, (BufferRef::Local(sums), weight.index))?;
@@ -114,7 +115,7 @@ mod tests {
     /// Weights on a device, and what they hold.
     struct There {
         pipelines: Pipelines,
-        weights: Vec<Weight>,
+        weights: Arc<Vec<Weight>>,
         contents: Vec<Vec<u8>>,
         uploaded: Uploaded,
     }
@@ -125,11 +126,13 @@ mod tests {
         let mut b = Builder::new(Target::default(), 1);
         let shapes = QUANTS.iter().map(|quant| (*quant, [512, 27, 1]));
         let small = [1, 3, 1000, 1025].map(|columns| (&F32, [columns, 1, 1]));
-        let weights: Vec<Weight> =
-            shapes.chain(small).enumerate().map(|(i, (quant, shape))| b.weight(&i.to_string(), quant, shape)).collect();
+        for (i, (quant, shape)) in shapes.chain(small).enumerate() {
+            b.weight(&i.to_string(), quant, shape);
+        }
+        let weights = b.finish().weights;
         let sums = Sums::of(weights.len());
         let (mut contents, mut buffers) = (Vec::new(), Vec::new());
-        for weight in &weights {
+        for weight in weights.iter() {
             let noise = F32.sample(weight.bytes() as usize / 4, weight.index as u64);
             let buffer = gpu.buffer(&weight.name, weight.bytes(), BufferUse::Storage)?;
             gpu.write(&buffer, 0, &noise)?;
@@ -170,7 +173,7 @@ mod tests {
     #[test]
     fn a_weight_that_did_not_arrive_is_named() -> Result<()> {
         let there = there(true)?;
-        for weight in &there.weights {
+        for weight in there.weights.iter() {
             let (name, content) = (weight.name.to_string(), &there.contents[weight.index]);
             let (piece, end) = (content.len().min(256), content.len());
             assert_eq!(there.spoilt(weight.index, 0, &vec![0; piece])?, name, "a piece is missing");
@@ -216,9 +219,10 @@ mod tests {
     fn a_submission_is_bounded() -> Result<()> {
         let mut b = Builder::new(Target::default(), 1);
         let rows = [1 << 18, 700, 1 << 18, 1, 1 << 18, 1 << 19];
-        let weights: Vec<Weight> =
-            rows.iter().enumerate().map(|(i, rows)| b.weight(&i.to_string(), &F32, [1024, *rows, 1])).collect();
-        let planned = Planned::of(&weights, u64::MAX)?;
+        for (i, rows) in rows.iter().enumerate() {
+            b.weight(&i.to_string(), &F32, [1024, *rows, 1]);
+        }
+        let planned = Planned::of(&b.finish().weights, u64::MAX)?;
         let submissions = planned.submissions();
         let bytes = |steps: &Range<usize>| planned.plan.steps[steps.clone()].iter().map(|step| step.cost.weights).sum();
         let each: Vec<u64> = submissions.iter().map(bytes).collect();

@@ -1,176 +1,205 @@
-//! Lists the tensors of the file that a model needs, with their shapes, and how weights are made of them.
-//!
-//! Most weights are a tensor of the file, unchanged. Others are cut out of one (`attn_kv_b`, fused gate and up),
-//! transposed, decoded (norms, whatever their type), or zero (an absent bias).
+//! The weights of a model, as its graph uses them: found among the tensors of the file by name, and checked against the
+//! shapes that the hyper-parameters ask for. That happens once a load, and all plans of the model share what was found.
 
-use super::Config;
-use crate::error::{Error, Result};
-use crate::gguf::{Gguf, Shape, TensorInfo};
-use crate::plan::{Builder, Weight};
-use crate::quant::{self, Quant};
+use super::weight_table::{Tensors, WeightTable};
+use super::{Config, Experts};
+use crate::error::Result;
+use crate::gguf::Gguf;
+use crate::kernels::{Norm, Routing};
+use crate::plan::Weight;
+use std::sync::Arc;
 
-/// The source of a weight's values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WeightSource {
-    /// Rows `first..first + rows` of every `per` rows of a tensor, unchanged.
-    Rows {
-        /// The tensor.
-        tensor: String,
-        /// The number of rows of one matrix in the file.
-        per: usize,
-        /// The first row that is taken.
-        first: usize,
-        /// The number of rows that are taken.
-        rows: usize,
-    },
-    /// The first rows of each matrix, decoded and transposed.
-    Transposed {
-        /// The tensor.
-        tensor: String,
-        /// The number of rows of one matrix in the file.
-        per: usize,
-        /// The number of rows that are taken, from the first on.
-        rows: usize,
-    },
-    /// A vector that is decoded to f32.
-    Decoded {
-        /// The tensor.
-        tensor: String,
-    },
-    /// Zeros.
-    Zeros,
-}
-
-/// Collects the weights of a plan, and checks each against the file.
-pub struct Weights<'a> {
-    file: &'a Gguf,
-    /// The sources, indexed like the weights of the plan.
-    pub sources: Vec<WeightSource>,
-}
-
-impl<'a> Weights<'a> {
-    /// Creates an empty collection.
-    pub fn new(file: &'a Gguf) -> Self {
-        Self { file, sources: Vec::new() }
-    }
-
-    /// The weights of another plan, with the same indices.
-    pub fn known(file: &'a Gguf, sources: &[WeightSource]) -> Self {
-        Self { file, sources: sources.to_vec() }
-    }
-
-    /// Whether the file has the tensor.
-    pub fn has(&self, name: &str) -> bool {
-        self.file.tensor(name).is_some()
-    }
-
-    fn add(
-        &mut self,
-        b: &mut Builder,
-        name: &str,
-        quant: &'static Quant,
-        shape: [usize; 3],
-        source: WeightSource,
-    ) -> Weight {
-        let weight = b.weight(name, quant, shape);
-        if weight.index == self.sources.len() {
-            self.sources.push(source);
-        }
-        weight
-    }
-
-    /// A stack of matrices {columns, rows, matrices}.
-    pub fn matrices(&mut self, b: &mut Builder, name: &str, shape: [usize; 3]) -> Result<Weight> {
-        let wanted = if shape[2] == 1 { &shape[..2] } else { &shape[..] };
-        let quant = format_of(self.file.require(name, wanted)?)?;
-        let source = WeightSource::Rows { tensor: name.into(), per: shape[1], first: 0, rows: shape[1] };
-        Ok(self.add(b, name, quant, shape, source))
-    }
-
-    /// A matrix {columns, rows}.
-    pub fn matrix(&mut self, b: &mut Builder, name: &str, columns: usize, rows: usize) -> Result<Weight> {
-        self.matrices(b, name, [columns, rows, 1])
-    }
-
+/// The weights of a model. Shapes are innermost first.
+pub struct ModelWeights {
+    /// All of them.
+    pub table: WeightTable,
+    /// The embeddings of the tokens {width, vocab}.
+    pub embedding: Weight,
+    /// The layers.
+    pub layers: Vec<LayerWeights>,
+    /// The norm that the head begins with {width}.
+    pub output_norm: Norm,
     /// The output matrix {width, vocab}, which is a tensor of its own, or that of the embeddings.
-    pub fn output(&mut self, b: &mut Builder, config: &Config) -> Result<Weight> {
-        let name = if self.has("output.weight") { "output.weight" } else { "token_embd.weight" };
-        self.matrix(b, name, config.width, config.vocab)
-    }
+    pub output: Weight,
+}
 
-    /// A vector of f32, whatever its type in the file.
-    pub fn vector(&mut self, b: &mut Builder, name: &str, length: usize) -> Result<Weight> {
-        format_of(self.file.require(name, &[length])?)?;
-        Ok(self.add(b, name, &quant::F32, [length, 1, 1], WeightSource::Decoded { tensor: name.into() }))
-    }
+/// The weights of a layer.
+pub struct LayerWeights {
+    /// The norm before attention {width}.
+    pub attention_norm: Norm,
+    /// Attention.
+    pub attention: AttentionWeights,
+    /// The norm before the feed-forward {width}.
+    pub feed_forward_norm: Norm,
+    /// The feed-forward.
+    pub feed_forward: FeedForwardWeights,
+    /// The norm that follows the layer {width}: that of the next layer, or of the head. The layer's last step can prepare
+    /// its output for it.
+    pub next_norm: Norm,
+}
 
-    /// A vector of f32, zeros if the file lacks it.
-    pub fn vector_or_zeros(&mut self, b: &mut Builder, name: &str, length: usize) -> Result<Weight> {
-        if self.has(name) {
-            return self.vector(b, name, length);
+/// The weights of multi-head latent attention.
+pub struct AttentionWeights {
+    /// The projection to the queries of all heads.
+    pub query: QueryWeights,
+    /// The projection to the latent and, behind it, the rotary key {width, rank + rotary}.
+    pub kv_a: Weight,
+    /// The norm of the latent {rank}.
+    pub kv_norm: Norm,
+    /// The projections between the latent and each head's key {nope, rank, heads}.
+    pub k_b: Weight,
+    /// The projections between the latent and each head's value {rank, value width, heads}.
+    pub v_b: Weight,
+    /// The projection of the values of all heads {value width · heads, width}.
+    pub output: Weight,
+}
+
+/// The projection to the queries of all heads.
+pub enum QueryWeights {
+    /// One matrix {width, key width · heads}.
+    Direct(Weight),
+    /// Two matrices of a lower rank, with a norm between them.
+    Compressed {
+        /// The first matrix {width, rank}.
+        down: Weight,
+        /// The norm {rank}.
+        norm: Norm,
+        /// The second matrix {rank, key width · heads}.
+        up: Weight,
+    },
+}
+
+/// The weights of a layer's feed-forward.
+pub enum FeedForwardWeights {
+    /// One for all tokens.
+    Dense(GatedWeights),
+    /// A mixture of experts.
+    Experts(Box<MixtureWeights>),
+}
+
+/// The matrices of a gated feed-forward, down · (silu(gate · h) ⊙ up · h), or a stack of each, one for every expert.
+pub struct GatedWeights {
+    /// Gate {width, hidden}.
+    pub gate: Weight,
+    /// Up {width, hidden}.
+    pub up: Weight,
+    /// Down {hidden, width}.
+    pub down: Weight,
+}
+
+/// The weights of a mixture of experts.
+pub struct MixtureWeights {
+    /// The router {width, experts}.
+    pub router: Weight,
+    /// What is added to the router's scores for the selection only {experts}.
+    pub bias: Weight,
+    /// How experts are selected and weighed by the scores.
+    pub routing: Routing,
+    /// The experts.
+    pub experts: GatedWeights,
+    /// The shared experts, which every token is given to, if there are any.
+    pub shared: Option<GatedWeights>,
+}
+
+impl ModelWeights {
+    /// Finds the weights in a file, of which it reads the header only. The table has them in the order in which the steps
+    /// of a token first use them; snapshots of sessions depend on that order, because it enters the model's fingerprint.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`](crate::Error::Tensor) for a tensor that is missing or has a shape other than the
+    /// hyper-parameters ask for, [`Error::Unsupported`](crate::Error::Unsupported) for one whose type is unknown here.
+    pub fn resolve(file: &Gguf, config: &Config) -> Result<Arc<Self>> {
+        let mut table = WeightTable::default();
+        let tensors = &mut Tensors::new(file, &mut table);
+        let matrix = [config.width, config.vocab];
+        let embedding = tensors.matrix("token_embd.weight", matrix)?;
+        let mut layers = Vec::new();
+        for index in 0..config.layers {
+            let next = index + 1;
+            let next_norm =
+                if next < config.layers { format!("blk.{next}.attn_norm.weight") } else { OUTPUT_NORM.to_owned() };
+            layers.push(LayerWeights::resolve(tensors, config, index, &next_norm)?);
         }
-        Ok(self.add(b, name, &quant::F32, [length, 1, 1], WeightSource::Zeros))
-    }
-
-    /// Takes `rows` rows from `first` on of every matrix of a tensor {columns, per, matrices}, as a weight called
-    /// `name`.
-    pub fn part(
-        &mut self,
-        b: &mut Builder,
-        name: &str,
-        of: &str,
-        whole: [usize; 3],
-        first: usize,
-        rows: usize,
-    ) -> Result<Weight> {
-        let [columns, per, matrices] = whole;
-        let quant = format_of(self.file.require(of, &whole)?)?;
-        let source = WeightSource::Rows { tensor: of.into(), per, first, rows };
-        Ok(self.add(b, name, quant, [columns, rows, matrices], source))
-    }
-
-    /// The projections between the latent and keys, {nope, rank, heads}, and between the latent and values, {rank,
-    /// value width, heads}. Early files hold both in one tensor {rank, heads · (nope + value width)}, keys first.
-    pub fn latent_pair(&mut self, b: &mut Builder, block: &str, config: &Config) -> Result<(Weight, Weight)> {
-        let (nope, rank, heads, value) = (config.nope(), config.latent_rank, config.heads, config.value_width);
-        let (key_name, value_name) = (format!("{block}.attn_k_b.weight"), format!("{block}.attn_v_b.weight"));
-        let joint = format!("{block}.attn_kv_b.weight");
-        if self.has(&key_name) || !self.has(&joint) {
-            let keys = self.matrices(b, &key_name, [nope, rank, heads])?;
-            return Ok((keys, self.matrices(b, &value_name, [rank, value, heads])?));
-        }
-        let per = nope + value;
-        let info = self.file.require(&joint, &[rank, heads * per])?;
-        let quant = format_of(info)?;
-        // A transposed row takes values of many blocks of the file, so the values are decoded.
-        let keys = WeightSource::Transposed { tensor: joint.clone(), per, rows: nope };
-        let keys = self.add(b, &key_name, quant.exact(), [nope, rank, heads], keys);
-        let values = WeightSource::Rows { tensor: joint, per, first: nope, rows: value };
-        Ok((keys, self.add(b, &value_name, quant, [rank, value, heads], values)))
-    }
-
-    /// The experts' gate and up {columns, rows, experts}, which some files fuse: gate rows, then up rows.
-    pub fn gate_up_experts(&mut self, b: &mut Builder, block: &str, shape: [usize; 3]) -> Result<(Weight, Weight)> {
-        let fused = format!("{block}.ffn_gate_up_exps.weight");
-        let (gate, up) = (format!("{block}.ffn_gate_exps.weight"), format!("{block}.ffn_up_exps.weight"));
-        if !self.has(&fused) {
-            return Ok((self.matrices(b, &gate, shape)?, self.matrices(b, &up, shape)?));
-        }
-        let [columns, rows, experts] = shape;
-        let whole = [columns, 2 * rows, experts];
-        let gate = self.part(b, &gate, &fused, whole, 0, rows)?;
-        Ok((gate, self.part(b, &up, &fused, whole, rows, rows)?))
+        let output_norm = tensors.norm(OUTPUT_NORM, config.width, config.epsilon)?;
+        let output = if tensors.has(OUTPUT) { tensors.matrix(OUTPUT, matrix)? } else { embedding.clone() };
+        Ok(Arc::new(Self { table, embedding, layers, output_norm, output }))
     }
 }
 
-/// The format of a tensor's values.
-pub(super) fn format_of(info: &TensorInfo) -> Result<&'static Quant> {
-    quant::by_id(info.ty.id).ok_or_else(|| {
-        let known: Vec<&str> = quant::QUANTS.iter().map(|q| q.name).collect();
-        Error::Unsupported {
-            what: format!("the type of tensor `{}` {}", info.name, Shape(&info.dims)),
-            found: format!("`{}`", info.ty.name),
-            remedy: format!("supported types: {}", known.join(", ")),
-        }
-    })
+const OUTPUT_NORM: &str = "output_norm.weight";
+const OUTPUT: &str = "output.weight";
+
+impl LayerWeights {
+    /// The weights of block `index` of a file, which is followed by a norm of this name.
+    pub(super) fn resolve(tensors: &mut Tensors<'_>, config: &Config, index: usize, next_norm: &str) -> Result<Self> {
+        let block = format!("blk.{index}");
+        let norm = |tensors: &mut Tensors<'_>, name: &str| tensors.norm(name, config.width, config.epsilon);
+        Ok(Self {
+            attention_norm: norm(tensors, &format!("{block}.attn_norm.weight"))?,
+            feed_forward_norm: norm(tensors, &format!("{block}.ffn_norm.weight"))?,
+            attention: AttentionWeights::resolve(tensors, config, &block)?,
+            next_norm: norm(tensors, next_norm)?,
+            feed_forward: FeedForwardWeights::resolve(tensors, config, index)?,
+        })
+    }
+}
+
+impl AttentionWeights {
+    fn resolve(tensors: &mut Tensors<'_>, config: &Config, block: &str) -> Result<Self> {
+        let name = |stem: &str| format!("{block}.{stem}.weight");
+        let Config { width, heads, latent_rank: rank, rotary, key_width, value_width, epsilon, .. } = *config;
+        let kv_a = tensors.matrix(&name("attn_kv_a_mqa"), [width, rank + rotary])?;
+        let kv_norm = tensors.norm(&name("attn_kv_a_norm"), rank, epsilon)?;
+        let query = match config.query_rank {
+            None => QueryWeights::Direct(tensors.matrix(&name("attn_q"), [width, key_width * heads])?),
+            Some(rank) => QueryWeights::Compressed {
+                down: tensors.matrix(&name("attn_q_a"), [width, rank])?,
+                norm: tensors.norm(&name("attn_q_a_norm"), rank, epsilon)?,
+                up: tensors.matrix(&name("attn_q_b"), [rank, key_width * heads])?,
+            },
+        };
+        let (k_b, v_b) = tensors.latent_pair(block, config.nope(), [rank, value_width, heads])?;
+        let output = tensors.matrix(&name("attn_output"), [value_width * heads, width])?;
+        Ok(Self { query, kv_a, kv_norm, k_b, v_b, output })
+    }
+}
+
+impl FeedForwardWeights {
+    fn resolve(tensors: &mut Tensors<'_>, config: &Config, index: usize) -> Result<Self> {
+        let block = format!("blk.{index}");
+        Ok(match &config.experts {
+            Some(experts) if index >= config.leading_dense => {
+                Self::Experts(Box::new(MixtureWeights::resolve(tensors, config, experts, &block)?))
+            }
+            _ => Self::Dense(GatedWeights::resolve(tensors, &block, "", [config.width, config.dense_width])?),
+        })
+    }
+}
+
+impl GatedWeights {
+    /// The matrices whose names have this suffix.
+    fn resolve(tensors: &mut Tensors<'_>, block: &str, suffix: &str, [width, hidden]: [usize; 2]) -> Result<Self> {
+        let name = |stem: &str| format!("{block}.ffn_{stem}{suffix}.weight");
+        Ok(Self {
+            gate: tensors.matrix(&name("gate"), [width, hidden])?,
+            up: tensors.matrix(&name("up"), [width, hidden])?,
+            down: tensors.matrix(&name("down"), [hidden, width])?,
+        })
+    }
+}
+
+impl MixtureWeights {
+    fn resolve(tensors: &mut Tensors<'_>, config: &Config, experts: &Experts, block: &str) -> Result<Self> {
+        let Experts { count, width: hidden, shared_width, routing } = *experts;
+        let width = config.width;
+        let router = tensors.matrix(&format!("{block}.ffn_gate_inp.weight"), [width, count])?;
+        let bias = tensors.vector_or_zeros(&format!("{block}.exp_probs_b.bias"), count)?;
+        let (gate, up) = tensors.gate_up_experts(block, [width, hidden, count])?;
+        let down = tensors.matrices(&format!("{block}.ffn_down_exps.weight"), [hidden, width, count])?;
+        let shared = match shared_width {
+            0 => None,
+            hidden => Some(GatedWeights::resolve(tensors, block, "_shexp", [width, hidden])?),
+        };
+        Ok(Self { router, bias, routing, experts: GatedWeights { gate, up, down }, shared })
+    }
 }

@@ -30,7 +30,6 @@ pub struct Builder {
     prefix: String,
     guard: u64,
     scratch: HashMap<(String, u64), usize>,
-    names: HashMap<String, usize>,
     /// What the kernel of the next steps computes.
     reference: Option<(&'static str, Arc<dyn Reference>)>,
 }
@@ -59,7 +58,6 @@ impl Builder {
             prefix: String::new(),
             guard: 0,
             scratch: HashMap::new(),
-            names: HashMap::new(),
             reference: None,
         };
         builder.room_for_sequences(1);
@@ -103,10 +101,9 @@ impl Builder {
         self.plan.locals[Plan::SAMPLING].bytes = (SAMPLING_BYTES * sequences) as u64;
     }
 
-    /// Starts with the weights of another plan, in their places.
-    pub fn with_weights(mut self, weights: &[Weight]) -> Self {
-        self.names = weights.iter().map(|weight| (weight.name.to_string(), weight.index)).collect();
-        self.plan.weights = weights.to_vec();
+    /// Over the weights of a model, which all its plans share.
+    pub fn with_weights(mut self, weights: &Arc<Vec<Weight>>) -> Self {
+        self.plan.weights = weights.clone();
         self
     }
 
@@ -174,14 +171,10 @@ impl Builder {
         self.plan.rows
     }
 
-    /// A stack of matrices; the same name twice is the same weight.
+    /// A stack of matrices for a plan of a few steps that belongs to no model.
     pub fn weight(&mut self, name: &str, quant: &'static Quant, shape: [usize; 3]) -> Weight {
-        if let Some(&known) = self.names.get(name) {
-            return self.plan.weights[known].clone();
-        }
-        self.names.insert(name.to_owned(), self.plan.weights.len());
         let weight = Weight { index: self.plan.weights.len(), name: Arc::from(name), quant, shape };
-        self.plan.weights.push(weight.clone());
+        Arc::make_mut(&mut self.plan.weights).push(weight.clone());
         weight
     }
 

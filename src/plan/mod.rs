@@ -223,8 +223,8 @@ pub struct Plan {
     pub head: usize,
     /// The distinct shaders.
     pub variants: Vec<Variant>,
-    /// The weights, each once.
-    pub weights: Vec<Weight>,
+    /// The weights, each once. All plans of a model share them.
+    pub weights: Arc<Vec<Weight>>,
     /// The buffers the executor makes.
     pub locals: Vec<Local>,
     /// Into how many splits attention cuts the cache: part of what the host writes before each token or chunk.

@@ -188,11 +188,9 @@ impl Session {
 
     /// The weights {width} of the norm before the head.
     fn output_norm(&self) -> Result<Vec<f32>> {
-        const NAME: &str = "output_norm.weight";
-        let missing = || Error::Tensor { name: NAME.into(), expected: "a vector".into(), found: "nothing".into() };
-        let index = self.planned.plan.weights.iter().position(|weight| *weight.name == *NAME).ok_or_else(missing)?;
+        let norm = &self.planned.weights.output_norm.weight;
         let bytes = 4 * self.model().config().width as u64;
-        let read = Fetch::new(self.model().gpu(), bytes)?.read(&self.model().weights()[index], 0, bytes)?;
+        let read = Fetch::new(self.model().gpu(), bytes)?.read(&self.model().weights()[norm.index], 0, bytes)?;
         Ok(bytemuck::pod_collect_to_vec(&read))
     }
 }

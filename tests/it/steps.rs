@@ -98,7 +98,7 @@ fn no_step_of_the_full_shape_takes_longer_than_it_may() {
         for (tokens, outputs) in chunks() {
             for depth in DEPTHS {
                 let shape = BatchShape { rows: tokens, outputs, depth };
-                let plan = plan_batch(&file, &config, &token, target, shape).unwrap().plan;
+                let plan = plan_batch(&config, &token, target, shape).unwrap().plan;
                 bounded(&format!("{shape:?}"), &plan, shape.cached(CONTEXT));
             }
         }
@@ -118,7 +118,7 @@ fn parts_add_up_and_need_no_shaders_of_their_own() {
         for tokens in [32, 512, PromptOptions::MOST] {
             let plan = |limit, depth| {
                 let shape = BatchShape { rows: tokens, outputs: Outputs::Last, depth };
-                plan_batch(&file, &config, &token, Target { limit, ..target }, shape).unwrap().plan
+                plan_batch(&config, &token, Target { limit, ..target }, shape).unwrap().plan
             };
             let (cut, whole) = (plan(target.limit, CONTEXT), plan(UNCUT, CONTEXT));
             assert!(is_cut(&cut) && !is_cut(&whole), "{tokens}: {} and {} steps", cut.steps.len(), whole.steps.len());
@@ -185,5 +185,5 @@ fn steps(model: &Model, chunk: usize) -> usize {
     let cache = CacheShape { context: 1200, ty: CacheType::F16 };
     let token = plan_token(file, config, cache, target).unwrap();
     let shape = BatchShape::of(chunk, Outputs::Last, 0, cache.context);
-    plan_batch(file, config, &token, target, shape).unwrap().plan.steps.len()
+    plan_batch(config, &token, target, shape).unwrap().plan.steps.len()
 }

@@ -118,7 +118,7 @@ fn a_conversation_takes_few_pipelines() {
         for ((target, ty), chunk) in targets().into_iter().flat_map(|of| [512, PromptOptions::MOST].map(|c| (of, c))) {
             let token = plan_token(&file, &config, CacheShape { context: 202_752, ty }, target).unwrap();
             let prompt = PromptOptions { chunk, ..PromptOptions::default() };
-            let shaders = Shaders::of(&file, &config, &token, target, prompt, u64::MAX).unwrap();
+            let shaders = Shaders::of(&config, &token, target, prompt, u64::MAX).unwrap();
             let [of_token, prompts, sampling] = [&shaders.token, &shaders.prompts, &shaders.sampling].map(Vec::len);
             let Target { team, arithmetic, matrices, tilings, .. } = target;
             let what = format!(
@@ -143,11 +143,11 @@ fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
     let config = Config::read(&file).unwrap();
     for (target, ty) in targets() {
         let token = plan_token(&file, &config, CacheShape { context: 8192, ty }, target).unwrap();
-        let known = Shaders::of(&file, &config, &token, target, PromptOptions::default(), u64::MAX).unwrap();
+        let known = Shaders::of(&config, &token, target, PromptOptions::default(), u64::MAX).unwrap();
         let known: HashSet<Variant> = [known.token, known.prompts].concat().into_iter().collect();
         for tokens in [3, 7, 31, 100] {
             let shape = BatchShape::of(tokens, Outputs::Last, 5000, 8192);
-            let plan = plan_batch(&file, &config, &token, target, shape).unwrap().plan;
+            let plan = plan_batch(&config, &token, target, shape).unwrap().plan;
             let unknown: Vec<&str> =
                 plan.variants.iter().filter(|v| !known.contains(v)).map(|v| v.label.as_str()).collect();
             assert_eq!(unknown, [""; 0], "{target:?}, {shape:?}");
@@ -165,7 +165,7 @@ fn chunks_of_the_full_shape_take_moderate_memory() {
     let token = plan_token(&file, &config, cache, Target::default()).unwrap();
     for (tokens, depth, most) in [(16, 4096, 40 << 20), (512, 0, 200 << 20), (512, 4096, 300 << 20)] {
         let shape = BatchShape { rows: tokens, outputs: Outputs::Last, depth };
-        let plan = plan_batch(&file, &config, &token, Target::default(), shape).unwrap().plan;
+        let plan = plan_batch(&config, &token, Target::default(), shape).unwrap().plan;
         let scratch = plan.local_memory(Purpose::Scratch);
         println!("{shape:?}: {scratch} bytes, {} dispatches, {} pipelines", plan.steps.len(), plan.variants.len());
         assert!(scratch < most, "{shape:?}: {scratch} bytes");
@@ -185,7 +185,7 @@ fn the_largest_chunks_are_planned() {
             let token = plan_token(&file, &config, cache, target).unwrap();
             for depth in [0, 8192] {
                 let shape = BatchShape { rows: PromptOptions::MOST, outputs: Outputs::Last, depth };
-                let planned = plan_batch(&file, &config, &token, target, shape);
+                let planned = plan_batch(&config, &token, target, shape);
                 assert!(planned.is_ok(), "{heads} heads, {matrices:?}, {shape:?}: {:?}", planned.err());
             }
         }
@@ -210,7 +210,7 @@ fn the_least_limits_are_enough() {
             let target = Target { workgroup_bytes: 16 << 10, ..target };
             let token = plan_token(&file, &config, cache, target).unwrap();
             let chunks = BatchShape::all(PromptOptions::default(), cache.context);
-            let chunks = chunks.map(|shape| plan_batch(&file, &config, &token, target, shape).unwrap().plan);
+            let chunks = chunks.map(|shape| plan_batch(&config, &token, target, shape).unwrap().plan);
             let mut variants: HashSet<Variant> = token.plan.variants.iter().cloned().collect();
             variants.extend(chunks.flat_map(|plan| plan.variants));
             for variant in &variants {

@@ -35,7 +35,7 @@ fn worst(
     let cache = CacheShape { context: golden.tokens.len().next_multiple_of(room), ty };
     let token = plan_token(&file, &config, cache, target).unwrap();
     let shape = BatchShape::of(room, Outputs::All, 0, cache.context);
-    let BatchPlan { plan, head, .. } = plan_batch(&file, &config, &token, target, shape).unwrap();
+    let BatchPlan { plan, head, .. } = plan_batch(&config, &token, target, shape).unwrap();
     let logits = head.unwrap().logits;
     let stride = logits.pitch;
     let by_matrices = plan.steps.iter().any(|step| step.kernel == "mla_attention_matrix8");
