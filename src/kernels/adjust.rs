@@ -3,7 +3,7 @@
 use super::computes::Adjusted;
 use super::{Kernel, params};
 use crate::error::Result;
-use crate::plan::{BufferRef, Builder, Cost, Tensor, VariantBuilder};
+use crate::plan::{BufferRef, Builder, Cost, LocalId, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/adjust.wgsl");
@@ -31,7 +31,7 @@ impl Builder {
     ///
     /// # Errors
     /// See [`Builder::step`].
-    pub fn adjust(&mut self, label: &str, logits: &Tensor, room: usize) -> Result<usize> {
+    pub fn adjust(&mut self, label: &str, logits: &Tensor, room: usize) -> Result<LocalId> {
         let bytes = room.max(1) * size_of::<Adjustment>();
         let adjustments = self.setting("adjustments", bytes as u64);
         let variant = self

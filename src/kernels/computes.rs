@@ -7,7 +7,7 @@
 
 use super::draft_input::HiddenStates;
 use super::{AttentionSplits, Cache, Groups, Norm, Rounded, Routing, Slices};
-use crate::plan::{BufferRef, Tensor, Weight};
+use crate::plan::{BufferRef, LocalId, Tensor, Weight};
 use crate::quant::Arithmetic;
 
 /// What the splits of attention left, for `heads` heads of every row.
@@ -295,7 +295,7 @@ pub(crate) struct Drafted {
 pub(crate) struct Adjusted {
     pub logits: Tensor,
     /// [`Adjustment`]s of all rows.
-    pub adjustments: usize,
+    pub adjustments: LocalId,
     /// Rotary angles of a row.
     pub pairs: usize,
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Capabilities;
 use crate::kernels::VERIFIED_ROWS;
-use crate::plan::{Builder, Plan, Purpose, Target, Team, Tensor, TilingOverride};
+use crate::plan::{Builder, LocalId, Plan, Purpose, Target, Team, Tensor, TilingOverride};
 use crate::quant::GROUP;
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ pub struct BatchPlan {
     /// What the layers leave {width, rows}.
     pub hidden: Tensor,
     /// Where logits of the last row alone are wanted: the local buffer {width} of what the layers leave of it.
-    pub last: Option<usize>,
+    pub last: Option<LocalId>,
     /// Where logits of every row are wanted: the head.
     pub head: Option<Head>,
     /// Which rows logits are wanted of.
@@ -113,7 +113,7 @@ impl BatchPlan {
     }
 
     /// The local buffers that are those of a plan of a row alone: here, and there.
-    pub fn shared(&self, alone: &Self) -> Vec<(usize, usize)> {
+    pub fn shared(&self, alone: &Self) -> Vec<(LocalId, LocalId)> {
         let states = [Plan::SAMPLED, Plan::PAGES, Plan::SAMPLING].map(|local| (local, local));
         let last = self.last.zip(alone.hidden.buffer.local().ok());
         self.plan.caches().zip(alone.plan.caches()).chain(states).chain(last).collect()

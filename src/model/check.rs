@@ -18,7 +18,7 @@ use crate::gguf::Gguf;
 use crate::gpu::Buffer;
 use crate::kernels::Sampling;
 use crate::memory::zeros;
-use crate::plan::{Checker, Executor, Plan, RowHeader, Sample, Step, Target, Weight, WrongOutput};
+use crate::plan::{Checker, Executor, LocalId, Plan, RowHeader, Sample, Step, Target, Weight, WrongOutput};
 use crate::shader::Pipelines;
 use crate::threads::GoOn;
 use rand_pcg::Pcg32;
@@ -147,7 +147,7 @@ impl Subject<'_> {
         go_on: &mut GoOn<'_>,
     ) -> Result<Option<WrongOutput>> {
         let plan = &chunk.plan;
-        let shared: HashMap<usize, Buffer> =
+        let shared: HashMap<LocalId, Buffer> =
             chunk.shared(token).into_iter().map(|(here, there)| (here, lender.local(there).clone())).collect();
         let executor = Executor::with_locals(self.pipelines, plan, self.weights, &shared)?;
         let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();

@@ -137,7 +137,7 @@ fn scratch(token: &Plan, chunks: &[Plan]) -> u64 {
         let largest = shared.entry(key).or_default();
         *largest = bytes.max(*largest);
     }
-    let own = |plan: &Plan| plan.params_memory() + plan.locals[Plan::BATCH].bytes;
+    let own = |plan: &Plan| plan.params_memory() + plan.local(Plan::BATCH).bytes;
     let each = chunks.iter().map(own).sum::<u64>();
     let token = token.params_memory() + token.local_memory(Purpose::State) + token.local_memory(Purpose::Scratch);
     token + shared.values().sum::<u64>() + each

@@ -6,7 +6,7 @@
 use super::Config;
 use super::batch_plan::{BatchPlan, Head, Outputs};
 use crate::error::Result;
-use crate::plan::{Builder, Plan, Target, Tensor};
+use crate::plan::{Builder, LocalId, Plan, Target, Tensor};
 
 /// The steps that sample the next tokens from logits, to the last of the plan.
 #[derive(Debug, Clone, Copy)]
@@ -22,11 +22,11 @@ pub struct SamplingPlan {
     /// The steps.
     pub plan: Plan,
     /// The local buffers that are those of the batch's plan: here, and there.
-    pub shared: [(usize, usize); 4],
+    pub shared: [(LocalId, LocalId); 4],
     /// Those of them that sample.
     pub sampling: SamplingSteps,
     /// The local buffer that [`Adjustment`](crate::kernels::Adjustment)s are written to.
-    pub adjustments: usize,
+    pub adjustments: LocalId,
 }
 
 /// Plans sampling from the logits that the head of a batch's plan leaves, with room for so many adjustments.

@@ -4,6 +4,7 @@
 //! what.
 
 use crate::kernels::{SUM_TILE, sum_factors};
+use crate::plan::WeightId;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The size of a tile in bytes.
@@ -22,8 +23,8 @@ impl Sums {
 
     /// Adds bytes of a weight's buffer at `offset`, which is a whole word. Only the end of a stream may lie inside a
     /// word; the rest of that word is zero on the GPU as well.
-    pub fn add(&self, weight: usize, offset: u64, bytes: &[u8]) {
-        for (sum, more) in self.0[weight].iter().zip(sums(offset, bytes)) {
+    pub fn add(&self, weight: WeightId, offset: u64, bytes: &[u8]) {
+        for (sum, more) in self.0[weight.index()].iter().zip(sums(offset, bytes)) {
             sum.fetch_add(more, Ordering::Relaxed);
         }
     }
@@ -135,7 +136,7 @@ mod tests {
             if reversed {
                 pieces.reverse();
             }
-            pieces.into_iter().for_each(|(start, end)| sums.add(1, start as u64, &bytes[start..end]));
+            pieces.into_iter().for_each(|(start, end)| sums.add(WeightId::new(1), start as u64, &bytes[start..end]));
             sums.finish()
         };
         let whole = of_pieces(&[0], false);

@@ -69,8 +69,8 @@ pub(super) fn upload(
     let buffers = buffers(file, gpu, weights, &placed)?;
     let threads = threads();
     let staging = staging_bytes(threads, table.bytes());
-    let [copied, in_place] =
-        [false, true].map(|in_place| groups(weights, staging, |index| placed.places[index].is_some() == in_place));
+    let [copied, in_place] = [false, true]
+        .map(|in_place| groups(weights, staging, |weight| placed.places[weight.id.index()].is_some() == in_place));
     let (sums, next) = (Sums::of(weights.len()), AtomicUsize::new(0));
     let upload = Upload { gpu, weights, rows, buffers: &buffers, copied, in_place, sums, next, meter };
     upload.run(threads, go_on)?;
@@ -206,7 +206,7 @@ impl Upload<'_> {
     }
 
     fn copies(&self, piece: &Piece) -> impl Iterator<Item = StagedCopy<'_>> {
-        let to = &self.buffers[piece.weight];
+        let to = &self.buffers[piece.weight.index()];
         let parts = piece.parts.iter();
         parts.map(move |p| StagedCopy { from: p.staged as u64, to, offset: p.offset, bytes: p.bytes as u64 })
     }
@@ -228,7 +228,7 @@ impl Upload<'_> {
         scratch: &mut Scratch,
         take: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let rows = &self.rows[piece.weight];
+        let rows = &self.rows[piece.weight.index()];
         rows.expect(piece.rows.clone());
         // For four rows every stream has whole words, which the checksum needs.
         let tile = (rows.at_a_time(TILE) / 4 * 4).max(4);
@@ -245,7 +245,7 @@ impl Upload<'_> {
 
     /// The part of every stream that belongs to some rows.
     fn tile<'s>(&self, piece: &Piece, rows: Range<usize>, scratch: &'s mut Scratch) -> Result<Vec<&'s mut [u8]>> {
-        let weight = &self.weights[piece.weight];
+        let weight = &self.weights[piece.weight.index()];
         let Scratch { read, repacked } = scratch;
         resize(repacked, piece.parts.iter().map(|part| part.row_bytes * rows.len()).sum(), "repacking weights")?;
         let mut rest = repacked.as_mut_slice();
@@ -255,7 +255,7 @@ impl Upload<'_> {
             streams.push(stream);
             rest = others;
         }
-        self.rows[piece.weight].read(rows, read)?;
+        self.rows[piece.weight.index()].read(rows, read)?;
         weight.quant.repack(read, weight.shape[0], &mut streams)?;
         Ok(streams)
     }

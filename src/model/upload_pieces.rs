@@ -4,7 +4,7 @@
 //! some piece, bytes between the streams included, because wgpu zeroes bytes that were never written when they are
 //! first used, which would be in the first token.
 
-use crate::plan::Weight;
+use crate::plan::{Weight, WeightId};
 use std::ops::Range;
 
 /// Pieces that are staged and copied together.
@@ -19,8 +19,8 @@ pub(super) struct PieceGroup {
 /// A run of rows of a weight.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// The index of the weight.
-    pub weight: usize,
+    /// The weight.
+    pub weight: WeightId,
     /// The rows, counted over all matrices.
     pub rows: Range<usize>,
     /// The part of every stream that belongs to the rows.
@@ -50,18 +50,18 @@ impl Piece {
 /// The alignment of copies in the staging memory.
 const ALIGNMENT: usize = 16;
 
-/// Cuts the weights with the indices in `wanted` into groups of about `most` bytes. A group is only larger if
+/// Cuts those of the weights that are `wanted` into groups of about `most` bytes. A group is only larger if
 /// four rows are.
-pub(super) fn groups(weights: &[Weight], most: usize, wanted: impl Fn(usize) -> bool) -> Vec<PieceGroup> {
+pub(super) fn groups(weights: &[Weight], most: usize, wanted: impl Fn(&Weight) -> bool) -> Vec<PieceGroup> {
     let mut groups = Vec::new();
     let mut open = PieceGroup::default();
-    for (index, weight) in weights.iter().enumerate().filter(|(index, _)| wanted(*index)) {
+    for weight in weights.iter().filter(|weight| wanted(weight)) {
         let count = weight.shape[1] * weight.shape[2];
         let row = weight.quant.gpu_bytes(weight.quant.blocks(weight.shape[0]));
         // For four rows every stream has whole words, which copies need.
         let run = (most / row.max(1) / 4 * 4).max(4);
         for first in (0..count).step_by(run) {
-            let (piece, bytes) = piece(index, weight, first..count.min(first + run));
+            let (piece, bytes) = piece(weight, first..count.min(first + run));
             if open.bytes + bytes > most && !open.pieces.is_empty() {
                 groups.push(std::mem::take(&mut open));
             }
@@ -81,7 +81,7 @@ impl PieceGroup {
 }
 
 /// A piece with rows of a weight, at position 0, and the staging memory that it takes.
-fn piece(index: usize, weight: &Weight, rows: Range<usize>) -> (Piece, usize) {
+fn piece(weight: &Weight, rows: Range<usize>) -> (Piece, usize) {
     let (blocks, streams) = (weight.quant.blocks(weight.shape[0]), weight.streams());
     let ends = streams.iter().skip(1).map(|(start, _)| *start).chain([weight.bytes()]);
     let last = rows.end == weight.shape[1] * weight.shape[2];
@@ -93,5 +93,5 @@ fn piece(index: usize, weight: &Weight, rows: Range<usize>) -> (Piece, usize) {
         parts.push(StreamRange { staged, offset, row_bytes, bytes });
         staged += bytes.next_multiple_of(ALIGNMENT);
     }
-    (Piece { weight: index, rows, parts }, staged)
+    (Piece { weight: weight.id, rows, parts }, staged)
 }

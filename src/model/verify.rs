@@ -8,7 +8,7 @@ use super::upload::Uploaded;
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Fetch, Submission};
 use crate::kernels::SUM_TILE;
-use crate::plan::{BufferRef, Builder, Executor, Plan, Purpose, Target, Weight};
+use crate::plan::{BufferRef, Builder, Executor, LocalId, Plan, Purpose, Target, Weight};
 use crate::shader::Pipelines;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,7 +34,8 @@ pub(super) fn verify(
 ) -> Result<()> {
     let planned = Planned::of(weights, pipelines.gpu().capabilities().max_binding)?;
     let sums = planned.run(pipelines, &uploaded.buffers, go_on)?;
-    let mut wrong = weights.iter().filter(|weight| sums[weight.index] != uploaded.sums[weight.index]);
+    let pairs = weights.iter().zip(sums.iter().zip(&uploaded.sums));
+    let mut wrong = pairs.filter(|(_, (there, sent))| there != sent).map(|(weight, _)| weight);
     let Some(first) = wrong.next() else { return Ok(()) };
     Err(Error::Upload { tensor: first.name.to_string(), count: 1 + wrong.count(), total: weights.len() })
 }
@@ -49,8 +50,8 @@ pub(super) fn verify_memory(weights: &Arc<Vec<Weight>>, max_binding: u64) -> Res
 /// The sums of all weights, a step for each range of a buffer.
 struct Planned {
     plan: Plan,
-    /// Where the sums are, by the weights' places.
-    sums: usize,
+    /// The buffer of the sums, which are in the order of the weights.
+    sums: LocalId,
 }
 
 impl Planned {
@@ -62,7 +63,7 @@ impl Planned {
         for weight in weights.iter() {
             for start in (0..weight.bytes()).step_by(most as usize) {
                 let range = start..weight.bytes().min(start + most);
-                b.weight_sum(&weight.name, weight.buffer(), range, (BufferRef::Local(sums), weight.index))?;
+                b.weight_sum(&weight.name, weight.buffer(), range, (BufferRef::Local(sums), weight.id.index()))?;
             }
         }
         Ok(Self { plan: b.finish(), sums })
@@ -133,10 +134,10 @@ mod tests {
         let sums = Sums::of(weights.len());
         let (mut contents, mut buffers) = (Vec::new(), Vec::new());
         for weight in weights.iter() {
-            let noise = F32.sample(weight.bytes() as usize / 4, weight.index as u64);
+            let noise = F32.sample(weight.bytes() as usize / 4, weight.id.index() as u64);
             let buffer = gpu.buffer(&weight.name, weight.bytes(), BufferUse::Storage)?;
             gpu.write(&buffer, 0, &noise)?;
-            sums.add(weight.index, 0, &noise);
+            sums.add(weight.id, 0, &noise);
             contents.push(noise);
             buffers.push(buffer);
         }
@@ -174,16 +175,24 @@ mod tests {
     fn a_weight_that_did_not_arrive_is_named() -> Result<()> {
         let there = there(true)?;
         for weight in there.weights.iter() {
-            let (name, content) = (weight.name.to_string(), &there.contents[weight.index]);
+            let (name, content) = (weight.name.to_string(), &there.contents[weight.id.index()]);
             let (piece, end) = (content.len().min(256), content.len());
-            assert_eq!(there.spoilt(weight.index, 0, &vec![0; piece])?, name, "a piece is missing");
-            assert_eq!(there.spoilt(weight.index, end - piece, &vec![0; piece])?, name, "the last piece is missing");
+            assert_eq!(there.spoilt(weight.id.index(), 0, &vec![0; piece])?, name, "a piece is missing");
+            assert_eq!(
+                there.spoilt(weight.id.index(), end - piece, &vec![0; piece])?,
+                name,
+                "the last piece is missing"
+            );
             let stale = F32.sample(content.len() / 4, 100);
-            assert_eq!(there.spoilt(weight.index, 0, &stale)?, name, "another model's");
+            assert_eq!(there.spoilt(weight.id.index(), 0, &stale)?, name, "another model's");
             if end >= 2 * piece {
-                assert_eq!(there.spoilt(weight.index, 0, &content[end - piece..])?, name, "a piece in another's place");
+                assert_eq!(
+                    there.spoilt(weight.id.index(), 0, &content[end - piece..])?,
+                    name,
+                    "a piece in another's place"
+                );
                 let exchanged = [&content[end - piece..], &content[piece..end - piece], &content[..piece]].concat();
-                assert_eq!(there.spoilt(weight.index, 0, &exchanged)?, name, "two pieces are exchanged");
+                assert_eq!(there.spoilt(weight.id.index(), 0, &exchanged)?, name, "two pieces are exchanged");
             }
         }
         there.verify()

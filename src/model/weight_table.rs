@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, Shape, TensorInfo};
 use crate::kernels::Norm;
-use crate::plan::Weight;
+use crate::plan::{Weight, WeightId};
 use crate::quant::{self, Quant};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,14 +50,14 @@ pub struct WeightTable {
     pub weights: Arc<Vec<Weight>>,
     /// The source of each weight, in the same order.
     pub sources: Vec<WeightSource>,
-    /// The places of the weights in the table, by name.
-    names: HashMap<Arc<str>, usize>,
+    /// The places of the weights, by name.
+    names: HashMap<Arc<str>, WeightId>,
 }
 
 impl WeightTable {
     /// The source of a weight's values.
     pub fn source(&self, weight: &Weight) -> &WeightSource {
-        &self.sources[weight.index]
+        &self.sources[weight.id.index()]
     }
 
     /// Bytes of all weights on the GPU.
@@ -68,10 +68,10 @@ impl WeightTable {
     /// Enters a weight, unless there is one of this name.
     fn add(&mut self, name: &str, quant: &'static Quant, shape: [usize; 3], source: WeightSource) -> Weight {
         if let Some(&known) = self.names.get(name) {
-            return self.weights[known].clone();
+            return self.weights[known.index()].clone();
         }
-        let weight = Weight { index: self.weights.len(), name: name.into(), quant, shape };
-        self.names.insert(weight.name.clone(), weight.index);
+        let weight = Weight { id: WeightId::new(self.weights.len()), name: name.into(), quant, shape };
+        self.names.insert(weight.name.clone(), weight.id);
         Arc::make_mut(&mut self.weights).push(weight.clone());
         self.sources.push(source);
         weight

@@ -2,7 +2,8 @@
 
 use super::batch_layout::batch_bytes;
 use super::{
-    ALIGNMENT, Bound, BufferRef, Cost, Local, Plan, Purpose, Reference, Step, Target, Tensor, VariantBuilder, Weight,
+    ALIGNMENT, Bound, BufferRef, Cost, Local, LocalId, Plan, Purpose, Reference, Step, Target, Tensor, VariantBuilder,
+    Weight, WeightId,
 };
 use crate::error::{Error, Result};
 use crate::quant::{GROUP, Quant};
@@ -29,7 +30,7 @@ pub struct Builder {
     layer: Option<usize>,
     prefix: String,
     guard: u64,
-    scratch: HashMap<(String, u64), usize>,
+    scratch: HashMap<(String, u64), LocalId>,
     /// What the kernel of the next steps computes.
     reference: Option<(&'static str, Arc<dyn Reference>)>,
 }
@@ -91,14 +92,14 @@ impl Builder {
     /// Makes room for lists of `pages` pages, those of all sequences of a batch together.
     pub fn room_for_pages(&mut self, pages: usize) {
         let bytes = 4 * pages.max(1) as u64;
-        let lists = &mut self.plan.locals[Plan::PAGES];
+        let lists = self.plan.local_mut(Plan::PAGES);
         lists.bytes = lists.bytes.max(bytes);
     }
 
     /// Makes room for so many sequences that tokens are sampled for.
     pub fn room_for_sequences(&mut self, sequences: usize) {
-        self.plan.locals[Plan::SAMPLED].bytes = (4 * Plan::SAMPLED_WORDS * sequences) as u64;
-        self.plan.locals[Plan::SAMPLING].bytes = (SAMPLING_BYTES * sequences) as u64;
+        self.plan.local_mut(Plan::SAMPLED).bytes = (4 * Plan::SAMPLED_WORDS * sequences) as u64;
+        self.plan.local_mut(Plan::SAMPLING).bytes = (SAMPLING_BYTES * sequences) as u64;
     }
 
     /// Over the weights of a model, which all its plans share.
@@ -136,9 +137,9 @@ impl Builder {
         self.plan.steps.len()
     }
 
-    /// Local buffers so far.
-    pub fn locals(&self) -> &[Local] {
-        &self.plan.locals
+    /// Local buffers so far, with their places.
+    pub fn locals(&self) -> impl Iterator<Item = (LocalId, &Local)> {
+        self.plan.locals_by_id()
     }
 
     /// The plan.
@@ -173,7 +174,8 @@ impl Builder {
 
     /// A stack of matrices for a plan of a few steps that belongs to no model.
     pub fn weight(&mut self, name: &str, quant: &'static Quant, shape: [usize; 3]) -> Weight {
-        let weight = Weight { index: self.plan.weights.len(), name: Arc::from(name), quant, shape };
+        let id = WeightId::new(self.plan.weights.len());
+        let weight = Weight { id, name: Arc::from(name), quant, shape };
         Arc::make_mut(&mut self.plan.weights).push(weight.clone());
         weight
     }
@@ -192,13 +194,13 @@ impl Builder {
         let values = stride.saturating_mul(shape[1]).saturating_add(GROUP); // a kernel may read a group past the last
         let bytes = 4 * values.min(usize::MAX / 8) as u64;
         let key = (name.to_owned(), bytes);
-        let index = self.scratch.get(&key).copied().unwrap_or_else(|| {
-            let index = self.local(name.to_owned(), bytes, Purpose::Scratch);
-            self.scratch.insert(key, index);
-            index
+        let local = self.scratch.get(&key).copied().unwrap_or_else(|| {
+            let local = self.local(name.to_owned(), bytes, Purpose::Scratch);
+            self.scratch.insert(key, local);
+            local
         });
         let rows = if shape[1].is_multiple_of(self.rows()) { self.rows() } else { 1 };
-        Tensor { buffer: BufferRef::Local(index), shape, stride, rows, pitch: stride * shape[1] / rows }
+        Tensor { buffer: BufferRef::Local(local), shape, stride, rows, pitch: stride * shape[1] / rows }
     }
 
     /// A buffer of its own for the current layer's cache.
@@ -208,20 +210,21 @@ impl Builder {
     }
 
     /// A buffer of its own for what the host writes now and then.
-    pub fn setting(&mut self, name: &str, bytes: u64) -> usize {
+    pub fn setting(&mut self, name: &str, bytes: u64) -> LocalId {
         self.local(name.to_owned(), bytes, Purpose::State)
     }
 
-    fn local(&mut self, name: String, bytes: u64, purpose: Purpose) -> usize {
+    fn local(&mut self, name: String, bytes: u64, purpose: Purpose) -> LocalId {
+        let id = LocalId::new(self.plan.locals.len());
         self.plan.locals.push(Local { name, bytes: bytes.saturating_add(3 + self.guard) / 4 * 4, purpose });
-        self.plan.locals.len() - 1
+        id
     }
 
     /// The whole of a buffer, bound as `name`.
     pub fn bound(&self, name: &str, buffer: BufferRef) -> Bound {
         let bytes = match buffer {
-            BufferRef::Weight(index) => self.plan.weights[index].bytes(),
-            BufferRef::Local(index) => self.plan.locals[index].bytes,
+            BufferRef::Weight(id) => self.plan.weight(id).bytes(),
+            BufferRef::Local(id) => self.plan.local(id).bytes,
         };
         Bound { name: name.to_owned(), buffer, offset: 0, bytes }
     }

@@ -3,7 +3,7 @@
 #[cfg(doc)]
 use super::Reference;
 use super::reference::{PlanContents, Probe, Sample};
-use super::{Executor, Plan, Step, Weight};
+use super::{Executor, LocalId, Plan, Step, Weight};
 use crate::error::Result;
 use crate::gpu::{BufferRange, Fetch};
 use rand_pcg::Pcg32;
@@ -123,14 +123,14 @@ impl<'a> Checker<'a> {
 
     fn fault(&self, step: &Step, (sample, got): &(Sample, f64)) -> WrongOutput {
         let (buffer, place) = sample.output.place();
-        let name = buffer.local().ok().and_then(|index| self.plan.locals.get(index)).map(|local| local.name.clone());
+        let name = buffer.local().map(|local| self.plan.local(local).name.clone());
         let (step, kernel) = (step.label.clone(), step.kernel);
         WrongOutput { step, kernel, buffer: name.unwrap_or_default(), place, got: *got, want: sample.want }
     }
 }
 
 impl PlanContents for Checker<'_> {
-    fn words(&mut self, local: usize, first: usize, count: usize) -> Result<Vec<u32>> {
+    fn words(&mut self, local: LocalId, first: usize, count: usize) -> Result<Vec<u32>> {
         let buffer = self.executor.local(local);
         let mut words = Vec::with_capacity(count);
         for at in (first..first + count).step_by(FETCHED) {

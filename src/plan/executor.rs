@@ -1,6 +1,6 @@
 //! Turns a plan into pipelines, buffers and bind groups once, and submits it token after token.
 
-use super::{BufferRef, Plan, Purpose, Step};
+use super::{BufferRef, Local, LocalId, Plan, Purpose, Step};
 use crate::error::{Error, Result};
 use crate::gpu::{BindGroup, Binding, Buffer, BufferUse, Dispatch, Gpu, ReadbackCopy, Submission};
 use crate::shader::{Access, Compiled, Pipelines};
@@ -45,26 +45,32 @@ impl Executor {
         pipelines: &Pipelines,
         plan: &Plan,
         weights: &[Buffer],
-        shared: &HashMap<usize, Buffer>,
+        shared: &HashMap<LocalId, Buffer>,
     ) -> Result<Self> {
         let gpu = pipelines.gpu().clone();
         plan.check_bindings(gpu.capabilities().max_binding)?;
         let compiled = pipelines.prepare(&plan.variants)?;
-        let local = |(index, l): (usize, &super::Local)| match shared.get(&index) {
-            Some(buffer) => Ok(buffer.clone()),
-            None => gpu.buffer(&l.name, l.bytes, BufferUse::Storage),
-        };
-        let locals = plan.locals.iter().enumerate().map(local).collect::<Result<Vec<_>>>()?;
-        let made = locals.iter().enumerate().filter(|(index, _)| !shared.contains_key(index));
-        gpu.zero(&made.map(|(_, buffer)| buffer.clone()).collect::<Vec<_>>())?;
-        if !shared.contains_key(&Plan::PAGES) {
-            let pages: Vec<u32> = (0..plan.locals[Plan::PAGES].bytes as u32 / 4).collect();
-            gpu.write(&locals[Plan::PAGES], 0, bytemuck::cast_slice(&pages))?;
+        let (mut locals, mut made) = (Vec::with_capacity(plan.locals.len()), Vec::new());
+        for (id, Local { name, bytes, .. }) in plan.locals_by_id() {
+            let buffer = match shared.get(&id) {
+                Some(buffer) => buffer.clone(),
+                None => {
+                    let own = gpu.buffer(name, *bytes, BufferUse::Storage)?;
+                    made.push(own.clone());
+                    own
+                }
+            };
+            locals.push(buffer);
         }
+        gpu.zero(&made)?;
         let params = gpu.buffer("params", plan.params_memory(), BufferUse::Uniform)?;
         gpu.write(&params, 0, &params_of(plan))?;
         let steps = Vec::with_capacity(plan.steps.len());
         let mut executor = Self { gpu, kernels: compiled, locals, params, steps };
+        if !shared.contains_key(&Plan::PAGES) {
+            let pages: Vec<u32> = (0..plan.local(Plan::PAGES).bytes as u32 / 4).collect();
+            executor.gpu.write(executor.local(Plan::PAGES), 0, bytemuck::cast_slice(&pages))?;
+        }
         for (index, step) in plan.steps.iter().enumerate() {
             let recorded = executor.record(plan, step, weights, index as u64 * PARAMS_STRIDE)?;
             executor.steps.push(recorded);
@@ -83,10 +89,10 @@ impl Executor {
             }
             let bound = step.bindings.iter().find(|b| b.name == info.name).ok_or_else(|| unbound(step, &info.name))?;
             let buffer = match bound.buffer {
-                BufferRef::Weight(i) => weights.get(i).ok_or_else(|| unbound(step, &info.name))?,
-                BufferRef::Local(i) => &self.locals[i],
+                BufferRef::Weight(id) => weights.get(id.index()).ok_or_else(|| unbound(step, &info.name))?,
+                BufferRef::Local(id) => self.local(id),
             };
-            let whole = matches!(bound.buffer, BufferRef::Local(i) if plan.locals[i].purpose != Purpose::Scratch);
+            let whole = matches!(bound.buffer, BufferRef::Local(id) if plan.local(id).purpose != Purpose::Scratch);
             let bytes = if whole { buffer.bytes() } else { bound.bytes };
             bindings.push(Binding { index, buffer, offset: bound.offset, bytes });
         }
@@ -100,8 +106,8 @@ impl Executor {
     }
 
     /// A local buffer of the plan.
-    pub fn local(&self, index: usize) -> &Buffer {
-        &self.locals[index]
+    pub fn local(&self, id: LocalId) -> &Buffer {
+        &self.locals[id.index()]
     }
 
     /// Submits some of the steps in order, then the copies.

@@ -11,6 +11,7 @@ mod checker;
 mod cost;
 mod executor;
 mod fusion;
+mod ids;
 mod kinds;
 mod limit;
 mod parts;
@@ -27,6 +28,7 @@ pub use checker::{Checker, Look, RowOf, WrongOutput};
 pub use cost::{Cost, read, readings};
 pub use executor::Executor;
 pub use fusion::Fusions;
+pub use ids::{LocalId, WeightId};
 pub use kinds::StepKind;
 pub use limit::StepLimit;
 pub use parts::PART_FIELDS;
@@ -46,9 +48,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BufferRef {
     /// An entry of [`Plan::weights`], shared by every plan of the model.
-    Weight(usize),
+    Weight(WeightId),
     /// An entry of [`Plan::locals`], owned by whoever executes the plan.
-    Local(usize),
+    Local(LocalId),
 }
 
 impl BufferRef {
@@ -56,9 +58,9 @@ impl BufferRef {
     ///
     /// # Errors
     /// [`Error::Shape`] for a weight.
-    pub fn local(self) -> Result<usize> {
+    pub fn local(self) -> Result<LocalId> {
         match self {
-            Self::Local(index) => Ok(index),
+            Self::Local(local) => Ok(local),
             Self::Weight(_) => {
                 let (got, want) = ("a weight's".to_owned(), "an activation's".to_owned());
                 Err(Error::Shape { op: "plan", tensor: "buffer".to_owned(), got, want })
@@ -102,8 +104,8 @@ pub struct Local {
 /// A stack of weight matrices, as kernels see it.
 #[derive(Clone)]
 pub struct Weight {
-    /// Place in [`Plan::weights`].
-    pub index: usize,
+    /// Its place in [`Plan::weights`].
+    pub id: WeightId,
     /// The GGUF name, or what it was made from.
     pub name: Arc<str>,
     /// The format.
@@ -115,7 +117,7 @@ pub struct Weight {
 impl Weight {
     /// The buffer.
     pub fn buffer(&self) -> BufferRef {
-        BufferRef::Weight(self.index)
+        BufferRef::Weight(self.id)
     }
 
     /// Groups of 32 values in a row.
@@ -235,18 +237,38 @@ pub struct Plan {
 
 impl Plan {
     /// Place of the batch in [`Plan::locals`]: what the host writes before each step.
-    pub const BATCH: usize = 0;
+    pub const BATCH: LocalId = LocalId::new(0);
     /// Place of the sampled tokens in [`Plan::locals`], as `wgsl/op/sample.wgsl` leaves them: for each place the id that
     /// was sampled, the likeliest id, and how many the filters kept. The places are those of the sequences, and behind them
     /// those of rows whose drafts are verified.
-    pub const SAMPLED: usize = 1;
+    pub const SAMPLED: LocalId = LocalId::new(1);
     /// Place of the lists of pages in [`Plan::locals`]: in which pages of the KV cache each sequence lies.
-    pub const PAGES: usize = 2;
+    pub const PAGES: LocalId = LocalId::new(2);
     /// Place in [`Plan::locals`] of how tokens of each sequence are sampled: a [`Sampling`](crate::kernels::Sampling) of
     /// each. As long as it holds zeros, the likeliest is chosen.
-    pub const SAMPLING: usize = 3;
+    pub const SAMPLING: LocalId = LocalId::new(3);
     /// Words of a place in the sampled tokens.
     pub const SAMPLED_WORDS: usize = 3;
+
+    /// A weight.
+    pub fn weight(&self, id: WeightId) -> &Weight {
+        &self.weights[id.index()]
+    }
+
+    /// A local buffer.
+    pub fn local(&self, id: LocalId) -> &Local {
+        &self.locals[id.index()]
+    }
+
+    /// A local buffer, to be changed.
+    pub fn local_mut(&mut self, id: LocalId) -> &mut Local {
+        &mut self.locals[id.index()]
+    }
+
+    /// The local buffers with their places.
+    pub fn locals_by_id(&self) -> impl Iterator<Item = (LocalId, &Local)> {
+        self.locals.iter().enumerate().map(|(index, local)| (LocalId::new(index), local))
+    }
 
     /// Bytes of all weights on the GPU.
     pub fn weight_memory(&self) -> u64 {
@@ -275,8 +297,8 @@ impl Plan {
         let too_large = |b: &&Bound| b.bytes > allowed && wanted(b.buffer);
         let Some(bound) = self.steps.iter().flat_map(|s| &s.bindings).find(too_large) else { return Ok(()) };
         let (tensor, remedy) = match bound.buffer {
-            BufferRef::Weight(i) => (self.weights[i].name.to_string(), "use a smaller quantization or another GPU"),
-            BufferRef::Local(i) => (self.locals[i].name.clone(), self.locals[i].purpose.remedy()),
+            BufferRef::Weight(id) => (self.weight(id).name.to_string(), "use a smaller quantization or another GPU"),
+            BufferRef::Local(id) => (self.local(id).name.clone(), self.local(id).purpose.remedy()),
         };
         Err(Error::TooLarge { tensor, bytes: bound.bytes, limit: "max_storage_buffer_binding_size", allowed, remedy })
     }

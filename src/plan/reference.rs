@@ -1,7 +1,7 @@
 //! What a step computes, told apart from its shader, so that the CPU can compute some of it again from what the step's
 //! inputs hold: where a plan runs on an adapter for the first time, that tells whether its kernels are right there.
 
-use super::{BatchHeader, BufferRef, PAGE, Plan, RowHeader, Weight, row_bytes};
+use super::{BatchHeader, BufferRef, LocalId, PAGE, Plan, RowHeader, Weight, row_bytes};
 use crate::error::Result;
 use half::f16;
 use rand_pcg::Pcg32;
@@ -108,11 +108,11 @@ impl Sample {
 
 /// What buffers hold.
 pub trait PlanContents {
-    /// Some words of a local buffer, by its place in [`Plan::locals`].
+    /// Some words of a local buffer.
     ///
     /// # Errors
     /// What the device reports.
-    fn words(&mut self, local: usize, first: usize, count: usize) -> Result<Vec<u32>>;
+    fn words(&mut self, local: LocalId, first: usize, count: usize) -> Result<Vec<u32>>;
 
     /// The values of a row of a weight, counted over all of its matrices, as the model's file holds them.
     ///

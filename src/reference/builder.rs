@@ -12,7 +12,8 @@ use crate::kernels::matvec::{self, HALF};
 use crate::kernels::rounded::WORDS;
 use crate::kernels::{Cache, CacheType, Input, Norm, Residual};
 use crate::plan::{
-    BatchHeader, BufferRef, Builder, PAGE, Plan, RowHeader, Target, Tensor, Tiling, TilingOverride, Weight,
+    BatchHeader, BufferRef, Builder, LocalId, PAGE, Plan, RowHeader, Target, Tensor, Tiling, TilingOverride, Weight,
+    WeightId,
 };
 use crate::quant::{self, Arithmetic, Family, GROUP, QUANTS, Quant};
 use rand_pcg::Pcg32;
@@ -35,9 +36,9 @@ pub struct CaseBuilder {
     /// The plan, for the kernel under test.
     pub plan: Builder,
     rng: Pcg32,
-    locals: Vec<(usize, Vec<u8>)>,
+    locals: Vec<(LocalId, Vec<u8>)>,
     /// Of each its buffer, and its rows as a file has them.
-    weights: Vec<(usize, Vec<u8>, Vec<u8>)>,
+    weights: Vec<(WeightId, Vec<u8>, Vec<u8>)>,
     expected: Vec<Expected>,
     free: Vec<BufferRef>,
 }
@@ -140,19 +141,19 @@ impl CaseBuilder {
 
     /// Sets a tensor's first content. Padding is zero, as the engine keeps it.
     pub fn fill(&mut self, tensor: &Tensor, values: &[f32]) {
-        let BufferRef::Local(index) = tensor.buffer else { return };
+        let BufferRef::Local(local) = tensor.buffer else { return };
         let length = tensor.stride * tensor.shape[1] + GROUP;
         let mut padded = vec![0f32; length];
         for (vector, values) in values.chunks(tensor.shape[0]).enumerate() {
             padded[vector * tensor.stride..][..values.len()].copy_from_slice(values);
         }
-        self.locals.push((index, bytemuck::cast_slice(&padded).to_vec()));
+        self.locals.push((local, bytemuck::cast_slice(&padded).to_vec()));
     }
 
     /// Sets a buffer's first bytes.
     pub fn fill_bytes(&mut self, buffer: BufferRef, bytes: Vec<u8>) {
-        if let BufferRef::Local(index) = buffer {
-            self.locals.push((index, bytes));
+        if let BufferRef::Local(local) = buffer {
+            self.locals.push((local, bytes));
         }
     }
 
@@ -170,7 +171,7 @@ impl CaseBuilder {
         let mut values = vec![0f32; count];
         quant.decode(file, &mut values)?;
         let weight = self.plan.weight(name, quant, shape);
-        self.weights.push((weight.index, lay_out(&weight, file)?, file.to_vec()));
+        self.weights.push((weight.id, lay_out(&weight, file)?, file.to_vec()));
         Ok((weight, values))
     }
 
@@ -187,7 +188,7 @@ impl CaseBuilder {
     pub fn vector_of(&mut self, name: &str, values: &[f32]) -> Result<Weight> {
         let weight = self.plan.weight(name, &quant::F32, [values.len(), 1, 1]);
         let file: &[u8] = bytemuck::cast_slice(values);
-        self.weights.push((weight.index, lay_out(&weight, file)?, file.to_vec()));
+        self.weights.push((weight.id, lay_out(&weight, file)?, file.to_vec()));
         Ok(weight)
     }
 
@@ -246,11 +247,11 @@ impl CaseBuilder {
     /// Lets the steps write what they like to every buffer that has neither content nor an expectation yet. It starts
     /// with zeros, as the engine makes it.
     pub fn allow_between(&mut self) {
-        for (index, local) in self.plan.locals().iter().enumerate().skip(Plan::SAMPLING + 1) {
-            let known = self.locals.iter().any(|l| l.0 == index) || self.expected.iter().any(|e| e.local == index);
+        for (id, local) in self.plan.locals().skip(Plan::SAMPLING.index() + 1) {
+            let known = self.locals.iter().any(|l| l.0 == id) || self.expected.iter().any(|e| e.local == id);
             if !known {
-                self.free.push(BufferRef::Local(index));
-                self.locals.push((index, vec![0; (local.bytes - self.plan.guard()) as usize]));
+                self.free.push(BufferRef::Local(id));
+                self.locals.push((id, vec![0; (local.bytes - self.plan.guard()) as usize]));
             }
         }
     }
@@ -260,16 +261,16 @@ impl CaseBuilder {
         let plan = self.plan.finish();
         let blank = |bytes: u64| bytemuck::cast_slice(&vec![UNTOUCHED; bytes.div_ceil(4) as usize]).to_vec();
         let mut locals: Vec<Vec<u8>> = plan.locals.iter().map(|l| blank(l.bytes)).collect();
-        for (index, bytes) in self.locals {
-            locals[index][..bytes.len()].copy_from_slice(&bytes);
+        for (id, bytes) in self.locals {
+            locals[id.index()][..bytes.len()].copy_from_slice(&bytes);
         }
         let splits = offset_of!(BatchHeader, splits);
-        locals[Plan::BATCH][splits..splits + 4].copy_from_slice(&(plan.splits as u32).to_le_bytes());
+        locals[Plan::BATCH.index()][splits..splits + 4].copy_from_slice(&(plan.splits as u32).to_le_bytes());
         let mut weights: Vec<Vec<u8>> = plan.weights.iter().map(|w| blank(w.bytes())).collect();
         let mut files = vec![Vec::new(); weights.len()];
-        for (index, bytes, file) in self.weights {
-            weights[index][..bytes.len()].copy_from_slice(&bytes);
-            files[index] = file;
+        for (id, bytes, file) in self.weights {
+            weights[id.index()][..bytes.len()].copy_from_slice(&bytes);
+            files[id.index()] = file;
         }
         Case { name: name.into(), plan, locals, weights, files, expected: self.expected, free: self.free }
     }

@@ -5,7 +5,7 @@
 //! number, or if the kernel changed anything that is not one of the expected outputs: the padding between vectors, the
 //! guard band, other buffers.
 
-use crate::plan::{BufferRef, Plan};
+use crate::plan::{BufferRef, LocalId, Plan};
 use half::f16;
 
 /// Bytes of the guard band at the end of a buffer.
@@ -47,7 +47,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
 #[derive(Debug, Clone)]
 pub struct Expected {
     /// The local buffer.
-    pub local: usize,
+    pub local: LocalId,
     /// What it holds.
     pub kind: OutputType,
     /// Which of its values: places counted in values.
@@ -94,9 +94,9 @@ impl Case {
     pub fn judge(&self, finals: &[Vec<u8>]) -> Outcome {
         let mut outcome = Outcome { worst: 0.0, bound: self.expected.first().map_or(0.0, |e| e.bound), failure: None };
         for expected in &self.expected {
-            self.judge_values(expected, &finals[expected.local], &mut outcome);
+            self.judge_values(expected, &finals[expected.local.index()], &mut outcome);
         }
-        for (local, content) in finals.iter().enumerate() {
+        for ((local, _), content) in self.plan.locals_by_id().zip(finals) {
             let touched = self.touched(local, content);
             outcome.failure = outcome.failure.or(touched);
         }
@@ -112,14 +112,14 @@ impl Case {
             }
             let good = error <= expected.bound; // false for what is not a number
             if !good && outcome.failure.is_none() {
-                let name = &self.plan.locals[expected.local].name;
+                let name = &self.plan.local(expected.local).name;
                 outcome.failure = Some(format!("`{name}`[{place}] is {got}, expected {want}"));
             }
         }
     }
 
     /// Names a value of a buffer that changed though nothing was expected there.
-    fn touched(&self, local: usize, content: &[u8]) -> Option<String> {
+    fn touched(&self, local: LocalId, content: &[u8]) -> Option<String> {
         let mut free = vec![false; content.len()];
         if self.free.contains(&BufferRef::Local(local)) {
             free[..content.len() - GUARD_BYTES as usize].fill(true);
@@ -128,8 +128,9 @@ impl Case {
             let size = expected.kind.bytes();
             expected.places.iter().for_each(|&p| free[p * size..(p + 1) * size].fill(true));
         }
-        let changed = |i: &usize| content[*i] != self.locals[local][*i] && !free[*i];
+        let before = &self.locals[local.index()];
+        let changed = |i: &usize| content[*i] != before[*i] && !free[*i];
         let at = (0..content.len()).find(changed)?;
-        Some(format!("`{}` changed at byte {at}, where nothing should be written", self.plan.locals[local].name))
+        Some(format!("`{}` changed at byte {at}, where nothing should be written", self.plan.local(local).name))
     }
 }

@@ -6,7 +6,7 @@ use super::{CASES, Case};
 use crate::error::Result;
 use crate::gpu::{Gpu, ReadbackCopy};
 use crate::kernels::Kernel;
-use crate::plan::{BufferRef, Checker, Executor, Look, Plan, Target, Weight, WrongOutput};
+use crate::plan::{BufferRef, Checker, Executor, LocalId, Look, Plan, Target, Weight, WrongOutput};
 use crate::quant::Arithmetic;
 use crate::shader::{Pipelines, Variant};
 use std::collections::HashSet;
@@ -40,7 +40,8 @@ impl Case {
     pub fn run(&self, pipelines: &Pipelines) -> Result<Vec<Vec<u8>>> {
         let (gpu, executor) = (pipelines.gpu(), self.start(pipelines)?);
         executor.submit(0..self.plan.steps.len(), &[])?;
-        (0..self.locals.len()).map(|index| read_local(gpu, &executor, index, self.locals[index].len())).collect()
+        let contents = self.plan.locals_by_id().zip(&self.locals);
+        contents.map(|((local, _), content)| read_local(gpu, &executor, local, content.len())).collect()
     }
 
     /// The plan with its inputs on a device.
@@ -53,8 +54,8 @@ impl Case {
         };
         let weights = self.weights.iter().map(upload).collect::<Result<Vec<_>>>()?;
         let executor = Executor::new(pipelines, &self.plan, &weights)?;
-        for (index, content) in self.locals.iter().enumerate() {
-            gpu.write(executor.local(index), 0, content)?;
+        for ((local, _), content) in self.plan.locals_by_id().zip(&self.locals) {
+            gpu.write(executor.local(local), 0, content)?;
         }
         Ok(executor)
     }
@@ -68,12 +69,12 @@ impl Case {
         let executor = self.start(pipelines)?;
         let mut row = |weight: &Weight, row: usize| {
             let [columns, rows, matrices] = weight.shape;
-            let (file, mut values) = (&self.files[weight.index], vec![0f32; columns]);
+            let (file, mut values) = (&self.files[weight.id.index()], vec![0f32; columns]);
             let bytes = file.len() / (rows * matrices);
             weight.quant.decode(&file[row * bytes..][..bytes], &mut values)?;
             Ok(values)
         };
-        let word = |place: usize| word(&self.locals[Plan::BATCH], 4 * place).map_or(0, |word| word as usize);
+        let word = |place: usize| word(&self.locals[Plan::BATCH.index()], 4 * place).map_or(0, |word| word as usize);
         let (count, longest) = (word(0).clamp(1, self.plan.rows.max(1)), word(1));
         let tokens = (longest.saturating_sub(count), count);
         Checker::new(&executor, &self.plan, &mut row, 7)?.run(0..self.plan.steps.len(), tokens, look)
@@ -83,8 +84,8 @@ impl Case {
     pub fn formats(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for bound in self.plan.steps.iter().flat_map(|step| &step.bindings) {
-            let BufferRef::Weight(index) = bound.buffer else { continue };
-            let weight = &self.plan.weights[index];
+            let BufferRef::Weight(id) = bound.buffer else { continue };
+            let weight = self.plan.weight(id);
             let matrix = weight.shape[1] * weight.shape[2] > 1;
             if matrix && !names.contains(&weight.quant.name) {
                 names.push(weight.quant.name);
@@ -94,9 +95,9 @@ impl Case {
     }
 }
 
-fn read_local(gpu: &Gpu, executor: &Executor, index: usize, bytes: usize) -> Result<Vec<u8>> {
+fn read_local(gpu: &Gpu, executor: &Executor, local: LocalId, bytes: usize) -> Result<Vec<u8>> {
     let readback = gpu.readback("case", bytes as u64)?;
-    let copy = ReadbackCopy { from: executor.local(index), offset: 0, bytes: bytes as u64, to: &readback, at: 0 };
+    let copy = ReadbackCopy { from: executor.local(local), offset: 0, bytes: bytes as u64, to: &readback, at: 0 };
     let done = executor.submit(0..0, &[copy])?;
     gpu.read(&readback, bytes as u64, &done)
 }

@@ -6,7 +6,7 @@ use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::gpu::Fetch;
 use crate::model::{BatchPlan, BatchShape, Outputs};
-use crate::plan::Tensor;
+use crate::plan::{LocalId, Tensor};
 use std::ops::ControlFlow;
 
 /// The most bytes of logits on the device when those of every token are wanted.
@@ -154,7 +154,7 @@ impl Session {
     }
 
     /// The first values in a local buffer of the token's plan.
-    fn read(&mut self, runner: &mut Runner, local: usize, count: usize) -> Result<Vec<f32>> {
+    fn read(&mut self, runner: &mut Runner, local: LocalId, count: usize) -> Result<Vec<f32>> {
         let values = runner.fetch.read(runner.plans.alone.executor.local(local), 0, 4 * count as u64);
         self.take(runner, runner.submissions.place)?; // no work that they depend on was lost
         Ok(bytemuck::pod_collect_to_vec(&values?))
@@ -190,7 +190,7 @@ impl Session {
     fn output_norm(&self) -> Result<Vec<f32>> {
         let norm = &self.planned.weights.output_norm.weight;
         let bytes = 4 * self.model().config().width as u64;
-        let read = Fetch::new(self.model().gpu(), bytes)?.read(&self.model().weights()[norm.index], 0, bytes)?;
+        let read = Fetch::new(self.model().gpu(), bytes)?.read(&self.model().weights()[norm.id.index()], 0, bytes)?;
         Ok(bytemuck::pod_collect_to_vec(&read))
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::gpu::Buffer;
 use crate::kernels::{Adjustment, Sampling, VERIFIED_ROWS};
 use crate::model::{BatchPlan, BatchShape, CacheShape, Head, Model, SamplingPlan};
-use crate::plan::{Executor, PAGE, Plan, ScratchKey};
+use crate::plan::{Executor, LocalId, PAGE, Plan, ScratchKey};
 use crate::threads::GoOn;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct SharedBuffers {
 
 impl SharedBuffers {
     /// The places of these buffers in a plan.
-    fn of(&self, plan: &Plan) -> HashMap<usize, Buffer> {
+    fn of(&self, plan: &Plan) -> HashMap<LocalId, Buffer> {
         let states = [(Plan::PAGES, &self.lists), (Plan::SAMPLED, &self.sampled), (Plan::SAMPLING, &self.sampling)];
         plan.caches().zip(&self.caches).chain(states).map(|(place, buffer)| (place, buffer.clone())).collect()
     }
@@ -74,11 +74,11 @@ impl Plans {
         all.check_bytes(layer_bytes, device)?;
         let mut plan = planned.plan.clone();
         let lists = if sequences == 1 { 1 } else { 1 + sequences };
-        plan.locals[Plan::PAGES].bytes = 4 * (lists * cache.context.div_ceil(PAGE)) as u64;
+        plan.local_mut(Plan::PAGES).bytes = 4 * (lists * cache.context.div_ceil(PAGE)) as u64;
         let places = sequences + VERIFIED_ROWS + 1; // those of the rows of a verification, and how many drafts it accepted
-        plan.locals[Plan::SAMPLED].bytes = (4 * Plan::SAMPLED_WORDS * places) as u64;
-        plan.locals[Plan::SAMPLING].bytes = (size_of::<Sampling>() * sequences) as u64;
-        plan.caches().collect::<Vec<_>>().into_iter().for_each(|cache| plan.locals[cache].bytes = layer_bytes);
+        plan.local_mut(Plan::SAMPLED).bytes = (4 * Plan::SAMPLED_WORDS * places) as u64;
+        plan.local_mut(Plan::SAMPLING).bytes = (size_of::<Sampling>() * sequences) as u64;
+        plan.caches().collect::<Vec<_>>().into_iter().for_each(|cache| plan.local_mut(cache).bytes = layer_bytes);
         let executor = Executor::new(model.pipelines(), &plan, model.weights())?;
         let shared = SharedBuffers {
             caches: plan.caches().map(|cache| executor.local(cache).clone()).collect(),
@@ -114,15 +114,15 @@ impl Plans {
         model.pipelines().prepare_while(&planned.plan.variants, go_on)?;
         self.drop_outgrown(&planned.plan);
         let mut locals = self.shared.of(&planned.plan);
-        let known = |(index, key, _)| Some((index, self.scratch.get(&key)?.clone()));
+        let known = |(local, key, _)| Some((local, self.scratch.get(&key)?.clone()));
         locals.extend(planned.plan.scratch().filter_map(known));
         if let Some(last) = planned.last {
             let hidden = self.alone.planned.hidden.buffer.local()?;
             locals.insert(last, self.alone.executor.local(hidden).clone());
         }
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
-        for (index, key, _) in planned.plan.scratch().filter(|(index, ..)| Some(*index) != planned.last) {
-            self.scratch.entry(key).or_insert_with(|| executor.local(index).clone());
+        for (local, key, _) in planned.plan.scratch().filter(|(local, ..)| Some(*local) != planned.last) {
+            self.scratch.entry(key).or_insert_with(|| executor.local(local).clone());
         }
         Ok(Ready { planned, executor, pace: Pace::new(limit), sampler: None })
     }

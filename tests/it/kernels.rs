@@ -154,10 +154,10 @@ fn perturbed_outputs_are_caught() {
         for (place, size) in [(0, expected.kind.bytes()), (expected.places.len() - 1, expected.kind.bytes())] {
             let at = expected.places[place] * size;
             let mut off = finals.clone();
-            perturb(&mut off[expected.local][at..at + size], expected, place);
+            perturb(&mut off[expected.local.index()][at..at + size], expected, place);
             assert!(case.judge(&off).failure.is_some(), "{} {}: value {place} off", kernel.name, case.name);
             let mut broken = finals.clone();
-            broken[expected.local][at..at + size].fill(0xff); // NaN, or an index out of range
+            broken[expected.local.index()][at..at + size].fill(0xff); // NaN, or an index out of range
             assert!(case.judge(&broken).failure.is_some(), "{} {}: value {place} not a number", kernel.name, case.name);
         }
         for (local, content) in finals.iter().enumerate() {

@@ -106,7 +106,8 @@ impl Batch {
     fn finals(&self, case: &Case, program: (&Path, Memory)) -> Result<Vec<Vec<u8>>, String> {
         let mut executor = Executor::new(program, &case.plan, &self.shaders, &case.weights, &case.locals)?;
         executor.submit(0..case.plan.steps.len())?;
-        case.locals.iter().enumerate().map(|(local, content)| executor.read(local, content.len())).collect()
+        let contents = case.plan.locals_by_id().zip(&case.locals);
+        contents.map(|((local, _), content)| executor.read(local, content.len())).collect()
     }
 }
 

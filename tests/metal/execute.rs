@@ -6,7 +6,7 @@ use crate::machine::{Buffer, Machine};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
-use wglm::plan::{BufferRef, Plan, Step};
+use wglm::plan::{BufferRef, LocalId, Plan, Step};
 use wglm::shader::{Access, Variant};
 
 pub struct Executor {
@@ -24,7 +24,7 @@ struct Recorded {
 /// The first content of a model's local buffers: zeros, and the pages of the cache in order.
 pub fn local_buffers(plan: &Plan) -> Vec<Vec<u8>> {
     let mut locals: Vec<Vec<u8>> = plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
-    let pages = locals[Plan::PAGES].chunks_exact_mut(4).zip(0u32..);
+    let pages = locals[Plan::PAGES.index()].chunks_exact_mut(4).zip(0u32..);
     pages.for_each(|(entry, page)| entry.copy_from_slice(&page.to_le_bytes()));
     locals
 }
@@ -62,8 +62,8 @@ impl Executor {
             let named = step.bindings.iter().find(|b| b.name == info.name);
             let named = named.ok_or_else(|| format!("{}: nothing is bound to `{}`", step.label, info.name))?;
             let buffer = match named.buffer {
-                BufferRef::Weight(i) => weights[i],
-                BufferRef::Local(i) => self.locals[i],
+                BufferRef::Weight(id) => weights[id.index()],
+                BufferRef::Local(id) => self.locals[id.index()],
             };
             bound.push((buffer, named.offset));
             bytes.push(named.bytes);
@@ -81,12 +81,12 @@ impl Executor {
     }
 
     /// Writes the first bytes of a local buffer.
-    pub fn write(&mut self, local: usize, content: &[u8]) -> Result<(), String> {
-        self.machine.write(self.locals[local], content)
+    pub fn write(&mut self, local: LocalId, content: &[u8]) -> Result<(), String> {
+        self.machine.write(self.locals[local.index()], content)
     }
 
     /// Waits for all steps and reads the first bytes of a local buffer.
-    pub fn read(&mut self, local: usize, bytes: usize) -> Result<Vec<u8>, String> {
-        self.machine.read(self.locals[local], bytes)
+    pub fn read(&mut self, local: LocalId, bytes: usize) -> Result<Vec<u8>, String> {
+        self.machine.read(self.locals[local.index()], bytes)
     }
 }

@@ -16,9 +16,9 @@ fn every_step_of_a_choice_fits() {
             let SamplingPlan { plan, shared, adjustments, .. } =
                 plan_sampling(&config, &token, token.head().unwrap(), target, room).unwrap();
             assert_eq!(repeated(plan.steps.iter().map(|s| s.label.as_str())), [""; 0], "{name}: steps");
-            assert!(plan.weights.is_empty() && plan.locals[adjustments].bytes as usize >= 12 * room, "{name}");
+            assert!(plan.weights.is_empty() && plan.local(adjustments).bytes as usize >= 12 * room, "{name}");
             for (here, there) in shared {
-                let (here, there) = (&plan.locals[here], &token.plan.locals[there]);
+                let (here, there) = (plan.local(here), token.plan.local(there));
                 assert_eq!(here.bytes, there.bytes, "{name}: {} and {}", here.name, there.name);
             }
             for step in &plan.steps {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wglm::gpu::Matrices;
 use wglm::kernels::CacheType;
 use wglm::model::{BatchPlan, BatchShape, Outputs, PromptOptions, plan_batch};
-use wglm::plan::{Purpose, Target, Team};
+use wglm::plan::{LocalId, Purpose, Target, Team};
 use wglm::shader::reflect;
 use wglm::{Config, Gguf};
 
@@ -43,8 +43,7 @@ fn chunks_and_tokens_share_weights_and_caches() {
     for (name, token, chunk) in plans() {
         let (shared, plan) = (chunk.shared(&token), &chunk.plan);
         assert!(Arc::ptr_eq(&plan.weights, &token.plan.weights), "{name}: weights of its own");
-        let caches: Vec<usize> =
-            (0..plan.locals.len()).filter(|index| plan.locals[*index].purpose == Purpose::Cache).collect();
+        let caches: Vec<LocalId> = plan.caches().collect();
         let others = if chunk.last.is_some() { 4 } else { 3 };
         assert_eq!(
             shared.len(),
@@ -53,7 +52,7 @@ fn chunks_and_tokens_share_weights_and_caches() {
         );
         assert!(caches.iter().all(|cache| shared.iter().any(|(here, _)| here == cache)), "{name}: a cache of its own");
         for (here, there) in shared {
-            let (here, there) = (&plan.locals[here], &token.plan.locals[there]);
+            let (here, there) = (plan.local(here), token.plan.local(there));
             assert_eq!(
                 (here.bytes, here.purpose),
                 (there.bytes, there.purpose),

@@ -25,8 +25,8 @@ fn shared(plan: &Plan, step: &Step, reflected: &Reflected) -> Vec<String> {
         }
     }
     let name = |buffer: &BufferRef| match *buffer {
-        BufferRef::Weight(i) => plan.weights[i].name.to_string(),
-        BufferRef::Local(i) => plan.locals[i].name.clone(),
+        BufferRef::Weight(id) => plan.weight(id).name.to_string(),
+        BufferRef::Local(id) => plan.local(id).name.clone(),
     };
     let complain = |buffer: &BufferRef| match bound[buffer].as_slice() {
         _ if matches!(buffer, BufferRef::Weight(_)) => Some(format!("the weight `{}` is written", name(buffer))),

@@ -115,8 +115,8 @@ pub fn grids(plan: &Plan, step: &Step) -> Vec<String> {
 /// The bytes of the buffer that is bound, and what it is called; nothing if there is none.
 fn buffer(plan: &Plan, bound: &Bound) -> Option<(u64, String)> {
     match bound.buffer {
-        BufferRef::Weight(i) => plan.weights.get(i).map(|w| (w.bytes(), w.name.to_string())),
-        BufferRef::Local(i) => plan.locals.get(i).map(|l| (l.bytes, l.name.clone())),
+        BufferRef::Weight(id) => plan.weights.get(id.index()).map(|w| (w.bytes(), w.name.to_string())),
+        BufferRef::Local(id) => plan.locals.get(id.index()).map(|l| (l.bytes, l.name.clone())),
     }
 }
 
@@ -142,9 +142,9 @@ fn every_weight_is_in_the_file_and_in_use() {
     let file = fable();
     let BatchPlan { plan, .. } = planned(&file, Target::default(), CacheType::F16);
     let bound: HashSet<BufferRef> = plan.steps.iter().flat_map(|s| &s.bindings).map(|b| b.buffer).collect();
-    for (index, weight) in plan.weights.iter().enumerate() {
+    for weight in plan.weights.iter() {
         assert!(file.tensor(&weight.name).is_some(), "the file has no `{}`", weight.name);
-        assert!(bound.contains(&BufferRef::Weight(index)), "nothing uses `{}`", weight.name);
+        assert!(bound.contains(&weight.buffer()), "nothing uses `{}`", weight.name);
     }
     let left: Vec<&str> = file.tensors().map(|t| t.name.as_str()).collect();
     let left = left.into_iter().filter(|name| !plan.weights.iter().any(|w| *w.name == **name));
@@ -227,7 +227,7 @@ fn only_the_caches_grow_with_the_context() {
     assert_eq!(short.weight_memory(), long.weight_memory());
     let cache = |plan: &Plan| plan.local_memory(Purpose::Cache);
     assert_eq!(cache(&long), 10_000 * cache(&short));
-    let list = |plan: &Plan| plan.locals[Plan::PAGES].bytes;
+    let list = |plan: &Plan| plan.local(Plan::PAGES).bytes;
     assert_eq!((list(&short), list(&long)), (4, 40_000), "the list of pages");
     assert_eq!(cache(&plan(PAGE + 1)), 2 * cache(&short), "whole pages");
     let scratch = long.local_memory(Purpose::Scratch);
