@@ -74,7 +74,7 @@ fn gpu(c: &mut Criterion) {
 
 /// The three steps that sample a token, with logits and parameters in place.
 fn sampling(gpu: &Gpu, logits: &[f32], params: &SamplerParams) -> wglm::Result<Executor> {
-    let mut plan = Builder::new(Target::default(), 1);
+    let mut plan = Builder::new(&Target::default(), 1);
     let tensor = plan.tensor("logits", [logits.len(), 1]);
     let slices = plan.slice_max("slices", &tensor)?;
     plan.histogram("histogram", &tensor, &slices)?;

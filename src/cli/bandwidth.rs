@@ -52,7 +52,7 @@ fn largest_copy(gpu: &Gpu, mut bytes: usize) -> Result<(Executor, usize)> {
 }
 
 fn plan(bytes: usize) -> Result<Plan> {
-    let mut builder = Builder::new(Target::default(), 1);
+    let mut builder = Builder::new(&Target::default(), 1);
     let [from, to] = ["from", "to"].map(|name| builder.tensor(name, [bytes / 4, 1]));
     builder.copy("copy", &from, &to)?;
     Ok(builder.finish())

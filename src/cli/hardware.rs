@@ -45,12 +45,12 @@ const fn mac(name: &'static str, gigabytes_per_second: f64, cores: f64) -> Hardw
 
 impl Hardware {
     /// The target that wglm would plan for on this GPU, apart from what `asked` sets otherwise.
-    pub fn target(&self, asked: Target, arithmetic: Option<Arithmetic>) -> Target {
+    pub fn target(&self, asked: &Target, arithmetic: Option<Arithmetic>) -> Target {
         let (tilings, matrices, usual) = match self.apple {
             true => (Tilings::Apple, Matrices::Eight, Arithmetic::Float),
             false => (Tilings::Nvidia, Matrices::Sixteen, Arithmetic::Int),
         };
-        Target { tilings, matrices, arithmetic: arithmetic.unwrap_or(usual), ..asked }
+        Target { tilings, matrices, arithmetic: arithmetic.unwrap_or(usual), ..asked.clone() }
     }
 }
 

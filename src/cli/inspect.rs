@@ -107,10 +107,10 @@ impl MemoryNeeds {
     fn of(file: &Gguf) -> anyhow::Result<Self> {
         let config = Config::read(file)?;
         let CacheShape { context, ty } = LoadOptions::default().cache_for(&config);
-        let planned = plan_token(file, &config, CacheShape { context, ty }, Target::default())?;
+        let planned = plan_token(file, &config, CacheShape { context, ty }, &Target::default())?;
         let prompt_batch = PromptOptions::default().together();
         let shape = BatchShape::of(prompt_batch, Outputs::Last, context, context);
-        let batch = plan_batch(&config, &planned, Target::default(), shape)?.plan;
+        let batch = plan_batch(&config, &planned, &Target::default(), shape)?.plan;
         Ok(Self {
             weights: planned.plan.weight_memory(),
             cache: planned.plan.local_memory(Purpose::Cache),

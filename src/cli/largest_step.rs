@@ -19,7 +19,7 @@ pub struct LargestStep {
 pub fn of_all(
     config: &Config,
     token: &BatchPlan,
-    target: Target,
+    target: &Target,
     prompt: PromptOptions,
 ) -> Result<Option<LargestStep>> {
     let (limit, context) = (target.limit, token.cache.context);

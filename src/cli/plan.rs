@@ -18,20 +18,14 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let cache = options.cache_for(&config);
     let team = if args.no_subgroups { Team::Workgroup } else { Team::Subgroup };
     let arithmetic = options.arithmetic.unwrap_or_default(); // without an adapter there is nothing to derive it from
-    let target = Target {
-        team,
-        arithmetic,
-        fusions: options.fusions,
-        tiling_overrides: options.tiling_overrides,
-        ..Target::default()
-    };
+    let target = &options.overrides.apply(Target { team, arithmetic, ..Target::default() });
     let planned = plan_token(&file, &config, cache, target)?;
     let shaders = Shaders::of(&config, &planned, target, options.prompt, u64::MAX)?;
     let largest = largest_step::of_all(&config, &planned, target, options.prompt)?;
     let devices = args.device.as_deref().into_iter().flat_map(hardware::named);
     let predicted = predicted(&file, &config, cache, (target, options.arithmetic), devices)?;
     if args.json {
-        let mut plan = as_json(&planned.plan, &target, args.depth, cache.context);
+        let mut plan = as_json(&planned.plan, target, args.depth, cache.context);
         plan["pipelines"] = pipelines_json(&shaders);
         let rows: Vec<&Prediction> = predicted.iter().flat_map(|(_, predictions)| predictions).collect();
         plan["predictions"] = serde_json::to_value(rows)?;
@@ -74,11 +68,11 @@ fn predicted<'a>(
     file: &Gguf,
     config: &Config,
     cache: CacheShape,
-    (asked, arithmetic): (Target, Option<Arithmetic>),
+    (asked, arithmetic): (&Target, Option<Arithmetic>),
     devices: impl Iterator<Item = &'a Hardware>,
 ) -> anyhow::Result<Vec<(&'a Hardware, [Prediction; 3])>> {
     let predict = |device: &'a Hardware| {
-        let plan = plan_token(file, config, cache, device.target(asked, arithmetic))?.plan;
+        let plan = plan_token(file, config, cache, &device.target(asked, arithmetic))?.plan;
         Ok((device, predictions(&plan, device)))
     };
     devices.map(predict).collect()

@@ -162,7 +162,7 @@ fn rows(kernel: &Kernel, gpu: &Gpu, bounds: f64) -> Result<Vec<SelftestRow>> {
         let why = "the GPU has no cooperative matrices of its size".to_owned();
         return Ok(vec![SelftestRow { result: TestStatus::Skip, remarks: vec![why], ..SelftestRow::blank(kernel) }]);
     }
-    let mut checks = kernel.checks(Target::of(gpu))?;
+    let mut checks = kernel.checks(&Target::of(gpu))?;
     checks.iter_mut().for_each(|check| loosen(check, bounds));
     let pipelines = Pipelines::new(gpu); // for this kernel alone, since no other uses its pipelines
     checks.iter().map(|check| row(kernel, check, &pipelines)).collect()

@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn tiles_of_more_slots_than_a_product_takes_are_refused() {
-        let mut plan = Builder::for_chunk(Target::default(), 1, 40);
+        let mut plan = Builder::for_chunk(&Target::default(), 1, 40);
         let w = plan.weight("w", &F32, [64, 32, 6]);
         let x = plan.tensor("x", [64, 2 * 40]);
         let ids = plan.tensor_with_stride("ids", [2, 40], 2);

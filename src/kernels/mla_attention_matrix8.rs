@@ -160,7 +160,7 @@ mod tests {
 
     /// The kernels of attention over a cache on Apple's GPUs: of a token, of four, and of a chunk.
     fn kernels([heads, rank, rotary]: [usize; 3], ty: CacheType) -> [&'static str; 3] {
-        let target = Target { matrices: Matrices::Eight, ..Target::default() };
+        let target = &Target { matrices: Matrices::Eight, ..Target::default() };
         let kv_row = Cache::row_values(rank, rotary);
         let kernel = |mut plan: Builder, tokens: usize| {
             let cache = plan.latent_cache(ty, rank, rotary, 64);

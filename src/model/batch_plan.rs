@@ -136,7 +136,7 @@ impl BatchPlan {
 ///
 /// # Errors
 /// Those of [`ModelWeights::resolve`], and [`Error::Shape`] for shapes that no grid has.
-pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: Target) -> Result<BatchPlan> {
+pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: &Target) -> Result<BatchPlan> {
     plan_alone(&ModelWeights::resolve(file, config)?, config, cache, target)
 }
 
@@ -148,7 +148,7 @@ pub(super) fn plan_alone(
     weights: &Arc<ModelWeights>,
     config: &Config,
     cache: CacheShape,
-    target: Target,
+    target: &Target,
 ) -> Result<BatchPlan> {
     cache.check()?;
     let builder = Builder::new(target, config.rotary / 2);
@@ -161,7 +161,7 @@ pub(super) fn plan_alone(
 ///
 /// # Errors
 /// As [`plan_token`].
-pub fn plan_batch(config: &Config, token: &BatchPlan, target: Target, shape: BatchShape) -> Result<BatchPlan> {
+pub fn plan_batch(config: &Config, token: &BatchPlan, target: &Target, shape: BatchShape) -> Result<BatchPlan> {
     let few = shape.rows <= FEW_TOKENS && serves_few(config);
     let builder = Builder::for_chunk(target, config.rotary / 2, shape.rows)
         .with_cached(shape.cached(token.cache.context))
@@ -215,8 +215,8 @@ fn serves_few(config: &Config) -> bool {
 }
 
 /// An error if tilings are overridden of steps that the plan has not, or where there is only one.
-fn check_tiling_overrides(plan: &Plan, target: Target) -> Result<()> {
-    if let (Team::Workgroup, [asked, ..]) = (target.team, target.tiling_overrides) {
+fn check_tiling_overrides(plan: &Plan, target: &Target) -> Result<()> {
+    if let (Team::Workgroup, [asked, ..]) = (target.team, &*target.tiling_overrides) {
         let expected = "none: without subgroup operations there is one tiling".to_owned();
         return Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", asked.step) });
     }

@@ -78,12 +78,12 @@ impl Subject<'_> {
     ///
     /// # Errors
     /// [`Error::WrongKernel`] if nothing is left to do without; that of `go_on`; what the device reports.
-    pub fn settle(&self, wanted: Target, subject: String, go_on: &mut GoOn<'_>) -> Result<Option<Verdict>> {
+    pub fn settle(&self, wanted: &Target, subject: String, go_on: &mut GoOn<'_>) -> Result<Option<Verdict>> {
         let start = Instant::now();
         let (mut without, mut last) = (Without::Nothing, None);
         loop {
             let target = without.of(wanted);
-            let fault = match self.check(target, go_on) {
+            let fault = match self.check(&target, go_on) {
                 Err(Error::OutOfMemory { doing, .. }) => {
                     tracing::warn!("kernels were not checked: out of memory while {doing}");
                     return Ok(None);
@@ -95,7 +95,7 @@ impl Subject<'_> {
             let finding = Finding::from(fault);
             without = Without::less_than(&target).ok_or_else(|| finding.clone().error(self.pipelines.gpu()))?;
             last = Some(finding);
-            let variants = self.planner.shaders(without.of(wanted))?.compiled(self.planner.all);
+            let variants = self.planner.shaders(&without.of(wanted))?.compiled(self.planner.all);
             self.pipelines.prepare_while(&variants, go_on)?;
         }
         let Looked { outputs, worst } = self.looked.get();
@@ -107,7 +107,7 @@ impl Subject<'_> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; that of `go_on`; what the device reports.
-    pub fn check(&self, target: Target, go_on: &mut GoOn<'_>) -> Result<Option<WrongOutput>> {
+    pub fn check(&self, target: &Target, go_on: &mut GoOn<'_>) -> Result<Option<WrongOutput>> {
         let Planner { config, weights, prompt, cache, .. } = *self.planner;
         let planned = plan_alone(weights, config, CacheShape { context: CONTEXT, ..cache }, target)?;
         let together = TOKENS.min(prompt.together());

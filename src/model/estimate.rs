@@ -93,16 +93,13 @@ impl Model {
         let shape = options.cache_for(&config);
         let target = match gpu {
             Some(gpu) => target(gpu, options),
-            None => Target {
-                arithmetic: options.arithmetic.unwrap_or_default(),
-                fusions: options.fusions,
-                tiling_overrides: options.tiling_overrides,
-                limit: options.limit.unwrap_or_default(),
-                ..Target::default()
-            },
+            None => {
+                let arithmetic = options.arithmetic.unwrap_or_default();
+                options.overrides.apply(Target { arithmetic, ..Target::default() })
+            }
         };
-        let token = plan_token(file, &config, shape, target)?;
-        let chunks = chunks(&config, &token, target, options)?;
+        let token = plan_token(file, &config, shape, &target)?;
+        let chunks = chunks(&config, &token, &target, options)?;
         let (weights, cache) = (token.plan.weight_memory(), token.plan.local_memory(Purpose::Cache));
         // Logits or hidden values, and two sampled tokens, where the host reads them.
         let sampled = Results::memory(4 * Plan::SAMPLED_WORDS as u64, Results::ROOM);
@@ -125,7 +122,7 @@ impl Model {
 }
 
 /// The plans of chunks that a session may come to have.
-fn chunks(config: &Config, token: &BatchPlan, target: Target, options: &LoadOptions) -> Result<Vec<Plan>> {
+fn chunks(config: &Config, token: &BatchPlan, target: &Target, options: &LoadOptions) -> Result<Vec<Plan>> {
     let shapes = BatchShape::all(options.prompt, token.cache.context);
     shapes.map(|shape| Ok(plan_batch(config, token, target, shape)?.plan)).collect()
 }

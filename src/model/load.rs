@@ -112,14 +112,14 @@ impl Model {
         let all = options.compile_all.unwrap_or(!gpu.report().is_software());
         let weights = ModelWeights::resolve(file, &config)?;
         let planner = Planner { file, config: &config, weights: &weights, cache, prompt, gpu, all };
-        let mut shaders = planner.shaders(wanted)?;
+        let mut shaders = planner.shaders(&wanted)?;
         let subject = shaders.subject(gpu);
         let known =
             options.verdicts.iter().find(|verdict| options.check != Check::Always && verdict.subject() == subject);
         if let Some(known) = known.filter(|known| known.without() != Without::Nothing) {
-            shaders = planner.shaders(known.without().of(wanted))?;
+            shaders = planner.shaders(&known.without().of(&wanted))?;
         }
-        let pipelines = match &options.altered {
+        let pipelines = match &options.overrides.altered {
             None => Pipelines::of(gpu),
             Some(altered) => Pipelines::new(gpu).altered(Some(altered.alter)),
         };
@@ -135,25 +135,25 @@ impl Model {
         meter.enter(Stage::Check);
         meter.expect(Stage::Check, 1);
         let mut verdict = known.cloned();
+        let target = |found: &Option<Verdict>| found.as_ref().map_or(Without::Nothing, Verdict::without).of(&wanted);
         let to_check = verdict.is_none() && options.check != Check::Never;
         let settle: Job<'_> = Box::new(|go_on| {
             if to_check {
                 let (planner, pipelines, weights, meter) = (&planner, &pipelines, &uploaded.buffers, &meter);
                 let chunks = options.check == Check::Always || all;
                 let check = check::Subject { planner, pipelines, weights, chunks, looked: Default::default(), meter };
-                let found = check.settle(wanted, subject, go_on);
+                let found = check.settle(&wanted, subject, go_on);
                 file.unchanged()?; // or kernels would be blamed for what another program wrote
                 verdict = found?;
             }
-            let target = verdict.as_ref().map_or(wanted, |verdict| verdict.without().of(wanted));
-            let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, target)?;
+            let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &target(&verdict))?;
             warm_up(&pipelines, &one_token, &uploaded.buffers, State::new(&config), go_on)?;
             meter.add(Stage::Check, 1);
             Ok(())
         });
         work("checking kernels", vec![settle], |_| Ok(()), &mut tell)?;
         tell()?;
-        let target = verdict.as_ref().map_or(wanted, |verdict| verdict.without().of(wanted));
+        let target = target(&verdict);
         let (file, fingerprint) = (file.clone(), OnceLock::new());
         let Text { tokenizer, template } = text;
         let shared = Shared {
@@ -268,8 +268,8 @@ impl Model {
         }
         let Shared { config, weights, target, .. } = &*self.shared;
         let planned = match shape {
-            BatchShape::ALONE => plan_alone(weights, config, cache, *target)?,
-            _ => plan_batch(config, &*self.plan(cache, BatchShape::ALONE)?, *target, shape)?,
+            BatchShape::ALONE => plan_alone(weights, config, cache, target)?,
+            _ => plan_batch(config, &*self.plan(cache, BatchShape::ALONE)?, target, shape)?,
         };
         Ok(self.plans().entry((cache, shape)).or_insert(Arc::new(planned)).clone())
     }
@@ -280,7 +280,7 @@ impl Model {
 
     /// Plans sampling with room for so many adjustments beside a batch's plan that has this head.
     pub(crate) fn plan_sampling(&self, batch: &BatchPlan, head: &Head, room: usize) -> Result<SamplingPlan> {
-        plan_sampling(&self.shared.config, batch, head, self.shared.target, room)
+        plan_sampling(&self.shared.config, batch, head, &self.shared.target, room)
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) use batch_plan::{FEW_TOKENS, most_drafts, most_sequences};
 pub use config::{Config, Experts, RopeScaling};
 pub use estimate::{Estimate, Fit};
 pub use load::{Model, recommended_sampling};
-pub use options::{Altered, LoadOptions};
+pub use options::{Altered, LoadOptions, LoadOverrides};
 pub use progress::{Progress, Stage};
 pub use prompt::PromptOptions;
 pub use sampling_plan::{SamplingPlan, SamplingSteps, plan_sampling};

@@ -7,6 +7,7 @@ use crate::kernels::{Cache, CacheType};
 use crate::plan::{Fusions, StepLimit, Target, TilingOverride};
 use crate::quant::Arithmetic;
 use crate::shader::Variant;
+use std::sync::Arc;
 
 /// The options of a load. Fields will be added, so construct it as `LoadOptions { …, ..LoadOptions::default() }`.
 #[derive(Debug, Clone, Default)]
@@ -18,10 +19,6 @@ pub struct LoadOptions {
     pub cache: Option<CacheType>,
     /// The arithmetic of matrix-vector products; `None` for [`usual_arithmetic`].
     pub arithmetic: Option<Arithmetic>,
-    /// Which steps are fused.
-    pub fusions: Fusions,
-    /// Products whose rows are divided otherwise than usual: for measurements.
-    pub tiling_overrides: &'static [TilingOverride],
     /// Uses weights in F32, F16 and BF16 in place, in the mapped file (the first of several files), if the GPU shares
     /// the system's memory. The file must not change while the model lives: if another program cuts it short, the
     /// process ends. This is for Metal ([`Gpu::shares_pages`]), and was not run on a Mac yet; elsewhere the pages of
@@ -29,8 +26,6 @@ pub struct LoadOptions {
     pub zero_copy: bool,
     /// How prompts are computed, unless a session sets it otherwise.
     pub prompt: PromptOptions,
-    /// How long a step of a prompt may take; `None` for a limit that suits the GPU.
-    pub limit: Option<StepLimit>,
     /// Whether the load compiles everything that a conversation needs, so that neither the first token nor the first
     /// prompt nor the first penalty waits. `None` stands for yes on a GPU. Drivers that compute on the CPU compile one
     /// kernel at a time, which would take longer than a prompt that may never come is worth, so for them only the
@@ -41,12 +36,26 @@ pub struct LoadOptions {
     /// The results of earlier loads ([`Model::verdict`](super::Model::verdict)), of this model and of others. Results
     /// about other kernels or adapters are ignored.
     pub verdicts: Vec<Verdict>,
-    /// Replacements that make kernels wrong, for tests.
+    /// What measurements and tests override.
     #[doc(hidden)]
+    pub overrides: LoadOverrides,
+}
+
+/// What measurements and tests override in the plans of a model. Apps have no use for it.
+#[doc(hidden)]
+#[derive(Debug, Clone, Default)]
+pub struct LoadOverrides {
+    /// Which steps are fused.
+    pub fusions: Fusions,
+    /// Tilings of products, in place of those of the table in `kernels/tiling.rs`.
+    pub tilings: Arc<[TilingOverride]>,
+    /// How long a step of a prompt may take; `None` for a limit that suits the GPU.
+    pub limit: Option<StepLimit>,
+    /// Replacements that make kernels wrong, for tests of the check at load.
     pub altered: Option<Altered>,
 }
 
-/// Replaces kernels of the plans, and makes the adapter seem to have matrices, for tests of the check.
+/// Replaces kernels of the plans, and makes the adapter seem to have matrices.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Altered {
@@ -76,12 +85,21 @@ impl LoadOptions {
     }
 }
 
+impl LoadOverrides {
+    /// A target with what is overridden.
+    pub fn apply(&self, usual: Target) -> Target {
+        Target {
+            fusions: self.fusions,
+            tiling_overrides: self.tilings.clone(),
+            limit: self.limit.unwrap_or(usual.limit),
+            matrices: self.altered.map_or(usual.matrices, |altered| altered.matrices),
+            ..usual
+        }
+    }
+}
+
 /// The target of plans for a device.
 pub(super) fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
     let arithmetic = options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report()));
-    let usual = Target::of(gpu);
-    let matrices = options.altered.map_or(usual.matrices, |altered| altered.matrices);
-    let (fusions, tiling_overrides, limit) =
-        (options.fusions, options.tiling_overrides, options.limit.unwrap_or(usual.limit));
-    Target { arithmetic, matrices, fusions, tiling_overrides, limit, ..usual }
+    options.overrides.apply(Target { arithmetic, ..Target::of(gpu) })
 }

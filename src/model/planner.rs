@@ -24,7 +24,7 @@ pub(super) struct Planner<'a> {
 
 impl Planner<'_> {
     /// The shaders of the plans for a target; an error if one of the plans would not fit.
-    pub fn shaders(&self, target: Target) -> Result<Shaders> {
+    pub fn shaders(&self, target: &Target) -> Result<Shaders> {
         let Self { config, weights, cache, prompt, .. } = *self;
         let most = self.gpu.capabilities().max_binding;
         let token = plan_alone(weights, config, cache, target)?;

@@ -37,7 +37,7 @@ pub fn plan_sampling(
     config: &Config,
     batch: &BatchPlan,
     head: &Head,
-    target: Target,
+    target: &Target,
     room: usize,
 ) -> Result<SamplingPlan> {
     let rows = batch.plan.rows;

@@ -27,7 +27,13 @@ impl Shaders {
     /// # Errors
     /// As [`plan_batch`], and [`Error::TooLarge`](crate::Error::TooLarge) for a plan of prompts that a device cannot bind
     /// which binds up to `allowed` bytes.
-    pub fn of(config: &Config, token: &BatchPlan, target: Target, prompt: PromptOptions, allowed: u64) -> Result<Self> {
+    pub fn of(
+        config: &Config,
+        token: &BatchPlan,
+        target: &Target,
+        prompt: PromptOptions,
+        allowed: u64,
+    ) -> Result<Self> {
         let mut seen = HashSet::new();
         let mut new = |plan: Plan| -> Vec<Variant> {
             plan.variants.into_iter().filter(|variant| seen.insert(variant.clone())).collect()

@@ -9,6 +9,7 @@ use crate::wgsl::VERSION;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
 
 /// When a load checks the kernels that it compiled: see [`Model::load_with`](super::Model::load_with).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,13 +77,14 @@ impl Without {
     }
 
     /// The target without it.
-    pub fn of(self, target: Target) -> Target {
+    pub fn of(self, target: &Target) -> Target {
+        let target = target.clone();
         match self {
             Self::Nothing => target,
             Self::Matrices => Target { matrices: Matrices::None, ..target },
             // Without subgroups no tiling override applies.
             Self::Subgroups => {
-                Target { matrices: Matrices::None, team: Team::Workgroup, tiling_overrides: &[], ..target }
+                Target { matrices: Matrices::None, team: Team::Workgroup, tiling_overrides: Arc::default(), ..target }
             }
         }
     }

@@ -58,7 +58,7 @@ impl Planned {
     fn of(weights: &Arc<Vec<Weight>>, max_binding: u64) -> Result<Self> {
         let tile = 4 * SUM_TILE as u64;
         let most = RANGE.min(max_binding / tile * tile).max(tile);
-        let mut b = Builder::new(Target::default(), 1).with_weights(weights);
+        let mut b = Builder::new(&Target::default(), 1).with_weights(weights);
         let sums = b.setting("sums", PAIR * weights.len() as u64);
         for weight in weights.iter() {
             for start in (0..weight.bytes()).step_by(most as usize) {
@@ -124,7 +124,7 @@ mod tests {
     /// A weight of every format and some of a few values, of noise.
     fn there(subgroups: bool) -> Result<There> {
         let gpu = Gpu::open(&GpuOptions { checks: true, subgroups, ..GpuOptions::default() })?;
-        let mut b = Builder::new(Target::default(), 1);
+        let mut b = Builder::new(&Target::default(), 1);
         let shapes = QUANTS.iter().map(|quant| (*quant, [512, 27, 1]));
         let small = [1, 3, 1000, 1025].map(|columns| (&F32, [columns, 1, 1]));
         for (i, (quant, shape)) in shapes.chain(small).enumerate() {
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_submission_is_bounded() -> Result<()> {
-        let mut b = Builder::new(Target::default(), 1);
+        let mut b = Builder::new(&Target::default(), 1);
         let rows = [1 << 18, 700, 1 << 18, 1, 1 << 18, 1 << 19];
         for (i, rows) in rows.iter().enumerate() {
             b.weight(&i.to_string(), &F32, [1024, *rows, 1]);

@@ -37,12 +37,12 @@ pub struct Builder {
 
 impl Builder {
     /// An empty plan of a row alone, which has `pairs` rotary angles.
-    pub fn new(target: Target, pairs: usize) -> Self {
+    pub fn new(target: &Target, pairs: usize) -> Self {
         Self::for_chunk(target, pairs, 1).for_few(true)
     }
 
     /// An empty plan of up to `rows` rows, each of which has `pairs` rotary angles.
-    pub fn for_chunk(target: Target, pairs: usize, rows: usize) -> Self {
+    pub fn for_chunk(target: &Target, pairs: usize, rows: usize) -> Self {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
         let pairs = pairs.max(1);
         let batch = local("batch", batch_bytes(rows, pairs));
@@ -50,7 +50,7 @@ impl Builder {
         let plan = Plan { locals, splits: 1, rows, ..Plan::default() };
         let mut builder = Self {
             plan,
-            target,
+            target: target.clone(),
             pairs,
             cached: 0,
             tiles: true,

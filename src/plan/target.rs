@@ -3,6 +3,7 @@
 use super::{Fusions, StepLimit, TilingOverride};
 use crate::gpu::{Gpu, Matrices};
 use crate::quant::Arithmetic;
+use std::sync::Arc;
 
 /// Which lanes form a team. A team is a group of lanes that together reduce one row of products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,7 +25,7 @@ pub enum Tilings {
 }
 
 /// The target of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The kind of teams.
     pub team: Team,
@@ -47,7 +48,7 @@ pub struct Target {
     /// The table of tilings.
     pub tilings: Tilings,
     /// Tilings that override the table.
-    pub tiling_overrides: &'static [TilingOverride],
+    pub tiling_overrides: Arc<[TilingOverride]>,
     /// How long a step of a chunk may take; longer ones are split.
     pub limit: StepLimit,
 }
@@ -66,7 +67,7 @@ impl Default for Target {
             workgroup_bytes: 32 << 10,
             fusions: Fusions::all(),
             tilings: Tilings::default(),
-            tiling_overrides: &[],
+            tiling_overrides: Arc::default(),
             limit: StepLimit::default(),
         }
     }
@@ -90,7 +91,7 @@ impl Target {
             workgroup_bytes: can.max_workgroup_bytes as usize,
             fusions: Fusions::all(),
             tilings: if gpu.report().is_apple() { Tilings::Apple } else { Tilings::Nvidia },
-            tiling_overrides: &[],
+            tiling_overrides: Arc::default(),
             limit: StepLimit::of(gpu.report()),
         }
     }

@@ -19,16 +19,16 @@ use crate::quant::{self, Arithmetic, Family, GROUP, QUANTS, Quant};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::mem::offset_of;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// Fills what no one has written yet: as f32 and as f16 not a number, as an index far outside everything.
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
 
 /// Tilings by which the products of cases take four columns, that is the vectors of four tokens, at a time.
-static COLUMNS: LazyLock<Vec<TilingOverride>> = LazyLock::new(|| {
+static COLUMNS: LazyLock<Arc<[TilingOverride]>> = LazyLock::new(|| {
     let tiling = Tiling { lanes: 16, rows: 1, columns: 4, workgroup: 256 };
     let steps = ["product", "pair", "query", "gated", "hidden"];
-    steps.map(|step| TilingOverride { step: step.to_owned(), tiling }).to_vec()
+    steps.map(|step| TilingOverride { step: step.to_owned(), tiling }).into()
 });
 
 /// Builds a [`Case`].
@@ -45,25 +45,26 @@ pub struct CaseBuilder {
 
 impl CaseBuilder {
     /// An empty case; `pairs` rotary angles in its state.
-    pub fn new(target: Target, pairs: usize) -> Self {
+    pub fn new(target: &Target, pairs: usize) -> Self {
         Self::of(Builder::new(target, pairs))
     }
 
     /// An empty case of chunks of up to `tokens` tokens; `pairs` rotary angles of each.
-    pub fn for_chunk(target: Target, pairs: usize, tokens: usize) -> Self {
+    pub fn for_chunk(target: &Target, pairs: usize, tokens: usize) -> Self {
         Self::of(Builder::for_chunk(target, pairs, tokens))
     }
 
     /// An empty case of a token alone, or of a chunk of so many without any before them. Four of them are multiplied in
     /// columns.
-    pub fn for_tokens(mut target: Target, pairs: usize, tokens: usize) -> Self {
+    pub fn for_tokens(target: &Target, pairs: usize, tokens: usize) -> Self {
         if tokens == 1 {
             return Self::new(target, pairs);
         }
+        let mut target = target.clone();
         if tokens == 4 {
-            target.tiling_overrides = COLUMNS.as_slice();
+            target.tiling_overrides = COLUMNS.clone();
         }
-        let mut case = Self::of(Builder::for_chunk(target, pairs, tokens).for_few(true));
+        let mut case = Self::of(Builder::for_chunk(&target, pairs, tokens).for_few(true));
         case.chunk(0, tokens);
         case
     }
@@ -71,7 +72,7 @@ impl CaseBuilder {
     /// A case of `count` tokens from `position` on, alone or in a chunk with room for `room`: it, and the cosines and sines
     /// of each token's rotary angles, `pairs` of them.
     pub(super) fn rotated(
-        target: Target,
+        target: &Target,
         pairs: usize,
         position: u32,
         (room, count): (usize, usize),

@@ -107,7 +107,7 @@ impl Kernel {
     ///
     /// # Errors
     /// That of a case which cannot be planned for the target.
-    pub fn cases(&self, target: Target) -> Result<Vec<Case>> {
+    pub fn cases(&self, target: &Target) -> Result<Vec<Case>> {
         let entry = CASES.iter().find(|(name, _)| *name == self.name);
         entry.map_or(Ok(Vec::new()), |(_, cases)| cases(target))
     }
@@ -117,10 +117,10 @@ impl Kernel {
     ///
     /// # Errors
     /// That of a case which cannot be planned for the target.
-    pub fn checks(&self, target: Target) -> Result<Vec<KernelCheck>> {
-        let float = self.cases(Target { arithmetic: Arithmetic::Float, ..target })?;
+    pub fn checks(&self, target: &Target) -> Result<Vec<KernelCheck>> {
+        let float = self.cases(&Target { arithmetic: Arithmetic::Float, ..target.clone() })?;
         let known: HashSet<Variant> = float.iter().flat_map(|case| case.plan.variants.clone()).collect();
-        let mut int = self.cases(Target { arithmetic: Arithmetic::Int, ..target })?;
+        let mut int = self.cases(&Target { arithmetic: Arithmetic::Int, ..target.clone() })?;
         int.retain(|case| !case.plan.variants.iter().all(|variant| known.contains(variant)));
         let mut checks = grouped(Arithmetic::Float, float);
         checks.extend(grouped(Arithmetic::Int, int));

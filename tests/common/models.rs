@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use wglm::kernels::CacheType;
-use wglm::model::CacheShape;
+use wglm::model::{CacheShape, LoadOverrides};
 use wglm::plan::Fusions;
 use wglm::{Arithmetic, Gguf, Gpu, LoadOptions, Model, Session};
 
@@ -75,7 +75,8 @@ pub fn load_on(path: &std::path::Path, gpu: &Gpu) -> Model {
 /// Loads a file onto a device with the given arithmetic.
 pub fn load_with(path: &std::path::Path, gpu: &Gpu, arithmetic: Arithmetic, fusions: Fusions) -> Model {
     let file = Gguf::open(path).unwrap_or_else(|e| panic!("{e}"));
-    let options = LoadOptions { arithmetic: Some(arithmetic), fusions, ..LoadOptions::default() };
+    let overrides = LoadOverrides { fusions, ..LoadOverrides::default() };
+    let options = LoadOptions { arithmetic: Some(arithmetic), overrides, ..LoadOptions::default() };
     Model::load(&file, gpu, &options).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 

@@ -3,7 +3,7 @@
 use crate::common::gpu::{gpu, open};
 use std::time::Instant;
 use wglm::gpu::Matrices;
-use wglm::model::Altered;
+use wglm::model::{Altered, LoadOverrides};
 use wglm::plan::{Fusions, Team};
 use wglm::shader::{SourcePart, Variant};
 use wglm::wgsl::Source;
@@ -23,6 +23,11 @@ fn load(gpu: &Gpu, options: &LoadOptions) -> wglm::Result<Model> {
     Model::load(&demo(), gpu, options)
 }
 
+/// Kernels made wrong, for a load that believes that the adapter has these matrices.
+fn altered(matrices: Matrices, alter: fn(&Variant) -> Variant) -> LoadOverrides {
+    LoadOverrides { altered: Some(Altered { matrices, alter }), ..LoadOverrides::default() }
+}
+
 fn verdict(model: &Model) -> Verdict {
     model.verdict().expect("a verdict").clone()
 }
@@ -39,8 +44,9 @@ fn kernels_that_are_right_pass() {
     ] {
         let start = Instant::now();
         let device = if team { gpu().clone() } else { open(false) };
-        let options =
-            LoadOptions { arithmetic: Some(arithmetic), fusions, check: Check::Always, ..LoadOptions::default() };
+        let (arithmetic, check) = (Some(arithmetic), Check::Always);
+        let overrides = LoadOverrides { fusions, ..LoadOverrides::default() };
+        let options = LoadOptions { arithmetic, overrides, check, ..LoadOptions::default() };
         let found = verdict(&load(&device, &options).unwrap());
         assert_eq!((found.without(), found.kernel()), (Without::Nothing, None), "{found}");
         println!("{team} {arithmetic:?}: {:.1} s", start.elapsed().as_secs_f32());
@@ -58,7 +64,7 @@ fn what_is_known_is_not_looked_at_again() {
     assert_eq!(read, known);
 
     // A wrong kernel for sampling stays unnoticed if the load believes the verdict.
-    let wrong = LoadOptions { altered: Some(Altered { matrices: Matrices::None, alter: choice_broken }), ..alone() };
+    let wrong = LoadOptions { overrides: altered(Matrices::None, choice_broken), ..alone() };
     let believed = LoadOptions { verdicts: vec![known.clone()], ..wrong.clone() };
     assert_eq!(load(gpu(), &believed).unwrap().verdict(), Some(&known));
     let never = LoadOptions { check: Check::Never, ..wrong.clone() };
@@ -134,8 +140,12 @@ fn sums_broken(variant: &Variant) -> Variant {
 #[test]
 fn kernels_that_are_wrong_are_done_without() {
     let chunk = PromptOptions { chunk: 40, ..PromptOptions::default() };
-    let altered = |alter| Some(Altered { matrices: Matrices::Eight, alter });
-    let options = |alter| LoadOptions { altered: altered(alter), check: Check::Always, prompt: chunk, ..alone() };
+    let options = |alter| LoadOptions {
+        overrides: altered(Matrices::Eight, alter),
+        check: Check::Always,
+        prompt: chunk,
+        ..alone()
+    };
 
     let model = load(gpu(), &options(matrices_broken)).unwrap();
     let found = verdict(&model);

@@ -16,7 +16,7 @@ fn target(team: Team, arithmetic: Arithmetic) -> Target {
     Target { team, arithmetic, subgroup: gpu().capabilities().subgroup, ..Target::default() }
 }
 
-fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
+fn cases(kernel: &Kernel, target: &Target) -> Vec<Case> {
     kernel.cases(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
 }
 
@@ -43,7 +43,7 @@ fn run(team: Team) {
     let mut failures = Vec::new();
     for kernel in kernels() {
         let target = target(team, Arithmetic::Float);
-        let checks = kernel.checks(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+        let checks = kernel.checks(&target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
         for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
             let checks = checks.iter().filter(|check| check.arithmetic == arithmetic);
             failures.extend(failures_of(kernel, &format!("{team:?}, {arithmetic:?}"), checks, pipelines));
@@ -102,7 +102,7 @@ fn parts_of_a_step_agree_with_the_twin() {
         if team == Team::Subgroup && !gpu().capabilities().subgroups {
             continue;
         }
-        let cases = cases(kernel, Target { limit, ..target(team, Arithmetic::Float) });
+        let cases = cases(kernel, &Target { limit, ..target(team, Arithmetic::Float) });
         let own = |case: &&Case| case.plan.steps.iter().any(|s| s.kernel == kernel.name && s.label.contains(" 1/"));
         let pipelines = pipelines(team);
         for case in cases.iter().filter(own).take(CASES) {
@@ -147,7 +147,7 @@ fn sees(sample: &Sample, got: f64) -> bool {
 fn perturbed_outputs_are_caught() {
     let pipelines = pipelines(Team::Workgroup);
     for kernel in kernels() {
-        let case = cases(kernel, target(Team::Workgroup, Arithmetic::Float)).pop().expect("a case");
+        let case = cases(kernel, &target(Team::Workgroup, Arithmetic::Float)).pop().expect("a case");
         let finals = case.run(pipelines).unwrap();
         assert_eq!(case.judge(&finals).failure, None, "{} {}", kernel.name, case.name);
         let expected = &case.expected[0];
@@ -182,7 +182,7 @@ fn perturb(bytes: &mut [u8], expected: &Expected, place: usize) {
 #[test]
 fn parameters_are_laid_out_alike_in_rust_and_wgsl() {
     for kernel in KERNELS {
-        let case = cases(kernel, target(Team::Workgroup, Arithmetic::Float)).remove(0);
+        let case = cases(kernel, &target(Team::Workgroup, Arithmetic::Float)).remove(0);
         let step = case.plan.steps.iter().find(|s| s.kernel == kernel.name).expect("a step of the kernel");
         let fields = reflect(&case.plan.variants[step.variant]).unwrap().params;
         let wgsl: Vec<_> = fields.iter().map(|f| (f.name.as_str(), f.offset as usize, f.bytes as usize)).collect();
@@ -198,7 +198,7 @@ fn shaders_of_matrices_are_valid() {
     let mut seen = BTreeSet::new();
     for kernel in KERNELS.iter().filter(|kernel| !kernel.matrices.is_empty()) {
         for matrices in [Matrices::Eight, Matrices::Sixteen] {
-            for case in cases(kernel, Target { matrices, ..Target::default() }) {
+            for case in cases(kernel, &Target { matrices, ..Target::default() }) {
                 for variant in case.plan.variants.iter().filter(|variant| !variant.enables.is_empty()) {
                     reflect(variant).unwrap_or_else(|e| panic!("{e}"));
                     seen.extend(variant.parts.iter().map(|part| part.source.path).filter(|p| p.contains("lib/matrix")));
@@ -213,7 +213,7 @@ fn shaders_of_matrices_are_valid() {
 
 /// The labels of the shader variants of a kernel's cases.
 fn labels(kernel: &Kernel, arithmetic: Arithmetic) -> Vec<String> {
-    let cases = cases(kernel, Target { arithmetic, ..Target::default() });
+    let cases = cases(kernel, &Target { arithmetic, ..Target::default() });
     cases.into_iter().flat_map(|case| case.plan.variants).map(|variant| variant.label).collect()
 }
 

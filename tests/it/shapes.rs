@@ -70,7 +70,7 @@ fn chunks_are_tokens(model: &Model, name: &str) {
 
 /// The plans of one token and of a few tokens.
 fn plans(model: &Model) -> [Plan; 2] {
-    let (file, config, target) = (model.file(), model.config(), *model.target());
+    let (file, config, target) = (model.file(), model.config(), model.target());
     let token = plan_token(file, config, model.cache(), target).unwrap();
     let few = plan_batch(config, &token, target, BatchShape::of(4, Outputs::Last, 0, 64)).unwrap();
     [token.plan, few.plan]

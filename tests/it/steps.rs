@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 use tempfile::TempDir;
 use wglm::gpu::Matrices;
-use wglm::model::{BatchShape, Outputs, plan_batch, plan_token};
+use wglm::model::{BatchShape, LoadOverrides, Outputs, plan_batch, plan_token};
 use wglm::plan::{Plan, StepLimit, Target, Team};
 use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, LoadOptions, Model, PromptOptions, Session};
 
@@ -43,7 +43,7 @@ fn a_token_costs_what_its_multiplications_say() {
     let file = full(&dir);
     let config = Config::read(&file).unwrap();
     let cache = CacheShape { context: CONTEXT, ty: CacheType::F16 };
-    let cost = plan_token(&file, &config, cache, Target::default()).unwrap().plan.cost();
+    let cost = plan_token(&file, &config, cache, &Target::default()).unwrap().plan.cost();
     let (weights, cached) = multiplications(&Shape::glm(47));
     assert_eq!((cost.flops, cost.cache_flops), (2 * weights, 2 * cached));
     assert!((3_000_000_000..4_000_000_000).contains(&weights), "about 3.6 billion active weights: {weights}");
@@ -80,7 +80,7 @@ fn no_step_of_the_full_shape_takes_longer_than_it_may() {
     let file = full(&dir);
     let config = Config::read(&file).unwrap();
     let cache = CacheShape { context: CONTEXT, ty: CacheType::F16 };
-    for target in targets() {
+    for target in &targets() {
         let token = plan_token(&file, &config, cache, target).unwrap();
         let most = target.limit.time.as_secs_f64();
         let bounded = |what: &str, plan: &Plan, cached: usize| {
@@ -113,12 +113,12 @@ fn parts_add_up_and_need_no_shaders_of_their_own() {
     let file = full(&dir);
     let config = Config::read(&file).unwrap();
     let cache = CacheShape { context: CONTEXT, ty: CacheType::F16 };
-    for target in targets() {
+    for target in &targets() {
         let token = plan_token(&file, &config, cache, target).unwrap();
         for tokens in [32, 512, PromptOptions::MOST] {
             let plan = |limit, depth| {
                 let shape = BatchShape { rows: tokens, outputs: Outputs::Last, depth };
-                plan_batch(&config, &token, Target { limit, ..target }, shape).unwrap().plan
+                plan_batch(&config, &token, &Target { limit, ..target.clone() }, shape).unwrap().plan
             };
             let (cut, whole) = (plan(target.limit, CONTEXT), plan(UNCUT, CONTEXT));
             assert!(is_cut(&cut) && !is_cut(&whole), "{tokens}: {} and {} steps", cut.steps.len(), whole.steps.len());
@@ -138,7 +138,8 @@ fn parts_add_up_and_need_no_shaders_of_their_own() {
 
 fn loaded(limit: StepLimit, arithmetic: Arithmetic) -> Model {
     let file = Gguf::open(fable_file("q4_0")).unwrap();
-    let options = LoadOptions { limit: Some(limit), arithmetic: Some(arithmetic), ..LoadOptions::default() };
+    let overrides = LoadOverrides { limit: Some(limit), ..LoadOverrides::default() };
+    let options = LoadOptions { overrides, arithmetic: Some(arithmetic), ..LoadOptions::default() };
     Model::load(&file, gpu(), &options).unwrap()
 }
 
@@ -181,7 +182,7 @@ fn parts_compute_what_the_whole_does_to_the_bit() {
 }
 
 fn steps(model: &Model, chunk: usize) -> usize {
-    let (file, config, target) = (model.file(), model.config(), *model.target());
+    let (file, config, target) = (model.file(), model.config(), model.target());
     let cache = CacheShape { context: 1200, ty: CacheType::F16 };
     let token = plan_token(file, config, cache, target).unwrap();
     let shape = BatchShape::of(chunk, Outputs::Last, 0, cache.context);

@@ -55,7 +55,7 @@ fn the_full_shape_is_planned() {
     let config = Config::read(&file).unwrap();
     assert!(config.notices.is_empty(), "{:?}", config.notices);
     let cache = CacheShape { context: 4096, ty: CacheType::F16 };
-    let planned = plan_token(&file, &config, cache, Target::default()).unwrap();
+    let planned = plan_token(&file, &config, cache, &Target::default()).unwrap();
     assert_eq!((config.layers, config.heads, config.key_width, config.value_width), (47, 20, 256, 256));
     // A token reads four of the 64 experts, the shared one and the head, 2.3 GB in all.
     let read = planned.plan.cost().weights;
@@ -71,7 +71,7 @@ fn the_full_shape_takes_few_dispatches() {
     for subgroup in [4, 8, 16, 32, 64] {
         for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
             for ty in [CacheType::F16, CacheType::F32] {
-                let target = Target { team: Team::Subgroup, subgroup, arithmetic, ..Target::default() };
+                let target = &Target { team: Team::Subgroup, subgroup, arithmetic, ..Target::default() };
                 let plan = plan_token(&file, &config, CacheShape { context: 8192, ty }, target).unwrap().plan;
                 let (dispatches, pipelines) = (plan.steps.len(), plan.variants.len());
                 let what = format!("subgroups of {subgroup}, {arithmetic:?}, {ty:?} cache");
@@ -107,7 +107,7 @@ fn targets() -> Vec<(Target, CacheType)> {
     }
     targets.push(Target { team: Team::Workgroup, ..Target::default() });
     targets.push(Target { tilings: Tilings::Apple, matrices: Matrices::Eight, ..Target::default() });
-    targets.into_iter().flat_map(|target| [(target, CacheType::F16), (target, CacheType::F32)]).collect()
+    targets.into_iter().flat_map(|target| [CacheType::F16, CacheType::F32].map(|ty| (target.clone(), ty))).collect()
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn a_conversation_takes_few_pipelines() {
     let dirs = [(); 2].map(|()| TempDir::new().unwrap());
     for (name, file) in [("Q4_0", full(&dirs[0])), ("mixed", mixed(&dirs[1]))] {
         let config = Config::read(&file).unwrap();
-        for ((target, ty), chunk) in targets().into_iter().flat_map(|of| [512, PromptOptions::MOST].map(|c| (of, c))) {
-            let token = plan_token(&file, &config, CacheShape { context: 202_752, ty }, target).unwrap();
+        for ((target, ty), chunk) in targets().iter().flat_map(|of| [512, PromptOptions::MOST].map(|c| (of, c))) {
+            let token = plan_token(&file, &config, CacheShape { context: 202_752, ty: *ty }, target).unwrap();
             let prompt = PromptOptions { chunk, ..PromptOptions::default() };
             let shaders = Shaders::of(&config, &token, target, prompt, u64::MAX).unwrap();
             let [of_token, prompts, sampling] = [&shaders.token, &shaders.prompts, &shaders.sampling].map(Vec::len);
@@ -141,8 +141,8 @@ fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
     let dir = TempDir::new().unwrap();
     let file = full(&dir);
     let config = Config::read(&file).unwrap();
-    for (target, ty) in targets() {
-        let token = plan_token(&file, &config, CacheShape { context: 8192, ty }, target).unwrap();
+    for (target, ty) in &targets() {
+        let token = plan_token(&file, &config, CacheShape { context: 8192, ty: *ty }, target).unwrap();
         let known = Shaders::of(&config, &token, target, PromptOptions::default(), u64::MAX).unwrap();
         let known: HashSet<Variant> = [known.token, known.prompts].concat().into_iter().collect();
         for tokens in [3, 7, 31, 100] {
@@ -162,10 +162,10 @@ fn chunks_of_the_full_shape_take_moderate_memory() {
     let file = full(&dir);
     let config = Config::read(&file).unwrap();
     let cache = CacheShape { context: 4096, ty: CacheType::F16 };
-    let token = plan_token(&file, &config, cache, Target::default()).unwrap();
+    let token = plan_token(&file, &config, cache, &Target::default()).unwrap();
     for (tokens, depth, most) in [(16, 4096, 40 << 20), (512, 0, 200 << 20), (512, 4096, 300 << 20)] {
         let shape = BatchShape { rows: tokens, outputs: Outputs::Last, depth };
-        let plan = plan_batch(&config, &token, Target::default(), shape).unwrap().plan;
+        let plan = plan_batch(&config, &token, &Target::default(), shape).unwrap().plan;
         let scratch = plan.local_memory(Purpose::Scratch);
         println!("{shape:?}: {scratch} bytes, {} dispatches, {} pipelines", plan.steps.len(), plan.variants.len());
         assert!(scratch < most, "{shape:?}: {scratch} bytes");
@@ -181,7 +181,7 @@ fn the_largest_chunks_are_planned() {
         let config = Config::read(&file).unwrap();
         let cache = CacheShape { context: 8192, ty: CacheType::F16 };
         for matrices in [Matrices::None, Matrices::Eight, Matrices::Sixteen] {
-            let target = Target { team: Team::Subgroup, matrices, ..Target::default() };
+            let target = &Target { team: Team::Subgroup, matrices, ..Target::default() };
             let token = plan_token(&file, &config, cache, target).unwrap();
             for depth in [0, 8192] {
                 let shape = BatchShape { rows: PromptOptions::MOST, outputs: Outputs::Last, depth };
@@ -207,7 +207,7 @@ fn the_least_limits_are_enough() {
             (Team::Subgroup, Arithmetic::Int),
         ] {
             let target = Target { team, arithmetic, buffers: 14, invocations: 256, ..Target::default() };
-            let target = Target { workgroup_bytes: 16 << 10, ..target };
+            let target = &Target { workgroup_bytes: 16 << 10, ..target };
             let token = plan_token(&file, &config, cache, target).unwrap();
             let chunks = BatchShape::all(PromptOptions::default(), cache.context);
             let chunks = chunks.map(|shape| plan_batch(&config, &token, target, shape).unwrap().plan);

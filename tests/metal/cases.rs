@@ -31,7 +31,7 @@ fn kernels() -> Vec<&'static Kernel> {
 fn distinct_cases(kernel: &Kernel) -> Vec<Case> {
     let mut known: HashSet<Variant> = HashSet::new();
     let mut distinct = Vec::new();
-    for target in targets() {
+    for target in &targets() {
         let mut cases = cases(kernel, target);
         cases.retain(|case| !case.plan.variants.iter().all(|variant| known.contains(variant)));
         known.extend(cases.iter().flat_map(|case| case.plan.variants.clone()));

@@ -64,7 +64,7 @@ impl Model {
     fn load(shop: &Workshop, build: Build, cache: CacheShape, matrices: Matrices) -> Result<Self, String> {
         let file = fable();
         let config = Config::read(&file).unwrap();
-        let planned = plan_token(&file, &config, cache, Target { matrices, ..apple() }).unwrap();
+        let planned = plan_token(&file, &config, cache, &Target { matrices, ..apple() }).unwrap();
         let by_matrices = planned.plan.steps.iter().any(|step| step.kernel == "mla_attention_matrix8");
         assert_eq!(by_matrices, matrices == Matrices::Eight && cache.ty == CacheType::F16);
         let shaders: HashMap<Variant, Shader> = shaders([&planned.plan]);

@@ -77,7 +77,7 @@ fn every_build_computes_the_same_of_glm_flash() {
     let file = header(&dir, &Shape { vocab: 1024, ..Shape::glm(2) });
     let config = Config::read(&file).unwrap();
     let cache = CacheShape { context: 64, ty: CacheType::F32 };
-    let planned = plan_token(&file, &config, cache, apple()).unwrap();
+    let planned = plan_token(&file, &config, cache, &apple()).unwrap();
     let of = |level, memory| logits(&shop, Build { level, memory }, &config, &planned).unwrap();
     let wanted = of(Level::Fast, Memory::Shared);
     assert!(wanted.iter().any(|logit| logit.abs() > 1e-3), "the logits are zeros");

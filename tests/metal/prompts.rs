@@ -30,7 +30,7 @@ fn worst(
     room: usize,
     golden: &Golden,
 ) -> Result<f64, String> {
-    let (file, target) = (fable(), Target { matrices, ..apple() });
+    let (file, target) = (fable(), &Target { matrices, ..apple() });
     let config = Config::read(&file).unwrap();
     let cache = CacheShape { context: golden.tokens.len().next_multiple_of(room), ty };
     let token = plan_token(&file, &config, cache, target).unwrap();

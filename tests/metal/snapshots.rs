@@ -17,7 +17,7 @@ const FORMAT: &str = ".q4_0.";
 /// The kernel's shortest shader that a Mac may be given, in the usual format where it has formats.
 fn representative(kernel: &Kernel) -> Option<Shader> {
     let usual = if kernel.matrices.is_empty() { Matrices::None } else { Matrices::Eight };
-    let target = Target { matrices: usual, ..apple() };
+    let target = &Target { matrices: usual, ..apple() };
     let of_cases = cases(kernel, target).into_iter().flat_map(|case| case.plan.variants);
     let mut own: Vec<_> = of_cases.filter(|v| v.label.starts_with(&format!("{}.", kernel.name))).collect();
     if own.iter().any(|v| v.label.contains(FORMAT)) {

@@ -30,7 +30,7 @@ pub fn apple() -> Target {
 }
 
 /// The kernel's cases. Some kernels choose a target of their own: see [`Shader::foreign`].
-pub fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
+pub fn cases(kernel: &Kernel, target: &Target) -> Vec<Case> {
     kernel.cases(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
 }
 
@@ -38,10 +38,10 @@ pub fn cases(kernel: &Kernel, target: Target) -> Vec<Case> {
 pub fn plans(file: &Gguf, context: usize) -> Vec<Plan> {
     let config = Config::read(file).unwrap();
     let mut plans = Vec::new();
-    for target in targets() {
+    for target in &targets() {
         for ty in [CacheType::F16, CacheType::F32] {
             for fusions in [Fusions::all(), Fusions::none()] {
-                let (cache, target) = (CacheShape { context, ty }, Target { fusions, ..target });
+                let (cache, target) = (CacheShape { context, ty }, &Target { fusions, ..target.clone() });
                 plans.push(plan_token(file, &config, cache, target).unwrap().plan);
             }
         }
@@ -91,7 +91,7 @@ pub fn all() -> &'static HashMap<Variant, Shader> {
     static ALL: OnceLock<HashMap<Variant, Shader>> = OnceLock::new();
     ALL.get_or_init(|| {
         let every = |kernel: &&Kernel| -> Vec<Plan> {
-            targets().into_iter().flat_map(|target| cases(kernel, target)).map(|case| case.plan).collect()
+            targets().iter().flat_map(|target| cases(kernel, target)).map(|case| case.plan).collect()
         };
         let mut found = shaders(&KERNELS.iter().flat_map(every).collect::<Vec<_>>());
         found.retain(|_, shader| !shader.foreign());

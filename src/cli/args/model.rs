@@ -3,9 +3,10 @@
 use super::numbers::{positive, whole};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use wglm::kernels::CacheType;
-use wglm::model::PromptOptions;
+use wglm::model::{LoadOverrides, PromptOptions};
 use wglm::plan::{Fusions, TilingOverride};
 use wglm::quant::Arithmetic;
 use wglm::{GpuOptions, LoadOptions};
@@ -101,7 +102,7 @@ pub struct FileArgs {
 
 /// The value of `--tiling`.
 #[derive(Debug, Clone, Default)]
-pub struct TilingOverrides(Vec<TilingOverride>);
+pub struct TilingOverrides(Arc<[TilingOverride]>);
 
 /// Parses a list of overrides. An empty list is valid, because the environment variable may be empty.
 fn tiling_overrides(list: &str) -> Result<TilingOverrides, String> {
@@ -139,21 +140,11 @@ impl FileArgs {
             ArithmeticArg::Float => Some(Arithmetic::Float),
             ArithmeticArg::Int => Some(Arithmetic::Int),
         };
-        // This leaks the list, but a command loads only one model.
-        let tiling_overrides = Vec::leak(self.tiling.clone().unwrap_or_default().0);
-        let (fusions, zero_copy) = (self.unfuse.unwrap_or_default(), self.zero_copy);
+        let (fusions, tilings) = (self.unfuse.unwrap_or_default(), self.tiling.clone().unwrap_or_default().0);
+        let overrides = LoadOverrides { fusions, tilings, ..LoadOverrides::default() };
         let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
-        let context = self.context;
-        LoadOptions {
-            context,
-            cache,
-            arithmetic,
-            fusions,
-            tiling_overrides,
-            zero_copy,
-            prompt,
-            ..LoadOptions::default()
-        }
+        let (context, zero_copy) = (self.context, self.zero_copy);
+        LoadOptions { context, cache, arithmetic, overrides, zero_copy, prompt, ..LoadOptions::default() }
     }
 }
 

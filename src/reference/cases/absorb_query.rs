@@ -10,7 +10,7 @@ use crate::reference::operand::seen;
 use crate::reference::product::dot;
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let shapes = in_turn(&[(3, 24, 8, 20, 1), (2, 192, 64, 36, 1), (3, 24, 8, 20, 4)]).into_iter();
     shapes
         .map(|(quant, (heads, nope, rotary, rank, tokens))| {
@@ -19,7 +19,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         .collect()
 }
 
-fn case(target: Target, quant: &'static Quant, [heads, nope, rotary, rank, tokens]: [usize; 5]) -> Result<Case> {
+fn case(target: &Target, quant: &'static Quant, [heads, nope, rotary, rank, tokens]: [usize; 5]) -> Result<Case> {
     let (mut case, rotations) = CaseBuilder::rotated(target, rotary / 2, 1234, (tokens, tokens));
     let (w, ws) = case.weight("w", quant, [nope, rank, heads])?;
     let (q, qs) = case.input("q", [nope + rotary, heads * tokens]);

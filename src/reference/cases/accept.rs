@@ -17,11 +17,11 @@ const SHAPES: [(&[u32], &[u32]); 6] = [
     (&[9; VERIFIED_ROWS], &[9; VERIFIED_ROWS - 1]),
 ];
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     SHAPES.into_iter().map(|(sampled, drafts)| case(target, sampled, drafts)).collect()
 }
 
-fn case(target: Target, sampled: &[u32], drafts: &[u32]) -> Result<Case> {
+fn case(target: &Target, sampled: &[u32], drafts: &[u32]) -> Result<Case> {
     // The second of two sequences is verified. The places of its rows follow those of the sequences.
     const SEQUENCES: usize = 2;
     let mut case = CaseBuilder::for_tokens(target, 1, VERIFIED_ROWS);

@@ -18,7 +18,7 @@ const SHAPES: [(usize, usize, Option<u32>); 8] = [
     (154_880, 64, Some(154_879)),
 ];
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let alone = SHAPES.into_iter().map(|shape| (shape, None, 1));
     let others = [(SHAPES[3], Some(2), 1), (SHAPES[5], Some(699), 1), (SHAPES[4], Some(1), 3)];
     alone.chain(others).map(|(shape, banned, rows)| case(target, shape, banned, rows)).collect()
@@ -26,7 +26,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
 
 /// Adjusts logits of so many rows, of one row more than there are.
 fn case(
-    target: Target,
+    target: &Target,
     (count, listed, newest): (usize, usize, Option<u32>),
     banned: Option<usize>,
     rows: usize,

@@ -19,7 +19,7 @@ fn sampled(case: &mut CaseBuilder, accepted: u32, made: u32) {
     case.fill_bytes(BufferRef::Local(Plan::SAMPLED), bytemuck::cast_slice(&words).to_vec());
 }
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(pairs, accepted, made): (usize, u32, u32)| {
         const ROOM: usize = 9;
         let mut case = CaseBuilder::new(target, pairs);
@@ -47,7 +47,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     [(32, 0, 0), (3, 2, 0), (32, 3, 2), (40, 0, 8)].into_iter().map(case).collect()
 }
 
-pub(super) fn draft(target: Target) -> Result<Vec<Case>> {
+pub(super) fn draft(target: &Target) -> Result<Vec<Case>> {
     let case = |(slices, made): (usize, u32)| {
         let mut case = CaseBuilder::new(target, 1);
         let logits = case.plan.tensor("logits", [slices * SLICE, 1]);

@@ -5,7 +5,7 @@ use crate::kernels::copy::{CHUNKS, WORKGROUP};
 use crate::plan::Target;
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |length: usize| {
         let mut case = CaseBuilder::new(target, 1);
         let (from, values) = case.input("from", [length, 1]);

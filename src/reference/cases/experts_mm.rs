@@ -19,13 +19,13 @@ enum Load {
     Uneven,
 }
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let formats = pairs(1).into_iter().zip(pairs(2)).map(|((gate, up), (_, down))| [gate, up, down]);
     let case = |(i, formats)| case(target, formats, [Load::Spread, Load::Uneven][i % 2], [(40, 37), (7, 5)][i / 2 % 2]);
     formats.enumerate().map(case).collect()
 }
 
-fn case(target: Target, formats: [&'static Quant; 3], load: Load, (tokens, count): (usize, usize)) -> Result<Case> {
+fn case(target: &Target, formats: [&'static Quant; 3], load: Load, (tokens, count): (usize, usize)) -> Result<Case> {
     const EXPERTS: usize = 6;
     let widest = |quants: &[&Quant], columns| quants.iter().fold(columns, |columns, quant| columns_for(quant, columns));
     let (columns, rows) = (widest(&formats[..2], 44), widest(&formats[2..], 21));

@@ -9,12 +9,12 @@ use crate::reference::operand::seen;
 use crate::reference::product::{gated, products};
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(i, (gate, up))| case(target, [gate, up], i % 2 == 1, [21, 32, 48][i % 3], [1, 2, 1, 4, 8][i % 5]);
     pairs(1).into_iter().enumerate().map(case).collect()
 }
 
-fn case(target: Target, quants: [&'static Quant; 2], normed: bool, rows: usize, tokens: usize) -> Result<Case> {
+fn case(target: &Target, quants: [&'static Quant; 2], normed: bool, rows: usize, tokens: usize) -> Result<Case> {
     let columns = quants.iter().fold(70, |columns, quant| columns_for(quant, columns));
     let shape = [columns, rows, 1];
     let mut case = CaseBuilder::for_tokens(target, 1, tokens);

@@ -7,7 +7,7 @@ use crate::plan::{BufferRef, Plan, RowHeader, Target};
 use crate::quant::{QUANTS, Quant};
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let alone = [(96, 5, 0), (70, 3, 2), (32, 4, NO_TOKEN), (2 * 32 * 64 + 256, 3, 1)];
     let of_format = |quant| alone.map(|(columns, rows, id)| case(target, quant, [columns, rows], &[id]));
     // Several rows, one of them twice, and one that there is not.
@@ -15,7 +15,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     QUANTS.iter().copied().flat_map(of_format).chain([chunk]).collect()
 }
 
-fn case(target: Target, quant: &'static Quant, [columns, rows]: [usize; 2], ids: &[u32]) -> Result<Case> {
+fn case(target: &Target, quant: &'static Quant, [columns, rows]: [usize; 2], ids: &[u32]) -> Result<Case> {
     let columns = columns_for(quant, columns);
     let mut case = CaseBuilder::for_tokens(target, 1, ids.len());
     let (embedding, values) = case.weight("token_embd", quant, [columns, rows, 1])?;

@@ -5,7 +5,7 @@ use crate::plan::Target;
 use crate::reference::experts::by_expert;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let shapes = [(5, 2, (40, 33), 16), (64, 4, (512, 512), 32), (3, 1, (17, 16), 16), (70, 2, (9, 0), 16)];
     shapes.into_iter().map(|(experts, top_k, tokens, places)| case(target, experts, top_k, tokens, places)).collect()
 }
@@ -20,7 +20,7 @@ fn chosen(experts: usize, top_k: usize, tokens: usize) -> Vec<u32> {
     (0..tokens * top_k).map(expert).collect()
 }
 
-fn case(target: Target, experts: usize, top_k: usize, tokens: (usize, usize), places: usize) -> Result<Case> {
+fn case(target: &Target, experts: usize, top_k: usize, tokens: (usize, usize), places: usize) -> Result<Case> {
     let (tokens, count) = tokens;
     let mut case = CaseBuilder::for_chunk(target, 1, tokens);
     case.chunk(0, count);

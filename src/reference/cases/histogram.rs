@@ -7,7 +7,7 @@ use crate::plan::Target;
 use crate::reference::sampling::binned;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(rows, (name, count, edit)): (usize, (&str, usize, Edit))| {
         let mut case = CaseBuilder::for_tokens(target, 1, rows);
         let (logits, values) = logits(&mut case, (count, edit), 20.0);

@@ -28,7 +28,7 @@ fn expect(case: &mut CaseBuilder, buffer: BufferRef, first: usize, want: Vec<f64
     case.expect_slice(buffer, first, want, sizes, BOUND);
 }
 
-pub(super) fn keep(target: Target) -> Result<Vec<Case>> {
+pub(super) fn keep(target: &Target) -> Result<Vec<Case>> {
     // Widths, rows, the room for rows, the first position, and how far behind it they are kept.
     let shapes = [(2048, 1, 1, 31, 1), (70, 5, 8, 30, 0), (33, 40, 64, 7, 1)];
     let case = |(width, count, room, position, behind): (usize, usize, usize, usize, usize)| {
@@ -46,7 +46,7 @@ pub(super) fn keep(target: Target) -> Result<Vec<Case>> {
     shapes.into_iter().map(case).collect()
 }
 
-pub(super) fn kept(target: Target) -> Result<Vec<Case>> {
+pub(super) fn kept(target: &Target) -> Result<Vec<Case>> {
     let case = |(width, position, behind): (usize, usize, usize)| {
         let mut case = CaseBuilder::for_tokens(target, 1, 1);
         case.chunk(position as u32, 1);
@@ -60,7 +60,7 @@ pub(super) fn kept(target: Target) -> Result<Vec<Case>> {
     [(2048, 31, 1), (70, 64, 0)].into_iter().map(case).collect()
 }
 
-pub(super) fn draft_input(target: Target) -> Result<Vec<Case>> {
+pub(super) fn draft_input(target: &Target) -> Result<Vec<Case>> {
     let case = |(width, count, room, kept): (usize, usize, usize, bool)| {
         const POSITION: usize = 29;
         let mut case = CaseBuilder::for_tokens(target, 1, room);

@@ -7,7 +7,7 @@ use crate::reference::kv_rows::{rotated, rotations};
 use crate::reference::vectors::rms_normed;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let shapes = [(8, 2, 0, 1, 1), (20, 8, 3, 1, 1), (132, 34, 17, 1, 1), (512, 64, 2, 1, 1), (132, 34, 17, 3, 5)];
     let mut cases = Vec::new();
     for ty in [CacheType::F16, CacheType::F32] {
@@ -54,7 +54,7 @@ pub(super) struct KvRowInputs {
 
 impl KvRowCase {
     /// The KV rows, written by themselves: of tokens that are not there none is.
-    fn case(&self, target: Target) -> Result<Case> {
+    fn case(&self, target: &Target) -> Result<Case> {
         let Self { ty, rank, rotary, position, tokens, room } = *self;
         let mut case = self.start(target);
         let inputs = self.inputs(&mut case)?;
@@ -65,7 +65,7 @@ impl KvRowCase {
     }
 
     /// A case at the first KV row's position.
-    pub fn start(&self, target: Target) -> CaseBuilder {
+    pub fn start(&self, target: &Target) -> CaseBuilder {
         CaseBuilder::rotated(target, self.rotary / 2, self.position as u32, (self.room, self.tokens)).0
     }
 

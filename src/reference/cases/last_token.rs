@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::plan::Target;
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(width, count, tokens): (usize, usize, usize)| {
         let mut case = CaseBuilder::for_chunk(target, 1, tokens);
         case.chunk(3, count);

@@ -99,7 +99,7 @@ impl AttentionExample {
     /// within `bound` of values of about 1. What lies in between is relative to scores that depend on the kernel's tiles.
     pub(super) fn joined_case(
         &self,
-        target: Target,
+        target: &Target,
         count: usize,
         bound: f64,
         attend: impl FnOnce(&mut Builder, &Tensor, &Cache) -> Result<AttentionSplits>,
@@ -121,7 +121,7 @@ impl AttentionExample {
     /// within `bound` of values of about 1.
     pub(super) fn chunk_case(
         &self,
-        target: Target,
+        target: &Target,
         (room, count): (usize, usize),
         bound: f64,
         attend: impl FnOnce(&mut Builder, &ChunkAttention<'_>) -> Result<Tensor>,
@@ -160,7 +160,7 @@ pub(super) fn examples() -> Vec<AttentionExample> {
     shapes.into_iter().map(example).collect()
 }
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     use CacheType::{F16, F32};
     let alone = examples().into_iter().map(|example| case(target, &example));
     let chunks = [(5, 61, 3, 4, 36, 10, F32, 4), (20, 30, 2, 2, 512, 64, F16, 2), (3, 0, 8, 8, 132, 18, F16, 64)];
@@ -186,7 +186,7 @@ pub(super) fn joined(
     Ok(y)
 }
 
-fn case(target: Target, example: &AttentionExample) -> Result<Case> {
+fn case(target: &Target, example: &AttentionExample) -> Result<Case> {
     let AttentionExample { heads, tokens, rank, rotary, splits, ty } = *example;
     let mut case = CaseBuilder::new(target, 1);
     let (q, cache, queries, latents) = example.inputs(&mut case);

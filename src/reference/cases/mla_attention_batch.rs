@@ -6,7 +6,7 @@ use crate::kernels::{CacheType, ChunkAttention};
 use crate::plan::{Builder, Target, Tensor};
 use crate::reference::Case;
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     use CacheType::{F16, F32};
     let shapes = [
         (1, 0, 1, 1, 8, 2, F16, 1),
@@ -27,7 +27,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
 /// The cases of attention over a cache of f16, appended by `attend` for so many splits, of batches of these shapes: heads,
 /// tokens before those of the batch, these, the rows that the batch has room for, rank, rotary and splits.
 pub(super) fn chunk_cases(
-    target: Target,
+    target: &Target,
     shapes: &[[usize; 7]],
     bound: f64,
     attend: impl Fn(&mut Builder, &ChunkAttention<'_>, usize) -> Result<Tensor>,

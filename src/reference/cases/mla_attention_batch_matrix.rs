@@ -7,8 +7,8 @@ use crate::kernels::mla_attention_batch_matrix::BOUND;
 use crate::plan::{Target, Team};
 use crate::reference::Case;
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
-    let target = Target { matrices: Matrices::Sixteen, team: Team::Subgroup, subgroup: 32, ..target };
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
+    let target = &Target { matrices: Matrices::Sixteen, team: Team::Subgroup, subgroup: 32, ..target.clone() };
     let shapes = [
         [1, 0, 1, 1, 128, 64, 1],
         [20, 0, 16, 16, 512, 64, 1],

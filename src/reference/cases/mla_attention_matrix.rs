@@ -11,8 +11,8 @@ use crate::reference::Case;
 
 /// With the merge behind it, against softmax over the whole cache: of the model's own shape and of others, with idle
 /// splits and with several tiles in one. What lies in between is relative to scores that depend on the tiles.
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
-    let target = Target { matrices: Matrices::Sixteen, team: Team::Subgroup, subgroup: 32, ..target };
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
+    let target = &Target { matrices: Matrices::Sixteen, team: Team::Subgroup, subgroup: 32, ..target.clone() };
     let bound = bound(target.arithmetic);
     let shapes = [(16, 1, 128, 64, 2), (20, 33, 512, 64, 64), (20, 450, 512, 64, 3), (37, 129, 256, 64, 2)];
     let alone = shapes.into_iter().map(|(heads, tokens, rank, rotary, splits)| {

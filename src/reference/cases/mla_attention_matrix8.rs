@@ -9,8 +9,8 @@ use crate::kernels::mla_attention_matrix8::MatrixType;
 use crate::plan::{Target, Team};
 use crate::reference::Case;
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
-    let target = Target { matrices: Matrices::Eight, team: Team::Subgroup, subgroup: 32, ..target };
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
+    let target = &Target { matrices: Matrices::Eight, team: Team::Subgroup, subgroup: 32, ..target.clone() };
     // Heads, tokens, rank, rotary, splits: of models' own shapes and others, idle splits, several tiles in one.
     let alone = [
         (16, 1, 128, 64, 2),

@@ -6,7 +6,7 @@ use crate::plan::Target;
 use crate::reference::Case;
 
 /// Attention and merge together, against softmax over the whole cache.
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |example: AttentionExample, count| {
         example.joined_case(target, count, 2e-5, |b, q, cache| {
             b.mla_attention("attention", q, cache, SCALE, example.splits)

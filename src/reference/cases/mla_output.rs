@@ -11,14 +11,14 @@ use crate::reference::operand::seen;
 use crate::reference::product::products;
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(i, quant): (usize, &&'static Quant)| {
         case(target, quant, [1, 3, 64][i % 3], [21, 48][i % 2], [1, 1, 4, 1, 2][i % 5])
     };
     QUANTS.iter().enumerate().map(case).collect()
 }
 
-fn case(target: Target, quant: &'static Quant, splits: usize, rows: usize, tokens: usize) -> Result<Case> {
+fn case(target: &Target, quant: &'static Quant, splits: usize, rows: usize, tokens: usize) -> Result<Case> {
     let rank = columns_for(quant, 36);
     let example = AttentionExample { heads: 3, tokens: 150, rank, rotary: 10, splits, ty: CacheType::F16 };
     let shape = [rank, rows, example.heads];

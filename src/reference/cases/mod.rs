@@ -41,7 +41,7 @@ use crate::plan::Target;
 use crate::quant::{Family, QUANTS, Quant};
 
 /// The cases of a kernel on a target.
-type Cases = fn(Target) -> Result<Vec<Case>>;
+type Cases = fn(&Target) -> Result<Vec<Case>>;
 
 /// The cases of every kernel, by its name.
 pub static CASES: &[(&str, Cases)] = &[

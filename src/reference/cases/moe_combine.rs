@@ -4,14 +4,14 @@ use crate::error::Result;
 use crate::plan::Target;
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     [(4, 1, (1, 1)), (33, 2, (3, 3)), (72, 3, (5, 4)), (2048, 4, (8, 7))]
         .into_iter()
         .map(|shape| case(target, shape))
         .collect()
 }
 
-fn case(target: Target, (width, slots, (tokens, count)): (usize, usize, (usize, usize))) -> Result<Case> {
+fn case(target: &Target, (width, slots, (tokens, count)): (usize, usize, (usize, usize))) -> Result<Case> {
     let mut case = CaseBuilder::for_chunk(target, 1, tokens);
     case.chunk(0, count);
     let weights = case.plan.tensor_with_stride("weights", [slots, tokens], slots);

@@ -9,13 +9,13 @@ use crate::reference::operand::seen;
 use crate::reference::product::dot;
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(i, quants)| case(target, quants, [45, 100][i % 2], [27, 32][i % 2], [1, 1, 2, 4][i % 4]);
     pairs(4).into_iter().enumerate().map(case).collect()
 }
 
 fn case(
-    target: Target,
+    target: &Target,
     (w_quant, shared_quant): (&'static Quant, &'static Quant),
     wider: usize,
     rows: usize,

@@ -10,7 +10,7 @@ use crate::reference::operand::seen;
 use crate::reference::product::{dot, gated};
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let formats = pairs(1).into_iter().zip(pairs(2)).map(|((first, second), (_, third))| [first, first, second, third]);
     formats
         .enumerate()
@@ -21,7 +21,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
 }
 
 fn case(
-    target: Target,
+    target: &Target,
     formats: [&'static Quant; 4],
     (rows, shared_rows): (usize, usize),
     tokens: usize,

@@ -10,11 +10,11 @@ use crate::quant::Quant;
 use crate::reference::product::{gated, products};
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn by_registers(target: Target) -> Result<Vec<Case>> {
-    cases(Target { matrices: Matrices::None, ..target })
+pub(super) fn by_registers(target: &Target) -> Result<Vec<Case>> {
+    cases(&Target { matrices: Matrices::None, ..target.clone() })
 }
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     let shapes = [
         ([96, 70, 1], (80, 67), false),
@@ -33,7 +33,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
 }
 
 pub(super) fn case(
-    target: Target,
+    target: &Target,
     quant: &'static Quant,
     [columns, rows, stacks]: [usize; 3],
     (tokens, count): (usize, usize),
@@ -57,7 +57,7 @@ pub(super) fn case(
     Ok(case.finish(format!("{} {}x{rows}x{stacks} {count} of {tokens} tokens{how}", quant.name, shape[0])))
 }
 
-pub(super) fn gated_case(target: Target, gate_quant: &'static Quant, up_quant: &'static Quant) -> Result<Case> {
+pub(super) fn gated_case(target: &Target, gate_quant: &'static Quant, up_quant: &'static Quant) -> Result<Case> {
     let (tokens, count) = (40, 35);
     let shape = [columns_for(up_quant, columns_for(gate_quant, 45)), 43, 1];
     let mut case = CaseBuilder::for_chunk(target, 1, tokens);

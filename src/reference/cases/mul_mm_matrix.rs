@@ -13,7 +13,7 @@ use crate::reference::{Case, CaseBuilder};
 
 /// What errors of a product with weights of these formats are bounded by, as parts of the sum of its terms'
 /// magnitudes. Each operand is within 2^-11 of what f16 holds; their errors hardly ever point the same way.
-pub(super) fn bound(target: Target, formats: &[&Quant]) -> f64 {
+pub(super) fn bound(target: &Target, formats: &[&Quant]) -> f64 {
     let half = target.matrices != Matrices::None
         && target.team == Team::Subgroup
         && !formats.iter().all(|quant| quant.exceeds_half());
@@ -21,18 +21,18 @@ pub(super) fn bound(target: Target, formats: &[&Quant]) -> f64 {
 }
 
 /// The same as by registers, but for those that none of this has a part in.
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let matrices = if target.matrices == Matrices::Eight { Matrices::Eight } else { Matrices::Sixteen };
-    let target = Target { matrices, team: Team::Subgroup, subgroup: 32, ..target };
-    let mut cases = mul_mm::cases(target)?;
+    let target = Target { matrices, team: Team::Subgroup, subgroup: 32, ..target.clone() };
+    let mut cases = mul_mm::cases(&target)?;
     cases.retain(|case| case.plan.steps.iter().any(|step| step.kernel == KERNEL.name));
     let halved = QUANTS.iter().copied().find(|quant| !quant.exceeds_half());
-    cases.extend(halved.map(|quant| beyond_half(target, quant)).transpose()?);
+    cases.extend(halved.map(|quant| beyond_half(&target, quant)).transpose()?);
     Ok(cases)
 }
 
 /// TileVectors with values that f16 cannot hold, which count as the largest that it can.
-fn beyond_half(target: Target, quant: &'static Quant) -> Result<Case> {
+fn beyond_half(target: &Target, quant: &'static Quant) -> Result<Case> {
     let (most, tokens) = (LARGEST_HALF, 18);
     let shape = [columns_for(quant, 64), 32, 1];
     let mut case = CaseBuilder::for_chunk(target, 1, tokens);

@@ -20,7 +20,7 @@ struct ProductExample {
     normed: bool,
 }
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     use Write::{Add, Replace};
     let mut cases = Vec::new();
     let shapes = [
@@ -52,7 +52,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-fn case(target: Target, quant: &'static Quant, example: ProductExample) -> Result<Case> {
+fn case(target: &Target, quant: &'static Quant, example: ProductExample) -> Result<Case> {
     let ProductExample { shape, tokens, write, normed } = example;
     let shape = [columns_for(quant, shape[0]), shape[1], shape[2]];
     let [columns, rows, matrices] = shape;
@@ -78,7 +78,7 @@ fn case(target: Target, quant: &'static Quant, example: ProductExample) -> Resul
 }
 
 /// A product onto the residual stream, and what it leaves for the product that follows.
-fn stream_case(target: Target, quant: &'static Quant, shape: [usize; 3], tokens: usize) -> Result<Case> {
+fn stream_case(target: &Target, quant: &'static Quant, shape: [usize; 3], tokens: usize) -> Result<Case> {
     let shape = [columns_for(quant, shape[0]), shape[1], 1];
     let mut case = CaseBuilder::for_tokens(target, 1, tokens);
     let (w, ws) = case.weight("w", quant, shape)?;

@@ -9,7 +9,7 @@ use crate::reference::operand::seen;
 use crate::reference::product::products;
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     pairs(3)
         .into_iter()
         .enumerate()
@@ -17,7 +17,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
         .collect()
 }
 
-fn case(target: Target, w_quant: &'static Quant, v_quant: &'static Quant, rows: usize, tokens: usize) -> Result<Case> {
+fn case(target: &Target, w_quant: &'static Quant, v_quant: &'static Quant, rows: usize, tokens: usize) -> Result<Case> {
     let columns = columns_for(v_quant, columns_for(w_quant, 70));
     let (first, second) = ([columns, rows, 1], [columns, 3, 1]);
     let mut case = CaseBuilder::for_tokens(target, 1, tokens);

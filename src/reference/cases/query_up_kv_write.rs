@@ -10,7 +10,7 @@ use crate::reference::Case;
 use crate::reference::operand::seen;
 use crate::reference::product::products;
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(i, quant): (usize, &&'static Quant)| {
         let ty = if i % 2 == 0 { CacheType::F16 } else { CacheType::F32 };
         case(target, quant, ty, i % 3 > 0, [37, 48][i / 2 % 2], [1, 2, 4, 8][i % 4])
@@ -19,7 +19,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
 }
 
 fn case(
-    target: Target,
+    target: &Target,
     quant: &'static Quant,
     ty: CacheType,
     normed: bool,

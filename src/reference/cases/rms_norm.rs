@@ -5,7 +5,7 @@ use crate::plan::Target;
 use crate::reference::vectors::rms_normed;
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(width, epsilon, tokens)| {
         let mut case = CaseBuilder::for_tokens(target, 1, tokens);
         let (x, xs) = case.input("x", [width, tokens]);

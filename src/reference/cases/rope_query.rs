@@ -5,7 +5,7 @@ use crate::plan::Target;
 use crate::reference::kv_rows::rotated;
 use crate::reference::{Case, CaseBuilder};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let shapes = [(1, 4, 2, 8, 1), (5, 24, 8, 20, 1), (20, 192, 64, 512, 1), (5, 24, 8, 20, 7)];
     let case = |(heads, nope, rotary, rank, tokens): (usize, usize, usize, usize, usize)| {
         let (width, absorbed) = (nope + rotary, rank + rotary);

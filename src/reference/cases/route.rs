@@ -6,7 +6,7 @@ use crate::plan::Target;
 use crate::reference::experts::routed_experts;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for (experts, top_k) in [(8, 2), (64, 4), (5, 5), (160, 6), (1, 1), (257, 8)] {
         for (gating, normalise, scale) in
@@ -26,7 +26,7 @@ pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
 }
 
 /// Of `room` tokens the first `count`.
-fn case(target: Target, experts: usize, routing: Routing, (room, count): (usize, usize)) -> Result<Case> {
+fn case(target: &Target, experts: usize, routing: Routing, (room, count): (usize, usize)) -> Result<Case> {
     let mut case = CaseBuilder::for_tokens(target, 1, room);
     if room > 1 {
         case.chunk(0, count);
@@ -44,7 +44,7 @@ fn case(target: Target, experts: usize, routing: Routing, (room, count): (usize,
 }
 
 /// Scores that are all zero: the bias alone chooses, and the weights stay numbers.
-fn hopeless(target: Target) -> Result<Case> {
+fn hopeless(target: &Target) -> Result<Case> {
     let mut case = CaseBuilder::new(target, 1);
     let logits = case.plan.tensor("logits", [4, 1]);
     let zs = [-1e30; 4];

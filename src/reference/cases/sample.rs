@@ -35,7 +35,7 @@ const SHAPES: [(&str, usize, Edit); 8] = [
     ("a vocabulary", 154_880, |v| v.iter_mut().for_each(|v| *v = 24.0 * v.powi(9))),
 ];
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let way = |(temperature, top_k, top_p, min_p)| Sampling::draw(temperature, top_k, top_p, min_p, 1 << 32 | 7);
     let edges = EDGES.into_iter().flat_map(|edge| [Sampling::GREEDY, way(WAYS[1])].map(|sampling| (edge, sampling)));
     let ways = SHAPES.into_iter().flat_map(|shape| WAYS.map(|some| (shape, way(some))));

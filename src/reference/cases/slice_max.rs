@@ -32,7 +32,7 @@ pub(super) const EDGES: [(&str, usize, Edit); 9] = [
     ("infinities", 300, |v| (v[3], v[4], v[5]) = (f32::INFINITY, f32::NEG_INFINITY, 7.0)),
 ];
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(rows, (name, count, edit)): (usize, (&str, usize, Edit))| {
         let mut case = CaseBuilder::for_tokens(target, 1, rows);
         let (logits, values) = logits(&mut case, (count, edit), 1.0);

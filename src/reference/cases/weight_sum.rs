@@ -17,7 +17,7 @@ fn reference(pair: [u32; 2], words: &[u32], from: usize) -> Vec<f64> {
     pair.map(f64::from).to_vec()
 }
 
-pub(super) fn cases(target: Target) -> Result<Vec<Case>> {
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     // Words before the range, and in it.
     let case = |(before, count): (usize, usize)| {
         let mut case = CaseBuilder::new(target, 1);

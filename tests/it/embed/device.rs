@@ -3,6 +3,7 @@
 use super::owner::Owner;
 use super::{expected, file, generate, load_on, model};
 use crate::common::models::fixture;
+use wglm::model::LoadOverrides;
 use wglm::plan::Fusions;
 use wglm::wgpu;
 use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions, Session};
@@ -35,7 +36,8 @@ fn a_device_with_no_features_and_the_least_limits() {
     // K-quants are the formats with the most buffers.
     for path in ["models/k-quants.gguf", "models/k-quants-down.gguf"] {
         for fusions in [Fusions::all(), Fusions::none()] {
-            let options = LoadOptions { fusions, ..LoadOptions::default() };
+            let overrides = LoadOverrides { fusions, ..LoadOverrides::default() };
+            let options = LoadOptions { overrides, ..LoadOptions::default() };
             Model::load(&Gguf::open(fixture(path)).unwrap(), &gpu, &options).unwrap();
         }
     }

@@ -62,7 +62,7 @@ pub fn all_refused<T>(cases: &[Broken], check: impl Fn(&Gguf) -> Result<T>) {
 /// Reads the configuration and plans a token, which is everything in a load that needs no GPU, apart from texts.
 pub fn plan_file(file: &Gguf) -> Result<BatchPlan> {
     let config = Config::read(file)?;
-    plan_token(file, &config, LoadOptions::default().cache_for(&config), Target::default())
+    plan_token(file, &config, LoadOptions::default().cache_for(&config), &Target::default())
 }
 
 pub fn plan(small: &Small) -> Result<BatchPlan> {

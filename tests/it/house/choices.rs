@@ -11,7 +11,7 @@ fn every_step_of_a_choice_fits() {
     let (mut complaints, mut seen) = (Vec::new(), 0);
     for (name, file) in models() {
         let config = Config::read(&file).unwrap();
-        for (target, room) in targets().into_iter().flat_map(|target| [0, 1, 5000].map(|room| (target, room))) {
+        for (target, room) in targets().iter().flat_map(|target| [0, 1, 5000].map(|room| (target, room))) {
             let token = planned(&file, target, CacheType::F16);
             let SamplingPlan { plan, shared, adjustments, .. } =
                 plan_sampling(&config, &token, token.head().unwrap(), target, room).unwrap();

@@ -18,7 +18,7 @@ const SHAPES: [BatchShape; 5] = [
     BatchShape { rows: PromptOptions::MOST, outputs: Outputs::Last, depth: 200_000 },
 ];
 
-fn chunk(file: &Gguf, token: &BatchPlan, target: Target, shape: BatchShape) -> BatchPlan {
+fn chunk(file: &Gguf, token: &BatchPlan, target: &Target, shape: BatchShape) -> BatchPlan {
     plan_batch(&Config::read(file).unwrap(), token, target, shape).unwrap()
 }
 
@@ -27,7 +27,7 @@ fn plans() -> Vec<(String, BatchPlan, BatchPlan)> {
     let mut plans = Vec::new();
     for (name, file) in models() {
         let matrices = [Matrices::Eight, Matrices::Sixteen].map(|matrices| Target { matrices, ..Target::default() });
-        for target in targets().into_iter().chain(matrices) {
+        for target in &[targets(), matrices.to_vec()].concat() {
             for (ty, shape) in [CacheType::F16, CacheType::F32].into_iter().flat_map(|ty| SHAPES.map(|s| (ty, s))) {
                 let token = planned(&file, target, ty);
                 let chunk = chunk(&file, &token, target, shape);
@@ -90,7 +90,7 @@ fn every_step_of_a_chunk_fits() {
 fn rows_of_different_sequences_are_kept_apart() {
     let (_, file) = models().into_iter().find(|(name, _)| name == "fable").unwrap();
     for matrices in [Matrices::None, Matrices::Eight, Matrices::Sixteen] {
-        let target = Target { matrices, ..Target::default() };
+        let target = &Target { matrices, ..Target::default() };
         let token = planned(&file, target, CacheType::F16);
         let kernels = |outputs| -> Vec<&str> {
             let plan = chunk(&file, &token, target, BatchShape { rows: 8, outputs, depth: 0 }).plan;
@@ -107,7 +107,7 @@ fn rows_of_different_sequences_are_kept_apart() {
 #[test]
 fn layers_share_activations() {
     let (_, file) = models().into_iter().find(|(name, _)| name == "fable").unwrap();
-    let target = Target { team: Team::Subgroup, ..Target::default() };
+    let target = &Target { team: Team::Subgroup, ..Target::default() };
     let token = planned(&file, target, CacheType::F16);
     let scratch = |tokens| {
         let shape = BatchShape { rows: tokens, outputs: Outputs::Last, depth: 0 };

@@ -73,7 +73,7 @@ fn every_model_takes_few_pipelines() {
         let config = Config::read(&file).unwrap();
         for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
             let cache = CacheShape { context: 300, ty: CacheType::F16 };
-            let plan = plan_token(&file, &config, cache, Target { arithmetic, ..Target::default() }).unwrap().plan;
+            let plan = plan_token(&file, &config, cache, &Target { arithmetic, ..Target::default() }).unwrap().plan;
             let count = plan.variants.len();
             println!("{name}, {arithmetic:?}: {count} pipelines");
             assert!(count <= PIPELINES, "{name}, {arithmetic:?}: {count} pipelines, at most {PIPELINES}");

@@ -37,7 +37,7 @@ pub fn models() -> Vec<(String, Gguf)> {
     std::iter::once(("fable".to_owned(), fable())).chain(paths.into_iter().map(open)).collect()
 }
 
-pub fn planned(file: &Gguf, target: Target, ty: CacheType) -> BatchPlan {
+pub fn planned(file: &Gguf, target: &Target, ty: CacheType) -> BatchPlan {
     let config = Config::read(file).unwrap();
     plan_token(file, &config, CacheShape { context: 300, ty }, target).unwrap()
 }
@@ -56,7 +56,7 @@ pub fn targets() -> Vec<Target> {
 pub fn plans() -> Vec<(String, BatchPlan)> {
     let mut plans = Vec::new();
     for (name, file) in models() {
-        for target in targets() {
+        for target in &targets() {
             for ty in [CacheType::F16, CacheType::F32] {
                 plans.push((format!("{name} ({target:?}, {ty:?})"), planned(&file, target, ty)));
             }
@@ -140,7 +140,7 @@ pub fn buffers(plan: &Plan, step: &Step) -> Vec<String> {
 #[test]
 fn every_weight_is_in_the_file_and_in_use() {
     let file = fable();
-    let BatchPlan { plan, .. } = planned(&file, Target::default(), CacheType::F16);
+    let BatchPlan { plan, .. } = planned(&file, &Target::default(), CacheType::F16);
     let bound: HashSet<BufferRef> = plan.steps.iter().flat_map(|s| &s.bindings).map(|b| b.buffer).collect();
     for weight in plan.weights.iter() {
         assert!(file.tensor(&weight.name).is_some(), "the file has no `{}`", weight.name);
@@ -209,7 +209,7 @@ fn told(planned: &BatchPlan) -> String {
 #[test]
 fn a_plan_is_the_same_when_built_twice() {
     for (name, file) in models() {
-        let twice = [(); 2].map(|()| planned(&file, Target::default(), CacheType::F16));
+        let twice = [(); 2].map(|()| planned(&file, &Target::default(), CacheType::F16));
         assert_eq!(told(&twice[0]), told(&twice[1]), "{name}");
     }
 }
@@ -220,7 +220,7 @@ fn only_the_caches_grow_with_the_context() {
     let file = fable();
     let config = Config::read(&file).unwrap();
     let plan = |context| {
-        plan_token(&file, &config, CacheShape { context, ty: CacheType::F16 }, Target::default()).unwrap().plan
+        plan_token(&file, &config, CacheShape { context, ty: CacheType::F16 }, &Target::default()).unwrap().plan
     };
     let (short, long) = (plan(PAGE), plan(10_000 * PAGE));
     assert_eq!(short.steps.len(), long.steps.len());
@@ -239,7 +239,7 @@ fn only_the_caches_grow_with_the_context() {
 fn a_batch_is_laid_out_alike_in_rust_and_wgsl() {
     let file = fable();
     let pairs = Config::read(&file).unwrap().rotary / 2;
-    let plan = planned(&file, Target::default(), CacheType::F16).plan;
+    let plan = planned(&file, &Target::default(), CacheType::F16).plan;
     let step = plan.steps.iter().find(|step| step.kernel == "query_up_kv_write").unwrap();
     let module = reflect(&plan.variants[step.variant]).unwrap().module;
     let structure = |name: &str| {
@@ -280,7 +280,7 @@ fn a_batch_is_laid_out_alike_in_rust_and_wgsl() {
 fn a_token_takes_few_dispatches() {
     let file = fable();
     let config = Config::read(&file).unwrap();
-    let plan = planned(&file, Target::default(), CacheType::F16).plan;
+    let plan = planned(&file, &Target::default(), CacheType::F16).plan;
     let of_layer = |i: usize| plan.steps.iter().filter(|s| s.label.starts_with(&format!("L{i:02}."))).count();
     let layers: Vec<usize> = (0..config.layers).map(of_layer).collect();
     let around = plan.steps.len() - layers.iter().sum::<usize>();

@@ -20,7 +20,7 @@ struct Chooser {
 impl Chooser {
     fn new(logits: &[f32]) -> Self {
         let gpu = gpu();
-        let mut plan = Builder::new(Target::default(), 1);
+        let mut plan = Builder::new(&Target::default(), 1);
         let tensor = plan.tensor("logits", [logits.len(), 1]);
         let slices = plan.slice_max("slices", &tensor).unwrap();
         plan.histogram("histogram", &tensor, &slices).unwrap();

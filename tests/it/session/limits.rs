@@ -5,7 +5,7 @@ use crate::common::gpu::{gpu, open};
 use crate::common::models::fable_file;
 use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
-use wglm::model::CacheShape;
+use wglm::model::{CacheShape, LoadOverrides};
 use wglm::plan::Fusions;
 use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session, Stage};
 
@@ -52,7 +52,8 @@ fn cancelled_the_next_load_is_whole() {
         assert_eq!(told, stop, "told again after it was stopped");
     }
     // A load can be stopped in any stage, also at the last moment: even the end of the check is reported.
-    let fused_less = LoadOptions { fusions: Fusions::none(), ..LoadOptions::default() }; // without fusions there are many kernels
+    let overrides = LoadOverrides { fusions: Fusions::none(), ..LoadOverrides::default() }; // without fusions there are many kernels
+    let fused_less = LoadOptions { overrides, ..LoadOptions::default() };
     type Stops = fn(Progress) -> bool;
     let moments: [(&str, Stops); 3] = [
         ("compiling", |now| now.stage == Stage::Kernels && now.done > 0),
