@@ -91,14 +91,14 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     let (mut runs, progress) = (Vec::new(), ProgressLine::new(repetitions));
     progress.doing("timing every kind of step");
     for _ in 0..repetitions {
-        runs.push(if prompt > 0 { session.profile_chunk(&tokens)? } else { session.profile(0)? });
+        runs.push(if prompt > 0 { session.profile_batch(&tokens)? } else { session.profile(0)? });
         session.rewind(n_depth);
         progress.advance();
     }
     drop(progress);
     let pass = median(runs.iter().map(|run| run.pass)) / 1e3;
-    let chunk = if prompt > 0 { Some(session.chunk_plan(prompt)?) } else { None };
-    let plan = chunk.as_ref().map_or(session.plan(), |chunk| &chunk.plan);
+    let batch = if prompt > 0 { Some(session.batch_plan(prompt)?) } else { None };
+    let plan = batch.as_ref().map_or(session.plan(), |batch| &batch.plan);
     let mut kinds = by_kind(plan, n_depth + tokens.len(), &runs);
     let steps: f64 = kinds.iter().map(|kind| kind.microseconds).sum();
     let microseconds = Times { pass, steps, unaccounted: (pass - steps).max(0.0), submit, whole };

@@ -1,4 +1,4 @@
-//! The last token of a chunk, by itself.
+//! The last row of a batch, by itself.
 
 use super::computes::LastToken;
 use super::{Kernel, expect_shape, params};
@@ -14,7 +14,7 @@ params! { width: u32, pitch: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "last_token", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// y {n} = x {n} of the chunk's last token.
+    /// y {n} = x {n} of the batch's last row.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the widths differ.

@@ -1,7 +1,7 @@
 //! What the products of matrices with the vectors of many rows of a batch share: their tiles and their grid.
 //!
 //! A workgroup computes a tile: some rows of a matrix times some vectors. The vectors are those of consecutive rows of the
-//! batch (`lib/tile_chunk.wgsl`) or of the slots of one expert (`lib/tile_experts.wgsl`). The rows are those of one matrix
+//! batch (`lib/tile_batch.wgsl`) or of the slots of one expert (`lib/tile_experts.wgsl`). The rows are those of one matrix
 //! (`lib/tile_rows.wgsl`), or of gate and of up by turns (`lib/tile_gated.wgsl`), so that one invocation has the sums of
 //! both. Two kernels multiply tiles: `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, by cooperative matrices.
 
@@ -44,7 +44,7 @@ pub(super) enum Operands {
 #[derive(Clone, Copy)]
 pub(super) enum TileVectors<'a> {
     /// Those of consecutive rows of the batch: vector *i* of a row is for matrix *i*.
-    Chunk,
+    Batch,
     /// Those of the slots of one expert, whose matrix they are for. The input has one vector for every `share` slots of a
     /// row.
     Slots { groups: &'a Groups, share: usize },
@@ -119,7 +119,7 @@ impl TileProduct<'_> {
         let (w, x, y) = (self.rows.first(), self.x, self.y);
         let [columns, rows, matrices] = w.shape;
         let (inputs, outputs) = match self.vectors {
-            TileVectors::Chunk => (matrices, matrices),
+            TileVectors::Batch => (matrices, matrices),
             TileVectors::Slots { groups, share } => {
                 expect_most(op, "a tile's places", groups.places, TILE_TOKENS)?;
                 let slots = groups.slots.shape[0] / x.rows.max(1);
@@ -138,7 +138,7 @@ impl TileProduct<'_> {
     /// How many tiles there are along the vectors, of `tokens` vectors each, and along the stack of matrices.
     pub fn tiles(&self, tokens: usize) -> (usize, usize) {
         match self.vectors {
-            TileVectors::Chunk => (self.x.rows.div_ceil(tokens), self.rows.first().shape[2].max(1)),
+            TileVectors::Batch => (self.x.rows.div_ceil(tokens), self.rows.first().shape[2].max(1)),
             TileVectors::Slots { groups, .. } => (groups.tiles.shape[1], 1),
         }
     }
@@ -162,7 +162,7 @@ impl TileProduct<'_> {
             TileRows::Gated { .. } => variant.file(source!("lib/activations.wgsl")),
         };
         let variant = match self.vectors {
-            TileVectors::Chunk => plan.batch_files(variant).file(source!("lib/tile_chunk.wgsl")),
+            TileVectors::Batch => plan.batch_files(variant).file(source!("lib/tile_batch.wgsl")),
             TileVectors::Slots { share, .. } => {
                 variant.constant("INPUT_SHARE", "id", share).file(source!("lib/tile_experts.wgsl"))
             }
@@ -180,14 +180,14 @@ impl TileProduct<'_> {
     /// Vectors that a tile may have.
     pub fn most_vectors(&self) -> usize {
         match self.vectors {
-            TileVectors::Chunk => self.x.rows,
+            TileVectors::Batch => self.x.rows,
             TileVectors::Slots { groups, .. } => groups.places,
         }
     }
 
     /// Whether tiles of `rows` rows write just their sums, and no tile has rows past the last.
     pub fn leaves_whole(&self, rows: usize) -> bool {
-        let plain = matches!((self.rows, self.vectors), (TileRows::One { add: false, .. }, TileVectors::Chunk));
+        let plain = matches!((self.rows, self.vectors), (TileRows::One { add: false, .. }, TileVectors::Batch));
         plain && self.rows.staged().is_multiple_of(rows)
     }
 
@@ -197,7 +197,7 @@ impl TileProduct<'_> {
         let mut bindings: Vec<Bound> = roles.iter().flat_map(|(role, w)| plan.bound_weight(role, w)).collect();
         bindings.extend([plan.bound("x", self.x.buffer), plan.bound("y", self.y.buffer)]);
         match self.vectors {
-            TileVectors::Chunk => bindings.push(plan.bound_batch()),
+            TileVectors::Batch => bindings.push(plan.bound_batch()),
             TileVectors::Slots { groups, .. } => {
                 let buffers = [("slots", groups.slots.buffer), ("tiles", groups.tiles.buffer)];
                 bindings.extend(buffers.map(|(name, buffer)| plan.bound(name, buffer)));
@@ -213,7 +213,7 @@ impl TileProduct<'_> {
             TileRows::Gated { gate, up } => Terms::Gated { gate: gate.clone(), up: up.clone() },
         };
         let which = match self.vectors {
-            TileVectors::Chunk => Which::InTurn,
+            TileVectors::Batch => Which::InTurn,
             TileVectors::Slots { groups, .. } => Which::of(groups),
         };
         let (most, errors) = match operands {
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn tiles_of_more_slots_than_a_product_takes_are_refused() {
-        let mut plan = Builder::for_chunk(&Target::default(), 1, 40);
+        let mut plan = Builder::for_rows(&Target::default(), 1, 40);
         let w = plan.weight("w", &F32, [64, 32, 6]);
         let x = plan.tensor("x", [64, 2 * 40]);
         let ids = plan.tensor_with_stride("ids", [2, 40], 2);

@@ -5,6 +5,7 @@ use super::Kernel;
 use super::computes::{Attended, Attention};
 use super::kv_write::{Cache, pool_files};
 use super::mla_attention::{Attending, AttentionSplits, BOUND, expect_queries, matrix_files};
+use super::mla_attention_matrix8::MatrixType;
 use crate::error::Result;
 use crate::plan::{Bound, Builder, Cost, PART_FIELDS, Tensor, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
@@ -26,7 +27,7 @@ const DEEP_SPLITS: usize = 4;
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention_batch", op: OP, params: PART_FIELDS, matrices: &[] };
 
 /// Attention of many rows, about to become a step.
-pub struct ChunkAttention<'a> {
+pub struct BatchAttention<'a> {
     /// The absorbed queries {rank + rotary, heads} of each row.
     pub q: &'a Tensor,
     /// The cache.
@@ -38,7 +39,7 @@ pub struct ChunkAttention<'a> {
     pub deep: bool,
 }
 
-impl ChunkAttention<'_> {
+impl BatchAttention<'_> {
     /// Into how many splits the cache is divided.
     fn splits(&self) -> usize {
         match self.rows() {
@@ -59,13 +60,13 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn mla_attention_batch(&mut self, label: &str, attention: &ChunkAttention<'_>) -> Result<Tensor> {
+    pub fn mla_attention_batch(&mut self, label: &str, attention: &BatchAttention<'_>) -> Result<Tensor> {
         let splits = attention.splits();
         if self.suits_row_matrices(attention.cache) {
             return self.attention_by_matrices(label, attention, splits);
         }
         if self.suits_matrices8(attention.cache) {
-            return self.chunk_attention_matrix8(label, attention, splits);
+            return self.batch_attention_matrix8(MatrixType::F16, label, attention, splits);
         }
         self.attention_in_splits(label, attention, splits)
     }
@@ -73,10 +74,10 @@ impl Builder {
     pub(crate) fn attention_in_splits(
         &mut self,
         label: &str,
-        attention: &ChunkAttention<'_>,
+        attention: &BatchAttention<'_>,
         splits: usize,
     ) -> Result<Tensor> {
-        let ChunkAttention { q, cache, .. } = *attention;
+        let BatchAttention { q, cache, .. } = *attention;
         let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
         let rows = rows_together(rank);
         let lanes = COLUMN_LANES.min((rank / 4).next_power_of_two()).max(WORKGROUP / rows);
@@ -95,11 +96,11 @@ impl Builder {
     pub(super) fn attend_rows(
         &mut self,
         label: &str,
-        attention: &ChunkAttention<'_>,
+        attention: &BatchAttention<'_>,
         by: Attending,
         splits: usize,
     ) -> Result<Tensor> {
-        let ChunkAttention { q, cache, scale, .. } = *attention;
+        let BatchAttention { q, cache, scale, .. } = *attention;
         expect_queries(by.kernel, q, cache)?;
         let y = self.tensor(label, [cache.rank, q.per_row() * q.rows]);
         let variant = by.variant.constant("Y_STRIDE", "", y.stride / 4).real("SCALE", "f", scale);

@@ -2,7 +2,7 @@
 
 use super::kv_write::{Cache, CacheType};
 use super::mla_attention::{Attending, HALF_UNIT};
-use super::mla_attention_batch::ChunkAttention;
+use super::mla_attention_batch::BatchAttention;
 use super::{Kernel, expect_shape};
 use crate::error::Result;
 use crate::gpu::Matrices;
@@ -36,10 +36,10 @@ impl Builder {
     pub(crate) fn attention_by_matrices(
         &mut self,
         label: &str,
-        attention: &ChunkAttention<'_>,
+        attention: &BatchAttention<'_>,
         splits: usize,
     ) -> Result<Tensor> {
-        let ChunkAttention { q, cache, .. } = *attention;
+        let BatchAttention { q, cache, .. } = *attention;
         expect_shape(KERNEL.name, "whether the cache suits", self.suits_row_matrices(cache), true)?;
         let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)

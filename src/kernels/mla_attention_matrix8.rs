@@ -6,7 +6,7 @@
 
 use super::kv_write::{Cache, CacheType, pool_files};
 use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries, matrix_files};
-use super::mla_attention_batch::ChunkAttention;
+use super::mla_attention_batch::BatchAttention;
 use super::{Kernel, expect_shape};
 use crate::error::Result;
 use crate::gpu::Matrices;
@@ -130,24 +130,15 @@ impl Builder {
         Ok(parts)
     }
 
-    /// As [`Builder::mla_attention_batch`], with queries and weights as f16.
-    pub(super) fn chunk_attention_matrix8(
-        &mut self,
-        label: &str,
-        attention: &ChunkAttention<'_>,
-        splits: usize,
-    ) -> Result<Tensor> {
-        self.chunk_attention_of(MatrixType::F16, label, attention, splits)
-    }
-
-    pub(crate) fn chunk_attention_of(
+    /// As [`Builder::mla_attention_batch`], with queries and weights as `operands`.
+    pub(crate) fn batch_attention_matrix8(
         &mut self,
         operands: MatrixType,
         label: &str,
-        attention: &ChunkAttention<'_>,
+        attention: &BatchAttention<'_>,
         splits: usize,
     ) -> Result<Tensor> {
-        let ChunkAttention { q, cache, .. } = *attention;
+        let BatchAttention { q, cache, .. } = *attention;
         let by = self.matrices8(operands, cache, [q.per_row(), q.per_row() * q.rows])?;
         self.attend_rows(label, attention, by, splits)
     }
@@ -158,7 +149,7 @@ impl Builder {
 mod tests {
     use super::*;
 
-    /// The kernels of attention over a cache on Apple's GPUs: of a token, of four, and of a chunk.
+    /// The kernels of attention over a cache on Apple's GPUs: of a token, of four, and of 512.
     fn kernels([heads, rank, rotary]: [usize; 3], ty: CacheType) -> [&'static str; 3] {
         let target = &Target { matrices: Matrices::Eight, ..Target::default() };
         let kv_row = Cache::row_values(rank, rotary);
@@ -166,7 +157,7 @@ mod tests {
             let cache = plan.latent_cache(ty, rank, rotary, 64);
             if tokens > 32 {
                 let q = plan.tensor_with_stride("q", [rank + rotary, heads * tokens], kv_row);
-                let attention = ChunkAttention { q: &q, cache: &cache, scale: 1.0, deep: false };
+                let attention = BatchAttention { q: &q, cache: &cache, scale: 1.0, deep: false };
                 plan.mla_attention_batch("attention", &attention).unwrap();
             } else {
                 let q = plan.tensor_with_stride("q", [rank + rotary, heads * tokens], kv_row);
@@ -177,8 +168,8 @@ mod tests {
             }
             plan.finish().steps[0].kernel
         };
-        let chunk = |tokens: usize| kernel(Builder::for_chunk(target, 1, tokens), tokens);
-        [kernel(Builder::new(target, 1), 1), chunk(4), chunk(512)]
+        let batch = |tokens: usize| kernel(Builder::for_rows(target, 1, tokens), tokens);
+        [kernel(Builder::new(target, 1), 1), batch(4), batch(512)]
     }
 
     #[test]

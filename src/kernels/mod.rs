@@ -60,7 +60,7 @@ pub use keep_hidden::KEPT_ROWS;
 pub use kv_write::{Cache, CacheType};
 pub use matvec::{Input, Norm};
 pub use mla_attention::{AttentionSplits, splits};
-pub use mla_attention_batch::ChunkAttention;
+pub use mla_attention_batch::BatchAttention;
 pub use moe_gate_up::{GateUp, Hidden, Router};
 pub use rounded::{Residual, Rounded};
 pub use route::{Gating, Routed, Routing};

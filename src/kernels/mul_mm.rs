@@ -32,7 +32,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::mul_mm`].
     pub fn mul_mm_into(&mut self, label: &str, w: &Weight, x: &Tensor, y: &Tensor) -> Result<()> {
-        self.matmul(label, &TileProduct { rows: TileRows::One { w, add: false }, vectors: TileVectors::Chunk, x, y })
+        self.matmul(label, &TileProduct { rows: TileRows::One { w, add: false }, vectors: TileVectors::Batch, x, y })
     }
 
     /// y {rows, n} += w · x for every token: a product that joins the residual stream.
@@ -40,7 +40,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::mul_mm`].
     pub fn mul_mm_add(&mut self, label: &str, w: &Weight, x: &Tensor, y: &Tensor) -> Result<()> {
-        self.matmul(label, &TileProduct { rows: TileRows::One { w, add: true }, vectors: TileVectors::Chunk, x, y })
+        self.matmul(label, &TileProduct { rows: TileRows::One { w, add: true }, vectors: TileVectors::Batch, x, y })
     }
 
     /// y {rows} = silu(gate · x) · (up · x) for every token, for gate and up {columns, rows} and x {columns}.
@@ -49,7 +49,7 @@ impl Builder {
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn gate_up_mm(&mut self, label: &str, gate: &Weight, up: &Weight, x: &Tensor) -> Result<Tensor> {
         let y = self.tensor(label, [gate.shape[1], gate.shape[2] * x.rows]);
-        self.matmul(label, &TileProduct { rows: TileRows::Gated { gate, up }, vectors: TileVectors::Chunk, x, y: &y })?;
+        self.matmul(label, &TileProduct { rows: TileRows::Gated { gate, up }, vectors: TileVectors::Batch, x, y: &y })?;
         Ok(y)
     }
 

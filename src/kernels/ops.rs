@@ -4,7 +4,7 @@
 //! little beside what many rows take.
 
 use super::moe_gate_up::GateUp;
-use super::{Cache, ChunkAttention, ExpertWeights, Input, Norm, Residual, Rounded, Router, splits};
+use super::{BatchAttention, Cache, ExpertWeights, Input, Norm, Residual, Rounded, Router, splits};
 use crate::error::Result;
 use crate::plan::{Builder, Tensor, Weight};
 
@@ -112,8 +112,8 @@ impl Builder {
         let ([rank, width, heads], rows) = (v_b.shape, self.rows());
         let joined = width * heads;
         if self.by_tiles() {
-            let deep = self.cached() > DEEP + rows as u64;
-            let latent = self.mla_attention_batch("attention", &ChunkAttention { q, cache, scale, deep })?;
+            let deep = self.depth() > DEEP + rows as u64;
+            let latent = self.mla_attention_batch("attention", &BatchAttention { q, cache, scale, deep })?;
             let y = self.tensor_with_stride("attn_v_b", [joined, rows], joined.next_multiple_of(4));
             self.mul_mm_into("attn_v_b", v_b, &latent, &Tensor { shape: [width, heads * rows], stride: width, ..y })?;
             return Ok(Input::from(&y));

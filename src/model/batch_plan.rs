@@ -163,8 +163,8 @@ pub(super) fn plan_alone(
 /// As [`plan_token`].
 pub fn plan_batch(config: &Config, token: &BatchPlan, target: &Target, shape: BatchShape) -> Result<BatchPlan> {
     let few = shape.rows <= FEW_TOKENS && serves_few(config);
-    let builder = Builder::for_chunk(target, config.rotary / 2, shape.rows)
-        .with_cached(shape.cached(token.cache.context))
+    let builder = Builder::for_rows(target, config.rotary / 2, shape.rows)
+        .with_depth(shape.cached(token.cache.context))
         .for_few(few)
         .for_sequences(shape.outputs == Outputs::Sequences);
     plan(builder, &token.weights, config, token.cache, shape.outputs)

@@ -1,4 +1,4 @@
-//! The check at load: a chunk and a token, step by step, with the plans' own kernels, shapes and weights.
+//! The check at load: a batch of tokens and a token alone, step by step, with the plans' own kernels, shapes and weights.
 //!
 //! A driver may compile a kernel to something else than it says, and then everything that a model answers is wrong
 //! without a word. So at the first load on an adapter the first dense layer, the first layer of experts, the head and
@@ -30,9 +30,9 @@ use std::iter::once;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Tokens of the chunk: more than run in a token's steps.
+/// Tokens of the batch: more than run in the steps of a row alone.
 const TOKENS: usize = 40;
-/// Tokens before the one that is checked, where there is no chunk before it.
+/// Tokens before the one that is checked, where there is no batch before it.
 const BEFORE: usize = 3;
 /// What the cache has room for.
 const CONTEXT: usize = 64;
@@ -42,8 +42,8 @@ pub(super) struct Subject<'a> {
     pub planner: &'a Planner<'a>,
     pub pipelines: &'a Pipelines,
     pub weights: &'a [Buffer],
-    /// Check the kernels of chunks too.
-    pub chunks: bool,
+    /// Whether the kernels of batches are checked too.
+    pub batches: bool,
     /// What was looked at so far.
     pub looked: Cell<Looked>,
     /// Where its steps are counted.
@@ -111,20 +111,20 @@ impl Subject<'_> {
         let Planner { config, weights, prompt, cache, .. } = *self.planner;
         let planned = plan_alone(weights, config, CacheShape { context: CONTEXT, ..cache }, target)?;
         let together = TOKENS.min(prompt.together());
-        let mut chunk = None;
-        if self.chunks && together > 1 {
+        let mut batch = None;
+        if self.batches && together > 1 {
             let shape = BatchShape::of(prompt.room_for(together), Outputs::Last, 0, cache.context);
-            chunk = Some(plan_batch(config, &planned, target, shape)?);
+            batch = Some(plan_batch(config, &planned, target, shape)?);
         }
-        let chunk_plan = chunk.as_ref().map(|chunk| &chunk.plan);
-        let steps = once(&planned.plan).chain(chunk_plan).flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
+        let batch_plan = batch.as_ref().map(|batch| &batch.plan);
+        let steps = once(&planned.plan).chain(batch_plan).flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
         self.meter.expect(Stage::Check, steps.sum::<usize>() as u64);
-        let variants = once(&planned.plan).chain(chunk_plan).flat_map(|plan| plan.variants.clone()).collect::<Vec<_>>();
+        let variants = once(&planned.plan).chain(batch_plan).flat_map(|plan| plan.variants.clone()).collect::<Vec<_>>();
         self.pipelines.prepare_while(&variants, go_on)?;
         let token = Made { executor: Executor::new(self.pipelines, &planned.plan, self.weights)?, plan: &planned.plan };
         let mut random = Pcg32::seed_from_u64(RandomState::new().build_hasher().finish());
-        if let Some(chunk) = &chunk {
-            if let Some(fault) = self.chunk(chunk, &planned, &token.executor, together, &mut random, go_on)? {
+        if let Some(batch) = &batch {
+            if let Some(fault) = self.batch(batch, &planned, &token.executor, together, &mut random, go_on)? {
                 return Ok(Some(fault));
             }
             return self.token(&planned, &token, together, &mut random, go_on);
@@ -136,19 +136,19 @@ impl Subject<'_> {
         self.token(&planned, &token, BEFORE, &mut random, go_on)
     }
 
-    /// Checks a chunk, from the first position on.
-    fn chunk(
+    /// Checks a batch, from the first position on.
+    fn batch(
         &self,
-        chunk: &BatchPlan,
+        batch: &BatchPlan,
         token: &BatchPlan,
         lender: &Executor,
         count: usize,
         random: &mut Pcg32,
         go_on: &mut GoOn<'_>,
     ) -> Result<Option<WrongOutput>> {
-        let plan = &chunk.plan;
+        let plan = &batch.plan;
         let shared: HashMap<LocalId, Buffer> =
-            chunk.shared(token).into_iter().map(|(here, there)| (here, lender.local(there).clone())).collect();
+            batch.shared(token).into_iter().map(|(here, there)| (here, lender.local(there).clone())).collect();
         let executor = Executor::with_locals(self.pipelines, plan, self.weights, &shared)?;
         let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
         let made = Made { plan, executor };

@@ -20,7 +20,7 @@ pub struct Estimate {
     pub weights: u64,
     /// The cache of one session.
     pub cache: u64,
-    /// The activations of one session: those of a token and, after the first long prompt, those of the largest chunk.
+    /// The activations of one session: those of a token and, after the first long prompt, those of the largest batch.
     pub scratch: u64,
     /// Memory that is only needed while the model is loaded.
     pub staging: u64,
@@ -99,17 +99,17 @@ impl Model {
             }
         };
         let token = plan_token(file, &config, shape, &target)?;
-        let chunks = chunks(&config, &token, &target, options)?;
+        let batches = batches(&config, &token, &target, options)?;
         let (weights, cache) = (token.plan.weight_memory(), token.plan.local_memory(Purpose::Cache));
         // Logits or hidden values, and two sampled tokens, where the host reads them.
         let sampled = Results::memory(4 * Plan::SAMPLED_WORDS as u64, Results::ROOM);
         let read = Fetch::memory(4 * config.vocab.max(config.width) as u64, 1) + 2 * sampled;
-        let scratch = scratch(&token.plan, &chunks) + read;
+        let scratch = scratch(&token.plan, &batches) + read;
         let max_binding = gpu.map_or(u64::MAX, |gpu| gpu.capabilities().max_binding);
         let staging = staging_memory(weights).max(verify_memory(&token.plan.weights, max_binding)?);
         let mut estimate = Estimate { weights, cache, scratch, staging, shape, fit: Fit::Unknown };
         if let Some(gpu) = gpu {
-            let plans = std::iter::once(&token.plan).chain(&chunks);
+            let plans = std::iter::once(&token.plan).chain(&batches);
             let context = match token.check(gpu.capabilities()) {
                 Err(Error::ContextTooLarge { bytes, allowed, most, .. }) => Some(Fit::Context { bytes, allowed, most }),
                 _ => None,
@@ -121,21 +121,21 @@ impl Model {
     }
 }
 
-/// The plans of chunks that a session may come to have.
-fn chunks(config: &Config, token: &BatchPlan, target: &Target, options: &LoadOptions) -> Result<Vec<Plan>> {
+/// The plans of batches that a session may come to have.
+fn batches(config: &Config, token: &BatchPlan, target: &Target, options: &LoadOptions) -> Result<Vec<Plan>> {
     let shapes = BatchShape::all(options.prompt, token.cache.context);
     shapes.map(|shape| Ok(plan_batch(config, token, target, shape)?.plan)).collect()
 }
 
 /// Bytes of everything but weights and caches, all plans in use.
-fn scratch(token: &Plan, chunks: &[Plan]) -> u64 {
+fn scratch(token: &Plan, batches: &[Plan]) -> u64 {
     let mut shared: HashMap<ScratchKey, u64> = HashMap::new();
-    for (_, key, bytes) in chunks.iter().flat_map(Plan::scratch) {
+    for (_, key, bytes) in batches.iter().flat_map(Plan::scratch) {
         let largest = shared.entry(key).or_default();
         *largest = bytes.max(*largest);
     }
     let own = |plan: &Plan| plan.params_memory() + plan.local(Plan::BATCH).bytes;
-    let each = chunks.iter().map(own).sum::<u64>();
+    let each = batches.iter().map(own).sum::<u64>();
     let token = token.params_memory() + token.local_memory(Purpose::State) + token.local_memory(Purpose::Scratch);
     token + shared.values().sum::<u64>() + each
 }

@@ -140,8 +140,8 @@ impl Model {
         let settle: Job<'_> = Box::new(|go_on| {
             if to_check {
                 let (planner, pipelines, weights, meter) = (&planner, &pipelines, &uploaded.buffers, &meter);
-                let chunks = options.check == Check::Always || all;
-                let check = check::Subject { planner, pipelines, weights, chunks, looked: Default::default(), meter };
+                let batches = options.check == Check::Always || all;
+                let check = check::Subject { planner, pipelines, weights, batches, looked: Default::default(), meter };
                 let found = check.settle(&wanted, subject, go_on);
                 file.unchanged()?; // or kernels would be blamed for what another program wrote
                 verdict = found?;

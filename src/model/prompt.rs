@@ -24,23 +24,17 @@ impl PromptOptions {
     }
 }
 
-/// The numbers of tokens that plans for chunks have room for: first those that run in the steps of a token, then larger
-/// ones.
+/// The numbers of rows that plans have room for: first those that run in the steps of a row alone, then larger ones.
 const ROOMS: [usize; 7] = [2, 4, 8, 16, 32, 128, 512];
 
 impl PromptOptions {
-    /// The numbers of tokens that plans for chunks have room for, ascending.
+    /// The numbers of rows that plans have room for, ascending.
     pub fn rooms(&self) -> impl Iterator<Item = usize> + use<> {
         let most = self.together();
         ROOMS.into_iter().take_while(move |room| *room < most).chain([most])
     }
 
-    /// Whether this many tokens are computed together, and not one by one.
-    pub fn chunks(&self, count: usize) -> bool {
-        self.together() > 1 && count > 1
-    }
-
-    /// The number of tokens that the smallest plan with room for a chunk has room for.
+    /// The number of rows that the smallest plan with room for `count` rows has room for.
     pub fn room_for(&self, count: usize) -> usize {
         self.rooms().find(|room| *room >= count).unwrap_or(count)
     }
@@ -58,7 +52,7 @@ mod tests {
     use super::PromptOptions;
 
     #[test]
-    fn a_chunk_runs_in_the_smallest_plan_with_room() {
+    fn a_batch_runs_in_the_smallest_plan_with_room() {
         for (count, chunk, room) in [
             (2, 512, 2),
             (3, 512, 4),
@@ -71,14 +65,6 @@ mod tests {
         ] {
             let options = PromptOptions { chunk, ..PromptOptions::default() };
             assert_eq!(options.room_for(count), room, "{count} of {chunk}");
-        }
-    }
-
-    #[test]
-    fn one_token_is_no_chunk() {
-        for (count, chunk, together) in [(1, 512, false), (2, 512, true), (2, 2, true), (100, 1, false)] {
-            let options = PromptOptions { chunk, ..PromptOptions::default() };
-            assert_eq!(options.chunks(count), together, "{count} of {chunk}");
         }
     }
 }

@@ -41,7 +41,7 @@ pub fn plan_sampling(
     room: usize,
 ) -> Result<SamplingPlan> {
     let rows = batch.plan.rows;
-    let mut b = Builder::for_chunk(target, config.rotary / 2, rows);
+    let mut b = Builder::for_rows(target, config.rotary / 2, rows);
     let logits = b.tensor("logits", head.logits.shape);
     let adjusted = b.tensor("adjusted", head.logits.shape);
     let whole = |tensor: Tensor| Tensor { shape: [tensor.stride * rows, 1], ..tensor };

@@ -21,8 +21,8 @@ pub struct Builder {
     target: Target,
     /// Rotary angles of a row.
     pairs: usize,
-    /// Tokens in the cache at most, as far as steps are cut for them.
-    pub(super) cached: u64,
+    /// See [`Builder::with_depth`].
+    pub(super) depth: u64,
     /// Whether products are computed by tiles, as suits many rows.
     pub(super) tiles: bool,
     /// Whether rows may be of different sequences.
@@ -38,11 +38,11 @@ pub struct Builder {
 impl Builder {
     /// An empty plan of a row alone, which has `pairs` rotary angles.
     pub fn new(target: &Target, pairs: usize) -> Self {
-        Self::for_chunk(target, pairs, 1).for_few(true)
+        Self::for_rows(target, pairs, 1).for_few(true)
     }
 
     /// An empty plan of up to `rows` rows, each of which has `pairs` rotary angles.
-    pub fn for_chunk(target: &Target, pairs: usize, rows: usize) -> Self {
+    pub fn for_rows(target: &Target, pairs: usize, rows: usize) -> Self {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
         let pairs = pairs.max(1);
         let batch = local("batch", batch_bytes(rows, pairs));
@@ -52,7 +52,7 @@ impl Builder {
             plan,
             target: target.clone(),
             pairs,
-            cached: 0,
+            depth: 0,
             tiles: true,
             sequences: false,
             layer: None,
@@ -82,10 +82,10 @@ impl Builder {
         self.plan.rows == 1 || !self.sequences
     }
 
-    /// For so many tokens in the cache at most, those of the chunk among them: steps that would take too long then are
-    /// cut.
-    pub fn with_cached(mut self, tokens: usize) -> Self {
-        self.cached = tokens as u64;
+    /// Sets the depth that the plan is made for: so many tokens in the cache at most, those of the batch among them. Steps
+    /// that would take too long at this depth are cut into parts.
+    pub fn with_depth(mut self, tokens: usize) -> Self {
+        self.depth = tokens as u64;
         self
     }
 
@@ -157,9 +157,9 @@ impl Builder {
         self.tiles
     }
 
-    /// Tokens in the cache at most: see [`Builder::with_cached`].
-    pub fn cached(&self) -> u64 {
-        self.cached
+    /// Tokens in the cache at most: see [`Builder::with_depth`].
+    pub fn depth(&self) -> u64 {
+        self.depth
     }
 
     /// Rotary angles of a row.

@@ -1,9 +1,9 @@
-//! The plan of a token, or of a chunk of tokens: a list of steps, fixed before the first of them is computed.
+//! The plan of a batch of rows, which may be a row alone: a list of steps, fixed before the first of them is computed.
+//! A row is one token of a sequence.
 //!
-//! A plan is plain data. It names its kernels' variants, the buffers they bind, their parameters and
-//! grids; it can be printed, counted and compared without a GPU. The [`Executor`] turns it into
-//! pipelines, buffers and bind groups once, and then submits it token after token, or chunk after chunk:
-//! one encoder, one pass, one submission.
+//! A plan is plain data. It names the variants of its kernels, the buffers they bind, their parameters and their grids,
+//! and can be printed, counted and compared without a GPU. The [`Executor`] makes pipelines, buffers and bind groups of
+//! it once, and then submits it batch after batch: one encoder, one pass, one submission each.
 
 mod batch_layout;
 mod builder;
@@ -216,7 +216,7 @@ pub struct Step {
     pub reference: Option<Arc<dyn Reference>>,
 }
 
-/// The steps of a token, or of a chunk of tokens.
+/// The steps of a batch.
 #[derive(Clone, Default)]
 pub struct Plan {
     /// In order of execution.
@@ -229,7 +229,7 @@ pub struct Plan {
     pub weights: Arc<Vec<Weight>>,
     /// The buffers the executor makes.
     pub locals: Vec<Local>,
-    /// Into how many splits attention cuts the cache: part of what the host writes before each token or chunk.
+    /// Into how many splits attention divides the cache. The host writes this number with each batch.
     pub splits: usize,
     /// Rows there is room for.
     pub rows: usize,

@@ -61,7 +61,7 @@ impl Builder {
     /// The number of parts along each dimension: as few as keep every part within the limit, if that is possible.
     fn counts(&self, grid: [usize; 3], first: usize, cost: &Cost) -> [usize; 3] {
         let limit = &self.target().limit;
-        let (seconds, most) = (limit.seconds(cost, self.cached), limit.time.as_secs_f64());
+        let (seconds, most) = (limit.seconds(cost, self.depth), limit.time.as_secs_f64());
         let total = grid.into_iter().product::<usize>();
         let mut wanted = (seconds / most).ceil().max(1.0) as usize;
         loop {

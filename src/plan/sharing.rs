@@ -1,4 +1,4 @@
-//! Activations that plans for chunks of different sizes share.
+//! Activations that plans for batches of different sizes share.
 
 use super::{LocalId, Plan, Purpose};
 use std::collections::HashMap;

@@ -49,7 +49,7 @@ pub struct Target {
     pub tilings: Tilings,
     /// Tilings that override the table.
     pub tiling_overrides: Arc<[TilingOverride]>,
-    /// How long a step of a chunk may take; longer ones are split.
+    /// How long a step of a batch may take; longer ones are split.
     pub limit: StepLimit,
 }
 

@@ -49,13 +49,13 @@ impl CaseBuilder {
         Self::of(Builder::new(target, pairs))
     }
 
-    /// An empty case of chunks of up to `tokens` tokens; `pairs` rotary angles of each.
-    pub fn for_chunk(target: &Target, pairs: usize, tokens: usize) -> Self {
-        Self::of(Builder::for_chunk(target, pairs, tokens))
+    /// An empty case of batches of up to `rows` rows, by tiles; `pairs` rotary angles of each.
+    pub fn for_rows(target: &Target, pairs: usize, rows: usize) -> Self {
+        Self::of(Builder::for_rows(target, pairs, rows))
     }
 
-    /// An empty case of a token alone, or of a chunk of so many without any before them. Four of them are multiplied in
-    /// columns.
+    /// An empty case of a token alone, or of a batch of so many without any before them and without tiles. Four of them are
+    /// multiplied in columns.
     pub fn for_tokens(target: &Target, pairs: usize, tokens: usize) -> Self {
         if tokens == 1 {
             return Self::new(target, pairs);
@@ -64,12 +64,12 @@ impl CaseBuilder {
         if tokens == 4 {
             target.tiling_overrides = COLUMNS.clone();
         }
-        let mut case = Self::of(Builder::for_chunk(&target, pairs, tokens).for_few(true));
-        case.chunk(0, tokens);
+        let mut case = Self::of(Builder::for_rows(&target, pairs, tokens).for_few(true));
+        case.consecutive(0, tokens);
         case
     }
 
-    /// A case of `count` tokens from `position` on, alone or in a chunk with room for `room`: it, and the cosines and sines
+    /// A case of `count` tokens from `position` on, alone or in a batch with room for `room`: it, and the cosines and sines
     /// of each token's rotary angles, `pairs` of them.
     pub(super) fn rotated(
         target: &Target,
@@ -79,7 +79,7 @@ impl CaseBuilder {
     ) -> (Self, Vec<[f32; 2]>) {
         let mut case = Self::for_tokens(target, pairs, room);
         let angles: Vec<_> = (position..).take(count).flat_map(|position| rotations(position, pairs)).collect();
-        case.rotated_chunk(position, count, &angles);
+        case.rotated_rows(&RowHeader::consecutive(position as usize, &vec![0; count]), &angles);
         (case, angles)
     }
 
@@ -92,11 +92,6 @@ impl CaseBuilder {
     pub fn noise(&mut self, count: usize) -> Vec<f32> {
         let next = |rng: &mut Pcg32| (rng.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0;
         (0..count).map(|_| next(&mut self.rng)).collect()
-    }
-
-    /// Sets what the host writes before a chunk: `count` tokens from `position` on, and the angles of each.
-    pub fn rotated_chunk(&mut self, position: u32, count: usize, rotations: &[[f32; 2]]) {
-        self.rotated_rows(&RowHeader::consecutive(position as usize, &vec![0; count]), rotations);
     }
 
     /// Sets the batch: rows, of tokens without a rotary part that matters.
@@ -296,9 +291,9 @@ fn lay_out(weight: &Weight, file: &[u8]) -> Result<Vec<u8>> {
 }
 
 impl CaseBuilder {
-    /// Says that `count` tokens of a chunk are live, the first at `position`.
-    pub(super) fn chunk(&mut self, position: u32, count: usize) {
-        self.rotated_chunk(position, count, &[]);
+    /// Sets the batch: `count` tokens from `position` on.
+    pub(super) fn consecutive(&mut self, position: u32, count: usize) {
+        self.rows(&RowHeader::consecutive(position as usize, &vec![0; count]));
     }
 
     /// Vectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.

@@ -47,11 +47,11 @@ impl Session {
         Ok(profile)
     }
 
-    /// As [`Session::profile`], of tokens computed together, as many as a chunk has at most.
+    /// As [`Session::profile`], of tokens computed together: at most as many as one part of a prompt has.
     ///
     /// # Errors
     /// As there; [`Error::Argument`] for more of them.
-    pub fn profile_chunk(&mut self, tokens: &[u32]) -> Result<TokenProfile> {
+    pub fn profile_batch(&mut self, tokens: &[u32]) -> Result<TokenProfile> {
         self.check(self.tokens.len(), tokens)?;
         let most = self.options.together();
         if !(1..=most).contains(&tokens.len()) {
@@ -76,7 +76,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of the model's file.
-    pub fn chunk_plan(&self, count: usize) -> Result<Arc<BatchPlan>> {
+    pub fn batch_plan(&self, count: usize) -> Result<Arc<BatchPlan>> {
         self.model().plan(self.planned.cache, self.shape(count, Outputs::Last))
     }
 }

@@ -62,9 +62,9 @@ fn targets() -> Vec<Target> {
     by_subgroups.chain([Target { team: Team::Workgroup, ..Target::default() }]).collect()
 }
 
-/// The chunks of the full shape for which the bound is tested, and the chunks for which the logits of every token are
+/// The batches of the full shape for which the bound is tested, and those for which the logits of every token are
 /// wanted: as many tokens as their logits have room for.
-fn chunks() -> Vec<(usize, Outputs)> {
+fn batches() -> Vec<(usize, Outputs)> {
     let last = [2, 4, 8, 16, 32, 128, 512, PromptOptions::MOST].map(|tokens| (tokens, Outputs::Last));
     last.into_iter().chain([(32, Outputs::All), (128, Outputs::All)]).collect()
 }
@@ -95,7 +95,7 @@ fn no_step_of_the_full_shape_takes_longer_than_it_may() {
             assert!(seconds <= most, "{target:?}, {what}: {ms} ms, {step:?}");
         };
         bounded("a token", &token.plan, CONTEXT);
-        for (tokens, outputs) in chunks() {
+        for (tokens, outputs) in batches() {
             for depth in DEPTHS {
                 let shape = BatchShape { rows: tokens, outputs, depth };
                 let plan = plan_batch(&config, &token, target, shape).unwrap().plan;

@@ -192,7 +192,7 @@ fn the_largest_chunks_are_planned() {
     }
 }
 
-/// The limits that wglm requires of a device suffice for every kernel of a token and of chunks, whatever else the
+/// The limits that wglm requires of a device suffice for every kernel of a token and of batches, whatever else the
 /// device supports.
 #[test]
 fn the_least_limits_are_enough() {
@@ -209,10 +209,10 @@ fn the_least_limits_are_enough() {
             let target = Target { team, arithmetic, buffers: 14, invocations: 256, ..Target::default() };
             let target = &Target { workgroup_bytes: 16 << 10, ..target };
             let token = plan_token(&file, &config, cache, target).unwrap();
-            let chunks = BatchShape::all(PromptOptions::default(), cache.context);
-            let chunks = chunks.map(|shape| plan_batch(&config, &token, target, shape).unwrap().plan);
+            let batches = BatchShape::all(PromptOptions::default(), cache.context);
+            let batches = batches.map(|shape| plan_batch(&config, &token, target, shape).unwrap().plan);
             let mut variants: HashSet<Variant> = token.plan.variants.iter().cloned().collect();
-            variants.extend(chunks.flat_map(|plan| plan.variants));
+            variants.extend(batches.flat_map(|plan| plan.variants));
             for variant in &variants {
                 let reflected = reflect(variant).unwrap();
                 let storage = reflected.bindings.iter().filter(|b| b.access != Access::Uniform).count();

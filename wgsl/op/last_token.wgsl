@@ -1,8 +1,8 @@
-// y = the vector of a chunk's last token.
+// y = the vector of the batch's last row.
 
 struct Params {
     width: u32,
-    pitch: u32, // values from one token's vector to the next's
+    pitch: u32, // values from one row's vector to the next's
 }
 
 var<uniform> params: Params;

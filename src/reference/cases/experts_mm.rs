@@ -30,8 +30,8 @@ fn case(target: &Target, formats: [&'static Quant; 3], load: Load, (tokens, coun
     let widest = |quants: &[&Quant], columns| quants.iter().fold(columns, |columns, quant| columns_for(quant, columns));
     let (columns, rows) = (widest(&formats[..2], 44), widest(&formats[2..], 21));
     let routing = Routing { gating: Gating::Sigmoid, top_k: 2, normalise: true, scale: 1.8 };
-    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-    case.chunk(3, count);
+    let mut case = CaseBuilder::for_rows(target, 1, tokens);
+    case.consecutive(3, count);
     let (shape, back) = ([columns, rows, EXPERTS], [rows, columns, EXPERTS]);
     let (gate, gates) = case.weight("gate", formats[0], shape)?;
     let (up, ups) = case.weight("up", formats[1], shape)?;

@@ -11,8 +11,8 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let alone = [(96, 5, 0), (70, 3, 2), (32, 4, NO_TOKEN), (2 * 32 * 64 + 256, 3, 1)];
     let of_format = |quant| alone.map(|(columns, rows, id)| case(target, quant, [columns, rows], &[id]));
     // Several rows, one of them twice, and one that there is not.
-    let chunk = case(target, QUANTS[0], [70, 5], &[4, 0, 3, 0, NO_TOKEN]);
-    QUANTS.iter().copied().flat_map(of_format).chain([chunk]).collect()
+    let batch = case(target, QUANTS[0], [70, 5], &[4, 0, 3, 0, NO_TOKEN]);
+    QUANTS.iter().copied().flat_map(of_format).chain([batch]).collect()
 }
 
 fn case(target: &Target, quant: &'static Quant, [columns, rows]: [usize; 2], ids: &[u32]) -> Result<Case> {

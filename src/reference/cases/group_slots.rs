@@ -22,8 +22,8 @@ fn chosen(experts: usize, top_k: usize, tokens: usize) -> Vec<u32> {
 
 fn case(target: &Target, experts: usize, top_k: usize, tokens: (usize, usize), places: usize) -> Result<Case> {
     let (tokens, count) = tokens;
-    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-    case.chunk(0, count);
+    let mut case = CaseBuilder::for_rows(target, 1, tokens);
+    case.consecutive(0, count);
     let ids = case.plan.tensor_with_stride("ids", [top_k, tokens], top_k);
     let chosen = chosen(experts, top_k, count);
     case.fill_bytes(ids.buffer, bytemuck::cast_slice(&chosen).to_vec());

@@ -33,7 +33,7 @@ pub(super) fn keep(target: &Target) -> Result<Vec<Case>> {
     let shapes = [(2048, 1, 1, 31, 1), (70, 5, 8, 30, 0), (33, 40, 64, 7, 1)];
     let case = |(width, count, room, position, behind): (usize, usize, usize, usize, usize)| {
         let mut case = CaseBuilder::for_tokens(target, 1, room);
-        case.chunk(position as u32, count);
+        case.consecutive(position as u32, count);
         let (x, xs) = case.batch("x", [width, 1], room, count);
         let (weight, ws) = case.vector("norm", width)?;
         let (ring, _) = ring(&mut case, width);
@@ -49,7 +49,7 @@ pub(super) fn keep(target: &Target) -> Result<Vec<Case>> {
 pub(super) fn kept(target: &Target) -> Result<Vec<Case>> {
     let case = |(width, position, behind): (usize, usize, usize)| {
         let mut case = CaseBuilder::for_tokens(target, 1, 1);
-        case.chunk(position as u32, 1);
+        case.consecutive(position as u32, 1);
         let (ring, values) = ring(&mut case, width);
         let y = case.plan.kept_hidden("kept", &ring, behind)?;
         let first = place(position + behind, width);
@@ -64,7 +64,7 @@ pub(super) fn draft_input(target: &Target) -> Result<Vec<Case>> {
     let case = |(width, count, room, kept): (usize, usize, usize, bool)| {
         const POSITION: usize = 29;
         let mut case = CaseBuilder::for_tokens(target, 1, room);
-        case.chunk(POSITION as u32, count);
+        case.consecutive(POSITION as u32, count);
         let (embedding, xs) = case.batch("embedding", [width, 1], room, count);
         let (x_norm, x_weights) = case.vector("enorm", width)?;
         let (h_norm, h_weights) = case.vector("hnorm", width)?;

@@ -6,8 +6,8 @@ use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(width, count, tokens): (usize, usize, usize)| {
-        let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-        case.chunk(3, count);
+        let mut case = CaseBuilder::for_rows(target, 1, tokens);
+        case.consecutive(3, count);
         let (x, xs) = case.batch("x", [width, 1], tokens, count);
         let y = case.plan.tensor("y", [width, 1]);
         case.plan.last_token("last", &x, &y)?;

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::kernels::mla_attention::SPAN;
-use crate::kernels::{AttentionSplits, Cache, CacheType, ChunkAttention};
+use crate::kernels::{AttentionSplits, BatchAttention, Cache, CacheType};
 use crate::plan::{BufferRef, Builder, PAGE, Target, Tensor};
 use crate::reference::{Case, CaseBuilder};
 use half::f16;
@@ -29,7 +29,7 @@ impl AttentionExample {
         let q = case.plan.tensor_with_stride("q", [self.rank + self.rotary, self.heads * count], kv_row);
         let queries = self.queries(case, q.buffer, self.heads * count);
         let (cache, latents) = self.cache(case);
-        case.chunk((self.tokens - count) as u32, count);
+        case.consecutive((self.tokens - count) as u32, count);
         (q, cache, queries, latents)
     }
 
@@ -117,24 +117,24 @@ impl AttentionExample {
         Ok(case.finish(format!("{heads} heads, {count} of {tokens} tokens, {shape}")))
     }
 
-    /// The case of attention of the last `count` tokens, in a chunk with room for `room`, appended by `attend`: right
+    /// The case of attention of the last `count` tokens, in a batch with room for `room`, appended by `attend`: right
     /// within `bound` of values of about 1.
-    pub(super) fn chunk_case(
+    pub(super) fn batch_case(
         &self,
         target: &Target,
         (room, count): (usize, usize),
         bound: f64,
-        attend: impl FnOnce(&mut Builder, &ChunkAttention<'_>) -> Result<Tensor>,
+        attend: impl FnOnce(&mut Builder, &BatchAttention<'_>) -> Result<Tensor>,
     ) -> Result<Case> {
         let Self { heads, tokens, rank, rotary, splits, ty } = *self;
         let position = tokens - count;
-        let mut case = CaseBuilder::for_chunk(target, 1, room);
-        case.chunk(position as u32, count);
+        let mut case = CaseBuilder::for_rows(target, 1, room);
+        case.consecutive(position as u32, count);
         let (cache, latents) = self.cache(&mut case);
         let (width, stride) = (rank + rotary, Cache::row_values(rank, rotary));
         let q = case.plan.tensor_with_stride("q", [width, heads * room], stride);
         let queries = self.queries(&mut case, q.buffer, heads * count);
-        let y = attend(&mut case.plan, &ChunkAttention { q: &q, cache: &cache, scale: SCALE, deep: false })?;
+        let y = attend(&mut case.plan, &BatchAttention { q: &q, cache: &cache, scale: SCALE, deep: false })?;
         let want = self.outputs(&queries, &latents, count);
         let sizes = vec![1.0; want.len()];
         case.expect_batch(&y, want, sizes, bound);
@@ -163,20 +163,20 @@ pub(super) fn examples() -> Vec<AttentionExample> {
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     use CacheType::{F16, F32};
     let alone = examples().into_iter().map(|example| case(target, &example));
-    let chunks = [(5, 61, 3, 4, 36, 10, F32, 4), (20, 30, 2, 2, 512, 64, F16, 2), (3, 0, 8, 8, 132, 18, F16, 64)];
-    let chunk = |(heads, position, count, room, rank, rotary, ty, splits)| {
+    let batches = [(5, 61, 3, 4, 36, 10, F32, 4), (20, 30, 2, 2, 512, 64, F16, 2), (3, 0, 8, 8, 132, 18, F16, 64)];
+    let batch = |(heads, position, count, room, rank, rotary, ty, splits)| {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
-        example.chunk_case(target, (room, count), 2e-5, |b, a| {
+        example.batch_case(target, (room, count), 2e-5, |b, a| {
             joined(b, a, |b, q| b.mla_attention("attention", q, a.cache, SCALE, splits))
         })
     };
-    alone.chain(chunks.into_iter().map(chunk)).collect()
+    alone.chain(batches.into_iter().map(batch)).collect()
 }
 
-/// What attention of a chunk that leaves splits gives, joined.
+/// The outputs of attention of a batch that leaves splits, joined.
 pub(super) fn joined(
     plan: &mut Builder,
-    attention: &ChunkAttention<'_>,
+    attention: &BatchAttention<'_>,
     attend: impl FnOnce(&mut Builder, &Tensor) -> Result<AttentionSplits>,
 ) -> Result<Tensor> {
     let (q, rank) = (attention.q, attention.cache.rank);

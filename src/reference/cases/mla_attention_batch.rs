@@ -2,7 +2,7 @@
 
 use super::mla_attention::AttentionExample;
 use crate::error::Result;
-use crate::kernels::{CacheType, ChunkAttention};
+use crate::kernels::{BatchAttention, CacheType};
 use crate::plan::{Builder, Target, Tensor};
 use crate::reference::Case;
 
@@ -19,22 +19,22 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     ];
     let case = |(heads, position, count, room, rank, rotary, ty, splits)| {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
-        example.chunk_case(target, (room, count), 2e-5, |b, a| b.attention_in_splits("attention", a, splits))
+        example.batch_case(target, (room, count), 2e-5, |b, a| b.attention_in_splits("attention", a, splits))
     };
     shapes.into_iter().map(case).collect()
 }
 
 /// The cases of attention over a cache of f16, appended by `attend` for so many splits, of batches of these shapes: heads,
 /// tokens before those of the batch, these, the rows that the batch has room for, rank, rotary and splits.
-pub(super) fn chunk_cases(
+pub(super) fn batch_cases(
     target: &Target,
     shapes: &[[usize; 7]],
     bound: f64,
-    attend: impl Fn(&mut Builder, &ChunkAttention<'_>, usize) -> Result<Tensor>,
+    attend: impl Fn(&mut Builder, &BatchAttention<'_>, usize) -> Result<Tensor>,
 ) -> Result<Vec<Case>> {
     let case = |&[heads, position, count, room, rank, rotary, splits]: &[usize; 7]| {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty: CacheType::F16 };
-        example.chunk_case(target, (room, count), bound, |b, a| attend(b, a, splits))
+        example.batch_case(target, (room, count), bound, |b, a| attend(b, a, splits))
     };
     shapes.iter().map(case).collect()
 }

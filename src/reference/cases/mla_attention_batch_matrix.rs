@@ -1,6 +1,6 @@
 //! The cases of `mla_attention_batch_matrix`.
 
-use super::mla_attention_batch::chunk_cases;
+use super::mla_attention_batch::batch_cases;
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::kernels::mla_attention_batch_matrix::BOUND;
@@ -16,5 +16,5 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         [20, 450, 7, 8, 512, 64, 3],
         [37, 129, 11, 16, 256, 64, 16],
     ];
-    chunk_cases(target, &shapes, BOUND, |b, a, splits| b.attention_by_matrices("attention", a, splits))
+    batch_cases(target, &shapes, BOUND, |b, a, splits| b.attention_by_matrices("attention", a, splits))
 }

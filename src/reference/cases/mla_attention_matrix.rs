@@ -1,7 +1,7 @@
 //! The cases of `mla_attention_matrix`.
 
 use super::mla_attention::{AttentionExample, SCALE, joined};
-use super::mla_attention_batch::chunk_cases;
+use super::mla_attention_batch::batch_cases;
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::kernels::CacheType;
@@ -20,9 +20,9 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         example
             .joined_case(target, 1, bound, |b, q, cache| b.mla_attention_matrix("attention", q, cache, SCALE, splits))
     });
-    let chunks = [[20, 61, 3, 4, 512, 64, 4], [16, 0, 2, 2, 128, 64, 64]];
+    let batches = [[20, 61, 3, 4, 512, 64, 4], [16, 0, 2, 2, 128, 64, 64]];
     let mut cases: Vec<Case> = alone.collect::<Result<_>>()?;
-    cases.extend(chunk_cases(target, &chunks, bound, |b, a, splits| {
+    cases.extend(batch_cases(target, &batches, bound, |b, a, splits| {
         joined(b, a, |b, q| b.mla_attention_matrix("attention", q, a.cache, SCALE, splits))
     })?);
     Ok(cases)

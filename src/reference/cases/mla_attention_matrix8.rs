@@ -1,7 +1,7 @@
 //! The cases of `mla_attention_matrix8`.
 
 use super::mla_attention::{AttentionExample, SCALE, joined};
-use super::mla_attention_batch::chunk_cases;
+use super::mla_attention_batch::batch_cases;
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::kernels::CacheType;
@@ -21,7 +21,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         (16, 70, 512, 64, 2),
     ];
     let few = [[20, 61, 3, 4, 512, 64, 4], [5, 0, 2, 2, 128, 32, 64]]; // rows, in a token's steps
-    let chunks = [
+    let batches = [
         [1, 0, 1, 1, 128, 64, 1],
         [20, 90, 3, 64, 512, 64, 1],
         [16, 50, 2, 8, 512, 64, 3],
@@ -35,12 +35,12 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
             b.mla_attention_matrix8("attention", q, cache, SCALE, splits)
         })?);
     }
-    cases.extend(chunk_cases(target, &few, MatrixType::F32.bound(), |b, a, splits| {
+    cases.extend(batch_cases(target, &few, MatrixType::F32.bound(), |b, a, splits| {
         joined(b, a, |b, q| b.mla_attention_matrix8("attention", q, a.cache, SCALE, splits))
     })?);
     for operands in [MatrixType::F16, MatrixType::F32] {
-        let mut by_type = chunk_cases(target, &chunks, operands.bound(), |b, a, splits| {
-            b.chunk_attention_of(operands, "attention", a, splits)
+        let mut by_type = batch_cases(target, &batches, operands.bound(), |b, a, splits| {
+            b.batch_attention_matrix8(operands, "attention", a, splits)
         })?;
         by_type.iter_mut().for_each(|case| case.name.push_str(&format!(", by {operands:?}")));
         cases.extend(by_type);

@@ -13,6 +13,6 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         })
     };
     let alone = examples().into_iter().map(|example| case(example, 1));
-    let chunks = examples().into_iter().filter(|example| example.tokens > 100).map(|example| case(example, 3));
-    alone.chain(chunks).collect()
+    let batches = examples().into_iter().filter(|example| example.tokens > 100).map(|example| case(example, 3));
+    alone.chain(batches).collect()
 }

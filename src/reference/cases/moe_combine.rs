@@ -12,8 +12,8 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
 }
 
 fn case(target: &Target, (width, slots, (tokens, count)): (usize, usize, (usize, usize))) -> Result<Case> {
-    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-    case.chunk(0, count);
+    let mut case = CaseBuilder::for_rows(target, 1, tokens);
+    case.consecutive(0, count);
     let weights = case.plan.tensor_with_stride("weights", [slots, tokens], slots);
     let ws = case.noise(slots * count);
     case.fill_bytes(weights.buffer, bytemuck::cast_slice(&ws).to_vec());

@@ -40,8 +40,8 @@ pub(super) fn case(
     add: bool,
 ) -> Result<Case> {
     let shape = [columns_for(quant, columns), rows, stacks];
-    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-    case.chunk(9, count);
+    let mut case = CaseBuilder::for_rows(target, 1, tokens);
+    case.consecutive(9, count);
     let (w, ws) = case.weight("w", quant, shape)?;
     let (x, xs) = case.batch("x", [shape[0], stacks], tokens, count);
     let (y, before) = case.batch("y", [rows, stacks], tokens, count);
@@ -60,8 +60,8 @@ pub(super) fn case(
 pub(super) fn gated_case(target: &Target, gate_quant: &'static Quant, up_quant: &'static Quant) -> Result<Case> {
     let (tokens, count) = (40, 35);
     let shape = [columns_for(up_quant, columns_for(gate_quant, 45)), 43, 1];
-    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-    case.chunk(9, count);
+    let mut case = CaseBuilder::for_rows(target, 1, tokens);
+    case.consecutive(9, count);
     let (gate, gates) = case.weight("gate", gate_quant, shape)?;
     let (up, ups) = case.weight("up", up_quant, shape)?;
     let (x, xs) = case.batch("x", [shape[0], 1], tokens, count);

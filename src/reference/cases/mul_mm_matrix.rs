@@ -35,8 +35,8 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
 fn beyond_half(target: &Target, quant: &'static Quant) -> Result<Case> {
     let (most, tokens) = (LARGEST_HALF, 18);
     let shape = [columns_for(quant, 64), 32, 1];
-    let mut case = CaseBuilder::for_chunk(target, 1, tokens);
-    case.chunk(9, tokens);
+    let mut case = CaseBuilder::for_rows(target, 1, tokens);
+    case.consecutive(9, tokens);
     let (w, ws) = case.weight("w", quant, shape)?;
     let mut xs = case.noise(shape[0] * tokens);
     for (x, large) in xs.iter_mut().step_by(29).zip([1e5, -1e5, 65504.0, -3e38].into_iter().cycle()) {

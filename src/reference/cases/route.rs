@@ -29,7 +29,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
 fn case(target: &Target, experts: usize, routing: Routing, (room, count): (usize, usize)) -> Result<Case> {
     let mut case = CaseBuilder::for_tokens(target, 1, room);
     if room > 1 {
-        case.chunk(0, count);
+        case.consecutive(0, count);
     }
     let logits = case.plan.tensor("logits", [experts, room]);
     let zs: Vec<f32> = case.noise(experts * count).into_iter().map(|v| 6.0 * v).collect();

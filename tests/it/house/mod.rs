@@ -1,7 +1,7 @@
 //! The house rules, held against the sources, and the plan of a token, held against its shaders. No GPU.
 
+mod batches;
 mod choices;
-mod chunks;
 mod code;
 mod metal;
 mod plans;

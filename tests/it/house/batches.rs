@@ -1,4 +1,4 @@
-//! The plans of chunks: every step binds what its shader asks for, inside buffers that exist, over the weights and the
+//! The plans of batches: every step binds what its shader asks for, inside buffers that exist, over the weights and the
 //! caches of the token's plan and no others.
 
 use super::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
@@ -18,7 +18,7 @@ const SHAPES: [BatchShape; 5] = [
     BatchShape { rows: PromptOptions::MOST, outputs: Outputs::Last, depth: 200_000 },
 ];
 
-fn chunk(file: &Gguf, token: &BatchPlan, target: &Target, shape: BatchShape) -> BatchPlan {
+fn batch(file: &Gguf, token: &BatchPlan, target: &Target, shape: BatchShape) -> BatchPlan {
     plan_batch(&Config::read(file).unwrap(), token, target, shape).unwrap()
 }
 
@@ -30,8 +30,8 @@ fn plans() -> Vec<(String, BatchPlan, BatchPlan)> {
         for target in &[targets(), matrices.to_vec()].concat() {
             for (ty, shape) in [CacheType::F16, CacheType::F32].into_iter().flat_map(|ty| SHAPES.map(|s| (ty, s))) {
                 let token = planned(&file, target, ty);
-                let chunk = chunk(&file, &token, target, shape);
-                plans.push((format!("{name} ({target:?}, {ty:?}, {shape:?})"), token, chunk));
+                let batch = batch(&file, &token, target, shape);
+                plans.push((format!("{name} ({target:?}, {ty:?}, {shape:?})"), token, batch));
             }
         }
     }
@@ -39,12 +39,12 @@ fn plans() -> Vec<(String, BatchPlan, BatchPlan)> {
 }
 
 #[test]
-fn chunks_and_tokens_share_weights_and_caches() {
-    for (name, token, chunk) in plans() {
-        let (shared, plan) = (chunk.shared(&token), &chunk.plan);
+fn batches_and_tokens_share_weights_and_caches() {
+    for (name, token, batch) in plans() {
+        let (shared, plan) = (batch.shared(&token), &batch.plan);
         assert!(Arc::ptr_eq(&plan.weights, &token.plan.weights), "{name}: weights of its own");
         let caches: Vec<LocalId> = plan.caches().collect();
-        let others = if chunk.last.is_some() { 4 } else { 3 };
+        let others = if batch.last.is_some() { 4 } else { 3 };
         assert_eq!(
             shared.len(),
             caches.len() + others,
@@ -65,7 +65,7 @@ fn chunks_and_tokens_share_weights_and_caches() {
 }
 
 #[test]
-fn every_step_of_a_chunk_fits() {
+fn every_step_of_a_batch_fits() {
     let mut complaints = Vec::new();
     let mut known = std::collections::HashMap::new();
     for (name, _, BatchPlan { plan, .. }) in plans() {
@@ -93,7 +93,7 @@ fn rows_of_different_sequences_are_kept_apart() {
         let target = &Target { matrices, ..Target::default() };
         let token = planned(&file, target, CacheType::F16);
         let kernels = |outputs| -> Vec<&str> {
-            let plan = chunk(&file, &token, target, BatchShape { rows: 8, outputs, depth: 0 }).plan;
+            let plan = batch(&file, &token, target, BatchShape { rows: 8, outputs, depth: 0 }).plan;
             plan.steps.iter().map(|step| step.kernel).filter(|kernel| kernel.starts_with("mla_attention")).collect()
         };
         let apart = kernels(Outputs::Sequences);
@@ -111,7 +111,7 @@ fn layers_share_activations() {
     let token = planned(&file, target, CacheType::F16);
     let scratch = |tokens| {
         let shape = BatchShape { rows: tokens, outputs: Outputs::Last, depth: 0 };
-        chunk(&file, &token, target, shape).plan.local_memory(Purpose::Scratch)
+        batch(&file, &token, target, shape).plan.local_memory(Purpose::Scratch)
     };
     assert!(scratch(512) < 64 << 20, "{} bytes", scratch(512));
     assert!(scratch(512) < 9 * scratch(64), "{} and {} bytes", scratch(512), scratch(64));
