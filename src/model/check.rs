@@ -12,7 +12,7 @@ use super::progress::{Meter, Stage};
 use super::rows::WeightRows;
 use super::verdict::{Finding, Verdict, Without};
 use super::weight_table::WeightTable;
-use super::{BatchPlan, BatchShape, CacheShape, Outputs, State, plan_batch};
+use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Outputs, plan_batch};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Buffer;
@@ -210,8 +210,8 @@ impl Subject<'_> {
 
     /// Says which tokens are computed, from a position on.
     fn write(&self, made: &Made<'_>, position: usize, tokens: &[u32]) -> Result<()> {
-        let mut state = State::new(self.planner.config);
-        let batch = state.batch(&RowHeader::consecutive(position, tokens), made.plan.splits, 0);
+        let mut writer = BatchWriter::new(self.planner.config);
+        let batch = writer.write(&RowHeader::consecutive(position, tokens), made.plan.splits, 0);
         made.executor.gpu().write(made.executor.local(Plan::BATCH), 0, batch)
     }
 

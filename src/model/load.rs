@@ -7,7 +7,7 @@ use super::planner::Planner;
 use super::progress::{Meter, Progress, Stage};
 use super::upload::{Uploaded, upload};
 use super::verdict::{Check, Verdict, Without};
-use super::{BatchPlan, BatchShape, CacheShape, Config, Head, ModelWeights, PromptOptions, SamplingPlan, State};
+use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Head, ModelWeights, PromptOptions, SamplingPlan};
 use super::{plan_batch, plan_sampling};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
@@ -147,7 +147,7 @@ impl Model {
                 verdict = found?;
             }
             let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &target(&verdict))?;
-            warm_up(&pipelines, &one_token, &uploaded.buffers, State::new(&config), go_on)?;
+            warm_up(&pipelines, &one_token, &uploaded.buffers, BatchWriter::new(&config), go_on)?;
             meter.add(Stage::Check, 1);
             Ok(())
         });
@@ -377,7 +377,7 @@ fn warm_up(
     pipelines: &Pipelines,
     planned: &BatchPlan,
     weights: &[Buffer],
-    mut state: State,
+    mut writer: BatchWriter,
     go_on: &mut GoOn<'_>,
 ) -> Result<()> {
     let gpu = pipelines.gpu();
@@ -386,7 +386,7 @@ fn warm_up(
     let (buffer, offset) = (executor.local(Plan::BATCH), offset_of!(BatchHeader, submission) as u64);
     let number = SubmissionNumber { value: 1, buffer, offset };
     let row = RowHeader::consecutive(0, &[0]);
-    gpu.write(buffer, 0, state.batch(&row, planned.plan.splits, number.value))?;
+    gpu.write(buffer, 0, writer.write(&row, planned.plan.splits, number.value))?;
     let mut results = Results::new(gpu, 0, 1)?;
     results.submit(gpu, number, &[], |copies| executor.submit(0..planned.plan.steps.len(), copies))?;
     results.read(gpu, 0).map(drop)

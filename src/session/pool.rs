@@ -8,7 +8,7 @@ use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::gpu::{BufferCopy, BufferRange, BufferUse, Fetch};
 use crate::kernels::Sampling;
-use crate::model::{BatchShape, CacheShape, Model, Outputs, State, most_sequences};
+use crate::model::{BatchShape, BatchWriter, CacheShape, Model, Outputs, most_sequences};
 use crate::plan::{PAGE, RowHeader};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -95,7 +95,7 @@ impl Pool {
         let plans = Plans::new(model, cache, pages, sessions)?;
         let runner = Runner {
             pages: Pages::new(pages),
-            submissions: Submissions::new(gpu, State::new(config), plans.shared.sampled.clone())?,
+            submissions: Submissions::new(gpu, BatchWriter::new(config), plans.shared.sampled.clone())?,
             plans,
             fetch: Fetch::new(gpu, 4 * config.vocab.max(config.width) as u64)?,
             sequences: vec![false; sessions],

@@ -4,7 +4,7 @@ use super::plans::Ready;
 use crate::error::Result;
 use crate::gpu::{Buffer, BufferRange, Gpu, ReadbackCopy, Results, Submission, SubmissionNumber};
 use crate::kernels::Adjustment;
-use crate::model::State;
+use crate::model::BatchWriter;
 use crate::plan::{BatchHeader, Plan, RowHeader};
 use std::collections::VecDeque;
 use std::mem::offset_of;
@@ -23,7 +23,7 @@ pub struct Submissions {
     /// The submissions that the GPU may not have finished yet, oldest first.
     running: VecDeque<Submission>,
     /// Writes the batches.
-    state: State,
+    writer: BatchWriter,
     /// What was sampled last for each sequence.
     sampled: Buffer,
 }
@@ -37,16 +37,16 @@ pub struct Sampled<'a> {
 }
 
 impl Submissions {
-    pub fn new(gpu: &Gpu, state: State, sampled: Buffer) -> Result<Self> {
+    pub fn new(gpu: &Gpu, writer: BatchWriter, sampled: Buffer) -> Result<Self> {
         let place = || Results::new(gpu, sampled.bytes(), Results::ROOM);
         let running = VecDeque::with_capacity(AHEAD + 1);
-        Ok(Self { places: [place()?, place()?], place: 0, number: 0, running, state, sampled })
+        Ok(Self { places: [place()?, place()?], place: 0, number: 0, running, writer, sampled })
     }
 
     /// Writes the batch that the next submissions of a plan compute. They have its number.
     pub fn write(&mut self, ready: &Ready, rows: &[RowHeader]) -> Result<()> {
         self.number = self.number.wrapping_add(1);
-        let batch = self.state.batch(rows, ready.planned.plan.splits, self.number);
+        let batch = self.writer.write(rows, ready.planned.plan.splits, self.number);
         ready.executor.gpu().write(ready.executor.local(Plan::BATCH), 0, batch)
     }
 

@@ -12,7 +12,7 @@ use std::time::Instant;
 use wglm::gguf::Gguf;
 use wglm::gpu::Matrices;
 use wglm::kernels::Sampling;
-use wglm::model::{BatchPlan, State, plan_token};
+use wglm::model::{BatchPlan, BatchWriter, plan_token};
 use wglm::plan::{Plan, RowHeader, Target, Weight};
 use wglm::quant;
 use wglm::shader::Variant;
@@ -27,7 +27,7 @@ const F16_CACHE: f64 = 1e-3;
 struct Model {
     executor: Executor,
     planned: BatchPlan,
-    state: State,
+    writer: BatchWriter,
     vocab: usize,
 }
 
@@ -74,14 +74,14 @@ impl Model {
         let mut executor =
             Executor::new((&program, build.memory), &planned.plan, &shaders, &weights, &local_buffers(&planned.plan))?;
         executor.write(Plan::SAMPLING, bytemuck::bytes_of(&Sampling::GREEDY))?;
-        Ok(Self { executor, state: State::new(&config), vocab: config.vocab, planned })
+        Ok(Self { executor, writer: BatchWriter::new(&config), vocab: config.vocab, planned })
     }
 
     /// Computes a token at a position, its logits too if `output` asks for them.
     fn feed(&mut self, position: usize, token: u32, output: bool) -> Result<(), String> {
         let plan = &self.planned.plan;
         let row = RowHeader::consecutive(position, &[token]);
-        self.executor.write(Plan::BATCH, self.state.batch(&row, plan.splits, 0))?;
+        self.executor.write(Plan::BATCH, self.writer.write(&row, plan.splits, 0))?;
         let end = if output { plan.steps.len() } else { plan.head };
         self.executor.submit(0..end)
     }

@@ -13,7 +13,7 @@ use crate::variants::{apple, header, shaders};
 use std::collections::HashMap;
 use tempfile::TempDir;
 use wglm::kernels::Sampling;
-use wglm::model::{BatchPlan, State, plan_token};
+use wglm::model::{BatchPlan, BatchWriter, plan_token};
 use wglm::plan::{Plan, RowHeader, Weight};
 use wglm::shader::Variant;
 use wglm::{CacheShape, CacheType, Config};
@@ -60,9 +60,9 @@ fn logits(shop: &Workshop, build: Build, config: &Config, planned: &BatchPlan) -
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(noise).collect();
     let mut executor = Executor::new((&program, build.memory), plan, &shaders, &weights, &local_buffers(plan))?;
     executor.write(Plan::SAMPLING, bytemuck::bytes_of(&Sampling::GREEDY))?;
-    let mut state = State::new(config);
+    let mut writer = BatchWriter::new(config);
     for (position, token) in TOKENS.into_iter().enumerate() {
-        executor.write(Plan::BATCH, state.batch(&RowHeader::consecutive(position, &[token]), plan.splits, 0))?;
+        executor.write(Plan::BATCH, writer.write(&RowHeader::consecutive(position, &[token]), plan.splits, 0))?;
         executor.submit(0..plan.steps.len())?;
     }
     Ok(bytemuck::pod_collect_to_vec(

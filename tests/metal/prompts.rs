@@ -11,7 +11,7 @@ use crate::translate::Text;
 use crate::variants::{apple, fable, shaders};
 use std::collections::HashMap;
 use wglm::gpu::Matrices;
-use wglm::model::{BatchPlan, BatchShape, Outputs, State, plan_batch, plan_token};
+use wglm::model::{BatchPlan, BatchShape, BatchWriter, Outputs, plan_batch, plan_token};
 use wglm::plan::{Plan, RowHeader, Target};
 use wglm::shader::Variant;
 use wglm::{CacheShape, CacheType, Config};
@@ -47,12 +47,12 @@ fn worst(
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
     let mut executor = Executor::new((&program, build.memory), &plan, &shaders, &weights, &local_buffers(&plan))?;
 
-    let (mut state, mut worst) = (State::new(&config), 0f64);
+    let (mut writer, mut worst) = (BatchWriter::new(&config), 0f64);
     let wanted = golden.logits("q4_0");
     let mut rows = golden.positions.iter().zip(wanted.chunks_exact(config.vocab)).peekable();
     for (chunk, tokens) in golden.tokens.chunks(room).enumerate() {
         let first = chunk * room;
-        executor.write(Plan::BATCH, state.batch(&RowHeader::consecutive(first, tokens), plan.splits, 0))?;
+        executor.write(Plan::BATCH, writer.write(&RowHeader::consecutive(first, tokens), plan.splits, 0))?;
         executor.submit(0..plan.steps.len())?;
         let bytes = executor.read(logits.buffer.local().unwrap(), 4 * stride * tokens.len())?;
         let computed: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);

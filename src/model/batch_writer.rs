@@ -1,19 +1,20 @@
-//! The batches of a model's steps, as the host writes them: rows, and the rotary angles of their positions.
+//! Writes the batches of a model's steps: their rows, and the rotary angles of the rows' positions.
 
 use super::Config;
 use crate::plan::{BatchHeader, RowHeader};
 
-/// Writes batches. Made once for a model.
-pub struct State {
+/// Makes the bytes of batches, as kernels read them (`wgsl/lib/batch.wgsl`).
+pub struct BatchWriter {
+    /// What positions are divided by.
     factor: f64,
-    /// Of each rotary pair, in radians a position.
+    /// The frequency of each rotary pair, in radians per position.
     frequencies: Vec<f64>,
-    /// The last batch that was written.
+    /// The batch that was written last. The vector is kept so that its memory is reused.
     bytes: Vec<u8>,
 }
 
-impl State {
-    /// For a model.
+impl BatchWriter {
+    /// A writer of batches for a model.
     pub fn new(config: &Config) -> Self {
         let frequency = |i: usize| config.rope.base.powf(-((2 * i) as f64) / config.rotary as f64);
         let frequencies = (0..config.rotary / 2).map(frequency).collect();
@@ -22,7 +23,7 @@ impl State {
 
     /// The bytes of a batch, for a plan that divides the cache into so many splits, with the number of the submissions that
     /// compute it.
-    pub fn batch(&mut self, rows: &[RowHeader], splits: usize, submission: u32) -> &[u8] {
+    pub fn write(&mut self, rows: &[RowHeader], splits: usize, submission: u32) -> &[u8] {
         let longest = rows.iter().map(|row| row.position + 1).max().unwrap_or_default();
         let header = BatchHeader { count: rows.len() as u32, longest, splits: splits as u32, submission };
         self.bytes.clear();
