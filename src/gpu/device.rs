@@ -1,6 +1,8 @@
 //! Opens devices, or takes over those of apps.
 
-use super::{AdapterReport, Before, Capabilities, Counts, Failures, Gpu, GpuOptions, Matrices, Meter, Shared, adapter};
+use super::{
+    AdapterReport, Before, Capabilities, Counts, Failures, Gpu, GpuOptions, Matrices, MemoryMeter, OpenDevice, adapter,
+};
 use crate::error::{Error, Result};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -102,11 +104,22 @@ impl Gpu {
         let report = AdapterReport::of(adapter);
         let capabilities = capabilities(&report, &device, options);
         tracing::info!(adapter = report.name, backend = report.backend, ?capabilities, "opened the GPU");
-        let meter = Arc::new(Meter::up_to(options.memory_limit));
+        let meter = Arc::new(MemoryMeter::up_to(options.memory_limit));
         let (checks, counts, before) = (options.checks, Counts::default(), Before::default());
         let (drops_work, kept) = (AtomicBool::default(), OnceLock::new());
-        let shared =
-            Shared { device, queue, report, capabilities, checks, failures, meter, counts, before, drops_work, kept };
+        let shared = OpenDevice {
+            device,
+            queue,
+            report,
+            capabilities,
+            checks,
+            failures,
+            meter,
+            counts,
+            before,
+            drops_work,
+            kept,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 }

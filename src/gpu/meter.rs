@@ -21,7 +21,7 @@ pub struct Memory {
 
 /// Counts the bytes of buffers as they are created and dropped.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct MemoryMeter {
     held: AtomicU64,
     most: AtomicU64,
     limit: Option<u64>,
@@ -30,11 +30,11 @@ pub(super) struct Meter {
 /// The entry of a buffer in the meter, which ends with the buffer.
 #[derive(Debug)]
 pub(super) struct Held {
-    meter: Arc<Meter>,
+    meter: Arc<MemoryMeter>,
     bytes: u64,
 }
 
-impl Meter {
+impl MemoryMeter {
     /// Creates a meter with a limit.
     pub fn up_to(limit: Option<u64>) -> Self {
         Self { held: AtomicU64::new(0), most: AtomicU64::new(0), limit }

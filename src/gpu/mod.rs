@@ -31,7 +31,7 @@ pub use work::Work;
 #[cfg(doc)]
 use crate::error::Error;
 use errors::Failures;
-use meter::Meter;
+use meter::MemoryMeter;
 use std::any::Any;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -115,17 +115,17 @@ pub struct Capabilities {
 /// ```
 #[derive(Clone)]
 pub struct Gpu {
-    shared: Arc<Shared>,
+    shared: Arc<OpenDevice>,
 }
 
-struct Shared {
+struct OpenDevice {
     device: wgpu::Device,
     queue: wgpu::Queue,
     report: AdapterReport,
     capabilities: Capabilities,
     checks: bool,
     failures: Failures,
-    meter: Arc<Meter>,
+    meter: Arc<MemoryMeter>,
     counts: Counts,
     /// See [`Gpu::before_submissions`].
     before: Before,

@@ -32,8 +32,8 @@ pub(super) fn verify(
     uploaded: &Uploaded,
     go_on: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
-    let planned = Planned::of(weights, pipelines.gpu().capabilities().max_binding)?;
-    let sums = planned.run(pipelines, &uploaded.buffers, go_on)?;
+    let sum_plan = SumPlan::of(weights, pipelines.gpu().capabilities().max_binding)?;
+    let sums = sum_plan.run(pipelines, &uploaded.buffers, go_on)?;
     let pairs = weights.iter().zip(sums.iter().zip(&uploaded.sums));
     let mut wrong = pairs.filter(|(_, (there, sent))| there != sent).map(|(weight, _)| weight);
     let Some(first) = wrong.next() else { return Ok(()) };
@@ -42,19 +42,19 @@ pub(super) fn verify(
 
 /// Bytes that it takes on a device beside the weights.
 pub(super) fn verify_memory(weights: &Arc<Vec<Weight>>, max_binding: u64) -> Result<u64> {
-    let planned = Planned::of(weights, max_binding)?;
-    let read = Fetch::memory(PAIR * weights.len() as u64, planned.submissions().len() + 1);
-    Ok(planned.plan.params_memory() + planned.plan.local_memory(Purpose::State) + read)
+    let sum_plan = SumPlan::of(weights, max_binding)?;
+    let read = Fetch::memory(PAIR * weights.len() as u64, sum_plan.submissions().len() + 1);
+    Ok(sum_plan.plan.params_memory() + sum_plan.plan.local_memory(Purpose::State) + read)
 }
 
-/// The sums of all weights, a step for each range of a buffer.
-struct Planned {
+/// The plan that sums all weights, with a step for each range of a buffer.
+struct SumPlan {
     plan: Plan,
     /// The buffer of the sums, which are in the order of the weights.
     sums: LocalId,
 }
 
-impl Planned {
+impl SumPlan {
     fn of(weights: &Arc<Vec<Weight>>, max_binding: u64) -> Result<Self> {
         let tile = 4 * SUM_TILE as u64;
         let most = RANGE.min(max_binding / tile * tile).max(tile);
@@ -215,10 +215,10 @@ mod tests {
     fn sums_of_ranges_add_up() -> Result<()> {
         let there = there(true)?;
         for max_binding in [1, 4096, 10_000, 1 << 20] {
-            let planned = Planned::of(&there.weights, max_binding)?;
-            let more = planned.plan.steps.len() > there.weights.len();
+            let sum_plan = SumPlan::of(&there.weights, max_binding)?;
+            let more = sum_plan.plan.steps.len() > there.weights.len();
             assert_eq!(more, max_binding < 1 << 20);
-            let sums = planned.run(&there.pipelines, &there.uploaded.buffers, &mut || Ok(()))?;
+            let sums = sum_plan.run(&there.pipelines, &there.uploaded.buffers, &mut || Ok(()))?;
             assert!(sums == there.uploaded.sums, "in ranges of {max_binding} bytes");
         }
         Ok(())
@@ -231,11 +231,12 @@ mod tests {
         for (i, rows) in rows.iter().enumerate() {
             b.weight(&i.to_string(), &F32, [1024, *rows, 1]);
         }
-        let planned = Planned::of(&b.finish().weights, u64::MAX)?;
-        let submissions = planned.submissions();
-        let bytes = |steps: &Range<usize>| planned.plan.steps[steps.clone()].iter().map(|step| step.cost.weights).sum();
+        let sum_plan = SumPlan::of(&b.finish().weights, u64::MAX)?;
+        let submissions = sum_plan.submissions();
+        let bytes =
+            |steps: &Range<usize>| sum_plan.plan.steps[steps.clone()].iter().map(|step| step.cost.weights).sum();
         let each: Vec<u64> = submissions.iter().map(bytes).collect();
-        let total = planned.plan.weight_memory();
+        let total = sum_plan.plan.weight_memory();
         assert!(each.iter().all(|bytes| (1..=SUBMISSION).contains(bytes)), "{each:?}");
         assert!(each.len() as u64 <= 2 * total / SUBMISSION && each.iter().sum::<u64>() == total, "{each:?}");
         assert!(submissions.windows(2).all(|pair| pair[0].end == pair[1].start), "{submissions:?}");
