@@ -78,7 +78,7 @@ fn failures_of<'a>(
 }
 
 #[test]
-fn every_kernel_agrees_with_its_twin_by_subgroups() {
+fn every_kernel_agrees_with_its_reference_by_subgroups() {
     if gpu().capabilities().subgroups {
         run(Team::Subgroup);
     } else {
@@ -87,14 +87,14 @@ fn every_kernel_agrees_with_its_twin_by_subgroups() {
 }
 
 #[test]
-fn every_kernel_agrees_with_its_twin_by_workgroups() {
+fn every_kernel_agrees_with_its_reference_by_workgroups() {
     run(Team::Workgroup);
 }
 
 /// Kernels whose steps can be split into several dispatches compute the same if every workgroup is a dispatch of its
 /// own.
 #[test]
-fn parts_of_a_step_agree_with_the_twin() {
+fn parts_of_a_step_agree_with_the_reference() {
     const CASES: usize = 3; // for each kernel
     let limit = StepLimit { flops: 1, bandwidth: 1, time: Duration::from_secs(1) };
     let (mut failures, mut seen) = (Vec::new(), BTreeSet::new());

@@ -1,4 +1,4 @@
-//! Every kernel in every format, as Metal's text, against its twin on the CPU.
+//! Every kernel in every format, as Metal's text, against its reference on the CPU.
 
 use crate::clang::{Build, Memory, Workshop};
 use crate::emit::Shader;
@@ -132,7 +132,7 @@ fn failures_of(kernel: &Kernel, shop: &Workshop) -> Vec<String> {
 }
 
 #[test]
-fn every_kernel_as_metal_text_agrees_with_its_twin() {
+fn every_kernel_as_metal_text_agrees_with_its_reference() {
     let Some(shop) = Workshop::open() else { return };
     let (kernels, next) = (kernels(), AtomicUsize::new(0));
     let work = || {
