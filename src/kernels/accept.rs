@@ -3,7 +3,7 @@
 use super::Kernel;
 use super::computes::Accepted;
 use crate::error::Result;
-use crate::plan::{Builder, Cost, VariantBuilder};
+use crate::plan::{Builder, Cost, Plan, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/accept.wgsl");
@@ -16,14 +16,16 @@ pub(super) const KERNEL: Kernel = Kernel { name: "accept", op: OP, params: &[], 
 
 impl Builder {
     /// Verifies the drafts that the rows behind the first one hold, after a token was sampled for the place of each row.
-    /// Leaves in [`Plan::SAMPLED`](crate::plan::Plan::SAMPLED), for the rows' sequence, what was sampled after the last
+    /// Leaves in [`Plan::SAMPLED`], for the rows' sequence, what was sampled after the last
     /// accepted row, and behind [`VERIFIED_ROWS`] places from the first row's on the number of accepted drafts.
     ///
     /// # Errors
     /// See [`Builder::step`].
     pub fn accept(&mut self, label: &str) -> Result<()> {
-        let variant =
-            self.token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP)).constant("ROWS", "", VERIFIED_ROWS);
+        let variant = self
+            .token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
+            .constant("SAMPLED_WORDS", "", Plan::SAMPLED_WORDS)
+            .constant("ROWS", "", VERIFIED_ROWS);
         let bindings = vec![self.bound_batch(), self.bound_sampled()];
         self.computes(KERNEL.name, Accepted { pairs: self.pairs() });
         self.step(label, variant, bindings, &(), [1, 1, 1], Cost::default())

@@ -1,6 +1,7 @@
 //! Logit bias and penalties, before a token is chosen.
 
 use super::computes::Adjusted;
+use super::slice_max::candidate_files;
 use super::{Kernel, params};
 use crate::error::Result;
 use crate::plan::{BufferRef, Builder, Cost, LocalId, Tensor, VariantBuilder};
@@ -34,10 +35,8 @@ impl Builder {
     pub fn adjust(&mut self, label: &str, logits: &Tensor, room: usize) -> Result<LocalId> {
         let bytes = room.max(1) * size_of::<Adjustment>();
         let adjustments = self.setting("adjustments", bytes as u64);
-        let variant = self
-            .token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
-            .file(source!("lib/sampling.wgsl"))
-            .file(source!("lib/candidates.wgsl"));
+        let variant = self.token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP));
+        let variant = candidate_files(variant.file(source!("lib/sampling.wgsl")));
         let bindings = vec![
             self.bound_batch(),
             self.bound_sampled(),

@@ -4,7 +4,7 @@ use super::accept::VERIFIED_ROWS;
 use super::computes::Advanced;
 use super::{Kernel, params};
 use crate::error::Result;
-use crate::plan::{BufferRef, Builder, Cost, VariantBuilder, batch_bytes};
+use crate::plan::{BufferRef, Builder, Cost, Plan, RowHeader, VariantBuilder, batch_bytes};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/advance.wgsl");
@@ -24,11 +24,11 @@ impl Builder {
     /// See [`Builder::step`].
     pub fn advance(&mut self, label: &str, room: usize, splits: usize) -> Result<BufferRef> {
         let candidates = BufferRef::Local(self.setting("candidates", batch_bytes(room, self.pairs())));
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("PAIRS", "p", self.pairs()).constant(
-            "ROWS",
-            "",
-            VERIFIED_ROWS,
-        );
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .constant("PAIRS", "p", self.pairs())
+            .constant("ROWS", "", VERIFIED_ROWS)
+            .constant("SAMPLED", "", RowHeader::SAMPLED as usize)
+            .constant("SAMPLED_WORDS", "", Plan::SAMPLED_WORDS);
         let bindings = vec![
             self.bound("candidates", candidates),
             self.bound_sampled(),

@@ -2,10 +2,10 @@
 
 use super::accept::VERIFIED_ROWS;
 use super::computes::Drafted;
-use super::slice_max::{SLICE, Slices};
+use super::slice_max::{SLICE, Slices, candidate_files};
 use super::{Kernel, params};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, VariantBuilder};
+use crate::plan::{Builder, Cost, Plan, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/draft.wgsl");
@@ -17,16 +17,15 @@ pub(super) const KERNEL: Kernel = Kernel { name: "draft", op: OP, params: Params
 
 impl Builder {
     /// Adds the likeliest token, by the slices of a row's logits, to the drafts behind the places of verified rows in
-    /// [`Plan::SAMPLED`](crate::plan::Plan::SAMPLED).
+    /// [`Plan::SAMPLED`].
     ///
     /// # Errors
     /// See [`Builder::step`].
     pub fn draft(&mut self, label: &str, slices: &Slices) -> Result<()> {
-        let variant = self
-            .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
+        let variant = candidate_files(self.batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP)))
             .constant("SLICE", "", SLICE)
+            .constant("SAMPLED_WORDS", "", Plan::SAMPLED_WORDS)
             .constant("ROWS", "", VERIFIED_ROWS)
-            .file(source!("lib/candidates.wgsl"))
             .file(source!("lib/maxima.wgsl"));
         let bindings = vec![self.bound_batch(), self.bound("maxima", slices.maxima.buffer), self.bound_sampled()];
         let params = Params { slices: slices.count() as u32 };

@@ -1,7 +1,7 @@
 //! How many tokens lie how far below the likeliest, and what they weigh: what top-k and top-p are told by.
 
 use super::computes;
-use super::slice_max::Slices;
+use super::slice_max::{Slices, candidate_files};
 use super::{Kernel, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
@@ -33,10 +33,9 @@ impl Builder {
     /// See [`Builder::step`].
     pub fn histogram(&mut self, label: &str, logits: &Tensor, slices: &Slices) -> Result<()> {
         let count = logits.shape[0];
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+        let variant = candidate_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
             .constant("BINS", "", BINS)
             .constant("CHUNKS", "", CHUNKS)
-            .file(source!("lib/candidates.wgsl"))
             .file(source!("lib/maxima.wgsl"))
             .file(source!("lib/order.wgsl"));
         let bindings = vec![

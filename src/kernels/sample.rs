@@ -2,10 +2,10 @@
 
 use super::computes::Drawn;
 use super::histogram::{BINS, scale};
-use super::slice_max::{SLICE, Slices};
+use super::slice_max::{SLICE, Slices, candidate_files};
 use super::{Kernel, params};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
+use crate::plan::{Builder, Cost, Plan, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/sample.wgsl");
@@ -16,19 +16,18 @@ params! { count: u32, pitch: u32, slices: u32, scale: f32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "sample", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Leaves in [`Plan::SAMPLED`](crate::plan::Plan::SAMPLED), for the sequence of each row, what is sampled from its
+    /// Leaves in [`Plan::SAMPLED`], for the sequence of each row, what is sampled from its
     /// logits {n, rows}, whose slices and histogram are given: the token, the likeliest
     /// ([`NO_TOKEN`](super::NO_TOKEN) for both where no logit is a number), and how many `top_k` and `top_p` left.
     ///
     /// # Errors
     /// See [`Builder::step`].
     pub fn sample(&mut self, label: &str, logits: &Tensor, slices: &Slices) -> Result<()> {
-        let variant = self
-            .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
-            .file(source!("lib/sampling.wgsl"))
+        let variant = self.batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP));
+        let variant = candidate_files(variant.file(source!("lib/sampling.wgsl")))
             .constant("BINS", "", BINS)
             .constant("SLICE", "", SLICE)
-            .file(source!("lib/candidates.wgsl"))
+            .constant("SAMPLED_WORDS", "", Plan::SAMPLED_WORDS)
             .file(source!("lib/maxima.wgsl"))
             .file(source!("lib/order.wgsl"))
             .file(source!("lib/noise.wgsl"))

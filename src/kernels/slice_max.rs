@@ -30,6 +30,11 @@ pub struct Slices {
     pub rows: usize,
 }
 
+/// The file by which invocations find the best of their tokens.
+pub(super) fn candidate_files(variant: VariantBuilder) -> VariantBuilder {
+    variant.constant("NO_TOKEN", "", NO_TOKEN as usize).file(source!("lib/candidates.wgsl"))
+}
+
 impl Slices {
     /// How many a row has.
     pub fn count(&self) -> usize {
@@ -47,7 +52,7 @@ impl Builder {
         let count = logits_of_row.div_ceil(SLICE);
         let maxima = self.tensor_with_stride(label, [2 * count, rows], 2 * count);
         let histogram = self.tensor_with_stride("histogram", [2 * BINS, rows], 2 * BINS);
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).file(source!("lib/candidates.wgsl"));
+        let variant = candidate_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP));
         let bindings = vec![
             self.bound("logits", logits.buffer),
             self.bound("maxima", maxima.buffer),

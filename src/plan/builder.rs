@@ -2,7 +2,7 @@
 
 use super::batch_layout::batch_bytes;
 use super::{
-    ALIGNMENT, Bound, BufferRef, Cost, Local, LocalId, Plan, Purpose, Reference, Step, Target, Tensor, VariantBuilder,
+    ALIGNMENT, Bound, BufferRef, Cost, Local, LocalId, Plan, Purpose, Reference, RowHeader, Step, Target, Tensor, VariantBuilder,
     Weight, WeightId,
 };
 use crate::error::{Error, Result};
@@ -272,9 +272,11 @@ impl Builder {
         self.bound("pages", BufferRef::Local(Plan::PAGES))
     }
 
-    /// The file that tells the ids of the rows' tokens, behind those of the batch.
+    /// The files that read the batch and tell the ids of the rows' tokens.
     pub fn token_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        self.batch_files(variant).file(source!("lib/row_token.wgsl"))
+        self.batch_files(variant)
+            .constant("SAMPLED", "", RowHeader::SAMPLED as usize)
+            .file(source!("lib/row_token.wgsl"))
     }
 
     /// The sampled tokens, bound as `sampled`.

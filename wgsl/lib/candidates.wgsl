@@ -1,6 +1,5 @@
 // Tokens that compete, and the best of a workgroup's.
 
-const NO_TOKEN = 0xffffffffu;
 const LOWEST = -3.4e38; // below every score worth the name
 
 struct Candidate {

@@ -1,8 +1,6 @@
 // The ids of tokens that rows name. The GPU may compute a token before the host knows its id: then the row names, from
 // SAMPLED on, the word of `sampled` that holds the id.
 
-const SAMPLED = 0x80000000u;
-
 fn id_of(named: u32) -> u32 {
     if named >= SAMPLED {
         return sampled[named - SAMPLED];

@@ -11,13 +11,13 @@ fn main(@builtin(local_invocation_index) local: u32) {
         return;
     }
     var last = 0u;
-    while last + 1u < row_count() && sampled[3u * batch.rows[last].result] == token_of(last + 1u) {
+    while last + 1u < row_count() && sampled[SAMPLED_WORDS * batch.rows[last].result] == token_of(last + 1u) {
         last++;
     }
     for (var word = 0u; word < 3u; word++) {
-        sampled[3u * batch.rows[0].sequence + word] = sampled[3u * batch.rows[last].result + word];
+        sampled[SAMPLED_WORDS * batch.rows[0].sequence + word] = sampled[SAMPLED_WORDS * batch.rows[last].result + word];
     }
-    let drafting = 3u * (batch.rows[0].result + ROWS);
+    let drafting = SAMPLED_WORDS * (batch.rows[0].result + ROWS);
     sampled[drafting] = last;
     sampled[drafting + 1u] = 0u; // drafts that were made since
 }

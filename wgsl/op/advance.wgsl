@@ -9,8 +9,6 @@ struct Params {
 const HEADER = 4u;          // words that a batch begins with: see lib/batch.wgsl
 const ROW = 8u + 2u * PAIRS; // words of a row
 
-const SAMPLED = 0x80000000u; // see lib/row_token.wgsl
-
 var<uniform> params: Params;
 var<storage, read> candidates: array<u32>; // a batch
 var<storage, read> sampled: array<u32>;    // as op/sample.wgsl and op/accept.wgsl leave it
@@ -18,13 +16,13 @@ var<storage, read_write> next_batch: array<u32>;
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(local_invocation_index) local: u32) {
-    let drafting = 3u * (candidates[HEADER + 4u] + ROWS);
+    let drafting = SAMPLED_WORDS * (candidates[HEADER + 4u] + ROWS);
     let made = sampled[drafting + 1u];
     let row = HEADER + (sampled[drafting] + made) * ROW;
     for (var word = local; word < ROW; word += WORKGROUP) {
         var value = candidates[row + word];
         if word == 1u {
-            value = SAMPLED + select(drafting + 2u + made, 3u * candidates[row + 3u], made == 0u);
+            value = SAMPLED + select(drafting + 2u + made, SAMPLED_WORDS * candidates[row + 3u], made == 0u);
         }
         next_batch[HEADER + word] = value;
     }

@@ -12,7 +12,7 @@ fn main(@builtin(local_invocation_index) local: u32) {
     row = 0u;
     let top = likeliest(params.slices, local);
     if local == 0u {
-        let drafting = 3u * (batch.rows[0].result + ROWS);
+        let drafting = SAMPLED_WORDS * (batch.rows[0].result + ROWS);
         let made = sampled[drafting + 1u];
         sampled[drafting + 3u + made] = top.token;
         sampled[drafting + 1u] = made + 1u;

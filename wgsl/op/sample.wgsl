@@ -172,7 +172,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         count = kept.tokens.count;
     }
     if local == 0u {
-        let place = 3u * batch.rows[row].result;
+        let place = SAMPLED_WORDS * batch.rows[row].result;
         sampled[place] = chosen;
         sampled[place + 1u] = top.token;
         sampled[place + 2u] = count;
