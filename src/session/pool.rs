@@ -152,7 +152,9 @@ impl Pool {
     /// # Errors
     /// [`Error::Argument`] for a session of another pool or one that nothing was fed to since the last rewind,
     /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are as they were; [`Error::NoResult`] and what the
-    /// device reports. A session of whose logits none is a number gets [`Error::NotANumber`] for a token.
+    /// device reports. A session of whose logits none is a number gets [`Error::NotANumber`] for a token. More than 32
+    /// sessions take several steps: if one after the first fails, the sessions of this step and of those after it get its
+    /// error for a token.
     pub fn next_tokens(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
         let runner = &mut *self.runner();
         for session in sessions.iter_mut() {
@@ -165,9 +167,17 @@ impl Pool {
             session.last_output(runner)?;
             session.reach(runner, 1)?;
         }
-        let mut tokens = Vec::with_capacity(sessions.len());
+        let count = sessions.len();
+        let mut tokens = Vec::with_capacity(count);
         for group in sessions.chunks_mut(most_sequences(self.model.config())) {
-            tokens.extend(self.step(runner, group)?);
+            match self.step(runner, group) {
+                Ok(of_group) => tokens.extend(of_group),
+                Err(error) if tokens.is_empty() => return Err(error),
+                Err(error) => {
+                    tokens.resize_with(count, || Err(error.clone()));
+                    break;
+                }
+            }
         }
         Ok(tokens)
     }

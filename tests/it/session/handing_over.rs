@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use wglm::gpu::Work;
-use wglm::{Error, Gguf, Gpu, LoadOptions, Model, PromptOptions, Reuse, SamplerParams, Session};
+use wglm::{CacheShape, Error, Gguf, Gpu, LoadOptions, Model, Pool, PromptOptions, Reuse, SamplerParams, Session};
 
 /// A model on a device that nothing else uses, so that its work can be counted.
 fn alone() -> Model {
@@ -269,6 +269,28 @@ fn drop_submissions(gpu: &Gpu, dropped: Range<u64>) {
     gpu.before_submissions(move || {
         device.drop_work(dropped.contains(&(count.fetch_add(1, Ordering::Relaxed) + 1)));
     });
+}
+
+/// More sessions than a batch has rows take several steps. Each step takes the result of the one before, and if that was
+/// lost, the sessions of earlier steps are told their tokens all the same.
+#[test]
+fn tokens_of_the_steps_before_a_failed_one_are_told() {
+    const ROWS: usize = 32;
+    let model = alone();
+    let cache = CacheShape { context: 16, ..model.cache() };
+    let pool = Pool::new(&model, ROWS + 2, cache, (ROWS + 2) * 256).unwrap();
+    let mut sessions: Vec<Session> = (0..ROWS + 2).map(|_| pool.session().unwrap()).collect();
+    sessions.iter_mut().for_each(|session| session.feed(&dialogue(1)).unwrap());
+    let tokens = |sessions: &mut [Session]| pool.next_tokens(&mut sessions.iter_mut().collect::<Vec<_>>()).unwrap();
+    assert!(tokens(&mut sessions).iter().all(Result::is_ok));
+    drop_submissions(model.gpu(), 1..2);
+    let told = tokens(&mut sessions);
+    assert!(matches!(told[ROWS..], [Err(Error::NoResult), Err(Error::NoResult)]), "{told:?}");
+    let (first, second) = sessions.split_at(ROWS);
+    for (session, token) in first.iter().zip(told) {
+        assert_eq!((session.tokens().len(), session.tokens().last()), (3, Some(&token.unwrap())));
+    }
+    assert!(second.iter().all(|session| session.tokens() == dialogue(1)), "what an earlier result vouches for");
 }
 
 /// The error of a failed load: the weight that it names, and how many are corrupted.
