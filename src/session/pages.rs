@@ -7,9 +7,10 @@
 use crate::error::{Error, Result};
 use crate::plan::PAGE;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What a full page is found by: the page before it, and its tokens.
-type Key = (Option<u32>, Box<[u32]>);
+type Key = (Option<u32>, Arc<[u32]>);
 
 /// The pages of a pool, by their numbers.
 pub struct Pages {
@@ -19,7 +20,7 @@ pub struct Pages {
     free: Vec<u32>,
     /// Full pages.
     full: HashMap<Key, u32>,
-    /// Of each page its key there.
+    /// Of each page its key there, which shares the tokens with the entry.
     keys: Vec<Option<Key>>,
 }
 
