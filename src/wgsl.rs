@@ -1,6 +1,10 @@
 //! Embeds the WGSL files below `wgsl/` in the program. A shader is composed of whole files laid end to end; no WGSL is
 //! written in Rust.
 
+mod variant;
+
+pub use variant::{Constant, SourcePart, Variant};
+
 /// The version of wglm that the files belong to.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

@@ -4,8 +4,8 @@ use super::{
     AdapterReport, Before, Capabilities, Counts, Failures, Gpu, GpuOptions, Matrices, MemoryMeter, OpenDevice, adapter,
 };
 use crate::error::{Error, Result};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 use wgpu::{Features, Limits};
 
 /// The limits that kernels need on every device: the name of each, how to read it, and its least value. WebGPU
@@ -106,7 +106,7 @@ impl Gpu {
         tracing::info!(adapter = report.name, backend = report.backend, ?capabilities, "opened the GPU");
         let meter = Arc::new(MemoryMeter::up_to(options.memory_limit));
         let (checks, counts, before) = (options.checks, Counts::default(), Before::default());
-        let (drops_work, kept) = (AtomicBool::default(), OnceLock::new());
+        let (drops_work, pipelines) = (AtomicBool::default(), Arc::default());
         let shared = OpenDevice {
             device,
             queue,
@@ -118,7 +118,7 @@ impl Gpu {
             counts,
             before,
             drops_work,
-            kept,
+            pipelines,
         };
         Ok(Self { shared: Arc::new(shared) })
     }

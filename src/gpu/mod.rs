@@ -23,7 +23,8 @@ pub use adapter::{AdapterReport, Matrices, adapters};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pages::PAGE;
-pub use pass::{BindGroup, Binding, BufferCopy, Dispatch, Pipeline, ReadbackCopy, Submission};
+pub use pass::{Access, BindGroup, Binding, BindingInfo, BufferCopy, Dispatch, Pipeline, ReadbackCopy, Submission};
+pub(crate) use pass::{PipelineSlot, PipelineSlots};
 pub use results::{BufferRange, Fetch, Results, SubmissionNumber};
 pub use staging::{Mapped, StagedCopy, Staging};
 pub use work::Work;
@@ -32,9 +33,8 @@ pub use work::Work;
 use crate::error::Error;
 use errors::Failures;
 use meter::MemoryMeter;
-use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 use work::{Before, Counts};
 
 /// Which adapter to open, and how. Fields will be added, so construct it as
@@ -131,18 +131,11 @@ struct OpenDevice {
     before: Before,
     /// Whether all submitted work is dropped: see [`Gpu::drop_work`].
     drops_work: AtomicBool,
-    /// See [`Gpu::kept`].
-    kept: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// The pipelines that all models on the device share.
+    pipelines: Arc<PipelineSlots>,
 }
 
 impl Gpu {
-    /// What a layer above keeps with the device until it is closed: the pipelines, of which this layer knows nothing.
-    /// All who ask for the same type get the same value; there is room for one type.
-    pub(crate) fn kept<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
-        let kept = self.shared.kept.get_or_init(|| Arc::<T>::default());
-        kept.clone().downcast().unwrap_or_default()
-    }
-
     /// The adapter behind the device.
     pub fn report(&self) -> &AdapterReport {
         &self.shared.report
@@ -156,6 +149,11 @@ impl Gpu {
     /// The wgpu device, for shaders and pipelines.
     pub(crate) fn device(&self) -> &wgpu::Device {
         &self.shared.device
+    }
+
+    /// The pipelines that all models on the device share. They stay until the device is closed.
+    pub(crate) fn pipelines(&self) -> &Arc<PipelineSlots> {
+        &self.shared.pipelines
     }
 
     /// Whether shaders check every index.

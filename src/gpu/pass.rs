@@ -3,13 +3,44 @@
 use super::wait::Done;
 use super::{Buffer, BufferRange, Gpu, Readback};
 use crate::error::Result;
+use crate::wgsl::Variant;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 /// A compiled kernel.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Pipeline {
     pub(crate) raw: wgpu::ComputePipeline,
     pub(crate) layout: wgpu::BindGroupLayout,
+    /// The buffers that it binds, in the order of their numbers.
+    pub bindings: Vec<BindingInfo>,
 }
+
+/// A buffer that a kernel binds. Its binding number is its index in [`Pipeline::bindings`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindingInfo {
+    /// The WGSL name.
+    pub name: String,
+    /// How it is used.
+    pub access: Access,
+}
+
+/// How a kernel uses a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// A uniform buffer.
+    Uniform,
+    /// A storage buffer that is only read.
+    Read,
+    /// A storage buffer that is written, and perhaps also read.
+    ReadWrite,
+}
+
+/// Where a pipeline is once it is compiled. Whoever compiles it holds the lock, and who wants it meanwhile waits.
+pub(crate) type PipelineSlot = Arc<Mutex<Option<Arc<Pipeline>>>>;
+
+/// Pipelines, by their shaders.
+pub(crate) type PipelineSlots = Mutex<HashMap<Variant, PipelineSlot>>;
 
 /// A range of a buffer, bound by number.
 pub struct Binding<'a> {

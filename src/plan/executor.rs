@@ -2,8 +2,8 @@
 
 use super::{BufferRef, Local, LocalId, Plan, Purpose, Step};
 use crate::error::{Error, Result};
-use crate::gpu::{BindGroup, Binding, Buffer, BufferUse, Dispatch, Gpu, ReadbackCopy, Submission};
-use crate::shader::{Access, Compiled, Pipelines};
+use crate::gpu::{Access, BindGroup, Binding, Buffer, BufferUse, Dispatch, Gpu, Pipeline, ReadbackCopy, Submission};
+use crate::shader::Pipelines;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const PARAMS_STRIDE: u64 = 256;
 /// A plan on a device. It owns the plan's local buffers; the weights are the caller's.
 pub struct Executor {
     gpu: Gpu,
-    kernels: Vec<Arc<Compiled>>,
+    kernels: Vec<Arc<Pipeline>>,
     locals: Vec<Buffer>,
     /// The parameters of all steps.
     params: Buffer,
@@ -96,7 +96,7 @@ impl Executor {
             let bytes = if whole { buffer.bytes() } else { bound.bytes };
             bindings.push(Binding { index, buffer, offset: bound.offset, bytes });
         }
-        let bindings = self.gpu.bind(&step.label, &kernel.pipeline, &bindings)?;
+        let bindings = self.gpu.bind(&step.label, kernel, &bindings)?;
         Ok(Recorded { kernel: step.variant, bindings, grid: step.grid })
     }
 
@@ -143,7 +143,7 @@ impl Executor {
     fn dispatches(&self, steps: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Dispatch<'_>> {
         steps.into_iter().map(|step| {
             let Recorded { kernel, bindings, grid, .. } = &self.steps[step];
-            Dispatch { pipeline: &self.kernels[*kernel].pipeline, bindings, grid: *grid }
+            Dispatch { pipeline: &self.kernels[*kernel], bindings, grid: *grid }
         })
     }
 }

@@ -1,33 +1,19 @@
 //! Compiles variants into pipelines, each once.
 
-use super::{Access, BindingInfo, Reflected, Variant, reflect};
+use super::{Access, Reflected, Variant, reflect};
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, Pipeline};
+use crate::gpu::{Gpu, Pipeline, PipelineSlot, PipelineSlots};
 use crate::threads::{GoOn, Job, cores, lock, work};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-
-/// A variant compiled for a device.
-#[derive(Debug)]
-pub struct Compiled {
-    /// The pipeline.
-    pub pipeline: Pipeline,
-    /// Its buffers by name, in the order of their numbers.
-    pub bindings: Vec<BindingInfo>,
-}
-
-/// Where a pipeline is once it is compiled. Whoever compiles it holds the lock, and who wants it meanwhile waits.
-type Slot = Arc<Mutex<Option<Arc<Compiled>>>>;
-
-type Slots = Mutex<HashMap<Variant, Slot>>;
 
 /// The pipelines compiled so far for one device. Clones share them.
 #[derive(Clone)]
 pub struct Pipelines {
     gpu: Gpu,
-    compiled: Arc<Slots>,
+    compiled: Arc<PipelineSlots>,
     altered: Option<fn(&Variant) -> Variant>,
 }
 
@@ -40,7 +26,7 @@ impl Pipelines {
     /// Those that all models on the device share: what one was loaded with, the next need not compile. They stay until
     /// the device is closed.
     pub fn of(gpu: &Gpu) -> Self {
-        Self { compiled: gpu.kept::<Slots>(), ..Self::new(gpu) }
+        Self { compiled: gpu.pipelines().clone(), ..Self::new(gpu) }
     }
 
     /// Compiles what `alter` makes of a variant in its place: for tests of what becomes of kernels that are wrong.
@@ -57,7 +43,7 @@ impl Pipelines {
     ///
     /// # Errors
     /// [`Error::Shader`] for a variant that does not compile or asks for more than the device has.
-    pub fn prepare(&self, variants: &[Variant]) -> Result<Vec<Arc<Compiled>>> {
+    pub fn prepare(&self, variants: &[Variant]) -> Result<Vec<Arc<Pipeline>>> {
         self.prepare_while(variants, &mut || Ok(()))
     }
 
@@ -70,7 +56,7 @@ impl Pipelines {
         &self,
         variants: &[Variant],
         go_on: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Vec<Arc<Compiled>>> {
+    ) -> Result<Vec<Arc<Pipeline>>> {
         let missing = self.missing(variants);
         if missing.count() > 0 {
             work("compiling kernels", missing.jobs(&|| {}), |_| Ok(()), go_on)?;
@@ -88,7 +74,7 @@ impl Pipelines {
         Missing { pipelines: self, variants, next: AtomicUsize::new(0) }
     }
 
-    fn slot(&self, variant: &Variant) -> Slot {
+    fn slot(&self, variant: &Variant) -> PipelineSlot {
         let mut compiled = lock(&self.compiled);
         if let Some(slot) = compiled.get(variant) {
             return slot.clone();
@@ -101,7 +87,7 @@ impl Pipelines {
         slot.is_some_and(|slot| slot.try_lock().is_ok_and(|compiled| compiled.is_some()))
     }
 
-    fn get(&self, variant: &Variant) -> Result<Arc<Compiled>> {
+    fn get(&self, variant: &Variant) -> Result<Arc<Pipeline>> {
         let slot = self.slot(variant);
         let mut there = lock(&slot);
         if let Some(kernel) = &*there {
@@ -145,16 +131,16 @@ impl Missing<'_> {
     }
 }
 
-fn compile(gpu: &Gpu, variant: &Variant) -> Result<Compiled> {
+fn compile(gpu: &Gpu, variant: &Variant) -> Result<Pipeline> {
     let reflected = reflect(variant)?;
     check_limits(gpu, variant, &reflected)?;
     let Reflected { module, bindings, .. } = reflected;
     let entries: Vec<_> = bindings.iter().zip(0..).map(|(b, index)| layout_entry(index, b.access)).collect();
     let checks = gpu.checks();
-    let pipeline = gpu.attempt(&format!("compiling `{}`", variant.label), 0, |device| {
-        gpu.compiling(|| create_pipeline(device, &variant.label, module, &entries, checks))
-    })?;
-    Ok(Compiled { pipeline, bindings })
+    gpu.attempt(&format!("compiling `{}`", variant.label), 0, |device| {
+        let (raw, layout) = gpu.compiling(|| create_pipeline(device, &variant.label, module, &entries, checks));
+        Pipeline { raw, layout, bindings }
+    })
 }
 
 fn create_pipeline(
@@ -163,7 +149,7 @@ fn create_pipeline(
     module: naga::Module,
     entries: &[wgpu::BindGroupLayoutEntry],
     checks: bool,
-) -> Pipeline {
+) -> (wgpu::ComputePipeline, wgpu::BindGroupLayout) {
     let label = Some(label);
     let source = wgpu::ShaderSource::Naga(Cow::Owned(module));
     let checks = if checks { wgpu::ShaderRuntimeChecks::checked() } else { wgpu::ShaderRuntimeChecks::unchecked() };
@@ -187,7 +173,7 @@ fn create_pipeline(
         compilation_options,
         cache: None,
     });
-    Pipeline { raw, layout }
+    (raw, layout)
 }
 
 fn layout_entry(binding: u32, access: Access) -> wgpu::BindGroupLayoutEntry {

@@ -3,30 +3,10 @@
 //! The WGSL files have no `@binding` numbers, because a file does not know with which others it is composed. Globals
 //! are numbered in their order, and bound by name.
 
-use super::Variant;
+use super::{Access, BindingInfo, Variant};
 use crate::error::{Error, Result};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, ResourceBinding, StorageAccess, TypeInner};
-
-/// How a kernel uses a binding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// A uniform buffer.
-    Uniform,
-    /// A storage buffer that is only read.
-    Read,
-    /// A storage buffer that is written, and perhaps also read.
-    ReadWrite,
-}
-
-/// A buffer that a kernel binds. Its binding number is its index in [`Reflected::bindings`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BindingInfo {
-    /// The WGSL name.
-    pub name: String,
-    /// How it is used.
-    pub access: Access,
-}
 
 /// A field of the kernel's `Params`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! `up`) names its globals `w_…`; composing it for another role renames them. Every line of the composed text can be
 //! traced to the file that it comes from, so that a compiler's message names that file.
 
-use crate::wgsl::Source;
+use super::Source;
 use std::fmt;
 
 /// The value of a constant in a variant's header.
