@@ -44,6 +44,7 @@ impl Builder {
         let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()
+            .file(source!("lib/coop16.wgsl"))
             .constant("HEADS", "h", q.per_row())
             .constant("KV_ROW", "x", kv_row)
             .constant("RANK", "c", rank)

@@ -64,6 +64,7 @@ impl Builder {
         let terms = if self.target().arithmetic == Arithmetic::Int { 1 } else { 2 };
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()
+            .file(source!("lib/coop16.wgsl"))
             .constant("HEADS", "h", heads)
             .constant("KV_ROW", "x", kv_row)
             .constant("RANK", "c", rank)

@@ -81,6 +81,10 @@ impl Builder {
     /// Appends a product by matrices.
     pub(super) fn matmul_by_matrices(&mut self, label: &str, product: &TileProduct<'_>, tile: Tile) -> Result<()> {
         product.check(KERNEL.name)?;
+        let of_side = match tile.side {
+            8 => vec![source!("lib/matrix8.wgsl")],
+            _ => vec![source!("lib/coop16.wgsl"), source!("lib/matrix16.wgsl")],
+        };
         let variant = VariantBuilder::new(KERNEL.name, OP, 32 * tile.down * tile.across)
             .matrices()
             .constant("ROW_SUBGROUPS", "r", tile.across)
@@ -90,9 +94,8 @@ impl Builder {
             .constant("SIDE", "", tile.side)
             .constant("TILE_TOKENS", "", tile.tokens())
             .constant("TILE_ROWS", "", tile.rows())
-            .switch("DIRECT", "d", tile.side == 16 && product.leaves_whole(tile.rows()))
-            .file(if tile.side == 8 { source!("lib/matrix8.wgsl") } else { source!("lib/matrix16.wgsl") })
-            .file(source!("lib/halves.wgsl"));
+            .switch("DIRECT", "d", tile.side == 16 && product.leaves_whole(tile.rows()));
+        let variant = of_side.into_iter().fold(variant, VariantBuilder::file).file(source!("lib/halves.wgsl"));
         let variant = product.files(self, variant, Operands::F16);
         let (grid, cost) = (product.grid(tile.tokens(), tile.rows()), product.cost(tile.tokens(), tile.rows()));
         self.computes(KERNEL.name, product.reference(Operands::F16));

@@ -1,4 +1,6 @@
-// How attention by matrices brings KV rows to workgroup memory. Each has CHUNKS chunks of four values.
+// How attention by matrices brings KV rows to workgroup memory, in chunks of four values.
+
+const CHUNKS = KV_ROW / 4u; // of a KV row
 
 var<storage, read> cache: array<vec4<f16>>;
 

@@ -1,10 +1,6 @@
-// Cooperative matrices of SIDE x SIDE values, which is 16 x 16, as Vulkan's drivers have them.
+// How products bring values to matrices of 16 x 16, and leave sums of them. Matrices of this size are loaded from vec4s as
+// well as from f16: what lies in workgroup memory is written four at a time.
 
-alias Left = coop_mat16x16<f16, A>;
-alias Right = coop_mat16x16<f16, B>;
-alias Sums = coop_mat16x16<f32, C>;
-
-// They are loaded from vec4s as well as from f16: what lies in workgroup memory is written four at a time.
 const CELL = 4u;
 alias Cell = vec4<f16>;
 

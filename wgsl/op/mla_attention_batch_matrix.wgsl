@@ -9,12 +9,7 @@
 //
 // LANES invocations, which are four, make the weights of a row, each those of four scores.
 
-alias Left = coop_mat16x16<f16, A>;
-alias Right = coop_mat16x16<f16, B>;
-alias Sums = coop_mat16x16<f32, C>;
-
 const TILE = 16u;                             // KV rows
-const CHUNKS = KV_ROW / 4u;                   // of a KV row
 const PITCH = CHUNKS + 2u;                    // of a KV row in workgroup memory, so that rows fall on other banks
 const SHARE = TILE * CHUNKS / WORKGROUP;      // chunks of a tile that an invocation loads
 const KEY_STEPS = KV_ROW / 32u;               // matrices of half a key

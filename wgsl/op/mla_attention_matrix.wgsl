@@ -5,16 +5,11 @@
 // Matrices multiply f16. The cache is f16. Queries and weights are cut into TERMS terms of f16: with two of them
 // products are as good as those of f32.
 
-alias Left = coop_mat16x16<f16, A>;
-alias Right = coop_mat16x16<f16, B>;
-alias Sums = coop_mat16x16<f32, C>;
-
 // Drivers flush f16 below 6e-5 to zero: queries are multiplied with this, as weights are with WEIGHT_UNIT, so that
 // second terms are seldom so small.
 const QUERY_UNIT = 16.0;
 const KEY_STEPS = KV_ROW / (16u * PARTS);     // matrices of a key that a subgroup multiplies
 const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value that are a subgroup's
-const CHUNKS = KV_ROW / 4u;                   // of a KV row
 const PITCH = KV_ROW + 8u;                    // of a KV row in workgroup memory, so that rows fall on other banks
 const SHARE = SPAN * CHUNKS / WORKGROUP;      // chunks of a tile that an invocation loads
 const WEIGHT_PITCH = SPAN + 8u;

@@ -13,7 +13,6 @@ alias Sums = coop_mat8x8<f32, C>;
 
 const KEY_STEPS = KV_ROW / (8u * SUBGROUPS);                // matrices of a key that are a subgroup's
 const VALUE_TILES = RANK / (8u * SUBGROUPS);                // matrices of a value that are
-const CHUNKS = KV_ROW / 4u;                                 // of a KV row
 const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u;          // of a KV row in memory, so that rows fall on other banks
 const SHARE = (TILE * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks of a tile that an invocation loads
 const SCRATCH = ROWS * TILE;                                // a subgroup's own part of `partial`
