@@ -1,4 +1,4 @@
-//! Builds a plan step by step. Kernels add a method each in their own file.
+//! Builds a plan step by step. Each kernel adds a method to the builder, in its own file.
 
 use super::batch_layout::batch_bytes;
 use super::{
@@ -12,14 +12,15 @@ use crate::wgsl::source;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of what tells how tokens of a sequence are sampled: `kernels::Sampling`, which comes after this module.
+/// The size in bytes of a `kernels::Sampling`, which says how the tokens of a sequence are sampled. It is stated here
+/// because that type is defined in a module above this one, which asserts that the two agree.
 pub const SAMPLING_BYTES: usize = 36;
 
 /// Builds a [`Plan`].
 pub struct Builder {
     pub(super) plan: Plan,
     target: Target,
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pairs: usize,
     /// See [`Builder::with_depth`].
     pub(super) depth: u64,
@@ -31,17 +32,18 @@ pub struct Builder {
     prefix: String,
     guard: u64,
     scratch: HashMap<(String, u64), LocalId>,
-    /// What the kernel of the next steps computes.
+    /// The name of a kernel, and what its next steps compute.
     reference: Option<(&'static str, Arc<dyn Reference>)>,
 }
 
 impl Builder {
-    /// An empty plan of a row alone, which has `pairs` rotary angles.
+    /// An empty plan of batches of a single row, which has `pairs` rotary angles.
     pub fn new(target: &Target, pairs: usize) -> Self {
         Self::for_rows(target, pairs, 1).for_few(true)
     }
 
-    /// An empty plan of up to `rows` rows, each of which has `pairs` rotary angles.
+    /// An empty plan of batches of up to `rows` rows, each of which has `pairs` rotary angles. It computes products by
+    /// tiles, as suits many rows.
     pub fn for_rows(target: &Target, pairs: usize, rows: usize) -> Self {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
         let pairs = pairs.max(1);
@@ -65,13 +67,15 @@ impl Builder {
         builder
     }
 
-    /// Without tiles if `few`: with the kernels of a row alone, each for all rows.
+    /// If `few`, products are not computed by tiles: the plan uses the kernels of a row alone, and each of them
+    /// computes all rows.
     pub fn for_few(mut self, few: bool) -> Self {
         self.tiles = !few;
         self
     }
 
-    /// For rows that may be of different sequences: without kernels whose workgroups share the KV rows of several.
+    /// If `different`, the rows may be of different sequences. The plan then uses no kernel whose workgroups read the
+    /// KV rows of one sequence for several rows.
     pub fn for_sequences(mut self, different: bool) -> Self {
         self.sequences = different;
         self
@@ -89,50 +93,50 @@ impl Builder {
         self
     }
 
-    /// Makes room for lists of `pages` pages, those of all sequences of a batch together.
+    /// Makes room for the lists of pages of all sequences of a batch, which have `pages` entries together.
     pub fn room_for_pages(&mut self, pages: usize) {
         let bytes = 4 * pages.max(1) as u64;
         let lists = self.plan.local_mut(Plan::PAGES);
         lists.bytes = lists.bytes.max(bytes);
     }
 
-    /// Makes room for so many sequences that tokens are sampled for.
+    /// Makes room for the sampled tokens, and the sampling parameters, of so many sequences.
     pub fn room_for_sequences(&mut self, sequences: usize) {
         self.plan.local_mut(Plan::SAMPLED).bytes = (4 * Plan::SAMPLED_WORDS * sequences) as u64;
         self.plan.local_mut(Plan::SAMPLING).bytes = (SAMPLING_BYTES * sequences) as u64;
     }
 
-    /// Over the weights of a model, which all its plans share.
+    /// Gives the plan the weights of a model, which all plans of the model share.
     pub fn with_weights(mut self, weights: &Arc<Vec<Weight>>) -> Self {
         self.plan.weights = weights.clone();
         self
     }
 
-    /// Appends `bytes` bytes to every buffer made from here on that no kernel should touch.
+    /// Appends a guard band of `bytes` bytes, which no kernel should touch, to every buffer that is made from here on.
     pub fn with_guard(mut self, bytes: u64) -> Self {
         self.guard = bytes;
         self
     }
 
-    /// The bytes appended to every scratch and cache buffer.
+    /// The size in bytes of the guard band behind every scratch and cache buffer.
     pub fn guard(&self) -> u64 {
         self.guard
     }
 
-    /// Starts layer `index`: labels from here on begin with it.
+    /// Starts layer `index`. The labels of the steps that follow begin with it.
     pub fn layer(&mut self, index: usize) {
         self.layer = Some(index);
         self.prefix = format!("L{index:02}.");
     }
 
-    /// Leaves the layers; what follows is the head, needed only where an output is wanted.
+    /// Ends the layers. The steps that follow are the head, which is needed only if an output is wanted.
     pub fn head(&mut self) {
         self.layer = None;
         self.prefix.clear();
         self.plan.head = self.plan.steps.len();
     }
 
-    /// Steps so far.
+    /// The number of steps so far.
     pub fn steps(&self) -> usize {
         self.plan.steps.len()
     }
@@ -142,12 +146,12 @@ impl Builder {
         self.plan.locals_by_id()
     }
 
-    /// The plan.
+    /// The finished plan.
     pub fn finish(self) -> Plan {
         self.plan
     }
 
-    /// What the plan is made for.
+    /// The target that the plan is made for.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -157,22 +161,22 @@ impl Builder {
         self.tiles
     }
 
-    /// Tokens in the cache at most: see [`Builder::with_depth`].
+    /// The most tokens in the cache: see [`Builder::with_depth`].
     pub fn depth(&self) -> u64 {
         self.depth
     }
 
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pub fn pairs(&self) -> usize {
         self.pairs
     }
 
-    /// Rows the plan has room for.
+    /// The number of rows that the plan has room for.
     pub fn rows(&self) -> usize {
         self.plan.rows
     }
 
-    /// A stack of matrices for a plan of a few steps that belongs to no model.
+    /// Adds a weight, which is a stack of matrices, to a plan of a few steps that belongs to no model.
     pub fn weight(&mut self, name: &str, quant: &'static Quant, shape: [usize; 3]) -> Weight {
         let id = WeightId::new(self.plan.weights.len());
         let weight = Weight { id, name: Arc::from(name), quant, shape };
@@ -180,16 +184,16 @@ impl Builder {
         weight
     }
 
-    /// Activations: `shape[1]` vectors of `shape[0]` values, each padded to whole groups of 32.
+    /// A buffer of activations: `shape[1]` vectors of `shape[0]` values, each padded to whole groups of 32.
     ///
-    /// The same name and size twice is the same memory: layers reuse each other's. A vector's padding is
-    /// zero and stays so, for no kernel writes it.
+    /// The same name and size stand for the same memory, so that all layers use the same buffers. The padding of a
+    /// vector is zero and stays so, because no kernel writes it.
     pub fn tensor(&mut self, name: &str, shape: [usize; 2]) -> Tensor {
         let stride = shape[0].next_multiple_of(GROUP);
         self.tensor_with_stride(name, shape, stride)
     }
 
-    /// Activations whose vectors start `stride` values apart.
+    /// A buffer of activations whose vectors start `stride` values apart.
     pub fn tensor_with_stride(&mut self, name: &str, shape: [usize; 2], stride: usize) -> Tensor {
         let values = stride.saturating_mul(shape[1]).saturating_add(GROUP); // a kernel may read a group past the last
         let bytes = 4 * values.min(usize::MAX / 8) as u64;
@@ -203,13 +207,13 @@ impl Builder {
         Tensor { buffer: BufferRef::Local(local), shape, stride, rows, pitch: stride * shape[1] / rows }
     }
 
-    /// A buffer of its own for the current layer's cache.
+    /// A new buffer for the cache of the current layer.
     pub fn cache(&mut self, name: &str, bytes: u64) -> BufferRef {
         let name = format!("{}{name}", self.prefix);
         BufferRef::Local(self.local(name, bytes, Purpose::Cache))
     }
 
-    /// A buffer of its own for what the host writes now and then.
+    /// A new buffer for values that the host writes now and then.
     pub fn setting(&mut self, name: &str, bytes: u64) -> LocalId {
         self.local(name.to_owned(), bytes, Purpose::State)
     }
@@ -220,7 +224,7 @@ impl Builder {
         id
     }
 
-    /// The whole of a buffer, bound as `name`.
+    /// A binding of a whole buffer as `name`.
     pub fn bound(&self, name: &str, buffer: BufferRef) -> Bound {
         let bytes = match buffer {
             BufferRef::Weight(id) => self.plan.weight(id).bytes(),
@@ -229,17 +233,17 @@ impl Builder {
         Bound { name: name.to_owned(), buffer, offset: 0, bytes }
     }
 
-    /// Has attention cut the cache into so many splits, which the host tells the kernels of the whole plan.
+    /// Sets into how many splits attention divides the cache. The host tells this number to all kernels of the plan.
     pub fn split(&mut self, splits: usize) {
         self.plan.splits = splits;
     }
 
-    /// The file that reads the batch, for a kernel that plans of one row and of several share.
+    /// Adds the file that reads the batch, for a kernel that is the same in plans of one row and of several.
     pub fn batch_files(&self, variant: VariantBuilder) -> VariantBuilder {
         self.batch_files_of(variant, false)
     }
 
-    /// The file that reads the batch; `one_row` for a kernel that is compiled for a row alone.
+    /// Adds the file that reads the batch. With `one_row` the kernel is compiled for a row alone.
     pub fn batch_files_of(&self, variant: VariantBuilder, one_row: bool) -> VariantBuilder {
         variant
             .switch("ONE_ROW", "", one_row)
@@ -248,13 +252,13 @@ impl Builder {
             .file(source!("lib/batch.wgsl"))
     }
 
-    /// The buffer of what those files read.
+    /// The binding that these files need.
     pub fn bound_batch(&self) -> Bound {
         self.bound("batch", BufferRef::Local(Plan::BATCH))
     }
 
-    /// As [`Builder::batch_files`], for kernels that ask no more than how many rows there are. Of a row alone that is
-    /// known; every buffer that a kernel binds costs time.
+    /// As [`Builder::batch_files`], for a kernel that asks no more than how many rows there are. In a plan of a row
+    /// alone that number is known, and the kernel does without the buffer: every buffer that a kernel binds costs time.
     pub fn count_files(&self, variant: VariantBuilder) -> VariantBuilder {
         match self.plan.rows {
             1 => variant.tagged((source!("lib/one_row.wgsl"), "one")),
@@ -262,34 +266,34 @@ impl Builder {
         }
     }
 
-    /// What those files bind.
+    /// The binding that these files need, if any.
     pub fn bound_count(&self) -> Option<Bound> {
         (self.plan.rows > 1).then(|| self.bound_batch())
     }
 
-    /// The lists of pages, bound as `pages`.
+    /// A binding of the lists of pages as `pages`.
     pub fn bound_pages(&self) -> Bound {
         self.bound("pages", BufferRef::Local(Plan::PAGES))
     }
 
-    /// The files that read the batch and tell the ids of the rows' tokens.
+    /// Adds the files that read the batch and find the ids of the rows' tokens.
     pub fn token_files(&self, variant: VariantBuilder) -> VariantBuilder {
         self.batch_files(variant)
             .constant("SAMPLED", "", RowHeader::SAMPLED as usize)
             .file(source!("lib/row_token.wgsl"))
     }
 
-    /// The sampled tokens, bound as `sampled`.
+    /// A binding of the sampled tokens as `sampled`.
     pub fn bound_sampled(&self) -> Bound {
         self.bound("sampled", BufferRef::Local(Plan::SAMPLED))
     }
 
-    /// How tokens are sampled, bound as `sampling`.
+    /// A binding of the sampling parameters of all sequences as `sampling`.
     pub fn bound_sampling(&self) -> Bound {
         self.bound("sampling", BufferRef::Local(Plan::SAMPLING))
     }
 
-    /// The streams of a weight, bound as `role_stream`.
+    /// Bindings of the streams of a weight, each named by the role and the stream: `gate_scales`, for example.
     pub fn bound_weight(&self, role: &str, weight: &Weight) -> Vec<Bound> {
         let bound = |(stream, (offset, bytes)): (&crate::quant::Stream, (u64, u64))| {
             debug_assert_eq!(offset % ALIGNMENT, 0);
@@ -298,7 +302,7 @@ impl Builder {
         weight.quant.streams.iter().zip(weight.streams()).map(bound).collect()
     }
 
-    /// Tells what the next step of a kernel computes, or the next ones if they are parts of one.
+    /// States what the next step of a kernel computes. If a step is split into parts, it holds for all of them.
     pub fn computes(&mut self, kernel: &'static str, reference: impl Reference + 'static) {
         self.reference = Some((kernel, Arc::new(reference)));
     }
@@ -325,7 +329,7 @@ impl Builder {
         self.plan.steps.push(step);
     }
 
-    /// A step without parameters, and its variant among those of the plan.
+    /// Makes a step without parameters, and adds its variant to the plan unless it is there.
     pub(super) fn prepared(
         &mut self,
         label: &str,
@@ -356,5 +360,5 @@ impl Builder {
     }
 }
 
-/// Workgroups a device must allow in one dimension of a grid.
+/// The number of workgroups that every device allows in one dimension of a grid.
 pub const MAX_GRID: u32 = 65535;

@@ -1,4 +1,4 @@
-//! Runs the steps of a plan one by one and holds some outputs of each against its [`Reference`].
+//! Runs the steps of a plan one by one, and compares some outputs of each with its [`Reference`].
 
 #[cfg(doc)]
 use super::Reference;
@@ -12,16 +12,17 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Words that are fetched at a time, at most.
+/// The most words that are fetched at a time.
 const FETCHED: usize = 1 << 16;
 
-/// Where the values of a weight's row come from.
+/// Returns the values of a row of a weight.
 pub type RowOf<'a> = dyn FnMut(&Weight, usize) -> Result<Vec<f32>> + 'a;
 
-/// Who sees what was looked at: the outputs of a step, each with what it is. An error ends the run.
+/// Is told the outputs of each step that were compared: the sample, and the value that was found. An error ends the
+/// run.
 pub type Look<'a> = dyn FnMut(&Step, &[(Sample, f64)]) -> Result<()> + 'a;
 
-/// A plan on a device, about to be run step by step.
+/// Runs a plan on a device step by step.
 pub struct Checker<'a> {
     executor: &'a Executor,
     plan: &'a Plan,
@@ -33,17 +34,17 @@ pub struct Checker<'a> {
 /// An output that is wrong.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WrongOutput {
-    /// The step's label.
+    /// The label of the step.
     pub step: String,
-    /// Its kernel's name.
+    /// The name of its kernel.
     pub kernel: &'static str,
-    /// The buffer it is in.
+    /// The buffer that holds the output.
     pub buffer: String,
-    /// Which of its values it is.
+    /// The index of the value in the buffer.
     pub place: usize,
-    /// What it is.
+    /// The value that was found.
     pub got: f64,
-    /// What it should be.
+    /// The value that was expected.
     pub want: f64,
 }
 
@@ -55,7 +56,8 @@ impl fmt::Display for WrongOutput {
 }
 
 impl<'a> Checker<'a> {
-    /// For a plan and its executor; `seed` decides which outputs are looked at.
+    /// A checker of a plan and its executor. `row` reads rows of weights, and `seed` decides which outputs are
+    /// compared.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); what the device reports.
@@ -64,8 +66,8 @@ impl<'a> Checker<'a> {
         Ok(Self { executor, plan, fetch, row, seeds: Pcg32::seed_from_u64(seed) })
     }
 
-    /// Runs some steps for `count` tokens, the first at `position`, up to the first of which an output is wrong. `look`
-    /// sees what was looked at.
+    /// Runs some steps for `count` tokens from `position` on. Stops at the first step of which an output is wrong, and
+    /// returns that output. `look` is told what was compared.
     ///
     /// # Errors
     /// That of `look`; what the device reports.
@@ -83,7 +85,7 @@ impl<'a> Checker<'a> {
                 next += 1;
                 continue;
             };
-            // Parts of one step leave what it computes once all of them are done.
+            // If a step is split into parts, its outputs are there once all parts are done.
             let same = |other: &Step| other.reference.as_ref().is_some_and(|other| Arc::ptr_eq(other, reference));
             let parts = self.plan.steps[next..steps.end].iter().take_while(|other| same(other)).count();
             let seed = self.seeds.next_u64();
@@ -100,7 +102,7 @@ impl<'a> Checker<'a> {
         Ok(None)
     }
 
-    /// What the outputs are now.
+    /// The present values of the sampled outputs.
     fn values(&mut self, samples: &[Sample]) -> Result<Vec<f64>> {
         let words: Vec<_> = samples.iter().flat_map(|sample| sample.output.words()).collect();
         let mut found = Vec::with_capacity(words.len());

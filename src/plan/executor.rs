@@ -1,4 +1,4 @@
-//! Turns a plan into pipelines, buffers and bind groups once, and submits it token after token.
+//! Makes pipelines, buffers and bind groups of a plan once, and submits it batch after batch.
 
 use super::{BufferRef, Local, LocalId, Plan, Purpose, Step};
 use crate::error::{Error, Result};
@@ -7,15 +7,15 @@ use crate::shader::Pipelines;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes from one step's parameters to the next's: the largest alignment a device may ask for.
+/// The distance in bytes between the parameters of two steps, which is the largest alignment that a device may require.
 const PARAMS_STRIDE: u64 = 256;
 
-/// A plan on a device. It owns the plan's local buffers; the weights are the caller's.
+/// A plan on a device. It owns the plan's local buffers, but not the weights.
 pub struct Executor {
     gpu: Gpu,
     kernels: Vec<Arc<Pipeline>>,
     locals: Vec<Buffer>,
-    /// The parameters of all steps.
+    /// The parameters of all steps, one behind the other.
     params: Buffer,
     steps: Vec<Recorded>,
 }
@@ -27,7 +27,7 @@ struct Recorded {
 }
 
 impl Executor {
-    /// Compiles the plan's kernels, makes its buffers and binds them.
+    /// Compiles the kernels of a plan, makes its buffers and binds them.
     ///
     /// # Errors
     /// [`Error::TooLarge`] and [`Error::OutOfMemory`] where the device has no room, [`Error::Shader`] for
@@ -36,8 +36,8 @@ impl Executor {
         Self::with_locals(pipelines, plan, weights, &HashMap::new())
     }
 
-    /// As [`Executor::new`], with some of the plan's local buffers, by their places, from elsewhere. Those that are no
-    /// activations may be larger than in the plan, and are then bound whole.
+    /// Like [`Executor::new`], but uses buffers in `shared` in the place of the plan's local buffers with these
+    /// indices. Except for activations, such a buffer may be larger than the plan says, and is then bound whole.
     ///
     /// # Errors
     /// As there.
@@ -105,7 +105,7 @@ impl Executor {
         &self.gpu
     }
 
-    /// A local buffer of the plan.
+    /// The local buffer of the plan with this index.
     pub fn local(&self, id: LocalId) -> &Buffer {
         &self.locals[id.index()]
     }
@@ -118,7 +118,7 @@ impl Executor {
         self.gpu.submit(self.dispatches(steps), copies)
     }
 
-    /// As [`Executor::submit`], with steps of another plan after those of this one, in the same pass.
+    /// Like [`Executor::submit`], followed in the same pass by steps of another plan.
     ///
     /// # Errors
     /// As there.
@@ -149,7 +149,7 @@ impl Executor {
 }
 
 impl Plan {
-    /// Bytes of the parameters of all steps.
+    /// The size in bytes of the parameters of all steps.
     pub fn params_memory(&self) -> u64 {
         PARAMS_STRIDE * self.steps.len() as u64
     }

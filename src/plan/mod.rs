@@ -47,14 +47,14 @@ use std::sync::Arc;
 /// A buffer of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BufferRef {
-    /// An entry of [`Plan::weights`], shared by every plan of the model.
+    /// An entry of [`Plan::weights`]. All plans of a model share these buffers.
     Weight(WeightId),
-    /// An entry of [`Plan::locals`], owned by whoever executes the plan.
+    /// An entry of [`Plan::locals`]. These buffers belong to the executor of the plan.
     Local(LocalId),
 }
 
 impl BufferRef {
-    /// Its place among the local buffers.
+    /// The index of the buffer in [`Plan::locals`].
     ///
     /// # Errors
     /// [`Error::Shape`] for a weight.
@@ -69,19 +69,19 @@ impl BufferRef {
     }
 }
 
-/// What a local buffer holds.
+/// The purpose of a local buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Activations, dead after the last step.
+    /// It holds activations, which other submissions may overwrite.
     Scratch,
-    /// The latent cache of one layer.
+    /// It is the latent cache of one layer.
     Cache,
-    /// What the host writes, and the token, which the host or the GPU chooses.
+    /// It holds what the host writes, or the sampled tokens.
     State,
 }
 
 impl Purpose {
-    /// What makes buffers smaller.
+    /// What the user can do if buffers of this purpose are too large.
     fn remedy(self) -> &'static str {
         match self {
             Self::Cache => "use a smaller context or another GPU",
@@ -90,27 +90,28 @@ impl Purpose {
     }
 }
 
-/// A buffer the executor makes.
+/// A buffer that the executor makes.
 #[derive(Debug, Clone)]
 pub struct Local {
-    /// A name: the label of the step that writes it, without the layer for what layers share.
+    /// The name, which is the label of the step that writes the buffer. If layers share the buffer, it is without the
+    /// layer.
     pub name: String,
-    /// Its length in bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// What it holds.
+    /// The purpose.
     pub purpose: Purpose,
 }
 
-/// A stack of weight matrices, as kernels see it.
+/// A weight as kernels see it: a stack of matrices.
 #[derive(Clone)]
 pub struct Weight {
     /// Its place in [`Plan::weights`].
     pub id: WeightId,
-    /// The GGUF name, or what it was made from.
+    /// The name in the GGUF file, or a name made from that of the tensor that the weight is computed from.
     pub name: Arc<str>,
     /// The format.
     pub quant: &'static Quant,
-    /// Columns, rows, matrices: innermost first.
+    /// The numbers of columns, rows and matrices: innermost first.
     pub shape: [usize; 3],
 }
 
@@ -120,17 +121,17 @@ impl Weight {
         BufferRef::Weight(self.id)
     }
 
-    /// Groups of 32 values in a row.
+    /// The number of groups of 32 values in a row.
     pub fn groups(&self) -> usize {
         self.quant.groups(self.shape[0])
     }
 
-    /// Bytes of one matrix on the GPU.
+    /// The size in bytes of one matrix on the GPU.
     pub fn matrix_bytes(&self) -> u64 {
         self.quant.gpu_bytes(self.quant.blocks(self.shape[0]) * self.shape[1]) as u64
     }
 
-    /// Where each of the format's streams lies in the tensor's buffer: first byte and bytes.
+    /// The position of each stream of the format in the weight's buffer: its first byte, and its size in bytes.
     pub fn streams(&self) -> Vec<(u64, u64)> {
         let blocks = self.quant.blocks(self.shape[0]) * self.shape[1] * self.shape[2];
         let mut end = 0;
@@ -142,112 +143,115 @@ impl Weight {
         self.quant.streams.iter().map(place).collect()
     }
 
-    /// Bytes of the tensor's buffer.
+    /// The size in bytes of the weight's buffer.
     pub fn bytes(&self) -> u64 {
         self.streams().last().map_or(0, |(start, bytes)| start + bytes)
     }
 }
 
-/// Every range bound starts at a multiple of this in its buffer: the largest alignment a device may ask for. Only
-/// weights used where they lie in the file start, in the buffers over it, at multiples of what the device does ask for.
+/// Every bound range starts at a multiple of this in its buffer. It is the largest alignment that a device may require.
+/// Weights that are used in place, in the file, are the exception: they start at multiples of what the device at hand
+/// requires.
 pub const ALIGNMENT: u64 = 256;
 
-/// f32 activations of a batch: for each row one vector, or several, those of all heads, say. Shapes are innermost first.
+/// Activations of a batch in f32: for each row one vector, or several, such as those of all heads. Shapes are innermost
+/// first.
 #[derive(Debug, Clone, Copy)]
 pub struct Tensor {
-    /// Where they are.
+    /// The buffer.
     pub buffer: BufferRef,
-    /// Values of a vector, and vectors of all rows.
+    /// The number of values of a vector, and the number of vectors of all rows together.
     pub shape: [usize; 2],
-    /// Values from one vector's start to the next's, of the same row.
+    /// The number of values from the start of a vector to that of the next one of the same row.
     pub stride: usize,
-    /// Rows there is room for.
+    /// The number of rows that there is room for.
     pub rows: usize,
-    /// Values from one row's start to the next's.
+    /// The number of values from the start of a row to that of the next one.
     pub pitch: usize,
 }
 
 impl Tensor {
-    /// Vectors of a row.
+    /// The number of vectors of a row.
     pub fn per_row(&self) -> usize {
         self.shape[1] / self.rows.max(1)
     }
 
-    /// Bytes of all its values, and of the padding between them.
+    /// The size in bytes of all values, with the padding between them.
     pub fn bytes(&self) -> u64 {
         let row = self.stride * (self.per_row().max(1) - 1) + self.shape[0];
         (self.pitch * (self.rows.max(1) - 1) + row) as u64 * 4
     }
 }
 
-/// A range of a buffer, bound by its WGSL name.
+/// A range of a buffer that is bound to a name of the shader.
 #[derive(Debug, Clone)]
 pub struct Bound {
-    /// The WGSL name.
+    /// The name in WGSL.
     pub name: String,
     /// The buffer.
     pub buffer: BufferRef,
     /// The first byte.
     pub offset: u64,
-    /// The bytes.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
-/// One dispatch.
+/// A step of a plan, which is one dispatch.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Layer and stage: `L03.moe.gate_up`.
+    /// The label, which consists of the layer and the stage: `L03.moe.gate_up`.
     pub label: String,
-    /// The layer it belongs to.
+    /// The layer that the step belongs to, if any.
     pub layer: Option<usize>,
-    /// The kernel's name in the registry.
+    /// The name of the kernel in the registry.
     pub kernel: &'static str,
-    /// Place of its variant in [`Plan::variants`].
+    /// The index of the shader in [`Plan::variants`].
     pub variant: usize,
-    /// Its storage buffers.
+    /// The storage buffers that the step binds.
     pub bindings: Vec<Bound>,
-    /// Its parameters, as the kernel's `Params`.
+    /// The bytes of the kernel's `Params`.
     pub params: Vec<u8>,
-    /// Workgroups in x, y, z.
+    /// The numbers of workgroups in x, y and z.
     pub grid: [u32; 3],
-    /// What it costs.
+    /// The cost.
     pub cost: Cost,
-    /// What it computes, for the CPU.
+    /// What the step computes, so that the CPU can check it.
     pub reference: Option<Arc<dyn Reference>>,
 }
 
 /// The steps of a batch.
 #[derive(Clone, Default)]
 pub struct Plan {
-    /// In order of execution.
+    /// The steps, in the order of execution.
     pub steps: Vec<Step>,
-    /// Place of the first step that only a wanted output needs: the head.
+    /// The index of the first step of the head, whose steps are needed only if an output is wanted.
     pub head: usize,
-    /// The distinct shaders.
+    /// The shaders, each once.
     pub variants: Vec<Variant>,
     /// The weights, each once. All plans of a model share them.
     pub weights: Arc<Vec<Weight>>,
-    /// The buffers the executor makes.
+    /// The buffers that the executor makes.
     pub locals: Vec<Local>,
     /// Into how many splits attention divides the cache. The host writes this number with each batch.
     pub splits: usize,
-    /// Rows there is room for.
+    /// The number of rows that there is room for.
     pub rows: usize,
 }
 
 impl Plan {
-    /// Place of the batch in [`Plan::locals`]: what the host writes before each step.
+    /// The index in [`Plan::locals`] of the batch, which the host writes before each submission.
     pub const BATCH: LocalId = LocalId::new(0);
-    /// Place of the sampled tokens in [`Plan::locals`], as `wgsl/op/sample.wgsl` leaves them: for each place the id that
-    /// was sampled, the likeliest id, and how many the filters kept. The places are those of the sequences, and behind them
-    /// those of rows whose drafts are verified.
+    /// The index in [`Plan::locals`] of the sampled tokens, as `wgsl/op/sample.wgsl` leaves them: for each sequence,
+    /// and behind these for each row whose drafts are verified, the id that was sampled, the likeliest id, and how many
+    /// tokens the filters kept.
     pub const SAMPLED: LocalId = LocalId::new(1);
-    /// Place of the lists of pages in [`Plan::locals`]: in which pages of the KV cache each sequence lies.
+    /// The index in [`Plan::locals`] of the lists of pages, which say in which pages of the KV cache each sequence
+    /// lies.
     pub const PAGES: LocalId = LocalId::new(2);
-    /// Place in [`Plan::locals`] of how tokens of each sequence are sampled: a [`Sampling`](crate::kernels::Sampling) of
-    /// each. As long as it holds zeros, the likeliest is chosen.
+    /// The index in [`Plan::locals`] of the sampling parameters: a [`Sampling`](crate::kernels::Sampling) for each
+    /// sequence. Where it is all zeros, the likeliest token is chosen.
     pub const SAMPLING: LocalId = LocalId::new(3);
-    /// Words of a place in the sampled tokens.
+    /// The number of words that a sampled token has there.
     pub const SAMPLED_WORDS: usize = 3;
 
     /// A weight.
@@ -270,17 +274,17 @@ impl Plan {
         self.locals.iter().enumerate().map(|(index, local)| (LocalId::new(index), local))
     }
 
-    /// Bytes of all weights on the GPU.
+    /// The size in bytes of all weights on the GPU.
     pub fn weight_memory(&self) -> u64 {
         self.weights.iter().map(Weight::bytes).sum()
     }
 
-    /// Bytes of the local buffers of one purpose.
+    /// The size in bytes of all local buffers of one purpose.
     pub fn local_memory(&self, purpose: Purpose) -> u64 {
         self.locals.iter().filter(|l| l.purpose == purpose).map(|l| l.bytes).sum()
     }
 
-    /// Refuses, before anything is made, what a device that binds up to `allowed` bytes cannot bind in one piece.
+    /// Fails if the plan binds a range of more than `allowed` bytes, so that this shows before anything is allocated.
     ///
     /// # Errors
     /// [`Error::TooLarge`] naming the tensor.
@@ -288,7 +292,7 @@ impl Plan {
         self.check_bound(allowed, |_| true)
     }
 
-    /// As [`Plan::check_bindings`], of weights alone.
+    /// Like [`Plan::check_bindings`], but for weights alone.
     pub(crate) fn check_weights(&self, allowed: u64) -> Result<()> {
         self.check_bound(allowed, |buffer| matches!(buffer, BufferRef::Weight(_)))
     }
@@ -303,7 +307,7 @@ impl Plan {
         Err(Error::TooLarge { tensor, bytes: bound.bytes, limit: "max_storage_buffer_binding_size", allowed, remedy })
     }
 
-    /// What all steps cost.
+    /// The cost of all steps together.
     pub fn cost(&self) -> Cost {
         self.steps.iter().map(|step| step.cost).sum()
     }

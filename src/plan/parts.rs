@@ -6,12 +6,12 @@ use super::{Bound, Builder, Cost, Step, VariantBuilder};
 use crate::error::Result;
 use crate::wgsl::source;
 
-/// The parameters with which kernels of plans for several tokens find their part of the grid: see `lib/grid_part.wgsl`.
+/// The parameters by which the kernel of a step that may be split finds its part of the grid: see `lib/grid_part.wgsl`.
 pub const PART_FIELDS: &[(&str, usize, usize)] = &[("x", 0, 4), ("y", 4, 4), ("z", 8, 4)];
 
 /// A part of a grid.
 struct GridPart {
-    /// Its first workgroup.
+    /// The first workgroup of the part.
     origin: [usize; 3],
     /// Workgroups in x, y, z.
     grid: [usize; 3],

@@ -1,5 +1,6 @@
-//! What a step computes, told apart from its shader, so that the CPU can compute some of it again from what the step's
-//! inputs hold: where a plan runs on an adapter for the first time, that tells whether its kernels are right there.
+//! What a step computes, stated independently of its shader. From it and from the inputs of the step the CPU can
+//! compute some outputs again, which shows whether the kernels are right on an adapter on which a plan runs for the
+//! first time.
 
 use super::{BatchHeader, BufferRef, LocalId, PAGE, Plan, RowHeader, Weight, row_bytes};
 use crate::error::Result;
@@ -8,9 +9,10 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeSet;
 
-/// The CPU's part of a step. Steps that are parts of one share it: what it tells of holds once all of them are done.
+/// What a step computes. If a step is split into parts, they share one `Reference`, which holds once all of them are
+/// done.
 pub trait Reference: Send + Sync {
-    /// Some outputs, picked at random, and what they should be by what the inputs hold before the step.
+    /// Picks some outputs at random, and computes what they should be from the inputs as they are before the step.
     ///
     /// # Errors
     /// What reading the inputs reports.
@@ -23,7 +25,7 @@ impl std::fmt::Debug for dyn Reference {
     }
 }
 
-/// Of a step that computes two things.
+/// A step that computes two things has the samples of both.
 impl<A: Reference, B: Reference> Reference for (A, B) {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let mut samples = self.0.samples(probe)?;
@@ -35,33 +37,33 @@ impl<A: Reference, B: Reference> Reference for (A, B) {
 /// One output of a step.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// Where it is.
+    /// The place of the output.
     pub output: OutputPlace,
     /// What it should be.
     pub want: f64,
-    /// The largest error allowed.
+    /// The largest error that is allowed.
     pub tolerance: f64,
 }
 
-/// Where an output is, and what it is made of. Places count values from the start of the buffer.
+/// The place of an output, and how its value is stored. Places count values from the start of the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputPlace {
     /// An f32.
     F32(BufferRef, usize),
-    /// An f16, two to a word.
+    /// An f16, of which two make a word.
     F16(BufferRef, usize),
     /// A u32.
     U32(BufferRef, usize),
-    /// The place of a signed byte, four to a word, and that of the f32 it is multiplied with.
+    /// The place of a signed byte, of which four make a word, and the place of the f32 that it is multiplied with.
     Scaled(BufferRef, usize, usize),
-    /// The place of an f32 sum, and that of the sum of weights it is to be divided by, in another buffer.
+    /// The place of a sum, and, in another buffer, the place of the sum of weights that it is divided by. Both are f32.
     Mean([BufferRef; 2], [usize; 2]),
-    /// The place of an f32, to which the logarithm of the one behind it is added.
+    /// The place of an f32, to which the logarithm of the next one is added.
     LogSum(BufferRef, usize),
 }
 
 impl OutputPlace {
-    /// The words that tell its value.
+    /// The words that the value is computed from.
     pub fn words(self) -> Vec<(BufferRef, usize)> {
         match self {
             Self::F32(buffer, place) | Self::U32(buffer, place) => vec![(buffer, place)],
@@ -72,7 +74,7 @@ impl OutputPlace {
         }
     }
 
-    /// Its value, of those words; not a number if there are too few.
+    /// The value, computed from these words; not a number if there are too few.
     pub fn value(self, words: &[u32]) -> f64 {
         let float = |word: &u32| f64::from(f32::from_bits(*word));
         match (self, words) {
@@ -99,14 +101,14 @@ impl OutputPlace {
 }
 
 impl Sample {
-    /// True if the output is what it should be, or that is beyond f32, of which kernels make what they like.
+    /// True if the output is what it should be. If that is beyond f32, any output is accepted.
     pub fn agrees(&self, got: f64) -> bool {
         let beyond = self.want.is_nan() || self.want.abs() > f64::from(f32::MAX);
         beyond || got == self.want || (got - self.want).abs() <= self.tolerance // false for what is not a number
     }
 }
 
-/// What buffers hold.
+/// Reads what buffers and weights hold.
 pub trait PlanContents {
     /// Some words of a local buffer.
     ///
@@ -114,35 +116,36 @@ pub trait PlanContents {
     /// What the device reports.
     fn words(&mut self, local: LocalId, first: usize, count: usize) -> Result<Vec<u32>>;
 
-    /// The values of a row of a weight, counted over all of its matrices, as the model's file holds them.
+    /// The values of a row of a weight, as the model's file holds them. Rows are counted over all matrices of the
+    /// weight.
     ///
     /// # Errors
     /// What decoding them reports.
     fn row(&mut self, weight: &Weight, row: usize) -> Result<Vec<f32>>;
 }
 
-/// What a [`Reference`] computes from: buffers, weights, and what to pick by.
+/// Gives a [`Reference`] the contents of buffers and weights, and random numbers to pick outputs by.
 pub struct Probe<'a> {
     memory: &'a mut dyn PlanContents,
     random: Pcg32,
     /// The position of the first token.
     pub position: usize,
-    /// Tokens there are.
+    /// The number of tokens.
     pub count: usize,
 }
 
 impl<'a> Probe<'a> {
-    /// Of `count` tokens from `position` on; `seed` decides what is picked.
+    /// A probe of a step for `count` tokens from `position` on. `seed` decides which outputs are picked.
     pub fn new(memory: &'a mut dyn PlanContents, position: usize, count: usize, seed: u64) -> Self {
         Self { memory, random: Pcg32::seed_from_u64(seed), position, count }
     }
 
-    /// A number below `count`, which is not 0.
+    /// A random number below `count`, which is not 0.
     pub fn pick(&mut self, count: usize) -> usize {
         self.random.next_u64() as usize % count.max(1)
     }
 
-    /// Up to `most` different numbers below `count`.
+    /// Up to `most` different random numbers below `count`, or all of them if there are no more.
     pub fn some(&mut self, count: usize, most: usize) -> Vec<usize> {
         if count <= most {
             return (0..count).collect();
@@ -167,7 +170,7 @@ impl<'a> Probe<'a> {
         Ok(self.words(buffer, first, count)?.into_iter().map(f32::from_bits).collect())
     }
 
-    /// A row of matrix `matrix` of a weight.
+    /// The values of a row of matrix `matrix` of a weight.
     ///
     /// # Errors
     /// What decoding it reports.
@@ -175,7 +178,7 @@ impl<'a> Probe<'a> {
         self.memory.row(weight, matrix * weight.shape[1] + row)
     }
 
-    /// The place in the pool of KV row `t` of the sequence.
+    /// The place in the pool of the KV row at position `t` of the sequence.
     ///
     /// # Errors
     /// What the device reports.
@@ -184,7 +187,7 @@ impl<'a> Probe<'a> {
         Ok(page * PAGE + t % PAGE)
     }
 
-    /// What the batch says of a row that has `pairs` rotary angles.
+    /// The header of a row in a batch whose rows have `pairs` rotary angles.
     ///
     /// # Errors
     /// What the device reports.
@@ -204,7 +207,7 @@ impl<'a> Probe<'a> {
         Ok(sampled.first().copied().unwrap_or(row.token))
     }
 
-    /// Cosines and sines of the `pairs` rotary angles of a token.
+    /// The cosine and the sine of each of the `pairs` rotary angles of a row.
     ///
     /// # Errors
     /// What the device reports.

@@ -35,20 +35,21 @@ impl VariantBuilder {
         }
     }
 
-    /// For a source of cooperative matrices, which subgroups of 32 invocations multiply.
+    /// Enables cooperative matrices, which subgroups of 32 invocations multiply.
     pub fn matrices(mut self) -> Self {
         self.enables = vec!["f16, wgpu_cooperative_matrix"];
         let subgroups = self.size / 32;
         self.constant("SUBGROUPS", "", subgroups)
     }
 
-    /// A part of the label.
+    /// Appends to the label.
     pub fn tag(mut self, short: &str) -> Self {
         self.tag.push_str(short);
         self
     }
 
-    /// A number the source calls `name`, and the label `short`; the label leaves it out if that is empty.
+    /// Adds a constant `name` to the header. In the label it is called `short`; if that is empty, the label leaves it
+    /// out.
     pub fn constant(mut self, name: &str, short: &str, value: usize) -> Self {
         self.constants.push((name.to_owned(), Constant::U32(value as u32)));
         if !short.is_empty() {
@@ -57,7 +58,7 @@ impl VariantBuilder {
         self
     }
 
-    /// A finite number the source calls `name`, and the label `short`; the label leaves it out if that is empty.
+    /// Like [`VariantBuilder::constant`], for a finite f32.
     pub fn real(mut self, name: &str, short: &str, value: f32) -> Self {
         self.constants.push((name.to_owned(), Constant::F32(value.to_bits())));
         if !short.is_empty() {
@@ -66,37 +67,38 @@ impl VariantBuilder {
         self
     }
 
-    /// A switch the source calls `name`, and the label `short` where it is on.
+    /// Adds a constant `name` of type bool to the header. If it is true, `short` is appended to the label.
     pub fn switch(mut self, name: &str, short: &str, on: bool) -> Self {
         self.constants.push((name.to_owned(), Constant::Bool(on)));
         self.tag.push_str(if on { short } else { "" });
         self
     }
 
-    /// A library file.
+    /// Adds a library file.
     pub fn file(mut self, source: Source) -> Self {
         self.parts.push(SourcePart { source, role: "w" });
         self
     }
 
-    /// A library file that serves a weight in a role.
+    /// Adds a library file that serves a weight, in the role of that weight.
     pub fn file_for(mut self, role: &'static str, source: Source) -> Self {
         self.parts.push(SourcePart { source, role });
         self
     }
 
-    /// A library file chosen among several, and the part of the label that tells it; empty for the usual one.
+    /// Adds a library file that was chosen among several, and a part of the label that names it. That part is empty for
+    /// the usual file.
     pub fn tagged(self, (source, short): (Source, &'static str)) -> Self {
         self.labelled(short).file(source)
     }
 
-    /// A part of the label between dots; none if it is empty.
+    /// Adds a part of the label between dots, unless it is empty.
     pub fn labelled(mut self, short: &'static str) -> Self {
         self.formats.extend(Some(short).filter(|short| !short.is_empty()));
         self
     }
 
-    /// The library file of the team, `lanes` lanes of it.
+    /// Adds the library files of a team of `lanes` lanes.
     pub fn team(mut self, team: Team, lanes: usize) -> Self {
         let (short, files) = match team {
             Team::Subgroup => ("sg", vec![source!("lib/invocation.wgsl"), source!("lib/team_subgroup.wgsl")]),
@@ -106,8 +108,8 @@ impl VariantBuilder {
         files.into_iter().fold(self.constant("LANES", "l", lanes), Self::file)
     }
 
-    /// The library files of the team of a product that takes several rows at a time. A team of more lanes than the
-    /// target's subgroups have is made of several.
+    /// Adds the library files of a team of `lanes` lanes, for a product that computes several rows at a time. If the
+    /// target's subgroups have fewer lanes, the team consists of several subgroups.
     pub fn team_of_rows(self, target: &Target, lanes: usize) -> Self {
         if target.team == Team::Workgroup || lanes <= target.subgroup {
             return self.team(target.team, lanes).file(source!("lib/sums.wgsl"));
@@ -117,27 +119,27 @@ impl VariantBuilder {
         variant.file(source!("lib/invocation.wgsl")).file(source!("lib/team_wide.wgsl"))
     }
 
-    /// The library file of the target's usual team.
+    /// Adds the library files of the target's usual team.
     pub fn usual_team(self, target: &Target) -> Self {
         let lanes = target.lanes(self.size);
         self.team(target.team, lanes)
     }
 
-    /// The files that decode a weight's format, in a role.
+    /// Adds the files that decode a weight's format, in the role of that weight.
     pub fn decode(mut self, role: &'static str, quant: &'static Quant) -> Self {
         self.formats.push(quant.name);
         self.parts.extend(quant.decode_files().into_iter().map(|source| SourcePart { source, role }));
         self
     }
 
-    /// The files that make f16 of a weight's format, in a role.
+    /// Adds the files that decode a weight's format to f16, in the role of that weight.
     pub fn halve(mut self, role: &'static str, quant: &'static Quant) -> Self {
         self.formats.push(quant.name);
         self.parts.extend(quant.half_files().into_iter().map(|source| SourcePart { source, role }));
         self
     }
 
-    /// The files that multiply a weight's format, in a role.
+    /// Adds the files that multiply a weight's format with activations, in the role of that weight.
     pub fn dot(mut self, role: &'static str, quant: &'static Quant, arithmetic: Arithmetic) -> Self {
         self.formats.push(quant.name);
         self.parts.extend(quant.dot_files(arithmetic).into_iter().map(|source| SourcePart { source, role }));
