@@ -1,5 +1,5 @@
-//! Multi-head latent attention in its absorbed form: queries are brought to the latent, so that the cache
-//! holds one latent and one rotary key a token, shared by all heads.
+//! Multi-head latent attention in its absorbed form: queries are projected to the latent space, so that the cache holds
+//! one latent and one rotary key for each token, which all heads share.
 
 use super::Config;
 use super::weights::{AttentionWeights, QueryWeights};
@@ -8,18 +8,18 @@ use crate::gpu::Capabilities;
 use crate::kernels::{Cache, CacheType, Input, Norm, Residual};
 use crate::plan::{Builder, PAGE, Tensor};
 
-/// How much a cache holds, and as what.
+/// The size of a cache, and the type of its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct CacheShape {
-    /// Tokens, at least one: 0, which [`LoadOptions::context`](super::LoadOptions::context) takes for as many as the
-    /// model was made for, is refused here.
+    /// The number of tokens, at least one. 0, which stands in [`LoadOptions::context`](super::LoadOptions::context) for
+    /// the context that the model was trained for, is an error here.
     pub context: usize,
-    /// What its values are.
+    /// The type of the values.
     pub ty: CacheType,
 }
 
 impl CacheShape {
-    /// Positions are u32 on the GPU.
+    /// Fails if there are no tokens, or more than positions, which are u32 on the GPU, can count.
     pub(crate) fn check(&self) -> Result<()> {
         if (1..=u32::MAX as usize).contains(&self.context) {
             return Ok(());
@@ -28,13 +28,13 @@ impl CacheShape {
         Err(Error::Argument { argument: "context", expected, found })
     }
 
-    /// Bytes of the KV rows of one layer, in whole pages.
+    /// The size in bytes of the KV rows of one layer, in whole pages.
     pub fn layer_bytes(&self, config: &Config) -> u64 {
         let kv_row = Cache::row_values(config.latent_rank, config.rotary) * self.ty.bytes();
         (kv_row as u64).saturating_mul(self.context.next_multiple_of(PAGE) as u64)
     }
 
-    /// An error if a device cannot hold or bind so many bytes, which are those of a layer.
+    /// Fails if a device cannot hold or bind so many bytes, which are those of a layer.
     pub(crate) fn check_bytes(&self, bytes: u64, device: &Capabilities) -> Result<()> {
         let allowed = device.max_binding.min(device.max_buffer);
         if bytes <= allowed {
@@ -43,13 +43,13 @@ impl CacheShape {
         let page = (bytes / self.context.div_ceil(PAGE).max(1) as u64).max(1);
         let most = usize::try_from(allowed / page).unwrap_or(usize::MAX).saturating_mul(PAGE);
         if most == 0 {
-            return Ok(()); // no context helps where a page does not fit: the buffers are named one by one
+            return Ok(()); // if not even a page fits, no context helps, and other checks name the buffer
         }
         Err(Error::ContextTooLarge { context: self.context, bytes, allowed, most })
     }
 }
 
-/// x += attention(h), for h the stream x under its norm; `next` is the norm that follows.
+/// x += attention(h), where h is the normed residual stream x. `next` is the norm that follows.
 pub(super) fn attention(
     b: &mut Builder,
     w: &AttentionWeights,
@@ -65,7 +65,7 @@ pub(super) fn attention(
     b.linear_add("attn_output", &w.output, &y, x, next)
 }
 
-/// The heads' queries {key width, heads of every row}; the KV rows go to the cache.
+/// Computes the queries {key width, heads of every row}, and writes the KV rows to the cache.
 fn queries(b: &mut Builder, w: &AttentionWeights, config: &Config, h: &Input, cache: &Cache) -> Result<Input> {
     let Config { key_width, heads, .. } = *config;
     let by_heads = |q: &Tensor, rounded| {

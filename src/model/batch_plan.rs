@@ -13,74 +13,75 @@ use crate::plan::{Builder, LocalId, Plan, Purpose, Target, Team, Tensor, TilingO
 use crate::quant::GROUP;
 use std::sync::Arc;
 
-/// What a plan is made for.
+/// The batches that a plan is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BatchShape {
-    /// Rows there is room for.
+    /// The number of rows that there is room for.
     pub rows: usize,
-    /// Which of them logits are wanted of.
+    /// The rows whose logits are wanted.
     pub outputs: Outputs,
-    /// Tokens in the cache before the rows, at most. The deeper it is, the longer attention takes, and into the more parts
-    /// it is cut.
+    /// The most tokens in the cache before the rows. The more there are, the longer attention takes, and the more parts
+    /// its steps are split into.
     pub depth: usize,
 }
 
-/// Which rows of a batch logits are wanted of.
+/// The rows of a batch whose logits are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outputs {
-    /// The last one's. They are left to the head of the plan of a row alone.
+    /// The last row. Its logits are computed by the head of the plan of a row alone.
     Last,
-    /// Every one's.
+    /// Every row.
     All,
-    /// Every one's, for few rows, which may be of different sequences.
+    /// Every row of a few, which may be of different sequences.
     Sequences,
     /// Every one's, for few rows of one sequence: all but the first hold drafts, which are verified.
     Verified,
 }
 
-/// Depths that plans are made for, and the context.
+/// The depths that plans are made for, besides the whole context.
 const DEPTHS: [usize; 3] = [1024, 16 << 10, 64 << 10];
 
 impl BatchShape {
-    /// A row alone. Its steps are never cut, so one plan is for all depths.
+    /// A row alone. Its steps are never split, so one plan serves all depths.
     pub const ALONE: Self = Self { rows: 1, outputs: Outputs::All, depth: 0 };
 
-    /// The shape with room for `rows` rows after `before` others, in a context of so many.
+    /// The shape for `rows` rows after `before` others, in a context of `context` tokens.
     pub fn of(rows: usize, outputs: Outputs, before: usize, context: usize) -> Self {
         let depth = depths(rows, context).find(|depth| *depth >= before);
         Self { rows, outputs, depth: depth.unwrap_or(before) }
     }
 
-    /// Tokens in the cache at most, those of the rows among them.
+    /// The most tokens in the cache, those of the rows among them.
     pub fn cached(&self, context: usize) -> usize {
         self.depth.saturating_add(self.rows).min(context.max(self.rows))
     }
 
-    /// Those of all parts of prompts in a context of so many tokens.
+    /// The shapes of all batches that prompts are computed in, in a context of so many tokens.
     pub fn all(options: PromptOptions, context: usize) -> impl Iterator<Item = Self> {
         let rooms = options.rooms().filter(move |_| options.together() > 1);
         rooms.flat_map(move |rows| depths(rows, context).map(move |depth| Self { rows, outputs: Outputs::Last, depth }))
     }
 }
 
-/// The depths that plans with room for so many rows are made for. Few of them take no longer at the first depth than at the
-/// second.
+/// The depths that plans with room for so many rows are made for. The first depth is left out for few rows, because a
+/// plan for the second takes no longer there.
 fn depths(rows: usize, context: usize) -> impl Iterator<Item = usize> {
     let first = usize::from(rows <= FEW_TOKENS);
     DEPTHS.into_iter().skip(first).take_while(move |depth| *depth < context).chain([context])
 }
 
-/// The plan of a batch, and where its outputs are.
+/// The plan of batches of a shape, and the places of their outputs.
 pub struct BatchPlan {
-    /// The steps. Those from [`Plan::head`] on are needed only where logits are wanted.
+    /// The steps. Those from [`Plan::head`] on are needed only if logits are wanted.
     pub plan: Plan,
     /// The weights of the model, which all its plans share.
     pub weights: Arc<ModelWeights>,
-    /// What the layers leave {width, rows}.
+    /// The residual stream behind the layers {width, rows}.
     pub hidden: Tensor,
-    /// Where logits of the last row alone are wanted: the local buffer {width} of what the layers leave of it.
+    /// The local buffer {width} of the last row's residual stream behind the layers, if the logits of that row alone
+    /// are wanted.
     pub last: Option<LocalId>,
-    /// Where logits of every row are wanted: the head.
+    /// The head, if logits of every row are wanted.
     pub head: Option<Head>,
     /// Which rows logits are wanted of.
     pub outputs: Outputs,
@@ -101,26 +102,26 @@ impl BatchPlan {
     /// The head.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a plan that leaves it to another.
+    /// [`Error::Argument`] for a plan without a head.
     pub fn head(&self) -> Result<&Head> {
         let (expected, found) = ("a plan of logits of every row".to_owned(), "one of the last row's".to_owned());
         self.head.as_ref().ok_or(Error::Argument { argument: "plan", expected, found })
     }
 
-    /// Where the steps end that compute what is wanted, without sampling.
+    /// The end of the steps that compute what is wanted, without those that sample.
     pub fn end(&self) -> usize {
         self.head.map_or(self.plan.steps.len(), |head| head.sampling.first)
     }
 
-    /// The local buffers that are those of a plan of a row alone: here, and there.
+    /// The local buffers that the plan shares with the plan of a row alone: the index here, and the index there.
     pub fn shared(&self, alone: &Self) -> Vec<(LocalId, LocalId)> {
         let states = [Plan::SAMPLED, Plan::PAGES, Plan::SAMPLING].map(|local| (local, local));
         let last = self.last.zip(alone.hidden.buffer.local().ok());
         self.plan.caches().zip(alone.plan.caches()).chain(states).chain(last).collect()
     }
 
-    /// Refuses, before anything is made, what a device cannot hold or bind in one piece. The weights come first: with
-    /// one that is too large, no context helps.
+    /// Fails if a device cannot hold or bind a buffer of the plan, so that this shows before anything is allocated.
+    /// Weights are checked first, because no smaller context helps if one of them is too large.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::ContextTooLarge`].
@@ -195,7 +196,7 @@ fn plan(
     Ok(BatchPlan { plan: b.finish(), weights: weights.clone(), hidden, last, head, outputs, cache })
 }
 
-/// Rows up to which a batch runs in the steps of a row alone, each for all of them.
+/// The most rows of a batch that is computed by the kernels of a row alone, each of which then computes all rows.
 pub const FEW_TOKENS: usize = 32;
 
 /// How many drafts a step can verify.
@@ -203,18 +204,20 @@ pub(crate) fn most_drafts(config: &Config) -> usize {
     if serves_few(config) { VERIFIED_ROWS - 1 } else { 0 }
 }
 
-/// How many sequences a step can have rows of. The kernels of many rows take those of one.
+/// The most sequences that the rows of a batch can be of. The kernels of many rows compute those of one sequence only.
 pub(crate) fn most_sequences(config: &Config) -> usize {
     if serves_few(config) { FEW_TOKENS } else { 1 }
 }
 
-/// Whether the kernels of few rows serve a model: where heads' vectors, which lie side by side, make up whole groups.
+/// Whether the kernels of few rows can compute a model. They can if the vectors of all heads, which lie side by side,
+/// make up whole groups.
 fn serves_few(config: &Config) -> bool {
     let whole = |width: usize| (width * config.heads).is_multiple_of(GROUP);
     whole(config.key_width) && whole(config.value_width)
 }
 
-/// An error if tilings are overridden of steps that the plan has not, or where there is only one.
+/// Fails if a tiling is overridden of a step that the plan does not have, or on a target on which there is only one
+/// tiling.
 fn check_tiling_overrides(plan: &Plan, target: &Target) -> Result<()> {
     if let (Team::Workgroup, [asked, ..]) = (target.team, &*target.tiling_overrides) {
         let expected = "none: without subgroup operations there is one tiling".to_owned();

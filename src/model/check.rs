@@ -1,10 +1,10 @@
-//! The check at load: a batch of tokens and a token alone, step by step, with the plans' own kernels, shapes and weights.
+//! The check at load. It runs a batch of tokens and then a token alone, step by step, with the kernels, shapes and
+//! weights of the model's own plans.
 //!
-//! A driver may compile a kernel to something else than it says, and then everything that a model answers is wrong
-//! without a word. So at the first load on an adapter the first dense layer, the first layer of experts, the head and
-//! the choice are run one step at a time, and some outputs of each are computed again on the CPU from what the step's
-//! inputs hold, with weights as the file has them. Kernels that are wrong are done without. The self-test looks at far
-//! more, and needs no model.
+//! If a driver compiles a kernel wrongly, all answers of a model are wrong, and nothing reports that. So at the first
+//! load on an adapter the first dense layer, the first layer of experts, the head and the sampling are run one step at
+//! a time. Some outputs of each step are computed again on the CPU, from the step's inputs and from the weights as the
+//! file has them. If a kernel is wrong, the model does without it. The self-test checks far more, and needs no model.
 
 use super::batch_plan::plan_alone;
 use super::planner::Planner;
@@ -30,31 +30,31 @@ use std::iter::once;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Tokens of the batch: more than run in the steps of a row alone.
+/// The number of tokens of the batch, which is more than the kernels of few rows compute.
 const TOKENS: usize = 40;
-/// Tokens before the one that is checked, where there is no batch before it.
+/// The number of tokens before the one that is checked, if no batch is checked before it.
 const BEFORE: usize = 3;
-/// What the cache has room for.
+/// The number of tokens that the cache has room for.
 const CONTEXT: usize = 64;
 
-/// A loaded model, about to be checked.
+/// Checks the kernels of a model that is being loaded.
 pub(super) struct Subject<'a> {
     pub planner: &'a Planner<'a>,
     pub pipelines: &'a Pipelines,
     pub weights: &'a [Buffer],
     /// Whether the kernels of batches are checked too.
     pub batches: bool,
-    /// What was looked at so far.
+    /// What was compared so far.
     pub looked: Cell<Looked>,
-    /// Where its steps are counted.
+    /// Counts the steps.
     pub meter: &'a Meter,
 }
 
-/// Outputs that were looked at.
+/// What was compared.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Looked {
     outputs: usize,
-    /// The largest error, as a part of what is allowed.
+    /// The largest error, as a part of the error that is allowed.
     worst: f64,
 }
 
@@ -73,11 +73,11 @@ struct Made<'a> {
 }
 
 impl Subject<'_> {
-    /// Checks the kernels of plans for a target, and as long as one is wrong, those for less. What was found, if there
-    /// was the memory to look.
+    /// Checks the kernels of the plans for a target. As long as one is wrong, it checks those for a target without
+    /// matrices, then without subgroups. Returns the verdict, or `None` if there was too little memory for a check.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] if nothing is left to do without; that of `go_on`; what the device reports.
+    /// [`Error::WrongKernel`] if kernels are wrong even then; that of `go_on`; what the device reports.
     pub fn settle(&self, wanted: &Target, subject: String, go_on: &mut GoOn<'_>) -> Result<Option<Verdict>> {
         let start = Instant::now();
         let (mut without, mut last) = (Without::Nothing, None);
@@ -103,7 +103,7 @@ impl Subject<'_> {
         Ok(Some(Verdict::new(subject, without, last)))
     }
 
-    /// The first output found wrong where plans are made for a target.
+    /// The first output that is wrong in the plans for a target.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; that of `go_on`; what the device reports.
@@ -156,7 +156,7 @@ impl Subject<'_> {
         self.run(&made, self.steps(plan), (0, count), random, go_on)
     }
 
-    /// Checks a token after others, the likeliest that follows, and a draw.
+    /// Checks the steps of a token after others, those that find the likeliest next token, and those that draw one.
     fn token(
         &self,
         planned: &BatchPlan,
@@ -177,7 +177,7 @@ impl Subject<'_> {
         self.run(made, vec![choice], (position, 1), random, go_on)
     }
 
-    /// Runs steps and looks at what they leave.
+    /// Runs steps and compares some of their outputs.
     fn run(
         &self,
         made: &Made<'_>,
@@ -203,25 +203,25 @@ impl Subject<'_> {
         Ok(None)
     }
 
-    /// The steps that are checked: see [`Subject::layers`], and the head.
+    /// The steps that are checked: those of [`Subject::layers`], and the head.
     fn steps(&self, plan: &Plan) -> Vec<Range<usize>> {
         self.layers(plan).into_iter().chain(once(plan.head..plan.steps.len())).collect()
     }
 
-    /// Says which tokens are computed, from a position on.
+    /// Writes the batch of these tokens, from a position on.
     fn write(&self, made: &Made<'_>, position: usize, tokens: &[u32]) -> Result<()> {
         let mut writer = BatchWriter::new(self.planner.config);
         let batch = writer.write(&RowHeader::consecutive(position, tokens), made.plan.splits, 0);
         made.executor.gpu().write(made.executor.local(Plan::BATCH), 0, batch)
     }
 
-    /// The id of a token.
+    /// A random id of the vocabulary.
     fn pick(&self, random: &mut Pcg32) -> u32 {
         random.next_u32() % u32::try_from(self.planner.config.vocab).unwrap_or(u32::MAX).max(1)
     }
 
-    /// The steps before the head that are checked: what stands before the layers, the first of them, and the first one
-    /// of experts.
+    /// The steps before the head that are checked: those before the layers, those of the first layer, and those of the
+    /// first layer of experts.
     fn layers(&self, plan: &Plan) -> Vec<Range<usize>> {
         let experts = if self.planner.config.experts.is_some() { self.planner.config.leading_dense } else { 0 };
         let wanted = |step: usize| plan.steps[step].layer.is_none_or(|layer| layer == 0 || layer == experts);
@@ -230,7 +230,7 @@ impl Subject<'_> {
     }
 }
 
-/// The values of a row of a weight, as the file has it.
+/// The values of a row of a weight, as the file has them.
 fn row_of(file: &Gguf, table: &WeightTable, weight: &Weight, row: usize) -> Result<Vec<f32>> {
     let (mut values, mut bytes) = (zeros(weight.shape[0], "checking kernels")?, Vec::new());
     WeightRows::of(file, weight, table.source(weight))?.read(row..row + 1, &mut bytes)?;

@@ -1,17 +1,17 @@
-//! The feed-forward of a layer: dense, or a mixture of experts beside shared ones.
+//! The feed-forward of a layer: dense, or a mixture of experts with shared experts beside them.
 
 use super::weights::{GatedWeights, MixtureWeights};
 use crate::error::Result;
 use crate::kernels::{ExpertWeights, GateUp, Input, Norm, Residual, Router};
 use crate::plan::{Builder, Tensor};
 
-/// x += down · (silu(gate · h) ⊙ up · h), for h the stream x under its norm; `next` is the norm that follows.
+/// x += down · (silu(gate · h) ⊙ up · h), where h is the normed residual stream x. `next` is the norm that follows.
 pub(super) fn dense(b: &mut Builder, w: &GatedWeights, (x, h, next): (&Tensor, &Input, &Norm)) -> Result<Residual> {
     let y = b.gated("ffn_gate", &w.gate, &w.up, h)?;
     b.linear_add("ffn_down", &w.down, &y, x, next)
 }
 
-/// x += Σ weight · expert(h) over the chosen experts, + shared(h), as [`dense`].
+/// x += Σ weight · expert(h) over the chosen experts, + shared(h); parameters as for [`dense`].
 pub(super) fn experts(b: &mut Builder, w: &MixtureWeights, (x, h, next): (&Tensor, &Input, &Norm)) -> Result<Residual> {
     let GatedWeights { gate, up, down } = &w.experts;
     let logits = b.linear("moe.router", &w.router, h)?;
@@ -26,7 +26,7 @@ pub(super) fn experts(b: &mut Builder, w: &MixtureWeights, (x, h, next): (&Tenso
         let hidden = b.moe_gate_up("moe.gate_up", &halves, &router, h)?;
         return b.moe_down("moe.down", down, &shared.down, &hidden, x, next);
     }
-    let y = b.gated("ffn_gate_shexp", &shared.gate, &shared.up, h)?; // before x changes, which h may be
+    let y = b.gated("ffn_gate_shexp", &shared.gate, &shared.up, h)?; // before x changes, because h may be x
     b.experts(&chosen, &router, h, x)?;
     b.linear_add("ffn_down_shexp", &shared.down, &y, x, next)
 }

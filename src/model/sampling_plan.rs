@@ -1,35 +1,37 @@
-//! The steps that sample the next tokens: those that end a batch's plan, and a plan of its own with bias and penalties.
+//! The steps that sample the next tokens. They are the last steps of a batch's plan, or, with bias and penalties, a
+//! plan of their own.
 //!
-//! Most generations have neither, and should not pay for them: the steps that adjust logits are in no batch's plan. They
-//! work on a copy, so that the logits stay what the model made of them.
+//! Most generations have neither bias nor penalties, and should not pay for them, so the steps that adjust logits are
+//! in no batch's plan. They adjust a copy, so that the logits remain what the model computed.
 
 use super::Config;
 use super::batch_plan::{BatchPlan, Head, Outputs};
 use crate::error::Result;
 use crate::plan::{Builder, LocalId, Plan, Target, Tensor};
 
-/// The steps that sample the next tokens from logits, to the last of the plan.
+/// The steps of a plan that sample the next tokens from logits. They end with the last step of the plan.
 #[derive(Debug, Clone, Copy)]
 pub struct SamplingSteps {
-    /// The first one.
+    /// The index of the first of them.
     pub first: usize,
-    /// The one that only filters need.
+    /// The index of the one that is needed only if there are filters (top-k or top-p).
     pub histogram: usize,
 }
 
-/// The plan of sampling from adjusted logits. It takes the place of a batch's steps from [`SamplingSteps::first`] on.
+/// The plan of sampling from adjusted logits. Its steps run in the place of those of a batch's plan from
+/// [`SamplingSteps::first`] on.
 pub struct SamplingPlan {
     /// The steps.
     pub plan: Plan,
-    /// The local buffers that are those of the batch's plan: here, and there.
+    /// The local buffers that it shares with the batch's plan: the index here, and the index there.
     pub shared: [(LocalId, LocalId); 4],
-    /// Those of them that sample.
+    /// The steps that sample.
     pub sampling: SamplingSteps,
     /// The local buffer that [`Adjustment`](crate::kernels::Adjustment)s are written to.
     pub adjustments: LocalId,
 }
 
-/// Plans sampling from the logits that the head of a batch's plan leaves, with room for so many adjustments.
+/// Plans sampling from the logits that the head of a batch's plan computes, with room for `room` adjustments.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) for shapes that no grid has.
@@ -54,7 +56,7 @@ pub fn plan_sampling(
     Ok(SamplingPlan { plan: b.finish(), shared, sampling, adjustments })
 }
 
-/// Appends the steps that sample a token from the logits {vocab} of each row, and verify drafts if there are any.
+/// Appends the steps that sample a token from each row of the logits {vocab, rows}, and verify drafts if there are any.
 pub(super) fn sample_tokens(b: &mut Builder, logits: &Tensor, outputs: Outputs) -> Result<SamplingSteps> {
     let first = b.steps();
     let slices = b.slice_max("slice_max", logits)?;

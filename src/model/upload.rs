@@ -133,7 +133,7 @@ struct Upload<'a> {
     weights: &'a [Weight],
     rows: Vec<WeightRows<'a>>,
     buffers: &'a [Buffer],
-    /// The groups that are copied, then those that are only summed.
+    /// The groups that are copied, and those that are only summed.
     copied: Vec<PieceGroup>,
     in_place: Vec<PieceGroup>,
     sums: Sums,

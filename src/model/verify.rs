@@ -1,8 +1,8 @@
-//! Whether the weights arrived: their sums on the GPU, beside the host's.
+//! Verifies that the weights arrived on the GPU: it compares their checksums there with those of the host.
 //!
-//! A driver may drop a submission without a word, as Metal does where memory runs out while it runs, and nobody would
-//! know of an upload's: what it copied would be zeros, or what the memory held before. So each buffer is read once more
-//! by the GPU, which takes as long as its memory needs for that.
+//! A driver may drop a submission without reporting it, as Metal does if memory runs out while it runs. If that happens
+//! to a part of the upload, the weights are zeros, or whatever the memory held before. So at the end of the load the
+//! GPU reads each buffer once, which takes as long as its memory needs for that.
 
 use super::upload::Uploaded;
 use crate::error::{Error, Result};
@@ -13,15 +13,15 @@ use crate::shader::Pipelines;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a dispatch at most: none takes longer than a few milliseconds.
+/// The most bytes that one dispatch sums, so that none takes longer than a few milliseconds.
 const RANGE: u64 = 256 << 20;
-/// Bytes of a submission, so that others who draw on the device get their turn.
+/// The number of bytes that one submission sums, so that an app can draw between two of them.
 const SUBMISSION: u64 = 1 << 30;
-/// Bytes of a weight's two sums.
+/// The size in bytes of the checksum of a weight, which consists of two sums.
 const PAIR: u64 = 8;
 
-/// Sums the weights' buffers on the GPU, and compares the sums with the host's. `go_on` is asked before every
-/// submission.
+/// Computes the checksums of the weights' buffers on the GPU, and compares them with those of the host. `go_on` is
+/// asked before every submission.
 ///
 /// # Errors
 /// [`Error::Upload`] if a weight is not what was sent, [`Error::NoResult`] if that cannot be told; that of `go_on`; what
@@ -40,7 +40,7 @@ pub(super) fn verify(
     Err(Error::Upload { tensor: first.name.to_string(), count: 1 + wrong.count(), total: weights.len() })
 }
 
-/// Bytes that it takes on a device beside the weights.
+/// The bytes that verification takes on the device besides the weights.
 pub(super) fn verify_memory(weights: &Arc<Vec<Weight>>, max_binding: u64) -> Result<u64> {
     let sum_plan = SumPlan::of(weights, max_binding)?;
     let read = Fetch::memory(PAIR * weights.len() as u64, sum_plan.submissions().len() + 1);
@@ -84,14 +84,14 @@ impl SumPlan {
         for steps in submissions {
             go_on()?;
             let submission = fetch.submit(&[], |copies| executor.submit(steps, copies))?;
-            // One computes while the next is recorded.
+            // The GPU computes one submission while the host records the next.
             newest.replace(submission).map_or(Ok(()), |before| gpu.wait(&before))?;
         }
         let read = fetch.read(executor.local(self.sums), 0, bytes)?;
         Ok(read.chunks_exact(PAIR as usize).map(bytemuck::pod_read_unaligned).collect())
     }
 
-    /// The steps, some at a time.
+    /// The steps of each submission.
     fn submissions(&self) -> Vec<Range<usize>> {
         let (mut submissions, mut first, mut bytes) = (Vec::new(), 0, 0);
         for (index, step) in self.plan.steps.iter().enumerate() {

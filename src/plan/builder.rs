@@ -2,8 +2,8 @@
 
 use super::batch_layout::batch_bytes;
 use super::{
-    ALIGNMENT, Bound, BufferRef, Cost, Local, LocalId, Plan, Purpose, Reference, RowHeader, Step, Target, Tensor, VariantBuilder,
-    Weight, WeightId,
+    ALIGNMENT, Bound, BufferRef, Cost, Local, LocalId, Plan, Purpose, Reference, RowHeader, Step, Target, Tensor,
+    VariantBuilder, Weight, WeightId,
 };
 use crate::error::{Error, Result};
 use crate::quant::{GROUP, Quant};
