@@ -199,6 +199,12 @@ fn plan(
 /// The most rows of a batch that is computed by the kernels of a row alone, each of which then computes all rows.
 pub const FEW_TOKENS: usize = 32;
 
+/// The size in bytes of [`Plan::SAMPLED`] for so many sequences. Behind their tokens it holds those that are sampled after
+/// the rows of a verification, and how many drafts that accepted.
+pub(crate) fn sampled_bytes(sequences: usize) -> u64 {
+    (4 * Plan::SAMPLED_WORDS * (sequences + VERIFIED_ROWS + 1)) as u64
+}
+
 /// How many drafts a step can verify.
 pub(crate) fn most_drafts(config: &Config) -> usize {
     if serves_few(config) { VERIFIED_ROWS - 1 } else { 0 }

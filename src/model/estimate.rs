@@ -4,7 +4,7 @@ use super::load::Model;
 use super::options::{LoadOptions, target};
 use super::upload::staging_memory;
 use super::verify::verify_memory;
-use super::{BatchPlan, BatchShape, CacheShape, Config, plan_batch, plan_token};
+use super::{BatchPlan, BatchShape, CacheShape, Config, plan_batch, plan_token, sampled_bytes};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Fetch, Gpu, Results};
@@ -101,10 +101,11 @@ impl Model {
         let token = plan_token(file, &config, shape, &target)?;
         let batches = batches(&config, &token, &target, options)?;
         let (weights, cache) = (token.plan.weight_memory(), token.plan.local_memory(Purpose::Cache));
-        // Logits or hidden values, and two sampled tokens, where the host reads them.
-        let sampled = Results::memory(4 * Plan::SAMPLED_WORDS as u64, Results::ROOM);
-        let read = Fetch::memory(4 * config.vocab.max(config.width) as u64, 1) + 2 * sampled;
-        let scratch = scratch(&token.plan, &batches) + read;
+        // Logits or hidden values, and sampled tokens twice, where the host reads them.
+        let sampled = sampled_bytes(1);
+        let read =
+            Fetch::memory(4 * config.vocab.max(config.width) as u64, 1) + 2 * Results::memory(sampled, Results::ROOM);
+        let scratch = scratch(&token.plan, &batches) - token.plan.local(Plan::SAMPLED).bytes + sampled + read;
         let max_binding = gpu.map_or(u64::MAX, |gpu| gpu.capabilities().max_binding);
         let staging = staging_memory(weights).max(verify_memory(&token.plan.weights, max_binding)?);
         let mut estimate = Estimate { weights, cache, scratch, staging, shape, fit: Fit::Unknown };

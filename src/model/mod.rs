@@ -33,7 +33,7 @@ mod weights;
 pub use arithmetic::usual_arithmetic;
 pub use attention::CacheShape;
 pub use batch_plan::{BatchPlan, BatchShape, Head, Outputs, plan_batch, plan_token};
-pub(crate) use batch_plan::{FEW_TOKENS, most_drafts, most_sequences};
+pub(crate) use batch_plan::{FEW_TOKENS, most_drafts, most_sequences, sampled_bytes};
 pub use batch_writer::BatchWriter;
 pub use config::{Config, Experts, RopeScaling};
 pub use estimate::{Estimate, Fit};

@@ -8,8 +8,8 @@
 use super::pace::Pace;
 use crate::error::Result;
 use crate::gpu::Buffer;
-use crate::kernels::{Adjustment, Sampling, VERIFIED_ROWS};
-use crate::model::{BatchPlan, BatchShape, CacheShape, Head, Model, SamplingPlan};
+use crate::kernels::{Adjustment, Sampling};
+use crate::model::{BatchPlan, BatchShape, CacheShape, Head, Model, SamplingPlan, sampled_bytes};
 use crate::plan::{Executor, LocalId, PAGE, Plan, ScratchKey};
 use crate::threads::GoOn;
 use std::collections::HashMap;
@@ -75,8 +75,7 @@ impl Plans {
         let mut plan = planned.plan.clone();
         let lists = if sequences == 1 { 1 } else { 1 + sequences };
         plan.local_mut(Plan::PAGES).bytes = 4 * (lists * cache.context.div_ceil(PAGE)) as u64;
-        let places = sequences + VERIFIED_ROWS + 1; // those of the rows of a verification, and how many drafts it accepted
-        plan.local_mut(Plan::SAMPLED).bytes = (4 * Plan::SAMPLED_WORDS * places) as u64;
+        plan.local_mut(Plan::SAMPLED).bytes = sampled_bytes(sequences);
         plan.local_mut(Plan::SAMPLING).bytes = (size_of::<Sampling>() * sequences) as u64;
         plan.caches().collect::<Vec<_>>().into_iter().for_each(|cache| plan.local_mut(cache).bytes = layer_bytes);
         let executor = Executor::new(model.pipelines(), &plan, model.weights())?;
