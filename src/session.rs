@@ -5,6 +5,7 @@
 //! sampled on the GPU, which can go on with it before the host knows it: [`Session::next_token`]. How all that is done is
 //! told in `session/run.rs`.
 
+mod drafting;
 mod outputs;
 mod pace;
 mod pages;
@@ -285,6 +286,8 @@ impl Session {
         self.pages.extend(shared);
         self.tokens = tokens[..self.pages.len() * PAGE].to_vec();
         (self.confirmed, self.offered, self.output) = (self.tokens.len(), self.pages.len(), None);
+        self.drafter.block.followed(self.tokens.len());
+        self.drafter.block.not_kept(self.tokens.len());
         self.list_pages(runner, first)
     }
 

@@ -11,7 +11,7 @@ mod lookup;
 mod planner;
 
 pub(crate) use lookup::{Lookup, Prediction};
-pub(crate) use planner::{Evidence, Planner};
+pub(crate) use planner::{Evidence, Offer, Planner};
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -40,11 +40,18 @@ pub enum DraftKind {
     /// The text so far: what followed the last time when the same tokens stood there. Wherever there is a guess, it is
     /// tried.
     Lookup,
+    /// The model's multi-token-prediction block, where its file has one, and nothing elsewhere.
+    Mtp,
 }
 
 impl Speculation {
     /// No guesses.
     pub const OFF: Self = Self { kind: DraftKind::Off, most: None };
+
+    /// Whether nothing is guessed.
+    pub fn is_off(&self) -> bool {
+        self.kind == DraftKind::Off
+    }
 
     /// An error for a number of tokens that is out of range.
     pub(crate) fn check(&self) -> Result<()> {

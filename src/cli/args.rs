@@ -11,7 +11,7 @@ mod talk;
 pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs};
 pub use model::{AdapterArgs, CheckArg, FileArgs, GpuArgs, ModelArgs};
 pub use output::{OutputArgs, OutputFormat};
-pub use sampling::SamplingArgs;
+pub use sampling::{SamplingArgs, SpeculateArg};
 pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};
 
 use super::hardware::names;

@@ -105,7 +105,8 @@ fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
     let mut clock = LapTimer(Instant::now());
     let gpu = Gpu::open(&args.model.gpu.options())?;
     let device_seconds = clock.lap();
-    let model = model::load_on(&gpu, &model::open(args.model.file.model.as_deref())?, &args.model)?;
+    let model =
+        model::load_on(&gpu, &model::open(args.model.file.model.as_deref())?, &args.model, args.speculate.kind())?;
     let load_seconds = clock.lap();
     let context = model.cache().context.max(1 + NEXT);
     let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
@@ -165,17 +166,21 @@ fn measure(
     args: &BenchArgs,
     progress: &ProgressLine,
 ) -> anyhow::Result<BenchRow> {
-    let name = test.name();
+    let assumed = args.assume_acceptance.as_slice();
+    let name = test.name() + &args.drafts_name(test.generate > 0);
     progress.doing(format!("{name}: warmup"));
     let context = context::enough(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(model, CacheShape { context, ..model.cache() })?;
     session.set_synthetic_depth(test.depth)?;
+    session.set_speculation(&args.speculation())?;
     if !args.no_warmup {
-        once(&mut session, BenchTest { generate: test.generate.min(1), ..test })?;
+        // With drafts also what makes and verifies them.
+        let generate = test.generate.min(if args.speculation().is_off() { 1 } else { 16 });
+        once(&mut session, BenchTest { generate, ..test }, assumed)?;
     }
     let sample = |run| {
         progress.doing(format!("{name}: run {run} of {}", args.repetitions));
-        once(&mut session, test)
+        once(&mut session, test, assumed)
     };
     let samples_ns = (1..=args.repetitions).map(sample).collect::<anyhow::Result<Vec<f64>>>()?;
     let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns).collect();
@@ -206,7 +211,7 @@ fn measure(
 }
 
 /// Runs a test once and returns the nanoseconds. The session is afterwards as it was before.
-fn once(session: &mut Session, test: BenchTest) -> anyhow::Result<f64> {
+fn once(session: &mut Session, test: BenchTest, assumed: &[f32]) -> anyhow::Result<f64> {
     let vocab = session.model().config().vocab;
     let prompt = prompt_of(test.prompt, vocab);
     let start = Instant::now();
@@ -216,14 +221,40 @@ fn once(session: &mut Session, test: BenchTest) -> anyhow::Result<f64> {
     }
     if test.generate > 0 {
         session.feed(&[token(test.depth, vocab)])?;
-        for _ in 1..test.generate {
-            session.next_token()?;
-        }
+        generate(session, test.generate - 1, assumed)?;
         session.sampled_token()?;
     }
     let elapsed = start.elapsed();
     session.rewind(test.depth);
     Ok(elapsed.as_secs_f64() * 1e9)
+}
+
+/// Generates tokens. With assumed acceptance drafts are accepted by lot, as often as that says, so that the steps are those
+/// of a model whose drafts are right so often.
+fn generate(session: &mut Session, count: usize, assumed: &[f32]) -> anyhow::Result<()> {
+    let end = session.tokens().len() + count;
+    let mut random = Lot(1);
+    while session.tokens().len() < end {
+        let left = end - session.tokens().len();
+        if assumed.is_empty() || left <= assumed.len() {
+            session.next_tokens(left)?;
+        } else {
+            let lot = random.next();
+            let accepted = assumed.iter().take_while(|part| lot < f64::from(**part)).count();
+            session.predict_assumed(assumed.len(), accepted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Random numbers from 0 to 1, the same ones in each run.
+struct Lot(u64);
+
+impl Lot {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
 }
 
 /// A fixed sequence of tokens from all over the vocabulary.

@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use wglm::Session;
 use wglm::model::CacheShape;
+use wglm::{DraftKind, Session};
 
 pub fn logits(args: LogitsArgs) -> anyhow::Result<()> {
     let onto_terminal = args.out == Path::new(STREAM) && io::stdout().is_terminal();
@@ -117,7 +117,7 @@ impl Drop for Destination<'_> {
 
 /// A session with room for all tokens, or with the context that -c gives.
 fn session(args: &LogitsArgs, tokens: usize) -> anyhow::Result<Session> {
-    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
+    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model, DraftKind::Off)?;
     let usual = model.cache();
     let context = if args.model.file.context.is_some() { usual.context } else { usual.context.max(tokens) };
     Ok(Session::with_cache(&model, CacheShape { context, ..usual })?)

@@ -5,7 +5,7 @@ use super::{interrupts, output, progress, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
 use std::path::Path;
-use wglm::{Check, Gguf, Gpu, LoadOptions, Model, Progress, Stage, Verdict, Without};
+use wglm::{Check, DraftKind, Gguf, Gpu, LoadOptions, Model, Progress, Stage, Verdict, Without};
 
 /// Opens a file, or the demonstration model if there is no path.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
@@ -35,13 +35,13 @@ pub fn title(file: &Gguf) -> String {
     file.path().map_or("the demonstration model".into(), |path| path.display().to_string())
 }
 
-/// Loads the model of a file with the options in `args`.
-pub fn load(file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
-    load_on(&Gpu::open(&args.gpu.options())?, file, args)
+/// Loads the model of a file with the options in `args`, and what tokens are guessed by.
+pub fn load(file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result<Model> {
+    load_on(&Gpu::open(&args.gpu.options())?, file, args, guesses)
 }
 
 /// Loads the model of a file onto a device.
-pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model> {
+pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result<Model> {
     let bar = progress_bar();
     let mut shown = Stage::Weights;
     let mut tell = |progress: Progress| {
@@ -53,7 +53,7 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs) -> anyhow::Result<Model
         CheckArg::Always => Check::Always,
         CheckArg::Never => Check::Never,
     };
-    let options = LoadOptions { check, verdicts: verdicts::kept(), ..args.file.options() };
+    let options = LoadOptions { check, verdicts: verdicts::kept(), speculation: guesses, ..args.file.options() };
     let model = Model::load_with(file, gpu, &options, &mut tell)?;
     bar.finish_and_clear();
     model.verdict().into_iter().for_each(verdict);

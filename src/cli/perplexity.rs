@@ -15,7 +15,7 @@ use anyhow::ensure;
 use serde::Serialize;
 use std::ops::ControlFlow;
 use wglm::model::CacheShape;
-use wglm::{Config, Gguf, Model, Session};
+use wglm::{Config, DraftKind, Gguf, Model, Session};
 
 /// The default number of tokens in a window.
 const USUAL_WINDOW: usize = 512;
@@ -44,7 +44,7 @@ pub fn perplexity(args: PerplexityArgs) -> anyhow::Result<()> {
     let text = input::verbatim(&args.file)?;
     let file = model::open(args.model.file.model.as_deref())?;
     let windows = TextWindows::of(&args, &file)?;
-    let model = model::load(&file, &args.model)?;
+    let model = model::load(&file, &args.model, DraftKind::Off)?;
     let tokens = model.tokenizer()?.encode(&text, false)?;
     let starts = windows.starts(tokens.len(), args.chunks.0.unwrap_or(usize::MAX))?;
     let start = std::time::Instant::now();

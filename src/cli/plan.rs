@@ -6,10 +6,10 @@ use super::largest_step::{self, LargestStep};
 use super::prediction::{Prediction, predictions};
 use super::{hardware, model, output, prediction};
 use serde_json::json;
-use wglm::Gguf;
 use wglm::model::{CacheShape, Config, Shaders, plan_token};
 use wglm::plan::{Plan, Purpose, Target, Team};
 use wglm::quant::Arithmetic;
+use wglm::{DraftKind, Gguf};
 
 pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.model.as_deref())?;
@@ -20,7 +20,7 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let arithmetic = options.arithmetic.unwrap_or_default(); // without an adapter there is nothing to derive it from
     let target = &options.overrides.apply(Target { team, arithmetic, ..Target::default() });
     let planned = plan_token(&file, &config, cache, target)?;
-    let shaders = Shaders::of(&config, &planned, target, options.prompt, u64::MAX)?;
+    let shaders = Shaders::of(&config, &planned, target, options.prompt, DraftKind::Off, u64::MAX)?;
     let largest = largest_step::of_all(&config, &planned, target, options.prompt)?;
     let devices = args.device.as_deref().into_iter().flat_map(hardware::named);
     let predicted = predicted(&file, &config, cache, (target, options.arithmetic), devices)?;
@@ -44,7 +44,7 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
 
 /// The number of pipelines that a conversation needs. Each is counted where it is first needed.
 fn pipelines_line(shaders: &Shaders) -> String {
-    let Shaders { token, prompts, sampling } = shaders;
+    let Shaders { token, prompts, sampling, .. } = shaders;
     let (prompts, sampling, total) = (prompts.len(), sampling.len(), shaders.count());
     format!(
         "a conversation uses {total} pipelines: {} for a token, {prompts} more for prompts, {sampling} for logit bias and \
@@ -54,7 +54,7 @@ fn pipelines_line(shaders: &Shaders) -> String {
 }
 
 fn pipelines_json(shaders: &Shaders) -> serde_json::Value {
-    let Shaders { token, prompts, sampling } = shaders;
+    let Shaders { token, prompts, sampling, .. } = shaders;
     json!({
         "token": token.len(),
         "prompts": prompts.len(),

@@ -15,10 +15,10 @@ use super::progress::ProgressLine;
 use super::setup::Setup;
 use serde::Serialize;
 use std::time::Instant;
-use wglm::Session;
 use wglm::model::CacheShape;
 use wglm::plan::Plan;
 use wglm::session::TokenProfile;
+use wglm::{DraftKind, Session};
 
 /// The steps of one name, in all layers together.
 #[derive(Serialize)]
@@ -82,7 +82,7 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     let (n_depth, repetitions, prompt) = (args.depth, args.repetitions as usize, args.n_prompt);
     let (needed, given) = (n_depth.saturating_add(prompt.max(1)), args.model.file.context);
     context::enough("this profile", needed, given.filter(|tokens| *tokens > 0))?;
-    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model)?;
+    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model, DraftKind::Off)?;
     let context = context::enough("this profile", needed, given.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
     session.set_synthetic_depth(n_depth)?;

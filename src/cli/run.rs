@@ -30,7 +30,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
     let TalkArgs { model: model_args, sampling, reply, .. } = &args.talk;
     let file = model::open(model_args.file.model.as_deref())?;
     let options = options(&file, sampling, !args.raw)?;
-    let model = model::load(&file, model_args)?;
+    let model = model::load(&file, model_args, sampling.speculate.kind())?;
     if args.raw {
         let tokens = model.tokenizer()?.encode(&prompt, true)?;
         let mut session = Session::new(&model)?;

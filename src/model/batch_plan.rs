@@ -1,6 +1,7 @@
 //! The plans of batches: of a row alone, of a few rows, and of many, which run by tiles.
 
 use super::attention::CacheShape;
+use super::draft_plan::{KEPT, ring};
 use super::graph::{layers, logits};
 use super::sampling_plan::{SamplingSteps, sample_tokens};
 use super::weights::ModelWeights;
@@ -8,9 +9,10 @@ use super::{Config, PromptOptions};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::Capabilities;
-use crate::kernels::VERIFIED_ROWS;
+use crate::kernels::{KEPT_ROWS, VERIFIED_ROWS};
 use crate::plan::{Builder, LocalId, Plan, Purpose, Target, Team, Tensor, TilingOverride};
 use crate::quant::GROUP;
+use crate::speculate::DraftKind;
 use std::sync::Arc;
 
 /// The batches that a plan is made for.
@@ -56,6 +58,23 @@ impl BatchShape {
         self.depth.saturating_add(self.rows).min(context.max(self.rows))
     }
 
+    /// Those of steps that verify drafts.
+    pub(super) fn verified(config: &Config, guesses: DraftKind, context: usize) -> impl Iterator<Item = Self> {
+        let most = if guesses == DraftKind::Off { 0 } else { most_drafts(config) };
+        let rooms = (1..).map(|power| 1 << power).take_while(move |rows| *rows <= 1 + most);
+        Self::few(rooms, Outputs::Verified, context)
+    }
+
+    /// Those of rows of a multi-token-prediction block whose hidden states were kept.
+    pub(super) fn kept(context: usize) -> impl Iterator<Item = Self> {
+        let rooms = (1..).map(|power| 1 << power).take_while(|rows| *rows <= KEPT_ROWS);
+        Self::few(rooms, Outputs::Last, context)
+    }
+
+    fn few(rooms: impl Iterator<Item = usize>, outputs: Outputs, context: usize) -> impl Iterator<Item = Self> {
+        rooms.flat_map(move |rows| depths(rows, context).map(move |depth| Self { rows, outputs, depth }))
+    }
+
     /// The shapes of all batches that prompts are computed in, in a context of so many tokens.
     pub fn all(options: PromptOptions, context: usize) -> impl Iterator<Item = Self> {
         let rooms = options.rooms().filter(move |_| options.together() > 1);
@@ -85,6 +104,8 @@ pub struct BatchPlan {
     pub head: Option<Head>,
     /// Which rows logits are wanted of.
     pub outputs: Outputs,
+    /// The ring of hidden states for a multi-token-prediction block, where the plan keeps any.
+    pub kept: Option<LocalId>,
     /// The cache of a session.
     pub cache: CacheShape,
 }
@@ -163,12 +184,16 @@ pub(super) fn plan_alone(
 /// # Errors
 /// As [`plan_token`].
 pub fn plan_batch(config: &Config, token: &BatchPlan, target: &Target, shape: BatchShape) -> Result<BatchPlan> {
+    plan(builder_for(config, target, shape, token.cache), &token.weights, config, token.cache, shape.outputs)
+}
+
+/// The builder of plans for batches of a shape.
+pub(super) fn builder_for(config: &Config, target: &Target, shape: BatchShape, cache: CacheShape) -> Builder {
     let few = shape.rows <= FEW_TOKENS && serves_few(config);
-    let builder = Builder::for_rows(target, config.rotary / 2, shape.rows)
-        .with_depth(shape.cached(token.cache.context))
+    Builder::for_rows(target, config.rotary / 2, shape.rows)
+        .with_depth(shape.cached(cache.context))
         .for_few(few)
-        .for_sequences(shape.outputs == Outputs::Sequences);
-    plan(builder, &token.weights, config, token.cache, shape.outputs)
+        .for_sequences(shape.outputs == Outputs::Sequences)
 }
 
 fn plan(
@@ -180,6 +205,13 @@ fn plan(
 ) -> Result<BatchPlan> {
     let mut b = builder.with_weights(&weights.table.weights);
     let hidden = layers(&mut b, weights, config, cache)?;
+    let mut kept = None;
+    if weights.block.is_some() && (b.rows() == 1 || outputs == Outputs::Verified) {
+        b.leave_layers();
+        let (ring, local) = ring(&mut b, KEPT, config);
+        b.keep_hidden("keep_hidden", &hidden, &weights.output_norm, &ring, 0)?;
+        kept = Some(local);
+    }
     b.head();
     let (mut last, mut head) = (None, None);
     match outputs {
@@ -193,16 +225,17 @@ fn plan(
             head = Some(Head { logits, sampling: sample_tokens(&mut b, &logits, outputs)? });
         }
     }
-    Ok(BatchPlan { plan: b.finish(), weights: weights.clone(), hidden, last, head, outputs, cache })
+    Ok(BatchPlan { plan: b.finish(), weights: weights.clone(), hidden, last, head, outputs, kept, cache })
 }
 
 /// The most rows of a batch that is computed by the kernels of a row alone, each of which then computes all rows.
 pub const FEW_TOKENS: usize = 32;
 
 /// The size in bytes of [`Plan::SAMPLED`] for so many sequences. Behind their tokens it holds those that are sampled after
-/// the rows of a verification, and how many drafts that accepted.
+/// the rows of a verification, how many drafts that accepted and how many were made since, and the drafts.
 pub(crate) fn sampled_bytes(sequences: usize) -> u64 {
-    (4 * Plan::SAMPLED_WORDS * (sequences + VERIFIED_ROWS + 1)) as u64
+    let drafts = VERIFIED_ROWS.div_ceil(Plan::SAMPLED_WORDS);
+    (4 * Plan::SAMPLED_WORDS * (sequences + VERIFIED_ROWS + 1 + drafts)) as u64
 }
 
 /// How many drafts a step can verify.
@@ -217,7 +250,7 @@ pub(crate) fn most_sequences(config: &Config) -> usize {
 
 /// Whether the kernels of few rows can compute a model. They can if the vectors of all heads, which lie side by side,
 /// make up whole groups.
-fn serves_few(config: &Config) -> bool {
+pub(super) fn serves_few(config: &Config) -> bool {
     let whole = |width: usize| (width * config.heads).is_multiple_of(GROUP);
     whole(config.key_width) && whole(config.value_width)
 }

@@ -1,10 +1,12 @@
 //! Estimates how much GPU memory a model needs, before anything is allocated.
 
+use super::batch_plan::plan_alone;
 use super::load::Model;
 use super::options::{LoadOptions, target};
 use super::upload::staging_memory;
 use super::verify::verify_memory;
-use super::{BatchPlan, BatchShape, CacheShape, Config, plan_batch, plan_token, sampled_bytes};
+use super::{BatchPlan, BatchShape, CacheShape, Config, DraftInputs, ModelWeights};
+use super::{plan_batch, plan_drafted_rows, plan_drafting, sampled_bytes};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Fetch, Gpu, Results};
@@ -98,19 +100,24 @@ impl Model {
                 options.overrides.apply(Target { arithmetic, ..Target::default() })
             }
         };
-        let token = plan_token(file, &config, shape, &target)?;
-        let batches = batches(&config, &token, &target, options)?;
-        let (weights, cache) = (token.plan.weight_memory(), token.plan.local_memory(Purpose::Cache));
+        let (weights, _) = ModelWeights::with_block(file, &config, options.speculation)?;
+        let token = plan_alone(&weights, &config, shape, &target)?;
+        let drafting = weights.block.as_ref().map(|_| plan_drafting(&weights, &config, shape, &target)).transpose()?;
+        let plans = plans(&config, &token, &target, options)?;
+        let caches = |plan: &Plan| plan.local_memory(Purpose::Cache);
+        let (weights, cache) =
+            (token.plan.weight_memory(), caches(&token.plan) + drafting.as_ref().map_or(0, |it| caches(&it.plan)));
         // Logits or hidden values, and sampled tokens twice, where the host reads them.
         let sampled = sampled_bytes(1);
         let read =
             Fetch::memory(4 * config.vocab.max(config.width) as u64, 1) + 2 * Results::memory(sampled, Results::ROOM);
-        let scratch = scratch(&token.plan, &batches) - token.plan.local(Plan::SAMPLED).bytes + sampled + read;
+        let drafting = drafting.map_or(0, |it| drafting_memory(&it.plan));
+        let scratch = scratch(&token.plan, &plans) - token.plan.local(Plan::SAMPLED).bytes + sampled + drafting + read;
         let max_binding = gpu.map_or(u64::MAX, |gpu| gpu.capabilities().max_binding);
         let staging = staging_memory(weights).max(verify_memory(&token.plan.weights, max_binding)?);
         let mut estimate = Estimate { weights, cache, scratch, staging, shape, fit: Fit::Unknown };
         if let Some(gpu) = gpu {
-            let plans = std::iter::once(&token.plan).chain(&batches);
+            let plans = std::iter::once(&token.plan).chain(&plans);
             let context = match token.check(gpu.capabilities()) {
                 Err(Error::ContextTooLarge { bytes, allowed, most, .. }) => Some(Fit::Context { bytes, allowed, most }),
                 _ => None,
@@ -122,10 +129,24 @@ impl Model {
     }
 }
 
-/// The plans of batches that a session may come to have.
-fn batches(config: &Config, token: &BatchPlan, target: &Target, options: &LoadOptions) -> Result<Vec<Plan>> {
-    let shapes = BatchShape::all(options.prompt, token.cache.context);
-    shapes.map(|shape| Ok(plan_batch(config, token, target, shape)?.plan)).collect()
+/// The plans of several rows that a session may come to have: those of prompts, those that verify drafts, and those of a
+/// multi-token-prediction block.
+fn plans(config: &Config, token: &BatchPlan, target: &Target, options: &LoadOptions) -> Result<Vec<Plan>> {
+    let context = token.cache.context;
+    let prompts: Vec<BatchShape> = BatchShape::all(options.prompt, context).collect();
+    let verified = BatchShape::verified(config, options.speculation, context);
+    let mut plans = Vec::new();
+    for shape in prompts.iter().copied().chain(verified) {
+        plans.push(plan_batch(config, token, target, shape)?.plan);
+    }
+    if token.weights.block.is_some() {
+        let stream = prompts.into_iter().map(|shape| (shape, DraftInputs::Stream));
+        let kept = BatchShape::kept(context).map(|shape| (shape, DraftInputs::Kept));
+        for shape in stream.chain(kept) {
+            plans.push(plan_drafted_rows(&token.weights, config, token.cache, target, shape)?.plan);
+        }
+    }
+    Ok(plans)
 }
 
 /// Bytes of everything but weights and caches, all plans in use.
@@ -135,10 +156,21 @@ fn scratch(token: &Plan, batches: &[Plan]) -> u64 {
         let largest = shared.entry(key).or_default();
         *largest = bytes.max(*largest);
     }
-    let own = |plan: &Plan| plan.params_memory() + plan.local(Plan::BATCH).bytes;
     let each = batches.iter().map(own).sum::<u64>();
     let token = token.params_memory() + token.local_memory(Purpose::State) + token.local_memory(Purpose::Scratch);
     token + shared.values().sum::<u64>() + each
+}
+
+/// Bytes of the plan that makes drafts, but for its cache and what all plans share.
+fn drafting_memory(plan: &Plan) -> u64 {
+    let shared = [Plan::SAMPLED, Plan::PAGES, Plan::SAMPLING].map(|local| plan.local(local).bytes);
+    let all = plan.local_memory(Purpose::State) + plan.local_memory(Purpose::Scratch) + plan.params_memory();
+    all - shared.iter().sum::<u64>()
+}
+
+/// Bytes of what a plan shares with no other.
+fn own(plan: &Plan) -> u64 {
+    plan.params_memory() + plan.local(Plan::BATCH).bytes
 }
 
 /// What of a plan is too large for the device.

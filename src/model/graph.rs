@@ -9,9 +9,12 @@ use crate::error::Result;
 use crate::kernels::Residual;
 use crate::plan::{Builder, Tensor};
 
+/// The name of the residual stream in plans.
+pub(super) const STREAM: &str = "embed";
+
 /// Appends the embedding and the layers. Returns the residual stream x {width, rows} behind them.
 pub(super) fn layers(b: &mut Builder, w: &ModelWeights, config: &Config, cache: CacheShape) -> Result<Tensor> {
-    let x = b.get_rows("embed", &w.embedding)?;
+    let x = b.get_rows(STREAM, &w.embedding)?;
     let mut stream = Residual::from(x);
     for (index, weights) in w.layers.iter().enumerate() {
         b.layer(index);
@@ -21,7 +24,13 @@ pub(super) fn layers(b: &mut Builder, w: &ModelWeights, config: &Config, cache: 
 }
 
 /// A layer: x += attention(norm(x)), then x += feed-forward(norm(x)), for the residual stream x {width, rows}.
-fn layer(b: &mut Builder, w: &LayerWeights, config: &Config, stream: &Residual, cache: CacheShape) -> Result<Residual> {
+pub(super) fn layer(
+    b: &mut Builder,
+    w: &LayerWeights,
+    config: &Config,
+    stream: &Residual,
+    cache: CacheShape,
+) -> Result<Residual> {
     let x = stream.x;
     let h = b.normed("attn_norm", stream, &w.attention_norm)?;
     let stream = attention(b, &w.attention, config, (&x, &h, &w.feed_forward_norm), cache)?;

@@ -106,12 +106,15 @@ impl Model {
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Self> {
-        let config = Config::read(file)?;
+        let mut config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         let (cache, prompt, wanted) = (options.cache_for(&config), options.prompt, target(gpu, options));
         let all = options.compile_all.unwrap_or(!gpu.report().is_software());
-        let weights = ModelWeights::resolve(file, &config)?;
-        let planner = Planner { file, config: &config, weights: &weights, cache, prompt, gpu, all };
+        let (weights, notice) = ModelWeights::with_block(file, &config, options.speculation)?;
+        notice.iter().for_each(|notice| tracing::warn!("{notice}"));
+        config.notices.extend(notice);
+        let planner =
+            Planner { file, config: &config, weights: &weights, cache, prompt, guesses: options.speculation, gpu, all };
         let mut shaders = planner.shaders(&wanted)?;
         let subject = shaders.subject(gpu);
         let known =
@@ -259,6 +262,16 @@ impl Model {
 
     pub(crate) fn weights(&self) -> &[Buffer] {
         &self.shared.uploaded.buffers
+    }
+
+    /// Whether it has a multi-token-prediction block.
+    pub(crate) fn has_block(&self) -> bool {
+        self.shared.weights.block.is_some()
+    }
+
+    /// The weights as the graph uses them.
+    pub(crate) fn model_weights(&self) -> &Arc<ModelWeights> {
+        &self.shared.weights
     }
 
     /// The plan of batches of a shape. Each is made once for all sessions with the same cache.

@@ -7,6 +7,7 @@ use crate::kernels::{Cache, CacheType};
 use crate::plan::{Fusions, StepLimit, Target, TilingOverride};
 use crate::quant::Arithmetic;
 use crate::shader::Variant;
+use crate::speculate::DraftKind;
 use std::sync::Arc;
 
 /// The options of a load. Fields will be added, so construct it as `LoadOptions { …, ..LoadOptions::default() }`.
@@ -36,6 +37,10 @@ pub struct LoadOptions {
     /// The results of earlier loads ([`Model::verdict`](super::Model::verdict)), of this model and of others. Results
     /// about other kernels or adapters are ignored.
     pub verdicts: Vec<Verdict>,
+    /// What guesses tokens: with [`DraftKind::Auto`] the multi-token-prediction block is loaded if the file has one, with
+    /// [`DraftKind::Mtp`] it has to be there, and with others it is left out. Sessions guess as they are told
+    /// ([`Session::set_speculation`](crate::Session::set_speculation)).
+    pub speculation: DraftKind,
     /// What measurements and tests override.
     #[doc(hidden)]
     pub overrides: LoadOverrides,

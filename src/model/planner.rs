@@ -8,6 +8,7 @@ use crate::gguf::Gguf;
 use crate::gpu::Gpu;
 use crate::plan::Target;
 use crate::shader::Variant;
+use crate::speculate::DraftKind;
 use std::sync::Arc;
 
 /// Everything that determines plans, except for the target.
@@ -17,6 +18,8 @@ pub(super) struct Planner<'a> {
     pub weights: &'a Arc<ModelWeights>,
     pub cache: CacheShape,
     pub prompt: PromptOptions,
+    /// What guesses tokens.
+    pub guesses: DraftKind,
     pub gpu: &'a Gpu,
     /// Whether to compile everything that a conversation needs, and not only the kernels of a token.
     pub all: bool,
@@ -29,7 +32,7 @@ impl Planner<'_> {
         let most = self.gpu.capabilities().max_binding;
         let token = plan_alone(weights, config, cache, target)?;
         token.check(self.gpu.capabilities())?;
-        Shaders::of(config, &token, target, prompt, most)
+        Shaders::of(config, &token, target, prompt, self.guesses, most)
     }
 }
 
@@ -41,7 +44,7 @@ impl Shaders {
 
     /// The subject of a verdict on the kernels.
     pub(super) fn subject(&self, gpu: &Gpu) -> String {
-        let Self { token, prompts, sampling } = self;
-        subject(gpu, token.iter().chain(prompts).chain(sampling))
+        let Self { token, prompts, drafts, sampling } = self;
+        subject(gpu, token.iter().chain(prompts).chain(drafts).chain(sampling))
     }
 }

@@ -4,10 +4,12 @@
 //! model takes. Plans for few tokens, for many, and for a deep cache share shaders that would differ only in the number
 //! of tokens.
 
-use super::{BatchPlan, BatchShape, Config, PromptOptions, plan_batch, plan_sampling};
+use super::{BatchPlan, BatchShape, Config, DraftInputs, PromptOptions};
+use super::{plan_batch, plan_drafted_rows, plan_drafting, plan_sampling};
 use crate::error::Result;
 use crate::plan::{Plan, Target};
 use crate::shader::Variant;
+use crate::speculate::DraftKind;
 use std::collections::HashSet;
 
 /// Shaders, each in the first list that needs it.
@@ -17,6 +19,8 @@ pub struct Shaders {
     pub token: Vec<Variant>,
     /// The additional shaders of prompts of any length at any depth.
     pub prompts: Vec<Variant>,
+    /// The additional shaders of steps that verify drafts, and of a multi-token-prediction block.
+    pub drafts: Vec<Variant>,
     /// The additional shaders of sampling with bias or penalties.
     pub sampling: Vec<Variant>,
 }
@@ -32,6 +36,7 @@ impl Shaders {
         token: &BatchPlan,
         target: &Target,
         prompt: PromptOptions,
+        guesses: DraftKind,
         allowed: u64,
     ) -> Result<Self> {
         let mut seen = HashSet::new();
@@ -44,6 +49,18 @@ impl Shaders {
             plan.check_bindings(allowed)?;
             shaders.prompts.extend(new(plan));
         }
+        for shape in BatchShape::verified(config, guesses, token.cache.context) {
+            shaders.drafts.extend(new(plan_batch(config, token, target, shape)?.plan));
+        }
+        if token.weights.block.is_some() {
+            let (weights, cache) = (&token.weights, token.cache);
+            shaders.drafts.extend(new(plan_drafting(weights, config, cache, target)?.plan));
+            let stream = BatchShape::all(prompt, cache.context).map(|shape| (shape, DraftInputs::Stream));
+            let kept = BatchShape::kept(cache.context).map(|shape| (shape, DraftInputs::Kept));
+            for shape in stream.chain(kept) {
+                shaders.drafts.extend(new(plan_drafted_rows(weights, config, cache, target, shape)?.plan));
+            }
+        }
         if let Some(head) = &token.head {
             shaders.sampling = new(plan_sampling(config, token, head, target, 1)?.plan);
         }
@@ -52,11 +69,11 @@ impl Shaders {
 
     /// All shaders.
     pub fn all(self) -> Vec<Variant> {
-        [self.token, self.prompts, self.sampling].concat()
+        [self.token, self.prompts, self.drafts, self.sampling].concat()
     }
 
     /// The number of shaders.
     pub fn count(&self) -> usize {
-        self.token.len() + self.prompts.len() + self.sampling.len()
+        self.token.len() + self.prompts.len() + self.drafts.len() + self.sampling.len()
     }
 }

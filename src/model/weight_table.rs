@@ -44,7 +44,7 @@ pub enum WeightSource {
 }
 
 /// The weights of a model, each once, in the order in which they are uploaded and summed up for the model's fingerprint.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct WeightTable {
     /// The weights, which all plans of the model share.
     pub weights: Arc<Vec<Weight>>,

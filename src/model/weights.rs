@@ -1,12 +1,14 @@
 //! The weights of a model, as its graph uses them: found among the tensors of the file by name, and checked against the
 //! shapes that the hyper-parameters ask for. That happens once a load, and all plans of the model share what was found.
 
+use super::batch_plan::serves_few;
 use super::weight_table::{Tensors, WeightTable};
 use super::{Config, Experts};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::kernels::{Norm, Routing};
 use crate::plan::Weight;
+use crate::speculate::DraftKind;
 use std::sync::Arc;
 
 /// The weights of a model. Shapes are innermost first.
@@ -20,6 +22,24 @@ pub struct ModelWeights {
     /// The norm that the head begins with {width}.
     pub output_norm: Norm,
     /// The output matrix {width, vocab}, which is a tensor of its own, or that of the embeddings.
+    pub output: Weight,
+    /// The multi-token-prediction block, if the file has one and it is wanted.
+    pub block: Option<BlockWeights>,
+}
+
+/// The weights of a multi-token-prediction block.
+pub struct BlockWeights {
+    /// The embeddings of the tokens {width, vocab}: its own ones, or those of the model.
+    pub embedding: Weight,
+    /// The norm of the embedding of the token that follows {width}.
+    pub embedding_norm: Norm,
+    /// The norm of the hidden state {width}.
+    pub hidden_norm: Norm,
+    /// The projection of both {2 · width, width}.
+    pub projection: Weight,
+    /// The layer. The norm behind it is that of the block's head: its own one, or that of the model.
+    pub layer: LayerWeights,
+    /// The output matrix {width, vocab}: its own one, or that of the model.
     pub output: Weight,
 }
 
@@ -122,12 +142,67 @@ impl ModelWeights {
         }
         let output_norm = tensors.norm(OUTPUT_NORM, config.width, config.epsilon)?;
         let output = if tensors.has(OUTPUT) { tensors.matrix(OUTPUT, matrix)? } else { embedding.clone() };
-        Ok(Arc::new(Self { table, embedding, layers, output_norm, output }))
+        Ok(Arc::new(Self { table, embedding, layers, output_norm, output, block: None }))
+    }
+
+    /// As [`ModelWeights::resolve`], with the multi-token-prediction block that guesses tokens, if the file has one. A block
+    /// that cannot be used is told as a notice, unless drafts by it are asked for by name.
+    ///
+    /// # Errors
+    /// As there; [`Error::Unsupported`] if the block is asked for and the file has none, or several.
+    pub fn with_block(file: &Gguf, config: &Config, kind: DraftKind) -> Result<(Arc<Self>, Option<String>)> {
+        let weights = Self::resolve(file, config)?;
+        let asked = kind == DraftKind::Mtp;
+        if !asked && (kind != DraftKind::Auto || config.draft_blocks == 0) {
+            return Ok((weights, None));
+        }
+        let Some(mut own) = Arc::into_inner(weights) else { return Self::resolve(file, config).map(|it| (it, None)) };
+        let mut table = own.table.clone();
+        match BlockWeights::resolve(file, &mut table, config, &own) {
+            Ok(block) => {
+                (own.table, own.block) = (table, Some(block));
+                Ok((Arc::new(own), None))
+            }
+            Err(error) if asked => Err(error),
+            Err(error) => {
+                let notice = format!("tokens are not guessed by the multi-token-prediction block: {error}");
+                Ok((Arc::new(own), Some(notice)))
+            }
+        }
     }
 }
 
 const OUTPUT_NORM: &str = "output_norm.weight";
 const OUTPUT: &str = "output.weight";
+
+impl BlockWeights {
+    fn resolve(file: &Gguf, table: &mut WeightTable, config: &Config, model: &ModelWeights) -> Result<Self> {
+        let index = config.layers;
+        if config.draft_blocks != 1 || !serves_few(config) {
+            return Err(Error::Unsupported {
+                what: "the number of multi-token-prediction blocks".into(),
+                found: config.draft_blocks.to_string(),
+                remedy: "one is".into(),
+            });
+        }
+        let tensors = &mut Tensors::new(file, table);
+        let name = |stem: &str| format!("blk.{index}.nextn.{stem}.weight");
+        let matrix = [config.width, config.vocab];
+        let optional = |tensors: &mut Tensors<'_>, stem: &str, usual: &Weight| {
+            let name = name(stem);
+            if tensors.has(&name) { tensors.matrix(&name, matrix) } else { Ok(usual.clone()) }
+        };
+        let embedding = optional(tensors, "embed_tokens", &model.embedding)?;
+        let norm = |tensors: &mut Tensors<'_>, stem: &str| tensors.norm(&name(stem), config.width, config.epsilon);
+        let (embedding_norm, hidden_norm) = (norm(tensors, "enorm")?, norm(tensors, "hnorm")?);
+        let projection = tensors.matrix(&name("eh_proj"), [2 * config.width, config.width])?;
+        let own_norm = name("shared_head_norm");
+        let next_norm = if tensors.has(&own_norm) { own_norm } else { OUTPUT_NORM.to_owned() };
+        let layer = LayerWeights::resolve(tensors, config, index, &next_norm)?;
+        let output = optional(tensors, "shared_head_head", &model.output)?;
+        Ok(Self { embedding, embedding_norm, hidden_norm, projection, layer, output })
+    }
+}
 
 impl LayerWeights {
     /// The weights of block `index` of a file, which is followed by a norm of this name.

@@ -129,10 +129,15 @@ impl Builder {
         self.prefix = format!("L{index:02}.");
     }
 
-    /// Ends the layers. The steps that follow are the head, which is needed only if an output is wanted.
-    pub fn head(&mut self) {
+    /// Leaves the layers.
+    pub fn leave_layers(&mut self) {
         self.layer = None;
         self.prefix.clear();
+    }
+
+    /// Leaves the layers; what follows is the head, needed only where an output is wanted.
+    pub fn head(&mut self) {
+        self.leave_layers();
         self.plan.head = self.plan.steps.len();
     }
 

@@ -5,11 +5,12 @@
 //! larger buffer of activations than there is, that buffer is dropped together with the plans that use it, which are made
 //! again when they are needed. So of each buffer only the largest one that a plan needs is held.
 
+use super::drafting::{Drafts, ReadyDraft};
 use super::pace::Pace;
 use crate::error::Result;
 use crate::gpu::Buffer;
 use crate::kernels::{Adjustment, Sampling};
-use crate::model::{BatchPlan, BatchShape, CacheShape, Head, Model, SamplingPlan, sampled_bytes};
+use crate::model::{BatchPlan, BatchShape, CacheShape, DraftInputs, Head, Model, SamplingPlan, sampled_bytes};
 use crate::plan::{Executor, LocalId, PAGE, Plan, ScratchKey};
 use crate::threads::GoOn;
 use std::collections::HashMap;
@@ -27,13 +28,21 @@ pub struct SharedBuffers {
     pub sampled: Buffer,
     /// How tokens of each sequence are sampled.
     pub sampling: Buffer,
+    /// The hidden states that are kept for a multi-token-prediction block.
+    kept: Option<Buffer>,
 }
 
 impl SharedBuffers {
-    /// The places of these buffers in a plan.
-    fn of(&self, plan: &Plan) -> HashMap<LocalId, Buffer> {
+    /// The places of these buffers in a plan of the model.
+    fn of(&self, planned: &BatchPlan) -> HashMap<LocalId, Buffer> {
+        let caches = planned.plan.caches().zip(self.caches.iter().cloned());
+        caches.chain(self.states()).chain(planned.kept.zip(self.kept.clone())).collect()
+    }
+
+    /// The places of those that all plans have.
+    pub fn states(&self) -> [(LocalId, Buffer); 3] {
         let states = [(Plan::PAGES, &self.lists), (Plan::SAMPLED, &self.sampled), (Plan::SAMPLING, &self.sampling)];
-        plan.caches().zip(&self.caches).chain(states).map(|(place, buffer)| (place, buffer.clone())).collect()
+        states.map(|(place, buffer)| (place, buffer.clone()))
     }
 }
 
@@ -42,6 +51,8 @@ pub struct Plans {
     pub shared: SharedBuffers,
     /// The plan of a row alone.
     pub alone: Ready,
+    /// The plans of the multi-token-prediction block.
+    pub drafts: Option<Drafts>,
     others: HashMap<BatchShape, Ready>,
     /// The buffers of activations that the others share.
     scratch: HashMap<ScratchKey, Buffer>,
@@ -79,15 +90,22 @@ impl Plans {
         plan.local_mut(Plan::SAMPLING).bytes = (size_of::<Sampling>() * sequences) as u64;
         plan.caches().collect::<Vec<_>>().into_iter().for_each(|cache| plan.local_mut(cache).bytes = layer_bytes);
         let executor = Executor::new(model.pipelines(), &plan, model.weights())?;
-        let shared = SharedBuffers {
+        let mut shared = SharedBuffers {
             caches: plan.caches().map(|cache| executor.local(cache).clone()).collect(),
             lists: executor.local(Plan::PAGES).clone(),
             sampled: executor.local(Plan::SAMPLED).clone(),
             sampling: executor.local(Plan::SAMPLING).clone(),
+            kept: None,
         };
+        shared.kept = planned.kept.map(|kept| executor.local(kept).clone());
+        let drafts = match &shared.kept {
+            Some(kept) => Some(Drafts::new(model, cache, layer_bytes, &shared, kept.clone())?),
+            None => None,
+        };
+        shared.caches.extend(drafts.as_ref().and_then(Drafts::cache));
         let pace = Pace::new(Duration::ZERO); // of a row alone nothing is cut
         let alone = Ready { planned, executor, pace, sampler: None };
-        Ok(Self { shared, alone, others: HashMap::new(), scratch: HashMap::new() })
+        Ok(Self { shared, alone, drafts, others: HashMap::new(), scratch: HashMap::new() })
     }
 
     /// The plan of a shape. While kernels are compiled for it, `go_on` is called again and again. Its submissions should
@@ -112,18 +130,50 @@ impl Plans {
         let planned = model.plan(self.alone.planned.cache, shape)?;
         model.pipelines().prepare_while(&planned.plan.variants, go_on)?;
         self.drop_outgrown(&planned.plan);
-        let mut locals = self.shared.of(&planned.plan);
-        let known = |(local, key, _)| Some((local, self.scratch.get(&key)?.clone()));
-        locals.extend(planned.plan.scratch().filter_map(known));
+        let mut locals = self.shared.of(&planned);
+        locals.extend(self.known_scratch(&planned.plan));
         if let Some(last) = planned.last {
             let hidden = self.alone.planned.hidden.buffer.local()?;
             locals.insert(last, self.alone.executor.local(hidden).clone());
         }
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
-        for (local, key, _) in planned.plan.scratch().filter(|(local, ..)| Some(*local) != planned.last) {
-            self.scratch.entry(key).or_insert_with(|| executor.local(local).clone());
-        }
+        self.share_scratch(&planned.plan, &executor, planned.last);
         Ok(Ready { planned, executor, pace: Pace::new(limit), sampler: None })
+    }
+
+    /// The plan of the multi-token-prediction block for rows of a shape, if there is a block.
+    pub fn drafted_rows(
+        &mut self,
+        model: &Model,
+        shape: BatchShape,
+        inputs: DraftInputs,
+    ) -> Result<Option<&ReadyDraft>> {
+        let Some(drafts) = &self.drafts else { return Ok(None) };
+        if !drafts.rows.contains_key(&(shape, inputs)) {
+            let planned = drafts.plan(model, self.alone.planned.cache, shape, inputs)?;
+            self.drop_outgrown(&planned.plan);
+            let Some(drafts) = &self.drafts else { return Ok(None) };
+            let mut locals = drafts.locals(&planned, &self.shared);
+            locals.extend(self.known_scratch(&planned.plan));
+            let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
+            self.share_scratch(&planned.plan, &executor, None);
+            if let Some(drafts) = &mut self.drafts {
+                drafts.rows.insert((shape, inputs), ReadyDraft { planned, executor });
+            }
+        }
+        Ok(self.drafts.as_ref().and_then(|drafts| drafts.rows.get(&(shape, inputs))))
+    }
+
+    /// The buffers of a plan's activations that are there.
+    fn known_scratch(&self, plan: &Plan) -> Vec<(LocalId, Buffer)> {
+        plan.scratch().filter_map(|(index, key, _)| Some((index, self.scratch.get(&key)?.clone()))).collect()
+    }
+
+    /// Shares the buffers of a plan's activations with others, but for one.
+    fn share_scratch(&mut self, plan: &Plan, executor: &Executor, but: Option<LocalId>) {
+        for (index, key, _) in plan.scratch().filter(|(index, ..)| Some(*index) != but) {
+            self.scratch.entry(key).or_insert_with(|| executor.local(index).clone());
+        }
     }
 
     /// Drops buffers that are too small for a plan, and the plans that use them.
@@ -136,6 +186,7 @@ impl Plans {
         }
         if self.scratch.len() < before {
             self.others.clear();
+            self.drafts.iter_mut().for_each(|drafts| drafts.rows.clear());
         }
     }
 }

@@ -226,6 +226,8 @@ impl Pool {
             let at = JointRow { shape, row, run: runner.shared_runs };
             session.output = token.as_ref().ok().map(|_| LastOutput::Joint(at));
             session.tokens.extend(token.as_ref().ok());
+            session.drafter.sampled(None);
+            session.drafter.block.not_kept(session.tokens.len());
             tokens.push(token);
         }
         taken.map(|_| tokens)

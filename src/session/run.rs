@@ -12,7 +12,7 @@ use super::submissions::Sampled;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::kernels::NO_TOKEN;
-use crate::model::{BatchShape, Outputs};
+use crate::model::{BatchShape, DraftInputs, Outputs};
 use crate::plan::{Plan, RowHeader};
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -65,7 +65,10 @@ impl Session {
             let ran = self.with_runner(|session, runner| match *part {
                 [token] if last => session.run(runner, Next::Token(token)).map(|()| true),
                 [token] => session.run(runner, Next::Layers(token)).map(|()| true),
-                _ => session.run_part(runner, part, Outputs::Last, fed == 0, &mut |held| progress(held - before)),
+                _ => {
+                    let next = rest.get(part.len()).copied();
+                    session.run_prompt(runner, part, next, fed == 0, &mut |held| progress(held - before))
+                }
             })?;
             if ran {
                 fed += part.len();
@@ -145,13 +148,19 @@ impl Session {
             Next::Layers(token) => (Some(token), 0, None),
             Next::Token(token) => (Some(token), 0, hidden),
             Next::SampledToken => (None, 0, hidden),
-            Next::Head => (None, head, hidden),
+            // The hidden state of the last token is kept just before the head.
+            Next::Head => (None, head - usize::from(self.planned.kept.is_some()), hidden),
             Next::Sampling => (None, self.planned.end(), self.output),
         };
         let row = match next {
             Next::Head | Next::Sampling => self.row(0, length.saturating_sub(1)),
             _ => {
                 self.reach(runner, 1)?;
+                self.drafter.sampled(None);
+                if token.is_some() {
+                    self.drafter.block.fed(length);
+                }
+                self.keep_room(runner, 1, token)?;
                 self.row(token.unwrap_or(RowHeader::sampled(self.sequence)), length)
             }
         };
@@ -198,6 +207,38 @@ impl Session {
         self.run(runner, Next::Token(last))
     }
 
+    /// Computes a part of a prompt, and has the multi-token-prediction block follow on it, if there is one. `next` is the
+    /// token behind the part, if the prompt goes on. The rest is that of [`Session::run_part`].
+    fn run_prompt(
+        &mut self,
+        runner: &mut Runner,
+        part: &[u32],
+        next: Option<u32>,
+        idle: bool,
+        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<bool> {
+        let (held, followed) = (self.tokens.len(), self.is_followed(runner));
+        if followed {
+            self.drafter.block.fed(held);
+            self.catch_up(runner, part.first().copied())?;
+        }
+        if !self.run_part(runner, part, Outputs::Last, idle, progress)? {
+            return Ok(false);
+        }
+        if followed {
+            if next.is_none() {
+                self.end_prompt(runner)?;
+                self.drafter.block.not_kept(self.tokens.len() - 1);
+            }
+            let following = part[1..].iter().copied().chain([next.unwrap_or(RowHeader::sampled(self.sequence))]);
+            let row = |((token, next), place): ((&u32, u32), usize)| RowHeader { next, ..self.row(*token, place) };
+            let rows: Vec<RowHeader> = part.iter().zip(following).zip(held..).map(row).collect();
+            self.follow(runner, &rows, DraftInputs::Stream)?;
+            self.drafter.block.followed(self.tokens.len());
+        }
+        Ok(true)
+    }
+
     /// Computes a part of a prompt, several tokens together, in several short submissions. `idle` says that the GPU has
     /// nothing to do before the first one. Calls `progress` after each submission but the last with the number of tokens
     /// that the session holds. Returns false if it gives the part up because it would take too long; the next parts are
@@ -242,6 +283,8 @@ impl Session {
             }
         }
         self.tokens.extend_from_slice(part);
+        self.drafter.sampled(None);
+        self.drafter.block.not_kept(self.tokens.len());
         match outputs {
             Outputs::Last => {
                 runner.holder = Some(self.sequence); // the last step left the last token's hidden state there

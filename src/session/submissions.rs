@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::gpu::{Buffer, BufferRange, Gpu, ReadbackCopy, Results, Submission, SubmissionNumber};
 use crate::kernels::Adjustment;
 use crate::model::BatchWriter;
-use crate::plan::{BatchHeader, Plan, RowHeader};
+use crate::plan::{BatchHeader, Executor, LocalId, Plan, RowHeader};
 use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::ops::Range;
@@ -46,8 +46,19 @@ impl Submissions {
     /// Writes the batch that the next submissions of a plan compute. They have its number.
     pub fn write(&mut self, ready: &Ready, rows: &[RowHeader]) -> Result<()> {
         self.number = self.number.wrapping_add(1);
-        let batch = self.writer.write(rows, ready.planned.plan.splits, self.number);
-        ready.executor.gpu().write(ready.executor.local(Plan::BATCH), 0, batch)
+        self.write_batch(&ready.executor, Plan::BATCH, ready.planned.plan.splits, rows)
+    }
+
+    /// Writes a batch to a local buffer of a plan, for submissions that leave no number.
+    pub fn write_batch(&mut self, on: &Executor, local: LocalId, splits: usize, rows: &[RowHeader]) -> Result<()> {
+        let batch = self.writer.write(rows, splits, self.number);
+        on.gpu().write(on.local(local), 0, batch)
+    }
+
+    /// Takes notice of a submission that leaves no number. Waits if too many are under way.
+    pub fn push(&mut self, gpu: &Gpu, submission: Submission) -> Result<()> {
+        self.running.push_back(submission);
+        self.wait(gpu, AHEAD)
     }
 
     /// Submits steps of a plan, and behind them those that sample the next tokens if these are wanted. Their results go to

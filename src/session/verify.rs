@@ -1,26 +1,30 @@
 //! Several tokens a step: drafts are guessed, and verified together with the token that is certain.
 
+use super::drafting::BlockState;
 use super::pool::{JointRow, Runner};
 use super::run::known;
 use super::submissions::Sampled;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::kernels::VERIFIED_ROWS;
-use crate::model::{BatchShape, Outputs, most_drafts};
+use crate::model::{BatchShape, DraftInputs, Outputs, most_drafts};
 use crate::plan::RowHeader;
-use crate::speculate::{DraftKind, DraftStats, Evidence, Lookup, Planner, Prediction, Speculation};
+use crate::speculate::{DraftKind, DraftStats, Evidence, Lookup, Offer, Planner, Prediction, Speculation};
 use std::time::Instant;
 
 /// What a further row of a step is expected to cost until it is measured, as a part of what a row alone costs: on a GPU,
 /// which reads weights for all rows once, and on the CPU, which has to multiply.
 const ROW: [f64; 2] = [0.2, 1.0];
+/// The most drafts by the multi-token-prediction block. Each is made from the one before it, so later ones are worse.
+const MOST_PREDICTED: usize = 8;
 
 /// Guesses tokens for a session.
 pub struct Drafter {
-    options: Speculation,
+    pub(super) options: Speculation,
     lookup: Lookup,
     planner: Planner,
     stats: DraftStats,
+    pub(super) block: BlockState,
     /// The token that was sampled after the last one, where the host knows it already.
     sampled: Option<u32>,
     /// The last step, while nothing else came behind it.
@@ -37,6 +41,13 @@ struct TimedStep {
     verified: bool,
 }
 
+/// Guesses of the tokens that follow the one that was sampled.
+struct Guess {
+    evidence: Evidence,
+    /// The tokens, or how many the block is to make.
+    drafts: Result<Vec<u32>, usize>,
+}
+
 impl Drafter {
     pub fn new(is_software: bool) -> Self {
         Self {
@@ -44,14 +55,22 @@ impl Drafter {
             lookup: Lookup::default(),
             planner: Planner::new(VERIFIED_ROWS, ROW[usize::from(is_software)]),
             stats: DraftStats::default(),
+            block: BlockState::default(),
             sampled: None,
             last: None,
         }
     }
 
+    /// Takes notice of the token that was sampled after the last one, if the host knows it.
+    pub fn sampled(&mut self, token: Option<u32>) {
+        self.sampled = token;
+        self.block.made = if token.is_some() { self.block.made } else { 0 };
+    }
+
     /// Forgets what no longer holds of a sequence that is cut to its first tokens.
     pub fn truncate(&mut self, tokens: &[u32], length: usize) {
         self.lookup.truncate(tokens, length);
+        self.block.truncate(length);
         self.sampled = None;
     }
 }
@@ -83,55 +102,117 @@ impl Session {
     /// As for [`Session::next_token`].
     pub fn next_tokens(&mut self, most: usize) -> Result<Vec<u32>> {
         self.check(self.tokens.len() + 1, &[])?;
-        if let Some((drafts, evidence)) = self.drafts(most) {
-            match self.verify(&drafts) {
+        if let Some(Guess { evidence, drafts }) = self.guess(most) {
+            let count = drafts.as_ref().map_or_else(|count| *count, Vec::len);
+            let fed = self.with_runner(|session, runner| match drafts {
+                Ok(drafts) => session.verify_in(runner, &drafts, 0),
+                Err(count) => session.predict(runner, count),
+            });
+            match fed {
                 Err(Error::PoolFull { .. }) => {} // there may be room for the token that is certain
                 fed => {
                     let fed = fed?;
-                    self.drafter.planner.verified(evidence, drafts.len(), fed.len() - 1);
-                    self.timed(1 + drafts.len(), fed.len());
+                    self.drafter.planner.verified(evidence, count, fed.len() - 1);
+                    self.timed(Some((evidence, 1 + count)), fed.len());
                     return Ok(fed);
                 }
             }
         }
         let token = self.next_token()?;
-        self.drafter.sampled = None;
-        self.timed(1, 1);
+        self.timed(None, 1);
         Ok(vec![token])
     }
 
-    /// Guesses of the tokens that follow the one that was sampled, if there are any worth a try.
-    fn drafts(&mut self, most: usize) -> Option<(Vec<u32>, Evidence)> {
-        let Drafter { options, lookup, planner, sampled, .. } = &mut self.drafter;
-        if options.kind == DraftKind::Off {
-            return None;
+    /// Verifies drafts by the block, and has it make others meanwhile.
+    fn predict(&mut self, runner: &mut Runner, count: usize) -> Result<Vec<u32>> {
+        self.prepare_drafts(runner, count)?;
+        self.verify_in(runner, &self.made(count), count)
+    }
+
+    /// Has the block make so many drafts, unless they are there.
+    fn prepare_drafts(&mut self, runner: &mut Runner, count: usize) -> Result<()> {
+        self.last_output(runner)?;
+        let length = self.tokens.len();
+        if self.drafter.block.made < count {
+            self.reach(runner, count)?;
+            self.catch_up(runner, None)?;
+            self.draft(runner, length.saturating_sub(1), 0, count)?;
         }
-        let room = self.pool.cache().context - self.tokens.len() - 1;
-        let most = most.saturating_sub(1).min(room).min(options.most.unwrap_or(usize::MAX));
-        let most = most.min(most_drafts(self.pool.model().config()));
-        if most == 0 {
-            return None;
+        Ok(())
+    }
+
+    /// As if the block had made `count` drafts of which `accepted` are right, for measurements on random weights: a step as
+    /// [`Session::next_tokens`] takes it.
+    ///
+    /// # Errors
+    /// As there; [`Error::Argument`] for a model without a block.
+    #[doc(hidden)]
+    pub fn predict_assumed(&mut self, count: usize, accepted: usize) -> Result<Vec<u32>> {
+        if !self.model().has_block() {
+            let (expected, found) = ("one with a multi-token-prediction block".to_owned(), "one without".to_owned());
+            return Err(Error::Argument { argument: "model", expected, found });
         }
-        // The token that was sampled is a part of the text if it is known, and otherwise the first one to be guessed.
-        let predicted = match *sampled {
-            Some(sampled) => {
-                self.tokens.push(sampled);
-                let predicted = lookup.predict(&self.tokens, most);
-                lookup.truncate(&self.tokens, self.tokens.len() - 1);
-                self.tokens.pop();
-                predicted
+        self.check(self.tokens.len() + 1 + count, &[])?;
+        self.with_runner(|session, runner| {
+            session.prepare_drafts(runner, count)?;
+            let mut names = session.made(count);
+            // A draft that is named by what is sampled after the row before it is always right.
+            let first = session.pool.sessions();
+            for (row, name) in names.iter_mut().take(accepted).enumerate() {
+                *name = RowHeader::sampled(first + row);
             }
-            None => lookup.predict(&self.tokens, 1 + most).map(|Prediction { mut tokens, matched }| {
-                tokens.remove(0);
-                Prediction { tokens, matched }
-            }),
-        };
-        let Prediction { mut tokens, matched } = predicted?;
-        let evidence = Evidence::Matched(matched);
-        if options.kind == DraftKind::Auto {
-            tokens.truncate(planner.choose(evidence, tokens.len()));
+            session.verify_in(runner, &names, count)
+        })
+    }
+
+    /// Guesses of the tokens that follow the one that was sampled, if there are any worth a try.
+    fn guess(&mut self, most: usize) -> Option<Guess> {
+        let Speculation { kind, most: asked } = self.drafter.options;
+        let room = self.pool.cache().context - self.tokens.len() - 1;
+        let most = most.saturating_sub(1).min(room).min(asked.unwrap_or(usize::MAX));
+        let most = most.min(most_drafts(self.pool.model().config()));
+        if kind == DraftKind::Off || most == 0 {
+            return None;
         }
-        (!tokens.is_empty()).then_some((tokens, evidence))
+        let mut offers = Vec::with_capacity(2);
+        let prediction = if kind == DraftKind::Mtp { None } else { self.look_up(most) };
+        offers.extend(
+            prediction.iter().map(|it| Offer { evidence: Evidence::Matched(it.matched), count: it.tokens.len() }),
+        );
+        if kind != DraftKind::Lookup && self.pool.model().has_block() {
+            offers.push(Offer { evidence: Evidence::Predicted, count: most.min(MOST_PREDICTED) });
+        }
+        let chosen = self.drafter.planner.choose(&offers);
+        let (number, count) = match (kind, asked) {
+            (DraftKind::Auto, _) => chosen?,
+            // Asked for by name, drafts are tried wherever there are any: as many as was said, or as pay.
+            (_, Some(_)) => (0, offers.first()?.count),
+            (_, None) => chosen.or_else(|| offers.first().map(|_| (0, 1)))?,
+        };
+        let evidence = offers.get(number)?.evidence;
+        let drafts = match (evidence, prediction) {
+            (Evidence::Matched(_), Some(Prediction { mut tokens, .. })) => {
+                tokens.truncate(count);
+                Ok(tokens)
+            }
+            _ => Err(count),
+        };
+        Some(Guess { evidence, drafts })
+    }
+
+    /// What the text predicts to follow the token that was sampled.
+    fn look_up(&mut self, count: usize) -> Option<Prediction> {
+        let Drafter { lookup, sampled, .. } = &mut self.drafter;
+        let Some(sampled) = *sampled else {
+            // That token itself is not known yet, and the first one to be guessed.
+            let Prediction { tokens, matched } = lookup.predict(&self.tokens, 1 + count)?;
+            return Some(Prediction { tokens: tokens[1..].to_vec(), matched });
+        };
+        self.tokens.push(sampled);
+        let predicted = lookup.predict(&self.tokens, count);
+        lookup.truncate(&self.tokens, self.tokens.len() - 1);
+        self.tokens.pop();
+        predicted
     }
 
     /// Feeds the token that was sampled after the last one, and those of `drafts` that are sampled behind it one after the
@@ -146,13 +227,20 @@ impl Session {
             return Err(Error::Argument { argument: "drafts", expected, found });
         }
         self.check(self.tokens.len() + 1, drafts)?;
-        self.with_runner(|session, runner| session.verify_in(runner, drafts))
+        self.with_runner(|session, runner| session.verify_in(runner, drafts, 0))
     }
 
-    fn verify_in(&mut self, runner: &mut Runner, drafts: &[u32]) -> Result<Vec<u32>> {
+    /// As [`Session::verify`], of drafts that are tokens or name what the device holds. Meanwhile the block makes so many
+    /// others.
+    fn verify_in(&mut self, runner: &mut Runner, drafts: &[u32], make: usize) -> Result<Vec<u32>> {
         self.last_output(runner)?;
-        let (place, length, count) = (runner.submissions.place, self.tokens.len(), 1 + drafts.len());
-        self.reach(runner, count)?;
+        let (length, count) = (self.tokens.len(), 1 + drafts.len());
+        let make = make.min(self.context() - length - count);
+        self.reach(runner, count + make)?;
+        if make == 0 {
+            self.keep_room(runner, count, None)?;
+        }
+        let place = runner.submissions.place;
         // Penalties depend on the token that was sampled, so then it has to be known before.
         let penalises = self.params.penalises();
         let mut first = if penalises { Some(self.taken_token(runner, place)?) } else { None };
@@ -187,12 +275,23 @@ impl Session {
         if first.is_none() {
             first = Some(self.taken_token(runner, place)?);
         }
+        self.drafter.block.made = 0;
+        if make > 0 {
+            let following = |row: &RowHeader| RowHeader { next: RowHeader::sampled(row.result as usize), ..*row };
+            let rows: Vec<RowHeader> = rows.iter().map(following).collect();
+            self.follow(runner, &rows, DraftInputs::Kept)?;
+            self.draft(runner, length, count, make)?;
+        }
         let words = self.take_all(runner, place ^ 1)?;
         let [accepted, ..] = words[self.pool.sessions() + VERIFIED_ROWS];
         let accepted = (accepted as usize).min(drafts.len());
-        let fed: Vec<u32> = first.into_iter().chain(drafts[..accepted].iter().copied()).collect();
+        let behind = words[self.pool.sessions()..].iter().map(|[sampled, ..]| *sampled);
+        let fed: Vec<u32> = first.into_iter().chain(behind.take(accepted)).collect();
         self.tokens.extend_from_slice(&fed);
         self.confirm(runner);
+        if make > 0 {
+            self.drafter.block.followed(self.tokens.len());
+        }
         self.output = Some(LastOutput::Joint(JointRow { shape, row: accepted, run: runner.shared_runs }));
         let [sampled, ..] = words[self.sequence];
         self.drafter.sampled = known(sampled).ok();
@@ -208,24 +307,26 @@ impl Session {
         known(sampled).inspect_err(|_| self.output = None)
     }
 
-    /// Tells the planner how long a step of so many rows took, the result of which was just taken, and notes what it saved.
-    fn timed(&mut self, rows: usize, fed: usize) {
-        let (at, tokens, verified) = (Instant::now(), self.tokens.len(), rows > 1);
-        let before = self.drafter.last.replace(TimedStep { at, tokens, verified });
-        // With the first token of a step that verified nothing the next such step is under way already.
-        let Some(before) = before.filter(|before| before.tokens < tokens && tokens - before.tokens <= rows) else {
-            return;
-        };
+    /// Tells the planner how long a step took, the result of which was just taken, and notes what it saved: one that verified
+    /// so many rows, or one of a row alone.
+    fn timed(&mut self, verified: Option<(Evidence, usize)>, fed: usize) {
+        let (at, tokens) = (Instant::now(), self.tokens.len());
+        let before = self.drafter.last.replace(TimedStep { at, tokens, verified: verified.is_some() });
+        let Some(before) = before.filter(|before| before.tokens + fed == tokens) else { return };
         let Drafter { planner, stats, .. } = &mut self.drafter;
+        let took = at - before.at;
         let alone = planner.alone().unwrap_or_default();
-        let took = match (before.verified, verified) {
-            (true, false) => return, // its result was there before
-            (false, true) => (at - before.at).saturating_sub(alone),
-            _ => at - before.at,
-        };
-        planner.took(rows, took);
-        if verified && !alone.is_zero() {
-            stats.saved_seconds += fed as f64 * alone.as_secs_f64() - took.as_secs_f64();
+        match verified {
+            // With the result of a row alone, the next such step is under way already.
+            None if before.verified => {}
+            None => planner.took_alone(took),
+            Some((evidence, rows)) => {
+                let took = if before.verified { took } else { took.saturating_sub(alone) };
+                planner.took(evidence, rows, took);
+                if !alone.is_zero() {
+                    stats.saved_seconds += fed as f64 * alone.as_secs_f64() - took.as_secs_f64();
+                }
+            }
         }
     }
 }

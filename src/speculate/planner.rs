@@ -13,13 +13,25 @@ use std::time::Duration;
 pub enum Evidence {
     /// So many tokens before them have stood in the text before.
     Matched(usize),
+    /// The model's multi-token-prediction block.
+    Predicted,
+}
+
+/// Drafts that could be verified.
+#[derive(Debug, Clone, Copy)]
+pub struct Offer {
+    pub evidence: Evidence,
+    /// How many there are, or could be.
+    pub count: usize,
 }
 
 /// Kinds of evidence that acceptance is counted for separately: the fewest matching tokens of each, and the part of first
-/// drafts that is expected to be accepted until it has been counted.
-const MATCHES: [(usize, f64); 6] = [(0, 0.3), (3, 0.4), (4, 0.55), (6, 0.7), (9, 0.8), (17, 0.9)];
+/// drafts that is expected to be accepted until it has been counted. The last kind is that of the block.
+const KINDS: [(usize, f64); 7] = [(0, 0.3), (3, 0.4), (4, 0.55), (6, 0.7), (9, 0.8), (17, 0.9), (usize::MAX, 0.75)];
+/// The kind of drafts by the block.
+const PREDICTED: usize = KINDS.len() - 1;
 /// Places among the drafts that acceptance is counted for separately. The last one stands for all behind it.
-const PLACES: usize = 4;
+const PLACES: usize = 6;
 /// How many observations what is expected beforehand counts as.
 const PRIOR: f64 = 3.0;
 /// What a count is multiplied by with each new observation, so that old ones are forgotten.
@@ -35,11 +47,14 @@ const NEW: f64 = 0.2;
 
 /// Times of steps, and how often drafts are accepted.
 pub struct Planner {
-    /// The seconds of a step of so many rows; of one row, of a step that does not verify.
-    seconds: Vec<Option<f64>>,
+    /// The seconds of a step of a row that verifies nothing.
+    alone: Option<f64>,
+    /// The seconds of a step that verifies, by its rows: with drafts from the text, and with drafts by the block, which take
+    /// time to make.
+    verified: [Vec<Option<f64>>; 2],
     /// What a further row is expected to add to a step until it is measured, as a part of the step of a row alone.
     row: f64,
-    accepted: [[Counted; PLACES]; MATCHES.len()],
+    accepted: [[Counted; PLACES]; KINDS.len()],
     /// Steps since drafts were tried, and after how many they are tried again although they do not seem to pay.
     silent: u32,
     pause: u32,
@@ -54,7 +69,8 @@ struct Counted {
 
 impl Counted {
     fn add(&mut self, accepted: bool) {
-        *self = Self { tried: self.tried * FADE + 1.0, accepted: self.accepted * FADE + f64::from(u8::from(accepted)) };
+        self.tried = self.tried * FADE + 1.0;
+        self.accepted = self.accepted * FADE + f64::from(u8::from(accepted));
     }
 
     fn rate(&self, expected: f64) -> f64 {
@@ -64,42 +80,55 @@ impl Counted {
 
 impl Evidence {
     fn kind(self) -> usize {
-        let Self::Matched(tokens) = self;
-        MATCHES.iter().rposition(|(fewest, _)| tokens >= *fewest).unwrap_or_default()
+        match self {
+            Self::Matched(tokens) => {
+                KINDS[..PREDICTED].iter().rposition(|(fewest, _)| tokens >= *fewest).unwrap_or_default()
+            }
+            Self::Predicted => PREDICTED,
+        }
+    }
+
+    fn way(self) -> usize {
+        usize::from(self == Self::Predicted)
     }
 }
 
 impl Planner {
     /// For steps of up to `rows` rows. A further row is expected to add `row` of the time of a row alone.
     pub fn new(rows: usize, row: f64) -> Self {
+        let verified = [vec![None; rows + 1], vec![None; rows + 1]];
         let [pause, _] = PAUSE;
-        Self { seconds: vec![None; rows + 1], row, accepted: Default::default(), silent: 0, pause }
+        Self { alone: None, verified, row, accepted: Default::default(), silent: 0, pause }
     }
 
-    /// How many of `count` drafts the next step should verify.
-    pub fn choose(&mut self, evidence: Evidence, count: usize) -> usize {
-        let Some(alone) = self.seconds(1) else { return 0 };
-        let (mut best, mut most) = (0, GAIN / alone);
-        let (mut expected, mut all) = (1.0, 1.0);
-        for drafts in 1..=count.min(self.seconds.len() - 2) {
-            all *= self.rate(evidence, drafts - 1);
-            expected += all;
-            let promised = expected / self.expected_seconds(alone, 1 + drafts);
-            if promised > most {
-                (best, most) = (drafts, promised);
+    /// Which drafts the next step should verify: the number of the offer, and how many of its drafts.
+    pub fn choose(&mut self, offers: &[Offer]) -> Option<(usize, usize)> {
+        let alone = self.alone?;
+        let (mut best, mut most) = (None, GAIN / alone);
+        for (number, Offer { evidence, count }) in offers.iter().enumerate() {
+            let (mut expected, mut all) = (1.0, 1.0);
+            for drafts in 1..=(*count).min(self.verified[0].len() - 2) {
+                all *= self.rate(*evidence, drafts - 1);
+                expected += all;
+                let promised = expected / self.seconds(alone, *evidence, 1 + drafts);
+                if promised > most {
+                    (best, most) = (Some((number, drafts)), promised);
+                }
             }
         }
-        if best > 0 {
+        if best.is_some() {
+            self.silent = 0;
             return best;
         }
         self.silent += 1;
-        let hopeless = 2.0 * alone <= GAIN * self.expected_seconds(alone, 2);
-        if self.silent < self.pause || hopeless || count == 0 {
-            return 0;
+        if self.silent < self.pause {
+            return None;
         }
+        let hopeful = |offer: &Offer| offer.count > 0 && 2.0 * alone > GAIN * self.seconds(alone, offer.evidence, 2);
+        let trial = offers.iter().position(hopeful)?;
         self.silent = 0;
         self.pause = (2 * self.pause).min(PAUSE[1]);
-        1
+        Some((trial, 1))
     }
 
     /// Takes notice of how many of some drafts were accepted.
@@ -112,52 +141,60 @@ impl Planner {
         }
     }
 
-    /// Takes notice of how long a step of so many rows took.
-    pub fn took(&mut self, rows: usize, time: Duration) {
-        let seconds = time.as_secs_f64();
-        let known =
-            if rows > 1 { self.seconds(1).map(|alone| self.expected_seconds(alone, rows)) } else { self.seconds(1) };
-        if known.is_some_and(|known| seconds > OUTLIER * known) && self.seconds(rows).is_some() {
-            return;
-        }
-        if let Some(mean) = self.seconds.get_mut(rows) {
-            *mean = Some(mean.map_or(seconds, |mean| mean + NEW * (seconds.min(OUTLIER * mean) - mean)));
+    /// Takes notice of how long a step of a row that verifies nothing took.
+    pub fn took_alone(&mut self, time: Duration) {
+        self.alone = Some(mean(self.alone, self.alone, time));
+    }
+
+    /// Takes notice of how long a step took that verified so many rows.
+    pub fn took(&mut self, evidence: Evidence, rows: usize, time: Duration) {
+        let expected = self.alone.map(|alone| self.seconds(alone, evidence, rows));
+        if let Some(known) = self.verified[evidence.way()].get_mut(rows) {
+            *known = Some(mean(*known, expected, time));
         }
     }
 
     /// The seconds of a step of a row that verifies nothing, once it is measured.
     pub fn alone(&self) -> Option<Duration> {
-        self.seconds(1).map(Duration::from_secs_f64)
-    }
-
-    fn seconds(&self, rows: usize) -> Option<f64> {
-        self.seconds.get(rows).copied().flatten()
+        self.alone.map(Duration::from_secs_f64)
     }
 
     /// As measured, or by the nearest number of rows that was.
-    fn expected_seconds(&self, alone: f64, rows: usize) -> f64 {
-        let apart = |other: &usize| other.abs_diff(rows);
-        let nearest = (1..self.seconds.len()).filter(|other| self.seconds(*other).is_some()).min_by_key(apart);
-        let (other, seconds) = nearest.and_then(|other| Some((other, self.seconds(other)?))).unwrap_or((1, alone));
+    fn seconds(&self, alone: f64, evidence: Evidence, rows: usize) -> f64 {
+        let known =
+            self.verified[evidence.way()].iter().enumerate().filter_map(|(rows, seconds)| Some((rows, (*seconds)?)));
+        let nearest = known.min_by_key(|(other, _)| other.abs_diff(rows));
+        let (other, seconds) = nearest.unwrap_or((1, alone));
         seconds + (rows as f64 - other as f64) * self.row * alone
     }
 
     fn rate(&self, evidence: Evidence, place: usize) -> f64 {
         let (kind, place) = (evidence.kind(), place.min(PLACES - 1));
-        // A draft whose predecessors were right is right more often than the first one.
-        let (_, first) = MATCHES[kind];
-        let expected = if place == 0 { first } else { 0.5 + 0.5 * first };
+        let (_, first) = KINDS[kind];
+        // What follows a match goes on to match, if it did at first.
+        let expected = if place == 0 || kind == PREDICTED { first } else { 0.5 + 0.5 * first };
         self.accepted[kind][place].rate(expected)
+    }
+}
+
+/// The mean with a new time, which counts as no more than what is believable.
+fn mean(known: Option<f64>, expected: Option<f64>, time: Duration) -> f64 {
+    let seconds = time.as_secs_f64();
+    match (known, expected) {
+        (Some(mean), _) => mean + NEW * (seconds.min(OUTLIER * mean) - mean),
+        (None, Some(expected)) => seconds.min(OUTLIER * expected),
+        (None, None) => seconds,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Evidence, MATCHES, Planner};
+    use super::{Evidence, KINDS, Offer, Planner};
     use std::time::Duration;
 
     const ROWS: usize = 16;
     const ALONE: f64 = 3.0;
+    const MATCHED: Offer = Offer { evidence: Evidence::Matched(2), count: 15 };
 
     /// A GPU whose steps take 3 ms, and 0.5 ms more for each row.
     fn milliseconds(rows: usize, slope: f64) -> f64 {
@@ -168,12 +205,15 @@ mod tests {
     fn generate(planner: &mut Planner, tokens: usize, slope: f64, right: impl Fn(usize) -> usize) -> (f64, f64) {
         let (mut made, mut time, mut drafted, mut steps) = (0, 0.0, 0, 0);
         while made < tokens {
-            let drafts = planner.choose(Evidence::Matched(2), 15);
+            let drafts = planner.choose(&[MATCHED]).map_or(0, |(_, drafts)| drafts);
             let took = milliseconds(1 + drafts, slope);
-            planner.took(1 + drafts, Duration::from_secs_f64(1e-3 * took));
+            let spent = Duration::from_secs_f64(1e-3 * took);
             let accepted = right(steps).min(drafts);
             if drafts > 0 {
-                planner.verified(Evidence::Matched(2), drafts, accepted);
+                planner.took(MATCHED.evidence, 1 + drafts, spent);
+                planner.verified(MATCHED.evidence, drafts, accepted);
+            } else {
+                planner.took_alone(spent);
             }
             (made, time, drafted, steps) = (made + 1 + accepted, time + took, drafted + drafts, steps + 1);
         }
@@ -182,7 +222,7 @@ mod tests {
 
     #[test]
     fn nothing_is_drafted_before_a_step_was_measured() {
-        assert_eq!(Planner::new(ROWS, 0.2).choose(Evidence::Matched(30), 15), 0);
+        assert_eq!(Planner::new(ROWS, 0.2).choose(&[Offer { evidence: Evidence::Matched(30), count: 15 }]), None);
     }
 
     #[test]
@@ -227,15 +267,37 @@ mod tests {
     #[test]
     fn a_slow_caller_does_not_make_steps_slow() {
         let mut planner = Planner::new(ROWS, 0.2);
-        (0..10).for_each(|_| planner.took(1, Duration::from_millis(3)));
-        planner.took(1, Duration::from_secs(5));
-        assert_eq!(planner.alone(), Some(Duration::from_millis(3)));
+        (0..10).for_each(|_| planner.took_alone(Duration::from_millis(3)));
+        planner.took_alone(Duration::from_secs(5));
+        let once = planner.alone().unwrap_or_default();
+        (0..10).for_each(|_| planner.took_alone(Duration::from_millis(3)));
+        let later = planner.alone().unwrap_or_default();
+        assert!(once < Duration::from_millis(5) && later < Duration::from_micros(3200), "{once:?}, {later:?}");
     }
 
     #[test]
     fn longer_matches_are_other_evidence() {
         let kinds: Vec<usize> = [2, 3, 5, 8, 9, 16, 17, 100].map(|tokens| Evidence::Matched(tokens).kind()).to_vec();
         assert_eq!(kinds, [0, 1, 2, 3, 4, 4, 5, 5]);
-        assert!(MATCHES.is_sorted());
+        assert!(KINDS.iter().map(|(fewest, _)| fewest).is_sorted());
+    }
+
+    /// Two kinds are offered, of which one is right more often.
+    #[test]
+    fn the_better_offer_is_taken() {
+        let mut planner = Planner::new(ROWS, 0.2);
+        (0..10).for_each(|_| planner.took_alone(Duration::from_millis(3)));
+        let offers = [MATCHED, Offer { evidence: Evidence::Predicted, count: 4 }];
+        for right in [0, 1] {
+            let mut taken = [0, 0];
+            for _ in 0..300 {
+                let Some((number, drafts)) = planner.choose(&offers) else { continue };
+                let accepted = if number == right { drafts } else { 0 };
+                planner.took(offers[number].evidence, 1 + drafts, Duration::from_millis(4));
+                planner.verified(offers[number].evidence, drafts, accepted);
+                taken[number] += 1;
+            }
+            assert!(taken[right] > 250, "{taken:?}, right is {right}");
+        }
     }
 }

@@ -38,6 +38,13 @@ impl Golden {
         read_f32(fixture(&format!("fable/{}.{precision}.logits.f32", self.name)))
     }
 
+    /// The positions at which the logits of the multi-token-prediction block are known, by which it predicts the token two
+    /// places further, and these logits, row after row.
+    pub fn mtp_logits(&self) -> (Vec<usize>, Vec<f32>) {
+        let logits = read_f32(fixture(&format!("fable/{}.f16.mtp_logits.f32", self.name)));
+        (numbers(&self.meta["mtp_positions"]), logits)
+    }
+
     /// The greedy continuation of the prompt.
     pub fn greedy(&self, precision: &str) -> Vec<usize> {
         numbers(&self.meta[format!("greedy_{precision}")])

@@ -2,10 +2,11 @@
 
 use crate::common::goldens::{Golden, goldens};
 use crate::common::gpu::{gpu, gpu_without_subgroups};
-use crate::common::models::{fable, fable_file, load_on, load_with, worst_error_with};
+use crate::common::models::{fable, fable_file, load_on, load_with, relative_l2, worst_error_with};
+use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
 use wglm::plan::Fusions;
-use wglm::{Arithmetic, Model};
+use wglm::{Arithmetic, CacheShape, Model, PromptOptions, Session, Speculation};
 
 /// The bound with an f32 cache, where only the order of f32 sums differs.
 const EXACT: f64 = 2e-5;
@@ -67,5 +68,36 @@ fn without_each_fusion() {
     let golden = goldens().into_iter().min_by_key(|golden| golden.tokens.len()).unwrap();
     for name in Fusions::NAMES {
         check_logits_with(&unfused("q4_0", name), CacheType::F32, "q4_0", &golden, &format!(" without `{name}`"));
+    }
+}
+
+/// The multi-token-prediction block, behind tokens that were fed one by one, and behind parts of a prompt.
+#[test]
+fn predictions_of_the_second_token() {
+    for golden in goldens() {
+        let (positions, logits) = golden.mtp_logits();
+        let vocab = logits.len() / positions.len();
+        for (ty, bound) in [(CacheType::F32, EXACT), (CacheType::F16, F16_CACHE)] {
+            // One by one; a few tokens after others; from the first on, by tiles.
+            for together in [1, 8, 512] {
+                let model = fable("f16");
+                let context = golden.tokens.len() + 8;
+                let mut session = Session::with_cache(model, CacheShape { context, ty }).unwrap();
+                session.set_prompt_options(PromptOptions { chunk: together, ..PromptOptions::default() });
+                session.set_speculation(&Speculation::default()).unwrap();
+                let mut worst = 0f64;
+                for (position, want) in positions.iter().zip(logits.chunks(vocab)) {
+                    let next = golden.tokens[position + 1];
+                    if together == 512 {
+                        session.rewind(0);
+                    }
+                    session.sync(&golden.tokens[..=*position], &mut |_| ControlFlow::Continue(())).unwrap();
+                    let got = session.draft_logits(next, 1).unwrap();
+                    worst = worst.max(relative_l2(&got[0], want));
+                }
+                println!("{} {ty:?}, {together} together: {worst:.1e}", golden.name);
+                assert!(worst < bound, "{} {ty:?}, {together} together: {worst:.1e}", golden.name);
+            }
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Arguments of the commands that measure and test.
 
-use super::numbers::{OrNone, positive, some, whole};
-use super::{GpuArgs, ModelArgs, OutputArgs};
+use super::numbers::{OrNone, positive, probability, some, whole};
+use super::{GpuArgs, ModelArgs, OutputArgs, SpeculateArg};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
+use wglm::{DraftKind, Speculation};
 
 #[derive(Debug, Args)]
 #[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: what each test needs]")))]
@@ -27,6 +28,38 @@ pub struct BenchArgs {
     /// Skip the warmup run before each test
     #[arg(long)]
     pub no_warmup: bool,
+    /// Guess tokens ahead while generating
+    #[arg(long, value_name = "KIND", default_value = "off")]
+    pub speculate: SpeculateArg,
+    /// Accept drafts by lot: the parts of steps in which the first, the first two, … drafts are right, such as
+    /// 0.83,0.65,0.49. Measures what steps cost on a model whose weights are random
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = probability, action = ArgAction::Set)]
+    pub assume_acceptance: Vec<f32>,
+}
+
+impl BenchArgs {
+    /// How tokens are guessed.
+    pub fn speculation(&self) -> Speculation {
+        Speculation { kind: self.speculate.kind(), most: None }
+    }
+
+    /// What a test's name says of that.
+    pub fn drafts_name(&self, generates: bool) -> String {
+        let name = match self.speculation().kind {
+            _ if !generates => return String::new(),
+            DraftKind::Off => return String::new(),
+            DraftKind::Lookup => " lookup",
+            DraftKind::Mtp => " mtp",
+            _ => " auto",
+        };
+        match self.assume_acceptance.as_slice() {
+            [] => name.to_owned(),
+            parts => {
+                let parts: Vec<String> = parts.iter().map(f32::to_string).collect();
+                format!("{name}, assuming {}", parts.join("/"))
+            }
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -90,6 +90,19 @@ pub enum SpeculateArg {
     Off,
     /// What followed the same tokens earlier in the text
     Lookup,
+    /// The model's multi-token-prediction block
+    Mtp,
+}
+
+impl SpeculateArg {
+    pub fn kind(self) -> DraftKind {
+        match self {
+            Self::Auto => DraftKind::Auto,
+            Self::Off => DraftKind::Off,
+            Self::Lookup => DraftKind::Lookup,
+            Self::Mtp => DraftKind::Mtp,
+        }
+    }
 }
 
 impl SamplingArgs {
@@ -110,12 +123,7 @@ impl SamplingArgs {
     }
 
     pub fn speculation(&self) -> Speculation {
-        let kind = match self.speculate {
-            SpeculateArg::Auto => DraftKind::Auto,
-            SpeculateArg::Off => DraftKind::Off,
-            SpeculateArg::Lookup => DraftKind::Lookup,
-        };
-        Speculation { kind, most: self.draft_max.map(|most| most as usize) }
+        Speculation { kind: self.speculate.kind(), most: self.draft_max.map(|most| most as usize) }
     }
 
     pub fn max_tokens(&self) -> Option<usize> {

@@ -44,7 +44,7 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
     let talk = &args.talk;
     let file = model::open(talk.model.file.model.as_deref())?;
     let options = run::options(&file, &talk.sampling, true)?;
-    let model = model::load(&file, &talk.model)?;
+    let model = model::load(&file, &talk.model, talk.sampling.speculate.kind())?;
     let mut chat = Chat::new(&model)?;
     run::prepare(&mut chat, &talk.reply, options);
     output::note(format_args!(

@@ -47,7 +47,8 @@ impl Session {
 
     /// The header of a snapshot of `tokens` tokens with `logits` logits.
     fn header(&self, tokens: usize, logits: usize) -> Header {
-        let (cache, layers) = (self.pool.cache(), self.planned.plan.caches().count());
+        let (cache, layers) =
+            (self.pool.cache(), self.planned.plan.caches().count() + usize::from(self.model().has_block()));
         let shape = [cache.ty.bytes() as u32, layers as u32, self.kv_row_bytes() as u32];
         Header::new(shape, self.model().fingerprint(), tokens as u32, logits as u32)
     }
@@ -101,6 +102,8 @@ impl Session {
             session.fill_caches(runner, &mut reader)?;
             let logits: Vec<u32> = reader.words(header.logits)?;
             (session.confirmed, session.tokens) = (tokens.len(), tokens);
+            session.drafter.block.followed(session.tokens.len());
+            session.drafter.block.not_kept(session.tokens.len());
             if logits.is_empty() {
                 return Ok(());
             }

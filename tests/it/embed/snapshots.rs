@@ -66,10 +66,11 @@ fn two_thousand_tokens_go_on_bit_by_bit() {
 fn a_snapshot_holds_what_the_tokens_take() {
     let (config, mut session) = (model().config().clone(), small());
     let line = 4 * (config.latent_rank + config.rotary).next_multiple_of(8);
-    let expected = HEADER + 5 * (4 + config.layers * line) + 4 * config.vocab + CHECKSUM;
+    let layers = config.layers + 1; // those of the model, and the multi-token-prediction block
+    let expected = HEADER + 5 * (4 + layers * line) + 4 * config.vocab + CHECKSUM;
     assert_eq!(session.snapshot().unwrap().len(), expected);
     session.rewind(2);
-    assert_eq!(session.snapshot().unwrap().len(), expected - 3 * (4 + config.layers * line) - 4 * config.vocab);
+    assert_eq!(session.snapshot().unwrap().len(), expected - 3 * (4 + layers * line) - 4 * config.vocab);
 }
 
 /// A snapshot without logits of the last token, as after a rewind, and one without tokens.

@@ -1,0 +1,156 @@
+//! The plans of the multi-token-prediction block, which guesses tokens: one layer more, with an input of its own, that
+//! goes on from the hidden states of the model.
+//!
+//! Row p of the block goes on from the model's hidden state at position p and the token at p + 1, and predicts the token at
+//! p + 2. Its KV rows lie in a cache of their own, in the same pages as the model's. So the block computes a row for every
+//! token of a sequence, and the drafts behind them one after the other: for each further one its own hidden state takes the
+//! place of the model's.
+
+use super::Config;
+use super::attention::CacheShape;
+use super::batch_plan::{BatchShape, builder_for};
+use super::graph::{STREAM, layer};
+use super::weights::{BlockWeights, ModelWeights};
+use crate::error::{Error, Result};
+use crate::kernels::{HiddenStates, Input, KEPT_ROWS, Kept, Norm, Residual, VERIFIED_ROWS, splits};
+use crate::plan::{BufferRef, Builder, LocalId, Plan, Target, Tensor};
+use std::sync::Arc;
+
+/// A plan of the block.
+pub struct DraftPlan {
+    /// The steps.
+    pub plan: Plan,
+    /// For several rows that need it: the ring of the model's hidden states: see [`KEPT_ROWS`].
+    pub kept: Option<LocalId>,
+    /// The ring of the block's own hidden states, each in the place of the row that goes on from it.
+    pub drafted: LocalId,
+    /// For a row alone: how it drafts.
+    pub drafting: Option<Drafting>,
+}
+
+/// How the plan of a row alone makes drafts.
+#[derive(Debug, Clone, Copy)]
+pub struct Drafting {
+    /// The batch of rows that the drafts may have: see [`Builder::advance`].
+    pub candidates: LocalId,
+    /// The first step of the block. Before it the batch is made.
+    pub block: usize,
+    /// The first step behind the block: the head, and the choice of the draft.
+    pub head: usize,
+    /// The logits {vocab} of the draft.
+    pub logits: Tensor,
+}
+
+impl DraftPlan {
+    /// How it makes drafts.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a plan of several rows.
+    pub fn drafting(&self) -> Result<Drafting> {
+        let (expected, found) = ("one of a row alone".to_owned(), "one of several rows".to_owned());
+        self.drafting.ok_or(Error::Argument { argument: "plan", expected, found })
+    }
+}
+
+/// Where a plan of several rows finds the model's hidden states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DraftInputs {
+    /// In the residual stream that the model's plan of the same rows has left.
+    Stream,
+    /// In the ring of those that the model's plans have kept.
+    Kept,
+}
+
+/// The names of the rings: of the model's hidden states, and of the block's own.
+pub(super) const KEPT: &str = "kept";
+const DRAFTED: &str = "drafted";
+
+/// The most rows that drafts may begin behind, and the drafts themselves.
+const CANDIDATES: usize = 2 * VERIFIED_ROWS;
+
+/// Makes room for a ring of hidden states in a plan.
+pub(super) fn ring(b: &mut Builder, name: &str, config: &Config) -> (Kept, LocalId) {
+    let local = b.setting(name, (4 * config.width * KEPT_ROWS) as u64);
+    (Kept { buffer: BufferRef::Local(local), width: config.width }, local)
+}
+
+/// Plans the block for a row alone, with the drafts.
+///
+/// # Errors
+/// [`Error::Argument`] for a model without a block; [`Error::Shape`] for shapes that no grid has.
+pub fn plan_drafting(
+    weights: &Arc<ModelWeights>,
+    config: &Config,
+    cache: CacheShape,
+    target: &Target,
+) -> Result<DraftPlan> {
+    let w = block_of(weights)?;
+    let mut b = Builder::new(target, config.rotary / 2).with_weights(&weights.table.weights);
+    let (ring, drafted) = ring(&mut b, DRAFTED, config);
+    let candidates = b.advance("advance", CANDIDATES, splits(1))?.local()?;
+    let block = b.steps();
+    let y = compute(&mut b, w, config, HiddenStates::Kept(ring), cache)?;
+    b.keep_hidden("draft_norm", &y, &w.layer.next_norm, &ring, 1)?;
+    let head = b.steps();
+    let hidden = b.kept_hidden("draft_hidden", &ring, 1)?;
+    let logits = b.linear("draft_output", &w.output, &Input::from(&hidden))?;
+    let slices = b.slice_max("draft_slices", &logits)?;
+    b.draft("draft", &slices)?;
+    let drafting = Drafting { candidates, block, head, logits };
+    Ok(DraftPlan { plan: b.finish(), kept: None, drafted, drafting: Some(drafting) })
+}
+
+/// Plans the block for batches of a shape.
+///
+/// # Errors
+/// As [`plan_drafting`].
+pub fn plan_drafted_rows(
+    weights: &Arc<ModelWeights>,
+    config: &Config,
+    cache: CacheShape,
+    target: &Target,
+    (shape, inputs): (BatchShape, DraftInputs),
+) -> Result<DraftPlan> {
+    let w = block_of(weights)?;
+    let mut b = builder_for(config, target, shape, cache).with_weights(&weights.table.weights);
+    let (drafted_ring, drafted) = ring(&mut b, DRAFTED, config);
+    let mut kept = None;
+    let states = match inputs {
+        DraftInputs::Kept => {
+            let (ring, local) = ring(&mut b, KEPT, config);
+            kept = Some(local);
+            HiddenStates::Kept(ring)
+        }
+        DraftInputs::Stream => {
+            // Plans share buffers of one name, so this is what the model's plan has left.
+            let stream = b.tensor(STREAM, [config.width, shape.rows]);
+            let Norm { weight, epsilon } = &weights.output_norm;
+            HiddenStates::Rows(b.rms_norm("output_norm", &stream, weight, *epsilon)?)
+        }
+    };
+    let y = compute(&mut b, w, config, states, cache)?;
+    b.keep_hidden("draft_norm", &y, &w.layer.next_norm, &drafted_ring, 1)?;
+    Ok(DraftPlan { plan: b.finish(), kept, drafted, drafting: None })
+}
+
+fn block_of(weights: &ModelWeights) -> Result<&BlockWeights> {
+    let (expected, found) = ("one with a multi-token-prediction block".to_owned(), "one without".to_owned());
+    weights.block.as_ref().ok_or(Error::Argument { argument: "model", expected, found })
+}
+
+/// Appends the block, without its last norm: y {width, rows} of the hidden states and the tokens that follow the rows.
+fn compute(
+    b: &mut Builder,
+    w: &BlockWeights,
+    config: &Config,
+    states: HiddenStates,
+    cache: CacheShape,
+) -> Result<Tensor> {
+    b.layer(config.layers);
+    let embedding = b.get_next_rows("embed_next", &w.embedding)?;
+    let both = b.draft_input("draft_input", (&embedding, &w.embedding_norm), (states, &w.hidden_norm))?;
+    let y = b.linear("eh_proj", &w.projection, &Input::from(&both))?;
+    layer(b, &w.layer, config, &Residual::from(y), cache)?;
+    b.head();
+    Ok(y)
+}
