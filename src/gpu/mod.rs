@@ -23,7 +23,9 @@ pub use adapter::{AdapterReport, Matrices, adapters};
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pages::PAGE;
-pub use pass::{Access, BindGroup, Binding, BindingInfo, BufferCopy, Dispatch, Pipeline, ReadbackCopy, Submission};
+pub use pass::{
+    Access, BindGroup, Binding, BindingInfo, BufferCopy, Dispatch, Pipeline, Prepared, ReadbackCopy, Submission,
+};
 pub(crate) use pass::{PipelineSlot, PipelineSlots};
 pub use results::{BufferRange, Fetch, Results, SubmissionNumber};
 pub use staging::{Mapped, StagedCopy, Staging};

@@ -101,6 +101,12 @@ pub struct Submission {
     pub(super) done: Option<Done>,
 }
 
+/// Work that is recorded and not yet handed to the GPU.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(super) raw: wgpu::CommandBuffer,
+}
+
 /// A copy from one buffer to another, of whole words.
 pub struct BufferCopy<'a> {
     /// What is copied.
@@ -157,13 +163,36 @@ impl Gpu {
         dispatches: impl IntoIterator<Item = Dispatch<'a>>,
         copies: &[ReadbackCopy<'_>],
     ) -> Result<Submission> {
-        self.record("a submission", 0, |encoder| {
-            self.pass(encoder, None, dispatches);
-            for copy in copies {
-                let (from, to) = (copy.from, &copy.to.raw);
-                encoder.copy_buffer_to_buffer(&from.raw, from.start + copy.offset, to, copy.at, copy.bytes);
-            }
-        })
+        self.record("a submission", 0, |encoder| self.encode(encoder, dispatches, copies))
+    }
+
+    fn encode<'a>(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        dispatches: impl IntoIterator<Item = Dispatch<'a>>,
+        copies: &[ReadbackCopy<'_>],
+    ) {
+        self.pass(encoder, None, dispatches);
+        for copy in copies {
+            let (from, to) = (copy.from, &copy.to.raw);
+            encoder.copy_buffer_to_buffer(&from.raw, from.start + copy.offset, to, copy.at, copy.bytes);
+        }
+    }
+
+    /// Records what [`Gpu::submit`] would submit at once, for [`Gpu::submit_prepared`]. None where that would be several
+    /// submissions.
+    ///
+    /// # Errors
+    /// What the driver reports of this work.
+    pub fn prepare<'a>(
+        &self,
+        dispatches: impl IntoIterator<Item = Dispatch<'a>>,
+        copies: &[ReadbackCopy<'_>],
+    ) -> Result<Option<Prepared>> {
+        if self.report().is_software() && !self.is_ours() {
+            return Ok(None);
+        }
+        self.record_ahead(|encoder| self.encode(encoder, dispatches, copies)).map(Some)
     }
 
     /// Zeroes buffers. They are made zero-filled, but wgpu fills them only when they are first used: done here, it

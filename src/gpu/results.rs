@@ -73,17 +73,52 @@ impl Results {
         if self.expected.len() == self.room {
             self.read(gpu, 0)?;
         }
-        let SubmissionNumber { value, buffer, offset } = number;
-        let at = 4 * self.expected.len() as u64;
-        let mut copies = vec![ReadbackCopy { from: buffer, offset, bytes: 4, to: &self.data, at }];
+        let submission = submit(&self.copies(number, self.expected.len(), ranges))?;
+        self.expected.push(number.value);
+        Ok(self.newest.insert(submission).clone())
+    }
+
+    /// The copies that a submission ends with which is the first one since a read: for work that is recorded ahead.
+    pub fn first_copies<'a>(
+        &'a self,
+        number: SubmissionNumber<'a>,
+        ranges: &[BufferRange<'a>],
+    ) -> Vec<ReadbackCopy<'a>> {
+        self.copies(number, 0, ranges)
+    }
+
+    /// Submits work that was recorded with [those copies](Results::first_copies), if it is the first since a read.
+    ///
+    /// # Errors
+    /// That of `submit`.
+    pub fn submit_first(
+        &mut self,
+        number: u32,
+        submit: impl FnOnce() -> Result<Submission>,
+    ) -> Result<Option<Submission>> {
+        if !self.expected.is_empty() {
+            return Ok(None);
+        }
+        let submission = submit()?;
+        self.expected.push(number);
+        Ok(Some(self.newest.insert(submission).clone()))
+    }
+
+    /// Copies of a submission's number, to the place of the one with this index, and of ranges, one behind the other.
+    fn copies<'a>(
+        &'a self,
+        number: SubmissionNumber<'a>,
+        index: usize,
+        ranges: &[BufferRange<'a>],
+    ) -> Vec<ReadbackCopy<'a>> {
+        let (to, SubmissionNumber { buffer, offset, .. }) = (&self.data, number);
+        let mut copies = vec![ReadbackCopy { from: buffer, offset, bytes: 4, to, at: 4 * index as u64 }];
         let mut at = 4 * self.room as u64;
         for &BufferRange { from, offset, bytes } in ranges {
-            copies.push(ReadbackCopy { from, offset, bytes, to: &self.data, at });
+            copies.push(ReadbackCopy { from, offset, bytes, to, at });
             at += bytes;
         }
-        let submission = submit(&copies)?;
-        self.expected.push(value);
-        Ok(self.newest.insert(submission).clone())
+        copies
     }
 
     /// Waits for the newest submission to this place, and for no other one, and returns the first `bytes` bytes of its

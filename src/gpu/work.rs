@@ -1,7 +1,7 @@
 //! Counts the work that is submitted to the GPU. A token should be one encoder, one pass and one submission, which
 //! tests check, because on Metal each of these is a command buffer or more.
 
-use super::{Dispatch, Gpu, Submission};
+use super::{Dispatch, Gpu, Prepared, Submission};
 use crate::error::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,6 +81,34 @@ impl Gpu {
             }
             add(&self.shared.counts.submissions, 1);
             let index = self.shared.queue.submit([encoder.finish()]);
+            Submission { index, done: self.done() }
+        })
+    }
+
+    /// Records work that is submitted later: what stands in buffers by then counts.
+    ///
+    /// # Errors
+    /// Errors that the driver reports for this work.
+    pub(super) fn record_ahead(&self, record: impl FnOnce(&mut wgpu::CommandEncoder)) -> Result<Prepared> {
+        let raw = self.attempt("preparing a submission", 0, |device| {
+            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            record(&mut encoder);
+            encoder.finish()
+        })?;
+        Ok(Prepared { raw })
+    }
+
+    /// Submits what was recorded.
+    ///
+    /// # Errors
+    /// As [`Gpu::submit`].
+    pub fn submit_prepared(&self, work: Prepared) -> Result<Submission> {
+        let wait = self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        wait.into_iter().for_each(|wait| wait());
+        self.attempt("a submission", 0, |_| {
+            add(&self.shared.counts.submissions, 1);
+            let kept = !self.shared.drops_work.load(Ordering::Relaxed);
+            let index = self.shared.queue.submit(kept.then_some(work.raw));
             Submission { index, done: self.done() }
         })
     }

@@ -2,7 +2,9 @@
 
 use super::{BufferRef, Local, LocalId, Plan, Purpose, Step};
 use crate::error::{Error, Result};
-use crate::gpu::{Access, BindGroup, Binding, Buffer, BufferUse, Dispatch, Gpu, Pipeline, ReadbackCopy, Submission};
+use crate::gpu::{
+    Access, BindGroup, Binding, Buffer, BufferUse, Dispatch, Gpu, Pipeline, Prepared, ReadbackCopy, Submission,
+};
 use crate::shader::Pipelines;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -129,6 +131,18 @@ impl Executor {
         copies: &[ReadbackCopy<'_>],
     ) -> Result<Submission> {
         self.gpu.submit(self.dispatches(steps).chain(then.0.dispatches(then.1)), copies)
+    }
+
+    /// Records what [`Executor::submit`] would submit: see [`Gpu::prepare`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare(
+        &self,
+        steps: impl IntoIterator<Item = usize>,
+        copies: &[ReadbackCopy<'_>],
+    ) -> Result<Option<Prepared>> {
+        self.gpu.prepare(self.dispatches(steps), copies)
     }
 
     /// Runs passes of steps one after the other and returns what each took, in nanoseconds.

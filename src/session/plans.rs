@@ -8,7 +8,7 @@
 use super::drafting::{Drafts, ReadyDraft};
 use super::pace::Pace;
 use crate::error::Result;
-use crate::gpu::Buffer;
+use crate::gpu::{Buffer, Prepared};
 use crate::kernels::{Adjustment, Sampling};
 use crate::model::{BatchPlan, BatchShape, CacheShape, DraftInputs, Head, Model, SamplingPlan, sampled_bytes};
 use crate::plan::{Executor, LocalId, PAGE, Plan, ScratchKey};
@@ -65,6 +65,8 @@ pub struct Ready {
     pub pace: Pace,
     /// Sampling from adjusted logits, from its first use on.
     sampler: Option<Sampler>,
+    /// Work that is recorded ahead, and the place of its results and whether it filters: see [`Submissions::prepare`](super::submissions::Submissions::prepare).
+    pub prepared: Option<((usize, bool), Prepared)>,
 }
 
 /// Sampling from adjusted logits on the device.
@@ -104,7 +106,7 @@ impl Plans {
         };
         shared.caches.extend(drafts.as_ref().and_then(Drafts::cache));
         let pace = Pace::new(Duration::ZERO); // of a row alone nothing is cut
-        let alone = Ready { planned, executor, pace, sampler: None };
+        let alone = Ready { planned, executor, pace, sampler: None, prepared: None };
         Ok(Self { shared, alone, drafts, others: HashMap::new(), scratch: HashMap::new() })
     }
 
@@ -138,7 +140,7 @@ impl Plans {
         }
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
         self.share_scratch(&planned.plan, &executor, planned.last);
-        Ok(Ready { planned, executor, pace: Pace::new(limit), sampler: None })
+        Ok(Ready { planned, executor, pace: Pace::new(limit), sampler: None, prepared: None })
     }
 
     /// The plan of the multi-token-prediction block for rows of a shape, if there is a block.

@@ -84,6 +84,47 @@ impl Submissions {
         self.submit(ready, place, true, |copies| executor.submit_with(steps, (by, then), copies))
     }
 
+    /// Records the steps of a plan with those that sample from logits as they are, for results at a place, if such work is
+    /// not recorded yet.
+    pub fn prepare(&self, ready: &mut Ready, filters: bool, place: usize) -> Result<()> {
+        let key = (place, filters);
+        if ready.prepared.as_ref().is_some_and(|(known, _)| *known == key) {
+            return Ok(());
+        }
+        let (executor, sampling) = (&ready.executor, ready.head()?.sampling);
+        let steps = (0..ready.planned.plan.steps.len()).filter(|step| filters || *step != sampling.histogram);
+        let copies = self.places[place].first_copies(self.number_in(executor), &[self.sampled_range()]);
+        let prepared = executor.prepare(steps, &copies)?;
+        ready.prepared = prepared.map(|work| (key, work));
+        Ok(())
+    }
+
+    /// Submits what was recorded for a place, if it was and nothing else came between.
+    pub fn run_prepared(&mut self, ready: &mut Ready, filters: bool, place: usize) -> Result<Option<Submission>> {
+        let Some((key, work)) = ready.prepared.take() else { return Ok(None) };
+        if key != (place, filters) {
+            return Ok(None);
+        }
+        let gpu = ready.executor.gpu().clone();
+        let submitted = self.places[place].submit_first(self.number, || gpu.submit_prepared(work))?;
+        if let Some(submission) = &submitted {
+            self.place = place;
+            self.push(&gpu, submission.clone())?;
+        }
+        Ok(submitted)
+    }
+
+    /// The number of the newest batch, as a plan has it.
+    fn number_in<'a>(&self, executor: &'a Executor) -> SubmissionNumber<'a> {
+        let (buffer, offset) = (executor.local(Plan::BATCH), offset_of!(BatchHeader, submission) as u64);
+        SubmissionNumber { value: self.number, buffer, offset }
+    }
+
+    /// All sampled tokens.
+    fn sampled_range(&self) -> BufferRange<'_> {
+        BufferRange { from: &self.sampled, offset: 0, bytes: self.sampled.bytes() }
+    }
+
     /// Calls `submit` with the copies that a submission ends with, to a place: of the number in its batch, and of the
     /// sampled tokens if they are wanted. Waits if too many submissions are under way.
     fn submit(
@@ -93,15 +134,11 @@ impl Submissions {
         wanted: bool,
         submit: impl FnOnce(&[ReadbackCopy<'_>]) -> Result<Submission>,
     ) -> Result<Submission> {
-        let (gpu, buffer) = (ready.executor.gpu(), ready.executor.local(Plan::BATCH));
-        let number =
-            SubmissionNumber { value: self.number, buffer, offset: offset_of!(BatchHeader, submission) as u64 };
-        let sampled = BufferRange { from: &self.sampled, offset: 0, bytes: self.sampled.bytes() };
-        let sampled = wanted.then_some(sampled);
-        let submission = self.places[place].submit(gpu, number, sampled.as_slice(), submit)?;
+        let (gpu, number) = (ready.executor.gpu(), self.number_in(&ready.executor));
+        let all = BufferRange { from: &self.sampled, offset: 0, bytes: self.sampled.bytes() };
+        let submission = self.places[place].submit(gpu, number, wanted.then_some(all).as_slice(), submit)?;
         self.place = place;
-        self.running.push_back(submission.clone());
-        self.wait(gpu, AHEAD)?;
+        self.push(gpu, submission.clone())?;
         Ok(submission)
     }
 

@@ -242,8 +242,10 @@ impl Session {
         }
         let place = runner.submissions.place;
         // Penalties depend on the token that was sampled, so then it has to be known before.
-        let penalises = self.params.penalises();
-        let mut first = if penalises { Some(self.taken_token(runner, place)?) } else { None };
+        let mut first = self.drafter.sampled;
+        if first.is_none() && self.params.penalises() {
+            first = Some(self.taken_token(runner, place)?);
+        }
         let (mut rows, mut adjustments) = (Vec::with_capacity(count), Vec::new());
         let mut tokens = if self.adjusts() { self.tokens.clone() } else { Vec::new() };
         for row in 0..count {
@@ -261,15 +263,20 @@ impl Session {
         }
         let shape = BatchShape::of(count.next_power_of_two(), Outputs::Verified, length, self.context());
         let model = self.pool.model().clone();
-        let ready = runner.plans.get(&model, shape, self.options.limit, &mut || Ok(()))?;
+        runner.shared_runs += 1;
+        let Runner { plans, submissions, .. } = runner;
+        let ready = plans.get(&model, shape, self.options.limit, &mut || Ok(()))?;
         if self.adjusts() {
             ready.adjust_up_to(&model, adjustments.len())?;
         }
         let filters = self.sampling.filters();
         let sampled = Sampled { adjustments: self.adjusts().then_some(&adjustments), filters };
-        runner.shared_runs += 1;
-        runner.submissions.write(ready, &rows)?;
-        let submitted = runner.submissions.run(ready, 0..ready.planned.end(), Some(sampled), place ^ 1).map(drop);
+        submissions.write(ready, &rows)?;
+        let prepared = if self.adjusts() { Ok(None) } else { submissions.run_prepared(ready, filters, place ^ 1) };
+        let submitted = match prepared {
+            Ok(None) => submissions.run(ready, 0..ready.planned.end(), Some(sampled), place ^ 1).map(drop),
+            submitted => submitted.map(drop),
+        };
         self.or_rewound(runner, submitted)?;
         self.output = None; // until there is another
         if first.is_none() {
@@ -281,6 +288,12 @@ impl Session {
             let rows: Vec<RowHeader> = rows.iter().map(following).collect();
             self.follow(runner, &rows, DraftInputs::Kept)?;
             self.draft(runner, length, count, make)?;
+            if !self.adjusts() {
+                // The next step is probably one like this, and recording it takes the host almost as long as the GPU computes.
+                let Runner { plans, submissions, .. } = runner;
+                let ready = plans.get(&model, shape, self.options.limit, &mut || Ok(()))?;
+                submissions.prepare(ready, filters, place)?;
+            }
         }
         let words = self.take_all(runner, place ^ 1)?;
         let [accepted, ..] = words[self.pool.sessions() + VERIFIED_ROWS];
