@@ -124,6 +124,13 @@ impl Session {
         matches!(self.drafter.options.kind, DraftKind::Auto | DraftKind::Mtp) && runner.plans.drafts.is_some()
     }
 
+    /// Takes notice that another session may have written over the hidden states and drafts of this one.
+    pub(super) fn take_ring(&mut self, runner: &mut Runner) {
+        if runner.drafting.replace(self.sequence) != Some(self.sequence) {
+            self.drafter.block.not_kept(self.tokens.len());
+        }
+    }
+
     /// Makes room in the ring for the hidden states of `count` further tokens, the first of which is `next`; `None` for the
     /// one that was sampled.
     pub(super) fn keep_room(&mut self, runner: &mut Runner, count: usize, next: Option<u32>) -> Result<()> {
@@ -207,6 +214,7 @@ impl Session {
     pub fn draft_logits(&mut self, next: u32, count: usize) -> Result<Vec<Vec<f32>>> {
         self.with_runner(|session, runner| {
             let length = session.tokens.len();
+            session.take_ring(runner);
             session.drafter.block.fed(length);
             session.reach(runner, count)?;
             session.catch_up(runner, Some(next))?;

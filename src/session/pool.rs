@@ -61,6 +61,8 @@ pub(super) struct Runner {
     pub holder: Option<usize>,
     /// The sequence whose list of pages the plan of a row alone has, if it is up to date. Its kernels look for no other.
     pub listed: Option<usize>,
+    /// The sequence whose hidden states and drafts are on the device, for a multi-token-prediction block.
+    pub drafting: Option<usize>,
     /// How often plans of several rows have run. They share their activations, so each run takes the place of what the
     /// one before it left.
     pub shared_runs: u64,
@@ -101,6 +103,7 @@ impl Pool {
             sequences: vec![false; sessions],
             holder: None,
             listed: None,
+            drafting: None,
             shared_runs: 0,
             losses: 0,
         };
@@ -278,6 +281,7 @@ impl Runner {
         self.sequences[sequence] = false;
         self.holder.take_if(|holder| *holder == sequence);
         self.listed.take_if(|listed| *listed == sequence);
+        self.drafting.take_if(|drafting| *drafting == sequence);
     }
 }
 

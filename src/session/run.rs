@@ -152,6 +152,7 @@ impl Session {
             Next::Head => (None, head - usize::from(self.planned.kept.is_some()), hidden),
             Next::Sampling => (None, self.planned.end(), self.output),
         };
+        self.take_ring(runner);
         let row = match next {
             Next::Head | Next::Sampling => self.row(0, length.saturating_sub(1)),
             _ => {
@@ -219,6 +220,7 @@ impl Session {
     ) -> Result<bool> {
         let (held, followed) = (self.tokens.len(), self.is_followed(runner));
         if followed {
+            self.take_ring(runner);
             self.drafter.block.fed(held);
             self.catch_up(runner, part.first().copied())?;
         }

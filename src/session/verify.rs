@@ -132,6 +132,7 @@ impl Session {
     /// Has the block make so many drafts, unless they are there.
     fn prepare_drafts(&mut self, runner: &mut Runner, count: usize) -> Result<()> {
         self.last_output(runner)?;
+        self.take_ring(runner);
         let length = self.tokens.len();
         if self.drafter.block.made < count {
             self.reach(runner, count)?;
@@ -234,6 +235,7 @@ impl Session {
     /// others.
     fn verify_in(&mut self, runner: &mut Runner, drafts: &[u32], make: usize) -> Result<Vec<u32>> {
         self.last_output(runner)?;
+        self.take_ring(runner);
         let (length, count) = (self.tokens.len(), 1 + drafts.len());
         let make = make.min(self.context() - length - count);
         self.reach(runner, count + make)?;
