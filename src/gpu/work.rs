@@ -74,15 +74,26 @@ impl Gpu {
     ) -> Result<Submission> {
         let wait = self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         wait.into_iter().for_each(|wait| wait());
-        self.attempt(doing, bytes, |device| {
-            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            if !self.shared.drops_work.load(Ordering::Relaxed) {
-                record(&mut encoder);
-            }
-            add(&self.shared.counts.submissions, 1);
-            let index = self.shared.queue.submit([encoder.finish()]);
-            Submission { index, done: self.done() }
-        })
+        self.attempt(doing, bytes, |device| self.hand_in(Some(self.encoded(device, record))))
+    }
+
+    /// The commands that `record` records.
+    fn encoded(&self, device: &wgpu::Device, record: impl FnOnce(&mut wgpu::CommandEncoder)) -> wgpu::CommandBuffer {
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        if !self.drops() {
+            record(&mut encoder);
+        }
+        encoder.finish()
+    }
+
+    fn hand_in(&self, commands: Option<wgpu::CommandBuffer>) -> Submission {
+        add(&self.shared.counts.submissions, 1);
+        let index = self.shared.queue.submit(commands);
+        Submission { index, done: self.done() }
+    }
+
+    fn drops(&self) -> bool {
+        self.shared.drops_work.load(Ordering::Relaxed)
     }
 
     /// Records work that is submitted later: what stands in buffers by then counts.
@@ -90,11 +101,7 @@ impl Gpu {
     /// # Errors
     /// Errors that the driver reports for this work.
     pub(super) fn record_ahead(&self, record: impl FnOnce(&mut wgpu::CommandEncoder)) -> Result<Prepared> {
-        let raw = self.attempt("preparing a submission", 0, |device| {
-            let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            record(&mut encoder);
-            encoder.finish()
-        })?;
+        let raw = self.attempt("preparing a submission", 0, |device| self.encoded(device, record))?;
         Ok(Prepared { raw })
     }
 
@@ -105,12 +112,7 @@ impl Gpu {
     pub fn submit_prepared(&self, work: Prepared) -> Result<Submission> {
         let wait = self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         wait.into_iter().for_each(|wait| wait());
-        self.attempt("a submission", 0, |_| {
-            add(&self.shared.counts.submissions, 1);
-            let kept = !self.shared.drops_work.load(Ordering::Relaxed);
-            let index = self.shared.queue.submit(kept.then_some(work.raw));
-            Submission { index, done: self.done() }
-        })
+        self.attempt("a submission", 0, |_| self.hand_in((!self.drops()).then_some(work.raw)))
     }
 
     /// Records a pass of dispatches. Passes are created nowhere else.
