@@ -178,12 +178,17 @@ const OUTPUT: &str = "output.weight";
 impl BlockWeights {
     fn resolve(file: &Gguf, table: &mut WeightTable, config: &Config, model: &ModelWeights) -> Result<Self> {
         let index = config.layers;
-        if config.draft_blocks != 1 || !serves_few(config) {
-            return Err(Error::Unsupported {
-                what: "the number of multi-token-prediction blocks".into(),
-                found: config.draft_blocks.to_string(),
-                remedy: "one is".into(),
-            });
+        let unsupported = |what: &str, found: String, remedy: &str| {
+            Err(Error::Unsupported { what: what.into(), found, remedy: remedy.into() })
+        };
+        if config.draft_blocks != 1 {
+            let found = config.draft_blocks.to_string();
+            return unsupported("the number of multi-token-prediction blocks", found, "one is supported");
+        }
+        if !serves_few(config) {
+            let found = format!("{} heads of {} and {}", config.heads, config.key_width, config.value_width);
+            let remedy = "the widths of all heads together have to be multiples of 32";
+            return unsupported("a multi-token-prediction block beside such heads", found, remedy);
         }
         let tensors = &mut Tensors::new(file, table);
         let name = |stem: &str| format!("blk.{index}.nextn.{stem}.weight");

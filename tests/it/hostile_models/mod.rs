@@ -1,6 +1,7 @@
 //! Tests well-formed GGUF files whose model is invalid. For each way to break a model, the load fails soon, with an
 //! error of the right kind that names the key or tensor, and without allocating as much memory as the file claims.
 
+mod blocks;
 mod keys;
 mod not_numbers;
 mod random;

@@ -90,6 +90,20 @@ impl Small {
         small
     }
 
+    /// With a multi-token-prediction block behind the layers.
+    pub fn with_block(n: &Numbers) -> Self {
+        let mut small = Self::of(n);
+        small.set(&key("block_count"), 3u32);
+        small.set(&key("nextn_predict_layers"), 1u32);
+        small.attention("blk.2", n);
+        small.experts("blk.2", n);
+        small.add("blk.2.nextn.eh_proj.weight", &[2 * n.width, n.width], n.ty);
+        for stem in ["enorm", "hnorm", "shared_head_norm"] {
+            small.add(&format!("blk.2.nextn.{stem}.weight"), &[n.width], F32);
+        }
+        small
+    }
+
     fn attention(&mut self, block: &str, n: &Numbers) {
         let key_width = n.nope + n.rotary;
         let tensors: [(&str, &[u64]); 10] = [
@@ -127,7 +141,7 @@ impl Small {
         }
     }
 
-    fn add(&mut self, name: &str, dims: &[u64], ty: u32) {
+    pub fn add(&mut self, name: &str, dims: &[u64], ty: u32) {
         let values = TensorType::from_id(ty).map_or(1, |ty| ty.values as u64);
         let ty = if dims[0].is_multiple_of(values) { ty } else { F32 };
         self.tensors.push(Tensor { name: name.into(), dims: dims.to_vec(), ty });
