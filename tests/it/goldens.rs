@@ -2,7 +2,7 @@
 
 use crate::common::goldens::{Golden, goldens};
 use crate::common::gpu::{gpu, gpu_without_subgroups};
-use crate::common::models::{fable, fable_file, load_on, load_with, relative_l2, worst_error_with};
+use crate::common::models::{fable, fable_file, fixture, load_on, load_with, read_f32, relative_l2, worst_error_with};
 use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
 use wglm::plan::Fusions;
@@ -97,6 +97,31 @@ fn predictions_of_the_second_token() {
                 }
                 println!("{} {ty:?}, {together} together: {worst:.1e}", golden.name);
                 assert!(worst < bound, "{} {ty:?}, {together} together: {worst:.1e}", golden.name);
+            }
+        }
+    }
+}
+
+/// Drafts behind one another, each from the one before it, by the reference (`--mtp --drafts 3`).
+#[test]
+fn predictions_behind_predictions() {
+    const POSITIONS: [usize; 4] = [3, 10, 17, 24];
+    let golden = goldens().into_iter().find(|golden| golden.name == "dialog1").unwrap();
+    let want = read_f32(fixture("fable/dialog1.f16.mtp_drafts.f32"));
+    let vocab = want.len() / (3 * POSITIONS.len());
+    for together in [1, 512] {
+        let cache = CacheShape { context: golden.tokens.len() + 8, ty: CacheType::F32 };
+        let mut session = Session::with_cache(fable("f16"), cache).unwrap();
+        session.set_prompt_options(PromptOptions { chunk: together, ..PromptOptions::default() });
+        session.set_speculation(&Speculation::default()).unwrap();
+        for (position, want) in POSITIONS.iter().zip(want.chunks(3 * vocab)) {
+            session.rewind(0);
+            session.feed(&golden.tokens[..=*position]).unwrap();
+            let got = session.draft_logits(golden.tokens[position + 1], 3).unwrap();
+            for (draft, (got, want)) in got.iter().zip(want.chunks(vocab)).enumerate() {
+                let error = relative_l2(got, want);
+                println!("{position}, {together} together, draft {draft}: {error:.1e}");
+                assert!(error < EXACT, "{position}, {together} together, draft {draft}: {error:.1e}");
             }
         }
     }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Logits of a `deepseek2` GGUF (GLM-4.7-Flash, DeepSeek-V2/V3 shapes) in float64: the yardstick for the engine's tests.
 
-usage: reference.py MODEL.gguf TOKENS.i32 OUT.f32 [--positions 0,5,9] [--mtp]
+usage: reference.py MODEL.gguf TOKENS.i32 OUT.f32 [--positions 0,5,9] [--mtp] [--drafts N]
 
 TOKENS is raw little-endian i32; OUT is raw little-endian f32 [positions, vocabulary], every position unless some are
-named. With --mtp the logits are those of the multi-token-prediction block: row i drafts token i+2.
+named. With --mtp the logits are those of the multi-token-prediction block: row i drafts token i+2. With --drafts N there
+are N rows for each position: each further one drafts the token behind the draft before it, the likeliest one.
 
 It computes each head's keys and values out in full instead of absorbing k_b and v_b into the query and the output,
 so that it shares no shortcut with the engine. Weights are dequantised by the `gguf` package.
@@ -209,21 +210,35 @@ class Model:
     def logits(self, tokens, positions):
         return self.project(self.trunk(tokens)[positions])
 
-    def mtp_logits(self, tokens, positions):
-        """The first MTP block, whose row i sees the trunk's state i and token i+1: [T-1] rows to choose from."""
+    def own(self, name, trunk):
+        """A tensor of the MTP block's own, else the trunk's."""
+        n = f"blk.{self.config.layers}.nextn."
+        return n + name if self.has(n + name) else trunk
+
+    def mtp_states(self, tokens, hidden):
+        """The first MTP block's states after its last norm, whose row i sees hidden state i and token i: [T, D]."""
         layer = self.config.layers
         n = f"blk.{layer}.nextn."
-
-        def own(name, trunk):
-            """A tensor of the block's own, else the trunk's."""
-            return n + name if self.has(n + name) else trunk
-
-        token = self.weight(own("embed_tokens.weight", "token_embd.weight"), tokens[1:])
-        hidden = self.trunk(tokens)[:-1]
+        token = self.weight(self.own("embed_tokens.weight", "token_embd.weight"), tokens)
         both = np.concatenate([self.norm(token, n + "enorm.weight"), self.norm(hidden, n + "hnorm.weight")], axis=-1)
         y = self.layer(self.linear(both, n + "eh_proj.weight"), layer)
-        y = self.norm(y[positions], own("shared_head_norm.weight", "output_norm.weight"))
-        return self.project(y, own("shared_head_head.weight", None))
+        return self.norm(y, self.own("shared_head_norm.weight", "output_norm.weight"))
+
+    def mtp_logits(self, tokens, positions, drafts=1):
+        """Of the first MTP block, [T-1] rows to choose from, `drafts` rows for each position: see above."""
+        head = self.own("shared_head_head.weight", None)
+        hidden = self.trunk(tokens)[:-1]
+        if drafts == 1:
+            return self.project(self.mtp_states(tokens[1:], hidden)[positions], head)
+        rows = []
+        for position in np.arange(len(hidden))[positions]:
+            follows, states = tokens[1:position + 2], hidden[:position + 1]
+            for _ in range(drafts):
+                state = self.mtp_states(follows, states)[-1:]
+                rows.append(self.project(state, head))
+                # The draft follows, and the block's own state takes the place of the trunk's.
+                follows, states = np.append(follows, rows[-1].argmax()), np.concatenate([states, state])
+        return np.concatenate(rows)
 
 
 def softmax(x):
@@ -242,12 +257,13 @@ def main():
     parser.add_argument("out", help="raw little-endian f32")
     parser.add_argument("--positions", help="comma-separated; all if left out")
     parser.add_argument("--mtp", action="store_true", help="the logits of the multi-token-prediction block")
+    parser.add_argument("--drafts", type=int, default=1, help="drafts behind one another, with --mtp")
     args = parser.parse_args()
     tokens = np.fromfile(args.tokens, dtype="<i4")
     rows = len(tokens) - 1 if args.mtp else len(tokens)
     positions = [int(p) for p in args.positions.split(",")] if args.positions else list(range(rows))
     model = Model(args.model)
-    logits = (model.mtp_logits if args.mtp else model.logits)(tokens, positions)
+    logits = model.mtp_logits(tokens, positions, args.drafts) if args.mtp else model.logits(tokens, positions)
     logits.astype("<f4").tofile(args.out)
     print(f"{args.out}: {logits.shape[0]} positions x {logits.shape[1]} logits", file=sys.stderr)
 
