@@ -59,7 +59,13 @@ impl Bar<'_> {
     fn speed(&self) -> Option<String> {
         match (self.pending, self.stats) {
             (Some(pending), _) => pending.speed().map(|speed| format!("about {speed:.0} tokens/s")),
-            (None, Some(stats)) => Some(format!("{} tokens, {:.0} tokens/s", stats.generated, stats.speed())),
+            (None, Some(stats)) => {
+                let guessed = match stats.drafts.accepted {
+                    0 => String::new(),
+                    right => format!(", {right} of them guessed ({:.1}x)", stats.draft_gain()),
+                };
+                Some(format!("{} tokens, {:.0} tokens/s{guessed}", stats.generated, stats.speed()))
+            }
             (None, None) => None,
         }
     }
