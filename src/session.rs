@@ -298,23 +298,22 @@ impl Session {
     fn reach(&mut self, runner: &mut Runner, count: usize) -> Result<()> {
         let (length, last) = (self.tokens.len(), (self.tokens.len() + count).div_ceil(PAGE));
         let first = length / PAGE;
-        let mut changed = last > self.pages.len();
-        if let Some(page) = self.pages.get_mut(first) {
-            if runner.pages.is_shared(*page) {
-                let own = runner.pages.take(1)?[0];
-                let shared = std::mem::replace(page, own);
+        let more = last.saturating_sub(self.pages.len());
+        let shared = self.pages.get(first).copied().filter(|page| runner.pages.is_shared(*page));
+        // All that are needed, or none: the device has to know every page that the session holds.
+        let mut taken = runner.pages.take(more + usize::from(shared.is_some()))?.into_iter();
+        match (shared, self.pages.get_mut(first)) {
+            (Some(shared), Some(page)) => {
+                *page = taken.next().unwrap_or(shared);
+                let own = *page;
                 runner.pages.release([shared]);
                 runner.copy_page(shared, own, length % PAGE)?;
-                changed = true;
-            } else {
-                runner.pages.forget(*page);
             }
+            (None, Some(page)) => runner.pages.forget(*page),
+            (_, None) => {}
         }
-        if changed {
-            self.pages.extend(runner.pages.take(last.saturating_sub(self.pages.len()))?);
-            self.list_pages(runner, first)?;
-        }
-        Ok(())
+        self.pages.extend(taken);
+        if more > 0 || shared.is_some() { self.list_pages(runner, first) } else { Ok(()) }
     }
 
     /// Tells the device the pages from one on.
