@@ -386,6 +386,9 @@ impl<'a> Generation<'a> {
 
     /// Has the session forget the tokens that were not reported.
     fn drop_pending(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
         let reported = self.session.tokens().len().saturating_sub(self.pending.len());
         self.pending.clear();
         self.session.rewind(reported);

@@ -85,9 +85,9 @@ impl DraftStats {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
-            drafted: self.drafted - earlier.drafted,
-            accepted: self.accepted - earlier.accepted,
-            steps: self.steps - earlier.steps,
+            drafted: self.drafted.saturating_sub(earlier.drafted),
+            accepted: self.accepted.saturating_sub(earlier.accepted),
+            steps: self.steps.saturating_sub(earlier.steps),
             saved_seconds: self.saved_seconds - earlier.saved_seconds,
         }
     }

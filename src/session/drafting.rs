@@ -88,10 +88,11 @@ pub struct BlockState {
 }
 
 impl BlockState {
-    /// After a rewind the last row has to be computed again: another token may follow it.
-    pub fn truncate(&mut self, length: usize) {
+    /// After a rewind from so many tokens the last row has to be computed again: another token may follow it. Of tokens too
+    /// far back the ring holds nothing any more.
+    pub fn truncate(&mut self, before: usize, length: usize) {
         self.followed = self.followed.min(length.saturating_sub(1));
-        self.kept = self.kept.min(length);
+        self.kept = if before - length < KEPT_ROWS / 2 { self.kept.min(length) } else { length };
         self.made = 0;
     }
 
@@ -212,6 +213,7 @@ impl Session {
     /// [`Error::Argument`](crate::Error::Argument) for a model without a block; what the device reports.
     #[doc(hidden)]
     pub fn draft_logits(&mut self, next: u32, count: usize) -> Result<Vec<Vec<f32>>> {
+        self.check(self.tokens.len() + count, &[next])?;
         self.with_runner(|session, runner| {
             let length = session.tokens.len();
             session.take_ring(runner);

@@ -154,7 +154,11 @@ impl Session {
         };
         self.take_ring(runner);
         let row = match next {
-            Next::Head | Next::Sampling => self.row(0, length.saturating_sub(1)),
+            Next::Head | Next::Sampling => {
+                self.drafter.sampled(None);
+                self.drafter.block.fed(length);
+                self.row(0, length.saturating_sub(1))
+            }
             _ => {
                 self.reach(runner, 1)?;
                 self.drafter.sampled(None);

@@ -6,7 +6,7 @@ use super::run::known;
 use super::submissions::Sampled;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
-use crate::kernels::VERIFIED_ROWS;
+use crate::kernels::{NO_TOKEN, VERIFIED_ROWS};
 use crate::model::{BatchShape, DraftInputs, Outputs, most_drafts};
 use crate::plan::RowHeader;
 use crate::speculate::{DraftKind, DraftStats, Evidence, Lookup, Offer, Planner, Prediction, Speculation};
@@ -70,7 +70,7 @@ impl Drafter {
     /// Forgets what no longer holds of a sequence that is cut to its first tokens.
     pub fn truncate(&mut self, tokens: &[u32], length: usize) {
         self.lookup.truncate(tokens, length);
-        self.block.truncate(length);
+        self.block.truncate(tokens.len(), length);
         self.sampled = None;
     }
 }
@@ -110,6 +110,9 @@ impl Session {
             });
             match fed {
                 Err(Error::PoolFull { .. }) => {} // there may be room for the token that is certain
+                Err(Error::OutOfMemory { .. } | Error::TooLarge { .. }) if self.output.is_some() => {
+                    self.drafter.options = Speculation::OFF; // plans that guess do not fit
+                }
                 fed => {
                     let fed = fed?;
                     self.drafter.planner.verified(evidence, count, fed.len() - 1);
@@ -153,6 +156,10 @@ impl Session {
             let (expected, found) = ("one with a multi-token-prediction block".to_owned(), "one without".to_owned());
             return Err(Error::Argument { argument: "model", expected, found });
         }
+        if count > most_drafts(self.model().config()) {
+            let (expected, found) = (format!("at most {}", most_drafts(self.model().config())), count.to_string());
+            return Err(Error::Argument { argument: "drafts", expected, found });
+        }
         self.check(self.tokens.len() + 1 + count, &[])?;
         self.with_runner(|session, runner| {
             session.prepare_drafts(runner, count)?;
@@ -181,14 +188,16 @@ impl Session {
             prediction.iter().map(|it| Offer { evidence: Evidence::Matched(it.matched), count: it.tokens.len() }),
         );
         if kind != DraftKind::Lookup && self.pool.model().has_block() {
-            offers.push(Offer { evidence: Evidence::Predicted, count: most.min(MOST_PREDICTED) });
+            // Penalties on a row need the tokens before it, and the host does not know drafts of the block but by their places.
+            let count = if self.params.penalises() { 1 } else { MOST_PREDICTED };
+            offers.push(Offer { evidence: Evidence::Predicted, count: most.min(count) });
         }
         let chosen = self.drafter.planner.choose(&offers);
         let (number, count) = match (kind, asked) {
             (DraftKind::Auto, _) => chosen?,
             // Asked for by name, drafts are tried wherever there are any: as many as was said, or as pay.
             (_, Some(_)) => (0, offers.first()?.count),
-            (_, None) => chosen.or_else(|| offers.first().map(|_| (0, 1)))?,
+            (_, None) => chosen.or_else(|| self.drafter.planner.alone().and(offers.first()).map(|_| (0, 1)))?,
         };
         let evidence = offers.get(number)?.evidence;
         let drafts = match (evidence, prediction) {
@@ -263,13 +272,14 @@ impl Session {
             let (first_adjustment, end) = (first_adjustment as u32, adjustments.len() as u32);
             rows.push(RowHeader { result, first_adjustment, adjustments: end - first_adjustment, ..header });
         }
-        let shape = BatchShape::of(count.next_power_of_two(), Outputs::Verified, length, self.context());
+        let room = count.next_power_of_two().max(2); // the plan of one row knows no other list of pages than its own
+        let shape = BatchShape::of(room, Outputs::Verified, length, self.context());
         let model = self.pool.model().clone();
         runner.shared_runs += 1;
         let Runner { plans, submissions, .. } = runner;
         let ready = plans.get(&model, shape, self.options.limit, &mut || Ok(()))?;
         if self.adjusts() {
-            ready.adjust_up_to(&model, adjustments.len())?;
+            ready.adjust_up_to(&model, adjustments.len().next_power_of_two())?;
         }
         let filters = self.sampling.filters();
         let sampled = Sampled { adjustments: self.adjusts().then_some(&adjustments), filters };
@@ -283,6 +293,8 @@ impl Session {
         self.output = None; // until there is another
         if first.is_none() {
             first = Some(self.taken_token(runner, place)?);
+        } else if self.pool.sessions() > 1 {
+            self.take(runner, place)?; // another session's work may have left its number there
         }
         self.drafter.block.made = 0;
         if make > 0 {
@@ -302,6 +314,9 @@ impl Session {
         let accepted = (accepted as usize).min(drafts.len());
         let behind = words[self.pool.sessions()..].iter().map(|[sampled, ..]| *sampled);
         let fed: Vec<u32> = first.into_iter().chain(behind.take(accepted)).collect();
+        if fed.contains(&NO_TOKEN) {
+            return Err(Error::NotANumber); // and the output is gone
+        }
         self.tokens.extend_from_slice(&fed);
         self.confirm(runner);
         if make > 0 {

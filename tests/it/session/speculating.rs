@@ -102,7 +102,8 @@ fn guesses_change_no_text() {
     {
         let prompt = &golden.tokens[..golden.prompt];
         let drawn = SamplerParams { seed: Some(3), ..SamplerParams::default() };
-        for sampling in [SamplerParams::greedy(), drawn] {
+        let penalised = SamplerParams { repeat_penalty: 1.3, presence_penalty: 0.2, ..drawn.clone() };
+        for sampling in [SamplerParams::greedy(), drawn, penalised] {
             let plain = GenerateOptions {
                 sampling,
                 max_tokens: Some(120),
