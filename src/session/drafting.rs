@@ -122,7 +122,11 @@ impl BlockState {
 impl Session {
     /// Whether the block computes a row for every token.
     pub(super) fn is_followed(&self, runner: &Runner) -> bool {
-        matches!(self.drafter.options.kind, DraftKind::Auto | DraftKind::Mtp) && runner.plans.drafts.is_some()
+        let wanted = match self.drafter.options.kind {
+            DraftKind::Auto => !self.pool.model().gpu().report().is_software(), // on the CPU drafts never pay
+            kind => kind == DraftKind::Mtp,
+        };
+        wanted && runner.plans.drafts.is_some()
     }
 
     /// Takes notice that another session may have written over the hidden states and drafts of this one.

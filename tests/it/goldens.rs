@@ -6,7 +6,7 @@ use crate::common::models::{fable, fable_file, fixture, load_on, load_with, read
 use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
 use wglm::plan::Fusions;
-use wglm::{Arithmetic, CacheShape, Model, PromptOptions, Session, Speculation};
+use wglm::{Arithmetic, CacheShape, DraftKind, Model, PromptOptions, Session, Speculation};
 
 /// The bound with an f32 cache, where only the order of f32 sums differs.
 const EXACT: f64 = 2e-5;
@@ -84,7 +84,7 @@ fn predictions_of_the_second_token() {
                 let context = golden.tokens.len() + 8;
                 let mut session = Session::with_cache(model, CacheShape { context, ty }).unwrap();
                 session.set_prompt_options(PromptOptions { chunk: together, ..PromptOptions::default() });
-                session.set_speculation(&Speculation::default()).unwrap();
+                session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: None }).unwrap();
                 let mut worst = 0f64;
                 for (position, want) in positions.iter().zip(logits.chunks(vocab)) {
                     let next = golden.tokens[position + 1];
@@ -113,7 +113,7 @@ fn predictions_behind_predictions() {
         let cache = CacheShape { context: golden.tokens.len() + 8, ty: CacheType::F32 };
         let mut session = Session::with_cache(fable("f16"), cache).unwrap();
         session.set_prompt_options(PromptOptions { chunk: together, ..PromptOptions::default() });
-        session.set_speculation(&Speculation::default()).unwrap();
+        session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: None }).unwrap();
         for (position, want) in POSITIONS.iter().zip(want.chunks(3 * vocab)) {
             session.rewind(0);
             session.feed(&golden.tokens[..=*position]).unwrap();

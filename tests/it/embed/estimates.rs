@@ -33,7 +33,8 @@ fn it_takes_what_was_said() {
         assert_eq!(loaded.held, said.weights);
         assert!(loaded.most <= said.weights + said.staging.max(said.scratch), "{loaded:?}, {said:?}");
         let mut session = Session::new(&model).unwrap();
-        session.set_speculation(&Speculation { kind: speculation, most: None }).unwrap();
+        let kind = if speculation == DraftKind::Off { DraftKind::Off } else { DraftKind::Mtp };
+        session.set_speculation(&Speculation { kind, most: None }).unwrap();
         let small = gpu.memory().held;
         let mut largest = 0;
         for length in lengths {
