@@ -105,8 +105,7 @@ proptest! {
 }
 
 proptest! {
-    // Each case compiles the kernels of a model of its own, which takes most of the time; every run draws other shapes.
-    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn shapes_that_fit_together_are_computed(n in numbers(), bytes in any::<bool>()) {
