@@ -96,10 +96,11 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// How many times as fast the tokens came as they would have without guesses, as far as that was measured.
-    pub fn draft_gain(&self) -> f64 {
-        let took = self.generate_time.as_secs_f64().max(1e-9);
-        (took + self.drafts.saved_seconds) / took
+    /// How many times as fast the tokens came as they would have without guesses; `None` where nothing was guessed, or
+    /// where it was not measured how long a token takes without.
+    pub fn draft_gain(&self) -> Option<f64> {
+        let (took, saved) = (self.generate_time.as_secs_f64().max(1e-9), self.drafts.saved_seconds);
+        (self.drafts.steps > 0 && saved != 0.0).then_some((took + saved) / took)
     }
 
     /// The prefill speed: prompt tokens computed per second.

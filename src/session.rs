@@ -29,7 +29,7 @@ use crate::model::{BatchPlan, CacheShape, Model, PromptOptions};
 use crate::plan::{PAGE, Plan, RowHeader};
 use crate::sample::SamplerParams;
 use parts::Parts;
-use pool::{JointRow, Runner};
+use pool::{RowOutput, Runner};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use verify::Drafter;
@@ -99,8 +99,9 @@ pub struct Session {
 enum LastOutput {
     /// The token that was sampled after it.
     Sampled,
-    /// That, its logits and its hidden state, in a row of a step that it took with other sessions.
-    Joint(JointRow),
+    /// That, its logits and its hidden state, in a row of a step of several rows: one that it took with other
+    /// sessions, or that verified drafts.
+    Row(RowOutput),
     /// That, and its logits. A snapshot holds nothing else.
     Logits,
     /// That, its logits and its hidden state.
@@ -286,8 +287,8 @@ impl Session {
         self.pages.extend(shared);
         self.tokens = tokens[..self.pages.len() * PAGE].to_vec();
         (self.confirmed, self.offered, self.output) = (self.tokens.len(), self.pages.len(), None);
-        self.drafter.block.followed(self.tokens.len());
-        self.drafter.block.not_kept(self.tokens.len());
+        self.drafter.block.computed_to(self.tokens.len());
+        self.drafter.block.forget_states(self.tokens.len());
         self.list_pages(runner, first)
     }
 
@@ -351,7 +352,7 @@ impl Session {
         let output = self.output.ok_or(Error::Argument { argument: "session", expected, found: "none".into() })?;
         let there = match output {
             LastOutput::Sampled => false,
-            LastOutput::Joint(at) => at.run == runner.shared_runs,
+            LastOutput::Row(at) => at.run == runner.shared_runs,
             LastOutput::Logits | LastOutput::Hidden => runner.holder == Some(self.sequence),
         };
         Ok(if there { output } else { LastOutput::Sampled })

@@ -10,8 +10,8 @@
 mod lookup;
 mod planner;
 
-pub(crate) use lookup::{Lookup, Prediction};
-pub(crate) use planner::{Evidence, Offer, Planner};
+pub(crate) use lookup::{Continuation, Lookup};
+pub(crate) use planner::{DraftPlanner, Evidence, Offer};
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};

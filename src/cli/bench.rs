@@ -106,7 +106,7 @@ fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
     let gpu = Gpu::open(&args.model.gpu.options())?;
     let device_seconds = clock.lap();
     let model =
-        model::load_on(&gpu, &model::open(args.model.file.model.as_deref())?, &args.model, args.speculate.kind())?;
+        model::load_on(&gpu, &model::open(args.model.file.model.as_deref())?, &args.model, args.speculation().kind)?;
     let load_seconds = clock.lap();
     let context = model.cache().context.max(1 + NEXT);
     let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;

@@ -127,7 +127,8 @@ impl CollectedReply {
         let drafts = match stats.drafts {
             DraftStats { drafted: 0, .. } => String::new(),
             DraftStats { drafted, accepted, .. } => {
-                format!("; {accepted} of {} accepted, {:.2}x", output::count(drafted, "draft"), stats.draft_gain())
+                let gain = stats.draft_gain().map_or(String::new(), |gain| format!(", {gain:.2}x"));
+                format!("; {accepted} of {} accepted{gain}", output::count(drafted, "draft"))
             }
         };
         let seed = stats.seed.map_or(String::new(), |seed| format!("; seed {seed}"));

@@ -62,6 +62,11 @@ impl Gpu {
         *self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(wait));
     }
 
+    fn call_before(&self) {
+        let wait = self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        wait.into_iter().for_each(|wait| wait());
+    }
+
     /// Records work with an encoder of its own and submits it. Encoders are created nowhere else.
     ///
     /// # Errors
@@ -72,8 +77,7 @@ impl Gpu {
         bytes: u64,
         record: impl FnOnce(&mut wgpu::CommandEncoder),
     ) -> Result<Submission> {
-        let wait = self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        wait.into_iter().for_each(|wait| wait());
+        self.call_before();
         self.attempt(doing, bytes, |device| self.hand_in(Some(self.encoded(device, record))))
     }
 
@@ -110,8 +114,7 @@ impl Gpu {
     /// # Errors
     /// As [`Gpu::submit`].
     pub fn submit_prepared(&self, work: Prepared) -> Result<Submission> {
-        let wait = self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        wait.into_iter().for_each(|wait| wait());
+        self.call_before();
         self.attempt("a submission", 0, |_| self.hand_in((!self.drops()).then_some(work.raw)))
     }
 

@@ -253,7 +253,7 @@ pub(crate) struct KeptHidden {
     pub x: Tensor,
     pub norm: Norm,
     pub ring: Kept,
-    pub behind: usize,
+    pub ahead: usize,
     /// Rotary angles of a row.
     pub pairs: usize,
 }
@@ -262,7 +262,7 @@ pub(crate) struct KeptHidden {
 pub(crate) struct PickedHidden {
     pub ring: Kept,
     pub y: Tensor,
-    pub behind: usize,
+    pub ahead: usize,
     /// Rotary angles of a row.
     pub pairs: usize,
 }

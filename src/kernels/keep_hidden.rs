@@ -12,17 +12,17 @@ const WORKGROUP: usize = 256;
 /// The places of the ring: as many rows as a plan of few rows has at most.
 pub const KEPT_ROWS: usize = 32;
 
-params! { width: u32, epsilon: f32, pitch: u32, behind: u32 }
+params! { width: u32, epsilon: f32, pitch: u32, ahead: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "keep_hidden", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Keeps x {n, rows} under a norm in `ring` {n, [`KEPT_ROWS`]}, each vector at the position of its row and `behind`
+    /// Keeps x {n, rows} under a norm in `ring` {n, [`KEPT_ROWS`]}, each vector at the position of its row and `ahead`
     /// places further, modulo the places. Of more rows than places the last ones are kept.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the widths differ.
-    pub fn keep_hidden(&mut self, label: &str, x: &Tensor, norm: &Norm, ring: &Kept, behind: usize) -> Result<()> {
+    pub fn keep_hidden(&mut self, label: &str, x: &Tensor, norm: &Norm, ring: &Kept, ahead: usize) -> Result<()> {
         let [width, rows] = x.shape;
         expect_shape(KERNEL.name, "x's vectors", rows, self.rows())?;
         expect_shape(KERNEL.name, &norm.weight.name, norm.weight.shape[0], width)?;
@@ -36,12 +36,11 @@ impl Builder {
             self.bound("weight", norm.weight.buffer()),
             self.bound("ring", ring.buffer),
         ];
-        let params =
-            Params { width: width as u32, epsilon: norm.epsilon, pitch: x.pitch as u32, behind: behind as u32 };
+        let params = Params { width: width as u32, epsilon: norm.epsilon, pitch: x.pitch as u32, ahead: ahead as u32 };
         let weights = norm.weight.matrix_bytes();
         let cost = Cost { weights, activations: 8 * (width * rows.min(KEPT_ROWS)) as u64, ..Cost::default() };
         let pairs = self.pairs();
-        self.computes(KERNEL.name, KeptHidden { x: *x, norm: norm.clone(), ring: *ring, behind, pairs });
+        self.computes(KERNEL.name, KeptHidden { x: *x, norm: norm.clone(), ring: *ring, ahead, pairs });
         self.step(label, variant, bindings, &params, [rows, 1, 1], cost)
     }
 }

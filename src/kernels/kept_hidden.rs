@@ -10,24 +10,24 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/kept_hidden.wgsl");
 const WORKGROUP: usize = 256;
 
-params! { width: u32, behind: u32 }
+params! { width: u32, ahead: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "kept_hidden", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// y {n} = the vector that is kept `behind` places further than the position of the plan's only row.
+    /// y {n} = the vector that is kept `ahead` places further than the position of the plan's only row.
     ///
     /// # Errors
     /// See [`Builder::step`].
-    pub fn kept_hidden(&mut self, label: &str, ring: &Kept, behind: usize) -> Result<Tensor> {
+    pub fn kept_hidden(&mut self, label: &str, ring: &Kept, ahead: usize) -> Result<Tensor> {
         let width = ring.width;
         let y = self.tensor(label, [width, 1]);
         let variant =
             self.batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP)).constant("PLACES", "", KEPT_ROWS);
         let bindings = vec![self.bound_batch(), self.bound("ring", ring.buffer), self.bound("y", y.buffer)];
-        let params = Params { width: width as u32, behind: behind as u32 };
+        let params = Params { width: width as u32, ahead: ahead as u32 };
         let pairs = self.pairs();
-        self.computes(KERNEL.name, PickedHidden { ring: *ring, y, behind, pairs });
+        self.computes(KERNEL.name, PickedHidden { ring: *ring, y, ahead, pairs });
         let grid = [width.div_ceil(WORKGROUP), 1, 1];
         self.step(label, variant, bindings, &params, grid, Cost::of_activations(2 * y.bytes()))?;
         Ok(y)

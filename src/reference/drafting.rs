@@ -11,9 +11,9 @@ use std::mem::offset_of;
 /// The largest error of a norm's output, as a part of it.
 const NORM: f64 = 2e-6;
 
-/// The place in the ring, so many behind a row's position.
-fn place(position: u32, behind: usize) -> usize {
-    (position as usize + behind) % KEPT_ROWS
+/// The place in the ring, so many ahead of a row's position.
+fn place(position: u32, ahead: usize) -> usize {
+    (position as usize + ahead) % KEPT_ROWS
 }
 
 impl Reference for KeptHidden {
@@ -25,7 +25,7 @@ impl Reference for KeptHidden {
             let header = probe.row_header(row, self.pairs)?;
             let x = probe.values(self.x.buffer, row * self.x.pitch, width)?;
             let want = rms_normed(&x, &weights, self.norm.epsilon);
-            let start = place(header.position, self.behind) * width;
+            let start = place(header.position, self.ahead) * width;
             for value in probe.some(width, VALUES) {
                 let output = OutputPlace::F32(self.ring.buffer, start + value);
                 samples.push(sample(output, want[value], want[value].abs(), NORM));
@@ -38,7 +38,7 @@ impl Reference for KeptHidden {
 impl Reference for PickedHidden {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let (header, width) = (probe.row_header(0, self.pairs)?, self.ring.width);
-        let x = probe.values(self.ring.buffer, place(header.position, self.behind) * width, width)?;
+        let x = probe.values(self.ring.buffer, place(header.position, self.ahead) * width, width)?;
         let values = probe.some(width, VALUES);
         Ok(values.into_iter().map(|at| exact(OutputPlace::F32(self.y.buffer, at), f64::from(x[at]))).collect())
     }

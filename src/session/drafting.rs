@@ -20,12 +20,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// The plans of the block on the device.
-pub struct Drafts {
+pub struct BlockPlans {
     /// The plan of a row alone, which makes drafts.
-    pub alone: ReadyDraft,
+    pub alone: ReadyBlock,
     pub drafting: Drafting,
     /// The plans of several rows, each from its first use on.
-    pub rows: HashMap<(BatchShape, DraftInputs), ReadyDraft>,
+    pub rows: HashMap<(BatchShape, DraftInputs), ReadyBlock>,
     /// The model's hidden states that are kept.
     kept: Buffer,
     /// The block's own ones.
@@ -33,12 +33,12 @@ pub struct Drafts {
 }
 
 /// A plan of the block on the device.
-pub struct ReadyDraft {
+pub struct ReadyBlock {
     pub planned: DraftPlan,
     pub executor: Executor,
 }
 
-impl Drafts {
+impl BlockPlans {
     /// For sessions with a cache as given, whose KV rows take `layer_bytes` bytes. `kept` is the ring of the model's plans.
     pub fn new(
         model: &Model,
@@ -53,7 +53,7 @@ impl Drafts {
         let locals = shared.states().into_iter().collect();
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
         let (drafting, drafted) = (planned.drafting()?, executor.local(planned.drafted).clone());
-        Ok(Self { alone: ReadyDraft { planned, executor }, drafting, rows: HashMap::new(), kept, drafted })
+        Ok(Self { alone: ReadyBlock { planned, executor }, drafting, rows: HashMap::new(), kept, drafted })
     }
 
     /// The KV rows of the block.
@@ -80,7 +80,7 @@ impl Drafts {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BlockState {
     /// For how many tokens there are rows.
-    followed: usize,
+    computed: usize,
     /// From which token on hidden states are in the ring.
     kept: usize,
     /// Drafts on the device, of the tokens behind the one that was sampled.
@@ -91,48 +91,48 @@ impl BlockState {
     /// After a rewind from so many tokens the last row has to be computed again: another token may follow it. Of tokens too
     /// far back the ring holds nothing any more.
     pub fn truncate(&mut self, before: usize, length: usize) {
-        self.followed = self.followed.min(length.saturating_sub(1));
+        self.computed = self.computed.min(length.saturating_sub(1));
         self.kept = if before - length < KEPT_ROWS / 2 { self.kept.min(length) } else { length };
         self.made = 0;
     }
 
     /// The first of `length` tokens that rows can be computed for: others before it have none.
     fn pending(&self, length: usize) -> Range<usize> {
-        self.followed.max(self.kept).max(length.saturating_sub(KEPT_ROWS))..length
+        self.computed.max(self.kept).max(length.saturating_sub(KEPT_ROWS))..length
     }
 
     /// There are rows for `length` tokens.
-    pub fn followed(&mut self, length: usize) {
-        self.followed = length;
+    pub fn computed_to(&mut self, length: usize) {
+        self.computed = length;
     }
 
     /// Of the tokens before `length` no hidden states are in the ring.
-    pub fn not_kept(&mut self, length: usize) {
+    pub fn forget_states(&mut self, length: usize) {
         self.kept = length;
         self.made = 0;
     }
 
     /// A token is fed behind `length` others. It need not be the one that was sampled, with which the last row was computed.
-    pub fn fed(&mut self, length: usize) {
-        self.followed = self.followed.min(length.saturating_sub(1));
+    pub fn reopen_last(&mut self, length: usize) {
+        self.computed = self.computed.min(length.saturating_sub(1));
         self.made = 0;
     }
 }
 
 impl Session {
     /// Whether the block computes a row for every token.
-    pub(super) fn is_followed(&self, runner: &Runner) -> bool {
+    pub(super) fn uses_block(&self, runner: &Runner) -> bool {
         let wanted = match self.drafter.options.kind {
             DraftKind::Auto => !self.pool.model().gpu().report().is_software(), // on the CPU drafts never pay
             kind => kind == DraftKind::Mtp,
         };
-        wanted && runner.plans.drafts.is_some()
+        wanted && runner.plans.block.is_some()
     }
 
     /// Takes notice that another session may have written over the hidden states and drafts of this one.
-    pub(super) fn take_ring(&mut self, runner: &mut Runner) {
+    pub(super) fn claim_rings(&mut self, runner: &mut Runner) {
         if runner.drafting.replace(self.sequence) != Some(self.sequence) {
-            self.drafter.block.not_kept(self.tokens.len());
+            self.drafter.block.forget_states(self.tokens.len());
         }
     }
 
@@ -140,7 +140,7 @@ impl Session {
     /// one that was sampled.
     pub(super) fn keep_room(&mut self, runner: &mut Runner, count: usize, next: Option<u32>) -> Result<()> {
         let pending = self.drafter.block.pending(self.tokens.len());
-        if self.is_followed(runner) && pending.len() + count > KEPT_ROWS { self.catch_up(runner, next) } else { Ok(()) }
+        if self.uses_block(runner) && pending.len() + count > KEPT_ROWS { self.catch_up(runner, next) } else { Ok(()) }
     }
 
     /// Computes the rows of the block that are missing. `next` is the token that follows the last one; `None` for the one that
@@ -150,14 +150,14 @@ impl Session {
         let following = |place: usize| self.tokens.get(place + 1).copied().or(next).unwrap_or(sampled);
         let row = |place: usize| RowHeader { next: following(place), ..self.row(self.tokens[place], place) };
         let rows: Vec<RowHeader> = self.drafter.block.pending(length).map(row).collect();
-        self.follow(runner, &rows, DraftInputs::Kept)?;
-        self.drafter.block.followed(length);
+        self.compute_block(runner, &rows, DraftInputs::Kept)?;
+        self.drafter.block.computed_to(length);
         Ok(())
     }
 
     /// Computes rows of the block, each with the token that follows it, from hidden states in the ring or from those that the
     /// model's plan of the same rows has just left.
-    pub(super) fn follow(&mut self, runner: &mut Runner, rows: &[RowHeader], inputs: DraftInputs) -> Result<()> {
+    pub(super) fn compute_block(&mut self, runner: &mut Runner, rows: &[RowHeader], inputs: DraftInputs) -> Result<()> {
         let Some(first) = rows.first() else { return Ok(()) };
         let model = self.pool.model().clone();
         let room = match inputs {
@@ -166,7 +166,7 @@ impl Session {
         };
         let shape = BatchShape::of(room, Outputs::Last, first.position as usize, self.context());
         let Runner { plans, submissions, .. } = runner;
-        let Some(ready) = plans.drafted_rows(&model, shape, inputs)? else { return Ok(()) };
+        let Some(ready) = plans.block_rows(&model, shape, inputs)? else { return Ok(()) };
         submissions.write_batch(&ready.executor, Plan::BATCH, ready.planned.plan.splits, rows)?;
         submissions.push(model.gpu(), ready.executor.submit(0..ready.planned.plan.steps.len(), &[])?)
     }
@@ -181,7 +181,7 @@ impl Session {
             |place: usize| RowHeader { result: self.pool.sessions() as u32, first_page: 0, ..self.row(0, place) };
         let candidates: Vec<RowHeader> = (position..position + verified + count).map(candidate).collect();
         let Runner { plans, submissions, .. } = runner;
-        let Some(Drafts { alone: ReadyDraft { planned, executor }, drafting, .. }) = &plans.drafts else {
+        let Some(BlockPlans { alone: ReadyBlock { planned, executor }, drafting, .. }) = &plans.block else {
             return Ok(());
         };
         if verified == 0 {
@@ -220,14 +220,14 @@ impl Session {
         self.check(self.tokens.len() + count, &[next])?;
         self.with_runner(|session, runner| {
             let length = session.tokens.len();
-            session.take_ring(runner);
-            session.drafter.block.fed(length);
+            session.claim_rings(runner);
+            session.drafter.block.reopen_last(length);
             session.reach(runner, count)?;
             session.catch_up(runner, Some(next))?;
             let mut all = Vec::with_capacity(count);
             for drafts in 1..=count {
                 session.draft(runner, length.saturating_sub(1), 0, drafts)?;
-                let Some(Drafts { alone, drafting, .. }) = &runner.plans.drafts else { break };
+                let Some(BlockPlans { alone, drafting, .. }) = &runner.plans.block else { break };
                 let (buffer, vocab) = (alone.executor.local(drafting.logits.buffer.local()?), drafting.logits.shape[0]);
                 let logits = runner.fetch.read(buffer, 0, 4 * vocab as u64)?;
                 all.push(bytemuck::pod_collect_to_vec(&logits));

@@ -1,6 +1,6 @@
 //! The outputs of the model: logits, and the hidden states from which they are computed.
 
-use super::pool::{JointRow, Runner};
+use super::pool::{RowOutput, Runner};
 use super::run::{Next, going_on};
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ impl Session {
 
     pub(super) fn logits_in(&mut self, runner: &mut Runner) -> Result<Vec<f32>> {
         match self.last_output(runner)? {
-            LastOutput::Joint(at) => return self.read_joint(runner, at, |planned| Ok(planned.head()?.logits)),
+            LastOutput::Row(at) => return self.read_row(runner, at, |planned| Ok(planned.head()?.logits)),
             LastOutput::Sampled => self.run_again(runner)?,
             LastOutput::Logits | LastOutput::Hidden => {}
         }
@@ -43,7 +43,7 @@ impl Session {
         let hidden = self.with_runner(|session, runner| {
             match session.last_output(runner)? {
                 LastOutput::Hidden => {}
-                LastOutput::Joint(at) => return session.read_joint(runner, at, |planned| Ok(planned.hidden)),
+                LastOutput::Row(at) => return session.read_row(runner, at, |planned| Ok(planned.hidden)),
                 LastOutput::Sampled => session.run_again(runner)?,
                 LastOutput::Logits => {
                     let expected = "a token fed since the snapshot was restored".to_owned();
@@ -161,10 +161,10 @@ impl Session {
     }
 
     /// A row of what a step of several sessions left.
-    fn read_joint(
+    fn read_row(
         &mut self,
         runner: &mut Runner,
-        at: JointRow,
+        at: RowOutput,
         tensor: impl Fn(&BatchPlan) -> Result<Tensor>,
     ) -> Result<Vec<f32>> {
         let ready = runner.plans.get(self.model(), at.shape, self.options.limit, &mut || Ok(()))?;

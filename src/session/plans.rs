@@ -5,7 +5,7 @@
 //! larger buffer of activations than there is, that buffer is dropped together with the plans that use it, which are made
 //! again when they are needed. So of each buffer only the largest one that a plan needs is held.
 
-use super::drafting::{Drafts, ReadyDraft};
+use super::drafting::{BlockPlans, ReadyBlock};
 use super::pace::Pace;
 use crate::error::Result;
 use crate::gpu::{Buffer, Prepared};
@@ -52,7 +52,7 @@ pub struct Plans {
     /// The plan of a row alone.
     pub alone: Ready,
     /// The plans of the multi-token-prediction block.
-    pub drafts: Option<Drafts>,
+    pub block: Option<BlockPlans>,
     others: HashMap<BatchShape, Ready>,
     /// The buffers of activations that the others share.
     scratch: HashMap<ScratchKey, Buffer>,
@@ -65,7 +65,8 @@ pub struct Ready {
     pub pace: Pace,
     /// Sampling from adjusted logits, from its first use on.
     sampler: Option<Sampler>,
-    /// Work that is recorded ahead, and the place of its results and whether it filters: see [`Submissions::prepare`](super::submissions::Submissions::prepare).
+    /// Work that is recorded ahead, and the place of its results and whether it filters: see
+    /// [`Submissions::prepare`](super::submissions::Submissions::prepare).
     pub prepared: Option<((usize, bool), Prepared)>,
 }
 
@@ -100,14 +101,14 @@ impl Plans {
             kept: None,
         };
         shared.kept = planned.kept.map(|kept| executor.local(kept).clone());
-        let drafts = match &shared.kept {
-            Some(kept) => Some(Drafts::new(model, cache, layer_bytes, &shared, kept.clone())?),
+        let block = match &shared.kept {
+            Some(kept) => Some(BlockPlans::new(model, cache, layer_bytes, &shared, kept.clone())?),
             None => None,
         };
-        shared.caches.extend(drafts.as_ref().and_then(Drafts::cache));
+        shared.caches.extend(block.as_ref().and_then(BlockPlans::cache));
         let pace = Pace::new(Duration::ZERO); // of a row alone nothing is cut
         let alone = Ready { planned, executor, pace, sampler: None, prepared: None };
-        Ok(Self { shared, alone, drafts, others: HashMap::new(), scratch: HashMap::new() })
+        Ok(Self { shared, alone, block, others: HashMap::new(), scratch: HashMap::new() })
     }
 
     /// The plan of a shape. While kernels are compiled for it, `go_on` is called again and again. Its submissions should
@@ -144,26 +145,21 @@ impl Plans {
     }
 
     /// The plan of the multi-token-prediction block for rows of a shape, if there is a block.
-    pub fn drafted_rows(
-        &mut self,
-        model: &Model,
-        shape: BatchShape,
-        inputs: DraftInputs,
-    ) -> Result<Option<&ReadyDraft>> {
-        let Some(drafts) = &self.drafts else { return Ok(None) };
-        if !drafts.rows.contains_key(&(shape, inputs)) {
-            let planned = drafts.plan(model, self.alone.planned.cache, shape, inputs)?;
+    pub fn block_rows(&mut self, model: &Model, shape: BatchShape, inputs: DraftInputs) -> Result<Option<&ReadyBlock>> {
+        let Some(block) = &self.block else { return Ok(None) };
+        if !block.rows.contains_key(&(shape, inputs)) {
+            let planned = block.plan(model, self.alone.planned.cache, shape, inputs)?;
             self.drop_outgrown(&planned.plan);
-            let Some(drafts) = &self.drafts else { return Ok(None) };
-            let mut locals = drafts.locals(&planned, &self.shared);
+            let Some(block) = &self.block else { return Ok(None) };
+            let mut locals = block.locals(&planned, &self.shared);
             locals.extend(self.known_scratch(&planned.plan));
             let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
             self.share_scratch(&planned.plan, &executor, None);
-            if let Some(drafts) = &mut self.drafts {
-                drafts.rows.insert((shape, inputs), ReadyDraft { planned, executor });
+            if let Some(block) = &mut self.block {
+                block.rows.insert((shape, inputs), ReadyBlock { planned, executor });
             }
         }
-        Ok(self.drafts.as_ref().and_then(|drafts| drafts.rows.get(&(shape, inputs))))
+        Ok(self.block.as_ref().and_then(|block| block.rows.get(&(shape, inputs))))
     }
 
     /// The buffers of a plan's activations that are there.
@@ -188,7 +184,7 @@ impl Plans {
         }
         if self.scratch.len() < before {
             self.others.clear();
-            self.drafts.iter_mut().for_each(|drafts| drafts.rows.clear());
+            self.block.iter_mut().for_each(|block| block.rows.clear());
         }
     }
 }

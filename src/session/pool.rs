@@ -70,9 +70,9 @@ pub(super) struct Runner {
     pub losses: u64,
 }
 
-/// Where the device has what a step of several sessions left of one of them, until a plan of several rows runs again.
+/// Where the device has what a step of several rows left of one of them, until a plan of several rows runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct JointRow {
+pub(super) struct RowOutput {
     /// The plan.
     pub shape: BatchShape,
     /// The row in its batch.
@@ -226,11 +226,11 @@ impl Pool {
             };
             session.confirm(runner);
             let token = known(words[session.sequence][0]);
-            let at = JointRow { shape, row, run: runner.shared_runs };
-            session.output = token.as_ref().ok().map(|_| LastOutput::Joint(at));
+            let at = RowOutput { shape, row, run: runner.shared_runs };
+            session.output = token.as_ref().ok().map(|_| LastOutput::Row(at));
             session.tokens.extend(token.as_ref().ok());
-            session.drafter.sampled(None);
-            session.drafter.block.not_kept(session.tokens.len());
+            session.drafter.forget_sampled();
+            session.drafter.block.forget_states(session.tokens.len());
             tokens.push(token);
         }
         taken.map(|_| tokens)

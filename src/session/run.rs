@@ -152,18 +152,18 @@ impl Session {
             Next::Head => (None, head - usize::from(self.planned.kept.is_some()), hidden),
             Next::Sampling => (None, self.planned.end(), self.output),
         };
-        self.take_ring(runner);
+        self.claim_rings(runner);
         let row = match next {
             Next::Head | Next::Sampling => {
-                self.drafter.sampled(None);
-                self.drafter.block.fed(length);
+                self.drafter.forget_sampled();
+                self.drafter.block.reopen_last(length);
                 self.row(0, length.saturating_sub(1))
             }
             _ => {
                 self.reach(runner, 1)?;
-                self.drafter.sampled(None);
+                self.drafter.forget_sampled();
                 if token.is_some() {
-                    self.drafter.block.fed(length);
+                    self.drafter.block.reopen_last(length);
                 }
                 self.keep_room(runner, 1, token)?;
                 self.row(token.unwrap_or(RowHeader::sampled(self.sequence)), length)
@@ -222,25 +222,25 @@ impl Session {
         idle: bool,
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<bool> {
-        let (held, followed) = (self.tokens.len(), self.is_followed(runner));
-        if followed {
-            self.take_ring(runner);
-            self.drafter.block.fed(held);
+        let (held, uses_block) = (self.tokens.len(), self.uses_block(runner));
+        if uses_block {
+            self.claim_rings(runner);
+            self.drafter.block.reopen_last(held);
             self.catch_up(runner, part.first().copied())?;
         }
         if !self.run_part(runner, part, Outputs::Last, idle, progress)? {
             return Ok(false);
         }
-        if followed {
+        if uses_block {
             if next.is_none() {
                 self.end_prompt(runner)?;
-                self.drafter.block.not_kept(self.tokens.len() - 1);
+                self.drafter.block.forget_states(self.tokens.len() - 1);
             }
             let following = part[1..].iter().copied().chain([next.unwrap_or(RowHeader::sampled(self.sequence))]);
             let row = |((token, next), place): ((&u32, u32), usize)| RowHeader { next, ..self.row(*token, place) };
             let rows: Vec<RowHeader> = part.iter().zip(following).zip(held..).map(row).collect();
-            self.follow(runner, &rows, DraftInputs::Stream)?;
-            self.drafter.block.followed(self.tokens.len());
+            self.compute_block(runner, &rows, DraftInputs::Stream)?;
+            self.drafter.block.computed_to(self.tokens.len());
         }
         Ok(true)
     }
@@ -289,8 +289,8 @@ impl Session {
             }
         }
         self.tokens.extend_from_slice(part);
-        self.drafter.sampled(None);
-        self.drafter.block.not_kept(self.tokens.len());
+        self.drafter.forget_sampled();
+        self.drafter.block.forget_states(self.tokens.len());
         match outputs {
             Outputs::Last => {
                 runner.holder = Some(self.sequence); // the last step left the last token's hidden state there

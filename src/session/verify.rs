@@ -1,7 +1,7 @@
 //! Several tokens a step: drafts are guessed, and verified together with the token that is certain.
 
 use super::drafting::BlockState;
-use super::pool::{JointRow, Runner};
+use super::pool::{RowOutput, Runner};
 use super::run::known;
 use super::submissions::Sampled;
 use super::{LastOutput, Session};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{NO_TOKEN, VERIFIED_ROWS};
 use crate::model::{BatchShape, DraftInputs, Outputs, most_drafts};
 use crate::plan::RowHeader;
-use crate::speculate::{DraftKind, DraftStats, Evidence, Lookup, Offer, Planner, Prediction, Speculation};
+use crate::speculate::{Continuation, DraftKind, DraftPlanner, DraftStats, Evidence, Lookup, Offer, Speculation};
 use std::time::Instant;
 
 /// What a further row of a step is expected to cost until it is measured, as a part of what a row alone costs: on a GPU,
@@ -22,7 +22,7 @@ const MOST_PREDICTED: usize = 8;
 pub struct Drafter {
     pub(super) options: Speculation,
     lookup: Lookup,
-    planner: Planner,
+    planner: DraftPlanner,
     stats: DraftStats,
     pub(super) block: BlockState,
     /// The token that was sampled after the last one, where the host knows it already.
@@ -42,10 +42,27 @@ struct TimedStep {
 }
 
 /// Guesses of the tokens that follow the one that was sampled.
-struct Guess {
-    evidence: Evidence,
-    /// The tokens, or how many the block is to make.
-    drafts: Result<Vec<u32>, usize>,
+enum Guess {
+    /// Those that followed when so many tokens before them stood in the text before.
+    Tokens { matched: usize, drafts: Vec<u32> },
+    /// So many that the multi-token-prediction block makes.
+    ByBlock { count: usize },
+}
+
+impl Guess {
+    fn evidence(&self) -> Evidence {
+        match self {
+            Self::Tokens { matched, .. } => Evidence::Matched(*matched),
+            Self::ByBlock { .. } => Evidence::Predicted,
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Self::Tokens { drafts, .. } => drafts.len(),
+            Self::ByBlock { count } => *count,
+        }
+    }
 }
 
 impl Drafter {
@@ -53,7 +70,7 @@ impl Drafter {
         Self {
             options: Speculation::OFF,
             lookup: Lookup::default(),
-            planner: Planner::new(VERIFIED_ROWS, ROW[usize::from(is_software)]),
+            planner: DraftPlanner::new(VERIFIED_ROWS, ROW[usize::from(is_software)]),
             stats: DraftStats::default(),
             block: BlockState::default(),
             sampled: None,
@@ -61,10 +78,10 @@ impl Drafter {
         }
     }
 
-    /// Takes notice of the token that was sampled after the last one, if the host knows it.
-    pub fn sampled(&mut self, token: Option<u32>) {
-        self.sampled = token;
-        self.block.made = if token.is_some() { self.block.made } else { 0 };
+    /// Takes notice that another token was sampled after the last one, which the host does not know yet.
+    pub fn forget_sampled(&mut self) {
+        self.sampled = None;
+        self.block.made = 0;
     }
 
     /// Forgets what no longer holds of a sequence that is cut to its first tokens.
@@ -102,11 +119,11 @@ impl Session {
     /// As for [`Session::next_token`].
     pub fn next_tokens(&mut self, most: usize) -> Result<Vec<u32>> {
         self.check(self.tokens.len() + 1, &[])?;
-        if let Some(Guess { evidence, drafts }) = self.guess(most) {
-            let count = drafts.as_ref().map_or_else(|count| *count, Vec::len);
-            let fed = self.with_runner(|session, runner| match drafts {
-                Ok(drafts) => session.verify_in(runner, &drafts, 0),
-                Err(count) => session.predict(runner, count),
+        if let Some(guess) = self.guess(most) {
+            let (evidence, count) = (guess.evidence(), guess.count());
+            let fed = self.with_runner(|session, runner| match guess {
+                Guess::Tokens { drafts, .. } => session.verify_in(runner, &drafts, 0),
+                Guess::ByBlock { count } => session.predict(runner, count),
             });
             match fed {
                 Err(Error::PoolFull { .. }) => {} // there may be room for the token that is certain
@@ -135,7 +152,7 @@ impl Session {
     /// Has the block make so many drafts, unless they are there.
     fn prepare_drafts(&mut self, runner: &mut Runner, count: usize) -> Result<()> {
         self.last_output(runner)?;
-        self.take_ring(runner);
+        self.claim_rings(runner);
         let length = self.tokens.len();
         if self.drafter.block.made < count {
             self.reach(runner, count)?;
@@ -183,9 +200,9 @@ impl Session {
             return None;
         }
         let mut offers = Vec::with_capacity(2);
-        let prediction = if kind == DraftKind::Mtp { None } else { self.look_up(most) };
+        let continuation = if kind == DraftKind::Mtp { None } else { self.look_up(most) };
         offers.extend(
-            prediction.iter().map(|it| Offer { evidence: Evidence::Matched(it.matched), count: it.tokens.len() }),
+            continuation.iter().map(|it| Offer { evidence: Evidence::Matched(it.matched), count: it.tokens.len() }),
         );
         if kind != DraftKind::Lookup && self.pool.model().has_block() {
             // Penalties on a row need the tokens before it, and the host does not know drafts of the block but by their places.
@@ -199,24 +216,22 @@ impl Session {
             (_, Some(_)) => (0, offers.first()?.count),
             (_, None) => chosen.or_else(|| self.drafter.planner.alone().and(offers.first()).map(|_| (0, 1)))?,
         };
-        let evidence = offers.get(number)?.evidence;
-        let drafts = match (evidence, prediction) {
-            (Evidence::Matched(_), Some(Prediction { mut tokens, .. })) => {
-                tokens.truncate(count);
-                Ok(tokens)
+        Some(match (offers.get(number)?.evidence, continuation) {
+            (Evidence::Matched(matched), Some(Continuation { tokens: mut drafts, .. })) => {
+                drafts.truncate(count);
+                Guess::Tokens { matched, drafts }
             }
-            _ => Err(count),
-        };
-        Some(Guess { evidence, drafts })
+            _ => Guess::ByBlock { count },
+        })
     }
 
     /// What the text predicts to follow the token that was sampled.
-    fn look_up(&mut self, count: usize) -> Option<Prediction> {
+    fn look_up(&mut self, count: usize) -> Option<Continuation> {
         let Drafter { lookup, sampled, .. } = &mut self.drafter;
         let Some(sampled) = *sampled else {
             // That token itself is not known yet, and the first one to be guessed.
-            let Prediction { tokens, matched } = lookup.predict(&self.tokens, 1 + count)?;
-            return Some(Prediction { tokens: tokens[1..].to_vec(), matched });
+            let Continuation { tokens, matched } = lookup.predict(&self.tokens, 1 + count)?;
+            return Some(Continuation { tokens: tokens[1..].to_vec(), matched });
         };
         self.tokens.push(sampled);
         let predicted = lookup.predict(&self.tokens, count);
@@ -244,7 +259,7 @@ impl Session {
     /// others.
     fn verify_in(&mut self, runner: &mut Runner, drafts: &[u32], make: usize) -> Result<Vec<u32>> {
         self.last_output(runner)?;
-        self.take_ring(runner);
+        self.claim_rings(runner);
         let (length, count) = (self.tokens.len(), 1 + drafts.len());
         let make = make.min(self.context() - length - count);
         self.reach(runner, count + make)?;
@@ -300,7 +315,7 @@ impl Session {
         if make > 0 {
             let following = |row: &RowHeader| RowHeader { next: RowHeader::sampled(row.result as usize), ..*row };
             let rows: Vec<RowHeader> = rows.iter().map(following).collect();
-            self.follow(runner, &rows, DraftInputs::Kept)?;
+            self.compute_block(runner, &rows, DraftInputs::Kept)?;
             self.draft(runner, length, count, make)?;
             if !self.adjusts() {
                 // The next step is probably one like this, and recording it takes the host almost as long as the GPU computes.
@@ -320,9 +335,9 @@ impl Session {
         self.tokens.extend_from_slice(&fed);
         self.confirm(runner);
         if make > 0 {
-            self.drafter.block.followed(self.tokens.len());
+            self.drafter.block.computed_to(self.tokens.len());
         }
-        self.output = Some(LastOutput::Joint(JointRow { shape, row: accepted, run: runner.shared_runs }));
+        self.output = Some(LastOutput::Row(RowOutput { shape, row: accepted, run: runner.shared_runs }));
         let [sampled, ..] = words[self.sequence];
         self.drafter.sampled = known(sampled).ok();
         let stats = &mut self.drafter.stats;

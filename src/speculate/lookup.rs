@@ -25,7 +25,7 @@ pub struct Lookup {
 
 /// What the text predicts.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Prediction {
+pub struct Continuation {
     /// The tokens that followed, as many as were asked for. At the end of the text they go on with themselves, as a text
     /// does that repeats.
     pub tokens: Vec<u32>,
@@ -56,7 +56,7 @@ impl Lookup {
     }
 
     /// What followed when the last tokens of `text` stood there before: `count` tokens.
-    pub fn predict(&mut self, text: &[u32], count: usize) -> Option<Prediction> {
+    pub fn predict(&mut self, text: &[u32], count: usize) -> Option<Continuation> {
         self.extend(text);
         let end = text.len();
         let mut place = *self.before.last()? as usize;
@@ -77,7 +77,7 @@ impl Lookup {
         }
         let (matched, place) = best?;
         let tokens = text[place..].iter().copied().cycle().take(count).collect();
-        Some(Prediction { tokens, matched })
+        Some(Continuation { tokens, matched })
     }
 }
 
@@ -88,10 +88,10 @@ fn key_at(text: &[u32], place: usize) -> Option<[u32; KEY]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEY, LONGEST, Lookup, Prediction};
+    use super::{Continuation, KEY, LONGEST, Lookup};
 
     fn predicted(lookup: &mut Lookup, text: &[u32], count: usize) -> Option<(Vec<u32>, usize)> {
-        lookup.predict(text, count).map(|Prediction { tokens, matched }| (tokens, matched))
+        lookup.predict(text, count).map(|Continuation { tokens, matched }| (tokens, matched))
     }
 
     #[test]

@@ -52,7 +52,7 @@ const OUTLIER: f64 = 3.0;
 const NEW: f64 = 0.2;
 
 /// Times of steps, and how often drafts are accepted.
-pub struct Planner {
+pub struct DraftPlanner {
     /// The seconds of a step of a row that verifies nothing.
     alone: Option<f64>,
     /// How many such steps were measured, and how many steps with drafts came since the last of them.
@@ -96,13 +96,9 @@ impl Evidence {
             Self::Predicted => PREDICTED,
         }
     }
-
-    fn way(self) -> usize {
-        usize::from(self == Self::Predicted)
-    }
 }
 
-impl Planner {
+impl DraftPlanner {
     /// For steps of up to `rows` rows. A further row is expected to add `row` of the time of a row alone.
     pub fn new(rows: usize, row: f64) -> Self {
         let verified = [vec![None; rows + 1], vec![None; rows + 1]];
@@ -163,7 +159,8 @@ impl Planner {
     pub fn took(&mut self, evidence: Evidence, rows: usize, time: Duration) {
         let expected = self.alone.map(|alone| self.seconds(alone, evidence, rows));
         self.guessed += 1;
-        if let Some(known) = self.verified[evidence.way()].get_mut(rows) {
+        let by_block = usize::from(evidence == Evidence::Predicted);
+        if let Some(known) = self.verified[by_block].get_mut(rows) {
             *known = Some(mean(*known, expected, time));
         }
     }
@@ -175,8 +172,8 @@ impl Planner {
 
     /// As measured, or by the nearest number of rows that was.
     fn seconds(&self, alone: f64, evidence: Evidence, rows: usize) -> f64 {
-        let known =
-            self.verified[evidence.way()].iter().enumerate().filter_map(|(rows, seconds)| Some((rows, (*seconds)?)));
+        let by_block = usize::from(evidence == Evidence::Predicted);
+        let known = self.verified[by_block].iter().enumerate().filter_map(|(rows, seconds)| Some((rows, (*seconds)?)));
         let nearest = known.min_by_key(|(other, _)| other.abs_diff(rows));
         let (other, seconds) = nearest.unwrap_or((1, alone));
         (seconds + (rows as f64 - other as f64) * self.row * alone).max(alone)
@@ -204,7 +201,7 @@ fn mean(known: Option<f64>, expected: Option<f64>, time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Evidence, KINDS, Offer, Planner};
+    use super::{DraftPlanner, Evidence, KINDS, Offer};
     use std::time::Duration;
 
     const ROWS: usize = 16;
@@ -217,7 +214,7 @@ mod tests {
     }
 
     /// Generates tokens with drafts of which a part is right, by turns. Returns milliseconds a token, and drafts a step.
-    fn generate(planner: &mut Planner, tokens: usize, slope: f64, right: impl Fn(usize) -> usize) -> (f64, f64) {
+    fn generate(planner: &mut DraftPlanner, tokens: usize, slope: f64, right: impl Fn(usize) -> usize) -> (f64, f64) {
         let (mut made, mut time, mut drafted, mut steps) = (0, 0.0, 0, 0);
         while made < tokens {
             let drafts = planner.choose(&[MATCHED]).map_or(0, |(_, drafts)| drafts);
@@ -237,12 +234,12 @@ mod tests {
 
     #[test]
     fn nothing_is_drafted_before_a_step_was_measured() {
-        assert_eq!(Planner::new(ROWS, 0.2).choose(&[Offer { evidence: Evidence::Matched(30), count: 15 }]), None);
+        assert_eq!(DraftPlanner::new(ROWS, 0.2).choose(&[Offer { evidence: Evidence::Matched(30), count: 15 }]), None);
     }
 
     #[test]
     fn right_drafts_are_used_to_the_full() {
-        let mut planner = Planner::new(ROWS, 0.2);
+        let mut planner = DraftPlanner::new(ROWS, 0.2);
         generate(&mut planner, 300, 0.5, |_| 15);
         let (each, drafts) = generate(&mut planner, 1000, 0.5, |_| 15);
         assert!(each < 0.25 * ALONE && drafts > 10.0, "{each} ms a token, {drafts} drafts a step");
@@ -250,7 +247,7 @@ mod tests {
 
     #[test]
     fn wrong_drafts_cost_little() {
-        let mut planner = Planner::new(ROWS, 0.2);
+        let mut planner = DraftPlanner::new(ROWS, 0.2);
         generate(&mut planner, 200, 0.5, |_| 0);
         let (each, _) = generate(&mut planner, 1000, 0.5, |_| 0);
         assert!(each < 1.003 * ALONE, "{each} ms a token");
@@ -259,7 +256,7 @@ mod tests {
     /// Half of the first drafts are right, and nothing behind them.
     #[test]
     fn as_many_drafts_as_pay() {
-        let mut planner = Planner::new(ROWS, 0.2);
+        let mut planner = DraftPlanner::new(ROWS, 0.2);
         generate(&mut planner, 200, 0.5, |step| step % 2);
         let (each, drafts) = generate(&mut planner, 1000, 0.5, |step| step % 2);
         assert!(each < 0.85 * ALONE && (0.9..1.6).contains(&drafts), "{each} ms a token, {drafts} drafts a step");
@@ -268,13 +265,13 @@ mod tests {
     /// Where rows cost as much as steps, even right drafts gain nothing, and none are tried.
     #[test]
     fn drafts_that_cannot_pay_are_not_tried() {
-        let (each, drafts) = generate(&mut Planner::new(ROWS, 1.0), 1000, ALONE, |_| 15);
+        let (each, drafts) = generate(&mut DraftPlanner::new(ROWS, 1.0), 1000, ALONE, |_| 15);
         assert!(each == ALONE && drafts == 0.0, "{each} ms a token, {drafts} drafts a step");
     }
 
     #[test]
     fn a_text_that_comes_to_repeat_itself_is_noticed() {
-        let mut planner = Planner::new(ROWS, 0.2);
+        let mut planner = DraftPlanner::new(ROWS, 0.2);
         generate(&mut planner, 2000, 0.5, |_| 0);
         generate(&mut planner, 1200, 0.5, |_| 15);
         let (each, _) = generate(&mut planner, 500, 0.5, |_| 15);
@@ -283,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_slow_caller_does_not_make_steps_slow() {
-        let mut planner = Planner::new(ROWS, 0.2);
+        let mut planner = DraftPlanner::new(ROWS, 0.2);
         (0..10).for_each(|_| planner.took_alone(Duration::from_millis(3)));
         planner.took_alone(Duration::from_secs(5));
         let once = planner.alone().unwrap_or_default();
@@ -302,7 +299,7 @@ mod tests {
     /// Two kinds are offered, of which one is right more often.
     #[test]
     fn the_better_offer_is_taken() {
-        let mut planner = Planner::new(ROWS, 0.2);
+        let mut planner = DraftPlanner::new(ROWS, 0.2);
         (0..10).for_each(|_| planner.took_alone(Duration::from_millis(3)));
         let offers = [MATCHED, Offer { evidence: Evidence::Predicted, count: 4 }];
         for right in [0, 1] {

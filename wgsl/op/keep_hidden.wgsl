@@ -1,12 +1,12 @@
 // Keeps hidden states for the multi-token-prediction block: the vector of each row, under a norm, in the place of a ring
-// that is its token's position, or so many behind it, modulo the number of places. Of more rows than there are places the
+// that is its token's position, or so many ahead of it, modulo the number of places. Of more rows than there are places the
 // last ones are kept. One workgroup a row.
 
 struct Params {
     width: u32,
     epsilon: f32,
     pitch: u32, // values from one row's vector to the next's
-    behind: u32,
+    ahead: u32,
 }
 
 var<uniform> params: Params;
@@ -27,7 +27,7 @@ fn main(i: Invocation) {
     }
     let mean = workgroup_sum(squares, team_of(i)) / f32(params.width);
     let scale = inverseSqrt(mean + params.epsilon);
-    let to = (batch.rows[row].position + params.behind) % PLACES * params.width;
+    let to = (batch.rows[row].position + params.ahead) % PLACES * params.width;
     for (var k = i.local; k < params.width; k += WORKGROUP) {
         ring[to + k] = x[source + k] * scale * weight[k];
     }

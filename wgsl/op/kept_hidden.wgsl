@@ -1,8 +1,8 @@
-// y = the hidden state that is kept for a row alone, so many places behind its position: see op/keep_hidden.wgsl.
+// y = the hidden state that is kept for a row alone, so many places ahead of its position: see op/keep_hidden.wgsl.
 
 struct Params {
     width: u32,
-    behind: u32,
+    ahead: u32,
 }
 
 var<uniform> params: Params;
@@ -12,6 +12,6 @@ var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x < params.width {
-        y[id.x] = ring[(batch.rows[0].position + params.behind) % PLACES * params.width + id.x];
+        y[id.x] = ring[(batch.rows[0].position + params.ahead) % PLACES * params.width + id.x];
     }
 }

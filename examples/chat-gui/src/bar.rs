@@ -62,7 +62,10 @@ impl Bar<'_> {
             (None, Some(stats)) => {
                 let guessed = match stats.drafts.accepted {
                     0 => String::new(),
-                    right => format!(", {right} of them guessed ({:.1}x)", stats.draft_gain()),
+                    right => {
+                        let gain = stats.draft_gain().map_or(String::new(), |gain| format!(" ({gain:.1}x)"));
+                        format!(", {right} of them guessed{gain}")
+                    }
                 };
                 Some(format!("{} tokens, {:.0} tokens/s{guessed}", stats.generated, stats.speed()))
             }

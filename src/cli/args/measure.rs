@@ -28,9 +28,9 @@ pub struct BenchArgs {
     /// Skip the warmup run before each test
     #[arg(long)]
     pub no_warmup: bool,
-    /// Guess tokens ahead while generating
-    #[arg(long, value_name = "KIND", default_value = "off")]
-    pub speculate: SpeculateArg,
+    /// Guess tokens ahead while generating [default: off, or mtp with --assume-acceptance]
+    #[arg(long, value_name = "KIND")]
+    pub speculate: Option<SpeculateArg>,
     /// Accept drafts by lot: the parts of steps in which the first, the first two, … drafts are right, such as
     /// 0.83,0.65,0.49. Measures what steps cost on a model whose weights are random
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = probability, action = ArgAction::Set)]
@@ -40,7 +40,8 @@ pub struct BenchArgs {
 impl BenchArgs {
     /// How tokens are guessed.
     pub fn speculation(&self) -> Speculation {
-        Speculation { kind: self.speculate.kind(), most: None }
+        let usual = if self.assume_acceptance.is_empty() { DraftKind::Off } else { DraftKind::Mtp };
+        Speculation { kind: self.speculate.map_or(usual, SpeculateArg::kind), most: None }
     }
 
     /// What a test's name says of that.

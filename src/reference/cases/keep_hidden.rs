@@ -29,33 +29,33 @@ fn expect(case: &mut CaseBuilder, buffer: BufferRef, first: usize, want: Vec<f64
 }
 
 pub(super) fn keep(target: &Target) -> Result<Vec<Case>> {
-    // Widths, rows, the room for rows, the first position, and how far behind it they are kept.
+    // Widths, rows, the room for rows, the first position, and how far ahead of it they are kept.
     let shapes = [(2048, 1, 1, 31, 1), (70, 5, 8, 30, 0), (33, 40, 64, 7, 1)];
-    let case = |(width, count, room, position, behind): (usize, usize, usize, usize, usize)| {
+    let case = |(width, count, room, position, ahead): (usize, usize, usize, usize, usize)| {
         let mut case = CaseBuilder::for_tokens(target, 1, room);
         case.consecutive(position as u32, count);
         let (x, xs) = case.batch("x", [width, 1], room, count);
         let (weight, ws) = case.vector("norm", width)?;
         let (ring, _) = ring(&mut case, width);
-        case.plan.keep_hidden("keep", &x, &Norm { weight, epsilon: EPSILON }, &ring, behind)?;
+        case.plan.keep_hidden("keep", &x, &Norm { weight, epsilon: EPSILON }, &ring, ahead)?;
         for (row, x) in xs.chunks(width).enumerate().skip(count.saturating_sub(KEPT_ROWS)) {
-            expect(&mut case, ring.buffer, place(position + row + behind, width), rms_normed(x, &ws, EPSILON));
+            expect(&mut case, ring.buffer, place(position + row + ahead, width), rms_normed(x, &ws, EPSILON));
         }
-        Ok(case.finish(format!("{width}, {count} of {room} rows from {position}, {behind} behind")))
+        Ok(case.finish(format!("{width}, {count} of {room} rows from {position}, {ahead} ahead")))
     };
     shapes.into_iter().map(case).collect()
 }
 
 pub(super) fn kept(target: &Target) -> Result<Vec<Case>> {
-    let case = |(width, position, behind): (usize, usize, usize)| {
+    let case = |(width, position, ahead): (usize, usize, usize)| {
         let mut case = CaseBuilder::for_tokens(target, 1, 1);
         case.consecutive(position as u32, 1);
         let (ring, values) = ring(&mut case, width);
-        let y = case.plan.kept_hidden("kept", &ring, behind)?;
-        let first = place(position + behind, width);
+        let y = case.plan.kept_hidden("kept", &ring, ahead)?;
+        let first = place(position + ahead, width);
         let want = values[first..first + width].iter().map(|v| f64::from(*v)).collect();
         case.expect_each(&y, want, 1.0, 0.0);
-        Ok(case.finish(format!("{width} at {position}, {behind} behind")))
+        Ok(case.finish(format!("{width} at {position}, {ahead} ahead")))
     };
     [(2048, 31, 1), (70, 64, 0)].into_iter().map(case).collect()
 }
