@@ -7,8 +7,8 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use wglm::gguf::{Gguf, Value};
 use wglm::kernels::CacheType;
-use wglm::model::{BatchShape, CacheShape, Config, LoadOptions, Outputs, PromptOptions, plan_batch, plan_token};
-use wglm::plan::{Purpose, Target};
+use wglm::model::{CacheShape, Config};
+use wglm::{DraftKind, Estimate, LoadOptions, Model};
 
 pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.or(args.model).as_deref())?;
@@ -86,7 +86,7 @@ fn tensors_by_type(file: &Gguf) -> BTreeMap<&str, TypeTotal> {
     types
 }
 
-/// The bytes that the model needs on the GPU with default options.
+/// The bytes that the model and a session need on the GPU with default options.
 #[derive(Serialize)]
 struct MemoryNeeds {
     weights: u64,
@@ -94,42 +94,37 @@ struct MemoryNeeds {
     cache: u64,
     cache_type: &'static str,
     context: usize,
-    /// The activations of a generated token, and those of a prompt batch of `prompt_batch` tokens.
+    /// The activations of tokens and of prompts.
     scratch: u64,
-    prompt_scratch: u64,
-    prompt_batch: usize,
-    /// Blocks for multi-token prediction, which are not loaded.
-    draft_blocks: usize,
+    /// What of all that is for a multi-token-prediction block.
+    draft_block: u64,
     notices: Vec<String>,
 }
 
 impl MemoryNeeds {
     fn of(file: &Gguf) -> anyhow::Result<Self> {
-        let config = Config::read(file)?;
-        let CacheShape { context, ty } = LoadOptions::default().cache_for(&config);
-        let planned = plan_token(file, &config, CacheShape { context, ty }, &Target::default())?;
-        let prompt_batch = PromptOptions::default().together();
-        let shape = BatchShape::of(prompt_batch, Outputs::Last, context, context);
-        let batch = plan_batch(&config, &planned, &Target::default(), shape)?.plan;
+        let options = LoadOptions::default();
+        let estimate = Model::estimate(file, &options, None)?;
+        let without = Model::estimate(file, &LoadOptions { speculation: DraftKind::Lookup, ..options }, None)?;
+        let total = |estimate: &Estimate| estimate.weights + estimate.cache + estimate.scratch;
+        let CacheShape { context, ty } = estimate.shape;
         Ok(Self {
-            weights: planned.plan.weight_memory(),
-            cache: planned.plan.local_memory(Purpose::Cache),
+            weights: estimate.weights,
+            cache: estimate.cache,
             cache_type: if ty == CacheType::F16 { "f16" } else { "f32" },
             context,
-            scratch: planned.plan.local_memory(Purpose::Scratch),
-            prompt_scratch: batch.local_memory(Purpose::Scratch),
-            prompt_batch,
-            draft_blocks: config.draft_blocks,
-            notices: config.notices,
+            scratch: estimate.scratch,
+            draft_block: total(&estimate) - total(&without),
+            notices: Config::read(file)?.notices,
         })
     }
 
     fn lines(&self) -> Vec<String> {
-        let Self { cache_type, context, prompt_batch, draft_blocks, .. } = self;
+        let Self { cache_type, context, .. } = self;
         let token = self.cache / *context as u64;
         let (other, other_token) = if *cache_type == "f16" { ("f32", token * 2) } else { ("f16", token / 2) };
-        let [weights, cache, scratch, prompt] =
-            [self.weights, self.cache, self.scratch, self.prompt_scratch].map(output::bytes);
+        let [weights, cache, scratch, block] =
+            [self.weights, self.cache, self.scratch, self.draft_block].map(output::bytes);
         let [thousand, other_thousand] = [token, other_token].map(|bytes| output::bytes(1000 * bytes));
         let mut lines = vec![String::new(), "GPU memory".into()];
         lines.push(format!("  weights             {weights:>12}"));
@@ -138,9 +133,10 @@ impl MemoryNeeds {
             "  per 1000 tokens     {thousand:>12} as {cache_type} (the default), {other_thousand} as {other}"
         ));
         lines.push(format!("  scratch             {scratch:>12}"));
-        lines.push(format!("  prompt scratch      {prompt:>12} for a prompt batch of {prompt_batch} tokens"));
-        if *draft_blocks > 0 {
-            lines.push(format!("{draft_blocks} multi-token-prediction block(s), not loaded"));
+        if self.draft_block > 0 {
+            lines.push(format!(
+                "  of all that         {block:>12} for the multi-token-prediction block (none with --speculate off)"
+            ));
         }
         lines.extend(self.notices.iter().map(|notice| format!("note: {notice}")));
         lines

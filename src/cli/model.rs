@@ -53,7 +53,9 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> 
         CheckArg::Always => Check::Always,
         CheckArg::Never => Check::Never,
     };
-    let options = LoadOptions { check, verdicts: verdicts::kept(), speculation: guesses, ..args.file.options() };
+    let draft_model = args.file.model_draft.as_ref().map(Gguf::open).transpose()?;
+    let options =
+        LoadOptions { check, verdicts: verdicts::kept(), speculation: guesses, draft_model, ..args.file.options() };
     let model = Model::load_with(file, gpu, &options, &mut tell)?;
     bar.finish_and_clear();
     model.verdict().into_iter().for_each(verdict);

@@ -14,7 +14,6 @@ use super::verdict::{Finding, Verdict, Without};
 use super::weight_table::WeightTable;
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Outputs, plan_batch};
 use crate::error::{Error, Result};
-use crate::gguf::Gguf;
 use crate::gpu::Buffer;
 use crate::kernels::Sampling;
 use crate::memory::zeros;
@@ -186,8 +185,8 @@ impl Subject<'_> {
         random: &mut Pcg32,
         go_on: &mut GoOn<'_>,
     ) -> Result<Option<WrongOutput>> {
-        let Planner { file, weights, .. } = *self.planner;
-        let mut row = |weight: &Weight, row: usize| row_of(file, &weights.table, weight, row);
+        let Planner { weights, .. } = *self.planner;
+        let mut row = |weight: &Weight, row: usize| row_of(&weights.table, weight, row);
         let mut checker = Checker::new(&made.executor, made.plan, &mut row, random.next_u64())?;
         for steps in steps {
             let mut look = |_: &Step, samples: &[(Sample, f64)]| {
@@ -230,10 +229,10 @@ impl Subject<'_> {
     }
 }
 
-/// The values of a row of a weight, as the file has them.
-fn row_of(file: &Gguf, table: &WeightTable, weight: &Weight, row: usize) -> Result<Vec<f32>> {
+/// The values of a row of a weight, as its file has them.
+fn row_of(table: &WeightTable, weight: &Weight, row: usize) -> Result<Vec<f32>> {
     let (mut values, mut bytes) = (zeros(weight.shape[0], "checking kernels")?, Vec::new());
-    WeightRows::of(file, weight, table.source(weight))?.read(row..row + 1, &mut bytes)?;
+    WeightRows::of(table, weight)?.read(row..row + 1, &mut bytes)?;
     weight.quant.decode(&bytes, &mut values)?;
     Ok(values)
 }

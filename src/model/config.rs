@@ -38,7 +38,7 @@ pub struct RopeScaling {
 pub struct Config {
     /// The number of layers, without multi-token-prediction blocks.
     pub layers: usize,
-    /// The number of multi-token-prediction blocks after them, which are recognised and not loaded.
+    /// The number of multi-token-prediction blocks after them.
     pub draft_blocks: usize,
     /// The number of layers at the beginning with a dense feed-forward.
     pub leading_dense: usize,

@@ -6,11 +6,11 @@
 //! token of a sequence, and the drafts behind them one after the other: for each further one its own hidden state takes the
 //! place of the model's.
 
-use super::Config;
 use super::attention::CacheShape;
 use super::batch_plan::{BatchShape, builder_for};
 use super::graph::{STREAM, layer};
 use super::weights::{BlockWeights, ModelWeights};
+use super::{Config, PromptOptions};
 use crate::error::{Error, Result};
 use crate::kernels::{HiddenStates, Input, KEPT_ROWS, Kept, Norm, Residual, VERIFIED_ROWS, splits};
 use crate::plan::{BufferRef, Builder, LocalId, Plan, Target, Tensor};
@@ -61,6 +61,12 @@ pub enum DraftInputs {
     Kept,
 }
 
+/// The shapes of the block's plans of several rows, in a context of so many tokens.
+pub(super) fn block_shapes(prompt: PromptOptions, context: usize) -> impl Iterator<Item = (BatchShape, DraftInputs)> {
+    let stream = BatchShape::all(prompt, context).map(|shape| (shape, DraftInputs::Stream));
+    stream.chain(BatchShape::kept(context).map(|shape| (shape, DraftInputs::Kept)))
+}
+
 /// The names of the rings: of the model's hidden states, and of the block's own.
 pub(super) const KEPT: &str = "kept";
 const DRAFTED: &str = "drafted";
@@ -90,7 +96,7 @@ pub fn plan_drafting(
     let candidates = b.advance("advance", CANDIDATES, splits(1))?.local()?;
     let block = b.steps();
     let y = compute(&mut b, w, config, HiddenStates::Kept(ring), cache)?;
-    b.keep_hidden("draft_norm", &y, &w.layer.next_norm, &ring, 1)?;
+    b.keep_hidden("draft_norm", &y, &w.head_norm, &ring, 1)?;
     let head = b.steps();
     let hidden = b.kept_hidden("draft_hidden", &ring, 1)?;
     let logits = b.linear("draft_output", &w.output, &Input::from(&hidden))?;
@@ -129,7 +135,7 @@ pub fn plan_drafted_rows(
         }
     };
     let y = compute(&mut b, w, config, states, cache)?;
-    b.keep_hidden("draft_norm", &y, &w.layer.next_norm, &drafted_ring, 1)?;
+    b.keep_hidden("draft_norm", &y, &w.head_norm, &drafted_ring, 1)?;
     Ok(DraftPlan { plan: b.finish(), kept, drafted, drafting: None })
 }
 
@@ -150,7 +156,7 @@ fn compute(
     let embedding = b.get_next_rows("embed_next", &w.embedding)?;
     let both = b.draft_input("draft_input", (&embedding, &w.embedding_norm), (states, &w.hidden_norm))?;
     let y = b.linear("eh_proj", &w.projection, &Input::from(&both))?;
-    layer(b, &w.layer, config, &Residual::from(y), cache)?;
+    layer(b, &w.layer, config, &Residual::from(y), &w.head_norm, cache)?;
     b.head();
     Ok(y)
 }

@@ -1,11 +1,12 @@
 //! Estimates how much GPU memory a model needs, before anything is allocated.
 
 use super::batch_plan::plan_alone;
+use super::draft_plan::block_shapes;
 use super::load::Model;
 use super::options::{LoadOptions, target};
 use super::upload::staging_memory;
 use super::verify::verify_memory;
-use super::{BatchPlan, BatchShape, CacheShape, Config, DraftInputs, ModelWeights};
+use super::{BatchPlan, BatchShape, CacheShape, Config, ModelWeights};
 use super::{plan_batch, plan_drafted_rows, plan_drafting, sampled_bytes};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
@@ -100,7 +101,7 @@ impl Model {
                 options.overrides.apply(Target { arithmetic, ..Target::default() })
             }
         };
-        let (weights, _) = ModelWeights::with_block(file, &config, options.speculation)?;
+        let (weights, _) = ModelWeights::with_block(file, &config, options)?;
         let token = plan_alone(&weights, &config, shape, &target)?;
         let drafting = weights.block.as_ref().map(|_| plan_drafting(&weights, &config, shape, &target)).transpose()?;
         let plans = plans(&config, &token, &target, options)?;
@@ -133,16 +134,13 @@ impl Model {
 /// multi-token-prediction block.
 fn plans(config: &Config, token: &BatchPlan, target: &Target, options: &LoadOptions) -> Result<Vec<Plan>> {
     let context = token.cache.context;
-    let prompts: Vec<BatchShape> = BatchShape::all(options.prompt, context).collect();
     let verified = BatchShape::verified(config, options.speculation, context);
     let mut plans = Vec::new();
-    for shape in prompts.iter().copied().chain(verified) {
+    for shape in BatchShape::all(options.prompt, context).chain(verified) {
         plans.push(plan_batch(config, token, target, shape)?.plan);
     }
     if token.weights.block.is_some() {
-        let stream = prompts.into_iter().map(|shape| (shape, DraftInputs::Stream));
-        let kept = BatchShape::kept(context).map(|shape| (shape, DraftInputs::Kept));
-        for shape in stream.chain(kept) {
+        for shape in block_shapes(options.prompt, context) {
             plans.push(plan_drafted_rows(&token.weights, config, token.cache, target, shape)?.plan);
         }
     }

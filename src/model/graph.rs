@@ -6,7 +6,7 @@ use super::attention::{CacheShape, attention};
 use super::moe::{dense, experts};
 use super::weights::{FeedForwardWeights, LayerWeights, ModelWeights};
 use crate::error::Result;
-use crate::kernels::Residual;
+use crate::kernels::{Norm, Residual};
 use crate::plan::{Builder, Tensor};
 
 /// The name of the residual stream in plans.
@@ -18,17 +18,19 @@ pub(super) fn layers(b: &mut Builder, w: &ModelWeights, config: &Config, cache: 
     let mut stream = Residual::from(x);
     for (index, weights) in w.layers.iter().enumerate() {
         b.layer(index);
-        stream = layer(b, weights, config, &stream, cache)?;
+        stream = layer(b, weights, config, &stream, w.norm_behind(index), cache)?;
     }
     Ok(x)
 }
 
-/// A layer: x += attention(norm(x)), then x += feed-forward(norm(x)), for the residual stream x {width, rows}.
+/// A layer: x += attention(norm(x)), then x += feed-forward(norm(x)), for the residual stream x {width, rows}. Its last
+/// step can prepare its output for the norm behind it.
 pub(super) fn layer(
     b: &mut Builder,
     w: &LayerWeights,
     config: &Config,
     stream: &Residual,
+    norm_behind: &Norm,
     cache: CacheShape,
 ) -> Result<Residual> {
     let x = stream.x;
@@ -36,8 +38,8 @@ pub(super) fn layer(
     let stream = attention(b, &w.attention, config, (&x, &h, &w.feed_forward_norm), cache)?;
     let h = b.normed("ffn_norm", &stream, &w.feed_forward_norm)?;
     match &w.feed_forward {
-        FeedForwardWeights::Dense(weights) => dense(b, weights, (&x, &h, &w.next_norm)),
-        FeedForwardWeights::Experts(weights) => experts(b, weights, (&x, &h, &w.next_norm)),
+        FeedForwardWeights::Dense(weights) => dense(b, weights, (&x, &h, norm_behind)),
+        FeedForwardWeights::Experts(weights) => experts(b, weights, (&x, &h, norm_behind)),
     }
 }
 

@@ -110,11 +110,11 @@ impl Model {
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         let (cache, prompt, wanted) = (options.cache_for(&config), options.prompt, target(gpu, options));
         let all = options.compile_all.unwrap_or(!gpu.report().is_software());
-        let (weights, notice) = ModelWeights::with_block(file, &config, options.speculation)?;
+        let (weights, notice) = ModelWeights::with_block(file, &config, options)?;
         notice.iter().for_each(|notice| tracing::warn!("{notice}"));
         config.notices.extend(notice);
         let planner =
-            Planner { file, config: &config, weights: &weights, cache, prompt, guesses: options.speculation, gpu, all };
+            Planner { config: &config, weights: &weights, cache, prompt, guesses: options.speculation, gpu, all };
         let mut shaders = planner.shaders(&wanted)?;
         let subject = shaders.subject(gpu);
         let known =
@@ -142,11 +142,11 @@ impl Model {
         let to_check = verdict.is_none() && options.check != Check::Never;
         let settle: Job<'_> = Box::new(|go_on| {
             if to_check {
-                let (planner, pipelines, weights, meter) = (&planner, &pipelines, &uploaded.buffers, &meter);
-                let batches = options.check == Check::Always || all;
-                let check = check::Subject { planner, pipelines, weights, batches, looked: Default::default(), meter };
+                let (planner, pipelines, buffers, meter) = (&planner, &pipelines, &uploaded.buffers, &meter);
+                let (batches, looked) = (options.check == Check::Always || all, Default::default());
+                let check = check::Subject { planner, pipelines, weights: buffers, batches, looked, meter };
                 let found = check.settle(&wanted, subject, go_on);
-                file.unchanged()?; // or kernels would be blamed for what another program wrote
+                weights.table.unchanged()?; // or kernels would be blamed for what another program wrote
                 verdict = found?;
             }
             let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &target(&verdict))?;
@@ -182,10 +182,12 @@ impl Model {
         &self.shared.file
     }
 
-    /// A number that identifies the model, by its file's header and all of its weights: see [`Gguf::fingerprint`].
+    /// A number that identifies the model, by its file's header and all of its weights but for a
+    /// multi-token-prediction block: see [`Gguf::fingerprint`].
     pub(crate) fn fingerprint(&self) -> u64 {
-        let Shared { file, uploaded, .. } = &*self.shared;
-        *self.shared.fingerprint.get_or_init(|| file.fingerprint(bytemuck::cast_slice(&uploaded.sums)))
+        let Shared { file, uploaded, weights, .. } = &*self.shared;
+        let sums = &uploaded.sums[..weights.without_block()];
+        *self.shared.fingerprint.get_or_init(|| file.fingerprint(bytemuck::cast_slice(sums)))
     }
 
     /// The hyper-parameters.
@@ -374,7 +376,7 @@ impl Loading<'_> {
             }),
         );
         let uploading = |go_on: &mut GoOn<'_>| {
-            let uploaded = upload(file, self.pipelines, &self.weights.table, self.zero_copy, meter, go_on)?;
+            let uploaded = upload(self.pipelines, &self.weights.table, self.zero_copy, meter, go_on)?;
             meter.enter(Stage::Kernels);
             Ok(uploaded)
         };

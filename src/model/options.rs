@@ -2,6 +2,7 @@
 
 use super::verdict::{Check, Verdict};
 use super::{CacheShape, Config, PromptOptions, usual_arithmetic};
+use crate::gguf::Gguf;
 use crate::gpu::{Gpu, Matrices};
 use crate::kernels::{Cache, CacheType};
 use crate::plan::{Fusions, StepLimit, Target, TilingOverride};
@@ -41,6 +42,10 @@ pub struct LoadOptions {
     /// [`DraftKind::Mtp`] it has to be there, and with others it is left out. Sessions guess as they are told
     /// ([`Session::set_speculation`](crate::Session::set_speculation)).
     pub speculation: DraftKind,
+    /// The file of a multi-token-prediction block by itself, which may come beside a model's file. It takes the place of a
+    /// block in the model's file, and the model's embeddings and output matrix unless it has its own under the block's
+    /// name.
+    pub draft_model: Option<Gguf>,
     /// What measurements and tests override.
     #[doc(hidden)]
     pub overrides: LoadOverrides,

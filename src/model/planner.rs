@@ -4,7 +4,6 @@ use super::batch_plan::plan_alone;
 use super::verdict::subject;
 use super::{CacheShape, Config, ModelWeights, PromptOptions, Shaders};
 use crate::error::Result;
-use crate::gguf::Gguf;
 use crate::gpu::Gpu;
 use crate::plan::Target;
 use crate::shader::Variant;
@@ -13,7 +12,6 @@ use std::sync::Arc;
 
 /// Everything that determines plans, except for the target.
 pub(super) struct Planner<'a> {
-    pub file: &'a Gguf,
     pub config: &'a Config,
     pub weights: &'a Arc<ModelWeights>,
     pub cache: CacheShape,

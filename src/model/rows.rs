@@ -1,6 +1,6 @@
 //! The rows of a weight in the format that it will have: rows of a tensor, or rows that are computed from it.
 
-use super::weight_table::{WeightSource, format_of};
+use super::weight_table::{WeightSource, WeightTable, format_of};
 use crate::error::{Error, Result};
 use crate::gguf::{Gguf, TensorInfo};
 use crate::memory::{resize, zeros};
@@ -63,8 +63,9 @@ struct Stored<'a> {
 }
 
 impl<'a> WeightRows<'a> {
-    /// The rows of `weight`, whose source is `source`.
-    pub fn of(file: &'a Gguf, weight: &Weight, source: &WeightSource) -> Result<Self> {
+    /// The rows of a weight of a table.
+    pub fn of(table: &'a WeightTable, weight: &Weight) -> Result<Self> {
+        let (file, source) = table.source(weight);
         let [columns, rows, _] = weight.shape;
         let row_bytes = weight.quant.row_bytes(columns).ok_or_else(|| ragged(weight))?;
         let kind = match source {

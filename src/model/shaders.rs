@@ -4,7 +4,8 @@
 //! model takes. Plans for few tokens, for many, and for a deep cache share shaders that would differ only in the number
 //! of tokens.
 
-use super::{BatchPlan, BatchShape, Config, DraftInputs, PromptOptions};
+use super::draft_plan::block_shapes;
+use super::{BatchPlan, BatchShape, Config, PromptOptions};
 use super::{plan_batch, plan_drafted_rows, plan_drafting, plan_sampling};
 use crate::error::Result;
 use crate::plan::{Plan, Target};
@@ -55,9 +56,7 @@ impl Shaders {
         if token.weights.block.is_some() {
             let (weights, cache) = (&token.weights, token.cache);
             shaders.drafts.extend(new(plan_drafting(weights, config, cache, target)?.plan));
-            let stream = BatchShape::all(prompt, cache.context).map(|shape| (shape, DraftInputs::Stream));
-            let kept = BatchShape::kept(cache.context).map(|shape| (shape, DraftInputs::Kept));
-            for shape in stream.chain(kept) {
+            for shape in block_shapes(prompt, cache.context) {
                 shaders.drafts.extend(new(plan_drafted_rows(weights, config, cache, target, shape)?.plan));
             }
         }

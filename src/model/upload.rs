@@ -1,4 +1,4 @@
-//! Copies weights from a file to the GPU, at the speed of the file. Threads that live as long as the upload each take
+//! Copies weights from their files to the GPU, at the speed of the files. Threads that live as long as the upload each take
 //! groups of pieces in turn, read and repack them into staging memory of their own, and let the GPU copy them.
 //!
 //! A thread has two stagings: while the GPU copies from one, the thread fills the other. Reads are spread over the
@@ -54,7 +54,6 @@ pub(super) struct Uploaded {
 /// Creates and fills the buffers of a model's weights, in the order of the table. With `zero_copy` the buffers are over the
 /// file itself where the file has the form that the GPU needs. Then verifies that the weights arrived.
 pub(super) fn upload(
-    file: &Gguf,
     pipelines: &Pipelines,
     table: &WeightTable,
     zero_copy: bool,
@@ -62,11 +61,10 @@ pub(super) fn upload(
     go_on: &mut GoOn<'_>,
 ) -> Result<Uploaded> {
     let (gpu, weights) = (pipelines.gpu(), &table.weights);
-    let rows = |weight| WeightRows::of(file, weight, table.source(weight));
-    let rows = weights.iter().map(rows).collect::<Result<Vec<_>>>()?;
-    let placed = if zero_copy { in_place(gpu, weights, &rows) } else { InPlace::none(rows.len()) };
+    let rows = weights.iter().map(|weight| WeightRows::of(table, weight)).collect::<Result<Vec<_>>>()?;
+    let placed = if zero_copy { in_place(gpu, table, &rows) } else { InPlace::none(rows.len()) };
     // All buffers are created first, so that a lack of memory shows before minutes are spent on reading.
-    let buffers = buffers(file, gpu, weights, &placed)?;
+    let buffers = buffers(&table.files()[0], gpu, weights, &placed)?;
     let threads = threads();
     let staging = staging_bytes(threads, table.bytes());
     let [copied, in_place] = [false, true]
@@ -74,7 +72,7 @@ pub(super) fn upload(
     let (sums, next) = (Sums::of(weights.len()), AtomicUsize::new(0));
     let upload = Upload { gpu, weights, rows, buffers: &buffers, copied, in_place, sums, next, meter };
     upload.run(threads, go_on)?;
-    file.unchanged()?;
+    table.unchanged()?;
     let sums = upload.sums.finish();
     let uploaded = Uploaded { buffers, in_place: placed.bytes(), sums };
     let since = Instant::now();
@@ -83,12 +81,15 @@ pub(super) fn upload(
     Ok(uploaded)
 }
 
-/// The weights that can be used in place.
-fn in_place(gpu: &Gpu, weights: &[Weight], rows: &[WeightRows<'_>]) -> InPlace {
+/// The weights that can be used in place: those in the model's file.
+fn in_place(gpu: &Gpu, table: &WeightTable, rows: &[WeightRows<'_>]) -> InPlace {
     let can = gpu.capabilities();
     let number = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX);
     let limits = Limits { page: PAGE, usual: WINDOW, most: number(can.max_buffer), alignment: number(can.alignment) };
-    InPlace::of(&rows.iter().zip(weights).map(|(rows, weight)| rows.in_file(weight)).collect::<Vec<_>>(), limits)
+    let range = |(rows, weight): (&WeightRows<'_>, &Weight)| {
+        if table.in_model_file(weight) { rows.in_file(weight) } else { None }
+    };
+    InPlace::of(&rows.iter().zip(table.weights.iter()).map(range).collect::<Vec<_>>(), limits)
 }
 
 /// The buffers of the weights: parts of buffers over the file, or empty buffers of their own.

@@ -48,16 +48,34 @@ pub enum WeightSource {
 pub struct WeightTable {
     /// The weights, which all plans of the model share.
     pub weights: Arc<Vec<Weight>>,
-    /// The source of each weight, in the same order.
-    pub sources: Vec<WeightSource>,
-    /// The places of the weights, by name.
-    names: HashMap<Arc<str>, WeightId>,
+    /// The source of each weight, in the same order, and the number of its file.
+    sources: Vec<(usize, WeightSource)>,
+    /// The files: that of the model and, behind it, that of a multi-token-prediction block, which may be another.
+    files: Vec<Gguf>,
+    /// The places of the weights, by the number of the file and the name.
+    names: HashMap<(usize, Arc<str>), WeightId>,
 }
 
 impl WeightTable {
-    /// The source of a weight's values.
-    pub fn source(&self, weight: &Weight) -> &WeightSource {
-        &self.sources[weight.id.index()]
+    /// The file of a weight's values, and their source in it.
+    pub fn source(&self, weight: &Weight) -> (&Gguf, &WeightSource) {
+        let (file, source) = &self.sources[weight.id.index()];
+        (&self.files[*file], source)
+    }
+
+    /// The files that the values come from, that of the model first.
+    pub fn files(&self) -> &[Gguf] {
+        &self.files
+    }
+
+    /// Whether a weight's values come from the model's file.
+    pub fn in_model_file(&self, weight: &Weight) -> bool {
+        self.sources[weight.id.index()].0 == 0
+    }
+
+    /// Fails if a file was written to since it was opened.
+    pub fn unchanged(&self) -> Result<()> {
+        self.files.iter().try_for_each(|file| file.unchanged().map_err(|error| file.name(error)))
     }
 
     /// Bytes of all weights on the GPU.
@@ -66,14 +84,22 @@ impl WeightTable {
     }
 
     /// Enters a weight, unless there is one of this name.
-    fn add(&mut self, name: &str, quant: &'static Quant, shape: [usize; 3], source: WeightSource) -> Weight {
-        if let Some(&known) = self.names.get(name) {
+    fn add(
+        &mut self,
+        file: usize,
+        name: &str,
+        quant: &'static Quant,
+        shape: [usize; 3],
+        source: WeightSource,
+    ) -> Weight {
+        let key = (file, Arc::from(name));
+        if let Some(&known) = self.names.get(&key) {
             return self.weights[known.index()].clone();
         }
-        let weight = Weight { id: WeightId::new(self.weights.len()), name: name.into(), quant, shape };
-        self.names.insert(weight.name.clone(), weight.id);
+        let weight = Weight { id: WeightId::new(self.weights.len()), name: key.1.clone(), quant, shape };
+        self.names.insert(key, weight.id);
         Arc::make_mut(&mut self.weights).push(weight.clone());
-        self.sources.push(source);
+        self.sources.push((file, source));
         weight
     }
 }
@@ -81,13 +107,28 @@ impl WeightTable {
 /// Makes weights of the tensors of a file, after checking their shapes and types, and enters them into a table.
 pub struct Tensors<'a> {
     file: &'a Gguf,
+    /// The number of the file in the table.
+    number: usize,
     table: &'a mut WeightTable,
 }
 
 impl<'a> Tensors<'a> {
-    /// The tensors of a file, for a table.
-    pub fn new(file: &'a Gguf, table: &'a mut WeightTable) -> Self {
-        Self { file, table }
+    /// The tensors of the table's first file.
+    pub fn of_model(file: &'a Gguf, table: &'a mut WeightTable) -> Self {
+        if table.files.is_empty() {
+            table.files.push(file.clone());
+        }
+        Self { file, number: 0, table }
+    }
+
+    /// The tensors of a further file.
+    pub fn of_further(file: &'a Gguf, table: &'a mut WeightTable) -> Self {
+        table.files.push(file.clone());
+        Self { file, number: table.files.len() - 1, table }
+    }
+
+    fn add(&mut self, name: &str, quant: &'static Quant, shape: [usize; 3], source: WeightSource) -> Weight {
+        self.table.add(self.number, name, quant, shape, source)
     }
 
     /// Whether the file has the tensor.
@@ -100,7 +141,7 @@ impl<'a> Tensors<'a> {
         let wanted = if shape[2] == 1 { &shape[..2] } else { &shape[..] };
         let quant = format_of(self.file.require(name, wanted)?)?;
         let source = WeightSource::Rows { tensor: name.into(), per: shape[1], first: 0, rows: shape[1] };
-        Ok(self.table.add(name, quant, shape, source))
+        Ok(self.add(name, quant, shape, source))
     }
 
     /// A matrix {columns, rows}.
@@ -111,7 +152,7 @@ impl<'a> Tensors<'a> {
     /// A vector of f32, whatever its type in the file.
     pub fn vector(&mut self, name: &str, length: usize) -> Result<Weight> {
         format_of(self.file.require(name, &[length])?)?;
-        Ok(self.table.add(name, &quant::F32, [length, 1, 1], WeightSource::Decoded { tensor: name.into() }))
+        Ok(self.add(name, &quant::F32, [length, 1, 1], WeightSource::Decoded { tensor: name.into() }))
     }
 
     /// A vector of f32, zeros if the file lacks it.
@@ -119,7 +160,7 @@ impl<'a> Tensors<'a> {
         if self.has(name) {
             return self.vector(name, length);
         }
-        Ok(self.table.add(name, &quant::F32, [length, 1, 1], WeightSource::Zeros))
+        Ok(self.add(name, &quant::F32, [length, 1, 1], WeightSource::Zeros))
     }
 
     /// A norm of vectors of `length` values.
@@ -142,9 +183,9 @@ impl<'a> Tensors<'a> {
         let quant = format_of(info)?;
         // A transposed row takes values of many blocks of the file, so the values are decoded.
         let keys = WeightSource::Transposed { tensor: joint.clone(), per, rows: nope };
-        let keys = self.table.add(&key_name, quant.exact(), [nope, rank, heads], keys);
+        let keys = self.add(&key_name, quant.exact(), [nope, rank, heads], keys);
         let values = WeightSource::Rows { tensor: joint, per, first: nope, rows: value };
-        Ok((keys, self.table.add(&value_name, quant, shape, values)))
+        Ok((keys, self.add(&value_name, quant, shape, values)))
     }
 
     /// The experts' gate and up {columns, rows, experts}, which some files fuse: gate rows, then up rows.
@@ -158,8 +199,8 @@ impl<'a> Tensors<'a> {
         let per = 2 * rows;
         let quant = format_of(self.file.require(&fused, &[columns, per, experts])?)?;
         let half = |first| WeightSource::Rows { tensor: fused.clone(), per, first, rows };
-        let gate = self.table.add(&gate, quant, shape, half(0));
-        Ok((gate, self.table.add(&up, quant, shape, half(rows))))
+        let gate = self.add(&gate, quant, shape, half(0));
+        Ok((gate, self.add(&up, quant, shape, half(rows))))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::batch_plan::serves_few;
 use super::weight_table::{Tensors, WeightTable};
-use super::{Config, Experts};
+use super::{Config, Experts, LoadOptions};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::kernels::{Norm, Routing};
@@ -12,6 +12,7 @@ use crate::speculate::DraftKind;
 use std::sync::Arc;
 
 /// The weights of a model. Shapes are innermost first.
+#[derive(Clone)]
 pub struct ModelWeights {
     /// All of them.
     pub table: WeightTable,
@@ -23,11 +24,12 @@ pub struct ModelWeights {
     pub output_norm: Norm,
     /// The output matrix {width, vocab}, which is a tensor of its own, or that of the embeddings.
     pub output: Weight,
-    /// The multi-token-prediction block, if the file has one and it is wanted.
+    /// The multi-token-prediction block, if there is one and it is wanted.
     pub block: Option<BlockWeights>,
 }
 
 /// The weights of a multi-token-prediction block.
+#[derive(Clone)]
 pub struct BlockWeights {
     /// The embeddings of the tokens {width, vocab}: its own ones, or those of the model.
     pub embedding: Weight,
@@ -37,13 +39,16 @@ pub struct BlockWeights {
     pub hidden_norm: Norm,
     /// The projection of both {2 · width, width}.
     pub projection: Weight,
-    /// The layer. The norm behind it is that of the block's head: its own one, or that of the model.
+    /// The layer.
     pub layer: LayerWeights,
+    /// The norm that its head begins with {width}: its own one, or that of the model.
+    pub head_norm: Norm,
     /// The output matrix {width, vocab}: its own one, or that of the model.
     pub output: Weight,
 }
 
 /// The weights of a layer.
+#[derive(Clone)]
 pub struct LayerWeights {
     /// The norm before attention {width}.
     pub attention_norm: Norm,
@@ -53,12 +58,10 @@ pub struct LayerWeights {
     pub feed_forward_norm: Norm,
     /// The feed-forward.
     pub feed_forward: FeedForwardWeights,
-    /// The norm that follows the layer {width}: that of the next layer, or of the head. The layer's last step can prepare
-    /// its output for it.
-    pub next_norm: Norm,
 }
 
 /// The weights of multi-head latent attention.
+#[derive(Clone)]
 pub struct AttentionWeights {
     /// The projection to the queries of all heads.
     pub query: QueryWeights,
@@ -75,6 +78,7 @@ pub struct AttentionWeights {
 }
 
 /// The projection to the queries of all heads.
+#[derive(Clone)]
 pub enum QueryWeights {
     /// One matrix {width, key width · heads}.
     Direct(Weight),
@@ -90,6 +94,7 @@ pub enum QueryWeights {
 }
 
 /// The weights of a layer's feed-forward.
+#[derive(Clone)]
 pub enum FeedForwardWeights {
     /// One for all tokens.
     Dense(GatedWeights),
@@ -98,6 +103,7 @@ pub enum FeedForwardWeights {
 }
 
 /// The matrices of a gated feed-forward, down · (silu(gate · h) ⊙ up · h), or a stack of each, one for every expert.
+#[derive(Clone)]
 pub struct GatedWeights {
     /// Gate {width, hidden}.
     pub gate: Weight,
@@ -108,6 +114,7 @@ pub struct GatedWeights {
 }
 
 /// The weights of a mixture of experts.
+#[derive(Clone)]
 pub struct MixtureWeights {
     /// The router {width, experts}.
     pub router: Weight,
@@ -130,68 +137,93 @@ impl ModelWeights {
     /// hyper-parameters ask for, [`Error::Unsupported`](crate::Error::Unsupported) for one whose type is unknown here.
     pub fn resolve(file: &Gguf, config: &Config) -> Result<Arc<Self>> {
         let mut table = WeightTable::default();
-        let tensors = &mut Tensors::new(file, &mut table);
+        let tensors = &mut Tensors::of_model(file, &mut table);
         let matrix = [config.width, config.vocab];
         let embedding = tensors.matrix("token_embd.weight", matrix)?;
-        let mut layers = Vec::new();
-        for index in 0..config.layers {
-            let next = index + 1;
-            let next_norm =
-                if next < config.layers { format!("blk.{next}.attn_norm.weight") } else { OUTPUT_NORM.to_owned() };
-            layers.push(LayerWeights::resolve(tensors, config, index, &next_norm)?);
-        }
-        let output_norm = tensors.norm(OUTPUT_NORM, config.width, config.epsilon)?;
+        let layer = |index| LayerWeights::resolve(tensors, config, &format!("blk.{index}"), index);
+        let layers = (0..config.layers).map(layer).collect::<Result<Vec<_>>>()?;
+        let output_norm = tensors.norm("output_norm.weight", config.width, config.epsilon)?;
         let output = if tensors.has(OUTPUT) { tensors.matrix(OUTPUT, matrix)? } else { embedding.clone() };
         Ok(Arc::new(Self { table, embedding, layers, output_norm, output, block: None }))
     }
 
-    /// As [`ModelWeights::resolve`], with the multi-token-prediction block that guesses tokens, if the file has one. A block
-    /// that cannot be used is told as a notice, unless drafts by it are asked for by name.
+    /// As [`ModelWeights::resolve`], with the multi-token-prediction block that guesses tokens, if the file has one or there is
+    /// one in a file of its own. A block that cannot be used is told as a notice, unless it is asked for, by drafts of its
+    /// kind or by its file.
     ///
     /// # Errors
-    /// As there; [`Error::Unsupported`] if the block is asked for and the file has none, or several.
-    pub fn with_block(file: &Gguf, config: &Config, kind: DraftKind) -> Result<(Arc<Self>, Option<String>)> {
+    /// As there; [`Error::Unsupported`] if the block is asked for and there is none, or there are several, and
+    /// [`Error::Metadata`] if its file is that of another model.
+    pub fn with_block(file: &Gguf, config: &Config, options: &LoadOptions) -> Result<(Arc<Self>, Option<String>)> {
         let weights = Self::resolve(file, config)?;
-        let asked = kind == DraftKind::Mtp;
-        if !asked && (kind != DraftKind::Auto || config.draft_blocks == 0) {
+        let draft = options.draft_model.as_ref();
+        let asked = match options.speculation {
+            DraftKind::Mtp => true,
+            DraftKind::Auto => draft.is_some(),
+            _ => return Ok((weights, None)),
+        };
+        if !asked && config.draft_blocks == 0 {
             return Ok((weights, None));
         }
-        let Some(mut own) = Arc::into_inner(weights) else { return Self::resolve(file, config).map(|it| (it, None)) };
-        let mut table = own.table.clone();
-        match BlockWeights::resolve(file, &mut table, config, &own) {
-            Ok(block) => {
-                (own.table, own.block) = (table, Some(block));
-                Ok((Arc::new(own), None))
+        let mut table = weights.table.clone();
+        let block = match draft {
+            None => BlockWeights::in_model(file, &mut table, config, &weights),
+            Some(draft) => {
+                BlockWeights::in_file(draft, file, &mut table, config, &weights).map_err(|error| draft.name(error))
             }
+        };
+        match block {
+            Ok(block) => Ok((Arc::new(Self { table, block: Some(block), ..Arc::unwrap_or_clone(weights) }), None)),
             Err(error) if asked => Err(error),
             Err(error) => {
                 let notice = format!("tokens are not guessed by the multi-token-prediction block: {error}");
-                Ok((Arc::new(own), Some(notice)))
+                Ok((weights, Some(notice)))
             }
         }
     }
+
+    /// The norm that the stream passes behind a layer: that of the next layer, or of the head.
+    pub fn norm_behind(&self, layer: usize) -> &Norm {
+        self.layers.get(layer + 1).map_or(&self.output_norm, |next| &next.attention_norm)
+    }
+
+    /// How many weights the model has without the block. They come first in the table.
+    pub fn without_block(&self) -> usize {
+        1 + self.output.id.index().max(self.output_norm.weight.id.index())
+    }
 }
 
-const OUTPUT_NORM: &str = "output_norm.weight";
 const OUTPUT: &str = "output.weight";
 
 impl BlockWeights {
-    fn resolve(file: &Gguf, table: &mut WeightTable, config: &Config, model: &ModelWeights) -> Result<Self> {
-        let index = config.layers;
-        let unsupported = |what: &str, found: String, remedy: &str| {
-            Err(Error::Unsupported { what: what.into(), found, remedy: remedy.into() })
-        };
-        if config.draft_blocks != 1 {
-            let found = config.draft_blocks.to_string();
-            return unsupported("the number of multi-token-prediction blocks", found, "one is supported");
-        }
+    /// The block behind the layers of a model's file.
+    fn in_model(file: &Gguf, table: &mut WeightTable, config: &Config, model: &ModelWeights) -> Result<Self> {
+        one_block(config.draft_blocks)?;
+        Self::resolve(&mut Tensors::of_model(file, table), config, &format!("blk.{}", config.layers), model)
+    }
+
+    /// The only block of a file of its own, in which it may have any number.
+    fn in_file(
+        draft: &Gguf,
+        file: &Gguf,
+        table: &mut WeightTable,
+        config: &Config,
+        model: &ModelWeights,
+    ) -> Result<Self> {
+        let blocks: Vec<&str> =
+            draft.tensors().filter_map(|tensor| tensor.name.strip_suffix(".nextn.eh_proj.weight")).collect();
+        one_block(blocks.len())?;
+        same_model(draft, file)?;
+        Self::resolve(&mut Tensors::of_further(draft, table), config, blocks[0], model)
+    }
+
+    fn resolve(tensors: &mut Tensors<'_>, config: &Config, block: &str, model: &ModelWeights) -> Result<Self> {
         if !serves_few(config) {
             let found = format!("{} heads of {} and {}", config.heads, config.key_width, config.value_width);
             let remedy = "the widths of all heads together have to be multiples of 32";
-            return unsupported("a multi-token-prediction block beside such heads", found, remedy);
+            return Err(unsupported("a multi-token-prediction block beside such heads", found, remedy));
         }
-        let tensors = &mut Tensors::new(file, table);
-        let name = |stem: &str| format!("blk.{index}.nextn.{stem}.weight");
+        let name = |stem: &str| format!("{block}.nextn.{stem}.weight");
         let matrix = [config.width, config.vocab];
         let optional = |tensors: &mut Tensors<'_>, stem: &str, usual: &Weight| {
             let name = name(stem);
@@ -201,25 +233,55 @@ impl BlockWeights {
         let norm = |tensors: &mut Tensors<'_>, stem: &str| tensors.norm(&name(stem), config.width, config.epsilon);
         let (embedding_norm, hidden_norm) = (norm(tensors, "enorm")?, norm(tensors, "hnorm")?);
         let projection = tensors.matrix(&name("eh_proj"), [2 * config.width, config.width])?;
-        let own_norm = name("shared_head_norm");
-        let next_norm = if tensors.has(&own_norm) { own_norm } else { OUTPUT_NORM.to_owned() };
-        let layer = LayerWeights::resolve(tensors, config, index, &next_norm)?;
+        let layer = LayerWeights::resolve(tensors, config, block, config.layers)?;
+        let own_norm = tensors.has(&name("shared_head_norm")).then(|| norm(tensors, "shared_head_norm"));
+        let head_norm = own_norm.unwrap_or_else(|| Ok(model.output_norm.clone()))?;
         let output = optional(tensors, "shared_head_head", &model.output)?;
-        Ok(Self { embedding, embedding_norm, hidden_norm, projection, layer, output })
+        Ok(Self { embedding, embedding_norm, hidden_norm, projection, layer, head_norm, output })
     }
 }
 
+fn unsupported(what: &str, found: String, remedy: &str) -> Error {
+    Error::Unsupported { what: what.into(), found, remedy: remedy.into() }
+}
+
+fn one_block(found: usize) -> Result<()> {
+    let what = "the number of multi-token-prediction blocks";
+    if found == 1 { Ok(()) } else { Err(unsupported(what, found.to_string(), "one is supported")) }
+}
+
+/// Fails if the file of a block says something else of the model than the model's file does. Shapes are checked elsewhere.
+fn same_model(draft: &Gguf, file: &Gguf) -> Result<()> {
+    /// What may differ: how many layers there are, and how long a text the model was trained for.
+    const OTHER: [&str; 3] = ["block_count", "nextn_predict_layers", "context_length"];
+    let architecture = file.string("general.architecture")?;
+    let prefix = format!("{architecture}.");
+    let describes = |key: &str| {
+        key == "general.architecture"
+            || key == "tokenizer.ggml.tokens"
+            || key.strip_prefix(&prefix).is_some_and(|stem| !OTHER.contains(&stem))
+    };
+    for (key, value) in file.metadata().filter(|(key, _)| describes(key)) {
+        match draft.get(key) {
+            Some(found) if found != value => {
+                let (expected, found) = (format!("{value}, as the model has it"), found.to_string());
+                return Err(Error::Metadata { key: key.into(), expected, found });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 impl LayerWeights {
-    /// The weights of block `index` of a file, which is followed by a norm of this name.
-    pub(super) fn resolve(tensors: &mut Tensors<'_>, config: &Config, index: usize, next_norm: &str) -> Result<Self> {
-        let block = format!("blk.{index}");
+    /// The weights of layer `index`, whose tensors' names begin with `block`.
+    fn resolve(tensors: &mut Tensors<'_>, config: &Config, block: &str, index: usize) -> Result<Self> {
         let norm = |tensors: &mut Tensors<'_>, name: &str| tensors.norm(name, config.width, config.epsilon);
         Ok(Self {
             attention_norm: norm(tensors, &format!("{block}.attn_norm.weight"))?,
             feed_forward_norm: norm(tensors, &format!("{block}.ffn_norm.weight"))?,
-            attention: AttentionWeights::resolve(tensors, config, &block)?,
-            next_norm: norm(tensors, next_norm)?,
-            feed_forward: FeedForwardWeights::resolve(tensors, config, index)?,
+            attention: AttentionWeights::resolve(tensors, config, block)?,
+            feed_forward: FeedForwardWeights::resolve(tensors, config, block, index)?,
         })
     }
 }
@@ -245,13 +307,12 @@ impl AttentionWeights {
 }
 
 impl FeedForwardWeights {
-    fn resolve(tensors: &mut Tensors<'_>, config: &Config, index: usize) -> Result<Self> {
-        let block = format!("blk.{index}");
+    fn resolve(tensors: &mut Tensors<'_>, config: &Config, block: &str, index: usize) -> Result<Self> {
         Ok(match &config.experts {
             Some(experts) if index >= config.leading_dense => {
-                Self::Experts(Box::new(MixtureWeights::resolve(tensors, config, experts, &block)?))
+                Self::Experts(Box::new(MixtureWeights::resolve(tensors, config, experts, block)?))
             }
-            _ => Self::Dense(GatedWeights::resolve(tensors, &block, "", [config.width, config.dense_width])?),
+            _ => Self::Dense(GatedWeights::resolve(tensors, block, "", [config.width, config.dense_width])?),
         })
     }
 }

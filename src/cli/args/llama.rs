@@ -9,7 +9,8 @@ use clap::{Arg, Command, CommandFactory};
 use std::ffi::OsString;
 
 /// Names with one dash, and the options that they stand for.
-const SPELLINGS: [(&str, &str); 3] = [("-sys", "--system-prompt"), ("-ctk", "--cache-type"), ("-ub", "--ubatch-size")];
+const SPELLINGS: [(&str, &str); 4] =
+    [("-sys", "--system-prompt"), ("-ctk", "--cache-type"), ("-ub", "--ubatch-size"), ("-md", "--model-draft")];
 
 /// An option of llama.cpp that wglm does not have.
 struct LlamaOption {
@@ -57,7 +58,7 @@ const LLAMA_OPTIONS: [LlamaOption; 14] = [
         &["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-mu", "--model-url"],
         "wglm downloads nothing; give a GGUF file with -m",
     ),
-    refused(&["-md", "--model-draft", "--lora"], "wglm runs one model file, as it is; leave this out"),
+    refused(&["--lora"], "wglm runs one model file, as it is; leave this out"),
 ];
 
 const fn no_effect(names: &'static [&'static str], takes: fn(&str) -> bool, why: &'static str) -> LlamaOption {

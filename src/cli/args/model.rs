@@ -74,6 +74,9 @@ pub struct FileArgs {
     /// Model file (GGUF) [default: the demonstration model]
     #[arg(short, long, value_name = "FILE", help_heading = "Model")]
     pub model: Option<PathBuf>,
+    /// File of the model's multi-token-prediction block, where it comes by itself (also -md)
+    #[arg(long, alias = "spec-draft-model", value_name = "FILE", help_heading = "Model")]
+    pub model_draft: Option<PathBuf>,
     /// Context size in tokens; 0 for the model's maximum [default: the model's maximum, at most 8192]
     #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>, help_heading = "Model")]
     pub context: Option<usize>,

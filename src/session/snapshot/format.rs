@@ -23,7 +23,7 @@ pub struct Header {
     pub value_bytes: u32,
     /// The model: its file's header, and its weights.
     pub model: u64,
-    /// Layers of the cache.
+    /// Layers of the cache, the last of which may be that of a multi-token-prediction block.
     pub layers: u32,
     /// Bytes of a token's KV row in a layer.
     pub kv_row: u32,

@@ -2,7 +2,8 @@
 //!
 //! A snapshot holds the tokens, what the cache holds of them, and the logits of the last one, so that a session goes on
 //! from it bit by bit as the one it was taken of would. It is good for sessions of the same file and the same type of
-//! cache, with room for its tokens, on any device. What tells a file from others is its header and the sums of its weights
+//! cache, with room for its tokens, on any device, with a multi-token-prediction block or without: where the block was not
+//! there, drafts are worse until it has seen enough. What tells a file from others is its header and the sums of its weights
 //! as the GPU has them, which are alike on every device; a version of wglm that lays weights out otherwise would refuse
 //! what older ones wrote.
 
@@ -47,8 +48,7 @@ impl Session {
 
     /// The header of a snapshot of `tokens` tokens with `logits` logits.
     fn header(&self, tokens: usize, logits: usize) -> Header {
-        let (cache, layers) =
-            (self.pool.cache(), self.planned.plan.caches().count() + usize::from(self.model().has_block()));
+        let (cache, layers) = (self.pool.cache(), self.model().config().layers + usize::from(self.model().has_block()));
         let shape = [cache.ty.bytes() as u32, layers as u32, self.kv_row_bytes() as u32];
         Header::new(shape, self.model().fingerprint(), tokens as u32, logits as u32)
     }
@@ -72,6 +72,10 @@ impl Session {
 
     fn write_snapshot(&mut self, to: &mut dyn Write, path: &Path) -> Result<()> {
         self.with_runner(|session, runner| {
+            if session.uses_block(runner) && session.output.is_some() {
+                session.claim_rings(runner);
+                session.catch_up(runner, None)?;
+            }
             let logits = if session.output.is_some() { session.logits_in(runner)? } else { Vec::new() };
             session.take(runner, runner.submissions.place)?; // no work that the cache depends on was lost
             let header = session.header(session.tokens.len(), logits.len());
@@ -102,8 +106,9 @@ impl Session {
             session.fill_caches(runner, &mut reader)?;
             let logits: Vec<u32> = reader.words(header.logits)?;
             (session.confirmed, session.tokens) = (tokens.len(), tokens);
-            session.drafter.block.followed(session.tokens.len());
-            session.drafter.block.not_kept(session.tokens.len());
+            let has_block = header.layers as usize > session.model().config().layers;
+            session.drafter.block.computed_to(if has_block { session.tokens.len() } else { 0 });
+            session.drafter.block.forget_states(session.tokens.len());
             if logits.is_empty() {
                 return Ok(());
             }
@@ -125,7 +130,10 @@ impl Session {
             let of = |header: &Header| format!("values of {} bytes", header.value_bytes);
             return Err(damaged("its type of cache", of(&own), of(header)));
         }
-        if (header.model, header.layers, header.kv_row) != (own.model, own.layers, own.kv_row) {
+        // The last layer may be that of a multi-token-prediction block, which a text does not depend on.
+        let layers = self.model().config().layers as u32;
+        let with_block = (layers..=layers + 1).contains(&header.layers);
+        if !with_block || (header.model, header.kv_row) != (own.model, own.kv_row) {
             let shape = |h: &Header| format!("model {:016x}, {} layers, {} bytes a token", h.model, h.layers, h.kv_row);
             return Err(damaged("its model", shape(&own), shape(header)));
         }
@@ -143,7 +151,7 @@ impl Session {
         let (caches, pieces) = (&runner.plans.shared.caches, self.pieces(reader.header.tokens as usize));
         let mut bytes = vec![0; layer.min(PIECE as u64) as usize];
         let mut staging = gpu.staging(bytes.len() as u64)?;
-        for cache in caches {
+        for cache in caches.iter().take(reader.header.layers as usize) {
             for &(offset, count) in &pieces {
                 let piece = &mut bytes[..count as usize];
                 reader.read(piece)?;
@@ -152,8 +160,13 @@ impl Session {
             }
         }
         staging.finish(gpu)?;
+        for _ in caches.len()..reader.header.layers as usize {
+            for &(_, count) in &pieces {
+                reader.read(&mut bytes[..count as usize])?; // of a block that is not loaded
+            }
+        }
         // What comes last came after all the rest.
-        let last = caches.last().zip(pieces.last());
+        let last = caches.iter().take(reader.header.layers as usize).next_back().zip(pieces.last());
         last.map_or(Ok(()), |(cache, (offset, count))| Fetch::new(gpu, 4)?.read(cache, offset + count - 4, 4).map(drop))
     }
 }

@@ -3,15 +3,17 @@
 
 use super::refused::load;
 use super::small::{F32, Numbers, Small, key};
-use wglm::{DraftKind, Error, LoadOptions, Session, Speculation};
+use wglm::{DraftKind, Error, Estimate, LoadOptions, Model, Session, Speculation};
 
 fn options(speculation: DraftKind) -> LoadOptions {
     LoadOptions { speculation, ..LoadOptions::default() }
 }
 
+const NUMBERS: fn() -> Numbers = || Numbers { heads: 4, ..Numbers::default() };
+
 /// Whose heads' vectors make up whole groups, as a few rows in one step need it.
 fn whole() -> Small {
-    Small::with_block(&Numbers { heads: 4, ..Numbers::default() })
+    Small::with_block(&NUMBERS())
 }
 
 /// Tokens that are generated with guesses of a kind.
@@ -66,6 +68,99 @@ fn a_damaged_block_is_left_out() {
         assert!(error.to_string().contains(name), "{error}");
         load(small, &options(DraftKind::Off)).unwrap();
         assert_eq!(generated(small, DraftKind::Mtp).1, 0, "{name}");
+    }
+}
+
+/// The file of the block alone, in which it has this number, beside copies of what it shares with the model.
+fn alone(number: usize) -> Small {
+    let mut small = whole();
+    small.tensors.retain(|tensor| tensor.name.starts_with("blk.2.") || !tensor.name.starts_with("blk."));
+    for tensor in &mut small.tensors {
+        tensor.name = tensor.name.replace("blk.2.", &format!("blk.{number}."));
+    }
+    small.set(&key("block_count"), number as u32 + 1);
+    small.set(&key("context_length"), 99u32);
+    small
+}
+
+fn beside(draft: &Small, speculation: DraftKind) -> LoadOptions {
+    LoadOptions { draft_model: Some(draft.open().unwrap()), ..options(speculation) }
+}
+
+/// The logits of drafts by a model with these options.
+fn drafted(small: &Small, options: &LoadOptions) -> Vec<Vec<f32>> {
+    let mut session = Session::new(&load(small, options).unwrap()).unwrap();
+    session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: None }).unwrap();
+    session.feed(&[1, 2, 3, 4, 5]).unwrap();
+    session.draft_logits(6, 2).unwrap()
+}
+
+/// In a file of its own the block drafts as it does in the model's file, whatever its number there, and takes as much memory.
+#[test]
+fn a_block_may_have_a_file_of_its_own() {
+    let wanted = drafted(&whole(), &options(DraftKind::Auto));
+    let trunk = Small::of(&NUMBERS());
+    let memory = |small: &Small, options: &LoadOptions| -> Estimate {
+        Model::estimate(&small.open().unwrap(), options, None).unwrap()
+    };
+    for number in [0, 2, 7] {
+        let options = beside(&alone(number), DraftKind::Auto);
+        assert_eq!(drafted(&trunk, &options), wanted, "block {number}");
+        assert_eq!(memory(&trunk, &options), memory(&whole(), &LoadOptions::default()));
+    }
+    // It takes the place of the one in the model's file, and of none where nothing or the text guesses.
+    let mut damaged = whole();
+    damaged.remove("blk.2.nextn.eh_proj.weight");
+    assert_eq!(drafted(&damaged, &beside(&alone(2), DraftKind::Mtp)), wanted);
+    for kind in [DraftKind::Off, DraftKind::Lookup] {
+        assert_eq!(memory(&trunk, &beside(&alone(2), kind)), memory(&trunk, &options(kind)));
+    }
+}
+
+#[test]
+fn the_file_of_a_block_of_another_model() {
+    let trunk = Small::of(&NUMBERS());
+    let mut other_base = alone(2);
+    other_base.set(&key("expert_used_count"), 1u32);
+    let mut misshapen = alone(2);
+    misshapen.tensor("blk.2.attn_output.weight").dims[1] += 32;
+    let mut two = alone(2);
+    two.add("blk.3.nextn.eh_proj.weight", &[64, 32], F32);
+    let wrong = [
+        (other_base, "expert_used_count"),
+        (misshapen, "attn_output"),
+        (two, "number of multi-token-prediction blocks"),
+        (trunk.clone(), "number of multi-token-prediction blocks"),
+    ];
+    for (draft, named) in &wrong {
+        for kind in [DraftKind::Auto, DraftKind::Mtp] {
+            let error = load(&trunk, &beside(draft, kind)).map(drop).unwrap_err();
+            assert!(error.to_string().contains(named), "{named}: {error}");
+        }
+        load(&trunk, &beside(draft, DraftKind::Off)).unwrap();
+    }
+}
+
+/// Snapshots of a session with the block are good without it, and the other way round.
+#[test]
+fn snapshots_do_not_ask_for_a_block() {
+    let wanted = generated(&whole(), DraftKind::Off).0;
+    let sessions = || {
+        [DraftKind::Mtp, DraftKind::Off].map(|kind| {
+            let mut session = Session::new(&load(&whole(), &options(kind)).unwrap()).unwrap();
+            session.set_speculation(&Speculation { kind, most: Some(3) }).unwrap();
+            session
+        })
+    };
+    for (from, to) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let (mut from, mut to) = (sessions().into_iter().nth(from).unwrap(), sessions().into_iter().nth(to).unwrap());
+        from.feed(&[1, 2, 3, 4, 5]).unwrap();
+        let mut tokens = from.next_tokens(3).unwrap();
+        to.restore(&from.snapshot().unwrap()).unwrap();
+        while tokens.len() < wanted.len() {
+            tokens.extend(to.next_tokens(wanted.len() - tokens.len()).unwrap());
+        }
+        assert_eq!(tokens, wanted);
     }
 }
 
