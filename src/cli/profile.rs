@@ -18,7 +18,7 @@ use std::time::Instant;
 use wglm::model::CacheShape;
 use wglm::plan::Plan;
 use wglm::session::TokenProfile;
-use wglm::{DraftKind, Session};
+use wglm::{DraftKind, Session, Speculation};
 
 /// The steps of one name, in all layers together.
 #[derive(Serialize)]
@@ -45,8 +45,9 @@ pub struct Times {
     pub steps: f64,
     /// The part of the pass that the steps do not account for; 0 if the sum of the steps is longer than the pass.
     pub unaccounted: f64,
-    /// On the host: until the token is submitted, and until its result is read, both from the start.
-    pub submit: f64,
+    /// On the host: until the token is submitted, and until its result is read, both from the start. A step with drafts is
+    /// several submissions, one of them ahead, so for it there is only the second.
+    pub submit: Option<f64>,
     pub whole: f64,
 }
 
@@ -65,6 +66,8 @@ pub struct Profile {
     pub setup: Setup,
     /// The number of prompt tokens that are computed together; 0 for one generated token.
     pub n_prompt: usize,
+    /// The number of drafts that are verified and made; 0 for none.
+    pub n_drafts: usize,
     pub n_depth: usize,
     pub repetitions: usize,
     pub microseconds: Times,
@@ -80,31 +83,47 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
         args.n_prompt
     );
     let (n_depth, repetitions, prompt) = (args.depth, args.repetitions as usize, args.n_prompt);
-    let (needed, given) = (n_depth.saturating_add(prompt.max(1)), args.model.file.context);
+    let drafts = args.drafts.map_or(0, |drafts| drafts as usize);
+    let rows = if drafts > 0 { (repetitions + 2) * (1 + drafts) } else { prompt.max(1) };
+    let (needed, given) = (n_depth.saturating_add(rows), args.model.file.context);
     context::enough("this profile", needed, given.filter(|tokens| *tokens > 0))?;
-    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model, DraftKind::Off)?;
+    let kind = if drafts > 0 { DraftKind::Mtp } else { DraftKind::Off };
+    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model, kind)?;
     let context = context::enough("this profile", needed, given.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
     session.set_synthetic_depth(n_depth)?;
+    session.set_speculation(&Speculation { kind, most: None })?;
     let tokens = prompt_of(prompt.max(1), model.config().vocab);
-    let (submit, whole) = host_times(&mut session, &tokens, repetitions)?;
+    let (submit, whole) = match drafts {
+        0 => host_times(&mut session, &tokens, repetitions).map(|(submit, whole)| (Some(submit), whole))?,
+        _ => (None, draft_time(&mut session, drafts, repetitions)?),
+    };
     let (mut runs, progress) = (Vec::new(), ProgressLine::new(repetitions));
     progress.doing("timing every kind of step");
     for _ in 0..repetitions {
-        runs.push(if prompt > 0 { session.profile_batch(&tokens)? } else { session.profile(0)? });
+        runs.push(match (prompt, drafts) {
+            (0, 0) => vec![(session.plan().clone(), session.profile(0)?)],
+            (_, 0) => vec![(session.batch_plan(prompt)?.plan.clone(), session.profile_batch(&tokens)?)],
+            _ => session.profile_drafts(0, drafts)?,
+        });
         session.rewind(n_depth);
         progress.advance();
     }
     drop(progress);
-    let pass = median(runs.iter().map(|run| run.pass)) / 1e3;
-    let batch = if prompt > 0 { Some(session.batch_plan(prompt)?) } else { None };
-    let plan = batch.as_ref().map_or(session.plan(), |batch| &batch.plan);
-    let mut kinds = by_kind(plan, n_depth + tokens.len(), &runs);
+    let (mut pass, mut kinds) = (0.0, Vec::new());
+    // The model's rows, and with drafts the block's rows and the drafts, of which each is the same steps again.
+    for (part, (name, times)) in [("", 1), ("block ", 1), ("draft ", drafts)].into_iter().enumerate() {
+        let of_part = runs.iter().filter_map(|run| run.get(part).map(|(_, profile)| profile));
+        let of_part: Vec<&TokenProfile> = of_part.collect();
+        let Some((plan, _)) = runs.first().and_then(|run| run.get(part)) else { break };
+        pass += times as f64 * median(of_part.iter().map(|run| run.pass)) / 1e3;
+        kinds.extend(by_kind(plan, n_depth + rows, &of_part, (name, times)));
+    }
     let steps: f64 = kinds.iter().map(|kind| kind.microseconds).sum();
     let microseconds = Times { pass, steps, unaccounted: (pass - steps).max(0.0), submit, whole };
     kinds.iter_mut().for_each(|kind| kind.share = kind.microseconds / microseconds.longer());
     let setup = Setup::of(&model, &args.model.file);
-    let profile = Profile { setup, n_prompt: prompt, n_depth, repetitions, microseconds, kinds };
+    let profile = Profile { setup, n_prompt: prompt, n_drafts: drafts, n_depth, repetitions, microseconds, kinds };
     report(args.output.format(), &profile, args.verbose)
 }
 
@@ -124,17 +143,31 @@ fn host_times(session: &mut Session, tokens: &[u32], repetitions: usize) -> anyh
     Ok((median(submits.split_off(1)), median(wholes.split_off(1))))
 }
 
+/// The time of a step with drafts until its result is read, in microseconds, where steps follow one another. The first run
+/// is not counted.
+fn draft_time(session: &mut Session, drafts: usize, repetitions: usize) -> anyhow::Result<f64> {
+    let (depth, mut times) = (session.tokens().len(), Vec::new());
+    session.feed(&[0])?;
+    for _ in 0..=repetitions {
+        let start = Instant::now();
+        session.predict_assumed(drafts, 0)?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    session.rewind(depth);
+    Ok(median(times.split_off(1)))
+}
+
 /// The kinds of steps in the plan, with the median time of each over the runs. At the end the cache holds `tokens`
-/// tokens.
-fn by_kind(plan: &Plan, tokens: usize, runs: &[TokenProfile]) -> Vec<KindProfile> {
+/// tokens. The plan runs so many times, and its steps' names begin with `name`.
+fn by_kind(plan: &Plan, tokens: usize, runs: &[&TokenProfile], (name, times): (&str, usize)) -> Vec<KindProfile> {
     let kind = |(index, kind): (usize, wglm::plan::StepKind<'_>)| {
         let steps = || kind.steps.iter().map(|step| &plan.steps[*step]);
-        let count = kind.steps.len();
+        let count = times * kind.steps.len();
         let microseconds = median(runs.iter().map(|run| run.kinds[index])) * count as f64 / 1e3;
-        let bytes: u64 = steps().map(|step| step.cost.bytes(tokens as u64)).sum();
+        let bytes = times as u64 * steps().map(|step| step.cost.bytes(tokens as u64)).sum::<u64>();
         let first = steps().next();
         KindProfile {
-            step: kind.name.to_owned(),
+            step: name.to_owned() + kind.name,
             kernel: first.map(|step| step.kernel).unwrap_or_default(),
             variant: first.map(|step| plan.variants[step.variant].label.clone()).unwrap_or_default(),
             count,

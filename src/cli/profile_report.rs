@@ -7,7 +7,7 @@ use super::table::{Column, csv, head, record, row};
 use serde_json::{Value, json};
 
 const COLUMNS: [Column; 7] = [
-    Column { title: "step", width: 17, right: false },
+    Column { title: "step", width: 18, right: false },
     Column { title: "kernel", width: 26, right: false },
     Column { title: "count", width: 5, right: true },
     Column { title: "us each", width: 8, right: true },
@@ -61,7 +61,11 @@ fn cells(kind: &KindProfile) -> [String; 7] {
 fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
     let Times { pass, steps, submit, whole, .. } = times;
     let (depth, repetitions) = (profile.n_depth, profile.repetitions);
-    let what = if profile.n_prompt > 0 { format!("{} tokens", profile.n_prompt) } else { "a token".to_owned() };
+    let what = match (profile.n_prompt, profile.n_drafts) {
+        (0, 0) => "a token".to_owned(),
+        (0, drafts) => format!("a step that verifies {} and makes as many", output::count(drafts, "draft")),
+        (tokens, _) => format!("{tokens} tokens"),
+    };
     [
         format!("{what} at depth {depth}, medians of {repetitions}: {pass:.1} us in one pass on the GPU"),
         match steps > pass {
@@ -72,14 +76,20 @@ fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
                 format!("the steps take {steps:.1} us, each kind timed alone, without changes from kernel to kernel")
             }
         },
-        format!("the host takes {submit:.1} us to submit it, and {whole:.1} us until it has the result"),
+        match submit {
+            Some(submit) => {
+                format!("the host takes {submit:.1} us to submit it, and {whole:.1} us until it has the result")
+            }
+            None => format!("the host has a result every {whole:.1} us"),
+        },
     ]
 }
 
 /// Prints CSV: a line for every kind of step, and a line without a kernel for every other time.
 fn lines(profile: &Profile) -> anyhow::Result<()> {
     let mut about = record(&profile.setup)?;
-    let numbers = [("n_prompt", profile.n_prompt), ("n_depth", profile.n_depth), ("repetitions", profile.repetitions)];
+    let Profile { n_prompt, n_drafts, n_depth, repetitions, .. } = *profile;
+    let numbers = [("n_prompt", n_prompt), ("n_drafts", n_drafts), ("n_depth", n_depth), ("repetitions", repetitions)];
     about.extend(numbers.map(|(name, number)| (name.to_owned(), json!(number))));
     let mut rows = profile.kinds.iter().map(record).collect::<anyhow::Result<Vec<_>>>()?;
     let Some(empty) = rows.first().cloned() else { return Ok(()) };

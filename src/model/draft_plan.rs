@@ -140,8 +140,13 @@ pub fn plan_drafted_rows(
 }
 
 fn block_of(weights: &ModelWeights) -> Result<&BlockWeights> {
+    weights.block.as_ref().ok_or_else(no_block)
+}
+
+/// The error for a model without a block.
+pub(crate) fn no_block() -> Error {
     let (expected, found) = ("one with a multi-token-prediction block".to_owned(), "one without".to_owned());
-    weights.block.as_ref().ok_or(Error::Argument { argument: "model", expected, found })
+    Error::Argument { argument: "model", expected, found }
 }
 
 /// Appends the block, without its last norm: y {width, rows} of the hidden states and the tokens that follow the rows.

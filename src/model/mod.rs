@@ -37,6 +37,7 @@ pub use batch_plan::{BatchPlan, BatchShape, Head, Outputs, plan_batch, plan_toke
 pub(crate) use batch_plan::{FEW_TOKENS, most_drafts, most_sequences, sampled_bytes};
 pub use batch_writer::BatchWriter;
 pub use config::{Config, Experts, RopeScaling};
+pub(crate) use draft_plan::no_block;
 pub use draft_plan::{DraftInputs, DraftPlan, Drafting, plan_drafted_rows, plan_drafting};
 pub use estimate::{Estimate, Fit};
 pub use load::{Model, recommended_sampling};

@@ -160,15 +160,20 @@ impl Session {
     pub(super) fn compute_block(&mut self, runner: &mut Runner, rows: &[RowHeader], inputs: DraftInputs) -> Result<()> {
         let Some(first) = rows.first() else { return Ok(()) };
         let model = self.pool.model().clone();
-        let room = match inputs {
-            DraftInputs::Stream => self.options.room_for(rows.len()),
-            DraftInputs::Kept => rows.len().next_power_of_two().max(2),
-        };
-        let shape = BatchShape::of(room, Outputs::Last, first.position as usize, self.context());
+        let shape = self.block_shape(rows.len(), first.position as usize, inputs);
         let Runner { plans, submissions, .. } = runner;
         let Some(ready) = plans.block_rows(&model, shape, inputs)? else { return Ok(()) };
         submissions.write_batch(&ready.executor, Plan::BATCH, ready.planned.plan.splits, rows)?;
         submissions.push(model.gpu(), ready.executor.submit(0..ready.planned.plan.steps.len(), &[])?)
+    }
+
+    /// The shape of the block's plan for so many rows from a position on.
+    pub(super) fn block_shape(&self, rows: usize, position: usize, inputs: DraftInputs) -> BatchShape {
+        let room = match inputs {
+            DraftInputs::Stream => self.options.room_for(rows),
+            DraftInputs::Kept => rows.next_power_of_two().max(2),
+        };
+        BatchShape::of(room, Outputs::Last, position, self.context())
     }
 
     /// Makes drafts of the tokens behind the sampled one. The block's rows are there; the last of them is at `position` or,

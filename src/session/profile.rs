@@ -6,10 +6,10 @@
 //! change from one kernel to another takes.
 
 use super::Session;
-use super::plans::Ready;
+use super::drafting::{BlockPlans, ReadyBlock};
 use crate::error::{Error, Result};
-use crate::model::{BatchPlan, Outputs};
-use crate::plan::{Executor, RowHeader, StepKind};
+use crate::model::{BatchPlan, DraftInputs, Outputs, most_drafts, no_block};
+use crate::plan::{Executor, Plan, RowHeader, StepKind};
 use std::sync::Arc;
 
 /// The fewest steps of a pass. Fewer steps are repeated, so that the time of the pass itself does not count. A step that
@@ -41,7 +41,8 @@ impl Session {
             session.list_alone(runner)?;
             let row = RowHeader { first_page: 0, ..session.row(token, session.tokens.len()) };
             runner.submissions.write(&runner.plans.alone, &[row])?;
-            profile(&runner.plans.alone)
+            let ready = &runner.plans.alone;
+            profile(&ready.executor, &ready.planned.plan)
         })?;
         self.tokens.push(token);
         Ok(profile)
@@ -66,10 +67,55 @@ impl Session {
             let rows = tokens.iter().zip(session.tokens.len()..).map(|(token, place)| session.row(*token, place));
             let ready = runner.plans.get(session.model(), shape, session.options.limit, &mut || Ok(()))?;
             runner.submissions.write(ready, &rows.collect::<Vec<_>>())?;
-            profile(ready)
+            profile(&ready.executor, &ready.planned.plan)
         })?;
         self.tokens.extend_from_slice(tokens);
         Ok(profile)
+    }
+
+    /// How long the parts of a step take that verifies so many drafts by the multi-token-prediction block, and has it make
+    /// others: the model's rows, the block's rows, and a draft, each with its plan. The session keeps its tokens.
+    ///
+    /// # Errors
+    /// As [`Session::profile`]; [`Error::Argument`] for a model without a block and for more drafts than a step verifies.
+    pub fn profile_drafts(&mut self, token: u32, drafts: usize) -> Result<Vec<(Plan, TokenProfile)>> {
+        let model = self.model().clone();
+        let most = most_drafts(model.config());
+        if !model.has_block() {
+            return Err(no_block());
+        }
+        if !(1..=most).contains(&drafts) {
+            let (expected, found) = (format!("1 to {most}"), drafts.to_string());
+            return Err(Error::Argument { argument: "drafts", expected, found });
+        }
+        let length = self.tokens.len();
+        self.check(length + drafts, &[token])?;
+        self.with_runner(|session, runner| {
+            session.output = None;
+            runner.shared_runs += 1;
+            session.claim_rings(runner);
+            session.drafter.block.forget_states(length);
+            session.reach(runner, 1 + drafts)?;
+            let (rows, limit) = (session.verified_rows(&vec![token; 1 + drafts]), session.options.limit);
+            let (shape, mut parts) = (session.verified_shape(rows.len()), Vec::new());
+            let ready = runner.plans.get(&model, shape, limit, &mut || Ok(()))?;
+            runner.submissions.write(ready, &rows)?;
+            parts.push((ready.planned.plan.clone(), profile(&ready.executor, &ready.planned.plan)?));
+            session.compute_block(runner, &rows, DraftInputs::Kept)?;
+            if let Some(ready) = runner.plans.block_rows(
+                &model,
+                session.block_shape(rows.len(), length, DraftInputs::Kept),
+                DraftInputs::Kept,
+            )? {
+                parts.push((ready.planned.plan.clone(), profile(&ready.executor, &ready.planned.plan)?));
+            }
+            session.draft(runner, length, 0, drafts)?;
+            if let Some(BlockPlans { alone: ReadyBlock { planned, executor }, .. }) = &runner.plans.block {
+                parts.push((planned.plan.clone(), profile(executor, &planned.plan)?));
+            }
+            session.drafter.block.forget_states(length);
+            Ok(parts)
+        })
     }
 
     /// The plan by which so many tokens are computed together, after those that are there.
@@ -82,8 +128,7 @@ impl Session {
 }
 
 /// How long the kinds of a plan's steps take, and all steps in one pass.
-fn profile(ready: &Ready) -> Result<TokenProfile> {
-    let (executor, plan) = (&ready.executor, &ready.planned.plan);
+fn profile(executor: &Executor, plan: &Plan) -> Result<TokenProfile> {
     let all: Vec<usize> = (0..plan.steps.len()).collect();
     let time = |kind: &StepKind<'_>| kind_time(executor, &all, &repeated(kind));
     let kinds = plan.kinds().iter().map(time).collect::<Result<_>>()?;

@@ -7,7 +7,7 @@ use super::submissions::Sampled;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::kernels::{NO_TOKEN, VERIFIED_ROWS};
-use crate::model::{BatchShape, DraftInputs, Outputs, most_drafts};
+use crate::model::{BatchShape, DraftInputs, Outputs, most_drafts, no_block};
 use crate::plan::RowHeader;
 use crate::speculate::{Continuation, DraftKind, DraftPlanner, DraftStats, Evidence, Lookup, Offer, Speculation};
 use std::time::Instant;
@@ -170,8 +170,7 @@ impl Session {
     #[doc(hidden)]
     pub fn predict_assumed(&mut self, count: usize, accepted: usize) -> Result<Vec<u32>> {
         if !self.model().has_block() {
-            let (expected, found) = ("one with a multi-token-prediction block".to_owned(), "one without".to_owned());
-            return Err(Error::Argument { argument: "model", expected, found });
+            return Err(no_block());
         }
         if count > most_drafts(self.model().config()) {
             let (expected, found) = (format!("at most {}", most_drafts(self.model().config())), count.to_string());
@@ -272,23 +271,18 @@ impl Session {
         if first.is_none() && self.params.penalises() {
             first = Some(self.taken_token(runner, place)?);
         }
-        let (mut rows, mut adjustments) = (Vec::with_capacity(count), Vec::new());
-        let mut tokens = if self.adjusts() { self.tokens.clone() } else { Vec::new() };
-        for row in 0..count {
-            let token = if row == 0 { first } else { Some(drafts[row - 1]) };
-            let named = token.unwrap_or(RowHeader::sampled(self.sequence));
-            let header = self.row(named, length + row);
-            let first_adjustment = adjustments.len();
-            if self.adjusts() {
-                tokens.extend(token);
-                adjustments.extend(self.adjustments(&tokens, false));
+        let named = first.unwrap_or(RowHeader::sampled(self.sequence));
+        let (mut rows, mut adjustments) = (self.verified_rows(&[&[named], drafts].concat()), Vec::new());
+        if self.adjusts() {
+            let mut tokens = self.tokens.clone();
+            for (row, token) in rows.iter_mut().zip(first.into_iter().chain(drafts.iter().copied())) {
+                tokens.push(token);
+                let listed = self.adjustments(&tokens, false);
+                (row.first_adjustment, row.adjustments) = (adjustments.len() as u32, listed.len() as u32);
+                adjustments.extend(listed);
             }
-            let result = (self.pool.sessions() + row) as u32;
-            let (first_adjustment, end) = (first_adjustment as u32, adjustments.len() as u32);
-            rows.push(RowHeader { result, first_adjustment, adjustments: end - first_adjustment, ..header });
         }
-        let room = count.next_power_of_two().max(2); // the plan of one row knows no other list of pages than its own
-        let shape = BatchShape::of(room, Outputs::Verified, length, self.context());
+        let shape = self.verified_shape(count);
         let model = self.pool.model().clone();
         runner.shared_runs += 1;
         let Runner { plans, submissions, .. } = runner;
@@ -344,6 +338,21 @@ impl Session {
         (stats.drafted, stats.accepted, stats.steps) =
             (stats.drafted + drafts.len(), stats.accepted + accepted, stats.steps + 1);
         Ok(fed)
+    }
+
+    /// The rows that verify tokens behind those of the session, without adjustments.
+    pub(super) fn verified_rows(&self, tokens: &[u32]) -> Vec<RowHeader> {
+        let row = |(number, token): (usize, &u32)| {
+            let result = (self.pool.sessions() + number) as u32;
+            RowHeader { result, ..self.row(*token, self.tokens.len() + number) }
+        };
+        tokens.iter().enumerate().map(row).collect()
+    }
+
+    /// The shape of the plan that verifies so many rows.
+    pub(super) fn verified_shape(&self, rows: usize) -> BatchShape {
+        let room = rows.next_power_of_two().max(2); // the plan of one row knows no other list of pages than its own
+        BatchShape::of(room, Outputs::Verified, self.tokens.len(), self.context())
     }
 
     /// The token of a result at a place.

@@ -13,7 +13,7 @@ fn main(@builtin(local_invocation_index) local: u32) {
     let top = likeliest(params.slices, local);
     if local == 0u {
         let drafting = SAMPLED_WORDS * (batch.rows[0].result + ROWS);
-        let made = sampled[drafting + 1u];
+        let made = min(sampled[drafting + 1u], ROWS - 1u); // there are no more places
         sampled[drafting + 3u + made] = top.token;
         sampled[drafting + 1u] = made + 1u;
     }

@@ -71,6 +71,9 @@ pub struct ProfileArgs {
     /// Profile a prompt batch of N tokens; 0 profiles one generated token
     #[arg(short = 'p', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub n_prompt: usize,
+    /// Profile a step that verifies N drafts of the multi-token-prediction block, and makes as many
+    #[arg(long, value_name = "N", conflicts_with = "n_prompt", allow_negative_numbers = true, value_parser = positive::<u32>)]
+    pub drafts: Option<u32>,
     /// Tokens in the KV cache before that
     #[arg(short = 'd', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub depth: usize,
