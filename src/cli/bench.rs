@@ -12,7 +12,7 @@ use super::setup::Setup;
 use serde::Serialize;
 use std::time::Instant;
 use wglm::model::CacheShape;
-use wglm::{Gpu, Model, Session};
+use wglm::{Gpu, Model, SamplerParams, Session};
 
 /// One row of the table: how many tokens are computed as a prompt or generated, with how many tokens in the cache
 /// before.
@@ -167,12 +167,15 @@ fn measure(
     progress: &ProgressLine,
 ) -> anyhow::Result<BenchRow> {
     let assumed = args.assume_acceptance.as_slice();
-    let name = test.name() + &args.drafts_name(test.generate > 0);
+    let name = test.name() + &if test.generate > 0 { args.generation_name() } else { String::new() };
     progress.doing(format!("{name}: warmup"));
     let context = context::enough(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(model, CacheShape { context, ..model.cache() })?;
     session.set_synthetic_depth(test.depth)?;
     session.set_speculation(&args.speculation())?;
+    if let Some(temperature) = args.temp {
+        session.set_sampling(&SamplerParams { temperature, seed: Some(1), ..SamplerParams::default() })?;
+    }
     if !args.no_warmup {
         // With drafts also what makes and verifies them.
         let generate = test.generate.min(if args.speculation().is_off() { 1 } else { 16 });

@@ -54,6 +54,8 @@ pub(super) struct Attending {
     pub variant: VariantBuilder,
     /// Queries that a workgroup computes: a query is that of a head of a row.
     pub rows: usize,
+    /// Whether these may be of several rows of the batch.
+    pub together: bool,
     /// The largest error of outputs of about 1.
     pub bound: f64,
     /// What weights are multiplied with that go into matrices: 1, or what makes f16 hold small ones. None for a kernel
@@ -117,11 +119,11 @@ impl Builder {
             .real("SCALE", "f", scale)
             .tagged(cache.ty.file())
             .team(self.target().team, lanes);
-        let by = Attending { kernel: KERNEL.name, variant, rows: shared, bound: BOUND, unit: None };
+        let by = Attending { kernel: KERNEL.name, variant, rows: shared, together: false, bound: BOUND, unit: None };
         self.attend(label, by, q, cache, scale, splits)
     }
 
-    /// Appends attention of q {rank + rotary, heads of every row} by a kernel whose workgroups each compute heads of one row.
+    /// Appends attention of q {rank + rotary, heads of every row} by a kernel whose workgroups each compute some heads.
     pub(super) fn attend(
         &mut self,
         label: &str,
@@ -138,9 +140,10 @@ impl Builder {
         let variant = matrix_files(pool_files(self.known_split_files(by.variant, splits)), by.unit);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
-        let grid = [heads.div_ceil(by.rows), splits, tokens];
+        let (heads, times) = if by.together { (heads * tokens, 1) } else { (heads, tokens) };
+        let grid = [heads.div_ceil(by.rows), splits, times];
         // The workgroups of a split, each for some of the heads, are neighbours in the grid, and read the same KV rows.
-        let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(grid[0] * by.rows * tokens, tokens) };
+        let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(grid[0] * by.rows * times, times) };
         self.step_in_parts(label, variant, bindings, (grid, 0), cost)?;
         Ok(parts)
     }

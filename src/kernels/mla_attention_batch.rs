@@ -88,7 +88,7 @@ impl Builder {
             .constant("LATENT", "c", rank / 4)
             .constant("COLUMN_LANES", "l", lanes)
             .tagged(cache.ty.file());
-        let by = Attending { kernel: KERNEL.name, variant, rows, bound: BOUND, unit: None };
+        let by = Attending { kernel: KERNEL.name, variant, rows, together: true, bound: BOUND, unit: None };
         self.attend_rows(label, attention, by, splits)
     }
 

@@ -51,7 +51,8 @@ impl Builder {
             .constant("LATENT", "", rank / 4)
             .constant("ROWS", "", ROWS)
             .constant("LANES", "", WORKGROUP / ROWS);
-        let by = Attending { kernel: KERNEL.name, variant, rows: ROWS, bound: BOUND, unit: Some(HALF_UNIT) };
+        let by =
+            Attending { kernel: KERNEL.name, variant, rows: ROWS, together: true, bound: BOUND, unit: Some(HALF_UNIT) };
         self.attend_rows(label, attention, by, splits)
     }
 }

@@ -1,8 +1,9 @@
-//! Absorbed multi-head latent attention of few rows by cooperative matrices of 16 x 16.
+//! Absorbed multi-head latent attention of few rows by cooperative matrices of 16 x 16. Heads of rows of one sequence share
+//! matrices, and with them the KV rows that a workgroup brings.
 
 use super::Kernel;
 use super::kv_write::{Cache, CacheType};
-use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT};
+use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, MOST_SPLITS, splits};
 use crate::error::{Error, Result};
 use crate::gpu::Matrices;
 use crate::plan::{Builder, Target, Team, Tensor, VariantBuilder};
@@ -18,6 +19,10 @@ const LANES: usize = WORKGROUP / ROWS;
 /// Into how many parts keys are divided among subgroups, and how many subgroups there are.
 const KEY_PARTS: usize = 4;
 const SUBGROUPS: usize = WORKGROUP / 32;
+/// Tokens in the cache from which on there are so many workgroups where heads of several rows share them: two for each core
+/// of a large GPU. Below that the step that joins the splits would take longer by more than attention gains.
+const DEEP: u64 = 16 << 10;
+const WORKGROUPS: usize = 264;
 
 pub(super) const KERNEL: Kernel =
     Kernel { name: "mla_attention_matrix", op: OP, params: &[], matrices: &[Matrices::Sixteen] };
@@ -34,6 +39,19 @@ impl Builder {
         // A KV row and the rest of a tile fill the workgroup's memory at 640 values.
         let fits = q.shape[1] / self.rows() >= ROWS && kv_row <= 576;
         matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
+    }
+
+    /// Whether heads of several rows share matrices of 16 x 16.
+    fn together(&self) -> bool {
+        self.target().matrices == Matrices::Sixteen && self.rows() > 1 && self.one_sequence()
+    }
+
+    /// Into how many splits attention by matrices divides the cache.
+    pub(super) fn matrix_splits(&self, heads: usize) -> usize {
+        if !self.together() || self.depth() <= DEEP {
+            return splits(self.rows());
+        }
+        (WORKGROUPS / (heads * self.rows()).div_ceil(ROWS)).clamp(8, MOST_SPLITS)
     }
 
     /// As [`Builder::mla_attention`]. With matrices of 16 x 16 products of bytes take queries and weights as f16, others
@@ -61,6 +79,7 @@ impl Builder {
             );
             return Err(Error::Shape { op: KERNEL.name, tensor: label.to_owned(), got, want: want.to_owned() });
         }
+        let together = self.together();
         let terms = if self.target().arithmetic == Arithmetic::Int { 1 } else { 2 };
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()
@@ -71,10 +90,11 @@ impl Builder {
             .constant("ROWS", "", ROWS)
             .constant("PARTS", "", KEY_PARTS)
             .constant("TERMS", "p", terms)
+            .switch("TOGETHER", "a", together)
             .real("SCALE", "f", scale)
             .team(Team::Subgroup, LANES);
         let bound = bound(self.target().arithmetic);
-        let by = Attending { kernel: KERNEL.name, variant, rows: ROWS, bound, unit: Some(HALF_UNIT) };
+        let by = Attending { kernel: KERNEL.name, variant, rows: ROWS, together, bound, unit: Some(HALF_UNIT) };
         self.attend(label, by, q, cache, scale, splits)
     }
 }

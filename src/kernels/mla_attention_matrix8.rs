@@ -102,7 +102,8 @@ impl Builder {
             .constant("TILE", "t", operands.tile())
             .constant("LANES", "", LANES)
             .tagged(operands.file());
-        Ok(Attending { kernel: KERNEL.name, variant, rows, bound: operands.bound(), unit: Some(operands.unit()) })
+        let (bound, unit) = (operands.bound(), Some(operands.unit()));
+        Ok(Attending { kernel: KERNEL.name, variant, rows, together: true, bound, unit })
     }
 
     /// As [`Builder::mla_attention`].

@@ -119,7 +119,7 @@ impl Builder {
             return Ok(Input::from(&y));
         }
         let parts = match self.suits_matrices(q, cache) {
-            true => self.mla_attention_matrix("attention", q, cache, scale, splits(rows))?,
+            true => self.mla_attention_matrix("attention", q, cache, scale, self.matrix_splits(heads))?,
             false => self.mla_attention("attention", q, cache, scale, splits(rows))?,
         };
         let y = self.tensor_with_stride("attn_v_b", [width, heads * rows], width);

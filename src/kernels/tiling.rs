@@ -73,17 +73,27 @@ impl Tiling {
     /// The tiling for several rows of a batch, where it differs from that for one.
     ///
     /// Measured on an H100 as well. There is enough work now for teams to take several rows of the matrix, which share
-    /// the activations that they load. To take several columns, which share the weights, is slower there: weights come
-    /// from the cache the second time. On a GPU with a small cache it may be otherwise.
+    /// the activations that they load. To take several columns, which share the weights, is slower there where weights
+    /// come from the cache the second time, and quicker for the output matrix, which is larger than the cache. On a GPU
+    /// with a small cache it may be quicker elsewhere too.
     fn of_several(arithmetic: Arithmetic, rows: usize, groups: usize, tokens: usize) -> Option<Self> {
         let many = tokens >= 4;
+        if rows >= MANY_ROWS && groups >= 32 {
+            let (lanes, columns) = match arithmetic {
+                Arithmetic::Int => (if many { 8 } else { 16 }, MOST_ROWS.min(tokens)),
+                Arithmetic::Float => (if many { 4 } else { 8 }, MOST_ROWS.min(tokens)),
+            };
+            return Some(Self { lanes, rows: 1, workgroup: 256, columns });
+        }
         let (lanes, together, workgroup) = match (arithmetic, rows, groups) {
-            (_, ..=FEW_ROWS | MANY_ROWS.., _) => return None,
+            (_, ..=FEW_ROWS | MANY_ROWS.., _) | (Arithmetic::Float, _, ..=8) => return None,
             (Arithmetic::Int, _, ..=8) => (8, 2, 128),
             (Arithmetic::Int, _, ..=31) => (8, tokens.div_ceil(4).min(2), 256),
             (Arithmetic::Int, ..=4096, ..=127) if many => (32, 2, 512),
+            (Arithmetic::Float, _, ..=16) if many => (8, 2, 256),
             (Arithmetic::Float, _, ..=31) if many => (8, 4, 128),
             (_, _, ..=127) if many => (16, 2, 256),
+            (Arithmetic::Float, ..=4096, 128..) if many && tokens < 8 => (32, 2, 1024),
             (_, ..=4096, 128..) if tokens >= 8 => (32, 4, 512),
             (_, ..=4096, 200..) => (32, 2, 512),
             (_, ..=4096, 128..) if many => (32, 4, 512),

@@ -119,6 +119,28 @@ mod tests {
         assert_eq!(predicted(&mut Lookup::default(), &text, 1), Some((vec![5], LONGEST)));
     }
 
+    /// A text of 60 lines of which one in six is changed, behind the original: what a model writes that edits code. Each step
+    /// verifies up to seven drafts. About one step in a line goes by without any that is right.
+    #[test]
+    fn an_edit_takes_few_steps() {
+        let line = |number: u32, edited: bool| {
+            let name = if edited && number % 6 == 3 { 900 + number } else { 100 + number };
+            // As `let total_7 = sum(items_7, weights[2]);` by tokens.
+            [1, 2, name, 3, 4, 5, 200 + number, 6, 7, 8, 300 + number % 7, 9, 10]
+        };
+        let [original, edited] = [false, true].map(|edited| (0..60).flat_map(|number| line(number, edited)).collect());
+        let (mut text, edited): (Vec<u32>, Vec<u32>) = (original, edited);
+        let (mut lookup, mut made, mut steps) = (Lookup::default(), 0, 0);
+        while made < edited.len() {
+            let drafts = lookup.predict(&text, 7).map_or_else(Vec::new, |found| found.tokens);
+            let right = drafts.iter().zip(&edited[made..]).take_while(|(draft, token)| draft == token).count();
+            let fed = &edited[made..edited.len().min(made + right + 1)];
+            text.extend_from_slice(fed);
+            (made, steps) = (made + fed.len(), steps + 1);
+        }
+        assert!(3 * steps < edited.len(), "{} tokens in {steps} steps", edited.len());
+    }
+
     /// After a rewind predictions are those of a text that never went further.
     #[test]
     fn what_was_rewound_is_forgotten() {

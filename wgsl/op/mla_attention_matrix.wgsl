@@ -1,5 +1,6 @@
-// Attention as in op/mla_attention.wgsl, by cooperative matrices of 16 x 16, for ROWS heads at a time, which are 16. A
-// tile of SPAN KV rows comes to workgroup memory once and is multiplied twice: as keys with the queries, whose columns
+// Attention as in op/mla_attention.wgsl, by cooperative matrices of 16 x 16, for ROWS heads at a time, which are 16. They
+// are those of a row of the batch or, where TOGETHER, those of all rows one behind the other: rows of one sequence read the
+// same KV rows, of which earlier ones attend to fewer. A tile of SPAN KV rows comes to workgroup memory once and is multiplied twice: as keys with the queries, whose columns
 // PARTS subgroups divide among them, and as values with the weights.
 //
 // Matrices multiply f16. The cache is f16. Queries and weights are cut into TERMS terms of f16: with two of them
@@ -105,7 +106,15 @@ fn leave(sums: Sums, slot: u32, column: u32) {
     coopStoreT(sums, &parts[to], pitch);
 }
 
-// Makes weights of the tile's scores. Each team has a head.
+// The first of a workgroup's heads, counted over all rows. The last heads overlap those before.
+fn first_head_of(workgroup: vec3<u32>) -> u32 {
+    if TOGETHER {
+        return min(workgroup.x * ROWS, row_count() * HEADS - ROWS);
+    }
+    return workgroup.z * HEADS + min(workgroup.x * ROWS, HEADS - ROWS);
+}
+
+// Makes weights of the tile's scores. Each team has a head, which attends to KV rows up to `end`.
 fn weigh_tile(tile: u32, end: u32, team: Team) {
     let h = team.index;
     var scores: array<f32, SPAN / LANES>;
@@ -156,8 +165,13 @@ fn main(
 ) {
     let workgroup = in_grid(id);
     let team = team_of(Invocation(id, local, subgroup, lane, 32u));
+    let first_head = first_head_of(workgroup);
+    let last_row = (first_head + ROWS - 1u) / HEADS; // of the batch, which attends to the most
     if local == 0u {
-        let split = split_for(workgroup.z, workgroup.y);
+        var split = split_for(last_row, workgroup.y);
+        if TOGETHER && workgroup.x * ROWS >= row_count() * HEADS {
+            split = Split(0u, 0u);
+        }
         bounds = vec4<u32>(split.start, split.end, 0u, 0u);
     }
     let uniform_bounds = workgroupUniformLoad(&bounds);
@@ -165,12 +179,14 @@ fn main(
     if split.start >= split.end {
         return;
     }
-    // The last heads overlap those before.
-    let first_head = workgroup.z * HEADS + min(workgroup.x * ROWS, HEADS - ROWS);
+    var own_end = split.end; // of the team's head
+    if TOGETHER {
+        own_end = min(split.end, attended_by((first_head + team.index) / HEADS));
+    }
     let part = subgroup % PARTS;
     let tokens = 16u * (subgroup / PARTS); // first KV row of those whose scores are this subgroup's
     let column = subgroup * VALUE_TILES;   // first of the matrices of a value that are this subgroup's
-    let first_page = first_page_of(workgroup.z);
+    let first_page = first_page_of(last_row);
     let first_place = tile_place(first_page, split.start, split.end);
     var next_place = tile_place(first_page, split.start + SPAN, split.end);
 
@@ -241,7 +257,7 @@ fn main(
         let span = SPAN;
         coopStoreT(scores, &partial[to], span);
         workgroupBarrier();
-        weigh_tile(tile, split.end, team);
+        weigh_tile(tile, own_end, team);
 
         if workgroupUniformLoad(&any_rescale).x == 1u {
             sum0 = rescaled(sum0, subgroup, lane);

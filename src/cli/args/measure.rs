@@ -1,6 +1,6 @@
 //! Arguments of the commands that measure and test.
 
-use super::numbers::{OrNone, positive, probability, some, whole};
+use super::numbers::{OrNone, from_zero, positive, probability, some, whole};
 use super::{GpuArgs, ModelArgs, OutputArgs, SpeculateArg};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
@@ -28,6 +28,9 @@ pub struct BenchArgs {
     /// Skip the warmup run before each test
     #[arg(long)]
     pub no_warmup: bool,
+    /// Draw tokens at this temperature, with the seed 1, in place of the likeliest ones
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = from_zero)]
+    pub temp: Option<f32>,
     /// Guess tokens ahead while generating [default: off, or mtp with --assume-acceptance]
     #[arg(long, value_name = "KIND")]
     pub speculate: Option<SpeculateArg>,
@@ -44,17 +47,17 @@ impl BenchArgs {
         Speculation { kind: self.speculate.map_or(usual, SpeculateArg::kind), most: None }
     }
 
-    /// What a test's name says of that.
-    pub fn drafts_name(&self, generates: bool) -> String {
+    /// What the name of a test that generates says of how it does.
+    pub fn generation_name(&self) -> String {
+        let drawn = self.temp.map_or(String::new(), |temperature| format!(" at temperature {temperature}"));
         let name = match self.speculation().kind {
-            _ if !generates => return String::new(),
-            DraftKind::Off => return String::new(),
-            DraftKind::Lookup => " lookup",
-            DraftKind::Mtp => " mtp",
-            _ => " auto",
+            DraftKind::Off => return drawn,
+            DraftKind::Lookup => drawn + " lookup",
+            DraftKind::Mtp => drawn + " mtp",
+            _ => drawn + " auto",
         };
         match self.assume_acceptance.as_slice() {
-            [] => name.to_owned(),
+            [] => name,
             parts => {
                 let parts: Vec<String> = parts.iter().map(f32::to_string).collect();
                 format!("{name}, assuming {}", parts.join("/"))

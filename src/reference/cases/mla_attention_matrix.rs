@@ -20,7 +20,14 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         example
             .joined_case(target, 1, bound, |b, q, cache| b.mla_attention_matrix("attention", q, cache, SCALE, splits))
     });
-    let batches = [[20, 61, 3, 4, 512, 64, 4], [16, 0, 2, 2, 128, 64, 64]];
+    // Rows of which the last attend to a tile, a page or a split more than the first do.
+    let batches = [
+        [20, 61, 3, 4, 512, 64, 4],
+        [16, 0, 2, 2, 128, 64, 64],
+        [20, 94, 4, 4, 512, 64, 2],
+        [20, 253, 6, 8, 512, 64, 8],
+        [37, 62, 5, 16, 256, 64, 2],
+    ];
     let mut cases: Vec<Case> = alone.collect::<Result<_>>()?;
     cases.extend(batch_cases(target, &batches, bound, |b, a, splits| {
         joined(b, a, |b, q| b.mla_attention_matrix("attention", q, a.cache, SCALE, splits))

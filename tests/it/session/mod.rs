@@ -11,6 +11,7 @@ mod hidden;
 mod in_place;
 mod keeping;
 mod limits;
+mod many_texts;
 mod mistakes;
 mod side_by_side;
 mod speculating;
