@@ -41,7 +41,7 @@ fn table(profile: &Profile, verbose: bool) -> Vec<String> {
     lines.extend(remarks(times, profile));
     if verbose {
         lines.push(String::new());
-        lines.extend(profile.kinds.iter().map(|kind| format!("{:<17} {}", kind.step, kind.variant)));
+        lines.extend(profile.kinds.iter().map(|kind| format!("{:<18} {}", kind.step, kind.variant)));
     }
     lines
 }

@@ -1,7 +1,7 @@
 //! The embedding: rows of a matrix, decoded.
 
 use super::computes::EmbeddingRows;
-use super::{Kernel, params};
+use super::{Kernel, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
@@ -20,20 +20,23 @@ impl Builder {
     /// # Errors
     /// See [`Builder::step`].
     pub fn get_rows(&mut self, label: &str, embedding: &Weight) -> Result<Tensor> {
-        self.embedding_rows(label, embedding, false)
+        let y = self.tensor(label, [embedding.shape[0], self.rows()]);
+        self.embedding_rows(label, embedding, &y, false)?;
+        Ok(y)
     }
 
-    /// As [`Builder::get_rows`], for the tokens that follow those of the rows.
+    /// As [`Builder::get_rows`], for the tokens that follow those of the rows, into a tensor that is there.
     ///
     /// # Errors
     /// As there.
-    pub fn get_next_rows(&mut self, label: &str, embedding: &Weight) -> Result<Tensor> {
-        self.embedding_rows(label, embedding, true)
+    pub fn get_next_rows_into(&mut self, label: &str, embedding: &Weight, y: &Tensor) -> Result<()> {
+        self.embedding_rows(label, embedding, y, true)
     }
 
-    fn embedding_rows(&mut self, label: &str, embedding: &Weight, next: bool) -> Result<Tensor> {
+    fn embedding_rows(&mut self, label: &str, embedding: &Weight, y: &Tensor, next: bool) -> Result<()> {
         let tokens = self.rows();
-        let y = self.tensor(label, [embedding.shape[0], tokens]);
+        expect_shape(KERNEL.name, "y's width", y.shape[0], embedding.shape[0])?;
+        expect_shape(KERNEL.name, "y's vectors", y.shape[1], tokens)?;
         let groups = embedding.groups();
         let variant = self
             .token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
@@ -46,8 +49,7 @@ impl Builder {
         let params = Params { groups: groups as u32, width, rows, pitch: y.stride as u32 };
         let weights = embedding.matrix_bytes() / embedding.shape[1] as u64 * tokens as u64;
         let cost = Cost { weights, activations: 4 * (embedding.shape[0] * tokens) as u64, ..Cost::default() };
-        self.computes(KERNEL.name, EmbeddingRows { embedding: embedding.clone(), y, next, pairs: self.pairs() });
-        self.step(label, variant, bindings, &params, [groups.div_ceil(WORKGROUP), tokens, 1], cost)?;
-        Ok(y)
+        self.computes(KERNEL.name, EmbeddingRows { embedding: embedding.clone(), y: *y, next, pairs: self.pairs() });
+        self.step(label, variant, bindings, &params, [groups.div_ceil(WORKGROUP), tokens, 1], cost)
     }
 }

@@ -158,9 +158,13 @@ fn compute(
     cache: CacheShape,
 ) -> Result<Tensor> {
     b.layer(config.layers);
-    let embedding = b.get_next_rows("embed_next", &w.embedding)?;
+    // Of a prompt nobody needs what the model's plan has left in these any more, so they are taken instead of others. Behind
+    // a verification its stream may still be asked for.
+    let stream = if let HiddenStates::Rows(_) = states { STREAM } else { "eh_proj" };
+    let [embedding, y] = ["attn_norm", stream].map(|name| b.tensor(name, [config.width, b.rows()]));
+    b.get_next_rows_into("embed_next", &w.embedding, &embedding)?;
     let both = b.draft_input("draft_input", (&embedding, &w.embedding_norm), (states, &w.hidden_norm))?;
-    let y = b.linear("eh_proj", &w.projection, &Input::from(&both))?;
+    b.linear_into("eh_proj", &w.projection, &Input::from(&both), &y)?;
     layer(b, &w.layer, config, &Residual::from(y), &w.head_norm, cache)?;
     b.head();
     Ok(y)

@@ -67,6 +67,8 @@ pub struct DraftPlanner {
     /// Steps since drafts were tried, and after how many they are tried again although they do not seem to pay.
     silent: u32,
     pause: u32,
+    /// How many such trials there were: what is offered is tried in turn.
+    trials: usize,
 }
 
 /// How often a draft was accepted after all those before it were.
@@ -103,7 +105,8 @@ impl DraftPlanner {
     pub fn new(rows: usize, row: f64) -> Self {
         let verified = [vec![None; rows + 1], vec![None; rows + 1]];
         let [pause, _] = PAUSE;
-        Self { alone: None, plain: 0, guessed: 0, verified, row, accepted: Default::default(), silent: 0, pause }
+        let accepted = Default::default();
+        Self { alone: None, plain: 0, guessed: 0, verified, row, accepted, silent: 0, pause, trials: 0 }
     }
 
     /// Which drafts the next step should verify: the number of the offer, and how many of its drafts.
@@ -133,7 +136,9 @@ impl DraftPlanner {
             return None;
         }
         let hopeful = |offer: &Offer| offer.count > 0 && self.row < HOPELESS;
-        let trial = offers.iter().position(hopeful)?;
+        let hopeful: Vec<usize> = (0..offers.len()).filter(|number| hopeful(&offers[*number])).collect();
+        let trial = *hopeful.get(self.trials % hopeful.len().max(1))?;
+        self.trials += 1;
         self.silent = 0;
         self.pause = (2 * self.pause).min(PAUSE[1]);
         Some((trial, 1))
@@ -294,6 +299,25 @@ mod tests {
         let kinds: Vec<usize> = [2, 3, 5, 8, 9, 16, 17, 100].map(|tokens| Evidence::Matched(tokens).kind()).to_vec();
         assert_eq!(kinds, [0, 1, 2, 3, 4, 4, 5, 5]);
         assert!(KINDS.iter().map(|(fewest, _)| fewest).is_sorted());
+    }
+
+    /// Where neither of two kinds pays, none is forgotten.
+    #[test]
+    fn what_is_offered_is_tried_in_turn() {
+        let mut planner = DraftPlanner::new(ROWS, 0.2);
+        (0..10).for_each(|_| planner.took_alone(Duration::from_millis(3)));
+        let offers = [MATCHED, Offer { evidence: Evidence::Predicted, count: 4 }];
+        let mut taken = [0, 0];
+        for _ in 0..4000 {
+            match planner.choose(&offers) {
+                None => planner.took_alone(Duration::from_millis(3)),
+                Some((number, drafts)) => {
+                    planner.verified(offers[number].evidence, drafts, 0);
+                    taken[number] += 1;
+                }
+            }
+        }
+        assert!(taken.iter().all(|trials| (4..40).contains(trials)), "{taken:?}");
     }
 
     /// Two kinds are offered, of which one is right more often.

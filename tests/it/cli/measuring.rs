@@ -106,6 +106,28 @@ fn a_profile_adds_up() {
     assert_eq!((&profile["n_depth"], &profile["repetitions"]), (&20.into(), &2.into()));
 }
 
+/// The steps that verify drafts, the block's, and those of each draft.
+#[test]
+fn a_profile_of_drafts() {
+    let profile = json(&succeed("profile -r 1 --drafts 2 -o json").out);
+    let kinds = profile["kinds"].as_array().unwrap();
+    let count = |step: &str| kinds.iter().find(|kind| kind["step"] == step).map(|kind| kind["count"].as_u64().unwrap());
+    let counts = ["accept", "block eh_proj", "draft draft_output", "draft attention"].map(count);
+    assert_eq!(counts, [Some(1), Some(1), Some(2), Some(2)], "{profile:#}");
+    assert_eq!((&profile["n_drafts"], &profile["microseconds"]["submit"]), (&2.into(), &Value::Null));
+    refuses("profile --drafts 16 -r 1", "drafts: expected at most 15, found 16");
+    refuses("profile --drafts 2 -p 3", "cannot be used with");
+}
+
+/// Rows say by their names how they generated.
+#[test]
+fn bench_guesses() {
+    let name = |rest: &str| rows(&succeed(&format!("bench -p 0 -n 4 -r 1 -o json {rest}")).out)[0]["test"].clone();
+    assert_eq!(name("--assume-acceptance 0.5,0.25"), "tg4 mtp, assuming 0.5/0.25");
+    assert_eq!(name("--temp 1 --speculate auto"), "tg4 at temperature 1 auto");
+    refuses("bench -md nowhere.gguf", "nowhere.gguf");
+}
+
 #[test]
 fn a_profile_for_people_and_for_spreadsheets() {
     let text = succeed("profile -r 1").out;
@@ -118,7 +140,7 @@ fn a_profile_for_people_and_for_spreadsheets() {
         let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
         assert!(widths.iter().all(|width| *width == widths[0]) && !text.contains("-0."), "{text}");
     }
-    assert!(succeed("profile -r 1 -v").out.contains("embed             get_rows.q4_0."));
+    assert!(succeed("profile -r 1 -v").out.contains("embed              get_rows.q4_0."));
     let (names, lines) = csv(&succeed("profile -r 1 -o csv").out);
     let step = names.iter().position(|name| name == "step").unwrap();
     let steps: Vec<&str> = lines.iter().map(|line| line[step].as_str()).collect();

@@ -149,6 +149,54 @@ fn a_prefix_is_held_once() {
     assert_eq!(sync(&mut pool.session().unwrap(), &long).cached, 0);
 }
 
+/// A session that got no room for tokens goes on with fewer, and what others read of its pages stays.
+#[test]
+fn a_refusal_leaves_what_others_read() {
+    let pool = Pool::new(model(), 2, cache(3 * PAGE), 3 * PAGE).unwrap();
+    let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
+    let long = tokens(0, PAGE + 44);
+    first.feed(&long[..PAGE]).unwrap();
+    first.sampled_token().unwrap(); // pages can be found once a result has confirmed them
+    let reuse = second.sync(&long, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    assert_eq!((reuse.cached, pool.free()), (PAGE, PAGE));
+    first.rewind(100);
+    // A page of its own in place of the one that both hold, and one more.
+    assert!(matches!(first.feed(&tokens(30, 200)), Err(Error::PoolFull { needed: 2, free: 1 })));
+    first.feed(&tokens(30, 50)).unwrap();
+    for (session, held) in [(&mut second, long), (&mut first, [tokens(0, 100), tokens(30, 50)].concat())] {
+        for (token, logits) in alone(&held, 3) {
+            assert_eq!(session.next_token().unwrap(), token);
+            let error = relative_l2(&session.logits().unwrap(), &logits);
+            assert!(error < BOUND, "{error:.1e}");
+        }
+    }
+}
+
+/// Steps that verify several tokens of one session, and none, between steps of others.
+#[test]
+fn drafts_beside_other_sessions() {
+    let pool = Pool::new(model(), 2, cache(640), 8 * PAGE).unwrap();
+    let prompts = [tokens(0, 40), tokens(7, 30)];
+    let wanted =
+        prompts.each_ref().map(|prompt| -> Vec<u32> { alone(prompt, 14).into_iter().map(|(t, _)| t).collect() });
+    let mut sessions = [pool.session().unwrap(), pool.session().unwrap()];
+    for (session, prompt) in sessions.iter_mut().zip(&prompts) {
+        session.feed(prompt).unwrap();
+    }
+    let [first, second] = &mut sessions;
+    let [to_first, to_second] = &wanted;
+    assert_eq!(first.verify(&to_first[1..3]).unwrap(), to_first[..3]);
+    assert_eq!(second.verify(&[]).unwrap(), to_second[..1]);
+    assert_eq!(first.verify(&[]).unwrap(), to_first[3..4]);
+    assert_eq!(second.verify(&[to_second[2], u32::from(to_second[3] == 0)]).unwrap(), to_second[1..3]);
+    let together = pool.next_tokens(&mut [first, second]).unwrap();
+    assert_eq!(together.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [to_first[4], to_second[3]]);
+    assert_eq!(second.next_token().unwrap(), to_second[4]);
+    assert_eq!(first.verify(&to_first[6..9]).unwrap(), to_first[5..9]);
+    assert_eq!(second.verify(&to_second[6..8]).unwrap(), to_second[5..8]);
+    assert_eq!((first.sampled_token().unwrap(), second.sampled_token().unwrap()), (to_first[9], to_second[8]));
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let pool = Pool::new(model(), 2, cache(2 * PAGE), 2 * PAGE).unwrap();
