@@ -100,6 +100,7 @@ fn wrong_usage_exits_with_2() {
         ("profile -r 99999999999", "for '--repetitions <N>': too large"),
         ("bench -o xml", "possible values: md, csv, json"),
         ("bench -p many", "invalid value 'many'"),
+        ("profile --drafts 2 -p 3", "'--drafts <N>' cannot be used with '--n-prompt <N>'"),
         ("profile -o xml", "possible values: md, csv, json"),
         ("selftest -o xml", "possible values: md, csv, json"),
         ("plan --device abacus", "possible values: m1-pro, m1-max, m1-ultra, m2, "),

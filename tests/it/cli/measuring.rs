@@ -116,7 +116,6 @@ fn a_profile_of_drafts() {
     assert_eq!(counts, [Some(1), Some(1), Some(2), Some(2)], "{profile:#}");
     assert_eq!((&profile["n_drafts"], &profile["microseconds"]["submit"]), (&2.into(), &Value::Null));
     refuses("profile --drafts 16 -r 1", "drafts: expected at most 15, found 16");
-    refuses("profile --drafts 2 -p 3", "cannot be used with");
 }
 
 /// Rows say by their names how they generated.

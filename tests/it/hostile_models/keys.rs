@@ -141,7 +141,7 @@ fn absurd() -> Vec<Broken> {
     };
     vec![
         tensor("block_count", MAX, "blk.2.attn_norm.weight"),
-        several(&[("block_count", MAX), ("leading_dense_block_count", MAX)], "Tensor", "blk.2.attn_norm.weight"),
+        several(&[("block_count", MAX), ("leading_dense_block_count", MAX)], "Tensor", "blk.1.ffn_gate.weight"),
         several(&[("block_count", MAX), ("nextn_predict_layers", MAX - 3)], "Tensor", "blk.2.attn_norm.weight"),
         metadata("leading_dense_block_count", "at most the 2 layers"),
         metadata("nextn_predict_layers", "less than the 2 blocks"),
