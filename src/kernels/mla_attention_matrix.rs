@@ -19,9 +19,10 @@ const LANES: usize = WORKGROUP / ROWS;
 /// Into how many parts keys are divided among subgroups, and how many subgroups there are.
 const KEY_PARTS: usize = 4;
 const SUBGROUPS: usize = WORKGROUP / 32;
-/// Tokens in the cache from which on there are so many workgroups where heads of several rows share them: two for each core
-/// of a large GPU. Below that the step that joins the splits would take longer by more than attention gains.
+/// Where heads of several rows share matrices, a plan for more tokens in the cache than this divides it into more splits. For
+/// fewer, the step that joins the splits would lose more time than attention gains.
 const DEEP: u64 = 16 << 10;
+/// The workgroups that such a plan is to have: two for each core of a large GPU.
 const WORKGROUPS: usize = 264;
 
 pub(super) const KERNEL: Kernel =

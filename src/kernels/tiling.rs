@@ -8,8 +8,8 @@ use crate::quant::Arithmetic;
 /// may have no more memory than that, `SHARED_BYTES` of it are left for other arrays.
 const STAGED_BYTES: usize = 16 << 10;
 const SHARED_BYTES: usize = 1 << 10;
-/// Rows that a team takes at most: their sums stand in a vec4.
-const MOST_ROWS: usize = 4;
+/// Rows or columns that a team takes at most: their sums stand in a vec4.
+const MOST_SUMS: usize = 4;
 /// Rows up to which a normed input is not staged: there are about as many workgroups as rows, and each would stage all.
 pub(super) const FEW_ROWS: usize = 256;
 /// Rows from which on a team takes several: there are enough of them for every core of a large GPU.
@@ -45,7 +45,7 @@ impl Tiling {
     /// rows, so that what a lane has read of the activations serves four times. Where a row has fewer groups than a
     /// subgroup has lanes, several teams share the subgroup.
     fn of_apple(groups: usize) -> Self {
-        Self { lanes: groups.next_power_of_two().clamp(8, 32), rows: MOST_ROWS, workgroup: 64, columns: 1 }
+        Self { lanes: groups.next_power_of_two().clamp(8, 32), rows: MOST_SUMS, workgroup: 64, columns: 1 }
     }
 
     /// The tiling for a row of a batch alone.
@@ -79,11 +79,12 @@ impl Tiling {
     fn of_several(arithmetic: Arithmetic, rows: usize, groups: usize, tokens: usize) -> Option<Self> {
         let many = tokens >= 4;
         if rows >= MANY_ROWS && groups >= 32 {
-            let (lanes, columns) = match arithmetic {
-                Arithmetic::Int => (if many { 8 } else { 16 }, MOST_ROWS.min(tokens)),
-                Arithmetic::Float => (if many { 4 } else { 8 }, MOST_ROWS.min(tokens)),
+            let lanes = match (arithmetic, many) {
+                (Arithmetic::Int, false) => 16,
+                (Arithmetic::Int, true) | (Arithmetic::Float, false) => 8,
+                (Arithmetic::Float, true) => 4,
             };
-            return Some(Self { lanes, rows: 1, workgroup: 256, columns });
+            return Some(Self { lanes, rows: 1, workgroup: 256, columns: tokens.min(MOST_SUMS) });
         }
         let (lanes, together, workgroup) = match (arithmetic, rows, groups) {
             (_, ..=FEW_ROWS | MANY_ROWS.., _) | (Arithmetic::Float, _, ..=8) => return None,
@@ -121,9 +122,9 @@ impl Tiling {
     pub(super) fn in_blocks_of(mut self, unit: usize, target: &Target) -> Self {
         while !self.block().is_multiple_of(unit) {
             match self {
-                Self { rows: 3, .. } => self.rows = MOST_ROWS,
+                Self { rows: 3, .. } => self.rows = MOST_SUMS,
                 Self { workgroup, .. } if 2 * workgroup <= target.invocations.min(512) => self.workgroup *= 2,
-                Self { rows, columns: 1, .. } if rows < MOST_ROWS => self.rows *= 2,
+                Self { rows, columns: 1, .. } if rows < MOST_SUMS => self.rows *= 2,
                 Self { lanes, .. } => self.lanes = target.lanes(lanes / 2),
             }
         }
@@ -149,7 +150,7 @@ pub(super) fn tile(target: &Target, arithmetic: Arithmetic, groups: usize, colum
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_ROWS, Target, Tiling};
+    use super::{MOST_SUMS, Target, Tiling};
 
     #[test]
     fn whatever_is_asked_for_leaves_whole_halves_of_groups() {
@@ -157,12 +158,12 @@ mod tests {
         for (subgroup, invocations) in [4, 8, 32, 64].into_iter().flat_map(|s| [128, 256, 1024].map(|i| (s, i))) {
             let target = Target { subgroup, invocations, ..Target::default() };
             for (lanes, workgroup) in powers(10).flat_map(|lanes| powers(10).map(move |workgroup| (lanes, workgroup))) {
-                let rows = 1..=if lanes <= workgroup { MOST_ROWS } else { 0 };
+                let rows = 1..=if lanes <= workgroup { MOST_SUMS } else { 0 };
                 for (rows, columns) in rows.map(|rows| (rows, 1)).chain([(1, 4)]) {
                     let tiling = Tiling { lanes, rows, columns, workgroup: workgroup.max(lanes) };
                     let tiling = tiling.on(&target).in_blocks_of(16, &target);
                     let Tiling { lanes, rows, workgroup, .. } = tiling;
-                    let sound = lanes <= workgroup && workgroup <= invocations && rows * columns <= MOST_ROWS;
+                    let sound = lanes <= workgroup && workgroup <= invocations && rows * columns <= MOST_SUMS;
                     assert!(sound && tiling.block().is_multiple_of(16), "{tiling:?} of {target:?}");
                 }
             }

@@ -147,9 +147,9 @@ impl ModelWeights {
         Ok(Arc::new(Self { table, embedding, layers, output_norm, output, block: None }))
     }
 
-    /// As [`ModelWeights::resolve`], with the multi-token-prediction block that guesses tokens, if the file has one or there is
-    /// one in a file of its own. A block that cannot be used is told as a notice, unless it is asked for, by drafts of its
-    /// kind or by its file.
+    /// As [`ModelWeights::resolve`], with the multi-token-prediction block that guesses tokens, if the file has one or
+    /// there is one in a file of its own. A block that cannot be used is told as a notice, unless it is asked for, by
+    /// drafts of its kind or by its file.
     ///
     /// # Errors
     /// As there; [`Error::Unsupported`] if the block is asked for and there is none, or there are several, and
@@ -262,12 +262,12 @@ fn same_model(draft: &Gguf, file: &Gguf) -> Result<()> {
             || key.strip_prefix(&prefix).is_some_and(|stem| !OTHER.contains(&stem))
     };
     for (key, value) in file.metadata().filter(|(key, _)| describes(key)) {
-        match draft.get(key) {
-            Some(found) if found != value => {
-                let (expected, found) = (format!("{value}, as the model has it"), found.to_string());
-                return Err(Error::Metadata { key: key.into(), expected, found });
-            }
-            _ => {}
+        let Some(found) = draft.get(key) else { continue };
+        // Programs write counts as integers of different widths.
+        let same = found == value || found.integer().is_some() && found.integer() == value.integer();
+        if !same {
+            let (expected, found) = (format!("{value}, as the model has it"), found.to_string());
+            return Err(Error::Metadata { key: key.into(), expected, found });
         }
     }
     Ok(())

@@ -8,7 +8,7 @@
 use super::Session;
 use super::drafting::{BlockPlans, ReadyBlock};
 use crate::error::{Error, Result};
-use crate::model::{BatchPlan, DraftInputs, Outputs, most_drafts, no_block};
+use crate::model::{BatchPlan, DraftInputs, Outputs, no_block};
 use crate::plan::{Executor, Plan, RowHeader, StepKind};
 use std::sync::Arc;
 
@@ -80,14 +80,10 @@ impl Session {
     /// As [`Session::profile`]; [`Error::Argument`] for a model without a block and for more drafts than a step verifies.
     pub fn profile_drafts(&mut self, token: u32, drafts: usize) -> Result<Vec<(Plan, TokenProfile)>> {
         let model = self.model().clone();
-        let most = most_drafts(model.config());
         if !model.has_block() {
             return Err(no_block());
         }
-        if !(1..=most).contains(&drafts) {
-            let (expected, found) = (format!("1 to {most}"), drafts.to_string());
-            return Err(Error::Argument { argument: "drafts", expected, found });
-        }
+        self.check_drafts(drafts)?;
         let length = self.tokens.len();
         self.check(length + drafts, &[token])?;
         self.with_runner(|session, runner| {
@@ -102,11 +98,8 @@ impl Session {
             runner.submissions.write(ready, &rows)?;
             parts.push((ready.planned.plan.clone(), profile(&ready.executor, &ready.planned.plan)?));
             session.compute_block(runner, &rows, DraftInputs::Kept)?;
-            if let Some(ready) = runner.plans.block_rows(
-                &model,
-                session.block_shape(rows.len(), length, DraftInputs::Kept),
-                DraftInputs::Kept,
-            )? {
+            let shape = session.block_shape(rows.len(), length, DraftInputs::Kept);
+            if let Some(ready) = runner.plans.block_rows(&model, shape, DraftInputs::Kept)? {
                 parts.push((ready.planned.plan.clone(), profile(&ready.executor, &ready.planned.plan)?));
             }
             session.draft(runner, length, 0, drafts)?;

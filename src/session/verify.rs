@@ -172,10 +172,7 @@ impl Session {
         if !self.model().has_block() {
             return Err(no_block());
         }
-        if count > most_drafts(self.model().config()) {
-            let (expected, found) = (format!("at most {}", most_drafts(self.model().config())), count.to_string());
-            return Err(Error::Argument { argument: "drafts", expected, found });
-        }
+        self.check_drafts(count)?;
         self.check(self.tokens.len() + 1 + count, &[])?;
         self.with_runner(|session, runner| {
             session.prepare_drafts(runner, count)?;
@@ -245,13 +242,19 @@ impl Session {
     /// # Errors
     /// [`Error::Argument`] for more drafts than a step verifies; otherwise as for [`Session::next_token`].
     pub fn verify(&mut self, drafts: &[u32]) -> Result<Vec<u32>> {
-        let most = most_drafts(self.model().config());
-        if drafts.len() > most {
-            let (expected, found) = (format!("at most {most}"), drafts.len().to_string());
-            return Err(Error::Argument { argument: "drafts", expected, found });
-        }
+        self.check_drafts(drafts.len())?;
         self.check(self.tokens.len() + 1, drafts)?;
         self.with_runner(|session, runner| session.verify_in(runner, drafts, 0))
+    }
+
+    /// An error for more drafts than a step verifies.
+    pub(super) fn check_drafts(&self, count: usize) -> Result<()> {
+        let most = most_drafts(self.model().config());
+        if count <= most {
+            return Ok(());
+        }
+        let (expected, found) = (format!("at most {most}"), count.to_string());
+        Err(Error::Argument { argument: "drafts", expected, found })
     }
 
     /// As [`Session::verify`], of drafts that are tokens or name what the device holds. Meanwhile the block makes so many

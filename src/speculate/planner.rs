@@ -135,9 +135,8 @@ impl DraftPlanner {
         if self.silent < self.pause {
             return None;
         }
-        let hopeful = |offer: &Offer| offer.count > 0 && self.row < HOPELESS;
-        let hopeful: Vec<usize> = (0..offers.len()).filter(|number| hopeful(&offers[*number])).collect();
-        let trial = *hopeful.get(self.trials % hopeful.len().max(1))?;
+        let hopeful = || (0..offers.len()).filter(|number| offers[*number].count > 0 && self.row < HOPELESS);
+        let trial = hopeful().cycle().nth(self.trials % hopeful().count().max(1))?;
         self.trials += 1;
         self.silent = 0;
         self.pause = (2 * self.pause).min(PAUSE[1]);
@@ -164,8 +163,7 @@ impl DraftPlanner {
     pub fn took(&mut self, evidence: Evidence, rows: usize, time: Duration) {
         let expected = self.alone.map(|alone| self.seconds(alone, evidence, rows));
         self.guessed += 1;
-        let by_block = usize::from(evidence == Evidence::Predicted);
-        if let Some(known) = self.verified[by_block].get_mut(rows) {
+        if let Some(known) = self.verified[usize::from(evidence == Evidence::Predicted)].get_mut(rows) {
             *known = Some(mean(*known, expected, time));
         }
     }
@@ -177,8 +175,8 @@ impl DraftPlanner {
 
     /// As measured, or by the nearest number of rows that was.
     fn seconds(&self, alone: f64, evidence: Evidence, rows: usize) -> f64 {
-        let by_block = usize::from(evidence == Evidence::Predicted);
-        let known = self.verified[by_block].iter().enumerate().filter_map(|(rows, seconds)| Some((rows, (*seconds)?)));
+        let times = self.verified[usize::from(evidence == Evidence::Predicted)].iter().enumerate();
+        let known = times.filter_map(|(rows, seconds)| Some((rows, (*seconds)?)));
         let nearest = known.min_by_key(|(other, _)| other.abs_diff(rows));
         let (other, seconds) = nearest.unwrap_or((1, alone));
         (seconds + (rows as f64 - other as f64) * self.row * alone).max(alone)

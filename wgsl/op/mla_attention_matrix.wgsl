@@ -1,7 +1,8 @@
 // Attention as in op/mla_attention.wgsl, by cooperative matrices of 16 x 16, for ROWS heads at a time, which are 16. They
 // are those of a row of the batch or, where TOGETHER, those of all rows one behind the other: rows of one sequence read the
-// same KV rows, of which earlier ones attend to fewer. A tile of SPAN KV rows comes to workgroup memory once and is multiplied twice: as keys with the queries, whose columns
-// PARTS subgroups divide among them, and as values with the weights.
+// same KV rows, of which earlier ones attend to fewer. A tile of SPAN KV rows comes to workgroup memory once and is
+// multiplied twice: as keys with the queries, whose columns PARTS subgroups divide among them, and as values with the
+// weights.
 //
 // Matrices multiply f16. The cache is f16. Queries and weights are cut into TERMS terms of f16: with two of them
 // products are as good as those of f32.

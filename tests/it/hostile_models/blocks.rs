@@ -80,6 +80,7 @@ fn alone(number: usize) -> Small {
     }
     small.set(&key("block_count"), number as u32 + 1);
     small.set(&key("context_length"), 99u32);
+    small.set(&key("expert_count"), NUMBERS().experts); // as wide an integer as no other program writes
     small
 }
 

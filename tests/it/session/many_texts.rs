@@ -96,6 +96,8 @@ fn compare(precision: &str, prompts: &[Vec<u32>], sampling: impl Fn(usize) -> Sa
             total.steps += stats.steps;
         }
         let DraftStats { drafted, accepted, steps, .. } = total;
+        // With `auto` nothing may pay.
+        assert!(drafted > 0 || speculation.kind == DraftKind::Auto, "{speculation:?} drafted nothing");
         let each = accepted as f64 / steps.max(1) as f64;
         println!(
             "{precision}, {:?} {:?}: {differ} of {} texts differ; {accepted} of {drafted} drafts accepted in {steps} steps, \
@@ -156,7 +158,8 @@ fn no_text_of_a_random_model_depends_on_drafts() {
             (text, session.draft_stats())
         };
         let (wanted, _) = text(Speculation::OFF);
-        for speculation in kinds() {
+        // None of these models has a block that predicts.
+        for speculation in kinds().into_iter().filter(|speculation| speculation.kind != DraftKind::Mtp) {
             let (same, stats) = text(speculation);
             println!("{name}, {:?} {:?}: {stats:?}", speculation.kind, speculation.most);
             assert_eq!(same, wanted, "{name}, {speculation:?}");
