@@ -10,7 +10,7 @@ mod talk;
 
 pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs};
 pub use model::{AdapterArgs, CheckArg, FileArgs, GpuArgs, ModelArgs};
-pub use output::{OutputArgs, OutputFormat};
+pub use output::{MeasuredFormat, MeasuredOutputArgs, OutputArgs, OutputFormat};
 pub use sampling::{SamplingArgs, SpeculateArg};
 pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};
 

@@ -1,12 +1,14 @@
 //! The command `bench`: measures speed and prints it in the table of llama-bench, followed by other times that a user
 //! waits for.
 
-use super::args::BenchArgs;
+use super::args::{BenchArgs, MeasuredFormat};
 use super::bandwidth;
+use super::bench_chart::{self, Measured};
 use super::bench_report::BenchReport;
 use super::context;
 use super::figures::{mean_and_deviation, median};
 use super::model;
+use super::output;
 use super::progress::ProgressLine;
 use super::setup::Setup;
 use serde::Serialize;
@@ -83,7 +85,19 @@ pub struct BenchRow {
     pub gpu_memory_reserved: Option<u64>,
 }
 
+impl BenchRow {
+    /// What a picture shows of it.
+    pub fn measured(&self) -> Measured {
+        let Self { n_prompt, n_gen, n_depth, avg_ts, stddev_ts, .. } = *self;
+        Measured { test: self.test.clone(), n_prompt, n_gen, n_depth, avg_ts, stddev_ts }
+    }
+}
+
 pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
+    if !args.from.is_empty() {
+        anyhow::ensure!(args.output.format() == MeasuredFormat::Svg, "--from: expected -o svg beside it");
+        return output::lines([bench_chart::draw(&bench_chart::saved(&args.from)?)?]);
+    }
     let (tests, given) = (tests(&args), args.model.file.context);
     let fit = |given| tests.iter().try_for_each(|test| context::enough(&test.name(), test.needed(), given).map(drop));
     fit(given.filter(|tokens| *tokens > 0))?; // 0 stands for the model's maximum, which is known after the load

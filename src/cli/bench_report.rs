@@ -1,7 +1,8 @@
 //! Prints the results of `bench` to stdout.
 
-use super::args::OutputFormat;
+use super::args::MeasuredFormat;
 use super::bench::{BenchConditions, BenchRow};
+use super::bench_chart;
 use super::output;
 use super::table::{Column, Record, csv, head, record, row};
 
@@ -16,14 +17,14 @@ const COLUMNS: [Column; 5] = [
 
 /// Writes rows as they come, and JSON at the end.
 pub struct BenchReport<'a> {
-    format: OutputFormat,
+    format: MeasuredFormat,
     conditions: &'a BenchConditions,
     rows: Vec<BenchRow>,
 }
 
 impl<'a> BenchReport<'a> {
-    pub fn new(format: OutputFormat, conditions: &'a BenchConditions) -> anyhow::Result<Self> {
-        if format == OutputFormat::Md {
+    pub fn new(format: MeasuredFormat, conditions: &'a BenchConditions) -> anyhow::Result<Self> {
+        if format == MeasuredFormat::Md {
             output::lines(head(&COLUMNS))?;
         }
         Ok(Self { format, conditions, rows: Vec::new() })
@@ -31,9 +32,9 @@ impl<'a> BenchReport<'a> {
 
     pub fn row(&mut self, measured: BenchRow) -> anyhow::Result<()> {
         match self.format {
-            OutputFormat::Md => output::lines([row(&COLUMNS, &self.cells(&measured))])?,
-            OutputFormat::Csv => csv(&[self.record(&measured)?], self.rows.is_empty())?,
-            OutputFormat::Json => {}
+            MeasuredFormat::Md => output::lines([row(&COLUMNS, &self.cells(&measured))])?,
+            MeasuredFormat::Csv => csv(&[self.record(&measured)?], self.rows.is_empty())?,
+            MeasuredFormat::Json | MeasuredFormat::Svg => {}
         }
         self.rows.push(measured);
         Ok(())
@@ -41,11 +42,15 @@ impl<'a> BenchReport<'a> {
 
     pub fn end(&self) -> anyhow::Result<()> {
         match self.format {
-            OutputFormat::Md => output::lines(self.remarks()),
-            OutputFormat::Csv => Ok(()),
-            OutputFormat::Json => {
+            MeasuredFormat::Md => output::lines(self.remarks()),
+            MeasuredFormat::Csv => Ok(()),
+            MeasuredFormat::Json => {
                 let rows = self.rows.iter().map(|row| self.record(row)).collect::<anyhow::Result<Vec<_>>>()?;
                 output::lines([serde_json::to_string_pretty(&rows)?])
+            }
+            MeasuredFormat::Svg => {
+                let name = self.conditions.setup.sentence();
+                output::lines([bench_chart::draw(&[(name, self.rows.iter().map(BenchRow::measured).collect())])?])
             }
         }
     }

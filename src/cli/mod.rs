@@ -4,7 +4,9 @@
 mod args;
 mod bandwidth;
 mod bench;
+mod bench_chart;
 mod bench_report;
+mod chart;
 mod chat;
 mod context;
 mod devices;

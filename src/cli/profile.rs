@@ -5,7 +5,8 @@
 //! their sum, above all because the GPU has to change from kernel to kernel; the difference is shown as a row of its
 //! own.
 
-use super::args::ProfileArgs;
+use super::args::{MeasuredFormat, ProfileArgs};
+use super::bandwidth;
 use super::bench::prompt_of;
 use super::context;
 use super::figures::median;
@@ -70,6 +71,8 @@ pub struct Profile {
     pub n_drafts: usize,
     pub n_depth: usize,
     pub repetitions: usize,
+    /// Bytes a second that a kernel moves which copies a buffer; measured for pictures only.
+    pub copy_bandwidth: Option<f64>,
     pub microseconds: Times,
     pub kinds: Vec<KindProfile>,
 }
@@ -123,7 +126,20 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     let microseconds = Times { pass, steps, unaccounted: (pass - steps).max(0.0), submit, whole };
     kinds.iter_mut().for_each(|kind| kind.share = kind.microseconds / microseconds.longer());
     let setup = Setup::of(&model, &args.model.file);
-    let profile = Profile { setup, n_prompt: prompt, n_drafts: drafts, n_depth, repetitions, microseconds, kinds };
+    let copy_bandwidth = match args.output.format() {
+        MeasuredFormat::Svg => Some(bandwidth::measure(model.gpu())?.per_second),
+        _ => None,
+    };
+    let profile = Profile {
+        setup,
+        copy_bandwidth,
+        n_prompt: prompt,
+        n_drafts: drafts,
+        n_depth,
+        repetitions,
+        microseconds,
+        kinds,
+    };
     report(args.output.format(), &profile, args.verbose)
 }
 

@@ -1,6 +1,7 @@
 //! Prints the results of `profile` to stdout.
 
-use super::args::OutputFormat;
+use super::args::MeasuredFormat;
+use super::chart::{self, Bar};
 use super::output;
 use super::profile::{KindProfile, Profile, Times};
 use super::table::{Column, csv, head, record, row};
@@ -18,11 +19,12 @@ const COLUMNS: [Column; 7] = [
 
 /// Prints the report. In a table the full names of shader variants are listed below if `verbose`; CSV and JSON always
 /// have them.
-pub fn report(format: OutputFormat, profile: &Profile, verbose: bool) -> anyhow::Result<()> {
+pub fn report(format: MeasuredFormat, profile: &Profile, verbose: bool) -> anyhow::Result<()> {
     match format {
-        OutputFormat::Md => output::lines(table(profile, verbose)),
-        OutputFormat::Csv => lines(profile),
-        OutputFormat::Json => output::lines([serde_json::to_string_pretty(profile)?]),
+        MeasuredFormat::Md => output::lines(table(profile, verbose)),
+        MeasuredFormat::Csv => lines(profile),
+        MeasuredFormat::Json => output::lines([serde_json::to_string_pretty(profile)?]),
+        MeasuredFormat::Svg => output::lines([picture(profile)?]),
     }
 }
 
@@ -44,6 +46,20 @@ fn table(profile: &Profile, verbose: bool) -> Vec<String> {
         lines.extend(profile.kinds.iter().map(|kind| format!("{:<18} {}", kind.step, kind.variant)));
     }
     lines
+}
+
+/// The kinds of steps, each with the time in which the memory could move its bytes.
+fn picture(profile: &Profile) -> anyhow::Result<String> {
+    let floor = |bytes: u64| profile.copy_bandwidth.map_or(0.0, |per_second| bytes as f64 / per_second * 1e6);
+    let bar = |kind: &KindProfile| Bar {
+        name: format!("{} x {}", kind.step, kind.count),
+        value: kind.microseconds,
+        part: floor(kind.bytes),
+    };
+    let between = Bar { name: "between steps".into(), value: profile.microseconds.unaccounted, part: 0.0 };
+    let bars: Vec<Bar> = profile.kinds.iter().map(bar).chain([between]).collect();
+    let [title, ..] = remarks(&profile.microseconds, profile);
+    chart::bars(&title, ["us", "what moving its bytes takes at the bandwidth of a copy"], &bars)
 }
 
 fn cells(kind: &KindProfile) -> [String; 7] {

@@ -1,7 +1,7 @@
 //! Arguments of the commands that measure and test.
 
 use super::numbers::{OrNone, from_zero, positive, probability, some, whole};
-use super::{GpuArgs, ModelArgs, OutputArgs, SpeculateArg};
+use super::{GpuArgs, MeasuredOutputArgs, ModelArgs, OutputArgs, SpeculateArg};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 use wglm::{DraftKind, Speculation};
@@ -24,7 +24,10 @@ pub struct BenchArgs {
     #[arg(short, long, value_name = "N", default_value_t = 5, allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub repetitions: u32,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub output: MeasuredOutputArgs,
+    /// Draw results that were saved with -o json, side by side, instead of measuring; with -o svg
+    #[arg(long, value_name = "FILES", value_delimiter = ',', action = ArgAction::Set)]
+    pub from: Vec<PathBuf>,
     /// Skip the warmup run before each test
     #[arg(long)]
     pub no_warmup: bool,
@@ -84,7 +87,7 @@ pub struct ProfileArgs {
     #[arg(short, long, value_name = "N", default_value_t = 11, allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub repetitions: u32,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub output: MeasuredOutputArgs,
     /// Show the full name of each kernel's shader variant
     #[arg(short, long)]
     pub verbose: bool,

@@ -98,11 +98,12 @@ fn wrong_usage_exits_with_2() {
         ("bench -r 0", "expected a positive integer"),
         ("bench -r -1", "expected a positive integer"),
         ("profile -r 99999999999", "for '--repetitions <N>': too large"),
-        ("bench -o xml", "possible values: md, csv, json"),
+        ("bench -o xml", "possible values: md, csv, json, svg"),
         ("bench -p many", "invalid value 'many'"),
         ("profile --drafts 2 -p 3", "'--drafts <N>' cannot be used with '--n-prompt <N>'"),
-        ("profile -o xml", "possible values: md, csv, json"),
+        ("profile -o xml", "possible values: md, csv, json, svg"),
         ("selftest -o xml", "possible values: md, csv, json"),
+        ("selftest -o svg", "invalid value 'svg'"),
         ("plan --device abacus", "possible values: m1-pro, m1-max, m1-ultra, m2, "),
     ] {
         let done = wglm(line);

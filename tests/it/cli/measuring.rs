@@ -118,6 +118,21 @@ fn a_profile_of_drafts() {
     refuses("profile --drafts 16 -r 1", "drafts: expected at most 15, found 16");
 }
 
+/// Pictures of what was measured, and of what was saved.
+#[test]
+fn results_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("saved.json");
+    std::fs::write(&file, succeed("bench -p 3 -n 2 -d 0,8 -r 1 -o json").out).unwrap();
+    let svg = succeed(&format!("bench -o svg --from {0},{0}", file.display())).out;
+    assert!(svg.starts_with("<svg ") && svg.contains("saved") && svg.contains("Generated tokens"), "{svg}");
+    assert!(succeed("bench -p 0 -n 2 -r 1 -o svg").out.contains("arithmetic"));
+    let svg = succeed("profile -r 1 -o svg").out;
+    assert!(svg.contains("moe.gate_up x 3") && svg.contains("bandwidth of a copy"), "{svg}");
+    refuses(&format!("bench --from {}", file.display()), "--from: expected -o svg");
+    refuses("bench -o svg --from nowhere.json", "nowhere.json");
+}
+
 /// Rows say by their names how they generated.
 #[test]
 fn bench_guesses() {
