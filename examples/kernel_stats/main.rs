@@ -1,0 +1,111 @@
+//! Tells what a Vulkan driver made of the kernels of a token: registers, workgroup memory, spilled bytes and instructions,
+//! as far as the driver tells them (VK_KHR_pipeline_executable_properties; NVIDIA's, AMD's and Intel's do).
+//!
+//! `cargo run --release --example kernel_stats -- [FILE] [--rows 4] [--arithmetic int] [--step attention] [--all]`
+
+mod spirv;
+mod vulkan;
+
+use clap::Parser;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use vulkan::{Device, Statistic};
+use wglm::model::{BatchShape, CacheShape, Config, Outputs, plan_batch, plan_token};
+use wglm::plan::{Plan, Target};
+use wglm::shader::Variant;
+use wglm::{Arithmetic, Gguf, Gpu, GpuOptions, LoadOptions};
+
+/// Tells what a Vulkan driver made of the kernels of a token
+#[derive(Parser)]
+struct Arguments {
+    /// The model, of which the header is read [default: the demonstration model]
+    file: Option<PathBuf>,
+    /// Rows of a step; 1 for a generated token
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    rows: u16,
+    /// Arithmetic of products: float or int
+    #[arg(long, default_value = "float", value_parser = arithmetic)]
+    arithmetic: Arithmetic,
+    /// Only steps whose name contains this
+    #[arg(long, default_value = "")]
+    step: String,
+    /// All that the driver tells, with its own names
+    #[arg(long)]
+    all: bool,
+}
+
+fn arithmetic(name: &str) -> Result<Arithmetic, String> {
+    match name {
+        "float" => Ok(Arithmetic::Float),
+        "int" => Ok(Arithmetic::Int),
+        _ => Err("expected float or int".into()),
+    }
+}
+
+/// The columns of the table: a title, and the words by which drivers name it.
+const COLUMNS: [(&str, &[&str]); 4] = [
+    ("registers", &["Register Count", "VGPRs", "Used VGPRs"]),
+    ("shared", &["Shared Memory Size", "LDS Size", "Workgroup Memory Size"]),
+    ("spilled", &["Local Memory Size", "Spilled VGPRs", "Spill count"]),
+    ("code", &["Binary Size", "Code Size", "Code size", "Instruction Count"]),
+];
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let file = match &arguments.file {
+        Some(path) => Gguf::open(path)?,
+        None => Gguf::from_static(wglm::DEMO_MODEL)?,
+    };
+    let gpu = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::default() })?;
+    let plan = plan(&file, &gpu, &arguments)?;
+    let device = Device::open(&gpu.report().name)?;
+    let mut out = std::io::stdout().lock();
+    let titles: Vec<String> = COLUMNS.iter().map(|(title, _)| format!("{title:>9}")).collect();
+    writeln!(out, "{} on {}\n{:<18} {}  variant", plan.steps.len(), device.name, "step", titles.join(" "))?;
+    for (name, variant) in kinds(&plan).into_iter().filter(|(name, _)| name.contains(&arguments.step)) {
+        let statistics = device.statistics(&spirv::of(variant)?)?;
+        let cell = |(_, names): &(&str, &[&str])| format!("{:>9}", value_of(&statistics, names));
+        let cells: Vec<String> = COLUMNS.iter().map(cell).collect();
+        writeln!(out, "{name:<18} {}  {}", cells.join(" "), variant.label)?;
+        if arguments.all {
+            for Statistic { name, value, description } in &statistics {
+                writeln!(out, "    {name} = {value}: {description}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The plan of the rows, as a load on this device makes it.
+fn plan(file: &Gguf, gpu: &Gpu, arguments: &Arguments) -> anyhow::Result<Plan> {
+    let config = Config::read(file)?;
+    let target = Target { arithmetic: arguments.arithmetic, ..Target::of(gpu) };
+    let CacheShape { context, ty } = LoadOptions::default().cache_for(&config);
+    let token = plan_token(file, &config, CacheShape { context, ty }, &target)?;
+    if arguments.rows == 1 {
+        return Ok(token.plan);
+    }
+    let shape = BatchShape::of(usize::from(arguments.rows), Outputs::All, 0, context);
+    Ok(plan_batch(&config, &token, &target, shape)?.plan)
+}
+
+/// The kinds of steps, each with its variant, in the order of the plan.
+fn kinds(plan: &Plan) -> Vec<(String, &Variant)> {
+    let mut seen = BTreeMap::new();
+    let mut kinds = Vec::new();
+    for kind in plan.kinds() {
+        for step in kind.steps.iter().map(|step| &plan.steps[*step]) {
+            if seen.insert((kind.name.to_owned(), step.variant), ()).is_none() {
+                kinds.push((kind.name.to_owned(), &plan.variants[step.variant]));
+            }
+        }
+    }
+    kinds
+}
+
+/// The first statistic with one of these names.
+fn value_of(statistics: &[Statistic], names: &[&str]) -> String {
+    let found = names.iter().find_map(|name| statistics.iter().find(|it| it.name == *name));
+    found.map_or_else(|| "-".to_owned(), |it| it.value.clone())
+}
