@@ -9,6 +9,7 @@ use super::draft_input::HiddenStates;
 use super::{AttentionSplits, Cache, Groups, Norm, Rounded, Routing, Slices};
 use crate::plan::{BufferRef, LocalId, Tensor, Weight};
 use crate::quant::Arithmetic;
+use std::ops::Range;
 
 /// What the splits of attention left, for `heads` heads of every row.
 #[derive(Clone, Copy)]
@@ -45,6 +46,36 @@ pub(crate) struct Attention {
     pub bound: f64,
     /// What the kernel multiplies weights with, which the sums of weights then contain.
     pub unit: f64,
+}
+
+/// The keys and values of some KV rows, as far as the batch attends to them.
+pub(crate) struct ExpandedKv {
+    /// {nope, rank, heads}.
+    pub k_b: Weight,
+    /// {rank, value width, heads}.
+    pub v_b: Weight,
+    pub cache: Cache,
+    /// For each head and KV row its key and its value, f16.
+    pub to: BufferRef,
+    pub rows: Range<usize>,
+}
+
+/// Attention of every row's heads over the KV rows up to its own, up to the end of a segment of these. It is done for rows
+/// of which the last that is computed with them sees none behind that segment.
+pub(crate) struct ExpandedAttention {
+    /// Queries {nope + rotary, heads} of every row, and their rotary parts, rotated.
+    pub q: Tensor,
+    pub rotated: Tensor,
+    pub k_b: Weight,
+    pub v_b: Weight,
+    pub cache: Cache,
+    pub scale: f32,
+    /// The outputs {value width, heads}.
+    pub y: Tensor,
+    /// The KV rows of the segment.
+    pub segment: Range<usize>,
+    /// How many rows are computed together.
+    pub together: usize,
 }
 
 /// Where attention leaves its result.

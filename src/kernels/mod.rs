@@ -13,6 +13,7 @@ pub(crate) mod computes;
 pub(crate) mod copy;
 mod draft;
 mod draft_input;
+pub(crate) mod expand_kv;
 mod experts_mm;
 mod gate_up;
 mod get_rows;
@@ -27,6 +28,7 @@ pub(crate) mod matvec;
 pub(crate) mod mla_attention;
 mod mla_attention_batch;
 pub(crate) mod mla_attention_batch_matrix;
+pub(crate) mod mla_attention_expanded;
 pub(crate) mod mla_attention_matrix;
 pub(crate) mod mla_attention_matrix8;
 mod mla_merge;
@@ -54,6 +56,7 @@ pub use accept::VERIFIED_ROWS;
 pub use adjust::Adjustment;
 pub use computes::Kept;
 pub use draft_input::HiddenStates;
+pub use expand_kv::LatentWeights;
 pub use experts_mm::ExpertWeights;
 pub use group_slots::Groups;
 pub use keep_hidden::KEPT_ROWS;
@@ -115,6 +118,8 @@ pub static KERNELS: &[&Kernel] = &[
     &mla_attention_matrix8::KERNEL,
     &mla_attention_batch::KERNEL,
     &mla_attention_batch_matrix::KERNEL,
+    &expand_kv::KERNEL,
+    &mla_attention_expanded::KERNEL,
     &mla_merge::KERNEL,
     &route::KERNEL,
     &mul_mv_pair::KERNEL,

@@ -4,7 +4,7 @@
 //! little beside what many rows take.
 
 use super::moe_gate_up::GateUp;
-use super::{BatchAttention, Cache, ExpertWeights, Input, Norm, Residual, Rounded, Router, splits};
+use super::{BatchAttention, Cache, ExpertWeights, Input, LatentWeights, Norm, Residual, Rounded, Router, splits};
 use crate::error::Result;
 use crate::plan::{Builder, Tensor, Weight};
 
@@ -89,7 +89,7 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::linear`].
-    pub fn absorbed_queries(&mut self, k_b: &Weight, q: &Input, rotary: usize) -> Result<Tensor> {
+    fn absorbed_queries(&mut self, k_b: &Weight, q: &Input, rotary: usize) -> Result<Tensor> {
         let [nope, rank, heads] = k_b.shape;
         let shape = [rank + rotary, heads * self.rows()];
         let y = self.tensor_with_stride("attn_q_absorbed", shape, Cache::row_values(rank, rotary));
@@ -103,12 +103,25 @@ impl Builder {
         Ok(y)
     }
 
-    /// The outputs {value width · heads} of attention: absorbed queries over the cache, scores times `scale`, and what
-    /// comes of it brought back from the latent by each head's matrix of `v_b` {rank, value width, heads}.
+    /// The outputs {value width · heads} of attention of the queries q {nope + rotary, heads of every row} over the cache,
+    /// scores times `scale`: of many rows over keys and values that are written out, of others over the latents, to which
+    /// queries are brought by each head's matrix of `k_b`, and from which what comes of it is brought back by that of
+    /// `v_b`.
     ///
     /// # Errors
     /// As [`Builder::linear`].
-    pub fn attention(&mut self, v_b: &Weight, q: &Tensor, cache: &Cache, scale: f32) -> Result<Input> {
+    pub fn attention(&mut self, by: LatentWeights<'_>, q: &Input, cache: &Cache, scale: f32) -> Result<Input> {
+        if let Some(segments) = self.segments(by, cache) {
+            let y = self.mla_attention_expanded("attention", by, (&q.tensor, cache, scale), segments)?;
+            let joined = y.shape[0] * y.per_row();
+            return Ok(Input::from(&Tensor { shape: [joined, y.rows], stride: joined, ..y }));
+        }
+        let absorbed = self.absorbed_queries(by.k_b, q, cache.rotary)?;
+        self.latent_attention(by.v_b, &absorbed, cache, scale)
+    }
+
+    /// The same by absorbed queries.
+    fn latent_attention(&mut self, v_b: &Weight, q: &Tensor, cache: &Cache, scale: f32) -> Result<Input> {
         let ([rank, width, heads], rows) = (v_b.shape, self.rows());
         let joined = width * heads;
         if self.by_tiles() {

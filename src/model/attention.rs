@@ -5,7 +5,7 @@ use super::Config;
 use super::weights::{AttentionWeights, QueryWeights};
 use crate::error::{Error, Result};
 use crate::gpu::Capabilities;
-use crate::kernels::{Cache, CacheType, Input, Norm, Residual};
+use crate::kernels::{Cache, CacheType, Input, LatentWeights, Norm, Residual};
 use crate::plan::{Builder, PAGE, Tensor};
 
 /// The size of a cache, and the type of its values.
@@ -60,8 +60,7 @@ pub(super) fn attention(
     let Config { latent_rank: rank, rotary, .. } = *config;
     let cache = b.latent_cache(memory.ty, rank, rotary, memory.context);
     let q = queries(b, w, config, h, &cache)?;
-    let absorbed = b.absorbed_queries(&w.k_b, &q, rotary)?;
-    let y = b.attention(&w.v_b, &absorbed, &cache, config.score_scale())?;
+    let y = b.attention(LatentWeights { k_b: &w.k_b, v_b: &w.v_b }, &q, &cache, config.score_scale())?;
     b.linear_add("attn_output", &w.output, &y, x, next)
 }
 

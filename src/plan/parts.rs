@@ -29,11 +29,27 @@ impl Builder {
         label: &str,
         variant: VariantBuilder,
         bindings: Vec<Bound>,
+        grid: ([usize; 3], usize),
+        cost: Cost,
+    ) -> Result<()> {
+        self.step_in_parts_from(label, variant, bindings, [0; 3], grid, cost)
+    }
+
+    /// As [`Builder::step_in_parts`], where the grid is a part of a larger one already, from a workgroup of that on.
+    ///
+    /// # Errors
+    /// Those of [`Builder::step`].
+    pub fn step_in_parts_from(
+        &mut self,
+        label: &str,
+        variant: VariantBuilder,
+        bindings: Vec<Bound>,
+        from: [usize; 3],
         (grid, first): ([usize; 3], usize),
         cost: Cost,
     ) -> Result<()> {
         let whole = || self.counts(grid, first, &cost) == [1; 3];
-        if !self.tiles && (self.plan.rows == 1 || whole()) {
+        if !self.tiles && from == [0; 3] && (self.plan.rows == 1 || whole()) {
             return self.step(label, variant.file(source!("lib/grid_whole.wgsl")), bindings, &(), grid, cost);
         }
         let whole =
@@ -47,7 +63,7 @@ impl Builder {
             let number = if parts == 1 { String::new() } else { format!(" {}/{parts}", index + 1) };
             let step = Step {
                 label: whole.label.clone() + &number,
-                params: bytemuck::bytes_of(&origin.map(|n| n as u32)).to_vec(),
+                params: bytemuck::bytes_of(&[0, 1, 2].map(|axis| (from[axis] + origin[axis]) as u32)).to_vec(),
                 grid: grid.map(|n| n as u32),
                 cost: cost.share(done..next, total),
                 ..whole.clone()

@@ -52,11 +52,11 @@ impl Reference for Merge {
 }
 
 /// The scores of a query.
-struct Scores {
-    values: Vec<f64>,
+pub(super) struct Scores {
+    pub values: Vec<f64>,
     /// The largest root of the sum of squares of a score's terms. It is what the relative rounding errors of the terms,
     /// which hardly ever point the same way, are multiplied by.
-    spread: f64,
+    pub spread: f64,
 }
 
 impl Reference for Attention {
@@ -68,7 +68,7 @@ impl Reference for Attention {
             let seen = 0..probe.position + token + 1;
             match &self.y {
                 Attended::Whole(y) => {
-                    let kv_rows = self.kv_rows(probe, seen)?;
+                    let kv_rows = kv_rows(probe, &self.cache, seen)?;
                     let scores = self.scores(probe, token, head, &kv_rows)?;
                     for c in probe.some(self.cache.rank, VALUES) {
                         let (want, size) = mean(&scores.values, &kv_rows, c);
@@ -79,7 +79,7 @@ impl Reference for Attention {
                 Attended::Splits(parts) => {
                     let length = split_length(parts.splits, probe.position + probe.count);
                     let split = probe.pick(seen.end.div_ceil(length));
-                    let kv_rows = self.kv_rows(probe, split * length..seen.end.min((split + 1) * length))?;
+                    let kv_rows = kv_rows(probe, &self.cache, split * length..seen.end.min((split + 1) * length))?;
                     let scores = self.scores(probe, token, head, &kv_rows)?;
                     let slot = vector * parts.splits + split;
                     samples.extend(self.of_split(probe, parts, slot, &scores, &kv_rows));
@@ -112,43 +112,48 @@ impl Attention {
         samples
     }
 
-    /// KvRows of the cache, without padding.
-    fn kv_rows(&self, probe: &mut Probe<'_>, tokens: Range<usize>) -> Result<Vec<Vec<f64>>> {
-        let Cache { buffer, ty, rank, rotary } = self.cache;
-        let kv_row = Cache::row_values(rank, rotary);
-        let words = if ty == CacheType::F16 { kv_row / 2 } else { kv_row };
-        let mut all = Vec::with_capacity(tokens.len() * words);
-        let mut next = tokens.start;
-        while next < tokens.end {
-            let of_page = tokens.end.min((next / PAGE + 1) * PAGE) - next;
-            let place = probe.kv_place(next)?;
-            all.extend(probe.words(buffer, place * words, of_page * words)?);
-            next += of_page;
-        }
-        let halves = |word: &u32| [*word as u16, (word >> 16) as u16].map(|bits| f16::from_bits(bits).to_f64());
-        let values = |words: &[u32]| match ty {
-            CacheType::F16 => words.iter().flat_map(halves).take(rank + rotary).collect(),
-            CacheType::F32 => words.iter().map(|&w| f64::from(f32::from_bits(w))).take(rank + rotary).collect(),
-        };
-        Ok(all.chunks_exact(words).map(values).collect())
-    }
-
     fn scores(&self, probe: &mut Probe<'_>, token: usize, head: usize, kv_rows: &[Vec<f64>]) -> Result<Scores> {
         let q = probe.values(self.q.buffer, start(&self.q, token, head), self.cache.rank + self.cache.rotary)?;
-        let scale = f64::from(self.scale);
-        let mut scores = Scores { values: Vec::new(), spread: 0.0 };
-        for kv_row in kv_rows {
-            let terms = q.iter().zip(kv_row).map(|(&q, k)| scale * f64::from(q) * k);
-            let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| (sum + term, squares + term * term));
-            scores.values.push(sum);
-            scores.spread = scores.spread.max(squares.sqrt());
-        }
-        Ok(scores)
+        let q: Vec<f64> = q.into_iter().map(f64::from).collect();
+        Ok(scores(&q, kv_rows, self.scale))
     }
 }
 
+/// KV rows of the cache, without padding.
+pub(super) fn kv_rows(probe: &mut Probe<'_>, cache: &Cache, tokens: Range<usize>) -> Result<Vec<Vec<f64>>> {
+    let Cache { buffer, ty, rank, rotary } = *cache;
+    let kv_row = Cache::row_values(rank, rotary);
+    let words = if ty == CacheType::F16 { kv_row / 2 } else { kv_row };
+    let mut all = Vec::with_capacity(tokens.len() * words);
+    let mut next = tokens.start;
+    while next < tokens.end {
+        let of_page = tokens.end.min((next / PAGE + 1) * PAGE) - next;
+        let place = probe.kv_place(next)?;
+        all.extend(probe.words(buffer, place * words, of_page * words)?);
+        next += of_page;
+    }
+    let halves = |word: &u32| [*word as u16, (word >> 16) as u16].map(|bits| f16::from_bits(bits).to_f64());
+    let values = |words: &[u32]| match ty {
+        CacheType::F16 => words.iter().flat_map(halves).take(rank + rotary).collect(),
+        CacheType::F32 => words.iter().map(|&w| f64::from(f32::from_bits(w))).take(rank + rotary).collect(),
+    };
+    Ok(all.chunks_exact(words).map(values).collect())
+}
+
+/// The scores of a query against KV rows.
+pub(super) fn scores(q: &[f64], kv_rows: &[Vec<f64>], scale: f32) -> Scores {
+    let mut scores = Scores { values: Vec::new(), spread: 0.0 };
+    for kv_row in kv_rows {
+        let terms = q.iter().zip(kv_row).map(|(q, k)| f64::from(scale) * q * k);
+        let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| (sum + term, squares + term * term));
+        scores.values.push(sum);
+        scores.spread = scores.spread.max(squares.sqrt());
+    }
+    scores
+}
+
 /// The mean of value `c` of KV rows, weighted by scores, and that of its magnitudes.
-fn mean(scores: &[f64], kv_rows: &[Vec<f64>], c: usize) -> (f64, f64) {
+pub(super) fn mean(scores: &[f64], kv_rows: &[Vec<f64>], c: usize) -> (f64, f64) {
     let top = scores.iter().copied().fold(f64::MIN, f64::max);
     let total: f64 = scores.iter().map(|score| (score - top).exp()).sum();
     let terms = scores.iter().zip(kv_rows).map(|(score, kv_row)| (score - top).exp() / total * kv_row[c]);

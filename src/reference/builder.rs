@@ -78,9 +78,16 @@ impl CaseBuilder {
         (room, count): (usize, usize),
     ) -> (Self, Vec<[f32; 2]>) {
         let mut case = Self::for_tokens(target, pairs, room);
-        let angles: Vec<_> = (position..).take(count).flat_map(|position| rotations(position, pairs)).collect();
-        case.rotated_rows(&RowHeader::consecutive(position as usize, &vec![0; count]), &angles);
+        let angles = case.rotated_tokens(position, count);
         (case, angles)
+    }
+
+    /// Sets the batch: `count` tokens from `position` on. Also returns the cosines and sines of each one's rotary angles.
+    pub(super) fn rotated_tokens(&mut self, position: u32, count: usize) -> Vec<[f32; 2]> {
+        let pairs = self.plan.pairs();
+        let angles: Vec<_> = (position..).take(count).flat_map(|position| rotations(position, pairs)).collect();
+        self.rotated_rows(&RowHeader::consecutive(position as usize, &vec![0; count]), &angles);
+        angles
     }
 
     fn of(plan: Builder) -> Self {

@@ -13,6 +13,7 @@ mod case;
 mod cases;
 mod check;
 mod drafting;
+mod expanded;
 mod experts;
 mod kv_rows;
 mod operand;

@@ -1,6 +1,6 @@
 // Online softmax, for attention by matrices: weights become known tile after tile. A row's weights are relative to a
 // score, its reference, which is at most MARGIN below the largest so far. Only where a score exceeds it by more does
-// the reference change, and what was summed up with earlier weights has to rescale. LANES neighbouring invocations, 4
+// the reference change, and what was summed up with earlier weights has to rescale. LANES neighbouring invocations, 2
 // to 16, share the scores of a row. Weights are multiplied with WEIGHT_UNIT, so that f16 can hold small ones.
 //
 // Each kernel reads scores and writes weights by itself, because that depends on what matrices are loaded from: those
@@ -33,7 +33,7 @@ fn has_to_rescale(reference: f32, before: f32) -> bool {
 // The largest v of the invocations that share a row, and the sum.
 fn row_max(v: f32) -> f32 {
     var largest = max(v, subgroupShuffleXor(v, 1u));
-    largest = max(largest, subgroupShuffleXor(largest, 2u));
+    if LANES > 2u { largest = max(largest, subgroupShuffleXor(largest, 2u)); }
     if LANES > 4u { largest = max(largest, subgroupShuffleXor(largest, 4u)); }
     if LANES > 8u { largest = max(largest, subgroupShuffleXor(largest, 8u)); }
     return largest;
@@ -41,7 +41,7 @@ fn row_max(v: f32) -> f32 {
 
 fn row_sum(v: f32) -> f32 {
     var sum = v + subgroupShuffleXor(v, 1u);
-    sum += subgroupShuffleXor(sum, 2u);
+    if LANES > 2u { sum += subgroupShuffleXor(sum, 2u); }
     if LANES > 4u { sum += subgroupShuffleXor(sum, 4u); }
     if LANES > 8u { sum += subgroupShuffleXor(sum, 8u); }
     return sum;

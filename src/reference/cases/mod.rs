@@ -5,6 +5,7 @@ mod accept;
 mod adjust;
 mod advance;
 mod copy;
+mod expand_kv;
 mod experts_mm;
 mod gate_up;
 mod get_rows;
@@ -16,6 +17,7 @@ mod last_token;
 mod mla_attention;
 mod mla_attention_batch;
 mod mla_attention_batch_matrix;
+mod mla_attention_expanded;
 mod mla_attention_matrix;
 mod mla_attention_matrix8;
 mod mla_merge;
@@ -60,6 +62,8 @@ pub static CASES: &[(&str, Cases)] = &[
     ("mla_attention_matrix8", mla_attention_matrix8::cases),
     ("mla_attention_batch", mla_attention_batch::cases),
     ("mla_attention_batch_matrix", mla_attention_batch_matrix::cases),
+    ("expand_kv", expand_kv::cases),
+    ("mla_attention_expanded", mla_attention_expanded::cases),
     ("mla_merge", mla_merge::cases),
     ("route", route::cases),
     ("mul_mv_pair", mul_mv_pair::cases),

@@ -1,0 +1,135 @@
+//! Writes out the keys and values of all heads for a segment of the KV rows.
+//!
+//! Attention over the latent costs, for a pair of tokens and a head, 1088 products in GLM-4.7-Flash; over keys and values
+//! that are written out it costs 512. To write out those of a KV row takes as many products as bringing a row's queries to
+//! the latent and its outputs back, which then falls away. So for many rows it pays to write out all KV rows that they
+//! attend to, and the deeper the cache is, the more rows it takes.
+
+use super::computes::ExpandedKv;
+use super::kv_write::{Cache, CacheType, pool_files};
+use super::{Kernel, expect_multiple, expect_shape};
+use crate::error::Result;
+use crate::gpu::Matrices;
+use crate::plan::{BufferRef, Builder, Cost, PART_FIELDS, VariantBuilder, Weight};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/expand_kv.wgsl");
+const WORKGROUP: usize = 128;
+/// KV rows of a tile.
+pub(super) const TOKENS: usize = 128;
+/// KV rows behind the last head's, which attention may read and does not use.
+const BEHIND: usize = 64;
+/// Columns of keys or of values of a tile.
+const COLUMNS: usize = 64;
+
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "expand_kv", op: OP, params: PART_FIELDS, matrices: &[Matrices::Sixteen] };
+
+/// The matrices that make keys and values of a latent.
+#[derive(Clone, Copy)]
+pub struct LatentWeights<'a> {
+    /// Those of keys, from the other side {nope, rank, heads}.
+    pub k_b: &'a Weight,
+    /// Those of values {rank, value width, heads}.
+    pub v_b: &'a Weight,
+}
+
+/// Memory for the keys and values of a segment.
+#[derive(Clone, Copy)]
+pub(crate) struct Expanded {
+    /// Of each head and KV row its key and its value, f16.
+    pub buffer: BufferRef,
+    /// KV rows of a segment: a multiple of [`TOKENS`].
+    pub segment: usize,
+    pub heads: usize,
+    /// Values of a key without its rotary part, of the rotary part, and of a value.
+    pub widths: [usize; 3],
+}
+
+impl Expanded {
+    /// Values of a key.
+    pub fn key(&self) -> usize {
+        self.widths[0] + self.widths[1]
+    }
+
+    /// Bytes of a segment.
+    pub fn bytes(&self) -> u64 {
+        2 * (self.segment * self.heads * (self.key() + self.widths[2])) as u64
+    }
+
+    /// Adds the constants and the file that tell where keys and values lie.
+    pub fn files(&self, variant: VariantBuilder) -> VariantBuilder {
+        let [nope, rotary, value] = self.widths;
+        variant
+            .constant("SEGMENT", "g", self.segment)
+            .constant("NOPE", "n", nope)
+            .constant("ROTARY", "o", rotary)
+            .constant("KEY", "", self.key())
+            .constant("VALUE", "v", value)
+            .file(source!("lib/segments.wgsl"))
+    }
+}
+
+impl LatentWeights<'_> {
+    /// Whether matrices of 16 x 16 can make keys and values of the latents of a cache.
+    pub(super) fn suit(&self, cache: &Cache) -> bool {
+        let whole = self.k_b.shape[0].is_multiple_of(32) && self.v_b.shape[1].is_multiple_of(16);
+        cache.ty == CacheType::F16 && cache.rank.is_multiple_of(64) && whole
+    }
+}
+
+impl Builder {
+    /// Memory for keys and values of `segment` KV rows.
+    pub(crate) fn expanded(&mut self, label: &str, by: LatentWeights<'_>, cache: &Cache, segment: usize) -> Expanded {
+        let ([nope, _, heads], [_, value, _]) = (by.k_b.shape, by.v_b.shape);
+        let words = (nope + cache.rotary + value) / 2; // of two f16
+        let buffer = self.tensor_with_stride(label, [words, heads * segment + BEHIND], words).buffer;
+        Expanded { buffer, segment, heads, widths: [nope, cache.rotary, value] }
+    }
+
+    /// Writes out the keys and values of the KV rows of segment `index`, as far as the batch attends to them.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub(crate) fn expand_kv(
+        &mut self,
+        label: &str,
+        by: LatentWeights<'_>,
+        cache: &Cache,
+        expanded: &Expanded,
+        index: usize,
+    ) -> Result<()> {
+        let LatentWeights { k_b, v_b } = by;
+        let Expanded { heads, widths: [nope, _, value], segment, .. } = *expanded;
+        expect_shape(KERNEL.name, "whether the cache suits", by.suit(cache), true)?;
+        expect_shape(KERNEL.name, &k_b.name, k_b.shape[1], cache.rank)?;
+        expect_shape(KERNEL.name, &v_b.name, v_b.shape[0], cache.rank)?;
+        expect_shape(KERNEL.name, &v_b.name, v_b.shape[2], heads)?;
+        expect_multiple(KERNEL.name, "segment", segment, TOKENS)?;
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .matrices()
+            .file(source!("lib/coop16.wgsl"))
+            .file(source!("lib/bits.wgsl"))
+            .file(source!("lib/halves.wgsl"))
+            .constant("RANK", "c", cache.rank)
+            .constant("KV_ROW", "", Cache::row_values(cache.rank, cache.rotary))
+            .constant("k_GROUPS", "", k_b.groups())
+            .constant("v_GROUPS", "", v_b.groups());
+        let variant = pool_files(self.batch_files(expanded.files(variant)));
+        let variant = variant.halve("k", k_b.quant).halve("v", v_b.quant);
+        let mut bindings = vec![self.bound_batch(), self.bound_pages(), self.bound("cache", cache.buffer)];
+        bindings.push(self.bound("expanded", expanded.buffer));
+        bindings.extend(self.bound_weight("k", k_b));
+        bindings.extend(self.bound_weight("v", v_b));
+        let tiles = nope.div_ceil(COLUMNS) + value.div_ceil(COLUMNS);
+        let grid = [segment / TOKENS, heads * tiles, 1];
+        let weights = [k_b, v_b].map(|w| w.matrix_bytes() * heads as u64).into_iter().sum();
+        let products = segment * heads * tiles * COLUMNS * cache.rank;
+        let activations = expanded.bytes() + cache.row_bytes() * segment as u64;
+        let cost = Cost { weights, activations, flops: 2 * products as u64, ..Cost::default() };
+        let [k_b, v_b] = [k_b, v_b].map(Weight::clone);
+        let (cache, rows) = (*cache, index * segment..(index + 1) * segment);
+        self.computes(KERNEL.name, ExpandedKv { k_b, v_b, cache, to: expanded.buffer, rows });
+        self.step_in_parts_from(label, variant, bindings, [0, 0, index], (grid, 0), cost)
+    }
+}

@@ -1,0 +1,75 @@
+//! The cases of `expand_kv`.
+
+use super::mla_attention::AttentionExample;
+use super::{columns_for, pairs};
+use crate::error::Result;
+use crate::gpu::Matrices;
+use crate::kernels::{CacheType, LatentWeights};
+use crate::plan::{BufferRef, Target, Team};
+use crate::quant::Quant;
+use crate::reference::{Case, CaseBuilder, Expected, OutputType};
+
+/// KV rows of a segment.
+const SEGMENT: usize = 128;
+/// Each operand is within 2^-11 of what f16 holds, and so is a result; errors hardly ever point the same way.
+const BOUND: f64 = 4e-4;
+
+/// A target whose matrices can do this.
+pub(super) fn able(target: &Target) -> Target {
+    Target {
+        matrices: Matrices::Sixteen,
+        team: Team::Subgroup,
+        subgroup: 32,
+        workgroup_bytes: 48 << 10,
+        ..target.clone()
+    }
+}
+
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
+    let target = &able(target);
+    pairs(1)
+        .into_iter()
+        .zip([[2, 96, 80, 0, 100], [3, 64, 48, 1, 171], [1, 192, 256, 2, 384]].into_iter().cycle())
+        .map(|(formats, shape)| case(target, formats, shape))
+        .collect()
+}
+
+/// So many heads, nope and value width, of segment `index` of `tokens` KV rows.
+fn case(
+    target: &Target,
+    (k, v): (&'static Quant, &'static Quant),
+    [heads, nope, width, index, tokens]: [usize; 5],
+) -> Result<Case> {
+    let (rank, rotary, nope) = (columns_for(v, 64), 16, columns_for(k, nope));
+    let mut case = CaseBuilder::for_rows(target, rotary / 2, 64);
+    let example = AttentionExample { heads, tokens, rank, rotary, splits: 1, ty: CacheType::F16 };
+    case.consecutive(tokens as u32 - 20, 20);
+    let (cache, latents) = example.cache(&mut case);
+    let (k_b, ks) = case.weight("k_b", k, [nope, rank, heads])?;
+    let (v_b, vs) = case.weight("v_b", v, [rank, width, heads])?;
+    let by = LatentWeights { k_b: &k_b, v_b: &v_b };
+    let expanded = case.plan.expanded("expanded", by, &cache, SEGMENT);
+    case.plan.expand_kv("expand_kv", by, &cache, &expanded, index)?;
+    let (mut places, mut values, mut magnitudes) = (Vec::new(), Vec::new(), Vec::new());
+    let live = tokens.saturating_sub(index * SEGMENT).min(SEGMENT);
+    let rows = live.next_multiple_of(16);
+    for (head, row) in (0..heads).flat_map(|head| (0..rows).map(move |row| (head, row))) {
+        let latent = &latents[(index * SEGMENT + row.min(live - 1)) * (rank + rotary)..][..rank + rotary];
+        let first = (head * SEGMENT + row) * (nope + rotary + width);
+        places.extend(first..first + nope + rotary + width);
+        let dot = |weight: &dyn Fn(usize) -> f32| {
+            let terms = latent[..rank].iter().enumerate().map(|(r, l)| f64::from(weight(r)) * f64::from(*l));
+            terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+        };
+        let keys = (0..nope).map(|n| dot(&|r| ks[(head * rank + r) * nope + n]));
+        let rotary_key = latent[rank..].iter().map(|l| (f64::from(*l), f64::from(l.abs())));
+        let of_row = (0..width).map(|n| dot(&|r| vs[(head * width + n) * rank + r]));
+        let (sums, sizes): (Vec<_>, Vec<_>) = keys.chain(rotary_key).chain(of_row).unzip();
+        values.extend(sums);
+        magnitudes.extend(sizes);
+    }
+    let BufferRef::Local(local) = expanded.buffer else { unreachable!("a buffer of activations") };
+    case.expect_values(Expected { local, kind: OutputType::F16, places, values, magnitudes, bound: BOUND });
+    let shape = format!("{heads} heads, nope {nope}, value {width}, rank {rank}");
+    Ok(case.finish(format!("{} and {}, {shape}, segment {index} of {tokens} tokens", k.name, v.name)))
+}
