@@ -6,7 +6,7 @@
 //! multiplies in.
 
 use super::draft_input::HiddenStates;
-use super::{AttentionSplits, Cache, Groups, Norm, Rounded, Routing, Slices};
+use super::{AttentionSplits, Cache, Groups, Norm, Rounded, Routing, Slices, Summands};
 use crate::plan::{BufferRef, LocalId, Tensor, Weight};
 use crate::quant::Arithmetic;
 use std::ops::Range;
@@ -95,7 +95,7 @@ pub(crate) struct RotatedQueries {
 /// The KV rows of a batch, written to the cache.
 pub(crate) struct KvRows {
     /// {rank + rotary, tokens}.
-    pub kv: Tensor,
+    pub kv: Summands,
     pub norm: Norm,
     pub cache: Cache,
 }
@@ -193,6 +193,37 @@ pub(crate) struct Product {
     pub errors: Errors,
 }
 
+/// The parts of a product that are still to be added up, each of a part of the columns.
+pub(crate) struct PartialProduct {
+    /// The weight, or gate and up, of which `side` rows lie by turns.
+    pub weights: Vec<Weight>,
+    pub side: usize,
+    pub x: Operand,
+    pub parts: Summands,
+    /// Groups that a workgroup multiplies at a time, all of them with one part.
+    pub step: usize,
+    pub errors: Errors,
+}
+
+/// y = the sum of the parts, or += it, or silu(gate) · up of it where `side` values of gate and of up lie by turns.
+pub(crate) struct Summed {
+    pub parts: Summands,
+    pub y: Tensor,
+    pub side: Option<usize>,
+    pub add: bool,
+}
+
+/// x = the sum of the parts, or += it and Σ weight · y over the slots of a row; h = x under the norm.
+pub(crate) struct SumNormed {
+    pub parts: Summands,
+    pub x: Tensor,
+    pub add: bool,
+    /// The weights {slots} of every row, without padding, and y {n, slots}.
+    pub slots: Option<(BufferRef, Tensor)>,
+    pub norm: Norm,
+    pub h: Tensor,
+}
+
 /// The second half of a mixture of experts: x += Σ w[id] · y over the selected experts + shared · the last y.
 pub(crate) struct Down {
     pub w: Weight,
@@ -210,7 +241,7 @@ pub(crate) struct Down {
 #[derive(Clone)]
 pub(crate) struct SelectedExperts {
     /// The router's logits {experts, rows}.
-    pub logits: Tensor,
+    pub logits: Summands,
     pub bias: Weight,
     pub routing: Routing,
     /// The selected experts {`top_k`, rows}, u32.

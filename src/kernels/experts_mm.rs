@@ -1,10 +1,13 @@
-//! The selected experts of many rows: slots are grouped by expert, each group is a product by tiles, and each row's
-//! outputs are added up in the order of its slots.
+//! The selected experts of many rows: slots are grouped by expert, and each group is a product by
+//! tiles.
 
 use super::matmul::{TILE_TOKENS, TileProduct, TileRows, TileVectors};
-use super::{Groups, Router};
+use super::{Groups, Router, Slots};
 use crate::error::Result;
 use crate::plan::{Builder, Tensor, Weight};
+
+/// Slots of an expert, in the mean, up to which a tile of 16 has room for them.
+const FEW_SLOTS: usize = 10;
 
 /// The matrices of all experts.
 pub struct ExpertWeights<'a> {
@@ -17,8 +20,8 @@ pub struct ExpertWeights<'a> {
 }
 
 impl Builder {
-    /// x += `Σ weight · down[e] · (silu(gate[e] · h) · (up[e] · h))` over the chosen experts of every token, for h
-    /// {columns} and x {columns}.
+    /// `down[e] · (silu(gate[e] · h) · (up[e] · h))` of the chosen experts of every token, for h {columns}: still to be
+    /// weighed and added up.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -28,18 +31,18 @@ impl Builder {
         experts: &ExpertWeights<'_>,
         router: &Router<'_>,
         h: &Tensor,
-        x: &Tensor,
-    ) -> Result<()> {
+    ) -> Result<Slots> {
         let name = |stage: &str| format!("{label}.{stage}");
         let count = experts.gate.shape[2];
         let routed = self.route(&name("route"), router.logits, router.bias, router.routing)?;
-        // An expert's slots should fit one tile, so that its weights are decoded once, but leave little of it empty.
+        // An expert's slots should fit one tile, so that its weights are decoded once, but leave little of it empty. Tiles of
+        // 32 are no quicker than of 48.
         let mean = h.rows * router.routing.top_k / count.max(1);
-        let places = (mean * 3 / 2).next_multiple_of(16).clamp(16, TILE_TOKENS);
+        let places = if mean <= FEW_SLOTS { 16 } else { (mean * 3 / 2).next_multiple_of(16).clamp(48, TILE_TOKENS) };
         let groups = self.group_slots(&name("group"), &routed.ids, count, places)?;
         let hidden = self.gate_up_mm_id(&name("gate_up"), experts.gate, experts.up, &groups, h)?;
         let y = self.mul_mm_id(&name("down"), experts.down, &groups, &hidden)?;
-        self.moe_combine(&name("sum"), &routed.weights, &y, x)
+        Ok(Slots { routed, y })
     }
 
     /// y {rows, slots} = `silu(gate[e] · x) · (up[e] · x)` for every slot of every token, e its expert, for gate and

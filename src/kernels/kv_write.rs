@@ -2,7 +2,7 @@
 
 use super::computes::KvRows;
 use super::matvec::Norm;
-use super::{Kernel, expect_multiple, expect_shape};
+use super::{Kernel, Summands, expect_multiple, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Bound, BufferRef, Builder, Cost, PAGE, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
@@ -10,7 +10,9 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/kv_write.wgsl");
 const WORKGROUP: usize = 256;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "kv_write", op: OP, params: &[], matrices: &[] };
+params! { pitch: u32, parts: u32, apart: u32 }
+
+pub(super) const KERNEL: Kernel = Kernel { name: "kv_write", op: OP, params: Params::FIELDS, matrices: &[] };
 
 /// The type of the values of the cache. Serde writes `f16` and `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
@@ -79,13 +81,12 @@ impl Cache {
         expect_multiple(op, "rotary key", self.rotary, 2)
     }
 
-    /// Adds the files that write KV rows, behind those of the batch. The kv of rows lie `pitch` values apart. EPSILON, of
-    /// the norm, is left to the caller.
-    pub(super) fn kv_row_files(&self, variant: VariantBuilder, pitch: usize) -> VariantBuilder {
+    /// Adds the files that write KV rows, behind those of the batch. EPSILON, of the norm, and `kv_chunk` are left to the
+    /// caller.
+    pub(super) fn kv_row_files(&self, variant: VariantBuilder) -> VariantBuilder {
         pool_files(variant)
             .constant("RANK", "c", self.rank)
             .constant("KV_ROW", "", Self::row_values(self.rank, self.rotary) / 4)
-            .constant("KV_PITCH", "", pitch / 4)
             .tagged(self.ty.file())
             .file(source!("lib/rope.wgsl"))
             .file(source!("lib/kv_row.wgsl"))
@@ -114,20 +115,24 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn kv_write(&mut self, label: &str, kv: &Tensor, norm: &Norm, cache: &Cache) -> Result<()> {
+    pub fn kv_write(&mut self, label: &str, kv: impl Into<Summands>, norm: &Norm, cache: &Cache) -> Result<()> {
         let tokens = self.rows();
+        let summands = kv.into();
+        let kv = &summands.tensor;
         cache.expect_kv_rows(KERNEL.name, kv, &norm.weight, tokens)?;
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target()).real(
             "EPSILON",
             "e",
             norm.epsilon,
         );
-        let variant = cache.kv_row_files(self.batch_files(variant), kv.stride);
+        let variant = cache.kv_row_files(self.batch_files(variant));
         let bindings = self.bound_kv_rows(kv, &norm.weight, cache);
-        let activations = kv.bytes() + cache.row_bytes() * tokens as u64;
+        let activations = summands.bytes() + cache.row_bytes() * tokens as u64;
         let cost = Cost { weights: norm.weight.matrix_bytes(), activations, ..Cost::default() };
-        self.computes(KERNEL.name, KvRows { kv: *kv, norm: norm.clone(), cache: *cache });
-        self.step(label, variant, bindings, &(), [tokens, 1, 1], cost)
+        self.computes(KERNEL.name, KvRows { kv: summands, norm: norm.clone(), cache: *cache });
+        let [pitch, apart] = [kv.pitch, summands.apart].map(|values| (values / 4) as u32);
+        let params = Params { pitch, parts: summands.parts as u32, apart };
+        self.step(label, variant, bindings, &params, [tokens, 1, 1], cost)
     }
 
     /// The bindings of the files that write KV rows.

@@ -7,6 +7,7 @@
 
 use super::computes::{self, Errors, Operand, Seen, Terms, Which};
 use super::group_slots::Groups;
+use super::sum_parts::Summands;
 use super::{expect_most, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
@@ -15,7 +16,7 @@ use crate::wgsl::{Source, source};
 
 /// Rows of a tile that `mul_mm` computes side by side. Of gate and up a tile has so many of each in turn, or half as many
 /// where cooperative matrices are of 8 x 8.
-pub(super) const SIDE: usize = 16;
+pub(crate) const SIDE: usize = 16;
 /// Vectors of a tile at most.
 pub(super) const TILE_TOKENS: usize = 64;
 
@@ -143,8 +144,15 @@ impl TileProduct<'_> {
         }
     }
 
-    /// Adds the files and constants of the weights, of the vectors and of what becomes of the sums.
-    pub fn files(&self, plan: &Builder, variant: VariantBuilder, operands: Operands) -> VariantBuilder {
+    /// Adds the files and constants of the weights, of the vectors and of what becomes of the sums, which several workgroups
+    /// that share a tile leave in `parts`.
+    pub fn files(
+        &self,
+        plan: &Builder,
+        variant: VariantBuilder,
+        operands: Operands,
+        parts: Option<&Summands>,
+    ) -> VariantBuilder {
         let mut variant = variant.file(source!("lib/bits.wgsl"));
         for (role, weight) in self.rows.roles() {
             variant = variant.constant(&format!("{role}_GROUPS"), "g", weight.groups()).constant(
@@ -168,11 +176,15 @@ impl TileProduct<'_> {
             }
         };
         let [rows, stage] = self.rows.files(operands);
+        let y = parts.map_or(self.y, |parts| &parts.tensor);
+        let count = parts.map_or(1, |parts| parts.parts);
         variant
+            .constant("PARTS", if count > 1 { "c" } else { "" }, count)
+            .constant("STACKS", "", self.tiles(1).1)
             .constant("X_STRIDE", "x", self.x.stride / 4)
             .constant("X_PITCH", "x", self.x.pitch / 4)
-            .constant("Y_STRIDE", "y", self.y.stride)
-            .constant("Y_PITCH", "y", self.y.pitch)
+            .constant("Y_STRIDE", "y", y.stride)
+            .constant("Y_PITCH", "y", y.pitch)
             .file(rows)
             .file(stage)
     }
@@ -192,10 +204,13 @@ impl TileProduct<'_> {
     }
 
     /// The bindings of the weights, the vectors and what tells the tiles.
-    pub fn bindings(&self, plan: &Builder) -> Vec<Bound> {
+    pub fn bindings(&self, plan: &Builder, parts: Option<&Summands>) -> Vec<Bound> {
         let roles = self.rows.roles();
         let mut bindings: Vec<Bound> = roles.iter().flat_map(|(role, w)| plan.bound_weight(role, w)).collect();
-        bindings.extend([plan.bound("x", self.x.buffer), plan.bound("y", self.y.buffer)]);
+        bindings.extend([
+            plan.bound("x", self.x.buffer),
+            plan.bound("y", parts.map_or(self.y.buffer, |it| it.tensor.buffer)),
+        ]);
         match self.vectors {
             TileVectors::Batch => bindings.push(plan.bound_batch()),
             TileVectors::Slots { groups, .. } => {
@@ -228,6 +243,12 @@ impl TileProduct<'_> {
     pub fn grid(&self, vectors: usize, rows: usize) -> [usize; 3] {
         let (columns, stacks) = self.tiles(vectors);
         [columns, self.rows.staged().div_ceil(rows), stacks]
+    }
+
+    /// The same where several workgroups share a tile, if they leave parts.
+    pub fn shared_grid(&self, (vectors, rows): (usize, usize), parts: Option<&Summands>) -> [usize; 3] {
+        let [columns, blocks, stacks] = self.grid(vectors, rows);
+        [columns, blocks, stacks * parts.map_or(1, |parts| parts.parts)]
     }
 
     /// What such tiles cost. Tiles side by side share rows of weights, which are read once; the vectors are read again for

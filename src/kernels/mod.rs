@@ -49,6 +49,8 @@ mod route;
 mod sample;
 pub(crate) mod sampling;
 pub(crate) mod slice_max;
+pub(crate) mod sum_normed;
+pub(crate) mod sum_parts;
 mod tiling;
 pub(crate) mod weight_sum;
 
@@ -69,6 +71,8 @@ pub use rounded::{Residual, Rounded};
 pub use route::{Gating, Routed, Routing};
 pub use sampling::{Penalties, Sampling};
 pub use slice_max::{NO_TOKEN, Slices};
+pub use sum_normed::Slots;
+pub use sum_parts::Summands;
 pub(crate) use weight_sum::{TILE as SUM_TILE, factors as sum_factors};
 
 use crate::error::{Error, Result};
@@ -107,6 +111,8 @@ pub static KERNELS: &[&Kernel] = &[
     &rms_norm::KERNEL,
     &mul_mm::KERNEL,
     &mul_mm_matrix::KERNEL,
+    &sum_parts::KERNEL,
+    &sum_normed::KERNEL,
     &group_slots::KERNEL,
     &moe_combine::KERNEL,
     &mul_mv::KERNEL,

@@ -68,6 +68,6 @@ impl Builder {
         };
         self.computes(KERNEL.name, reference);
         self.step(label, variant, bindings, &(), grid, cost)?;
-        Ok(Residual { x: *x, rounded: epilogue.rounded })
+        Ok(Residual { rounded: epilogue.rounded, ..Residual::from(*x) })
     }
 }

@@ -5,7 +5,7 @@ use super::computes::{self, SelectedExperts, Terms, Which};
 use super::matvec::{Feed, HALF, Input, MatvecProduct};
 use super::rounded::Epilogue;
 use super::route::Routing;
-use super::{Kernel, expect_shape};
+use super::{Kernel, Summands, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Builder, Cost, Tensor, Weight};
@@ -30,7 +30,7 @@ pub struct GateUp<'a> {
 /// The router's logits {experts, tokens}, and how experts are selected by them.
 pub struct Router<'a> {
     /// The logits.
-    pub logits: &'a Tensor,
+    pub logits: Summands,
     /// What is added to the scores for the selection only, and not for the weights.
     pub bias: &'a Weight,
     /// How experts are selected and weighed.
@@ -70,8 +70,9 @@ impl Builder {
         expect_shape(KERNEL.name, &weights.up.name, shape(weights.up), shape(weights.gate))?;
         expect_shape(KERNEL.name, &weights.shared_up.name, shape(weights.shared_up), shape(weights.shared_gate))?;
         expect_shape(KERNEL.name, &weights.shared_gate.name, weights.shared_gate.shape[0], columns)?;
-        expect_shape(KERNEL.name, "the router's logits", router.logits.shape[0], experts)?;
-        router.routing.check(KERNEL.name, router.logits, router.bias)?;
+        let logits = &router.logits.tensor;
+        expect_shape(KERNEL.name, "the router's logits", logits.shape[0], experts)?;
+        router.routing.check(KERNEL.name, logits, router.bias)?;
         let top_k = router.routing.top_k;
         let tokens = self.rows();
         let ids = self.tensor_with_stride(&format!("{label}.ids"), [top_k, tokens], top_k);
@@ -90,13 +91,13 @@ impl Builder {
         let gated_rows = source!("lib/gated_rows.wgsl");
         let variant = self
             .count_files(router.routing.files(product.variant(self), experts))
-            .constant("LOGITS_PITCH", "", router.logits.stride)
+            .constant("LOGITS_PITCH", "", logits.stride)
             .constant("Y_STRIDE", "y", y.stride)
             .file_for("w", gated_rows)
             .file_for("shared", gated_rows)
             .file(source!("lib/gated.wgsl"));
         let mut bindings = product.bindings(self);
-        bindings.extend(self.bound_router(router.logits, router.bias));
+        bindings.extend(self.bound_router(logits, router.bias));
         bindings.extend(self.bound_count());
         bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
         let mut cost = product.cost(y.bytes());
@@ -121,7 +122,7 @@ fn reference(
     ids: &Tensor,
     y: &Tensor,
 ) -> (SelectedExperts, (computes::Product, computes::Product)) {
-    let (logits, bias, routing) = (*router.logits, router.bias.clone(), router.routing);
+    let (logits, bias, routing) = (router.logits, router.bias.clone(), router.routing);
     let chosen = SelectedExperts { logits, bias, routing, ids: ids.buffer, weights: None };
     let gated = |gate: &Weight, up: &Weight| Terms::Gated { gate: gate.clone(), up: up.clone() };
     let half = |terms, which, stacks| computes::Product { stacks, ..product.reference(plan, terms, which, y) };

@@ -1,7 +1,9 @@
 //! Matrices times the vectors of many rows of a batch, by tiles in registers.
 
-use super::Kernel;
 use super::matmul::{Operands, SIDE, TILE_TOKENS, TileProduct, TileRows, TileVectors};
+use super::matvec::Norm;
+use super::sum_parts::Summands;
+use super::{Kernel, Residual, Slots};
 use crate::error::Result;
 use crate::plan::{Builder, PART_FIELDS, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
@@ -53,20 +55,91 @@ impl Builder {
         Ok(y)
     }
 
+    /// y {rows} = w · x for every token, or += that and, if there are any, the weighted outputs of `slots`, on which the norm
+    /// `next` follows.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub(super) fn mul_mm_normed(
+        &mut self,
+        label: &str,
+        w: &Weight,
+        x: &Tensor,
+        (y, add): (&Tensor, bool),
+        slots: Option<&Slots>,
+        next: &Norm,
+    ) -> Result<Residual> {
+        let product = TileProduct { rows: TileRows::One { w, add }, vectors: TileVectors::Batch, x, y };
+        let Some(parts) = self.matmul_in_parts(label, "parts", &product)? else {
+            if let Some(Slots { routed, y: outputs }) = slots {
+                self.moe_combine("moe.sum", &routed.weights, outputs, y)?;
+            }
+            self.matmul_of(label, &product, None)?;
+            return Ok(Residual::from(*y));
+        };
+        let h = self.sum_normed(&format!("{label}.sum"), &parts, (y, add), slots, next)?;
+        Ok(Residual { normed: Some(h), ..Residual::from(*y) })
+    }
+
+    /// w · x {rows} for every token, as parts that are still to be added up where several workgroups share a tile.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub fn mul_mm_summands(&mut self, label: &str, w: &Weight, x: &Tensor) -> Result<Summands> {
+        let y = self.tensor(label, [w.shape[1], x.rows]);
+        let product = TileProduct { rows: TileRows::One { w, add: false }, vectors: TileVectors::Batch, x, y: &y };
+        match self.matmul_in_parts(label, &format!("{label}.parts"), &product)? {
+            Some(parts) => Ok(parts),
+            None => self.matmul_of(label, &product, None).map(|()| y.into()),
+        }
+    }
+
     /// Appends a product.
     pub(super) fn matmul(&mut self, label: &str, product: &TileProduct<'_>) -> Result<()> {
+        match self.matmul_in_parts(label, "parts", product)? {
+            Some(parts) => self.sum_parts(&format!("{label}.sum"), product, &parts),
+            None => self.matmul_of(label, product, None),
+        }
+    }
+
+    /// Appends a product of which several workgroups share a tile, and returns the parts that they leave in a buffer of
+    /// this name; none where there are so many tiles, or so few columns, that it would not pay.
+    pub(super) fn matmul_in_parts(
+        &mut self,
+        label: &str,
+        name: &str,
+        product: &TileProduct<'_>,
+    ) -> Result<Option<Summands>> {
+        let (size, step) = match self.matrix_tile(product) {
+            Some(tile) if tile.side == 8 => return Ok(None),
+            Some(tile) => ((tile.tokens(), tile.rows()), (tile.down * tile.across, tile.groups)),
+            None => {
+                let (tokens, rows) = tile_of(product);
+                ((tokens, SIDE * rows), (SIDE * tokens / TOKENS / 32, 1))
+            }
+        };
+        let sharing = self.sharing(product, size, step);
+        if sharing == 1 {
+            return Ok(None);
+        }
+        let parts = self.parts_of(name, product, size, sharing);
+        self.matmul_of(label, product, Some(&parts))?;
+        Ok(Some(parts))
+    }
+
+    fn matmul_of(&mut self, label: &str, product: &TileProduct<'_>, parts: Option<&Summands>) -> Result<()> {
         if let Some(tile) = self.matrix_tile(product) {
-            return self.matmul_by_matrices(label, product, tile);
+            return self.matmul_by_matrices(label, product, tile, parts);
         }
         product.check(KERNEL.name)?;
         let (tokens, rows) = tile_of(product);
         let variant = VariantBuilder::new(KERNEL.name, OP, SIDE * tokens / TOKENS);
         let variant = variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows);
         let variant = variant.constant("SIDE", "", SIDE).constant("TILE_ROWS", "", SIDE * rows);
-        let variant = product.files(self, variant, Operands::F32);
-        let (grid, cost) = (product.grid(tokens, SIDE * rows), product.cost(tokens, SIDE * rows));
-        self.computes(KERNEL.name, product.reference(Operands::F32));
-        self.step_in_parts(label, variant, product.bindings(self), (grid, 0), cost)
+        let variant = product.files(self, variant, Operands::F32, parts);
+        let (grid, cost) = (product.shared_grid((tokens, SIDE * rows), parts), product.cost(tokens, SIDE * rows));
+        self.computes_product(KERNEL.name, product, Operands::F32, (parts, 1));
+        self.step_in_parts(label, variant, product.bindings(self, parts), (grid, 0), cost)
     }
 }
 

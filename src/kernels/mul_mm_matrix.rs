@@ -2,6 +2,7 @@
 
 use super::Kernel;
 use super::matmul::{Operands, TileProduct, TileRows};
+use super::sum_parts::Summands;
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Builder, PART_FIELDS, Team, VariantBuilder};
@@ -45,10 +46,11 @@ impl Tile {
         let even = if product.rows.first().groups().is_multiple_of(2) { 2 } else { 1 };
         let tile = |down, across, lefts, rights, groups| Self { side: 16, down, across, lefts, rights, groups };
         match (product.most_vectors(), product.rows) {
-            (0..=16, _) => tile(1, 2, 1, 2, even),
+            (0..=16, TileRows::One { .. }) => tile(1, 8, 1, 2, even),
+            (0..=16, TileRows::Gated { .. }) => tile(1, 2, 1, 2, even),
             (17..=32, _) => tile(1, 2, 2, 2, even),
             (33..=48, _) => tile(1, 2, 3, 4, 1),
-            (65.., TileRows::Gated { .. }) => tile(4, 2, 2, 4, even),
+            (129.., TileRows::Gated { .. }) => tile(4, 2, 2, 4, even),
             _ => tile(1, 4, 4, 2, even),
         }
     }
@@ -79,7 +81,13 @@ impl Builder {
     }
 
     /// Appends a product by matrices.
-    pub(super) fn matmul_by_matrices(&mut self, label: &str, product: &TileProduct<'_>, tile: Tile) -> Result<()> {
+    pub(super) fn matmul_by_matrices(
+        &mut self,
+        label: &str,
+        product: &TileProduct<'_>,
+        tile: Tile,
+        parts: Option<&Summands>,
+    ) -> Result<()> {
         product.check(KERNEL.name)?;
         let of_side = match tile.side {
             8 => vec![source!("lib/matrix8.wgsl")],
@@ -96,9 +104,10 @@ impl Builder {
             .constant("TILE_ROWS", "", tile.rows())
             .switch("DIRECT", "d", tile.side == 16 && product.leaves_whole(tile.rows()));
         let variant = of_side.into_iter().fold(variant, VariantBuilder::file).file(source!("lib/halves.wgsl"));
-        let variant = product.files(self, variant, Operands::F16);
-        let (grid, cost) = (product.grid(tile.tokens(), tile.rows()), product.cost(tile.tokens(), tile.rows()));
-        self.computes(KERNEL.name, product.reference(Operands::F16));
-        self.step_in_parts(label, variant, product.bindings(self), (grid, 0), cost)
+        let variant = product.files(self, variant, Operands::F16, parts);
+        let size = (tile.tokens(), tile.rows());
+        let (grid, cost) = (product.shared_grid(size, parts), product.cost(size.0, size.1));
+        self.computes_product(KERNEL.name, product, Operands::F16, (parts, tile.groups));
+        self.step_in_parts(label, variant, product.bindings(self, parts), (grid, 0), cost)
     }
 }

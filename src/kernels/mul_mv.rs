@@ -46,7 +46,7 @@ impl Builder {
     pub fn mul_mv_add(&mut self, label: &str, w: &Weight, x: &Input, y: &Tensor, next: &Norm) -> Result<Residual> {
         let epilogue = self.epilogue_for(y, "x", next);
         self.mul_mv_step(label, w, x, y, Write::Add, epilogue)?;
-        Ok(Residual { x: *y, rounded: epilogue.rounded })
+        Ok(Residual { rounded: epilogue.rounded, ..Residual::from(*y) })
     }
 
     pub(crate) fn mul_mv_step(

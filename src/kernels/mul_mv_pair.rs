@@ -56,6 +56,6 @@ impl Builder {
         let second = computes::Product { left: None, ..second };
         self.computes(KERNEL.name, (product.reference(self, one(w), Which::InTurn, &y), second));
         self.step(label, variant, bindings, &(), grid, cost)?;
-        Ok((Residual { x: y, rounded: epilogue.rounded }, z))
+        Ok((Residual { rounded: epilogue.rounded, ..Residual::from(y) }, z))
     }
 }

@@ -4,7 +4,10 @@
 //! little beside what many rows take.
 
 use super::moe_gate_up::GateUp;
-use super::{BatchAttention, Cache, ExpertWeights, Input, LatentWeights, Norm, Residual, Rounded, Router, splits};
+use super::{
+    BatchAttention, Cache, ExpertWeights, Input, LatentWeights, Norm, Residual, Rounded, Router, Slots, Summands,
+    splits,
+};
 use crate::error::Result;
 use crate::plan::{Builder, Tensor, Weight};
 
@@ -36,11 +39,37 @@ impl Builder {
     /// # Errors
     /// As [`Builder::linear`].
     pub fn linear_add(&mut self, label: &str, w: &Weight, y: &Input, x: &Tensor, next: &Norm) -> Result<Residual> {
+        self.linear_add_with(label, w, y, x, next, None)
+    }
+
+    /// The same with the chosen experts' outputs, which join the stream too.
+    ///
+    /// # Errors
+    /// As [`Builder::linear`].
+    pub fn linear_add_with(
+        &mut self,
+        label: &str,
+        w: &Weight,
+        y: &Input,
+        x: &Tensor,
+        next: &Norm,
+        slots: Option<&Slots>,
+    ) -> Result<Residual> {
         if self.by_tiles() {
-            self.mul_mm_add(label, w, &y.tensor, x)?;
-            return Ok(Residual::from(*x));
+            return self.mul_mm_normed(label, w, &y.tensor, (x, true), slots, next);
+        }
+        if let Some(slots) = slots {
+            self.moe_combine("moe.sum", &slots.routed.weights, &slots.y, x)?;
         }
         self.mul_mv_add(label, w, y, x, next)
+    }
+
+    /// w · x {rows of w} of every row, for a step that can add up its parts.
+    ///
+    /// # Errors
+    /// As [`Builder::linear`].
+    pub fn linear_summands(&mut self, label: &str, w: &Weight, x: &Input) -> Result<Summands> {
+        if self.by_tiles() { self.mul_mm_summands(label, w, &x.tensor) } else { Ok(self.linear(label, w, x)?.into()) }
     }
 
     /// The query {rows of w}, or what is to become one, on which the norm `next` follows then, and the latent with its
@@ -55,13 +84,20 @@ impl Builder {
         kv_a: &Weight,
         h: &Input,
         next: Option<&Norm>,
-    ) -> Result<(Residual, Tensor)> {
+    ) -> Result<(Residual, Summands)> {
         if !self.by_tiles() && self.target().fusions.latent {
-            return self.mul_mv_pair("attn_qkv_a", [label, "attn_kv_a"], w, kv_a, h, next);
+            let (q, kv) = self.mul_mv_pair("attn_qkv_a", [label, "attn_kv_a"], w, kv_a, h, next)?;
+            return Ok((q, kv.into()));
         }
         let q = self.tensor_with_stride(label, [w.shape[1], self.rows()], w.shape[1]);
-        self.linear_into(label, w, h, &q)?;
-        Ok((q.into(), self.linear("attn_kv_a", kv_a, h)?))
+        let q = match next {
+            Some(next) if self.by_tiles() => self.mul_mm_normed(label, w, &h.tensor, (&q, false), None, next)?,
+            _ => {
+                self.linear_into(label, w, h, &q)?;
+                q.into()
+            }
+        };
+        Ok((q, self.linear_summands("attn_kv_a", kv_a, h)?))
     }
 
     /// q {rows of w} = w · x, the heads' queries from the compressed ones, and the KV rows of kv in the cache, with the
@@ -74,13 +110,13 @@ impl Builder {
         w: &Weight,
         x: &Input,
         q: &Tensor,
-        (kv, norm, cache): (&Tensor, &Norm, &Cache),
+        (kv, norm, cache): (&Summands, &Norm, &Cache),
     ) -> Result<Option<Rounded>> {
         if !self.by_tiles() && self.target().fusions.cache {
-            return self.query_up_kv_write("attn_q", w, x, q, kv, norm, cache);
+            return self.query_up_kv_write("attn_q", w, x, q, &kv.tensor, norm, cache);
         }
         self.linear_into("attn_q", w, x, q)?;
-        self.kv_write("kv_write", kv, norm, cache)?;
+        self.kv_write("kv_write", *kv, norm, cache)?;
         Ok(None)
     }
 
@@ -164,15 +200,15 @@ impl Builder {
         !self.by_tiles() && self.target().fusions.experts && halves.buffers() <= self.target().buffers
     }
 
-    /// x += `Σ weight · expert(h)` over the chosen experts, by tiles.
+    /// expert(h) of the chosen experts, which are still to be weighed and added up, by tiles.
     ///
     /// # Errors
     /// As [`Builder::linear`].
-    pub fn experts(&mut self, weights: &ExpertWeights<'_>, router: &Router<'_>, h: &Input, x: &Tensor) -> Result<()> {
+    pub fn experts(&mut self, weights: &ExpertWeights<'_>, router: &Router<'_>, h: &Input) -> Result<Slots> {
         let h = match &h.norm {
             Some(norm) => self.rms_norm("ffn_norm", &h.tensor, &norm.weight, norm.epsilon)?,
             None => h.tensor,
         };
-        self.experts_mm("moe", weights, router, &h, x)
+        self.experts_mm("moe", weights, router, &h)
     }
 }

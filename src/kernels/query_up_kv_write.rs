@@ -42,7 +42,7 @@ impl Builder {
         expect_shape(KERNEL.name, &w.name, y.shape[0], rows)?;
         cache.expect_kv_rows(KERNEL.name, kv, &norm.weight, tokens)?;
         let variant = product.variant(self).constant("Y_STRIDE", "", y.stride).file(source!("lib/rows.wgsl"));
-        let variant = cache.kv_row_files(self.batch_files(variant), kv.stride);
+        let variant = cache.kv_row_files(self.batch_files(variant)).constant("KV_PITCH", "", kv.stride / 4);
         let variant = if x.norm.is_some() { variant } else { variant.real("EPSILON", "e", norm.epsilon) };
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
@@ -51,7 +51,7 @@ impl Builder {
         cost.weights += norm.weight.matrix_bytes();
         let grid = product.grid(self, product.blocks(self, rows) + product.tiling(self).columns);
         let terms = Terms::One { w: w.clone(), add: false };
-        let kv_rows = KvRows { kv: *kv, norm: norm.clone(), cache: *cache };
+        let kv_rows = KvRows { kv: (*kv).into(), norm: norm.clone(), cache: *cache };
         self.computes(KERNEL.name, (product.reference(self, terms, Which::InTurn, y), kv_rows));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(epilogue.rounded)

@@ -16,13 +16,16 @@ params! { width: u32, epsilon: f32, x_pitch: u32, y_pitch: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// The stream under a norm, the one that was told to the step that left it: left to the product that follows, or
-    /// computed here.
+    /// The stream under a norm, the one that was told to the step that left it: left to the product that follows,
+    /// there already, or computed here.
     ///
     /// # Errors
     /// As [`Builder::rms_norm`].
     pub fn normed(&mut self, label: &str, stream: &Residual, norm: &Norm) -> Result<Input> {
-        let Residual { x, rounded } = *stream;
+        let Residual { x, rounded, normed } = *stream;
+        if let Some(h) = normed {
+            return Ok(Input::from(&h));
+        }
         if self.target().fusions.norm && !self.by_tiles() {
             return Ok(Input { tensor: x, norm: Some(norm.clone()), rounded });
         }

@@ -29,6 +29,8 @@ pub struct Residual {
     pub x: Tensor,
     /// The values under the norm that follows, rounded, if the step that left them did that.
     pub rounded: Option<Rounded>,
+    /// The values under the norm that follows, if the step that left them computed that.
+    pub normed: Option<Tensor>,
 }
 
 /// Where half a group stands.
@@ -60,7 +62,7 @@ impl Rounded {
 
 impl From<Tensor> for Residual {
     fn from(x: Tensor) -> Self {
-        Self { x, rounded: None }
+        Self { x, rounded: None, normed: None }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Selects experts for every row by the router's logits, and weighs them.
 
 use super::computes::SelectedExperts;
-use super::{Kernel, expect_shape};
+use super::{Kernel, Summands, expect_shape, params};
 use crate::error::{Error, Result};
 use crate::plan::{Bound, Builder, Cost, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
@@ -9,7 +9,9 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/route.wgsl");
 const WORKGROUP: usize = 64;
 
-pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: &[], matrices: &[] };
+params! { pitch: u32, parts: u32, apart: u32 }
+
+pub(super) const KERNEL: Kernel = Kernel { name: "route", op: OP, params: Params::FIELDS, matrices: &[] };
 
 /// How a router's logits become scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,28 +51,37 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`] if the shapes do not fit together.
-    pub fn route(&mut self, label: &str, logits: &Tensor, bias: &Weight, routing: Routing) -> Result<Routed> {
+    pub fn route(
+        &mut self,
+        label: &str,
+        logits: impl Into<Summands>,
+        bias: &Weight,
+        routing: Routing,
+    ) -> Result<Routed> {
+        let summands = logits.into();
+        let logits = &summands.tensor;
         routing.check(KERNEL.name, logits, bias)?;
         let ([experts, tokens], top_k) = (logits.shape, routing.top_k);
         expect_shape(KERNEL.name, "the router's logits", tokens, self.rows())?;
         let ids = self.tensor_with_stride(&format!("{label}.ids"), [top_k, tokens], top_k);
         let weights = self.tensor_with_stride(&format!("{label}.weights"), [top_k, tokens], top_k);
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("LOGITS_PITCH", "", logits.stride);
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP);
         let variant = self.count_files(routing.files(variant, experts));
         let mut bindings = self.bound_router(logits, bias);
         bindings.extend(self.bound_count());
         bindings.extend([self.bound("ids", ids.buffer), self.bound("weights", weights.buffer)]);
-        let activations = logits.bytes() + ids.bytes() + weights.bytes();
+        let activations = summands.bytes() + ids.bytes() + weights.bytes();
         let cost = Cost { weights: bias.matrix_bytes(), activations, ..Cost::default() };
         let chosen = SelectedExperts {
-            logits: *logits,
+            logits: summands,
             bias: bias.clone(),
             routing,
             ids: ids.buffer,
             weights: Some(weights.buffer),
         };
         self.computes(KERNEL.name, chosen);
-        self.step(label, variant, bindings, &(), [tokens, 1, 1], cost)?;
+        let params = Params { pitch: logits.pitch as u32, parts: summands.parts as u32, apart: summands.apart as u32 };
+        self.step(label, variant, bindings, &params, [tokens, 1, 1], cost)?;
         Ok(Routed { ids, weights })
     }
 

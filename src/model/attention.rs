@@ -74,7 +74,7 @@ fn queries(b: &mut Builder, w: &AttentionWeights, config: &Config, h: &Input, ca
     match &w.query {
         QueryWeights::Direct(direct) => {
             let (q, kv) = b.query_and_latent("attn_q", direct, &w.kv_a, h, None)?;
-            b.kv_write("kv_write", &kv, &w.kv_norm, cache)?;
+            b.kv_write("kv_write", kv, &w.kv_norm, cache)?;
             Ok(by_heads(&q.x, None))
         }
         QueryWeights::Compressed { down, norm, up } => {

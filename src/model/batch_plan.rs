@@ -8,7 +8,7 @@ use super::weights::ModelWeights;
 use super::{Config, PromptOptions};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
-use crate::gpu::Capabilities;
+use crate::gpu::{Capabilities, Matrices};
 use crate::kernels::{KEPT_ROWS, VERIFIED_ROWS};
 use crate::plan::{Builder, LocalId, Plan, Purpose, Target, Team, Tensor, TilingOverride};
 use crate::quant::GROUP;
@@ -189,7 +189,8 @@ pub fn plan_batch(config: &Config, token: &BatchPlan, target: &Target, shape: Ba
 
 /// The builder of plans for batches of a shape.
 pub(super) fn builder_for(config: &Config, target: &Target, shape: BatchShape, cache: CacheShape) -> Builder {
-    let few = shape.rows <= FEW_TOKENS && serves_few(config);
+    let most = if shape.outputs == Outputs::Last { few_of_prompt(target) } else { FEW_TOKENS };
+    let few = shape.rows <= most && serves_few(config);
     Builder::for_rows(target, config.rotary / 2, shape.rows)
         .with_depth(shape.cached(cache.context))
         .for_few(few)
@@ -230,6 +231,12 @@ fn plan(
 
 /// The most rows of a batch that is computed by the kernels of a row alone, each of which then computes all rows.
 pub const FEW_TOKENS: usize = 32;
+
+/// The most rows of a prompt that are: where matrices of 16 x 16 are multiplied, tiles are quicker from fewer rows on.
+fn few_of_prompt(target: &Target) -> usize {
+    let tiles = target.matrices == Matrices::Sixteen && target.team == Team::Subgroup;
+    if tiles { FEW_TOKENS / 2 } else { FEW_TOKENS }
+}
 
 /// The size in bytes of [`Plan::SAMPLED`] for so many sequences. Behind their tokens it holds those that are sampled after
 /// the rows of a verification, how many drafts that accepted and how many were made since, and the drafts.

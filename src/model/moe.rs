@@ -14,11 +14,12 @@ pub(super) fn dense(b: &mut Builder, w: &GatedWeights, (x, h, next): (&Tensor, &
 /// x += Σ weight · expert(h) over the chosen experts, + shared(h); parameters as for [`dense`].
 pub(super) fn experts(b: &mut Builder, w: &MixtureWeights, (x, h, next): (&Tensor, &Input, &Norm)) -> Result<Residual> {
     let GatedWeights { gate, up, down } = &w.experts;
-    let logits = b.linear("moe.router", &w.router, h)?;
-    let router = Router { logits: &logits, bias: &w.bias, routing: w.routing };
+    let logits = b.linear_summands("moe.router", &w.router, h)?;
+    let router = Router { logits, bias: &w.bias, routing: w.routing };
     let chosen = ExpertWeights { gate, up, down };
     let Some(shared) = &w.shared else {
-        b.experts(&chosen, &router, h, x)?;
+        let slots = b.experts(&chosen, &router, h)?;
+        b.moe_combine("moe.sum", &slots.routed.weights, &slots.y, x)?;
         return Ok(Residual::from(*x));
     };
     let halves = GateUp { gate, up, shared_gate: &shared.gate, shared_up: &shared.up };
@@ -26,7 +27,7 @@ pub(super) fn experts(b: &mut Builder, w: &MixtureWeights, (x, h, next): (&Tenso
         let hidden = b.moe_gate_up("moe.gate_up", &halves, &router, h)?;
         return b.moe_down("moe.down", down, &shared.down, &hidden, x, next);
     }
-    let y = b.gated("ffn_gate_shexp", &shared.gate, &shared.up, h)?; // before x changes, because h may be x
-    b.experts(&chosen, &router, h, x)?;
-    b.linear_add("ffn_down_shexp", &shared.down, &y, x, next)
+    let y = b.gated("ffn_gate_shexp", &shared.gate, &shared.up, h)?;
+    let slots = b.experts(&chosen, &router, h)?; // before x changes, because h may be x
+    b.linear_add_with("ffn_down_shexp", &shared.down, &y, x, next, Some(&slots))
 }

@@ -25,7 +25,7 @@ impl PromptOptions {
 }
 
 /// The numbers of rows that plans have room for: first those that run in the steps of a row alone, then larger ones.
-const ROOMS: [usize; 7] = [2, 4, 8, 16, 32, 128, 512];
+const ROOMS: [usize; 8] = [2, 4, 8, 16, 32, 128, 256, 512];
 
 impl PromptOptions {
     /// The numbers of rows that plans have room for, ascending.
@@ -59,6 +59,7 @@ mod tests {
             (8, 512, 8),
             (9, 512, 16),
             (33, 512, 128),
+            (129, 512, 256),
             (257, 512, 512),
             (512, 512, 512),
             (7, 7, 7),

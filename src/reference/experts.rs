@@ -1,6 +1,7 @@
 //! The router's choice of experts, and the order of their slots. Experts are compared exactly. Where two are so close that
 //! rounding may decide between them, the choice is not checked.
 
+use super::vectors::summed;
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
 use crate::kernels::computes::{Grouped, SelectedExperts};
@@ -13,7 +14,9 @@ const CLEAR: f64 = 1e-5;
 impl SelectedExperts {
     /// The experts of a token and their weights; none if the choice is a close one.
     pub(super) fn of(&self, probe: &mut Probe<'_>, token: usize) -> Result<Option<(Vec<usize>, Vec<f64>)>> {
-        let logits = probe.values(self.logits.buffer, token * self.logits.stride, self.logits.shape[0])?;
+        let experts = self.logits.tensor.shape[0];
+        let logits: Vec<f32> =
+            summed(probe, &self.logits, (token, 0), 0, experts)?.into_iter().map(|(logit, _)| logit as f32).collect();
         let bias = probe.row(&self.bias, 0, 0)?;
         let top_k = self.routing.top_k;
         // One more than are chosen, if there is one, and without the factors on weights: the order alone is wanted.

@@ -1,6 +1,6 @@
 //! The references of steps that rotate pairs of values by rotary angles: for queries, and for KV rows of the cache.
 
-use super::vectors::rms_normed;
+use super::vectors::{rms_normed, summed};
 use super::{VALUES, VECTORS, start};
 use crate::error::Result;
 use crate::kernels::computes::{KvRows, RotatedQueries, SLACK};
@@ -53,7 +53,10 @@ impl Reference for KvRows {
         let weights = probe.row(&self.norm.weight, 0, 0)?;
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
-            let kv = probe.values(self.kv.buffer, token * self.kv.stride, rank + rotary)?;
+            let kv: Vec<f32> = summed(probe, &self.kv, (token, 0), 0, rank + rotary)?
+                .into_iter()
+                .map(|(value, _)| value as f32)
+                .collect();
             let latent = rms_normed(&kv[..rank], &weights, self.norm.epsilon);
             let kv_row = probe.kv_place(probe.position + token)? * Cache::row_values(rank, rotary);
             for value in probe.some(rank, VALUES) {

@@ -3,9 +3,11 @@
 use super::operand::Vector;
 use super::{SMALLEST, VALUES, VECTORS, start};
 use crate::error::Result;
-use crate::kernels::computes::{Down, Errors, Left, Product, SLACK, Terms, Which};
+use crate::kernels::Summands;
+use crate::kernels::computes::{Down, Errors, Left, PartialProduct, Product, SLACK, Terms, Which};
 use crate::kernels::matvec::HALF;
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, Sample, Weight};
+use crate::quant::GROUP;
 
 /// A value, and how far an output may be from it.
 type Sum = (f64, f64);
@@ -99,10 +101,43 @@ impl Reference for Product {
     }
 }
 
+impl Reference for PartialProduct {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let Summands { tensor, parts, apart } = self.parts;
+        let (stacks, sides) = (tensor.per_row(), self.weights.len());
+        let mut samples = Vec::new();
+        for vector in probe.some(probe.count * stacks * parts, VECTORS) {
+            let (token, part, stack) = (vector / stacks / parts, vector / stacks % parts, vector % stacks);
+            for staged in probe.some(tensor.shape[0], VALUES) {
+                let (turn, row) = (staged / self.side, staged / self.side / sides * self.side + staged % self.side);
+                let w = &self.weights[if sides > 1 { turn % sides } else { 0 }];
+                let row = if sides > 1 { row } else { staged };
+                let [columns, rows, matrices] = w.shape;
+                if row >= rows {
+                    continue;
+                }
+                let steps = w.groups() / self.step;
+                let from = |part: usize| (part * steps / parts * self.step * GROUP).min(columns);
+                let columns = from(part)..if part + 1 == parts { columns } else { from(part + 1) };
+                let x = self.x.vector(probe, token, stack * self.x.stacks() / stacks, columns.end)?;
+                let x = Vector { values: x.values[columns.start..].to_vec(), ..x };
+                let sum = self.errors.dot_of(&probe.row(w, stack % matrices, row)?[columns], &x);
+                let place = start(&tensor, token, stack) + part * apart + staged;
+                samples.push(summed(tensor.buffer, place, sum));
+            }
+        }
+        Ok(samples)
+    }
+}
+
 impl Errors {
     /// The product of a row with x.
     fn dot(self, probe: &mut Probe<'_>, w: &Weight, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
-        let row = probe.row(w, matrix, row)?;
+        Ok(self.dot_of(&probe.row(w, matrix, row)?, x))
+    }
+
+    /// The product of a row's values with x.
+    fn dot_of(self, row: &[f32], x: &Vector) -> Sum {
         let (mut sum, mut size, mut squares, mut otherwise, mut least) = (0.0, 0.0, 0.0, 0.0, 0.0);
         let Vector { values, steps } = x;
         for (i, (&w, &x)) in row.iter().zip(values).enumerate() {
@@ -113,7 +148,7 @@ impl Errors {
             otherwise += w.abs() * steps.get(i).copied().unwrap_or(0.0);
         }
         let halves = if self.terms > 0.0 { HALF_STEP * least } else { 0.0 };
-        Ok((sum, self.sum * size + self.terms * squares.sqrt() + otherwise + halves))
+        (sum, self.sum * size + self.terms * squares.sqrt() + otherwise + halves)
     }
 }
 

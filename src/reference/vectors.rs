@@ -1,8 +1,10 @@
 //! The references of steps that change or copy vectors without a product.
 
+use super::product::gated;
 use super::{VALUES, VECTORS, exact, sample, start};
 use crate::error::Result;
-use crate::kernels::computes::{Copied, EmbeddingRows, LastToken, Normed, WeightedSum};
+use crate::kernels::Summands;
+use crate::kernels::computes::{Copied, EmbeddingRows, LastToken, Normed, SumNormed, Summed, WeightedSum};
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, RowHeader, Sample};
 
 /// x / sqrt(mean(x²) + epsilon) · weight, of vector after vector, in f64.
@@ -45,6 +47,91 @@ impl Reference for Normed {
             for value in probe.some(width, VALUES) {
                 let output = OutputPlace::F32(self.y.buffer, token * self.y.stride + value);
                 samples.push(sample(output, want[value], want[value].abs(), 2e-6));
+            }
+        }
+        Ok(samples)
+    }
+}
+
+/// The sums of the parts of some values of a vector, and of their magnitudes.
+pub(super) fn summed(
+    probe: &mut Probe<'_>,
+    parts: &Summands,
+    (token, stack): (usize, usize),
+    first: usize,
+    count: usize,
+) -> Result<Vec<(f64, f64)>> {
+    let mut sums = vec![(0.0, 0.0); count];
+    for part in 0..parts.parts {
+        let place = start(&parts.tensor, token, stack) + part * parts.apart + first;
+        let values = probe.values(parts.tensor.buffer, place, count)?;
+        for ((sum, size), value) in sums.iter_mut().zip(values) {
+            (*sum, *size) = (*sum + f64::from(value), *size + f64::from(value.abs()));
+        }
+    }
+    Ok(sums)
+}
+
+impl Reference for Summed {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let (stacks, mut samples) = (self.y.per_row(), Vec::new());
+        for vector in probe.some(probe.count * stacks, VECTORS) {
+            let at = (vector / stacks, vector % stacks);
+            for value in probe.some(self.y.shape[0], VALUES) {
+                let place = start(&self.y, at.0, at.1) + value;
+                let mut one = |value: usize| summed(probe, &self.parts, at, value, 1).map(|sums| sums[0]);
+                let (mut want, mut size) = match self.side {
+                    Some(side) => {
+                        let gate = value / side * 2 * side + value % side;
+                        gated(one(gate)?, one(gate + side)?)
+                    }
+                    None => one(value)?,
+                };
+                if self.add {
+                    let before = probe.values(self.y.buffer, place, 1)?.first().map_or(0.0, |&v| f64::from(v));
+                    (want, size) = (want + before, size + before.abs());
+                }
+                samples.push(sample(OutputPlace::F32(self.y.buffer, place), want, size, 2e-6));
+            }
+        }
+        Ok(samples)
+    }
+}
+
+impl Reference for SumNormed {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let weights = probe.row(&self.norm.weight, 0, 0)?;
+        let (width, mut samples) = (self.x.shape[0], Vec::new());
+        for token in probe.some(probe.count, VECTORS) {
+            let mut sums = summed(probe, &self.parts, (token, 0), 0, width)?;
+            let mut join = |values: Vec<f32>, weight: f64| {
+                for ((sum, size), value) in sums.iter_mut().zip(values) {
+                    let term = weight * f64::from(value);
+                    (*sum, *size) = (*sum + term, *size + term.abs());
+                }
+            };
+            if self.add {
+                join(probe.values(self.x.buffer, start(&self.x, token, 0), width)?, 1.0);
+            }
+            if let Some((weights, y)) = &self.slots {
+                let slots = y.per_row();
+                for (slot, weight) in probe.values(*weights, token * slots, slots)?.into_iter().enumerate() {
+                    join(probe.values(y.buffer, start(y, token, slot), width)?, f64::from(weight));
+                }
+            }
+            let values: Vec<f32> = sums.iter().map(|(sum, _)| *sum as f32).collect();
+            let normed = rms_normed(&values, &weights, self.norm.epsilon);
+            for value in probe.some(width, VALUES) {
+                let (sum, size) = sums[value];
+                samples.push(sample(
+                    OutputPlace::F32(self.x.buffer, start(&self.x, token, 0) + value),
+                    sum,
+                    size,
+                    1e-6,
+                ));
+                let (want, output) = (normed[value], OutputPlace::F32(self.h.buffer, start(&self.h, token, 0) + value));
+                let scaled = want.abs() * (size / sum.abs().max(f64::MIN_POSITIVE)).min(1e6);
+                samples.push(sample(output, want, scaled, 4e-6));
             }
         }
         Ok(samples)

@@ -16,11 +16,13 @@ use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, LoadOptio
 /// The most pipelines of a token.
 const DISPATCHES: usize = 430;
 const PIPELINES: usize = 24;
-/// The most pipelines of a conversation. Metal compiles each from source, which is most of the time of a first start.
+/// The most pipelines of a conversation. Metal compiles each from source, which is most of the time of a first start. Where
+/// there are no matrices of 8 x 8, products of few rows that workgroups share take pipelines of their own.
 const CONVERSATION: usize = 64;
+const CONVERSATION_WITH_SHARED: usize = 84;
 /// The same for a file that mixes more formats than Q4_0 files do, where each format is used in products that other
 /// files have in another.
-const CONVERSATION_OF_MIXED: usize = 72;
+const MORE_IF_MIXED: usize = 10;
 
 /// A shape with smaller numbers, in which every format still has whole blocks.
 fn small() -> Shape {
@@ -128,7 +130,9 @@ fn a_conversation_takes_few_pipelines() {
             let distinct: HashSet<&Variant> =
                 [&shaders.token, &shaders.prompts, &shaders.sampling].into_iter().flatten().collect();
             assert_eq!(distinct.len(), shaders.count(), "{what}: some are counted twice");
-            let most = if name == "mixed" { CONVERSATION_OF_MIXED } else { CONVERSATION };
+            let shared = *matrices != Matrices::Eight;
+            let most = if shared { CONVERSATION_WITH_SHARED } else { CONVERSATION };
+            let most = most + if name == "mixed" { MORE_IF_MIXED } else { 0 };
             assert!(shaders.count() <= most && prompts > 0 && sampling > 0, "{what}");
         }
     }

@@ -15,16 +15,16 @@ fn rotated_pairs(pairs: vec4<f32>, row: u32, i: u32) -> vec4<f32> {
 
 // Writes the KV row of a row of the batch.
 fn write_kv_row(row: u32, i: Invocation) {
-    let source = row * KV_PITCH;
     var squares = 0.0;
     for (var k = i.local; k < LATENT; k += WORKGROUP) {
-        squares += dot(kv[source + k], kv[source + k]);
+        let chunk = kv_chunk(row, k);
+        squares += dot(chunk, chunk);
     }
     let mean = workgroup_sum(squares, team_of(i)) / f32(RANK);
     let scale = inverseSqrt(mean + EPSILON);
     let kv_row = kv_place(first_page_of(row), attended_by(row) - 1u) * KV_ROW;
     for (var k = i.local; k < CHUNKS; k += WORKGROUP) {
-        let chunk = kv[source + k];
+        let chunk = kv_chunk(row, k);
         if k < LATENT {
             cache[kv_row + k] = cache_packed(chunk * scale * kv_norm[k]);
         } else {

@@ -37,7 +37,7 @@ fn score_experts(local: u32) {
         for (var c = local; c < CHUNKS; c += WORKGROUP) {
             var some = vec4<f32>(0.0);
             for (var k = 0u; k < 4u && 4u * c + k < EXPERTS; k++) {
-                some[k] = logits[first_logit + 4u * c + k];
+                some[k] = logit(4u * c + k);
             }
             selection_scores[c] = some;
         }
@@ -52,7 +52,7 @@ fn score_experts(local: u32) {
         for (var k = 0u; k < 4u && 4u * c + k < EXPERTS; k++) {
             let e = 4u * c + k;
             if !SOFTMAX {
-                scores[e] = sigmoid(logits[first_logit + e]);
+                scores[e] = sigmoid(logit(e));
             }
             some[k] = max(scores[e] + bias[e], LOWEST_SELECTION_SCORE);
         }

@@ -1,4 +1,20 @@
-// Writes the KV rows of a batch, each by one workgroup.
+// Writes the KV rows of a batch, each by one workgroup. What they are made of may be there as several parts.
+
+struct Params {
+    pitch: u32, // chunks of four values from row to row
+    parts: u32,
+    apart: u32, // chunks from part to part
+}
+
+var<uniform> params: Params;
+
+fn kv_chunk(row: u32, k: u32) -> vec4<f32> {
+    var sum = kv[row * params.pitch + k];
+    for (var part = 1u; part < params.parts; part++) {
+        sum += kv[row * params.pitch + part * params.apart + k];
+    }
+    return sum;
+}
 
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {

@@ -27,6 +27,10 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, gated: f32) {
     }
 }
 
+fn logit(e: u32) -> f32 {
+    return logits[first_logit + e];
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);

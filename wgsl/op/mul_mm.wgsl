@@ -1,6 +1,6 @@
 // Products of a tile: TILE_TOKENS vectors with TILE_ROWS staged rows. Both come to workgroup memory a group of 32 at a
-// time, the weights decoded once; an invocation multiplies four vectors with ROWS rows, SIDE apart, in
-// registers.
+// time, the weights decoded once; an invocation multiplies four vectors with ROWS rows, SIDE apart, in registers. PARTS
+// workgroups share a tile, each for a part of the columns; if there are several, they leave their sums as they are.
 
 const VECTOR_SHARE = 8u * TILE_TOKENS / WORKGROUP; // vec4s of a group that an invocation brings
 
@@ -45,18 +45,22 @@ fn vector(k: u32, place: u32) -> vec4<f32> {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let tile = tile_of(in_grid(workgroup));
+    let at = in_grid(workgroup);
+    let part = at.z / STACKS;
+    let tile = tile_of(vec3<u32>(at.xy, at.z % STACKS));
     if tile.places == 0u {
         return;
     }
     let lane = local % SIDE;
     let first = 4u * (local / SIDE); // of the invocation's places
     var sums: array<vec4<f32>, ROWS>; // [staged row][place]
-    var share = share_of(tile, 0u, local);
-    for (var group = 0u; group < w_GROUPS; group++) {
+    var group = part * w_GROUPS / PARTS;
+    let end = (part + 1u) * w_GROUPS / PARTS;
+    var share = share_of(tile, group, local);
+    for (; group < end; group++) {
         put(share, local);
         workgroupBarrier();
-        share = share_of(tile, min(group + 1u, w_GROUPS - 1u), local); // on its way while this group is multiplied
+        share = share_of(tile, min(group + 1u, end - 1u), local); // on its way while this group is multiplied
         for (var k = 0u; k < 8u; k++) {
             let v = mat4x4<f32>(vector(k, first), vector(k, first + 1u), vector(k, first + 2u), vector(k, first + 3u));
             for (var i = 0u; i < ROWS; i++) {
@@ -66,6 +70,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         workgroupBarrier();
     }
     for (var j = 0u; j < min(4u, max(tile.places, first) - first); j++) {
+        if PARTS > 1u {
+            let to = output_at(tile, first + j) + part * STACKS * Y_STRIDE + tile.row + lane;
+            for (var i = 0u; i < ROWS; i++) {
+                y[to + SIDE * i] = sums[i][j];
+            }
+            continue;
+        }
         for (var pair = 0u; pair < ROWS / 2u; pair++) {
             leave(tile, first + j, pair, lane, sums[2u * pair][j], sums[2u * pair + 1u][j]);
         }

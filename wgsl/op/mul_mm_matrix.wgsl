@@ -1,6 +1,7 @@
 // Products of a tile by cooperative matrices: TILE_TOKENS vectors with TILE_ROWS staged rows, in f16, summed in f32.
 // Both come to workgroup memory STEP columns at a time; while a step is multiplied the next one is on its way in
-// registers. Subgroups stand ROW_SUBGROUPS abreast along the rows; each sums up to 4 by 4 matrices.
+// registers. Subgroups stand ROW_SUBGROUPS abreast along the rows; each sums up to 4 by 4 matrices. PARTS
+// workgroups share a tile, each for a part of the columns; if there are several, they leave their sums as they are.
 
 const STEP = 32u * STEP_GROUPS;
 const PITCH = STEP + 8u;                // of a row in workgroup memory, so that rows fall on other banks
@@ -85,7 +86,13 @@ fn put(share: Share, local: u32) {
 }
 
 // Leaves two matrices of sums: of SIDE places from `first` on, and of a pair of SIDE rows each.
-fn leave_both(tile: Tile, first: u32, pair: u32, left: Sums, right: Sums, local: u32) {
+fn leave_both(tile: Tile, part: u32, first: u32, pair: u32, left: Sums, right: Sums, local: u32) {
+    if PARTS > 1u {
+        let to = output_at(tile, first) + part * STACKS * Y_STRIDE + tile.row + 2u * SIDE * pair;
+        store_sums(left, to);
+        store_sums(right, to + SIDE);
+        return;
+    }
     if DIRECT && tile.places == TILE_TOKENS {
         let to = output_at(tile, first) + tile.row + 2u * SIDE * pair;
         store_sums(left, to);
@@ -116,8 +123,10 @@ fn leave_both(tile: Tile, first: u32, pair: u32, left: Sums, right: Sums, local:
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let at = in_grid(workgroup);
+    let part = at.z / STACKS;
     if local == 0u {
-        let mine = tile_of(in_grid(workgroup));
+        let mine = tile_of(vec3<u32>(at.xy, at.z % STACKS));
         atomicStore(&found[0], mine.matrix);
         atomicStore(&found[1], mine.row);
         atomicStore(&found[2], mine.first);
@@ -143,11 +152,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var sum10 = Sums(); var sum11 = Sums(); var sum12 = Sums(); var sum13 = Sums();
     var sum20 = Sums(); var sum21 = Sums(); var sum22 = Sums(); var sum23 = Sums();
     var sum30 = Sums(); var sum31 = Sums(); var sum32 = Sums(); var sum33 = Sums();
-    var share = share_of(tile, starts, 0u, local);
-    for (var group = 0u; group < w_GROUPS; group += STEP_GROUPS) {
+    let steps = w_GROUPS / STEP_GROUPS;
+    var group = part * steps / PARTS * STEP_GROUPS;
+    let end = (part + 1u) * steps / PARTS * STEP_GROUPS;
+    var share = share_of(tile, starts, group, local);
+    for (; group < end; group += STEP_GROUPS) {
         put(share, local);
         workgroupBarrier();
-        share = share_of(tile, starts, min(group + STEP_GROUPS, w_GROUPS - STEP_GROUPS), local);
+        share = share_of(tile, starts, min(group + STEP_GROUPS, end - STEP_GROUPS), local);
         for (var k = 0u; k < STEP; k += SIDE) {
             let from_rows = (first_row * PITCH + k) / CELL;
             let from_places = (first_place * PITCH + k) / CELL;
@@ -194,12 +206,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         workgroupBarrier(); // all is read before the next step overwrites it
     }
     let pair = first_row / (2u * SIDE);
-    leave_both(tile, first_place, pair, sum00, sum01, local);
-    if RIGHTS > 2u { leave_both(tile, first_place, pair + 1u, sum02, sum03, local); }
-    if LEFTS > 1u { leave_both(tile, first_place + 1u * SIDE, pair, sum10, sum11, local); }
-    if LEFTS > 1u && RIGHTS > 2u { leave_both(tile, first_place + 1u * SIDE, pair + 1u, sum12, sum13, local); }
-    if LEFTS > 2u { leave_both(tile, first_place + 2u * SIDE, pair, sum20, sum21, local); }
-    if LEFTS > 2u && RIGHTS > 2u { leave_both(tile, first_place + 2u * SIDE, pair + 1u, sum22, sum23, local); }
-    if LEFTS > 3u { leave_both(tile, first_place + 3u * SIDE, pair, sum30, sum31, local); }
-    if LEFTS > 3u && RIGHTS > 2u { leave_both(tile, first_place + 3u * SIDE, pair + 1u, sum32, sum33, local); }
+    leave_both(tile, part, first_place, pair, sum00, sum01, local);
+    if RIGHTS > 2u { leave_both(tile, part, first_place, pair + 1u, sum02, sum03, local); }
+    if LEFTS > 1u { leave_both(tile, part, first_place + 1u * SIDE, pair, sum10, sum11, local); }
+    if LEFTS > 1u && RIGHTS > 2u { leave_both(tile, part, first_place + 1u * SIDE, pair + 1u, sum12, sum13, local); }
+    if LEFTS > 2u { leave_both(tile, part, first_place + 2u * SIDE, pair, sum20, sum21, local); }
+    if LEFTS > 2u && RIGHTS > 2u { leave_both(tile, part, first_place + 2u * SIDE, pair + 1u, sum22, sum23, local); }
+    if LEFTS > 3u { leave_both(tile, part, first_place + 3u * SIDE, pair, sum30, sum31, local); }
+    if LEFTS > 3u && RIGHTS > 2u { leave_both(tile, part, first_place + 3u * SIDE, pair + 1u, sum32, sum33, local); }
 }

@@ -1,6 +1,10 @@
 // y = W · norm(x), the heads' queries from the compressed ones, for each row of a batch, and beside it, in the last
 // workgroups, the KV rows of the latent cache.
 
+fn kv_chunk(row: u32, k: u32) -> vec4<f32> {
+    return kv[row * KV_PITCH + k];
+}
+
 fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
     if row < w_ROWS {
         y[(i.workgroup.z * COLUMNS + column) * Y_STRIDE + row] = sum;

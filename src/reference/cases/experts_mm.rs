@@ -46,8 +46,9 @@ fn case(target: &Target, formats: [&'static Quant; 3], load: Load, (tokens, coun
     let biases: Vec<f32> = case.noise(EXPERTS).into_iter().map(|v| 0.01 * v).collect();
     let bias = case.vector_of("bias", &biases)?;
     let experts = ExpertWeights { gate: &gate, up: &up, down: &down };
-    let router = Router { logits: &logits, bias: &bias, routing };
-    case.plan.experts_mm("moe", &experts, &router, &h, &x)?;
+    let router = Router { logits: logits.into(), bias: &bias, routing };
+    let slots = case.plan.experts_mm("moe", &experts, &router, &h)?;
+    case.plan.moe_combine("moe.sum", &slots.routed.weights, &slots.y, &x)?;
     let mut want = Vec::new();
     for ((zs, h), x) in zs.chunks(EXPERTS).zip(wide(&hs).chunks(columns)).zip(xs.chunks(columns)) {
         let mut sums: Vec<(f64, f64)> = x.iter().map(|&v| (v as f64, v.abs() as f64)).collect();

@@ -58,7 +58,7 @@ impl KvRowCase {
         let Self { ty, rank, rotary, position, tokens, room } = *self;
         let mut case = self.start(target);
         let inputs = self.inputs(&mut case)?;
-        case.plan.kv_write("write", &inputs.kv, &inputs.norm, &inputs.cache)?;
+        case.plan.kv_write("write", inputs.kv, &inputs.norm, &inputs.cache)?;
         self.expect(&mut case, &inputs);
         let tokens = format!("{tokens} of {room} tokens");
         Ok(case.finish(format!("{ty:?}, rank {rank}, rotary {rotary}, position {position}, {tokens}")))

@@ -35,6 +35,8 @@ mod rope_query;
 mod route;
 mod sample;
 mod slice_max;
+mod sum_normed;
+mod sum_parts;
 mod weight_sum;
 
 use super::Case;
@@ -51,6 +53,8 @@ pub static CASES: &[(&str, Cases)] = &[
     ("rms_norm", rms_norm::cases),
     ("mul_mm", mul_mm::by_registers),
     ("mul_mm_matrix", mul_mm_matrix::cases),
+    ("sum_parts", sum_parts::cases),
+    ("sum_normed", sum_normed::cases),
     ("group_slots", group_slots::cases),
     ("moe_combine", moe_combine::cases),
     ("mul_mv", mul_mv::cases),

@@ -37,7 +37,7 @@ fn case(
     let (logits, zs) = case.input("logits", [shape[2], tokens]);
     let (bias, biases) = case.vector("bias", shape[2])?;
     let weights = GateUp { gate: &made[0].0, up: &made[1].0, shared_gate: &made[2].0, shared_up: &made[3].0 };
-    let router = Router { logits: &logits, bias: &bias, routing };
+    let router = Router { logits: logits.into(), bias: &bias, routing };
     let hidden = case.plan.moe_gate_up("hidden", &weights, &router, &x)?;
     let xs = seen(&xs, columns, &formats, target.arithmetic);
     let row_of = |token: usize, gate: usize, matrix: usize, row: usize| {

@@ -6,7 +6,7 @@ use super::{columns_for, in_turn, pairs, wide};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::Target;
-use crate::quant::Quant;
+use crate::quant::{F32, Quant};
 use crate::reference::product::{gated, products};
 use crate::reference::{Case, CaseBuilder};
 
@@ -21,12 +21,17 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         ([160, 33, 2], (16, 16), false),
         ([70, 64, 3], (7, 5), false),
         ([64, 130, 1], (130, 129), true),
+        ([800, 72, 2], (40, 37), true),
     ];
     for (quant, (shape, tokens, add)) in in_turn(&shapes) {
         cases.push(case(target, quant, shape, tokens, add)?);
     }
+    cases.push(case(target, &F32, [800, 72, 2], (40, 37), true)?);
     for (gate, up) in pairs(1) {
-        cases.push(gated_case(target, gate, up)?);
+        cases.push(gated_case(target, gate, up, [45, 43])?);
+    }
+    for (gate, up) in pairs(1).into_iter().take(3) {
+        cases.push(gated_case(target, gate, up, [800, 44])?); // workgroups share a tile
     }
     cases.extend(experts_mm::cases(target)?);
     Ok(cases)
@@ -54,12 +59,18 @@ pub(super) fn case(
     let (want, sizes) = both.map(|((sum, size), before)| (sum + before, size + before.abs())).unzip();
     case.expect_batch(&y, want, sizes, bound(target, &[quant]));
     let how = if add { " added" } else { "" };
+    case.allow_between();
     Ok(case.finish(format!("{} {}x{rows}x{stacks} {count} of {tokens} tokens{how}", quant.name, shape[0])))
 }
 
-pub(super) fn gated_case(target: &Target, gate_quant: &'static Quant, up_quant: &'static Quant) -> Result<Case> {
+pub(super) fn gated_case(
+    target: &Target,
+    gate_quant: &'static Quant,
+    up_quant: &'static Quant,
+    [columns, rows]: [usize; 2],
+) -> Result<Case> {
     let (tokens, count) = (40, 35);
-    let shape = [columns_for(up_quant, columns_for(gate_quant, 45)), 43, 1];
+    let shape = [columns_for(up_quant, columns_for(gate_quant, columns)), rows, 1];
     let mut case = CaseBuilder::for_rows(target, 1, tokens);
     case.consecutive(9, count);
     let (gate, gates) = case.weight("gate", gate_quant, shape)?;
@@ -69,5 +80,7 @@ pub(super) fn gated_case(target: &Target, gate_quant: &'static Quant, up_quant: 
     let both = products(&gates, shape, &wide(&xs)).into_iter().zip(products(&ups, shape, &wide(&xs)));
     let (want, sizes) = both.map(|(gate, up)| gated(gate, up)).unzip();
     case.expect_batch(&y, want, sizes, bound(target, &[gate_quant, up_quant]));
-    Ok(case.finish(format!("{} and {} {}x43, {count} of {tokens} tokens", gate_quant.name, up_quant.name, shape[0])))
+    case.allow_between();
+    Ok(case
+        .finish(format!("{} and {} {}x{rows}, {count} of {tokens} tokens", gate_quant.name, up_quant.name, shape[0])))
 }

@@ -35,7 +35,7 @@ fn case(target: &Target, experts: usize, routing: Routing, (room, count): (usize
     let zs: Vec<f32> = case.noise(experts * count).into_iter().map(|v| 6.0 * v).collect();
     case.fill(&logits, &zs);
     let (bias, biases) = case.vector("bias", experts)?;
-    let routed = case.plan.route("route", &logits, &bias, routing)?;
+    let routed = case.plan.route("route", logits, &bias, routing)?;
     let (ids, weights): (Vec<_>, Vec<_>) = zs.chunks(experts).map(|zs| routed_experts(zs, &biases, routing)).unzip();
     case.expect_at(routed.ids.buffer, OutputType::U32, 0, ids.concat().into_iter().map(|e| e as f64).collect(), 0.0);
     let weights = weights.concat();
@@ -51,7 +51,7 @@ fn hopeless(target: &Target) -> Result<Case> {
     case.fill(&logits, &zs);
     let (bias, biases) = case.vector("bias", 4)?;
     let routing = Routing { gating: Gating::Sigmoid, top_k: 4, normalise: true, scale: 1.0 };
-    let routed = case.plan.route("route", &logits, &bias, routing)?;
+    let routed = case.plan.route("route", logits, &bias, routing)?;
     let (ids, weights) = routed_experts(&zs, &biases, routing);
     case.expect_at(routed.ids.buffer, OutputType::U32, 0, ids.into_iter().map(|e| e as f64).collect(), 0.0);
     case.expect_each(&routed.weights, weights, 1.0, 1e-6);

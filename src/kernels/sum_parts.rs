@@ -1,0 +1,142 @@
+//! Products by tiles of which several workgroups share one, each for a part of the columns, and the sums of what they leave.
+//!
+//! Of few rows a product has few tiles: a workgroup for each of them would go through all columns while most of a large GPU
+//! has nothing to do.
+
+use super::computes::{PartialProduct, Product, Summed};
+use super::matmul::{Operands, SIDE, TileProduct, TileRows, TileVectors};
+use super::{Kernel, params};
+use crate::error::Result;
+use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/sum_parts.wgsl");
+const WORKGROUP: usize = 64;
+
+/// Subgroups that occupy a large GPU, four on each of its cores. Of many rows twice as many pay.
+const MANY_SUBGROUPS: usize = 512;
+/// Workgroups that share a tile at most, and the least steps of columns that each of them takes.
+const MOST_PARTS: usize = 16;
+const LEAST_STEPS: usize = 2;
+/// Steps of columns from which on it pays to share a tile, in spite of what the sum takes.
+const MANY_STEPS: usize = 16;
+/// Rows up to which a batch has few. How many workgroups share a tile is counted for batches of FEW rows or of MANY
+/// whatever their size, so that batches of all sizes need no pipelines of their own.
+const FEW_ROWS: usize = 128;
+const FEW: usize = 64;
+const MANY: usize = 512;
+
+params! { chunks: u32, staged: u32, stacks: u32, parts: u32, y_stride: u32, y_pitch: u32 }
+
+pub(crate) const KERNEL: Kernel = Kernel { name: "sum_parts", op: OP, params: Params::FIELDS, matrices: &[] };
+
+/// Vectors that are there as such, or as several parts that are still to be added up.
+#[derive(Debug, Clone, Copy)]
+pub struct Summands {
+    /// The first parts.
+    pub tensor: Tensor,
+    /// How many there are.
+    pub parts: usize,
+    /// Values from the start of a row's part to that of the next one.
+    pub apart: usize,
+}
+
+impl From<Tensor> for Summands {
+    fn from(tensor: Tensor) -> Self {
+        Self { tensor, parts: 1, apart: 0 }
+    }
+}
+
+impl Builder {
+    /// How many workgroups of so many subgroups share a tile of a product, by tiles of `vectors` vectors and `rows` staged
+    /// rows that take `step` groups at a time. Without matrices only those of weights in f32 do, which is the router, and as
+    /// many whatever the batch, so that its rows get the same bits in batches of any size. By matrices of 16 x 16 batches
+    /// of up to FEW_ROWS rows and larger ones are rounded differently.
+    pub(super) fn sharing(
+        &self,
+        product: &TileProduct<'_>,
+        (vectors, rows): (usize, usize),
+        (subgroups, step): (usize, usize),
+    ) -> usize {
+        let y = product.y;
+        let whole = [y.shape[0], y.stride, y.pitch].into_iter().all(|length| length.is_multiple_of(4));
+        let steps = product.rows.first().groups() / step;
+        let by_matrices = self.matrix_tile(product).is_some();
+        let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
+        if !whole || steps < MANY_STEPS || !matches!(product.vectors, TileVectors::Batch) || !(by_matrices || wide) {
+            return 1;
+        }
+        let [_, blocks, stacks] = product.grid(vectors, rows);
+        let few = y.rows <= FEW_ROWS || !by_matrices;
+        let (batch, wanted) = if few { (FEW, MANY_SUBGROUPS) } else { (MANY, 2 * MANY_SUBGROUPS) };
+        let occupied = batch.div_ceil(vectors) * blocks * stacks * subgroups;
+        (wanted / occupied.max(1)).min(steps / LEAST_STEPS).clamp(1, MOST_PARTS)
+    }
+
+    /// A buffer for the parts of a product, with room for whole tiles. Products that are summed at once share it.
+    pub(super) fn parts_of(
+        &mut self,
+        name: &str,
+        product: &TileProduct<'_>,
+        (vectors, rows): (usize, usize),
+        parts: usize,
+    ) -> Summands {
+        let (staged, stacks, tokens) = (product.rows.staged(), product.y.per_row(), product.x.rows);
+        let stride = staged.next_multiple_of(rows);
+        let apart = stride * stacks;
+        let room = self.tensor_with_stride(name, [stride, stacks * parts * tokens.next_multiple_of(vectors)], stride);
+        let tensor = Tensor { shape: [staged, stacks * tokens], rows: tokens, pitch: apart * parts, ..room };
+        Summands { tensor, parts, apart }
+    }
+
+    /// States what the next step of a product computes.
+    pub(super) fn computes_product(
+        &mut self,
+        kernel: &'static str,
+        product: &TileProduct<'_>,
+        operands: Operands,
+        (parts, step): (Option<&Summands>, usize),
+    ) {
+        let whole = product.reference(operands);
+        let Some(parts) = parts else { return self.computes(kernel, whole) };
+        let weights = product.rows.roles().into_iter().map(|(_, weight)| weight.clone()).collect();
+        let Product { x, errors, .. } = whole;
+        self.computes(kernel, PartialProduct { weights, side: SIDE, x, parts: *parts, step, errors });
+    }
+
+    /// Appends the sum of a product's parts.
+    pub(super) fn sum_parts(&mut self, label: &str, product: &TileProduct<'_>, parts: &Summands) -> Result<()> {
+        let (y, stacks) = (product.y, product.y.per_row());
+        let (gated, add) = match product.rows {
+            TileRows::One { add, .. } => (false, add),
+            TileRows::Gated { .. } => (true, false),
+        };
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+            .constant("SIDE", "", SIDE)
+            .switch("GATED", "g", gated)
+            .switch("ACCUMULATE", "a", add)
+            .file(source!("lib/activations.wgsl"));
+        let variant = self.batch_files(variant);
+        let mut bindings = vec![self.bound_batch()];
+        bindings.extend([("parts", parts.tensor.buffer), ("y", y.buffer)].map(|(name, it)| self.bound(name, it)));
+        let chunks = y.shape[0] / 4;
+        let params = Params {
+            chunks: chunks as u32,
+            staged: (parts.tensor.stride / 4) as u32,
+            stacks: stacks as u32,
+            parts: parts.parts as u32,
+            y_stride: (y.stride / 4) as u32,
+            y_pitch: (y.pitch / 4) as u32,
+        };
+        let cost = Cost::of_activations(parts.bytes() + if add { 2 } else { 1 } * y.bytes());
+        self.computes(KERNEL.name, Summed { parts: *parts, y: *y, side: gated.then_some(SIDE), add });
+        self.step(label, variant, bindings, &params, [chunks.div_ceil(WORKGROUP), y.rows, stacks], cost)
+    }
+}
+
+impl Summands {
+    /// Bytes of all parts.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts as u64 * self.tensor.shape.into_iter().product::<usize>() as u64 * 4
+    }
+}
