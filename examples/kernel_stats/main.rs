@@ -62,7 +62,7 @@ fn main() -> anyhow::Result<()> {
     let device = Device::open(&gpu.report().name)?;
     let mut out = std::io::stdout().lock();
     let titles: Vec<String> = COLUMNS.iter().map(|(title, _)| format!("{title:>9}")).collect();
-    writeln!(out, "{} on {}\n{:<18} {}  variant", plan.steps.len(), device.name, "step", titles.join(" "))?;
+    writeln!(out, "{} steps on {}\n{:<18} {}  variant", plan.steps.len(), device.name, "step", titles.join(" "))?;
     for (name, variant) in kinds(&plan).into_iter().filter(|(name, _)| name.contains(&arguments.step)) {
         let statistics = device.statistics(&spirv::of(variant)?)?;
         let cell = |(_, names): &(&str, &[&str])| format!("{:>9}", value_of(&statistics, names));
@@ -107,5 +107,7 @@ fn kinds(plan: &Plan) -> Vec<(String, &Variant)> {
 /// The first statistic with one of these names.
 fn value_of(statistics: &[Statistic], names: &[&str]) -> String {
     let found = names.iter().find_map(|name| statistics.iter().find(|it| it.name == *name));
-    found.map_or_else(|| "-".to_owned(), |it| it.value.clone())
+    // NVIDIA's driver counts bytes of local memory in the lower half of a word whose upper half holds something else.
+    let lower = |value: &str| value.parse::<u64>().map_or_else(|_| value.to_owned(), |n| (n & 0xffff_ffff).to_string());
+    found.map_or_else(|| "-".to_owned(), |it| lower(&it.value))
 }
