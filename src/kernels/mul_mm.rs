@@ -3,7 +3,7 @@
 use super::Kernel;
 use super::matmul::{Operands, SIDE, TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use crate::error::Result;
-use crate::plan::{Builder, PART_FIELDS, Tensor, VariantBuilder, Weight};
+use crate::plan::{Builder, PART_FIELDS, ProductTile, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
@@ -55,11 +55,11 @@ impl Builder {
 
     /// Appends a product.
     pub(super) fn matmul(&mut self, label: &str, product: &TileProduct<'_>) -> Result<()> {
-        if let Some(tile) = self.matrix_tile(product) {
+        if let Some(tile) = self.matrix_tile(label, product) {
             return self.matmul_by_matrices(label, product, tile);
         }
         product.check(KERNEL.name)?;
-        let (tokens, rows) = tile_of(product);
+        let (tokens, rows) = self.chosen_tile(label, product).unwrap_or_else(|| tile_of(product));
         let variant = VariantBuilder::new(KERNEL.name, OP, SIDE * tokens / TOKENS);
         let variant = variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows);
         let variant = variant.constant("SIDE", "", SIDE).constant("TILE_ROWS", "", SIDE * rows);
@@ -67,6 +67,14 @@ impl Builder {
         let (grid, cost) = (product.grid(tokens, SIDE * rows), product.cost(tokens, SIDE * rows));
         self.computes(KERNEL.name, product.reference(Operands::F32));
         self.step_in_parts(label, variant, product.bindings(self), (grid, 0), cost)
+    }
+
+    /// The tile that was chosen for this adapter, if it suits the product: an expert's slots have to fit a tile.
+    fn chosen_tile(&self, label: &str, product: &TileProduct<'_>) -> Option<(usize, usize)> {
+        match self.target().choices.tile(label, self.rows())? {
+            ProductTile::Registers { vectors, rows } => product.holds(vectors).then_some((vectors, rows)),
+            ProductTile::Matrices { .. } => None,
+        }
     }
 }
 
