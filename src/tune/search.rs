@@ -458,10 +458,9 @@ impl Turns {
         let (gain, spread) = gain_and_spread(&whole);
         let by_work: Vec<(f64, f64)> = by_turn.iter().map(|of_work| gain_and_spread(of_work)).collect();
         let harms = by_work.iter().any(|(gain, spread)| *gain < -spread.max(HARM));
-        let medians = |side: fn(&(Vec<f64>, Vec<f64>)) -> &Vec<f64>| -> Vec<f64> {
-            times.iter().map(|both| median(side(both))).collect()
-        };
-        let figures = figures(works, &medians(|both| &both.0), &medians(|both| &both.1));
+        let (befores, afters): (Vec<f64>, Vec<f64>) =
+            times.iter().map(|(befores, afters)| (median(befores), median(afters))).unzip();
+        let figures = figures(works, &befores, &afters);
         Self { figures, gain, spread, count, harms, by_work }
     }
 }
