@@ -93,7 +93,7 @@ impl Model {
     /// As [`Subject::check`].
     pub(crate) fn wrong_output(
         &self,
-        target: &Target,
+        (target, pipelines): (&Target, &Pipelines),
         batches: Vec<CheckedBatch>,
         proven: &HashSet<(Variant, usize)>,
         go_on: &mut GoOn<'_>,
@@ -101,7 +101,7 @@ impl Model {
         let (config, weights, cache, gpu) = (self.config(), self.model_weights(), self.cache(), self.gpu());
         let (prompt, guesses) = (self.prompt_options(), DraftKind::Off);
         let planner = &Planner { config, weights, cache, prompt, guesses, gpu, all: false };
-        let (pipelines, weights, meter) = (self.pipelines(), self.weights(), &Meter::default());
+        let (weights, meter) = (self.weights(), &Meter::default());
         Subject { planner, pipelines, weights, batches, proven, looked: Cell::default(), meter }.check(target, go_on)
     }
 }

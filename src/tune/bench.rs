@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::gpu::Buffer;
 use crate::model::{BatchPlan, BatchShape, BatchWriter, CacheShape, CheckedBatch, Model, Outputs, PromptOptions};
 use crate::model::{plan_alone, plan_batch};
-use crate::plan::{Choices, Executor, LocalId, Plan, RowHeader, Target};
+use crate::plan::{Choices, Executor, Local, LocalId, Plan, RowHeader, Target};
 use crate::session::fill_with_noise;
-use crate::shader::Variant;
+use crate::shader::{Pipelines, Variant};
 use crate::threads::GoOn;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,8 +25,9 @@ const MOST_REPEATS: usize = 32;
 const SUBMISSION: f64 = 0.1;
 /// Slices of work of which nothing is known.
 const UNKNOWN: usize = 16;
-/// Plans and executors that are kept.
-const KEPT: usize = 256;
+/// Executors that are kept, and plans that have none yet.
+const EXECUTORS: usize = 200;
+const PLANS: usize = 100;
 /// Tokens of a batch that is checked at most: more than a tile has.
 const CHECKED: usize = 160;
 
@@ -36,14 +37,30 @@ pub(super) struct GpuBench<'a> {
     cache: CacheShape,
     base: Target,
     since: Instant,
+    /// The plan of a token with nothing chosen, whose weights and cache all plans have.
+    token: Option<Arc<BatchPlan>>,
     writer: BatchWriter,
+    /// Candidates' kernels, which are needed no longer than this.
+    pipelines: Pipelines,
     buffers: HashMap<(String, u64), Buffer>,
-    /// Plans by what they are made for, each with its identity.
-    plans: HashMap<(Choices, BatchShape), (u64, Arc<BatchPlan>)>,
+    /// What is known of the plans that were made.
+    known: HashMap<(Choices, BatchShape), Planned>,
+    /// Plans by their identities, and what executes them.
+    plans: HashMap<u64, Arc<BatchPlan>>,
     executors: HashMap<u64, Arc<Executor>>,
     rhythms: HashMap<(Work, usize), Rhythm>,
     /// Shaders whose results were found to be correct.
     proven: HashSet<(Variant, usize)>,
+}
+
+/// A plan, without its steps.
+#[derive(Debug, Clone, Copy)]
+struct Planned {
+    identity: u64,
+    splits: usize,
+    steps: usize,
+    /// The step of it that few ways of sampling ask for.
+    rare: Option<usize>,
 }
 
 /// How work is measured.
@@ -65,18 +82,23 @@ impl<'a> GpuBench<'a> {
             cache,
             base: model.untuned().clone(),
             since,
+            token: None,
             writer,
+            pipelines: model.pipelines().beside(),
             buffers: HashMap::new(),
+            known: HashMap::new(),
             plans: HashMap::new(),
             executors: HashMap::new(),
             rhythms: HashMap::new(),
             proven: HashSet::new(),
         };
-        let (identity, planned) = bench.planned(&bench.start(), BatchShape::ALONE)?;
-        planned.check(model.gpu().capabilities())?;
-        let executor = bench.executor(identity, &planned)?;
-        let caches: Vec<Buffer> = planned.plan.caches().map(|cache| executor.local(cache).clone()).collect();
+        let start = bench.start();
+        let token = bench.plan(&start, BatchShape::ALONE)?;
+        token.check(model.gpu().capabilities())?;
+        let (_, executor) = bench.executor(&start, BatchShape::ALONE)?;
+        let caches: Vec<Buffer> = token.plan.caches().map(|cache| executor.local(cache).clone()).collect();
         fill_with_noise(model.gpu(), cache.ty, &caches.iter().collect::<Vec<_>>())?;
+        bench.token = Some(token);
         Ok(bench)
     }
 
@@ -94,47 +116,65 @@ impl<'a> GpuBench<'a> {
         }
     }
 
-    /// The plan for a shape, and its identity.
-    pub fn planned(&mut self, choices: &Choices, shape: BatchShape) -> Result<(u64, Arc<BatchPlan>)> {
-        let key = (choices.clone(), shape);
-        if let Some((identity, planned)) = self.plans.get(&key) {
-            return Ok((*identity, planned.clone()));
-        }
+    /// Makes the plan for a shape.
+    fn plan(&self, choices: &Choices, shape: BatchShape) -> Result<Arc<BatchPlan>> {
         let (config, weights, target) = (self.model.config(), self.model.model_weights(), self.target(choices));
-        let planned = match shape {
-            BatchShape::ALONE => plan_alone(weights, config, self.cache, &target)?,
-            _ => {
-                let (_, token) = self.planned(&self.start(), BatchShape::ALONE)?;
-                plan_batch(config, &token, &target, shape)?
-            }
+        let planned = match (shape, &self.token) {
+            (BatchShape::ALONE, _) => plan_alone(weights, config, self.cache, &target)?,
+            (_, Some(token)) => plan_batch(config, token, &target, shape)?,
+            (_, None) => plan_batch(config, &*self.plan(choices, BatchShape::ALONE)?, &target, shape)?,
         };
-        let made = (identity(&planned.plan), Arc::new(planned));
-        if self.plans.len() > KEPT {
-            self.plans.retain(|(choices, _), _| *choices == *self.base.choices);
-        }
-        self.plans.insert(key, made.clone());
-        Ok(made)
+        Ok(Arc::new(planned))
     }
 
-    /// What executes a plan. It runs once, so that its first measurement is like any other.
-    fn executor(&mut self, identity: u64, planned: &BatchPlan) -> Result<Arc<Executor>> {
-        if let Some(known) = self.executors.get(&identity) {
-            return Ok(known.clone());
+    /// What is known of the plan for a shape.
+    fn planned(&mut self, choices: &Choices, shape: BatchShape) -> Result<Planned> {
+        let key = (choices.clone(), shape);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(*known);
         }
-        if self.executors.len() > KEPT {
+        let made = self.plan(choices, shape)?;
+        let (splits, steps) = (made.plan.splits, made.plan.steps.len());
+        let rare = made.head.map(|head| head.sampling.histogram);
+        let planned = Planned { identity: identity(&made.plan), splits, steps, rare };
+        if self.plans.len() >= PLANS {
+            self.plans.clear();
+        }
+        self.plans.insert(planned.identity, made);
+        self.known.insert(key, planned);
+        Ok(planned)
+    }
+
+    /// The plan for a shape, made again if it is not there any more.
+    fn made(&mut self, choices: &Choices, shape: BatchShape) -> Result<Arc<BatchPlan>> {
+        let identity = self.planned(choices, shape)?.identity;
+        match self.plans.get(&identity) {
+            Some(made) => Ok(made.clone()),
+            None => self.plan(choices, shape),
+        }
+    }
+
+    /// What executes the plan for a shape.
+    fn executor(&mut self, choices: &Choices, shape: BatchShape) -> Result<(Planned, Arc<Executor>)> {
+        let planned = self.planned(choices, shape)?;
+        if let Some(known) = self.executors.get(&planned.identity) {
+            return Ok((planned, known.clone()));
+        }
+        if self.executors.len() >= EXECUTORS {
             self.executors.clear();
         }
-        let place = |(id, local): (LocalId, &crate::plan::Local)| (id, (local.name.clone(), local.bytes));
-        let places: Vec<(LocalId, (String, u64))> = planned.plan.locals_by_id().map(place).collect();
+        let plan = &self.made(choices, shape)?.plan;
+        self.plans.remove(&planned.identity); // which takes much memory
+        let place = |(id, local): (LocalId, &Local)| (id, (local.name.clone(), local.bytes));
+        let places: Vec<(LocalId, (String, u64))> = plan.locals_by_id().map(place).collect();
         let known = places.iter().filter_map(|(id, key)| Some((*id, self.buffers.get(key)?.clone())));
-        let (pipelines, weights) = (self.model.pipelines(), self.model.weights());
-        let executor = Executor::with_locals(pipelines, &planned.plan, weights, &known.collect())?;
+        let executor = Executor::with_locals(&self.pipelines, plan, self.model.weights(), &known.collect())?;
         for (id, key) in places {
             self.buffers.entry(key).or_insert_with(|| executor.local(id).clone());
         }
         let executor = Arc::new(executor);
-        self.executors.insert(identity, executor.clone());
-        Ok(executor)
+        self.executors.insert(planned.identity, executor.clone());
+        Ok((planned, executor))
     }
 
     /// The plan's shape of some work, the tokens before it, and how often it runs.
@@ -183,12 +223,11 @@ impl<'a> GpuBench<'a> {
     /// its own, if that is wanted and the GPU has timestamps, and otherwise estimated by what the steps cost.
     pub fn shares(&mut self, choices: &Choices, work: Work, measured: bool) -> Result<Vec<(String, f64)>> {
         let (shape, depth, _) = self.shape(choices, work);
-        let (identity, planned) = self.planned(choices, shape)?;
-        let (plan, limit) = (&planned.plan, self.base.limit);
+        let (plan, limit) = (&self.plan(choices, shape)?.plan, self.base.limit);
         let mut executor = None;
         if measured && self.model.gpu().measures_passes() {
             self.time(choices, work)?;
-            executor = Some(self.executor(identity, &planned)?);
+            executor = Some(self.executor(choices, shape)?.1);
         }
         let mut shares = Vec::new();
         for kind in plan.kinds() {
@@ -212,7 +251,7 @@ impl Bench for GpuBench<'_> {
 
     fn identity(&mut self, choices: &Choices, work: Work) -> Result<u64> {
         let (shape, ..) = self.shape(choices, work);
-        Ok(self.planned(choices, shape)?.0)
+        Ok(self.planned(choices, shape)?.identity)
     }
 
     fn prepare(&mut self, candidates: &[Choices], works: &[Work], go_on: &mut GoOn<'_>) -> Result<()> {
@@ -220,11 +259,10 @@ impl Bench for GpuBench<'_> {
         for (choices, work) in candidates.iter().flat_map(|choices| works.iter().map(move |work| (choices, *work))) {
             go_on()?;
             let (shape, ..) = self.shape(choices, work);
-            let (_, planned) = self.planned(choices, shape)?;
-            variants.extend(planned.plan.variants.iter().cloned());
+            variants.extend(self.made(choices, shape)?.plan.variants.iter().cloned());
         }
         let variants: Vec<Variant> = variants.into_iter().collect();
-        match self.model.pipelines().prepare_while(&variants, go_on) {
+        match self.pipelines.prepare_while(&variants, go_on) {
             Ok(_) => Ok(()),
             Err(error @ (Error::Cancelled | Error::DeviceLost { .. })) => Err(error),
             Err(_) => Ok(()), // the candidate that does not compile fails by itself
@@ -233,15 +271,14 @@ impl Bench for GpuBench<'_> {
 
     fn time(&mut self, choices: &Choices, work: Work) -> Result<f64> {
         let (shape, depth, times) = self.shape(choices, work);
-        let (identity, planned) = self.planned(choices, shape)?;
+        let identity = self.planned(choices, shape)?.identity;
         let new = !self.executors.contains_key(&identity);
-        let executor = self.executor(identity, &planned)?;
+        let (planned, executor) = self.executor(choices, shape)?;
         let vocab = u32::try_from(self.model.config().vocab).unwrap_or(u32::MAX).max(1);
         let ids: Vec<u32> = (0..shape.rows as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect();
-        let batch = self.writer.write(&RowHeader::consecutive(depth, &ids), planned.plan.splits, 0);
+        let batch = self.writer.write(&RowHeader::consecutive(depth, &ids), planned.splits, 0);
         executor.gpu().write(executor.local(Plan::BATCH), 0, batch)?;
-        let filter = planned.head.map(|head| head.sampling.histogram); // which few ask for
-        let steps: Vec<usize> = (0..planned.plan.steps.len()).filter(|step| Some(*step) != filter).collect();
+        let steps: Vec<usize> = (0..planned.steps).filter(|step| Some(*step) != planned.rare).collect();
         let key = (work, shape.rows);
         let rhythm = match self.rhythms.get(&key) {
             Some(rhythm) => *rhythm,
@@ -268,14 +305,13 @@ impl Bench for GpuBench<'_> {
                 batches.push(batch);
             }
         }
-        let fault = self.model.wrong_output(&self.target(choices), batches, &self.proven, go_on)?;
+        let fault = self.model.wrong_output((&self.target(choices), &self.pipelines), batches, &self.proven, go_on)?;
         if let Some(fault) = fault {
             return Ok(Some(fault.to_string()));
         }
         for shape in shapes {
-            let (_, planned) = self.planned(choices, shape)?;
-            let splits = planned.plan.splits;
-            self.proven.extend(planned.plan.variants.iter().map(|variant| (variant.clone(), splits)));
+            let plan = &self.made(choices, shape)?.plan;
+            self.proven.extend(plan.variants.iter().map(|variant| (variant.clone(), plan.splits)));
         }
         Ok(None)
     }

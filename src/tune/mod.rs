@@ -77,13 +77,11 @@ const MOST: f64 = 300.0;
 /// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let (gpu, file) = (Gpu::open(&GpuOptions::default())?, Gguf::from_static(wglm::DEMO_MODEL)?);
+/// use std::time::Duration;
 /// use wglm::{Cancel, TuneOptions, Tuning, tune};
 ///
 /// let model = Model::load(&file, &gpu, &LoadOptions::default())?;
-/// # let seconds = std::time::Duration::from_millis(300);
-/// # let options = TuneOptions { budget: Some(seconds), ..TuneOptions::default() };
-/// # let _ =
-/// TuneOptions::default();
+/// let options = TuneOptions { budget: Some(Duration::from_millis(300)), ..TuneOptions::default() }; // or the default
 /// let tuning = tune(&model, &options, &Cancel::default(), &mut |progress| {
 ///     println!("{:3.0} %, {} of {} kept: {}", 100.0 * progress.share(), progress.kept, progress.trials, progress.doing);
 /// })?;

@@ -172,10 +172,6 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         self.tell(&question.name);
-        let mut candidates = self.candidates(question)?;
-        if candidates.is_empty() {
-            return Ok(());
-        }
         let stopped = self.stopped;
         let mut go_on = || if stopped() { Err(Error::Cancelled) } else { Ok(()) };
         self.bench.prepare(std::slice::from_ref(&self.chosen), works, &mut go_on)?;
@@ -193,14 +189,11 @@ impl<'a> Search<'a> {
         let allotted = (self.left() * part).max(self.few(took).min(self.left() * MOST));
         let (looks, until) = (looks(took), self.bench.elapsed() + allotted);
         let fit = (allotted * LOOKING / (took * looks as f64 + self.making)).max(0.0) as usize;
-        if fit < candidates.len() {
-            self.complete = false;
-            candidates.truncate(fit);
-        }
+        let since = self.bench.elapsed();
+        let mut candidates = self.candidates(question, fit)?;
         if candidates.is_empty() {
             return Ok(());
         }
-        let since = self.bench.elapsed();
         self.make(&candidates, works)?;
         let usual = self.look_at(question, &mut candidates, looks, until)?;
         let each = (self.bench.elapsed() - since) / candidates.len() as f64;
@@ -213,8 +206,8 @@ impl<'a> Search<'a> {
         (took * (FEW * looks(took) + 2 * TURNS[1]) as f64 + FEW as f64 * self.making) / LOOKING
     }
 
-    /// The candidates with which something else would run than with what is chosen, or than with each other.
-    fn candidates(&mut self, question: &Question) -> Result<Vec<Candidate>> {
+    /// The first candidates with which something else would run than with what is chosen, or than with each other.
+    fn candidates(&mut self, question: &Question, most: usize) -> Result<Vec<Candidate>> {
         let identity = |bench: &mut dyn Bench, choices: &Choices| -> Result<Vec<u64>> {
             question.works.iter().map(|work| bench.identity(choices, *work)).collect()
         };
@@ -222,6 +215,10 @@ impl<'a> Search<'a> {
         let mut candidates = Vec::new();
         for edit in &question.candidates {
             self.going()?;
+            if candidates.len() == most {
+                self.complete = false;
+                break;
+            }
             let choices = edit.of(&self.chosen);
             match identity(self.bench, &choices) {
                 Ok(known) if seen.contains(&known) => {}
