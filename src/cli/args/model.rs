@@ -112,10 +112,15 @@ pub struct FileArgs {
 #[derive(Debug, Clone, Default)]
 pub struct TilingList(Vec<StepChoice<Tiling>>);
 
+/// The form of a tiling.
+const TILING: &str = "expected STEP=LANESxROWSxWORKGROUP or STEP=LANESx1xWORKGROUPxCOLUMNS, lanes and workgroup powers of \
+                      two, 1 to 4 rows or columns; STEP@ROWS for plans of some rows, as in moe.down@4-7";
+
 /// Parses a list of tilings. An empty list is valid, because the environment variable may be empty.
 fn tilings(list: &str) -> Result<TilingList, String> {
     let items = list.split(',').map(str::trim).filter(|item| !item.is_empty());
-    items.map(|item| item.parse().map_err(accepted)).collect::<Result<_, _>>().map(TilingList)
+    let tilings = items.map(str::parse).collect::<Result<_, wglm::Error>>();
+    tilings.map(TilingList).map_err(|_| TILING.to_owned())
 }
 
 /// A table of tilings.

@@ -130,7 +130,7 @@ fn wrong_usage() {
         ("tune --budget soon", "expected a positive number"),
         ("tune --tuning", "a value is required"),
         ("profile --tiling-table intel", "possible values: nvidia, apple"),
-        ("profile --tiling moe.down@0=8x1x64", "a number of rows, or two as in 4-7"),
+        ("profile --tiling moe.down@0=8x1x64", "STEP@ROWS for plans of some rows"),
         ("profile --tiling moe.down=3x1x64", "LANESxROWSxWORKGROUP"),
     ] {
         let done = wglm(line);
