@@ -75,6 +75,7 @@ pub struct Profile {
 }
 
 pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
+    args.model.file.ubatch_size.map_or(Ok(()), |together| fits(args.n_prompt, together))?;
     let (n_depth, repetitions, prompt) = (args.depth, args.repetitions as usize, args.n_prompt);
     let drafts = args.drafts.map_or(0, |drafts| drafts as usize);
     let rows = if drafts > 0 { (repetitions + 2) * (1 + drafts) } else { prompt.max(1) };
@@ -82,11 +83,7 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     context::enough("this profile", needed, given.filter(|tokens| *tokens > 0))?;
     let kind = if drafts > 0 { DraftKind::Mtp } else { DraftKind::Off };
     let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model, kind)?;
-    let together = model.prompt_options().together();
-    anyhow::ensure!(
-        prompt <= together,
-        "-p: expected at most the prompt batch size of {together} tokens (-ub), found {prompt}"
-    );
+    fits(prompt, model.prompt_options().together())?;
     let context = context::enough("this profile", needed, given.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
     session.set_synthetic_depth(n_depth)?;
@@ -123,6 +120,15 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     let setup = Setup::of(&model, &args.model.file);
     let profile = Profile { setup, n_prompt: prompt, n_drafts: drafts, n_depth, repetitions, microseconds, kinds };
     report(args.output.format(), &profile, args.verbose)
+}
+
+/// An error for a prompt of more tokens than are computed together.
+fn fits(prompt: usize, together: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        prompt <= together,
+        "-p: expected at most the prompt batch size of {together} tokens (-ub), found {prompt}"
+    );
+    Ok(())
 }
 
 /// The times of a token outside of a profile in microseconds: until it is submitted, and until its result is read. The

@@ -134,6 +134,9 @@ impl<'a> Search<'a> {
             weight -= question.weight;
             match self.ask(question, part) {
                 Err(Error::Cancelled) => self.complete = false,
+                Err(error) if !is_fatal(&error) => {
+                    self.note(question, "all candidates", Vec::new(), Outcome::Failed(error.to_string()));
+                }
                 answered => answered?,
             }
         }
@@ -397,9 +400,14 @@ impl<'a> Search<'a> {
             self.tell("comparing the whole with what was there before");
             let works = self.touched.clone();
             let (start, chosen) = (self.start.clone(), self.chosen.clone());
-            let took = self.look(&chosen, &works)?.iter().sum();
-            let turns = turns_in(self.budget - self.bench.elapsed(), took);
-            let turns = self.turns(&start, &chosen, &works, turns, false)?;
+            let turns = match self.last_turns(&start, &chosen, &works) {
+                Err(error) if !is_fatal(&error) => {
+                    self.chosen = start; // what cannot be compared is not kept
+                    self.drop_trials();
+                    break;
+                }
+                turns => turns?,
+            };
             let slower = works.iter().zip(&turns.by_work).find(|(_, (gain, spread))| *gain < -spread.max(HARM));
             let gains = turns.gain > turns.spread.max(LEAST);
             if gains && slower.is_none() {
@@ -415,6 +423,13 @@ impl<'a> Search<'a> {
         }
         let Self { chosen, complete, trials, .. } = self;
         Ok(Found { choices: chosen, comparison, complete, trials })
+    }
+
+    /// Compares all that was chosen with the start, as thoroughly as there is time.
+    fn last_turns(&mut self, start: &Choices, chosen: &Choices, works: &[Work]) -> Result<Turns> {
+        let took = self.look(chosen, works)?.iter().sum();
+        let count = turns_in(self.budget - self.bench.elapsed(), took);
+        self.turns(start, chosen, works, count, false)
     }
 
     /// Marks trials that were kept and whose candidates are chosen no more.
