@@ -75,6 +75,8 @@ pub mod stream;
 pub mod text;
 mod threads;
 #[doc(hidden)]
+pub mod tune;
+#[doc(hidden)]
 pub mod wgsl;
 
 #[cfg(any(doc, doctest))]
@@ -88,8 +90,10 @@ pub use gguf::Gguf;
 pub use gpu::{AdapterReport, Gpu, GpuOptions, Memory, adapters};
 pub use kernels::CacheType;
 pub use model::{
-    CacheShape, Check, Config, Estimate, Fit, LoadOptions, Model, Progress, PromptOptions, Stage, Verdict, Without,
+    CacheShape, Check, Comparison, Config, Estimate, Figure, Fit, LoadOptions, Model, Outcome, Progress, PromptOptions,
+    Stage, Trial, Tuning, TuningSubject, Verdict, Without,
 };
+pub use plan::Choices;
 pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};
 pub use serde_json;
@@ -98,6 +102,7 @@ pub use speculate::{DraftKind, DraftStats, Speculation};
 #[cfg(feature = "stream")]
 pub use stream::{ReplyStream, SharedChat, Stream};
 pub use text::{ChatTemplate, Content, FunctionCall, Message, Tokenizer, ToolCall};
+pub use tune::{TuneOptions, TuneProgress, tune};
 /// The version of wgpu that [`Gpu::from_wgpu`] takes devices of, for apps that open a device themselves.
 pub use wgpu;
 

@@ -22,6 +22,7 @@ mod verify;
 
 pub use pool::Pool;
 pub use profile::TokenProfile;
+pub(crate) use synthetic::fill_with_noise;
 
 use crate::error::{Error, Result};
 use crate::kernels::Sampling;

@@ -8,8 +8,8 @@ mod output;
 mod sampling;
 mod talk;
 
-pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs};
-pub use model::{AdapterArgs, CheckArg, FileArgs, GpuArgs, ModelArgs};
+pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs, TuneArgs};
+pub use model::{AdapterArgs, CheckArg, FileArgs, GpuArgs, ModelArgs, TuningArg};
 pub use output::{MeasuredFormat, MeasuredOutputArgs, OutputArgs, OutputFormat};
 pub use sampling::{SamplingArgs, SpeculateArg};
 pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};
@@ -75,6 +75,11 @@ pub enum Command {
     Bench(BenchArgs),
     /// Time each kind of GPU step
     Profile(ProfileArgs),
+    /// Find what makes this GPU faster with a model, and keep it
+    ///
+    /// Measures how the steps of a token and of prompts are best divided on this GPU, by whole tokens and prompts, and
+    /// writes what is faster to a file, which all commands find by themselves. Ctrl-C stops and keeps what was found so far.
+    Tune(TuneArgs),
     /// Test every GPU kernel against the CPU
     ///
     /// Each kernel runs in every weight format it has. Exits with 1 if one fails.

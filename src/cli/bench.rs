@@ -11,6 +11,7 @@ use super::model;
 use super::output;
 use super::progress::ProgressLine;
 use super::setup::Setup;
+use super::tunings;
 use serde::Serialize;
 use std::time::Instant;
 use wglm::model::CacheShape;
@@ -122,6 +123,7 @@ fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
     let model =
         model::load_on(&gpu, &model::open(args.model.file.model.as_deref())?, &args.model, args.speculation().kind)?;
     let load_seconds = clock.lap();
+    tunings::hint(&model, &args.model);
     let context = model.cache().context.max(1 + NEXT);
     let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
     let session_seconds = clock.lap();

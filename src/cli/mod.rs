@@ -35,6 +35,9 @@ mod setup;
 mod table;
 mod terminal;
 mod text;
+mod tune;
+mod tune_report;
+mod tunings;
 mod verdicts;
 
 use args::Command;
@@ -80,6 +83,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(args) => plan::plan(args)?,
         Command::Bench(args) => bench::bench(args)?,
         Command::Profile(args) => profile::profile(args)?,
+        Command::Tune(args) => tune::tune(&args)?,
         Command::Selftest(args) => return selftest::selftest(args),
         Command::Perplexity(args) => perplexity::perplexity(args)?,
         Command::Completions(args) => manual::completions(&args)?,

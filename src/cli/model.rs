@@ -1,11 +1,11 @@
 //! Opens files and loads models, with a progress bar on a terminal.
 
 use super::args::{CheckArg, FileArgs, ModelArgs};
-use super::{interrupts, output, progress, verdicts};
+use super::{interrupts, output, progress, tunings, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
 use std::path::Path;
-use wglm::{Check, DraftKind, Gguf, Gpu, LoadOptions, Model, Progress, Stage, Verdict, Without};
+use wglm::{Check, DraftKind, Gguf, Gpu, LoadOptions, Model, Progress, Stage, Tuning, Verdict, Without};
 
 /// Opens a file, or the demonstration model if there is no path.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
@@ -40,8 +40,19 @@ pub fn load(file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result
     load_on(&Gpu::open(&args.gpu.options())?, file, args, guesses)
 }
 
-/// Loads the model of a file onto a device.
+/// Loads the model of a file onto a device, with the tuning that belongs to them.
 pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result<Model> {
+    load_tuned(gpu, file, args, guesses, tunings::wanted(args, gpu, file)?)
+}
+
+/// The same with a tuning as given.
+pub fn load_tuned(
+    gpu: &Gpu,
+    file: &Gguf,
+    args: &ModelArgs,
+    guesses: DraftKind,
+    tuning: Option<Tuning>,
+) -> anyhow::Result<Model> {
     let bar = progress_bar();
     let mut shown = Stage::Weights;
     let mut tell = |progress: Progress| {
@@ -54,8 +65,8 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> 
         CheckArg::Never => Check::Never,
     };
     let draft_model = args.file.model_draft.as_ref().map(Gguf::open).transpose()?;
-    let options =
-        LoadOptions { check, verdicts: verdicts::kept(), speculation: guesses, draft_model, ..args.file.options() };
+    let verdicts = verdicts::kept();
+    let options = LoadOptions { check, verdicts, speculation: guesses, draft_model, tuning, ..args.file.options() };
     let model = Model::load_with(file, gpu, &options, &mut tell)?;
     bar.finish_and_clear();
     model.verdict().into_iter().for_each(verdict);

@@ -78,13 +78,7 @@ pub struct Profile {
 }
 
 pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
-    let together = args.model.file.ubatch_size;
-    let fits = args.n_prompt <= together;
-    anyhow::ensure!(
-        fits,
-        "-p: expected at most the prompt batch size of {together} tokens (-ub), found {}",
-        args.n_prompt
-    );
+    args.model.file.ubatch_size.map_or(Ok(()), |together| fits(args.n_prompt, together))?;
     let (n_depth, repetitions, prompt) = (args.depth, args.repetitions as usize, args.n_prompt);
     let drafts = args.drafts.map_or(0, |drafts| drafts as usize);
     let rows = if drafts > 0 { (repetitions + 2) * (1 + drafts) } else { prompt.max(1) };
@@ -92,6 +86,7 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     context::enough("this profile", needed, given.filter(|tokens| *tokens > 0))?;
     let kind = if drafts > 0 { DraftKind::Mtp } else { DraftKind::Off };
     let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model, kind)?;
+    fits(prompt, model.prompt_options().together())?;
     let context = context::enough("this profile", needed, given.map(|_| model.cache().context))?;
     let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
     session.set_synthetic_depth(n_depth)?;
@@ -141,6 +136,15 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
         kinds,
     };
     report(args.output.format(), &profile, args.verbose)
+}
+
+/// An error for a prompt of more tokens than are computed together.
+fn fits(prompt: usize, together: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        prompt <= together,
+        "-p: expected at most the prompt batch size of {together} tokens (-ub), found {prompt}"
+    );
+    Ok(())
 }
 
 /// The times of a token outside of a profile in microseconds: until it is submitted, and until its result is read. The

@@ -5,7 +5,7 @@ use super::interrupts::{self, OnInterrupt};
 use super::output;
 use super::reply::{CollectedReply, View};
 use super::table::record;
-use super::{failure, input, model};
+use super::{failure, input, model, tunings};
 use std::path::Path;
 use std::process::ExitCode;
 use wglm::model::recommended_sampling;
@@ -31,6 +31,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
     let file = model::open(model_args.file.model.as_deref())?;
     let options = options(&file, sampling, !args.raw)?;
     let model = model::load(&file, model_args, sampling.speculate.kind())?;
+    tunings::hint(&model, model_args);
     if args.raw {
         let tokens = model.tokenizer()?.encode(&prompt, true)?;
         let mut session = Session::new(&model)?;

@@ -87,6 +87,13 @@ impl AdapterReport {
         self.backend == "metal" && self.name.starts_with("Apple")
     }
 
+    /// Whether the built-in choices were measured on a GPU of this maker. On others [`tune`](crate::tune()) may find better
+    /// ones.
+    pub fn is_measured(&self) -> bool {
+        const NVIDIA: u32 = 0x10de;
+        self.vendor == NVIDIA
+    }
+
     /// Whether this is a software driver, which computes on the CPU.
     pub fn is_software(&self) -> bool {
         self.kind == "software"

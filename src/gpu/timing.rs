@@ -36,6 +36,13 @@ impl Gpu {
         Ok(ticks.as_chunks().0.iter().map(|[begin, end]| end.saturating_sub(*begin) as f64 * period).collect())
     }
 
+    /// Whether [`Gpu::time`] measures: there are timestamps, and the device is no app's in software, for which a pass would
+    /// be one long submission.
+    pub fn measures_passes(&self) -> bool {
+        let whole = self.is_ours() || !self.report().is_software();
+        whole && self.device().features().contains(Features::TIMESTAMP_QUERY)
+    }
+
     fn needs_timestamps(&self) -> Result<()> {
         if self.device().features().contains(Features::TIMESTAMP_QUERY) {
             return Ok(());

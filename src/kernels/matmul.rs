@@ -197,6 +197,14 @@ impl TileProduct<'_> {
         }
     }
 
+    /// Whether tiles of so many vectors have room for what is computed together: all of a group of slots.
+    pub fn holds(&self, vectors: usize) -> bool {
+        match self.vectors {
+            TileVectors::Batch => true,
+            TileVectors::Slots { groups, .. } => groups.places <= vectors,
+        }
+    }
+
     /// Whether tiles of `rows` rows write just their sums, and no tile has rows past the last.
     pub fn leaves_whole(&self, rows: usize) -> bool {
         let plain = matches!((self.rows, self.vectors), (TileRows::One { add: false, .. }, TileVectors::Batch));

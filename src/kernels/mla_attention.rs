@@ -5,7 +5,7 @@ use super::computes::{Attended, Attention};
 use super::kv_write::{Cache, pool_files};
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::plan::{Bound, BufferRef, Builder, Cost, Team, Tensor, VariantBuilder};
+use crate::plan::{Bound, BufferRef, Builder, Cost, Target, Team, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention.wgsl");
@@ -20,10 +20,10 @@ const LANES: usize = 8;
 const QUERY_BYTES: usize = 12 << 10;
 /// The largest error of outputs of about 1.
 pub(super) const BOUND: f64 = 2e-5;
-/// Into how many splits the cache is divided, whatever its length: times the groups of heads of all rows, enough
-/// workgroups for a large GPU.
-pub fn splits(tokens: usize) -> usize {
-    (128 / tokens).clamp(8, MOST_SPLITS)
+/// Into how many splits the cache is divided, whatever its length, unless it was chosen for the adapter: times the groups
+/// of heads of all rows, enough workgroups for a large GPU.
+pub fn splits(target: &Target, rows: usize) -> usize {
+    target.choices.splits(rows).unwrap_or((128 / rows).clamp(8, MOST_SPLITS))
 }
 /// What kernels that make f16 of attention's weights multiply them with before: drivers flush f16 below 6e-5 to zero.
 pub(super) const HALF_UNIT: f32 = 64.0;

@@ -49,8 +49,9 @@ impl Builder {
 
     /// Into how many splits attention by matrices divides the cache.
     pub(super) fn matrix_splits(&self, heads: usize) -> usize {
-        if !self.together() || self.depth() <= DEEP {
-            return splits(self.rows());
+        let chosen = self.target().choices.splits(self.rows());
+        if chosen.is_some() || !self.together() || self.depth() <= DEEP {
+            return splits(self.target(), self.rows());
         }
         (WORKGROUPS / (heads * self.rows()).div_ceil(ROWS)).clamp(8, MOST_SPLITS)
     }

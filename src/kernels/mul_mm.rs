@@ -5,7 +5,7 @@ use super::matvec::Norm;
 use super::sum_parts::Summands;
 use super::{Kernel, Residual, Slots};
 use crate::error::Result;
-use crate::plan::{Builder, PART_FIELDS, Tensor, VariantBuilder, Weight};
+use crate::plan::{Builder, PART_FIELDS, ProductTile, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
@@ -110,15 +110,16 @@ impl Builder {
         name: &str,
         product: &TileProduct<'_>,
     ) -> Result<Option<Summands>> {
-        let (size, step) = match self.matrix_tile(product) {
+        let tile = self.matrix_tile(label, product);
+        let (size, step) = match tile {
             Some(tile) if tile.side == 8 => return Ok(None),
             Some(tile) => ((tile.tokens(), tile.rows()), (tile.down * tile.across, tile.groups)),
             None => {
-                let (tokens, rows) = tile_of(product);
+                let (tokens, rows) = self.chosen_tile(label, product).unwrap_or_else(|| tile_of(product));
                 ((tokens, SIDE * rows), (SIDE * tokens / TOKENS / 32, 1))
             }
         };
-        let sharing = self.sharing(product, size, step);
+        let sharing = self.sharing(product, size, step, tile.is_some());
         if sharing == 1 {
             return Ok(None);
         }
@@ -128,11 +129,11 @@ impl Builder {
     }
 
     fn matmul_of(&mut self, label: &str, product: &TileProduct<'_>, parts: Option<&Summands>) -> Result<()> {
-        if let Some(tile) = self.matrix_tile(product) {
+        if let Some(tile) = self.matrix_tile(label, product) {
             return self.matmul_by_matrices(label, product, tile, parts);
         }
         product.check(KERNEL.name)?;
-        let (tokens, rows) = tile_of(product);
+        let (tokens, rows) = self.chosen_tile(label, product).unwrap_or_else(|| tile_of(product));
         let variant = VariantBuilder::new(KERNEL.name, OP, SIDE * tokens / TOKENS);
         let variant = variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows);
         let variant = variant.constant("SIDE", "", SIDE).constant("TILE_ROWS", "", SIDE * rows);
@@ -140,6 +141,14 @@ impl Builder {
         let (grid, cost) = (product.shared_grid((tokens, SIDE * rows), parts), product.cost(tokens, SIDE * rows));
         self.computes_product(KERNEL.name, product, Operands::F32, (parts, 1));
         self.step_in_parts(label, variant, product.bindings(self, parts), (grid, 0), cost)
+    }
+
+    /// The tile that was chosen for this adapter, if it suits the product: an expert's slots have to fit a tile.
+    fn chosen_tile(&self, label: &str, product: &TileProduct<'_>) -> Option<(usize, usize)> {
+        match self.target().choices.tile(label, self.rows())? {
+            ProductTile::Registers { vectors, rows } => product.holds(vectors).then_some((vectors, rows)),
+            ProductTile::Matrices { .. } => None,
+        }
     }
 }
 

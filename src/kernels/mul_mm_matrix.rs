@@ -5,7 +5,7 @@ use super::matmul::{Operands, TileProduct, TileRows};
 use super::sum_parts::Summands;
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Builder, PART_FIELDS, Team, VariantBuilder};
+use crate::plan::{Builder, PART_FIELDS, ProductTile, Target, Team, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm_matrix.wgsl");
@@ -41,6 +41,25 @@ impl Tile {
         self.across * self.rights * self.side
     }
 
+    /// A tile that was chosen, of matrices of `side` x `side`.
+    fn chosen(tile: ProductTile, side: usize) -> Option<Self> {
+        match tile {
+            ProductTile::Matrices { down, across, lefts, rights, groups } => {
+                Some(Self { side, down, across, lefts, rights, groups })
+            }
+            ProductTile::Registers { .. } => None,
+        }
+    }
+
+    /// Whether a workgroup of the target can compute such tiles of the product.
+    fn suits(&self, product: &TileProduct<'_>, target: &Target) -> bool {
+        let (subgroups, pitch) = (self.down * self.across, 32 * self.groups + 8);
+        let staged = 2 * pitch * (self.tokens() + self.rows()) + 4 * subgroups * self.side * self.side + 16;
+        let whole = product.rows.first().groups().is_multiple_of(self.groups);
+        let fits = 32 * subgroups <= target.invocations && staged <= target.workgroup_bytes;
+        whole && fits && product.holds(self.tokens())
+    }
+
     /// What suits a product of matrices of 16 x 16, as measured on an H100.
     fn of_sixteen(product: &TileProduct<'_>) -> Self {
         let even = if product.rows.first().groups().is_multiple_of(2) { 2 } else { 1 };
@@ -68,16 +87,18 @@ impl Tile {
 
 impl Builder {
     /// The tile of a product, if matrices can multiply it: not if values have more bits than f16.
-    pub(super) fn matrix_tile(&self, product: &TileProduct<'_>) -> Option<Tile> {
+    pub(super) fn matrix_tile(&self, label: &str, product: &TileProduct<'_>) -> Option<Tile> {
         let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
         if wide || self.target().team != Team::Subgroup {
             return None;
         }
-        match self.target().matrices {
-            Matrices::None => None,
-            Matrices::Eight => Some(Tile::of_eight(product)),
-            Matrices::Sixteen => Some(Tile::of_sixteen(product)),
-        }
+        let (side, usual) = match self.target().matrices {
+            Matrices::None => return None,
+            Matrices::Eight => (8, Tile::of_eight(product)),
+            Matrices::Sixteen => (16, Tile::of_sixteen(product)),
+        };
+        let chosen = self.target().choices.tile(label, self.rows()).and_then(|chosen| Tile::chosen(chosen, side));
+        Some(chosen.filter(|tile| tile.suits(product, self.target())).unwrap_or(usual))
     }
 
     /// Appends a product by matrices.

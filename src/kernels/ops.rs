@@ -169,7 +169,7 @@ impl Builder {
         }
         let parts = match self.suits_matrices(q, cache) {
             true => self.mla_attention_matrix("attention", q, cache, scale, self.matrix_splits(heads))?,
-            false => self.mla_attention("attention", q, cache, scale, splits(rows))?,
+            false => self.mla_attention("attention", q, cache, scale, splits(self.target(), rows))?,
         };
         let y = self.tensor_with_stride("attn_v_b", [width, heads * rows], width);
         let mut rounded = None;

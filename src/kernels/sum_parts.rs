@@ -57,11 +57,11 @@ impl Builder {
         product: &TileProduct<'_>,
         (vectors, rows): (usize, usize),
         (subgroups, step): (usize, usize),
+        by_matrices: bool,
     ) -> usize {
         let y = product.y;
         let whole = [y.shape[0], y.stride, y.pitch].into_iter().all(|length| length.is_multiple_of(4));
         let steps = product.rows.first().groups() / step;
-        let by_matrices = self.matrix_tile(product).is_some();
         let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
         if !whole || steps < MANY_STEPS || !matches!(product.vectors, TileVectors::Batch) || !(by_matrices || wide) {
             return 1;

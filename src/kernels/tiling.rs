@@ -28,8 +28,8 @@ impl Tiling {
         if target.team == Team::Workgroup {
             return Self { lanes: 64, rows: 4, workgroup: 64, columns: 1 };
         }
-        if let Some(asked) = target.tiling_overrides.iter().find(|asked| asked.step == step) {
-            return asked.tiling.on(target);
+        if let Some(chosen) = target.choices.tiling(step, tokens) {
+            return chosen.on(target);
         }
         if target.tilings == Tilings::Apple {
             return Self::of_apple(groups).on(target);

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Capabilities, Matrices};
 use crate::kernels::{KEPT_ROWS, VERIFIED_ROWS};
-use crate::plan::{Builder, LocalId, Plan, Purpose, Target, Team, Tensor, TilingOverride};
+use crate::plan::{Builder, LocalId, Plan, Purpose, StepChoice, Target, Team, Tensor, Tiling};
 use crate::quant::GROUP;
 use crate::speculate::DraftKind;
 use std::sync::Arc;
@@ -166,16 +166,16 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: &Targ
 ///
 /// # Errors
 /// As there.
-pub(super) fn plan_alone(
+pub(crate) fn plan_alone(
     weights: &Arc<ModelWeights>,
     config: &Config,
     cache: CacheShape,
     target: &Target,
 ) -> Result<BatchPlan> {
     cache.check()?;
-    let builder = Builder::new(target, config.rotary / 2);
+    let builder = builder_alone(config, target);
     let planned = plan(builder, weights, config, cache, Outputs::All)?;
-    check_tiling_overrides(&planned.plan, target)?;
+    check_tilings(&planned.plan, target)?;
     Ok(planned)
 }
 
@@ -187,14 +187,29 @@ pub fn plan_batch(config: &Config, token: &BatchPlan, target: &Target, shape: Ba
     plan(builder_for(config, target, shape, token.cache), &token.weights, config, token.cache, shape.outputs)
 }
 
+/// The builder of plans of a row alone.
+pub(super) fn builder_alone(config: &Config, target: &Target) -> Builder {
+    Builder::new(&for_steps(target, true), config.rotary / 2)
+}
+
 /// The builder of plans for batches of a shape.
 pub(super) fn builder_for(config: &Config, target: &Target, shape: BatchShape, cache: CacheShape) -> Builder {
-    let most = if shape.outputs == Outputs::Last { few_of_prompt(target) } else { FEW_TOKENS };
+    let most = match shape.outputs {
+        Outputs::Last => target.choices.few_rows.unwrap_or(few_of_prompt(target)).min(FEW_TOKENS),
+        Outputs::All => target.choices.few_rows.unwrap_or(FEW_TOKENS).min(FEW_TOKENS),
+        Outputs::Sequences | Outputs::Verified => FEW_TOKENS, // which tiles cannot compute
+    };
     let few = shape.rows <= most && serves_few(config);
-    Builder::for_rows(target, config.rotary / 2, shape.rows)
+    Builder::for_rows(&for_steps(target, few), config.rotary / 2, shape.rows)
         .with_depth(shape.cached(cache.context))
         .for_few(few)
         .for_sequences(shape.outputs == Outputs::Sequences)
+}
+
+/// The target of plans by the steps of few rows, or by tiles: with matrices only where these were not found slower.
+fn for_steps(target: &Target, few: bool) -> Target {
+    let without = if few { target.choices.few_without_matrices } else { target.choices.prompts_without_matrices };
+    Target { matrices: if without { Matrices::None } else { target.matrices }, ..target.clone() }
 }
 
 fn plan(
@@ -262,16 +277,16 @@ pub(super) fn serves_few(config: &Config) -> bool {
     whole(config.key_width) && whole(config.value_width)
 }
 
-/// Fails if a tiling is overridden of a step that the plan does not have, or on a target on which there is only one
-/// tiling.
-fn check_tiling_overrides(plan: &Plan, target: &Target) -> Result<()> {
-    if let (Team::Workgroup, [asked, ..]) = (target.team, &*target.tiling_overrides) {
+/// Fails if a tiling is chosen of a step that the plan does not have, or on a target on which there is only one tiling.
+fn check_tilings(plan: &Plan, target: &Target) -> Result<()> {
+    let chosen = &target.choices.tilings;
+    if let (Team::Workgroup, [asked, ..]) = (target.team, chosen.as_slice()) {
         let expected = "none: without subgroup operations there is one tiling".to_owned();
         return Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", asked.step) });
     }
     let is = |label: &str, step: &str| label == step || label.split_once('.').is_some_and(|(_, rest)| rest == step);
-    let unknown = |asked: &&TilingOverride| !plan.steps.iter().any(|planned| is(&planned.label, &asked.step));
-    let Some(asked) = target.tiling_overrides.iter().find(unknown) else { return Ok(()) };
+    let unknown = |asked: &&StepChoice<Tiling>| !plan.steps.iter().any(|planned| is(&planned.label, &asked.step));
+    let Some(asked) = chosen.iter().find(unknown) else { return Ok(()) };
     let expected = "a step of the plan without its layer, as moe.down".to_owned();
     Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", asked.step) })
 }

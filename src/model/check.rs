@@ -12,41 +12,61 @@ use super::progress::{Meter, Stage};
 use super::rows::WeightRows;
 use super::verdict::{Finding, Verdict, Without};
 use super::weight_table::WeightTable;
-use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Outputs, plan_batch};
+use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Model, Outputs, PromptOptions, plan_batch};
 use crate::error::{Error, Result};
 use crate::gpu::Buffer;
 use crate::kernels::Sampling;
 use crate::memory::zeros;
 use crate::plan::{Checker, Executor, LocalId, Plan, RowHeader, Sample, Step, Target, Weight, WrongOutput};
-use crate::shader::Pipelines;
+use crate::shader::{Pipelines, Variant};
+use crate::speculate::DraftKind;
 use crate::threads::GoOn;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::iter::once;
 use std::ops::Range;
 use std::time::Instant;
 
-/// The number of tokens of the batch, which is more than the kernels of few rows compute.
+/// The number of tokens of the batch at load, which is more than the kernels of few rows compute.
 const TOKENS: usize = 40;
 /// The number of tokens before the one that is checked, if no batch is checked before it.
 const BEFORE: usize = 3;
-/// The number of tokens that the cache has room for.
-const CONTEXT: usize = 64;
+/// The number of tokens that the cache has room for, beside the largest batch.
+const MORE: usize = 24;
 
 /// Checks the kernels of a model that is being loaded.
 pub(super) struct Subject<'a> {
     pub planner: &'a Planner<'a>,
     pub pipelines: &'a Pipelines,
     pub weights: &'a [Buffer],
-    /// Whether the kernels of batches are checked too.
-    pub batches: bool,
+    /// The batches whose kernels are checked before those of a token.
+    pub batches: Vec<CheckedBatch>,
+    /// Shaders, by the splits of their plans, whose outputs need not be compared again.
+    pub proven: &'a HashSet<(Variant, usize)>,
     /// What was compared so far.
     pub looked: Cell<Looked>,
     /// Counts the steps.
     pub meter: &'a Meter,
+}
+
+/// A batch whose kernels are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CheckedBatch {
+    /// The rows that its plan has room for.
+    pub room: usize,
+    /// The tokens that it has.
+    pub tokens: usize,
+}
+
+impl CheckedBatch {
+    /// The one that is checked at load, if prompts are computed in batches.
+    pub(super) fn at_load(prompt: PromptOptions) -> Option<Self> {
+        let tokens = TOKENS.min(prompt.together());
+        (tokens > 1).then(|| Self { room: prompt.room_for(tokens), tokens })
+    }
 }
 
 /// What was compared.
@@ -62,6 +82,27 @@ impl Looked {
         let share = |(sample, got): &(Sample, f64)| (got - sample.want).abs() / sample.tolerance.max(f64::MIN_POSITIVE);
         let shares = samples.iter().map(share).filter(|share| share.is_finite());
         Self { outputs: self.outputs + samples.len(), worst: shares.fold(self.worst, f64::max) }
+    }
+}
+
+impl Model {
+    /// The first output that is wrong in the plans for a target: those of the batches, and of a token. Those of shaders in
+    /// `proven` are not compared.
+    ///
+    /// # Errors
+    /// As [`Subject::check`].
+    pub(crate) fn wrong_output(
+        &self,
+        (target, pipelines): (&Target, &Pipelines),
+        batches: Vec<CheckedBatch>,
+        proven: &HashSet<(Variant, usize)>,
+        go_on: &mut GoOn<'_>,
+    ) -> Result<Option<WrongOutput>> {
+        let (config, weights, cache, gpu) = (self.config(), self.model_weights(), self.cache(), self.gpu());
+        let (prompt, guesses) = (self.prompt_options(), DraftKind::Off);
+        let planner = &Planner { config, weights, cache, prompt, guesses, gpu, all: false };
+        let (weights, meter) = (self.weights(), &Meter::default());
+        Subject { planner, pipelines, weights, batches, proven, looked: Cell::default(), meter }.check(target, go_on)
     }
 }
 
@@ -107,26 +148,29 @@ impl Subject<'_> {
     /// # Errors
     /// [`Error::OutOfMemory`]; that of `go_on`; what the device reports.
     pub fn check(&self, target: &Target, go_on: &mut GoOn<'_>) -> Result<Option<WrongOutput>> {
-        let Planner { config, weights, prompt, cache, .. } = *self.planner;
-        let planned = plan_alone(weights, config, CacheShape { context: CONTEXT, ..cache }, target)?;
-        let together = TOKENS.min(prompt.together());
-        let mut batch = None;
-        if self.batches && together > 1 {
-            let shape = BatchShape::of(prompt.room_for(together), Outputs::Last, 0, cache.context);
-            batch = Some(plan_batch(config, &planned, target, shape)?);
+        let Planner { config, weights, cache, .. } = *self.planner;
+        let most = self.batches.iter().map(|batch| batch.tokens).max().unwrap_or(BEFORE);
+        let planned = plan_alone(weights, config, CacheShape { context: most + MORE, ..cache }, target)?;
+        let mut batches = Vec::with_capacity(self.batches.len());
+        for CheckedBatch { room, .. } in &self.batches {
+            let shape = BatchShape::of(*room, Outputs::Last, 0, cache.context);
+            batches.push(plan_batch(config, &planned, target, shape)?);
         }
-        let batch_plan = batch.as_ref().map(|batch| &batch.plan);
-        let steps = once(&planned.plan).chain(batch_plan).flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
+        let plans = || once(&planned.plan).chain(batches.iter().map(|batch| &batch.plan));
+        let steps = plans().flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
         self.meter.expect(Stage::Check, steps.sum::<usize>() as u64);
-        let variants = once(&planned.plan).chain(batch_plan).flat_map(|plan| plan.variants.clone()).collect::<Vec<_>>();
+        let variants = plans().flat_map(|plan| plan.variants.clone()).collect::<Vec<_>>();
         self.pipelines.prepare_while(&variants, go_on)?;
         let token = Made { executor: Executor::new(self.pipelines, &planned.plan, self.weights)?, plan: &planned.plan };
         let mut random = Pcg32::seed_from_u64(RandomState::new().build_hasher().finish());
-        if let Some(batch) = &batch {
-            if let Some(fault) = self.batch(batch, &planned, &token.executor, together, &mut random, go_on)? {
-                return Ok(Some(fault));
+        for (batch, CheckedBatch { tokens, .. }) in batches.iter().zip(&self.batches) {
+            let fault = self.batch(batch, &planned, &token.executor, *tokens, &mut random, go_on)?;
+            if fault.is_some() {
+                return Ok(fault);
             }
-            return self.token(&planned, &token, together, &mut random, go_on);
+        }
+        if let Some(last) = self.batches.last() {
+            return self.token(&planned, &token, last.tokens, &mut random, go_on);
         }
         for position in 0..BEFORE {
             self.write(&token, position, &[self.pick(&mut random)])?;
@@ -187,13 +231,18 @@ impl Subject<'_> {
     ) -> Result<Option<WrongOutput>> {
         let Planner { weights, .. } = *self.planner;
         let mut row = |weight: &Weight, row: usize| row_of(&weights.table, weight, row);
+        let proven = |step: &Step| {
+            let variant = made.plan.variants[step.variant].clone();
+            self.proven.contains(&(variant, made.plan.splits))
+        };
+        let compared = |step: &Step| self.proven.is_empty() || !proven(step);
         let mut checker = Checker::new(&made.executor, made.plan, &mut row, random.next_u64())?;
         for steps in steps {
             let mut look = |_: &Step, samples: &[(Sample, f64)]| {
                 self.looked.set(self.looked.get().with(samples));
                 go_on()
             };
-            let fault = checker.run(steps.clone(), tokens, &mut look)?;
+            let fault = checker.run(steps.clone(), tokens, &compared, &mut look)?;
             self.meter.add(Stage::Check, steps.len() as u64);
             if fault.is_some() {
                 return Ok(fault);

@@ -7,7 +7,7 @@
 //! place of the model's.
 
 use super::attention::CacheShape;
-use super::batch_plan::{BatchShape, builder_for};
+use super::batch_plan::{BatchShape, builder_alone, builder_for};
 use super::graph::{STREAM, layer};
 use super::weights::{BlockWeights, ModelWeights};
 use super::{Config, PromptOptions};
@@ -91,9 +91,9 @@ pub fn plan_drafting(
     target: &Target,
 ) -> Result<DraftPlan> {
     let w = block_of(weights)?;
-    let mut b = Builder::new(target, config.rotary / 2).with_weights(&weights.table.weights);
+    let mut b = builder_alone(config, target).with_weights(&weights.table.weights);
     let (ring, drafted) = ring(&mut b, DRAFTED, config);
-    let candidates = b.advance("advance", CANDIDATES, splits(1))?.local()?;
+    let candidates = b.advance("advance", CANDIDATES, splits(target, 1))?.local()?;
     let block = b.steps();
     let y = compute(&mut b, w, config, HiddenStates::Kept(ring), cache)?;
     b.keep_hidden("draft_norm", &y, &w.head_norm, &ring, 1)?;

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Fetch, Gpu, Results};
 use crate::plan::{Plan, Purpose, ScratchKey, Target};
+use crate::quant::Arithmetic;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -94,10 +95,12 @@ impl Model {
     fn estimated(file: &Gguf, options: &LoadOptions, gpu: Option<&Gpu>) -> Result<Estimate> {
         let config = Config::read(file)?;
         let shape = options.cache_for(&config);
+        let used = options.tuning.as_ref().zip(gpu).filter(|(tuning, gpu)| tuning.suits(gpu, file, options).is_ok());
+        let options = &used.map_or_else(|| options.clone(), |(tuning, _)| options.choosing(&tuning.choices));
         let target = match gpu {
             Some(gpu) => target(gpu, options),
             None => {
-                let arithmetic = options.arithmetic.unwrap_or_default();
+                let arithmetic = options.arithmetic_or(Arithmetic::default());
                 options.overrides.apply(Target { arithmetic, ..Target::default() })
             }
         };

@@ -1,10 +1,11 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
 
 use super::batch_plan::plan_alone;
-use super::check;
+use super::check::{self, CheckedBatch};
 use super::options::{LoadOptions, target};
 use super::planner::Planner;
 use super::progress::{Meter, Progress, Stage};
+use super::tuning::Tuning;
 use super::upload::{Uploaded, upload};
 use super::verdict::{Check, Verdict, Without};
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Head, ModelWeights, PromptOptions, SamplingPlan};
@@ -17,7 +18,7 @@ use crate::sample::SamplerParams;
 use crate::shader::{Pipelines, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
 use crate::threads::{GoOn, Job, work};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -56,6 +57,9 @@ struct Shared {
     config: Config,
     cache: CacheShape,
     target: Target,
+    /// The target without a tuning.
+    untuned: Target,
+    tuning: Option<Tuning>,
     prompt: PromptOptions,
     pipelines: Pipelines,
     weights: Arc<ModelWeights>,
@@ -108,11 +112,16 @@ impl Model {
     ) -> Result<Self> {
         let mut config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
-        let (cache, prompt, wanted) = (options.cache_for(&config), options.prompt, target(gpu, options));
+        let cache = options.cache_for(&config);
         let all = options.compile_all.unwrap_or(!gpu.report().is_software());
         let (weights, notice) = ModelWeights::with_block(file, &config, options)?;
-        notice.iter().for_each(|notice| tracing::warn!("{notice}"));
-        config.notices.extend(notice);
+        let (tuned, unused) = tuned(file, gpu, options, |target| plan_alone(&weights, &config, cache, target))?;
+        notice.iter().chain(&unused).for_each(|notice| tracing::warn!("{notice}"));
+        config.notices.extend(notice.into_iter().chain(unused));
+        let untuned = target(gpu, options);
+        let (tuning, options) =
+            (options.tuning.as_ref().filter(|_| tuned.is_some()), &tuned.unwrap_or(options.clone()));
+        let (prompt, wanted) = (options.prompt, target(gpu, options));
         let planner =
             Planner { config: &config, weights: &weights, cache, prompt, guesses: options.speculation, gpu, all };
         let mut shaders = planner.shaders(&wanted)?;
@@ -138,13 +147,16 @@ impl Model {
         meter.enter(Stage::Check);
         meter.expect(Stage::Check, 1);
         let mut verdict = known.cloned();
-        let target = |found: &Option<Verdict>| found.as_ref().map_or(Without::Nothing, Verdict::without).of(&wanted);
+        let without = |found: &Option<Verdict>| found.as_ref().map_or(Without::Nothing, Verdict::without);
+        let target = |found: &Option<Verdict>| without(found).of(&wanted);
         let to_check = verdict.is_none() && options.check != Check::Never;
         let settle: Job<'_> = Box::new(|go_on| {
             if to_check {
                 let (planner, pipelines, buffers, meter) = (&planner, &pipelines, &uploaded.buffers, &meter);
-                let (batches, looked) = (options.check == Check::Always || all, Default::default());
-                let check = check::Subject { planner, pipelines, weights: buffers, batches, looked, meter };
+                let batches = options.check == Check::Always || all;
+                let batches = CheckedBatch::at_load(prompt).filter(|_| batches).into_iter().collect();
+                let (proven, looked) = (&HashSet::new(), Default::default());
+                let check = check::Subject { planner, pipelines, weights: buffers, batches, proven, looked, meter };
                 let found = check.settle(&wanted, subject, go_on);
                 weights.table.unchanged()?; // or kernels would be blamed for what another program wrote
                 verdict = found?;
@@ -156,7 +168,7 @@ impl Model {
         });
         work("checking kernels", vec![settle], |_| Ok(()), &mut tell)?;
         tell()?;
-        let target = target(&verdict);
+        let (target, untuned) = (target(&verdict), without(&verdict).of(&untuned));
         let (file, fingerprint) = (file.clone(), OnceLock::new());
         let Text { tokenizer, template } = text;
         let shared = Shared {
@@ -165,6 +177,8 @@ impl Model {
             config,
             cache,
             target,
+            untuned,
+            tuning: tuning.cloned(),
             prompt,
             pipelines,
             weights,
@@ -208,6 +222,16 @@ impl Model {
     /// The target of its plans: the teams and the arithmetic that were chosen, among others.
     pub fn target(&self) -> &Target {
         &self.shared.target
+    }
+
+    /// The target of plans without a tuning.
+    pub(crate) fn untuned(&self) -> &Target {
+        &self.shared.untuned
+    }
+
+    /// The tuning of [`LoadOptions::tuning`], if it is used.
+    pub fn tuning(&self) -> Option<&Tuning> {
+        self.shared.tuning.as_ref()
     }
 
     /// The result of the check at load, or the one of [`LoadOptions::verdicts`] that applied. `None` if the kernels
@@ -296,6 +320,28 @@ impl Model {
     /// Plans sampling with room for so many adjustments beside a batch's plan that has this head.
     pub(crate) fn plan_sampling(&self, batch: &BatchPlan, head: &Head, room: usize) -> Result<SamplingPlan> {
         plan_sampling(&self.shared.config, batch, head, &self.shared.target, room)
+    }
+}
+
+/// The options with a tuning, if they have one that can be used, and otherwise why not. `plan` plans a token for a target.
+///
+/// # Errors
+/// Those of the model's file.
+fn tuned(
+    file: &Gguf,
+    gpu: &Gpu,
+    options: &LoadOptions,
+    plan: impl Fn(&Target) -> Result<BatchPlan>,
+) -> Result<(Option<LoadOptions>, Option<String>)> {
+    let Some(tuning) = &options.tuning else { return Ok((None, None)) };
+    let tuned = options.choosing(&tuning.choices);
+    let planned = || plan(&target(gpu, &tuned));
+    match tuning.suits(gpu, file, options).and_then(|()| planned().map(drop)) {
+        Ok(()) => Ok((Some(tuned), None)),
+        Err(reason) => {
+            plan(&target(gpu, options))?; // what is wrong without it is not the tuning's fault
+            Ok((None, Some(Tuning::unused(&reason))))
+        }
     }
 }
 

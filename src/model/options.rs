@@ -1,11 +1,12 @@
 //! The options of a load.
 
+use super::tuning::Tuning;
 use super::verdict::{Check, Verdict};
 use super::{CacheShape, Config, PromptOptions, usual_arithmetic};
 use crate::gguf::Gguf;
 use crate::gpu::{Gpu, Matrices};
 use crate::kernels::{Cache, CacheType};
-use crate::plan::{Fusions, StepLimit, Target, TilingOverride};
+use crate::plan::{Choices, Fusions, StepLimit, Target};
 use crate::quant::Arithmetic;
 use crate::shader::Variant;
 use crate::speculate::DraftKind;
@@ -46,6 +47,10 @@ pub struct LoadOptions {
     /// block in the model's file, and the model's embeddings and output matrix unless it has its own under the block's
     /// name.
     pub draft_model: Option<Gguf>,
+    /// What [`tune`](crate::tune()) found for the GPU and the model. One for another GPU, driver, version or model is not
+    /// used, nor one that was made for another arithmetic than is asked for here; [`Config::notices`] says why. Its chunk
+    /// of prompts is used where [`LoadOptions::prompt`] has the default.
+    pub tuning: Option<Tuning>,
     /// What measurements and tests override.
     #[doc(hidden)]
     pub overrides: LoadOverrides,
@@ -57,8 +62,8 @@ pub struct LoadOptions {
 pub struct LoadOverrides {
     /// Which steps are fused.
     pub fusions: Fusions,
-    /// Tilings of products, in place of those of the table in `kernels/tiling.rs`.
-    pub tilings: Arc<[TilingOverride]>,
+    /// What is chosen otherwise than by the tables and by [`LoadOptions::tuning`].
+    pub choices: Choices,
     /// How long a step of a prompt may take; `None` for a limit that suits the GPU.
     pub limit: Option<StepLimit>,
     /// Replacements that make kernels wrong, for tests of the check at load.
@@ -93,6 +98,21 @@ impl LoadOptions {
         let usual = if exact <= SMALL_CACHE { CacheType::F32 } else { CacheType::F16 };
         CacheShape { context, ty: self.cache.unwrap_or(usual) }
     }
+
+    /// The same with what a tuning chose, where nothing else is asked for.
+    pub(super) fn choosing(&self, tuned: &Choices) -> Self {
+        let choices = self.overrides.choices.or(tuned);
+        let mut prompt = self.prompt;
+        if prompt.chunk == PromptOptions::default().chunk {
+            prompt.chunk = choices.chunk.unwrap_or(prompt.chunk);
+        }
+        Self { prompt, overrides: LoadOverrides { choices, ..self.overrides.clone() }, ..self.clone() }
+    }
+
+    /// The arithmetic on an adapter that products of `usual` suit.
+    pub(super) fn arithmetic_or(&self, usual: Arithmetic) -> Arithmetic {
+        self.arithmetic.or(self.overrides.choices.arithmetic).unwrap_or(usual)
+    }
 }
 
 impl LoadOverrides {
@@ -100,7 +120,8 @@ impl LoadOverrides {
     pub fn apply(&self, usual: Target) -> Target {
         Target {
             fusions: self.fusions,
-            tiling_overrides: self.tilings.clone(),
+            tilings: self.choices.table.unwrap_or(usual.tilings),
+            choices: Arc::new(self.choices.clone()),
             limit: self.limit.unwrap_or(usual.limit),
             matrices: self.altered.map_or(usual.matrices, |altered| altered.matrices),
             ..usual
@@ -110,6 +131,6 @@ impl LoadOverrides {
 
 /// The target of plans for a device.
 pub(super) fn target(gpu: &Gpu, options: &LoadOptions) -> Target {
-    let arithmetic = options.arithmetic.unwrap_or_else(|| usual_arithmetic(gpu.report()));
+    let arithmetic = options.arithmetic_or(usual_arithmetic(gpu.report()));
     options.overrides.apply(Target { arithmetic, ..Target::of(gpu) })
 }

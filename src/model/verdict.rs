@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::gpu::{Gpu, Matrices};
-use crate::plan::{Target, Team, WrongOutput};
+use crate::plan::{Choices, Target, Team, WrongOutput};
 use crate::shader::Variant;
 use crate::wgsl::VERSION;
 use serde::{Deserialize, Serialize};
@@ -82,9 +82,10 @@ impl Without {
         match self {
             Self::Nothing => target,
             Self::Matrices => Target { matrices: Matrices::None, ..target },
-            // Without subgroups no tiling override applies.
+            // Without subgroups no tiling that was chosen applies.
             Self::Subgroups => {
-                Target { matrices: Matrices::None, team: Team::Workgroup, tiling_overrides: Arc::default(), ..target }
+                let choices = Arc::new(Choices { tilings: Vec::new(), ..(*target.choices).clone() });
+                Target { matrices: Matrices::None, team: Team::Workgroup, choices, ..target }
             }
         }
     }
@@ -132,14 +133,23 @@ pub(super) fn subject<'a>(gpu: &Gpu, variants: impl Iterator<Item = &'a Variant>
     variants.for_each(|variant| shaders.write(variant.compose().as_bytes()));
     let checks = if gpu.checks() { ", indices checked" } else { "" };
     format!(
-        "{} ({:04x}), {}, {}{checks}, wglm {}, shaders {:016x}",
-        report.name,
-        report.vendor,
+        "{}, {}, {}{checks}, wglm {}, shaders {:016x}",
+        adapter(gpu),
         report.backend,
-        [report.driver.as_str(), &system()].join(" ").trim(),
+        driver(gpu),
         VERSION,
         shaders.finish(),
     )
+}
+
+/// The adapter, and its maker's number.
+pub(super) fn adapter(gpu: &Gpu) -> String {
+    format!("{} ({:04x})", gpu.report().name, gpu.report().vendor)
+}
+
+/// Everything of the device that decides how shaders are compiled: its driver, and on a Mac the system.
+pub(super) fn driver(gpu: &Gpu) -> String {
+    [gpu.report().driver.as_str(), &system()].join(" ").trim().to_owned()
 }
 
 /// The build of the system, if the system compiles shaders.

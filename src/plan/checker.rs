@@ -66,8 +66,8 @@ impl<'a> Checker<'a> {
         Ok(Self { executor, plan, fetch, row, seeds: Pcg32::seed_from_u64(seed) })
     }
 
-    /// Runs some steps for `count` tokens from `position` on. Stops at the first step of which an output is wrong, and
-    /// returns that output. `look` is told what was compared.
+    /// Runs some steps for `count` tokens from `position` on, and compares outputs of those that `compared` names. Stops at
+    /// the first step of which an output is wrong, and returns that output. `look` is told what was compared.
     ///
     /// # Errors
     /// That of `look`; what the device reports.
@@ -75,12 +75,13 @@ impl<'a> Checker<'a> {
         &mut self,
         steps: Range<usize>,
         (position, count): (usize, usize),
+        compared: &dyn Fn(&Step) -> bool,
         look: &mut Look<'_>,
     ) -> Result<Option<WrongOutput>> {
         let mut next = steps.start;
         while next < steps.end {
             let step = &self.plan.steps[next];
-            let Some(reference) = &step.reference else {
+            let Some(reference) = step.reference.as_ref().filter(|_| compared(step)) else {
                 self.executor.submit([next], &[])?;
                 next += 1;
                 continue;

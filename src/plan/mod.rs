@@ -8,6 +8,7 @@
 mod batch_layout;
 mod builder;
 mod checker;
+mod choices;
 mod cost;
 mod executor;
 mod fusion;
@@ -25,6 +26,7 @@ mod variant;
 pub use batch_layout::{BatchHeader, PAGE, RowHeader, batch_bytes, row_bytes};
 pub use builder::{Builder, MAX_GRID, SAMPLING_BYTES};
 pub use checker::{Checker, Look, RowOf, WrongOutput};
+pub use choices::{Choices, RowRange, SplitsChoice, StepChoice};
 pub use cost::{Cost, read, readings};
 pub use executor::Executor;
 pub use fusion::Fusions;
@@ -36,7 +38,7 @@ pub use reference::{OutputPlace, PlanContents, Probe, Reference, Sample};
 pub use sharing::ScratchKey;
 pub use target::{Target, Team, Tilings};
 pub use text::Table;
-pub use tiling::{Tiling, TilingOverride};
+pub use tiling::{ProductTile, Tiling};
 pub use variant::VariantBuilder;
 
 use crate::error::{Error, Result};

@@ -1,8 +1,9 @@
 //! The target of a plan: the capabilities of the adapter, and the options for how to compute.
 
-use super::{Fusions, StepLimit, TilingOverride};
+use super::{Choices, Fusions, StepLimit};
 use crate::gpu::{Gpu, Matrices};
 use crate::quant::Arithmetic;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Which lanes form a team. A team is a group of lanes that together reduce one row of products.
@@ -15,7 +16,8 @@ pub enum Team {
 }
 
 /// The GPUs for which the tilings of products were chosen: see `kernels/tiling.rs`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Tilings {
     /// Tilings that were measured on an NVIDIA H100.
     #[default]
@@ -47,8 +49,8 @@ pub struct Target {
     pub fusions: Fusions,
     /// The table of tilings.
     pub tilings: Tilings,
-    /// Tilings that override the table.
-    pub tiling_overrides: Arc<[TilingOverride]>,
+    /// What was chosen for this adapter, in the place of what the tables say.
+    pub choices: Arc<Choices>,
     /// How long a step of a batch may take; longer ones are split.
     pub limit: StepLimit,
 }
@@ -67,7 +69,7 @@ impl Default for Target {
             workgroup_bytes: 32 << 10,
             fusions: Fusions::all(),
             tilings: Tilings::default(),
-            tiling_overrides: Arc::default(),
+            choices: Arc::default(),
             limit: StepLimit::default(),
         }
     }
@@ -91,7 +93,7 @@ impl Target {
             workgroup_bytes: can.max_workgroup_bytes as usize,
             fusions: Fusions::all(),
             tilings: if gpu.report().is_apple() { Tilings::Apple } else { Tilings::Nvidia },
-            tiling_overrides: Arc::default(),
+            choices: Arc::default(),
             limit: StepLimit::of(gpu.report()),
         }
     }

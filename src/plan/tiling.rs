@@ -1,10 +1,11 @@
-//! Tilings: how the rows of a product are divided among lanes, and overrides of that.
+//! How the work of a product is divided: the rows of few vectors' products among lanes, the tiles of many vectors'.
 
 use crate::error::{Error, Result};
+use std::fmt;
 use std::str::FromStr;
 
 /// How the rows of a product are divided among lanes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tiling {
     /// The number of lanes that share a row, a power of two. They form a team.
     pub lanes: usize,
@@ -17,37 +18,103 @@ pub struct Tiling {
     pub workgroup: usize,
 }
 
-/// A tiling override: the tiling of one product, in place of the table's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TilingOverride {
-    /// The label of the step, without its layer.
-    pub step: String,
-    /// The tiling.
-    pub tiling: Tiling,
-}
-
-/// The form in which an override is written.
-const FORM: &str = concat!(
-    "STEP=LANESxROWSxWORKGROUP or STEP=LANESx1xWORKGROUPxCOLUMNS, ",
+/// The form in which a tiling is written.
+const TILING: &str = concat!(
+    "LANESxROWSxWORKGROUP or LANESx1xWORKGROUPxCOLUMNS, ",
     "lanes and workgroup powers of two, 1 to 4 rows or columns"
 );
 
-impl FromStr for TilingOverride {
+impl FromStr for Tiling {
     type Err = Error;
 
-    /// Parses `STEP=LANESxROWSxWORKGROUP`, such as `moe.down=32x1x512`, optionally followed by columns.
+    /// Parses `LANESxROWSxWORKGROUP`, such as `32x1x512`, optionally followed by columns.
     fn from_str(text: &str) -> Result<Self> {
-        let unlike = || Error::Argument { argument: "tiling", expected: FORM.to_owned(), found: format!("`{text}`") };
-        let (step, numbers) = text.split_once('=').ok_or_else(unlike)?;
-        let numbers: Vec<usize> = numbers.split('x').map(str::parse).collect::<Result<_, _>>().map_err(|_| unlike())?;
-        let tiling = match *numbers.as_slice() {
-            [lanes, rows, workgroup] => Tiling { lanes, rows, workgroup, columns: 1 },
-            [lanes, rows, workgroup, columns] => Tiling { lanes, rows, workgroup, columns },
-            _ => return Err(unlike()),
+        let tiling = match *numbers(text).as_slice() {
+            [lanes, rows, workgroup] => Self { lanes, rows, workgroup, columns: 1 },
+            [lanes, rows, workgroup, columns] => Self { lanes, rows, workgroup, columns },
+            _ => return Err(unlike("tiling", TILING, text)),
         };
-        let Tiling { lanes, rows, columns, workgroup } = tiling;
+        let Self { lanes, rows, columns, workgroup } = tiling;
         let powers = lanes.is_power_of_two() && workgroup.is_power_of_two() && lanes <= workgroup && workgroup <= 1024;
         let sums = (1..=4).contains(&rows) && (1..=4).contains(&columns) && (rows == 1 || columns == 1);
-        if powers && sums { Ok(Self { step: step.to_owned(), tiling }) } else { Err(unlike()) }
+        if powers && sums { Ok(tiling) } else { Err(unlike("tiling", TILING, text)) }
     }
+}
+
+impl fmt::Display for Tiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lanes, rows, columns, workgroup } = self;
+        write!(f, "{lanes}x{rows}x{workgroup}")?;
+        if *columns > 1 { write!(f, "x{columns}") } else { Ok(()) }
+    }
+}
+
+/// The tile of a product with many vectors that a workgroup computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProductTile {
+    /// Of cooperative matrices: how many subgroups stand along the vectors and how many along the rows, how many matrices
+    /// of vectors (up to 4) and of rows (2 or 4) each of them multiplies, and how many groups of 32 columns are staged at
+    /// a time.
+    Matrices {
+        /// Subgroups along the vectors.
+        down: usize,
+        /// Subgroups along the rows.
+        across: usize,
+        /// Matrices of vectors.
+        lefts: usize,
+        /// Matrices of rows.
+        rights: usize,
+        /// Groups of columns.
+        groups: usize,
+    },
+    /// In registers: the vectors of the tile (16, 32 or 64), and the rows of an invocation (2 or 4).
+    Registers {
+        /// Vectors of the tile.
+        vectors: usize,
+        /// Rows of an invocation.
+        rows: usize,
+    },
+}
+
+/// The form in which a tile is written.
+const TILE: &str = concat!(
+    "VECTORSxROWS, 16, 32 or 64 vectors and 2 or 4 rows, or, of matrices, DOWNxACROSSxLEFTSxRIGHTSxGROUPS, ",
+    "1 to 32 subgroups together, 1 to 4 lefts, 2 or 4 rights, 1 to 4 groups"
+);
+
+impl FromStr for ProductTile {
+    type Err = Error;
+
+    /// Parses `64x4` or `4x2x2x4x1`, as [`ProductTile`] lists them.
+    fn from_str(text: &str) -> Result<Self> {
+        match *numbers(text).as_slice() {
+            [vectors @ (16 | 32 | 64), rows @ (2 | 4)] => Ok(Self::Registers { vectors, rows }),
+            [down @ 1..=32, across @ 1..=32, lefts @ 1..=4, rights @ (2 | 4), groups @ 1..=4]
+                if down * across <= 32 =>
+            {
+                Ok(Self::Matrices { down, across, lefts, rights, groups })
+            }
+            _ => Err(unlike("tile", TILE, text)),
+        }
+    }
+}
+
+impl fmt::Display for ProductTile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Matrices { down, across, lefts, rights, groups } => {
+                write!(f, "{down}x{across}x{lefts}x{rights}x{groups}")
+            }
+            Self::Registers { vectors, rows } => write!(f, "{vectors}x{rows}"),
+        }
+    }
+}
+
+/// Numbers with an x between each two; none if one of them is no number.
+fn numbers(text: &str) -> Vec<usize> {
+    text.split('x').map(str::parse).collect::<Result<_, _>>().unwrap_or_default()
+}
+
+pub(super) fn unlike(argument: &'static str, form: &str, found: &str) -> Error {
+    Error::Argument { argument, expected: form.to_owned(), found: format!("`{found}`") }
 }

@@ -49,6 +49,7 @@ pub use q5_k::Q5_K;
 pub use q6_k::Q6_K;
 pub use q8_0::Q8_0;
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use crate::wgsl::Source;
@@ -76,7 +77,8 @@ pub enum Family {
 }
 
 /// The arithmetic of a matrix-vector product.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Arithmetic {
     /// Multiplies f32 activations.
     #[default]

@@ -12,8 +12,8 @@ use crate::kernels::matvec::{self, HALF};
 use crate::kernels::rounded::WORDS;
 use crate::kernels::{Cache, CacheType, Input, Norm, Residual};
 use crate::plan::{
-    BatchHeader, BufferRef, Builder, LocalId, PAGE, Plan, RowHeader, Target, Tensor, Tiling, TilingOverride, Weight,
-    WeightId,
+    BatchHeader, BufferRef, Builder, Choices, LocalId, PAGE, Plan, RowHeader, RowRange, StepChoice, Target, Tensor,
+    Tiling, Weight, WeightId,
 };
 use crate::quant::{self, Arithmetic, Family, GROUP, QUANTS, Quant};
 use rand_pcg::Pcg32;
@@ -25,10 +25,11 @@ use std::sync::{Arc, LazyLock};
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
 
 /// Tilings by which the products of cases take four columns, that is the vectors of four tokens, at a time.
-static COLUMNS: LazyLock<Arc<[TilingOverride]>> = LazyLock::new(|| {
+static COLUMNS: LazyLock<Arc<Choices>> = LazyLock::new(|| {
     let tiling = Tiling { lanes: 16, rows: 1, columns: 4, workgroup: 256 };
     let steps = ["product", "pair", "query", "gated", "hidden"];
-    steps.map(|step| TilingOverride { step: step.to_owned(), tiling }).into()
+    let choice = |step: &str| StepChoice { step: step.to_owned(), rows: RowRange::ALL, choice: tiling };
+    Choices { tilings: steps.map(choice).to_vec(), ..Choices::default() }.into()
 });
 
 /// Builds a [`Case`].
@@ -62,7 +63,7 @@ impl CaseBuilder {
         }
         let mut target = target.clone();
         if tokens == 4 {
-            target.tiling_overrides = COLUMNS.clone();
+            target.choices = COLUMNS.clone();
         }
         let mut case = Self::of(Builder::for_rows(&target, pairs, tokens).for_few(true));
         case.consecutive(0, tokens);

@@ -77,7 +77,7 @@ impl Case {
         let word = |place: usize| word(&self.locals[Plan::BATCH.index()], 4 * place).map_or(0, |word| word as usize);
         let (count, longest) = (word(0).clamp(1, self.plan.rows.max(1)), word(1));
         let tokens = (longest.saturating_sub(count), count);
-        Checker::new(&executor, &self.plan, &mut row, 7)?.run(0..self.plan.steps.len(), tokens, look)
+        Checker::new(&executor, &self.plan, &mut row, 7)?.run(0..self.plan.steps.len(), tokens, &|_| true, look)
     }
 
     /// The formats of its weights joined by `+`, vectors of f32 aside; `-` if there is no other.

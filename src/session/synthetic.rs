@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::error::Result;
-use crate::gpu::BufferUse;
+use crate::gpu::{Buffer, BufferUse, Gpu};
 use crate::kernels::CacheType;
 use crate::plan::PAGE;
 use crate::quant::F32;
@@ -23,18 +23,26 @@ impl Session {
         self.check(0, &tokens)?;
         self.wait()?;
         self.rewind(0);
-        let gpu = self.model().gpu().clone();
-        let bytes = noise(self.pool.cache().ty);
-        let noise = gpu.buffer("noise", bytes.len() as u64, BufferUse::Storage)?;
-        gpu.write(&noise, 0, &bytes)?;
+        let (gpu, ty) = (self.model().gpu().clone(), self.pool.cache().ty);
         self.with_runner(|session, runner| {
             session.reach(runner, tokens.len())?;
-            gpu.fill(&noise, &runner.plans.shared.caches.iter().collect::<Vec<_>>())
+            fill_with_noise(&gpu, ty, &runner.plans.shared.caches.iter().collect::<Vec<_>>())
         })?;
         self.offered = tokens.len() / PAGE; // nobody computed them
         (self.confirmed, self.tokens) = (tokens.len(), tokens);
         Ok(())
     }
+}
+
+/// Fills caches with noise of moderate size.
+///
+/// # Errors
+/// What the device reports.
+pub(crate) fn fill_with_noise(gpu: &Gpu, ty: CacheType, caches: &[&Buffer]) -> Result<()> {
+    let bytes = noise(ty);
+    let noise = gpu.buffer("noise", bytes.len() as u64, BufferUse::Storage)?;
+    gpu.write(&noise, 0, &bytes)?;
+    gpu.fill(&noise, caches)
 }
 
 /// Noise of moderate size, as a cache holds it.

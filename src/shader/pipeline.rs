@@ -6,8 +6,8 @@ use crate::gpu::{Gpu, Pipeline, PipelineSlot, PipelineSlots};
 use crate::threads::{GoOn, Job, cores, lock, work};
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The pipelines compiled so far for one device. Clones share them.
 #[derive(Clone)]
@@ -27,6 +27,12 @@ impl Pipelines {
     /// the device is closed.
     pub fn of(gpu: &Gpu) -> Self {
         Self { compiled: gpu.pipelines().clone(), ..Self::new(gpu) }
+    }
+
+    /// Those that are there, and room for more that go when these go.
+    pub(crate) fn beside(&self) -> Self {
+        let there = lock(&self.compiled).clone();
+        Self { compiled: Arc::new(Mutex::new(there)), ..self.clone() }
     }
 
     /// Compiles what `alter` makes of a variant in its place: for tests of what becomes of kernels that are wrong.

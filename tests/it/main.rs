@@ -38,3 +38,5 @@ mod shapes;
 mod steps;
 mod synth;
 mod text;
+#[cfg(feature = "demo-model")]
+mod tuning;

@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use eframe::CreationContext;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use wglm::Stats;
+use wglm::{Stats, TuneProgress};
 
 /// How long the settings have to stay unchanged before they are saved, since a slider changes them in every frame.
 const REST: Duration = Duration::from_secs(1);
@@ -40,6 +40,10 @@ pub struct App {
     /// The typed text.
     text: String,
     loaded: Option<Loaded>,
+    /// What was loaded last.
+    source: Option<(Source, Option<usize>)>,
+    /// The progress of tuning, while there is some.
+    tuning: Option<Option<TuneProgress>>,
     /// The settings of new conversations.
     temperature: Option<f32>,
     pending: Option<Pending>,
@@ -68,13 +72,15 @@ impl App {
     pub fn new(creation: &CreationContext<'_>, start: Start) -> anyhow::Result<Self> {
         look::set(&creation.egui_ctx);
         let window = creation.wgpu_render_state.as_ref().context("eframe opened no wgpu device")?;
-        let worker = Worker::start(device::shared_gpu(window)?, creation.egui_ctx.clone())?;
+        let worker = Worker::start(device::shared_gpu(window)?, creation.egui_ctx.clone(), start.data.join("tunings"))?;
         let (chats, notices) = Chats::read(Store::open(start.data)?)?;
         let mut app = Self {
             worker,
             chats,
             text: String::new(),
             loaded: None,
+            source: None,
+            tuning: None,
             temperature: start.temperature,
             pending: None,
             stats: None,
@@ -97,13 +103,19 @@ impl App {
 
     /// Whether anything changes from frame to frame.
     fn moves(&self) -> bool {
-        self.pending.is_some() || self.picker.loading.is_some()
+        self.pending.is_some() || self.picker.loading.is_some() || self.tuning.is_some()
     }
 
     fn load(&mut self, source: Source, context: Option<usize>) {
         self.loaded = None;
         self.picker.loading = Some(None);
+        self.source = Some((source.clone(), context));
         self.worker.ask(Command::Load(source, context));
+    }
+
+    /// Makes the worker tune the model.
+    fn tune(&mut self) {
+        self.tuning = self.worker.ask(Command::Tune).then_some(None);
     }
 
     /// Sends the typed message.

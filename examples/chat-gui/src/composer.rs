@@ -1,8 +1,10 @@
-//! The text field for messages, with the button that sends a message or stops a reply.
+//! The text field for messages, with the button that sends a message or stops a reply. While a model is tuned, a progress
+//! bar takes its place.
 
 use crate::look;
 use crate::status::Places;
-use eframe::egui::{Button, Key, KeyboardShortcut, Modifiers, TextEdit, Ui, vec2};
+use eframe::egui::{Button, Key, KeyboardShortcut, Modifiers, ProgressBar, TextEdit, Ui, vec2};
+use wglm::TuneProgress;
 
 /// An action of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,4 +57,22 @@ pub fn show(ui: &mut Ui, text: &mut String, can: Can, places: &mut Places) -> Ac
     });
     ui.add_space(4.0);
     action
+}
+
+/// Shows how far tuning is. True if it should stop, which keeps what was found so far.
+pub fn tuning(ui: &mut Ui, progress: Option<&TuneProgress>, places: &mut Places) -> bool {
+    let (share, text) = match progress {
+        None => (0.0, "tuning".to_owned()),
+        Some(it) => (it.share(), format!("{} of {} kept, trying {}", it.kept, it.trials, it.doing)),
+    };
+    ui.add_space(4.0);
+    let stop = ui.horizontal(|ui| {
+        let button = vec2(84.0, 48.0);
+        let width = (ui.available_width() - button.x - 10.0).min(look::LINE);
+        ui.add(ProgressBar::new(share).desired_width(width).text(text).animate(true));
+        ui.add(Button::new("■  Stop").min_size(button))
+    });
+    places.note("stop", stop.inner.rect);
+    ui.add_space(4.0);
+    stop.inner.clicked()
 }

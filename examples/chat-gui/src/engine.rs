@@ -5,14 +5,18 @@
 //! snapshot is missing, damaged or another model's, the messages are computed again.
 
 use crate::protocol::{Command, Loaded, Place, Request, Source, WorkerMessage};
+use crate::tunings::{self, Tunings};
 use crate::worker::WindowSender;
 use std::ops::ControlFlow;
-use wglm::{Cancel, Chat, Error, Gguf, Gpu, LoadOptions, Message, Model, PromptOptions, Result};
+use std::path::PathBuf;
+use wglm::{Cancel, Chat, Error, Gguf, Gpu, LoadOptions, Message, Model, PromptOptions, Result, TuneOptions, Tuning};
 
 /// The model, and the conversation that its session is at.
 pub struct Engine {
     gpu: Gpu,
     window: WindowSender,
+    /// The folder of tunings.
+    tunings: Tunings,
     chat: Option<Chat>,
     place: Option<Place>,
     /// Whether the session has more tokens than its snapshot.
@@ -21,8 +25,8 @@ pub struct Engine {
 
 impl Engine {
     /// An engine without a model.
-    pub fn new(gpu: Gpu, window: WindowSender) -> Self {
-        Self { gpu, window, chat: None, place: None, unsaved: false }
+    pub fn new(gpu: Gpu, window: WindowSender, tunings: PathBuf) -> Self {
+        Self { gpu, window, tunings: Tunings(tunings), chat: None, place: None, unsaved: false }
     }
 
     /// Carries out a command, unless it was cancelled. Errors are reported to the window.
@@ -33,6 +37,7 @@ impl Engine {
                 self.window.send(WorkerMessage::Estimate(source, estimate));
             }
             Command::Load(source, context) => self.load(&source, context, cancel),
+            Command::Tune => self.tune(cancel),
             Command::Open(place) => self.open(place),
             Command::Reply(request) => self.reply(*request, cancel),
         }
@@ -59,13 +64,36 @@ impl Engine {
 
     fn loaded(&self, source: &Source, context: Option<usize>, cancel: &Cancel) -> Result<(Chat, Loaded)> {
         let file = read(source)?;
-        let model = Model::load_with(&file, &self.gpu, &options(&self.gpu, context), &mut |progress| {
+        let tuning = self.tunings.of(&self.gpu, &file);
+        let options = LoadOptions { tuning, ..options(&self.gpu, context) };
+        let model = Model::load_with(&file, &self.gpu, &options, &mut |progress| {
             self.window.send(WorkerMessage::Loading(progress));
             if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
+        let notices = model.config().notices.iter();
+        notices.for_each(|notice| self.window.send(WorkerMessage::Notice(format!("Note: {notice}."))));
         let chat = Chat::new(&model)?;
         let (name, context) = (source.name(), chat.session().context());
         Ok((chat, Loaded { name, context, sampling: model.sampling()? }))
+    }
+
+    /// Tunes the model that is loaded, and keeps what is faster.
+    fn tune(&mut self, cancel: &Cancel) {
+        let (told, faster) = match self.tuned(cancel) {
+            Ok(Some(tuning)) => (tunings::told(&tuning), !tuning.choices.is_empty()),
+            Ok(None) => ("There is no model: load one first.".into(), false),
+            Err(error) => (format!("Tuning failed: {error}."), false),
+        };
+        self.window.send(WorkerMessage::Tuned { told, faster });
+    }
+
+    fn tuned(&self, cancel: &Cancel) -> anyhow::Result<Option<Tuning>> {
+        let Some(chat) = &self.chat else { return Ok(None) };
+        let tuning = wglm::tune(chat.session().model(), &TuneOptions::default(), cancel, &mut |progress| {
+            self.window.send(WorkerMessage::Tuning(progress.clone()));
+        })?;
+        self.tunings.keep(&tuning)?;
+        Ok(Some(tuning))
     }
 
     /// Switches to a conversation: restores the session as it was left.

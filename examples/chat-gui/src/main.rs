@@ -22,6 +22,7 @@ mod protocol;
 mod settings;
 mod status;
 mod store;
+mod tunings;
 mod turns;
 mod worker;
 

@@ -2,7 +2,7 @@
 
 use crate::settings::Settings;
 use std::path::PathBuf;
-use wglm::{Estimate, Event, Message, Progress, SamplerParams};
+use wglm::{Estimate, Event, Message, Progress, SamplerParams, TuneProgress};
 
 /// The source of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub enum Command {
     Estimate(Source, Option<usize>),
     /// Load a model in place of the present one, with this context in tokens.
     Load(Source, Option<usize>),
+    /// Find what makes the model faster on this GPU, and keep it for the next load.
+    Tune,
     /// Restore the session of a conversation.
     Open(Place),
     /// Generate a reply.
@@ -63,6 +65,10 @@ pub enum WorkerMessage {
     Loaded(Loaded),
     /// A load failed or was cancelled.
     NotLoaded(Option<String>),
+    /// The progress of tuning.
+    Tuning(TuneProgress),
+    /// Tuning has ended, with what came of it in words, and whether the next load will be faster.
+    Tuned { told: String, faster: bool },
     /// The number of tokens in the cache that belong to the opened conversation.
     Opened(usize),
     /// An event of the reply.

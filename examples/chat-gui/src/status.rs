@@ -42,6 +42,7 @@ pub struct Status {
     /// Whether the chosen model can be loaded, because its estimate is shown.
     pub estimated: bool,
     pub loading: bool,
+    pub tuning: bool,
     pub replying: bool,
     /// The titles of the conversations.
     pub conversations: Vec<String>,

@@ -6,6 +6,7 @@ use crate::protocol::{Command, WorkerMessage};
 use crate::turns::Turns;
 use eframe::egui::Context;
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub struct Worker {
     /// `None` once the thread was told to end.
     commands: Option<Sender<(Command, Cancel)>>,
     messages: Receiver<WorkerMessage>,
-    /// The handles that stop the requested loads and replies that have not ended, oldest first.
+    /// The handles that stop the requested loads, tunings and replies that have not ended, oldest first.
     asked: VecDeque<Cancel>,
     /// Decides whether a frame or wglm may use the device.
     pub turns: Turns,
@@ -43,18 +44,18 @@ impl WindowSender {
 }
 
 impl Worker {
-    /// Starts the thread.
+    /// Starts the thread. What tuning finds is kept in the folder `tunings`.
     ///
     /// # Errors
     /// The error of the operating system if it refuses the thread.
-    pub fn start(gpu: Gpu, window: Context) -> std::io::Result<Self> {
+    pub fn start(gpu: Gpu, window: Context, tunings: PathBuf) -> std::io::Result<Self> {
         let ((commands, received), (sender, messages)) = (channel::<(Command, Cancel)>(), channel());
         let window = WindowSender { messages: sender, window };
         let turns = Turns::new(&gpu);
         let same = turns.clone();
         gpu.before_submissions(move || same.pass());
         let run = move || {
-            let mut engine = Engine::new(gpu, window);
+            let mut engine = Engine::new(gpu, window, tunings);
             received.into_iter().for_each(|(command, cancel)| engine.obey(command, &cancel));
             engine.leave();
         };
@@ -65,13 +66,13 @@ impl Worker {
     /// Sends a command; false if the thread has ended.
     pub fn ask(&mut self, command: Command) -> bool {
         let cancel = Cancel::default();
-        if matches!(command, Command::Load(..) | Command::Reply(_)) {
+        if matches!(command, Command::Load(..) | Command::Tune | Command::Reply(_)) {
             self.asked.push_back(cancel.clone());
         }
         self.commands.as_ref().is_some_and(|commands| commands.send((command, cancel)).is_ok())
     }
 
-    /// Stops all requested loads and replies, whether they have begun or not, but none that is requested later.
+    /// Stops all requested loads, tunings and replies, whether they have begun or not, but none that is requested later.
     pub fn stop(&self) {
         self.asked.iter().for_each(Cancel::cancel);
     }
@@ -80,7 +81,13 @@ impl Worker {
     pub fn received(&mut self) -> Vec<WorkerMessage> {
         let messages: Vec<WorkerMessage> = self.messages.try_iter().collect();
         let over = |message: &&WorkerMessage| {
-            matches!(message, WorkerMessage::Loaded(_) | WorkerMessage::NotLoaded(_) | WorkerMessage::Replied { .. })
+            matches!(
+                message,
+                WorkerMessage::Loaded(_)
+                    | WorkerMessage::NotLoaded(_)
+                    | WorkerMessage::Tuned { .. }
+                    | WorkerMessage::Replied { .. }
+            )
         };
         let over = messages.iter().filter(over).count();
         self.asked.drain(..over.min(self.asked.len()));

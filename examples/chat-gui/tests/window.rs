@@ -145,6 +145,26 @@ fn conversations_are_renamed_and_deleted() {
     assert_eq!(left.collect::<Vec<_>>(), ["status"]);
 }
 
+/// Tuning shows its progress and stops when asked to. Whatever it found, a reply follows.
+#[test]
+#[ignore = "drives a window: needs Xvfb and xdotool"]
+fn a_model_is_tuned_and_that_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let display = Display::open();
+    let window = Window::open(&display, folder.path(), &["--demo", "--temperature", "0"]);
+    window.wait("the model", |status| status["model"] == "demonstration model");
+    window.click("tune");
+    window.wait("tuning", |status| status["tuning"] == true);
+    window.click("stop");
+    let done = window.wait("the end of it", |status| status["tuning"] == false && status["loading"] == false);
+    let notices = done["notices"].as_array().unwrap();
+    assert!(notices.len() == 1 && notices[0].as_str().unwrap().starts_with("Tuning is over: "), "{notices:?}");
+    window.wait("the model", |status| status["model"] == "demonstration model");
+    window.write(QUESTION);
+    window.wait("the reply", |status| status["messages"].as_array().unwrap().len() == 2);
+    window.close();
+}
+
 /// The number of conversations in the list.
 fn names(status: &Value) -> usize {
     status["conversations"].as_array().unwrap().len()

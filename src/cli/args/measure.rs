@@ -1,6 +1,6 @@
 //! Arguments of the commands that measure and test.
 
-use super::numbers::{OrNone, from_zero, positive, probability, some, whole};
+use super::numbers::{OrNone, above_zero, from_zero, positive, probability, some, whole};
 use super::{GpuArgs, MeasuredOutputArgs, ModelArgs, OutputArgs, SpeculateArg};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
@@ -91,6 +91,18 @@ pub struct ProfileArgs {
     /// Show the full name of each kernel's shader variant
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(mut_arg("tuning", |arg| arg.help("Write what is found to FILE; off to write nothing [default: where all commands find it]")))]
+pub struct TuneArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Seconds that it may take [default: 60 on a fast GPU, up to 300 on a slow one]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = above_zero)]
+    pub budget: Option<f32>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Debug, Args)]

@@ -2,12 +2,13 @@
 
 use super::numbers::{positive, whole};
 use clap::{Args, ValueEnum};
+use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::str::FromStr;
 use std::time::Duration;
 use wglm::kernels::CacheType;
 use wglm::model::{LoadOverrides, PromptOptions};
-use wglm::plan::{Fusions, TilingOverride};
+use wglm::plan::{Choices, Fusions, StepChoice, Tiling, Tilings};
 use wglm::quant::Arithmetic;
 use wglm::{GpuOptions, LoadOptions};
 
@@ -83,9 +84,9 @@ pub struct FileArgs {
     /// KV cache type (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
     #[arg(long, alias = "cache-type-k", value_name = "TYPE", help_heading = "Model")]
     pub cache_type: Option<CacheTypeArg>,
-    /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub)
-    #[arg(long, value_name = "N", default_value_t = PromptOptions::default().chunk, allow_negative_numbers = true, value_parser = together, help_heading = TUNING)]
-    pub ubatch_size: usize,
+    /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub) [default: 512, or what `wglm tune` found]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = together, help_heading = TUNING)]
+    pub ubatch_size: Option<usize>,
     /// Target GPU time per submission of a prompt, in ms
     #[arg(long, value_name = "N", default_value_t = PromptOptions::default().limit.as_millis() as u64, allow_negative_numbers = true, value_parser = positive::<u64>, help_heading = TUNING)]
     pub submission_ms: u64,
@@ -95,9 +96,13 @@ pub struct FileArgs {
     /// Use f32, f16 and bf16 weights in place, from the mapped file (Metal only; not yet tested on a Mac)
     #[arg(long, help_heading = TUNING)]
     pub zero_copy: bool,
-    /// Override kernel tiling (benchmarking): a list of STEP=LANESxROWSxWORKGROUP[xCOLUMNS], e.g. moe.down=32x1x512
-    #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tiling_overrides, help_heading = TUNING)]
-    pub tiling: Option<TilingOverrides>,
+    /// Override kernel tiling (benchmarking): a list of STEP[@ROWS]=LANESxROWSxWORKGROUP[xCOLUMNS], e.g. moe.down=32x1x512
+    /// or, for plans of 4 to 7 rows, moe.down@4-7=32x2x512
+    #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tilings, help_heading = TUNING)]
+    pub tiling: Option<TilingList>,
+    /// Table of kernel tilings (benchmarking) [default: the one for the GPU]
+    #[arg(long, value_name = "TABLE", help_heading = TUNING)]
+    pub tiling_table: Option<TableArg>,
     /// Disable these fusions (debugging): all, or a list of norm, latent, cache, absorb, merge, round, experts
     #[arg(long, env = "WGLM_UNFUSE", hide_env_values = true, value_name = "LIST", value_parser = fusions, help_heading = TUNING)]
     pub unfuse: Option<Fusions>,
@@ -105,12 +110,26 @@ pub struct FileArgs {
 
 /// The value of `--tiling`.
 #[derive(Debug, Clone, Default)]
-pub struct TilingOverrides(Arc<[TilingOverride]>);
+pub struct TilingList(Vec<StepChoice<Tiling>>);
 
-/// Parses a list of overrides. An empty list is valid, because the environment variable may be empty.
-fn tiling_overrides(list: &str) -> Result<TilingOverrides, String> {
+/// The form of a tiling.
+const TILING: &str = "expected STEP=LANESxROWSxWORKGROUP or STEP=LANESx1xWORKGROUPxCOLUMNS, lanes and workgroup powers of \
+                      two, 1 to 4 rows or columns; STEP@ROWS for plans of some rows, as in moe.down@4-7";
+
+/// Parses a list of tilings. An empty list is valid, because the environment variable may be empty.
+fn tilings(list: &str) -> Result<TilingList, String> {
     let items = list.split(',').map(str::trim).filter(|item| !item.is_empty());
-    items.map(|item| item.parse().map_err(accepted)).collect::<Result<_, _>>().map(TilingOverrides)
+    let tilings = items.map(str::parse).collect::<Result<_, wglm::Error>>();
+    tilings.map(TilingList).map_err(|_| TILING.to_owned())
+}
+
+/// A table of tilings.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum TableArg {
+    /// Measured on an NVIDIA H100
+    Nvidia,
+    /// Of llama.cpp's Metal kernels
+    Apple,
 }
 
 fn fusions(list: &str) -> Result<Fusions, String> {
@@ -143,9 +162,15 @@ impl FileArgs {
             ArithmeticArg::Float => Some(Arithmetic::Float),
             ArithmeticArg::Int => Some(Arithmetic::Int),
         };
-        let (fusions, tilings) = (self.unfuse.unwrap_or_default(), self.tiling.clone().unwrap_or_default().0);
-        let overrides = LoadOverrides { fusions, tilings, ..LoadOverrides::default() };
-        let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
+        let table = self.tiling_table.map(|table| match table {
+            TableArg::Nvidia => Tilings::Nvidia,
+            TableArg::Apple => Tilings::Apple,
+        });
+        let tilings = self.tiling.clone().unwrap_or_default().0;
+        let choices = Choices { table, tilings, ..Choices::default() };
+        let overrides = LoadOverrides { fusions: self.unfuse.unwrap_or_default(), choices, ..LoadOverrides::default() };
+        let chunk = self.ubatch_size.unwrap_or(PromptOptions::default().chunk);
+        let prompt = PromptOptions { chunk, limit: Duration::from_millis(self.submission_ms) };
         let (context, zero_copy) = (self.context, self.zero_copy);
         LoadOptions { context, cache, arithmetic, overrides, zero_copy, prompt, ..LoadOptions::default() }
     }
@@ -157,9 +182,27 @@ pub struct ModelArgs {
     pub file: FileArgs,
     #[command(flatten)]
     pub gpu: GpuArgs,
+    /// Use the choices in FILE, which `wglm tune` wrote; off for none [default: what `wglm tune` found for this GPU and model]
+    #[arg(long, value_name = "FILE|off", help_heading = TUNING)]
+    pub tuning: Option<TuningArg>,
     /// Check GPU results against the CPU at load, and avoid kernels that are wrong
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = TUNING)]
     pub check: CheckArg,
+}
+
+/// A tuning that is named.
+#[derive(Debug, Clone)]
+pub enum TuningArg {
+    Off,
+    File(PathBuf),
+}
+
+impl FromStr for TuningArg {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(if text == "off" { Self::Off } else { Self::File(PathBuf::from(text)) })
+    }
 }
 
 /// When kernels are checked as a model is loaded.

@@ -11,7 +11,7 @@ use super::args::ChatArgs;
 use super::interrupts::{self, INTERRUPTED, OnInterrupt};
 use super::output;
 use super::reply::View;
-use super::{model, run, terminal};
+use super::{model, run, terminal, tunings};
 use editor::Editor;
 use lines::StdinLines;
 use std::process::ExitCode;
@@ -45,6 +45,7 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
     let file = model::open(talk.model.file.model.as_deref())?;
     let options = run::options(&file, &talk.sampling, true)?;
     let model = model::load(&file, &talk.model, talk.sampling.speculate.kind())?;
+    tunings::hint(&model, &talk.model);
     let mut chat = Chat::new(&model)?;
     run::prepare(&mut chat, &talk.reply, options);
     output::note(format_args!(

@@ -19,6 +19,8 @@ mod streams;
 mod terminals;
 mod texts;
 #[cfg(target_os = "linux")]
+mod tunings;
+#[cfg(target_os = "linux")]
 mod verdicts;
 
 use serde_json::Value;
@@ -65,7 +67,7 @@ fn with_cache(command: &mut Command, folder: &Path) {
     if let Some(shaders) = variable("MESA_SHADER_CACHE_DIR").or(usual) {
         command.env("MESA_SHADER_CACHE_DIR", shaders);
     }
-    command.env("XDG_CACHE_HOME", folder);
+    command.env("XDG_CACHE_HOME", folder).env("XDG_CONFIG_HOME", folder);
 }
 
 fn outcome(mut command: Command) -> Outcome {

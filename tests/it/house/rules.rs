@@ -4,7 +4,7 @@ use super::code::{File, files, names};
 use wglm::quant::QUANTS;
 
 /// The modules from the ground up: each may use those before it. Those of one line may not use each other.
-const ORDER: [&[&str]; 16] = [
+const ORDER: [&[&str]; 17] = [
     &["error"],
     &["wgsl", "threads", "memory"],
     &["quant", "gguf"],
@@ -17,6 +17,7 @@ const ORDER: [&[&str]; 16] = [
     &["model"],
     &["session"],
     &["generate"],
+    &["tune"],
     &["chat"],
     &["stream"],
     &["lib"],

@@ -10,7 +10,7 @@ impl App {
     pub(super) fn receive(&mut self) {
         self.worker.received().into_iter().for_each(|message| self.take(message));
         if self.moves() && !self.worker.lives() {
-            (self.pending, self.picker.loading, self.loaded) = (None, None, None);
+            (self.pending, self.picker.loading, self.loaded, self.tuning) = (None, None, None, None);
             self.notices.push("The thread of the model died. Please report it, and start the program again.".into());
         }
     }
@@ -32,6 +32,8 @@ impl App {
                 (self.picker.loading, self.held) = (None, 0);
                 self.notices.extend(error);
             }
+            WorkerMessage::Tuning(progress) => self.tuning = Some(Some(progress)),
+            WorkerMessage::Tuned { told, faster } => self.tuned(told, faster),
             WorkerMessage::Opened(held) => self.held = held,
             WorkerMessage::Event(event) => {
                 if let Some(pending) = &mut self.pending {
@@ -40,6 +42,16 @@ impl App {
             }
             WorkerMessage::Replied { message, held, error } => self.replied(message, held, error),
             WorkerMessage::Notice(notice) => self.notices.push(notice),
+        }
+    }
+
+    /// Shows what came of tuning, and loads the model again if it is faster now.
+    fn tuned(&mut self, told: String, faster: bool) {
+        self.tuning = None;
+        self.notices.push(told);
+        if let Some((source, context)) = self.source.clone().filter(|_| faster) {
+            self.picker.open = true;
+            self.load(source, context);
         }
     }
 

@@ -1,0 +1,75 @@
+//! Keeps what `wglm tune` found in the user's configuration folder, one file for each GPU and model, and finds it there.
+
+use super::args::{ModelArgs, TuningArg};
+use super::output;
+use anyhow::Context;
+use directories::ProjectDirs;
+use std::path::{Path, PathBuf};
+use wglm::{Gguf, Gpu, Model, Tuning, TuningSubject};
+
+/// The tuning that a command should load a model with: the one that is named, or else the one that is kept. A file that
+/// cannot be read is ignored with a note.
+pub fn wanted(args: &ModelArgs, gpu: &Gpu, file: &Gguf) -> anyhow::Result<Option<Tuning>> {
+    let (path, named) = match &args.tuning {
+        Some(TuningArg::Off) => return Ok(None),
+        Some(TuningArg::File(path)) => (Some(path.clone()), true),
+        None => (usual_path(gpu, file), false),
+    };
+    let Some(path) = path.filter(|path| named || path.exists()) else { return Ok(None) };
+    match read(&path) {
+        Ok(mut tuning) => {
+            if args.file.ubatch_size.is_some() {
+                tuning.choices.chunk = None;
+            }
+            Ok(Some(tuning))
+        }
+        Err(reason) => {
+            output::note(format_args!("note: the tuning {} is not used: {reason:#}", path.display()));
+            Ok(None)
+        }
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Tuning> {
+    let text = std::fs::read_to_string(path)?;
+    Ok(text.parse()?)
+}
+
+/// Where a new tuning is written, unless it should not be.
+pub fn destination(args: &ModelArgs, gpu: &Gpu, file: &Gguf) -> anyhow::Result<Option<PathBuf>> {
+    match &args.tuning {
+        Some(TuningArg::Off) => Ok(None),
+        Some(TuningArg::File(path)) => Ok(Some(path.clone())),
+        None => {
+            let path = usual_path(gpu, file).context("there is no home folder; name a file with --tuning")?;
+            Ok(Some(path))
+        }
+    }
+}
+
+/// The file for a GPU and a model; none for a file of another architecture, about which the load says more.
+fn usual_path(gpu: &Gpu, file: &Gguf) -> Option<PathBuf> {
+    let name = TuningSubject::of(gpu, file).ok()?.file_name();
+    Some(ProjectDirs::from("", "", "wglm")?.config_dir().join("tunings").join(name))
+}
+
+/// Writes a tuning: a temporary file that is then renamed, because other processes may read the file at any time.
+pub fn keep(tuning: &Tuning, path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+    let written = folder.map_or(Ok(()), std::fs::create_dir_all);
+    let written = written.and_then(|()| std::fs::write(&beside, tuning.to_string()));
+    written.and_then(|()| std::fs::rename(beside, path)).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Says that tuning may help, on a GPU whose maker's GPUs nobody has measured and that was not tuned.
+pub fn hint(model: &Model, args: &ModelArgs) {
+    let adapter = model.gpu().report();
+    let tuned = model.tuning().is_some() || args.tuning.is_some();
+    if !tuned && !adapter.is_measured() && !adapter.is_software() {
+        output::note(format_args!(
+            "note: nobody has measured what suits `{}`; `wglm tune` with the same -m may make it faster",
+            adapter.name
+        ));
+    }
+}

@@ -1,0 +1,284 @@
+//! The questions for a model on a device, and their candidates.
+
+use super::bench::GpuBench;
+use super::question::{Edit, Question, Work};
+use super::search::Bench;
+use crate::error::Result;
+use crate::gpu::{AdapterReport, Matrices};
+use crate::model::{FEW_TOKENS, PromptOptions, usual_arithmetic};
+use crate::plan::{Choices, ProductTile, RowRange, SplitsChoice, StepChoice, Target, Team, Tiling};
+use crate::quant::Arithmetic;
+
+/// Of all time, what is spent on the steps of a token, of a few rows, of prompts, and on everything else.
+const TOKEN: f64 = 0.4;
+const FEW: f64 = 0.25;
+const PROMPTS: f64 = 0.2;
+const SWITCHES: f64 = 0.15;
+
+/// Of what is spent on a few rows, what is spent on the splits of a class.
+const SPLITS: f64 = 0.1;
+
+/// Numbers of rows whose steps have the same tilings.
+const FEW_CLASSES: [RowRange; 3] = [RowRange::new(2, 3), RowRange::new(4, 7), RowRange::new(8, FEW_TOKENS)];
+/// Numbers of rows whose products have the same tiles.
+const TILE_CLASSES: [RowRange; 2] = [RowRange::new(FEW_TOKENS + 1, 128), RowRange::new(129, PromptOptions::MOST)];
+
+/// A step that takes less than this part of the time is left as it is: nothing that is gained there would show.
+const SMALL: f64 = 0.01;
+
+/// Tilings for a row alone, those first that are the best of some step on some GPU: lanes, rows of a team, workgroup.
+const GOOD: [[usize; 3]; 12] = [
+    [32, 1, 256],
+    [32, 1, 512],
+    [8, 1, 128],
+    [16, 1, 128],
+    [32, 4, 64],
+    [64, 1, 64],
+    [32, 2, 256],
+    [8, 1, 256],
+    [64, 1, 1024],
+    [16, 2, 256],
+    [8, 4, 64],
+    [32, 4, 256],
+];
+/// The same for several rows.
+const GOOD_FOR_SEVERAL: [[usize; 3]; 9] = [
+    [32, 2, 512],
+    [8, 2, 256],
+    [16, 2, 256],
+    [32, 4, 512],
+    [8, 4, 128],
+    [8, 2, 128],
+    [32, 1, 256],
+    [32, 2, 1024],
+    [32, 4, 64],
+];
+/// Tiles of cooperative matrices: subgroups down and across, matrices of vectors and of rows.
+const TILES: [[usize; 4]; 20] = [
+    [1, 4, 4, 2],
+    [4, 2, 2, 4],
+    [2, 2, 2, 4],
+    [2, 2, 4, 2],
+    [2, 4, 2, 2],
+    [2, 2, 2, 2],
+    [1, 4, 2, 2],
+    [2, 2, 4, 4],
+    [1, 2, 4, 4],
+    [1, 4, 4, 4],
+    [4, 2, 2, 2],
+    [2, 4, 2, 4],
+    [1, 2, 2, 2],
+    [1, 4, 3, 2],
+    [1, 2, 3, 4],
+    [1, 2, 2, 4],
+    [1, 4, 1, 2],
+    [1, 2, 1, 2],
+    [1, 8, 4, 2],
+    [4, 4, 2, 2],
+];
+
+/// All questions, in the order in which they are asked: what everything else depends on, then steps by their share of the
+/// time, then how prompts are cut.
+pub(super) fn questions(bench: &mut GpuBench<'_>, about: &About<'_>) -> Result<Vec<Question>> {
+    let start = bench.start();
+    let mut questions = about.switches(&start);
+    let mut steps = about.splits_of_few();
+    steps.extend(about.tilings(bench, &start)?);
+    steps.extend(about.tiles(bench, &start)?);
+    steps.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    questions.extend(steps);
+    questions.extend(about.parts(&start));
+    Ok(questions)
+}
+
+/// What candidates depend on.
+pub(super) struct About<'a> {
+    pub target: &'a Target,
+    pub adapter: &'a AdapterReport,
+    pub prompt: PromptOptions,
+    /// Tokens in a deep cache.
+    pub deep: usize,
+    /// Tokens of a long prompt.
+    pub long: usize,
+    /// Seconds for everything.
+    pub budget: f64,
+}
+
+impl About<'_> {
+    /// Whether there is time to measure how the time is shared, for which kernels may have to be compiled.
+    fn has_time(&self, bench: &GpuBench<'_>) -> bool {
+        bench.elapsed() < 0.05 * self.budget
+    }
+
+    fn tokens(&self) -> Vec<Work> {
+        let deep = (self.deep > 0).then_some(Work::Token { depth: self.deep });
+        [Work::Token { depth: 0 }].into_iter().chain(deep).collect()
+    }
+
+    /// The rooms of plans within a range, as work.
+    fn rooms(&self, range: RowRange) -> Vec<Work> {
+        let rooms = self.prompt.rooms().filter(|rows| *rows > 1 && range.contains(*rows) && *rows <= 512);
+        rooms.map(|rows| Work::Rows { rows, depth: 0 }).collect()
+    }
+
+    /// Arithmetic, matrices, and splits of the cache.
+    fn switches(&self, start: &Choices) -> Vec<Question> {
+        let mut questions = Vec::new();
+        let mut ask = |name: &str, works: Vec<Work>, candidates: Vec<Edit>, least: f64| {
+            if !works.is_empty() && !candidates.is_empty() {
+                questions.push(Question { name: name.to_owned(), works, candidates, weight: 0.0, least });
+            }
+        };
+        let Target { arithmetic, matrices, .. } = *self.target;
+        let few = self.rooms(RowRange::new(4, 4));
+        if start.arithmetic.is_none() && arithmetic == usual_arithmetic(self.adapter) {
+            // Bytes are less exact than floats, so they have to be worth it.
+            let (other, least) = match arithmetic {
+                Arithmetic::Int => (Arithmetic::Float, 0.0),
+                Arithmetic::Float => (Arithmetic::Int, 0.05),
+            };
+            ask(
+                "arithmetic",
+                [vec![Work::Token { depth: 0 }], few.clone()].concat(),
+                vec![Edit::Arithmetic(other)],
+                least,
+            );
+        }
+        if matrices != Matrices::None {
+            ask("matrices of few rows", [self.tokens(), few].concat(), vec![Edit::FewWithoutMatrices], 0.0);
+            let works = self.rooms(RowRange::new(FEW_TOKENS + 1, 512));
+            ask("matrices of prompts", works, vec![Edit::PromptsWithoutMatrices], 0.0);
+        }
+        ask("splits of the cache, 1 row", self.tokens(), splits(RowRange::new(1, 1)), 0.0);
+        let each = SWITCHES / questions.len().max(1) as f64;
+        questions.iter_mut().for_each(|question| question.weight = each);
+        questions
+    }
+
+    /// Splits of the cache for a few rows, which count in a deep cache above all.
+    fn splits_of_few(&self) -> Vec<Question> {
+        let of_class = |range: RowRange| {
+            let shallow = self.rooms(range);
+            let deep = shallow.first().filter(|_| self.deep > 0).map(|work| work.at(self.deep));
+            let (name, candidates) = (format!("splits of the cache, {range} rows"), splits(range));
+            let (works, weight) = (shallow.iter().copied().chain(deep).collect(), FEW * SPLITS);
+            Question { name, works, candidates, weight, least: 0.0 }
+        };
+        FEW_CLASSES.into_iter().map(of_class).filter(|question| !question.works.is_empty()).collect()
+    }
+
+    /// Tilings of products, first those of a row alone.
+    fn tilings(&self, bench: &mut GpuBench<'_>, start: &Choices) -> Result<Vec<Question>> {
+        if self.target.team == Team::Workgroup {
+            return Ok(Vec::new());
+        }
+        let mut questions = Vec::new();
+        let alone = vec![Work::Token { depth: 0 }];
+        let classes = [(RowRange::new(1, 1), alone, TOKEN)].into_iter();
+        let several = FEW_CLASSES.map(|range| (range, self.rooms(range), FEW / FEW_CLASSES.len() as f64));
+        for (rows, works, weight) in classes.chain(several) {
+            let Some(first) = works.first() else { continue };
+            let name = if rows.to == 1 { "1 row".to_owned() } else { format!("{rows} rows") };
+            let shares = bench.shares(start, *first, self.has_time(bench))?;
+            for (step, share) in shares.into_iter().filter(|(_, share)| *share >= SMALL) {
+                let edit = |choice| Edit::Tiling(StepChoice { step: step.clone(), rows, choice });
+                let candidates = self.tilings_of(rows).into_iter().map(edit).collect();
+                let (name, works) = (format!("{step}, {name}"), works.clone());
+                questions.push(Question { name, works, candidates, weight: weight * share, least: 0.0 });
+            }
+        }
+        with_effect(bench, start, questions)
+    }
+
+    /// The tilings that the target can have for products of some rows.
+    fn tilings_of(&self, rows: RowRange) -> Vec<Tiling> {
+        let tiling = |[lanes, rows, workgroup]: [usize; 3]| Tiling { lanes, rows, workgroup, columns: 1 };
+        let good = if rows.to == 1 { GOOD.as_slice() } else { &GOOD_FOR_SEVERAL };
+        let mut tilings: Vec<Tiling> = good.iter().copied().map(tiling).collect();
+        if rows.to > 1 {
+            let columns = |lanes| [4, 2].map(|columns| Tiling { lanes, rows: 1, workgroup: 256, columns });
+            tilings.extend([16, 8, 4].into_iter().flat_map(columns));
+        }
+        for lanes in [32, 16, 8, 64, 4, 128] {
+            for rows in [1, 2, 4] {
+                tilings.extend([256, 128, 512, 64, 1024].map(|workgroup| tiling([lanes, rows, workgroup])));
+            }
+        }
+        let Target { subgroup, wide, invocations, .. } = *self.target;
+        let widest = if wide { 128 } else { subgroup };
+        let can = |it: &Tiling| it.workgroup <= invocations && it.lanes <= it.workgroup && it.lanes <= widest;
+        tilings.retain(|tiling| can(tiling) && (tiling.lanes <= subgroup || tiling.lanes >= Target::WIDE));
+        tilings
+    }
+
+    /// Tiles of the products of prompts.
+    fn tiles(&self, bench: &mut GpuBench<'_>, start: &Choices) -> Result<Vec<Question>> {
+        let registers = |vectors| [4, 2].map(|rows| ProductTile::Registers { vectors, rows });
+        let tiles: Vec<ProductTile> = match self.target.matrices {
+            Matrices::None => [64, 32, 16].into_iter().flat_map(registers).collect(),
+            _ => {
+                let tile = |[down, across, lefts, rights]: [usize; 4]| {
+                    [2, 1].map(|groups| ProductTile::Matrices { down, across, lefts, rights, groups })
+                };
+                TILES.into_iter().flat_map(tile).collect()
+            }
+        };
+        let mut questions = Vec::new();
+        for rows in TILE_CLASSES {
+            let works = self.rooms(rows);
+            let Some(first) = works.first() else { continue };
+            let shares = bench.shares(start, *first, self.has_time(bench))?;
+            for (step, share) in shares.into_iter().filter(|(_, share)| *share >= SMALL) {
+                let edit = |choice: &ProductTile| Edit::Tile(StepChoice { step: step.clone(), rows, choice: *choice });
+                let (name, weight) = (format!("{step}, {rows} rows"), share * PROMPTS / TILE_CLASSES.len() as f64);
+                let candidates = tiles.iter().map(edit).collect();
+                questions.push(Question { name, works: works.clone(), candidates, weight, least: 0.0 });
+            }
+        }
+        with_effect(bench, start, questions)
+    }
+
+    /// How prompts are cut: up to which rows the steps of few rows compute them, and how many tokens a part has.
+    fn parts(&self, start: &Choices) -> Vec<Question> {
+        let mut questions = Vec::new();
+        let mut ask = |name: &str, works: Vec<Work>, candidates: Vec<Edit>| {
+            let (name, weight, least) = (name.to_owned(), SWITCHES / 2.0, 0.0);
+            questions.push(Question { name, works, candidates, weight, least });
+        };
+        if start.few_rows.is_none() {
+            let works = self.rooms(RowRange::new(8, FEW_TOKENS));
+            ask("where prompts run by tiles", works, [16, 8, 4].map(Edit::FewRows).to_vec());
+        }
+        if start.chunk.is_none() && self.prompt.chunk == PromptOptions::default().chunk && self.long > 512 {
+            let chunks = [1024, 2048, 256, 4096].into_iter().filter(|chunk| *chunk <= self.long);
+            ask(
+                "tokens of a prompt's part",
+                vec![Work::Prompt { tokens: self.long }],
+                chunks.map(Edit::Chunk).collect(),
+            );
+        }
+        questions
+    }
+}
+
+/// Into how many splits attention of so many rows may divide the cache.
+fn splits(rows: RowRange) -> Vec<Edit> {
+    let choice = |splits| Edit::Splits(SplitsChoice { rows, splits });
+    [32, 16, 64, 8, 48, 24, 4].map(choice).to_vec()
+}
+
+/// The questions of which one of the first candidates changes what runs: others are about steps that have no such choice.
+fn with_effect(bench: &mut GpuBench<'_>, start: &Choices, questions: Vec<Question>) -> Result<Vec<Question>> {
+    let mut kept = Vec::new();
+    for question in questions {
+        let Some(work) = question.works.last() else { continue };
+        let usual = bench.identity(start, *work)?;
+        for edit in question.candidates.iter().take(3) {
+            if bench.identity(&edit.of(start), *work).is_ok_and(|identity| identity != usual) {
+                kept.push(question.clone());
+                break;
+            }
+        }
+    }
+    Ok(kept)
+}

@@ -1,0 +1,155 @@
+//! What is to be chosen, and between what.
+
+use crate::plan::{Choices, ProductTile, SplitsChoice, StepChoice, Tiling};
+use crate::quant::Arithmetic;
+use std::fmt;
+
+/// Work whose time is measured as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Work {
+    /// A generated token, with so many tokens in the cache.
+    Token { depth: usize },
+    /// A part of a prompt in the plan with room for just so many rows, behind so many tokens.
+    Rows { rows: usize, depth: usize },
+    /// A prompt of so many tokens, in as many parts as its chunks make.
+    Prompt { tokens: usize },
+}
+
+impl fmt::Display for Work {
+    /// Prints the name that `wglm bench` would print.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let depth = match *self {
+            Self::Token { depth } => {
+                f.write_str("tg")?;
+                depth
+            }
+            Self::Rows { rows, depth } => {
+                write!(f, "pp{rows}")?;
+                depth
+            }
+            Self::Prompt { tokens } => return write!(f, "pp{tokens}"),
+        };
+        if depth > 0 { write!(f, " @ d{depth}") } else { Ok(()) }
+    }
+}
+
+/// The parts of a tuning that can be dropped by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// What a token alone runs with.
+    Token,
+    /// What a few rows run with.
+    Few,
+    /// What prompts run with.
+    Prompts,
+}
+
+impl Work {
+    /// The same behind so many tokens.
+    pub fn at(self, depth: usize) -> Self {
+        match self {
+            Self::Token { .. } => Self::Token { depth },
+            Self::Rows { rows, .. } => Self::Rows { rows, depth },
+            Self::Prompt { .. } => self,
+        }
+    }
+
+    /// The part that the work depends on.
+    pub fn part(&self) -> Part {
+        match self {
+            Self::Token { .. } => Part::Token,
+            Self::Rows { rows, .. } if *rows <= 32 => Part::Few,
+            Self::Rows { .. } | Self::Prompt { .. } => Part::Prompts,
+        }
+    }
+}
+
+/// A candidate: what is chosen otherwise than before.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Edit {
+    Arithmetic(Arithmetic),
+    FewWithoutMatrices,
+    PromptsWithoutMatrices,
+    Tiling(StepChoice<Tiling>),
+    Splits(SplitsChoice),
+    Tile(StepChoice<ProductTile>),
+    FewRows(usize),
+    Chunk(usize),
+}
+
+impl Edit {
+    /// The choices with this one.
+    pub fn of(&self, choices: &Choices) -> Choices {
+        let mut choices = choices.clone();
+        match self {
+            Self::Arithmetic(arithmetic) => choices.arithmetic = Some(*arithmetic),
+            Self::FewWithoutMatrices => choices.few_without_matrices = true,
+            Self::PromptsWithoutMatrices => choices.prompts_without_matrices = true,
+            Self::Tiling(tiling) => tiling.clone().put_into(&mut choices.tilings),
+            Self::Tile(tile) => tile.clone().put_into(&mut choices.tiles),
+            Self::Splits(splits) => match choices.splits.iter_mut().find(|other| other.rows == splits.rows) {
+                Some(other) => *other = *splits,
+                None => choices.splits.insert(0, *splits),
+            },
+            Self::FewRows(rows) => choices.few_rows = Some(*rows),
+            Self::Chunk(tokens) => choices.chunk = Some(*tokens),
+        }
+        choices
+    }
+
+    /// Whether it is part of these choices.
+    pub fn is_in(&self, choices: &Choices) -> bool {
+        self.of(choices) == *choices
+    }
+}
+
+impl fmt::Display for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Arithmetic(arithmetic) => f.write_str(arithmetic.name()),
+            Self::FewWithoutMatrices | Self::PromptsWithoutMatrices => f.write_str("no matrices"),
+            Self::Tiling(tiling) => tiling.choice.fmt(f),
+            Self::Splits(splits) => write!(f, "{} splits", splits.splits),
+            Self::Tile(tile) => tile.choice.fmt(f),
+            Self::FewRows(rows) => write!(f, "tiles from {} rows on", rows + 1),
+            Self::Chunk(tokens) => write!(f, "{tokens} tokens"),
+        }
+    }
+}
+
+/// Something to be chosen.
+#[derive(Debug, Clone)]
+pub(super) struct Question {
+    /// What it is, for people.
+    pub name: String,
+    /// What the candidates are measured by, all of it together.
+    pub works: Vec<Work>,
+    /// The candidates, the most promising first: where time is short, the others are left out.
+    pub candidates: Vec<Edit>,
+    /// The share of the whole time that it is worth, beside other questions.
+    pub weight: f64,
+    /// The least gain for which it is worth to choose otherwise, as a part of the time.
+    pub least: f64,
+}
+
+/// What was chosen, without what belongs to a part; the `start` stays.
+pub(super) fn without(choices: &Choices, part: Part, start: &Choices) -> Choices {
+    let mut kept = choices.clone();
+    let is_token = |from: usize, to: usize| from == 1 && to == 1;
+    match part {
+        Part::Token => {
+            kept.tilings.retain(|it| !is_token(it.rows.from, it.rows.to) || start.tilings.contains(it));
+            kept.splits.retain(|it| !is_token(it.rows.from, it.rows.to) || start.splits.contains(it));
+            (kept.arithmetic, kept.few_without_matrices) = (start.arithmetic, start.few_without_matrices);
+        }
+        Part::Few => {
+            kept.tilings.retain(|it| is_token(it.rows.from, it.rows.to) || start.tilings.contains(it));
+            kept.splits.retain(|it| is_token(it.rows.from, it.rows.to) || start.splits.contains(it));
+        }
+        Part::Prompts => {
+            (kept.tiles, kept.few_rows, kept.chunk) = (start.tiles.clone(), start.few_rows, start.chunk);
+            kept.prompts_without_matrices = start.prompts_without_matrices;
+        }
+    }
+    kept
+}

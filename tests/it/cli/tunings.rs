@@ -1,0 +1,143 @@
+//! Tests that what `tune` finds is kept, found again, and ignored where it does not belong.
+
+use super::{Outcome, command, json, outcome, succeed, wglm, with_cache, written};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use wglm::{Choices, Gguf, Gpu, GpuOptions, Tuning, TuningSubject};
+
+/// A tuning for the demonstration model on this GPU by which a step has a tiling that the tables do not have.
+fn tuning() -> Tuning {
+    let gpu = Gpu::open(&GpuOptions::default()).unwrap();
+    let subject = TuningSubject::of(&gpu, &Gguf::from_static(wglm::DEMO_MODEL).unwrap()).unwrap();
+    let choices = Choices { tilings: vec!["moe.down@1=4x2x64".parse().unwrap()], ..Choices::default() };
+    Tuning { subject, choices, comparison: vec![], complete: true, trials: vec![] }
+}
+
+/// Profiles a token with a configuration folder of its own.
+fn profile(folder: &Path, rest: &[&str]) -> Outcome {
+    let mut command = command(["profile", "-r", "1", "-o", "json"]);
+    command.args(rest);
+    with_cache(&mut command, folder);
+    let done = outcome(command);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    done
+}
+
+/// Whether the step had the tiling of that tuning.
+fn is_tuned(done: &Outcome) -> bool {
+    let kinds = json(&done.out)["kinds"].clone();
+    let down = kinds.as_array().unwrap().iter().find(|kind| kind["step"] == "moe.down").unwrap().clone();
+    let variant = down["variant"].as_str().unwrap();
+    variant.contains("w64")
+}
+
+fn kept(folder: &Path, tuning: &Tuning, text: &str) -> PathBuf {
+    let folder = folder.join("wglm/tunings");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(tuning.subject.file_name());
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn a_tuning_is_found_by_itself() {
+    let (dir, tuning) = (tempfile::tempdir().unwrap(), tuning());
+    assert!(!is_tuned(&profile(dir.path(), &[])), "there is none yet");
+    let path = kept(dir.path(), &tuning, &tuning.to_string());
+    let done = profile(dir.path(), &[]);
+    assert!(is_tuned(&done) && !done.err.contains("note:"), "{done:?}");
+    assert!(!is_tuned(&profile(dir.path(), &["--tuning", "off"])));
+    // What is asked for by hand comes first.
+    assert!(!is_tuned(&profile(dir.path(), &["--tiling", "moe.down=8x1x128"])));
+
+    // One that is named takes the place of the one that is kept.
+    let other = written(&dir, "other.json", Tuning { choices: Choices::default(), ..tuning }.to_string().as_bytes());
+    assert!(!is_tuned(&profile(dir.path(), &["--tuning", other.to_str().unwrap()])));
+    let elsewhere = tempfile::tempdir().unwrap();
+    assert!(is_tuned(&profile(elsewhere.path(), &["--tuning", path.to_str().unwrap()])));
+}
+
+#[test]
+fn what_does_not_belong_here_is_ignored_with_a_note() {
+    let (dir, tuning) = (tempfile::tempdir().unwrap(), tuning());
+    let with = |change: fn(&mut TuningSubject)| {
+        let mut other = tuning.clone();
+        change(&mut other.subject);
+        other.to_string()
+    };
+    let cases = [
+        (with(|subject| subject.wglm = "0.0.9".into()), "it was made for wglm `0.0.9`"),
+        (with(|subject| subject.adapter = "Another GPU".into()), "it was made for the GPU `Another GPU`"),
+        (with(|subject| subject.model.push('x')), "it was made for the model"),
+        (tuning.to_string().replace("4x2x64", "4x2"), "expected a tuning as wglm"),
+        ("{".to_owned(), "expected a tuning as wglm"),
+    ];
+    for (text, words) in cases {
+        let ignored = |done: &Outcome, words: &str| {
+            let notes: Vec<&str> = done.err.lines().filter(|line| line.starts_with("note: ")).collect();
+            let told = notes.len() == 1 && notes[0].contains(" is not used: ") && notes[0].contains(words);
+            assert!(told && !is_tuned(done), "{words}: {done:?}");
+        };
+        kept(dir.path(), &tuning, &text);
+        ignored(&profile(dir.path(), &[]), words);
+        let named = written(&dir, "named.json", text.as_bytes());
+        ignored(&profile(dir.path(), &["--tuning", named.to_str().unwrap()]), words);
+        assert!(!profile(dir.path(), &["--tuning", "off"]).err.contains("note:"));
+    }
+    let done = profile(dir.path(), &["--tuning", "nowhere.json"]);
+    assert!(done.err.contains("note: the tuning nowhere.json is not used: "), "{done:?}");
+}
+
+/// A short search ends with its report. A file is there if and only if something was chosen, and belongs here.
+#[test]
+fn tune_reports_and_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let tune = |rest: &[&str]| {
+        let mut command = command(["tune", "--budget", "2"]);
+        command.args(rest);
+        with_cache(&mut command, dir.path());
+        let done = outcome(command);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done
+    };
+    let done = tune(&["-o", "json"]);
+    let found: Tuning = done.out.parse().unwrap();
+    let path = dir.path().join("wglm/tunings").join(found.subject.file_name());
+    assert_eq!(path.exists(), !found.choices.is_empty(), "{done:?}");
+    if path.exists() {
+        assert!(done.err.contains(&format!("kept in {}", path.display())), "{done:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), done.out);
+        assert!(!profile(dir.path(), &[]).err.contains("note:"));
+    } else {
+        assert!(done.err.contains("nothing was written"), "{done:?}");
+    }
+    let off = TempDir::new().unwrap();
+    let mut command = command(["tune", "--budget", "1", "--tuning", "off"]);
+    with_cache(&mut command, off.path());
+    let done = outcome(command);
+    assert!(done.code == Some(0) && done.out.contains(" tried, "), "{done:?}");
+    assert!(!off.path().join("wglm/tunings").exists());
+    let file = dir.path().join("mine.json");
+    let done = tune(&["-o", "csv", "--tuning", file.to_str().unwrap()]);
+    assert!(done.out.is_empty() || done.out.starts_with("step,candidate,work,before_seconds,"), "{done:?}");
+    assert_eq!(file.exists(), done.err.contains("kept in "), "{done:?}");
+}
+
+#[test]
+fn wrong_usage() {
+    for (line, words) in [
+        ("tune --budget 0", "expected a positive number"),
+        ("tune --budget soon", "expected a positive number"),
+        ("tune --tuning", "a value is required"),
+        ("profile --tiling-table intel", "possible values: nvidia, apple"),
+        ("profile --tiling moe.down@0=8x1x64", "STEP@ROWS for plans of some rows"),
+        ("profile --tiling moe.down=3x1x64", "LANESxROWSxWORKGROUP"),
+    ] {
+        let done = wglm(line);
+        assert!(done.code == Some(2) && done.err.contains(words), "{line}: {done:?}");
+    }
+    // Nobody is told to tune a software driver.
+    assert!(!succeed("bench -p 0 -n 1 -r 1").err.contains("wglm tune"));
+    let tables = ["nvidia", "apple"].map(|table| succeed(&format!("plan -v --tiling-table {table}")).out);
+    assert_ne!(tables[0], tables[1]);
+}

@@ -1,0 +1,157 @@
+//! Tunings: what a load does with them, and what tuning leaves of itself. None of this looks at a clock: how the search
+//! decides is tested where it stands, with made-up times.
+
+use crate::common::gpu::gpu;
+use crate::common::models::relative_l2;
+use std::time::Duration;
+use wglm::plan::Tilings;
+use wglm::{
+    Arithmetic, Cancel, Choices, Gguf, LoadOptions, Model, Outcome, PromptOptions, Session, TuneOptions, Tuning,
+    TuningSubject, tune,
+};
+
+fn demo() -> Gguf {
+    Gguf::from_static(wglm::DEMO_MODEL).unwrap()
+}
+
+fn subject() -> TuningSubject {
+    TuningSubject::of(gpu(), &demo()).unwrap()
+}
+
+fn tuning(choices: Choices) -> Tuning {
+    Tuning { subject: subject(), choices, comparison: vec![], complete: true, trials: vec![] }
+}
+
+/// Choices for every kind of thing that can be chosen.
+fn otherwise() -> Choices {
+    let tilings = ["moe.down=8x2x64", "attn_q@1=4x1x128", "attn_output@4-7=8x1x64x4"];
+    Choices {
+        table: Some(Tilings::Apple),
+        tilings: tilings.map(|text| text.parse().unwrap()).to_vec(),
+        splits: vec!["1=8".parse().unwrap(), "2-32=4".parse().unwrap()],
+        tiles: ["moe.down@33-4096=64x2", "attn_output=16x4"].map(|text| text.parse().unwrap()).to_vec(),
+        few_rows: Some(8),
+        chunk: Some(64),
+        ..Choices::default()
+    }
+}
+
+fn options(tuning: Tuning) -> LoadOptions {
+    LoadOptions { tuning: Some(tuning), context: Some(512), ..LoadOptions::default() }
+}
+
+fn load(options: &LoadOptions) -> Model {
+    Model::load(&demo(), gpu(), options).unwrap()
+}
+
+fn logits(model: &Model) -> Vec<f32> {
+    let mut session = Session::new(model).unwrap();
+    let tokens: Vec<u32> = (0..150).map(|i| i * 13 % 2048).collect();
+    // A prompt of several parts, a few rows more, and a token alone.
+    for part in [&tokens[..140], &tokens[140..144], &tokens[144..149], &tokens[149..]] {
+        session.feed(part).unwrap();
+    }
+    session.logits().unwrap().to_vec()
+}
+
+/// With a tuning other kernels compute the same.
+#[test]
+fn a_tuned_model_computes_the_same() {
+    let usual = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
+    let tuned = load(&options(tuning(otherwise())));
+    assert_eq!(tuned.tuning().unwrap().choices, otherwise(), "{:?}", tuned.config().notices);
+    assert_eq!((usual.tuning(), tuned.prompt_options().chunk), (None, 64));
+    let variants = |model: &Model| -> Vec<String> {
+        let session = Session::new(model).unwrap();
+        session.plan().variants.iter().map(|variant| variant.label.clone()).collect()
+    };
+    assert_ne!(variants(&usual), variants(&tuned));
+    let off = relative_l2(&logits(&tuned), &logits(&usual));
+    assert!(off < 2e-5, "{off}");
+}
+
+/// What does not belong here is ignored, and a notice says why.
+#[test]
+fn a_foreign_tuning_is_ignored() {
+    let with = |change: fn(&mut TuningSubject)| {
+        let mut tuning = tuning(otherwise());
+        change(&mut tuning.subject);
+        tuning
+    };
+    let unknown = Choices { tilings: vec!["moe.sideways=8x1x64".parse().unwrap()], ..Choices::default() };
+    for (tuning, words) in [
+        (with(|subject| subject.wglm = "0.0.9".into()), "it was made for wglm `0.0.9`, and this is"),
+        (with(|subject| subject.adapter = "Another".into()), "it was made for the GPU `Another`"),
+        (with(|subject| subject.driver.push('7')), "it was made for the driver"),
+        (with(|subject| subject.model.push('7')), "it was made for the model"),
+        (tuning(unknown), "found `moe.sideways`"),
+    ] {
+        let model = load(&options(tuning));
+        let notices = &model.config().notices;
+        assert!(model.tuning().is_none() && model.prompt_options() == PromptOptions::default(), "{words}");
+        assert!(
+            notices.iter().any(|it| it.starts_with("the tuning is not used: ") && it.contains(words)),
+            "{notices:?}"
+        );
+    }
+}
+
+/// What is asked for counts more than what was found.
+#[test]
+fn options_come_before_a_tuning() {
+    let chunk = PromptOptions { chunk: 128, ..PromptOptions::default() };
+    let model = load(&LoadOptions { prompt: chunk, ..options(tuning(otherwise())) });
+    assert_eq!(model.prompt_options().chunk, 128);
+    let other = Choices { arithmetic: Some(Arithmetic::Int), ..Choices::default() };
+    let model = load(&options(tuning(other.clone())));
+    assert_eq!(model.target().arithmetic, Arithmetic::Int, "{:?}", model.config().notices);
+    let model = load(&LoadOptions { arithmetic: Some(Arithmetic::Float), ..options(tuning(other)) });
+    let notices = &model.config().notices;
+    assert_eq!(model.target().arithmetic, Arithmetic::Float);
+    assert!(
+        notices.iter().any(|it| it.contains("made with the arithmetic int, and float is asked for")),
+        "{notices:?}"
+    );
+}
+
+/// The time may be up at any point: what is there then is whole.
+#[test]
+fn tuning_ends_and_is_never_slower_by_its_own_measure() {
+    let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
+    for seconds in [0.0, 2.0] {
+        let options = TuneOptions { budget: Some(Duration::from_secs_f64(seconds)) };
+        let mut told = 0;
+        let tuning = tune(&model, &options, &Cancel::default(), &mut |progress| {
+            assert!((0.0..=1.0).contains(&progress.share()) && progress.kept <= progress.trials);
+            told += 1;
+        });
+        let tuning = tuning.unwrap();
+        sound(&tuning);
+        assert!(!tuning.complete && (seconds == 0.0 || told > 0), "{seconds}: {tuning:?}");
+        assert_eq!(tuning.to_string().parse::<Tuning>().unwrap(), tuning);
+        let again = load(&LoadOptions { tuning: Some(tuning), ..LoadOptions::default() });
+        assert!(again.tuning().is_some() && again.config().notices.is_empty(), "{:?}", again.config().notices);
+    }
+}
+
+/// What was chosen was faster in the last comparison; if nothing was chosen, nothing is left chosen.
+fn sound(tuning: &Tuning) {
+    assert_eq!(tuning.subject, subject());
+    assert_eq!(tuning.choices.is_empty(), tuning.comparison.is_empty(), "{tuning:?}");
+    let gain: f64 = tuning.comparison.iter().map(|work| work.gain).sum();
+    assert!(tuning.comparison.is_empty() || gain > 0.0, "{tuning:?}");
+    let kept = tuning.trials.iter().filter(|trial| trial.outcome == Outcome::Kept).count();
+    assert_eq!(kept == 0, tuning.choices.is_empty(), "{tuning:?}");
+    let compared = tuning.trials.iter().filter(|trial| trial.outcome == Outcome::Kept);
+    compared.for_each(|trial| assert!(trial.turns >= 3 && trial.gain > trial.spread, "{trial:?}"));
+}
+
+#[test]
+fn a_cancelled_tuning_returns_what_there_is() {
+    let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let tuning = tune(&model, &TuneOptions::default(), &cancel, &mut |_| {}).unwrap();
+    assert!(tuning.trials.is_empty() && !tuning.complete);
+    sound(&tuning);
+}
