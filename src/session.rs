@@ -366,6 +366,7 @@ impl Session {
 
     /// How prompts are computed from here on: as the model was loaded with until this is called.
     pub fn set_prompt_options(&mut self, options: PromptOptions) {
+        let options = options.on(self.model().gpu().report());
         if options != self.options {
             (self.options, self.parts) = (options, Parts::new(options));
         }

@@ -6,13 +6,14 @@ use super::load::Model;
 use super::options::{LoadOptions, target};
 use super::upload::staging_memory;
 use super::verify::verify_memory;
-use super::{BatchPlan, BatchShape, CacheShape, Config, ModelWeights};
+use super::{BatchPlan, BatchShape, CacheShape, Config, ModelWeights, PromptOptions};
 use super::{plan_batch, plan_drafted_rows, plan_drafting, sampled_bytes};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Fetch, Gpu, Results};
 use crate::plan::{Plan, Purpose, ScratchKey, Target};
 use crate::quant::Arithmetic;
+use crate::speculate::DraftKind;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -107,7 +108,8 @@ impl Model {
         let (weights, _) = ModelWeights::with_block(file, &config, options)?;
         let token = plan_alone(&weights, &config, shape, &target)?;
         let drafting = weights.block.as_ref().map(|_| plan_drafting(&weights, &config, shape, &target)).transpose()?;
-        let plans = plans(&config, &token, &target, options)?;
+        let prompt = gpu.map_or(options.prompt, |gpu| options.prompt.on(gpu.report()));
+        let plans = plans(&config, &token, &target, (prompt, options.speculation))?;
         let caches = |plan: &Plan| plan.local_memory(Purpose::Cache);
         let (weights, cache) =
             (token.plan.weight_memory(), caches(&token.plan) + drafting.as_ref().map_or(0, |it| caches(&it.plan)));
@@ -135,15 +137,20 @@ impl Model {
 
 /// The plans of several rows that a session may come to have: those of prompts, those that verify drafts, and those of a
 /// multi-token-prediction block.
-fn plans(config: &Config, token: &BatchPlan, target: &Target, options: &LoadOptions) -> Result<Vec<Plan>> {
+fn plans(
+    config: &Config,
+    token: &BatchPlan,
+    target: &Target,
+    (prompt, guesses): (PromptOptions, DraftKind),
+) -> Result<Vec<Plan>> {
     let context = token.cache.context;
-    let verified = BatchShape::verified(config, options.speculation, context);
+    let verified = BatchShape::verified(config, guesses, context);
     let mut plans = Vec::new();
-    for shape in BatchShape::all(options.prompt, context).chain(verified) {
+    for shape in BatchShape::all(prompt, context).chain(verified) {
         plans.push(plan_batch(config, token, target, shape)?.plan);
     }
     if token.weights.block.is_some() {
-        for shape in block_shapes(options.prompt, context) {
+        for shape in block_shapes(prompt, context) {
             plans.push(plan_drafted_rows(&token.weights, config, token.cache, target, shape)?.plan);
         }
     }

@@ -121,7 +121,7 @@ impl Model {
         let untuned = target(gpu, options);
         let (tuning, options) =
             (options.tuning.as_ref().filter(|_| tuned.is_some()), &tuned.unwrap_or(options.clone()));
-        let (prompt, wanted) = (options.prompt, target(gpu, options));
+        let (prompt, wanted) = (options.prompt.on(gpu.report()), target(gpu, options));
         let planner =
             Planner { config: &config, weights: &weights, cache, prompt, guesses: options.speculation, gpu, all };
         let mut shaders = planner.shaders(&wanted)?;

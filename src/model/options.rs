@@ -103,9 +103,7 @@ impl LoadOptions {
     pub(super) fn choosing(&self, tuned: &Choices) -> Self {
         let choices = self.overrides.choices.or(tuned);
         let mut prompt = self.prompt;
-        if prompt.chunk == PromptOptions::default().chunk {
-            prompt.chunk = choices.chunk.unwrap_or(prompt.chunk);
-        }
+        prompt.chunk = prompt.chunk.or(choices.chunk);
         Self { prompt, overrides: LoadOverrides { choices, ..self.overrides.clone() }, ..self.clone() }
     }
 

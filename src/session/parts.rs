@@ -92,7 +92,7 @@ mod tests {
     use super::{Duration, Parts, PromptOptions};
 
     fn parts(chunk: usize) -> Parts {
-        Parts::new(PromptOptions { chunk, ..PromptOptions::default() })
+        Parts::new(PromptOptions { chunk: Some(chunk), ..PromptOptions::default() })
     }
 
     /// Tokens of each part of a prompt, on a GPU that computes so many a second.

@@ -249,8 +249,10 @@ impl About<'_> {
             let works = self.rooms(RowRange::new(8, FEW_TOKENS));
             ask("where prompts run by tiles", works, [16, 8, 4].map(Edit::FewRows).to_vec());
         }
-        if start.chunk.is_none() && self.prompt.chunk == PromptOptions::default().chunk && self.long > 512 {
-            let chunks = [1024, 2048, 256, 4096].into_iter().filter(|chunk| *chunk <= self.long);
+        let usual = PromptOptions::default().on(self.adapter).chunk;
+        if start.chunk.is_none() && self.prompt.chunk == usual && self.long > 512 {
+            let other = |chunk: &usize| *chunk <= self.long && Some(*chunk) != usual;
+            let chunks = [1024, 2048, 512, 4096, 256].into_iter().filter(other);
             ask(
                 "tokens of a prompt's part",
                 vec![Work::Prompt { tokens: self.long }],

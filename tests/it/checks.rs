@@ -15,7 +15,7 @@ fn demo() -> Gguf {
 
 /// Options that compute prompts token by token, so that no kernels of chunks have to be compiled.
 fn alone() -> LoadOptions {
-    let prompt = PromptOptions { chunk: 1, ..PromptOptions::default() };
+    let prompt = PromptOptions { chunk: Some(1), ..PromptOptions::default() };
     LoadOptions { context: Some(64), prompt, arithmetic: Some(Arithmetic::Float), ..LoadOptions::default() }
 }
 
@@ -139,7 +139,7 @@ fn sums_broken(variant: &Variant) -> Variant {
 /// The load first does without matrices, then without subgroups; if nothing helps, the error names the kernel.
 #[test]
 fn kernels_that_are_wrong_are_done_without() {
-    let chunk = PromptOptions { chunk: 40, ..PromptOptions::default() };
+    let chunk = PromptOptions { chunk: Some(40), ..PromptOptions::default() };
     let options = |alter| LoadOptions {
         overrides: altered(Matrices::Eight, alter),
         check: Check::Always,

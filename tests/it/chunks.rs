@@ -17,7 +17,7 @@ const CHUNKS: [usize; 7] = [1, 2, 7, 8, 31, 64, 512];
 /// A session that computes prompts in chunks of the given size.
 pub fn session(model: &Model, ty: CacheType, context: usize, chunk: usize) -> Session {
     let mut session = Session::with_cache(model, CacheShape { context, ty }).unwrap();
-    session.set_prompt_options(PromptOptions { chunk, ..PromptOptions::default() });
+    session.set_prompt_options(PromptOptions { chunk: Some(chunk), ..PromptOptions::default() });
     session
 }
 
@@ -105,7 +105,7 @@ fn two_runs_give_the_same_bits() {
 fn a_prompt_is_cancelled_between_submissions() {
     let model = fable("q4_0");
     let tokens = &goldens()[0].tokens[..100];
-    let options = PromptOptions { chunk: 40, limit: Duration::ZERO }; // as many submissions as possible
+    let options = PromptOptions { chunk: Some(40), limit: Duration::ZERO }; // as many submissions as possible
     let start = || {
         let mut session = session(model, CacheType::F32, 128, 40);
         session.set_prompt_options(options);

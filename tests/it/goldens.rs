@@ -83,7 +83,7 @@ fn predictions_of_the_second_token() {
                 let model = fable("f16");
                 let context = golden.tokens.len() + 8;
                 let mut session = Session::with_cache(model, CacheShape { context, ty }).unwrap();
-                session.set_prompt_options(PromptOptions { chunk: together, ..PromptOptions::default() });
+                session.set_prompt_options(PromptOptions { chunk: Some(together), ..PromptOptions::default() });
                 session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: None }).unwrap();
                 let mut worst = 0f64;
                 for (position, want) in positions.iter().zip(logits.chunks(vocab)) {
@@ -112,7 +112,7 @@ fn predictions_behind_predictions() {
     for together in [1, 512] {
         let cache = CacheShape { context: golden.tokens.len() + 8, ty: CacheType::F32 };
         let mut session = Session::with_cache(fable("f16"), cache).unwrap();
-        session.set_prompt_options(PromptOptions { chunk: together, ..PromptOptions::default() });
+        session.set_prompt_options(PromptOptions { chunk: Some(together), ..PromptOptions::default() });
         session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: None }).unwrap();
         for (position, want) in POSITIONS.iter().zip(want.chunks(3 * vocab)) {
             session.rewind(0);

@@ -146,7 +146,7 @@ fn loaded(limit: StepLimit, arithmetic: Arithmetic) -> Model {
 /// The bits of the logits after each token if `all`, and otherwise of the last.
 fn bits(model: &Model, tokens: &[u32], chunk: usize, all: bool) -> Vec<u32> {
     let mut session = Session::with_cache(model, CacheShape { context: 1200, ty: CacheType::F16 }).unwrap();
-    session.set_prompt_options(PromptOptions { chunk, ..PromptOptions::default() });
+    session.set_prompt_options(PromptOptions { chunk: Some(chunk), ..PromptOptions::default() });
     let mut bits = Vec::new();
     if all {
         let mut keep = |_: usize, row: &[f32]| {

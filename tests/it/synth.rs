@@ -119,7 +119,7 @@ fn a_conversation_takes_few_pipelines() {
         let config = Config::read(&file).unwrap();
         for ((target, ty), chunk) in targets().iter().flat_map(|of| [512, PromptOptions::MOST].map(|c| (of, c))) {
             let token = plan_token(&file, &config, CacheShape { context: 202_752, ty: *ty }, target).unwrap();
-            let prompt = PromptOptions { chunk, ..PromptOptions::default() };
+            let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
             let shaders = Shaders::of(&config, &token, target, prompt, DraftKind::Off, u64::MAX).unwrap();
             let [of_token, prompts, sampling] = [&shaders.token, &shaders.prompts, &shaders.sampling].map(Vec::len);
             let Target { team, arithmetic, matrices, tilings, .. } = target;

@@ -60,7 +60,7 @@ fn a_tuned_model_computes_the_same() {
     let usual = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
     let tuned = load(&options(tuning(otherwise())));
     assert_eq!(tuned.tuning().unwrap().choices, otherwise(), "{:?}", tuned.config().notices);
-    assert_eq!((usual.tuning(), tuned.prompt_options().chunk), (None, 64));
+    assert_eq!((usual.tuning(), tuned.prompt_options().chunk), (None, Some(64)));
     let variants = |model: &Model| -> Vec<String> {
         let session = Session::new(model).unwrap();
         session.plan().variants.iter().map(|variant| variant.label.clone()).collect()
@@ -99,9 +99,9 @@ fn a_foreign_tuning_is_ignored() {
 /// What is asked for counts more than what was found.
 #[test]
 fn options_come_before_a_tuning() {
-    let chunk = PromptOptions { chunk: 128, ..PromptOptions::default() };
+    let chunk = PromptOptions { chunk: Some(128), ..PromptOptions::default() };
     let model = load(&LoadOptions { prompt: chunk, ..options(tuning(otherwise())) });
-    assert_eq!(model.prompt_options().chunk, 128);
+    assert_eq!(model.prompt_options().chunk, Some(128));
     let other = Choices { arithmetic: Some(Arithmetic::Int), ..Choices::default() };
     let model = load(&options(tuning(other.clone())));
     assert_eq!(model.target().arithmetic, Arithmetic::Int, "{:?}", model.config().notices);

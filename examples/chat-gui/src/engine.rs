@@ -185,6 +185,6 @@ fn read(source: &Source) -> Result<Gguf> {
 /// the kernels of chunks would be compiled when the first prompt comes, which takes longer still.
 fn options(gpu: &Gpu, context: Option<usize>) -> LoadOptions {
     let usual = PromptOptions::default();
-    let prompt = if gpu.report().is_software() { PromptOptions { chunk: 1, ..usual } } else { usual };
+    let prompt = if gpu.report().is_software() { PromptOptions { chunk: Some(1), ..usual } } else { usual };
     LoadOptions { context, prompt, ..LoadOptions::default() }
 }

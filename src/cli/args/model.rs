@@ -84,7 +84,7 @@ pub struct FileArgs {
     /// KV cache type (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
     #[arg(long, alias = "cache-type-k", value_name = "TYPE", help_heading = "Model")]
     pub cache_type: Option<CacheTypeArg>,
-    /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub) [default: 512, or what `wglm tune` found]
+    /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub) [default: what `wglm tune` found, or 512 and more where memory allows]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = together, help_heading = TUNING)]
     pub ubatch_size: Option<usize>,
     /// Target GPU time per submission of a prompt, in ms
@@ -169,8 +169,7 @@ impl FileArgs {
         let tilings = self.tiling.clone().unwrap_or_default().0;
         let choices = Choices { table, tilings, ..Choices::default() };
         let overrides = LoadOverrides { fusions: self.unfuse.unwrap_or_default(), choices, ..LoadOverrides::default() };
-        let chunk = self.ubatch_size.unwrap_or(PromptOptions::default().chunk);
-        let prompt = PromptOptions { chunk, limit: Duration::from_millis(self.submission_ms) };
+        let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
         let (context, zero_copy) = (self.context, self.zero_copy);
         LoadOptions { context, cache, arithmetic, overrides, zero_copy, prompt, ..LoadOptions::default() }
     }

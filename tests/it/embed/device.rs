@@ -157,7 +157,7 @@ fn a_budget_is_kept() {
 #[test]
 fn a_prompt_that_does_not_fit_leaves_the_session() {
     let options = LoadOptions { context: Some(512), ..LoadOptions::default() };
-    let alone = LoadOptions { prompt: PromptOptions { chunk: 1, ..PromptOptions::default() }, ..options.clone() };
+    let alone = LoadOptions { prompt: PromptOptions { chunk: Some(1), ..PromptOptions::default() }, ..options.clone() };
     let least = Model::estimate(&file(), &alone, Some(model().gpu())).unwrap();
     let open = GpuOptions { memory_limit: Some(least.most() + (1 << 20)), checks: true, ..GpuOptions::default() };
     let gpu = Gpu::open(&open).unwrap();

@@ -19,11 +19,11 @@ fn it_takes_what_was_said() {
         [
             (1, &[3][..]),
             (64, &[5, 20, 100, 5, 20]),
-            (PromptOptions::default().chunk, &[5, 20, 100, 300, 1024, 5, 20, 100]),
+            (PromptOptions::default().together(), &[5, 20, 100, 300, 1024, 5, 20, 100]),
         ]
         .map(|prompts| (kind, prompts))
     }) {
-        let prompt = PromptOptions { chunk, ..PromptOptions::default() };
+        let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
         let options = LoadOptions { context: Some(1600), prompt, speculation, ..LoadOptions::default() };
         let gpu = open(true);
         let said = Model::estimate(&file(), &options, Some(&gpu)).unwrap();
@@ -103,7 +103,7 @@ fn a_context_that_is_too_large_is_told_what_fits() {
     let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 1 << 20);
     let gpu = owner.lend().unwrap();
     for cache in [CacheType::F32, CacheType::F16] {
-        let prompt = PromptOptions { chunk: 1, ..PromptOptions::default() }; // prompts token by token need little scratch memory
+        let prompt = PromptOptions { chunk: Some(1), ..PromptOptions::default() }; // prompts token by token need little scratch memory
         let options =
             |context| LoadOptions { context: Some(context), cache: Some(cache), prompt, ..LoadOptions::default() };
         let Fit::Context { bytes, allowed, most } = Model::estimate(&file(), &options(4096), Some(&gpu)).unwrap().fit

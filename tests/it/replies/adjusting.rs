@@ -9,7 +9,7 @@ use wglm::{Error, PromptOptions, Sampler, SamplerParams, Session};
 /// A session that computes prompts token by token, so that bits can be compared.
 fn session(prompt: &[u32], params: &SamplerParams) -> Session {
     let mut session = Session::with_cache(model(), CacheShape { context: 128, ty: CacheType::F32 }).unwrap();
-    session.set_prompt_options(PromptOptions { chunk: 1, ..PromptOptions::default() });
+    session.set_prompt_options(PromptOptions { chunk: Some(1), ..PromptOptions::default() });
     session.set_sampling(params).unwrap();
     session.feed(prompt).unwrap();
     session

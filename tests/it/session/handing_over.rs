@@ -173,7 +173,7 @@ fn a_part_of_a_prompt_that_was_dropped_is_noticed() {
     let model = alone();
     for (chunk, dropped) in [(16, 1), (16, 5), (1, 3)] {
         let mut session = Session::new(&model).unwrap();
-        session.set_prompt_options(PromptOptions { chunk, limit: Duration::ZERO });
+        session.set_prompt_options(PromptOptions { chunk: Some(chunk), limit: Duration::ZERO });
         session.feed(&dialogue(3)).unwrap();
         session.sampled_token().unwrap();
         let mut count = 0;
@@ -223,7 +223,7 @@ fn a_prompt_of_many_parts_is_whole() {
     let tokens: Vec<u32> = (20..320).collect();
     for first in [257, 299] {
         let mut session = Session::new(&model).unwrap();
-        session.set_prompt_options(PromptOptions { chunk: 1, ..PromptOptions::default() });
+        session.set_prompt_options(PromptOptions { chunk: Some(1), ..PromptOptions::default() });
         session.feed(&tokens[..first]).unwrap();
         session.wait().unwrap();
         session.feed(&tokens[first..]).unwrap();
@@ -232,7 +232,7 @@ fn a_prompt_of_many_parts_is_whole() {
     }
     // A missing submission may be noticed before there is a result.
     let mut session = Session::new(&model).unwrap();
-    session.set_prompt_options(PromptOptions { chunk: 1, ..PromptOptions::default() });
+    session.set_prompt_options(PromptOptions { chunk: Some(1), ..PromptOptions::default() });
     let mut drop_one = |fed| {
         model.gpu().drop_work(fed == 5);
         ControlFlow::Continue(())

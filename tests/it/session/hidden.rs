@@ -41,7 +41,7 @@ fn logits_are_products_of_the_hidden_state() {
         (1, PromptOptions::default()),
         (9, PromptOptions::default()),
         (9, alone()),
-        (70, PromptOptions { chunk: 64, ..PromptOptions::default() }),
+        (70, PromptOptions { chunk: Some(64), ..PromptOptions::default() }),
         (100, PromptOptions::default()),
     ] {
         let mut session = session(&model, prompt);
@@ -61,7 +61,7 @@ fn every_token_has_one() {
     let (_, model) = exact();
     let tokens = dialogue(75);
     for chunk in [1, 8, 37, 512] {
-        let prompt = PromptOptions { chunk, ..PromptOptions::default() };
+        let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
         let (mut all, mut each) = (session(&model, prompt), session(&model, prompt));
         let mut places = Vec::new();
         let mut visit = |place: usize, row: &[f32]| {
@@ -77,7 +77,7 @@ fn every_token_has_one() {
         fed.feed(&tokens).unwrap();
         assert!(bits(&mut all) == bits(&mut fed), "chunks of {chunk}");
     }
-    let mut stopped = session(&model, PromptOptions { chunk: 8, ..PromptOptions::default() });
+    let mut stopped = session(&model, PromptOptions { chunk: Some(8), ..PromptOptions::default() });
     let stop = stopped.feed_hidden(&tokens, &mut |place, _| match place {
         20 => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),

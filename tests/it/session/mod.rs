@@ -35,7 +35,7 @@ fn load(options: &LoadOptions) -> Result<Model> {
 
 /// Options that compute prompts token by token.
 fn alone() -> PromptOptions {
-    PromptOptions { chunk: 1, ..PromptOptions::default() }
+    PromptOptions { chunk: Some(1), ..PromptOptions::default() }
 }
 
 /// The demonstration model, loaded once. Prompts are computed token by token, because these tests compare bits, which
