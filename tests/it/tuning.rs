@@ -78,6 +78,7 @@ fn a_foreign_tuning_is_ignored() {
         change(&mut tuning.subject);
         tuning
     };
+    let usual = load(&LoadOptions { tuning: None, ..options(tuning(otherwise())) }).prompt_options();
     let unknown = Choices { tilings: vec!["moe.sideways=8x1x64".parse().unwrap()], ..Choices::default() };
     for (tuning, words) in [
         (with(|subject| subject.wglm = "0.0.9".into()), "it was made for wglm `0.0.9`, and this is"),
@@ -88,7 +89,7 @@ fn a_foreign_tuning_is_ignored() {
     ] {
         let model = load(&options(tuning));
         let notices = &model.config().notices;
-        assert!(model.tuning().is_none() && model.prompt_options() == PromptOptions::default(), "{words}");
+        assert!(model.tuning().is_none() && model.prompt_options() == usual, "{words}");
         assert!(
             notices.iter().any(|it| it.starts_with("the tuning is not used: ") && it.contains(words)),
             "{notices:?}"

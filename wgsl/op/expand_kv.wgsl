@@ -1,10 +1,10 @@
-// The keys and values of all heads for the KV rows of a segment, written out in f16, by cooperative matrices of 16 x 16.
-// A value is v · latent, with the matrix v {RANK, VALUE} of its head; a key is what k {NOPE, RANK} of its head makes of
-// the latent from the other side, Σ k[r] · latent[r], and behind it the rotary key that all heads share.
+// The keys and values of all heads for the KV rows of a segment, written out in f16, by cooperative matrices of 16 by
+// 16. A value is v · latent, with the matrix v {RANK, VALUE} of its head; a key is what k {NOPE, RANK} of its head makes
+// of the latent from the other side, Σ k[r] · latent[r], and behind it the rotary key that all heads share.
 //
-// A workgroup computes ROWS columns of TOKENS keys or values, which are 64 and 128. It stages STEP values of the latents
-// at a time, with the weights that multiply them: those of values as [row][column], as they come; those of keys, whose
-// rows are what is summed over, as [column][row]. Subgroups each sum 64 by 32.
+// A workgroup computes ROWS columns of TOKENS keys or values, which are 64 and 128. It stages STEP values of the
+// latents at a time, with the weights that multiply them: those of values as [row][column], as they come; those of
+// keys, whose rows are what is summed over, as [column][row]. Subgroups each sum 64 by 32.
 
 const STEP = 64u;
 const PITCH = STEP / 4u + 2u; // of a staged row in chunks of four, so that rows fall on other banks
@@ -66,8 +66,8 @@ fn put_latents(share: array<vec4<f16>, LATENT_SHARE>, local: u32) {
     }
 }
 
-// Sixteen columns of what multiplies a step's columns from k on, from column `at` of the tile on. Matrices are loaded only
-// where all invocations are sure to come, as where a value in workgroup memory decides.
+// Sixteen columns of what multiplies a step's columns from k on, from column `at` of the tile on. Matrices are loaded
+// only where all invocations are sure to come, as where a value in workgroup memory decides.
 fn right(at: u32, k: u32) -> Right {
     let pitch = PITCH;
     let from_values = at * PITCH + k / 4u;
@@ -84,8 +84,8 @@ fn left(row: u32, k: u32) -> Left {
     return coopLoadT<Left>(&latents[at], pitch);
 }
 
-// Writes sums of sixteen KV rows from `row` of the tile on, and of sixteen columns from `column` of keys or values on, of
-// which there are `width`. Their KV rows begin at `to` in memory, and there are `count` of them; behind the last it is
+// Writes sums of sixteen KV rows from `row` of the tile on, and of sixteen columns from `column` of keys or values on,
+// of which there are `width`. Their KV rows begin at `to` in memory, and there are `count` of them; behind the last it is
 // repeated up to a multiple of sixteen, so that attention finds numbers in all rows of its tiles.
 fn leave(sum: Sums, row: u32, column: u32, width: u32, to: u32, count: u32, local: u32) {
     let scratch = local / 32u * 64u;
@@ -113,7 +113,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     if local == 0u {
         let start = workgroup.z * SEGMENT + first;
         let count = min(TOKENS, max(batch.longest, start) - start);
-        tile = vec4<u32>(count, kv_place(first_page_of(0u), min(start, batch.longest - 1u)), select(0u, 1u, is_key), 0u);
+        let place = kv_place(first_page_of(0u), min(start, batch.longest - 1u));
+        tile = vec4<u32>(count, place, select(0u, 1u, is_key), 0u);
     }
     let found = workgroupUniformLoad(&tile);
     if found.x == 0u {
@@ -125,7 +126,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
         for (var n = local; n < (found.x + 15u) / 16u * 16u * ROTARY / 4u; n += WORKGROUP) {
             let at = n / (ROTARY / 4u);
             let chunk = n % (ROTARY / 4u);
-            expanded[to + at * EXPANDED_CHUNKS + NOPE / 4u + chunk] = cache[(found.y + min(at, found.x - 1u)) * KV_CHUNKS + RANK / 4u + chunk];
+            let source = (found.y + min(at, found.x - 1u)) * KV_CHUNKS + RANK / 4u;
+            expanded[to + at * EXPANDED_CHUNKS + NOPE / 4u + chunk] = cache[source + chunk];
         }
     }
     let subgroup = local / 32u;

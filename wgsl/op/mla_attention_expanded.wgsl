@@ -108,7 +108,8 @@ fn with_values(sums: Sums, weighing: Left, at: u32) -> Sums {
     return coopMultiplyAdd(weighing, columns, sums);
 }
 
-// The sums, each row's multiplied with its rescale. They go through the memory of the scores, which are no longer needed.
+// The sums, each row's multiplied with its rescale. They go through the memory of the scores, which are no longer
+// needed.
 fn rescaled(sums: Sums, local: u32) -> Sums {
     let scratch = local / 32u * 64u;
     let pitch = 4u;
@@ -239,7 +240,8 @@ fn main(
         if VALUE_TILES > 15u { s15 = left_of(head, first_row, 15u, i); }
     }
     var a0: Left; var a1: Left; var a2: Left; var a3: Left; var a4: Left; var a5: Left; var a6: Left; var a7: Left;
-    var a8: Left; var a9: Left; var a10: Left; var a11: Left; var a12: Left; var a13: Left; var a14: Left; var a15: Left;
+    var a8: Left; var a9: Left; var a10: Left; var a11: Left;
+    var a12: Left; var a13: Left; var a14: Left; var a15: Left;
     a0 = query(head, uniform_bounds.z, 0u, i);
     if KEY_STEPS > 1u { a1 = query(head, uniform_bounds.z, 1u, i); }
     if KEY_STEPS > 2u { a2 = query(head, uniform_bounds.z, 2u, i); }
