@@ -180,17 +180,17 @@ mod tests {
             assert!(svg.contains(words), "expected {words:?}: {svg}");
         }
         assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
-        let nothing = Panel { title: "none".into(), axes, lines: Vec::new() };
-        assert!(!panels(&[nothing]).unwrap().contains("none"));
+        let nothing = Panel { title: "unmeasured".into(), axes, lines: Vec::new() };
+        assert!(!panels(&[nothing]).unwrap().contains("unmeasured"));
     }
 
     #[test]
     fn bars_are_sorted() {
         let bar = |name: &str, value, part| Bar { name: name.into(), value, part };
-        let given = [bar("small", 10.0, 2.0), bar("none", 0.0, 0.0), bar("large", 30.0, 90.0)];
+        let given = [bar("small", 10.0, 2.0), bar("idle", 0.0, 0.0), bar("large", 30.0, 90.0)];
         let svg = bars("a token", ["us", "the memory's floor"], &given).unwrap();
         let place = |words: &str| svg.find(words).unwrap();
         assert!(place("large") < place("30.0, 75.0 %") && place("75.0 %") < place("small"));
-        assert!(!svg.contains("none") && svg.contains("25.0 %"));
+        assert!(!svg.contains("idle") && svg.contains("25.0 %"));
     }
 }
