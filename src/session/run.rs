@@ -44,7 +44,7 @@ impl Session {
     }
 
     /// Feeds tokens like [`Session::feed`] and calls `progress` with the number of these tokens that the session holds:
-    /// after each submission, and again and again while kernels compile. Stops if `progress` says so. Meanwhile `progress`
+    /// before each submission, and again and again while kernels compile. Stops if `progress` says so. Meanwhile `progress`
     /// must not use another session of the same pool.
     ///
     /// # Errors
@@ -246,8 +246,8 @@ impl Session {
     }
 
     /// Computes a part of a prompt, several tokens together, in several short submissions. `idle` says that the GPU has
-    /// nothing to do before the first one. Calls `progress` after each submission but the last with the number of tokens
-    /// that the session holds. Returns false if it gives the part up because it would take too long; the next parts are
+    /// nothing to do before the first one. Calls `progress` before each submission with the number of tokens that the
+    /// session holds. Returns false if it gives the part up because it would take too long; the next parts are
     /// then smaller.
     pub(super) fn run_part(
         &mut self,
@@ -272,6 +272,7 @@ impl Session {
         ready.pace.start(&ready.planned.plan, limit, held + count, newest, idle);
         let mut first = 0;
         while first < end {
+            going_on(progress(held))?;
             let steps = ready.pace.next(first);
             let steps = steps.start..steps.end.min(end);
             let submission = match submissions.run(ready, steps.clone(), None, submissions.place) {
@@ -281,7 +282,6 @@ impl Session {
             first = steps.end;
             ready.pace.submitted(gpu, submission, steps)?;
             if first < end {
-                going_on(progress(held))?;
                 let so_far = ready.pace.so_far().filter(|_| outputs == Outputs::Last);
                 if so_far.is_some_and(|(so_far, expected)| self.parts.give_up(count, so_far, expected)) {
                     return Ok(false);
