@@ -2,8 +2,8 @@
 //!
 //! Attention over the latent costs, for a pair of tokens and a head, 1088 products in GLM-4.7-Flash; over keys and values
 //! that are written out it costs 512. To write out those of a KV row takes as many products as bringing a row's queries to
-//! the latent and its outputs back, which then falls away. So for many rows it pays to write out all KV rows that they
-//! attend to, and the deeper the cache is, the more rows it takes.
+//! the latent and its outputs back, which then falls away. So it pays to write out all KV rows that a batch attends to
+//! where it has many rows, about 400 if every product took as long.
 
 use super::computes::ExpandedKv;
 use super::kv_write::{Cache, CacheType, pool_files};
@@ -28,7 +28,7 @@ pub(super) const KERNEL: Kernel =
 /// The matrices that make keys and values of a latent.
 #[derive(Clone, Copy)]
 pub struct LatentWeights<'a> {
-    /// Those of keys, from the other side {nope, rank, heads}.
+    /// Those of keys, transposed: queries are multiplied with them {nope, rank, heads}.
     pub k_b: &'a Weight,
     /// Those of values {rank, value width, heads}.
     pub v_b: &'a Weight,

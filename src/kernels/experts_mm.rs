@@ -1,5 +1,4 @@
-//! The selected experts of many rows: slots are grouped by expert, and each group is a product by
-//! tiles.
+//! The selected experts of many rows: slots are grouped by expert, and each group is a product by tiles.
 
 use super::matmul::{TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use super::{Groups, Router, Slots};

@@ -18,7 +18,9 @@ const ROWS: usize = WORKGROUP / 32 * 16;
 const LANES: usize = 2;
 /// The widest keys and values whose matrices an invocation can hold beside each other.
 const WIDEST: usize = 256;
-/// Bytes of workgroup memory that these take.
+/// The narrowest keys: two tiles of them have to leave room for sixteen columns of all rows' queries.
+const NARROWEST: usize = 64;
+/// Bytes of workgroup memory that tiles, scores and weights take at most.
 const SHARED_BYTES: usize = 48 << 10;
 /// KV rows of a segment at most: those of GLM-4.7-Flash take 84 MB.
 const SEGMENT: usize = 4096;
@@ -62,7 +64,7 @@ impl Builder {
         let (key, value) = (by.k_b.shape[0] + cache.rotary, by.v_b.shape[1]);
         let able = matrices == Matrices::Sixteen && team == Team::Subgroup && invocations >= WORKGROUP;
         let fits = |width: usize| width.is_multiple_of(32) && width <= WIDEST;
-        able && workgroup_bytes >= SHARED_BYTES && fits(key) && fits(value) && by.suit(cache)
+        able && workgroup_bytes >= SHARED_BYTES && key >= NARROWEST && fits(key) && fits(value) && by.suit(cache)
     }
 
     /// The outputs {value width, heads} of every row: attention of the queries q {nope + rotary, heads of every row}, whose
@@ -137,5 +139,31 @@ impl Builder {
             .real("SCALE", "f", scale)
             .real("WEIGHT_UNIT", "", HALF_UNIT);
         self.batch_files(expanded.files(variant)).file(source!("lib/online_softmax.wgsl"))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::kernels::CacheType;
+    use crate::quant::QUANTS;
+
+    #[test]
+    fn keys_and_values_are_written_out_for_many_rows_of_shapes_that_suit() {
+        let able = Target { matrices: Matrices::Sixteen, workgroup_bytes: SHARED_BYTES, ..Target::default() };
+        let suits = |target: &Target, rows: usize, [nope, rotary, value]: [usize; 3]| {
+            let mut plan = Builder::for_rows(target, 1, rows);
+            let cache = plan.latent_cache(CacheType::F16, 128, rotary, rows);
+            let quant = QUANTS.iter().find(|quant| !quant.exceeds_half()).unwrap();
+            let (k_b, v_b) = (plan.weight("k_b", quant, [nope, 128, 2]), plan.weight("v_b", quant, [128, value, 2]));
+            plan.segments(LatentWeights { k_b: &k_b, v_b: &v_b }, &cache).is_some()
+        };
+        assert!(suits(&able, MANY_ROWS, [192, 64, 256]) && suits(&able, MANY_ROWS, [64, 32, 64]));
+        assert!(!suits(&able, MANY_ROWS - 1, [192, 64, 256]), "few rows");
+        assert!(!suits(&able, MANY_ROWS, [32, 0, 64]), "a key too narrow");
+        assert!(!suits(&able, MANY_ROWS, [256, 64, 256]), "a key too wide");
+        let small = Target { workgroup_bytes: 32 << 10, ..able.clone() };
+        assert!(!suits(&small, MANY_ROWS, [192, 64, 256]), "little workgroup memory");
     }
 }

@@ -1,6 +1,6 @@
 // The keys and values of all heads for the KV rows of a segment, written out in f16, by cooperative matrices of 16 by
-// 16. A value is v · latent, with the matrix v {RANK, VALUE} of its head; a key is what k {NOPE, RANK} of its head makes
-// of the latent from the other side, Σ k[r] · latent[r], and behind it the rotary key that all heads share.
+// 16. A value is v · latent, with the matrix v {RANK, VALUE} of its head; a key is the transpose of its head's k
+// {NOPE, RANK} times the latent, Σ k[r] · latent[r], and behind it the rotary key that all heads share.
 //
 // A workgroup computes ROWS columns of TOKENS keys or values, which are 64 and 128. It stages STEP values of the
 // latents at a time, with the weights that multiply them: those of values as [row][column], as they come; those of
