@@ -5,24 +5,22 @@ use wglm::SamplerParams;
 
 #[test]
 fn help_and_version_go_to_stdout() {
-    let commands = [
-        "run",
-        "chat",
-        "inspect",
-        "devices",
-        "tokenize",
-        "template",
-        "logits",
-        "plan",
-        "bench",
-        "profile",
-        "selftest",
-        "perplexity",
-        "completions",
-        "man",
-    ];
     let help = succeed("--help");
-    assert!(commands.iter().all(|name| help.out.contains(name)) && help.err.is_empty(), "{help:?}");
+    assert!(help.err.is_empty(), "{help:?}");
+    let (_, listed) = help.out.split_once("Commands:\n").unwrap();
+    let listed = listed.lines().take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = listed
+        .filter_map(|line| line.strip_prefix("  ")?.split_once(' '))
+        .map(|(name, _)| name)
+        .filter(|name| !name.is_empty() && *name != "help")
+        .collect();
+    assert!(commands.len() > 10 && commands.contains(&"tune"), "{commands:?}");
+    // What ./run does not know as a command it takes for a prompt.
+    let script = include_str!("../../../run");
+    let known = script.lines().find(|line| line.contains("| completions |")).unwrap();
+    for name in &commands {
+        assert!(known.split(['|', ' ', ')']).any(|word| word == *name), "`{name}` is not in ./run: {known}");
+    }
     for name in commands {
         let help = succeed(&format!("{name} --help"));
         assert!(help.out.contains("Usage: wglm") && help.err.is_empty(), "{help:?}");
