@@ -14,6 +14,7 @@ const KEY_STEPS = KV_ROW / (16u * PARTS);     // matrices of a key that a subgro
 const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value that are a subgroup's
 const PITCH = KV_ROW + 8u;                    // of a KV row in workgroup memory, so that rows fall on other banks
 const SHARE = SPAN * CHUNKS / WORKGROUP;      // chunks of a tile that an invocation loads
+const QUERY_SHARE = ROWS * CHUNKS / WORKGROUP; // and chunks of the queries
 const WEIGHT_PITCH = SPAN + 8u;
 
 var<storage, read> q: array<vec4<f32>>;
@@ -51,10 +52,19 @@ fn term_of(v: vec4<f32>, term: u32) -> vec4<f16> {
     return vec4<f16>(select(select(held, first, vec4<bool>(TERMS == 2u)), held - first, vec4<bool>(term == 1u)));
 }
 
-// Puts a term of the queries where the KV rows will be.
-fn put_queries(first_head: u32, term: u32, local: u32) {
-    for (var k = local; k < ROWS * CHUNKS; k += WORKGROUP) {
-        put(k, term_of(QUERY_UNIT * q[first_head * CHUNKS + k], term));
+// What an invocation brings of the queries: all of it is on its way before any is put in its place.
+fn load_queries(first_head: u32, local: u32) -> array<vec4<f32>, QUERY_SHARE> {
+    var share: array<vec4<f32>, QUERY_SHARE>;
+    for (var n = 0u; n < QUERY_SHARE; n++) {
+        share[n] = QUERY_UNIT * q[first_head * CHUNKS + local + n * WORKGROUP];
+    }
+    return share;
+}
+
+// Puts a term of them where the KV rows will be.
+fn put_queries(share: array<vec4<f32>, QUERY_SHARE>, term: u32, local: u32) {
+    for (var n = 0u; n < QUERY_SHARE; n++) {
+        put(local + n * WORKGROUP, term_of(share[n], term));
     }
 }
 
@@ -192,7 +202,8 @@ fn main(
     var next_place = tile_place(first_page, split.start + SPAN, split.end);
 
     // Matrices by name: drivers keep arrays of them where they are slow.
-    put_queries(first_head, 0u, local); // while the first page is looked up
+    let queries = load_queries(first_head, local); // while the first page is looked up
+    put_queries(queries, 0u, local);
     var share = load_share(first_place, split.start, split.end, local);
     workgroupBarrier();
     var a0 = query(part, 0u);
@@ -209,7 +220,7 @@ fn main(
     var b0: Left; var b1: Left; var b2: Left; var b3: Left; var b4: Left; var b5: Left; var b6: Left; var b7: Left;
     var b8: Left;
     if TERMS == 2u {
-        put_queries(first_head, 1u, local);
+        put_queries(queries, 1u, local);
         workgroupBarrier();
         b0 = query(part, 0u);
         if KEY_STEPS > 1u { b1 = query(part, 1u); }
@@ -260,7 +271,8 @@ fn main(
         workgroupBarrier();
         weigh_tile(tile, own_end, team);
 
-        if workgroupUniformLoad(&any_rescale).x == 1u {
+        workgroupBarrier(); // the next one that writes it waits at the end of the tile: workgroupUniformLoad has one more
+        if any_rescale.x == 1u {
             sum0 = rescaled(sum0, subgroup, lane);
             if VALUE_TILES > 1u { sum1 = rescaled(sum1, subgroup, lane); }
             if VALUE_TILES > 2u { sum2 = rescaled(sum2, subgroup, lane); }
