@@ -109,6 +109,7 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()
             .file(source!("lib/coop16.wgsl"))
+            .file(source!("lib/chunks.wgsl"))
             .file(source!("lib/bits.wgsl"))
             .file(source!("lib/halves.wgsl"))
             .constant("RANK", "c", cache.rank)

@@ -128,6 +128,7 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()
             .file(source!("lib/coop16.wgsl"))
+            .file(source!("lib/chunks.wgsl"))
             .constant("HEADS", "h", q.per_row())
             .constant("LANES", "", LANES)
             .constant("Q_STRIDE", "", q.stride / 4)

@@ -12,11 +12,11 @@ const TOKENS = 128u;
 const ROWS = 64u;
 const KEY_TILES = (NOPE + ROWS - 1u) / ROWS;
 const VALUE_TILES = (VALUE + ROWS - 1u) / ROWS;
-const KV_CHUNKS = KV_ROW / 4u;
-const LATENT_SHARE = TOKENS * STEP / 4u / WORKGROUP; // chunks of a step that an invocation brings
+const KV_CHUNKS = KV_ROW / 8u;
+const LATENT_SHARE = TOKENS * STEP / 8u / WORKGROUP; // chunks of a step that an invocation brings
 
-var<storage, read> cache: array<vec4<f16>>;
-var<storage, read_write> expanded: array<vec4<f16>>;
+var<storage, read> cache: array<vec4<u32>>;
+var<storage, read_write> expanded: array<vec4<u32>>;
 
 // Matrices are loaded from multiples of 16 bytes: each array is of so many bytes that the next is at such a place.
 var<workgroup> latents: array<vec4<f16>, TOKENS * PITCH>; // [KV row][column]
@@ -49,20 +49,22 @@ fn put_raw(is_key: bool, raw: array<vec4<u32>, 4>, local: u32) {
 }
 
 // What an invocation brings of the latents from `column` on.
-fn latents_of(found: vec4<u32>, column: u32, local: u32) -> array<vec4<f16>, LATENT_SHARE> {
-    var share: array<vec4<f16>, LATENT_SHARE>;
+fn latents_of(found: vec4<u32>, column: u32, local: u32) -> array<vec4<u32>, LATENT_SHARE> {
+    var share: array<vec4<u32>, LATENT_SHARE>;
     for (var i = 0u; i < LATENT_SHARE; i++) {
         let n = local + i * WORKGROUP;
-        let place = found.y + min(n / (STEP / 4u), found.x - 1u);
-        share[i] = cache[place * KV_CHUNKS + column / 4u + n % (STEP / 4u)];
+        let place = found.y + min(n / (STEP / 8u), found.x - 1u);
+        share[i] = cache[place * KV_CHUNKS + column / 8u + n % (STEP / 8u)];
     }
     return share;
 }
 
-fn put_latents(share: array<vec4<f16>, LATENT_SHARE>, local: u32) {
+fn put_latents(share: array<vec4<u32>, LATENT_SHARE>, local: u32) {
     for (var i = 0u; i < LATENT_SHARE; i++) {
         let n = local + i * WORKGROUP;
-        latents[n / (STEP / 4u) * PITCH + n % (STEP / 4u)] = share[i];
+        let at = n / (STEP / 8u) * PITCH + 2u * (n % (STEP / 8u));
+        latents[at] = first_of(share[i]);
+        latents[at + 1u] = second_of(share[i]);
     }
 }
 
@@ -93,14 +95,21 @@ fn leave(sum: Sums, row: u32, column: u32, width: u32, to: u32, count: u32, loca
     workgroupBarrier();
     coopStoreT(sum, &sums[scratch], pitch);
     workgroupBarrier();
-    for (var k = local % 32u; k < 64u; k += 32u) {
-        let at = row + k / 4u;
-        let chunk = column / 4u + k % 4u;
-        if at < (count + 15u) / 16u * 16u && 4u * chunk < width {
-            let held = clamp(sums[scratch + k] / WEIGHT_UNIT, vec4<f32>(-65504.0), vec4<f32>(65504.0));
-            expanded[to + at * EXPANDED_CHUNKS + chunk] = vec4<f16>(held);
-        }
+    let at = row + local % 32u / 2u;
+    let chunk = column / 8u + local % 2u;
+    if at < (count + 15u) / 16u * 16u && 8u * chunk < width {
+        let first = scratch + 2u * (local % 32u);
+        let low = held(sums[first]);
+        let high = held(sums[first + 1u]);
+        expanded[to + at * EXPANDED_CHUNKS + chunk] = vec4<u32>(
+            pack2x16float(low.xy), pack2x16float(low.zw), pack2x16float(high.xy), pack2x16float(high.zw),
+        );
     }
+}
+
+// What f16 can hold of a sum.
+fn held(v: vec4<f32>) -> vec4<f32> {
+    return clamp(v / WEIGHT_UNIT, vec4<f32>(-65504.0), vec4<f32>(65504.0));
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -123,11 +132,11 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     let row = select(part - KEY_TILES, part, is_key) * ROWS;
     let to = expanded_at(head, first);
     if part == 0u {
-        for (var n = local; n < (found.x + 15u) / 16u * 16u * ROTARY / 4u; n += WORKGROUP) {
-            let at = n / (ROTARY / 4u);
-            let chunk = n % (ROTARY / 4u);
-            let source = (found.y + min(at, found.x - 1u)) * KV_CHUNKS + RANK / 4u;
-            expanded[to + at * EXPANDED_CHUNKS + NOPE / 4u + chunk] = cache[source + chunk];
+        for (var n = local; n < (found.x + 15u) / 16u * 16u * ROTARY / 8u; n += WORKGROUP) {
+            let at = n / (ROTARY / 8u);
+            let chunk = n % (ROTARY / 8u);
+            let source = (found.y + min(at, found.x - 1u)) * KV_CHUNKS + RANK / 8u;
+            expanded[to + at * EXPANDED_CHUNKS + NOPE / 8u + chunk] = cache[source + chunk];
         }
     }
     let subgroup = local / 32u;

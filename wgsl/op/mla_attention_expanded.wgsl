@@ -14,15 +14,15 @@ const TILE = 16u; // KV rows
 const ROWS = 16u * SUBGROUPS;
 const KEY_STEPS = KEY / 16u;
 const VALUE_TILES = VALUE / 16u;
-const KEY_PITCH = KEY_CHUNKS + 2u; // in workgroup memory, so that rows fall on other banks
-const VALUE_PITCH = VALUE_CHUNKS + 2u;
+const KEY_PITCH = KEY / 4u + 2u; // in workgroup memory, so that rows fall on other banks
+const VALUE_PITCH = VALUE / 4u + 2u;
 const KEY_SHARE = (TILE * KEY_CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks of a tile that an invocation brings
 const VALUE_SHARE = (TILE * VALUE_CHUNKS + WORKGROUP - 1u) / WORKGROUP;
 const WEIGHT_PITCH = TILE / 4u + 2u;
 
 var<storage, read> q: array<vec4<f32>>;
 var<storage, read> rotated: array<vec4<f32>>; // the rotary parts of the queries
-var<storage, read> expanded: array<vec4<f16>>;
+var<storage, read> expanded: array<vec4<u32>>;
 var<storage, read_write> y: array<vec4<f32>>;
 var<storage, read_write> stats: array<vec2<f32>>; // [row][head]: the score that weights are relative to, and their sum
 
@@ -36,8 +36,8 @@ var<workgroup> bounds: vec4<u32>;          // first KV row, end, first row, whet
 
 // What an invocation brings of the keys of a tile, which begins at chunk `at`. A tile may reach past the segment: what
 // lies there weighs nothing.
-fn load_keys(at: u32, i: u32) -> array<vec4<f16>, KEY_SHARE> {
-    var share: array<vec4<f16>, KEY_SHARE>;
+fn load_keys(at: u32, i: u32) -> array<vec4<u32>, KEY_SHARE> {
+    var share: array<vec4<u32>, KEY_SHARE>;
     for (var n = 0u; n < KEY_SHARE; n++) {
         let k = i + n * WORKGROUP;
         share[n] = expanded[at + k / KEY_CHUNKS * EXPANDED_CHUNKS + k % KEY_CHUNKS];
@@ -45,18 +45,20 @@ fn load_keys(at: u32, i: u32) -> array<vec4<f16>, KEY_SHARE> {
     return share;
 }
 
-fn put_keys(share: array<vec4<f16>, KEY_SHARE>, buffer: u32, i: u32) {
+fn put_keys(share: array<vec4<u32>, KEY_SHARE>, buffer: u32, i: u32) {
     for (var n = 0u; n < KEY_SHARE; n++) {
         let k = i + n * WORKGROUP;
         if k < TILE * KEY_CHUNKS {
-            keys[(buffer * TILE + k / KEY_CHUNKS) * KEY_PITCH + k % KEY_CHUNKS] = share[n];
+            let at = (buffer * TILE + k / KEY_CHUNKS) * KEY_PITCH + 2u * (k % KEY_CHUNKS);
+            keys[at] = first_of(share[n]);
+            keys[at + 1u] = second_of(share[n]);
         }
     }
 }
 
 // The same of the values.
-fn load_values(at: u32, i: u32) -> array<vec4<f16>, VALUE_SHARE> {
-    var share: array<vec4<f16>, VALUE_SHARE>;
+fn load_values(at: u32, i: u32) -> array<vec4<u32>, VALUE_SHARE> {
+    var share: array<vec4<u32>, VALUE_SHARE>;
     for (var n = 0u; n < VALUE_SHARE; n++) {
         let k = i + n * WORKGROUP;
         share[n] = expanded[at + KEY_CHUNKS + k / VALUE_CHUNKS * EXPANDED_CHUNKS + k % VALUE_CHUNKS];
@@ -64,11 +66,13 @@ fn load_values(at: u32, i: u32) -> array<vec4<f16>, VALUE_SHARE> {
     return share;
 }
 
-fn put_values(share: array<vec4<f16>, VALUE_SHARE>, buffer: u32, i: u32) {
+fn put_values(share: array<vec4<u32>, VALUE_SHARE>, buffer: u32, i: u32) {
     for (var n = 0u; n < VALUE_SHARE; n++) {
         let k = i + n * WORKGROUP;
         if k < TILE * VALUE_CHUNKS {
-            values[(buffer * TILE + k / VALUE_CHUNKS) * VALUE_PITCH + k % VALUE_CHUNKS] = share[n];
+            let at = (buffer * TILE + k / VALUE_CHUNKS) * VALUE_PITCH + 2u * (k % VALUE_CHUNKS);
+            values[at] = first_of(share[n]);
+            values[at + 1u] = second_of(share[n]);
         }
     }
 }

@@ -1,0 +1,11 @@
+// Chunks of eight f16, which kernels that only bring them from one memory to another read as four words: drivers read
+// f16 one by one.
+
+// The first four values of a chunk, and the others.
+fn first_of(chunk: vec4<u32>) -> vec4<f16> {
+    return vec4<f16>(vec2<f16>(unpack2x16float(chunk.x)), vec2<f16>(unpack2x16float(chunk.y)));
+}
+
+fn second_of(chunk: vec4<u32>) -> vec4<f16> {
+    return vec4<f16>(vec2<f16>(unpack2x16float(chunk.z)), vec2<f16>(unpack2x16float(chunk.w)));
+}
