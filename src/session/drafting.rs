@@ -150,30 +150,37 @@ impl Session {
         let following = |place: usize| self.tokens.get(place + 1).copied().or(next).unwrap_or(sampled);
         let row = |place: usize| RowHeader { next: following(place), ..self.row(self.tokens[place], place) };
         let rows: Vec<RowHeader> = self.drafter.block.pending(length).map(row).collect();
-        self.compute_block(runner, &rows, DraftInputs::Kept)?;
+        self.compute_kept(runner, &rows)?;
         self.drafter.block.computed_to(length);
         Ok(())
     }
 
-    /// Computes rows of the block, each with the token that follows it, from hidden states in the ring or from those that the
-    /// model's plan of the same rows has just left.
-    pub(super) fn compute_block(&mut self, runner: &mut Runner, rows: &[RowHeader], inputs: DraftInputs) -> Result<()> {
-        let Some(first) = rows.first() else { return Ok(()) };
+    /// Computes rows of the block, each with the token that follows it, by the plan of a shape: from hidden states in the
+    /// ring, or from those that the model's plan of that shape has just left.
+    pub(super) fn compute_block(
+        &mut self,
+        runner: &mut Runner,
+        rows: &[RowHeader],
+        shape: BatchShape,
+        inputs: DraftInputs,
+    ) -> Result<()> {
         let model = self.pool.model().clone();
-        let shape = self.block_shape(rows.len(), first.position as usize, inputs);
         let Runner { plans, submissions, .. } = runner;
         let Some(ready) = plans.block_rows(&model, shape, inputs)? else { return Ok(()) };
         submissions.write_batch(&ready.executor, Plan::BATCH, ready.planned.plan.splits, rows)?;
         submissions.push(model.gpu(), ready.executor.submit(0..ready.planned.plan.steps.len(), &[])?)
     }
 
-    /// The shape of the block's plan for so many rows from a position on.
-    pub(super) fn block_shape(&self, rows: usize, position: usize, inputs: DraftInputs) -> BatchShape {
-        let room = match inputs {
-            DraftInputs::Stream => self.options.room_for(rows),
-            DraftInputs::Kept => rows.next_power_of_two().max(2),
-        };
-        BatchShape::of(room, Outputs::Last, position, self.context())
+    /// Computes rows of the block whose hidden states are in the ring.
+    pub(super) fn compute_kept(&mut self, runner: &mut Runner, rows: &[RowHeader]) -> Result<()> {
+        let Some(first) = rows.first() else { return Ok(()) };
+        let shape = self.kept_shape(rows.len(), first.position as usize);
+        self.compute_block(runner, rows, shape, DraftInputs::Kept)
+    }
+
+    /// The shape of the block's plan for so many rows from a position on, whose hidden states were kept.
+    pub(super) fn kept_shape(&self, rows: usize, position: usize) -> BatchShape {
+        BatchShape::of(rows.next_power_of_two().max(2), Outputs::Last, position, self.context())
     }
 
     /// Makes drafts of the tokens behind the sampled one. The block's rows are there; the last of them is at `position` or,

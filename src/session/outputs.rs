@@ -134,9 +134,12 @@ impl Session {
                     Ok(Some((session.read(runner, local, values)?, values)))
                 }
                 _ => {
-                    let shape = session.shape(count, outputs);
+                    let shape = match outputs {
+                        Outputs::Last => session.part_shape(rest.len()),
+                        _ => session.shape(count, outputs),
+                    };
                     let going_on = &mut |_| ControlFlow::Continue(());
-                    match session.run_part(runner, &rest[..count], outputs, true, going_on)? {
+                    match session.run_part(runner, &rest[..count], shape, true, going_on)? {
                         true => session.read_part(runner, count, shape).map(Some),
                         false => Ok(None),
                     }

@@ -5,9 +5,11 @@
 //!
 //! The kernels for few tokens round in another way than those for many. A reply must not depend on how fast the GPU is.
 //! So a prompt is first cut into blocks of the size for a fast GPU, and on a slow GPU a block of many tokens is cut into
-//! parts that all have many.
+//! parts that all have many. Plans with room for more tokens or fewer round in different ways, too: all parts of a block
+//! run in the plan that the whole block would run in.
 
 use crate::model::{FEW_TOKENS, PromptOptions};
+use std::ops::Range;
 use std::time::Duration;
 
 /// The time that a part should take at most.
@@ -54,9 +56,15 @@ impl Parts {
         self.reached = None;
     }
 
-    /// How many tokens the part at a position has if `rest` tokens of the prompt are still to be computed.
+    /// The positions of the block that a position belongs to, if `rest` tokens of the prompt are still to be computed.
+    pub fn block(&self, at: usize, rest: usize) -> Range<usize> {
+        let start = at - (at - self.start) % self.most;
+        start..(start + self.most).min(at + rest)
+    }
+
+    /// How many tokens the part at a position has.
     pub fn next(&self, at: usize, rest: usize) -> usize {
-        let block = rest.min(self.most - (at - self.start) % self.most);
+        let block = self.block(at, rest).end - at;
         if block <= self.tokens + FEW_TOKENS { block } else { self.tokens }
     }
 
@@ -155,8 +163,10 @@ mod tests {
         parts.tokens = 64;
         parts.begin(10 + 448);
         assert_eq!(parts.next(10 + 448, 82), 64, "the end of the block");
+        assert_eq!(parts.block(10 + 448, 82), 10..10 + 512);
         parts.end();
         parts.begin(10 + 448);
         assert_eq!(parts.next(10 + 448, 82), 82, "another prompt");
+        assert_eq!(parts.block(10 + 448, 82), 10 + 448..10 + 530);
     }
 }

@@ -97,8 +97,8 @@ impl Session {
             let ready = runner.plans.get(&model, shape, limit, &mut || Ok(()))?;
             runner.submissions.write(ready, &rows)?;
             parts.push((ready.planned.plan.clone(), profile(&ready.executor, &ready.planned.plan)?));
-            session.compute_block(runner, &rows, DraftInputs::Kept)?;
-            let shape = session.block_shape(rows.len(), length, DraftInputs::Kept);
+            session.compute_kept(runner, &rows)?;
+            let shape = session.kept_shape(rows.len(), length);
             if let Some(ready) = runner.plans.block_rows(&model, shape, DraftInputs::Kept)? {
                 parts.push((ready.planned.plan.clone(), profile(&ready.executor, &ready.planned.plan)?));
             }

@@ -67,6 +67,7 @@ impl Session {
                 [token] => session.run(runner, Next::Layers(token)).map(|()| true),
                 _ => {
                     let next = rest.get(part.len()).copied();
+                    let part = (part, session.part_shape(rest.len()));
                     session.run_prompt(runner, part, next, fed == 0, &mut |held| progress(held - before))
                 }
             })?;
@@ -217,7 +218,7 @@ impl Session {
     fn run_prompt(
         &mut self,
         runner: &mut Runner,
-        part: &[u32],
+        (part, shape): (&[u32], BatchShape),
         next: Option<u32>,
         idle: bool,
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
@@ -228,7 +229,7 @@ impl Session {
             self.drafter.block.reopen_last(held);
             self.catch_up(runner, part.first().copied())?;
         }
-        if !self.run_part(runner, part, Outputs::Last, idle, progress)? {
+        if !self.run_part(runner, part, shape, idle, progress)? {
             return Ok(false);
         }
         if uses_block {
@@ -239,13 +240,13 @@ impl Session {
             let following = part[1..].iter().copied().chain([next.unwrap_or(RowHeader::sampled(self.sequence))]);
             let row = |((token, next), place): ((&u32, u32), usize)| RowHeader { next, ..self.row(*token, place) };
             let rows: Vec<RowHeader> = part.iter().zip(following).zip(held..).map(row).collect();
-            self.compute_block(runner, &rows, DraftInputs::Stream)?;
+            self.compute_block(runner, &rows, shape, DraftInputs::Stream)?;
             self.drafter.block.computed_to(self.tokens.len());
         }
         Ok(true)
     }
 
-    /// Computes a part of a prompt, several tokens together, in several short submissions. `idle` says that the GPU has
+    /// Computes a part of a prompt by the plan of a shape, several tokens together, in several short submissions. `idle` says that the GPU has
     /// nothing to do before the first one. Calls `progress` before each submission with the number of tokens that the
     /// session holds. Returns false if it gives the part up because it would take too long; the next parts are
     /// then smaller.
@@ -253,14 +254,13 @@ impl Session {
         &mut self,
         runner: &mut Runner,
         part: &[u32],
-        outputs: Outputs,
+        shape: BatchShape,
         idle: bool,
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<bool> {
         self.output = None;
-        let (held, count) = (self.tokens.len(), part.len());
+        let (held, count, outputs) = (self.tokens.len(), part.len(), shape.outputs);
         self.reach(runner, count)?;
-        let shape = self.shape(count, outputs);
         runner.shared_runs += 1;
         let Runner { plans, submissions, .. } = runner;
         let ready = plans.get(self.pool.model(), shape, self.options.limit, &mut || going_on(progress(held)))?;
@@ -299,6 +299,13 @@ impl Session {
             Outputs::All | Outputs::Sequences | Outputs::Verified => runner.holder = None,
         }
         Ok(true)
+    }
+
+    /// The shape of the plan for the next part of a prompt, of which `rest` tokens are still to be computed: it has room for
+    /// the block that the part belongs to.
+    pub(super) fn part_shape(&self, rest: usize) -> BatchShape {
+        let block = self.parts.block(self.tokens.len(), rest);
+        BatchShape::of(self.options.room_for(block.len()), Outputs::Last, block.start, self.context())
     }
 
     /// The shape of the plan for `count` tokens behind those that are there.

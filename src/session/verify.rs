@@ -7,7 +7,7 @@ use super::submissions::Sampled;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::kernels::{NO_TOKEN, VERIFIED_ROWS};
-use crate::model::{BatchShape, DraftInputs, Outputs, most_drafts, no_block};
+use crate::model::{BatchShape, Outputs, most_drafts, no_block};
 use crate::plan::RowHeader;
 use crate::speculate::{Continuation, DraftKind, DraftPlanner, DraftStats, Evidence, Lookup, Offer, Speculation};
 use std::time::Instant;
@@ -312,7 +312,7 @@ impl Session {
         if make > 0 {
             let following = |row: &RowHeader| RowHeader { next: RowHeader::sampled(row.result as usize), ..*row };
             let rows: Vec<RowHeader> = rows.iter().map(following).collect();
-            self.compute_block(runner, &rows, DraftInputs::Kept)?;
+            self.compute_kept(runner, &rows)?;
             self.draft(runner, length, count, make)?;
             if !self.adjusts() {
                 // The next step is probably one like this, and recording it takes the host almost as long as the GPU computes.
