@@ -6,11 +6,12 @@
 //! # The GPU layout
 //! Kernels process a row in *groups* of 32 values, whatever the length of the file's blocks. Loading repacks the blocks
 //! of the file into *streams*. A stream has a fixed number of bytes for each block, so every load is aligned and
-//! neighbouring lanes read neighbouring bytes. Four kinds of stream hold the quants:
+//! neighbouring lanes read neighbouring bytes. Five kinds of stream hold the quants:
 //!
 //! * `nibbles`, 16 bytes a group: byte *i* holds value *i* in its low and value *i* + 16 in its high half;
 //! * `bits`, 4 bytes a group: bit *i* is one bit of value *i*;
 //! * `crumbs`, 8 bytes a group: byte *i* holds the 2-bit values *i*, *i* + 8, *i* + 16, *i* + 24, lowest first;
+//! * `planes`, 16 bytes a group: bit 8 *c* + *j* of word *k* is bit *k* of the 4-bit value 4 *j* + *c*;
 //! * `values`: the values themselves, in their own size.
 //!
 //! `scales` holds the factors and offsets of the values, in the encoding of the file unless the format says otherwise,
@@ -20,6 +21,9 @@ mod bf16;
 mod block;
 mod f16;
 mod f32;
+mod iq4_nl;
+mod iq4_xs;
+mod mxfp4;
 mod noise;
 mod packing;
 mod q2_k;
@@ -38,6 +42,9 @@ mod shader;
 pub use self::f32::F32;
 pub use bf16::BF16;
 pub use f16::F16;
+pub use iq4_nl::IQ4_NL;
+pub use iq4_xs::IQ4_XS;
+pub use mxfp4::MXFP4;
 pub use q2_k::Q2_K;
 pub use q3_k::Q3_K;
 pub use q4_0::Q4_0;
@@ -74,6 +81,15 @@ pub enum Family {
     Plain,
     /// Bytes times a scale plus an offset. Half a group shares both.
     Affine,
+    /// The same, where the bytes are what a fixed table has for the quants.
+    Table(Table),
+}
+
+/// How shaders find what the table of a format has for a quant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// By boolean functions of the bits of 4-bit quants.
+    Planes,
 }
 
 /// The arithmetic of a matrix-vector product.
@@ -121,8 +137,9 @@ pub struct Quant {
 }
 
 /// Every format, in GGML's order.
-pub static QUANTS: &[&Quant] =
-    &[&F32, &F16, &Q4_0, &Q4_1, &Q5_0, &Q5_1, &Q8_0, &Q2_K, &Q3_K, &Q4_K, &Q5_K, &Q6_K, &BF16];
+pub static QUANTS: &[&Quant] = &[
+    &F32, &F16, &Q4_0, &Q4_1, &Q5_0, &Q5_1, &Q8_0, &Q2_K, &Q3_K, &Q4_K, &Q5_K, &Q6_K, &IQ4_NL, &IQ4_XS, &BF16, &MXFP4,
+];
 
 /// The format with GGML's number `id`.
 pub fn by_id(id: u32) -> Option<&'static Quant> {

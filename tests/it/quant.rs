@@ -225,6 +225,13 @@ impl Reader<'_> {
         (group >> (8 * byte + 2 * place) & 3) as i32
     }
 
+    /// Bit `bit` of word `word` of the planes of the group of value `i`: bit `word` of a 4-bit value.
+    fn planes(&self, i: usize) -> i32 {
+        let words: [u8; 16] = self.read("planes", i / 32);
+        let (word, byte) = (i % 32 / 4, i % 4);
+        (0..4).map(|bit| i32::from(words[4 * bit + byte] >> word & 1) << bit).sum()
+    }
+
     fn half(&self, stream: &str, index: usize) -> f32 {
         f16::from_le_bytes(self.read(stream, index)).to_f32()
     }
@@ -266,9 +273,32 @@ impl Reader<'_> {
             "q4_k" => affine(self.scale_min(i), self.nibble(i)),
             "q5_k" => affine(self.scale_min(i), self.nibble(i) + 16 * self.bit(i)),
             "q6_k" => self.half("supers", i / 256) * scale_i8(i) * (self.nibble(i) + 16 * self.crumb(i) - 32) as f32,
+            "iq4_nl" => self.half("scales", i / 32) * uneven(self.planes(i)),
+            "iq4_xs" => {
+                let scales: [u8; 8] = self.read("scales", i / 256);
+                let (group, high) = (i % 256 / 32, u16::from_le_bytes([scales[2], scales[3]]));
+                let low = u32::from_le_bytes(*scales.last_chunk().unwrap()) >> (4 * group) & 15;
+                let scale = low as i32 + i32::from(high >> (2 * group) & 3) * 16 - 32;
+                self.half("scales", i / 256 * 4) * scale as f32 * uneven(self.planes(i))
+            }
+            "mxfp4" => {
+                // The sign bit, two bits of exponent, one of mantissa.
+                let (q, [e]) = (self.planes(i), self.read("scales", i / 32));
+                let magnitude = match q >> 1 & 3 {
+                    0 => f64::from(q & 1) / 2.0,
+                    exponent => f64::from(2 + (q & 1)) / 2.0 * f64::from(exponent - 1).exp2(),
+                };
+                let value = magnitude * (f64::from(e) - 127.0).exp2();
+                if q >= 8 && value != 0.0 { -value as f32 } else { value as f32 }
+            }
             other => panic!("no reader for {other}"),
         }
     }
+}
+
+/// The table of IQ4_NL and IQ4_XS.
+fn uneven(q: i32) -> f32 {
+    [-127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.][q as usize]
 }
 
 /// Tests which formats may be used in place: repacking leaves their bytes unchanged, and changes those of all others.
