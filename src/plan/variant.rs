@@ -142,8 +142,14 @@ impl VariantBuilder {
 
     fn format(mut self, role: &'static str, quant: &'static Quant, files: Vec<Source>) -> Self {
         self.formats.push(quant.name);
-        let table = quant.table_file().map(|source| SourcePart { source, role: "w" });
-        self.parts.extend(table.filter(|part| !self.parts.contains(part)));
+        if let Some(grid) = quant.grid() {
+            self.constants.push((format!("{role}_GRID"), Constant::U32(grid.first as u32)));
+        }
+        for part in quant.table_files().into_iter().map(|source| SourcePart { source, role: "w" }) {
+            if !self.parts.contains(&part) {
+                self.parts.push(part);
+            }
+        }
         self.parts.extend(files.into_iter().map(|source| SourcePart { source, role }));
         self
     }

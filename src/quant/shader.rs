@@ -1,6 +1,6 @@
 //! The WGSL files of a format.
 
-use super::{Arithmetic, Family, Quant, Table};
+use super::{Arithmetic, Family, Grid, GridBuffer, Quant, Table};
 use crate::wgsl::{Source, source};
 
 impl Quant {
@@ -12,11 +12,23 @@ impl Quant {
         }
     }
 
-    /// The file that formats with such tables share, which a shader needs once for all of its weights.
-    pub fn table_file(&self) -> Option<Source> {
+    /// The files that formats with such tables share, which a shader needs once for all of its weights.
+    pub fn table_files(&self) -> Vec<Source> {
         match self.family {
-            Family::Plain | Family::Affine => None,
-            Family::Table(Table::Planes) => Some(source!("lib/planes.wgsl")),
+            Family::Plain | Family::Affine => vec![],
+            Family::Table(Table::Planes) => vec![source!("lib/planes.wgsl")],
+            Family::Table(Table::Grid(grid)) => match grid.buffer {
+                GridBuffer::Fours => vec![source!("lib/signs.wgsl"), source!("lib/fours.wgsl")],
+                GridBuffer::Eights => vec![source!("lib/signs.wgsl"), source!("lib/eights.wgsl")],
+            },
+        }
+    }
+
+    /// The grid in which its shaders find values, if it has one.
+    pub fn grid(&self) -> Option<Grid> {
+        match self.family {
+            Family::Table(Table::Grid(grid)) => Some(grid),
+            Family::Plain | Family::Affine | Family::Table(Table::Planes) => None,
         }
     }
 
