@@ -1,4 +1,5 @@
-//! The contents of a file of GLM-4.7-Flash's shape: metadata, and tensors in the formats of a Q4_0 file or in one of choice.
+//! The contents of a file of GLM-4.7-Flash's shape: metadata, and tensors in the formats of a Q4_0 file or in one of
+//! choice.
 
 use crate::gguf_writer::GgufWriter;
 use wglm::quant::{F32, Q4_0, Q5_K, Q6_K, Q8_0, Quant};
@@ -30,8 +31,8 @@ pub struct Shape {
     /// The width of an expert's hidden layer, and that of a dense layer.
     pub expert_width: u64,
     pub dense_width: u64,
-    /// The format of all matrices, where it is not that of a Q4_0 file: the routers keep theirs, and so do matrices whose
-    /// rows are not whole blocks of it.
+    /// The format of all matrices, where it is not that of a Q4_0 file: the routers keep theirs, and so do matrices
+    /// whose rows are not whole blocks of it.
     pub ty: Option<&'static Quant>,
 }
 

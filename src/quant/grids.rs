@@ -1,10 +1,10 @@
 //! The grids: fixed tables of runs of magnitudes. A quant of the formats that have one names an entry, that is four or
 //! eight values at once, beside which the format stores signs.
 //!
-//! Kernels read a grid from a buffer, which all weights of a model share: a constant array of this size lies in slow memory
-//! on some GPUs. There are two such buffers, of entries of four and of eight bytes, and each holds the grids of several
-//! formats one behind the other. The bytes are what kernels multiply with if no sign is set: a magnitude and 64, and in
-//! the last grid of fours, whose magnitudes are the odd numbers to 15, half of one and 7.5.
+//! Kernels read a grid from a buffer, which all weights of a model share: a constant array of this size lies in slow
+//! memory on some GPUs. There are two such buffers, of entries of four and of eight bytes, and each holds the grids of
+//! several formats one behind the other. The bytes are what kernels multiply with if no sign is set: a magnitude and
+//! 64, and in the last grid of fours, whose magnitudes are the odd numbers to 15, half of one and 7.5.
 
 /// All entries, 16 bits for each magnitude's place in the order of the format's magnitudes, which are those of GGML:
 /// `tests/fixtures/quant/make.py` made them of its Python package.

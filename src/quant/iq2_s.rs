@@ -1,9 +1,9 @@
-//! IQ2_S: 256 values, eight to a quant of 10 bits that names an entry of a grid; every value has a sign; every 16 share a
-//! 4-bit scale. *w* = d · (s + ½) / 4 · ± magnitude.
+//! IQ2_S: 256 values, eight to a quant of 10 bits that names an entry of a grid; every value has a sign; every 16 share
+//! a 4-bit scale. *w* = d · (s + ½) / 4 · ± magnitude.
 //!
-//! Block (82 bytes): d f16 | 32 bytes of the quants' low 8 bits | 32 bytes of signs, eight each | 8 bytes of the quants'
-//! high 2 bits, four each | 8 bytes of scales, two each. Layout: ggml `block_iq2_s`. The stream `words` holds the low 8
-//! bits of a group's quants, and its signs; `scales` the last 16 bytes as they are in the file.
+//! Block (82 bytes): d f16 | 32 bytes of the quants' low 8 bits | 32 bytes of signs, eight each | 8 bytes of the
+//! quants' high 2 bits, four each | 8 bytes of scales, two each. Layout: ggml `block_iq2_s`. The stream `words` holds
+//! the low 8 bits of a group's quants, and its signs; `scales` the last 16 bytes as they are in the file.
 
 use std::array::from_fn;
 

@@ -1,9 +1,10 @@
-//! IQ2_XS: 256 values, eight to a quant of 9 bits that names an entry of a grid; of every eight values the sign of the last
-//! is that which makes the number of negative ones even; every 16 share a 4-bit scale. *w* = d · (s + ½) / 4 · ± magnitude.
+//! IQ2_XS: 256 values, eight to a quant of 9 bits that names an entry of a grid; of every eight values the sign of the
+//! last is that which makes the number of negative ones even; every 16 share a 4-bit scale. *w* = d · (s + ½) / 4 · ±
+//! magnitude.
 //!
 //! Block (74 bytes): d f16 | 32 times a quant of 9 bits below a code of 7 signs in a u16 | 8 bytes of scales, two each.
-//! Layout: ggml `block_iq2_xs`. The stream `words` holds the low 8 bits of a group's quants, and its signs with the ninth
-//! bits beside them.
+//! Layout: ggml `block_iq2_xs`. The stream `words` holds the low 8 bits of a group's quants, and its signs with the
+//! ninth bits beside them.
 
 use std::array::from_fn;
 

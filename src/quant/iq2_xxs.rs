@@ -1,8 +1,9 @@
-//! IQ2_XXS: 256 values, eight to a quant of 8 bits that names an entry of a grid; of every eight values the sign of the last
-//! is that which makes the number of negative ones even; every 32 share a 4-bit scale. *w* = d · (s + ½) / 4 · ± magnitude.
+//! IQ2_XXS: 256 values, eight to a quant of 8 bits that names an entry of a grid; of every eight values the sign of the
+//! last is that which makes the number of negative ones even; every 32 share a 4-bit scale. *w* = d · (s + ½) / 4 · ±
+//! magnitude.
 //!
-//! Block (66 bytes): d f16 | for each group 4 quants u8, and 4 codes of 7 signs below a scale of 4 bits in a u32. Layout:
-//! ggml `block_iq2_xxs`. The stream `words` holds a group's quants, and its signs with scales beside them.
+//! Block (66 bytes): d f16 | for each group 4 quants u8, and 4 codes of 7 signs below a scale of 4 bits in a u32.
+//! Layout: ggml `block_iq2_xxs`. The stream `words` holds a group's quants, and its signs with scales beside them.
 
 use std::array::from_fn;
 

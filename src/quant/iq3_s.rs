@@ -1,9 +1,9 @@
 //! IQ3_S: 256 values, four to a quant of 9 bits that names an entry of a grid; every value has a sign; every 32 share a
 //! 4-bit scale. *w* = d · (2s + 1) · ± magnitude, which is an odd number up to 15.
 //!
-//! Block (110 bytes): d f16 | 64 bytes of the quants' low 8 bits | 8 bytes of their ninth bits, eight each | 32 bytes of
-//! signs, eight each | 4 bytes of scales, two each. Layout: ggml `block_iq3_s`. The stream `scales` holds the ninth bits,
-//! then the scales.
+//! Block (110 bytes): d f16 | 64 bytes of the quants' low 8 bits | 8 bytes of their ninth bits, eight each | 32 bytes
+//! of signs, eight each | 4 bytes of scales, two each. Layout: ggml `block_iq3_s`. The stream `scales` holds the ninth
+//! bits, then the scales.
 
 use std::array::from_fn;
 

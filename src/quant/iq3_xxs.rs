@@ -1,5 +1,6 @@
-//! IQ3_XXS: 256 values, four to a quant of 8 bits that names an entry of a grid; of every eight values the sign of the last
-//! is that which makes the number of negative ones even; every 32 share a 4-bit scale. *w* = d · (s + ½) / 2 · ± magnitude.
+//! IQ3_XXS: 256 values, four to a quant of 8 bits that names an entry of a grid; of every eight values the sign of the
+//! last is that which makes the number of negative ones even; every 32 share a 4-bit scale. *w* = d · (s + ½) / 2 · ±
+//! magnitude.
 //!
 //! Block (98 bytes): d f16 | 64 quants u8 | for each group 4 codes of 7 signs below a scale of 4 bits in a u32. Layout:
 //! ggml `block_iq3_xxs`. The stream `signs` holds the scales beside the signs.

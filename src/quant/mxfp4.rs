@@ -1,4 +1,5 @@
-//! MXFP4: 32 values, each a float q of 1 sign bit, 2 bits of exponent and 1 of mantissa; one exponent. *w* = 2^(e − 127) · q.
+//! MXFP4: 32 values, each a float q of 1 sign bit, 2 bits of exponent and 1 of mantissa; one exponent. *w* = 2^(e −
+//! 127) · q.
 //!
 //! Block (17 bytes): e u8 | 16 bytes of nibbles, value *i* low and value *i* + 16 high in byte *i*. Layout: ggml
 //! `block_mxfp4`. Computed is 2^(e − 128) · t\[nibble\], with a table t of the integers 2q.
@@ -53,8 +54,8 @@ impl Block for BlockMxfp4 {
         (bit_planes(&self.nibbles), self.e)
     }
 
-    /// There is no scale but a power of two: of the two nearest one is drawn, by the random byte that was there, so that
-    /// the mean of squares is right.
+    /// There is no scale but a power of two: of the two nearest one is drawn, by the random byte that was there, so
+    /// that the mean of squares is right.
     fn tame(&mut self, spread: f32) {
         // The standard deviation of t[q] over random nibbles is 5.85.
         let wanted = spread.abs() / 5.85;

@@ -1,6 +1,6 @@
-// Values of four bits that stand for a byte of a fixed table. Looking up each of the 32 values of a group takes more than
-// computing all of them at once: the bits of a group lie in planes (src/quant/mod.rs), a plane of the table's bytes is a
-// boolean function of the four planes of a group, and the eight planes are then turned into bytes.
+// Values of four bits that stand for a byte of a fixed table. Looking up each of the 32 values of a group takes more
+// than computing all of them at once: the bits of a group lie in planes (src/quant/mod.rs), a plane of the table's
+// bytes is a boolean function of the four planes of a group, and the eight planes are then turned into bytes.
 
 // Bit 8c + j of plane k becomes bit k of byte c of word j: exchanges squares of 4, 2 and 1 bits.
 fn bytes_of_planes(low: vec4<u32>, high: vec4<u32>) -> Bytes {

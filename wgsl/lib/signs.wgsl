@@ -1,5 +1,5 @@
-// Signs of the values that entries of a grid stand for. Bit 8c + j of a group's signs is that of byte c of word j, so that a
-// shift brings those of a word to the lowest bits of its bytes.
+// Signs of the values that entries of a grid stand for. Bit 8c + j of a group's signs is that of byte c of word j, so
+// that a shift brings those of a word to the lowest bits of its bytes.
 
 // Signs of which an entry stores seven: the eighth, byte 3 of its second word, makes the number of those set even. What
 // the bits hold in their place is left out.
