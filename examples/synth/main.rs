@@ -1,7 +1,7 @@
 //! Writes a GGUF file of GLM-4.7-Flash's shape with random weights, with which measurements can be repeated without the
 //! real weights of 17 GB: speed depends on the shape only. The text of such a model is noise.
 //!
-//! `cargo run --release --example synth -- glm.gguf [--layers 47] [--mtp]`
+//! `cargo run --release --example synth -- glm.gguf [--layers 47] [--mtp] [--type q4_k]`
 
 #[path = "../../tests/common/gguf_writer.rs"]
 mod gguf_writer;
@@ -12,6 +12,7 @@ use clap::Parser;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
+use wglm::quant::{self, Quant};
 
 /// Writes a GGUF file of GLM-4.7-Flash's shape with random weights.
 #[derive(Parser)]
@@ -24,12 +25,23 @@ struct Arguments {
     /// Add a multi-token-prediction block
     #[arg(long)]
     mtp: bool,
+    /// One format for all matrices but the routers, and but those whose rows are not whole blocks of it, instead of the
+    /// formats of a Q4_0 file
+    #[arg(long = "type", value_name = "TYPE", value_parser = format)]
+    ty: Option<&'static Quant>,
+}
+
+fn format(name: &str) -> Result<&'static Quant, String> {
+    quant::by_name(name).ok_or_else(|| {
+        let known: Vec<&str> = quant::QUANTS.iter().map(|quant| quant.name).collect();
+        format!("expected one of {}", known.join(", "))
+    })
 }
 
 fn main() -> anyhow::Result<()> {
-    let Arguments { file, layers, mtp } = Arguments::parse();
+    let Arguments { file, layers, mtp, ty } = Arguments::parse();
     let start = Instant::now();
-    let bytes = write::write(&file, &shape::Shape { mtp, ..shape::Shape::glm(layers) })? as f64 / 1e9;
+    let bytes = write::write(&file, &shape::Shape { mtp, ty, ..shape::Shape::glm(layers) })? as f64 / 1e9;
     let seconds = start.elapsed().as_secs_f64();
     writeln!(std::io::stdout(), "{}: {bytes:.2} GB in {seconds:.1} s", file.display())?;
     Ok(())

@@ -1,4 +1,5 @@
-//! The contents of a file of GLM-4.7-Flash's shape: metadata, and tensors in the formats of a Q4_0 file.
+//! The contents of a file of GLM-4.7-Flash's shape: metadata, and tensors in the formats of a Q4_0 file or in one of
+//! choice.
 
 use crate::gguf_writer::GgufWriter;
 use wglm::quant::{F32, Q4_0, Q5_K, Q6_K, Q8_0, Quant};
@@ -30,6 +31,9 @@ pub struct Shape {
     /// The width of an expert's hidden layer, and that of a dense layer.
     pub expert_width: u64,
     pub dense_width: u64,
+    /// The format of all matrices, where it is not that of a Q4_0 file: the routers keep theirs, and so do matrices
+    /// whose rows are not whole blocks of it.
+    pub ty: Option<&'static Quant>,
 }
 
 impl Shape {
@@ -49,6 +53,7 @@ impl Shape {
             experts: 64,
             expert_width: 1536,
             dense_width: 10_240,
+            ty: None,
         }
     }
 }
@@ -121,7 +126,7 @@ pub fn metadata(shape: &Shape) -> GgufWriter {
 
 /// Every tensor, in file order.
 pub fn tensors(shape: &Shape) -> Vec<Tensor> {
-    let mut list = List { tensors: Vec::new(), prefix: String::new() };
+    let mut list = List { tensors: Vec::new(), prefix: String::new(), ty: shape.ty };
     list.add("token_embd.weight", &Q4_0, &[shape.width, shape.vocab]);
     list.fill("output_norm.weight", shape.width, Content::Ones);
     list.add("output.weight", &Q6_K, &[shape.width, shape.vocab]);
@@ -142,12 +147,15 @@ pub fn tensors(shape: &Shape) -> Vec<Tensor> {
 struct List {
     tensors: Vec<Tensor>,
     prefix: String,
+    ty: Option<&'static Quant>,
 }
 
 impl List {
     /// A matrix, or a stack of matrices, whose random values preserve the variance of its input.
     fn add(&mut self, name: &str, quant: &'static Quant, dims: &[u64]) {
         let content = Content::Noise(1.0 / (dims[0] as f32).sqrt());
+        let whole = |ty: &&Quant| quant.id != F32.id && ty.row_bytes(dims[0] as usize).is_some();
+        let quant = self.ty.filter(whole).unwrap_or(quant);
         self.tensors.push(Tensor { name: format!("{}{name}", self.prefix), dims: dims.to_vec(), quant, content });
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const COLUMNS: [Column; 7] = [
     Column { title: "kernel", width: 20, right: false },
-    Column { title: "format", width: 9, right: false },
+    Column { title: "format", width: 15, right: false },
     Column { title: "arithmetic", width: 10, right: false },
     Column { title: "cases", width: 5, right: true },
     Column { title: "error", width: 8, right: true },

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Builder, Cost, Tensor, Weight};
 use crate::wgsl::{Source, source};
+use std::collections::HashSet;
 
 const OP: Source = source!("op/moe_gate_up.wgsl");
 
@@ -54,7 +55,11 @@ impl GateUp<'_> {
     /// Storage buffers the kernel binds.
     pub fn buffers(&self) -> usize {
         const OTHERS: usize = 7; // x, norm, logits, bias, state, ids, y
-        self.roles().iter().map(|(_, weight)| weight.quant.streams.len()).sum::<usize>() + OTHERS
+        let roles = self.roles();
+        let streams: usize = roles.iter().map(|(_, weight)| weight.quant.streams.len()).sum();
+        let grids: HashSet<&str> =
+            roles.iter().filter_map(|(_, weight)| Some(weight.quant.grid()?.buffer.name())).collect();
+        streams + grids.len() + OTHERS
     }
 }
 

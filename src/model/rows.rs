@@ -39,6 +39,8 @@ enum RowSource<'a> {
         format: &'static Quant,
     },
     Zeros,
+    /// One row.
+    Constant(&'static [u8]),
 }
 
 /// `rows` rows from `first` on of every `per` rows of a tensor.
@@ -78,6 +80,7 @@ impl<'a> WeightRows<'a> {
                 RowSource::Transposed { from, per: *per, taken: *taken, rows, format: weight.quant }
             }
             WeightSource::Zeros => RowSource::Zeros,
+            WeightSource::Grid(buffer) => RowSource::Constant(buffer.bytes()),
         };
         Ok(Self { file, kind, row_bytes })
     }
@@ -100,6 +103,11 @@ impl<'a> WeightRows<'a> {
             RowSource::Zeros => {
                 into.clear();
                 resize(into, self.row_bytes * range.len(), DOING)
+            }
+            RowSource::Constant(bytes) => {
+                resize(into, bytes.len(), DOING)?;
+                into.copy_from_slice(bytes);
+                Ok(())
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::gguf::{Gguf, Shape, TensorInfo};
 use crate::kernels::Norm;
 use crate::plan::{Weight, WeightId};
-use crate::quant::{self, Quant};
+use crate::quant::{self, Grid, GridBuffer, Quant};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -41,6 +41,8 @@ pub enum WeightSource {
     },
     /// Zeros.
     Zeros,
+    /// What no file holds: the grids by which shaders decode some formats.
+    Grid(GridBuffer),
 }
 
 /// The weights of a model, each once, in the order in which they are uploaded and summed up for the model's fingerprint.
@@ -100,6 +102,10 @@ impl WeightTable {
         self.names.insert(key, weight.id);
         Arc::make_mut(&mut self.weights).push(weight.clone());
         self.sources.push((file, source));
+        if let Some(Grid { buffer, .. }) = quant.grid() {
+            let words = buffer.bytes().len() / 4;
+            self.add(0, buffer.name(), &quant::F32, [words, 1, 1], WeightSource::Grid(buffer));
+        }
         weight
     }
 }

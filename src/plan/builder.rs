@@ -6,10 +6,10 @@ use super::{
     VariantBuilder, Weight, WeightId,
 };
 use crate::error::{Error, Result};
-use crate::quant::{GROUP, Quant};
+use crate::quant::{F32, GROUP, GridBuffer, Quant};
 use crate::shader::Variant;
 use crate::wgsl::source;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The size in bytes of a `kernels::Sampling`, which says how the tokens of a sequence are sampled. It is stated here
@@ -189,6 +189,12 @@ impl Builder {
         weight
     }
 
+    /// Adds the weight that holds a grid, unless it is there, to such a plan.
+    pub fn grid(&mut self, buffer: GridBuffer) -> Weight {
+        let known = self.plan.weights.iter().find(|weight| &*weight.name == buffer.name()).cloned();
+        known.unwrap_or_else(|| self.weight(buffer.name(), &F32, [buffer.bytes().len() / 4, 1, 1]))
+    }
+
     /// A buffer of activations: `shape[1]` vectors of `shape[0]` values, each padded to whole groups of 32.
     ///
     /// The same name and size stand for the same memory, so that all layers use the same buffers. The padding of a
@@ -304,7 +310,15 @@ impl Builder {
             debug_assert_eq!(offset % ALIGNMENT, 0);
             Bound { name: format!("{role}_{}", stream.name), buffer: weight.buffer(), offset, bytes }
         };
-        weight.quant.streams.iter().zip(weight.streams()).map(bound).collect()
+        let streams = weight.quant.streams.iter().zip(weight.streams()).map(bound);
+        streams.chain(self.bound_grid(weight.quant)).collect()
+    }
+
+    /// A binding of the buffer with a format's grid, if it has one. Weights of a step share it.
+    fn bound_grid(&self, quant: &Quant) -> Option<Bound> {
+        let name = quant.grid()?.buffer.name();
+        let grid = self.plan.weights.iter().find(|weight| &*weight.name == name)?;
+        Some(self.bound(name, grid.buffer()))
     }
 
     /// States what the next step of a kernel computes. If a step is split into parts, it holds for all of them.
@@ -339,10 +353,12 @@ impl Builder {
         &mut self,
         label: &str,
         variant: VariantBuilder,
-        bindings: Vec<Bound>,
+        mut bindings: Vec<Bound>,
         grid: [usize; 3],
         cost: Cost,
     ) -> Result<Step> {
+        let mut known = HashSet::new();
+        bindings.retain(|bound| known.insert(bound.name.clone()));
         let kernel = variant.kernel;
         let variant = self.intern(variant.finish());
         let label = format!("{}{label}", self.prefix);

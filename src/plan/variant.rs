@@ -126,23 +126,31 @@ impl VariantBuilder {
     }
 
     /// Adds the files that decode a weight's format, in the role of that weight.
-    pub fn decode(mut self, role: &'static str, quant: &'static Quant) -> Self {
-        self.formats.push(quant.name);
-        self.parts.extend(quant.decode_files().into_iter().map(|source| SourcePart { source, role }));
-        self
+    pub fn decode(self, role: &'static str, quant: &'static Quant) -> Self {
+        self.format(role, quant, quant.decode_files())
     }
 
     /// Adds the files that decode a weight's format to f16, in the role of that weight.
-    pub fn halve(mut self, role: &'static str, quant: &'static Quant) -> Self {
-        self.formats.push(quant.name);
-        self.parts.extend(quant.half_files().into_iter().map(|source| SourcePart { source, role }));
-        self
+    pub fn halve(self, role: &'static str, quant: &'static Quant) -> Self {
+        self.format(role, quant, quant.half_files())
     }
 
     /// Adds the files that multiply a weight's format with activations, in the role of that weight.
-    pub fn dot(mut self, role: &'static str, quant: &'static Quant, arithmetic: Arithmetic) -> Self {
+    pub fn dot(self, role: &'static str, quant: &'static Quant, arithmetic: Arithmetic) -> Self {
+        self.format(role, quant, quant.dot_files(arithmetic))
+    }
+
+    fn format(mut self, role: &'static str, quant: &'static Quant, files: Vec<Source>) -> Self {
         self.formats.push(quant.name);
-        self.parts.extend(quant.dot_files(arithmetic).into_iter().map(|source| SourcePart { source, role }));
+        if let Some(grid) = quant.grid() {
+            self.constants.push((format!("{role}_GRID"), Constant::U32(grid.first as u32)));
+        }
+        for part in quant.table_files().into_iter().map(|source| SourcePart { source, role: "w" }) {
+            if !self.parts.contains(&part) {
+                self.parts.push(part);
+            }
+        }
+        self.parts.extend(files.into_iter().map(|source| SourcePart { source, role }));
         self
     }
 

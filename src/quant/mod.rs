@@ -6,11 +6,16 @@
 //! # The GPU layout
 //! Kernels process a row in *groups* of 32 values, whatever the length of the file's blocks. Loading repacks the blocks
 //! of the file into *streams*. A stream has a fixed number of bytes for each block, so every load is aligned and
-//! neighbouring lanes read neighbouring bytes. Four kinds of stream hold the quants:
+//! neighbouring lanes read neighbouring bytes. These kinds of stream hold the quants:
 //!
 //! * `nibbles`, 16 bytes a group: byte *i* holds value *i* in its low and value *i* + 16 in its high half;
 //! * `bits`, 4 bytes a group: bit *i* is one bit of value *i*;
 //! * `crumbs`, 8 bytes a group: byte *i* holds the 2-bit values *i*, *i* + 8, *i* + 16, *i* + 24, lowest first;
+//! * `planes`, 16 bytes a group: bit 8 *c* + *j* of word *k* is bit *k* of the 4-bit value 4 *j* + *c*;
+//! * `entries`, 8 bytes a group: the low 8 bits of quants that stand for four values each;
+//! * `signs`, 4 bytes a group: bit 8 *c* + *j* is the sign of value 4 *j* + *c*. Of eight values the last may have none: its
+//!   bit is then one of something else, of a scale or of an entry;
+//! * `words`, 8 bytes a group: the low 8 bits of quants that stand for eight values each, then `signs`;
 //! * `values`: the values themselves, in their own size.
 //!
 //! `scales` holds the factors and offsets of the values, in the encoding of the file unless the format says otherwise,
@@ -20,6 +25,15 @@ mod bf16;
 mod block;
 mod f16;
 mod f32;
+mod grids;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
+mod iq4_nl;
+mod iq4_xs;
+mod mxfp4;
 mod noise;
 mod packing;
 mod q2_k;
@@ -34,10 +48,20 @@ mod q6_k;
 mod q8_0;
 mod rows;
 mod shader;
+mod signs;
 
 pub use self::f32::F32;
 pub use bf16::BF16;
 pub use f16::F16;
+pub use grids::{Grid, GridBuffer};
+pub use iq2_s::IQ2_S;
+pub use iq2_xs::IQ2_XS;
+pub use iq2_xxs::IQ2_XXS;
+pub use iq3_s::IQ3_S;
+pub use iq3_xxs::IQ3_XXS;
+pub use iq4_nl::IQ4_NL;
+pub use iq4_xs::IQ4_XS;
+pub use mxfp4::MXFP4;
 pub use q2_k::Q2_K;
 pub use q3_k::Q3_K;
 pub use q4_0::Q4_0;
@@ -74,6 +98,17 @@ pub enum Family {
     Plain,
     /// Bytes times a scale plus an offset. Half a group shares both.
     Affine,
+    /// The same, where the bytes are what a fixed table has for the quants.
+    Table(Table),
+}
+
+/// How shaders find what the table of a format has for a quant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// By boolean functions of the bits of 4-bit quants.
+    Planes,
+    /// In a buffer: a quant names an entry of four or eight values.
+    Grid(Grid),
 }
 
 /// The arithmetic of a matrix-vector product.
@@ -121,8 +156,10 @@ pub struct Quant {
 }
 
 /// Every format, in GGML's order.
-pub static QUANTS: &[&Quant] =
-    &[&F32, &F16, &Q4_0, &Q4_1, &Q5_0, &Q5_1, &Q8_0, &Q2_K, &Q3_K, &Q4_K, &Q5_K, &Q6_K, &BF16];
+pub static QUANTS: &[&Quant] = &[
+    &F32, &F16, &Q4_0, &Q4_1, &Q5_0, &Q5_1, &Q8_0, &Q2_K, &Q3_K, &Q4_K, &Q5_K, &Q6_K, &IQ2_XXS, &IQ2_XS, &IQ3_XXS,
+    &IQ4_NL, &IQ3_S, &IQ2_S, &IQ4_XS, &BF16, &MXFP4,
+];
 
 /// The format with GGML's number `id`.
 pub fn by_id(id: u32) -> Option<&'static Quant> {

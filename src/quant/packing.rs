@@ -77,6 +77,20 @@ fn transpose(bytes: [u8; 8]) -> [u8; 8] {
     exchanges.into_iter().fold(u64::from_le_bytes(bytes), exchange).to_le_bytes()
 }
 
+/// The four planes of a group: bit 8 *c* + *j* of plane *k* is bit *k* of the nibble of value 4 *j* + *c*. Word *m* of the
+/// nibbles holds values 4 *m* to 4 *m* + 3 low and those 16 later high, so what is left to do is to exchange squares of 2
+/// bits and 1 bit.
+pub fn bit_planes(nibbles: &[u8; 16]) -> [u8; 16] {
+    let exchange = |(a, b): (u32, u32), shift: u32, mask: u32| {
+        (a & mask | (b & mask) << shift, a >> shift & mask | b & mask << shift)
+    };
+    let [w0, w1, w2, w3] = std::array::from_fn(|m| u32::from_le_bytes(std::array::from_fn(|c| nibbles[4 * m + c])));
+    let ((a0, a2), (a1, a3)) = (exchange((w0, w2), 2, 0x3333_3333), exchange((w1, w3), 2, 0x3333_3333));
+    let ((p0, p1), (p2, p3)) = (exchange((a0, a1), 1, 0x5555_5555), exchange((a2, a3), 1, 0x5555_5555));
+    let planes = [p0, p1, p2, p3].map(u32::to_le_bytes);
+    std::array::from_fn(|i| planes[i / 4][i % 4])
+}
+
 /// The factor and the offset of each group of a Q4_K or Q5_K superblock.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]

@@ -1,6 +1,6 @@
 //! The WGSL files of a format.
 
-use super::{Arithmetic, Family, Quant};
+use super::{Arithmetic, Family, Grid, GridBuffer, Quant, Table};
 use crate::wgsl::{Source, source};
 
 impl Quant {
@@ -8,7 +8,27 @@ impl Quant {
     pub fn decode_files(&self) -> Vec<Source> {
         match self.family {
             Family::Plain => vec![self.fragment],
-            Family::Affine => vec![source!("quant/affine.wgsl"), self.fragment],
+            Family::Affine | Family::Table(_) => vec![source!("quant/affine.wgsl"), self.fragment],
+        }
+    }
+
+    /// The files that formats with such tables share, which a shader needs once for all of its weights.
+    pub fn table_files(&self) -> Vec<Source> {
+        match self.family {
+            Family::Plain | Family::Affine => vec![],
+            Family::Table(Table::Planes) => vec![source!("lib/planes.wgsl")],
+            Family::Table(Table::Grid(grid)) => match grid.buffer {
+                GridBuffer::Fours => vec![source!("lib/signs.wgsl"), source!("lib/fours.wgsl")],
+                GridBuffer::Eights => vec![source!("lib/signs.wgsl"), source!("lib/eights.wgsl")],
+            },
+        }
+    }
+
+    /// The grid in which its shaders find values, if it has one.
+    pub fn grid(&self) -> Option<Grid> {
+        match self.family {
+            Family::Table(Table::Grid(grid)) => Some(grid),
+            Family::Plain | Family::Affine | Family::Table(Table::Planes) => None,
         }
     }
 
@@ -17,7 +37,7 @@ impl Quant {
         let mut files = self.decode_files();
         files.push(match self.family {
             Family::Plain => source!("quant/plain_half.wgsl"),
-            Family::Affine => source!("quant/affine_half.wgsl"),
+            Family::Affine | Family::Table(_) => source!("quant/affine_half.wgsl"),
         });
         files
     }
@@ -31,8 +51,8 @@ impl Quant {
     pub fn dot_files(&self, arithmetic: Arithmetic) -> Vec<Source> {
         let dot = match (self.family, arithmetic) {
             (Family::Plain, _) => source!("quant/plain.wgsl"),
-            (Family::Affine, Arithmetic::Float) => source!("quant/affine_float.wgsl"),
-            (Family::Affine, Arithmetic::Int) => source!("quant/affine_int.wgsl"),
+            (Family::Affine | Family::Table(_), Arithmetic::Float) => source!("quant/affine_float.wgsl"),
+            (Family::Affine | Family::Table(_), Arithmetic::Int) => source!("quant/affine_int.wgsl"),
         };
         let mut files = self.decode_files();
         files.push(dot);

@@ -176,6 +176,10 @@ impl CaseBuilder {
         quant.decode(file, &mut values)?;
         let weight = self.plan.weight(name, quant, shape);
         self.weights.push((weight.id, lay_out(&weight, file)?, file.to_vec()));
+        if let Some(grid) = quant.grid() {
+            let table = self.plan.grid(grid.buffer);
+            self.weights.push((table.id, lay_out(&table, grid.buffer.bytes())?, grid.buffer.bytes().to_vec()));
+        }
         Ok((weight, values))
     }
 

@@ -225,6 +225,36 @@ impl Reader<'_> {
         (group >> (8 * byte + 2 * place) & 3) as i32
     }
 
+    /// Bit `bit` of word `word` of the planes of the group of value `i`: bit `word` of a 4-bit value.
+    fn planes(&self, i: usize) -> i32 {
+        let words: [u8; 16] = self.read("planes", i / 32);
+        let (word, byte) = (i % 32 / 4, i % 4);
+        (0..4).map(|bit| i32::from(words[4 * bit + byte] >> word & 1) << bit).sum()
+    }
+
+    /// The low bits of the quant of value `i`, which stands for eight, and the signs of its group.
+    fn words(&self, i: usize) -> (usize, u32) {
+        let words: [u8; 8] = self.read("words", i / 32);
+        (words[i % 32 / 8].into(), u32::from_le_bytes(*words.last_chunk().unwrap()))
+    }
+
+    /// The low bits of the quant of value `i`, which stands for four.
+    fn entry(&self, i: usize) -> usize {
+        self.read::<1>("entries", i / 4)[0].into()
+    }
+
+    fn signs(&self, i: usize) -> u32 {
+        u32::from_le_bytes(self.read("signs", i / 32))
+    }
+
+    fn of_eights(&self, first: usize, entry: usize, i: usize) -> f32 {
+        f32::from(self.quant.grid().unwrap().buffer.bytes()[8 * (first + entry) + i % 8]) - 64.0
+    }
+
+    fn of_fours(&self, first: usize, entry: usize, i: usize) -> f32 {
+        self.quant.grid().unwrap().buffer.bytes()[4 * (first + entry) + i % 4].into()
+    }
+
     fn half(&self, stream: &str, index: usize) -> f32 {
         f16::from_le_bytes(self.read(stream, index)).to_f32()
     }
@@ -266,9 +296,79 @@ impl Reader<'_> {
             "q4_k" => affine(self.scale_min(i), self.nibble(i)),
             "q5_k" => affine(self.scale_min(i), self.nibble(i) + 16 * self.bit(i)),
             "q6_k" => self.half("supers", i / 256) * scale_i8(i) * (self.nibble(i) + 16 * self.crumb(i) - 32) as f32,
+            "iq2_xxs" | "iq3_xxs" => {
+                let eights = self.quant.name == "iq2_xxs";
+                let (entry, signs) = if eights { self.words(i) } else { (self.entry(i), self.signs(i)) };
+                let scale = (0..4).map(|bit| (signs >> (25 + 2 * bit) & 1) << bit).sum::<u32>() as f32 + 0.5;
+                let scale = self.half("supers", i / 256) * scale * if eights { 0.25 } else { 0.5 };
+                let magnitude = if eights { self.of_eights(0, entry, i) } else { self.of_fours(0, entry, i) - 64.0 };
+                if negative(odd_signs(signs), i) { -scale * magnitude } else { scale * magnitude }
+            }
+            "iq2_xs" | "iq2_s" => {
+                let ((low, signs), eight) = (self.words(i), i % 32 / 8);
+                let block: Vec<u8> = if self.quant.name == "iq2_s" {
+                    self.read::<16>("scales", i / 256).to_vec()
+                } else {
+                    [&[0; 8], self.read::<8>("scales", i / 256).as_slice()].concat()
+                };
+                let group = i % 256 / 32;
+                let (first, high, signs) = match self.quant.name {
+                    "iq2_s" => (768, usize::from(block[group] >> (2 * eight) & 3), signs),
+                    _ => (256, (signs >> (25 + 2 * eight) & 1) as usize, odd_signs(signs)),
+                };
+                let scale = f32::from(block[8 + group] >> (i % 32 / 16 * 4) & 15) + 0.5;
+                let scale = self.half("supers", i / 256) * scale * 0.25;
+                let magnitude = self.of_eights(first, low + 256 * high, i);
+                if negative(signs, i) { -scale * magnitude } else { scale * magnitude }
+            }
+            "iq3_s" => {
+                let scales: [u8; 12] = self.read("scales", i / 256);
+                let group = i % 256 / 32;
+                let entry = self.entry(i) + 256 * usize::from(scales[group] >> (i % 32 / 4) & 1);
+                let scale = f32::from(1 + 2 * (scales[8 + group / 2] >> (group % 2 * 4) & 15));
+                let magnitude = 2.0 * self.of_fours(256, entry, i) - 15.0;
+                let scale = self.half("supers", i / 256) * scale;
+                if negative(self.signs(i), i) { -scale * magnitude } else { scale * magnitude }
+            }
+            "iq4_nl" => self.half("scales", i / 32) * uneven(self.planes(i)),
+            "iq4_xs" => {
+                let scales: [u8; 8] = self.read("scales", i / 256);
+                let (group, high) = (i % 256 / 32, u16::from_le_bytes([scales[2], scales[3]]));
+                let low = u32::from_le_bytes(*scales.last_chunk().unwrap()) >> (4 * group) & 15;
+                let scale = low as i32 + i32::from(high >> (2 * group) & 3) * 16 - 32;
+                self.half("scales", i / 256 * 4) * scale as f32 * uneven(self.planes(i))
+            }
+            "mxfp4" => {
+                // The sign bit, two bits of exponent, one of mantissa.
+                let (q, [e]) = (self.planes(i), self.read("scales", i / 32));
+                let magnitude = match q >> 1 & 3 {
+                    0 => f64::from(q & 1) / 2.0,
+                    exponent => f64::from(2 + (q & 1)) / 2.0 * f64::from(exponent - 1).exp2(),
+                };
+                let value = magnitude * (f64::from(e) - 127.0).exp2();
+                if q >= 8 && value != 0.0 { -value as f32 } else { value as f32 }
+            }
             other => panic!("no reader for {other}"),
         }
     }
+}
+
+/// Whether the signs of a group say that value `i` is negative.
+fn negative(signs: u32, i: usize) -> bool {
+    signs >> (i % 4 * 8 + i % 32 / 4) & 1 == 1
+}
+
+/// Signs of a group with the eighth of every eight, which makes the number of negative values even.
+fn odd_signs(signs: u32) -> u32 {
+    (0..4).fold(signs, |signs, eight| {
+        let odd = (8 * eight..8 * eight + 7).filter(|i| negative(signs, *i)).count() % 2;
+        signs & !(1 << (25 + 2 * eight)) | (odd as u32) << (25 + 2 * eight)
+    })
+}
+
+/// The table of IQ4_NL and IQ4_XS.
+fn uneven(q: i32) -> f32 {
+    [-127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.][q as usize]
 }
 
 /// Tests which formats may be used in place: repacking leaves their bytes unchanged, and changes those of all others.

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use wglm::gpu::Matrices;
 use wglm::model::{BatchShape, Outputs, PromptOptions, Shaders, plan_batch, plan_token};
 use wglm::plan::{Purpose, Target, Team, Tilings};
-use wglm::quant::{Q4_K, Q6_K};
+use wglm::quant::{IQ2_XS, Q4_K, Q6_K, QUANTS};
 use wglm::shader::{Access, Variant, reflect};
 use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, LoadOptions, Model, Session};
 
@@ -201,7 +201,8 @@ fn the_largest_chunks_are_planned() {
 #[test]
 fn the_least_limits_are_enough() {
     let dir = TempDir::new().unwrap();
-    let files = ["models/k-quants.gguf", "models/k-quants-down.gguf"].map(|path| Gguf::open(fixture(path)).unwrap());
+    let files = ["k-quants", "k-quants-down", "tables", "tables-down"];
+    let files = files.map(|name| Gguf::open(fixture(&format!("models/{name}.gguf"))).unwrap());
     for file in [full(&dir)].into_iter().chain(files) {
         let config = Config::read(&file).unwrap();
         let cache = CacheShape { context: 4096, ty: CacheType::F16 };
@@ -230,8 +231,24 @@ fn the_least_limits_are_enough() {
 
 #[test]
 fn a_small_one_computes() {
+    computes(&small());
+}
+
+/// All matrices whose rows are whole blocks have the type, and the model computes.
+#[test]
+fn a_small_one_of_one_type_computes() {
+    let shape = Shape { ty: Some(&IQ2_XS), ..small() };
+    let (typed, others): (Vec<_>, Vec<_>) =
+        tensors(&shape).into_iter().partition(|tensor| tensor.quant.id == IQ2_XS.id);
+    let whole = |tensor: &crate::shape::Tensor| tensor.dims[0].is_multiple_of(256);
+    assert!(typed.iter().all(whole) && typed.len() > 20, "{} of the type", typed.len());
+    assert!(others.iter().all(|tensor| tensor.quant.name == "f32" || !whole(tensor)));
+    computes(&shape);
+}
+
+fn computes(shape: &Shape) {
     let dir = TempDir::new().unwrap();
-    let model = load(&written(&dir, &small()));
+    let model = load(&written(&dir, shape));
     let mut session = Session::new(&model).unwrap();
     session.feed(&[1, 2, 299]).unwrap();
     let logits = session.logits().unwrap();
@@ -251,10 +268,15 @@ fn the_same_shape_makes_the_same_bytes() {
 /// The product of a matrix and a vector of unit variance has unit variance.
 #[test]
 fn the_values_have_the_deviation_asked_for() {
+    for shape in QUANTS.iter().map(|ty| Shape { ty: Some(ty), ..small() }).chain([small()]) {
+        deviations(&shape);
+    }
+}
+
+fn deviations(shape: &Shape) {
     let dir = TempDir::new().unwrap();
-    let shape = small();
-    let file = Gguf::open(written(&dir, &shape)).unwrap();
-    for tensor in tensors(&shape) {
+    let file = Gguf::open(written(&dir, shape)).unwrap();
+    for tensor in tensors(shape) {
         let Content::Noise(wanted) = tensor.content else { continue };
         let mut values = vec![0f32; tensor.dims.iter().product::<u64>() as usize];
         let stored = file.read_all(file.tensor(&tensor.name).unwrap()).unwrap();

@@ -129,6 +129,25 @@ MODELS = {
         hidden=256, heads=5, nope=24, rope=8, value=12, q_rank=20, kv_rank=36, vocab=110, layers=1, dense_ff=32, tied=True,
         types={"token_embd.*": T.Q6_K, "*.attn_q_a.*": T.Q2_K, "*.attn_kv_a_mqa.*": T.Q3_K, "*.ffn_gate.*": T.Q2_K,
                "*.ffn_up.*": T.Q6_K, "*.ffn_down.*": T.Q8_0}),
+    "tables": Spec(
+        "formats whose values are looked up in tables, mixed: iq2_xxs to iq4_xs and mxfp4; gate and up of each layer in different "
+        "types, experts included; hidden 256",
+        hidden=256, heads=3, nope=24, rope=8, value=32, q_rank=32, kv_rank=32, vocab=96, dense_ff=32, matrix=T.IQ4_NL, types={
+            "token_embd.*": T.IQ3_S, "output.weight": T.IQ4_XS,
+            "blk.0.attn_q_a.*": T.IQ2_XS, "blk.1.attn_q_a.*": T.IQ2_S, "blk.0.attn_kv_a_mqa.*": T.IQ3_XXS,
+            "blk.1.attn_kv_a_mqa.*": T.IQ2_XXS, "*.attn_k_b.*": T.F16, "*.attn_output.*": T.MXFP4,
+            "blk.0.ffn_gate.*": T.IQ3_XXS, "blk.0.ffn_up.*": T.IQ3_S, "blk.0.ffn_down.*": T.IQ4_NL,
+            "blk.1.ffn_gate_exps.*": T.IQ2_XXS, "blk.1.ffn_up_exps.*": T.IQ2_S, "blk.1.ffn_down_exps.*": T.MXFP4,
+            "blk.1.ffn_gate_shexp.*": T.IQ4_XS, "blk.1.ffn_up_shexp.*": T.IQ2_XS, "blk.1.ffn_down_shexp.*": T.IQ4_NL}),
+    "tables-down": Spec(
+        "the same where the input is not the hidden state: attn_q_b, attn_output, ffn_down_exps and ffn_down_shexp; query rank 256, "
+        "no leading dense layer",
+        hidden=32, heads=4, nope=16, rope=16, value=64, q_rank=256, kv_rank=32, vocab=96, dense=0, experts=3, expert_ff=256,
+        matrix=T.IQ4_NL, types={
+            "token_embd.*": T.IQ4_NL, "output.weight": T.MXFP4, "*.attn_k_b.*": T.F16,
+            "blk.0.attn_q_b.*": T.IQ2_XS, "blk.1.attn_q_b.*": T.IQ3_S, "blk.0.attn_output.*": T.IQ2_XXS, "blk.1.attn_output.*": T.IQ4_XS,
+            "*.ffn_gate_exps.*": T.MXFP4, "blk.0.ffn_down_exps.*": T.IQ3_XXS, "blk.1.ffn_down_exps.*": T.IQ2_S,
+            "blk.0.ffn_down_shexp.*": T.IQ4_XS, "blk.1.ffn_down_shexp.*": T.IQ2_XXS}),
     "softmax-raw": Spec(
         "softmax gating by a missing key, expert_weights_norm false, expert_weights_scale 0 (means 1), no exp_probs_b; 64 experts top 3",
         hidden=32, heads=3, nope=24, rope=8, value=20, q_rank=20, kv_rank=36, vocab=96, dense_ff=32, experts=64, top_k=3,
@@ -172,16 +191,17 @@ MODELS = {
         norm=False, scale=2.5, expert_gain=0.7, types={"*.ffn_gate_exps.*": T.Q4_0, "*.ffn_up_exps.*": T.Q4_0}),
 }
 
-# Where a K-quant block of 256 weights keeps its f16 scales: offset of d, offset of dmin, and the dmin/d that centres
-# uniformly random quants on zero (with no dmin the type is centred by itself, and d may be negative).
-K_QUANTS = {T.Q2_K: (80, 82, 1.5), T.Q3_K: (108, None, 0), T.Q4_K: (0, 2, 7.5), T.Q5_K: (0, 2, 15.5), T.Q6_K: (208, None, 0)}
+# Where blocks of formats that the gguf package does not make keep their f16 scales: offset of d, offset of dmin, and the
+# dmin/d that centres uniformly random quants on zero (with no dmin the type is centred by itself, and d may be negative).
+SCALES = {t: (0, None, 0) for t in (T.IQ2_XXS, T.IQ2_XS, T.IQ2_S, T.IQ3_XXS, T.IQ3_S, T.IQ4_NL, T.IQ4_XS)} | {
+    T.Q2_K: (80, 82, 1.5), T.Q3_K: (108, None, 0), T.Q4_K: (0, 2, 7.5), T.Q5_K: (0, 2, 15.5), T.Q6_K: (208, None, 0)}
 
 
 def random_blocks(rng, shape, std, qtype):
-    """Random K-quant blocks whose weights have about this standard deviation: bytes [..., row bytes]."""
-    d_at, dmin_at, ratio = K_QUANTS[qtype]
-    size = gguf.GGML_QUANT_SIZES[qtype][1]
-    blocks = rng.integers(0, 256, (int(np.prod(shape)) // 256, size), dtype=np.uint8)
+    """Random blocks whose weights have about this standard deviation: bytes [..., row bytes]."""
+    d_at, dmin_at, ratio = SCALES[qtype]
+    values, size = gguf.GGML_QUANT_SIZES[qtype]
+    blocks = rng.integers(0, 256, (int(np.prod(shape)) // values, size), dtype=np.uint8)
 
     def set_scales(d):
         blocks[:, d_at:d_at + 2] = d.astype("<f2")[:, None].view(np.uint8)
@@ -196,7 +216,7 @@ def random_blocks(rng, shape, std, qtype):
 
 def encode(rng, shape, std, mean, qtype):
     """A random tensor in a type, as GGUFWriter.add_tensor wants it."""
-    if qtype in K_QUANTS:
+    if qtype in SCALES:
         return random_blocks(rng, shape, std, qtype)
     values = (mean + std * rng.standard_normal(shape)).astype(np.float32)
     return gguf.quantize(values, qtype)

@@ -43,6 +43,11 @@ fn byte_of(v: vec4<u32>, i: u32) -> u32 {
     return (v[i >> 2u] >> (8u * (i & 3u))) & 0xffu;
 }
 
+// The four bytes of a word.
+fn bytes_of(word: u32) -> vec4<u32> {
+    return (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(0xffu);
+}
+
 // Signed byte i (0..15) of 16 bytes.
 fn signed_byte_of(v: vec4<u32>, i: u32) -> i32 {
     return extractBits(bitcast<i32>(v[i >> 2u]), 8u * (i & 3u), 8u);

@@ -1,5 +1,5 @@
 // For formats whose values are scale · byte + offset, with one scale and one offset for each half of a
-// group. They provide, besides their streams:
+// group, where the bytes are stored or what a table has for what is stored. They provide, besides their streams:
 //   w_bytes(g)   the group's 32 values as signed bytes
 //   w_affine(g)  (scale of 0..15, scale of 16..31, offset of 0..15, offset of 16..31)
 //   w_zero       what to add to a byte to make it unsigned: 0 or 128

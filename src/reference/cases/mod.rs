@@ -97,11 +97,13 @@ pub(super) fn wide(x: &[f32]) -> Vec<f64> {
 }
 
 /// Formats for cases of two weights: each format beside the one that follows it `apart` places later in `QUANTS`, so that
-/// it has either role once, and one format beside itself, because the names of its two copies in the shader must not
-/// clash. All combinations are not needed: kernels only pass formats through.
+/// it has either role once, and formats of two families beside themselves, because the names of the two copies in the shader
+/// must not clash. All combinations are not needed: kernels only pass formats through.
 pub(super) fn pairs(apart: usize) -> Vec<(&'static Quant, &'static Quant)> {
     let beside = |i: usize| (QUANTS[i], QUANTS[(i + apart) % QUANTS.len()]);
-    let itself = QUANTS.iter().find(|quant| quant.family == Family::Affine).map(|quant| (*quant, *quant));
+    let affine = QUANTS.iter().find(|quant| quant.family == Family::Affine);
+    let table = QUANTS.iter().rfind(|quant| matches!(quant.family, Family::Table(_)));
+    let itself = affine.into_iter().chain(table).map(|quant| (*quant, *quant));
     (0..QUANTS.len()).map(beside).chain(itself).collect()
 }
 
