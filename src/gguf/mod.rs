@@ -46,6 +46,9 @@ pub use tensor::{Shape, TensorInfo};
 pub use types::{TYPES, TensorType};
 pub use value::{Array, Value, ValueType};
 
+/// Fills bytes of the file with an index, from a position on.
+pub type FetchHeader<'a> = dyn FnMut(usize, usize, &mut [u8]) -> Result<()> + 'a;
+
 /// An open GGUF file. Clones share it.
 ///
 /// ```
@@ -108,10 +111,7 @@ impl Gguf {
     ///
     /// # Errors
     /// Those of `fetch`, and those of [`Gguf::open`].
-    pub fn of_headers(
-        files: &[(&Path, u64)],
-        fetch: &mut dyn FnMut(usize, usize, &mut [u8]) -> Result<()>,
-    ) -> Result<Self> {
+    pub fn of_headers(files: &[(&Path, u64)], fetch: &mut FetchHeader<'_>) -> Result<Self> {
         let header = |(index, (path, bytes)): (usize, &(&Path, u64))| {
             ModelFile::elsewhere(path.into(), *bytes, &mut |at, into| fetch(index, at, into))
         };
