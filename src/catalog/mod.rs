@@ -98,6 +98,11 @@ pub fn find_model(name: &str, places: &Places) -> Result<LocalModel> {
     if let Some(model) = all.iter().find(|model| is(model) && model.whole) {
         return Ok(model.clone());
     }
+    let dynamic = wanted.split_once(':').map(|(repo, label)| format!("{repo}:UD-{label}"));
+    let is_dynamic = |model: &&LocalModel| dynamic.as_ref().is_some_and(|name| model.name.eq_ignore_ascii_case(name));
+    if let Some(model) = all.iter().find(|model| is_dynamic(model) && model.whole) {
+        return Ok(model.clone());
+    }
     let several: Vec<&LocalModel> = all.iter().filter(|model| begins(model) && model.whole).collect();
     match several.as_slice() {
         [model] => return Ok((*model).clone()),

@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_model_is_called_by_its_label_or_its_file() {
         let group = &groups(&["BF16/glm-BF16-00001-of-00002.gguf", "BF16/glm-BF16-00002-of-00002.gguf"])[0];
-        for name in ["bf16", "BF16/glm-BF16", "glm-BF16-00001-of-00002.gguf", "glm-bf16.gguf"] {
+        for name in ["bF16", "BF16/glm-BF16", "glm-BF16-00001-of-00002.gguf", "glm-bf16.gguf"] {
             assert!(group.is_called(name), "{name}");
         }
         assert!(!group.is_called("Q4_0") && !group.is_called("glm"));

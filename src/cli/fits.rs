@@ -5,7 +5,7 @@ use super::output;
 use super::table::Column;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use wglm::{Config, Error, Fit, Gguf, Gpu, LoadOptions, Model};
+use wglm::{Error, Fit, Gguf, Gpu, LoadOptions, Model};
 
 /// What is known of a model before it is loaded.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -50,9 +50,7 @@ pub fn judge(file: &wglm::Result<Gguf>, gpu: Option<&Gpu>) -> Judged {
         bits_per_weight: (parameters > 0).then(|| 8.0 * bytes as f64 / parameters as f64),
         ..Judged::default()
     };
-    // The architecture is the first thing to say of a file that is of another one.
-    let estimate = Config::read(file).and_then(|_| Model::estimate(file, &LoadOptions::default(), gpu));
-    match estimate {
+    match Model::estimate(file, &LoadOptions::default(), gpu) {
         Err(error) => Judged { fits: Some(false), why_not: Some(reason(&error)), ..judged },
         Ok(estimate) => {
             let (fits, why_not) = verdict(&estimate.fit);

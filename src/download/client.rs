@@ -89,6 +89,12 @@ impl Client {
         Ok(Self { agent: config.build().new_agent(), endpoint, token, retries, pause })
     }
 
+    /// The same for questions whose answer someone waits for, and which are worth few attempts.
+    pub fn brief(mut self) -> Self {
+        self.retries = self.retries.min(3);
+        self
+    }
+
     /// Ends all requests that are under way, and lets no other begin.
     pub fn interrupt(&self) {
         self.agent.clone().shutdown();
@@ -176,7 +182,7 @@ impl Client {
             go_on()?; // a request that was interrupted is no failure
             failures += 1;
             if failures > self.retries || wait.is_some_and(|wait| wait > LONGEST_WAIT) {
-                let remedy = "try again later, which goes on from here".into();
+                let remedy = "check the network, and try again later, which goes on from here".into();
                 return Err(Error::Download { what: what.into(), reason, remedy });
             }
             let pause = self.pause.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE);

@@ -1,7 +1,7 @@
 //! What a repository holds.
 
 use super::client::{Attempt, Client, Trouble, is_hash};
-use crate::catalog::{RepoName, groups};
+use crate::catalog::{Group, RepoName, groups};
 use crate::error::{Error, Result};
 use crate::threads::GoOn;
 use serde::{Deserialize, Serialize};
@@ -53,12 +53,14 @@ pub struct RemoteFile {
 }
 
 impl Repository {
-    /// The model with a label, or with the name of one of its files.
+    /// The model with a label, or with the name of one of its files. `UD-` before a label may be left out where that is
+    /// no other one.
     ///
     /// # Errors
     /// [`Error::NoModel`], which lists those there are.
     pub fn model(&self, label: &str) -> Result<&RemoteModel> {
-        self.models.iter().find(|model| model.is_called(label)).ok_or_else(|| {
+        let called = |label: &str| self.models.iter().find(|model| model.is_called(label));
+        called(label).or_else(|| called(&format!("UD-{label}"))).ok_or_else(|| {
             let labels: Vec<&str> = self.models.iter().map(|model| model.label.as_str()).collect();
             let found = if labels.is_empty() { "no GGUF file".into() } else { labels.join(", ") };
             Error::NoModel { name: format!("{}:{label}", self.name), found, remedy: "name one that is there".into() }
@@ -73,12 +75,8 @@ impl RemoteModel {
     }
 
     fn is_called(&self, label: &str) -> bool {
-        let group = crate::catalog::Group {
-            label: self.label.clone(),
-            stem: self.stem.clone(),
-            parts: Vec::new(),
-            count: self.files.len(),
-        };
+        let group =
+            Group { label: self.label.clone(), stem: self.stem.clone(), parts: Vec::new(), count: self.files.len() };
         group.is_called(label)
     }
 }

@@ -19,7 +19,7 @@ mod store;
 mod tls;
 mod transfer;
 
-use crate::catalog::{Places, RepoFolder, hugging_face, variable};
+use crate::catalog::{Places, RepoFolder, RepoName, hugging_face, variable};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::threads::{GoOn, lock, work};
@@ -168,11 +168,11 @@ impl Hub {
     /// [`Error::Download`] if the hub cannot be reached or has no such repository; [`Error::Cancelled`].
     pub fn list(
         &self,
-        repo: &crate::catalog::RepoName,
+        repo: &RepoName,
         revision: &str,
         go_on: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Repository> {
-        let client = Client::new(&self.options)?;
+        let client = Client::new(&self.options)?.brief();
         one("listing a repository", &client, go_on, |go_on| listing::list(&client, repo, revision, go_on))
     }
 
@@ -201,7 +201,7 @@ impl Hub {
         models: &[&RemoteModel],
         go_on: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Vec<Result<Gguf>>> {
-        let client = Client::new(&self.options)?;
+        let client = Client::new(&self.options)?.brief();
         header::read(&client, repository, models, self.options.connections, &mut asking(&client, go_on))
     }
 

@@ -57,6 +57,7 @@ impl Part {
                 Err(reason) => return Err(unwritable("read", &path)(reason)),
             }
         }
+        go_on(written)?;
         Ok(Self { file, path, hash, written, ahead: BTreeMap::new() })
     }
 
@@ -114,6 +115,12 @@ impl Part {
 
     /// Checks the whole file and gives it its name. A wrong one is deleted.
     pub fn finish(self, wanted: &RemoteFile, name: &Path) -> Result<()> {
+        if self.written != wanted.bytes {
+            let reason = format!("{} of {} bytes came", self.written, wanted.bytes);
+            self.keep()?;
+            let remedy = "try again later, which goes on from here".into();
+            return Err(Error::Download { what: wanted.path.clone(), reason, remedy });
+        }
         let found: String = self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         if let Some(sha256) = wanted.sha256.as_ref().filter(|sha256| **sha256 != found) {
             self.discard();

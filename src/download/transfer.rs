@@ -39,6 +39,8 @@ pub(super) struct Transfer<'a> {
     next: Mutex<u64>,
     /// Whether the server is known to send ranges.
     ranges: AtomicBool,
+    /// Whether one connection fetches all of the file.
+    whole: AtomicBool,
     /// What was there at first, and what was received since.
     done: AtomicU64,
     changed: AtomicBool,
@@ -57,6 +59,7 @@ impl<'a> Transfer<'a> {
             part: Mutex::new(part),
             next: Mutex::new(written),
             ranges: AtomicBool::new(false),
+            whole: AtomicBool::new(false),
             done: AtomicU64::new(written),
             changed: AtomicBool::new(false),
             trouble: Mutex::default(),
@@ -129,6 +132,7 @@ impl<'a> Transfer<'a> {
 
     /// Asks for bytes from `at` on, and moves it along with what is received.
     fn attempt(&self, at: &mut u64, end: u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
+        let end = if self.whole.load(Ordering::Relaxed) { self.file.bytes } else { end };
         let direct = lock(&self.direct).clone();
         let tag = lock(&self.tag).clone();
         let asked = self.client.get(direct.as_deref().unwrap_or(&self.url), Some(*at..end), tag.as_deref());
@@ -203,6 +207,7 @@ impl<'a> Transfer<'a> {
     fn whole(&self, answer: Answer, at: &mut u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
         lock(&self.part).restart().map_err(Trouble::Lasting)?;
         *lock(&self.next) = self.file.bytes;
+        self.whole.store(true, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
         *at = 0;
         self.receive(answer, at, self.file.bytes, go_on)

@@ -28,14 +28,14 @@ impl Desk {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
-        for name in ["HF_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "LLAMA_CACHE", "OLLAMA_MODELS", "WGLM_COMMAND"] {
+        for name in ["HF_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "LLAMA_CACHE", "WGLM_COMMAND"] {
             command.env_remove(name);
         }
         for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"] {
             command.env_remove(name).env_remove(name.to_lowercase());
         }
         command.env("HOME", self.home.path()).env("HF_ENDPOINT", &self.server.address);
-        command.env("HF_HUB_CACHE", self.cache());
+        command.env("HF_HUB_CACHE", self.cache()).env("OLLAMA_MODELS", self.home.path().join(".ollama/models"));
         command
     }
 

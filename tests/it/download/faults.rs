@@ -283,6 +283,28 @@ fn a_server_without_ranges_will_do() {
     }
 }
 
+/// One that sends ranges only after a loss goes on from there.
+#[test]
+fn a_server_may_come_to_send_ranges() {
+    let files = noisy(BYTES);
+    let served = files.clone();
+    let count = AtomicUsize::new(0);
+    let server = Server::start(move |request, _| {
+        let mut request = request.clone();
+        let first = request.is_content() && count.fetch_add(1, Ordering::Relaxed) == 0;
+        if first {
+            request.headers.remove("range");
+        }
+        let mut reply = served.answer(&request);
+        reply.stops = first.then_some(BYTES / 2);
+        reply
+    });
+    let cache = tempdir().unwrap();
+    let pulled = pull(&hub(&server, cache.path())).unwrap();
+    assert_eq!(contents(&pulled.path).unwrap(), files.bytes(FILE));
+    assert_eq!(server.contents()[1].range(), Some((BYTES / 2, BYTES - 1)));
+}
+
 /// What the list does not tell of a file, its address does.
 #[test]
 fn a_list_without_sizes_will_do() {
