@@ -64,6 +64,8 @@ pub fn models(args: &ModelsArgs) -> anyhow::Result<()> {
         })
         .collect();
     output::lines(fits::table(&titles, &rows))?;
-    output::note(format_args!("\n-m takes these names, such as `wglm chat -m {}`", listed[0].model.name));
+    if let Some(usable) = listed.iter().find(|listed| listed.judged.fits != Some(false)) {
+        output::note(format_args!("\n-m takes these names, such as `wglm chat -m {}`", usable.model.name));
+    }
     Ok(())
 }

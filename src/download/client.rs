@@ -237,9 +237,10 @@ impl Answer {
         text(&self.headers, ETAG.as_str())
     }
 
-    /// The SHA-256 of a file that the hub keeps in its storage for large files, as far as it told in this answer.
+    /// The SHA-256 of a file that the hub keeps in its storage for large files, as far as it told in this answer. The tag
+    /// that the storage itself has for the file may look like one, but is another number.
     pub fn hash(&self) -> Option<String> {
-        let tag = text(&self.linked, "x-linked-etag").or_else(|| self.tag())?;
+        let tag = text(&self.linked, "x-linked-etag")?;
         let hash = tag.trim_start_matches("W/").trim_matches('"').to_ascii_lowercase();
         is_hash(&hash).then_some(hash)
     }
