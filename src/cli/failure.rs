@@ -27,6 +27,8 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
             "-c sets the context size, -ub the prompt batch size"
         }
         Error::ContextFull { .. } => "-c sets a larger context",
+        // What a repository lacks cannot be downloaded either.
+        Error::NoModel { remedy, .. } if !remedy.starts_with("download") => return None,
         Error::NoModel { name, .. } if name.parse::<ModelName>().is_ok() && cfg!(feature = "download") => {
             return Some(format!("`wglm pull {name}` downloads it; `wglm models` lists what is on this machine"));
         }

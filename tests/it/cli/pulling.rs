@@ -109,7 +109,9 @@ fn what_suits_is_chosen() {
 #[test]
 fn mistakes_are_told() {
     let desk = Desk::usual();
-    refused("a wrong label", &desk.run(&["pull", &format!("{NAME}:Q5_K")]), "found Q4_0, Q8_0");
+    let wrong = desk.run(&["pull", &format!("{NAME}:Q5_K")]);
+    refused("a wrong label", &wrong, "found Q4_0, Q8_0");
+    assert!(!wrong.err.contains("hint:"), "{}", wrong.err);
     refused("no such repository", &desk.run(&["pull", "owner/other"]), "answers 404: not found; check the name");
     let wrong = desk.run(&["pull", "nothing"]);
     assert!(wrong.code == Some(2) && wrong.err.contains("expected OWNER/REPO or OWNER/REPO:QUANT"), "{wrong:?}");
