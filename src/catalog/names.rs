@@ -104,6 +104,7 @@ impl Group {
     }
 
     /// Whether a label or the name of a file means this model, in whichever letters.
+    #[cfg(feature = "download")]
     pub fn is_called(&self, label: &str) -> bool {
         let name = label.strip_suffix(".gguf").unwrap_or(label);
         let name = split_part(name).map_or(name, |(stem, ..)| stem);
@@ -231,6 +232,7 @@ mod tests {
         assert_eq!(found, wanted.map(|(label, parts, whole)| (label.to_owned(), parts, whole)));
     }
 
+    #[cfg(feature = "download")]
     #[test]
     fn a_model_is_called_by_its_label_or_its_file() {
         let group = &groups(&["BF16/glm-BF16-00001-of-00002.gguf", "BF16/glm-BF16-00002-of-00002.gguf"])[0];

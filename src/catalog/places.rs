@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 /// The folders in which programs keep models. Those that are not there are looked at for nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Places {
     /// The cache of Hugging Face's programs, which is also where wglm puts what it downloads; `None` if there is no home
     /// folder.
@@ -59,6 +58,7 @@ pub(crate) fn hugging_face() -> Option<PathBuf> {
 }
 
 /// The value of an environment variable that is set to something.
+#[cfg(feature = "download")]
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
 }

@@ -28,9 +28,9 @@ struct Offer<'a> {
 pub fn pull(args: &PullArgs) -> anyhow::Result<()> {
     interrupts::begin(OnInterrupt::ExitAfterGrace);
     interrupts::listen(false)?;
-    let mut options = HubOptions::default();
-    options.connections = args.connections.map_or(options.connections, |count| count as usize);
-    let hub = Hub::new(options)?;
+    let usual = HubOptions::default();
+    let connections = args.connections.map_or(usual.connections, |count| count as usize);
+    let hub = Hub::new(HubOptions { connections, ..usual })?;
     let ModelName { repo, label, .. } = &args.name;
     let repository = hub.list(repo, &args.revision, &mut go_on)?;
     anyhow::ensure!(

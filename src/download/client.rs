@@ -44,8 +44,7 @@ pub(super) struct Answer {
     body: Body,
 }
 
-/// Asks one hub. Clones share their connections.
-#[derive(Debug, Clone)]
+/// Asks one hub.
 pub(super) struct Client {
     agent: Agent,
     endpoint: String,
@@ -152,7 +151,7 @@ impl Client {
             }
         }
         Err(Trouble::Lasting(Error::Download {
-            what: url,
+            what: place(&url).into(),
             reason: format!("more than {REDIRECTS} redirections"),
             remedy: "check the address of the hub (HF_ENDPOINT)".into(),
         }))
@@ -287,7 +286,7 @@ fn sleep(time: Duration, go_on: &mut GoOn<'_>) -> Result<()> {
 fn failed(url: &str, error: ureq::Error) -> Trouble {
     let host = host(url);
     let lasting = |reason: String, remedy: &str| {
-        Trouble::Lasting(Error::Download { what: url.into(), reason, remedy: remedy.into() })
+        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy: remedy.into() })
     };
     let certificates = "check the clock, and the certificates of this system (SSL_CERT_FILE)";
     match error {

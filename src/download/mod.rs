@@ -26,6 +26,7 @@ use crate::threads::{GoOn, lock, work};
 use client::Client;
 use part::Part;
 use serde::Serialize;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -35,8 +36,7 @@ use transfer::Transfer;
 pub use listing::{RemoteFile, RemoteModel, Repository};
 
 /// Where models come from and go to, and how patiently.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
+#[derive(Clone)]
 pub struct HubOptions {
     /// The address of the hub. The default is `HF_ENDPOINT`, otherwise `https://huggingface.co`.
     pub endpoint: String,
@@ -57,6 +57,23 @@ pub struct HubOptions {
     pub pause: Duration,
     /// How long a connection may be silent before it counts as lost.
     pub patience: Duration,
+}
+
+/// Prints everything but the token, of which logs should know no more than that there is one.
+impl fmt::Debug for HubOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { endpoint, token, cache, connections, piece, retries, pause, patience } = self;
+        f.debug_struct("HubOptions")
+            .field("endpoint", endpoint)
+            .field("token", &token.as_ref().map(|_| "…"))
+            .field("cache", cache)
+            .field("connections", connections)
+            .field("piece", piece)
+            .field("retries", retries)
+            .field("pause", pause)
+            .field("patience", patience)
+            .finish()
+    }
 }
 
 impl Default for HubOptions {

@@ -14,15 +14,16 @@ const FILE: &str = "some-Q4_0.gguf";
 
 /// A hub that waits for nothing long and takes small pieces.
 fn options(server: &Server, cache: &Path) -> HubOptions {
-    let mut options = HubOptions::default();
-    options.endpoint.clone_from(&server.address);
-    options.cache = Some(cache.into());
-    options.token = None;
-    options.piece = 50_000;
-    options.retries = 3;
-    options.pause = Duration::from_millis(5);
-    options.patience = Duration::from_secs(5);
-    options
+    HubOptions {
+        endpoint: server.address.clone(),
+        cache: Some(cache.into()),
+        token: None,
+        piece: 50_000,
+        retries: 3,
+        pause: Duration::from_millis(5),
+        patience: Duration::from_secs(5),
+        ..HubOptions::default()
+    }
 }
 
 fn hub(server: &Server, cache: &Path) -> Hub {

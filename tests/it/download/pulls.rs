@@ -10,10 +10,7 @@ use tempfile::tempdir;
 use wglm::{Error, Gguf, Hub, Places, PullStage, Source, find_model, local_models};
 
 fn places(cache: &Path) -> Places {
-    let mut places = Places::default();
-    places.hub = Some(cache.into());
-    (places.lm_studio, places.llama_cpp, places.ollama) = Default::default();
-    places
+    Places { hub: Some(cache.into()), lm_studio: Vec::new(), llama_cpp: Vec::new(), ollama: Vec::new() }
 }
 
 #[test]
@@ -213,6 +210,7 @@ fn the_token_is_for_the_hub_alone() {
     assert!(error.contains("401: Access is restricted; accept its conditions"), "{error}");
     let mut known = options(&server, cache.path());
     known.token = Some("hf_secret".into());
+    assert!(!format!("{known:?}").contains("secret"));
     let pulled = pull(&Hub::new(known).unwrap()).unwrap();
     assert_eq!(contents(&pulled.path).unwrap(), wanted);
     assert!(!storage.requests().is_empty());
