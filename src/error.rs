@@ -342,6 +342,28 @@ pub enum Error {
         place: String,
     },
 
+    /// No model on this machine, or in a repository, has this name.
+    #[error("no model `{name}`: found {found}; {remedy}")]
+    NoModel {
+        /// The name.
+        name: String,
+        /// What there is instead.
+        found: String,
+        /// What to do about it.
+        remedy: String,
+    },
+
+    /// A server could not be reached, refused a request, or did not send what it should have.
+    #[error("cannot download {what}: {reason}; {remedy}")]
+    Download {
+        /// The repository or file.
+        what: String,
+        /// What the server or the network did.
+        reason: String,
+        /// What to do about it.
+        remedy: String,
+    },
+
     /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,

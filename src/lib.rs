@@ -42,7 +42,12 @@
 //! release.
 
 #[doc(hidden)]
+pub mod catalog;
+#[doc(hidden)]
 pub mod chat;
+#[cfg(feature = "download")]
+#[doc(hidden)]
+pub mod download;
 #[doc(hidden)]
 pub mod error;
 #[doc(hidden)]
@@ -83,7 +88,10 @@ pub mod wgsl;
 #[doc = include_str!("../docs/embedding.md")]
 pub mod guide {}
 
+pub use catalog::{LocalModel, ModelName, Places, RepoName, Source, find_model, local_models};
 pub use chat::{Chat, Reply, SavedChat};
+#[cfg(feature = "download")]
+pub use download::{Hub, HubOptions, PullProgress, PullStage, Pulled, RemoteFile, RemoteModel, Repository};
 pub use error::{Error, Result};
 pub use generate::{Cancel, Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
 pub use gguf::Gguf;

@@ -17,14 +17,19 @@ pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};
 use super::hardware::names;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+#[cfg(feature = "download")]
+use numbers::positive;
 use numbers::whole;
 use std::path::PathBuf;
+#[cfg(feature = "download")]
+use wglm::ModelName;
 
 const EXAMPLES: &str = "\
 Examples:
   wglm run \"Tell me a story about an owl.\"       with the built-in demonstration model
   wglm run -m GLM-4.7-Flash-Q4_0.gguf -f prompt.txt
   wglm chat -m GLM-4.7-Flash-Q4_0.gguf
+  wglm chat -m unsloth/GLM-4.7-Flash-GGUF         with a model that `wglm pull` has downloaded
 
 Environment:
   WGPU_ADAPTER_NAME, WGPU_BACKEND   as --gpu and --backend
@@ -57,6 +62,18 @@ pub enum Command {
     /// Ctrl-C stops a reply, Ctrl-D quits.
     #[command(after_help = talk::CHAT_STATUS)]
     Chat(ChatArgs),
+    /// Download a model from Hugging Face
+    ///
+    /// OWNER/REPO:QUANT names a model of a repository, OWNER/REPO the one that suits this machine. What an interrupted
+    /// download left is used. Files are stored in the cache that Hugging Face's programs share, and their path is printed.
+    #[cfg(feature = "download")]
+    #[command(after_help = PULL_ENVIRONMENT)]
+    Pull(PullArgs),
+    /// List the models on this machine, and which of them fit
+    ///
+    /// Those that Hugging Face's programs, LM Studio, llama.cpp, Ollama and `wglm pull` have downloaded. -m takes their
+    /// names.
+    Models(ModelsArgs),
     /// Show a file's metadata, tensor types and memory needs (no GPU needed)
     Inspect(InspectArgs),
     /// List GPUs and what they support
@@ -112,6 +129,45 @@ pub struct DevicesArgs {
     pub json: bool,
 }
 
+#[cfg(feature = "download")]
+#[derive(Debug, Args)]
+pub struct PullArgs {
+    /// The repository, and perhaps which of its models: OWNER/REPO or OWNER/REPO:QUANT
+    pub name: ModelName,
+    /// Only list what the repository holds, and what of it fits
+    #[arg(short, long)]
+    pub list: bool,
+    /// Branch, tag or commit
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    pub revision: String,
+    /// Connections for a large file, at most 16 [default: 4]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = positive::<u32>)]
+    pub connections: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+}
+
+/// The text after the help of `pull`.
+#[cfg(feature = "download")]
+const PULL_ENVIRONMENT: &str = "\
+Environment:
+  HF_TOKEN                              for private and gated repositories
+  HF_ENDPOINT                           another server than https://huggingface.co
+  HF_HUB_CACHE, HF_HOME                 where files are stored
+  HTTPS_PROXY, ALL_PROXY, NO_PROXY      proxies";
+
+#[derive(Debug, Args)]
+pub struct ModelsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+}
+
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
     /// The shell
@@ -132,7 +188,7 @@ pub enum Switch {
 
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// GGUF file [default: the demonstration model]
+    /// GGUF file, or a name that `wglm models` lists [default: the demonstration model]
     pub file: Option<PathBuf>,
     /// The same, as for other commands
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
@@ -147,7 +203,7 @@ pub struct TokenizeArgs {
     /// Text; - reads stdin
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub text: String,
-    /// Model file (GGUF) [default: the demonstration model]
+    /// Model file (GGUF), or a name that `wglm models` lists [default: the demonstration model]
     #[arg(short, long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// Print the token ids as a JSON array
@@ -160,7 +216,7 @@ pub struct TokenizeArgs {
 
 #[derive(Debug, Args)]
 pub struct TemplateArgs {
-    /// Model file (GGUF) [default: the demonstration model]
+    /// Model file (GGUF), or a name that `wglm models` lists [default: the demonstration model]
     #[arg(short, long, value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// JSON array of messages with role and content; - reads stdin

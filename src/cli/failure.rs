@@ -1,7 +1,7 @@
 //! Reports errors on stderr, and the options that help. The library has no options, so its own advice is more general.
 
 use super::output;
-use wglm::Error;
+use wglm::{Error, ModelName};
 
 /// Reports an error in one sentence, and in another what helps, if that is known.
 pub fn tell(error: &anyhow::Error) {
@@ -27,6 +27,12 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
             "-c sets the context size, -ub the prompt batch size"
         }
         Error::ContextFull { .. } => "-c sets a larger context",
+        // What a repository lacks cannot be downloaded either.
+        Error::NoModel { remedy, .. } if !remedy.starts_with("download") => return None,
+        Error::NoModel { name, .. } if name.parse::<ModelName>().is_ok() && cfg!(feature = "download") => {
+            return Some(format!("`wglm pull {name}` downloads it; `wglm models` lists what is on this machine"));
+        }
+        Error::NoModel { .. } => "`wglm models` lists what is on this machine",
         Error::Argument { argument: "backend", .. } => "it is set by --backend or the variable WGPU_BACKEND",
         Error::Argument { argument: "power", .. } => "it is set by the variable WGPU_POWER_PREF",
         Error::NoAdapter { available, .. } if available != "none" => {

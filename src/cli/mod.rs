@@ -12,7 +12,10 @@ mod context;
 mod devices;
 mod failure;
 mod figures;
+mod fits;
 mod hardware;
+#[cfg(feature = "download")]
+mod hint;
 mod input;
 mod inspect;
 mod interrupts;
@@ -20,6 +23,7 @@ mod largest_step;
 mod logits;
 mod manual;
 mod model;
+mod models;
 mod output;
 mod perplexity;
 mod plan;
@@ -27,6 +31,8 @@ mod prediction;
 mod profile;
 mod profile_report;
 mod progress;
+#[cfg(feature = "download")]
+mod pull;
 mod reply;
 mod run;
 mod selftest;
@@ -75,6 +81,9 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => return run::run(args),
         Command::Chat(args) => return chat::chat(args),
+        #[cfg(feature = "download")]
+        Command::Pull(args) => pull::pull(&args)?,
+        Command::Models(args) => models::models(&args)?,
         Command::Inspect(args) => inspect::inspect(args)?,
         Command::Devices(args) => devices::devices(&args)?,
         Command::Tokenize(args) => text::tokenize(args)?,

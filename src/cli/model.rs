@@ -4,14 +4,28 @@ use super::args::{CheckArg, FileArgs, ModelArgs};
 use super::{interrupts, output, progress, tunings, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
-use std::path::Path;
-use wglm::{Check, DraftKind, Gguf, Gpu, LoadOptions, Model, Progress, Stage, Tuning, Verdict, Without};
+use std::path::{Path, PathBuf};
+use wglm::{Check, DraftKind, Gguf, Gpu, LoadOptions, Model, ModelName, Places, Progress};
+use wglm::{Stage, Tuning, Verdict, Without, find_model};
 
-/// Opens a file, or the demonstration model if there is no path.
+/// Opens a file, by its path or by the name that the model has on this machine, or the demonstration model if there is
+/// neither.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
     match path {
-        Some(path) => Ok(Gguf::open(path)?),
+        Some(path) => Ok(Gguf::open(located(path)?)?),
         None => demonstration(),
+    }
+}
+
+/// The file that is meant. What is neither a file nor a name of a model nor looks like one is taken for a file.
+fn located(path: &Path) -> wglm::Result<PathBuf> {
+    let Some(name) = path.to_str().filter(|_| !path.exists()) else { return Ok(path.into()) };
+    let is_file = name.ends_with(".gguf") || name.contains('\\') || name.starts_with(['.', '/', '~']);
+    let is_name = !is_file && (name.contains(':') || name.parse::<ModelName>().is_ok());
+    match find_model(name, &Places::default()) {
+        Ok(model) => Ok(model.path),
+        Err(error) if is_name => Err(error),
+        Err(_) => Ok(path.into()),
     }
 }
 
@@ -64,7 +78,7 @@ pub fn load_tuned(
         CheckArg::Always => Check::Always,
         CheckArg::Never => Check::Never,
     };
-    let draft_model = args.file.model_draft.as_ref().map(Gguf::open).transpose()?;
+    let draft_model = args.file.model_draft.as_deref().map(|path| open(Some(path))).transpose()?;
     let verdicts = verdicts::kept();
     let options = LoadOptions { check, verdicts, speculation: guesses, draft_model, tuning, ..args.file.options() };
     let model = Model::load_with(file, gpu, &options, &mut tell)?;

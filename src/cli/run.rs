@@ -1,6 +1,8 @@
 //! The command `run`: replies to one prompt.
 
 use super::args::{ReplyArgs, RunArgs, SamplingArgs, Switch, TalkArgs};
+#[cfg(feature = "download")]
+use super::hint;
 use super::interrupts::{self, OnInterrupt};
 use super::output;
 use super::reply::{CollectedReply, View};
@@ -39,7 +41,12 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
     } else {
         let mut chat = Chat::new(&model)?;
         prepare(&mut chat, reply, options);
-        into.show(chat.send(&prompt)?.with_cancel(cancel), view)
+        into.show(chat.send(&prompt)?.with_cancel(cancel), view)?;
+        #[cfg(feature = "download")]
+        if view.figures && into.stop() != Some(wglm::Stop::Cancelled) {
+            hint::tell(hint::real_model(&model, &model_args.file));
+        }
+        Ok(())
     }
 }
 

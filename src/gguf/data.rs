@@ -18,6 +18,13 @@ pub(super) enum Data {
     File(Disk),
     Static(&'static [u8]),
     Owned(Vec<u8>),
+    Elsewhere(Elsewhere),
+}
+
+/// A file that is not on this machine, of which only the header is read.
+pub(super) struct Elsewhere {
+    pub path: PathBuf,
+    pub bytes: usize,
 }
 
 /// An open file.
@@ -51,13 +58,18 @@ impl Data {
 
     /// The number of bytes.
     pub fn len(&self) -> usize {
-        self.in_memory().map_or_else(|| self.disk().map_or(0, |disk| disk.bytes), <[u8]>::len)
+        match self {
+            Self::File(disk) => disk.bytes,
+            Self::Static(bytes) => bytes.len(),
+            Self::Owned(bytes) => bytes.len(),
+            Self::Elsewhere(file) => file.bytes,
+        }
     }
 
-    /// All bytes, unless they are in a file.
+    /// All bytes, unless they are in a file or elsewhere.
     pub fn in_memory(&self) -> Option<&[u8]> {
         match self {
-            Self::File(_) => None,
+            Self::File(_) | Self::Elsewhere(_) => None,
             Self::Static(bytes) => Some(bytes),
             Self::Owned(bytes) => Some(bytes),
         }
@@ -67,13 +79,20 @@ impl Data {
         if let Self::File(disk) = self { Some(disk) } else { None }
     }
 
-    /// The path, if the bytes are in a file.
+    /// The path, if the bytes are in a file, here or elsewhere.
     pub fn path(&self) -> Option<&Path> {
-        self.disk().map(|disk| disk.path.as_path())
+        match self {
+            Self::File(disk) => Some(&disk.path),
+            Self::Elsewhere(file) => Some(&file.path),
+            _ => None,
+        }
     }
 
     /// Reads bytes from `at` on.
     pub fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
+        if matches!(self, Self::Elsewhere(_)) {
+            return Err(self.unreadable(io::Error::other("only the header of this file is here; download it first")));
+        }
         let Some(disk) = self.disk() else {
             let bytes = self.in_memory().and_then(|bytes| bytes.get(at..)?.get(..into.len()));
             into.copy_from_slice(bytes.ok_or_else(|| self.cut_short())?);

@@ -60,6 +60,12 @@ impl Metadata {
         self.entries.get(*self.by_key.get(key)?)?.value(file)
     }
 
+    /// Where in the file the value of `key` is, if the key exists.
+    #[cfg(feature = "download")]
+    pub fn range(&self, key: &str) -> Option<Range<usize>> {
+        Some(self.entries.get(*self.by_key.get(key)?)?.span.clone())
+    }
+
     /// The value of `key` converted to `T`, if the key exists.
     pub fn read<'a, T: FromValue<'a>>(&self, file: &'a [u8], key: &str) -> Result<Option<T>> {
         let wrong = |found| Error::Metadata { key: key.into(), expected: T::EXPECTED.into(), found };

@@ -46,6 +46,9 @@ pub use tensor::{Shape, TensorInfo};
 pub use types::{TYPES, TensorType};
 pub use value::{Array, Value, ValueType};
 
+/// Fills bytes of the file with an index, from a position on.
+pub type FetchHeader<'a> = dyn FnMut(usize, usize, &mut [u8]) -> Result<()> + 'a;
+
 /// An open GGUF file. Clones share it.
 ///
 /// ```
@@ -101,6 +104,24 @@ impl Gguf {
         Self::whole(Data::Owned(bytes))
     }
 
+    /// Reads the headers of files that are not on this machine, which are all those of one model, in order: their paths,
+    /// for messages, and their sizes in bytes. `fetch` fills a range of the file with an index, from a position on; it is
+    /// asked for the header only, half a mebibyte or more at a time, and once for each byte. What the headers say is known
+    /// then, and [`Model::estimate`](crate::Model::estimate) can tell whether the model fits, but no weights can be read.
+    ///
+    /// # Errors
+    /// Those of `fetch`, and those of [`Gguf::open`].
+    pub fn of_headers(files: &[(&Path, u64)], fetch: &mut FetchHeader<'_>) -> Result<Self> {
+        let header = |(index, (path, bytes)): (usize, &(&Path, u64))| {
+            ModelFile::elsewhere(path.into(), *bytes, &mut |at, into| fetch(index, at, into))
+        };
+        let files = files.iter().enumerate().map(header).collect::<Result<Vec<_>>>()?;
+        if files.is_empty() {
+            return Err(broken("model", "a file at least", "none"));
+        }
+        Self::of(split::complete(files)?)
+    }
+
     fn whole(data: Data) -> Result<Self> {
         let file = ModelFile::of(data)?;
         split::alone(&file)?;
@@ -140,6 +161,18 @@ impl Gguf {
     /// The size of the file in bytes, or of all files together.
     pub fn file_bytes(&self) -> u64 {
         self.0.files.iter().map(|file| file.data.len() as u64).sum()
+    }
+
+    /// The bytes of the header of the first file.
+    #[cfg(feature = "download")]
+    pub(crate) fn header_bytes(&self) -> &[u8] {
+        self.first().header_bytes()
+    }
+
+    /// Where in that header the value of `key` is.
+    #[cfg(feature = "download")]
+    pub(crate) fn value_range(&self, key: &str) -> Option<Range<usize>> {
+        self.first().header.metadata.range(key)
     }
 
     /// Every metadata key and its value, in file order.

@@ -1,8 +1,8 @@
 //! A file with its header: a whole model, or one of the files that a model is split into.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::data::Data;
+use super::data::{Data, Elsewhere};
 use super::header::GgufHeader;
 use super::reader::{ByteReader, broken};
 use crate::error::{Error, Result};
@@ -10,6 +10,8 @@ use crate::memory::resize;
 
 /// The number of bytes of a file that are read first. They hold the whole header, unless the vocabulary is large.
 const FIRST: usize = 1 << 20;
+/// The same for files that are not on this machine, of which each byte takes long.
+const FIRST_ELSEWHERE: usize = 512 << 10;
 /// The longest header that is read, in bytes: a hundred times that of the largest vocabularies.
 const LONGEST: usize = 1 << 30;
 
@@ -17,7 +19,7 @@ const LONGEST: usize = 1 << 30;
 pub(super) struct ModelFile {
     pub data: Data,
     pub header: GgufHeader,
-    /// The bytes of the header, if the data is in a file.
+    /// The bytes of the header, unless the data is in memory.
     read: Vec<u8>,
 }
 
@@ -31,10 +33,18 @@ impl ModelFile {
     pub fn of(data: Data) -> Result<Self> {
         let parsed = match data.in_memory() {
             Some(bytes) => GgufHeader::parse(&mut ByteReader::new(bytes)).map(|header| (header, Vec::new())),
-            None => read(&data),
+            None => read(data.len(), usize::MAX, &mut |at, into| data.read(at, into)),
         };
         let (header, read) = parsed.map_err(|error| error.in_file(data.path()))?;
         Ok(Self { data, header, read })
+    }
+
+    /// Reads the header of a file of `bytes` bytes that is not on this machine. `fetch` fills a range from a position on.
+    pub fn elsewhere(path: PathBuf, bytes: u64, fetch: &mut Fetch<'_>) -> Result<Self> {
+        let most = |_| broken("size of the file", format!("at most {} bytes", usize::MAX), bytes.to_string());
+        let bytes = usize::try_from(bytes).map_err(most)?;
+        let (header, read) = read(bytes, FIRST_ELSEWHERE, fetch).map_err(|error| error.in_file(Some(&path)))?;
+        Ok(Self { data: Data::Elsewhere(Elsewhere { path, bytes }), header, read })
     }
 
     /// The bytes that the positions in the header refer to.
@@ -53,21 +63,24 @@ impl ModelFile {
     }
 }
 
-/// Reads the header of a file of which the length is not known beforehand: parses the first bytes, and if they end too
-/// soon, parses again with at least twice as many. In all, at most a few times the length of the header is read.
-fn read(data: &Data) -> Result<(GgufHeader, Vec<u8>)> {
-    let (mut bytes, mut wanted) = (Vec::new(), FIRST);
+/// Fills a range of a file from a position on.
+pub(super) type Fetch<'a> = dyn FnMut(usize, &mut [u8]) -> Result<()> + 'a;
+
+/// Reads the header, whose length is not known beforehand, of a file of `len` bytes: parses the first bytes, and if
+/// they end too soon, parses again with twice as many, but no more than `step` more unless they are known to be needed.
+fn read(len: usize, step: usize, fetch: &mut Fetch<'_>) -> Result<(GgufHeader, Vec<u8>)> {
+    let (mut bytes, mut wanted) = (Vec::new(), FIRST.min(step));
     loop {
         if wanted > LONGEST {
             return Err(broken("header", format!("at most {LONGEST} bytes"), "more"));
         }
         let there = bytes.len();
-        resize(&mut bytes, wanted.min(data.len()), "reading a file's header")?;
-        data.read(there, &mut bytes[there..])?;
-        let mut reader = ByteReader::of_file(&bytes, data.len());
+        resize(&mut bytes, wanted.min(len), "reading a file's header")?;
+        fetch(there, &mut bytes[there..])?;
+        let mut reader = ByteReader::of_file(&bytes, len);
         let parsed = GgufHeader::parse(&mut reader);
         match reader.missing() {
-            Some(end) => wanted = end.max(2 * bytes.len()),
+            Some(end) => wanted = end.max(bytes.len() + bytes.len().min(step)),
             None => {
                 let header = parsed?;
                 bytes.truncate(header.end);

@@ -65,6 +65,20 @@ pub(super) fn all(path: &Path, file: ModelFile) -> Result<Vec<ModelFile>> {
     Ok(files)
 }
 
+/// Checks that files are all those of one model, in order.
+pub(super) fn complete(files: Vec<ModelFile>) -> Result<Vec<ModelFile>> {
+    let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
+    for (number, file) in (0..).zip(&files) {
+        let wanted = (count > 1).then_some(SplitPosition { number, count });
+        let found = SplitPosition::of(file)?;
+        if found != wanted {
+            let [wanted, found] = [wanted, found].map(|it| it.map_or("a whole model".into(), SplitPosition::words));
+            return Err(file.name(broken(format!("{NUMBER} and {COUNT}"), wanted, found)));
+        }
+    }
+    Ok(files)
+}
+
 /// Opens another file of the model, and checks that it is the expected one.
 fn other(path: PathBuf, place: SplitPosition) -> Result<ModelFile> {
     let file = ModelFile::open(&path).map_err(|error| match error {

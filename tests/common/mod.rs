@@ -6,5 +6,7 @@ pub mod chats;
 pub mod gguf_writer;
 pub mod goldens;
 pub mod gpu;
+#[cfg(feature = "download")]
+pub mod hub;
 pub mod models;
 pub mod split;

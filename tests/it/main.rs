@@ -22,6 +22,8 @@ mod checks;
 mod chunks;
 #[cfg(all(feature = "cli", feature = "demo-model"))]
 mod cli;
+#[cfg(all(feature = "download", feature = "demo-model"))]
+mod download;
 mod embed;
 #[cfg(feature = "demo-model")]
 mod examples;

@@ -56,7 +56,7 @@ const LLAMA_OPTIONS: [LlamaOption; 14] = [
     ),
     refused(
         &["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-mu", "--model-url"],
-        "wglm downloads nothing; give a GGUF file with -m",
+        "`wglm pull OWNER/REPO:QUANT` downloads a model, and -m takes the same name",
     ),
     refused(&["--lora"], "wglm runs one model file, as it is; leave this out"),
 ];

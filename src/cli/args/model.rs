@@ -72,7 +72,7 @@ const TUNING: &str = "Performance and debugging";
 
 #[derive(Debug, Args)]
 pub struct FileArgs {
-    /// Model file (GGUF) [default: the demonstration model]
+    /// Model file (GGUF), or a name that `wglm models` lists [default: the demonstration model]
     #[arg(short, long, value_name = "FILE", help_heading = "Model")]
     pub model: Option<PathBuf>,
     /// File of the model's multi-token-prediction block, where it comes by itself (also -md)

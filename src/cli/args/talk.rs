@@ -74,6 +74,8 @@ impl Command {
         match self {
             Self::Run(args) => args.json || args.talk.show.quiet,
             Self::Chat(args) => args.talk.show.quiet,
+            #[cfg(feature = "download")]
+            Self::Pull(args) => args.json,
             _ => false,
         }
     }

@@ -57,7 +57,10 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
         true => MessageSource::Editor(Box::new(Editor::new(!args.history.no_history)?)),
         false => MessageSource::Lines(StdinLines::new()),
     };
-    converse(Talk::new(chat, View::of(talk.show)), source)
+    let mut conversation = Talk::new(chat, View::of(talk.show));
+    #[cfg(feature = "download")]
+    conversation.hint_after_answer(super::hint::real_model(&model, &talk.model.file));
+    converse(conversation, source)
 }
 
 /// Answers every message and carries out every command.

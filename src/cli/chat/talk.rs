@@ -20,6 +20,8 @@ pub struct Talk {
     view: View,
     /// Whether the last message of the user was typed here, and not loaded from a file.
     typed: bool,
+    /// What to say after the first answer.
+    hint: Vec<String>,
     /// Whether a message or a command failed.
     failed: bool,
     /// The exit status of the last reply without an answer.
@@ -28,7 +30,13 @@ pub struct Talk {
 
 impl Talk {
     pub fn new(chat: Chat, view: View) -> Self {
-        Self { chat, view, typed: false, failed: false, without_answer: None }
+        Self { chat, view, typed: false, hint: Vec::new(), failed: false, without_answer: None }
+    }
+
+    /// Sets what is said after the first answer, unless statistics are hidden.
+    #[cfg(feature = "download")]
+    pub fn hint_after_answer(&mut self, lines: Vec<String>) {
+        self.hint = lines;
     }
 
     /// The exit status for a conversation without a terminal.
@@ -90,6 +98,8 @@ impl Talk {
         }
         if reply.without_answer().is_some() {
             self.without_answer = Some(reply.code());
+        } else if self.view.figures && reply.stop() != Some(Stop::Cancelled) {
+            std::mem::take(&mut self.hint).iter().for_each(|line| output::note(format_args!("{line}")));
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ fn wrong_usage_exits_with_2() {
         ("run -p hi --submission-ms 0", "expected a positive integer"),
         ("run -p hi --submission-ms -1", "expected a positive integer"),
         ("run -p hi -ctv f16", "no option '-ctv': keys and values share one KV cache"),
-        ("run -hf user/model hi", "no option '-hf': wglm downloads nothing"),
+        ("run -hf user/model hi", "no option '-hf': `wglm pull OWNER/REPO:QUANT` downloads a model"),
         ("run -p hi --tiling x", "expected STEP=LANESxROWSxWORKGROUP"),
         ("run -p hi --unfuse x", "expected a list of norm, "),
         ("bench -p 4,-1", "expected 0 or a positive integer"),

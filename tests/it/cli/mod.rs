@@ -12,6 +12,8 @@ mod logits;
 mod measuring;
 mod perplexities;
 mod plans;
+#[cfg(feature = "download")]
+mod pulling;
 mod running;
 mod selftest;
 mod streams;

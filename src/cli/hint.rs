@@ -1,0 +1,53 @@
+//! Says, after the demonstration model's first answer, how to get a real one.
+
+use super::args::FileArgs;
+use super::output;
+use wglm::{Model, Places, find_model};
+
+/// Repositories with files in several formats, and the memory that the smallest of these takes, in bytes: the best first.
+const REPOSITORIES: [(&str, u64); 2] =
+    [("unsloth/GLM-4.7-Flash-GGUF", 13_000_000_000), ("unsloth/GLM-4.7-Flash-REAP-23B-A3B-GGUF", 10_000_000_000)];
+
+/// How the user called the command: a script may have done it for him.
+pub fn command() -> String {
+    std::env::var("WGLM_COMMAND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "wglm".into())
+}
+
+/// How to get a real model that fits, in lines; none if the model is a real one, or none is known to fit.
+pub fn real_model(model: &Model, args: &FileArgs) -> Vec<String> {
+    if args.model.is_some() { Vec::new() } else { lines(model.gpu().report().memory) }
+}
+
+/// Writes such lines.
+pub fn tell(lines: Vec<String>) {
+    lines.into_iter().for_each(|line| output::note(format_args!("{line}")));
+}
+
+/// The lines for so many bytes of memory, if that is known.
+fn lines(memory: Option<u64>) -> Vec<String> {
+    let Some((repo, _)) = REPOSITORIES.iter().find(|(_, needs)| memory.is_none_or(|memory| memory >= *needs)) else {
+        return Vec::new();
+    };
+    let command = command();
+    let mut lines = vec!["That was the demonstration model. For a real one that fits this machine:".to_owned()];
+    let here = find_model(repo, &Places::default());
+    if here.is_err() {
+        lines.push(format!("  {command} pull {repo}"));
+    }
+    lines.push(format!("  {command} chat -m {}", here.map_or((*repo).to_owned(), |model| model.name)));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines;
+
+    #[test]
+    fn what_is_offered_fits() {
+        let offered = |gigabytes: u64| lines(Some(gigabytes * 1_000_000_000)).last().cloned().unwrap_or_default();
+        assert!(offered(24).ends_with("/GLM-4.7-Flash-GGUF"), "{}", offered(24));
+        assert!(offered(11).ends_with("REAP-23B-A3B-GGUF"), "{}", offered(11));
+        assert_eq!(offered(4), "");
+        assert!(lines(None).last().is_some_and(|line| line.ends_with("/GLM-4.7-Flash-GGUF")));
+    }
+}

@@ -1,0 +1,415 @@
+//! Requests to the hub and to the servers it redirects to.
+
+use super::{HubOptions, tls};
+use crate::catalog::RepoName;
+use crate::error::{Error, Result};
+use crate::threads::GoOn;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use ureq::http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, LOCATION, RANGE, RETRY_AFTER,
+};
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Body, http};
+
+/// The most redirects that are followed.
+const REDIRECTS: usize = 10;
+/// The longest wait between two attempts, unless a server asks for a longer one.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest wait that a server may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// Why a request failed.
+pub(super) enum Trouble {
+    /// It may succeed later, after the time that the server asks for.
+    Passing(String, Option<Duration>),
+    /// It would fail again.
+    Lasting(Error),
+    /// The server has no such range of the file, which has as many bytes, if it says so.
+    NoRange(Option<u64>),
+    /// A redirection that worked before no longer does.
+    Expired,
+}
+
+/// What a server sends.
+pub(super) struct Answer {
+    /// Whether it is the range that was asked for, rather than the whole file.
+    pub is_range: bool,
+    /// The address that it came from in the end.
+    pub url: String,
+    headers: HeaderMap,
+    /// What the hub itself said about the file, before it redirected.
+    linked: HeaderMap,
+    body: Body,
+}
+
+/// Asks one hub.
+pub(super) struct Client {
+    agent: Agent,
+    endpoint: String,
+    token: Option<String>,
+    retries: u32,
+    pause: Duration,
+}
+
+/// Checks the address of a hub.
+pub(super) fn check(endpoint: &str) -> Result<()> {
+    let uri = endpoint.parse::<http::Uri>().ok().filter(|uri| uri.authority().is_some() && uri.query().is_none());
+    match uri.as_ref().and_then(http::Uri::scheme_str) {
+        Some("http") => Ok(()),
+        Some("https") => tls::provider().map(drop),
+        _ => Err(Error::Argument {
+            argument: "address of the hub (HF_ENDPOINT)",
+            expected: "one like https://huggingface.co".into(),
+            found: format!("`{endpoint}`"),
+        }),
+    }
+}
+
+impl Client {
+    pub fn new(options: &HubOptions) -> Result<Self> {
+        let mut tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier);
+        if let Ok(provider) = tls::provider() {
+            tls = tls.unversioned_rustls_crypto_provider(provider);
+        }
+        let config = Agent::config_builder()
+            .tls_config(tls.build())
+            .user_agent(concat!("wglm/", env!("CARGO_PKG_VERSION")))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .max_idle_connections_per_host(options.connections)
+            .timeout_resolve(Some(options.patience))
+            .timeout_connect(Some(options.patience))
+            .timeout_per_read(Some(options.patience))
+            .timeout_per_write(Some(options.patience));
+        let HubOptions { endpoint, token, retries, pause, .. } = options.clone();
+        Ok(Self { agent: config.build().new_agent(), endpoint, token, retries, pause })
+    }
+
+    /// The same for questions whose answer someone waits for, and which are worth few attempts.
+    pub fn brief(mut self) -> Self {
+        self.retries = self.retries.min(3);
+        self
+    }
+
+    /// Ends all requests that are under way, and lets no other begin.
+    pub fn interrupt(&self) {
+        self.agent.clone().shutdown();
+    }
+
+    /// The address of what the hub says about a repository.
+    pub fn about(&self, repo: &RepoName, revision: &str) -> String {
+        format!("{}/api/models/{repo}/revision/{}?blobs=true", self.endpoint, escaped(revision, ""))
+    }
+
+    /// The address of a file.
+    pub fn file(&self, repo: &RepoName, commit: &str, path: &str) -> String {
+        format!("{}/{repo}/resolve/{}/{}", self.endpoint, escaped(commit, ""), escaped(path, "/"))
+    }
+
+    /// Makes one request, and follows where it is sent. A range is only sent if the file still has the tag `unless`.
+    pub fn get(&self, url: &str, range: Option<Range<u64>>, unless: Option<&str>) -> Result<Answer, Trouble> {
+        let mut url = url.to_owned();
+        let mut linked = HeaderMap::new();
+        for _ in 0..=REDIRECTS {
+            let mut request = self.agent.get(&url).header(ACCEPT_ENCODING, "identity");
+            if let Some(range) = &range {
+                let last = range.end.saturating_sub(1);
+                request = request.header(RANGE, format!("bytes={}-{last}", range.start));
+                // Only strong tags may be compared so.
+                if let Some(tag) = unless.filter(|tag| tag.starts_with('"')) {
+                    request = request.header(IF_RANGE, tag);
+                }
+            }
+            let token = self.token.as_ref().filter(|_| origin(&url) == origin(&self.endpoint));
+            if let Some(token) = token {
+                request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+            }
+            let (parts, body) = request.call().map_err(|error| failed(&url, error))?.into_parts();
+            let status = parts.status.as_u16();
+            let headers = parts.headers;
+            if linked.is_empty() && headers.contains_key("x-linked-etag") {
+                linked.clone_from(&headers);
+            }
+            match status {
+                200 | 206 => return Ok(Answer { is_range: status == 206, url, headers, linked, body }),
+                301 | 302 | 303 | 307 | 308 => {
+                    let place = text(&headers, LOCATION.as_str()).and_then(|place| joined(&url, place));
+                    url = place.ok_or_else(|| refused(&url, status, &headers, "a redirection to nowhere"))?;
+                }
+                416 => return Err(Trouble::NoRange(Extent::of(&headers).and_then(|extent| extent.total))),
+                408 | 429 | 500..=599 => {
+                    let wait = text(&headers, RETRY_AFTER.as_str()).and_then(|wait| wait.trim().parse().ok());
+                    let reason = format!("{} answers {status} ({})", host(&url), meaning(status));
+                    return Err(Trouble::Passing(reason, wait.map(Duration::from_secs)));
+                }
+                // Addresses that the hub redirects to are valid for an hour or so.
+                400 | 401 | 403 | 404 | 410 if origin(&url) != origin(&self.endpoint) => return Err(Trouble::Expired),
+                _ => return Err(refused(&url, status, &headers, meaning(status))),
+            }
+        }
+        Err(Trouble::Lasting(Error::Download {
+            what: place(&url).into(),
+            reason: format!("more than {REDIRECTS} redirections"),
+            remedy: "check the address of the hub (HF_ENDPOINT)".into(),
+        }))
+    }
+
+    /// Does something again while its trouble is passing, as often as the options allow. `what` is what fails in the end,
+    /// and `tell` is told what is waited for.
+    pub fn persist<T>(
+        &self,
+        what: &str,
+        go_on: &mut GoOn<'_>,
+        tell: &dyn Fn(Option<String>),
+        mut attempt: impl FnMut(&mut GoOn<'_>) -> Attempt<T>,
+    ) -> Result<T> {
+        let mut failures = 0;
+        loop {
+            go_on()?;
+            let Attempt { result, progress } = attempt(go_on);
+            failures = if progress { 0 } else { failures };
+            let (reason, wait) = match result {
+                Ok(done) => return Ok(done),
+                Err(Trouble::Lasting(error)) => return Err(error),
+                Err(Trouble::Passing(reason, wait)) => (reason, wait),
+                Err(Trouble::Expired) => ("the address of the file is no longer valid".into(), None),
+                Err(Trouble::NoRange(_)) => ("the server has no such part of the file".into(), None),
+            };
+            go_on()?; // a request that was interrupted is no failure
+            failures += 1;
+            if failures > self.retries || wait.is_some_and(|wait| wait > LONGEST_WAIT) {
+                let remedy = "check the network, and try again later, which goes on from here".into();
+                return Err(Error::Download { what: what.into(), reason, remedy });
+            }
+            let pause = self.pause.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE);
+            tell(Some(reason));
+            sleep(pause.max(wait.unwrap_or_default()), go_on)?;
+            tell(None);
+        }
+    }
+}
+
+/// The result of an attempt, and whether anything came of it even if it failed.
+pub(super) struct Attempt<T> {
+    pub result: Result<T, Trouble>,
+    pub progress: bool,
+}
+
+impl<T> From<Result<T, Trouble>> for Attempt<T> {
+    fn from(result: Result<T, Trouble>) -> Self {
+        Self { result, progress: false }
+    }
+}
+
+/// Which bytes of how many an answer has.
+pub(super) struct Extent {
+    pub start: Option<u64>,
+    pub total: Option<u64>,
+}
+
+impl Extent {
+    /// Reads `bytes 5-9/100`, `bytes 5-9/*` or `bytes */100`.
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let (range, total) =
+            text(headers, CONTENT_RANGE.as_str())?.trim().strip_prefix("bytes")?.trim().split_once('/')?;
+        let start = range.split_once('-').and_then(|(start, _)| start.parse().ok());
+        Some(Self { start, total: total.parse().ok() })
+    }
+}
+
+impl Answer {
+    /// The bytes that are sent, if the server says which.
+    pub fn extent(&self) -> Option<Extent> {
+        Extent::of(&self.headers)
+    }
+
+    /// How many bytes the answer has, if the server says so.
+    pub fn length(&self) -> Option<u64> {
+        self.body.content_length()
+    }
+
+    /// What tells these contents of the file from others.
+    pub fn tag(&self) -> Option<&str> {
+        text(&self.headers, ETAG.as_str())
+    }
+
+    /// The SHA-256 of a file that the hub keeps in its storage for large files, as far as it told in this answer. The tag
+    /// that the storage itself has for the file may look like one, but is another number.
+    pub fn hash(&self) -> Option<String> {
+        let tag = text(&self.linked, "x-linked-etag")?;
+        let hash = tag.trim_start_matches("W/").trim_matches('"').to_ascii_lowercase();
+        is_hash(&hash).then_some(hash)
+    }
+
+    /// The size of the file, as far as the hub told in this answer.
+    pub fn size(&self) -> Option<u64> {
+        let linked = text(&self.linked, "x-linked-size").and_then(|size| size.trim().parse().ok());
+        let whole = || if self.is_range { self.extent()?.total } else { self.length() };
+        linked.or_else(whole)
+    }
+
+    /// What the server sends, to be read with [`receive`].
+    pub fn into_reader(self) -> impl Read {
+        self.body.into_with_config().limit(u64::MAX).reader()
+    }
+}
+
+/// Whether a text is a SHA-256 in hexadecimal digits.
+pub(super) fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Reads what a server sends; 0 at its end.
+pub(super) fn receive(from: &mut impl Read, into: &mut [u8]) -> Result<usize, Trouble> {
+    loop {
+        match from.read(into) {
+            Ok(count) => return Ok(count),
+            Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
+            Err(reason) => return Err(Trouble::Passing(format!("the connection was lost ({reason})"), None)),
+        }
+    }
+}
+
+/// Waits, unless `go_on` refuses.
+fn sleep(time: Duration, go_on: &mut GoOn<'_>) -> Result<()> {
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        go_on()?;
+        std::thread::sleep(left.min(Duration::from_millis(20)));
+    }
+    Ok(())
+}
+
+fn failed(url: &str, error: ureq::Error) -> Trouble {
+    let host = host(url);
+    let lasting = |reason: String, remedy: &str| {
+        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy: remedy.into() })
+    };
+    let certificates = "check the clock, and the certificates of this system (SSL_CERT_FILE)";
+    match error {
+        ureq::Error::Rustls(reason) => lasting(format!("no secure connection to {host}: {reason}"), certificates),
+        ureq::Error::Tls(reason) => lasting(format!("no secure connection to {host}: {reason}"), certificates),
+        ureq::Error::Io(reason) if is_tls(&reason) => {
+            lasting(format!("no secure connection to {host}: {reason}"), certificates)
+        }
+        ureq::Error::Http(_) | ureq::Error::BadUri(_) => {
+            lasting(error.to_string(), "check HF_ENDPOINT and HF_TOKEN for letters that do not belong there")
+        }
+        ureq::Error::InvalidProxyUrl => {
+            lasting("the address of the proxy is invalid".into(), "check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY")
+        }
+        ureq::Error::HostNotFound => Trouble::Passing(format!("no address of {host} is known here"), None),
+        ureq::Error::Timeout(_) => Trouble::Passing(format!("{host} does not answer"), None),
+        other => Trouble::Passing(format!("no connection to {host} ({other})"), None),
+    }
+}
+
+/// Whether an error of the connection is one of TLS, which rustls wraps.
+fn is_tls(reason: &io::Error) -> bool {
+    reason.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
+/// The error for an answer that would be the same again.
+fn refused(url: &str, status: u16, headers: &HeaderMap, meaning: &str) -> Trouble {
+    let said =
+        text(headers, "x-error-message").map(|said| said.chars().filter(|c| !c.is_control()).take(200).collect());
+    let reason: String = said.unwrap_or_else(|| meaning.to_owned());
+    let remedy = match (text(headers, "x-error-code"), status) {
+        (Some("GatedRepo"), _) => "accept its conditions on its page, and set HF_TOKEN",
+        (_, 401) => "check the name; for a private or gated repository, set HF_TOKEN to a token that may read it",
+        (_, 403) => "set HF_TOKEN to a token that may read it, and accept its conditions on its page",
+        (_, 404) => "check the name",
+        _ => "check the address of the hub (HF_ENDPOINT)",
+    };
+    let reason = format!("{} answers {status}: {reason}", host(url));
+    Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy: remedy.into() })
+}
+
+fn meaning(status: u16) -> &'static str {
+    match status {
+        401 => "not without a token",
+        403 => "not allowed",
+        404 => "not found",
+        408 => "too slow",
+        429 => "too many requests",
+        500..=599 => "it is in trouble itself",
+        _ => "not understood",
+    }
+}
+
+/// A header's value, if it is text.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// The scheme and the server of an address.
+fn origin(url: &str) -> &str {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    &url[..url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at)]
+}
+
+/// The server of an address.
+fn host(url: &str) -> &str {
+    let origin = origin(url);
+    origin.rsplit(['/', '@']).next().unwrap_or(origin)
+}
+
+/// An address without what comes after a question mark, which may be a secret.
+fn place(url: &str) -> &str {
+    url.split('?').next().unwrap_or(url)
+}
+
+/// The address that a redirection from `base` leads to.
+fn joined(base: &str, place: &str) -> Option<String> {
+    if place.starts_with("http://") || place.starts_with("https://") {
+        return Some(place.to_owned());
+    }
+    if let Some(rest) = place.strip_prefix("//") {
+        return Some(format!("{}://{rest}", base.split("://").next()?));
+    }
+    place.starts_with('/').then(|| format!("{}{place}", origin(base)))
+}
+
+/// A text in an address, where all but plain letters and those of `kept` are escaped.
+fn escaped(text: &str, kept: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        let letter = char::from(byte);
+        if byte.is_ascii_alphanumeric() || "-_.~".contains(letter) || kept.contains(letter) {
+            escaped.push(letter);
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_apart() {
+        assert_eq!(origin("https://a.b:1/c?d"), "https://a.b:1");
+        assert_eq!(origin("http://a"), "http://a");
+        assert_eq!(host("http://user@a.b:1/c"), "a.b:1");
+        assert_eq!(joined("http://a/b/c", "/d?e").as_deref(), Some("http://a/d?e"));
+        assert_eq!(joined("http://a/b/c", "//d/e").as_deref(), Some("http://d/e"));
+        assert_eq!(joined("http://a/b/c", "https://d").as_deref(), Some("https://d"));
+        assert_eq!(joined("http://a/b/c", "ftp:d"), None);
+        assert_eq!(escaped("a b/ü%", "/"), "a%20b/%C3%BC%25");
+    }
+
+    #[test]
+    fn addresses_of_hubs_are_checked() {
+        for good in ["http://localhost:8080", "https://huggingface.co", "http://mirror.example/hub"] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in ["", "huggingface.co", "ftp://a", "https://", "http://a?b"] {
+            assert!(matches!(check(bad), Err(Error::Argument { .. })), "{bad}");
+        }
+    }
+}

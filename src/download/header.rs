@@ -1,0 +1,212 @@
+//! Reads headers of models that are elsewhere, by ranges.
+//!
+//! Most of a header is the vocabulary, which takes megabytes and is the same in all files of a repository. Where a file
+//! has it like one that was read before, as far as its first bytes show, it is taken from there. What comes behind it is
+//! then found where it must be, for otherwise it would not parse; in that case the header is read in full.
+
+use super::client::{Attempt, Client, Trouble, receive};
+use super::{RemoteModel, Repository};
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+use crate::threads::{GoOn, Job, lock, work};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The key at which the part of a header begins that files have in common.
+const COMMON: &str = "tokenizer.ggml.tokens";
+/// The keys in that part with long values.
+const LONG: [&str; 4] = [COMMON, "tokenizer.ggml.scores", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"];
+/// The bytes that are fetched at least, at first and behind the common part.
+const LEAST: usize = 512 << 10;
+/// The same where no part is known.
+const MORE: usize = 2 << 20;
+
+/// The part of a header that files have in common, from the first of the keys to the end of the last value.
+struct Common(Vec<u8>);
+
+impl Common {
+    fn of(file: &Gguf) -> Option<Self> {
+        let header = file.header_bytes();
+        let start = position(header, COMMON.as_bytes())?;
+        let end = LONG.iter().filter_map(|key| Some(file.value_range(key)?.end)).max()?;
+        Some(Self(header.get(start..end)?.to_vec()))
+    }
+
+    /// Where in a file that begins with these bytes the common part is. All that is there of it must be the same.
+    fn place(&self, first: &[u8]) -> Option<Range<usize>> {
+        let start = position(first, COMMON.as_bytes())?;
+        let both = first[start..].iter().zip(&self.0);
+        both.clone().all(|(a, b)| a == b).then(|| start..start + self.0.len())
+    }
+}
+
+fn position(bytes: &[u8], of: &[u8]) -> Option<usize> {
+    bytes.windows(of.len()).position(|window| window == of)
+}
+
+/// Reads the headers of models of a repository: the first alone, then the others by several connections.
+pub(super) fn read(
+    client: &Client,
+    repository: &Repository,
+    models: &[&RemoteModel],
+    connections: usize,
+    go_on: &mut GoOn<'_>,
+) -> Result<Vec<Result<Gguf>>> {
+    let results: Mutex<Vec<Option<Result<Gguf>>>> = Mutex::new(models.iter().map(|_| None).collect());
+    let first = Mutex::new(None);
+    let alone = |go_on: &mut GoOn<'_>| {
+        if let Some(model) = models.first() {
+            let header = header(client, repository, model, None, go_on);
+            cancelled(&header)?;
+            *lock(&first) = header.as_ref().ok().and_then(Common::of);
+            lock(&results)[0] = Some(header);
+        }
+        Ok(())
+    };
+    work("reading a header", vec![Box::new(alone) as Job<'_>], |_| Ok(()), go_on)?;
+    let common = first.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let next = Mutex::new(1..models.len());
+    let others = |go_on: &mut GoOn<'_>| {
+        loop {
+            let Some(index) = lock(&next).next() else { return Ok(()) };
+            let header = header(client, repository, models[index], common.as_ref(), go_on);
+            cancelled(&header)?;
+            lock(&results)[index] = Some(header);
+        }
+    };
+    let jobs = (1..models.len()).take(connections).map(|_| Box::new(others) as Job<'_>);
+    work("reading headers", jobs.collect(), |_| Ok(()), go_on)?;
+    let results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Ok(results.into_iter().map(|result| result.unwrap_or(Err(Error::Cancelled))).collect())
+}
+
+fn cancelled(header: &Result<Gguf>) -> Result<()> {
+    if matches!(header, Err(Error::Cancelled)) { Err(Error::Cancelled) } else { Ok(()) }
+}
+
+fn header(
+    client: &Client,
+    repository: &Repository,
+    model: &RemoteModel,
+    common: Option<&Common>,
+    go_on: &mut GoOn<'_>,
+) -> Result<Gguf> {
+    match parsed(client, repository, model, common, go_on) {
+        // What was taken from another file may not have been the same after all.
+        Err(error) if common.is_some() && !matches!(error, Error::Cancelled | Error::Download { .. }) => {
+            parsed(client, repository, model, None, go_on)
+        }
+        done => done,
+    }
+}
+
+fn parsed(
+    client: &Client,
+    repository: &Repository,
+    model: &RemoteModel,
+    common: Option<&Common>,
+    go_on: &mut GoOn<'_>,
+) -> Result<Gguf> {
+    let paths: Vec<PathBuf> =
+        model.files.iter().map(|file| Path::new(&repository.name.to_string()).join(&file.path)).collect();
+    let files: Vec<(&Path, u64)> =
+        paths.iter().map(PathBuf::as_path).zip(model.files.iter().map(|f| f.bytes)).collect();
+    let mut beginnings: Vec<Beginning<'_>> = model
+        .files
+        .iter()
+        .map(|file| Beginning {
+            client,
+            url: client.file(&repository.name, &repository.commit, &file.path),
+            path: &file.path,
+            size: usize::try_from(file.bytes).unwrap_or(usize::MAX),
+            there: Vec::new(),
+            common,
+        })
+        .collect();
+    Gguf::of_headers(&files, &mut |index, at, into| {
+        let beginning = &mut beginnings[index];
+        let end = at + into.len();
+        beginning.extend(end, go_on)?;
+        into.copy_from_slice(&beginning.there[at..end]);
+        Ok(())
+    })
+}
+
+/// The first bytes of a file that is elsewhere.
+struct Beginning<'a> {
+    client: &'a Client,
+    url: String,
+    path: &'a str,
+    size: usize,
+    there: Vec<u8>,
+    common: Option<&'a Common>,
+}
+
+impl Beginning<'_> {
+    /// Makes sure that there are bytes up to `end`, which is inside the file.
+    fn extend(&mut self, end: usize, go_on: &mut GoOn<'_>) -> Result<()> {
+        if self.there.is_empty() {
+            self.fetch(LEAST.max(end), go_on)?;
+            if let Some(place) = self.common.and_then(|common| common.place(&self.there)) {
+                let rest = self.common.map(|common| &common.0[self.there.len().min(place.end) - place.start..]);
+                self.there.extend_from_slice(rest.unwrap_or_default());
+            } else {
+                self.common = None;
+            }
+        }
+        if self.there.len() < end {
+            let step = if self.common.is_some() { LEAST } else { MORE };
+            self.fetch(end.max(self.there.len() + step), go_on)?;
+        }
+        Ok(())
+    }
+
+    /// Fetches the bytes up to `end`, or to the end of the file.
+    fn fetch(&mut self, end: usize, go_on: &mut GoOn<'_>) -> Result<()> {
+        let end = end.min(self.size);
+        let Self { client, url, path, there, .. } = self;
+        client.persist(path, go_on, &|_| {}, |go_on| {
+            let before = there.len();
+            let result = more(client, url, there, end, go_on);
+            Attempt { result, progress: there.len() > before }
+        })
+    }
+}
+
+fn more(client: &Client, url: &str, there: &mut Vec<u8>, end: usize, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
+    if there.len() >= end {
+        return Ok(());
+    }
+    let answer = client.get(url, Some(there.len() as u64..end as u64), None)?;
+    // A server without ranges sends the file from its beginning on.
+    let mut skipped = if answer.is_range { 0 } else { there.len() };
+    let mut body = answer.into_reader();
+    let mut block = vec![0; 64 << 10];
+    while there.len() < end {
+        go_on().map_err(Trouble::Lasting)?;
+        let count = receive(&mut body, &mut block)?;
+        if count == 0 {
+            return Err(Trouble::Passing("the server closed the connection too soon".into(), None));
+        }
+        let new = &block[skipped.min(count)..count];
+        skipped = skipped.saturating_sub(count);
+        there.extend_from_slice(&new[..new.len().min(end - there.len())]);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::Common;
+
+    #[test]
+    fn a_common_part_is_found_only_where_it_is_the_same() {
+        let common = Common(b"tokenizer.ggml.tokens and what follows".to_vec());
+        assert_eq!(common.place(b"xyz tokenizer.ggml.tokens and wh"), Some(4..42));
+        assert_eq!(common.place(b"tokenizer.ggml.tokens and what follows, and more"), Some(0..38));
+        assert_eq!(common.place(b"tokenizer.ggml.tokens or what follows"), None);
+        assert_eq!(common.place(b"nothing"), None);
+    }
+}

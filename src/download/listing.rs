@@ -1,0 +1,170 @@
+//! What a repository holds.
+
+use super::client::{Attempt, Client, Trouble, is_hash};
+use crate::catalog::{Group, RepoName, groups};
+use crate::error::{Error, Result};
+use crate::threads::GoOn;
+use serde::{Deserialize, Serialize};
+use std::io::Read;
+
+/// The most bytes of a listing that are read.
+const LONGEST: u64 = 32 << 20;
+
+/// A repository at a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Repository {
+    /// The name.
+    #[serde(skip)]
+    pub name: RepoName,
+    /// The revision that was asked for.
+    pub revision: String,
+    /// The commit that it is at. Downloads are of that commit.
+    pub commit: String,
+    /// The models in GGUF files, the smallest first.
+    pub models: Vec<RemoteModel>,
+}
+
+/// A model in a repository: one file, or several parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RemoteModel {
+    /// What to call it after the colon of `OWNER/REPO:QUANT`.
+    pub label: String,
+    /// The files in order.
+    pub files: Vec<RemoteFile>,
+    #[serde(skip)]
+    stem: String,
+}
+
+/// A file in a repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RemoteFile {
+    /// The path in the repository.
+    pub path: String,
+    /// The size.
+    pub bytes: u64,
+    /// The SHA-256 of the contents in hexadecimal digits, if the hub tells it.
+    pub sha256: Option<String>,
+    /// The number that git has for the contents.
+    #[serde(skip)]
+    git: Option<String>,
+}
+
+impl Repository {
+    /// The model with a label, or with the name of one of its files. `UD-` before a label may be left out where that is
+    /// no other one.
+    ///
+    /// # Errors
+    /// [`Error::NoModel`], which lists those there are.
+    pub fn model(&self, label: &str) -> Result<&RemoteModel> {
+        let called = |label: &str| self.models.iter().find(|model| model.is_called(label));
+        called(label).or_else(|| called(&format!("UD-{label}"))).ok_or_else(|| {
+            let labels: Vec<&str> = self.models.iter().map(|model| model.label.as_str()).collect();
+            let found = if labels.is_empty() { "no GGUF file".into() } else { labels.join(", ") };
+            Error::NoModel { name: format!("{}:{label}", self.name), found, remedy: "name one that is there".into() }
+        })
+    }
+}
+
+impl RemoteModel {
+    /// The size of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    fn is_called(&self, label: &str) -> bool {
+        let group =
+            Group { label: self.label.clone(), stem: self.stem.clone(), parts: Vec::new(), count: self.files.len() };
+        group.is_called(label)
+    }
+}
+
+impl RemoteFile {
+    /// What the file is called in a cache: by its contents.
+    pub(super) fn id(&self) -> &str {
+        self.sha256.as_deref().or(self.git.as_deref()).unwrap_or_default()
+    }
+}
+
+/// The answer of the hub, of which only this is read.
+#[derive(Deserialize)]
+struct About {
+    sha: Option<String>,
+    #[serde(default)]
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sibling {
+    rfilename: String,
+    size: Option<u64>,
+    blob_id: Option<String>,
+    lfs: Option<Lfs>,
+}
+
+#[derive(Deserialize)]
+struct Lfs {
+    /// As the list of files says it, and as older servers do.
+    #[serde(alias = "oid")]
+    sha256: Option<String>,
+    size: Option<u64>,
+}
+
+/// Asks the hub what a repository holds.
+pub(super) fn list(client: &Client, repo: &RepoName, revision: &str, go_on: &mut GoOn<'_>) -> Result<Repository> {
+    let about = client.persist(&repo.to_string(), go_on, &|_| {}, |_| ask(client, repo, revision).into())?;
+    let commit = about.sha.filter(|sha| !sha.is_empty() && sha.bytes().all(|b| b.is_ascii_alphanumeric()));
+    let commit = commit.ok_or_else(|| strange(repo, "it names no commit"))?;
+    let paths: Vec<&str> = about.siblings.iter().map(|sibling| sibling.rfilename.as_str()).collect();
+    let mut models = Vec::new();
+    for group in groups(&paths).into_iter().filter(|group| group.is_whole()) {
+        let files = group.parts.iter().map(|part| file(client, repo, &commit, &about.siblings[*part], go_on));
+        models.push(RemoteModel { label: group.label, stem: group.stem, files: files.collect::<Result<_>>()? });
+    }
+    models.sort_by_key(RemoteModel::bytes);
+    Ok(Repository { name: repo.clone(), revision: revision.into(), commit, models })
+}
+
+fn ask(client: &Client, repo: &RepoName, revision: &str) -> Result<About, Trouble> {
+    let answer = client.get(&client.about(repo, revision), None, None)?;
+    let mut text = Vec::new();
+    let read = answer.into_reader().take(LONGEST).read_to_end(&mut text);
+    read.map_err(|reason| Trouble::Passing(format!("the connection was lost ({reason})"), None))?;
+    serde_json::from_slice(&text).map_err(|reason| Trouble::Lasting(strange(repo, &reason.to_string())))
+}
+
+/// A file of the list. What the list does not tell of it, its address does.
+fn file(client: &Client, repo: &RepoName, commit: &str, sibling: &Sibling, go_on: &mut GoOn<'_>) -> Result<RemoteFile> {
+    let path = sibling.rfilename.clone();
+    let lfs = sibling.lfs.as_ref();
+    let sha256 = lfs.and_then(|lfs| lfs.sha256.as_ref()).map(|hash| hash.to_ascii_lowercase());
+    let sha256 = sha256.filter(|hash| is_hash(hash));
+    let size = lfs.and_then(|lfs| lfs.size).or(sibling.size);
+    let is_number = |id: &String| id.len() == 40 && id.bytes().all(|b| b.is_ascii_hexdigit());
+    let git = sibling.blob_id.clone().filter(is_number);
+    if let (Some(bytes), true) = (size, sha256.is_some() || git.is_some()) {
+        return Ok(RemoteFile { path, bytes, sha256, git });
+    }
+    let url = client.file(repo, commit, &path);
+    let (hash, told) = client.persist(&path, go_on, &|_| {}, |_| {
+        let answer = client.get(&url, Some(0..1), None);
+        Attempt::from(answer.map(|answer| (answer.hash(), answer.size())))
+    })?;
+    let bytes = told.or(size).ok_or_else(|| strange(repo, &format!("it tells no size of {path}")))?;
+    let sha256 = sha256.or(hash);
+    if sha256.is_none() && git.is_none() {
+        return Err(strange(repo, &format!("it tells no hash of {path}")));
+    }
+    Ok(RemoteFile { path, bytes, sha256, git })
+}
+
+fn strange(repo: &RepoName, reason: &str) -> Error {
+    Error::Download {
+        what: repo.to_string(),
+        reason: format!("the answer is not what a hub sends: {reason}"),
+        remedy: "check the address of the hub (HF_ENDPOINT)".into(),
+    }
+}

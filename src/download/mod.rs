@@ -1,0 +1,336 @@
+//! Models from a hub: Hugging Face, or a server with the same interface.
+//!
+//! The module gives these guarantees:
+//!
+//! * **A file is whole or not there.** Bytes are appended in order to `HASH.part`, hashed as they are written, and the
+//!   file gets its name only once size and SHA-256 are those that the hub lists. A wrong file is deleted.
+//! * **What was downloaded stays.** A download goes on where the last one ended, however that was. The name of the part
+//!   is the hash of the contents, so it never continues with another file's.
+//! * **Passing trouble is waited out**: lost connections, stalls, 429 and 5xx. Everything else is an error at once.
+//! * **The token goes to the hub alone**, not to the servers that it redirects to.
+//!
+//! Calls block, and their threads end with them. TLS is rustls with a provider that needs no C compiler.
+
+mod client;
+mod header;
+mod listing;
+mod part;
+mod store;
+mod tls;
+mod transfer;
+
+use crate::catalog::{Places, RepoFolder, RepoName, hugging_face, variable};
+use crate::error::{Error, Result};
+use crate::gguf::Gguf;
+use crate::threads::{GoOn, lock, work};
+use client::Client;
+use part::Part;
+use serde::Serialize;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+use transfer::Transfer;
+
+pub use listing::{RemoteFile, RemoteModel, Repository};
+
+/// Where models come from and go to, and how patiently.
+#[derive(Clone)]
+pub struct HubOptions {
+    /// The address of the hub. The default is `HF_ENDPOINT`, otherwise `https://huggingface.co`.
+    pub endpoint: String,
+    /// What shows the hub who asks, for repositories that are private or gated. The default is `HF_TOKEN`, otherwise what
+    /// `hf auth login` has kept.
+    pub token: Option<String>,
+    /// The cache to store files in, which has the layout of Hugging Face's. The default is that of [`Places`]: `None` if
+    /// there is no home folder.
+    pub cache: Option<PathBuf>,
+    /// How many connections a large file is fetched by, at least one.
+    pub connections: usize,
+    /// How many bytes one request asks for: as many as make its round trip not matter, and as few as may be lost.
+    pub piece: u64,
+    /// How often a request is made again, without a byte received in between, before the download fails.
+    pub retries: u32,
+    /// How long to wait before the first of these; each further wait is twice as long, and at most half a minute, unless
+    /// the server asks for a longer one.
+    pub pause: Duration,
+    /// How long a connection may be silent before it counts as lost.
+    pub patience: Duration,
+}
+
+/// Prints everything but the token, of which logs should know no more than that there is one.
+impl fmt::Debug for HubOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { endpoint, token, cache, connections, piece, retries, pause, patience } = self;
+        f.debug_struct("HubOptions")
+            .field("endpoint", endpoint)
+            .field("token", &token.as_ref().map(|_| "…"))
+            .field("cache", cache)
+            .field("connections", connections)
+            .field("piece", piece)
+            .field("retries", retries)
+            .field("pause", pause)
+            .field("patience", patience)
+            .finish()
+    }
+}
+
+impl Default for HubOptions {
+    /// The options with the values of the environment variables.
+    fn default() -> Self {
+        let kept = || {
+            let path = variable("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| Some(hugging_face()?.join("token")))?;
+            Some(std::fs::read_to_string(path).ok()?.trim().to_owned()).filter(|token| !token.is_empty())
+        };
+        Self {
+            endpoint: variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into()),
+            token: variable("HF_TOKEN").or_else(kept),
+            cache: Places::default().hub,
+            connections: 4,
+            piece: 16 << 20,
+            retries: 8,
+            pause: Duration::from_millis(500),
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A hub to download models from. Proxies are those of `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
+///
+/// ```no_run
+/// use std::ops::ControlFlow;
+/// use wglm::{Gguf, Hub, HubOptions, Model, ModelName};
+///
+/// # fn main() -> wglm::Result<()> {
+/// let mut go_on = || ControlFlow::Continue(());
+/// let hub = Hub::new(HubOptions::default())?;
+/// let name: ModelName = "unsloth/GLM-4.7-Flash-GGUF".parse()?;
+/// let repository = hub.list(&name.repo, "main", &mut go_on)?;
+/// for model in &repository.models {
+///     println!("{}: {} bytes", model.label, model.bytes());
+/// }
+/// let model = repository.model("Q4_0")?;
+/// let header = hub.header(&repository, model, &mut go_on)?; // a few megabytes
+/// println!("{:?}", Model::estimate(&header, &Default::default(), None)?);
+/// let pulled = hub.pull(&repository, model, &mut |progress| {
+///     println!("{} of {}", progress.done, progress.total);
+///     ControlFlow::Continue(())
+/// })?;
+/// let file = Gguf::open(&pulled.path)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Hub {
+    options: HubOptions,
+}
+
+/// What a download does at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PullStage {
+    /// Reads what an earlier download left, for its hash.
+    Checking,
+    /// Receives bytes.
+    Downloading,
+}
+
+/// How far a download is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PullProgress {
+    /// What is done at the moment.
+    pub stage: PullStage,
+    /// The bytes of all files that are there: checked, or received.
+    pub done: u64,
+    /// The bytes of all files.
+    pub total: u64,
+    /// What it waits for, if a server or the network keeps it from going on.
+    pub trouble: Option<String>,
+}
+
+/// A downloaded model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Pulled {
+    /// Its file, or the first of several, for [`Gguf::open`].
+    pub path: PathBuf,
+    /// The bytes that this call received; 0 if all was there.
+    pub received: u64,
+    /// Whether the SHA-256 of every file was compared. The hub lists none for small files outside of its storage for
+    /// large ones, of which only the size is known.
+    pub verified: bool,
+}
+
+impl Hub {
+    /// Prepares to ask a hub. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the endpoint is no address of a server; [`Error::Unsupported`] if its address begins with
+    /// `https` and the processor lacks what TLS is built on here.
+    pub fn new(mut options: HubOptions) -> Result<Self> {
+        options.endpoint.truncate(options.endpoint.trim_end_matches('/').len());
+        options.connections = options.connections.clamp(1, 16);
+        options.piece = options.piece.clamp(1, 1 << 30);
+        client::check(&options.endpoint)?;
+        Ok(Self { options })
+    }
+
+    /// Lists the models that a repository has at a revision, which is a branch (usually `main`), a tag or a commit. While
+    /// it waits, `go_on` is asked every 50 ms.
+    ///
+    /// # Errors
+    /// [`Error::Download`] if the hub cannot be reached or has no such repository; [`Error::Cancelled`].
+    pub fn list(
+        &self,
+        repo: &RepoName,
+        revision: &str,
+        go_on: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Repository> {
+        let client = Client::new(&self.options)?.brief();
+        one("listing a repository", &client, go_on, |go_on| listing::list(&client, repo, revision, go_on))
+    }
+
+    /// Reads the header of a model, or those of all its files: enough for
+    /// [`Model::estimate`](crate::model::Model::estimate).
+    ///
+    /// # Errors
+    /// [`Error::Download`], [`Error::Cancelled`], and those of [`Gguf::of_headers`].
+    pub fn header(
+        &self,
+        repository: &Repository,
+        model: &RemoteModel,
+        go_on: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Gguf> {
+        self.headers(repository, &[model], go_on)?.pop().unwrap_or(Err(Error::Cancelled))
+    }
+
+    /// Reads the headers of several models of a repository, each of which can fail by itself. Those after the first cost
+    /// little, since all have the same vocabulary.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    pub fn headers(
+        &self,
+        repository: &Repository,
+        models: &[&RemoteModel],
+        go_on: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Vec<Result<Gguf>>> {
+        let client = Client::new(&self.options)?.brief();
+        header::read(&client, repository, models, self.options.connections, &mut asking(&client, go_on))
+    }
+
+    /// Downloads a model into the cache, unless it is there, and goes on with what an earlier call has left. `tell` is
+    /// told how far it is, every 50 ms or more often; a `Break` ends the download, and what is there by then stays.
+    ///
+    /// # Errors
+    /// [`Error::Download`] if the hub or the network fails, or sends something else than it lists; [`Error::Io`] if a
+    /// file cannot be written, or there is too little space; [`Error::Cancelled`].
+    pub fn pull(
+        &self,
+        repository: &Repository,
+        model: &RemoteModel,
+        tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
+    ) -> Result<Pulled> {
+        let cache = self.options.cache.as_ref().ok_or_else(|| Error::Argument {
+            argument: "cache",
+            expected: "a folder, since there is no home folder".into(),
+            found: "none".into(),
+        })?;
+        let folder = RepoFolder::new(cache, &repository.name);
+        let total = model.bytes();
+        let (mut before, mut received) = (0, 0);
+        store::make_room(&folder, model)?;
+        for file in &model.files {
+            let mut tell_all = |stage, done, trouble| tell(PullProgress { stage, done: before + done, total, trouble });
+            if !store::is_there(&folder, &repository.commit, file) {
+                received += self.fetch(repository, &folder, file, &mut tell_all)?;
+            }
+            store::link(&folder, &repository.commit, file)?;
+            before += file.bytes;
+            let stage = PullStage::Downloading;
+            if tell(PullProgress { stage, done: before, total, trouble: None }).is_break() {
+                return Err(Error::Cancelled);
+            }
+        }
+        store::refer(&folder, &repository.revision, &repository.commit)?;
+        let first = model.files.first().map(|file| folder.file(&repository.commit, &file.path)).unwrap_or_default();
+        Ok(Pulled { path: first, received, verified: model.files.iter().all(|file| file.sha256.is_some()) })
+    }
+
+    /// Downloads a file to its blob, and returns how many bytes were received.
+    fn fetch(
+        &self,
+        repository: &Repository,
+        folder: &RepoFolder,
+        file: &RemoteFile,
+        tell: &mut dyn FnMut(PullStage, u64, Option<String>) -> ControlFlow<()>,
+    ) -> Result<u64> {
+        let mut checked = |done| match tell(PullStage::Checking, done, None) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Cancelled),
+        };
+        let part = Part::open(folder.part(file.id()), file.bytes, &mut checked)?;
+        let had = part.written();
+        let client = Client::new(&self.options)?;
+        let url = client.file(&repository.name, &repository.commit, &file.path);
+        let transfer = Transfer::new(&client, file, url, part);
+        let mut told = || {
+            let (done, trouble) = transfer.progress();
+            tell(PullStage::Downloading, done, trouble)
+        };
+        let fetched = transfer.run(self.options.connections, self.options.piece, &mut asking(&client, &mut told));
+        let part = transfer.into_part();
+        if matches!(fetched, Err(transfer::Failure::Changed)) {
+            part.discard();
+            return Err(changed(&file.path));
+        }
+        if let Err(transfer::Failure::Error(error)) = fetched {
+            part.keep()?;
+            return Err(error);
+        }
+        let received = part.written().saturating_sub(had);
+        part.finish(file, &folder.blob(file.id()))?;
+        Ok(received)
+    }
+}
+
+/// The error for a file that is another one than was listed.
+fn changed(path: &str) -> Error {
+    Error::Download {
+        what: path.into(),
+        reason: "the file has changed on the server meanwhile".into(),
+        remedy: "download it again from the start".into(),
+    }
+}
+
+/// Asks the caller whether to go on. If not, requests under way end at once.
+fn asking<'a>(client: &'a Client, go_on: &'a mut dyn FnMut() -> ControlFlow<()>) -> impl FnMut() -> Result<()> + 'a {
+    move || match go_on() {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => {
+            client.interrupt();
+            Err(Error::Cancelled)
+        }
+    }
+}
+
+/// Does something on a thread of its own, so that the caller is asked meanwhile.
+fn one<T: Send>(
+    doing: &'static str,
+    client: &Client,
+    go_on: &mut dyn FnMut() -> ControlFlow<()>,
+    job: impl FnOnce(&mut GoOn<'_>) -> Result<T> + Send,
+) -> Result<T> {
+    let done = Mutex::new(None);
+    let job = |go_on: &mut GoOn<'_>| {
+        let result = job(go_on)?;
+        *lock(&done) = Some(result);
+        Ok(())
+    };
+    work(doing, vec![Box::new(job)], |_| Ok(()), &mut asking(client, go_on))?;
+    let done = lock(&done).take();
+    done.ok_or(Error::Cancelled)
+}

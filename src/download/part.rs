@@ -1,0 +1,149 @@
+//! A file while it is downloaded. It grows at its end only, so its size says how much of it is there.
+
+use super::RemoteFile;
+use crate::error::{Error, Result};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// The bytes that are read at a time to hash them.
+const BLOCK: usize = 1 << 20;
+
+/// The beginning of a file, and what has arrived of its rest.
+pub(super) struct Part {
+    file: File,
+    path: PathBuf,
+    hash: Sha256,
+    /// The bytes in the file.
+    written: u64,
+    /// Bytes from positions beyond.
+    ahead: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Part {
+    /// Opens what an earlier download of a file of `bytes` bytes has left, or begins anew, and hashes what there is.
+    /// `go_on` is told how much that is by now.
+    pub fn open(path: PathBuf, bytes: u64, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(unwritable("create", folder))?;
+        }
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = options.map_err(unwritable("write", &path))?;
+        // A file system without locks is used without them.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(Error::Download {
+                what: path.display().to_string(),
+                reason: "another program is downloading it".into(),
+                remedy: "wait for it, or end it".into(),
+            });
+        }
+        let (mut hash, mut written, mut block) = (Sha256::new(), 0, vec![0; BLOCK]);
+        let mut there = file.metadata().map_err(unwritable("read", &path))?.len();
+        if there > bytes {
+            file.set_len(0).map_err(unwritable("write", &path))?;
+            there = 0;
+        }
+        while written < there {
+            go_on(written)?;
+            match file.read(&mut block) {
+                Ok(0) => break,
+                Ok(count) => {
+                    hash.update(&block[..count]);
+                    written += count as u64;
+                }
+                Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
+                Err(reason) => return Err(unwritable("read", &path)(reason)),
+            }
+        }
+        go_on(written)?;
+        Ok(Self { file, path, hash, written, ahead: BTreeMap::new() })
+    }
+
+    /// How much of the file is there.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Takes bytes at a position, and writes all that now continues the file.
+    pub fn put(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        if at != self.written {
+            self.ahead.entry(at).or_insert_with(|| bytes.to_vec());
+            return Ok(());
+        }
+        self.append(bytes)?;
+        while let Some(next) = self.ahead.remove(&self.written) {
+            self.append(&next)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        if let Err(reason) = self.file.write_all(bytes) {
+            // What was written of it stays for the next time, but not in this hash.
+            return Err(unwritable("write", &self.path)(reason));
+        }
+        self.hash.update(bytes);
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Drops all that is there.
+    pub fn restart(&mut self) -> Result<()> {
+        let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
+        emptied.map_err(unwritable("write", &self.path))?;
+        (self.hash, self.written, self.ahead) = (Sha256::new(), 0, BTreeMap::new());
+        Ok(())
+    }
+
+    /// Leaves what is there for another download, or nothing if there is nothing.
+    pub fn keep(self) -> Result<()> {
+        if self.written == 0 && self.file.metadata().is_ok_and(|about| about.is_file() && about.len() == 0) {
+            self.discard();
+            return Ok(());
+        }
+        self.file.sync_data().or_else(unless_special).map_err(unwritable("write", &self.path))
+    }
+
+    /// Deletes the file, whose contents are of no use.
+    pub fn discard(self) {
+        let Self { file, path, .. } = self;
+        drop(file);
+        let _ = fs::remove_file(path); // it would be found wrong again
+    }
+
+    /// Checks the whole file and gives it its name. A wrong one is deleted.
+    pub fn finish(self, wanted: &RemoteFile, name: &Path) -> Result<()> {
+        if self.written != wanted.bytes {
+            let reason = format!("{} of {} bytes came", self.written, wanted.bytes);
+            self.keep()?;
+            let remedy = "try again later, which goes on from here".into();
+            return Err(Error::Download { what: wanted.path.clone(), reason, remedy });
+        }
+        let found: String = self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        if let Some(sha256) = wanted.sha256.as_ref().filter(|sha256| **sha256 != found) {
+            self.discard();
+            return Err(Error::Download {
+                what: wanted.path.clone(),
+                reason: format!("its SHA-256 is {found}, and the hub lists {sha256}; it was deleted"),
+                remedy: "download it again, by another network if that fails too".into(),
+            });
+        }
+        self.file.sync_all().or_else(unless_special).map_err(unwritable("write", &self.path))?;
+        let Self { file, path, .. } = self;
+        drop(file); // Windows renames no open file
+        fs::rename(&path, name).map_err(unwritable("write", name))
+    }
+}
+
+/// Files that are no regular ones need not reach a disk.
+fn unless_special(reason: io::Error) -> io::Result<()> {
+    if reason.kind() == io::ErrorKind::InvalidInput { Ok(()) } else { Err(reason) }
+}
+
+/// The error for a file that the system refuses.
+pub(super) fn unwritable(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_path_buf();
+    move |reason| Error::Io { action, path, reason: reason.into() }
+}

@@ -1,0 +1,98 @@
+//! Puts files where other programs find them.
+
+use super::part::unwritable;
+use super::{RemoteFile, RemoteModel};
+use crate::catalog::RepoFolder;
+use crate::error::Result;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a disk should have left when all is there.
+const SPARE: u64 = 64 << 20;
+
+/// Whether a file of a commit is there already, under its name or by its contents.
+pub(super) fn is_there(folder: &RepoFolder, commit: &str, file: &RemoteFile) -> bool {
+    let is_it = |path: &Path| fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() == file.bytes);
+    is_it(&folder.blob(file.id())) || is_it(&folder.file(commit, &file.path))
+}
+
+/// Checks that the disk has room for what is missing of a model.
+pub(super) fn make_room(folder: &RepoFolder, model: &RemoteModel) -> Result<()> {
+    let size = |path: PathBuf| fs::metadata(path).map_or(0, |about| about.len());
+    let missing = |file: &RemoteFile| {
+        let there = size(folder.blob(file.id())).max(size(folder.part(file.id())));
+        file.bytes.saturating_sub(there)
+    };
+    let needed: u64 = model.files.iter().map(missing).sum();
+    let blobs = folder.blob("");
+    // The nearest folder that exists is on the same disk.
+    let Some(there) = blobs.ancestors().find(|folder| folder.is_dir()) else { return Ok(()) };
+    let Ok(free) = fs4::available_space(there) else { return Ok(()) };
+    if needed == 0 || needed.saturating_add(SPARE) <= free {
+        return Ok(());
+    }
+    let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
+    let reason = format!("{} MB are needed and {} MB are free", megabytes(needed + SPARE), megabytes(free));
+    Err(unwritable("write", &blobs)(io::Error::new(io::ErrorKind::StorageFull, reason)))
+}
+
+/// Makes a file of a commit lead to its contents: a relative link, or, where the system allows none, the contents
+/// themselves.
+pub(super) fn link(folder: &RepoFolder, commit: &str, file: &RemoteFile) -> Result<()> {
+    let (blob, name) = (folder.blob(file.id()), folder.file(commit, &file.path));
+    if !blob.exists() || fs::canonicalize(&name).is_ok_and(|place| fs::canonicalize(&blob).is_ok_and(|it| it == place))
+    {
+        return Ok(());
+    }
+    if let Some(parent) = name.parent() {
+        fs::create_dir_all(parent).map_err(unwritable("create", parent))?;
+    }
+    if name.symlink_metadata().is_ok() {
+        fs::remove_file(&name).map_err(unwritable("write", &name))?;
+    }
+    // From snapshots/COMMIT/, and from each folder below it, to blobs/.
+    let up = "../".repeat(2 + file.path.matches('/').count());
+    let to = PathBuf::from(format!("{up}blobs/{}", file.id()));
+    symlink(&to, &name).or_else(|_| fs::rename(&blob, &name)).map_err(unwritable("write", &name))
+}
+
+/// Notes which commit a revision is at.
+pub(super) fn refer(folder: &RepoFolder, revision: &str, commit: &str) -> Result<()> {
+    let is_name = !revision.split('/').any(|part| part.is_empty() || part.starts_with('.')) && !revision.contains('\\');
+    if revision == commit || !is_name {
+        return Ok(());
+    }
+    let path = folder.reference(revision);
+    let parent = path.parent().unwrap_or(Path::new(""));
+    fs::create_dir_all(parent).and_then(|()| fs::write(&path, commit)).map_err(unwritable("write", &path))
+}
+
+#[cfg(unix)]
+fn symlink(to: &Path, name: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(to, name)
+}
+
+#[cfg(windows)]
+fn symlink(to: &Path, name: &Path) -> io::Result<()> {
+    std::os::windows::fs::symlink_file(to, name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_revision_stays_in_its_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let name: crate::catalog::ModelName = "a/b".parse().unwrap();
+        let folder = RepoFolder::new(dir.path(), &name.repo);
+        for revision in ["../../x", "/x", "a/../x", "..\\x"] {
+            refer(&folder, revision, "c0ffee").unwrap();
+        }
+        assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
+        refer(&folder, "refs/pr/1", "c0ffee").unwrap();
+        assert_eq!(fs::read_to_string(folder.reference("refs/pr/1")).unwrap(), "c0ffee");
+    }
+}

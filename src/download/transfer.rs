@@ -1,0 +1,222 @@
+//! Fetches a file in pieces, over several connections, into its part.
+//!
+//! Pieces are taken in order, and a connection waits before it gets further ahead of the part's end than memory should
+//! hold. The first answer shows whether the server sends ranges at all. If not, one connection fetches the whole file.
+
+use super::RemoteFile;
+use super::client::{Answer, Attempt, Client, Trouble, receive};
+use super::part::Part;
+use crate::error::{Error, Result};
+use crate::threads::{GoOn, Job, lock, work};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How far a connection may be ahead of the part's end, in pieces for each connection.
+const AHEAD: u64 = 2;
+/// The bytes that are received at a time.
+const BLOCK: usize = 128 << 10;
+
+/// Why a file was not fetched.
+pub(super) enum Failure {
+    /// It is another one by now.
+    Changed,
+    Error(Error),
+}
+
+/// The state that all connections share.
+pub(super) struct Transfer<'a> {
+    client: &'a Client,
+    file: &'a RemoteFile,
+    /// The address at the hub.
+    url: String,
+    /// Where that redirected to, while it is valid, and the tag of the file there.
+    direct: Mutex<Option<String>>,
+    tag: Mutex<Option<String>>,
+    part: Mutex<Part>,
+    /// Where the next piece begins.
+    next: Mutex<u64>,
+    /// Whether the server is known to send ranges.
+    ranges: AtomicBool,
+    /// Whether one connection fetches all of the file.
+    whole: AtomicBool,
+    /// What was there at first, and what was received since.
+    done: AtomicU64,
+    changed: AtomicBool,
+    trouble: Mutex<Option<String>>,
+}
+
+impl<'a> Transfer<'a> {
+    pub fn new(client: &'a Client, file: &'a RemoteFile, url: String, part: Part) -> Self {
+        let written = part.written();
+        Self {
+            client,
+            file,
+            url,
+            direct: Mutex::default(),
+            tag: Mutex::default(),
+            part: Mutex::new(part),
+            next: Mutex::new(written),
+            ranges: AtomicBool::new(false),
+            whole: AtomicBool::new(false),
+            done: AtomicU64::new(written),
+            changed: AtomicBool::new(false),
+            trouble: Mutex::default(),
+        }
+    }
+
+    /// How many bytes there are, and what it waits for.
+    pub fn progress(&self) -> (u64, Option<String>) {
+        (self.done.load(Ordering::Relaxed).min(self.file.bytes), lock(&self.trouble).clone())
+    }
+
+    pub fn into_part(self) -> Part {
+        self.part.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fetches what is missing, by so many connections at most, in pieces of so many bytes.
+    pub fn run(&self, connections: usize, piece: u64, go_on: &mut GoOn<'_>) -> Result<(), Failure> {
+        let missing = self.file.bytes.saturating_sub(lock(&self.part).written());
+        let useful = usize::try_from(missing.div_ceil(piece)).unwrap_or(usize::MAX);
+        let connections = connections.min(useful);
+        let window = AHEAD * piece * connections as u64;
+        let jobs = (0..connections).map(|index| {
+            // The first one finds out what the server can do.
+            Box::new(move |go_on: &mut GoOn<'_>| self.connection(index == 0, (piece, window), go_on)) as Job<'_>
+        });
+        let done = work("downloading", jobs.collect(), |_| Ok(()), go_on);
+        match done {
+            Err(Error::Cancelled) if !self.changed.load(Ordering::Relaxed) => Err(Failure::Error(Error::Cancelled)),
+            _ if self.changed.load(Ordering::Relaxed) => Err(Failure::Changed),
+            Err(error) => Err(Failure::Error(error)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Fetches pieces until none is left.
+    fn connection(&self, first: bool, (piece, window): (u64, u64), go_on: &mut GoOn<'_>) -> Result<()> {
+        while !first && !self.ranges.load(Ordering::Relaxed) {
+            if lock(&self.part).written() >= self.file.bytes {
+                return Ok(());
+            }
+            wait(go_on)?;
+        }
+        loop {
+            go_on()?;
+            let piece = {
+                let mut next = lock(&self.next);
+                let start = *next;
+                if start >= self.file.bytes {
+                    return Ok(());
+                }
+                *next = self.file.bytes.min(start + piece);
+                start..*next
+            };
+            while piece.start > lock(&self.part).written() + window {
+                wait(go_on)?;
+            }
+            self.piece(piece, go_on)?;
+        }
+    }
+
+    fn piece(&self, piece: Range<u64>, go_on: &mut GoOn<'_>) -> Result<()> {
+        let mut at = piece.start;
+        let tell = |trouble| *lock(&self.trouble) = trouble;
+        self.client.persist(&self.file.path, go_on, &tell, |go_on| {
+            let before = at;
+            let result = self.attempt(&mut at, piece.end, go_on);
+            Attempt { result, progress: at > before }
+        })
+    }
+
+    /// Asks for bytes from `at` on, and moves it along with what is received.
+    fn attempt(&self, at: &mut u64, end: u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
+        let end = if self.whole.load(Ordering::Relaxed) { self.file.bytes } else { end };
+        let direct = lock(&self.direct).clone();
+        let tag = lock(&self.tag).clone();
+        let asked = self.client.get(direct.as_deref().unwrap_or(&self.url), Some(*at..end), tag.as_deref());
+        let answer = match asked {
+            Err(Trouble::NoRange(Some(total))) if total != self.file.bytes => return Err(self.is_changed()),
+            Err(Trouble::Expired) => {
+                *lock(&self.direct) = None;
+                return Err(Trouble::Expired);
+            }
+            asked => asked?,
+        };
+        self.check(&answer, *at)?;
+        *lock(&self.direct) = Some(answer.url.clone());
+        if answer.is_range {
+            self.ranges.store(true, Ordering::Relaxed);
+            return self.receive(answer, at, end, go_on);
+        }
+        if self.ranges.load(Ordering::Relaxed) {
+            return Err(Trouble::Passing("the server sent the whole file where a part was asked for".into(), None));
+        }
+        self.whole(answer, at, go_on)
+    }
+
+    /// Checks that an answer is about the file that was listed, and the same as in other answers.
+    fn check(&self, answer: &Answer, at: u64) -> Result<(), Trouble> {
+        let sizes = match answer.is_range {
+            true => answer.extent().and_then(|extent| extent.total),
+            false => answer.length(),
+        };
+        let other_hash = answer.hash().zip(self.file.sha256.as_ref()).is_some_and(|(hash, wanted)| hash != *wanted);
+        let mut tag = lock(&self.tag);
+        let other_tag = tag.as_deref().zip(answer.tag()).is_some_and(|(before, now)| before != now);
+        // A server that closes early tells a wrong length of a whole file at times, but no wrong total of a range.
+        let other_size = sizes.is_some_and(|size| size != self.file.bytes);
+        if other_hash || other_tag || other_size {
+            return Err(self.is_changed());
+        }
+        if answer.is_range && answer.extent().and_then(|extent| extent.start) != Some(at) {
+            return Err(Trouble::Passing("the server sent another part than was asked for".into(), None));
+        }
+        if tag.is_none() {
+            *tag = answer.tag().map(str::to_owned);
+        }
+        Ok(())
+    }
+
+    fn is_changed(&self) -> Trouble {
+        self.changed.store(true, Ordering::Relaxed);
+        Trouble::Lasting(super::changed(&self.file.path))
+    }
+
+    /// Receives a range, or as much of it as comes.
+    fn receive(&self, answer: Answer, at: &mut u64, end: u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
+        let mut body = answer.into_reader();
+        let mut block = vec![0; BLOCK];
+        while *at < end {
+            go_on().map_err(Trouble::Lasting)?;
+            let most = usize::try_from(end - *at).unwrap_or(BLOCK).min(BLOCK);
+            let count = receive(&mut body, &mut block[..most])?;
+            if count == 0 {
+                return Err(Trouble::Passing("the server closed the connection too soon".into(), None));
+            }
+            lock(&self.part).put(*at, &block[..count]).map_err(Trouble::Lasting)?;
+            *at += count as u64;
+            self.done.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Receives all of the file from its first byte on, where the server sends no ranges. The other connections have
+    /// nothing to do.
+    fn whole(&self, answer: Answer, at: &mut u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
+        lock(&self.part).restart().map_err(Trouble::Lasting)?;
+        *lock(&self.next) = self.file.bytes;
+        self.whole.store(true, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        *at = 0;
+        self.receive(answer, at, self.file.bytes, go_on)
+    }
+}
+
+/// Waits a moment for what other connections do.
+fn wait(go_on: &mut GoOn<'_>) -> Result<()> {
+    go_on()?;
+    std::thread::sleep(Duration::from_millis(10));
+    Ok(())
+}

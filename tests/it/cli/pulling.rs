@@ -1,0 +1,266 @@
+//! Tests `pull`, `models` and names of models, against a hub of our own.
+
+use super::{ANSWER, Outcome, QUESTION, command, json, outcome, refused};
+use crate::common::hub::{COMMIT, Files, Reply, Request, Server, contents, folder, hash, noise};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::{TempDir, tempdir};
+
+const NAME: &str = "owner/some-GGUF";
+
+/// A home folder, and a hub.
+struct Desk {
+    home: TempDir,
+    server: Server,
+}
+
+impl Desk {
+    fn new(answer: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Self {
+        Self { home: tempdir().unwrap(), server: Server::start(answer) }
+    }
+
+    /// A hub with the demonstration model, and with one that is none.
+    fn usual() -> Self {
+        let files = Files::of(&[("demo-Q4_0.gguf", wglm::DEMO_MODEL), ("demo-Q8_0.gguf", &noise(9_000_000))]);
+        Self::new(move |request, _| files.answer(request))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = command(args);
+        for name in ["HF_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "LLAMA_CACHE", "WGLM_COMMAND"] {
+            command.env_remove(name);
+        }
+        for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"] {
+            command.env_remove(name).env_remove(name.to_lowercase());
+        }
+        command.env("HOME", self.home.path()).env("HF_ENDPOINT", &self.server.address);
+        command.env("HF_HUB_CACHE", self.cache()).env("OLLAMA_MODELS", self.home.path().join(".ollama/models"));
+        command
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.home.path().join("hub")
+    }
+
+    fn run(&self, args: &[&str]) -> Outcome {
+        outcome(self.command(args))
+    }
+
+    fn succeed(&self, args: &[&str]) -> Outcome {
+        let done = self.run(args);
+        assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+        done
+    }
+}
+
+#[test]
+fn a_pulled_model_answers_by_its_name() {
+    let desk = Desk::usual();
+    let named = format!("{NAME}:Q4_0");
+    let done = desk.succeed(&["pull", &named]);
+    let path = folder(&desk.cache()).join("snapshots").join(COMMIT).join("demo-Q4_0.gguf");
+    assert_eq!(done.out, format!("{}\n", path.display()));
+    assert!(done.err.contains(&format!("wglm chat -m {named}")), "{}", done.err);
+    assert_eq!(contents(&path).unwrap(), wglm::DEMO_MODEL);
+    for name in [NAME, &named, "OWNER/SOME-gguf:q4_0"] {
+        let reply = desk.succeed(&["run", "--temp", "0", "-m", name, QUESTION]);
+        assert_eq!(reply.out, ANSWER);
+        assert!(!reply.err.contains("demonstration"), "{}", reply.err);
+    }
+    let shown = desk.succeed(&["inspect", "--json", NAME]);
+    assert_eq!(json(&shown.out)["metadata"]["general.architecture"], "deepseek2");
+    // A second time nothing is downloaded.
+    let again = json(&desk.succeed(&["pull", "--json", &named]).out);
+    assert_eq!((&again["received"], &again["verified"]), (&0.into(), &true.into()));
+}
+
+#[test]
+fn a_list_tells_what_fits_and_downloads_nothing() {
+    let desk = Desk::usual();
+    let done = desk.succeed(&["pull", "--list", NAME]);
+    let line = |label: &str| done.out.lines().find(|line| line.contains(label)).unwrap();
+    assert!(line("Q4_0").starts_with("| *") && line("Q4_0").contains("| yes"), "{}", done.out);
+    assert!(line("Q8_0").contains("no: not a GGUF file"), "{}", done.out);
+    let offers = json(&desk.succeed(&["pull", "--list", "--json", NAME]).out);
+    assert_eq!(
+        (&offers[0]["label"], &offers[0]["fits"], &offers[0]["chosen"]),
+        (&"Q4_0".into(), &true.into(), &true.into())
+    );
+    assert_eq!(
+        (&offers[1]["label"], &offers[1]["fits"], &offers[1]["chosen"]),
+        (&"Q8_0".into(), &false.into(), &false.into())
+    );
+    assert!(offers[0]["needs"].as_u64().unwrap() > 5_000_000, "{offers}");
+    assert!(!desk.cache().exists());
+}
+
+/// Without a label the one that suits the machine is downloaded.
+#[test]
+fn what_suits_is_chosen() {
+    let desk = Desk::usual();
+    let done = desk.succeed(&["pull", NAME]);
+    assert!(done.out.ends_with("demo-Q4_0.gguf\n") && done.err.contains(":Q4_0 suits this machine"), "{done:?}");
+    let files = Files::of(&[("x-Q8_0.gguf", &noise(1000))]);
+    let desk = Desk::new(move |request, _| files.answer(request));
+    refused("nothing fits", &desk.run(&["pull", NAME]), "nothing of owner/some-GGUF fits");
+}
+
+#[test]
+fn mistakes_are_told() {
+    let desk = Desk::usual();
+    let wrong = desk.run(&["pull", &format!("{NAME}:Q5_K")]);
+    refused("a wrong label", &wrong, "found Q4_0, Q8_0");
+    assert!(!wrong.err.contains("hint:"), "{}", wrong.err);
+    refused("no such repository", &desk.run(&["pull", "owner/other"]), "answers 404: not found; check the name");
+    let wrong = desk.run(&["pull", "nothing"]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("expected OWNER/REPO or OWNER/REPO:QUANT"), "{wrong:?}");
+    let done = desk.run(&["run", "-m", NAME, "hi"]);
+    refused("not pulled", &done, &format!("no model `{NAME}`: found nothing"));
+    assert!(done.err.contains(&format!("hint: `wglm pull {NAME}` downloads it")), "{}", done.err);
+    // What is not a name is a file, as before.
+    refused("a file", &desk.run(&["run", "-m", "nosuch.gguf", "hi"]), "cannot open nosuch.gguf");
+    let mut nowhere = desk.command(&["pull", NAME]);
+    nowhere.env("HF_ENDPOINT", "huggingface.co");
+    refused("an endpoint", &outcome(nowhere), "expected one like https://huggingface.co");
+}
+
+/// Ctrl-C leaves what had come, and the same command goes on from there.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_pull_goes_on() {
+    let files = Files::of(&[("demo-Q4_0.gguf", wglm::DEMO_MODEL)]);
+    let desk = Desk::new(move |request, _| {
+        let mut reply = files.answer(request);
+        if request.range().is_some_and(|(first, last)| request.is_content() && last - first > 2_000_000) {
+            reply.slow = Some((Duration::from_millis(50), 100_000));
+        }
+        reply
+    });
+    let part = folder(&desk.cache()).join("blobs").join(format!("{}.part", hash(wglm::DEMO_MODEL)));
+    let name = format!("{NAME}:Q4_0");
+    let mut command = desk.command(&["pull", &name]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
+    let start = Instant::now();
+    while begun(&part) < 500_000 {
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing comes");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("the same command goes on from here") && output.stdout.is_empty(), "{err}");
+    let there = contents(&part).unwrap();
+    assert!(there.len() >= 500_000 && there == wglm::DEMO_MODEL[..there.len()], "{} bytes", there.len());
+    let listed = json(&desk.succeed(&["models", "--json"]).out);
+    assert_eq!((&listed[0]["name"], &listed[0]["whole"]), (&NAME.into(), &false.into()));
+    let done = json(&desk.succeed(&["pull", "--json", &name]).out);
+    assert_eq!(done["received"], wglm::DEMO_MODEL.len() - there.len());
+    assert!(!part.exists());
+}
+
+#[test]
+fn a_token_and_a_proxy_are_used() {
+    let desk = Desk::usual();
+    let mut command = desk.command(&["pull", "--list", "--json", NAME]);
+    // Nobody is at this address but behind the proxy, which is the hub.
+    command
+        .env("HF_ENDPOINT", "http://hub.invalid:99")
+        .env("HTTP_PROXY", &desk.server.address)
+        .env("HF_TOKEN", "hf_abc");
+    let done = outcome(command);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let asked = desk.server.requests();
+    let of_hub = asked.iter().filter(|request| request.path.starts_with("/api/"));
+    assert!(of_hub.clone().count() == 1 && of_hub.clone().all(|r| r.header("authorization") == Some("Bearer hf_abc")));
+    let mut command = desk.command(&["pull", "--list", NAME]);
+    command.env("HTTP_PROXY", "http://127.0.0.1:1").env("NO_PROXY", "127.0.0.1");
+    assert_eq!(outcome(command).code, Some(0));
+    // The token that `hf auth login` keeps.
+    let kept = desk.home.path().join("token");
+    std::fs::write(&kept, "hf_kept\n").unwrap();
+    let mut command = desk.command(&["pull", "--list", NAME]);
+    command.env("HF_TOKEN_PATH", &kept);
+    assert_eq!(outcome(command).code, Some(0));
+    let last = desk.server.requests().into_iter().rfind(|request| request.path.starts_with("/api/")).unwrap();
+    assert_eq!(last.header("authorization"), Some("Bearer hf_kept"));
+}
+
+/// Models of other programs are listed by the names that these have for them, and can be used by them.
+#[test]
+fn models_of_other_programs_are_found() {
+    let desk = Desk::usual();
+    let none = desk.succeed(&["models"]);
+    assert!(none.out.is_empty() && none.err.contains("no models in"), "{none:?}");
+    let home = desk.home.path();
+    let write = |path: &str, bytes: &[u8]| {
+        let path = home.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    write(".lmstudio/models/publisher/demo-GGUF/demo-Q4_0.gguf", wglm::DEMO_MODEL);
+    write("llama/someone_demo-GGUF_demo-Q4_0.gguf", wglm::DEMO_MODEL);
+    write("llama/someone_other-GGUF_other-Q8_0.gguf", b"<html></html>");
+    let digest = hash(wglm::DEMO_MODEL);
+    write(&format!(".ollama/models/blobs/sha256-{digest}"), wglm::DEMO_MODEL);
+    let layer = |kind: &str, digest: &str| serde_json::json!({ "mediaType": format!("application/vnd.ollama.image.{kind}"), "digest": format!("sha256:{digest}") });
+    let manifest = serde_json::json!({ "layers": [layer("license", &"0".repeat(64)), layer("model", &digest)] });
+    let manifests = ".ollama/models/manifests/registry.ollama.ai";
+    write(&format!("{manifests}/library/glm-4.7-flash/latest"), manifest.to_string().as_bytes());
+    let bad = serde_json::json!({ "layers": [layer("model", "../../../etc/passwd")] });
+    write(&format!("{manifests}/library/bad/latest"), bad.to_string().as_bytes());
+    write(&format!("{manifests}/library/worse/latest"), b"{");
+
+    let run = |args: &[&str]| {
+        let mut command = desk.command(args);
+        command.env("LLAMA_CACHE", home.join("llama"));
+        outcome(command)
+    };
+    let listed = json(&run(&["models", "--json"]).out);
+    let found: Vec<(&str, &str, bool)> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| (m["name"].as_str().unwrap(), m["source"].as_str().unwrap(), m["fits"].as_bool().unwrap()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("glm-4.7-flash:latest", "ollama", true),
+            ("publisher/demo-GGUF:Q4_0", "lm_studio", true),
+            ("someone_demo-GGUF_demo-Q4_0", "llama_cpp", true),
+            ("someone_other-GGUF_other-Q8_0", "llama_cpp", false),
+        ]
+    );
+    assert_eq!((&listed[0]["architecture"], &listed[0]["format"]), (&"deepseek2".into(), &"q4_0".into()));
+    let table = run(&["models"]);
+    assert!(table.out.contains("| no: not a GGUF file") && table.err.contains("-m takes these names"), "{table:?}");
+    for name in ["glm-4.7-flash:latest", "glm-4.7-flash", "publisher/demo-GGUF", "someone_demo-GGUF_demo-Q4_0"] {
+        let reply = run(&["run", "--temp", "0", "-q", "-m", name, QUESTION]);
+        assert_eq!(reply.out, ANSWER, "{name}: {reply:?}");
+    }
+}
+
+/// After the demonstration model's first answer, and only then, two lines say how to get a real one.
+#[test]
+fn a_real_model_is_offered_once() {
+    let desk = Desk::usual();
+    let mut command = desk.command(&["chat", "--temp", "0"]);
+    command.env("WGLM_COMMAND", "./run");
+    let talk = super::fed(command, format!("{QUESTION}\n{QUESTION}\n").as_bytes());
+    let offers = talk.err.matches("That was the demonstration model").count();
+    // A machine with too little memory for any is offered none.
+    let memory = json(&desk.succeed(&["devices", "--json"]).out)[0]["memory"].as_u64();
+    assert_eq!(offers, usize::from(memory.is_none_or(|memory| memory > 10_000_000_000)), "{}", talk.err);
+    if offers > 0 {
+        let lines: Vec<&str> = talk.err.lines().filter(|line| line.starts_with("  ./run ")).collect();
+        assert!(lines.len() == 2 && lines[0].starts_with("  ./run pull unsloth/"), "{}", talk.err);
+        assert_eq!(lines[1].replace("chat -m", "pull"), lines[0]);
+    }
+    for quiet in [&["run", "-q", QUESTION][..], &["run", "--json", QUESTION]] {
+        let done = desk.succeed(quiet);
+        assert!(!done.err.contains("demonstration"), "{done:?}");
+    }
+}

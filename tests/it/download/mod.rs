@@ -1,0 +1,64 @@
+//! Tests downloads from a hub of our own, which behaves and misbehaves as asked.
+
+mod faults;
+mod headers;
+mod pulls;
+
+use crate::common::hub::{Files, Server};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+use wglm::{Hub, HubOptions, ModelName, PullProgress, Pulled, RepoName, Repository};
+
+const FILE: &str = "some-Q4_0.gguf";
+
+/// A hub that waits for nothing long and takes small pieces.
+fn options(server: &Server, cache: &Path) -> HubOptions {
+    HubOptions {
+        endpoint: server.address.clone(),
+        cache: Some(cache.into()),
+        token: None,
+        piece: 50_000,
+        retries: 3,
+        pause: Duration::from_millis(5),
+        patience: Duration::from_secs(5),
+        ..HubOptions::default()
+    }
+}
+
+fn hub(server: &Server, cache: &Path) -> Hub {
+    Hub::new(options(server, cache)).unwrap()
+}
+
+fn repo() -> RepoName {
+    crate::common::hub::REPO.parse::<ModelName>().unwrap().repo
+}
+
+fn on() -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn list(hub: &Hub) -> wglm::Result<Repository> {
+    hub.list(&repo(), "main", &mut on)
+}
+
+fn pull(hub: &Hub) -> wglm::Result<Pulled> {
+    let repository = list(hub)?;
+    hub.pull(&repository, &repository.models[0], &mut |_| on())
+}
+
+fn pull_with(hub: &Hub, tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>) -> wglm::Result<Pulled> {
+    let repository = list(hub)?;
+    hub.pull(&repository, &repository.models[0], tell)
+}
+
+/// A repository with one file of noise.
+fn noisy(bytes: usize) -> Files {
+    Files::of(&[(FILE, &crate::common::hub::noise(bytes))])
+}
+
+/// The name of a file while it is downloaded.
+fn part(files: &Files, cache: &Path) -> std::path::PathBuf {
+    let hash = crate::common::hub::hash(files.bytes(FILE));
+    crate::common::hub::folder(cache).join("blobs").join(format!("{hash}.part"))
+}

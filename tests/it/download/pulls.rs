@@ -1,0 +1,235 @@
+//! What a download leaves, and how it goes on.
+
+use super::{FILE, hub, list, noisy, on, options, part, pull, pull_with};
+use crate::common::hub::{COMMIT, Files, Reply, Server, contents, folder, hash, noise};
+use crate::common::split;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::tempdir;
+use wglm::{Error, Gguf, Hub, Places, PullStage, Source, find_model, local_models};
+
+fn places(cache: &Path) -> Places {
+    Places { hub: Some(cache.into()), lm_studio: Vec::new(), llama_cpp: Vec::new(), ollama: Vec::new() }
+}
+
+#[test]
+fn a_repository_is_listed() {
+    let files = Files::of(&[
+        ("README.md", b"hello"),
+        ("some-Q8_0.gguf", &noise(300)),
+        (FILE, &noise(200)),
+        ("BF16/some-BF16-00001-of-00002.gguf", &noise(400)),
+        ("BF16/some-BF16-00002-of-00002.gguf", &noise(100)),
+        ("mmproj-F16.gguf", &noise(9)),
+    ]);
+    let server = Server::start(move |request, _| files.answer(request));
+    let cache = tempdir().unwrap();
+    let repository = list(&hub(&server, cache.path())).unwrap();
+    let found: Vec<(&str, u64, usize)> =
+        repository.models.iter().map(|model| (model.label.as_str(), model.bytes(), model.files.len())).collect();
+    assert_eq!(found, [("Q4_0", 200, 1), ("Q8_0", 300, 1), ("BF16", 500, 2)]);
+    assert_eq!(repository.commit, COMMIT);
+    assert_eq!(repository.model("bf16").unwrap().label, "BF16");
+    assert_eq!(repository.model(FILE).unwrap().label, "Q4_0");
+    let error = repository.model("Q5_0").unwrap_err().to_string();
+    assert!(error.contains("Q4_0, Q8_0, BF16"), "{error}");
+    assert!(std::fs::read_dir(cache.path()).unwrap().next().is_none(), "a list leaves nothing");
+}
+
+/// The layout is that of Hugging Face's own programs, and the model is found there by its name.
+#[test]
+fn a_model_is_stored_where_others_find_it() {
+    let files = Files::of(&[(FILE, wglm::DEMO_MODEL)]);
+    let server = Server::start(move |request, _| files.answer(request));
+    let cache = tempdir().unwrap();
+    let pulled = pull(&hub(&server, cache.path())).unwrap();
+    assert_eq!((pulled.received, pulled.verified), (wglm::DEMO_MODEL.len() as u64, true));
+    let root = folder(cache.path());
+    assert_eq!(pulled.path, root.join("snapshots").join(COMMIT).join(FILE));
+    assert_eq!(contents(&root.join("blobs").join(hash(wglm::DEMO_MODEL))).unwrap(), wglm::DEMO_MODEL);
+    assert_eq!(std::fs::read_to_string(root.join("refs/main")).unwrap(), COMMIT);
+    #[cfg(unix)]
+    assert_eq!(
+        std::fs::read_link(&pulled.path).unwrap(),
+        Path::new("../../blobs").join(hash(wglm::DEMO_MODEL)),
+        "relative, so that the cache can be moved"
+    );
+    assert!(Gguf::open(&pulled.path).is_ok());
+    for name in ["owner/some-GGUF:Q4_0", "OWNER/some-gguf:q4_0", "owner/some-GGUF", "hf.co/owner/some-GGUF:Q4_0"] {
+        assert_eq!(find_model(name, &places(cache.path())).unwrap().path, pulled.path, "{name}");
+    }
+    let error = find_model("owner/some-GGUF:Q8_0", &places(cache.path())).unwrap_err();
+    assert!(matches!(&error, Error::NoModel { found, .. } if found == "owner/some-GGUF:Q4_0"), "{error}");
+
+    let asked = server.contents().len();
+    let again = pull(&hub(&server, cache.path())).unwrap();
+    assert_eq!((again.path, again.received), (pulled.path, 0));
+    assert_eq!(server.contents().len(), asked, "what is there is not fetched again");
+}
+
+#[test]
+fn parts_of_a_model_come_together() {
+    let dir = tempdir().unwrap();
+    let paths = split::split(&Gguf::from_static(wglm::DEMO_MODEL).unwrap(), 3, dir.path());
+    let name = |path: &Path| format!("sub/{}", path.file_name().unwrap().to_str().unwrap());
+    let files = Files(paths.iter().map(|path| (name(path), contents(path).unwrap())).collect());
+    let total: u64 = files.0.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    let server = Server::start(move |request, _| files.answer(request));
+    let cache = tempdir().unwrap();
+    let mut most = 0;
+    let pulled = pull_with(&hub(&server, cache.path()), &mut |progress| {
+        assert!(progress.done >= most && progress.total == total, "{progress:?} after {most}");
+        most = progress.done;
+        on()
+    });
+    let pulled = pulled.unwrap();
+    assert_eq!((pulled.received, most), (total, total));
+    let opened = Gguf::open(&pulled.path).unwrap();
+    assert_eq!(opened.tensors().len(), Gguf::from_static(wglm::DEMO_MODEL).unwrap().tensors().len());
+    assert_eq!(find_model("owner/some-GGUF:model", &places(cache.path())).unwrap().bytes, total);
+
+    // A model of which a part is gone is no model, and is fetched again where it is missing.
+    let second = pulled.path.with_file_name(split::name(1, 3));
+    std::fs::remove_file(std::fs::canonicalize(&second).unwrap()).unwrap();
+    let error = find_model("owner/some-GGUF", &places(cache.path())).unwrap_err().to_string();
+    assert!(error.contains("only a part of it"), "{error}");
+    let again = pull(&hub(&server, cache.path())).unwrap();
+    assert!(again.received > 0 && again.received < total, "{again:?}");
+    assert!(Gguf::open(&again.path).is_ok());
+}
+
+#[test]
+fn several_connections_fetch_a_large_file() {
+    let files = noisy(2_000_000);
+    let wanted = files.bytes(FILE).to_vec();
+    let server = Server::start(move |request, _| {
+        let mut reply = files.answer(request);
+        if request.is_content() {
+            reply.slow = Some((Duration::from_millis(2), 10_000));
+        }
+        reply
+    });
+    let cache = tempdir().unwrap();
+    let pulled = pull(&hub(&server, cache.path())).unwrap();
+    assert_eq!(contents(&pulled.path).unwrap(), wanted);
+    assert!((3..=5).contains(&server.most_at_once()), "{} connections", server.most_at_once());
+    // Each byte is asked for once, and the hub itself only until it has said where the file is.
+    let asked: usize = server.contents().iter().map(|request| request.range().map_or(0, |(a, b)| b + 1 - a)).sum();
+    assert_eq!(asked, 2_000_000);
+    assert!(server.requests().len() - server.contents().len() <= 6, "{:?}", server.requests());
+}
+
+/// However a download ends, what is there is the beginning of the file, and the next one asks for the rest alone.
+#[test]
+fn an_interrupted_download_goes_on() {
+    let files = noisy(1_000_000);
+    let wanted = files.bytes(FILE).to_vec();
+    let served = files.clone();
+    let server = Server::start(move |request, _| {
+        let mut reply = served.answer(request);
+        if request.is_content() {
+            reply.slow = Some((Duration::from_millis(5), 10_000));
+        }
+        reply
+    });
+    let cache = tempdir().unwrap();
+    let hub = hub(&server, cache.path());
+    let stopped = pull_with(&hub, &mut |progress| match progress.done > 600_000 {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
+    let begun = contents(&part(&files, cache.path())).unwrap();
+    // Connections are ahead of its end by two pieces each at most, and the one they are at.
+    assert!(begun.len() > 100_000 && begun.len() < wanted.len(), "{} bytes", begun.len());
+    assert_eq!(begun, wanted[..begun.len()]);
+    let listed = local_models(&places(cache.path()));
+    assert!(!listed[0].whole && listed[0].source == Source::HuggingFace, "{listed:?}");
+    assert_eq!((listed[0].name.as_str(), listed[0].bytes), ("owner/some-GGUF", begun.len() as u64));
+
+    let before = server.contents().len();
+    let mut checked = 0;
+    let pulled = pull_with(&hub, &mut |progress| {
+        if progress.stage == PullStage::Checking {
+            checked = checked.max(progress.done);
+        }
+        on()
+    });
+    let pulled = pulled.unwrap();
+    assert_eq!((checked, pulled.received), (begun.len() as u64, (wanted.len() - begun.len()) as u64));
+    let first = server.contents()[before..].iter().filter_map(|request| request.range()).map(|(from, _)| from).min();
+    assert_eq!(first, Some(begun.len()));
+    assert_eq!(contents(&pulled.path).unwrap(), wanted);
+    assert!(!part(&files, cache.path()).exists());
+}
+
+/// A cancellation ends what a silent server would keep waiting.
+#[test]
+fn a_cancellation_is_heeded_at_once() {
+    let files = noisy(100_000);
+    let server = Server::start(move |request, _| {
+        let mut reply = files.answer(request);
+        if request.is_content() {
+            reply.slow = Some((Duration::from_secs(60), usize::MAX));
+        }
+        reply
+    });
+    let cache = tempdir().unwrap();
+    let mut patient = options(&server, cache.path());
+    patient.patience = Duration::from_secs(60);
+    let start = std::time::Instant::now();
+    let stopped = pull_with(&Hub::new(patient).unwrap(), &mut |_| match start.elapsed().as_millis() > 200 {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+/// The token goes to the hub, and not to the storage on another server.
+#[test]
+fn the_token_is_for_the_hub_alone() {
+    let files = noisy(100_000);
+    let wanted = files.bytes(FILE).to_vec();
+    let stored = files.clone();
+    let storage = Server::start(move |request, _| stored.answer(request));
+    let elsewhere = storage.address.clone();
+    let server = Server::start(move |request, _| {
+        if request.header("authorization") != Some("Bearer hf_secret") {
+            return Reply::new(401).with("x-error-code", "GatedRepo").with("x-error-message", "Access is restricted");
+        }
+        let reply = files.answer(request);
+        match reply.headers.iter().find(|(name, _)| name == "location").map(|(_, place)| place.clone()) {
+            Some(place) => reply.with("location", &format!("{elsewhere}{place}")),
+            None => reply,
+        }
+    });
+    let cache = tempdir().unwrap();
+    let error = pull(&hub(&server, cache.path())).unwrap_err().to_string();
+    assert!(error.contains("401: Access is restricted; accept its conditions"), "{error}");
+    let mut known = options(&server, cache.path());
+    known.token = Some("hf_secret".into());
+    assert!(!format!("{known:?}").contains("secret"));
+    let pulled = pull(&Hub::new(known).unwrap()).unwrap();
+    assert_eq!(contents(&pulled.path).unwrap(), wanted);
+    assert!(!storage.requests().is_empty());
+    assert!(storage.requests().iter().all(|request| request.header("authorization").is_none()));
+}
+
+/// Two programs that download the same file do not write over each other.
+#[test]
+fn a_file_is_downloaded_by_one_at_a_time() {
+    let files = noisy(1000);
+    let served = files.clone();
+    let server = Server::start(move |request, _| served.answer(request));
+    let cache = tempdir().unwrap();
+    let path = part(&files, cache.path());
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let held = std::fs::File::create(&path).unwrap();
+    held.lock().unwrap();
+    let error = pull(&hub(&server, cache.path())).unwrap_err().to_string();
+    assert!(error.contains("another program is downloading it"), "{error}");
+    drop(held);
+    assert!(pull(&hub(&server, cache.path())).is_ok());
+}
