@@ -1,4 +1,5 @@
-//! GLM-4.7-Flash: its hyper-parameters, its weights, and the way of a batch of tokens through it.
+//! GLM-4.7-Flash and models of its architecture: their hyper-parameters, their weights, and the way of a batch of tokens
+//! through them.
 //!
 //! Everything is read from the file's metadata. Once a load, the tensors of the file become the weights of the model
 //! (`weights`). The graph (`graph`, `attention`, `moe`) is a straight tape over these and the plan builder, and knows

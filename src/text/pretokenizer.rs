@@ -45,6 +45,14 @@ const CASED_LETTERS: [&str; 6] = [
     r"[[一-龥ࠀ-一가-\x{D7FF}]--\s]+",
     r"\p{N}+",
 ];
+/// The regular expressions of DeepSeek-Coder.
+const WORDS_OF_CODE: [&str; 5] = ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[[一-龥ࠀ-一가-\x{D7FF}]--\s]+", r"\p{N}"];
+/// The regular expressions of DeepSeek-V3: numbers, Chinese and Japanese, then all other text.
+const NUMBERS_FIRST: [&str; 3] = [
+    r"\p{N}{1,3}",
+    r"[一-龥぀-ゟ゠-ヿ]+",
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+];
 /// The rule of Kimi: runs of Han characters, then words of other letters.
 const HAN_FIRST: &str = r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -90,6 +98,8 @@ static FAMILIES: &[VocabFamily] = &[
     },
     VocabFamily { names: &["youtu"], regexes: &EAST_ASIAN_FIRST, ignore_merges: true, end: ENDS },
     VocabFamily { names: &["deepseek-llm"], regexes: &CASED_LETTERS, ignore_merges: false, end: ENDS },
+    VocabFamily { names: &["deepseek-coder"], regexes: &WORDS_OF_CODE, ignore_merges: false, end: ENDS },
+    VocabFamily { names: &["deepseek-v3"], regexes: &NUMBERS_FIRST, ignore_merges: false, end: ENDS },
     VocabFamily { names: &["kanana2", "gpt-4o"], regexes: &[WORDS_BY_CASE], ignore_merges: false, end: ENDS },
     VocabFamily { names: &["kimi-k2"], regexes: &[HAN_FIRST], ignore_merges: false, end: ENDS },
 ];

@@ -74,6 +74,10 @@ impl Tokenizer {
             // Marks may have stood inside the names of the other literal tokens.
             self.cut(&unmark(text), SpecialFilter::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
         })?;
+        // Some templates write the token themselves with which every text begins.
+        if self.bos.is_some_and(|bos| tokens.starts_with(&[bos, bos])) {
+            tokens.remove(0);
+        }
         Ok(tokens)
     }
 

@@ -181,9 +181,8 @@ MODELS = {
         yarn={"original_context_length": 128, "attn_factor": 1.25, "yarn_beta_fast": 8.0, "yarn_beta_slow": 0.5}),
     "experts-48": Spec(
         "GLM-4.7-Flash-REAP in miniature: 48 experts top 4, sigmoid with a bias, normalised, scale 1.8, one shared expert, one dense layer",
-        hidden=64, heads=5, nope=32, rope=32, value=64, q_rank=64, kv_rank=64, vocab=96, layers=3, dense_ff=96, experts=48, top_k=4,
-        expert_ff=32, rope_base=1e6, matrix=T.Q4_0, types={"*_exps.*": T.Q4_0, "*_shexp.*": T.Q8_0, "output.weight": T.Q8_0,
-                                                           "*.attn_k_b.*": T.Q8_0}),
+        hidden=52, heads=5, nope=24, rope=8, value=20, q_rank=36, kv_rank=36, vocab=96, layers=3, dense_ff=28, experts=48, top_k=4,
+        expert_ff=8, rope_base=1e6),
     "dense-tied": Spec(
         "Youtu-LLM in miniature: dense in all layers (leading_dense_block_count = block_count, no expert_count), tied embeddings, "
         "compressed query, rope base 1.6e6",
