@@ -36,7 +36,7 @@ pub enum ReplyPiece {
     },
     /// A piece of the text between the name and the end of the call that has begun, as the model wrote it.
     ToolCallPiece(String),
-    /// The complete call. It has no id yet.
+    /// The complete call. It has an id only if the model wrote one.
     ToolCall(ToolCall),
     /// The end of a call that is not valid. A [`ToolCallStart`](Self::ToolCallStart) came before, unless the reply
     /// ended within the function's name.

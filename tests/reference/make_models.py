@@ -170,8 +170,8 @@ MODELS = {
     "yarn": Spec(
         "YaRN by 40 from 32 tokens with its scale in the scores (as DeepSeek-V2-Lite); query not compressed, no q_lora_rank; softmax; "
         "two shared experts; 4 layers, 96 tokens",
-        hidden=64, heads=4, nope=32, rope=16, value=32, q_rank=None, kv_rank=32, vocab=96, layers=4, dense_ff=64, experts=8, top_k=3,
-        shared=2, gating=SOFTMAX, norm=None, scale=None, bias=False, rope_factor=40.0, tokens=96, attention_gain=2.0, matrix=T.Q8_0,
+        hidden=52, heads=3, nope=24, rope=16, value=20, q_rank=None, kv_rank=36, vocab=96, layers=4, dense_ff=28, experts=8, top_k=3,
+        expert_ff=8, shared=2, gating=SOFTMAX, norm=None, scale=None, bias=False, rope_factor=40.0, tokens=96, attention_gain=2.0,
         yarn={"original_context_length": 32, "yarn_log_multiplier": 0.0707}),
     "yarn-magnitude": Spec(
         "YaRN by 4 from 128 tokens without a log multiplier, so that rotated values are scaled; attn_factor and both betas given; "

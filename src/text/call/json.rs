@@ -10,6 +10,9 @@ use crate::text::ToolCall;
 use crate::text::tag::{ReplyPart, Tag};
 use serde_json::{Map, Value};
 
+/// Where a name has to end to be known before the object is complete.
+const MOST_TO_NAME: usize = 1024;
+
 /// A call that may still be incomplete.
 #[derive(Debug, Clone)]
 pub(super) struct JsonCall {
@@ -154,7 +157,9 @@ impl JsonCall {
         self.body += &text[..bytes];
         if self.is_certain() {
             self.piece += &text[..bytes];
-        } else if let Some((name, end)) = leading_name(&self.body) {
+        } else if self.body.len() - bytes < MOST_TO_NAME
+            && let Some((name, end)) = leading_name(&self.body).filter(|(_, end)| *end <= MOST_TO_NAME)
+        {
             self.name = name;
             self.piece += &self.body[end..];
         }

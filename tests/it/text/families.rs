@@ -73,7 +73,8 @@ fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
     let mut parser = parser(family);
     let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
     pieces.extend(parser.finish());
-    let (mut parts, mut begun): (Vec<(char, String)>, Option<(String, String)>) = (Vec::new(), None);
+    let mut parts: Vec<(char, String)> = Vec::new();
+    let mut begun: Option<(String, String)> = None;
     for piece in pieces {
         let part = match piece {
             ReplyPiece::Text(text) => ('t', text),
