@@ -241,7 +241,7 @@ impl Chat {
         input.tools = Some(self.tools.as_slice()).filter(|tools| !tools.is_empty());
         input.extra = self.template_kwargs.clone();
         let prompt = template.prompt(&input, tokenizer)?;
-        let parser = ReplyParser::new(prompt.opens_thinking).with_tools(&self.tools);
+        let parser = ReplyParser::new(prompt.opens_thinking).with_family(prompt.family).with_tools(&self.tools);
         Ok((prompt.tokens, parser))
     }
 }

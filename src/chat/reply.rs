@@ -58,10 +58,13 @@ impl<'a> Reply<'a> {
         self.generation.cancel()
     }
 
-    /// An id that no other call of the conversation has.
-    fn new_id(&self) -> String {
+    /// An id that no other call of the conversation has: the one that the model wrote, or a number.
+    fn new_id(&self, written: Option<String>) -> String {
         let calls = self.messages.iter().flat_map(|message| &message.tool_calls).chain(&self.draft.calls);
         let taken: Vec<&str> = calls.filter_map(|call| call.id.as_deref()).collect();
+        if let Some(written) = written.filter(|id| !taken.contains(&id.as_str())) {
+            return written;
+        }
         let mut ids = (taken.len()..).map(|number| format!("call_{number}"));
         ids.find(|id| !taken.contains(&id.as_str())).unwrap_or_default()
     }
@@ -69,7 +72,7 @@ impl<'a> Reply<'a> {
     /// Adds an event to the draft, and gives a call its id.
     fn note(&mut self, event: &mut Event) {
         if let Event::ToolCall(call) = event {
-            call.id = Some(self.new_id());
+            call.id = Some(self.new_id(call.id.take()));
         }
         self.begun |= self.draft.add(event);
     }

@@ -31,6 +31,10 @@ pub fn template(args: TemplateArgs) -> anyhow::Result<()> {
         .opt_string("tokenizer.chat_template")?
         .with_context(|| format!("{} has no chat template (`tokenizer.chat_template`)", model::title(&file)))?;
     let template = ChatTemplate::new(source)?;
+    let template = match Vocab::read(&file)? {
+        Some(vocab) => template.with_vocab(&vocab),
+        None => template,
+    };
     let both = [Some(&args.messages), args.tools.as_ref()].map(|path| path.is_some_and(|path| path == Path::new("-")));
     ensure!(both != [true; 2], "--messages and --tools cannot both read stdin");
     let messages: Vec<Message> = json(&args.messages, "a JSON array of messages with `role` and `content`")?;

@@ -5,10 +5,10 @@ use crate::plan::{BatchHeader, RowHeader};
 
 /// Makes the bytes of batches, as kernels read them (`wgsl/lib/batch.wgsl`).
 pub struct BatchWriter {
-    /// What positions are divided by.
-    factor: f64,
     /// The frequency of each rotary pair, in radians per position.
     frequencies: Vec<f64>,
+    /// What rotated values are multiplied with.
+    magnitude: f64,
     /// The batch that was written last. The vector is kept so that its memory is reused.
     bytes: Vec<u8>,
 }
@@ -16,9 +16,8 @@ pub struct BatchWriter {
 impl BatchWriter {
     /// A writer of batches for a model.
     pub fn new(config: &Config) -> Self {
-        let frequency = |i: usize| config.rope.base.powf(-((2 * i) as f64) / config.rotary as f64);
-        let frequencies = (0..config.rotary / 2).map(frequency).collect();
-        Self { factor: config.rope.factor, frequencies, bytes: Vec::new() }
+        let frequencies = config.rope.frequencies(config.rotary);
+        Self { frequencies, magnitude: config.rope.magnitude(), bytes: Vec::new() }
     }
 
     /// The bytes of a batch, for a plan that divides the cache into so many splits, with the number of the submissions that
@@ -31,7 +30,7 @@ impl BatchWriter {
         for row in rows {
             self.bytes.extend_from_slice(bytemuck::bytes_of(row));
             for frequency in &self.frequencies {
-                let rotation = rotation_of(self.factor, row.position as usize, *frequency);
+                let rotation = rotation_of(row.position, *frequency, self.magnitude);
                 self.bytes.extend_from_slice(bytemuck::bytes_of(&rotation));
             }
         }
@@ -39,8 +38,8 @@ impl BatchWriter {
     }
 }
 
-/// Cosine and sine of a position's angle, computed in f64.
-fn rotation_of(factor: f64, position: usize, frequency: f64) -> [f32; 2] {
-    let (sine, cosine) = (position as f64 / factor * frequency).sin_cos();
-    [cosine as f32, sine as f32]
+/// Cosine and sine of a position's angle, times the magnitude, computed in f64.
+fn rotation_of(position: u32, frequency: f64, magnitude: f64) -> [f32; 2] {
+    let (sine, cosine) = (f64::from(position) * frequency).sin_cos();
+    [(cosine * magnitude) as f32, (sine * magnitude) as f32]
 }

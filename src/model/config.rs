@@ -1,5 +1,6 @@
 //! Reads the hyper-parameters from the file's metadata, and checks them.
 
+use super::rope::RopeScaling;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::kernels::{Gating, Routing};
@@ -21,16 +22,6 @@ pub struct Experts {
     pub shared_width: usize,
     /// How tokens are routed to experts.
     pub routing: Routing,
-}
-
-/// How positions become angles: pair i of the rotary values {rotary} is rotated by position / factor · base^(−2i /
-/// rotary) radians (Su et al., "RoFormer", 2021; the factor is llama.cpp's linear scaling).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RopeScaling {
-    /// The rotary base.
-    pub base: f64,
-    /// The factor by which positions are divided.
-    pub factor: f64,
 }
 
 /// The hyper-parameters of a model.
@@ -86,6 +77,7 @@ impl Config {
             return Err(unsupported("the architecture", architecture, &remedy));
         }
         let keys = Keys { file };
+        keys.nothing_else()?;
         let mut config = keys.config()?;
         config.experts = keys.experts(&mut config)?;
         if config.experts.is_none() {
@@ -102,9 +94,9 @@ impl Config {
 
     /// The factor of attention scores before their softmax: 1 / √(key width of a head before absorption) (Vaswani et
     /// al., "Attention Is All You Need", 2017; for latent attention DeepSeek-AI, "DeepSeek-V2", 2024, and llama.cpp's
-    /// `kq_scale`).
+    /// `kq_scale`), times what a stretched context asks for ([`RopeScaling::score_factor`]).
     pub fn score_scale(&self) -> f32 {
-        (1.0 / (self.key_width as f64).sqrt()) as f32
+        (self.rope.score_factor() / (self.key_width as f64).sqrt()) as f32
     }
 
     fn check(&self) -> Result<()> {
@@ -148,26 +140,26 @@ impl Config {
     }
 }
 
-fn metadata(key: &str, expected: &str, found: &str) -> Error {
+pub(super) fn metadata(key: &str, expected: &str, found: &str) -> Error {
     Error::Metadata { key: key.into(), expected: expected.into(), found: found.into() }
 }
 
-fn unsupported(what: &str, found: &str, remedy: &str) -> Error {
+pub(super) fn unsupported(what: &str, found: &str, remedy: &str) -> Error {
     Error::Unsupported { what: what.into(), found: format!("`{found}`"), remedy: remedy.into() }
 }
 
 /// Reads keys whose names begin with that of the architecture.
-struct Keys<'a> {
-    file: &'a Gguf,
+pub(super) struct Keys<'a> {
+    pub file: &'a Gguf,
 }
 
 impl Keys<'_> {
-    fn key(&self, name: &str) -> String {
+    pub(super) fn key(&self, name: &str) -> String {
         format!("{ARCHITECTURE}.{name}")
     }
 
     /// A number of at least 1.
-    fn count(&self, name: &str) -> Result<usize> {
+    pub(super) fn count(&self, name: &str) -> Result<usize> {
         match self.file.u32(&self.key(name))? {
             0 => Err(metadata(&self.key(name), "at least 1", "0")),
             n => Ok(n as usize),
@@ -179,7 +171,12 @@ impl Keys<'_> {
         Ok(self.file.opt_u32(&self.key(name))?.unwrap_or(0) as usize)
     }
 
-    fn positive(&self, name: &str, value: f32) -> Result<f32> {
+    /// A float that may be absent.
+    pub(super) fn number(&self, name: &str, usual: f64) -> Result<f64> {
+        Ok(self.file.opt_f32(&self.key(name))?.map_or(usual, f64::from))
+    }
+
+    pub(super) fn positive(&self, name: &str, value: f64) -> Result<f64> {
         if value > 0.0 { Ok(value) } else { Err(metadata(&self.key(name), "more than 0", &value.to_string())) }
     }
 
@@ -210,7 +207,7 @@ impl Keys<'_> {
             key_width: self.head_width("attention.key_length_mla", "attention.key_length")?,
             value_width: self.head_width("attention.value_length_mla", "attention.value_length")?,
             rotary: self.count("rope.dimension_count")?,
-            rope: self.rope()?,
+            rope: RopeScaling::read(self)?,
             epsilon,
             experts: None,
             notices: Vec::new(),
@@ -229,16 +226,14 @@ impl Keys<'_> {
         Some(named).filter(|n| *n > 0).or(rows).ok_or_else(|| metadata(&self.key("vocab_size"), "a count", "nothing"))
     }
 
-    fn rope(&self) -> Result<RopeScaling> {
-        let base = self.file.opt_f32(&self.key("rope.freq_base"))?.unwrap_or(10_000.0);
-        let base = self.positive("rope.freq_base", base)? as f64;
-        let kind = self.file.opt_string(&self.key("rope.scaling.type"))?.unwrap_or("none");
-        let factor = match kind {
-            "none" | "" => 1.0,
-            "linear" => self.positive("rope.scaling.factor", self.file.f32(&self.key("rope.scaling.factor"))?)?,
-            other => return Err(unsupported(&self.key("rope.scaling.type"), other, "`none` and `linear` are")),
-        };
-        Ok(RopeScaling { base, factor: factor as f64 })
+    /// Fails for keys that change what a model computes, in a way that wglm does not know.
+    fn nothing_else(&self) -> Result<()> {
+        // Scores that grow with the position, as Mistral Large 3 has them.
+        let name = "attention.temperature_scale";
+        match self.number(name, 0.0)? {
+            0.0 => Ok(()),
+            other => Err(unsupported(&self.key(name), &other.to_string(), "0 is")),
+        }
     }
 
     fn experts(&self, config: &mut Config) -> Result<Option<Experts>> {

@@ -388,8 +388,13 @@ struct Text {
 
 impl Text {
     fn read(file: &Gguf) -> Result<Self> {
-        let tokenizer = Vocab::read(file)?.map(Tokenizer::new).transpose()?;
+        let vocab = Vocab::read(file)?;
         let template = file.opt_string("tokenizer.chat_template")?.map(ChatTemplate::new).transpose()?;
+        let template = match &vocab {
+            Some(vocab) => template.map(|template| template.with_vocab(vocab)),
+            None => template,
+        };
+        let tokenizer = vocab.map(Tokenizer::new).transpose()?;
         Ok(Self { tokenizer, template })
     }
 }

@@ -1,4 +1,5 @@
-//! GLM-4.7-Flash: its hyper-parameters, its weights, and the way of a batch of tokens through it.
+//! GLM-4.7-Flash and models of its architecture: their hyper-parameters, their weights, and the way of a batch of tokens
+//! through them.
 //!
 //! Everything is read from the file's metadata. Once a load, the tensors of the file become the weights of the model
 //! (`weights`). The graph (`graph`, `attention`, `moe`) is a straight tape over these and the plan builder, and knows
@@ -20,6 +21,7 @@ mod options;
 mod planner;
 mod progress;
 mod prompt;
+mod rope;
 mod rows;
 mod sampling_plan;
 mod shaders;
@@ -38,7 +40,7 @@ pub use batch_plan::{BatchPlan, BatchShape, Head, Outputs, plan_batch, plan_toke
 pub(crate) use batch_plan::{FEW_TOKENS, most_drafts, most_sequences, plan_alone, sampled_bytes};
 pub use batch_writer::BatchWriter;
 pub(crate) use check::CheckedBatch;
-pub use config::{Config, Experts, RopeScaling};
+pub use config::{Config, Experts};
 pub(crate) use draft_plan::no_block;
 pub use draft_plan::{DraftInputs, DraftPlan, Drafting, plan_drafted_rows, plan_drafting};
 pub use estimate::{Estimate, Fit};
@@ -46,6 +48,7 @@ pub use load::{Model, recommended_sampling};
 pub use options::{Altered, LoadOptions, LoadOverrides};
 pub use progress::{Progress, Stage};
 pub use prompt::PromptOptions;
+pub use rope::{RopeScaling, Yarn};
 pub use sampling_plan::{SamplingPlan, SamplingSteps, plan_sampling};
 pub use shaders::Shaders;
 pub use tuning::{Comparison, Figure, Outcome, Trial, Tuning, TuningSubject};

@@ -32,6 +32,7 @@ impl Vocab {
             pre: file.opt_string("tokenizer.ggml.pre")?.unwrap_or("default").to_owned(),
             bos: file.opt_u32("tokenizer.ggml.bos_token_id")?,
             add_bos: file.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(false),
+            eos: file.opt_u32("tokenizer.ggml.eos_token_id")?,
             end: ends.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?,
         }))
     }

@@ -6,11 +6,11 @@
 //! finds calls of functions, and [`StopStrings`] end the answer early. Nothing here uses the GPU. Only [`Vocab::read`]
 //! knows the file format.
 
-mod arguments;
 mod bpe;
 mod byte_level;
 mod call;
 mod detokenizer;
+mod family;
 mod from_file;
 mod jinja;
 mod json;
@@ -28,6 +28,7 @@ mod tokenizer;
 mod vocab;
 
 pub use detokenizer::Detokenizer;
+pub use family::Family;
 pub use message::{Content, FunctionCall, Message, ToolCall};
 pub use reply::{ReplyParser, ReplyPiece};
 pub use stop::StopStrings;

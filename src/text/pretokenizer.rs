@@ -1,6 +1,9 @@
 //! The rules that cut text into words before byte-pair encoding. A file names its rule.
 //!
-//! Every expression matches at every position of every text, so the joined words equal the text.
+//! A rule is one regular expression or several: each cuts the pieces that those before it left into what it matches and
+//! what lies between. So the joined words equal the text. The rules cut as llama.cpp does (`llama-vocab.cpp`,
+//! `unicode.cpp`), also where that is coarser than the vocabulary's own tokenizer: its engine knows no case of letters
+//! beyond ASCII.
 
 use crate::error::{Error, Result};
 use tokenizers::SplitDelimiterBehavior::Isolated;
@@ -10,7 +13,8 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 pub(super) struct VocabFamily {
     /// The names of the rule. The first is the one that llama.cpp uses.
     names: &'static [&'static str],
-    regex: &'static str,
+    /// The expressions, the first one first.
+    regexes: &'static [&'static str],
     /// Whether a word that is a token as a whole is encoded to that token, whatever the merges would make of it.
     pub(super) ignore_merges: bool,
     /// Control tokens that end a reply, even if the file's metadata does not list them.
@@ -23,6 +27,34 @@ const UP_TO_THREE_DIGITS: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL
 const SINGLE_DIGITS: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// The regular expression of GPT-2.
 const ANY_DIGITS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+
+/// The regular expression of GPT-4o. Letters beyond ASCII are both upper and lower case.
+const WORDS_BY_CASE: &str = r"[^\r\n\p{L}\p{N}]?[\p{L}&&[^a-z]]*[\p{L}&&[^A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}&&[^a-z]]+[\p{L}&&[^A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The regular expressions of Youtu-LLM: Korean, punctuation, Bopomofo, Chinese and Japanese, then all other text.
+const EAST_ASIAN_FIRST: [&str; 2] = [
+    r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
+    r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+/// The regular expressions of DeepSeek's first models: line ends, words of cased letters, punctuation, blanks at the end,
+/// East Asian text, numbers. Blanks beyond ASCII are only ever blanks, although ranges of the expressions contain some.
+const CASED_LETTERS: [&str; 6] = [
+    "[\r\n]",
+    r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
+    r"\s?[!-/:-~！-／：-～‘-‟、-。]+",
+    r"\s+$",
+    r"[[一-龥ࠀ-一가-\x{D7FF}]--\s]+",
+    r"\p{N}+",
+];
+/// The regular expressions of DeepSeek-Coder.
+const WORDS_OF_CODE: [&str; 5] = ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[[一-龥ࠀ-一가-\x{D7FF}]--\s]+", r"\p{N}"];
+/// The regular expressions of DeepSeek-V3: numbers, Chinese and Japanese, then all other text.
+const NUMBERS_FIRST: [&str; 3] = [
+    r"\p{N}{1,3}",
+    r"[一-龥぀-ゟ゠-ヿ]+",
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+];
+/// The rule of Kimi: runs of Han characters, then words of other letters.
+const HAN_FIRST: &str = r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// The most blanks that are cut off as one word where the regular expression gives up; see [`words`].
 const MOST_BLANKS: usize = 1 << 19;
@@ -41,23 +73,49 @@ static FAMILIES: &[VocabFamily] = &[
             "glm4.7",
             "glm-4.7",
         ],
-        regex: UP_TO_THREE_DIGITS,
+        regexes: &[UP_TO_THREE_DIGITS],
         ignore_merges: true,
         end: &["<|endoftext|>", "<|user|>", "<|observation|>"],
     },
     VocabFamily {
         names: &["llama-bpe", "llama3", "llama-v3"],
-        regex: UP_TO_THREE_DIGITS,
+        regexes: &[UP_TO_THREE_DIGITS],
         ignore_merges: true,
         end: &["<|end_of_text|>", "<|eot_id|>", "<|eom_id|>"],
     },
     VocabFamily {
         names: &["qwen2"],
-        regex: SINGLE_DIGITS,
+        regexes: &[SINGLE_DIGITS],
         ignore_merges: false,
         end: &["<|endoftext|>", "<|im_end|>"],
     },
-    VocabFamily { names: &["gpt-2", "gpt2"], regex: ANY_DIGITS, ignore_merges: false, end: &["<|endoftext|>"] },
+    VocabFamily { names: &["gpt-2", "gpt2"], regexes: &[ANY_DIGITS], ignore_merges: false, end: &["<|endoftext|>"] },
+    VocabFamily {
+        names: &["gigachat"],
+        regexes: &[ANY_DIGITS],
+        ignore_merges: false,
+        end: &["</s>", "<|message_sep|>"],
+    },
+    VocabFamily { names: &["youtu"], regexes: &EAST_ASIAN_FIRST, ignore_merges: true, end: ENDS },
+    VocabFamily { names: &["deepseek-llm"], regexes: &CASED_LETTERS, ignore_merges: false, end: ENDS },
+    VocabFamily { names: &["deepseek-coder"], regexes: &WORDS_OF_CODE, ignore_merges: false, end: ENDS },
+    VocabFamily { names: &["deepseek-v3"], regexes: &NUMBERS_FIRST, ignore_merges: false, end: ENDS },
+    VocabFamily { names: &["kanana2", "gpt-4o"], regexes: &[WORDS_BY_CASE], ignore_merges: false, end: ENDS },
+    VocabFamily { names: &["kimi-k2"], regexes: &[HAN_FIRST], ignore_merges: false, end: ENDS },
+];
+
+/// The tokens that end a reply in vocabularies of several makers, as llama.cpp lists them.
+const ENDS: &[&str] = &[
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<｜end▁of▁sentence｜>",
 ];
 
 /// The family whose rule is called `pre`.
@@ -69,38 +127,51 @@ pub(super) fn family(pre: &str) -> Result<&'static VocabFamily> {
 }
 
 impl VocabFamily {
-    /// Compiles the regular expression of the family.
-    pub(super) fn compile(&self) -> Result<Split> {
-        Split::new(SplitPattern::Regex(self.regex.into()), Isolated, false).map_err(|error| Error::Tokenizer {
-            message: format!("the regular expression of `{}`: {error}", self.names[0]),
-        })
+    /// Compiles the rule of the family.
+    pub(super) fn compile(&self) -> Result<Words> {
+        let compile = |regex: &&str| {
+            Split::new(SplitPattern::Regex((*regex).into()), Isolated, false).map_err(|error| Error::Tokenizer {
+                message: format!("the regular expression of `{}`: {error}", self.names[0]),
+            })
+        };
+        Ok(Words { splits: self.regexes.iter().map(compile).collect::<Result<_>>()? })
     }
 }
 
-/// Calls `word` with every word of `text`, in order.
-///
-/// The regular expression engine gives up on more than a million blanks in a row. Such a run is cut into words of at
-/// most `MOST_BLANKS`.
-pub(super) fn words<'t>(split: &Split, text: &'t str, mut word: impl FnMut(&'t str) -> Result<()>) -> Result<()> {
+/// A compiled rule.
+pub(super) struct Words {
+    splits: Vec<Split>,
+}
+
+impl Words {
+    /// Calls `word` with every word of `text`, in order.
+    ///
+    /// The regular expression engine gives up on more than a million blanks in a row. Such a run is cut into words of at
+    /// most `MOST_BLANKS`.
+    pub(super) fn cut<'t>(&self, text: &'t str, word: &mut dyn FnMut(&'t str) -> Result<()>) -> Result<()> {
+        cut(&self.splits, text, word)
+    }
+}
+
+/// Cuts a text by the first of the expressions, and the pieces by the others.
+fn cut<'t>(splits: &[Split], text: &'t str, word: &mut dyn FnMut(&'t str) -> Result<()>) -> Result<()> {
+    let Some((split, others)) = splits.split_first() else { return if text.is_empty() { Ok(()) } else { word(text) } };
     let mut rest = text;
     loop {
         let mut done = 0;
         for (start, end) in split.regex.find_iter(rest) {
-            debug_assert_eq!(start, done, "the expressions match everywhere");
-            word(&rest[start..end])?;
+            cut(others, &rest[done..start], word)?;
+            cut(others, &rest[start..end], word)?;
             done = end;
         }
         rest = &rest[done..];
-        if rest.is_empty() {
-            return Ok(());
+        // What is left lies behind the last match, unless the engine gave up on blanks.
+        let blanks = rest.chars().take(MOST_BLANKS).take_while(|char| char.is_whitespace());
+        let (count, blanks) = blanks.fold((0, 0), |(count, bytes), char| (count + 1, bytes + char.len_utf8()));
+        if count < MOST_BLANKS {
+            return cut(others, rest, word);
         }
-        let blanks: usize =
-            rest.chars().take(MOST_BLANKS).take_while(|char| char.is_whitespace()).map(char::len_utf8).sum();
-        if blanks == 0 {
-            let message = format!("cannot split the text into words at byte {}", text.len() - rest.len());
-            return Err(Error::Tokenizer { message });
-        }
-        word(&rest[..blanks])?;
+        cut(others, &rest[..blanks], word)?;
         rest = &rest[blanks..];
     }
 }
@@ -112,11 +183,11 @@ mod tests {
 
     fn cut<'t>(pre: &str, text: &'t str) -> Vec<&'t str> {
         let mut out = Vec::new();
-        words(&family(pre).unwrap().compile().unwrap(), text, |word| {
+        let mut add = |word| {
             out.push(word);
             Ok(())
-        })
-        .unwrap();
+        };
+        family(pre).unwrap().compile().unwrap().cut(text, &mut add).unwrap();
         out
     }
 
@@ -127,6 +198,29 @@ mod tests {
         assert_eq!(cut("qwen2", text), ["It", "'S", " ", "1", "2", "3", "4", "5", " \n\n", " ", " x", "!?\n"]);
         assert_eq!(cut("gpt-2", text), ["It", "'", "S", " 12345", " \n\n ", " x", "!?", "\n"]);
         assert_eq!(cut("llama-bpe", text), cut("glm4", text));
+    }
+
+    /// What llama.cpp's `unicode_regex_split` makes of texts, with the expressions that its `llama-vocab.cpp` has for each
+    /// rule.
+    #[test]
+    fn words_are_those_of_llama_cpp() {
+        #[derive(serde::Deserialize)]
+        struct Case {
+            text: String,
+            words: std::collections::BTreeMap<String, Vec<String>>,
+        }
+        let cases = include_str!("../../tests/fixtures/words.json");
+        let cases: Vec<Case> = serde_json::from_str(cases).unwrap();
+        let mut faults = Vec::new();
+        for Case { text, words } in &cases {
+            for (pre, want) in words {
+                let got = cut(pre, text);
+                if got != *want {
+                    faults.push(format!("{pre}: {text:?}\n  {got:?}\n  {want:?}"));
+                }
+            }
+        }
+        assert!(cases.len() > 100 && faults.is_empty(), "{} of {}\n{}", faults.len(), cases.len(), faults.join("\n"));
     }
 
     #[test]
@@ -140,7 +234,7 @@ mod tests {
     fn long_runs_of_one_kind() {
         for unit in [" ", "\n", " \n", "a", "1", "!", "\t ", "é", "' "] {
             let text = unit.repeat(1_500_000);
-            for pre in ["glm4", "qwen2", "gpt2"] {
+            for pre in ["glm4", "qwen2", "gpt2", "youtu", "deepseek-llm", "kanana2", "kimi-k2"] {
                 assert_eq!(cut(pre, &text).concat(), text, "{pre}: {unit:?}");
             }
             let text = format!("{text}x");

@@ -1,6 +1,7 @@
 //! Separates the model's thinking from its answer and from its calls of functions.
 //!
-//! A reply is an optional block of thinking, which `</think>` closes, followed by the answer. The result does not
+//! A reply is an optional block of thinking, which `</think>` closes, followed by the answer. The tags are those of the
+//! template's [`Family`], written here as GLM's. The result does not
 //! depend on how the text was cut into pieces on its way here. No part of a tag is ever returned as text, and nothing
 //! else is lost except blanks next to a tag at the beginning of the answer. Tags count only before the first letter of
 //! the answer, so that an answer can mention them.
@@ -15,6 +16,7 @@
 //! or thinking if it stood there. After a call the reply continues as it does after `</think>`.
 
 use super::call::{Call, CallProgress};
+use super::family::Family;
 use super::tag::{self, ReplyPart, Tag};
 use super::{Tokenizer, ToolCall};
 use serde_json::Value;
@@ -34,7 +36,7 @@ pub enum ReplyPiece {
     },
     /// A piece of the text between the name and the end of the call that has begun, as the model wrote it.
     ToolCallPiece(String),
-    /// The complete call. It has no id yet.
+    /// The complete call. It has an id only if the model wrote one.
     ToolCall(ToolCall),
     /// The end of a call that is not valid. A [`ToolCallStart`](Self::ToolCallStart) came before, unless the reply
     /// ended within the function's name.
@@ -47,8 +49,9 @@ pub enum ReplyPiece {
 }
 
 /// Whether a rendered prompt ends inside a block of thinking, so that the reply starts there.
-pub(super) fn opens_thinking(prompt: &str) -> bool {
-    prompt.trim_end().ends_with(Tag::Think.text())
+pub(super) fn opens_thinking(prompt: &str, family: &Family) -> bool {
+    let tag = family.text(Tag::Think);
+    !tag.is_empty() && prompt.trim_end().ends_with(tag)
 }
 
 /// The position of the parser in the reply.
@@ -69,6 +72,7 @@ enum ParserState {
 /// Parses a reply as its text arrives, and returns pieces as soon as their kind is certain.
 #[derive(Debug, Clone)]
 pub struct ReplyParser {
+    family: &'static Family,
     state: ParserState,
     /// Blanks whose meaning is still open: those at a beginning, and those before what may be a call.
     blanks: String,
@@ -84,12 +88,17 @@ pub struct ReplyParser {
 
 impl ReplyParser {
     /// Creates a parser for a reply whose prompt ended inside thinking or outside: see
-    /// [`Prompt::opens_thinking`](super::Prompt::opens_thinking). Tags are recognized by their letters.
+    /// [`Prompt::opens_thinking`](super::Prompt::opens_thinking). Tags are recognized by their letters, and are GLM's.
     pub fn new(starts_in_thinking: bool) -> Self {
         let state =
             if starts_in_thinking { ParserState::ThinkingStart } else { ParserState::TextStart { after_tag: false } };
         let (blanks, open, tokens, tools, ready) = Default::default();
-        Self { state, blanks, open, tokens, tools, ready }
+        Self { family: Default::default(), state, blanks, open, tokens, tools, ready }
+    }
+
+    /// The same parser for replies in the form of a family: see [`Prompt::family`](super::Prompt::family).
+    pub fn with_family(self, family: &'static Family) -> Self {
+        Self { family, ..self }
     }
 
     /// The same parser, which also finds calls of these functions, described in OpenAI's JSON. Without functions no
@@ -101,8 +110,8 @@ impl ReplyParser {
     /// The same parser for replies in the tokens of a vocabulary: a tag that has a token there is recognized by that
     /// token only, and not by its letters. [`Generation`](crate::generate::Generation) does this by itself.
     pub fn with_tokenizer(self, tokenizer: &Tokenizer) -> Self {
-        let token = |&tag: &Tag| Some((tokenizer.special(tag.text())?, tag));
-        Self { tokens: Tag::ALL.iter().filter_map(token).collect(), ..self }
+        let token = |&(tag, text): &(Tag, &str)| Some((tokenizer.special(text)?, tag));
+        Self { tokens: self.family.tags.iter().filter_map(token).collect(), ..self }
     }
 
     /// Whether the reply is now inside thinking.
@@ -137,7 +146,7 @@ impl ReplyParser {
     pub fn push_tag(&mut self, token: u32) -> Vec<ReplyPiece> {
         if let Some(tag) = self.tag(token) {
             self.close_text();
-            self.read(ReplyPart::Tag(tag));
+            self.read(ReplyPart::Tag(tag, self.family.text(tag)));
         }
         std::mem::take(&mut self.ready)
     }
@@ -157,18 +166,17 @@ impl ReplyParser {
         std::mem::take(&mut self.ready)
     }
 
-    /// Ends a call that has a name, as a failure. The text that might have been the beginning of its next tag belongs
-    /// to it.
+    /// Ends a call that has a name: as a failure, unless nothing but its closing tag is missing. The text that might have
+    /// been the beginning of its next tag belongs to it.
     fn finish_call(&mut self) {
         let ParserState::Call(call) = &mut self.state else { return };
-        if !call.name().is_empty() {
-            let open = std::mem::take(&mut self.open);
-            call.cut(&open);
-            if call.is_certain() {
-                self.emit_piece(&open);
-            }
-            self.failed(true);
+        if call.name().is_empty() {
+            return;
         }
+        let whole = call.end(&std::mem::take(&mut self.open));
+        let piece = call.take_piece();
+        self.emit_piece(&piece);
+        if whole { self.whole() } else { self.failed(true) }
     }
 
     /// Parses the text up to the next tag or the beginning of one, and the tag. Returns false once more text is needed.
@@ -178,9 +186,9 @@ impl ReplyParser {
         let certain = found.map_or_else(|| self.open.len() - tag::begun(&self.open, &tags), |(place, _)| place);
         let text: String = self.open.drain(..certain).collect();
         self.read(ReplyPart::Text(&text));
-        if let Some((_, tag)) = found {
-            self.open.drain(..tag.text().len());
-            self.read(ReplyPart::Tag(tag));
+        if let Some((_, (tag, text))) = found {
+            self.open.drain(..text.len());
+            self.read(ReplyPart::Tag(tag, text));
         }
         certain > 0 || found.is_some()
     }
@@ -192,16 +200,16 @@ impl ReplyParser {
     }
 
     /// The tags that are recognized by their letters in the present state.
-    fn spelled(&self) -> Vec<Tag> {
-        let counts = |tag: &Tag| match (&self.state, tag) {
-            (ParserState::Call(_), _) => *tag != Tag::Think,
-            (_, Tag::Call) => self.looks_for_calls(),
+    fn spelled(&self) -> Vec<(Tag, &'static str)> {
+        let counts = |tag: Tag| match (&self.state, tag) {
+            (ParserState::Call(_), _) => tag != Tag::Think,
+            (_, Tag::Call | Tag::Section | Tag::SectionEnd) => self.looks_for_calls(),
             (ParserState::ThinkingStart | ParserState::TextStart { .. }, Tag::Think) => true,
             (state, Tag::ThinkEnd) => !matches!(state, ParserState::Text),
             _ => false,
         };
-        let is_token = |tag: &Tag| self.tokens.iter().any(|(_, known)| known == tag);
-        Tag::ALL.into_iter().filter(|tag| counts(tag) && !is_token(tag)).collect()
+        let is_token = |tag: Tag| self.tokens.iter().any(|(_, known)| *known == tag);
+        self.family.tags.iter().copied().filter(|(tag, _)| counts(*tag) && !is_token(*tag)).collect()
     }
 
     fn looks_for_calls(&self) -> bool {
@@ -212,13 +220,13 @@ impl ReplyParser {
         match (&self.state, part) {
             (ParserState::Call(_), _) => self.read_call(part),
             (_, ReplyPart::Text(text)) => self.read_text(text),
-            (ParserState::ThinkingStart | ParserState::TextStart { .. }, ReplyPart::Tag(Tag::Think)) => {
+            (ParserState::ThinkingStart | ParserState::TextStart { .. }, ReplyPart::Tag(Tag::Think, _)) => {
                 self.blanks.clear();
                 self.state = ParserState::Thinking;
             }
             (
                 ParserState::ThinkingStart | ParserState::Thinking | ParserState::TextStart { .. },
-                ReplyPart::Tag(Tag::ThinkEnd),
+                ReplyPart::Tag(Tag::ThinkEnd, _),
             ) => {
                 let blanks = std::mem::take(&mut self.blanks);
                 if self.is_thinking() {
@@ -226,8 +234,9 @@ impl ReplyParser {
                 }
                 self.state = ParserState::TextStart { after_tag: true };
             }
-            (_, ReplyPart::Tag(Tag::Call)) if self.looks_for_calls() => self.begin_call(),
-            (_, ReplyPart::Tag(tag)) => self.read_text(tag.text()),
+            (_, ReplyPart::Tag(Tag::Call, _)) if self.looks_for_calls() => self.begin_call(),
+            (_, ReplyPart::Tag(Tag::Section | Tag::SectionEnd, _)) if self.looks_for_calls() => {}
+            (_, ReplyPart::Tag(_, text)) => self.read_text(text),
         }
     }
 
@@ -267,7 +276,7 @@ impl ReplyParser {
         if in_thinking || matches!(self.state, ParserState::TextStart { after_tag: true }) {
             blanks.clear();
         }
-        self.state = ParserState::Call(Box::new(Call::new(blanks, in_thinking)));
+        self.state = ParserState::Call(Box::new(Call::new(self.family, blanks, in_thinking)));
     }
 
     /// Parses a part of what may be a call.
@@ -278,14 +287,22 @@ impl ReplyParser {
         if call.is_certain() && !was_certain {
             self.ready.push(ReplyPiece::ToolCallStart { name: call.name().to_owned() });
         }
+        let piece = call.take_piece();
+        self.emit_piece(&piece);
         match progress {
-            CallProgress::More if call.is_certain() => self.emit_piece(part.as_str()),
             CallProgress::More => {}
-            CallProgress::Whole => {
-                self.ready.push(ReplyPiece::ToolCall(call.understood(&self.tools)));
-                self.state = ParserState::TextStart { after_tag: true };
+            CallProgress::Whole(bytes) => {
+                self.whole();
+                self.read_rest(part, bytes);
             }
-            CallProgress::Failed => self.failed(false),
+            CallProgress::Failed(bytes) => {
+                self.failed(false);
+                self.read_rest(part, bytes);
+            }
+            CallProgress::WholeBefore => {
+                self.whole();
+                self.read(part);
+            }
             CallProgress::FailedBefore => {
                 self.failed(false);
                 self.read(part);
@@ -294,6 +311,22 @@ impl ReplyParser {
                 self.no_call();
                 self.read(part);
             }
+        }
+    }
+
+    /// Parses what is left of a part behind so many bytes.
+    fn read_rest(&mut self, part: ReplyPart<'_>, bytes: usize) {
+        let rest = &part.as_str()[bytes..];
+        if !rest.is_empty() {
+            self.read(ReplyPart::Text(rest));
+        }
+    }
+
+    /// Reports the call as complete.
+    fn whole(&mut self) {
+        let next = ParserState::TextStart { after_tag: true };
+        if let ParserState::Call(call) = std::mem::replace(&mut self.state, next) {
+            self.ready.push(ReplyPiece::ToolCall(call.understood(&self.tools)));
         }
     }
 

@@ -1,36 +1,24 @@
-//! The tags that structure a reply.
+//! The tags that structure a reply. How they are written is up to the [`Family`](super::Family).
 
 /// A tag that opens or closes a part of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tag {
     Think,
     ThinkEnd,
+    /// Around all calls of a reply. These tags mean nothing by themselves.
+    Section,
+    SectionEnd,
     Call,
     CallEnd,
     Key,
     KeyEnd,
     Value,
     ValueEnd,
+    /// Between the name of a function and its arguments.
+    Arguments,
 }
 
 impl Tag {
-    pub(super) const ALL: [Self; 8] =
-        [Self::Think, Self::ThinkEnd, Self::Call, Self::CallEnd, Self::Key, Self::KeyEnd, Self::Value, Self::ValueEnd];
-
-    /// The text of the tag.
-    pub(super) fn text(self) -> &'static str {
-        match self {
-            Self::Think => "<think>",
-            Self::ThinkEnd => "</think>",
-            Self::Call => "<tool_call>",
-            Self::CallEnd => "</tool_call>",
-            Self::Key => "<arg_key>",
-            Self::KeyEnd => "</arg_key>",
-            Self::Value => "<arg_value>",
-            Self::ValueEnd => "</arg_value>",
-        }
-    }
-
     /// Whether the tag belongs to a call of a function.
     pub(super) fn is_of_call(self) -> bool {
         !matches!(self, Self::Think | Self::ThinkEnd)
@@ -42,26 +30,27 @@ impl Tag {
 pub(super) enum ReplyPart<'a> {
     /// Text in which no tag is recognized.
     Text(&'a str),
-    Tag(Tag),
+    /// A tag, and how it is written.
+    Tag(Tag, &'static str),
 }
 
 impl<'a> ReplyPart<'a> {
     /// The text of the part.
     pub(super) fn as_str(&self) -> &'a str {
         match self {
-            Self::Text(text) => text,
-            Self::Tag(tag) => tag.text(),
+            Self::Text(text) | Self::Tag(_, text) => text,
         }
     }
 }
 
 /// The first of `tags` in a text, and its position. No tag can begin inside another.
-pub(super) fn first(text: &str, tags: &[Tag]) -> Option<(usize, Tag)> {
-    tags.iter().filter_map(|&tag| Some((text.find(tag.text())?, tag))).min_by_key(|(place, _)| *place)
+pub(super) fn first(text: &str, tags: &[(Tag, &'static str)]) -> Option<(usize, (Tag, &'static str))> {
+    tags.iter().filter_map(|&tag| Some((text.find(tag.1)?, tag))).min_by_key(|(place, _)| *place)
 }
 
 /// The number of bytes at the end of a text that may be the beginning of one of `tags`.
-pub(super) fn begun(text: &str, tags: &[Tag]) -> usize {
-    let begun = |tag: &Tag| (1..tag.text().len()).rev().find(|&len| text.ends_with(&tag.text()[..len]));
+pub(super) fn begun(text: &str, tags: &[(Tag, &'static str)]) -> usize {
+    let begun =
+        |(_, tag): &(Tag, &str)| (1..tag.len()).rev().find(|&len| text.as_bytes().ends_with(&tag.as_bytes()[..len]));
     tags.iter().filter_map(begun).max().unwrap_or(0)
 }

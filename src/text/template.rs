@@ -7,7 +7,7 @@
 
 use super::marker::{Marker, unmark};
 use super::reply::opens_thinking;
-use super::{Message, Tokenizer, jinja};
+use super::{Family, Message, Tokenizer, Vocab, jinja};
 use crate::error::{Error, Result};
 use minijinja::value::Serde;
 use minijinja::{Environment, ErrorKind, Value};
@@ -40,9 +40,11 @@ impl<'a> ChatInput<'a> {
     }
 
     /// All variables of the template. As in transformers, `tools` and `documents` are always defined, and are none if
-    /// there are none. The named fields take precedence over `extra`. With a marker all strings are marked.
-    fn context(&self, marker: Option<&Marker>) -> Result<Value, minijinja::Error> {
+    /// there are none. The named fields take precedence over `extra`, and that over the names of tokens, which are the
+    /// template's own text. With a marker all other strings are marked.
+    fn context(&self, names: &[(&'static str, String)], marker: Option<&Marker>) -> Result<Value, minijinja::Error> {
         let mut variables = vec![("documents", Value::from(()))];
+        variables.extend(names.iter().map(|(variable, name)| (*variable, name.as_str().into())));
         for (name, value) in &self.extra {
             variables.push((name, outside(value, marker)?));
         }
@@ -71,6 +73,8 @@ pub struct Prompt {
     pub tokens: Vec<u32>,
     /// Whether the prompt ends inside a block of thinking, so that the reply starts there.
     pub opens_thinking: bool,
+    /// The form of thinking and of calls in the reply.
+    pub family: &'static Family,
 }
 
 /// A compiled chat template.
@@ -94,6 +98,9 @@ pub struct Prompt {
 ///   separators U+001C to U+001F.
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    family: &'static Family,
+    /// The variables that are names of tokens: `bos_token` and `eos_token`.
+    names: Vec<(&'static str, String)>,
 }
 
 impl ChatTemplate {
@@ -106,9 +113,22 @@ impl ChatTemplate {
             let mut environment = jinja::environment()?;
             // Jinja2 reads every kind of line ending as a new line.
             let source = source.replace("\r\n", "\n").replace('\r', "\n");
+            let family = Family::of(&source);
             environment.add_template_owned(NAME, source)?;
-            Ok(Self { environment })
+            Ok(Self { environment, family, names: Vec::new() })
         })
+    }
+
+    /// The same template with the names of a vocabulary's tokens that templates write: `bos_token` and `eos_token`.
+    pub fn with_vocab(self, vocab: &Vocab) -> Self {
+        let name = |(variable, id): (_, Option<u32>)| Some((variable, vocab.tokens.get(id? as usize)?.clone()));
+        let names = [("bos_token", vocab.bos), ("eos_token", vocab.eos)].into_iter().filter_map(name).collect();
+        Self { names, ..self }
+    }
+
+    /// The form of thinking and of calls in replies.
+    pub fn family(&self) -> &'static Family {
+        self.family
     }
 
     /// Renders the prompt for a conversation as text. The text does not show which parts the template wrote and which
@@ -118,7 +138,7 @@ impl ChatTemplate {
     /// [`Error::Refused`] if the template refuses the conversation, [`Error::Template`] if it uses something that does
     /// not exist.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<String> {
-        guarded(|| self.environment.get_template(NAME)?.render(input.context(None)?))
+        guarded(|| self.environment.get_template(NAME)?.render(input.context(&self.names, None)?))
     }
 
     /// Renders the prompt for a conversation as tokens. Control tokens and tags come from the template only, so nobody
@@ -133,14 +153,15 @@ impl ChatTemplate {
     /// # Errors
     /// Those of [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be encoded.
     pub fn prompt(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer) -> Result<Prompt> {
-        let context = |marker| input.context(Some(marker));
+        let context = |marker| input.context(&self.names, Some(marker));
         let text = guarded(|| self.environment.get_template(NAME)?.render(context(tokenizer.marker())?));
         let text = text.map_err(|error| match error {
             Error::Template { message } => Error::Template { message: unmark(&message).into_owned() },
             Error::Refused { reason } => Error::Refused { reason: unmark(&reason).into_owned() },
             other => other,
         })?;
-        Ok(Prompt { tokens: tokenizer.encode_marked(&text)?, opens_thinking: opens_thinking(&text) })
+        let (tokens, family) = (tokenizer.encode_marked(&text)?, self.family);
+        Ok(Prompt { tokens, opens_thinking: opens_thinking(&text, family), family })
     }
 
     /// Whether the template's source mentions a role: in quotes, in a tag that also contains the word `role`.

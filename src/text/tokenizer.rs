@@ -5,7 +5,7 @@
 //! text. A vocabulary with a defect is refused when it is loaded, with an error that names the defect.
 
 use super::marker::{Marker, unmark};
-use super::pretokenizer::{self, VocabFamily};
+use super::pretokenizer::{self, VocabFamily, Words};
 use super::special::{SpecialFilter, SpecialTokens};
 use super::vocab::failed;
 use super::{TokenType, Vocab, bpe, byte_level};
@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use std::fmt;
 use tokenizers::Model;
 use tokenizers::models::bpe::BPE;
-use tokenizers::pre_tokenizers::split::Split;
 
 /// Turns text into tokens and tokens into bytes.
 ///
@@ -22,7 +21,7 @@ use tokenizers::pre_tokenizers::split::Split;
 /// becomes a reserved token. Other user-defined tokens, such as runs of blanks, are plain text and recognized anywhere.
 pub struct Tokenizer {
     bpe: BPE,
-    split: Split,
+    words: Words,
     specials: SpecialTokens,
     marker: Marker,
     types: Vec<TokenType>,
@@ -50,7 +49,7 @@ impl Tokenizer {
         let end = ends_of_reply(&vocab, family, &specials);
         let bos = vocab.bos.filter(|_| vocab.add_bos);
         let bpe = bpe::build(&mut vocab, family)?;
-        Ok(Self { bpe, split: family.compile()?, specials, marker, types: vocab.types, bytes, ends, bos, end })
+        Ok(Self { bpe, words: family.compile()?, specials, marker, types: vocab.types, bytes, ends, bos, end })
     }
 
     /// Encodes `text`, after the beginning-of-text token if the file asks for one.
@@ -75,6 +74,10 @@ impl Tokenizer {
             // Marks may have stood inside the names of the other literal tokens.
             self.cut(&unmark(text), SpecialFilter::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
         })?;
+        // Some templates write the token themselves with which every text begins.
+        if self.bos.is_some_and(|bos| tokens.starts_with(&[bos, bos])) {
+            tokens.remove(0);
+        }
         Ok(tokens)
     }
 
@@ -106,7 +109,7 @@ impl Tokenizer {
     }
 
     fn encode_plain(&self, text: &str, tokens: &mut Vec<u32>) -> Result<()> {
-        pretokenizer::words(&self.split, text, |word| {
+        self.words.cut(text, &mut |word| {
             let word = self.bpe.tokenize(&byte_level::encode(word)).map_err(|error| failed(error.to_string()))?;
             tokens.extend(word.iter().map(|token| token.id));
             Ok(())

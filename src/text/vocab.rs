@@ -70,6 +70,8 @@ pub struct Vocab {
     pub bos: Option<u32>,
     /// `add_bos_token`: whether every encoded text starts with `bos`. GLM's does not.
     pub add_bos: bool,
+    /// `eos_token_id`, whose name templates may write.
+    pub eos: Option<u32>,
     /// `eos_token_id`, `eot_token_id` and `eom_token_id`, as far as the file has them. A reply ends at any of them.
     pub end: Vec<u32>,
 }

@@ -56,9 +56,14 @@ impl Synthetic {
         index["models"].as_array().unwrap().iter().map(Self::of).collect()
     }
 
+    /// The model of this name.
+    pub fn named(name: &str) -> Self {
+        Self::all().into_iter().find(|model| model.name == name).unwrap()
+    }
+
     /// The model with three thousand tokens.
     pub fn long() -> Self {
-        Self::all().into_iter().find(|model| model.name == "long").unwrap()
+        Self::named("long")
     }
 }
 

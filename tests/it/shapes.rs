@@ -3,10 +3,12 @@
 
 use super::chunks::{EXACT, logits, session};
 use crate::common::gpu::gpu;
-use crate::common::models::{Synthetic, load, load_with, relative_l2, worst_error};
+use crate::common::models::{
+    Synthetic, fixture, load, load_with, read_f32, read_u32, relative_l2, worst_error, worst_error_with,
+};
 use wglm::model::{BatchShape, Outputs, plan_batch, plan_token};
 use wglm::plan::{Fusions, Plan};
-use wglm::{Arithmetic, CacheType, Model};
+use wglm::{Arithmetic, CacheShape, CacheType, DraftKind, Model, Session, Speculation};
 
 /// In f32, for every shape and format, the logits token by token are those of the reference, and the whole prompt in
 /// one chunk and in chunks with a remainder gives the same logits.
@@ -29,6 +31,37 @@ fn logits_agree_with_the_reference() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// A model in the shape of Youtu-LLM, against llama.cpp on the weights dequantised to f32: dense in all layers, without an
+/// output matrix of its own.
+#[test]
+fn logits_agree_with_llama_cpp() {
+    const POSITIONS: [usize; 10] = [0, 1, 7, 31, 32, 47, 63, 64, 80, 95];
+    let [file, tokens, want] = ["gguf", "tokens.i32", "logits.f32"].map(|end| fixture(&format!("family/youtu.{end}")));
+    let (model, tokens, want) = (load(&file), read_u32(tokens), read_f32(want));
+    let worst = worst_error_with(&model, CacheType::F32, &tokens, &POSITIONS, &want);
+    println!("worst relative L2 {worst:.1e}");
+    assert!(worst < EXACT, "{worst:.2e}");
+    let last = relative_l2(&logits(&model, &tokens, 512), &want[want.len() - model.config().vocab..]);
+    assert!(last < EXACT, "{last:.2e}");
+}
+
+/// A multi-token-prediction block whose query is not compressed, as the model's own is not.
+#[test]
+fn predictions_of_a_block_without_a_compressed_query() {
+    let Synthetic { name, file, tokens, .. } = Synthetic::named("mtp-plain-q");
+    let want = read_f32(fixture(&format!("models/{name}.mtp_logits.f32")));
+    let model = load(&file);
+    let cache = CacheShape { context: tokens.len() + 8, ty: CacheType::F32 };
+    let mut session = Session::with_cache(&model, cache).unwrap();
+    session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: None }).unwrap();
+    for (position, want) in want.chunks(model.config().vocab).enumerate() {
+        session.feed(&tokens[position..=position]).unwrap();
+        let got = session.draft_logits(tokens[position + 1], 1).unwrap();
+        let error = relative_l2(&got[0], want);
+        assert!(error < EXACT, "{position}: {error:.1e}");
+    }
 }
 
 /// The bound with rounded activations. Rounding moves these logits further than those of the demonstration model:

@@ -64,6 +64,7 @@ class Spec:
     legacy_keys: bool = False        # no *_mla keys: key_length and value_length are the per-head widths
     rope_base: float = 10000.0
     rope_factor: float | None = None
+    yarn: dict[str, float] | None = None  # the factor is YaRN's, and these are its further keys, without their prefix
     context: int = 512
     attention_gain: float = 1.5      # about the standard deviation of the attention scores
     expert_gain: float = 2.0         # of the experts' down matrices
@@ -185,6 +186,32 @@ MODELS = {
         "rope.scaling.type linear, rope.scaling.factor 2: positions are halved, nothing else changes; one layer, hidden 96",
         hidden=96, heads=3, nope=24, rope=16, value=20, q_rank=36, kv_rank=36, vocab=96, layers=1, dense=0, expert_ff=8, rope_factor=2.0,
         tokens=40, attention_gain=2.0),
+    "yarn": Spec(
+        "YaRN by 40 from 32 tokens with its scale in the scores (as DeepSeek-V2-Lite); query not compressed, no q_lora_rank; softmax; "
+        "two shared experts; 4 layers, 96 tokens",
+        hidden=52, heads=3, nope=24, rope=16, value=20, q_rank=None, kv_rank=36, vocab=96, layers=4, dense_ff=28, experts=8, top_k=3,
+        expert_ff=8, shared=2, gating=SOFTMAX, norm=None, scale=None, bias=False, rope_factor=40.0, tokens=96, attention_gain=2.0,
+        yarn={"original_context_length": 32, "yarn_log_multiplier": 0.0707}),
+    "yarn-magnitude": Spec(
+        "YaRN by 4 from 128 tokens without a log multiplier, so that rotated values are scaled; attn_factor and both betas given; "
+        "compressed query; one layer",
+        hidden=96, heads=3, nope=24, rope=32, value=20, q_rank=36, kv_rank=36, vocab=96, layers=1, dense=0, expert_ff=8, rope_factor=4.0,
+        tokens=64, attention_gain=2.0,
+        yarn={"original_context_length": 128, "attn_factor": 1.25, "yarn_beta_fast": 8.0, "yarn_beta_slow": 0.5}),
+    "experts-48": Spec(
+        "GLM-4.7-Flash-REAP in miniature: 48 experts top 4, sigmoid with a bias, normalised, scale 1.8, one shared expert, one dense layer",
+        hidden=52, heads=5, nope=24, rope=8, value=20, q_rank=36, kv_rank=36, vocab=96, layers=3, dense_ff=28, experts=48, top_k=4,
+        expert_ff=8, rope_base=1e6),
+    "dense-tied": Spec(
+        "Youtu-LLM in miniature: dense in all layers (leading_dense_block_count = block_count, no expert_count), tied embeddings, "
+        "compressed query, rope base 1.6e6",
+        hidden=64, heads=4, nope=32, rope=16, value=32, q_rank=96, kv_rank=32, vocab=128, layers=4, dense=4, dense_ff=96, experts=0,
+        shared=0, gating=None, norm=None, scale=None, bias=False, tied=True, rope_base=1.6e6, matrix=T.Q8_0),
+    "mtp-plain-q": Spec(
+        "GigaChat3.1 in miniature: a multi-token-prediction block whose query is not compressed either; sigmoid, normalised, scale 2.5; "
+        "8 experts top 4",
+        hidden=64, heads=4, nope=32, rope=32, value=48, q_rank=None, kv_rank=64, vocab=128, layers=3, dense_ff=96, mtp=1, experts=8,
+        top_k=4, scale=2.5, rope_base=1e5, matrix=T.Q8_0),
     "experts-160": Spec(
         "160 experts top 6, weights not normalised, scale 2.5; expert gate and up q4_0, down f16 with rows of 8",
         hidden=32, heads=3, nope=24, rope=8, value=20, q_rank=20, kv_rank=20, vocab=96, dense_ff=32, experts=160, top_k=6, expert_ff=8,
@@ -296,11 +323,15 @@ def write_metadata(w, s, name):
     w.add_rope_dimension_count(s.rope)
     w.add_rope_freq_base(s.rope_base)
     if s.rope_factor is not None:
-        w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN if s.yarn else gguf.RopeScalingType.LINEAR)
         w.add_rope_scaling_factor(s.rope_factor)
+    for key, value in (s.yarn or {}).items():
+        add = w.add_uint32 if key == "original_context_length" else w.add_float32
+        add(f"deepseek2.rope.scaling.{key}", value)
     w.add_leading_dense_block_count(s.dense)
-    w.add_expert_count(s.experts)
-    w.add_expert_used_count(s.top_k)
+    if s.experts:
+        w.add_expert_count(s.experts)
+        w.add_expert_used_count(s.top_k)
     w.add_expert_shared_count(s.shared)
     w.add_expert_feed_forward_length(s.expert_ff)
     if s.gating is not None:
@@ -335,6 +366,8 @@ def misreadings(s):
     """Metadata that, read wrongly, must change the logits: what -> the wrong values."""
     if s.rope_factor is not None:
         yield "rope.scaling.factor = 1", {"rope.scaling.factor": 1.0}
+    for key, value in (s.yarn or {}).items():
+        yield f"rope.scaling.{key} * 2", {f"rope.scaling.{key}": 2 * value}
     yield "rope.freq_base * 2", {"rope.freq_base": 2 * s.rope_base}
     if s.dense < s.layers:
         gating = SOFTMAX if s.gating == SIGMOID else SIGMOID

@@ -43,9 +43,19 @@ class Config:
         self.nope = key - self.rope
         self.rope_base = get("rope.freq_base", 10000.0)
         scaling = get("rope.scaling.type", "linear")
-        if scaling not in ("none", "linear"):
+        if scaling not in ("none", "linear", "yarn"):
             raise ValueError(f"rope scaling {scaling!r} is not implemented")
-        self.rope_factor = (get("rope.scaling.factor", 0.0) if scaling == "linear" else 0.0) or 1.0
+        self.rope_factor = (get("rope.scaling.factor", 0.0) if scaling != "none" else 0.0) or 1.0
+        # What rotated values are multiplied with, and what scores are besides 1 / sqrt(key width).
+        self.rope_magnitude = get("rope.scaling.attn_factor", 1.0)
+        self.log_multiplier = 0.0
+        self.yarn = None
+        if scaling == "yarn":
+            self.yarn = (get("rope.scaling.original_context_length"), get("rope.scaling.yarn_beta_fast", 32.0),
+                         get("rope.scaling.yarn_beta_slow", 1.0))
+            self.log_multiplier = get("rope.scaling.yarn_log_multiplier", 0.0)  # 0.1 * mscale_all_dim
+            if not self.log_multiplier:
+                self.rope_magnitude *= 1 + 0.1 * np.log(self.rope_factor)
 
         self.dense_layers = get("leading_dense_block_count", 0)
         self.experts = get("expert_count", 0)
@@ -97,13 +107,26 @@ class Model:
         """Rotary embedding of x [T, ..., rope] on the interleaved pairs (2i, 2i+1)."""
         c = self.config
         frequency = c.rope_base ** (-np.arange(0, c.rope, 2) / c.rope)
-        angle = np.outer(positions / c.rope_factor, frequency)  # [T, rope/2]
+        angle = np.outer(positions, frequency * (1 / c.rope_factor + (1 - 1 / c.rope_factor) * self.kept()))  # [T, rope/2]
         angle = angle.reshape(len(positions), *[1] * (x.ndim - 2), c.rope // 2)
         even, odd = x[..., 0::2], x[..., 1::2]
         out = np.empty_like(x)
         out[..., 0::2] = even * np.cos(angle) - odd * np.sin(angle)
         out[..., 1::2] = even * np.sin(angle) + odd * np.cos(angle)
-        return out
+        return out * c.rope_magnitude
+
+    def kept(self):
+        """The part of its frequency that each rotary pair keeps when the context is stretched: YaRN's ramp, else 0."""
+        c = self.config
+        if not c.yarn:
+            return 0.0
+        original, fast, slow = c.yarn
+
+        def pair_that_turns(times):  # so many times within the original context
+            return c.rope * np.log(original / (times * 2 * np.pi)) / (2 * np.log(c.rope_base))
+
+        low, high = max(0, np.floor(pair_that_turns(fast))), min(c.rope - 1, np.ceil(pair_that_turns(slow)))
+        return 1 - np.clip((np.arange(c.rope // 2) - low) / max(0.001, high - low), 0, 1)
 
     def queries(self, h, blk):
         """[T, D] -> [T, H, nope + rope], not yet rotated."""
@@ -135,11 +158,13 @@ class Model:
         k_rope = self.rotate(kv[:, c.kv_rank:], positions)  # one for all heads
         k_nope, v = self.keys_and_values(latent, blk)
 
+        # With a stretched context scores are scaled as well; rotated values have their magnitude already, others not.
+        score_scale = (c.rope_magnitude * (1 + c.log_multiplier * np.log(c.rope_factor))) ** 2 / np.sqrt(c.nope + c.rope)
         out = np.empty((count, c.heads, c.value))
         future = np.triu(np.ones((count, count), dtype=bool), 1)
         for head in range(c.heads):
             k = np.concatenate([k_nope[:, head], k_rope], axis=-1)
-            score = q[:, head] @ k.T / np.sqrt(c.nope + c.rope)
+            score = q[:, head] @ k.T * score_scale
             score[future] = -np.inf
             p = softmax(score)
             self.probe("attention", layer, p)

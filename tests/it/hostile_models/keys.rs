@@ -22,7 +22,8 @@ const COUNTS: [&str; 8] = [
 ];
 
 pub fn cases() -> Vec<Broken> {
-    [architecture(), missing(), wrong_types(), zeros(), floats(), absurd(), inconsistent(), unsupported()].concat()
+    [architecture(), missing(), wrong_types(), zeros(), floats(), absurd(), inconsistent(), unsupported(), yarn()]
+        .concat()
 }
 
 #[test]
@@ -195,9 +196,48 @@ fn unsupported() -> Vec<Broken> {
         number("attention.kv_lora_rank", MAX),
         number("attention.key_length_mla", 16_388),
         number("attention.key_length_mla", MAX),
-        value("rope.scaling.type", "yarn", "Unsupported", &["rope.scaling.type", "yarn", "linear"]),
+        value("rope.scaling.type", "dynamic", "Unsupported", &["rope.scaling.type", "dynamic", "linear", "yarn"]),
         value("rope.scaling.type", "longrope", "Unsupported", &["rope.scaling.type", "longrope"]),
+        value("attention.temperature_scale", 0.1f32, "Unsupported", &["attention.temperature_scale", "0 is"]),
     ]
+}
+
+/// A file with sound keys of YaRN, but for one of them, which is missing without a value.
+fn yarn_but(name: &str, value: Option<Meta>, variant: &'static str, says: &[&str]) -> Broken {
+    let what = format!("YaRN with {name} = {value:?}");
+    let edit = |s: &mut Small| {
+        s.set(&key("rope.scaling.type"), "yarn");
+        s.set(&key(FACTOR), 40f32);
+        s.set(&key("rope.scaling.original_context_length"), 4096u32);
+        s.set(&key("rope.scaling.yarn_log_multiplier"), 0.0707f32);
+        match value {
+            Some(value) => s.set(&key(name), value),
+            None => s.unset(&key(name)),
+        }
+    };
+    Broken::new(what, edit, variant, &[says, &[&key(name)]].concat())
+}
+
+fn yarn() -> Vec<Broken> {
+    let original = "rope.scaling.original_context_length";
+    let mut cases = vec![
+        yarn_but(FACTOR, None, "Metadata", &["nothing"]),
+        yarn_but(original, None, "Metadata", &["nothing"]),
+        yarn_but(original, Some(0u32.into()), "Metadata", &["at least 1", "0"]),
+        yarn_but(original, Some("4096".into()), "Metadata", &["integer"]),
+        yarn_but("rope.scaling.yarn_log_multiplier", Some((-0.1f32).into()), "Metadata", &["0 or more"]),
+        yarn_but("rope.scaling.yarn_ext_factor", Some(0.5f32.into()), "Unsupported", &["`0.5`", "1 is"]),
+        yarn_but("rope.scaling.yarn_attn_factor", Some(0.5f32.into()), "Unsupported", &["`0.5`", "1 is"]),
+        yarn_but(BASE, Some(1f32.into()), "Metadata", &["more than 1"]),
+    ];
+    let positive = ["factor", "attn_factor", "yarn_beta_fast", "yarn_beta_slow"].map(|n| format!("rope.scaling.{n}"));
+    for name in &positive {
+        for bad in [0f32, -1.0, f32::NAN, f32::INFINITY] {
+            cases.push(yarn_but(name, Some(bad.into()), "Metadata", &[]));
+        }
+        cases.push(yarn_but(name, Some("40".into()), "Metadata", &["float"]));
+    }
+    cases
 }
 
 /// The error about the width of the dense layers names its key, and not a tensor {32, 0} that no file could have.

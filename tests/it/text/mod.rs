@@ -2,6 +2,7 @@
 mod calls;
 mod cuts;
 mod fable_vocab;
+mod families;
 mod guarded;
 mod reply;
 mod stops;

@@ -167,10 +167,7 @@ fn defects_are_refused_by_name() {
     assert!(
         refusal(Vocab { types: vec![TokenType::Normal; 3], ..vocab.clone() }).contains("256 tokens, but 3 token types")
     );
-    assert!(
-        refusal(Vocab { pre: "deepseek-llm".into(), ..vocab.clone() })
-            .contains("`tokenizer.ggml.pre` is `deepseek-llm`")
-    );
+    assert!(refusal(Vocab { pre: "tekken".into(), ..vocab.clone() }).contains("`tokenizer.ggml.pre` is `tekken`"));
     assert!(
         refusal(Vocab { tokens: vec!["a".into()], types: Vec::new(), ..vocab.clone() }).contains("single byte 0x00")
     );

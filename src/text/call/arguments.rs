@@ -1,11 +1,11 @@
 //! Interprets the arguments of a call. GLM writes strings without quotes and everything else as JSON, so the function's
 //! schema decides whether `5` is a number or a string.
 
-use super::call::Call;
-use super::message::ToolCall;
+use super::keyed::KeyedCall;
+use crate::text::ToolCall;
 use serde_json::{Map, Value};
 
-impl Call {
+impl KeyedCall {
     /// The call with its arguments converted to the types in the schemas of `tools`. The function need not be among
     /// them.
     pub(super) fn understood(&self, tools: &[Value]) -> ToolCall {

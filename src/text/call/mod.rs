@@ -1,0 +1,129 @@
+//! A call of a function while the model writes it, in the form of its family.
+//!
+//! Text after the opening tag is certain to be a call once it has a name that the form allows there. An error after that
+//! makes it a failed call, which extends to its closing tag or to the beginning of the next call.
+
+mod arguments;
+mod json;
+mod keyed;
+
+use super::ToolCall;
+use super::family::{CallForm, Family};
+use super::tag::{ReplyPart, Tag};
+use json::JsonCall;
+use keyed::KeyedCall;
+use serde_json::Value;
+
+/// A call that may still be incomplete.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    /// All text of the call, and the blanks before it.
+    raw: String,
+    /// The length of those blanks in bytes.
+    blanks: usize,
+    pub in_thinking: bool,
+    body: CallBody,
+}
+
+#[derive(Debug, Clone)]
+enum CallBody {
+    Keyed(KeyedCall),
+    Json(JsonCall),
+}
+
+/// What a part of the reply means to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallProgress {
+    /// The call continues with this part.
+    More,
+    /// This is not a call after all. The part is not consumed.
+    NoCall,
+    /// The part completes the call, or so many bytes of it.
+    Whole(usize),
+    /// The part, or so many bytes of it, ends a failed call.
+    Failed(usize),
+    /// A complete call ends before the part, which is not consumed.
+    WholeBefore,
+    /// A failed call ends before the part, which is not consumed.
+    FailedBefore,
+}
+
+impl Call {
+    /// A call of which only the opening tag was read.
+    pub(super) fn new(family: &Family, blanks: String, in_thinking: bool) -> Self {
+        let (raw, blanks) = (format!("{blanks}{}", family.text(Tag::Call)), blanks.len());
+        let closes = !family.text(Tag::CallEnd).is_empty();
+        let body = match family.calls {
+            CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking)),
+            CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes)),
+            CallForm::Named => CallBody::Json(JsonCall::named(in_thinking)),
+        };
+        Self { raw, blanks, in_thinking, body }
+    }
+
+    /// The function's name, as far as it is known.
+    pub(super) fn name(&self) -> &str {
+        match &self.body {
+            CallBody::Keyed(call) => call.name(),
+            CallBody::Json(call) => call.name(),
+        }
+    }
+
+    /// Whether this is certain to be a call.
+    pub(super) fn is_certain(&self) -> bool {
+        match &self.body {
+            CallBody::Keyed(call) => call.is_certain(),
+            CallBody::Json(call) => call.is_certain(),
+        }
+    }
+
+    /// The text of the call.
+    pub(super) fn raw(&self) -> &str {
+        &self.raw[self.blanks..]
+    }
+
+    /// The text of the call with the blanks before it.
+    pub(super) fn with_blanks(self) -> String {
+        self.raw
+    }
+
+    /// Reads the next part of the reply.
+    pub(super) fn read(&mut self, part: ReplyPart<'_>) -> CallProgress {
+        let progress = match &mut self.body {
+            CallBody::Keyed(call) => call.read(part),
+            CallBody::Json(call) => call.read(part),
+        };
+        let text = part.as_str();
+        self.raw += match progress {
+            CallProgress::More => text,
+            CallProgress::Whole(bytes) | CallProgress::Failed(bytes) => &text[..bytes],
+            CallProgress::NoCall | CallProgress::WholeBefore | CallProgress::FailedBefore => "",
+        };
+        progress
+    }
+
+    /// Adds the last text of a reply that ends inside the call. Returns whether the call is complete.
+    pub(super) fn end(&mut self, text: &str) -> bool {
+        self.raw += text;
+        match &mut self.body {
+            CallBody::Keyed(call) => call.end(text),
+            CallBody::Json(call) => call.end(text),
+        }
+    }
+
+    /// Takes what was read behind the name since the last time.
+    pub(super) fn take_piece(&mut self) -> String {
+        match &mut self.body {
+            CallBody::Keyed(call) => std::mem::take(&mut call.piece),
+            CallBody::Json(call) => std::mem::take(&mut call.piece),
+        }
+    }
+
+    /// The complete call, for a model that knows these functions.
+    pub(super) fn understood(&self, tools: &[Value]) -> ToolCall {
+        match &self.body {
+            CallBody::Keyed(call) => call.understood(tools),
+            CallBody::Json(call) => call.understood(),
+        }
+    }
+}

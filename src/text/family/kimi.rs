@@ -1,0 +1,21 @@
+//! Kimi K2 and Moonlight: a section of calls, each with an id that names the function. Moonlight's template knows no calls,
+//! and models that do not think have templates without thinking.
+
+use super::{CallForm, Family, THINK, THINK_END};
+use crate::text::tag::Tag;
+
+pub(super) static FAMILY: Family = Family {
+    name: "kimi",
+    told_by: &[&["<|im_middle|>"]],
+    unless: &[],
+    tags: &[
+        THINK,
+        THINK_END,
+        (Tag::Section, "<|tool_calls_section_begin|>"),
+        (Tag::SectionEnd, "<|tool_calls_section_end|>"),
+        (Tag::Call, "<|tool_call_begin|>"),
+        (Tag::Arguments, "<|tool_call_argument_begin|>"),
+        (Tag::CallEnd, "<|tool_call_end|>"),
+    ],
+    calls: CallForm::Named,
+};

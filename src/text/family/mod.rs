@@ -1,0 +1,67 @@
+//! The families of chat templates: with which tags a model thinks and calls functions. A template tells its family by what
+//! its source contains; the model's name plays no part.
+//!
+//! A new family is a file with a `Family`, and an entry in `FAMILIES`.
+
+mod deepseek;
+mod gigachat;
+mod glm;
+mod hermes;
+mod kimi;
+
+use super::tag::Tag;
+
+/// The form in which a model thinks and calls functions.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Its name.
+    pub name: &'static str,
+    /// What the source of a template has to contain: one of the texts of each group.
+    told_by: &'static [&'static [&'static str]],
+    /// What it must not contain.
+    unless: &'static [&'static str],
+    /// The tags, and how they are written.
+    pub(super) tags: &'static [(Tag, &'static str)],
+    /// The form of calls.
+    pub(super) calls: CallForm,
+}
+
+/// The form of a call between the tags around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallForm {
+    /// The name, then keys and values between tags of their own.
+    Keyed,
+    /// An object of JSON with a `name` and `arguments`.
+    Object,
+    /// The name within an id, a tag, and the arguments as JSON.
+    Named,
+}
+
+/// All families. The first whose texts a template contains is its family.
+static FAMILIES: [&Family; 5] = [&glm::FAMILY, &kimi::FAMILY, &gigachat::FAMILY, &hermes::FAMILY, &deepseek::FAMILY];
+
+/// The tags of thinking, which all families share that think.
+const THINK: (Tag, &str) = (Tag::Think, "<think>");
+const THINK_END: (Tag, &str) = (Tag::ThinkEnd, "</think>");
+
+impl Family {
+    /// The family of a template, by its source; GLM's if it is that of none.
+    pub fn of(template: &str) -> &'static Self {
+        let contains = |text: &&str| template.contains(*text);
+        let is = |family: &&&Self| {
+            family.told_by.iter().all(|group| group.iter().any(contains)) && !family.unless.iter().any(contains)
+        };
+        FAMILIES.iter().find(is).copied().unwrap_or_default()
+    }
+
+    /// How a tag is written; empty for a tag that the family does not have.
+    pub(super) fn text(&self, tag: Tag) -> &'static str {
+        self.tags.iter().find(|(known, _)| *known == tag).map_or("", |(_, text)| text)
+    }
+}
+
+impl Default for &'static Family {
+    fn default() -> Self {
+        &glm::FAMILY
+    }
+}

@@ -1,0 +1,243 @@
+//! Tests the families of templates: which one a template is of, and calls in the form of each, in any pieces.
+
+use super::cuts::every_way;
+use super::tokenizer::tiny;
+use serde_json::{Value, json};
+use wglm::text::{ChatInput, ChatTemplate, Family, Message, ReplyParser, ReplyPiece, TokenType, Tokenizer, ToolCall};
+
+/// Small templates with the tags of published ones.
+const TEMPLATES: [(&str, &str); 6] = [
+    (
+        "glm",
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\
+         {{ c.function.name }}{% for k, v in c.function.arguments.items() %}<arg_key>{{ k }}</arg_key><arg_value>\
+         {{ v if v is string else v | tojson }}</arg_value>{% endfor %}</tool_call>{% endfor %}{% endfor %}\
+         {% if add_generation_prompt %}<|assistant|><think>{% endif %}",
+    ),
+    (
+        "hermes",
+        "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}\n\
+         <tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\n\
+         </tool_call>{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n\
+         {% endif %}",
+    ),
+    (
+        "gigachat",
+        "{{ bos_token }}{% for m in messages %}{{ m.role }}<|role_sep|>\n{{ m.content }}{% if m.tool_calls %}\
+         <|function_call|>{% set f = m.tool_calls[0].function %}{\"name\": \"{{ f.name }}\", \"arguments\": \
+         {{ f.arguments | tojson(ensure_ascii=False) }}}{% endif %}<|message_sep|>\n\n{% endfor %}\
+         {% if add_generation_prompt %}assistant<|role_sep|>\n{% endif %}",
+    ),
+    (
+        "kimi",
+        "{% for m in messages %}<|im_{{ m.role }}|>{{ m.role }}<|im_middle|>{{ m.content }}{% if m.tool_calls %}\
+         <|tool_calls_section_begin|>{% for c in m.tool_calls %}<|tool_call_begin|>functions.{{ c.function.name }}:\
+         {{ loop.index0 }}<|tool_call_argument_begin|>{{ c.function.arguments | tojson }}<|tool_call_end|>{% endfor %}\
+         <|tool_calls_section_end|>{% endif %}<|im_end|>{% endfor %}\
+         {% if add_generation_prompt %}<|im_assistant|>assistant<|im_middle|>{% endif %}",
+    ),
+    (
+        "deepseek",
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}{{ 'User: ' + m.content + '\n\n' }}\
+         {% elif m.role == 'assistant' %}{{ 'Assistant: ' + m.content + eos_token }}{% endif %}{% endfor %}\
+         {% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}",
+    ),
+    ("glm", "{% for m in messages %}{{ m.content }}{% endfor %}"),
+];
+
+fn template(name: &str) -> ChatTemplate {
+    let (_, source) = TEMPLATES.iter().find(|(known, _)| *known == name).unwrap();
+    ChatTemplate::new(source).unwrap()
+}
+
+#[test]
+fn a_template_tells_its_family() {
+    for (name, source) in TEMPLATES {
+        assert_eq!(Family::of(source).name, name, "{source}");
+    }
+}
+
+fn tools() -> Vec<Value> {
+    let function =
+        json!({"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}});
+    vec![json!({"type": "function", "function": function})]
+}
+
+fn parser(family: &str) -> ReplyParser {
+    ReplyParser::new(false).with_family(template(family).family()).with_tools(&tools())
+}
+
+/// The reply as thinking, text, calls, and calls that failed, each with its kind. The pieces of a call have to be part of
+/// its text, behind its name.
+fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
+    let mut parser = parser(family);
+    let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
+    pieces.extend(parser.finish());
+    let mut parts: Vec<(char, String)> = Vec::new();
+    let mut begun: Option<(String, String)> = None;
+    for piece in pieces {
+        let part = match piece {
+            ReplyPiece::Text(text) => ('t', text),
+            ReplyPiece::Thinking(text) => ('?', text),
+            ReplyPiece::ToolCallStart { name } => {
+                assert!(begun.replace((name, String::new())).is_none());
+                continue;
+            }
+            ReplyPiece::ToolCallPiece(piece) => {
+                begun.as_mut().expect("a call that began").1 += &piece;
+                continue;
+            }
+            ReplyPiece::ToolCall(ToolCall { id, function, .. }) => {
+                assert_eq!(begun.take().expect("a call that began").0, function.name);
+                ('c', json!([function.name, function.arguments, id]).to_string())
+            }
+            ReplyPiece::ToolCallFailed { text, cut } => {
+                let (name, told) = begun.take().unwrap_or_default();
+                assert!(text.contains(&name) && text.contains(&told), "{text}: {name}, {told}");
+                (if cut { '-' } else { '!' }, text)
+            }
+            other => panic!("{other:?}"),
+        };
+        match parts.last_mut() {
+            Some(last) if last.0 == part.0 && "t?".contains(part.0) => last.1 += &part.1,
+            _ => parts.push(part),
+        }
+    }
+    parts
+}
+
+/// The result does not depend on how the reply is cut into pieces.
+fn check(family: &str, reply: &str, want: &[(char, &str)]) {
+    let want: Vec<_> = want.iter().map(|(kind, text)| (*kind, (*text).to_owned())).collect();
+    every_way(reply).for_each(|chunks| assert_eq!(parse(family, &chunks), want, "{family}: {chunks:?}"));
+}
+
+#[test]
+fn objects_between_tags() {
+    let rome = r#"["weather",{"city":"Rome"},null]"#;
+    let call = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
+    check("hermes", call, &[('c', rome)]);
+    check(
+        "hermes",
+        &format!("<think>So.</think>\n\nI look.\n{call}\n{call}"),
+        &[('?', "So."), ('t', "I look."), ('c', rome), ('c', rome)],
+    );
+    check("hermes", &format!("{call}\nDone."), &[('c', rome), ('t', "Done.")]);
+    // Forms that models write as well: other orders and names, JSON within JSON, nothing but a name, no closing tag.
+    check("hermes", r#"<tool_call>{"arguments":{"city":"Rome"},"name":"weather"}</tool_call>"#, &[('c', rome)]);
+    check("hermes", r#"<tool_call>{"name":"weather","parameters":{"city":"Rome"}}</tool_call>"#, &[('c', rome)]);
+    check("hermes", r#"<tool_call>{"name":"weather","arguments":"{\"city\":\"Rome\"}"}</tool_call>"#, &[('c', rome)]);
+    check("hermes", r#"<tool_call>{"name":"weather"}</tool_call>"#, &[('c', r#"["weather",{},null]"#)]);
+    let open = call.strip_suffix("\n</tool_call>").unwrap();
+    check("hermes", open, &[('c', rome)]);
+    check("hermes", &format!("{open}{call}"), &[('c', rome), ('c', rome)]);
+    // A string may contain braces and tags.
+    let text = r#"<tool_call>{"name":"weather","arguments":{"city":"} \"</tool_call> {"}}</tool_call>"#;
+    check("hermes", text, &[('c', r#"["weather",{"city":"} \"</tool_call> {"},null]"#)]);
+}
+
+#[test]
+fn objects_that_fail() {
+    for bad in [
+        r#"<tool_call>{"name":"weather","arguments":{"city":}}</tool_call>"#,
+        r#"<tool_call>{"name":"weather","arguments":{}} and</tool_call>"#,
+        r#"<tool_call>{"name":"weather","arguments":[1]}</tool_call>"#,
+        r#"<tool_call>{"name":"weather","arguments":{}</tool_call>"#,
+    ] {
+        check("hermes", &format!("a {bad} b"), &[('t', "a"), ('!', bad), ('t', "b")]);
+    }
+    let cut = r#"<tool_call>{"name":"weather","arguments":{"city":"Ro"#;
+    check("hermes", cut, &[('-', cut)]);
+    for text in [
+        "<tool_call>weather</tool_call>",
+        "<tool_call>[1]</tool_call>x",
+        "<tool_call>{}</tool_call>",
+        "<tool_call>{\"na",
+    ] {
+        check("hermes", text, &[('t', text)]);
+    }
+    // Without functions a tag is text.
+    let mut parser = ReplyParser::new(false).with_family(template("hermes").family());
+    assert_eq!(parser.push("<tool_call>{}"), [ReplyPiece::Text("<tool_call>{}".into())]);
+}
+
+#[test]
+fn an_object_that_nothing_closes() {
+    let call = r#"<|function_call|>{"name": "weather", "arguments": {"city": "Ро{м"}}"#;
+    let rome = r#"["weather",{"city":"Ро{м"},null]"#;
+    check("gigachat", call, &[('c', rome)]);
+    check("gigachat", &format!("Смотрю.{call}"), &[('t', "Смотрю."), ('c', rome)]);
+    check("gigachat", &format!("{call} и всё"), &[('c', rome), ('t', "и всё")]);
+    check("gigachat", "<think>no tag here</think>", &[('t', "<think>no tag here</think>")]);
+    let cut = r#"<|function_call|>{"name": "weather", "arguments": {"#;
+    check("gigachat", cut, &[('-', cut)]);
+    let wrong = r#"<|function_call|>{"name": "weather", "arguments": 5}"#;
+    check("gigachat", wrong, &[('!', wrong)]);
+}
+
+#[test]
+fn a_section_of_calls_with_ids() {
+    let call = |n| {
+        format!(
+            "<|tool_call_begin|>functions.weather:{n}<|tool_call_argument_begin|>{{\"city\": \"Rome\"}}<|tool_call_end|>"
+        )
+    };
+    let rome = |n| format!(r#"["weather",{{"city":"Rome"}},"functions.weather:{n}"]"#);
+    let section = format!("<|tool_calls_section_begin|>{}{}<|tool_calls_section_end|>", call(0), call(1));
+    check("kimi", &section, &[('c', &rome(0)), ('c', &rome(1))]);
+    check("kimi", &format!("I look. {section}"), &[('t', "I look."), ('c', &rome(0)), ('c', &rome(1))]);
+    check("kimi", &format!("<think>So.</think>Yes.{}", call(3)), &[('?', "So."), ('t', "Yes."), ('c', &rome(3))]);
+    let bad = "<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>Rome";
+    check("kimi", &format!("{bad}<|tool_call_end|>!"), &[('!', &format!("{bad}<|tool_call_end|>")), ('t', "!")]);
+    let cut = "<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"ci";
+    check("kimi", cut, &[('-', cut)]);
+    check("kimi", "<|tool_call_begin|>what is this", &[('t', "<|tool_call_begin|>what is this")]);
+}
+
+#[test]
+fn a_family_without_tags() {
+    let text = "<think>a</think><tool_call>{\"name\": \"weather\"}</tool_call>";
+    check("deepseek", text, &[('t', text)]);
+}
+
+/// What a template writes of a call is read as the same call.
+#[test]
+fn calls_survive_their_template() {
+    let arguments = json!({"city": "Köln \"<b>\" }{", "days": 3, "tags": ["a", {"b": null}]});
+    let call = ToolCall::new("weather", arguments.as_object().unwrap().clone());
+    let messages = [Message::assistant("I look.").with_tool_calls(vec![call.clone()])];
+    for name in ["glm", "hermes", "gigachat", "kimi"] {
+        let input = ChatInput { add_generation_prompt: false, ..ChatInput::new(&messages) };
+        let written = template(name).render(&input).unwrap();
+        let reply = &written[written.find("I look.").unwrap()..];
+        let end = reply.find("<|im_end|>").or(reply.find("<|message_sep|>")).unwrap_or(reply.len());
+        let read = parse(name, &[&reply[..end]]);
+        let id = if name == "kimi" { json!("functions.weather:0") } else { Value::Null };
+        let want = [('t', "I look.".to_owned()), ('c', json!(["weather", arguments, id]).to_string())];
+        assert_eq!(read, want, "{name}: {written}");
+    }
+}
+
+/// Templates get the names of the tokens at the beginning and the end of texts, and a prompt begins with one such token,
+/// whoever writes it.
+#[test]
+fn the_names_of_tokens() {
+    let mut vocab = tiny(&[("<s>", TokenType::Control), ("</s>", TokenType::Control)], &[]);
+    (vocab.bos, vocab.eos, vocab.add_bos) = (Some(256), Some(257), true);
+    let messages = [Message::user("a<s>"), Message::assistant("b"), Message::user("c")];
+    let input = ChatInput::new(&messages);
+    let deepseek = template("deepseek").with_vocab(&vocab);
+    assert_eq!(deepseek.render(&input).unwrap(), "<s>User: a<s>\n\nAssistant: b</s>User: c\n\nAssistant:");
+    let count = |tokens: &[u32], id: u32| tokens.iter().filter(|token| **token == id).count();
+    for add_bos in [true, false] {
+        vocab.add_bos = add_bos;
+        let tokenizer = Tokenizer::new(vocab.clone()).unwrap();
+        let prompt = deepseek.prompt(&input, &tokenizer).unwrap();
+        assert_eq!((prompt.tokens[0], count(&prompt.tokens, 256), count(&prompt.tokens, 257)), (256, 1, 1));
+        assert_eq!((prompt.family.name, prompt.opens_thinking), ("deepseek", false));
+        let kimi = template("kimi").with_vocab(&vocab).prompt(&input, &tokenizer).unwrap();
+        assert_eq!(count(&kimi.tokens, 256), usize::from(add_bos));
+    }
+    let hermes = template("hermes").with_vocab(&vocab);
+    assert!(hermes.prompt(&input, &Tokenizer::new(vocab).unwrap()).unwrap().opens_thinking);
+}
