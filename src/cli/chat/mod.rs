@@ -57,10 +57,11 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
         true => MessageSource::Editor(Box::new(Editor::new(!args.history.no_history)?)),
         false => MessageSource::Lines(StdinLines::new()),
     };
-    let mut conversation = Talk::new(chat, View::of(talk.show));
     #[cfg(feature = "download")]
-    conversation.hint_after_answer(super::hint::real_model(&model, &talk.model.file));
-    converse(conversation, source)
+    let hint = super::hint::real_model(&model, &talk.model.file);
+    #[cfg(not(feature = "download"))]
+    let hint = Vec::new();
+    converse(Talk::new(chat, View::of(talk.show), hint), source)
 }
 
 /// Answers every message and carries out every command.

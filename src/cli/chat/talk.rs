@@ -29,14 +29,9 @@ pub struct Talk {
 }
 
 impl Talk {
-    pub fn new(chat: Chat, view: View) -> Self {
-        Self { chat, view, typed: false, hint: Vec::new(), failed: false, without_answer: None }
-    }
-
-    /// Sets what is said after the first answer, unless statistics are hidden.
-    #[cfg(feature = "download")]
-    pub fn hint_after_answer(&mut self, lines: Vec<String>) {
-        self.hint = lines;
+    /// A conversation after whose first answer `hint` is said, unless statistics are hidden.
+    pub fn new(chat: Chat, view: View, hint: Vec<String>) -> Self {
+        Self { chat, view, typed: false, hint, failed: false, without_answer: None }
     }
 
     /// The exit status for a conversation without a terminal.

@@ -113,7 +113,8 @@ fn several_connections_fetch_a_large_file() {
     let cache = tempdir().unwrap();
     let pulled = pull(&hub(&server, cache.path())).unwrap();
     assert_eq!(contents(&pulled.path).unwrap(), wanted);
-    assert!((3..=5).contains(&server.most_at_once()), "{} connections", server.most_at_once());
+    // Each of the four may have left one behind that the server has not yet seen closed.
+    assert!((3..=8).contains(&server.most_at_once()), "{} connections", server.most_at_once());
     // Each byte is asked for once, and the hub itself only until it has said where the file is.
     let asked: usize = server.contents().iter().map(|request| request.range().map_or(0, |(a, b)| b + 1 - a)).sum();
     assert_eq!(asked, 2_000_000);
