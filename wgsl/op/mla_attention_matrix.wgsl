@@ -14,7 +14,7 @@ const KEY_STEPS = KV_ROW / (16u * PARTS);     // matrices of a key that a subgro
 const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value that are a subgroup's
 const PITCH = KV_ROW + 8u;                    // of a KV row in workgroup memory, so that rows fall on other banks
 const SHARE = SPAN * CHUNKS / WORKGROUP;      // chunks of a tile that an invocation loads
-const QUERY_SHARE = ROWS * CHUNKS / WORKGROUP; // and chunks of the queries
+const QUERY_SHARE = ROWS * CHUNKS / WORKGROUP; // chunks of the queries that it loads
 const WEIGHT_PITCH = SPAN + 8u;
 
 var<storage, read> q: array<vec4<f32>>;
@@ -271,7 +271,9 @@ fn main(
         workgroupBarrier();
         weigh_tile(tile, own_end, team);
 
-        workgroupBarrier(); // the next one that writes it waits at the end of the tile: workgroupUniformLoad has one more
+        // Nobody writes it again before the barrier at the end of the tile, so one barrier before the load suffices here;
+        // workgroupUniformLoad has a second one behind it.
+        workgroupBarrier();
         if any_rescale.x == 1u {
             sum0 = rescaled(sum0, subgroup, lane);
             if VALUE_TILES > 1u { sum1 = rescaled(sum1, subgroup, lane); }
