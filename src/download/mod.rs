@@ -6,7 +6,8 @@
 //!   file gets its name only once size and SHA-256 are those that the hub lists. A wrong file is deleted.
 //! * **What was downloaded stays.** A download goes on where the last one ended, however that was. The name of the part
 //!   is the hash of the contents, so it never continues with another file's.
-//! * **Passing trouble is waited out**: lost connections, stalls, 429 and 5xx. Everything else is an error at once.
+//! * **Passing trouble is waited out**: lost connections, stalls, 429 and 5xx, and answers about another file where the
+//!   hash will tell. Everything else is an error at once.
 //! * **The token goes to the hub alone**, not to the servers that it redirects to.
 //!
 //! Calls block, and their threads end with them. TLS is rustls with a provider that needs no C compiler.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The bytes that are read at a time to hash them.
@@ -86,14 +86,6 @@ impl Part {
         }
         self.hash.update(bytes);
         self.written += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Drops all that is there.
-    pub fn restart(&mut self) -> Result<()> {
-        let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
-        emptied.map_err(unwritable("write", &self.path))?;
-        (self.hash, self.written, self.ahead) = (Sha256::new(), 0, BTreeMap::new());
         Ok(())
     }
 

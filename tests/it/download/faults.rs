@@ -2,6 +2,7 @@
 
 use super::{FILE, hub, list, noisy, options, part, pull};
 use crate::common::hub::{COMMIT, Files, REPO, Reply, Server, content_of, contents, folder, hash, noise};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::tempdir;
@@ -46,6 +47,14 @@ fn fails(what: &str, words: &str, keeps: bool, alter: impl Fn(Reply, usize) -> R
     assert!(!part.with_extension("").exists() && !folder(cache.path()).join("snapshots").exists(), "{what}");
 }
 
+/// Leaves the first bytes of the file as an earlier download would have.
+fn begin(files: &Files, cache: &Path, bytes: usize) -> PathBuf {
+    let begun = part(files, cache);
+    std::fs::create_dir_all(begun.parent().unwrap()).unwrap();
+    std::fs::write(&begun, &files.bytes(FILE)[..bytes]).unwrap();
+    begun
+}
+
 #[test]
 fn lost_connections_are_made_again() {
     let server = arrives("each ends early", |mut reply, _| {
@@ -82,26 +91,106 @@ fn lengths_that_are_lies_do_no_harm() {
     });
 }
 
+/// Another tag or size is weak evidence where the hash is known: it costs attempts, and not what is there.
 #[test]
-fn a_file_that_changes_is_not_put_together_of_two() {
+fn answers_about_another_file_cost_nothing() {
+    let page = |_: Reply| {
+        let mut reply = Reply::new(200).with("content-type", "text/html");
+        reply.body = b"<html>please log in</html>".into();
+        reply
+    };
     for (what, alter) in [
-        ("another tag", (|reply, _| reply.with("etag", "\"another\"")) as fn(Reply, usize) -> Reply),
-        ("another size", |reply, _| reply.with("content-range", "bytes 50000-99999/1000000")),
-        ("a range past the end", |_, _| Reply::new(416).with("content-range", "bytes */1000")),
-        ("the whole of another file", |_, _| {
-            let mut reply = Reply::new(200).with("etag", "\"another\"");
-            reply.body = noise(1000);
-            reply
-        }),
+        ("another tag", (|reply| reply.with("etag", "\"another\"")) as fn(Reply) -> Reply),
+        ("another size", |reply| reply.with("content-range", "bytes 50000-99999/1000000")),
+        ("a range past the end", |_| Reply::new(416).with("content-range", "bytes */1000")),
+        ("a proxy's page", page),
     ] {
         fails(
             what,
-            "has changed on the server",
-            false,
+            "the server sent another file than is listed",
+            true,
             move |reply, number| {
-                if number > 2 { alter(reply, number) } else { reply }
+                if number > 2 { alter(reply) } else { reply }
             },
         );
+        arrives(what, move |reply, number| if number % 3 == 1 { alter(reply) } else { reply });
+    }
+    arrives("a weak tag in between", |reply, number| {
+        let tag = reply.headers.iter().find(|(name, _)| name == "etag").map(|(_, tag)| tag.clone()).unwrap();
+        if number % 2 == 1 { reply.with("etag", &format!("W/{tag}")) } else { reply }
+    });
+}
+
+/// The hub's own word that a file is another one is no weak evidence.
+#[test]
+fn a_file_that_changes_is_not_put_together_of_two() {
+    let files = noisy(BYTES);
+    let cache = tempdir().unwrap();
+    let begun = begin(&files, cache.path(), 100_000);
+    let served = files.clone();
+    let server = Server::start(move |request, _| {
+        let reply = served.answer(request);
+        if reply.status == 302 { reply.with("x-linked-etag", &format!("\"{}\"", hash(b"another"))) } else { reply }
+    });
+    let error = pull(&hub(&server, cache.path())).unwrap_err().to_string();
+    assert!(error.contains("has changed on the server"), "{error}");
+    assert!(!begun.exists());
+}
+
+/// Where the list has no hash, nothing but the tag tells two files apart.
+#[test]
+fn a_changed_tag_counts_where_no_hash_is_known() {
+    let number = "f".repeat(40);
+    for changes in [false, true] {
+        let files = noisy(BYTES);
+        let (served, listed, count) = (files.clone(), number.clone(), AtomicUsize::new(0));
+        let server = Server::start(move |request, _| {
+            let mut reply = served.answer(request);
+            if request.path.starts_with("/api/") {
+                let file = serde_json::json!({ "rfilename": FILE, "size": BYTES, "blobId": listed });
+                reply.body = serde_json::json!({ "sha": COMMIT, "siblings": [file] }).to_string().into_bytes();
+            }
+            let late = request.is_content() && count.fetch_add(1, Ordering::Relaxed) > 2;
+            if changes && late { reply.with("etag", "\"another\"") } else { reply }
+        });
+        let cache = tempdir().unwrap();
+        let done = pull(&hub(&server, cache.path()));
+        if changes {
+            assert!(done.unwrap_err().to_string().contains("has changed on the server"));
+        } else {
+            let pulled = done.unwrap();
+            assert!(!pulled.verified && contents(&pulled.path).unwrap() == files.bytes(FILE));
+        }
+        assert!(!folder(cache.path()).join("blobs").join(format!("{number}.part")).exists());
+    }
+}
+
+/// A server without ranges, such as a proxy, does not cost what is there, even if it never gets that far.
+#[test]
+fn the_whole_file_does_not_replace_what_is_there() {
+    let files = noisy(BYTES);
+    for (stops, attempts) in [(50_000, 4), (150_000, 4), (BYTES, 1)] {
+        let cache = tempdir().unwrap();
+        let begun = begin(&files, cache.path(), 100_000);
+        let served = files.clone();
+        let server = Server::start(move |request, _| {
+            let mut whole = request.clone();
+            whole.headers.remove("range");
+            let mut reply = served.answer(&whole);
+            reply.stops = (request.is_content() && stops < BYTES).then_some(stops);
+            reply
+        });
+        let done = pull(&hub(&server, cache.path()));
+        assert_eq!(server.contents().len(), attempts, "{stops}");
+        if stops < BYTES {
+            let error = done.unwrap_err().to_string();
+            assert!(error.contains("try again later, which goes on from here"), "{error}");
+            assert_eq!(contents(&begun).unwrap(), files.bytes(FILE)[..stops.max(100_000)]);
+        } else {
+            let pulled = done.unwrap();
+            assert_eq!(pulled.received, (BYTES - 100_000) as u64);
+            assert_eq!(contents(&pulled.path).unwrap(), files.bytes(FILE));
+        }
     }
 }
 
@@ -112,9 +201,7 @@ fn a_part_of_another_file_is_not_continued() {
     let cache = tempdir().unwrap();
     let served = new.clone();
     let server = Server::start(move |request, _| served.answer(request));
-    let begun = part(&old, cache.path());
-    std::fs::create_dir_all(begun.parent().unwrap()).unwrap();
-    std::fs::write(&begun, &old.bytes(FILE)[..100_000]).unwrap();
+    begin(&old, cache.path(), 100_000);
     let pulled = pull(&hub(&server, cache.path())).unwrap();
     assert_eq!(pulled.received, BYTES as u64);
     assert_eq!(contents(&pulled.path).unwrap(), new.bytes(FILE));
