@@ -78,7 +78,8 @@ pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
         for part in begun.filter(|part| part.path().extension().is_some_and(|ending| ending == PART)) {
             let bytes = part.metadata().map_or(0, |about| about.len());
             let (name, path) = (repo.to_string(), part.path());
-            found.push(LocalModel { name, source: Source::HuggingFace, path, bytes, whole: false });
+            let (source, stem) = (Source::HuggingFace, String::new());
+            found.push(LocalModel { name, source, path, bytes, whole: false, stem });
         }
     }
     found
@@ -93,7 +94,8 @@ pub(super) fn below(root: &Path, repo: &str, source: Source) -> Vec<LocalModel> 
         let first = *group.parts.first()?;
         let bytes = group.parts.iter().map(|part| files[*part].1).sum();
         let name = format!("{repo}:{}", group.label);
-        Some(LocalModel { name, source, path: root.join(paths[first]), bytes, whole: group.is_whole() })
+        let (path, whole) = (root.join(paths[first]), group.is_whole());
+        Some(LocalModel { name, source, path, bytes, whole, stem: group.stem })
     };
     groups(&paths).into_iter().filter_map(model).collect()
 }

@@ -102,15 +102,14 @@ impl Group {
     pub fn is_whole(&self) -> bool {
         self.parts.len() == self.count
     }
+}
 
-    /// Whether a label or the name of a file means this model, in whichever letters.
-    #[cfg(feature = "download")]
-    pub fn is_called(&self, label: &str) -> bool {
-        let name = label.strip_suffix(".gguf").unwrap_or(label);
-        let name = split_part(name).map_or(name, |(stem, ..)| stem);
-        let file = self.stem.rsplit('/').next().unwrap_or_default();
-        [self.label.as_str(), &self.stem, file].iter().any(|own| own.eq_ignore_ascii_case(name))
-    }
+/// Whether `name`, a label or the name of a file, means the model with this label and this stem, in whichever letters.
+pub(crate) fn is_called(name: &str, label: &str, stem: &str) -> bool {
+    let name = name.strip_suffix(".gguf").unwrap_or(name);
+    let name = split_part(name).map_or(name, |(stem, ..)| stem);
+    let file = stem.rsplit('/').next().unwrap_or_default();
+    !name.is_empty() && [label, stem, file].iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
 /// The models among files, by their paths with `/`, in the order of their labels. Projectors of pictures and matrices of
@@ -232,14 +231,16 @@ mod tests {
         assert_eq!(found, wanted.map(|(label, parts, whole)| (label.to_owned(), parts, whole)));
     }
 
-    #[cfg(feature = "download")]
     #[test]
     fn a_model_is_called_by_its_label_or_its_file() {
         let group = &groups(&["BF16/glm-BF16-00001-of-00002.gguf", "BF16/glm-BF16-00002-of-00002.gguf"])[0];
         for name in ["bF16", "BF16/glm-BF16", "glm-BF16-00001-of-00002.gguf", "glm-bf16.gguf"] {
-            assert!(group.is_called(name), "{name}");
+            assert!(is_called(name, &group.label, &group.stem), "{name}");
         }
-        assert!(!group.is_called("Q4_0") && !group.is_called("glm"));
+        for name in ["Q4_0", "glm", "", ".gguf"] {
+            assert!(!is_called(name, &group.label, &group.stem), "{name}");
+        }
+        assert!(!is_called(".gguf", "latest", ""), "a model without files of its own");
     }
 
     /// The same format twice is told apart by the names of the files.

@@ -1,7 +1,7 @@
 //! What a repository holds.
 
 use super::client::{Attempt, Client, Trouble, is_hash};
-use crate::catalog::{Group, RepoName, groups};
+use crate::catalog::{RepoName, groups, is_called};
 use crate::error::{Error, Result};
 use crate::threads::GoOn;
 use serde::{Deserialize, Serialize};
@@ -75,9 +75,7 @@ impl RemoteModel {
     }
 
     fn is_called(&self, label: &str) -> bool {
-        let group =
-            Group { label: self.label.clone(), stem: self.stem.clone(), parts: Vec::new(), count: self.files.len() };
-        group.is_called(label)
+        is_called(label, &self.label, &self.stem)
     }
 }
 

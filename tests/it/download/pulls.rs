@@ -68,6 +68,71 @@ fn a_model_is_stored_where_others_find_it() {
     assert_eq!(server.contents().len(), asked, "what is there is not fetched again");
 }
 
+/// The same format twice: what a repository calls a model finds it here, whichever of them are here, and so does the name
+/// of its file.
+#[test]
+fn a_model_is_found_by_the_names_it_was_pulled_by() {
+    let files =
+        Files::of(&[("a-Q4_0.gguf", &noise(200)), ("sub/b-Q4_0.gguf", &noise(300)), ("c-UD-Q2_K.gguf", &noise(9))]);
+    let server = Server::start(move |request, _| files.answer(request));
+    let cache = tempdir().unwrap();
+    let hub = hub(&server, cache.path());
+    let repository = list(&hub).unwrap();
+    for (name, label) in [
+        ("a-Q4_0", "a-Q4_0"),
+        ("a-q4_0.gguf", "a-Q4_0"),
+        ("sub/b-Q4_0", "sub/b-Q4_0"),
+        ("sub/b-Q4_0.gguf", "sub/b-Q4_0"),
+        ("b-Q4_0", "sub/b-Q4_0"),
+        ("Q2_K", "UD-Q2_K"),
+        ("c-UD-Q2_K.gguf", "UD-Q2_K"),
+    ] {
+        let model = repository.model(name).unwrap();
+        assert_eq!(model.label, label, "{name}");
+        let pulled = hub.pull(&repository, model, &mut |_| on()).unwrap();
+        for name in [name, label] {
+            let found = find_model(&format!("owner/some-GGUF:{name}"), &places(cache.path())).unwrap();
+            assert_eq!(found.path, pulled.path, "{name}");
+        }
+    }
+    let error = find_model("owner/some-GGUF", &places(cache.path())).unwrap_err().to_string();
+    assert!(error.contains("3 of that name") && error.contains("owner/some-GGUF:sub/b-Q4_0"), "{error}");
+}
+
+/// Ollama's names of what it has from Hugging Face begin with the address, and what is listed is found.
+#[test]
+fn models_are_found_by_the_names_they_are_listed_by() {
+    let home = tempdir().unwrap();
+    let write = |path: &str, bytes: &[u8]| {
+        let path = home.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    let digest = hash(b"weights");
+    write(&format!("ollama/blobs/sha256-{digest}"), b"weights");
+    let layer = serde_json::json!({
+        "mediaType": "application/vnd.ollama.image.model", "digest": format!("sha256:{digest}"),
+    });
+    let manifest = serde_json::json!({ "layers": [layer] }).to_string();
+    for name in ["hf.co/owner/some-GGUF/Q4_0", "registry.ollama.ai/library/glm/latest", "localhost:5000/me/x/1"] {
+        write(&format!("ollama/manifests/{name}"), manifest.as_bytes());
+    }
+    for name in ["lm/owner/some-GGUF/a-Q4_0.gguf", "lm/owner/some-GGUF/b-Q4_0.gguf", "lm/owner/other/b-Q8_0.gguf"] {
+        write(name, b"x");
+    }
+    write("llama/owner_some-GGUF_a-Q4_0.gguf", b"x");
+    let below = |name: &str| vec![home.path().join(name)];
+    let places = Places { hub: None, lm_studio: below("lm"), llama_cpp: below("llama"), ollama: below("ollama") };
+    let listed = local_models(&places);
+    assert_eq!(listed.len(), 7, "{listed:?}");
+    for model in &listed {
+        assert_eq!(find_model(&model.name, &places).unwrap(), *model);
+    }
+    for name in ["hf.co/owner/some-GGUF", "localhost:5000/me/x", "glm", "owner/other"] {
+        assert!(find_model(name, &places).unwrap().name.starts_with(name));
+    }
+}
+
 #[test]
 fn parts_of_a_model_come_together() {
     let dir = tempdir().unwrap();
