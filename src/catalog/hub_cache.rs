@@ -59,7 +59,7 @@ impl RepoFolder {
     }
 }
 
-/// The models in a cache. Of one that several commits have, the newest is listed.
+/// The models in a cache. Of one that several commits have, the newest is listed that is there as a whole.
 pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
     let mut found: Vec<LocalModel> = Vec::new();
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
@@ -69,8 +69,10 @@ pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
         for commit in folder.commits() {
             let root = folder.file(&commit, "");
             for model in below(&root, &repo.to_string(), Source::HuggingFace) {
-                if !found.iter().any(|other| other.name == model.name) {
-                    found.push(model);
+                match found.iter_mut().find(|other| other.name == model.name) {
+                    Some(other) if model.whole && !other.whole => *other = model,
+                    Some(_) => {}
+                    None => found.push(model),
                 }
             }
         }

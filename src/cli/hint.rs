@@ -2,7 +2,7 @@
 
 use super::args::FileArgs;
 use super::output;
-use wglm::{Model, Places, find_model};
+use wglm::{Model, Places, local_models};
 
 /// Repositories with files in several formats, and the memory that the smallest of these takes, in bytes: the best first.
 const REPOSITORIES: [(&str, u64); 2] =
@@ -30,8 +30,9 @@ fn lines(memory: Option<u64>) -> Vec<String> {
     };
     let command = command();
     let mut lines = vec!["That was the demonstration model. For a real one that fits this machine:".to_owned()];
-    let here = find_model(repo, &Places::default());
-    if here.is_err() {
+    let is_of = |name: &str| name.split(':').next().is_some_and(|own| own.eq_ignore_ascii_case(repo));
+    let here = local_models(&Places::default()).into_iter().find(|model| model.whole && is_of(&model.name));
+    if here.is_none() {
         lines.push(format!("  {command} pull {repo}"));
     }
     lines.push(format!("  {command} chat -m {}", here.map_or((*repo).to_owned(), |model| model.name)));

@@ -159,6 +159,15 @@ fn parts_of_a_model_come_together() {
     std::fs::remove_file(std::fs::canonicalize(&second).unwrap()).unwrap();
     let error = find_model("owner/some-GGUF", &places(cache.path())).unwrap_err().to_string();
     assert!(error.contains("only a part of it"), "{error}");
+    // A whole one of another commit, which `main` is not at, is preferred.
+    let other = folder(cache.path()).join("snapshots/older/sub");
+    std::fs::create_dir_all(&other).unwrap();
+    for path in &paths {
+        std::fs::copy(path, other.join(path.file_name().unwrap())).unwrap();
+    }
+    let found = find_model("owner/some-GGUF", &places(cache.path())).unwrap();
+    assert!(found.whole && found.path.starts_with(&other), "{found:?}");
+    std::fs::remove_dir_all(other.parent().unwrap()).unwrap();
     let again = pull(&hub(&server, cache.path())).unwrap();
     assert!(again.received > 0 && again.received < total, "{again:?}");
     assert!(Gguf::open(&again.path).is_ok());
