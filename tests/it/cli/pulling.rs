@@ -106,6 +106,26 @@ fn what_suits_is_chosen() {
     refused("nothing fits", &desk.run(&["pull", NAME]), "nothing of owner/some-GGUF fits");
 }
 
+/// Where a header cannot be fetched nothing else is chosen in its place, and the list says that it is not known.
+#[test]
+fn trouble_with_a_header_is_no_verdict() {
+    let files = Files::of(&[("demo-Q2_K.gguf", wglm::DEMO_MODEL), ("demo-Q4_0.gguf", wglm::DEMO_MODEL)]);
+    let desk = Desk::new(move |request, _| match request.path.contains("Q4_0") && request.is_content() {
+        true => Reply::new(503).with("retry-after", "86400"),
+        false => files.answer(request),
+    });
+    let done = desk.run(&["pull", NAME]);
+    refused("a header", &done, "answers 503");
+    assert!(!desk.cache().exists(), "{done:?}");
+    let listed = desk.succeed(&["pull", "--list", NAME]).out;
+    assert!(listed.contains("not known: ") && !listed.contains("| *"), "{listed}");
+    let offers = json(&desk.succeed(&["pull", "--list", "--json", NAME]).out);
+    let failed = offers.as_array().unwrap().iter().find(|offer| offer["label"] == "Q4_0").unwrap();
+    assert!(failed["fits"].is_null() && failed["why_not"].as_str().unwrap().contains("503"), "{failed}");
+    // The other one is to be had by its name.
+    desk.succeed(&["pull", &format!("{NAME}:Q2_K")]);
+}
+
 #[test]
 fn mistakes_are_told() {
     let desk = Desk::usual();
