@@ -171,10 +171,13 @@ fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &Pull
         let object = serde_json::json!({ "name": name, "path": pulled.path, "received": pulled.received, "verified": pulled.verified });
         return output::lines([object]);
     }
-    if !pulled.verified {
-        output::note(format_args!("note: the hub lists no SHA-256 of it, so only its size was checked"));
-    }
-    let what = if pulled.received == 0 { "was here already" } else { "is here, and its SHA-256 is right" };
+    let listed = model.files.iter().all(|file| file.sha256.is_some());
+    let what = match (pulled.verified, pulled.received) {
+        (true, _) => "is here, and its SHA-256 is right",
+        (false, 0) => "was here already",
+        (false, _) if listed => "is here, and the SHA-256 of what came is right",
+        (false, _) => "is here, as far as its size shows, for the hub lists no SHA-256 of all of it",
+    };
     output::note(format_args!("{name} {what}; to talk with it:\n  {} chat -m {name}", super::hint::command()));
     output::lines([pulled.path.display()])
 }

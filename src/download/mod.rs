@@ -160,8 +160,9 @@ pub struct Pulled {
     pub path: PathBuf,
     /// The bytes that this call received; 0 if all was there.
     pub received: u64,
-    /// Whether the SHA-256 of every file was compared. The hub lists none for small files outside of its storage for
-    /// large ones, of which only the size is known.
+    /// Whether this call compared the SHA-256 of every file. It does so with what it receives, but not with files that
+    /// were there already, which are known by their size. The hub lists none for small files outside of its storage for
+    /// large ones.
     pub verified: bool,
 }
 
@@ -242,12 +243,15 @@ impl Hub {
         })?;
         let folder = RepoFolder::new(cache, &repository.name);
         let total = model.bytes();
-        let (mut before, mut received) = (0, 0);
+        let (mut before, mut received, mut verified) = (0, 0, true);
         store::make_room(&folder, model)?;
         for file in &model.files {
             let mut tell_all = |stage, done, trouble| tell(PullProgress { stage, done: before + done, total, trouble });
             if !store::is_there(&folder, &repository.commit, file) {
                 received += self.fetch(repository, &folder, file, &mut tell_all)?;
+                verified &= file.sha256.is_some();
+            } else {
+                verified = false;
             }
             store::link(&folder, &repository.commit, file)?;
             before += file.bytes;
@@ -258,7 +262,7 @@ impl Hub {
         }
         store::refer(&folder, &repository.revision, &repository.commit)?;
         let first = model.files.first().map(|file| folder.file(&repository.commit, &file.path)).unwrap_or_default();
-        Ok(Pulled { path: first, received, verified: model.files.iter().all(|file| file.sha256.is_some()) })
+        Ok(Pulled { path: first, received, verified })
     }
 
     /// Downloads a file to its blob, and returns how many bytes were received.

@@ -70,9 +70,12 @@ fn a_pulled_model_answers_by_its_name() {
     }
     let shown = desk.succeed(&["inspect", "--json", NAME]);
     assert_eq!(json(&shown.out)["metadata"]["general.architecture"], "deepseek2");
-    // A second time nothing is downloaded.
+    assert!(done.err.contains("is here, and its SHA-256 is right"), "{}", done.err);
+    // A second time nothing is downloaded, and no hash compared.
     let again = json(&desk.succeed(&["pull", "--json", &named]).out);
-    assert_eq!((&again["received"], &again["verified"]), (&0.into(), &true.into()));
+    assert_eq!((&again["received"], &again["verified"]), (&0.into(), &false.into()));
+    let again = desk.succeed(&["pull", &named]);
+    assert!(again.err.contains("was here already") && !again.err.contains("SHA-256"), "{}", again.err);
 }
 
 #[test]
