@@ -20,6 +20,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The longest wait that a server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
+/// How long looking up a server's address may take at most, and connecting to it, neither of which can be interrupted.
+const LONGEST_GREETING: Duration = Duration::from_secs(10);
+
 /// Why a request failed.
 pub(super) enum Trouble {
     /// It may succeed later, after the time that the server asks for.
@@ -80,8 +83,8 @@ impl Client {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .max_idle_connections_per_host(options.connections)
-            .timeout_resolve(Some(options.patience))
-            .timeout_connect(Some(options.patience))
+            .timeout_resolve(Some(options.patience.min(LONGEST_GREETING)))
+            .timeout_connect(Some(options.patience.min(LONGEST_GREETING)))
             .timeout_per_read(Some(options.patience))
             .timeout_per_write(Some(options.patience));
         let HubOptions { endpoint, token, retries, pause, .. } = options.clone();

@@ -10,7 +10,9 @@
 //!   hash will tell. Everything else is an error at once.
 //! * **The token goes to the hub alone**, not to the servers that it redirects to.
 //!
-//! Calls block, and their threads end with them. TLS is rustls with a provider that needs no C compiler.
+//! Calls block, and their threads end with them. A caller's `Break` ends what waits for a server at once; while an
+//! address is looked up or connected to, it is heeded after twenty seconds at most. TLS is rustls with a provider that
+//! needs no C compiler.
 
 mod client;
 mod header;
@@ -56,7 +58,8 @@ pub struct HubOptions {
     /// How long to wait before the first of these; each further wait is twice as long, and at most half a minute, unless
     /// the server asks for a longer one.
     pub pause: Duration,
-    /// How long a connection may be silent before it counts as lost.
+    /// How long a connection may be silent before it counts as lost. To look up an address and to connect to it may take
+    /// ten seconds each at most.
     pub patience: Duration,
 }
 
