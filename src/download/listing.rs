@@ -74,6 +74,13 @@ impl RemoteModel {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
+    /// A model for tests.
+    #[cfg(test)]
+    pub(super) fn of_file(path: &str, bytes: u64) -> Self {
+        let file = RemoteFile { path: path.into(), bytes, sha256: None, git: Some("0".repeat(40)) };
+        Self { label: "x".into(), files: vec![file], stem: "x".into() }
+    }
+
     fn is_called(&self, label: &str) -> bool {
         is_called(label, &self.label, &self.stem)
     }

@@ -247,7 +247,7 @@ impl Hub {
         let folder = RepoFolder::new(cache, &repository.name);
         let total = model.bytes();
         let (mut before, mut received, mut verified) = (0, 0, true);
-        store::make_room(&folder, model)?;
+        store::make_room(&folder, &repository.commit, model)?;
         for file in &model.files {
             let mut tell_all = |stage, done, trouble| tell(PullProgress { stage, done: before + done, total, trouble });
             if !store::is_there(&folder, &repository.commit, file) {
