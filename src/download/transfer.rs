@@ -115,7 +115,7 @@ impl<'a> Transfer<'a> {
                 if start >= self.file.bytes {
                     return Ok(());
                 }
-                *next = self.file.bytes.min(start + piece);
+                *next = self.file.bytes.min(start.saturating_add(piece));
                 start..*next
             };
             while piece.start > lock(&self.part).written() + window {

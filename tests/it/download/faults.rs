@@ -412,13 +412,21 @@ fn a_list_without_sizes_will_do() {
     assert!(folder(cache.path()).join("blobs").join(hash(files.bytes(FILE))).exists());
 }
 
-/// Names that lead out of the cache are not those of models.
+/// Names that lead out of the cache, or that do more than name when they are printed, are not those of models.
 #[test]
 fn a_list_cannot_name_files_elsewhere() {
     let server = Server::start(move |request, _| {
         let hash = hash(b"x");
         let file = |name: &str| serde_json::json!({ "rfilename": name, "lfs": { "sha256": hash, "size": 1 } });
-        let names = ["../../x-Q4_0.gguf", "/etc/x-Q4_0.gguf", "a/../../x-Q4_0.gguf", "a\\..\\x-Q4_0.gguf"];
+        let names = [
+            "../../x-Q4_0.gguf",
+            "/etc/x-Q4_0.gguf",
+            "a/../../x-Q4_0.gguf",
+            "a\\..\\x-Q4_0.gguf",
+            "a//x-Q4_0.gguf",
+            "a/./x-Q4_0.gguf",
+            "x\u{1b}[31m-Q4_0.gguf",
+        ];
         let siblings: Vec<_> = names.iter().map(|name| file(name)).collect();
         let mut reply = Reply::new(if request.path.contains(REPO) { 200 } else { 404 });
         reply.body = serde_json::json!({ "sha": COMMIT, "siblings": siblings }).to_string().into_bytes();
@@ -426,6 +434,26 @@ fn a_list_cannot_name_files_elsewhere() {
     });
     let cache = tempdir().unwrap();
     assert_eq!(list(&hub(&server, cache.path())).unwrap().models, []);
+}
+
+/// Sizes that no file has do no harm, alone or together.
+#[test]
+fn sizes_beyond_reason_are_refused() {
+    for (first, second) in [(u64::MAX, 1), (u64::MAX, u64::MAX), (1 << 62, 1 << 62), (1 << 63, 0)] {
+        let server = Server::start(move |_, _| {
+            let file = |number: usize, bytes: u64| {
+                let name = format!("x-Q4_0-0000{number}-of-00002.gguf");
+                serde_json::json!({ "rfilename": name, "size": bytes, "blobId": "f".repeat(40) })
+            };
+            let mut reply = Reply::new(200);
+            let siblings = [file(1, first), file(2, second)];
+            reply.body = serde_json::json!({ "sha": COMMIT, "siblings": siblings }).to_string().into_bytes();
+            reply
+        });
+        let cache = tempdir().unwrap();
+        let error = list(&hub(&server, cache.path())).unwrap_err().to_string();
+        assert!(error.contains("not what a hub sends: Q4_0 has "), "{error}");
+    }
 }
 
 #[test]
