@@ -116,7 +116,13 @@ impl Client {
     pub fn get(&self, url: &str, range: Option<Range<u64>>, unless: Option<&str>) -> Result<Answer, Trouble> {
         let mut url = url.to_owned();
         let mut linked = HeaderMap::new();
+        let is_elsewhere = |url: &str| origin(url) != origin(&self.endpoint);
+        let began_elsewhere = is_elsewhere(&url);
         for _ in 0..=REDIRECTS {
+            // A redirection may lead to https where the hub itself needs none.
+            if url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")) {
+                tls::provider().map_err(Trouble::Lasting)?;
+            }
             let mut request = self.agent.get(&url).header(ACCEPT_ENCODING, "identity");
             if let Some(range) = &range {
                 let last = range.end.saturating_sub(1);
@@ -126,7 +132,7 @@ impl Client {
                     request = request.header(IF_RANGE, tag);
                 }
             }
-            let token = self.token.as_ref().filter(|_| origin(&url) == origin(&self.endpoint));
+            let token = self.token.as_ref().filter(|_| !is_elsewhere(&url));
             if let Some(token) = token {
                 request = request.header(AUTHORIZATION, format!("Bearer {token}"));
             }
@@ -140,7 +146,7 @@ impl Client {
                 200 | 206 => return Ok(Answer { is_range: status == 206, url, headers, linked, body }),
                 301 | 302 | 303 | 307 | 308 => {
                     let place = text(&headers, LOCATION.as_str()).and_then(|place| joined(&url, place));
-                    url = place.ok_or_else(|| refused(&url, status, &headers, "a redirection to nowhere"))?;
+                    url = place.ok_or_else(|| self.refused(&url, status, &headers, "a redirection to nowhere"))?;
                 }
                 416 => return Err(Trouble::NoRange(Extent::of(&headers).and_then(|extent| extent.total))),
                 408 | 429 | 500..=599 => {
@@ -148,9 +154,11 @@ impl Client {
                     let reason = format!("{} answers {status} ({})", host(&url), meaning(status));
                     return Err(Trouble::Passing(reason, wait.map(Duration::from_secs)));
                 }
-                // Addresses that the hub redirects to are valid for an hour or so.
-                400 | 401 | 403 | 404 | 410 if origin(&url) != origin(&self.endpoint) => return Err(Trouble::Expired),
-                _ => return Err(refused(&url, status, &headers, meaning(status))),
+                // Addresses of a file that the hub redirects to are valid for an hour or so.
+                400 | 401 | 403 | 404 | 410 if is_elsewhere(&url) && (began_elsewhere || !linked.is_empty()) => {
+                    return Err(Trouble::Expired);
+                }
+                _ => return Err(self.refused(&url, status, &headers, meaning(status))),
             }
         }
         Err(Trouble::Lasting(Error::Download {
@@ -158,6 +166,25 @@ impl Client {
             reason: format!("more than {REDIRECTS} redirections"),
             remedy: "check the address of the hub (HF_ENDPOINT)".into(),
         }))
+    }
+
+    /// The trouble with an answer that would be the same again.
+    fn refused(&self, url: &str, status: u16, headers: &HeaderMap, meaning: &str) -> Trouble {
+        let said =
+            text(headers, "x-error-message").map(|said| said.chars().filter(|c| !c.is_control()).take(200).collect());
+        let reason: String = said.unwrap_or_else(|| meaning.to_owned());
+        let remedy = match (text(headers, "x-error-code"), status) {
+            (_, 401 | 403) if origin(url) != origin(&self.endpoint) => {
+                "the token is not sent there; for a private or gated repository, set HF_ENDPOINT to that server"
+            }
+            (Some("GatedRepo"), _) => "accept its conditions on its page, and set HF_TOKEN",
+            (_, 401) => "check the name; for a private or gated repository, set HF_TOKEN to a token that may read it",
+            (_, 403) => "set HF_TOKEN to a token that may read it, and accept its conditions on its page",
+            (_, 404) => "check the name",
+            _ => "check the address of the hub (HF_ENDPOINT)",
+        };
+        let reason = format!("{} answers {status}: {reason}", host(url));
+        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy: remedy.into() })
     }
 
     /// Does something again while its trouble is passing, as often as the options allow. `what` is what fails in the end,
@@ -313,22 +340,6 @@ fn failed(url: &str, error: ureq::Error) -> Trouble {
 /// Whether an error of the connection is one of TLS, which rustls wraps.
 fn is_tls(reason: &io::Error) -> bool {
     reason.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
-}
-
-/// The error for an answer that would be the same again.
-fn refused(url: &str, status: u16, headers: &HeaderMap, meaning: &str) -> Trouble {
-    let said =
-        text(headers, "x-error-message").map(|said| said.chars().filter(|c| !c.is_control()).take(200).collect());
-    let reason: String = said.unwrap_or_else(|| meaning.to_owned());
-    let remedy = match (text(headers, "x-error-code"), status) {
-        (Some("GatedRepo"), _) => "accept its conditions on its page, and set HF_TOKEN",
-        (_, 401) => "check the name; for a private or gated repository, set HF_TOKEN to a token that may read it",
-        (_, 403) => "set HF_TOKEN to a token that may read it, and accept its conditions on its page",
-        (_, 404) => "check the name",
-        _ => "check the address of the hub (HF_ENDPOINT)",
-    };
-    let reason = format!("{} answers {status}: {reason}", host(url));
-    Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy: remedy.into() })
 }
 
 fn meaning(status: u16) -> &'static str {

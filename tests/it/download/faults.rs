@@ -325,6 +325,24 @@ fn redirections_are_followed() {
     assert!(storage.requests().len() > 8, "{}", storage.requests().len());
 }
 
+/// A hub that redirects everything to another is no storage whose addresses expire: what that refuses is told at once.
+#[test]
+fn a_refusal_behind_a_redirection_is_told() {
+    for (status, words) in [
+        (404, "answers 404: not found; check the name"),
+        (401, "answers 401: not without a token; the token is not sent there"),
+    ] {
+        let hub_itself = Server::start(move |_, _| Reply::new(status));
+        let elsewhere = hub_itself.address.clone();
+        let server =
+            Server::start(move |request, _| Reply::new(307).with("location", &format!("{elsewhere}{}", request.path)));
+        let cache = tempdir().unwrap();
+        let error = list(&hub(&server, cache.path())).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        assert_eq!(hub_itself.requests().len(), 1);
+    }
+}
+
 #[test]
 fn a_silent_server_is_asked_again() {
     let files = noisy(BYTES);
