@@ -320,9 +320,11 @@ fn failed(url: &str, error: ureq::Error) -> Trouble {
     };
     let certificates = "check the clock, and the certificates of this system (SSL_CERT_FILE)";
     match error {
-        ureq::Error::Rustls(reason) => lasting(format!("no secure connection to {host}: {reason}"), certificates),
+        ureq::Error::Rustls(reason) if is_lasting(&reason) => {
+            lasting(format!("no secure connection to {host}: {reason}"), certificates)
+        }
         ureq::Error::Tls(reason) => lasting(format!("no secure connection to {host}: {reason}"), certificates),
-        ureq::Error::Io(reason) if is_tls(&reason) => {
+        ureq::Error::Io(reason) if of_tls(&reason).is_some_and(is_lasting) => {
             lasting(format!("no secure connection to {host}: {reason}"), certificates)
         }
         ureq::Error::Http(_) | ureq::Error::BadUri(_) => {
@@ -337,9 +339,24 @@ fn failed(url: &str, error: ureq::Error) -> Trouble {
     }
 }
 
-/// Whether an error of the connection is one of TLS, which rustls wraps.
-fn is_tls(reason: &io::Error) -> bool {
-    reason.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+/// The error of TLS that an error of the connection wraps.
+fn of_tls(reason: &io::Error) -> Option<&rustls::Error> {
+    reason.get_ref()?.downcast_ref()
+}
+
+/// Whether an error of TLS is one of certificates or of what both sides are able to. Others, such as a message that
+/// was cut off, come and go with the network.
+fn is_lasting(reason: &rustls::Error) -> bool {
+    use rustls::Error as Tls;
+    matches!(
+        reason,
+        Tls::InvalidCertificate(_)
+            | Tls::InvalidCertRevocationList(_)
+            | Tls::NoCertificatesPresented
+            | Tls::UnsupportedNameType
+            | Tls::PeerIncompatible(_)
+            | Tls::InconsistentKeys(_)
+    )
 }
 
 fn meaning(status: u16) -> &'static str {
@@ -415,6 +432,14 @@ mod tests {
         assert_eq!(joined("http://a/b/c", "https://d").as_deref(), Some("https://d"));
         assert_eq!(joined("http://a/b/c", "ftp:d"), None);
         assert_eq!(escaped("a b/ü%", "/"), "a%20b/%C3%BC%25");
+    }
+
+    #[test]
+    fn errors_of_certificates_last() {
+        let told = |error: rustls::Error| failed("https://a/b", ureq::Error::Io(io::Error::other(error)));
+        let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
+        assert!(matches!(told(expired), Trouble::Lasting(Error::Download { .. })));
+        assert!(matches!(told(rustls::Error::DecryptError), Trouble::Passing(..)));
     }
 
     #[test]
