@@ -292,6 +292,18 @@ fn the_token_is_for_the_hub_alone() {
     assert!(storage.requests().iter().all(|request| request.header("authorization").is_none()));
 }
 
+/// One that is cancelled before a byte comes leaves nothing.
+#[test]
+fn a_cancelled_beginning_leaves_nothing() {
+    let files = noisy(1000);
+    let served = files.clone();
+    let server = Server::start(move |request, _| served.answer(request));
+    let cache = tempdir().unwrap();
+    let stopped = pull_with(&hub(&server, cache.path()), &mut |_| ControlFlow::Break(()));
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
+    assert!(!part(&files, cache.path()).exists() && server.contents().is_empty());
+}
+
 /// Two programs that download the same file do not write over each other.
 #[test]
 fn a_file_is_downloaded_by_one_at_a_time() {
