@@ -109,7 +109,7 @@ pub fn local_models(places: &Places) -> Vec<LocalModel> {
 /// [`Gguf::open`](crate::gguf::Gguf::open).
 ///
 /// # Errors
-/// [`Error::NoModel`] if there is none or more than one, or not all of it.
+/// [`Error::NoModel`] if there is none, or not all of it; [`Error::SeveralModels`] if there is more than one.
 pub fn find_model(name: &str, places: &Places) -> Result<LocalModel> {
     let all = local_models(places);
     let missing = |found: String, remedy: String| Error::NoModel { name: name.into(), found, remedy };
@@ -135,10 +135,8 @@ pub fn find_model(name: &str, places: &Places) -> Result<LocalModel> {
             [] => {}
             several => {
                 let names: Vec<&str> = several.iter().map(|model| model.name.as_str()).collect();
-                return Err(missing(
-                    format!("{} of that name", several.len()),
-                    format!("name one of {}", names.join(", ")),
-                ));
+                let (count, names) = (several.len(), names.join(", "));
+                return Err(Error::SeveralModels { name: name.into(), count, names });
             }
         }
     }

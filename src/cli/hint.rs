@@ -8,11 +8,6 @@ use wglm::{Model, Places, local_models};
 const REPOSITORIES: [(&str, u64); 2] =
     [("unsloth/GLM-4.7-Flash-GGUF", 13_000_000_000), ("unsloth/GLM-4.7-Flash-REAP-23B-A3B-GGUF", 10_000_000_000)];
 
-/// How the user called the command: a script may have done it for him.
-pub fn command() -> String {
-    std::env::var("WGLM_COMMAND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "wglm".into())
-}
-
 /// How to get a real model that fits, in lines; none if the model is a real one, or none is known to fit.
 pub fn real_model(model: &Model, args: &FileArgs) -> Vec<String> {
     if args.model.is_some() { Vec::new() } else { lines(model.gpu().report().memory) }
@@ -28,7 +23,7 @@ fn lines(memory: Option<u64>) -> Vec<String> {
     let Some((repo, _)) = REPOSITORIES.iter().find(|(_, needs)| memory.is_none_or(|memory| memory >= *needs)) else {
         return Vec::new();
     };
-    let command = command();
+    let command = output::command();
     let mut lines = vec!["That was the demonstration model. For a real one that fits this machine:".to_owned()];
     let is_of = |name: &str| name.split(':').next().is_some_and(|own| own.eq_ignore_ascii_case(repo));
     let here = local_models(&Places::default()).into_iter().find(|model| model.whole && is_of(&model.name));

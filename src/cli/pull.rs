@@ -46,7 +46,8 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<()> {
     }
     let model = match label {
         Some(label) => {
-            let model = repository.model(label)?;
+            // What the repository lacks cannot be downloaded either, so the hints for models on this machine do not help.
+            let model = repository.model(label).map_err(|error| anyhow::anyhow!("{error}"))?;
             warn(&hub, &repository, model, args)?;
             model
         }
@@ -178,7 +179,7 @@ fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &Pull
         (false, _) if listed => "is here, and the SHA-256 of what came is right",
         (false, _) => "is here, as far as its size shows, for the hub lists no SHA-256 of all of it",
     };
-    output::note(format_args!("{name} {what}; to talk with it:\n  {} chat -m {name}", super::hint::command()));
+    output::note(format_args!("{name} {what}; to talk with it:\n  {} chat -m {name}", output::command()));
     output::lines([pulled.path.display()])
 }
 

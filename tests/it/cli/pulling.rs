@@ -141,6 +141,12 @@ fn mistakes_are_told() {
     let done = desk.run(&["run", "-m", NAME, "hi"]);
     refused("not pulled", &done, &format!("no model `{NAME}`: found nothing"));
     assert!(done.err.contains(&format!("hint: `wglm pull {NAME}` downloads it")), "{}", done.err);
+    // A script that stands for the command is named in its place, and a file after the colon is no path.
+    let name = format!("{NAME}:demo-Q4_0.gguf");
+    let mut scripted = desk.command(&["run", "-m", &name, "hi"]);
+    scripted.env("WGLM_COMMAND", "./run");
+    let done = outcome(scripted);
+    assert!(done.err.contains(&format!("hint: `./run pull {name}` downloads it; `./run models`")), "{}", done.err);
     // What is not a name is a file, as before.
     refused("a file", &desk.run(&["run", "-m", "nosuch.gguf", "hi"]), "cannot open nosuch.gguf");
     let mut nowhere = desk.command(&["pull", NAME]);

@@ -95,8 +95,9 @@ fn a_model_is_found_by_the_names_it_was_pulled_by() {
             assert_eq!(found.path, pulled.path, "{name}");
         }
     }
-    let error = find_model("owner/some-GGUF", &places(cache.path())).unwrap_err().to_string();
-    assert!(error.contains("3 of that name") && error.contains("owner/some-GGUF:sub/b-Q4_0"), "{error}");
+    let error = find_model("owner/some-GGUF", &places(cache.path())).unwrap_err();
+    assert!(matches!(error, Error::SeveralModels { count: 3, .. }), "{error}");
+    assert!(error.to_string().contains("owner/some-GGUF:sub/b-Q4_0"), "{error}");
 }
 
 /// Ollama's names of what it has from Hugging Face begin with the address, and what is listed is found.
