@@ -4,6 +4,8 @@ use super::{ANSWER, Outcome, QUESTION, command, json, outcome, refused};
 use crate::common::hub::{COMMIT, Files, Reply, Request, Server, contents, folder, hash, noise};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::{TempDir, tempdir};
 
@@ -159,10 +161,12 @@ fn mistakes_are_told() {
 #[test]
 fn an_interrupted_pull_goes_on() {
     let files = Files::of(&[("demo-Q4_0.gguf", wglm::DEMO_MODEL)]);
+    let told = Arc::new(AtomicBool::new(false));
+    let tell = told.clone();
     let desk = Desk::new(move |request, _| {
         let mut reply = files.answer(request);
         if request.range().is_some_and(|(first, last)| request.is_content() && last - first > 2_000_000) {
-            reply.slow = Some((Duration::from_millis(50), 100_000));
+            reply.held = Some((told.clone(), 600_000));
         }
         reply
     });
@@ -178,6 +182,7 @@ fn an_interrupted_pull_goes_on() {
     }
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
+    tell.store(true, Ordering::Relaxed);
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{err}");
     assert!(err.contains("the same command goes on from here") && output.stdout.is_empty(), "{err}");
