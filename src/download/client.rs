@@ -8,7 +8,8 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use ureq::http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, LOCATION, RANGE, RETRY_AFTER,
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, IF_RANGE, LOCATION, RANGE,
+    RETRY_AFTER,
 };
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, http};
@@ -259,6 +260,11 @@ impl Answer {
     /// How many bytes the answer has, if the server says so.
     pub fn length(&self) -> Option<u64> {
         self.body.content_length()
+    }
+
+    /// Whether it is a page for people, such as a proxy has in place of what was asked for.
+    pub fn is_page(&self) -> bool {
+        text(&self.headers, CONTENT_TYPE.as_str()).is_some_and(|kind| kind.trim_start().starts_with("text/html"))
     }
 
     /// What tells these contents of the file from others.

@@ -173,7 +173,7 @@ impl<'a> Transfer<'a> {
         let mut tag = lock(&self.tag);
         let other_tag = tag.as_deref().zip(answer.tag()).is_some_and(|(before, now)| plain(before) != plain(now));
         let other_size = sizes.is_some_and(|size| size != self.file.bytes);
-        if other_tag || other_size {
+        if other_tag || other_size || answer.is_page() {
             return Err(self.is_other());
         }
         if answer.is_range && answer.extent().and_then(|extent| extent.start) != Some(at) {

@@ -129,6 +129,9 @@ fn trouble_with_a_header_is_no_verdict() {
     assert!(failed["fits"].is_null() && failed["why_not"].as_str().unwrap().contains("503"), "{failed}");
     // The other one is to be had by its name.
     desk.succeed(&["pull", &format!("{NAME}:Q2_K")]);
+    let files = Files::of(&[("demo-Q4_0.gguf", b"<html>please log in</html>")]);
+    let desk = Desk::new(move |request, _| files.answer(request).with("content-type", "text/html"));
+    refused("a page", &desk.run(&["pull", NAME]), "the server sent a page in place of the file");
 }
 
 #[test]

@@ -39,6 +39,11 @@ fn answers_about_another_file_cost_nothing() {
         );
         arrives(what, move |reply, number| if number % 3 == 1 { alter(reply) } else { reply });
     }
+    arrives("a page that is as long as the file", move |reply, number| {
+        let mut page = page(Reply::new(200));
+        page.body.resize(BYTES, b' ');
+        if number < 2 { page } else { reply }
+    });
     arrives("a weak tag in between", |reply, number| {
         let tag = reply.headers.iter().find(|(name, _)| name == "etag").map(|(_, tag)| tag.clone()).unwrap();
         if number % 2 == 1 { reply.with("etag", &format!("W/{tag}")) } else { reply }
