@@ -1,10 +1,9 @@
 //! Separates the model's thinking from its answer and from its calls of functions.
 //!
 //! A reply is an optional block of thinking, which `</think>` closes, followed by the answer. The tags are those of the
-//! template's [`Family`], written here as GLM's. The result does not
-//! depend on how the text was cut into pieces on its way here. No part of a tag is ever returned as text, and nothing
-//! else is lost except blanks next to a tag at the beginning of the answer. Tags count only before the first letter of
-//! the answer, so that an answer can mention them.
+//! template's [`Family`], written here as GLM's. The result does not depend on how the text was cut into pieces on its
+//! way here. No part of a tag is ever returned as text, and nothing else is lost except blanks next to a tag at the
+//! beginning of the answer. Tags count only before the first letter of the answer, so that an answer can mention them.
 //!
 //! If the vocabulary has a token for a tag, only that token counts as the tag, and the same letters in other tokens are
 //! text. Otherwise the letters are the tag.

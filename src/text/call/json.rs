@@ -1,5 +1,5 @@
-//! Calls with arguments in JSON: an object with a name and arguments, `{"name": "…", "arguments": {…}}`, or an id that holds
-//! the name, `functions.NAME:0`, then a tag and the object of arguments.
+//! Calls with arguments in JSON: an object with a name and arguments, `{"name": "…", "arguments": {…}}`, or an id that
+//! holds the name, `functions.NAME:0`, then a tag and the object of arguments.
 //!
 //! An object is certain to be a call once its name is read, which models write first; an id is, once the tag behind it
 //! appears. The end of the JSON ends a call for which the family has no closing tag. A closing tag that is missing at the
