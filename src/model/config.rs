@@ -167,7 +167,7 @@ impl Keys<'_> {
     }
 
     /// A number that may be absent or 0.
-    fn optional(&self, name: &str) -> Result<usize> {
+    pub(super) fn optional(&self, name: &str) -> Result<usize> {
         Ok(self.file.opt_u32(&self.key(name))?.unwrap_or(0) as usize)
     }
 
