@@ -4,6 +4,7 @@ use super::rope::RopeScaling;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::kernels::{Gating, Routing};
+use crate::text::Family;
 
 /// The only supported architecture: GGUF's name for the family of GLM-4.7-Flash.
 const ARCHITECTURE: &str = "deepseek2";
@@ -84,6 +85,8 @@ impl Config {
             config.leading_dense = config.layers;
         }
         config.check()?;
+        let template = file.opt_string("tokenizer.chat_template").ok().flatten();
+        config.notices.extend(template.and_then(Family::notice));
         Ok(config)
     }
 
