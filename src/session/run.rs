@@ -246,10 +246,10 @@ impl Session {
         Ok(true)
     }
 
-    /// Computes a part of a prompt by the plan of a shape, several tokens together, in several short submissions. `idle` says that the GPU has
-    /// nothing to do before the first one. Calls `progress` before each submission with the number of tokens that the
-    /// session holds. Returns false if it gives the part up because it would take too long; the next parts are
-    /// then smaller.
+    /// Computes a part of a prompt by the plan of a shape, several tokens together, in several short submissions. `idle`
+    /// says that the GPU has nothing to do before the first one. Calls `progress` before each submission with the number
+    /// of tokens that the session holds. Returns false if it gives the part up because it would take too long; the next
+    /// parts are then smaller.
     pub(super) fn run_part(
         &mut self,
         runner: &mut Runner,
