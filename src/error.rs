@@ -353,6 +353,17 @@ pub enum Error {
         remedy: String,
     },
 
+    /// A name without a label is that of several models on this machine.
+    #[error("{count} models are called `{name}`; name one of {names}")]
+    SeveralModels {
+        /// The name.
+        name: String,
+        /// How many there are.
+        count: usize,
+        /// Their whole names.
+        names: String,
+    },
+
     /// A server could not be reached, refused a request, or did not send what it should have.
     #[error("cannot download {what}: {reason}; {remedy}")]
     Download {

@@ -329,7 +329,8 @@ impl<'a> Generation<'a> {
             Some(token) => token,
             None => self.choose(room, logits.as_deref(), progress.generated)?,
         };
-        if self.session.model().tokenizer()?.is_end(token) {
+        // The end of a message is not that of the reply if a call may follow as another message.
+        if self.session.model().tokenizer()?.is_end(token) && !self.events.is_tag(token) {
             self.session.rewind(before); // the end token was fed before the host knew it
             self.pending.clear();
             self.finish(progress, Stop::End);
@@ -340,6 +341,8 @@ impl<'a> Generation<'a> {
         self.state = GenerationState::Tokens(progress);
         if self.events.stopped() {
             self.finish(progress, Stop::StopString);
+        } else if self.events.ended() {
+            self.finish(progress, Stop::End);
         } else if !room {
             self.finish(progress, Stop::Context);
         }

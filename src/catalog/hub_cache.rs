@@ -59,7 +59,7 @@ impl RepoFolder {
     }
 }
 
-/// The models in a cache. Of one that several commits have, the newest is listed.
+/// The models in a cache. Of one that several commits have, the newest is listed that is there as a whole.
 pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
     let mut found: Vec<LocalModel> = Vec::new();
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
@@ -69,8 +69,10 @@ pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
         for commit in folder.commits() {
             let root = folder.file(&commit, "");
             for model in below(&root, &repo.to_string(), Source::HuggingFace) {
-                if !found.iter().any(|other| other.name == model.name) {
-                    found.push(model);
+                match found.iter_mut().find(|other| other.name == model.name) {
+                    Some(other) if model.whole && !other.whole => *other = model,
+                    Some(_) => {}
+                    None => found.push(model),
                 }
             }
         }
@@ -78,7 +80,8 @@ pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
         for part in begun.filter(|part| part.path().extension().is_some_and(|ending| ending == PART)) {
             let bytes = part.metadata().map_or(0, |about| about.len());
             let (name, path) = (repo.to_string(), part.path());
-            found.push(LocalModel { name, source: Source::HuggingFace, path, bytes, whole: false });
+            let (source, stem) = (Source::HuggingFace, String::new());
+            found.push(LocalModel { name, source, path, bytes, whole: false, stem });
         }
     }
     found
@@ -93,7 +96,8 @@ pub(super) fn below(root: &Path, repo: &str, source: Source) -> Vec<LocalModel> 
         let first = *group.parts.first()?;
         let bytes = group.parts.iter().map(|part| files[*part].1).sum();
         let name = format!("{repo}:{}", group.label);
-        Some(LocalModel { name, source, path: root.join(paths[first]), bytes, whole: group.is_whole() })
+        let (path, whole) = (root.join(paths[first]), group.is_whole());
+        Some(LocalModel { name, source, path, bytes, whole, stem: group.stem })
     };
     groups(&paths).into_iter().filter_map(model).collect()
 }

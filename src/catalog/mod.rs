@@ -15,7 +15,8 @@ use std::path::PathBuf;
 #[cfg(feature = "download")]
 pub(crate) use hub_cache::RepoFolder;
 #[cfg(feature = "download")]
-pub(crate) use names::{Group, groups};
+pub(crate) use names::groups;
+pub(crate) use names::is_called;
 pub use names::{ModelName, RepoName};
 pub use places::Places;
 #[cfg(feature = "download")]
@@ -63,6 +64,28 @@ pub struct LocalModel {
     pub bytes: u64,
     /// Whether all of it is there: `false` for an unfinished download, and where parts are missing.
     pub whole: bool,
+    /// The path of its first file in the repository without its number and its ending, which is a name too; empty if
+    /// the files are named by their contents.
+    #[serde(skip)]
+    stem: String,
+}
+
+impl LocalModel {
+    /// Whether this is its name, in whichever letters.
+    fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+
+    /// The name without the label.
+    fn repo(&self) -> &str {
+        self.name.rsplit_once(':').map_or(&self.name, |(repo, _)| repo)
+    }
+
+    /// Whether it is of a repository, by this label or with a file of this name.
+    fn is_called(&self, repo: &str, label: &str) -> bool {
+        let own = self.name.rsplit_once(':').map_or("", |(_, label)| label);
+        self.repo().eq_ignore_ascii_case(repo) && is_called(label, own, &self.stem)
+    }
 }
 
 /// The models in the folders of `places`, by name.
@@ -81,49 +104,50 @@ pub fn local_models(places: &Places) -> Vec<LocalModel> {
     found
 }
 
-/// Finds a model on this machine by its name, in whichever letters: as [`local_models`] lists it, or without its label if
-/// only one model begins so. Its file can be given to [`Gguf::open`](crate::gguf::Gguf::open).
+/// Finds a model on this machine by its name, in whichever letters: as [`local_models`] lists it, with the name of its
+/// file for the label, or without a label if only one model begins so. Its file can be given to
+/// [`Gguf::open`](crate::gguf::Gguf::open).
 ///
 /// # Errors
-/// [`Error::NoModel`] if there is none or more than one, or not all of it.
+/// [`Error::NoModel`] if there is none, or not all of it; [`Error::SeveralModels`] if there is more than one.
 pub fn find_model(name: &str, places: &Places) -> Result<LocalModel> {
     let all = local_models(places);
-    let wanted = name.parse::<ModelName>().map_or_else(|_| name.to_owned(), |name| name.to_string());
-    let is = |model: &&LocalModel| model.name.eq_ignore_ascii_case(&wanted);
-    let begins = |model: &&LocalModel| {
-        let rest = model.name.get(wanted.len()..).filter(|_| model.name.is_char_boundary(wanted.len()));
-        rest.is_some_and(|rest| rest.starts_with(':') && model.name[..wanted.len()].eq_ignore_ascii_case(&wanted))
-    };
     let missing = |found: String, remedy: String| Error::NoModel { name: name.into(), found, remedy };
-    if let Some(model) = all.iter().find(|model| is(model) && model.whole) {
+    // Ollama's names may begin like the address of a hub, so the name as it was typed comes first.
+    let plain = name.parse::<ModelName>().map_or_else(|_| name.to_owned(), |name| name.to_string());
+    let (repo, label) = plain.split_once(':').unwrap_or((&plain, ""));
+    let dynamic = format!("UD-{label}");
+    let whole = || all.iter().filter(|model| model.whole);
+    let found = whole()
+        .find(|model| model.is(name))
+        .or_else(|| whole().find(|model| model.is(&plain)))
+        .or_else(|| whole().find(|model| model.is_called(repo, label)))
+        .or_else(|| whole().find(|model| model.is_called(repo, &dynamic)));
+    if let Some(model) = found {
         return Ok(model.clone());
     }
-    let dynamic = wanted.split_once(':').map(|(repo, label)| format!("{repo}:UD-{label}"));
-    let is_dynamic = |model: &&LocalModel| dynamic.as_ref().is_some_and(|name| model.name.eq_ignore_ascii_case(name));
-    if let Some(model) = all.iter().find(|model| is_dynamic(model) && model.whole) {
-        return Ok(model.clone());
-    }
-    let several: Vec<&LocalModel> = all.iter().filter(|model| begins(model) && model.whole).collect();
-    match several.as_slice() {
-        [model] => return Ok((*model).clone()),
-        [] => {}
-        several => {
-            let names: Vec<&str> = several.iter().map(|model| model.name.as_str()).collect();
-            return Err(missing(
-                format!("{} of that name", several.len()),
-                format!("name one of {}", names.join(", ")),
-            ));
+    let begins = |model: &LocalModel, name: &str| model.repo().eq_ignore_ascii_case(name);
+    for name in [name, &plain] {
+        let mut several: Vec<&LocalModel> = whole().filter(|model| begins(model, name)).collect();
+        several.dedup_by(|a, b| a.is(&b.name)); // two programs may have the same one
+        match several.as_slice() {
+            [model] => return Ok((*model).clone()),
+            [] => {}
+            several => {
+                let names: Vec<&str> = several.iter().map(|model| model.name.as_str()).collect();
+                let (count, names) = (several.len(), names.join(", "));
+                return Err(Error::SeveralModels { name: name.into(), count, names });
+            }
         }
     }
-    if all.iter().any(|model| is(&model) || begins(&model)) {
+    let is_meant = |model: &LocalModel| {
+        [name, &plain].iter().any(|name| model.is(name) || begins(model, name)) || model.is_called(repo, label)
+    };
+    if all.iter().any(is_meant) {
         return Err(missing("only a part of it".into(), "download the rest".into()));
     }
-    let label = wanted.split_once(':').map_or("", |(repo, _)| repo);
-    let others: Vec<&str> = all
-        .iter()
-        .filter(|model| {
-            model.whole && model.name.split(':').next().is_some_and(|repo| repo.eq_ignore_ascii_case(label))
-        })
+    let others: Vec<&str> = whole()
+        .filter(|model| !label.is_empty() && model.repo().eq_ignore_ascii_case(repo))
         .map(|model| model.name.as_str())
         .collect();
     let found = if others.is_empty() { "nothing".to_owned() } else { others.join(", ") };

@@ -5,8 +5,8 @@
 //! colon, in the form that llama.cpp and Ollama have: `OWNER/REPO:Q4_K_M`.
 
 use crate::error::{Error, Result};
+use std::collections::HashMap;
 use std::fmt;
-use std::path::{Component, Path};
 use std::str::FromStr;
 
 /// A repository: `OWNER/REPO`. Both parts are safe as names of folders.
@@ -102,21 +102,22 @@ impl Group {
     pub fn is_whole(&self) -> bool {
         self.parts.len() == self.count
     }
+}
 
-    /// Whether a label or the name of a file means this model, in whichever letters.
-    #[cfg(feature = "download")]
-    pub fn is_called(&self, label: &str) -> bool {
-        let name = label.strip_suffix(".gguf").unwrap_or(label);
-        let name = split_part(name).map_or(name, |(stem, ..)| stem);
-        let file = self.stem.rsplit('/').next().unwrap_or_default();
-        [self.label.as_str(), &self.stem, file].iter().any(|own| own.eq_ignore_ascii_case(name))
-    }
+/// Whether `name`, a label or the name of a file, means the model with this label and this stem, in whichever letters.
+pub(crate) fn is_called(name: &str, label: &str, stem: &str) -> bool {
+    let name = name.strip_suffix(".gguf").unwrap_or(name);
+    let name = split_part(name).map_or(name, |(stem, ..)| stem);
+    let file = stem.rsplit('/').next().unwrap_or_default();
+    !name.is_empty() && [label, stem, file].iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
 /// The models among files, by their paths with `/`, in the order of their labels. Projectors of pictures and matrices of
 /// importances, which are GGUF files too, are left out.
 pub(crate) fn groups(paths: &[&str]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
+    // Where the group of a stem and a number of parts is: a list may have very many files.
+    let mut places: HashMap<(&str, usize), usize> = HashMap::new();
     let mut sorted: Vec<(usize, &str)> = paths.iter().copied().enumerate().collect();
     sorted.sort_unstable_by_key(|(_, path)| *path);
     for (index, path) in sorted {
@@ -126,28 +127,32 @@ pub(crate) fn groups(paths: &[&str]) -> Vec<Group> {
             continue;
         }
         let (stem, number, count) = split_part(name).unwrap_or((name, 1, 1));
-        match groups.iter_mut().find(|group| group.stem == stem && group.count == count) {
-            Some(group) if number == group.parts.len() + 1 => group.parts.push(index),
-            Some(_) => {} // a part before this one is missing, so the model stays incomplete
-            None => {
-                let parts = if number == 1 { vec![index] } else { Vec::new() };
-                groups.push(Group { label: label(stem), stem: stem.into(), parts, count });
-            }
+        let place = *places.entry((stem, count)).or_insert_with(|| {
+            groups.push(Group { label: label(stem), stem: stem.into(), parts: Vec::new(), count });
+            groups.len() - 1
+        });
+        // Where a part before this one is missing, the model stays incomplete.
+        if number == groups[place].parts.len() + 1 {
+            groups[place].parts.push(index);
         }
     }
-    let labels: Vec<String> = groups.iter().map(|group| group.label.clone()).collect();
+    let mut labels: HashMap<String, usize> = HashMap::new();
+    for group in &groups {
+        *labels.entry(group.label.clone()).or_default() += 1;
+    }
     for group in &mut groups {
-        if labels.iter().filter(|label| **label == group.label).count() > 1 {
+        if labels[&group.label] > 1 {
             group.label.clone_from(&group.stem);
         }
     }
     groups
 }
 
-/// Whether a path leads nowhere but below the folder that it is joined to.
+/// Whether a path leads nowhere but below the folder that it is joined to, on any system, in as many steps as it has
+/// parts, and can be printed.
 fn is_safe(path: &str) -> bool {
-    let plain = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-    plain && !path.is_empty() && !path.contains(['\\', ':', '\0'])
+    let plain = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    plain && !path.contains(|c: char| matches!(c, '\\' | ':') || c.is_control())
 }
 
 /// The name before the number of a part, the number, and how many parts there are: of `NAME-00001-of-00003`.
@@ -216,6 +221,12 @@ mod tests {
             "a-Q6_K-00002-of-00002.gguf",
             "../b-Q6_K.gguf",
             "model.gguf",
+            "a//x-Q3_K.gguf",
+            "a/./x-Q3_K.gguf",
+            "/x-Q3_K.gguf",
+            "c:/x-Q3_K.gguf",
+            "x\u{1b}]0;title\u{7}-Q3_K.gguf",
+            "x\u{9b}31m-Q3_K.gguf",
         ];
         let found: Vec<(String, Vec<usize>, bool)> = groups(&files)
             .into_iter()
@@ -232,14 +243,16 @@ mod tests {
         assert_eq!(found, wanted.map(|(label, parts, whole)| (label.to_owned(), parts, whole)));
     }
 
-    #[cfg(feature = "download")]
     #[test]
     fn a_model_is_called_by_its_label_or_its_file() {
         let group = &groups(&["BF16/glm-BF16-00001-of-00002.gguf", "BF16/glm-BF16-00002-of-00002.gguf"])[0];
         for name in ["bF16", "BF16/glm-BF16", "glm-BF16-00001-of-00002.gguf", "glm-bf16.gguf"] {
-            assert!(group.is_called(name), "{name}");
+            assert!(is_called(name, &group.label, &group.stem), "{name}");
         }
-        assert!(!group.is_called("Q4_0") && !group.is_called("glm"));
+        for name in ["Q4_0", "glm", "", ".gguf"] {
+            assert!(!is_called(name, &group.label, &group.stem), "{name}");
+        }
+        assert!(!is_called(".gguf", "latest", ""), "a model without files of its own");
     }
 
     /// The same format twice is told apart by the names of the files.

@@ -27,7 +27,8 @@ pub(super) fn llama_cpp(folder: &Path) -> Vec<LocalModel> {
         let path = folder.join(files[*group.parts.first()?]);
         let bytes = |part: &usize| fs::metadata(folder.join(files[*part])).map_or(0, |about| about.len());
         let bytes = group.parts.iter().map(bytes).sum();
-        Some(LocalModel { name: group.stem.clone(), source: Source::LlamaCpp, path, bytes, whole: group.is_whole() })
+        let (whole, stem) = (group.is_whole(), group.stem);
+        Some(LocalModel { name: stem.clone(), source: Source::LlamaCpp, path, bytes, whole, stem })
     };
     groups(&files).into_iter().filter_map(model).collect()
 }
@@ -49,7 +50,8 @@ pub(super) fn ollama(folder: &Path) -> Vec<LocalModel> {
                     let blob = fs::read_to_string(entry.path()).ok().and_then(|text| weights(&text));
                     let Some(path) = blob.map(|blob| folder.join("blobs").join(blob)) else { continue };
                     let Ok(about) = fs::metadata(&path) else { continue };
-                    found.push(LocalModel { name, source: Source::Ollama, path, bytes: about.len(), whole: true });
+                    let (source, bytes, stem) = (Source::Ollama, about.len(), String::new());
+                    found.push(LocalModel { name, source, path, bytes, whole: true, stem });
                 }
             }
         }

@@ -33,7 +33,8 @@ impl Default for Places {
         let hub = folder("HF_HUB_CACHE").or_else(|| Some(hugging_face()?.join("hub")));
         // LM Studio writes down where its home is if that is not the usual one.
         let pointer = below(".lmstudio-home-pointer").and_then(|file| std::fs::read_to_string(file).ok());
-        let lm_studio = pointer.map(|text| PathBuf::from(text.trim())).or_else(|| below(".lmstudio"));
+        let pointer = pointer.map(|text| PathBuf::from(text.trim())).filter(|home| !home.as_os_str().is_empty());
+        let lm_studio = pointer.or_else(|| below(".lmstudio"));
         let lm_studio = [lm_studio, below(".cache/lm-studio")].into_iter().flatten();
         let ollama = match folder("OLLAMA_MODELS") {
             Some(folder) => vec![folder],

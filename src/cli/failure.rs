@@ -21,25 +21,28 @@ pub fn sentence(error: &anyhow::Error) -> String {
 
 /// The options that help against an error, if any do.
 pub fn hint(error: &anyhow::Error) -> Option<String> {
+    let command = output::command();
     let fixed = match error.chain().find_map(|cause| cause.downcast_ref())? {
         Error::ContextTooLarge { most, .. } => return Some(format!("try -c {most}")),
         Error::OutOfMemory { .. } | Error::NoResult | Error::TooLarge { .. } => {
             "-c sets the context size, -ub the prompt batch size"
         }
         Error::ContextFull { .. } => "-c sets a larger context",
-        // What a repository lacks cannot be downloaded either.
-        Error::NoModel { remedy, .. } if !remedy.starts_with("download") => return None,
         Error::NoModel { name, .. } if name.parse::<ModelName>().is_ok() && cfg!(feature = "download") => {
-            return Some(format!("`wglm pull {name}` downloads it; `wglm models` lists what is on this machine"));
+            return Some(format!(
+                "`{command} pull {name}` downloads it; `{command} models` lists what is on this machine"
+            ));
         }
-        Error::NoModel { .. } => "`wglm models` lists what is on this machine",
+        Error::NoModel { .. } => return Some(format!("`{command} models` lists what is on this machine")),
         Error::Argument { argument: "backend", .. } => "it is set by --backend or the variable WGPU_BACKEND",
         Error::Argument { argument: "power", .. } => "it is set by the variable WGPU_POWER_PREF",
         Error::NoAdapter { available, .. } if available != "none" => {
-            "--gpu or WGPU_ADAPTER_NAME names a GPU, --backend or WGPU_BACKEND a backend; `wglm devices` lists GPUs"
+            return Some(format!(
+                "--gpu or WGPU_ADAPTER_NAME names a GPU, --backend or WGPU_BACKEND a backend; `{command} devices` lists GPUs"
+            ));
         }
         Error::Unsupported { what, .. } if what == "timing" => {
-            "`wglm devices` lists GPUs and whether they have timestamps"
+            return Some(format!("`{command} devices` lists GPUs and whether they have timestamps"));
         }
         _ => return None,
     };

@@ -19,7 +19,7 @@ pub struct Judged {
     pub needs: Option<u64>,
     /// Whether it fits; null where nobody knows.
     pub fits: Option<bool>,
-    /// Why it does not fit, or cannot run at all.
+    /// Why it does not fit, cannot run at all, or is not known.
     pub why_not: Option<String>,
 }
 
@@ -32,6 +32,8 @@ pub fn device(args: &GpuArgs) -> Option<Gpu> {
 pub fn judge(file: &wglm::Result<Gguf>, gpu: Option<&Gpu>) -> Judged {
     let file = match file {
         Ok(file) => file,
+        // Trouble with the server tells nothing of the model.
+        Err(Error::Download { reason, .. }) => return Judged { why_not: Some(reason.clone()), ..Judged::default() },
         Err(error) => {
             return Judged { fits: Some(false), why_not: Some(error.cause().to_string()), ..Judged::default() };
         }
@@ -89,7 +91,8 @@ impl Judged {
             (Some(true), Some(why)) => format!("yes, {why}"),
             (Some(false), Some(why)) => format!("no: {why}"),
             (Some(false), None) => "no".into(),
-            (None, _) => "not known".into(),
+            (None, Some(why)) => format!("not known: {why}"),
+            (None, None) => "not known".into(),
         }
     }
 

@@ -2,16 +2,11 @@
 
 use super::args::FileArgs;
 use super::output;
-use wglm::{Model, Places, find_model};
+use wglm::{Model, Places, local_models};
 
 /// Repositories with files in several formats, and the memory that the smallest of these takes, in bytes: the best first.
 const REPOSITORIES: [(&str, u64); 2] =
     [("unsloth/GLM-4.7-Flash-GGUF", 13_000_000_000), ("unsloth/GLM-4.7-Flash-REAP-23B-A3B-GGUF", 10_000_000_000)];
-
-/// How the user called the command: a script may have done it for him.
-pub fn command() -> String {
-    std::env::var("WGLM_COMMAND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "wglm".into())
-}
 
 /// How to get a real model that fits, in lines; none if the model is a real one, or none is known to fit.
 pub fn real_model(model: &Model, args: &FileArgs) -> Vec<String> {
@@ -28,10 +23,11 @@ fn lines(memory: Option<u64>) -> Vec<String> {
     let Some((repo, _)) = REPOSITORIES.iter().find(|(_, needs)| memory.is_none_or(|memory| memory >= *needs)) else {
         return Vec::new();
     };
-    let command = command();
+    let command = output::command();
     let mut lines = vec!["That was the demonstration model. For a real one that fits this machine:".to_owned()];
-    let here = find_model(repo, &Places::default());
-    if here.is_err() {
+    let is_of = |name: &str| name.split(':').next().is_some_and(|own| own.eq_ignore_ascii_case(repo));
+    let here = local_models(&Places::default()).into_iter().find(|model| model.whole && is_of(&model.name));
+    if here.is_none() {
         lines.push(format!("  {command} pull {repo}"));
     }
     lines.push(format!("  {command} chat -m {}", here.map_or((*repo).to_owned(), |model| model.name)));

@@ -20,7 +20,9 @@ pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
 /// The file that is meant. What is neither a file nor a name of a model nor looks like one is taken for a file.
 fn located(path: &Path) -> wglm::Result<PathBuf> {
     let Some(name) = path.to_str().filter(|_| !path.exists()) else { return Ok(path.into()) };
-    let is_file = name.ends_with(".gguf") || name.contains('\\') || name.starts_with(['.', '/', '~']);
+    // The name of a file may stand after the colon of a name.
+    let labelled = name.parse::<ModelName>().is_ok_and(|name| name.label.is_some());
+    let is_file = name.ends_with(".gguf") && !labelled || name.contains('\\') || name.starts_with(['.', '/', '~']);
     let is_name = !is_file && (name.contains(':') || name.parse::<ModelName>().is_ok());
     match find_model(name, &Places::default()) {
         Ok(model) => Ok(model.path),

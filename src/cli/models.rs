@@ -65,7 +65,8 @@ pub fn models(args: &ModelsArgs) -> anyhow::Result<()> {
         .collect();
     output::lines(fits::table(&titles, &rows))?;
     if let Some(usable) = listed.iter().find(|listed| listed.judged.fits != Some(false)) {
-        output::note(format_args!("\n-m takes these names, such as `wglm chat -m {}`", usable.model.name));
+        let command = output::command();
+        output::note(format_args!("\n-m takes these names, such as `{command} chat -m {}`", usable.model.name));
     }
     Ok(())
 }

@@ -21,6 +21,11 @@ pub fn draws_progress() -> bool {
     !QUIET.load(Ordering::Relaxed) && terminal::redraws()
 }
 
+/// How the user called the command: a script may have done it for him.
+pub fn command() -> String {
+    std::env::var("WGLM_COMMAND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "wglm".into())
+}
+
 /// Writes a line to stderr that a user may want to know, unless quiet. A failure to write it is ignored.
 pub fn note(line: fmt::Arguments<'_>) {
     if !QUIET.load(Ordering::Relaxed) {

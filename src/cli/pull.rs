@@ -38,7 +38,7 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<()> {
         "{repo} has no GGUF file; look for a repository whose name has GGUF in it"
     );
     if args.list {
-        let offers = offers(&hub, &repository, args)?;
+        let (offers, _) = offers(&hub, &repository, args)?;
         if args.json {
             return output::lines([serde_json::to_string_pretty(&offers)?]);
         }
@@ -46,7 +46,8 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<()> {
     }
     let model = match label {
         Some(label) => {
-            let model = repository.model(label)?;
+            // What the repository lacks cannot be downloaded either, so the hints for models on this machine do not help.
+            let model = repository.model(label).map_err(|error| anyhow::anyhow!("{error}"))?;
             warn(&hub, &repository, model, args)?;
             model
         }
@@ -59,8 +60,13 @@ fn go_on() -> ControlFlow<()> {
     if interrupts::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Judges all models of a repository by their headers.
-fn offers<'a>(hub: &Hub, repository: &'a Repository, args: &PullArgs) -> anyhow::Result<Vec<Offer<'a>>> {
+/// Judges all models of a repository by their headers. If some could not be fetched, nothing is chosen, and the second is
+/// the error.
+fn offers<'a>(
+    hub: &Hub,
+    repository: &'a Repository,
+    args: &PullArgs,
+) -> anyhow::Result<(Vec<Offer<'a>>, Option<Error>)> {
     let models: Vec<&RemoteModel> = repository.models.iter().collect();
     let line = progress::ProgressLine::new(0);
     line.doing(format!("reading the headers of {}", output::count(models.len(), "model")));
@@ -68,14 +74,15 @@ fn offers<'a>(hub: &Hub, repository: &'a Repository, args: &PullArgs) -> anyhow:
     drop(line);
     let gpu = fits::device(&args.gpu);
     let judged: Vec<Judged> = headers.iter().map(|header| fits::judge(header, gpu.as_ref())).collect();
-    let chosen = best(&judged);
+    let failed = headers.into_iter().filter_map(Result::err).find(|error| matches!(error, Error::Download { .. }));
+    let chosen = if failed.is_none() { best(&judged) } else { None };
     let offer = |(index, (model, judged)): (usize, (&'a RemoteModel, Judged))| Offer {
         model,
         bytes: model.bytes(),
         judged,
         chosen: chosen == Some(index),
     };
-    Ok(models.into_iter().zip(judged).enumerate().map(offer).collect())
+    Ok((models.into_iter().zip(judged).enumerate().map(offer).collect(), failed))
 }
 
 /// Which of several models, the smallest first, to take: the largest that fits and has no more bits than are of use,
@@ -106,8 +113,9 @@ fn table(offers: &[Offer<'_>]) -> Vec<String> {
 
 /// Shows what there is and takes what suits this machine.
 fn choose<'a>(hub: &Hub, repository: &'a Repository, args: &PullArgs) -> anyhow::Result<&'a RemoteModel> {
-    let offers = offers(hub, repository, args)?;
+    let (offers, failed) = offers(hub, repository, args)?;
     table(&offers).iter().for_each(|line| output::note(format_args!("{line}")));
+    failed.map_or(Ok(()), Err)?; // what could not be judged may be what suits best
     let chosen = offers.iter().find(|offer| offer.chosen).map(|offer| offer.model);
     let chosen = chosen
         .with_context(|| format!("nothing of {} fits; name one after a colon to get it anyway", repository.name))?;
@@ -164,11 +172,14 @@ fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &Pull
         let object = serde_json::json!({ "name": name, "path": pulled.path, "received": pulled.received, "verified": pulled.verified });
         return output::lines([object]);
     }
-    if !pulled.verified {
-        output::note(format_args!("note: the hub lists no SHA-256 of it, so only its size was checked"));
-    }
-    let what = if pulled.received == 0 { "was here already" } else { "is here, and its SHA-256 is right" };
-    output::note(format_args!("{name} {what}; to talk with it:\n  {} chat -m {name}", super::hint::command()));
+    let listed = model.files.iter().all(|file| file.sha256.is_some());
+    let what = match (pulled.verified, pulled.received) {
+        (true, _) => "is here, and its SHA-256 is right",
+        (false, 0) => "was here already",
+        (false, _) if listed => "is here, and the SHA-256 of what came is right",
+        (false, _) => "is here, as far as its size shows, for the hub lists no SHA-256 of all of it",
+    };
+    output::note(format_args!("{name} {what}; to talk with it:\n  {} chat -m {name}", output::command()));
     output::lines([pulled.path.display()])
 }
 

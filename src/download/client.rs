@@ -8,7 +8,8 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use ureq::http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, LOCATION, RANGE, RETRY_AFTER,
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, IF_RANGE, LOCATION, RANGE,
+    RETRY_AFTER,
 };
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, http};
@@ -19,6 +20,9 @@ const REDIRECTS: usize = 10;
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The longest wait that a server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// How long looking up a server's address may take at most, and connecting to it, neither of which can be interrupted.
+const LONGEST_GREETING: Duration = Duration::from_secs(10);
 
 /// Why a request failed.
 pub(super) enum Trouble {
@@ -80,8 +84,8 @@ impl Client {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .max_idle_connections_per_host(options.connections)
-            .timeout_resolve(Some(options.patience))
-            .timeout_connect(Some(options.patience))
+            .timeout_resolve(Some(options.patience.min(LONGEST_GREETING)))
+            .timeout_connect(Some(options.patience.min(LONGEST_GREETING)))
             .timeout_per_read(Some(options.patience))
             .timeout_per_write(Some(options.patience));
         let HubOptions { endpoint, token, retries, pause, .. } = options.clone();
@@ -113,7 +117,13 @@ impl Client {
     pub fn get(&self, url: &str, range: Option<Range<u64>>, unless: Option<&str>) -> Result<Answer, Trouble> {
         let mut url = url.to_owned();
         let mut linked = HeaderMap::new();
+        let is_elsewhere = |url: &str| origin(url) != origin(&self.endpoint);
+        let began_elsewhere = is_elsewhere(&url);
         for _ in 0..=REDIRECTS {
+            // A redirection may lead to https where the hub itself needs none.
+            if url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")) {
+                tls::provider().map_err(Trouble::Lasting)?;
+            }
             let mut request = self.agent.get(&url).header(ACCEPT_ENCODING, "identity");
             if let Some(range) = &range {
                 let last = range.end.saturating_sub(1);
@@ -123,7 +133,7 @@ impl Client {
                     request = request.header(IF_RANGE, tag);
                 }
             }
-            let token = self.token.as_ref().filter(|_| origin(&url) == origin(&self.endpoint));
+            let token = self.token.as_ref().filter(|_| !is_elsewhere(&url));
             if let Some(token) = token {
                 request = request.header(AUTHORIZATION, format!("Bearer {token}"));
             }
@@ -137,7 +147,7 @@ impl Client {
                 200 | 206 => return Ok(Answer { is_range: status == 206, url, headers, linked, body }),
                 301 | 302 | 303 | 307 | 308 => {
                     let place = text(&headers, LOCATION.as_str()).and_then(|place| joined(&url, place));
-                    url = place.ok_or_else(|| refused(&url, status, &headers, "a redirection to nowhere"))?;
+                    url = place.ok_or_else(|| self.refused(&url, status, &headers, "a redirection to nowhere"))?;
                 }
                 416 => return Err(Trouble::NoRange(Extent::of(&headers).and_then(|extent| extent.total))),
                 408 | 429 | 500..=599 => {
@@ -145,9 +155,11 @@ impl Client {
                     let reason = format!("{} answers {status} ({})", host(&url), meaning(status));
                     return Err(Trouble::Passing(reason, wait.map(Duration::from_secs)));
                 }
-                // Addresses that the hub redirects to are valid for an hour or so.
-                400 | 401 | 403 | 404 | 410 if origin(&url) != origin(&self.endpoint) => return Err(Trouble::Expired),
-                _ => return Err(refused(&url, status, &headers, meaning(status))),
+                // Addresses of a file that the hub redirects to are valid for an hour or so.
+                400 | 401 | 403 | 404 | 410 if is_elsewhere(&url) && (began_elsewhere || !linked.is_empty()) => {
+                    return Err(Trouble::Expired);
+                }
+                _ => return Err(self.refused(&url, status, &headers, meaning(status))),
             }
         }
         Err(Trouble::Lasting(Error::Download {
@@ -155,6 +167,25 @@ impl Client {
             reason: format!("more than {REDIRECTS} redirections"),
             remedy: "check the address of the hub (HF_ENDPOINT)".into(),
         }))
+    }
+
+    /// The trouble with an answer that would be the same again.
+    fn refused(&self, url: &str, status: u16, headers: &HeaderMap, meaning: &str) -> Trouble {
+        let said =
+            text(headers, "x-error-message").map(|said| said.chars().filter(|c| !c.is_control()).take(200).collect());
+        let reason: String = said.unwrap_or_else(|| meaning.to_owned());
+        let remedy = match (text(headers, "x-error-code"), status) {
+            (_, 401 | 403) if origin(url) != origin(&self.endpoint) => {
+                "the token is not sent there; for a private or gated repository, set HF_ENDPOINT to that server"
+            }
+            (Some("GatedRepo"), _) => "accept its conditions on its page, and set HF_TOKEN",
+            (_, 401) => "check the name; for a private or gated repository, set HF_TOKEN to a token that may read it",
+            (_, 403) => "set HF_TOKEN to a token that may read it, and accept its conditions on its page",
+            (_, 404) => "check the name",
+            _ => "check the address of the hub (HF_ENDPOINT)",
+        };
+        let reason = format!("{} answers {status}: {reason}", host(url));
+        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy: remedy.into() })
     }
 
     /// Does something again while its trouble is passing, as often as the options allow. `what` is what fails in the end,
@@ -231,6 +262,11 @@ impl Answer {
         self.body.content_length()
     }
 
+    /// Whether it is a page for people, such as a proxy has in place of what was asked for.
+    pub fn is_page(&self) -> bool {
+        text(&self.headers, CONTENT_TYPE.as_str()).is_some_and(|kind| kind.trim_start().starts_with("text/html"))
+    }
+
     /// What tells these contents of the file from others.
     pub fn tag(&self) -> Option<&str> {
         text(&self.headers, ETAG.as_str())
@@ -290,9 +326,11 @@ fn failed(url: &str, error: ureq::Error) -> Trouble {
     };
     let certificates = "check the clock, and the certificates of this system (SSL_CERT_FILE)";
     match error {
-        ureq::Error::Rustls(reason) => lasting(format!("no secure connection to {host}: {reason}"), certificates),
+        ureq::Error::Rustls(reason) if is_lasting(&reason) => {
+            lasting(format!("no secure connection to {host}: {reason}"), certificates)
+        }
         ureq::Error::Tls(reason) => lasting(format!("no secure connection to {host}: {reason}"), certificates),
-        ureq::Error::Io(reason) if is_tls(&reason) => {
+        ureq::Error::Io(reason) if of_tls(&reason).is_some_and(is_lasting) => {
             lasting(format!("no secure connection to {host}: {reason}"), certificates)
         }
         ureq::Error::Http(_) | ureq::Error::BadUri(_) => {
@@ -307,25 +345,24 @@ fn failed(url: &str, error: ureq::Error) -> Trouble {
     }
 }
 
-/// Whether an error of the connection is one of TLS, which rustls wraps.
-fn is_tls(reason: &io::Error) -> bool {
-    reason.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+/// The error of TLS that an error of the connection wraps.
+fn of_tls(reason: &io::Error) -> Option<&rustls::Error> {
+    reason.get_ref()?.downcast_ref()
 }
 
-/// The error for an answer that would be the same again.
-fn refused(url: &str, status: u16, headers: &HeaderMap, meaning: &str) -> Trouble {
-    let said =
-        text(headers, "x-error-message").map(|said| said.chars().filter(|c| !c.is_control()).take(200).collect());
-    let reason: String = said.unwrap_or_else(|| meaning.to_owned());
-    let remedy = match (text(headers, "x-error-code"), status) {
-        (Some("GatedRepo"), _) => "accept its conditions on its page, and set HF_TOKEN",
-        (_, 401) => "check the name; for a private or gated repository, set HF_TOKEN to a token that may read it",
-        (_, 403) => "set HF_TOKEN to a token that may read it, and accept its conditions on its page",
-        (_, 404) => "check the name",
-        _ => "check the address of the hub (HF_ENDPOINT)",
-    };
-    let reason = format!("{} answers {status}: {reason}", host(url));
-    Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy: remedy.into() })
+/// Whether an error of TLS is one of certificates or of what both sides are able to. Others, such as a message that
+/// was cut off, come and go with the network.
+fn is_lasting(reason: &rustls::Error) -> bool {
+    use rustls::Error as Tls;
+    matches!(
+        reason,
+        Tls::InvalidCertificate(_)
+            | Tls::InvalidCertRevocationList(_)
+            | Tls::NoCertificatesPresented
+            | Tls::UnsupportedNameType
+            | Tls::PeerIncompatible(_)
+            | Tls::InconsistentKeys(_)
+    )
 }
 
 fn meaning(status: u16) -> &'static str {
@@ -401,6 +438,14 @@ mod tests {
         assert_eq!(joined("http://a/b/c", "https://d").as_deref(), Some("https://d"));
         assert_eq!(joined("http://a/b/c", "ftp:d"), None);
         assert_eq!(escaped("a b/ü%", "/"), "a%20b/%C3%BC%25");
+    }
+
+    #[test]
+    fn errors_of_certificates_last() {
+        let told = |error: rustls::Error| failed("https://a/b", ureq::Error::Io(io::Error::other(error)));
+        let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
+        assert!(matches!(told(expired), Trouble::Lasting(Error::Download { .. })));
+        assert!(matches!(told(rustls::Error::DecryptError), Trouble::Passing(..)));
     }
 
     #[test]

@@ -179,6 +179,9 @@ fn more(client: &Client, url: &str, there: &mut Vec<u8>, end: usize, go_on: &mut
         return Ok(());
     }
     let answer = client.get(url, Some(there.len() as u64..end as u64), None)?;
+    if answer.is_page() {
+        return Err(Trouble::Passing("the server sent a page in place of the file".into(), None));
+    }
     // A server without ranges sends the file from its beginning on.
     let mut skipped = if answer.is_range { 0 } else { there.len() };
     let mut body = answer.into_reader();

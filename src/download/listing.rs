@@ -1,7 +1,7 @@
 //! What a repository holds.
 
 use super::client::{Attempt, Client, Trouble, is_hash};
-use crate::catalog::{Group, RepoName, groups};
+use crate::catalog::{RepoName, groups, is_called};
 use crate::error::{Error, Result};
 use crate::threads::GoOn;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,8 @@ use std::io::Read;
 
 /// The most bytes of a listing that are read.
 const LONGEST: u64 = 32 << 20;
+/// The most bytes that a model can have: no file system has more.
+const LARGEST: u64 = i64::MAX as u64;
 
 /// A repository at a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -71,13 +73,18 @@ impl Repository {
 impl RemoteModel {
     /// The size of all files.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes))
+    }
+
+    /// A model for tests.
+    #[cfg(test)]
+    pub(super) fn of_file(path: &str, bytes: u64) -> Self {
+        let file = RemoteFile { path: path.into(), bytes, sha256: None, git: Some("0".repeat(40)) };
+        Self { label: "x".into(), files: vec![file], stem: "x".into() }
     }
 
     fn is_called(&self, label: &str) -> bool {
-        let group =
-            Group { label: self.label.clone(), stem: self.stem.clone(), parts: Vec::new(), count: self.files.len() };
-        group.is_called(label)
+        is_called(label, &self.label, &self.stem)
     }
 }
 
@@ -122,7 +129,11 @@ pub(super) fn list(client: &Client, repo: &RepoName, revision: &str, go_on: &mut
     let mut models = Vec::new();
     for group in groups(&paths).into_iter().filter(|group| group.is_whole()) {
         let files = group.parts.iter().map(|part| file(client, repo, &commit, &about.siblings[*part], go_on));
-        models.push(RemoteModel { label: group.label, stem: group.stem, files: files.collect::<Result<_>>()? });
+        let model = RemoteModel { label: group.label, stem: group.stem, files: files.collect::<Result<_>>()? };
+        if model.bytes() > LARGEST {
+            return Err(strange(repo, &format!("{} has {} bytes", model.label, model.bytes())));
+        }
+        models.push(model);
     }
     models.sort_by_key(RemoteModel::bytes);
     Ok(Repository { name: repo.clone(), revision: revision.into(), commit, models })

@@ -6,10 +6,13 @@
 //!   file gets its name only once size and SHA-256 are those that the hub lists. A wrong file is deleted.
 //! * **What was downloaded stays.** A download goes on where the last one ended, however that was. The name of the part
 //!   is the hash of the contents, so it never continues with another file's.
-//! * **Passing trouble is waited out**: lost connections, stalls, 429 and 5xx. Everything else is an error at once.
+//! * **Passing trouble is waited out**: lost connections, stalls, 429 and 5xx, and answers about another file where the
+//!   hash will tell. Everything else is an error at once.
 //! * **The token goes to the hub alone**, not to the servers that it redirects to.
 //!
-//! Calls block, and their threads end with them. TLS is rustls with a provider that needs no C compiler.
+//! Calls block, and their threads end with them. A caller's `Break` ends what waits for a server at once; while an
+//! address is looked up or connected to, it is heeded after twenty seconds at most. TLS is rustls with a provider that
+//! needs no C compiler.
 
 mod client;
 mod header;
@@ -55,7 +58,8 @@ pub struct HubOptions {
     /// How long to wait before the first of these; each further wait is twice as long, and at most half a minute, unless
     /// the server asks for a longer one.
     pub pause: Duration,
-    /// How long a connection may be silent before it counts as lost.
+    /// How long a connection may be silent before it counts as lost. To look up an address and to connect to it may take
+    /// ten seconds each at most.
     pub patience: Duration,
 }
 
@@ -159,8 +163,9 @@ pub struct Pulled {
     pub path: PathBuf,
     /// The bytes that this call received; 0 if all was there.
     pub received: u64,
-    /// Whether the SHA-256 of every file was compared. The hub lists none for small files outside of its storage for
-    /// large ones, of which only the size is known.
+    /// Whether this call compared the SHA-256 of every file. It does so with what it receives, but not with files that
+    /// were there already, which are known by their size. The hub lists none for small files outside of its storage for
+    /// large ones.
     pub verified: bool,
 }
 
@@ -241,12 +246,15 @@ impl Hub {
         })?;
         let folder = RepoFolder::new(cache, &repository.name);
         let total = model.bytes();
-        let (mut before, mut received) = (0, 0);
-        store::make_room(&folder, model)?;
+        let (mut before, mut received, mut verified) = (0, 0, true);
+        store::make_room(&folder, &repository.commit, model)?;
         for file in &model.files {
             let mut tell_all = |stage, done, trouble| tell(PullProgress { stage, done: before + done, total, trouble });
             if !store::is_there(&folder, &repository.commit, file) {
                 received += self.fetch(repository, &folder, file, &mut tell_all)?;
+                verified &= file.sha256.is_some();
+            } else {
+                verified = false;
             }
             store::link(&folder, &repository.commit, file)?;
             before += file.bytes;
@@ -257,7 +265,7 @@ impl Hub {
         }
         store::refer(&folder, &repository.revision, &repository.commit)?;
         let first = model.files.first().map(|file| folder.file(&repository.commit, &file.path)).unwrap_or_default();
-        Ok(Pulled { path: first, received, verified: model.files.iter().all(|file| file.sha256.is_some()) })
+        Ok(Pulled { path: first, received, verified })
     }
 
     /// Downloads a file to its blob, and returns how many bytes were received.

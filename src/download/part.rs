@@ -1,11 +1,12 @@
-//! A file while it is downloaded. It grows at its end only, so its size says how much of it is there.
+//! A file while it is downloaded. It grows at its end only, so its size says how much of it is there. Whoever writes it
+//! holds its lock until it has another name or is gone, so no two programs write it.
 
 use super::RemoteFile;
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The bytes that are read at a time to hash them.
@@ -30,35 +31,46 @@ impl Part {
             fs::create_dir_all(folder).map_err(unwritable("create", folder))?;
         }
         let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = options.map_err(unwritable("write", &path))?;
+        let file = options.map_err(unwritable("write", &path))?;
         // A file system without locks is used without them.
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !is_at(&file, &path) {
             return Err(Error::Download {
                 what: path.display().to_string(),
                 reason: "another program is downloading it".into(),
                 remedy: "wait for it, or end it".into(),
             });
         }
-        let (mut hash, mut written, mut block) = (Sha256::new(), 0, vec![0; BLOCK]);
-        let mut there = file.metadata().map_err(unwritable("read", &path))?.len();
-        if there > bytes {
-            file.set_len(0).map_err(unwritable("write", &path))?;
-            there = 0;
-        }
-        while written < there {
-            go_on(written)?;
-            match file.read(&mut block) {
-                Ok(0) => break,
-                Ok(count) => {
-                    hash.update(&block[..count]);
-                    written += count as u64;
-                }
-                Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
-                Err(reason) => return Err(unwritable("read", &path)(reason)),
+        let mut part = Self { file, path, hash: Sha256::new(), written: 0, ahead: BTreeMap::new() };
+        match part.read(bytes, go_on) {
+            Ok(()) => Ok(part),
+            Err(error) => {
+                let _ = part.keep(); // the first error tells more
+                Err(error)
             }
         }
-        go_on(written)?;
-        Ok(Self { file, path, hash, written, ahead: BTreeMap::new() })
+    }
+
+    /// Hashes what there is.
+    fn read(&mut self, bytes: u64, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+        let mut block = vec![0; BLOCK];
+        let mut there = self.file.metadata().map_err(unwritable("read", &self.path))?.len();
+        if there > bytes {
+            self.file.set_len(0).map_err(unwritable("write", &self.path))?;
+            there = 0;
+        }
+        while self.written < there {
+            go_on(self.written)?;
+            match self.file.read(&mut block) {
+                Ok(0) => break,
+                Ok(count) => {
+                    self.hash.update(&block[..count]);
+                    self.written += count as u64;
+                }
+                Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
+                Err(reason) => return Err(unwritable("read", &self.path)(reason)),
+            }
+        }
+        go_on(self.written)
     }
 
     /// How much of the file is there.
@@ -89,14 +101,6 @@ impl Part {
         Ok(())
     }
 
-    /// Drops all that is there.
-    pub fn restart(&mut self) -> Result<()> {
-        let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
-        emptied.map_err(unwritable("write", &self.path))?;
-        (self.hash, self.written, self.ahead) = (Sha256::new(), 0, BTreeMap::new());
-        Ok(())
-    }
-
     /// Leaves what is there for another download, or nothing if there is nothing.
     pub fn keep(self) -> Result<()> {
         if self.written == 0 && self.file.metadata().is_ok_and(|about| about.is_file() && about.len() == 0) {
@@ -109,8 +113,8 @@ impl Part {
     /// Deletes the file, whose contents are of no use.
     pub fn discard(self) {
         let Self { file, path, .. } = self;
-        drop(file);
         let _ = fs::remove_file(path); // it would be found wrong again
+        drop(file);
     }
 
     /// Checks the whole file and gives it its name. A wrong one is deleted.
@@ -132,9 +136,25 @@ impl Part {
         }
         self.file.sync_all().or_else(unless_special).map_err(unwritable("write", &self.path))?;
         let Self { file, path, .. } = self;
-        drop(file); // Windows renames no open file
-        fs::rename(&path, name).map_err(unwritable("write", name))
+        let held = Some(file).filter(|_| !cfg!(windows)); // Windows renames no open file
+        let renamed = fs::rename(&path, name).map_err(unwritable("write", name));
+        drop(held);
+        renamed
     }
+}
+
+/// Whether an open file still has this name: another program may have finished it before its lock was free.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let number = |about: fs::Metadata| (about.dev(), about.ino());
+    let (own, named) = (file.metadata().map(number), fs::metadata(path).map(number));
+    own.is_ok_and(|own| named.is_ok_and(|named| named == own))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
 }
 
 /// Files that are no regular ones need not reach a disk.

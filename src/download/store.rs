@@ -18,13 +18,11 @@ pub(super) fn is_there(folder: &RepoFolder, commit: &str, file: &RemoteFile) -> 
 }
 
 /// Checks that the disk has room for what is missing of a model.
-pub(super) fn make_room(folder: &RepoFolder, model: &RemoteModel) -> Result<()> {
-    let size = |path: PathBuf| fs::metadata(path).map_or(0, |about| about.len());
-    let missing = |file: &RemoteFile| {
-        let there = size(folder.blob(file.id())).max(size(folder.part(file.id())));
-        file.bytes.saturating_sub(there)
-    };
-    let needed: u64 = model.files.iter().map(missing).sum();
+pub(super) fn make_room(folder: &RepoFolder, commit: &str, model: &RemoteModel) -> Result<()> {
+    let begun = |file: &RemoteFile| fs::metadata(folder.part(file.id())).map_or(0, |about| about.len());
+    let missing = model.files.iter().filter(|file| !is_there(folder, commit, file));
+    let missing = missing.map(|file| file.bytes.saturating_sub(begun(file)));
+    let needed = missing.fold(0, u64::saturating_add);
     let blobs = folder.blob("");
     // The nearest folder that exists is on the same disk.
     let Some(there) = blobs.ancestors().find(|folder| folder.is_dir()) else { return Ok(()) };
@@ -33,7 +31,8 @@ pub(super) fn make_room(folder: &RepoFolder, model: &RemoteModel) -> Result<()> 
         return Ok(());
     }
     let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
-    let reason = format!("{} MB are needed and {} MB are free", megabytes(needed + SPARE), megabytes(free));
+    let reason =
+        format!("{} MB are needed and {} MB are free", megabytes(needed.saturating_add(SPARE)), megabytes(free));
     Err(unwritable("write", &blobs)(io::Error::new(io::ErrorKind::StorageFull, reason)))
 }
 
@@ -94,5 +93,28 @@ mod tests {
         assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
         refer(&folder, "refs/pr/1", "c0ffee").unwrap();
         assert_eq!(fs::read_to_string(folder.reference("refs/pr/1")).unwrap(), "c0ffee");
+    }
+
+    /// A model needs no room where it is: as a blob, or where the system has no links, under its name.
+    #[test]
+    fn only_what_is_missing_needs_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let name: crate::catalog::ModelName = "a/b".parse().unwrap();
+        let folder = RepoFolder::new(dir.path(), &name.repo);
+        let bytes = fs4::available_space(dir.path()).unwrap() + (1 << 30);
+        let model = RemoteModel::of_file("x.gguf", bytes);
+        let file = folder.file("c0ffee", "x.gguf");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        assert!(make_room(&folder, "c0ffee", &model).is_err());
+        for there in [file, folder.blob(model.files[0].id())] {
+            fs::create_dir_all(there.parent().unwrap()).unwrap();
+            // A file of that size without contents, if this system has such files.
+            if fs::File::create(&there).unwrap().set_len(bytes).is_err() {
+                return;
+            }
+            assert!(make_room(&folder, "c0ffee", &model).is_ok());
+            fs::remove_file(&there).unwrap();
+        }
+        assert!(make_room(&folder, "c0ffee", &RemoteModel::of_file("x.gguf", u64::MAX)).is_err());
     }
 }

@@ -1,13 +1,18 @@
 //! Fetches a file in pieces, over several connections, into its part.
 //!
 //! Pieces are taken in order, and a connection waits before it gets further ahead of the part's end than memory should
-//! hold. The first answer shows whether the server sends ranges at all. If not, one connection fetches the whole file.
+//! hold. The first answer shows whether the server sends ranges at all. If not, one connection fetches the whole file,
+//! and skips what is there already.
+//!
+//! Where the SHA-256 is listed, it alone decides at the end whether the part is good, and an answer about another file is
+//! passing trouble: a proxy's page or a server that is being replaced must not cost what took hours.
 
 use super::RemoteFile;
 use super::client::{Answer, Attempt, Client, Trouble, receive};
 use super::part::Part;
 use crate::error::{Error, Result};
 use crate::threads::{GoOn, Job, lock, work};
+use std::io::Read;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -110,7 +115,7 @@ impl<'a> Transfer<'a> {
                 if start >= self.file.bytes {
                     return Ok(());
                 }
-                *next = self.file.bytes.min(start + piece);
+                *next = self.file.bytes.min(start.saturating_add(piece));
                 start..*next
             };
             while piece.start > lock(&self.part).written() + window {
@@ -137,7 +142,7 @@ impl<'a> Transfer<'a> {
         let tag = lock(&self.tag).clone();
         let asked = self.client.get(direct.as_deref().unwrap_or(&self.url), Some(*at..end), tag.as_deref());
         let answer = match asked {
-            Err(Trouble::NoRange(Some(total))) if total != self.file.bytes => return Err(self.is_changed()),
+            Err(Trouble::NoRange(Some(total))) if total != self.file.bytes => return Err(self.is_other()),
             Err(Trouble::Expired) => {
                 *lock(&self.direct) = None;
                 return Err(Trouble::Expired);
@@ -148,7 +153,7 @@ impl<'a> Transfer<'a> {
         *lock(&self.direct) = Some(answer.url.clone());
         if answer.is_range {
             self.ranges.store(true, Ordering::Relaxed);
-            return self.receive(answer, at, end, go_on);
+            return self.receive(&mut answer.into_reader(), at, end, go_on);
         }
         if self.ranges.load(Ordering::Relaxed) {
             return Err(Trouble::Passing("the server sent the whole file where a part was asked for".into(), None));
@@ -162,13 +167,14 @@ impl<'a> Transfer<'a> {
             true => answer.extent().and_then(|extent| extent.total),
             false => answer.length(),
         };
-        let other_hash = answer.hash().zip(self.file.sha256.as_ref()).is_some_and(|(hash, wanted)| hash != *wanted);
-        let mut tag = lock(&self.tag);
-        let other_tag = tag.as_deref().zip(answer.tag()).is_some_and(|(before, now)| before != now);
-        // A server that closes early tells a wrong length of a whole file at times, but no wrong total of a range.
-        let other_size = sizes.is_some_and(|size| size != self.file.bytes);
-        if other_hash || other_tag || other_size {
+        if answer.hash().zip(self.file.sha256.as_ref()).is_some_and(|(hash, wanted)| hash != *wanted) {
             return Err(self.is_changed());
+        }
+        let mut tag = lock(&self.tag);
+        let other_tag = tag.as_deref().zip(answer.tag()).is_some_and(|(before, now)| plain(before) != plain(now));
+        let other_size = sizes.is_some_and(|size| size != self.file.bytes);
+        if other_tag || other_size || answer.is_page() {
+            return Err(self.is_other());
         }
         if answer.is_range && answer.extent().and_then(|extent| extent.start) != Some(at) {
             return Err(Trouble::Passing("the server sent another part than was asked for".into(), None));
@@ -179,39 +185,66 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
+    /// The trouble with an answer that is about another file by its tag or size.
+    fn is_other(&self) -> Trouble {
+        if self.file.sha256.is_none() {
+            // Nothing would show later that the part was put together of two files.
+            return self.is_changed();
+        }
+        *lock(&self.direct) = None; // the hub may know better where the file is
+        Trouble::Passing("the server sent another file than is listed".into(), None)
+    }
+
     fn is_changed(&self) -> Trouble {
         self.changed.store(true, Ordering::Relaxed);
         Trouble::Lasting(super::changed(&self.file.path))
     }
 
     /// Receives a range, or as much of it as comes.
-    fn receive(&self, answer: Answer, at: &mut u64, end: u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
-        let mut body = answer.into_reader();
-        let mut block = vec![0; BLOCK];
-        while *at < end {
-            go_on().map_err(Trouble::Lasting)?;
-            let most = usize::try_from(end - *at).unwrap_or(BLOCK).min(BLOCK);
-            let count = receive(&mut body, &mut block[..most])?;
-            if count == 0 {
-                return Err(Trouble::Passing("the server closed the connection too soon".into(), None));
-            }
-            lock(&self.part).put(*at, &block[..count]).map_err(Trouble::Lasting)?;
-            *at += count as u64;
-            self.done.fetch_add(count as u64, Ordering::Relaxed);
-        }
-        Ok(())
+    fn receive(&self, body: &mut impl Read, at: &mut u64, end: u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
+        blocks(body, end.saturating_sub(*at), go_on, |block| {
+            lock(&self.part).put(*at, block)?;
+            *at += block.len() as u64;
+            self.done.fetch_add(block.len() as u64, Ordering::Relaxed);
+            Ok(())
+        })
     }
 
-    /// Receives all of the file from its first byte on, where the server sends no ranges. The other connections have
-    /// nothing to do.
+    /// Receives all of the file where the server sends no ranges, and takes what lies behind `at`. The other connections
+    /// have nothing to do.
     fn whole(&self, answer: Answer, at: &mut u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
-        lock(&self.part).restart().map_err(Trouble::Lasting)?;
         *lock(&self.next) = self.file.bytes;
         self.whole.store(true, Ordering::Relaxed);
-        self.done.store(0, Ordering::Relaxed);
-        *at = 0;
-        self.receive(answer, at, self.file.bytes, go_on)
+        let mut body = answer.into_reader();
+        blocks(&mut body, *at, go_on, |_| Ok(()))?;
+        self.receive(&mut body, at, self.file.bytes, go_on)
     }
+}
+
+/// Receives so many bytes, and gives them to `take` as they come.
+fn blocks(
+    body: &mut impl Read,
+    mut bytes: u64,
+    go_on: &mut GoOn<'_>,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<(), Trouble> {
+    let mut block = vec![0; BLOCK];
+    while bytes > 0 {
+        go_on().map_err(Trouble::Lasting)?;
+        let most = usize::try_from(bytes).unwrap_or(BLOCK).min(BLOCK);
+        let count = receive(body, &mut block[..most])?;
+        if count == 0 {
+            return Err(Trouble::Passing("the server closed the connection too soon".into(), None));
+        }
+        take(&block[..count]).map_err(Trouble::Lasting)?;
+        bytes -= count as u64;
+    }
+    Ok(())
+}
+
+/// A tag without the mark that it is a weak one, which servers of the same storage set differently.
+fn plain(tag: &str) -> &str {
+    tag.strip_prefix("W/").unwrap_or(tag)
 }
 
 /// Waits a moment for what other connections do.

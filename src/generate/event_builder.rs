@@ -46,9 +46,19 @@ impl EventBuilder {
         self.stops.found()
     }
 
+    /// Whether the parser ended the reply.
+    pub fn ended(&self) -> bool {
+        self.parser.as_ref().is_some_and(ReplyParser::has_ended)
+    }
+
+    /// Whether the parser takes a token as a tag.
+    pub fn is_tag(&self, token: u32) -> bool {
+        self.parser.as_ref().is_some_and(|parser| parser.is_tag(token))
+    }
+
     /// Appends the events that a token completes.
     pub fn token(&mut self, tokenizer: &Tokenizer, token: u32) -> Result<()> {
-        if self.parser.as_ref().is_some_and(|parser| parser.is_tag(token)) {
+        if self.is_tag(token) {
             self.close_text();
             let pieces = self.parser.as_mut().map(|parser| parser.push_tag(token));
             pieces.into_iter().flatten().for_each(|piece| self.piece(piece));

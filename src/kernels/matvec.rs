@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::plan::{Bound, Builder, Cost, MAX_GRID, Tensor, Tiling, VariantBuilder, Weight};
 use crate::quant::{Arithmetic, GROUP, Quant};
 use crate::wgsl::{Source, source};
+use std::collections::HashSet;
 
 /// A root mean square norm that was left to the product behind it.
 #[derive(Clone)]
@@ -236,6 +237,12 @@ impl<'a> MatvecProduct<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// Storage buffers that weights take in a step: those of their streams, and a grid once for all that have it.
+pub(super) fn buffers_of(weights: &[&Weight]) -> usize {
+    let grids: HashSet<&str> = weights.iter().filter_map(|w| Some(w.quant.grid()?.buffer.name())).collect();
+    weights.iter().map(|w| w.quant.streams.len()).sum::<usize>() + grids.len()
 }
 
 fn norm_constants(variant: VariantBuilder, norm: &Norm) -> VariantBuilder {

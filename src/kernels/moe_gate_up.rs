@@ -2,7 +2,7 @@
 //! shared ones beside them.
 
 use super::computes::{self, SelectedExperts, Terms, Which};
-use super::matvec::{Feed, HALF, Input, MatvecProduct};
+use super::matvec::{Feed, HALF, Input, MatvecProduct, buffers_of};
 use super::rounded::Epilogue;
 use super::route::Routing;
 use super::{Kernel, Summands, expect_shape};
@@ -10,7 +10,6 @@ use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Builder, Cost, Tensor, Weight};
 use crate::wgsl::{Source, source};
-use std::collections::HashSet;
 
 const OP: Source = source!("op/moe_gate_up.wgsl");
 
@@ -55,11 +54,7 @@ impl GateUp<'_> {
     /// Storage buffers the kernel binds.
     pub fn buffers(&self) -> usize {
         const OTHERS: usize = 7; // x, norm, logits, bias, state, ids, y
-        let roles = self.roles();
-        let streams: usize = roles.iter().map(|(_, weight)| weight.quant.streams.len()).sum();
-        let grids: HashSet<&str> =
-            roles.iter().filter_map(|(_, weight)| Some(weight.quant.grid()?.buffer.name())).collect();
-        streams + grids.len() + OTHERS
+        buffers_of(&self.roles().map(|(_, weight)| weight)) + OTHERS
     }
 }
 
@@ -83,7 +78,8 @@ impl Builder {
         let ids = self.tensor_with_stride(&format!("{label}.ids"), [top_k, tokens], top_k);
         let y = self.tensor(label, [rows.max(shared_rows), (top_k + 1) * tokens]);
         let whole = rows.is_multiple_of(HALF) && shared_rows.is_multiple_of(HALF);
-        let rounded = if whole { self.rounded(&y, label) } else { None };
+        let room = weights.buffers() < self.target().buffers; // for one more
+        let rounded = if whole && room { self.rounded(&y, label) } else { None };
         let epilogue = Epilogue { rounded, norm: None };
         let product = MatvecProduct {
             epilogue,

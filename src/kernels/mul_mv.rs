@@ -1,7 +1,7 @@
 //! Matrix times vector, for one matrix or a stack of them.
 
 use super::computes::{Terms, Which};
-use super::matvec::{Feed, Input, MatvecProduct, Norm};
+use super::matvec::{Feed, Input, MatvecProduct, Norm, buffers_of};
 use super::rounded::{Epilogue, Residual};
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
@@ -44,7 +44,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::mul_mv`].
     pub fn mul_mv_add(&mut self, label: &str, w: &Weight, x: &Input, y: &Tensor, next: &Norm) -> Result<Residual> {
-        let epilogue = self.epilogue_for(y, "x", next);
+        let epilogue = self.epilogue_for(y, "x", next, buffers_of(&[w]) + 3); // x, its norm, y
         self.mul_mv_step(label, w, x, y, Write::Add, epilogue)?;
         Ok(Residual { rounded: epilogue.rounded, ..Residual::from(*y) })
     }

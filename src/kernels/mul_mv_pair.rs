@@ -1,7 +1,7 @@
 //! Two matrices times the same vector.
 
 use super::computes::{self, Terms, Which};
-use super::matvec::{Feed, Input, MatvecProduct, Norm};
+use super::matvec::{Feed, Input, MatvecProduct, Norm, buffers_of};
 use super::rounded::{Epilogue, Residual};
 use super::{Kernel, expect_shape};
 use crate::error::Result;
@@ -32,7 +32,8 @@ impl Builder {
         expect_shape(KERNEL.name, &v.name, v.shape[0], columns)?;
         let vectors = x.tensor.shape[1];
         let [y, z] = [self.tensor(names[0], [first, vectors]), self.tensor(names[1], [second, vectors])];
-        let epilogue = next.map_or(Epilogue::default(), |next| self.epilogue_for(&y, names[0], next));
+        let buffers = buffers_of(&[w, v]) + 4; // x, its norm, y, z
+        let epilogue = next.map_or(Epilogue::default(), |next| self.epilogue_for(&y, names[0], next, buffers));
         let product = MatvecProduct {
             epilogue,
             rows: first + second,

@@ -102,9 +102,11 @@ impl Builder {
         Some(Rounded { buffer, ..rounded })
     }
 
-    /// What a step leaves besides `x` for the norm `next` that follows on it.
-    pub(super) fn epilogue_for<'a>(&mut self, x: &Tensor, label: &str, next: &'a Norm) -> Epilogue<'a> {
-        let rounded = if self.target().fusions.norm { self.rounded_for_norm(x, label) } else { None };
+    /// What a step leaves besides `x` for the norm `next` that follows on it. The step binds so many `buffers` anyway; where
+    /// the device has no room for two more, it leaves nothing.
+    pub(super) fn epilogue_for<'a>(&mut self, x: &Tensor, label: &str, next: &'a Norm, buffers: usize) -> Epilogue<'a> {
+        let room = buffers + 2 <= self.target().buffers; // of the norm and of what is rounded
+        let rounded = if room && self.target().fusions.norm { self.rounded_for_norm(x, label) } else { None };
         Epilogue { rounded, norm: Some(next) }
     }
 }

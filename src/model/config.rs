@@ -4,6 +4,7 @@ use super::rope::RopeScaling;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::kernels::{Gating, Routing};
+use crate::text::Family;
 
 /// The only supported architecture: GGUF's name for the family of GLM-4.7-Flash.
 const ARCHITECTURE: &str = "deepseek2";
@@ -84,6 +85,8 @@ impl Config {
             config.leading_dense = config.layers;
         }
         config.check()?;
+        let template = file.opt_string("tokenizer.chat_template").ok().flatten();
+        config.notices.extend(template.and_then(Family::notice));
         Ok(config)
     }
 
@@ -167,7 +170,7 @@ impl Keys<'_> {
     }
 
     /// A number that may be absent or 0.
-    fn optional(&self, name: &str) -> Result<usize> {
+    pub(super) fn optional(&self, name: &str) -> Result<usize> {
         Ok(self.file.opt_u32(&self.key(name))?.unwrap_or(0) as usize)
     }
 

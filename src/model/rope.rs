@@ -3,7 +3,9 @@
 //!
 //! YaRN (Peng et al., "YaRN", 2023) stretches slow pairs and leaves fast ones alone. The details are llama.cpp's for this
 //! architecture, so that files mean the same in both: the magnitude of rotated values (`llama-context.cpp`,
-//! `yarn_attn_factor`), the frequencies (ggml's `rope_yarn`) and the factor of scores (`models/deepseek2.cpp`).
+//! `yarn_attn_factor`), the frequencies (ggml's `rope_yarn`), the factor of scores (`models/deepseek2.cpp`), and what holds
+//! where a file lacks a key. There is one difference: `yarn_beta_fast` and `yarn_beta_slow` count here. llama.cpp reads
+//! them for other architectures only, and takes the usual 32 and 1 for this one, which published files contain.
 
 use super::config::{Keys, metadata, unsupported};
 use crate::error::Result;
@@ -46,14 +48,10 @@ impl RopeScaling {
         let kind = keys.file.opt_string(&keys.key("rope.scaling.type"))?;
         let plain = Self { base, factor: 1.0, yarn: None, attention_factor };
         match kind {
-            // As in llama.cpp, a factor without a type is that of linear scaling, and 0 is none.
-            None => match keys.number("rope.scaling.factor", 0.0)? {
-                0.0 => Ok(plain),
-                factor => Ok(Self { factor: keys.positive("rope.scaling.factor", factor)?, ..plain }),
-            },
             Some("none" | "") => Ok(plain),
-            Some("linear") => Ok(Self { factor: required_factor(keys)?, ..plain }),
-            Some("yarn") => Ok(Self { factor: required_factor(keys)?, yarn: Some(Yarn::read(keys, base)?), ..plain }),
+            // As in llama.cpp, a factor without a type is that of linear scaling.
+            None | Some("linear") => Ok(Self { factor: factor(keys)?, ..plain }),
+            Some("yarn") => Ok(Self { factor: factor(keys)?, yarn: Some(Yarn::read(keys, base)?), ..plain }),
             Some(other) => Err(unsupported(&keys.key("rope.scaling.type"), other, "`none`, `linear` and `yarn` are")),
         }
     }
@@ -86,9 +84,16 @@ impl RopeScaling {
     }
 }
 
-fn required_factor(keys: &Keys<'_>) -> Result<f64> {
-    let name = "rope.scaling.factor";
-    keys.positive(name, keys.file.f32(&keys.key(name))?.into())
+/// The factor, which files from before `rope.scaling.*` have under another name. As in llama.cpp, it is 1 if it is absent
+/// or 0.
+fn factor(keys: &Keys<'_>) -> Result<f64> {
+    let [name, early] = ["rope.scaling.factor", "rope.scale_linear"];
+    let present = |name| keys.file.get(&keys.key(name)).is_some();
+    let name = if present(early) && !present(name) { early } else { name };
+    match keys.number(name, 0.0)? {
+        0.0 => Ok(1.0),
+        factor => keys.positive(name, factor),
+    }
 }
 
 impl Yarn {
@@ -96,12 +101,12 @@ impl Yarn {
         if base <= 1.0 {
             return Err(metadata(&keys.key("rope.freq_base"), "more than 1, for YaRN", &base.to_string()));
         }
-        // Programs that know these let them change what YaRN computes.
-        for name in ["rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor"] {
-            let value = keys.number(name, 1.0)?;
-            if value != 1.0 {
-                return Err(unsupported(&keys.key(name), &value.to_string(), "1 is"));
-            }
+        // How much of the stretching there is: less than 0 means that it is not set. `yarn_attn_factor` is not read, since
+        // llama.cpp replaces it with what follows from the factor.
+        let extent = keys.number("rope.scaling.yarn_ext_factor", 1.0)?;
+        if extent != 1.0 && extent >= 0.0 {
+            let key = keys.key("rope.scaling.yarn_ext_factor");
+            return Err(unsupported(&key, &extent.to_string(), "1 is, and less than 0 for the usual"));
         }
         let positive = |name: &str, usual| keys.positive(name, keys.number(name, usual)?);
         let multiplier = "rope.scaling.yarn_log_multiplier";
@@ -109,8 +114,12 @@ impl Yarn {
         if log_multiplier < 0.0 {
             return Err(metadata(&keys.key(multiplier), "0 or more", &log_multiplier.to_string()));
         }
+        let original_context = match keys.optional("rope.scaling.original_context_length")? {
+            0 => keys.count("context_length")?,
+            tokens => tokens,
+        };
         Ok(Self {
-            original_context: keys.count("rope.scaling.original_context_length")?,
+            original_context,
             beta_fast: positive("rope.scaling.yarn_beta_fast", 32.0)?,
             beta_slow: positive("rope.scaling.yarn_beta_slow", 1.0)?,
             log_multiplier,

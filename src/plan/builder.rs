@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::quant::{F32, GROUP, GridBuffer, Quant};
 use crate::shader::Variant;
 use crate::wgsl::source;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The size in bytes of a `kernels::Sampling`, which says how the tokens of a sequence are sampled. It is stated here
@@ -353,15 +353,14 @@ impl Builder {
         &mut self,
         label: &str,
         variant: VariantBuilder,
-        mut bindings: Vec<Bound>,
+        bindings: Vec<Bound>,
         grid: [usize; 3],
         cost: Cost,
     ) -> Result<Step> {
-        let mut known = HashSet::new();
-        bindings.retain(|bound| known.insert(bound.name.clone()));
         let kernel = variant.kernel;
         let variant = self.intern(variant.finish());
         let label = format!("{}{label}", self.prefix);
+        let bindings = once_each(kernel, &label, bindings)?;
         let limit = |n: usize| u32::try_from(n).ok().filter(|n| *n <= MAX_GRID);
         let [Some(x), Some(y), Some(z)] = grid.map(limit) else {
             let want = format!("at most {MAX_GRID} workgroups in a dimension");
@@ -379,6 +378,22 @@ impl Builder {
             self.plan.variants.len() - 1
         })
     }
+}
+
+/// The bindings without those that are there twice: weights of a step share the grid of their format.
+fn once_each(op: &'static str, label: &str, bindings: Vec<Bound>) -> Result<Vec<Bound>> {
+    let mut once: Vec<Bound> = Vec::with_capacity(bindings.len());
+    for bound in bindings {
+        match once.iter().find(|known| known.name == bound.name) {
+            None => once.push(bound),
+            Some(known) if *known == bound => {}
+            Some(known) => {
+                let (tensor, got) = (format!("{label}.{}", bound.name), format!("{bound:?}"));
+                return Err(Error::Shape { op, tensor, got, want: format!("the same as {known:?}") });
+            }
+        }
+    }
+    Ok(once)
 }
 
 /// The number of workgroups that every device allows in one dimension of a grid.

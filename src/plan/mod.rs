@@ -186,7 +186,7 @@ impl Tensor {
 }
 
 /// A range of a buffer that is bound to a name of the shader.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
     /// The name in WGSL.
     pub name: String,

@@ -1,6 +1,6 @@
 //! Reads a vocabulary from the metadata of a GGUF file.
 
-use super::{TokenType, Vocab};
+use super::{TokenType, Vocab, pretokenizer};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 
@@ -24,14 +24,17 @@ impl Vocab {
         }
         let owned = |strings: Vec<&str>| strings.into_iter().map(str::to_owned).collect();
         let types = file.opt_i32s("tokenizer.ggml.token_type")?.unwrap_or_default();
+        let pre = file.opt_string("tokenizer.ggml.pre")?.unwrap_or("default");
+        let bos = file.opt_u32("tokenizer.ggml.bos_token_id")?;
+        let usual = bos.is_some() && pretokenizer::family(pre).is_ok_and(|family| family.add_bos);
         let ends = ["eos", "eot", "eom"].map(|name| file.opt_u32(&format!("tokenizer.ggml.{name}_token_id")));
         Ok(Some(Self {
             tokens: owned(file.strings("tokenizer.ggml.tokens")?),
             types: types.into_iter().map(TokenType::from_gguf).collect(),
             merges: owned(file.strings("tokenizer.ggml.merges")?),
-            pre: file.opt_string("tokenizer.ggml.pre")?.unwrap_or("default").to_owned(),
-            bos: file.opt_u32("tokenizer.ggml.bos_token_id")?,
-            add_bos: file.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(false),
+            pre: pre.to_owned(),
+            bos,
+            add_bos: file.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(usual),
             eos: file.opt_u32("tokenizer.ggml.eos_token_id")?,
             end: ends.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?,
         }))

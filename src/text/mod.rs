@@ -10,6 +10,7 @@ mod bpe;
 mod byte_level;
 mod call;
 mod detokenizer;
+mod ends;
 mod family;
 mod from_file;
 mod jinja;

@@ -17,7 +17,9 @@ pub(super) struct VocabFamily {
     regexes: &'static [&'static str],
     /// Whether a word that is a token as a whole is encoded to that token, whatever the merges would make of it.
     pub(super) ignore_merges: bool,
-    /// Control tokens that end a reply, even if the file's metadata does not list them.
+    /// Whether texts begin with a token of their own if the file does not say.
+    pub(super) add_bos: bool,
+    /// Tokens that end a reply, besides those that do in [every vocabulary](super::ends).
     pub(super) end: &'static [&'static str],
 }
 
@@ -73,49 +75,25 @@ static FAMILIES: &[VocabFamily] = &[
             "glm4.7",
             "glm-4.7",
         ],
-        regexes: &[UP_TO_THREE_DIGITS],
         ignore_merges: true,
-        end: &["<|endoftext|>", "<|user|>", "<|observation|>"],
+        end: &["<|user|>", "<|observation|>"],
+        ..VocabFamily::cutting(&[UP_TO_THREE_DIGITS])
     },
     VocabFamily {
         names: &["llama-bpe", "llama3", "llama-v3"],
-        regexes: &[UP_TO_THREE_DIGITS],
         ignore_merges: true,
-        end: &["<|end_of_text|>", "<|eot_id|>", "<|eom_id|>"],
+        add_bos: true,
+        ..VocabFamily::cutting(&[UP_TO_THREE_DIGITS])
     },
-    VocabFamily {
-        names: &["qwen2"],
-        regexes: &[SINGLE_DIGITS],
-        ignore_merges: false,
-        end: &["<|endoftext|>", "<|im_end|>"],
-    },
-    VocabFamily { names: &["gpt-2", "gpt2"], regexes: &[ANY_DIGITS], ignore_merges: false, end: &["<|endoftext|>"] },
-    VocabFamily {
-        names: &["gigachat"],
-        regexes: &[ANY_DIGITS],
-        ignore_merges: false,
-        end: &["</s>", "<|message_sep|>"],
-    },
-    VocabFamily { names: &["youtu"], regexes: &EAST_ASIAN_FIRST, ignore_merges: true, end: ENDS },
-    VocabFamily { names: &["deepseek-llm"], regexes: &CASED_LETTERS, ignore_merges: false, end: ENDS },
-    VocabFamily { names: &["deepseek-coder"], regexes: &WORDS_OF_CODE, ignore_merges: false, end: ENDS },
-    VocabFamily { names: &["deepseek-v3"], regexes: &NUMBERS_FIRST, ignore_merges: false, end: ENDS },
-    VocabFamily { names: &["kanana2", "gpt-4o"], regexes: &[WORDS_BY_CASE], ignore_merges: false, end: ENDS },
-    VocabFamily { names: &["kimi-k2"], regexes: &[HAN_FIRST], ignore_merges: false, end: ENDS },
-];
-
-/// The tokens that end a reply in vocabularies of several makers, as llama.cpp lists them.
-const ENDS: &[&str] = &[
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<｜end▁of▁sentence｜>",
+    VocabFamily { names: &["qwen2", "deepseek-r1-qwen"], ..VocabFamily::cutting(&[SINGLE_DIGITS]) },
+    VocabFamily { names: &["gpt-2", "gpt2"], ..VocabFamily::cutting(&[ANY_DIGITS]) },
+    VocabFamily { names: &["gigachat"], end: &["<|message_sep|>"], ..VocabFamily::cutting(&[ANY_DIGITS]) },
+    VocabFamily { names: &["youtu"], ignore_merges: true, ..VocabFamily::cutting(&EAST_ASIAN_FIRST) },
+    VocabFamily { names: &["deepseek-llm"], ..VocabFamily::cutting(&CASED_LETTERS) },
+    VocabFamily { names: &["deepseek-coder"], ..VocabFamily::cutting(&WORDS_OF_CODE) },
+    VocabFamily { names: &["deepseek-v3", "joyai-llm"], ..VocabFamily::cutting(&NUMBERS_FIRST) },
+    VocabFamily { names: &["kanana2", "gpt-4o", "llama4"], ..VocabFamily::cutting(&[WORDS_BY_CASE]) },
+    VocabFamily { names: &["kimi-k2"], ..VocabFamily::cutting(&[HAN_FIRST]) },
 ];
 
 /// The family whose rule is called `pre`.
@@ -127,6 +105,11 @@ pub(super) fn family(pre: &str) -> Result<&'static VocabFamily> {
 }
 
 impl VocabFamily {
+    /// The usual properties, for a rule of these expressions.
+    const fn cutting(regexes: &'static [&'static str]) -> Self {
+        Self { names: &[], regexes, ignore_merges: false, add_bos: false, end: &[] }
+    }
+
     /// Compiles the rule of the family.
     pub(super) fn compile(&self) -> Result<Words> {
         let compile = |regex: &&str| {
@@ -221,6 +204,14 @@ mod tests {
             }
         }
         assert!(cases.len() > 100 && faults.is_empty(), "{} of {}\n{}", faults.len(), cases.len(), faults.join("\n"));
+    }
+
+    #[test]
+    fn names_of_one_rule() {
+        let text = "It'S 12345 東京の Köln \n\n  x!?\n";
+        for (one, other) in [("joyai-llm", "deepseek-v3"), ("llama4", "kanana2"), ("deepseek-r1-qwen", "qwen2")] {
+            assert_eq!(cut(one, text), cut(other, text), "{one}");
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@
 //! whole or as a failure. A call inside thinking ends the thinking, since models forget to close it, unless the call
 //! fails. If the text after `<tool_call>` turns out not to be a call before it has a name, it is text, tags included,
 //! or thinking if it stood there. After a call the reply continues as it does after `</think>`.
+//!
+//! Some families have a message of its own for a call. With tools, the end of the answer's message is then a tag: a call
+//! follows if the role of the next message is that of calls, and otherwise the reply has ended.
 
 use super::call::{Call, CallProgress};
 use super::family::Family;
@@ -66,6 +69,10 @@ enum ParserState {
     Text,
     /// Inside text that may be a call.
     Call(Box<Call>),
+    /// Behind a message, with the role of the next one as far as it was read.
+    Role(String),
+    /// Behind the last message of the reply.
+    Ended,
 }
 
 /// Parses a reply as its text arrives, and returns pieces as soon as their kind is certain.
@@ -118,8 +125,14 @@ impl ReplyParser {
         match &self.state {
             ParserState::ThinkingStart | ParserState::Thinking => true,
             ParserState::Call(call) => call.in_thinking && !call.is_certain(),
-            ParserState::TextStart { .. } | ParserState::Text => false,
+            ParserState::TextStart { .. } | ParserState::Text | ParserState::Role(_) | ParserState::Ended => false,
         }
+    }
+
+    /// Whether the reply ended by what was read last, which then is not part of it. Otherwise it ends at an [end
+    /// token](Tokenizer::is_end) that is not [a tag](Self::is_tag).
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, ParserState::Ended)
     }
 
     /// Whether this parser takes a token as a tag. Pass such a token to [`push_tag`](Self::push_tag), even if the
@@ -155,9 +168,6 @@ impl ReplyParser {
     pub fn finish(&mut self) -> Vec<ReplyPiece> {
         self.finish_call();
         self.close_text();
-        if let ParserState::Call(_) = self.state {
-            self.no_call();
-        }
         let blanks = std::mem::take(&mut self.blanks);
         if !matches!(self.state, ParserState::TextStart { after_tag: true }) {
             self.emit(&blanks);
@@ -165,16 +175,16 @@ impl ReplyParser {
         std::mem::take(&mut self.ready)
     }
 
-    /// Ends a call that has a name: as a failure, unless nothing but its closing tag is missing. The text that might have
-    /// been the beginning of its next tag belongs to it.
+    /// Ends a call: as a failure, unless nothing but its closing tag is missing, and as text if it has no name. The text
+    /// that might have been the beginning of its next tag belongs to it.
     fn finish_call(&mut self) {
         let ParserState::Call(call) = &mut self.state else { return };
-        if call.name().is_empty() {
-            return;
-        }
+        let was_certain = call.is_certain();
         let whole = call.end(&std::mem::take(&mut self.open));
-        let piece = call.take_piece();
-        self.emit_piece(&piece);
+        if call.name().is_empty() {
+            return self.no_call();
+        }
+        self.tell(was_certain);
         if whole { self.whole() } else { self.failed(true) }
     }
 
@@ -202,7 +212,9 @@ impl ReplyParser {
     fn spelled(&self) -> Vec<(Tag, &'static str)> {
         let counts = |tag: Tag| match (&self.state, tag) {
             (ParserState::Call(_), _) => tag != Tag::Think,
-            (_, Tag::Call | Tag::Section | Tag::SectionEnd) => self.looks_for_calls(),
+            (ParserState::Role(_), _) => tag == Tag::RoleEnd,
+            (ParserState::Ended, _) => false,
+            (_, Tag::Call | Tag::Section | Tag::SectionEnd | Tag::MessageEnd) => self.looks_for_calls(),
             (ParserState::ThinkingStart | ParserState::TextStart { .. }, Tag::Think) => true,
             (state, Tag::ThinkEnd) => !matches!(state, ParserState::Text),
             _ => false,
@@ -218,6 +230,8 @@ impl ReplyParser {
     fn read(&mut self, part: ReplyPart<'_>) {
         match (&self.state, part) {
             (ParserState::Call(_), _) => self.read_call(part),
+            (ParserState::Role(_), _) => self.read_role(part),
+            (ParserState::Ended, _) => {}
             (_, ReplyPart::Text(text)) => self.read_text(text),
             (ParserState::ThinkingStart | ParserState::TextStart { .. }, ReplyPart::Tag(Tag::Think, _)) => {
                 self.blanks.clear();
@@ -233,7 +247,13 @@ impl ReplyParser {
                 }
                 self.state = ParserState::TextStart { after_tag: true };
             }
-            (_, ReplyPart::Tag(Tag::Call, _)) if self.looks_for_calls() => self.begin_call(),
+            (_, ReplyPart::Tag(Tag::Call, text)) if self.looks_for_calls() => self.begin_call(text),
+            (_, ReplyPart::Tag(Tag::MessageEnd, _)) if self.looks_for_calls() => {
+                if matches!(self.state, ParserState::TextStart { after_tag: true }) {
+                    self.blanks.clear();
+                }
+                self.state = ParserState::Role(String::new());
+            }
             (_, ReplyPart::Tag(Tag::Section | Tag::SectionEnd, _)) if self.looks_for_calls() => {}
             (_, ReplyPart::Tag(_, text)) => self.read_text(text),
         }
@@ -267,7 +287,26 @@ impl ReplyParser {
         self.emit(&text);
     }
 
-    fn begin_call(&mut self) {
+    /// Parses a part of the role of the next message.
+    fn read_role(&mut self, part: ReplyPart<'_>) {
+        let ParserState::Role(role) = &mut self.state else { return };
+        let caller = self.family.caller.unwrap_or_default();
+        match part {
+            ReplyPart::Text(text) => {
+                *role += text;
+                if !caller.starts_with(role.as_str()) {
+                    self.state = ParserState::Ended;
+                }
+            }
+            ReplyPart::Tag(Tag::RoleEnd, end) if *role == caller => {
+                let opening = format!("{}{caller}{end}", self.family.text(Tag::MessageEnd));
+                self.begin_call(&opening);
+            }
+            ReplyPart::Tag(..) => self.state = ParserState::Ended,
+        }
+    }
+
+    fn begin_call(&mut self, opening: &str) {
         let (mut blanks, in_thinking) = (std::mem::take(&mut self.blanks), self.is_thinking());
         if in_thinking {
             self.emit(&blanks);
@@ -275,7 +314,8 @@ impl ReplyParser {
         if in_thinking || matches!(self.state, ParserState::TextStart { after_tag: true }) {
             blanks.clear();
         }
-        self.state = ParserState::Call(Box::new(Call::new(self.family, blanks, in_thinking)));
+        let tokens = self.tokens.iter().map(|(_, tag)| *tag).collect();
+        self.state = ParserState::Call(Box::new(Call::new(self.family, &blanks, opening, in_thinking, tokens)));
     }
 
     /// Parses a part of what may be a call.
@@ -283,11 +323,7 @@ impl ReplyParser {
         let ParserState::Call(call) = &mut self.state else { return };
         let was_certain = call.is_certain();
         let progress = call.read(part);
-        if call.is_certain() && !was_certain {
-            self.ready.push(ReplyPiece::ToolCallStart { name: call.name().to_owned() });
-        }
-        let piece = call.take_piece();
-        self.emit_piece(&piece);
+        self.tell(was_certain);
         match progress {
             CallProgress::More => {}
             CallProgress::Whole(bytes) => {
@@ -311,6 +347,16 @@ impl ReplyParser {
                 self.read(part);
             }
         }
+    }
+
+    /// Reports the name of a call that has become certain, and what was read behind it.
+    fn tell(&mut self, was_certain: bool) {
+        let ParserState::Call(call) = &mut self.state else { return };
+        if call.is_certain() && !was_certain {
+            self.ready.push(ReplyPiece::ToolCallStart { name: call.name().to_owned() });
+        }
+        let piece = call.take_piece();
+        self.emit_piece(&piece);
     }
 
     /// Parses what is left of a part behind so many bytes.

@@ -16,12 +16,25 @@ pub(super) enum Tag {
     ValueEnd,
     /// Between the name of a function and its arguments.
     Arguments,
+    /// Between a message and the next one, where calls are messages of their own.
+    MessageEnd,
+    /// Between the role of such a message and its text.
+    RoleEnd,
 }
 
 impl Tag {
     /// Whether the tag belongs to a call of a function.
     pub(super) fn is_of_call(self) -> bool {
         !matches!(self, Self::Think | Self::ThinkEnd)
+    }
+
+    /// Whether no call goes on behind the tag, not even within a string.
+    pub(super) fn ends_call(self, in_thinking: bool) -> bool {
+        match self {
+            Self::CallEnd | Self::SectionEnd | Self::MessageEnd => true,
+            Self::ThinkEnd => in_thinking,
+            _ => false,
+        }
     }
 }
 

@@ -5,10 +5,10 @@
 //! text. A vocabulary with a defect is refused when it is loaded, with an error that names the defect.
 
 use super::marker::{Marker, unmark};
-use super::pretokenizer::{self, VocabFamily, Words};
+use super::pretokenizer::{self, Words};
 use super::special::{SpecialFilter, SpecialTokens};
 use super::vocab::failed;
-use super::{TokenType, Vocab, bpe, byte_level};
+use super::{TokenType, Vocab, bpe, byte_level, ends};
 use crate::error::{Error, Result};
 use std::fmt;
 use tokenizers::Model;
@@ -46,7 +46,7 @@ impl Tokenizer {
         let specials = SpecialTokens::new(literal.map(|(text, id, kind)| (text, id, kind.is_reserved(text))));
         let reserved = vocab.typed().filter(|(text, _, kind)| kind.is_reserved(text));
         let marker = Marker::new(reserved.map(|(text, ..)| text));
-        let end = ends_of_reply(&vocab, family, &specials);
+        let end = ends::of_reply(&vocab, family);
         let bos = vocab.bos.filter(|_| vocab.add_bos);
         let bpe = bpe::build(&mut vocab, family)?;
         Ok(Self { bpe, words: family.compile()?, specials, marker, types: vocab.types, bytes, ends, bos, end })
@@ -190,15 +190,4 @@ impl fmt::Debug for Tokenizer {
             .field("end", &self.end)
             .finish_non_exhaustive()
     }
-}
-
-/// The tokens that end a reply: those whose ids are in the metadata, and those that the family names, if they are
-/// control tokens.
-fn ends_of_reply(vocab: &Vocab, family: &VocabFamily, specials: &SpecialTokens) -> Vec<u32> {
-    let named = family.end.iter().filter_map(|name| specials.id(name));
-    let named = named.filter(|&id| vocab.types[id as usize].is_control());
-    let mut end: Vec<u32> = named.chain(vocab.end.iter().copied()).collect();
-    end.sort_unstable();
-    end.dedup();
-    end
 }

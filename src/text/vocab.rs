@@ -41,8 +41,10 @@ impl TokenType {
         matches!(self, Self::Control | Self::Unknown)
     }
 
-    /// Whether only the template's own text may become the token, which holds for control tokens and for markup.
+    /// Whether only the template's own text may become the token, which holds for control tokens and for markup. Blanks
+    /// behind markup may be part of the token.
     pub(super) fn is_reserved(self, text: &str) -> bool {
+        let text = text.trim_end();
         let within = |open, close| text.len() > 2 && text.starts_with(open) && text.ends_with(close);
         self.is_control() || self == Self::UserDefined && (within('<', '>') || within('[', ']'))
     }

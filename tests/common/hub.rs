@@ -51,11 +51,13 @@ pub struct Reply {
     pub stops: Option<usize>,
     /// How long it waits before each so many bytes.
     pub slow: Option<(Duration, usize)>,
+    /// How many bytes are sent before it waits until this is set, or the server is gone.
+    pub held: Option<(Arc<AtomicBool>, usize)>,
 }
 
 impl Reply {
     pub fn new(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: Vec::new(), claims: None, stops: None, slow: None }
+        Self { status, headers: Vec::new(), body: Vec::new(), claims: None, stops: None, slow: None, held: None }
     }
 
     pub fn with(mut self, name: &str, value: &str) -> Self {
@@ -161,12 +163,12 @@ impl Server {
                 if stop.load(Ordering::Relaxed) {
                     return;
                 }
-                let (answer, requests, at_once, most) =
-                    (answer.clone(), requests.clone(), at_once.clone(), most.clone());
+                let (answer, requests, at_once, most, stop) =
+                    (answer.clone(), requests.clone(), at_once.clone(), most.clone(), stop.clone());
                 std::thread::spawn(move || {
                     let now = at_once.fetch_add(1, Ordering::Relaxed) + 1;
                     most.fetch_max(now, Ordering::Relaxed);
-                    let _ = serve(stream.unwrap(), &requests, &*answer); // clients may go at any time
+                    let _ = serve(stream.unwrap(), &requests, &stop, &*answer); // clients may go at any time
                     at_once.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -200,6 +202,7 @@ impl Drop for Server {
 fn serve(
     stream: TcpStream,
     requests: &Mutex<Vec<Request>>,
+    stop: &AtomicBool,
     answer: &(dyn Fn(&Request, usize) -> Reply + Send + Sync),
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -226,7 +229,15 @@ fn serve(
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         stream.write_all(format!("{head}\r\n").as_bytes())?;
-        let body = &reply.body[..reply.stops.unwrap_or(reply.body.len()).min(reply.body.len())];
+        let mut body = &reply.body[..reply.stops.unwrap_or(reply.body.len()).min(reply.body.len())];
+        if let Some((told, bytes)) = &reply.held {
+            let (first, rest) = body.split_at(body.len().min(*bytes));
+            stream.write_all(first)?;
+            while !told.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            body = rest;
+        }
         let (pause, bytes) = reply.slow.unwrap_or((Duration::ZERO, usize::MAX));
         for chunk in body.chunks(bytes) {
             std::thread::sleep(pause);

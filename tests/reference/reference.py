@@ -45,14 +45,15 @@ class Config:
         scaling = get("rope.scaling.type", "linear")
         if scaling not in ("none", "linear", "yarn"):
             raise ValueError(f"rope scaling {scaling!r} is not implemented")
-        self.rope_factor = (get("rope.scaling.factor", 0.0) if scaling != "none" else 0.0) or 1.0
+        factor = get("rope.scaling.factor", get("rope.scale_linear", 0.0))
+        self.rope_factor = (factor if scaling != "none" else 0.0) or 1.0
         # What rotated values are multiplied with, and what scores are besides 1 / sqrt(key width).
         self.rope_magnitude = get("rope.scaling.attn_factor", 1.0)
         self.log_multiplier = 0.0
         self.yarn = None
         if scaling == "yarn":
-            self.yarn = (get("rope.scaling.original_context_length"), get("rope.scaling.yarn_beta_fast", 32.0),
-                         get("rope.scaling.yarn_beta_slow", 1.0))
+            original = get("rope.scaling.original_context_length", 0) or get("context_length")
+            self.yarn = (original, get("rope.scaling.yarn_beta_fast", 32.0), get("rope.scaling.yarn_beta_slow", 1.0))
             self.log_multiplier = get("rope.scaling.yarn_log_multiplier", 0.0)  # 0.1 * mscale_all_dim
             if not self.log_multiplier:
                 self.rope_magnitude *= 1 + 0.1 * np.log(self.rope_factor)

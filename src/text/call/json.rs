@@ -1,9 +1,12 @@
 //! Calls with arguments in JSON: an object with a name and arguments, `{"name": "…", "arguments": {…}}`, or an id that
 //! holds the name, `functions.NAME:0`, then a tag and the object of arguments.
 //!
-//! An object is certain to be a call once its name is read, which models write first; an id is, once the tag behind it
-//! appears. The end of the JSON ends a call for which the family has no closing tag. A closing tag that is missing at the
-//! end of a reply, or before the next call, does no harm.
+//! An object is certain to be a call once its name is read, which models write first, or else at its end; an id is, once
+//! the tag behind it appears. The end of the JSON ends a call for which the family has no closing tag. A closing tag that
+//! is missing at the end of a reply, or before the next call, does no harm.
+//!
+//! A string may contain the letters of any tag. A closing tag that is a token ends a call within a string as well:
+//! otherwise all that follows a string whose end is missing would be part of it.
 
 use super::CallProgress;
 use crate::text::ToolCall;
@@ -19,6 +22,8 @@ pub(super) struct JsonCall {
     in_thinking: bool,
     /// Whether a tag closes the call.
     closes: bool,
+    /// The tags that are recognized by their tokens.
+    tokens: Vec<Tag>,
     /// What names the function and stands before the arguments, if it does.
     id: Option<String>,
     name: String,
@@ -42,14 +47,14 @@ enum JsonState {
 
 impl JsonCall {
     /// A call that is an object of JSON.
-    pub(super) fn object(in_thinking: bool, closes: bool) -> Self {
+    pub(super) fn object(in_thinking: bool, closes: bool, tokens: Vec<Tag>) -> Self {
         let (name, body, scan, piece) = Default::default();
-        Self { in_thinking, closes, id: None, name, state: JsonState::Json, body, scan, piece }
+        Self { in_thinking, closes, tokens, id: None, name, state: JsonState::Json, body, scan, piece }
     }
 
     /// A call that begins with an id.
-    pub(super) fn named(in_thinking: bool) -> Self {
-        Self { id: Some(String::new()), state: JsonState::Id, ..Self::object(in_thinking, true) }
+    pub(super) fn named(in_thinking: bool, tokens: Vec<Tag>) -> Self {
+        Self { id: Some(String::new()), state: JsonState::Id, ..Self::object(in_thinking, true, tokens) }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -69,20 +74,28 @@ impl JsonCall {
     pub(super) fn read(&mut self, part: ReplyPart<'_>) -> CallProgress {
         match part {
             ReplyPart::Text(text) => self.read_text(text),
-            // A string of the arguments may contain any tag.
-            ReplyPart::Tag(_, text) if self.state == JsonState::Json && self.scan.in_string => self.read_text(text),
+            ReplyPart::Tag(tag, text) if self.contains(tag) => self.read_text(text),
             ReplyPart::Tag(tag, text) => self.read_tag(tag, text),
         }
     }
 
-    /// The reply ends with this text. Returns whether the call is complete.
+    /// Whether a tag is part of a string.
+    fn contains(&self, tag: Tag) -> bool {
+        let ends = self.tokens.contains(&tag) && tag.ends_call(self.in_thinking);
+        self.state == JsonState::Json && self.scan.in_string && !ends
+    }
+
+    /// The reply ends with this text. Returns whether the call is complete, which then has a name.
     pub(super) fn end(&mut self, text: &str) -> bool {
         if self.state == JsonState::Json && !self.scan.complete {
             self.add(text);
         } else if self.is_certain() && !self.scan.complete {
             self.piece += text;
         }
-        self.state == JsonState::Json && self.parsed().is_some()
+        let parsed = self.parsed().filter(|_| self.state == JsonState::Json);
+        let whole = parsed.is_some();
+        self.name = parsed.map_or_else(|| std::mem::take(&mut self.name), |(name, _)| name);
+        whole
     }
 
     fn read_text(&mut self, text: &str) -> CallProgress {
@@ -120,7 +133,7 @@ impl JsonCall {
             }
             (JsonState::Id, _) => CallProgress::NoCall,
             (_, Tag::CallEnd) => self.complete(text.len()),
-            (_, Tag::Call | Tag::SectionEnd) => self.before(),
+            (_, Tag::Call | Tag::SectionEnd | Tag::MessageEnd) => self.before(),
             (_, Tag::ThinkEnd) if self.in_thinking => self.before(),
             _ if self.is_certain() => {
                 self.state = JsonState::Wrong;

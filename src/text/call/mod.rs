@@ -49,14 +49,14 @@ pub(super) enum CallProgress {
 }
 
 impl Call {
-    /// A call of which only the opening tag was read.
-    pub(super) fn new(family: &Family, blanks: String, in_thinking: bool) -> Self {
-        let (raw, blanks) = (format!("{blanks}{}", family.text(Tag::Call)), blanks.len());
+    /// A call of which only what opens it was read, behind `blanks`. The tags `tokens` are recognized by their tokens.
+    pub(super) fn new(family: &Family, blanks: &str, opening: &str, in_thinking: bool, tokens: Vec<Tag>) -> Self {
+        let (raw, blanks) = (format!("{blanks}{opening}"), blanks.len());
         let closes = !family.text(Tag::CallEnd).is_empty();
         let body = match family.calls {
             CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking)),
-            CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes)),
-            CallForm::Named => CallBody::Json(JsonCall::named(in_thinking)),
+            CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes, tokens)),
+            CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, tokens)),
         };
         Self { raw, blanks, in_thinking, body }
     }

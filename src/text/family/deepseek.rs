@@ -8,4 +8,5 @@ pub(super) static FAMILY: Family = Family {
     unless: &["<think>", "<tool", "<｜tool"],
     tags: &[],
     calls: CallForm::Object,
+    caller: None,
 };

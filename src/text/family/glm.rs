@@ -18,4 +18,5 @@ pub(super) static FAMILY: Family = Family {
         (Tag::ValueEnd, "</arg_value>"),
     ],
     calls: CallForm::Keyed,
+    caller: None,
 };

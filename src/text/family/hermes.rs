@@ -9,4 +9,5 @@ pub(super) static FAMILY: Family = Family {
     unless: &["<function="], // a form of calls without JSON
     tags: &[THINK, THINK_END, (Tag::Call, "<tool_call>"), (Tag::CallEnd, "</tool_call>")],
     calls: CallForm::Object,
+    caller: None,
 };

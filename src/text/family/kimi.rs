@@ -18,4 +18,5 @@ pub(super) static FAMILY: Family = Family {
         (Tag::CallEnd, "<|tool_call_end|>"),
     ],
     calls: CallForm::Named,
+    caller: None,
 };

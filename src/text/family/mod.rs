@@ -24,6 +24,8 @@ pub struct Family {
     pub(super) tags: &'static [(Tag, &'static str)],
     /// The form of calls.
     pub(super) calls: CallForm,
+    /// The role of messages that are calls, where calls are messages of their own.
+    pub(super) caller: Option<&'static str>,
 }
 
 /// The form of a call between the tags around it.
@@ -38,7 +40,8 @@ pub(super) enum CallForm {
 }
 
 /// All families. The first whose texts a template contains is its family.
-static FAMILIES: [&Family; 5] = [&glm::FAMILY, &kimi::FAMILY, &gigachat::FAMILY, &hermes::FAMILY, &deepseek::FAMILY];
+static FAMILIES: [&Family; 6] =
+    [&glm::FAMILY, &kimi::FAMILY, &gigachat::FAMILY, &gigachat::BY_MESSAGES, &hermes::FAMILY, &deepseek::FAMILY];
 
 /// The tags of thinking, which all families share that think.
 const THINK: (Tag, &str) = (Tag::Think, "<think>");
@@ -47,11 +50,28 @@ const THINK_END: (Tag, &str) = (Tag::ThinkEnd, "</think>");
 impl Family {
     /// The family of a template, by its source; GLM's if it is that of none.
     pub fn of(template: &str) -> &'static Self {
+        Self::known(template).unwrap_or_default()
+    }
+
+    /// The family of a template, by its source; `None` if it is that of none.
+    pub fn known(template: &str) -> Option<&'static Self> {
         let contains = |text: &&str| template.contains(*text);
         let is = |family: &&&Self| {
             family.told_by.iter().all(|group| group.iter().any(contains)) && !family.unless.iter().any(contains)
         };
-        FAMILIES.iter().find(is).copied().unwrap_or_default()
+        FAMILIES.iter().find(is).copied()
+    }
+
+    /// A sentence about calls that will not be found, if a template has functions in a form that no family has.
+    pub(crate) fn notice(template: &str) -> Option<String> {
+        let unknown = template.contains("tool_calls") && Self::known(template).is_none();
+        let names = FAMILIES.map(|family| family.name).join(", ");
+        unknown.then(|| {
+            format!(
+                "calls of functions are not found in replies and stay text: the form of the chat template's calls is not \
+                 known (known are those of {names})"
+            )
+        })
     }
 
     /// How a tag is written; empty for a tag that the family does not have.

@@ -4,6 +4,8 @@ use super::{ANSWER, Outcome, QUESTION, command, json, outcome, refused};
 use crate::common::hub::{COMMIT, Files, Reply, Request, Server, contents, folder, hash, noise};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::{TempDir, tempdir};
 
@@ -70,9 +72,12 @@ fn a_pulled_model_answers_by_its_name() {
     }
     let shown = desk.succeed(&["inspect", "--json", NAME]);
     assert_eq!(json(&shown.out)["metadata"]["general.architecture"], "deepseek2");
-    // A second time nothing is downloaded.
+    assert!(done.err.contains("is here, and its SHA-256 is right"), "{}", done.err);
+    // A second time nothing is downloaded, and no hash compared.
     let again = json(&desk.succeed(&["pull", "--json", &named]).out);
-    assert_eq!((&again["received"], &again["verified"]), (&0.into(), &true.into()));
+    assert_eq!((&again["received"], &again["verified"]), (&0.into(), &false.into()));
+    let again = desk.succeed(&["pull", &named]);
+    assert!(again.err.contains("was here already") && !again.err.contains("SHA-256"), "{}", again.err);
 }
 
 #[test]
@@ -106,6 +111,29 @@ fn what_suits_is_chosen() {
     refused("nothing fits", &desk.run(&["pull", NAME]), "nothing of owner/some-GGUF fits");
 }
 
+/// Where a header cannot be fetched nothing else is chosen in its place, and the list says that it is not known.
+#[test]
+fn trouble_with_a_header_is_no_verdict() {
+    let files = Files::of(&[("demo-Q2_K.gguf", wglm::DEMO_MODEL), ("demo-Q4_0.gguf", wglm::DEMO_MODEL)]);
+    let desk = Desk::new(move |request, _| match request.path.contains("Q4_0") && request.is_content() {
+        true => Reply::new(503).with("retry-after", "86400"),
+        false => files.answer(request),
+    });
+    let done = desk.run(&["pull", NAME]);
+    refused("a header", &done, "answers 503");
+    assert!(!desk.cache().exists(), "{done:?}");
+    let listed = desk.succeed(&["pull", "--list", NAME]).out;
+    assert!(listed.contains("not known: ") && !listed.contains("| *"), "{listed}");
+    let offers = json(&desk.succeed(&["pull", "--list", "--json", NAME]).out);
+    let failed = offers.as_array().unwrap().iter().find(|offer| offer["label"] == "Q4_0").unwrap();
+    assert!(failed["fits"].is_null() && failed["why_not"].as_str().unwrap().contains("503"), "{failed}");
+    // The other one is to be had by its name.
+    desk.succeed(&["pull", &format!("{NAME}:Q2_K")]);
+    let files = Files::of(&[("demo-Q4_0.gguf", b"<html>please log in</html>")]);
+    let desk = Desk::new(move |request, _| files.answer(request).with("content-type", "text/html"));
+    refused("a page", &desk.run(&["pull", NAME]), "the server sent a page in place of the file");
+}
+
 #[test]
 fn mistakes_are_told() {
     let desk = Desk::usual();
@@ -118,6 +146,12 @@ fn mistakes_are_told() {
     let done = desk.run(&["run", "-m", NAME, "hi"]);
     refused("not pulled", &done, &format!("no model `{NAME}`: found nothing"));
     assert!(done.err.contains(&format!("hint: `wglm pull {NAME}` downloads it")), "{}", done.err);
+    // A script that stands for the command is named in its place, and a file after the colon is no path.
+    let name = format!("{NAME}:demo-Q4_0.gguf");
+    let mut scripted = desk.command(&["run", "-m", &name, "hi"]);
+    scripted.env("WGLM_COMMAND", "./run");
+    let done = outcome(scripted);
+    assert!(done.err.contains(&format!("hint: `./run pull {name}` downloads it; `./run models`")), "{}", done.err);
     // What is not a name is a file, as before.
     refused("a file", &desk.run(&["run", "-m", "nosuch.gguf", "hi"]), "cannot open nosuch.gguf");
     let mut nowhere = desk.command(&["pull", NAME]);
@@ -130,10 +164,12 @@ fn mistakes_are_told() {
 #[test]
 fn an_interrupted_pull_goes_on() {
     let files = Files::of(&[("demo-Q4_0.gguf", wglm::DEMO_MODEL)]);
+    let told = Arc::new(AtomicBool::new(false));
+    let tell = told.clone();
     let desk = Desk::new(move |request, _| {
         let mut reply = files.answer(request);
         if request.range().is_some_and(|(first, last)| request.is_content() && last - first > 2_000_000) {
-            reply.slow = Some((Duration::from_millis(50), 100_000));
+            reply.held = Some((told.clone(), 600_000));
         }
         reply
     });
@@ -149,6 +185,7 @@ fn an_interrupted_pull_goes_on() {
     }
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
+    tell.store(true, Ordering::Relaxed);
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{err}");
     assert!(err.contains("the same command goes on from here") && output.stdout.is_empty(), "{err}");

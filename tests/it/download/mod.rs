@@ -1,5 +1,6 @@
 //! Tests downloads from a hub of our own, which behaves and misbehaves as asked.
 
+mod changes;
 mod faults;
 mod headers;
 mod pulls;

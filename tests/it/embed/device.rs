@@ -3,8 +3,10 @@
 use super::owner::Owner;
 use super::{expected, file, generate, load_on, model};
 use crate::common::models::fixture;
+use crate::hostile_models::small::{Numbers, Small};
 use wglm::model::LoadOverrides;
 use wglm::plan::Fusions;
+use wglm::quant::Arithmetic;
 use wglm::wgpu;
 use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions, Session};
 
@@ -40,6 +42,23 @@ fn a_device_with_no_features_and_the_least_limits() {
             let options = LoadOptions { overrides, ..LoadOptions::default() };
             Model::load(&Gguf::open(fixture(path)).unwrap(), &gpu, &options).unwrap();
         }
+    }
+}
+
+/// With products of bytes, and with the formats that have the most buffers.
+#[test]
+fn a_device_with_few_storage_buffers() {
+    let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffers_per_shader_stage = 14);
+    let gpu = owner.lend().unwrap();
+    let wide = Numbers { width: 256, query_rank: 256, latent_rank: 256, expert_width: 256, ..Numbers::default() };
+    for ty in [11, 21] {
+        let file = Small::of(&Numbers { ty, value_width: 128, ..wide }).open().unwrap();
+        let arithmetic = Some(Arithmetic::Int);
+        let options = LoadOptions { arithmetic, compile_all: Some(true), ..LoadOptions::default() };
+        let model = Model::load(&file, &gpu, &options).unwrap();
+        let mut session = Session::new(&model).unwrap();
+        session.feed(&[1, 2, 3, 4, 5]).unwrap();
+        assert_eq!(session.logits().unwrap().len(), 40);
     }
 }
 

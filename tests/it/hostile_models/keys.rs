@@ -3,11 +3,13 @@
 use super::refused::{Broken, all_refused, plan_file};
 use super::small::{Small, key};
 use crate::common::gguf_writer::Meta;
+use wglm::Config;
 
 const MAX: u32 = u32::MAX;
 const EPSILON: &str = "attention.layer_norm_rms_epsilon";
 const BASE: &str = "rope.freq_base";
 const FACTOR: &str = "rope.scaling.factor";
+const ORIGINAL: &str = "rope.scaling.original_context_length";
 
 /// Required keys that hold a number of at least 1.
 const COUNTS: [&str; 8] = [
@@ -120,7 +122,7 @@ fn floats() -> Vec<Broken> {
     }
     cases.extend([-1e-5f32, 1.0, 1e30].map(|bad| value(EPSILON, bad, "Metadata", &[&key(EPSILON), "0 to 1"])));
     cases.extend([0f32, -0.0, -1e4].map(|bad| value(BASE, bad, "Metadata", &[&key(BASE), "more than 0"])));
-    for bad in [Meta::F32(0.0), Meta::F32(-2.0), Meta::F32(nan), Meta::F64(1e300), Meta::from("2")] {
+    for bad in [Meta::F32(-2.0), Meta::F32(nan), Meta::F64(1e300), Meta::from("2")] {
         let what = format!("scaling factor {bad:?}");
         let edit = |s: &mut Small| {
             s.set(&key("rope.scaling.type"), "linear");
@@ -128,7 +130,9 @@ fn floats() -> Vec<Broken> {
         };
         cases.push(Broken::new(what, edit, "Metadata", &[&key(FACTOR)]));
     }
-    cases.push(value("rope.scaling.type", "linear", "Metadata", &[&key(FACTOR), "nothing"]));
+    for bad in [-2f32, nan, infinite] {
+        cases.push(value("rope.scale_linear", bad, "Metadata", &[&key("rope.scale_linear")]));
+    }
     cases
 }
 
@@ -202,42 +206,85 @@ fn unsupported() -> Vec<Broken> {
     ]
 }
 
-/// A file with sound keys of YaRN, but for one of them, which is missing without a value.
-fn yarn_but(name: &str, value: Option<Meta>, variant: &'static str, says: &[&str]) -> Broken {
+/// Sets sound keys of YaRN.
+fn with_yarn(s: &mut Small) {
+    s.set(&key("rope.scaling.type"), "yarn");
+    s.set(&key(FACTOR), 40f32);
+    s.set(&key(ORIGINAL), 4096u32);
+    s.set(&key("rope.scaling.yarn_log_multiplier"), 0.0707f32);
+}
+
+/// A file with sound keys of YaRN, but for one of them.
+fn yarn_but(name: &str, value: Meta, variant: &'static str, says: &[&str]) -> Broken {
     let what = format!("YaRN with {name} = {value:?}");
     let edit = |s: &mut Small| {
-        s.set(&key("rope.scaling.type"), "yarn");
-        s.set(&key(FACTOR), 40f32);
-        s.set(&key("rope.scaling.original_context_length"), 4096u32);
-        s.set(&key("rope.scaling.yarn_log_multiplier"), 0.0707f32);
-        match value {
-            Some(value) => s.set(&key(name), value),
-            None => s.unset(&key(name)),
-        }
+        with_yarn(s);
+        s.set(&key(name), value);
     };
     Broken::new(what, edit, variant, &[says, &[&key(name)]].concat())
 }
 
 fn yarn() -> Vec<Broken> {
-    let original = "rope.scaling.original_context_length";
     let mut cases = vec![
-        yarn_but(FACTOR, None, "Metadata", &["nothing"]),
-        yarn_but(original, None, "Metadata", &["nothing"]),
-        yarn_but(original, Some(0u32.into()), "Metadata", &["at least 1", "0"]),
-        yarn_but(original, Some("4096".into()), "Metadata", &["integer"]),
-        yarn_but("rope.scaling.yarn_log_multiplier", Some((-0.1f32).into()), "Metadata", &["0 or more"]),
-        yarn_but("rope.scaling.yarn_ext_factor", Some(0.5f32.into()), "Unsupported", &["`0.5`", "1 is"]),
-        yarn_but("rope.scaling.yarn_attn_factor", Some(0.5f32.into()), "Unsupported", &["`0.5`", "1 is"]),
-        yarn_but(BASE, Some(1f32.into()), "Metadata", &["more than 1"]),
+        yarn_but(ORIGINAL, "4096".into(), "Metadata", &["integer"]),
+        yarn_but("rope.scaling.yarn_log_multiplier", (-0.1f32).into(), "Metadata", &["0 or more"]),
+        yarn_but("rope.scaling.yarn_ext_factor", 0.5f32.into(), "Unsupported", &["`0.5`", "1 is"]),
+        yarn_but("rope.scaling.yarn_ext_factor", 0f32.into(), "Unsupported", &["`0`", "1 is"]),
+        yarn_but(BASE, 1f32.into(), "Metadata", &["more than 1"]),
     ];
     let positive = ["factor", "attn_factor", "yarn_beta_fast", "yarn_beta_slow"].map(|n| format!("rope.scaling.{n}"));
     for name in &positive {
-        for bad in [0f32, -1.0, f32::NAN, f32::INFINITY] {
-            cases.push(yarn_but(name, Some(bad.into()), "Metadata", &[]));
+        let zero = (name != FACTOR).then_some(0f32);
+        for bad in [-1.0, f32::NAN, f32::INFINITY].into_iter().chain(zero) {
+            cases.push(yarn_but(name, bad.into(), "Metadata", &[]));
         }
-        cases.push(yarn_but(name, Some("40".into()), "Metadata", &["float"]));
+        cases.push(yarn_but(name, "40".into(), "Metadata", &["float"]));
     }
     cases
+}
+
+/// Keys that a file may lack, or that say nothing, have the values that llama.cpp gives them.
+#[test]
+fn what_holds_without_keys_of_scaling() {
+    let rope = |edit: &dyn Fn(&mut Small)| {
+        let mut small = Small::default();
+        edit(&mut small);
+        Config::read(&small.open().unwrap()).unwrap().rope
+    };
+    let context = |s: &mut Small| s.set(&key("context_length"), 8192u32);
+    let plain = rope(&|_| ());
+    assert_eq!((plain.factor, plain.yarn), (1.0, None));
+    for kind in ["linear", "none"] {
+        assert_eq!(rope(&|s| s.set(&key("rope.scaling.type"), kind)), plain, "{kind}");
+    }
+    assert_eq!(rope(&|s| s.set(&key(FACTOR), 0f32)), plain);
+    // The factor of old files, which a new key overrides.
+    assert_eq!(rope(&|s| s.set(&key("rope.scale_linear"), 2f32)).factor, 2.0);
+    let both = |s: &mut Small| {
+        s.set(&key("rope.scale_linear"), 2f32);
+        s.set(&key(FACTOR), 4f32);
+    };
+    assert_eq!(rope(&both).factor, 4.0);
+
+    let stretched = rope(&with_yarn);
+    assert_eq!((stretched.factor, stretched.yarn.unwrap().original_context), (40.0, 4096));
+    let but = |name: &'static str, value: Option<Meta>| {
+        rope(&|s| {
+            with_yarn(s);
+            context(s);
+            s.unset(&key(name));
+            value.iter().for_each(|value| s.set(&key(name), value.clone()));
+        })
+    };
+    for value in [None, Some(Meta::U32(0))] {
+        assert_eq!(but(ORIGINAL, value).yarn.unwrap().original_context, 8192);
+    }
+    for value in [None, Some(Meta::F32(0.0))] {
+        assert_eq!(but(FACTOR, value).factor, 1.0);
+    }
+    for (name, value) in [("rope.scaling.yarn_attn_factor", 0.5), ("rope.scaling.yarn_ext_factor", -1.0)] {
+        assert_eq!(but(name, Some(Meta::F32(value))), stretched, "{name}");
+    }
 }
 
 /// The error about the width of the dense layers names its key, and not a tensor {32, 0} that no file could have.

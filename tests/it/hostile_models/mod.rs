@@ -6,7 +6,7 @@ mod keys;
 mod not_numbers;
 mod random;
 mod refused;
-mod small;
+pub mod small;
 mod tensors;
 mod text;
 

@@ -17,7 +17,7 @@ pub struct Tensor {
 }
 
 /// The hyper-parameters that determine all shapes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Numbers {
     pub vocab: u64,
     pub width: u64,

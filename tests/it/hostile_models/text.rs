@@ -4,6 +4,7 @@ use super::refused::{Broken, all_refused, load, read_texts};
 use super::small::Small;
 use crate::common::gguf_writer::Meta;
 use crate::common::gpu::gpu;
+use wglm::text::Vocab;
 use wglm::{Chat, Error, Gguf, LoadOptions, Model, SamplerParams};
 
 const TEMPLATE: &str = "tokenizer.chat_template";
@@ -120,6 +121,26 @@ fn sound_texts_are_read() {
     let model = loaded(with_texts);
     assert_eq!(model.tokenizer().unwrap().vocab_size(), 259);
     assert!(model.template().is_ok());
+}
+
+/// Whether texts begin with a token of their own is up to the file, and otherwise to the kind of vocabulary.
+#[test]
+fn texts_begin_as_the_vocabulary_says() {
+    let begins = |pre: &str, bos: Option<u32>, add: Option<bool>| {
+        let mut small = Small::default();
+        with_texts(&mut small);
+        small.set(&ggml("pre"), pre);
+        bos.into_iter().for_each(|bos| small.set(&ggml("bos_token_id"), bos));
+        add.into_iter().for_each(|add| small.set(&ggml("add_bos_token"), add));
+        Vocab::read(&small.open().unwrap()).unwrap().unwrap().add_bos
+    };
+    for pre in ["llama-bpe", "llama3", "llama-v3"] {
+        assert!(begins(pre, Some(257), None) && begins(pre, Some(257), Some(true)));
+        assert!(!begins(pre, Some(257), Some(false)) && !begins(pre, None, None));
+    }
+    for pre in ["glm4", "qwen2", "deepseek-v3", "nobody's"] {
+        assert!(begins(pre, Some(257), Some(true)) && !begins(pre, Some(257), None), "{pre}");
+    }
 }
 
 /// A model without tokenizer and template computes, and calls that need them say what is missing.

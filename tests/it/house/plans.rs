@@ -1,11 +1,12 @@
 //! The plan of a token, built from headers alone: every step is there once, binds what its shader asks for
 //! and nothing else, and stays inside its buffers.
 
+use crate::hostile_models::small::{Numbers, Small};
 use std::collections::HashSet;
 use std::mem::offset_of;
 use std::path::PathBuf;
 use wglm::kernels::{CacheType, KERNELS};
-use wglm::model::{BatchPlan, CacheShape, plan_token};
+use wglm::model::{BatchPlan, BatchShape, CacheShape, Outputs, plan_batch, plan_token};
 use wglm::plan::{
     ALIGNMENT, BatchHeader, Bound, BufferRef, MAX_GRID, PAGE, Plan, Purpose, RowHeader, Step, Target, Team, row_bytes,
 };
@@ -88,6 +89,30 @@ fn every_label_stands_once() {
         assert_eq!(repeated(steps.iter().map(|s| s.label.as_str())), [""; 0], "{name}: steps");
         assert_eq!(repeated(variants.iter().map(|v| v.label.as_str())), [""; 0], "{name}: variants");
         assert_eq!(repeated(weights.iter().map(|w| &*w.name)), [""; 0], "{name}: weights");
+    }
+}
+
+/// Whatever the formats, steps bind no more storage buffers than every device has that wglm opens. With more of them, the
+/// same steps also leave their outputs rounded to bytes.
+#[test]
+fn few_storage_buffers() {
+    let wide = Numbers { width: 256, query_rank: 256, latent_rank: 256, expert_width: 256, ..Numbers::default() };
+    // K-quants, and the formats that have a grid.
+    for ty in (10..=14).chain([16, 17, 18, 21, 22]) {
+        let file = Small::of(&Numbers { ty, value_width: 128, ..wide }).open().unwrap();
+        let config = Config::read(&file).unwrap();
+        let rounded = [14, 29].map(|buffers| {
+            let target = Target { arithmetic: Arithmetic::Int, buffers, ..Target::default() };
+            let token = planned(&file, &target, CacheType::F16);
+            let few = plan_batch(&config, &token, &target, BatchShape::of(4, Outputs::All, 0, 64)).unwrap();
+            let steps = || token.plan.steps.iter().chain(&few.plan.steps);
+            for step in steps() {
+                assert!(step.bindings.len() <= buffers, "{ty}: {} binds {}", step.label, step.bindings.len());
+            }
+            steps().filter(|step| step.bindings.iter().any(|bound| bound.name == "rounded_output")).count()
+        });
+        assert!(0 < rounded[0] && rounded[0] <= rounded[1], "{ty}: {rounded:?}");
+        assert!(ty != 21 || rounded[0] < rounded[1], "{ty}: {rounded:?}");
     }
 }
 

@@ -4,6 +4,7 @@ mod adjusting;
 mod calling;
 mod cancelling;
 mod echoing;
+mod messages;
 mod resuming;
 mod script;
 mod steering;

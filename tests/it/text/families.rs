@@ -3,10 +3,12 @@
 use super::cuts::every_way;
 use super::tokenizer::tiny;
 use serde_json::{Value, json};
-use wglm::text::{ChatInput, ChatTemplate, Family, Message, ReplyParser, ReplyPiece, TokenType, Tokenizer, ToolCall};
+use wglm::text::{
+    ChatInput, ChatTemplate, Family, Message, ReplyParser, ReplyPiece, TokenType, Tokenizer, ToolCall, Vocab,
+};
 
 /// Small templates with the tags of published ones.
-const TEMPLATES: [(&str, &str); 6] = [
+const TEMPLATES: [(&str, &str); 7] = [
     (
         "glm",
         "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\
@@ -29,6 +31,13 @@ const TEMPLATES: [(&str, &str); 6] = [
          {% if add_generation_prompt %}assistant<|role_sep|>\n{% endif %}",
     ),
     (
+        "gigachat-3.0",
+        "{{ bos_token }}{% for m in messages %}{{ m.role }}<|role_sep|>\n{{ m.content }}<|message_sep|>\n\n\
+         {% if m.tool_calls %}{% set f = m.tool_calls[0].function %}function call<|role_sep|>\n{\"name\": \"{{ f.name }}\", \
+         \"arguments\": {{ f.arguments | tojson(ensure_ascii=False) }}}<|message_sep|>\n\n{% endif %}{% endfor %}\
+         {% if add_generation_prompt %}assistant<|role_sep|>\n{% endif %}",
+    ),
+    (
         "kimi",
         "{% for m in messages %}<|im_{{ m.role }}|>{{ m.role }}<|im_middle|>{{ m.content }}{% if m.tool_calls %}\
          <|tool_calls_section_begin|>{% for c in m.tool_calls %}<|tool_call_begin|>functions.{{ c.function.name }}:\
@@ -45,6 +54,35 @@ const TEMPLATES: [(&str, &str); 6] = [
     ("glm", "{% for m in messages %}{{ m.content }}{% endfor %}"),
 ];
 
+/// Lines of published templates that show how their models call functions, and the family of each; there is none for the
+/// last ones.
+const PUBLISHED: [(&str, &[&str], Option<&str>); 8] = [
+    ("GLM-4.7-Flash", &["<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key>"], Some("glm")),
+    ("Qwen3-0.6B", &[r#"{{- '<tool_call>\n{"name": "' }}"#], Some("hermes")),
+    (
+        "GigaChat3.1",
+        &[
+            r#"role_sep="<|role_sep|>\n", "#,
+            r#"message_sep="<|message_sep|>\n\n","#,
+            r#"function_call="<|function_call|>""#,
+        ],
+        Some("gigachat"),
+    ),
+    (
+        "GigaChat3",
+        &[r#"role_sep="<|role_sep|>\n", "#, r#"message_sep="<|message_sep|>\n\n""#, "'role': 'function call',"],
+        Some("gigachat-3.0"),
+    ),
+    (
+        "Kimi-K2-Instruct",
+        &["<|im_assistant|>{{role_name}}<|im_middle|>", "{{render_content(message)}}<|tool_calls_section_begin|>"],
+        Some("kimi"),
+    ),
+    ("DeepSeek-R1", &["{{'<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type']"], None),
+    ("DeepSeek-V3.1", &["{{'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>'+ tool['function']['name']"], None),
+    ("Qwen3-Coder", &[r"{{- '\n<tool_call>\n<function=' + tool_call.name + '>\n' }}"], None),
+];
+
 fn template(name: &str) -> ChatTemplate {
     let (_, source) = TEMPLATES.iter().find(|(known, _)| *known == name).unwrap();
     ChatTemplate::new(source).unwrap()
@@ -54,6 +92,15 @@ fn template(name: &str) -> ChatTemplate {
 fn a_template_tells_its_family() {
     for (name, source) in TEMPLATES {
         assert_eq!(Family::of(source).name, name, "{source}");
+    }
+}
+
+#[test]
+fn published_templates_tell_theirs() {
+    for (model, lines, family) in PUBLISHED {
+        let lines = lines.join("\n");
+        assert_eq!(Family::known(&lines).map(|family| family.name), family, "{model}");
+        assert_eq!(Family::of(&lines).name, family.unwrap_or("glm"), "{model}");
     }
 }
 
@@ -125,6 +172,10 @@ fn objects_between_tags() {
     check("hermes", &format!("{call}\nDone."), &[('c', rome), ('t', "Done.")]);
     // Forms that models write as well: other orders and names, JSON within JSON, nothing but a name, no closing tag.
     check("hermes", r#"<tool_call>{"arguments":{"city":"Rome"},"name":"weather"}</tool_call>"#, &[('c', rome)]);
+    check("hermes", r#"<tool_call>{"name":"weather","arguments":{"city":"Rome"}}"#, &[('c', rome)]);
+    let late = r#"<tool_call>{"arguments":{"city":"Rome"},"name":"weather"}"#;
+    check("hermes", late, &[('c', rome)]);
+    check("hermes", &format!("{late}<tool_call>{{"), &[('c', rome), ('t', "<tool_call>{")]);
     check("hermes", r#"<tool_call>{"name":"weather","parameters":{"city":"Rome"}}</tool_call>"#, &[('c', rome)]);
     check("hermes", r#"<tool_call>{"name":"weather","arguments":"{\"city\":\"Rome\"}"}</tool_call>"#, &[('c', rome)]);
     check("hermes", r#"<tool_call>{"name":"weather"}</tool_call>"#, &[('c', r#"["weather",{},null]"#)]);
@@ -175,6 +226,105 @@ fn an_object_that_nothing_closes() {
     check("gigachat", wrong, &[('!', wrong)]);
 }
 
+/// A call is another message behind the answer's. Any other role means that the reply has ended.
+#[test]
+fn a_message_that_is_a_call() {
+    let call = "<|message_sep|>\n\nfunction call<|role_sep|>\n\
+                {\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}";
+    let rome = r#"["weather",{"city":"Rome"},null]"#;
+    let family = "gigachat-3.0";
+    check(family, call, &[('c', rome)]);
+    check(family, &format!("I look. {call}"), &[('t', "I look."), ('c', rome)]);
+    check(family, &format!("I look.{call}<|message_sep|>\n\n"), &[('t', "I look."), ('c', rome)]);
+    check(family, &format!("{call}\n<|message_sep|>\n\nfunction result<|role_sep|>\nrain"), &[('c', rome)]);
+    check(family, &format!("{call}{call}"), &[('c', rome), ('c', rome)]);
+    for rest in ["", "user<|role_sep|>\nAnd now?", "function", "function call", "function call<|message_sep|>\n\n"] {
+        check(family, &format!("Yes.<|message_sep|>\n\n{rest}"), &[('t', "Yes.")]);
+    }
+    let text = "Yes.<|message_sep|> function call<|role_sep|>";
+    check(family, text, &[('t', text)]);
+    let cut = call.strip_suffix("\"}}").unwrap();
+    check(family, cut, &[('-', cut)]);
+    check(family, &format!("{cut}\"<|message_sep|>\n\nuser"), &[('!', &format!("{cut}\""))]);
+    let wrong = call.replace("{\"city\": \"Rome\"}", "5");
+    check(family, &wrong, &[('!', &wrong)]);
+}
+
+/// The same by the published tokens, which contain the line ends and are hidden from readers.
+#[test]
+fn messages_by_their_tokens() {
+    let names = ["<|message_sep|>\n\n", "<|role_sep|>\n", "</s>"];
+    let vocab = Vocab { pre: "gigachat".into(), ..tiny(&names.map(|name| (name, TokenType::Control)), &[]) };
+    let tokenizer = Tokenizer::new(vocab).unwrap();
+    let [end, role, over] = names.map(|name| tokenizer.special(name).unwrap());
+    assert_eq!(tokenizer.end_tokens(), [end, over]);
+    let without = ReplyParser::new(false).with_family(template("gigachat-3.0").family());
+    assert!(!without.with_tokenizer(&tokenizer).is_tag(end));
+    assert!(!parser("gigachat").with_tokenizer(&tokenizer).is_tag(end));
+
+    let mut reply = parser("gigachat-3.0").with_tokenizer(&tokenizer);
+    assert!(reply.is_tag(end) && reply.is_tag(role) && !reply.is_tag(over));
+    let mut pieces = reply.push("I look.");
+    pieces.extend(reply.push_tag(end));
+    pieces.extend(reply.push("function "));
+    pieces.extend(reply.push("call"));
+    assert!(!reply.has_ended());
+    pieces.extend(reply.push_tag(role));
+    pieces.extend(reply.push("{\"name\": \"weather\"}"));
+    pieces.extend(reply.push_tag(end));
+    assert!(!reply.has_ended());
+    pieces.extend(reply.push("user"));
+    assert!(reply.has_ended());
+    pieces.extend(reply.push_tag(role));
+    pieces.extend(reply.push("Thanks"));
+    pieces.extend(reply.finish());
+    assert_eq!(pieces.len(), 4, "{pieces:?}");
+    assert_eq!(pieces[0], ReplyPiece::Text("I look.".into()));
+    assert!(matches!(&pieces[3], ReplyPiece::ToolCall(call) if call.function.name == "weather"));
+
+    // The letters of a tag that has a token are text.
+    let mut reply = parser("gigachat-3.0").with_tokenizer(&tokenizer);
+    let letters = "<|message_sep|>\n\nuser<|role_sep|>\n!";
+    assert_eq!(reply.push(letters), [ReplyPiece::Text(letters.into())]);
+}
+
+/// If the end of a string is missing, a closing tag that is a token ends the call, and what follows is not lost.
+#[test]
+fn a_string_that_does_not_end() {
+    let names = ["<tool_call>", "</tool_call>", "</think>"];
+    let vocab = tiny(&names.map(|name| (name, TokenType::UserDefined)), &[]);
+    let tokenizer = Tokenizer::new(vocab).unwrap();
+    let [call, call_end, think_end] = names.map(|name| tokenizer.special(name).unwrap());
+    let open = r#"{"name": "weather", "arguments": {"city": "Rome}}"#;
+    let failed = |text: String| ReplyPiece::ToolCallFailed { text, cut: false };
+    let start = ReplyPiece::ToolCallStart { name: "weather".into() };
+    let piece = ReplyPiece::ToolCallPiece(r#", "arguments": {"city": "Rome}}"#.into());
+
+    let mut reply = parser("hermes").with_tokenizer(&tokenizer);
+    assert!(reply.push_tag(call).is_empty());
+    assert_eq!(reply.push(open), [start.clone(), piece.clone()]);
+    assert_eq!(reply.push_tag(call_end), [failed(format!("<tool_call>{open}</tool_call>"))]);
+    assert_eq!(reply.push("It rains."), [ReplyPiece::Text("It rains.".into())]);
+
+    // In thinking its end ends the call as well.
+    let mut reply = ReplyParser::new(true).with_family(template("hermes").family()).with_tools(&tools());
+    reply = reply.with_tokenizer(&tokenizer);
+    assert!(reply.push_tag(call).is_empty());
+    assert_eq!(reply.push(open), [start.clone(), piece]);
+    assert_eq!(reply.push_tag(think_end), [failed(format!("<tool_call>{open}"))]);
+    assert_eq!(reply.push("It rains."), [ReplyPiece::Text("It rains.".into())]);
+
+    // The letters of tags, and tags that close nothing, may stand in a string.
+    let mut reply = parser("hermes").with_tokenizer(&tokenizer);
+    reply.push_tag(call);
+    reply.push(r#"{"name": "weather", "arguments": {"city": "</tool_call>"#);
+    assert_eq!(reply.push_tag(think_end), [ReplyPiece::ToolCallPiece("</think>".into())]);
+    reply.push("\"}}");
+    let pieces = reply.push_tag(call_end);
+    let Some(ReplyPiece::ToolCall(read)) = pieces.last() else { panic!("{pieces:?}") };
+    assert_eq!(read.function.arguments["city"], "</tool_call></think>");
+}
+
 #[test]
 fn a_section_of_calls_with_ids() {
     let call = |n| {
@@ -206,11 +356,11 @@ fn calls_survive_their_template() {
     let arguments = json!({"city": "Köln \"<b>\" }{", "days": 3, "tags": ["a", {"b": null}]});
     let call = ToolCall::new("weather", arguments.as_object().unwrap().clone());
     let messages = [Message::assistant("I look.").with_tool_calls(vec![call.clone()])];
-    for name in ["glm", "hermes", "gigachat", "kimi"] {
+    for name in ["glm", "hermes", "gigachat", "gigachat-3.0", "kimi"] {
         let input = ChatInput { add_generation_prompt: false, ..ChatInput::new(&messages) };
         let written = template(name).render(&input).unwrap();
         let reply = &written[written.find("I look.").unwrap()..];
-        let end = reply.find("<|im_end|>").or(reply.find("<|message_sep|>")).unwrap_or(reply.len());
+        let end = reply.find("<|im_end|>").or(reply.rfind("<|message_sep|>")).unwrap_or(reply.len());
         let read = parse(name, &[&reply[..end]]);
         let id = if name == "kimi" { json!("functions.weather:0") } else { Value::Null };
         let want = [('t', "I look.".to_owned()), ('c', json!(["weather", arguments, id]).to_string())];

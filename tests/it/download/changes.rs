@@ -1,0 +1,205 @@
+//! Servers that send something else than was asked for, and what is there meanwhile.
+
+use super::faults::{BYTES, arrives, fails};
+use super::{FILE, hub, noisy, part, pull};
+use crate::common::hub::{COMMIT, Files, Reply, Server, content_of, contents, folder, hash, noise};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::tempdir;
+
+/// Leaves the first bytes of the file as an earlier download would have.
+fn begin(files: &Files, cache: &Path, bytes: usize) -> PathBuf {
+    let begun = part(files, cache);
+    std::fs::create_dir_all(begun.parent().unwrap()).unwrap();
+    std::fs::write(&begun, &files.bytes(FILE)[..bytes]).unwrap();
+    begun
+}
+
+/// Another tag or size is weak evidence where the hash is known: it costs attempts, and not what is there.
+#[test]
+fn answers_about_another_file_cost_nothing() {
+    let page = |_: Reply| {
+        let mut reply = Reply::new(200).with("content-type", "text/html");
+        reply.body = b"<html>please log in</html>".into();
+        reply
+    };
+    for (what, alter) in [
+        ("another tag", (|reply| reply.with("etag", "\"another\"")) as fn(Reply) -> Reply),
+        ("another size", |reply| reply.with("content-range", "bytes 50000-99999/1000000")),
+        ("a range past the end", |_| Reply::new(416).with("content-range", "bytes */1000")),
+        ("a proxy's page", page),
+    ] {
+        fails(
+            what,
+            "the server sent another file than is listed",
+            true,
+            move |reply, number| {
+                if number > 2 { alter(reply) } else { reply }
+            },
+        );
+        arrives(what, move |reply, number| if number % 3 == 1 { alter(reply) } else { reply });
+    }
+    arrives("a page that is as long as the file", move |reply, number| {
+        let mut page = page(Reply::new(200));
+        page.body.resize(BYTES, b' ');
+        if number < 2 { page } else { reply }
+    });
+    arrives("a weak tag in between", |reply, number| {
+        let tag = reply.headers.iter().find(|(name, _)| name == "etag").map(|(_, tag)| tag.clone()).unwrap();
+        if number % 2 == 1 { reply.with("etag", &format!("W/{tag}")) } else { reply }
+    });
+}
+
+/// The hub's own word that a file is another one is no weak evidence.
+#[test]
+fn a_file_that_changes_is_not_put_together_of_two() {
+    let files = noisy(BYTES);
+    let cache = tempdir().unwrap();
+    let begun = begin(&files, cache.path(), 100_000);
+    let served = files.clone();
+    let server = Server::start(move |request, _| {
+        let reply = served.answer(request);
+        if reply.status == 302 { reply.with("x-linked-etag", &format!("\"{}\"", hash(b"another"))) } else { reply }
+    });
+    let error = pull(&hub(&server, cache.path())).unwrap_err().to_string();
+    assert!(error.contains("has changed on the server"), "{error}");
+    assert!(!begun.exists());
+}
+
+/// Where the list has no hash, nothing but the tag tells two files apart.
+#[test]
+fn a_changed_tag_counts_where_no_hash_is_known() {
+    let number = "f".repeat(40);
+    for changes in [false, true] {
+        let files = noisy(BYTES);
+        let (served, listed, count) = (files.clone(), number.clone(), AtomicUsize::new(0));
+        let server = Server::start(move |request, _| {
+            let mut reply = served.answer(request);
+            if request.path.starts_with("/api/") {
+                let file = serde_json::json!({ "rfilename": FILE, "size": BYTES, "blobId": listed });
+                reply.body = serde_json::json!({ "sha": COMMIT, "siblings": [file] }).to_string().into_bytes();
+            }
+            let late = request.is_content() && count.fetch_add(1, Ordering::Relaxed) > 2;
+            if changes && late { reply.with("etag", "\"another\"") } else { reply }
+        });
+        let cache = tempdir().unwrap();
+        let done = pull(&hub(&server, cache.path()));
+        if changes {
+            assert!(done.unwrap_err().to_string().contains("has changed on the server"));
+        } else {
+            let pulled = done.unwrap();
+            assert!(!pulled.verified && contents(&pulled.path).unwrap() == files.bytes(FILE));
+        }
+        assert!(!folder(cache.path()).join("blobs").join(format!("{number}.part")).exists());
+    }
+}
+
+/// A server without ranges, such as a proxy, does not cost what is there, even if it never gets that far.
+#[test]
+fn the_whole_file_does_not_replace_what_is_there() {
+    let files = noisy(BYTES);
+    for (stops, attempts) in [(50_000, 4), (150_000, 4), (BYTES, 1)] {
+        let cache = tempdir().unwrap();
+        let begun = begin(&files, cache.path(), 100_000);
+        let served = files.clone();
+        let server = Server::start(move |request, _| {
+            let mut whole = request.clone();
+            whole.headers.remove("range");
+            let mut reply = served.answer(&whole);
+            reply.stops = (request.is_content() && stops < BYTES).then_some(stops);
+            reply
+        });
+        let done = pull(&hub(&server, cache.path()));
+        assert_eq!(server.contents().len(), attempts, "{stops}");
+        if stops < BYTES {
+            let error = done.unwrap_err().to_string();
+            assert!(error.contains("try again later, which goes on from here"), "{error}");
+            assert_eq!(contents(&begun).unwrap(), files.bytes(FILE)[..stops.max(100_000)]);
+        } else {
+            let pulled = done.unwrap();
+            assert_eq!(pulled.received, (BYTES - 100_000) as u64);
+            assert_eq!(contents(&pulled.path).unwrap(), files.bytes(FILE));
+        }
+    }
+}
+
+/// The same from one download to the next: the hub lists another file, whose name in the cache is another.
+#[test]
+fn a_part_of_another_file_is_not_continued() {
+    let (old, new) = (noisy(BYTES), Files::of(&[(FILE, &noise(BYTES + 1)[1..])]));
+    let cache = tempdir().unwrap();
+    let served = new.clone();
+    let server = Server::start(move |request, _| served.answer(request));
+    begin(&old, cache.path(), 100_000);
+    let pulled = pull(&hub(&server, cache.path())).unwrap();
+    assert_eq!(pulled.received, BYTES as u64);
+    assert_eq!(contents(&pulled.path).unwrap(), new.bytes(FILE));
+}
+
+/// A wrong file is refused and not kept, whoever made it wrong: the server, or the disk that held its beginning.
+#[test]
+fn a_wrong_hash_is_refused() {
+    fails("a byte is wrong", "its SHA-256 is ", false, |mut reply, number| {
+        if number == 3 {
+            reply.body[100] ^= 1;
+        }
+        reply
+    });
+    let files = noisy(BYTES);
+    let cache = tempdir().unwrap();
+    let path = part(&files, cache.path());
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, [0; 1000]).unwrap();
+    let served = files.clone();
+    let server = Server::start(move |request, _| served.answer(request));
+    let error = pull(&hub(&server, cache.path())).unwrap_err().to_string();
+    assert!(error.contains("the hub lists ") && error.contains("it was deleted"), "{error}");
+    assert!(!path.exists());
+    assert!(pull(&hub(&server, cache.path())).is_ok(), "the next one begins anew");
+}
+
+/// A server without ranges sends the whole file, and after a loss from its first byte on.
+#[test]
+fn a_server_without_ranges_will_do() {
+    let files = noisy(BYTES);
+    for losses in [0, 2] {
+        let served = files.clone();
+        let count = AtomicUsize::new(0);
+        let server = Server::start(move |request, _| {
+            if !request.is_content() {
+                return served.answer(request);
+            }
+            let mut whole = request.clone();
+            whole.headers.remove("range");
+            let mut reply = content_of(served.bytes(FILE), &whole);
+            reply.stops = (count.fetch_add(1, Ordering::Relaxed) < losses).then_some(BYTES / 2);
+            reply
+        });
+        let cache = tempdir().unwrap();
+        let pulled = pull(&hub(&server, cache.path())).unwrap();
+        assert_eq!(contents(&pulled.path).unwrap(), files.bytes(FILE));
+        assert_eq!(server.contents().len(), losses + 1);
+    }
+}
+
+/// One that sends ranges only after a loss goes on from there.
+#[test]
+fn a_server_may_come_to_send_ranges() {
+    let files = noisy(BYTES);
+    let served = files.clone();
+    let count = AtomicUsize::new(0);
+    let server = Server::start(move |request, _| {
+        let mut request = request.clone();
+        let first = request.is_content() && count.fetch_add(1, Ordering::Relaxed) == 0;
+        if first {
+            request.headers.remove("range");
+        }
+        let mut reply = served.answer(&request);
+        reply.stops = first.then_some(BYTES / 2);
+        reply
+    });
+    let cache = tempdir().unwrap();
+    let pulled = pull(&hub(&server, cache.path())).unwrap();
+    assert_eq!(contents(&pulled.path).unwrap(), files.bytes(FILE));
+    assert_eq!(server.contents()[1].range(), Some((BYTES / 2, BYTES - 1)));
+}
