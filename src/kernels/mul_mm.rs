@@ -2,6 +2,7 @@
 
 use super::matmul::{Operands, SIDE, TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use super::matvec::Norm;
+use super::mul_mm_matrix::MatrixTile;
 use super::sum_parts::Summands;
 use super::{Kernel, Residual, Slots};
 use crate::error::Result;
@@ -70,11 +71,12 @@ impl Builder {
         next: &Norm,
     ) -> Result<Residual> {
         let product = TileProduct { rows: TileRows::One { w, add }, vectors: TileVectors::Batch, x, y };
-        let Some(parts) = self.matmul_in_parts(label, "parts", &product)? else {
+        let tile = self.tile(label, &product);
+        let Some(parts) = self.matmul_in_parts(label, "parts", &product, tile)? else {
             if let Some(Slots { routed, y: outputs }) = slots {
                 self.moe_combine("moe.sum", &routed.weights, outputs, y)?;
             }
-            self.matmul_of(label, &product, None)?;
+            self.matmul_of(label, &product, tile, None)?;
             return Ok(Residual::from(*y));
         };
         let h = self.sum_normed(&format!("{label}.sum"), &parts, (y, add), slots, next)?;
@@ -88,17 +90,19 @@ impl Builder {
     pub fn mul_mm_summands(&mut self, label: &str, w: &Weight, x: &Tensor) -> Result<Summands> {
         let y = self.tensor(label, [w.shape[1], x.rows]);
         let product = TileProduct { rows: TileRows::One { w, add: false }, vectors: TileVectors::Batch, x, y: &y };
-        match self.matmul_in_parts(label, &format!("{label}.parts"), &product)? {
+        let tile = self.tile(label, &product);
+        match self.matmul_in_parts(label, &format!("{label}.parts"), &product, tile)? {
             Some(parts) => Ok(parts),
-            None => self.matmul_of(label, &product, None).map(|()| y.into()),
+            None => self.matmul_of(label, &product, tile, None).map(|()| y.into()),
         }
     }
 
     /// Appends a product.
     pub(super) fn matmul(&mut self, label: &str, product: &TileProduct<'_>) -> Result<()> {
-        match self.matmul_in_parts(label, "parts", product)? {
+        let tile = self.tile(label, product);
+        match self.matmul_in_parts(label, "parts", product, tile)? {
             Some(parts) => self.sum_parts(&format!("{label}.sum"), product, &parts),
-            None => self.matmul_of(label, product, None),
+            None => self.matmul_of(label, product, tile, None),
         }
     }
 
@@ -109,58 +113,120 @@ impl Builder {
         label: &str,
         name: &str,
         product: &TileProduct<'_>,
+        tile: Tile,
     ) -> Result<Option<Summands>> {
-        let tile = self.matrix_tile(label, product);
-        let (size, step) = match tile {
-            Some(tile) if tile.side == 8 => return Ok(None),
-            Some(tile) => ((tile.tokens(), tile.rows()), (tile.down * tile.across, tile.groups)),
-            None => {
-                let (tokens, rows) = self.chosen_tile(label, product).unwrap_or_else(|| tile_of(product));
-                ((tokens, SIDE * rows), (SIDE * tokens / TOKENS / 32, 1))
-            }
-        };
-        let sharing = self.sharing(product, size, step, tile.is_some());
+        let sharing = self.sharing(product, tile);
         if sharing == 1 {
             return Ok(None);
         }
-        let parts = self.parts_of(name, product, size, sharing);
-        self.matmul_of(label, product, Some(&parts))?;
+        let parts = self.parts_of(name, product, tile, sharing);
+        self.matmul_of(label, product, tile, Some(&parts))?;
         Ok(Some(parts))
     }
 
-    fn matmul_of(&mut self, label: &str, product: &TileProduct<'_>, parts: Option<&Summands>) -> Result<()> {
-        if let Some(tile) = self.matrix_tile(label, product) {
-            return self.matmul_by_matrices(label, product, tile, parts);
+    fn matmul_of(
+        &mut self,
+        label: &str,
+        product: &TileProduct<'_>,
+        tile: Tile,
+        parts: Option<&Summands>,
+    ) -> Result<()> {
+        match tile {
+            Tile::Matrices(tile) => self.matmul_by_matrices(label, product, tile, parts),
+            Tile::Registers(tile) => self.matmul_in_registers(label, product, tile, parts),
         }
+    }
+
+    /// Appends a product by tiles in registers.
+    fn matmul_in_registers(
+        &mut self,
+        label: &str,
+        product: &TileProduct<'_>,
+        tile: RegisterTile,
+        parts: Option<&Summands>,
+    ) -> Result<()> {
         product.check(KERNEL.name)?;
-        let (tokens, rows) = self.chosen_tile(label, product).unwrap_or_else(|| tile_of(product));
-        let variant = VariantBuilder::new(KERNEL.name, OP, SIDE * tokens / TOKENS);
-        let variant = variant.constant("TILE_TOKENS", "t", tokens).constant("ROWS", "r", rows);
-        let variant = variant.constant("SIDE", "", SIDE).constant("TILE_ROWS", "", SIDE * rows);
+        let variant = VariantBuilder::new(KERNEL.name, OP, SIDE * tile.vectors / TOKENS);
+        let variant = variant.constant("TILE_TOKENS", "t", tile.vectors).constant("ROWS", "r", tile.rows);
+        let variant = variant.constant("SIDE", "", SIDE).constant("TILE_ROWS", "", SIDE * tile.rows);
         let variant = product.files(self, variant, Operands::F32, parts);
-        let (grid, cost) = (product.shared_grid((tokens, SIDE * rows), parts), product.cost(tokens, SIDE * rows));
+        let (vectors, rows) = Tile::Registers(tile).size();
+        let (grid, cost) = (product.shared_grid((vectors, rows), parts), product.cost(vectors, rows));
         self.computes_product(KERNEL.name, product, Operands::F32, (parts, 1));
         self.step_in_parts(label, variant, product.bindings(self, parts), (grid, 0), cost)
     }
 
-    /// The tile that was chosen for this adapter, if it suits the product: an expert's slots have to fit a tile.
-    fn chosen_tile(&self, label: &str, product: &TileProduct<'_>) -> Option<(usize, usize)> {
-        match self.target().choices.tile(label, self.rows())? {
-            ProductTile::Registers { vectors, rows } => product.holds(vectors).then_some((vectors, rows)),
-            ProductTile::Matrices { .. } => None,
+    /// The tiles of a product: by matrices where they can multiply it, and in the shape that was chosen for this adapter if
+    /// that suits the product.
+    pub(super) fn tile(&self, label: &str, product: &TileProduct<'_>) -> Tile {
+        let chosen = self.target().choices.tile(label, self.rows());
+        if let Some(tile) = self.matrix_tile(product, chosen) {
+            return Tile::Matrices(tile);
+        }
+        Tile::Registers(match chosen {
+            // an expert's slots have to fit a tile
+            Some(ProductTile::Registers { vectors, rows }) if product.holds(vectors) => RegisterTile { vectors, rows },
+            _ => RegisterTile::of(product),
+        })
+    }
+}
+
+/// How a workgroup computes a tile of a product.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tile {
+    Registers(RegisterTile),
+    Matrices(MatrixTile),
+}
+
+/// A tile that invocations sum in registers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RegisterTile {
+    /// Vectors of the tile.
+    vectors: usize,
+    /// Rows of an invocation.
+    rows: usize,
+}
+
+impl Tile {
+    /// Vectors and staged rows.
+    pub fn size(self) -> (usize, usize) {
+        match self {
+            Self::Registers(tile) => (tile.vectors, SIDE * tile.rows),
+            Self::Matrices(tile) => (tile.tokens(), tile.rows()),
+        }
+    }
+
+    /// Subgroups of a workgroup, were they of 32.
+    pub fn subgroups(self) -> usize {
+        match self {
+            Self::Registers(tile) => SIDE * tile.vectors / TOKENS / 32,
+            Self::Matrices(tile) => tile.down * tile.across,
+        }
+    }
+
+    /// Groups of 32 columns that are staged at a time.
+    pub fn groups(self) -> usize {
+        match self {
+            Self::Registers(_) => 1,
+            Self::Matrices(tile) => tile.groups,
         }
     }
 }
 
-/// Vectors of a tile and rows of an invocation: the most that still leave enough tiles to occupy a large GPU.
-fn tile_of(product: &TileProduct<'_>) -> (usize, usize) {
-    let most = product.most_vectors().next_multiple_of(SIDE).min(TILE_TOKENS);
-    if let TileVectors::Slots { .. } = product.vectors {
-        return (most, 4);
+impl RegisterTile {
+    /// The most vectors and rows that still leave enough tiles to occupy a large GPU.
+    fn of(product: &TileProduct<'_>) -> Self {
+        let most = product.most_vectors().next_multiple_of(SIDE).min(TILE_TOKENS);
+        if let TileVectors::Slots { .. } = product.vectors {
+            return Self { vectors: most, rows: 4 };
+        }
+        let matrices = product.rows.first().shape[2];
+        let tiles =
+            |tile: &Self| MANY_TOKENS / tile.vectors * matrices * product.rows.staged().div_ceil(SIDE * tile.rows);
+        [(TILE_TOKENS, 4), (32, 4), (16, 4)]
+            .map(|(vectors, rows)| Self { vectors, rows })
+            .into_iter()
+            .find(|tile| tile.vectors <= most && tiles(tile) >= MANY_TILES)
+            .unwrap_or(Self { vectors: most.min(16), rows: 2 })
     }
-    let tiles = |tokens: usize, rows: usize| {
-        MANY_TOKENS / tokens * product.rows.first().shape[2] * product.rows.staged().div_ceil(SIDE * rows)
-    };
-    let suits = |&(tokens, rows): &(usize, usize)| tokens <= most && tiles(tokens, rows) >= MANY_TILES;
-    [(TILE_TOKENS, 4), (32, 4), (16, 4)].into_iter().find(suits).unwrap_or((most.min(16), 2))
 }

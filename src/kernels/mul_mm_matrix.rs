@@ -15,7 +15,7 @@ pub(crate) const KERNEL: Kernel =
 
 /// How a workgroup divides a tile among its subgroups, which stand in rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tile {
+pub(super) struct MatrixTile {
     /// Rows and columns of a cooperative matrix.
     pub side: usize,
     /// Subgroups along the vectors.
@@ -30,7 +30,7 @@ pub(super) struct Tile {
     pub groups: usize,
 }
 
-impl Tile {
+impl MatrixTile {
     /// Vectors of a tile.
     pub fn tokens(&self) -> usize {
         self.down * self.lefts * self.side
@@ -86,18 +86,19 @@ impl Tile {
 }
 
 impl Builder {
-    /// The tile of a product, if matrices can multiply it: not if values have more bits than f16.
-    pub(super) fn matrix_tile(&self, label: &str, product: &TileProduct<'_>) -> Option<Tile> {
+    /// The tile of a product, the chosen one where it suits, if matrices can multiply it: not if values have more bits than
+    /// f16.
+    pub(super) fn matrix_tile(&self, product: &TileProduct<'_>, chosen: Option<ProductTile>) -> Option<MatrixTile> {
         let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
         if wide || self.target().team != Team::Subgroup {
             return None;
         }
         let (side, usual) = match self.target().matrices {
             Matrices::None => return None,
-            Matrices::Eight => (8, Tile::of_eight(product)),
-            Matrices::Sixteen => (16, Tile::of_sixteen(product)),
+            Matrices::Eight => (8, MatrixTile::of_eight(product)),
+            Matrices::Sixteen => (16, MatrixTile::of_sixteen(product)),
         };
-        let chosen = self.target().choices.tile(label, self.rows()).and_then(|chosen| Tile::chosen(chosen, side));
+        let chosen = chosen.and_then(|chosen| MatrixTile::chosen(chosen, side));
         Some(chosen.filter(|tile| tile.suits(product, self.target())).unwrap_or(usual))
     }
 
@@ -106,7 +107,7 @@ impl Builder {
         &mut self,
         label: &str,
         product: &TileProduct<'_>,
-        tile: Tile,
+        tile: MatrixTile,
         parts: Option<&Summands>,
     ) -> Result<()> {
         product.check(KERNEL.name)?;

@@ -5,6 +5,7 @@
 
 use super::computes::{PartialProduct, Product, Summed};
 use super::matmul::{Operands, SIDE, TileProduct, TileRows, TileVectors};
+use super::mul_mm::Tile;
 use super::{Kernel, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
@@ -48,39 +49,33 @@ impl From<Tensor> for Summands {
 }
 
 impl Builder {
-    /// How many workgroups of so many subgroups share a tile of a product, by tiles of `vectors` vectors and `rows` staged
-    /// rows that take `step` groups at a time. Without matrices only those of weights in f32 do, which is the router, and as
-    /// many whatever the batch, so that its rows get the same bits in batches of any size. By matrices of 16 x 16 batches
-    /// of up to FEW_ROWS rows and larger ones are rounded differently.
-    pub(super) fn sharing(
-        &self,
-        product: &TileProduct<'_>,
-        (vectors, rows): (usize, usize),
-        (subgroups, step): (usize, usize),
-        by_matrices: bool,
-    ) -> usize {
+    /// How many workgroups share a tile of a product. Without matrices only those of weights in f32 do, which is the
+    /// router, and as many whatever the batch, so that its rows get the same bits in batches of any size. By matrices of
+    /// 16 x 16 batches of up to FEW_ROWS rows and larger ones are rounded differently; by those of 8 x 8 none do.
+    pub(super) fn sharing(&self, product: &TileProduct<'_>, tile: Tile) -> usize {
+        let by_matrices = match tile {
+            Tile::Matrices(tile) if tile.side == 8 => return 1,
+            Tile::Matrices(_) => true,
+            Tile::Registers(_) => false,
+        };
         let y = product.y;
         let whole = [y.shape[0], y.stride, y.pitch].into_iter().all(|length| length.is_multiple_of(4));
-        let steps = product.rows.first().groups() / step;
         let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
+        let steps = product.rows.first().groups() / tile.groups();
         if !whole || steps < MANY_STEPS || !matches!(product.vectors, TileVectors::Batch) || !(by_matrices || wide) {
             return 1;
         }
+        let (vectors, rows) = tile.size();
         let [_, blocks, stacks] = product.grid(vectors, rows);
         let few = y.rows <= FEW_ROWS || !by_matrices;
         let (batch, wanted) = if few { (FEW, MANY_SUBGROUPS) } else { (MANY, 2 * MANY_SUBGROUPS) };
-        let occupied = batch.div_ceil(vectors) * blocks * stacks * subgroups;
+        let occupied = batch.div_ceil(vectors) * blocks * stacks * tile.subgroups();
         (wanted / occupied.max(1)).min(steps / LEAST_STEPS).clamp(1, MOST_PARTS)
     }
 
     /// A buffer for the parts of a product, with room for whole tiles. Products that are summed at once share it.
-    pub(super) fn parts_of(
-        &mut self,
-        name: &str,
-        product: &TileProduct<'_>,
-        (vectors, rows): (usize, usize),
-        parts: usize,
-    ) -> Summands {
+    pub(super) fn parts_of(&mut self, name: &str, product: &TileProduct<'_>, tile: Tile, parts: usize) -> Summands {
+        let (vectors, rows) = tile.size();
         let (staged, stacks, tokens) = (product.rows.staged(), product.y.per_row(), product.x.rows);
         let stride = staged.next_multiple_of(rows);
         let apart = stride * stacks;
