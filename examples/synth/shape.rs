@@ -111,9 +111,7 @@ pub fn metadata(shape: &Shape) -> GgufWriter {
         ("rope.dimension_count", shape.rotary),
     ];
     let key = |name: &str| format!("deepseek2.{name}");
-    let writer = GgufWriter::new()
-        .meta("general.architecture", "deepseek2")
-        .meta("general.name", "glm-flash-shaped");
+    let writer = GgufWriter::new().meta("general.architecture", "deepseek2").meta("general.name", "glm-flash-shaped");
     // The file types that GGUF numbers are mixtures of their own, not one format throughout.
     let writer = if shape.ty.is_none() { writer.meta("general.file_type", 2u32) } else { writer };
     let writer = counts.iter().fold(writer, |writer, (name, count)| writer.meta(&key(name), *count as u32));

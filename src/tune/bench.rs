@@ -182,7 +182,7 @@ impl<'a> GpuBench<'a> {
         let of = |rows, depth| BatchShape::of(rows, Outputs::Last, depth, self.cache.context);
         match work {
             Work::Token { depth } => (BatchShape::ALONE, depth, 1),
-            Work::Rows { rows, depth } => (of(rows, depth), depth, 1),
+            Work::Rows { rows, depth } => (of(self.model.prompt_options().room_for(rows), depth), depth, 1),
             Work::Prompt { tokens } => {
                 let rows = self.chunk(choices).min(tokens);
                 let middle = (tokens - rows) / 2; // attention takes as long there as on the average
@@ -275,7 +275,8 @@ impl Bench for GpuBench<'_> {
         let new = !self.executors.contains_key(&identity);
         let (planned, executor) = self.executor(choices, shape)?;
         let vocab = u32::try_from(self.model.config().vocab).unwrap_or(u32::MAX).max(1);
-        let ids: Vec<u32> = (0..shape.rows as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect();
+        let rows = if let Work::Rows { rows, .. } = work { rows } else { shape.rows };
+        let ids: Vec<u32> = (0..rows as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect();
         let batch = self.writer.write(&RowHeader::consecutive(depth, &ids), planned.splits, 0);
         executor.gpu().write(executor.local(Plan::BATCH), 0, batch)?;
         let steps: Vec<usize> = (0..planned.steps).filter(|step| Some(*step) != planned.rare).collect();

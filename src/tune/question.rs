@@ -9,7 +9,7 @@ use std::fmt;
 pub(super) enum Work {
     /// A generated token, with so many tokens in the cache.
     Token { depth: usize },
-    /// A part of a prompt in the plan with room for just so many rows, behind so many tokens.
+    /// A part of a prompt of so many rows, in the smallest plan with room for them, behind so many tokens.
     Rows { rows: usize, depth: usize },
     /// A prompt of so many tokens, in as many parts as its chunks make.
     Prompt { tokens: usize },

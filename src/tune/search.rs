@@ -44,6 +44,8 @@ const LOOKS: [usize; 2] = [3, 1];
 const BRIEF: f64 = 0.1;
 /// The part of the time that is left which a question may take, however little it weighs.
 const MOST: f64 = 0.2;
+/// The seconds that a candidate takes beside its measurements, before anything is known.
+const USUAL_MAKING: f64 = 0.02;
 /// How many candidates a question is asked for at least, if it has as many.
 const FEW: usize = 3;
 /// Turns of a comparison: at most, and at least.
@@ -71,8 +73,9 @@ pub(super) struct Search<'a> {
     start: Choices,
     chosen: Choices,
     budget: f64,
-    /// The seconds that a candidate takes beside its measurements, as a rule: to compile it and to make it ready.
-    making: f64,
+    /// The seconds that a candidate takes beside its measurements, as a rule, by the question's first work: to compile it
+    /// and to make it ready, which for prompts takes many times what it takes for a token.
+    making: HashMap<Work, f64>,
     /// The seconds that works take with what is chosen.
     known: HashMap<Work, f64>,
     /// All work that a question with a kept candidate was measured by.
@@ -113,7 +116,7 @@ impl<'a> Search<'a> {
         stopped: &'a dyn Fn() -> bool,
         tell: &'a mut dyn FnMut(&TuneProgress),
     ) -> Self {
-        let (chosen, making, known, complete) = (start.clone(), 0.02, HashMap::new(), true);
+        let (chosen, making, known, complete) = (start.clone(), HashMap::new(), HashMap::new(), true);
         let (touched, trials, kept) = (Vec::new(), Vec::new(), Vec::new());
         Self { bench, stopped, tell, start, chosen, budget, making, known, touched, trials, kept, complete }
     }
@@ -124,7 +127,22 @@ impl<'a> Search<'a> {
     /// # Errors
     /// What ends all work on the device, such as its loss.
     pub fn run(mut self, questions: &[Question]) -> Result<Found> {
-        let mut weight: f64 = questions.iter().map(|question| question.weight).sum();
+        // Questions that were worth too little for what they take come again when the others have left time.
+        let left_out = self.ask_all(questions.iter(), MOST)?;
+        let left_out = self.ask_all(left_out.into_iter(), 1.0)?;
+        self.complete &= left_out.is_empty();
+        self.finish()
+    }
+
+    /// Asks questions in turn, each for its part of the time, and returns those that were left out: for which a few
+    /// candidates take more than that, and more than `most` of the time that is left.
+    fn ask_all<'q>(
+        &mut self,
+        questions: impl Iterator<Item = &'q Question> + Clone,
+        most: f64,
+    ) -> Result<Vec<&'q Question>> {
+        let mut weight: f64 = questions.clone().map(|question| question.weight).sum();
+        let mut left_out = Vec::new();
         for question in questions {
             if (self.stopped)() {
                 self.complete = false;
@@ -132,7 +150,11 @@ impl<'a> Search<'a> {
             }
             let part = (question.weight / weight.max(f64::MIN_POSITIVE)).min(1.0);
             weight -= question.weight;
-            match self.ask(question, part) {
+            if self.few(question, self.known(question)) > self.left() * part.max(most) {
+                left_out.push(question);
+                continue;
+            }
+            match self.ask(question, part, most) {
                 Err(Error::Cancelled) => self.complete = false,
                 Err(error) if !is_fatal(&error) => {
                     self.note(question, "all candidates", Vec::new(), Outcome::Failed(error.to_string()));
@@ -140,7 +162,17 @@ impl<'a> Search<'a> {
                 answered => answered?,
             }
         }
-        self.finish()
+        Ok(left_out)
+    }
+
+    /// The seconds that a question's work takes, as far as they are known.
+    fn known(&self, question: &Question) -> f64 {
+        question.works.iter().filter_map(|work| self.known.get(work)).sum()
+    }
+
+    /// The seconds that one of its candidates takes beside its measurements.
+    fn making(&self, question: &Question) -> f64 {
+        question.works.first().and_then(|work| self.making.get(work)).copied().unwrap_or(USUAL_MAKING)
     }
 
     /// Whether to go on: an error if somebody asks to stop.
@@ -166,14 +198,8 @@ impl<'a> Search<'a> {
     }
 
     /// Tries the candidates of a question, for such a part of the time that is left, or for as long as a few of them take.
-    fn ask(&mut self, question: &Question, part: f64) -> Result<()> {
+    fn ask(&mut self, question: &Question, part: f64, most: f64) -> Result<()> {
         let works = &question.works;
-        let known: f64 = works.iter().filter_map(|work| self.known.get(work)).sum();
-        let few = self.few(known);
-        if few > self.left() * part.max(MOST) {
-            self.complete = false;
-            return Ok(());
-        }
         self.tell(&question.name);
         let stopped = self.stopped;
         let mut go_on = || if stopped() { Err(Error::Cancelled) } else { Ok(()) };
@@ -189,9 +215,9 @@ impl<'a> Search<'a> {
                 times.iter().sum::<f64>()
             }
         };
-        let allotted = (self.left() * part).max(self.few(took).min(self.left() * MOST));
+        let allotted = (self.left() * part).max(self.few(question, took).min(self.left() * most));
         let (looks, until) = (looks(took), self.bench.elapsed() + allotted);
-        let fit = (allotted * LOOKING / (took * looks as f64 + self.making)).max(0.0) as usize;
+        let fit = (allotted * LOOKING / (took * looks as f64 + self.making(question))).max(0.0) as usize;
         let since = self.bench.elapsed();
         let mut candidates = self.candidates(question, fit)?;
         if candidates.is_empty() {
@@ -200,13 +226,14 @@ impl<'a> Search<'a> {
         self.make(&candidates, works)?;
         let usual = self.look_at(question, &mut candidates, looks, until)?;
         let each = (self.bench.elapsed() - since) / candidates.len() as f64;
-        self.making = 0.5 * (self.making + (each - took * looks as f64).max(0.0));
+        let making = 0.5 * (self.making(question) + (each - took * looks as f64).max(0.0));
+        self.making.extend(works.first().map(|work| (*work, making)));
         self.compare_quickest(question, candidates, &usual, until)
     }
 
     /// The seconds that it takes to look at a few candidates and to compare one, where one measurement takes `took`.
-    fn few(&self, took: f64) -> f64 {
-        (took * (FEW * looks(took) + 2 * TURNS[1]) as f64 + FEW as f64 * self.making) / LOOKING
+    fn few(&self, question: &Question, took: f64) -> f64 {
+        (took * (FEW * looks(took) + 2 * TURNS[1]) as f64 + FEW as f64 * self.making(question)) / LOOKING
     }
 
     /// The first candidates with which something else would run than with what is chosen, or than with each other.
