@@ -13,8 +13,9 @@ var<workgroup> split_stats: array<vec2<f32>, MOST_SPLITS>;
 var<workgroup> shares: array<f32, MOST_SPLITS>;
 var<workgroup> phase_sums: array<vec4<f32>, PHASES * LATENT>;
 
-// For the whole workgroup; `merged` is right after the next barrier.
-fn merge(head: u32, local: u32) {
+// For the whole workgroup; `merged` is right after the next barrier. Each team finds the largest reference and the total by
+// itself.
+fn merge(head: u32, local: u32, team: Team) {
     let length = split_length();
     let busy = (attended_by(head / HEADS) + length - 1u) / length; // idle splits wrote nothing
     for (var s = local; s < busy; s += WORKGROUP) {
@@ -22,13 +23,15 @@ fn merge(head: u32, local: u32) {
     }
     workgroupBarrier();
     var largest = LOWEST; // reference
-    for (var s = 0u; s < busy; s++) {
+    for (var s = team.lane; s < busy; s += LANES) {
         largest = max(largest, split_stats[s].x);
     }
+    largest = team_max(largest, team);
     var total = 0.0;
-    for (var s = 0u; s < busy; s++) {
+    for (var s = team.lane; s < busy; s += LANES) {
         total += exp(split_stats[s].x - largest) * split_stats[s].y;
     }
+    total = team_sum(total, team);
     for (var s = local; s < busy; s += WORKGROUP) {
         shares[s] = exp(split_stats[s].x - largest) / total;
     }

@@ -43,6 +43,19 @@ fn team_sum(v: f32, t: Team) -> f32 {
     return team_sums(vec4<f32>(v, 0.0, 0.0, 0.0), t).x;
 }
 
+// The largest v of the team, in every lane.
+fn team_max(v: f32, t: Team) -> f32 {
+    let start = team_turn * MOST_SUBGROUPS;
+    team_turn = 1u - team_turn;
+    var largest = subgroupMax(v);
+    team_parts[start + t.subgroup].x = largest; // the same by all of the subgroup
+    workgroupBarrier();
+    for (var s = t.first; s < t.first + t.subgroups; s++) {
+        largest = max(largest, team_parts[start + s].x);
+    }
+    return largest;
+}
+
 // The sum of v over the workgroup, in every invocation.
 fn workgroup_sum(v: f32, t: Team) -> f32 {
     return team_sum(v, Team(t.index, t.lane, t.subgroup, 0u, t.subgroups * (WORKGROUP / LANES)));

@@ -3,14 +3,14 @@
 var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WORKGROUP)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let head = workgroup.y * HEADS + workgroup.x; // of all rows
-    if workgroup.y >= row_count() {
+fn main(i: Invocation) {
+    let head = i.workgroup.y * HEADS + i.workgroup.x; // of all rows
+    if i.workgroup.y >= row_count() {
         return;
     }
-    merge(head, local);
+    merge(head, i.local, team_of(i));
     workgroupBarrier();
-    for (var k = local; k < RANK; k += WORKGROUP) {
+    for (var k = i.local; k < RANK; k += WORKGROUP) {
         y[head * Y_STRIDE + k] = merged(k / 4u)[k % 4u];
     }
 }

@@ -16,7 +16,7 @@ fn main(i: Invocation) {
         return;
     }
     let row = first_row(i.workgroup, team);
-    merge(head, i.local);
+    merge(head, i.local, team);
     workgroupBarrier();
     write_sums(i, team, row, w_product(head % HEADS, 0u, row, i, team));
     epilogue(head * Y_STRIDE, Y_STRIDE, COLUMNS, w_ROWS, i);
