@@ -1,6 +1,7 @@
 //! Reports what the window shows, for tests: a JSON file that is rewritten when something changes.
 
 use crate::frames::{Dispatches, Times};
+use crate::shop::Fetching;
 use eframe::egui::{Context, Rect};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -14,13 +15,26 @@ const EVERY: Duration = Duration::from_millis(50);
 /// The positions of buttons and fields: their middle, in pixels from the corner of the window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Places {
+    /// Whether anybody asks for them.
+    #[serde(skip)]
+    wanted: bool,
     #[serde(skip)]
     scale: f32,
     #[serde(flatten)]
-    of: BTreeMap<&'static str, [f32; 2]>,
+    of: BTreeMap<String, [f32; 2]>,
 }
 
 impl Places {
+    /// None yet.
+    pub fn new(wanted: bool) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    /// Whether anybody asks for them.
+    pub fn are_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// Begins a frame.
     pub fn clear(&mut self, context: &Context) {
         self.scale = context.pixels_per_point();
@@ -28,9 +42,11 @@ impl Places {
     }
 
     /// Records the position of something.
-    pub fn note(&mut self, name: &'static str, rect: Rect) {
-        let middle = rect.center() * self.scale;
-        self.of.insert(name, [middle.x, middle.y]);
+    pub fn note(&mut self, name: impl Into<String>, rect: Rect) {
+        if self.wanted {
+            let middle = rect.center() * self.scale;
+            self.of.insert(name.into(), [middle.x, middle.y]);
+        }
     }
 }
 
@@ -39,8 +55,11 @@ impl Places {
 pub struct Status {
     /// The name of the loaded model.
     pub model: Option<String>,
-    /// Whether the chosen model can be loaded, because its estimate is shown.
-    pub estimated: bool,
+    /// The models on this machine, the verdict on the file that is named, and what is told of repositories.
+    pub local: Vec<String>,
+    pub file: Option<String>,
+    pub offered: Vec<String>,
+    pub fetching: Option<Fetching>,
     pub loading: bool,
     pub tuning: bool,
     pub replying: bool,
@@ -50,8 +69,13 @@ pub struct Status {
     pub system: String,
     /// The texts of the open conversation's messages.
     pub messages: Vec<String>,
+    /// The typed text, and whether it is that of the last message.
+    pub typed: String,
+    pub editing: bool,
     /// The reply so far, thinking and answer.
     pub pending: String,
+    /// How many replies have ended.
+    pub replies: usize,
     pub held: usize,
     /// The prompt and the length of the last reply in tokens, and why it ended.
     pub cached: Option<usize>,
