@@ -51,7 +51,7 @@ impl Places {
 }
 
 /// The contents of the file.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Status {
     /// The name of the loaded model.
     pub model: Option<String>,
@@ -95,19 +95,22 @@ pub struct Status {
 pub struct StatusFile {
     path: PathBuf,
     written: Option<(Status, Instant)>,
+    /// The status in the frame before, without what is measured, and the places in it.
+    before: Option<(Status, Places)>,
 }
 
 impl StatusFile {
     /// A file that does not exist yet.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, written: None }
+        Self { path, written: None, before: None }
     }
 
     /// Writes the file if anything changed. The new file replaces the old one at once, so that nobody reads half of it.
-    /// Returns true if the file was written too recently and has to be written later.
-    pub fn write(&mut self, status: Status) -> bool {
+    /// Returns true if it has to be written again: the file was written too recently, or something still moves.
+    pub fn write(&mut self, mut status: Status) -> bool {
+        let moves = self.settle(&mut status);
         match &self.written {
-            Some((before, _)) if *before == status => return false,
+            Some((before, _)) if *before == status => return moves,
             Some((_, when)) if when.elapsed() < EVERY => return true,
             _ => {}
         }
@@ -117,6 +120,51 @@ impl StatusFile {
             let _ = fs::write(&beside, json).and_then(|()| fs::rename(&beside, &self.path));
         }
         self.written = Some((status, Instant::now()));
-        false
+        moves
+    }
+
+    /// Leaves out places that may be others in the next frame, as they are after every change: parts of the window learn
+    /// of it one after the other. Returns true if any was left out.
+    fn settle(&mut self, status: &mut Status) -> bool {
+        let places = std::mem::take(&mut status.places);
+        let (dispatches, times) = (Dispatches::default(), Times::default());
+        let rest = Status { frames: 0, dispatches, between_ms: times, work_ms: times, ..status.clone() };
+        let before = self.before.replace((rest.clone(), places.clone())).filter(|(before, _)| *before == rest);
+        let count = places.of.len();
+        status.places = places;
+        status
+            .places
+            .of
+            .retain(|name, place| before.as_ref().is_some_and(|(_, before)| before.of.get(name) == Some(place)));
+        status.places.of.len() < count
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use eframe::egui::vec2;
+
+    fn status(typed: &str, at: f32) -> Status {
+        let mut places = Places { scale: 1.0, ..Places::new(true) };
+        places.note("here", Rect::from_min_size(eframe::egui::pos2(at, 0.0), vec2(2.0, 2.0)));
+        Status { typed: typed.into(), places, ..Status::default() }
+    }
+
+    #[test]
+    fn places_are_told_once_nothing_moves() {
+        let mut file = StatusFile::new(PathBuf::new());
+        let mut told = |typed, at| {
+            let mut status = status(typed, at);
+            let moves = file.settle(&mut status);
+            assert_eq!(moves, status.places.of.is_empty());
+            !moves
+        };
+        assert!(!told("", 0.0));
+        assert!(told("", 0.0));
+        assert!(!told("owl", 0.0), "what follows from the change may come later");
+        assert!(!told("owl", 9.0), "it moved");
+        assert!(told("owl", 9.0));
     }
 }

@@ -1,7 +1,7 @@
 //! What was said is copied, asked again and edited.
 
 use super::desk::{Display, Window};
-use super::{QUESTION, json};
+use super::json;
 use serde_json::Value;
 use std::fs;
 
@@ -50,13 +50,12 @@ fn a_reply_is_copied_had_again_and_asked_for_otherwise() {
     assert_eq!(tokens(&again, "cached") + tokens(&again, "new"), prompt);
     assert!(tokens(&again, "new") <= 2, "{again}");
 
-    // A reply that is stopped before it begins is none: what was said stays. Escape stops a reply as the button does.
-    window.write(QUESTION);
+    window.write("What is one plus one?");
     let third = replied(&window, 3);
     window.picture("asking");
     edit(&window, &third);
     let edited = replied(&window, 4);
-    assert_eq!(edited["messages"][2], "Tell me about a fox.");
+    assert_eq!(edited["messages"][2], "What is one plus two?");
     assert_eq!((&edited["typed"], &edited["editing"]), (&"a draft".into(), &false.into()));
     assert_eq!(texts(&edited)[..2], texts(&first)[..], "what was said before stays");
     assert!(tokens(&edited, "cached") > 10, "{edited}");
@@ -85,7 +84,7 @@ fn edit(window: &Window<'_>, before: &Value) {
     window.wait("the last message again", |status| status["editing"] == true);
     window.picture("editing");
     window.press("ctrl+a");
-    window.type_in("Tell me about a fox.");
+    window.type_in("What is one plus two?");
     window.press("Return");
 }
 
@@ -98,7 +97,7 @@ fn code_is_copied_and_an_unanswered_message_answered() {
     let messages = serde_json::json!([
         { "role": "user", "content": "Show me Rust." },
         { "role": "assistant", "content": format!("Like this:\n\n```rust\n{code}\n```\n\nThat is *all*.") },
-        { "role": "user", "content": QUESTION },
+        { "role": "user", "content": "What is two plus three?" },
     ]);
     let conversation = serde_json::json!({
         "version": 1, "title": "Rust", "messages": messages, "settings": { "temperature": 0.0 },

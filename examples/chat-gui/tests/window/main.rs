@@ -193,4 +193,4 @@ fn json(texts: &[&str]) -> Value {
 }
 
 /// The time limit for anything.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
