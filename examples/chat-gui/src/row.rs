@@ -9,7 +9,7 @@ pub const BUTTON: f32 = 84.0;
 /// Shows a row, and returns its button.
 pub fn show(ui: &mut Ui, name: &str, button: &str, enabled: bool, about: impl FnOnce(&mut Ui)) -> Response {
     frame(ui, |ui| {
-        ui.horizontal(|ui| {
+        ui.horizontal_top(|ui| {
             let width = (ui.available_width() - BUTTON - 2.0 * ui.spacing().item_spacing.x).max(0.0);
             ui.allocate_ui_with_layout(vec2(width, 0.0), Layout::top_down(Align::Min), |ui| {
                 ui.set_width(width);

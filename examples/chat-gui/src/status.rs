@@ -144,11 +144,11 @@ impl StatusFile {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use eframe::egui::vec2;
+    use eframe::egui::{pos2, vec2};
 
     fn status(typed: &str, at: f32) -> Status {
         let mut places = Places { scale: 1.0, ..Places::new(true) };
-        places.note("here", Rect::from_min_size(eframe::egui::pos2(at, 0.0), vec2(2.0, 2.0)));
+        places.note("here", Rect::from_min_size(pos2(at, 0.0), vec2(2.0, 2.0)));
         Status { typed: typed.into(), places, ..Status::default() }
     }
 
