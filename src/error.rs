@@ -406,7 +406,7 @@ impl Error {
 }
 
 /// A number of bytes as messages print it: `3.0 GiB`.
-struct Size(u64);
+pub(crate) struct Size(pub(crate) u64);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

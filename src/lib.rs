@@ -62,6 +62,8 @@ mod memory;
 #[doc(hidden)]
 pub mod model;
 #[doc(hidden)]
+pub mod offers;
+#[doc(hidden)]
 pub mod plan;
 #[doc(hidden)]
 pub mod quant;
@@ -101,6 +103,9 @@ pub use model::{
     CacheShape, Check, Comparison, Config, Estimate, Figure, Fit, LoadOptions, Model, Outcome, Progress, PromptOptions,
     Stage, Trial, Tuning, TuningSubject, Verdict, Without,
 };
+pub use offers::{Judged, Recommended, recommended};
+#[cfg(feature = "download")]
+pub use offers::{Offer, Offers, offers};
 pub use plan::Choices;
 pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};

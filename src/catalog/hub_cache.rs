@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// The ending of a file that is not yet there as a whole.
 pub(crate) const PART: &str = "part";
 
+/// How many folders deep the files of a commit are, at most.
+const DEPTH: usize = 3;
+
 /// The folder of a repository in a cache.
 #[derive(Debug, Clone)]
 pub(crate) struct RepoFolder(PathBuf);
@@ -36,6 +39,18 @@ impl RepoFolder {
     /// A file of a commit, by its path in the repository.
     pub fn file(&self, commit: &str, path: &str) -> PathBuf {
         self.0.join("snapshots").join(commit).join(path)
+    }
+
+    /// Whether a file of any commit leads to these contents.
+    #[cfg(feature = "download")]
+    pub fn is_linked(&self, hash: &str) -> bool {
+        fn below(folder: &Path, hash: &str, depth: usize) -> bool {
+            fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| match fs::read_link(entry.path()) {
+                Ok(to) => to.file_name().is_some_and(|name| name == hash),
+                Err(_) => depth > 0 && entry.path().is_dir() && below(&entry.path(), hash, depth - 1),
+            })
+        }
+        below(&self.0.join("snapshots"), hash, DEPTH + 1)
     }
 
     /// The file that says which commit a branch is at.
@@ -90,7 +105,7 @@ pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
 /// The models among the files below a folder, which are those of a repository.
 pub(super) fn below(root: &Path, repo: &str, source: Source) -> Vec<LocalModel> {
     let mut files = Vec::new();
-    walk(root, "", 3, &mut files);
+    walk(root, "", DEPTH, &mut files);
     let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
     let model = |group: super::names::Group| {
         let first = *group.parts.first()?;

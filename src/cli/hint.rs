@@ -2,11 +2,7 @@
 
 use super::args::FileArgs;
 use super::output;
-use wglm::{Model, Places, local_models};
-
-/// Repositories with files in several formats, and the memory that the smallest of these takes, in bytes: the best first.
-const REPOSITORIES: [(&str, u64); 2] =
-    [("unsloth/GLM-4.7-Flash-GGUF", 13_000_000_000), ("unsloth/GLM-4.7-Flash-REAP-23B-A3B-GGUF", 10_000_000_000)];
+use wglm::{Model, Places, local_models, recommended};
 
 /// How to get a real model that fits, in lines; none if the model is a real one, or none is known to fit.
 pub fn real_model(model: &Model, args: &FileArgs) -> Vec<String> {
@@ -20,9 +16,7 @@ pub fn tell(lines: Vec<String>) {
 
 /// The lines for so many bytes of memory, if that is known.
 fn lines(memory: Option<u64>) -> Vec<String> {
-    let Some((repo, _)) = REPOSITORIES.iter().find(|(_, needs)| memory.is_none_or(|memory| memory >= *needs)) else {
-        return Vec::new();
-    };
+    let Some(repo) = recommended(memory).next().map(|repository| repository.name) else { return Vec::new() };
     let command = output::command();
     let mut lines = vec!["That was the demonstration model. For a real one that fits this machine:".to_owned()];
     let is_of = |name: &str| name.split(':').next().is_some_and(|own| own.eq_ignore_ascii_case(repo));
@@ -30,7 +24,7 @@ fn lines(memory: Option<u64>) -> Vec<String> {
     if here.is_none() {
         lines.push(format!("  {command} pull {repo}"));
     }
-    lines.push(format!("  {command} chat -m {}", here.map_or((*repo).to_owned(), |model| model.name)));
+    lines.push(format!("  {command} chat -m {}", here.map_or(repo.to_owned(), |model| model.name)));
     lines
 }
 
@@ -43,7 +37,8 @@ mod tests {
         let offered = |gigabytes: u64| lines(Some(gigabytes * 1_000_000_000)).last().cloned().unwrap_or_default();
         assert!(offered(24).ends_with("/GLM-4.7-Flash-GGUF"), "{}", offered(24));
         assert!(offered(11).ends_with("REAP-23B-A3B-GGUF"), "{}", offered(11));
-        assert_eq!(offered(4), "");
+        assert!(offered(4).ends_with("/Youtu-LLM-2B-GGUF"), "{}", offered(4));
+        assert_eq!(offered(2), "");
         assert!(lines(None).last().is_some_and(|line| line.ends_with("/GLM-4.7-Flash-GGUF")));
     }
 }

@@ -1,10 +1,9 @@
 //! The command `models`: lists the models on this machine, and tells which of them fit.
 
 use super::args::ModelsArgs;
-use super::fits::{self, Judged};
-use super::output;
+use super::{fits, output};
 use serde::Serialize;
-use wglm::{Gguf, LocalModel, Places, local_models};
+use wglm::{Gguf, Judged, LoadOptions, LocalModel, Places, local_models};
 
 /// A model, and what is known of it.
 #[derive(Serialize)]
@@ -23,10 +22,8 @@ pub fn models(args: &ModelsArgs) -> anyhow::Result<()> {
         .into_iter()
         .map(|model| {
             let judged = match model.whole {
-                true => fits::judge(&Gguf::open(&model.path), gpu.as_ref()),
-                false => {
-                    Judged { fits: Some(false), why_not: Some("not all of it is here".into()), ..Judged::default() }
-                }
+                true => Judged::of(&Gguf::open(&model.path), &LoadOptions::default(), gpu.as_ref()),
+                false => Judged::unfit("not all of it is here"),
             };
             Listed { model, judged }
         })
@@ -57,14 +54,14 @@ pub fn models(args: &ModelsArgs) -> anyhow::Result<()> {
                 output::bytes(model.bytes),
                 judged.architecture.clone().unwrap_or_default(),
                 judged.format.clone().unwrap_or_default(),
-                judged.needed(),
+                fits::needed(judged),
                 model.source.name().into(),
-                judged.words(),
+                judged.to_string(),
             ]
         })
         .collect();
     output::lines(fits::table(&titles, &rows))?;
-    if let Some(usable) = listed.iter().find(|listed| listed.judged.fits != Some(false)) {
+    if let Some(usable) = listed.iter().find(|listed| listed.judged.may_fit()) {
         let command = output::command();
         output::note(format_args!("\n-m takes these names, such as `{command} chat -m {}`", usable.model.name));
     }

@@ -1,29 +1,13 @@
 //! The command `pull`: lists what a repository holds and what of it fits, and downloads a model.
 
 use super::args::PullArgs;
-use super::fits::{self, Judged};
 use super::interrupts::{self, OnInterrupt};
-use super::{output, progress};
+use super::{fits, output, progress};
 use anyhow::Context;
 use indicatif::ProgressStyle;
-use serde::Serialize;
 use std::ops::ControlFlow;
-use wglm::{Error, Hub, HubOptions, ModelName, PullProgress, PullStage, RemoteModel, Repository};
-
-/// The most bits a weight of what is chosen where no model is named: more of them make a model slower, and hardly better.
-const ENOUGH_BITS: f64 = 5.2;
-
-/// A model of a repository, and what is known of it.
-#[derive(Serialize)]
-struct Offer<'a> {
-    #[serde(flatten)]
-    model: &'a RemoteModel,
-    bytes: u64,
-    #[serde(flatten)]
-    judged: Judged,
-    /// Whether it is what `pull` downloads where no model is named.
-    chosen: bool,
-}
+use wglm::{Error, Hub, HubOptions, Judged, LoadOptions, ModelName, Offer, Offers};
+use wglm::{PullProgress, PullStage, RemoteModel, Repository, offers};
 
 pub fn pull(args: &PullArgs) -> anyhow::Result<()> {
     interrupts::begin(OnInterrupt::ExitAfterGrace);
@@ -38,9 +22,9 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<()> {
         "{repo} has no GGUF file; look for a repository whose name has GGUF in it"
     );
     if args.list {
-        let (offers, _) = offers(&hub, &repository, args)?;
+        let offers = judged(&hub, &repository, args)?;
         if args.json {
-            return output::lines([serde_json::to_string_pretty(&offers)?]);
+            return output::lines([serde_json::to_string_pretty(&offers.models)?]);
         }
         return output::lines(table(&offers));
     }
@@ -60,42 +44,17 @@ fn go_on() -> ControlFlow<()> {
     if interrupts::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Judges all models of a repository by their headers. If some could not be fetched, nothing is chosen, and the second is
-/// the error.
-fn offers<'a>(
-    hub: &Hub,
-    repository: &'a Repository,
-    args: &PullArgs,
-) -> anyhow::Result<(Vec<Offer<'a>>, Option<Error>)> {
-    let models: Vec<&RemoteModel> = repository.models.iter().collect();
-    let line = progress::ProgressLine::new(0);
-    line.doing(format!("reading the headers of {}", output::count(models.len(), "model")));
-    let headers = hub.headers(repository, &models, &mut go_on)?;
-    drop(line);
+/// Judges all models of a repository by their headers, behind a line that says so.
+fn judged(hub: &Hub, repository: &Repository, args: &PullArgs) -> anyhow::Result<Offers> {
     let gpu = fits::device(&args.gpu);
-    let judged: Vec<Judged> = headers.iter().map(|header| fits::judge(header, gpu.as_ref())).collect();
-    let failed = headers.into_iter().filter_map(Result::err).find(|error| matches!(error, Error::Download { .. }));
-    let chosen = if failed.is_none() { best(&judged) } else { None };
-    let offer = |(index, (model, judged)): (usize, (&'a RemoteModel, Judged))| Offer {
-        model,
-        bytes: model.bytes(),
-        judged,
-        chosen: chosen == Some(index),
-    };
-    Ok((models.into_iter().zip(judged).enumerate().map(offer).collect(), failed))
+    let line = progress::ProgressLine::new(0);
+    line.doing(format!("reading the headers of {}", output::count(repository.models.len(), "model")));
+    Ok(offers(hub, repository, &LoadOptions::default(), gpu.as_ref(), &mut go_on)?)
 }
 
-/// Which of several models, the smallest first, to take: the largest that fits and has no more bits than are of use,
-/// otherwise the smallest that fits. One of which nobody knows whether it fits counts as fitting.
-fn best(judged: &[Judged]) -> Option<usize> {
-    let fit = |judged: &Judged| judged.fits != Some(false);
-    let enough = |judged: &Judged| fit(judged) && judged.bits_per_weight.is_some_and(|bits| bits <= ENOUGH_BITS);
-    judged.iter().rposition(enough).or_else(|| judged.iter().position(fit))
-}
-
-fn table(offers: &[Offer<'_>]) -> Vec<String> {
+fn table(offers: &Offers) -> Vec<String> {
     let titles = [("", false), ("model", false), ("size", true), ("bits", true), ("needs", true), ("fits", false)];
-    let row = |offer: &Offer<'_>| {
+    let row = |offer: &Offer| {
         let bits = offer.judged.bits_per_weight.map(|bits| format!("{bits:.1}")).unwrap_or_default();
         let mark = if offer.chosen { "*" } else { "" };
         let cells = [
@@ -103,22 +62,23 @@ fn table(offers: &[Offer<'_>]) -> Vec<String> {
             &offer.model.label,
             &output::bytes(offer.bytes),
             &bits,
-            &offer.judged.needed(),
-            &offer.judged.words(),
+            &fits::needed(&offer.judged),
+            &offer.judged.to_string(),
         ];
         cells.map(str::to_owned).to_vec()
     };
-    fits::table(&titles, &offers.iter().map(row).collect::<Vec<_>>())
+    fits::table(&titles, &offers.models.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Shows what there is and takes what suits this machine.
 fn choose<'a>(hub: &Hub, repository: &'a Repository, args: &PullArgs) -> anyhow::Result<&'a RemoteModel> {
-    let (offers, failed) = offers(hub, repository, args)?;
+    let offers = judged(hub, repository, args)?;
     table(&offers).iter().for_each(|line| output::note(format_args!("{line}")));
-    failed.map_or(Ok(()), Err)?; // what could not be judged may be what suits best
-    let chosen = offers.iter().find(|offer| offer.chosen).map(|offer| offer.model);
-    let chosen = chosen
+    let chosen = offers.chosen().map(|offer| offer.model.label.clone());
+    offers.failed.map_or(Ok(()), Err)?; // what could not be judged may be what suits best
+    let label = chosen
         .with_context(|| format!("nothing of {} fits; name one after a colon to get it anyway", repository.name))?;
+    let chosen = repository.model(&label)?;
     output::note(format_args!(
         "{}:{} suits this machine; name another after a colon to get that",
         repository.name, chosen.label
@@ -132,7 +92,7 @@ fn warn(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &PullArgs
     if let Err(error @ (Error::Cancelled | Error::Download { .. })) = header {
         return Err(error.into());
     }
-    let judged = fits::judge(&header, fits::device(&args.gpu).as_ref());
+    let judged = Judged::of(&header, &LoadOptions::default(), fits::device(&args.gpu).as_ref());
     if judged.fits == Some(false) {
         output::note(format_args!("note: {} does not run here: {}", model.label, judged.why_not.unwrap_or_default()));
     }
@@ -189,25 +149,4 @@ fn style(stage: PullStage) -> ProgressStyle {
         _ => "downloading {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
     };
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Judged, best};
-
-    #[test]
-    fn the_largest_of_use_that_fits_is_chosen() {
-        let of = |bits, fits| Judged { bits_per_weight: Some(bits), fits, ..Judged::default() };
-        let (yes, no) = (Some(true), Some(false));
-        for (judged, chosen) in [
-            (vec![of(2.6, yes), of(4.5, yes), of(5.1, yes), of(8.5, yes)], Some(2)),
-            (vec![of(2.6, yes), of(4.5, no), of(8.5, no)], Some(0)),
-            (vec![of(2.6, no), of(4.5, None), of(8.5, None)], Some(1)),
-            (vec![of(8.5, yes), of(16.0, yes)], Some(0)),
-            (vec![of(2.6, no)], None),
-            (vec![], None),
-        ] {
-            assert_eq!(best(&judged), chosen, "{judged:?}");
-        }
-    }
 }

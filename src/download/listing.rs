@@ -51,7 +51,7 @@ pub struct RemoteFile {
     pub sha256: Option<String>,
     /// The number that git has for the contents.
     #[serde(skip)]
-    git: Option<String>,
+    pub(super) git: Option<String>,
 }
 
 impl Repository {

@@ -239,12 +239,7 @@ impl Hub {
         model: &RemoteModel,
         tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
     ) -> Result<Pulled> {
-        let cache = self.options.cache.as_ref().ok_or_else(|| Error::Argument {
-            argument: "cache",
-            expected: "a folder, since there is no home folder".into(),
-            found: "none".into(),
-        })?;
-        let folder = RepoFolder::new(cache, &repository.name);
+        let folder = self.folder(repository)?;
         let total = model.bytes();
         let (mut before, mut received, mut verified) = (0, 0, true);
         store::make_room(&folder, &repository.commit, model)?;
@@ -266,6 +261,29 @@ impl Hub {
         store::refer(&folder, &repository.revision, &repository.commit)?;
         let first = model.files.first().map(|file| folder.file(&repository.commit, &file.path)).unwrap_or_default();
         Ok(Pulled { path: first, received, verified })
+    }
+
+    /// How many bytes of a model are in the cache already: all of them, or what an unfinished download has left.
+    pub fn bytes_here(&self, repository: &Repository, model: &RemoteModel) -> u64 {
+        self.folder(repository).map_or(0, |folder| store::bytes_there(&folder, &repository.commit, model))
+    }
+
+    /// Deletes what an unfinished download of a model has left in the cache. A model that is there as a whole stays.
+    ///
+    /// # Errors
+    /// [`Error::Download`] if another program is downloading it; [`Error::Io`] if a file cannot be deleted.
+    pub fn discard(&self, repository: &Repository, model: &RemoteModel) -> Result<()> {
+        store::discard(&self.folder(repository)?, &repository.commit, model)
+    }
+
+    /// The folder of a repository in the cache.
+    fn folder(&self, repository: &Repository) -> Result<RepoFolder> {
+        let cache = self.options.cache.as_ref().ok_or_else(|| Error::Argument {
+            argument: "cache",
+            expected: "a folder, since there is no home folder".into(),
+            found: "none".into(),
+        })?;
+        Ok(RepoFolder::new(cache, &repository.name))
     }
 
     /// Downloads a file to its blob, and returns how many bytes were received.

@@ -30,16 +30,7 @@ impl Part {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(unwritable("create", folder))?;
         }
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = options.map_err(unwritable("write", &path))?;
-        // A file system without locks is used without them.
-        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !is_at(&file, &path) {
-            return Err(Error::Download {
-                what: path.display().to_string(),
-                reason: "another program is downloading it".into(),
-                remedy: "wait for it, or end it".into(),
-            });
-        }
+        let file = locked(&path, true)?;
         let mut part = Self { file, path, hash: Sha256::new(), written: 0, ahead: BTreeMap::new() };
         match part.read(bytes, go_on) {
             Ok(()) => Ok(part),
@@ -141,6 +132,33 @@ impl Part {
         drop(held);
         renamed
     }
+}
+
+/// Opens a part, and creates it if `create`, for nobody else to write to.
+fn locked(path: &Path, create: bool) -> Result<File> {
+    let options = OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path);
+    let file = options.map_err(unwritable("write", path))?;
+    // A file system without locks is used without them.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !is_at(&file, path) {
+        return Err(Error::Download {
+            what: path.display().to_string(),
+            reason: "another program is downloading it".into(),
+            remedy: "wait for it, or end it".into(),
+        });
+    }
+    Ok(file)
+}
+
+/// Deletes a part, if there is one, unless somebody writes to it.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let file = locked(path, false)?;
+    let held = Some(file).filter(|_| !cfg!(windows)); // Windows deletes no open file
+    let removed = fs::remove_file(path).map_err(unwritable("delete", path));
+    drop(held);
+    removed
 }
 
 /// Whether an open file still has this name: another program may have finished it before its lock was free.

@@ -1,6 +1,6 @@
 //! Puts files where other programs find them.
 
-use super::part::unwritable;
+use super::part::{self, unwritable};
 use super::{RemoteFile, RemoteModel};
 use crate::catalog::RepoFolder;
 use crate::error::Result;
@@ -17,12 +17,41 @@ pub(super) fn is_there(folder: &RepoFolder, commit: &str, file: &RemoteFile) -> 
     is_it(&folder.blob(file.id())) || is_it(&folder.file(commit, &file.path))
 }
 
+/// How many bytes of a model are there.
+pub(super) fn bytes_there(folder: &RepoFolder, commit: &str, model: &RemoteModel) -> u64 {
+    let begun = |file: &RemoteFile| fs::metadata(folder.part(file.id())).map_or(0, |about| about.len());
+    let there = |file: &RemoteFile| match is_there(folder, commit, file) {
+        true => file.bytes,
+        false => begun(file).min(file.bytes),
+    };
+    model.files.iter().map(there).fold(0, u64::saturating_add)
+}
+
+/// Deletes what there is of a model that is not there as a whole. Contents that another commit has too stay.
+pub(super) fn discard(folder: &RepoFolder, commit: &str, model: &RemoteModel) -> Result<()> {
+    if model.files.iter().all(|file| is_there(folder, commit, file)) {
+        return Ok(());
+    }
+    for file in &model.files {
+        part::remove(&folder.part(file.id()))?;
+        remove(&folder.file(commit, &file.path))?;
+        if !folder.is_linked(file.id()) {
+            remove(&folder.blob(file.id()))?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => Err(unwritable("delete", path)(reason)),
+        _ => Ok(()),
+    }
+}
+
 /// Checks that the disk has room for what is missing of a model.
 pub(super) fn make_room(folder: &RepoFolder, commit: &str, model: &RemoteModel) -> Result<()> {
-    let begun = |file: &RemoteFile| fs::metadata(folder.part(file.id())).map_or(0, |about| about.len());
-    let missing = model.files.iter().filter(|file| !is_there(folder, commit, file));
-    let missing = missing.map(|file| file.bytes.saturating_sub(begun(file)));
-    let needed = missing.fold(0, u64::saturating_add);
+    let needed = model.bytes().saturating_sub(bytes_there(folder, commit, model));
     let blobs = folder.blob("");
     // The nearest folder that exists is on the same disk.
     let Some(there) = blobs.ancestors().find(|folder| folder.is_dir()) else { return Ok(()) };
@@ -93,6 +122,41 @@ mod tests {
         assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
         refer(&folder, "refs/pr/1", "c0ffee").unwrap();
         assert_eq!(fs::read_to_string(folder.reference("refs/pr/1")).unwrap(), "c0ffee");
+    }
+
+    /// Of a model that is not there as a whole nothing is left, but for what another commit has too.
+    #[cfg(unix)]
+    #[test]
+    fn a_discarded_model_leaves_what_others_have() {
+        let dir = tempfile::tempdir().unwrap();
+        let name: crate::catalog::ModelName = "a/b".parse().unwrap();
+        let folder = RepoFolder::new(dir.path(), &name.repo);
+        let mut model = RemoteModel::of_file("x.gguf", 10);
+        let mut more = |path: &str, number: &str| {
+            let mut file = RemoteModel::of_file(path, 10).files.remove(0);
+            file.git = Some(number.repeat(40));
+            model.files.push(file);
+        };
+        more("sub/y.gguf", "1");
+        more("z.gguf", "2");
+        let [x, y, z] = [0, 1, 2].map(|index| &model.files[index]);
+        fs::create_dir_all(folder.blob("")).unwrap();
+        for (path, bytes) in [(folder.blob(x.id()), 10), (folder.blob(y.id()), 10), (folder.part(z.id()), 4)] {
+            fs::write(path, vec![0; bytes]).unwrap();
+        }
+        for (commit, file) in [("c0ffee", x), ("c0ffee", y), ("0ther", y)] {
+            link(&folder, commit, file).unwrap();
+        }
+        assert_eq!(bytes_there(&folder, "c0ffee", &model), 24);
+        discard(&folder, "c0ffee", &model).unwrap();
+        assert!(!folder.blob(x.id()).exists() && !folder.part(z.id()).exists());
+        assert!(folder.file("c0ffee", &x.path).symlink_metadata().is_err());
+        assert!(folder.file("0ther", &y.path).exists(), "another commit has it");
+        let mut whole = model.clone();
+        whole.files = vec![y.clone()];
+        discard(&folder, "0ther", &whole).unwrap();
+        assert!(folder.file("0ther", &y.path).exists(), "it is there as a whole");
+        discard(&folder, "c0ffee", &model).unwrap();
     }
 
     /// A model needs no room where it is: as a blob, or where the system has no links, under its name.

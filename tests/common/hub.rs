@@ -97,12 +97,17 @@ impl Files {
 
     /// Answers as the hub does: the list, a redirection for each file, and its contents in ranges.
     pub fn answer(&self, request: &Request) -> Reply {
-        if request.path == format!("/api/models/{REPO}/revision/main?blobs=true") {
+        self.answer_as(REPO, request)
+    }
+
+    /// Answers as the hub does where the files are those of this repository.
+    pub fn answer_as(&self, repo: &str, request: &Request) -> Reply {
+        if request.path == format!("/api/models/{repo}/revision/main?blobs=true") {
             let mut reply = Reply::new(200).with("content-type", "application/json");
             reply.body = self.list().to_string().into_bytes();
             return reply;
         }
-        let resolved = format!("/{REPO}/resolve/{COMMIT}/");
+        let resolved = format!("/{repo}/resolve/{COMMIT}/");
         if let Some(name) = request.path.strip_prefix(&resolved) {
             let Some((_, bytes)) = self.0.iter().find(|(own, _)| own == name) else { return Reply::new(404) };
             return Reply::new(302)

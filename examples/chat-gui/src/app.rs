@@ -1,5 +1,6 @@
 //! The window: its parts, and how it reacts to the user and to the worker.
 
+mod asking;
 mod receive;
 mod view;
 
@@ -9,13 +10,14 @@ use crate::list::List;
 use crate::messages::View;
 use crate::pending::Pending;
 use crate::picker::Picker;
-use crate::protocol::{Command, Loaded, Request, Source};
+use crate::protocol::{Command, Loaded, Source};
 use crate::status::{Places, StatusFile};
 use crate::store::Store;
 use crate::worker::Worker;
 use crate::{device, look};
 use anyhow::Context as _;
 use eframe::CreationContext;
+use eframe::egui::Context;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use wglm::{Stats, TuneProgress};
@@ -35,10 +37,13 @@ pub struct Start {
 
 /// The window.
 pub struct App {
+    window: Context,
     worker: Worker,
     chats: Chats,
     /// The typed text.
     text: String,
+    /// While the last message of a conversation is edited: the id of that, and what was typed before.
+    editing: Option<(String, String)>,
     loaded: Option<Loaded>,
     /// What was loaded last.
     source: Option<(Source, Option<usize>)>,
@@ -49,6 +54,8 @@ pub struct App {
     pending: Option<Pending>,
     /// The statistics of the last reply.
     stats: Option<Stats>,
+    /// The number of replies that have ended.
+    replies: usize,
     /// The number of tokens in the cache.
     held: usize,
     /// Errors that the user has not yet dismissed.
@@ -57,6 +64,9 @@ pub struct App {
     view: View,
     picker: Picker,
     settings_shown: bool,
+    /// Whether the list of conversations is shown, and whether the user wants that otherwise than usual.
+    list_shown: bool,
+    list_toggled: bool,
     /// A conversation whose settings were changed, and the time of the change: they are saved a while later.
     unsaved: Option<(String, Instant)>,
     frames: Frames,
@@ -72,27 +82,35 @@ impl App {
     pub fn new(creation: &CreationContext<'_>, start: Start) -> anyhow::Result<Self> {
         look::set(&creation.egui_ctx);
         let window = creation.wgpu_render_state.as_ref().context("eframe opened no wgpu device")?;
-        let worker = Worker::start(device::shared_gpu(window)?, creation.egui_ctx.clone(), start.data.join("tunings"))?;
+        let gpu = device::shared_gpu(window)?;
+        let window = creation.egui_ctx.clone();
+        let picker = Picker::new(&window, gpu.clone(), start.source.as_ref(), start.context);
+        let worker = Worker::start(gpu, window.clone(), start.data.join("tunings"))?;
         let (chats, notices) = Chats::read(Store::open(start.data)?)?;
         let mut app = Self {
+            window,
             worker,
             chats,
             text: String::new(),
+            editing: None,
             loaded: None,
             source: None,
             tuning: None,
             temperature: start.temperature,
             pending: None,
             stats: None,
+            replies: 0,
             held: 0,
             notices,
             list: List::default(),
             view: View::default(),
-            picker: Picker::new(start.source.clone(), start.context),
+            picker,
             settings_shown: false,
+            list_shown: true,
+            list_toggled: false,
             unsaved: None,
             frames: Frames::default(),
-            places: Places::default(),
+            places: Places::new(start.status.is_some()),
             status: start.status.map(StatusFile::new),
         };
         if let Some(source) = start.source {
@@ -116,21 +134,6 @@ impl App {
     /// Makes the worker tune the model.
     fn tune(&mut self) {
         self.tuning = self.worker.ask(Command::Tune).then_some(None);
-    }
-
-    /// Sends the typed message.
-    fn send(&mut self) {
-        let text = std::mem::take(&mut self.text);
-        let conversation = self.chats.open_mut();
-        conversation.ask(text.trim());
-        let (messages, settings) = (conversation.messages.clone(), conversation.settings.clone());
-        let id = conversation.id.clone();
-        self.save(&id);
-        self.frames.clear();
-        let request = Request { place: self.chats.place(), messages, settings };
-        if self.worker.ask(Command::Reply(Box::new(request))) {
-            self.pending = Some(Pending::new(id));
-        }
     }
 
     /// Saves settings whose last change is at least this long ago.

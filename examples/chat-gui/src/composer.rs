@@ -3,7 +3,9 @@
 
 use crate::look;
 use crate::status::Places;
-use eframe::egui::{Button, Key, KeyboardShortcut, Modifiers, ProgressBar, TextEdit, Ui, vec2};
+use eframe::egui::text::{CCursor, CCursorRange};
+use eframe::egui::text_edit::TextEditState;
+use eframe::egui::{Button, Id, Key, KeyboardShortcut, Modifiers, ProgressBar, Response, TextEdit, Ui, vec2};
 use wglm::TuneProgress;
 
 /// An action of the user.
@@ -12,6 +14,10 @@ pub enum Action {
     Nothing,
     Send,
     Stop,
+    /// Edit the last message.
+    Edit,
+    /// Leave the last message as it is.
+    Leave,
 }
 
 /// What the button does at the moment.
@@ -23,40 +29,73 @@ pub enum Can {
     Stop,
 }
 
-/// Shows the field. Enter sends the message, Shift with Enter begins a new line.
-pub fn show(ui: &mut Ui, text: &mut String, can: Can, places: &mut Places) -> Action {
+/// Shows the field, which holds a new message, or the last one if that is `edited`. Enter sends it, Shift with Enter
+/// begins a new line. In an empty field the arrow up edits the last message; Escape leaves that as it is, or stops a
+/// reply.
+pub fn show(ui: &mut Ui, text: &mut String, can: Can, edited: bool, places: &mut Places) -> Action {
     let mut action = Action::Nothing;
     ui.add_space(4.0);
+    let left = edited && editing(ui, places);
     ui.horizontal(|ui| {
-        let button = vec2(84.0, 48.0);
-        let width = (ui.available_width() - button.x - 10.0).min(look::LINE);
+        let size = vec2(84.0, 48.0);
+        let width = (ui.available_width() - size.x - 10.0).min(look::LINE);
         let edit = TextEdit::multiline(text)
+            .id(Id::unique("message")) // the same with what stands above it and without
             .desired_rows(2)
             .desired_width(width)
             .hint_text("Write a message. Enter sends it, Shift and Enter begin a line.")
             .return_key(KeyboardShortcut::new(Modifiers::SHIFT, Key::Enter));
         let edit = ui.add(edit);
         places.note("input", edit.rect);
-        let enter = edit.has_focus() && ui.input(|input| input.key_pressed(Key::Enter) && input.modifiers.is_none());
-        let pressed = match can {
-            Can::Stop => ui.add(Button::new("■  Stop").min_size(button)),
+        let pressed = |key| ui.input(|input| input.key_pressed(key) && input.modifiers.is_none());
+        let enter = edit.has_focus() && pressed(Key::Enter);
+        let up = edit.has_focus() && pressed(Key::ArrowUp) && text.is_empty();
+        let escape = (edit.has_focus() || edit.lost_focus()) && pressed(Key::Escape);
+        begin_at_end(ui, &edit, edited, text);
+        let button = match can {
+            Can::Stop => ui.add(Button::new("■  Stop").min_size(size)),
             Can::Nothing | Can::Send => {
                 let ready = can == Can::Send && !text.trim().is_empty();
-                ui.add_enabled(ready, Button::new("Send").min_size(button))
+                ui.add_enabled(ready, Button::new("Send").min_size(size))
             }
         };
-        places.note(if can == Can::Stop { "stop" } else { "send" }, pressed.rect);
+        places.note(if can == Can::Stop { "stop" } else { "send" }, button.rect);
         action = match can {
-            Can::Stop if pressed.clicked() => Action::Stop,
-            Can::Send if (pressed.clicked() || enter) && !text.trim().is_empty() => Action::Send,
+            Can::Stop if button.clicked() || escape => Action::Stop,
+            Can::Send if (button.clicked() || enter) && !text.trim().is_empty() => Action::Send,
+            _ if edited && (left || escape) => Action::Leave,
+            _ if up && !edited => Action::Edit,
             _ => Action::Nothing,
         };
-        if action == Action::Send || ui.memory(|memory| memory.focused().is_none()) {
+        if action != Action::Nothing || ui.memory(|memory| memory.focused().is_none()) {
             edit.request_focus();
         }
     });
     ui.add_space(4.0);
     action
+}
+
+/// Puts the cursor behind the text of a message that is edited from now on.
+fn begin_at_end(ui: &Ui, edit: &Response, edited: bool, text: &str) {
+    let id = edit.id.with("edited");
+    let before = ui.data_mut(|data| std::mem::replace(data.get_temp_mut_or_default::<bool>(id), edited));
+    if edited
+        && !before
+        && let Some(mut state) = TextEditState::load(ui.ctx(), edit.id)
+    {
+        state.cursor.set_char_range(Some(CCursorRange::one(CCursor::new(text.chars().count()))));
+        state.store(ui.ctx(), edit.id);
+    }
+}
+
+/// Says that the field holds the last message. True if the user would rather leave that as it is.
+fn editing(ui: &mut Ui, places: &mut Places) -> bool {
+    let leave = ui.horizontal_wrapped(|ui| {
+        ui.weak("Editing your last message. What followed it is replaced when you send it.");
+        ui.small_button("Leave it as it is")
+    });
+    places.note("leave", leave.inner.rect);
+    leave.inner.clicked()
 }
 
 /// Shows how far tuning is. True if it should stop, which keeps what was found so far.

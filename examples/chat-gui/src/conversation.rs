@@ -51,14 +51,45 @@ impl Conversation {
         self.messages.push(Message::user(text));
     }
 
-    /// Removes the last message and returns it, if it is the user's.
-    pub fn take_back(&mut self) -> Option<String> {
-        let last = self.messages.pop_if(|message| message.role == "user")?;
-        if self.messages.is_empty() {
-            self.title.clear();
-        }
-        Some(last.text().into_owned())
+    /// The position of the user's last message.
+    pub fn last_own(&self) -> Option<usize> {
+        self.messages.iter().rposition(|message| message.role == "user")
     }
+
+    /// Removes what was replied to the user's last message, so that it is replied to again. False if there is none.
+    pub fn reply_again(&mut self) -> bool {
+        let own = self.last_own();
+        self.messages.truncate(own.map_or(0, |own| own + 1));
+        own.is_some()
+    }
+
+    /// Replaces the user's last message, and removes what followed it. A title that was taken from it changes too.
+    pub fn ask_instead(&mut self, text: &str) {
+        if let Some(own) = self.last_own() {
+            if own == 0 && self.title == title(&self.messages[own].text()) {
+                self.title.clear();
+            }
+            self.messages.truncate(own);
+        }
+        self.ask(text);
+    }
+
+    /// What [`bring_back`](Self::bring_back) needs.
+    pub fn said(&self) -> Said {
+        Said { title: self.title.clone(), messages: self.messages.clone() }
+    }
+
+    /// Brings back what was said, because nothing came of what was asked since.
+    pub fn bring_back(&mut self, said: Said) {
+        (self.title, self.messages) = (said.title, said.messages);
+    }
+}
+
+/// What was said in a conversation at some time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Said {
+    title: String,
+    messages: Vec<Message>,
 }
 
 /// The beginning of a text, cut at the end of a word if possible.
@@ -99,8 +130,30 @@ mod tests {
         conversation.ask("first");
         conversation.ask("second");
         assert_eq!((conversation.name(), conversation.messages.len()), ("first", 2));
-        assert_eq!(conversation.take_back().as_deref(), Some("second"));
+    }
+
+    #[test]
+    fn the_last_question_is_asked_again_and_otherwise() {
+        let texts = |of: &Conversation| of.messages.iter().map(|it| it.text().into_owned()).collect::<Vec<_>>();
+        let mut conversation = Conversation::new(Settings::default());
+        assert!(!conversation.reply_again());
+        conversation.ask("first");
         conversation.messages.push(Message::assistant("An answer."));
-        assert_eq!(conversation.take_back(), None);
+        let said = conversation.said();
+        assert!(conversation.reply_again());
+        assert_eq!(texts(&conversation), ["first"]);
+        conversation.bring_back(said);
+        conversation.ask_instead("other");
+        assert_eq!((conversation.name(), texts(&conversation)), ("other", vec!["other".to_owned()]));
+        let said = conversation.said();
+        conversation.messages.push(Message::assistant("Another."));
+        conversation.ask("second");
+        conversation.ask_instead("third");
+        assert_eq!(texts(&conversation), ["other", "Another.", "third"]);
+        assert_eq!(conversation.name(), "other", "only the first message gives the title");
+        conversation.bring_back(said);
+        conversation.title = "mine".into();
+        conversation.ask_instead("last");
+        assert_eq!(conversation.name(), "mine", "a title that the user gave stays");
     }
 }

@@ -32,19 +32,11 @@ impl Engine {
     /// Carries out a command, unless it was cancelled. Errors are reported to the window.
     pub fn obey(&mut self, command: Command, cancel: &Cancel) {
         match command {
-            Command::Estimate(source, context) => {
-                let estimate = self.estimate(&source, context).map(Box::new).map_err(|error| error.to_string());
-                self.window.send(WorkerMessage::Estimate(source, estimate));
-            }
             Command::Load(source, context) => self.load(&source, context, cancel),
             Command::Tune => self.tune(cancel),
             Command::Open(place) => self.open(place),
             Command::Reply(request) => self.reply(*request, cancel),
         }
-    }
-
-    fn estimate(&self, source: &Source, context: Option<usize>) -> Result<wglm::Estimate> {
-        Model::estimate(&read(source)?, &options(&self.gpu, context), Some(&self.gpu))
     }
 
     /// Loads a model. The previous one is dropped first, since both might be too much for the device.
@@ -177,13 +169,13 @@ fn stream(chat: &mut Chat, window: &WindowSender, cancel: &Cancel) -> Result<()>
 fn read(source: &Source) -> Result<Gguf> {
     match source {
         Source::Demo => Gguf::from_static(wglm::DEMO_MODEL),
-        Source::File(path) => Gguf::open(path),
+        Source::File(path) | Source::Model(_, path) => Gguf::open(path),
     }
 }
 
-/// With a software driver a prompt is computed token by token: each step of a chunk would delay a frame for long, and
+/// The options that models are loaded with. With a software driver a prompt is computed token by token: each step of a chunk would delay a frame for long, and
 /// the kernels of chunks would be compiled when the first prompt comes, which takes longer still.
-fn options(gpu: &Gpu, context: Option<usize>) -> LoadOptions {
+pub fn options(gpu: &Gpu, context: Option<usize>) -> LoadOptions {
     let usual = PromptOptions::default();
     let prompt = if gpu.report().is_software() { PromptOptions { chunk: Some(1), ..usual } } else { usual };
     LoadOptions { context, prompt, ..LoadOptions::default() }

@@ -4,6 +4,8 @@ use eframe::egui::{Color32, Context, FontId, Margin, TextStyle, Ui, vec2};
 
 /// The space around the conversation and its parts.
 pub const MARGIN: Margin = Margin::same(10);
+/// The width below which a window has no room for more than the conversation.
+pub const NARROW: f32 = 680.0;
 /// The widest line of text that is easy to read.
 pub const LINE: f32 = 760.0;
 
@@ -14,11 +16,15 @@ pub fn set(context: &Context) {
             style.text_styles.insert(text, FontId::proportional(size));
         }
         style.text_styles.insert(TextStyle::Monospace, FontId::monospace(13.5));
-        style.text_styles.insert(TextStyle::Small, FontId::proportional(12.0));
+        style.text_styles.insert(TextStyle::Small, FontId::proportional(12.5));
         style.spacing.item_spacing = vec2(8.0, 6.0);
         style.spacing.button_padding = vec2(10.0, 5.0);
         style.spacing.interact_size.y = 24.0;
-        let text = if style.visuals.dark_mode { 215 } else { 35 };
+        let dark = style.visuals.dark_mode;
+        let text = if dark { 215 } else { 35 };
+        // Small letters in pure red are hard to read.
+        style.visuals.error_fg_color =
+            if dark { Color32::from_rgb(255, 130, 120) } else { Color32::from_rgb(180, 30, 30) };
         style.visuals.widgets.noninteractive.fg_stroke.color = Color32::from_gray(text);
     });
 }

@@ -10,20 +10,31 @@ mod composer;
 mod conversation;
 mod device;
 mod engine;
-mod figures;
+mod fetch;
+mod fetch_row;
+mod file_row;
 mod frames;
 mod list;
+mod listing;
 mod look;
 mod markdown;
+mod message_tools;
 mod messages;
 mod pending;
 mod picker;
 mod protocol;
+mod rate;
+mod row;
 mod settings;
+mod shelf;
+mod shop;
+mod shop_row;
 mod status;
 mod store;
+mod task;
 mod tunings;
 mod turns;
+mod verdict;
 mod worker;
 
 use clap::Parser;
@@ -68,7 +79,7 @@ fn main() -> anyhow::Result<()> {
         viewport: ViewportBuilder::default()
             .with_title("wglm chat")
             .with_inner_size([1100.0, 760.0])
-            .with_min_inner_size([640.0, 400.0]),
+            .with_min_inner_size([400.0, 360.0]),
         renderer: eframe::Renderer::Wgpu,
         wgpu_options: device::setup(),
         dithering: false, // only gradients need it, and there are none

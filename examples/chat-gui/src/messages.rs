@@ -4,10 +4,11 @@
 //! short one.
 
 use crate::conversation::Conversation;
-use crate::look;
-use crate::markdown;
+use crate::message_tools::{self, Action, Offered};
 use crate::pending::Pending;
-use eframe::egui::{Align, CollapsingHeader, Frame, Layout, RichText, ScrollArea, Ui, vec2};
+use crate::status::Places;
+use crate::{look, markdown};
+use eframe::egui::{Align, CollapsingHeader, Frame, Layout, Rect, RichText, ScrollArea, Shape, Ui, vec2};
 use egui_commonmark::CommonMarkCache;
 use wglm::{Message, ToolCall};
 
@@ -21,8 +22,19 @@ pub struct View {
 }
 
 impl View {
-    /// Shows a conversation, and the reply to it if one is being generated.
-    pub fn show(&mut self, ui: &mut Ui, conversation: &Conversation, pending: Option<&Pending>) {
+    /// Shows a conversation, and the reply to it if one is being generated. `can` is what can be done with the last
+    /// messages.
+    pub fn show(
+        &mut self,
+        ui: &mut Ui,
+        conversation: &Conversation,
+        pending: Option<&Pending>,
+        can: Offered<'_>,
+        places: &mut Places,
+    ) -> Option<Action> {
+        let mut action = None;
+        let last_own = conversation.last_own();
+        let last = conversation.messages.len().checked_sub(1);
         ScrollArea::vertical().id_salt(&conversation.id).auto_shrink(false).stick_to_bottom(true).show(ui, |ui| {
             let width = ui.available_width().min(look::LINE);
             if self.of != (conversation.id.clone(), width) {
@@ -32,7 +44,10 @@ impl View {
             ui.set_max_width(width);
             ui.spacing_mut().item_spacing.y = 10.0;
             for (index, message) in conversation.messages.iter().enumerate() {
-                ui.push_id(index, |ui| self.message(ui, index, message));
+                let again = can.again.filter(|_| Some(index) == last);
+                let offered = Offered { again, edit: can.edit && Some(index) == last_own };
+                let asked = ui.push_id(index, |ui| self.message(ui, index, message, offered, places));
+                action = asked.inner.or(action);
             }
             if let Some(pending) = pending {
                 self.pending(ui, pending);
@@ -42,37 +57,60 @@ impl View {
                 ui.vertical_centered(|ui| ui.weak("Say something to begin."));
             }
         });
+        if places.are_wanted() {
+            note_code(ui, places);
+        }
+        action
     }
 
     /// Shows a message, or leaves its space empty if it is out of sight.
-    fn message(&mut self, ui: &mut Ui, index: usize, message: &Message) {
+    fn message(
+        &mut self,
+        ui: &mut Ui,
+        index: usize,
+        message: &Message,
+        offered: Offered<'_>,
+        places: &mut Places,
+    ) -> Option<Action> {
         if let Some(height) = self.heights.get(index) {
             let place = vec2(ui.available_width(), *height);
-            if !ui.is_rect_visible(eframe::egui::Rect::from_min_size(ui.cursor().min, place)) {
+            if !ui.is_rect_visible(Rect::from_min_size(ui.cursor().min, place)) {
                 ui.allocate_space(place);
-                return;
+                return None;
             }
         }
-        let height = ui.scope(|ui| self.said(ui, message)).response.rect.height();
+        let shown = ui.scope(|ui| self.said(ui, message, offered, places));
+        let height = shown.response.rect.height();
         match self.heights.get_mut(index) {
             Some(place) => *place = height,
             None => self.heights.push(height),
         }
+        shown.inner
     }
 
-    fn said(&mut self, ui: &mut Ui, message: &Message) {
+    fn said(&mut self, ui: &mut Ui, message: &Message, offered: Offered<'_>, places: &mut Places) -> Option<Action> {
         let text = message.text();
-        match message.role.as_str() {
-            "user" => user(ui, &text),
-            "tool" => tool(ui, "returned", &text),
+        let layout = match message.role.as_str() {
+            "user" => {
+                user(ui, &text);
+                Layout::right_to_left(Align::Min)
+            }
+            "tool" => {
+                tool(ui, "returned", &text);
+                Layout::left_to_right(Align::Min)
+            }
             _ => {
                 if let Some(thinking) = &message.reasoning_content {
                     self.thinking(ui, thinking, "Thinking");
                 }
                 markdown::show(ui, &mut self.cache, &text);
                 message.tool_calls.iter().for_each(|call| called(ui, call));
+                Layout::left_to_right(Align::Min)
             }
-        }
+        };
+        ui.spacing_mut().item_spacing = vec2(2.0, 2.0);
+        let row = vec2(ui.available_width(), 18.0);
+        ui.allocate_ui_with_layout(row, layout, |ui| message_tools::show(ui, message, offered, places)).inner
     }
 
     fn pending(&mut self, ui: &mut Ui, pending: &Pending) {
@@ -97,6 +135,17 @@ impl View {
         let title = RichText::new(title).weak().italics();
         CollapsingHeader::new(title).id_salt("thinking").show(ui, |ui| markdown::show(ui, &mut self.cache, text));
     }
+}
+
+/// Records where the last block of code can be copied: where the viewer of Markdown has drawn its icon for that.
+fn note_code(ui: &Ui, places: &mut Places) {
+    let icon = |shape: &Shape| match shape {
+        Shape::Text(text) if text.galley.text() == "🗐" => Some(text.visual_bounding_rect()),
+        _ => None,
+    };
+    let last =
+        ui.ctx().graphics(|drawn| drawn.get(ui.layer_id())?.all_entries().filter_map(|it| icon(&it.shape)).last());
+    last.into_iter().for_each(|place| places.note("copy code", place));
 }
 
 /// A message of the user as it was typed, on the right.

@@ -1,5 +1,6 @@
 //! A reply that is being generated.
 
+use crate::conversation::Said;
 use std::time::Instant;
 use wglm::{Event, Stats, ToolCall};
 
@@ -7,6 +8,9 @@ use wglm::{Event, Stats, ToolCall};
 pub struct Pending {
     /// The id of the conversation.
     pub conversation: String,
+    /// What was said in it before, and what the user typed then: both come back if nothing is replied.
+    pub said: Said,
+    pub typed: Typed,
     pub thinking: String,
     pub text: String,
     pub calls: Vec<ToolCall>,
@@ -19,11 +23,24 @@ pub struct Pending {
     since: Option<Instant>,
 }
 
+/// What the user typed to ask for a reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Typed {
+    /// A new message.
+    New(String),
+    /// Another text of the last message.
+    Edited(String),
+    /// Nothing: another reply to the last message.
+    Nothing,
+}
+
 impl Pending {
     /// A reply of which nothing has arrived.
-    pub fn new(conversation: String) -> Self {
+    pub fn new(conversation: String, said: Said, typed: Typed) -> Self {
         Self {
             conversation,
+            said,
+            typed,
             thinking: String::new(),
             text: String::new(),
             calls: Vec::new(),
@@ -62,11 +79,13 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Pending};
+    use super::{Event, Pending, Typed};
+    use crate::conversation::Conversation;
+    use crate::settings::Settings;
 
     #[test]
     fn pieces_come_together() {
-        let mut reply = Pending::new("id".into());
+        let mut reply = Pending::new("id".into(), Conversation::new(Settings::default()).said(), Typed::Nothing);
         reply.take(Event::Prompt { done: 1, total: 2 });
         assert_eq!((reply.prompt, reply.speed()), (Some((1, 2)), None));
         for event in [Event::Thinking("Hm".into()), Event::Text("An ".into()), Event::Text("owl".into())] {

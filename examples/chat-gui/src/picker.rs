@@ -1,108 +1,138 @@
-//! The page where the user chooses a model to load: a path or the demonstration model, with an estimate of the memory
-//! that it needs.
+//! The page where the user chooses a model: one on this machine, one to fetch, a file, or the demonstration model.
+//!
+//! It is the first thing that is seen without a model. What is on this machine is looked for at once. The hub is asked
+//! at once only if nothing here fits, or a download is unfinished; otherwise when the user wants it.
 
+use crate::file_row::FileRow;
 use crate::protocol::{Loaded, Source};
+use crate::shelf::Shelf;
+use crate::shop::Shop;
 use crate::status::Places;
-use crate::{figures, look};
-use eframe::egui::{DragValue, ProgressBar, RichText, TextEdit, Ui};
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, channel};
-use wglm::{Estimate, Progress, Stage};
+use crate::{look, row};
+use eframe::egui::{Context, DragValue, ProgressBar, RichText, ScrollArea, Ui};
+use wglm::{Gpu, Progress, Stage};
 
 /// An action of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    Estimate(Source, Option<usize>),
     Load(Source, Option<usize>),
     Cancel,
     /// Go back to the conversation.
     Close,
 }
 
-/// The estimate for the chosen source.
-type Known = Option<Result<Box<Estimate>, String>>;
-
 /// The page.
 pub struct Picker {
     pub open: bool,
-    path: String,
-    demo: bool,
+    pub shelf: Shelf,
+    pub shop: Shop,
+    /// Whether the hub was asked, or need not be.
+    settled: bool,
+    pub file: FileRow,
     context: Option<usize>,
-    /// Receives the path that the user chooses in a file dialogue, which runs on a thread of its own.
-    dialogue: Option<Receiver<Option<PathBuf>>>,
-    /// The source for which an estimate was last requested.
-    asked: Option<(Source, Option<usize>)>,
-    known: Known,
     /// The progress of the load, while there is one.
     pub loading: Option<Option<Progress>>,
 }
 
 impl Picker {
-    /// A page on which `source` is chosen at first.
-    pub fn new(source: Option<Source>, context: Option<usize>) -> Self {
-        let path = match &source {
+    /// A page on which a file may be chosen at first.
+    pub fn new(window: &Context, gpu: Gpu, source: Option<&Source>, context: Option<usize>) -> Self {
+        let path = match source {
             Some(Source::File(path)) => path.display().to_string(),
             _ => String::new(),
         };
-        let (dialogue, asked, known, loading) = (None, None, None, None);
-        Self { open: true, demo: path.is_empty(), path, context, dialogue, asked, known, loading }
+        let (mut shelf, shop) = (Shelf::new(gpu.clone()), Shop::new(gpu.clone()));
+        shelf.look(window, context);
+        // With a model at hand nobody has to be asked for others.
+        let (file, settled) = (FileRow::new(gpu, path), source.is_some());
+        Self { open: true, shelf, shop, settled, file, context, loading: None }
     }
 
-    /// The chosen source.
-    pub fn source(&self) -> Source {
-        if self.demo { Source::Demo } else { Source::File(PathBuf::from(self.path.trim())) }
+    /// The length of the context that models are loaded with.
+    pub fn context(&self) -> Option<usize> {
+        self.context
     }
 
-    /// Stores the estimate for a source.
-    pub fn tell(&mut self, source: &Source, estimate: Result<Box<Estimate>, String>) {
-        if self.source() == *source {
-            self.known = Some(estimate);
+    /// Shows the page, or the conversation.
+    pub fn turn(&mut self, window: &Context, open: bool) {
+        if open && !self.open {
+            self.shelf.look(window, self.context);
         }
+        self.open = open;
     }
 
-    /// Whether there is an estimate for the chosen source, so that it can be loaded.
-    pub fn is_estimated(&self) -> bool {
-        matches!(self.known, Some(Ok(_)))
+    /// Takes what became known meanwhile. Returns a model that was downloaded.
+    pub fn receive(&mut self, window: &Context) -> Option<Source> {
+        self.shelf.receive();
+        if let (Some(has_one), false) = (self.shelf.has_one(), self.settled) {
+            self.settled = true;
+            self.shop.add_unfinished(window, self.shelf.unfinished());
+            if !has_one {
+                self.shop.ask(window);
+            }
+        }
+        let come = self.shop.receive();
+        if come.is_some() {
+            self.shelf.look(window, self.context);
+        }
+        come
     }
 
     /// Shows the page.
     pub fn show(&mut self, ui: &mut Ui, loaded: Option<&Loaded>, places: &mut Places) -> Option<Action> {
-        ui.set_max_width(560.0);
-        ui.add_space(24.0);
-        ui.heading("Choose a model");
-        ui.add_space(10.0);
-        ui.add_enabled_ui(self.loading.is_none(), |ui| self.choice(ui, places));
-        ui.add_space(12.0);
-        self.estimate(ui);
-        ui.add_space(12.0);
-        let action = match self.loading {
-            Some(progress) => bar(ui, progress, places),
-            None => self.buttons(ui, loaded.is_some(), places),
-        };
-        action.or_else(|| self.question())
+        ScrollArea::vertical()
+            .auto_shrink(false)
+            .show(ui, |ui| {
+                ui.set_max_width(ui.available_width().min(look::LINE));
+                let top = self.top(ui, loaded.is_some(), places);
+                let can_open = self.loading.is_none();
+                let local = self.local(ui, can_open, places);
+                ui.add_space(14.0);
+                self.shop.show(ui, can_open, places);
+                ui.add_space(14.0);
+                self.length(ui);
+                top.or(local.map(|source| Action::Load(source, self.context)))
+            })
+            .inner
     }
 
-    fn choice(&mut self, ui: &mut Ui, places: &mut Places) {
-        let demo = ui.radio_value(&mut self.demo, true, "The demonstration model (6 MB, part of this program)");
-        places.note("demo", demo.rect);
-        ui.radio_value(&mut self.demo, false, "A GGUF file of GLM-4.7-Flash");
+    /// The title, or how far the load is.
+    fn top(&self, ui: &mut Ui, can_close: bool, places: &mut Places) -> Option<Action> {
+        ui.add_space(6.0);
+        let mut action = None;
         ui.horizontal(|ui| {
-            ui.add_space(24.0);
-            let width = ui.available_width() - 90.0;
-            if ui.add(TextEdit::singleline(&mut self.path).desired_width(width).hint_text("its path")).changed() {
-                self.demo = false;
-            }
-            if ui.button("Open …").clicked() && self.dialogue.is_none() {
-                self.dialogue = Some(dialogue());
+            ui.heading(if self.loading.is_some() { "Loading the model" } else { "Choose a model" });
+            if can_close && self.loading.is_none() && ui.button("Back").clicked() {
+                action = Some(Action::Close);
             }
         });
-        if let Some(Ok(picked)) = self.dialogue.as_ref().map(Receiver::try_recv) {
-            self.dialogue = None;
-            if let Some(path) = picked {
-                (self.path, self.demo) = (path.display().to_string(), false);
-            }
+        ui.add_space(6.0);
+        if let Some(progress) = self.loading {
+            action = bar(ui, progress, places);
+            ui.add_space(10.0);
         }
-        ui.horizontal(|ui| {
+        action
+    }
+
+    /// What is on this machine: models, the demonstration model, and any other file.
+    fn local(&mut self, ui: &mut Ui, can_open: bool, places: &mut Places) -> Option<Source> {
+        ui.label("On this machine");
+        ui.add_space(2.0);
+        let opened = self.shelf.show(ui, can_open, places);
+        let demo = row::show(ui, "The demonstration model", "Open", can_open, |ui| {
+            let bytes = look::bytes(wglm::DEMO_MODEL.len() as u64);
+            let text = format!("{bytes}  ·  part of this program  ·  tells fables, to see that everything works");
+            ui.label(RichText::new(text).small().weak());
+        });
+        places.note("demo", demo.rect);
+        let demo = demo.clicked().then_some(Source::Demo);
+        let file = self.file.show(ui, self.context, can_open, places);
+        file.or(demo).or(opened)
+    }
+
+    /// The length of the context, for which models on this machine are judged.
+    fn length(&mut self, ui: &mut Ui) {
+        ui.horizontal_wrapped(|ui| {
             let mut usual = self.context.is_none();
             if ui.checkbox(&mut usual, "Usual length of context").changed() {
                 self.context = (!usual).then_some(8192);
@@ -112,55 +142,11 @@ impl Picker {
                 ui.weak(if *context == 0 { "tokens: all that the model was made for" } else { "tokens" });
             }
         });
-    }
-
-    /// Requests an estimate for the chosen source, once.
-    fn question(&mut self) -> Option<Action> {
-        let picked = (self.source(), self.context);
-        let asked = self.asked.as_ref() == Some(&picked);
-        if asked || self.loading.is_some() || picked.0 == Source::File(PathBuf::new()) {
-            return None;
-        }
-        (self.asked, self.known) = (Some(picked.clone()), None);
-        Some(Action::Estimate(picked.0, picked.1))
-    }
-
-    fn estimate(&self, ui: &mut Ui) {
-        match &self.known {
-            None => {
-                ui.weak("…");
-            }
-            Some(Err(error)) => {
-                ui.colored_label(ui.visuals().error_fg_color, error);
-            }
-            Some(Ok(estimate)) => figures::show(ui, estimate),
+        // While the number is dragged or typed it is not what the user wants yet.
+        if self.shelf.context() != self.context && !ui.input(|input| input.pointer.any_down()) {
+            self.shelf.look(ui.ctx(), self.context);
         }
     }
-
-    fn buttons(&self, ui: &mut Ui, can_close: bool, places: &mut Places) -> Option<Action> {
-        let mut action = None;
-        ui.horizontal(|ui| {
-            let load = ui.add_enabled(self.is_estimated(), eframe::egui::Button::new(RichText::new("Load").strong()));
-            places.note("load", load.rect);
-            if load.clicked() {
-                action = Some(Action::Load(self.source(), self.context));
-            }
-            if can_close && ui.button("Back").clicked() {
-                action = Some(Action::Close);
-            }
-        });
-        action
-    }
-}
-
-/// Opens the platform's file dialogue.
-fn dialogue() -> Receiver<Option<PathBuf>> {
-    let (picked, waiting) = channel();
-    // If the system refuses the thread, the receiver reports that, and the path can still be typed.
-    let _ = std::thread::Builder::new().spawn(move || {
-        let _ = picked.send(rfd::FileDialog::new().add_filter("GGUF", &["gguf"]).pick_file());
-    });
-    waiting
 }
 
 fn bar(ui: &mut Ui, progress: Option<Progress>, places: &mut Places) -> Option<Action> {

@@ -2,7 +2,7 @@
 
 use crate::settings::Settings;
 use std::path::PathBuf;
-use wglm::{Estimate, Event, Message, Progress, SamplerParams, TuneProgress};
+use wglm::{Event, Message, Progress, SamplerParams, TuneProgress};
 
 /// The source of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Source {
     Demo,
     /// A GGUF file.
     File(PathBuf),
+    /// A model by its name, and its file.
+    Model(String, PathBuf),
 }
 
 impl Source {
@@ -18,6 +20,7 @@ impl Source {
     pub fn name(&self) -> String {
         match self {
             Self::Demo => "demonstration model".into(),
+            Self::Model(name, _) => name.clone(),
             Self::File(path) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
         }
     }
@@ -33,8 +36,6 @@ pub struct Place {
 /// A command of the window. Commands are carried out in order.
 #[derive(Debug)]
 pub enum Command {
-    /// Estimate how much memory a model needs.
-    Estimate(Source, Option<usize>),
     /// Load a model in place of the present one, with this context in tokens.
     Load(Source, Option<usize>),
     /// Find what makes the model faster on this GPU, and keep it for the next load.
@@ -57,8 +58,6 @@ pub struct Request {
 /// A message of the worker.
 #[derive(Debug)]
 pub enum WorkerMessage {
-    /// The estimate for a model, or the reason why there is none.
-    Estimate(Source, Result<Box<Estimate>, String>),
     /// The progress of a load.
     Loading(Progress),
     /// A model was loaded.

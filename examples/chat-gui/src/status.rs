@@ -1,6 +1,7 @@
 //! Reports what the window shows, for tests: a JSON file that is rewritten when something changes.
 
 use crate::frames::{Dispatches, Times};
+use crate::shop::Fetching;
 use eframe::egui::{Context, Rect};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -14,13 +15,26 @@ const EVERY: Duration = Duration::from_millis(50);
 /// The positions of buttons and fields: their middle, in pixels from the corner of the window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Places {
+    /// Whether anybody asks for them.
+    #[serde(skip)]
+    wanted: bool,
     #[serde(skip)]
     scale: f32,
     #[serde(flatten)]
-    of: BTreeMap<&'static str, [f32; 2]>,
+    of: BTreeMap<String, [f32; 2]>,
 }
 
 impl Places {
+    /// None yet.
+    pub fn new(wanted: bool) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    /// Whether anybody asks for them.
+    pub fn are_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// Begins a frame.
     pub fn clear(&mut self, context: &Context) {
         self.scale = context.pixels_per_point();
@@ -28,19 +42,24 @@ impl Places {
     }
 
     /// Records the position of something.
-    pub fn note(&mut self, name: &'static str, rect: Rect) {
-        let middle = rect.center() * self.scale;
-        self.of.insert(name, [middle.x, middle.y]);
+    pub fn note(&mut self, name: impl Into<String>, rect: Rect) {
+        if self.wanted {
+            let middle = rect.center() * self.scale;
+            self.of.insert(name.into(), [middle.x, middle.y]);
+        }
     }
 }
 
 /// The contents of the file.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Status {
     /// The name of the loaded model.
     pub model: Option<String>,
-    /// Whether the chosen model can be loaded, because its estimate is shown.
-    pub estimated: bool,
+    /// The models on this machine, the verdict on the file that is named, and what is told of repositories.
+    pub local: Vec<String>,
+    pub file: Option<String>,
+    pub offered: Vec<String>,
+    pub fetching: Option<Fetching>,
     pub loading: bool,
     pub tuning: bool,
     pub replying: bool,
@@ -50,8 +69,13 @@ pub struct Status {
     pub system: String,
     /// The texts of the open conversation's messages.
     pub messages: Vec<String>,
+    /// The typed text, and whether it is that of the last message.
+    pub typed: String,
+    pub editing: bool,
     /// The reply so far, thinking and answer.
     pub pending: String,
+    /// How many replies have ended.
+    pub replies: usize,
     pub held: usize,
     /// The prompt and the length of the last reply in tokens, and why it ended.
     pub cached: Option<usize>,
@@ -71,19 +95,22 @@ pub struct Status {
 pub struct StatusFile {
     path: PathBuf,
     written: Option<(Status, Instant)>,
+    /// The status in the frame before, without what is measured, and the places in it.
+    before: Option<(Status, Places)>,
 }
 
 impl StatusFile {
     /// A file that does not exist yet.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, written: None }
+        Self { path, written: None, before: None }
     }
 
     /// Writes the file if anything changed. The new file replaces the old one at once, so that nobody reads half of it.
-    /// Returns true if the file was written too recently and has to be written later.
-    pub fn write(&mut self, status: Status) -> bool {
+    /// Returns true if it has to be written again: the file was written too recently, or something still moves.
+    pub fn write(&mut self, mut status: Status) -> bool {
+        let moves = self.settle(&mut status);
         match &self.written {
-            Some((before, _)) if *before == status => return false,
+            Some((before, _)) if *before == status => return moves,
             Some((_, when)) if when.elapsed() < EVERY => return true,
             _ => {}
         }
@@ -93,6 +120,51 @@ impl StatusFile {
             let _ = fs::write(&beside, json).and_then(|()| fs::rename(&beside, &self.path));
         }
         self.written = Some((status, Instant::now()));
-        false
+        moves
+    }
+
+    /// Leaves out places that may be others in the next frame, as they are after every change: parts of the window learn
+    /// of it one after the other. Returns true if any was left out.
+    fn settle(&mut self, status: &mut Status) -> bool {
+        let places = std::mem::take(&mut status.places);
+        let (dispatches, times) = (Dispatches::default(), Times::default());
+        let rest = Status { frames: 0, dispatches, between_ms: times, work_ms: times, ..status.clone() };
+        let before = self.before.replace((rest.clone(), places.clone())).filter(|(before, _)| *before == rest);
+        let count = places.of.len();
+        status.places = places;
+        status
+            .places
+            .of
+            .retain(|name, place| before.as_ref().is_some_and(|(_, before)| before.of.get(name) == Some(place)));
+        status.places.of.len() < count
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use eframe::egui::{pos2, vec2};
+
+    fn status(typed: &str, at: f32) -> Status {
+        let mut places = Places { scale: 1.0, ..Places::new(true) };
+        places.note("here", Rect::from_min_size(pos2(at, 0.0), vec2(2.0, 2.0)));
+        Status { typed: typed.into(), places, ..Status::default() }
+    }
+
+    #[test]
+    fn places_are_told_once_nothing_moves() {
+        let mut file = StatusFile::new(PathBuf::new());
+        let mut told = |typed, at| {
+            let mut status = status(typed, at);
+            let moves = file.settle(&mut status);
+            assert_eq!(moves, status.places.of.is_empty());
+            !moves
+        };
+        assert!(!told("", 0.0));
+        assert!(told("", 0.0));
+        assert!(!told("owl", 0.0), "what follows from the change may come later");
+        assert!(!told("owl", 9.0), "it moved");
+        assert!(told("owl", 9.0));
     }
 }

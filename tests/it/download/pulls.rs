@@ -225,6 +225,8 @@ fn an_interrupted_download_goes_on() {
     let listed = local_models(&places(cache.path()));
     assert!(!listed[0].whole && listed[0].source == Source::HuggingFace, "{listed:?}");
     assert_eq!((listed[0].name.as_str(), listed[0].bytes), ("owner/some-GGUF", begun.len() as u64));
+    let repository = list(&hub).unwrap();
+    assert_eq!(hub.bytes_here(&repository, &repository.models[0]), begun.len() as u64);
 
     let before = server.contents().len();
     let mut checked = 0;
@@ -240,6 +242,36 @@ fn an_interrupted_download_goes_on() {
     assert_eq!(first, Some(begun.len()));
     assert_eq!(contents(&pulled.path).unwrap(), wanted);
     assert!(!part(&files, cache.path()).exists());
+}
+
+/// What an unfinished download has left is deleted, but not while somebody downloads it, and a whole model is not.
+#[test]
+fn a_discarded_download_leaves_nothing() {
+    let files = noisy(1_000_000);
+    let served = files.clone();
+    let server = Server::start(move |request, _| served.answer(request));
+    let cache = tempdir().unwrap();
+    let hub = hub(&server, cache.path());
+    let repository = list(&hub).unwrap();
+    let model = &repository.models[0];
+    let mut refused = None;
+    let stopped = hub.pull(&repository, model, &mut |progress| match progress.done >= 700_000 {
+        true => {
+            refused = Some(hub.discard(&repository, model));
+            ControlFlow::Break(())
+        }
+        false => on(),
+    });
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
+    let refused = refused.unwrap().unwrap_err().to_string();
+    assert!(refused.contains("another program is downloading it"), "{refused}");
+    assert!(hub.bytes_here(&repository, model) > 0 && part(&files, cache.path()).exists());
+    hub.discard(&repository, model).unwrap();
+    assert!(hub.bytes_here(&repository, model) == 0 && !part(&files, cache.path()).exists());
+    let pulled = pull(&hub).unwrap();
+    hub.discard(&repository, model).unwrap();
+    assert_eq!(hub.bytes_here(&repository, model), 1_000_000);
+    assert_eq!(contents(&pulled.path).unwrap(), files.bytes(FILE));
 }
 
 /// A cancellation ends what a silent server would keep waiting.

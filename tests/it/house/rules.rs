@@ -4,7 +4,7 @@ use super::code::{File, files, names};
 use wglm::quant::QUANTS;
 
 /// The modules from the ground up: each may use those before it. Those of one line may not use each other.
-const ORDER: [&[&str]; 18] = [
+const ORDER: [&[&str]; 19] = [
     &["error"],
     &["wgsl", "threads", "memory"],
     &["quant", "gguf", "catalog"],
@@ -16,6 +16,7 @@ const ORDER: [&[&str]; 18] = [
     &["reference"],
     &["text", "sample", "speculate"],
     &["model"],
+    &["offers"],
     &["session"],
     &["generate"],
     &["tune"],

@@ -1,13 +1,14 @@
 //! Reactions to messages from the worker, and to actions of the user.
 
 use super::App;
-use crate::protocol::{Command, WorkerMessage};
+use crate::protocol::{Source, WorkerMessage};
 use crate::{list, picker};
-use wglm::Message;
 
 impl App {
     /// Handles all messages from the worker since the last frame.
     pub(super) fn receive(&mut self) {
+        let come = self.picker.receive(&self.window);
+        come.into_iter().for_each(|model| self.come(model));
         self.worker.received().into_iter().for_each(|message| self.take(message));
         if self.moves() && !self.worker.lives() {
             (self.pending, self.picker.loading, self.loaded, self.tuning) = (None, None, None, None);
@@ -17,7 +18,6 @@ impl App {
 
     fn take(&mut self, message: WorkerMessage) {
         match message {
-            WorkerMessage::Estimate(source, estimate) => self.picker.tell(&source, estimate),
             WorkerMessage::Loading(progress) => self.picker.loading = Some(Some(progress)),
             WorkerMessage::Loaded(mut loaded) => {
                 loaded.sampling.temperature = self.temperature.unwrap_or(loaded.sampling.temperature);
@@ -45,6 +45,16 @@ impl App {
         }
     }
 
+    /// Opens a model that was downloaded, if the user is still waiting for one.
+    fn come(&mut self, model: Source) {
+        if self.picker.open && !self.moves() {
+            let context = self.picker.context();
+            self.load(model, context);
+        } else {
+            self.notices.push(format!("{} is here. Open it under \"Model …\".", model.name()));
+        }
+    }
+
     /// Shows what came of tuning, and loads the model again if it is faster now.
     fn tuned(&mut self, told: String, faster: bool) {
         self.tuning = None;
@@ -55,31 +65,11 @@ impl App {
         }
     }
 
-    fn replied(&mut self, message: Option<Box<Message>>, held: usize, error: Option<String>) {
-        self.held = held;
-        self.notices.extend(error);
-        let Some(pending) = self.pending.take() else { return };
-        self.stats = pending.stats;
-        if let Some(conversation) = self.chats.get_mut(&pending.conversation) {
-            match message {
-                Some(message) => conversation.messages.push(*message),
-                // The unanswered message returns to the text field, to be edited and sent again.
-                None => {
-                    let asked = conversation.take_back();
-                    if self.text.is_empty() {
-                        self.text = asked.unwrap_or_default();
-                    }
-                }
-            }
-        }
-        self.save(&pending.conversation);
-        if self.chats.open().id != pending.conversation {
-            self.open();
-        }
-    }
-
     pub(super) fn on_list_action(&mut self, action: list::Action) {
         let before = self.chats.open().id.clone();
+        if !matches!(action, list::Action::Rename(..)) {
+            self.leave_edit();
+        }
         match action {
             list::Action::New => self.chats.begin(),
             list::Action::Open(place) => self.chats.go_to(place),
@@ -105,12 +95,9 @@ impl App {
 
     pub(super) fn on_picker_action(&mut self, action: picker::Action) {
         match action {
-            picker::Action::Estimate(source, context) => {
-                self.worker.ask(Command::Estimate(source, context));
-            }
             picker::Action::Load(source, context) => self.load(source, context),
             picker::Action::Cancel => self.worker.stop(),
-            picker::Action::Close => self.picker.open = false,
+            picker::Action::Close => self.picker.turn(&self.window, false),
         }
     }
 }

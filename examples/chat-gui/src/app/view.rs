@@ -3,10 +3,10 @@
 use super::{App, REST};
 use crate::bar::Bar;
 use crate::composer::{self, Can};
-use crate::look;
 use crate::status::Status;
 use crate::turns::FRAME;
-use eframe::egui::{CentralPanel, Context, Frame, Key, Modifiers, Panel, Ui, ViewportCommand, Visuals};
+use crate::{list, look};
+use eframe::egui::{Button, CentralPanel, Context, Frame, Key, Modifiers, Panel, Ui, ViewportCommand, Visuals};
 use std::time::{Duration, Instant};
 
 impl eframe::App for App {
@@ -24,10 +24,19 @@ impl eframe::App for App {
         if ui.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Q)) {
             ui.ctx().send_viewport_cmd(ViewportCommand::Close);
         }
+        if ui.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::N)) {
+            self.on_list_action(list::Action::New);
+        }
         let bare = || Frame::new().inner_margin(look::MARGIN);
-        Panel::left("conversations").frame(bare()).default_size(220.0).show(ui, |ui| self.conversations(ui));
+        // In a narrow window the list is shown only when the user wants it, and never beside the settings.
+        let narrow = ui.available_width() < look::NARROW;
+        self.list_shown = narrow == self.list_toggled && !(narrow && self.settings_shown);
+        if self.list_shown {
+            Panel::left("conversations").frame(bare()).default_size(220.0).show(ui, |ui| self.conversations(ui));
+        }
         if self.settings_shown {
-            Panel::right("settings").frame(bare()).default_size(300.0).show(ui, |ui| self.settings(ui));
+            let width = 300.0_f32.min(ui.available_width() * 0.6);
+            Panel::right("settings").frame(bare()).default_size(width).show(ui, |ui| self.settings(ui));
         }
         Panel::top("model").frame(bare()).show(ui, |ui| self.top(ui));
         Panel::bottom("bar").frame(bare()).show(ui, |ui| self.bar(ui));
@@ -52,7 +61,9 @@ impl eframe::App for App {
     fn on_exit(&mut self) {
         self.worker.turns.rest(None); // no frame is being drawn any more
         self.save_settings(Duration::ZERO);
+        self.picker.shop.end();
         self.worker.end();
+        self.receive(); // a reply that was stopped by that is kept as far as it came
     }
 }
 
@@ -73,14 +84,25 @@ impl App {
 
     fn top(&mut self, ui: &mut Ui) {
         ui.add_space(4.0);
-        ui.horizontal(|ui| {
+        ui.horizontal_wrapped(|ui| {
+            let list = ui.selectable_label(self.list_shown, "☰").on_hover_text("The conversations");
+            self.places.note("list", list.rect);
+            if list.clicked() {
+                self.list_toggled = !self.list_toggled;
+            }
             ui.strong(self.loaded.as_ref().map_or("No model", |loaded| &loaded.name));
             let busy = self.moves();
-            if ui.add_enabled(!busy, eframe::egui::Button::selectable(self.picker.open, "Model …")).clicked() {
-                self.picker.open = !self.picker.open || self.loaded.is_none();
+            let model = ui.add_enabled(!busy, Button::selectable(self.picker.open, "Model …"));
+            self.places.note("model", model.rect);
+            if model.clicked() {
+                self.picker.turn(ui.ctx(), !self.picker.open || self.loaded.is_none());
+            }
+            if let Some(fetch) = self.picker.shop.fetch() {
+                let share = ui.weak(format!("⬇ {:.0} %", 100.0 * fetch.share()));
+                share.on_hover_text(format!("Downloading {}", fetch.name()));
             }
             let can_tune = !busy && self.loaded.is_some();
-            let tune = ui.add_enabled(can_tune, eframe::egui::Button::new("Tune"));
+            let tune = ui.add_enabled(can_tune, Button::new("Tune"));
             self.places.note("tune", tune.rect);
             let hint = "Measures for a minute, on a slow GPU for five, what makes this model faster on this GPU";
             if tune.on_hover_text(hint).clicked() {
@@ -109,10 +131,12 @@ impl App {
             (Some(_), None) => Can::Send,
             (None, None) => Can::Nothing,
         };
-        match composer::show(ui, &mut self.text, can, &mut self.places) {
+        match composer::show(ui, &mut self.text, can, self.editing.is_some(), &mut self.places) {
             composer::Action::Send => self.send(),
             composer::Action::Stop => self.worker.stop(),
-            composer::Action::Nothing => {}
+            composer::Action::Edit if self.offered().edit => self.edit(),
+            composer::Action::Leave => self.leave_edit(),
+            composer::Action::Edit | composer::Action::Nothing => {}
         }
     }
 
@@ -122,9 +146,10 @@ impl App {
             let action = self.picker.show(ui, self.loaded.as_ref(), &mut self.places);
             return action.into_iter().for_each(|action| self.on_picker_action(action));
         }
-        let conversation = self.chats.open();
+        let (conversation, can) = (self.chats.open(), self.offered());
         let pending = self.pending.as_ref().filter(|pending| pending.conversation == conversation.id);
-        self.view.show(ui, conversation, pending);
+        let action = self.view.show(ui, conversation, pending, can, &mut self.places);
+        action.into_iter().for_each(|action| self.on_message_action(action));
     }
 
     /// Shows an error in full until the user dismisses it.
@@ -148,15 +173,22 @@ impl App {
     fn write_status(&mut self) -> bool {
         let Some(file) = &mut self.status else { return false };
         let (pending, stats) = (self.pending.as_ref(), self.stats.as_ref());
+        let (offered, fetching) = self.picker.shop.words();
         file.write(Status {
             model: self.loaded.as_ref().map(|loaded| loaded.name.clone()),
-            estimated: self.picker.is_estimated(),
+            local: self.picker.shelf.words(),
+            file: self.picker.file.words(),
+            offered,
+            fetching,
             loading: self.picker.loading.is_some(),
             tuning: self.tuning.is_some(),
             replying: pending.is_some(),
             conversations: self.chats.list().iter().map(|conversation| conversation.name().to_owned()).collect(),
             system: self.chats.open().settings.system.clone(),
             messages: self.chats.open().messages.iter().map(|message| message.text().into_owned()).collect(),
+            replies: self.replies,
+            typed: self.text.clone(),
+            editing: self.editing.is_some(),
             pending: pending.map(|reply| format!("{}{}", reply.thinking, reply.text)).unwrap_or_default(),
             held: self.held,
             cached: stats.map(|stats| stats.prompt.cached),

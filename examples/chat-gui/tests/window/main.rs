@@ -1,13 +1,19 @@
 //! A real window, on a display of its own, receives messages, is watched and stopped, closed and opened again, given a
-//! broken file, and stopped while it loads; and its conversations are renamed and deleted.
+//! broken file, and stopped while it loads; its conversations are renamed, deleted, copied from and asked again; and it
+//! finds models here and downloads others.
 //!
-//! Needs Xvfb and xdotool, so it only runs on request: `cargo test -p chat-gui -- --ignored`. With `WGLM_PICTURE` set
-//! to the name of a file it also saves a picture of the window, for the documentation; that needs ImageMagick's
-//! `import`.
+//! Needs Xvfb and xdotool, so it only runs on request: `cargo test -p chat-gui -- --ignored`. With `WGLM_PICTURES` set
+//! to a folder it also saves pictures of the window there, for the documentation; that needs ImageMagick's `import`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, missing_docs)]
 
+mod asking;
+mod choosing;
 mod desk;
+mod fetching;
+#[allow(dead_code)] // only a part of it is needed here
+#[path = "../../../../tests/common/hub.rs"]
+mod hub;
 
 use desk::{Display, Window};
 use serde_json::Value;
@@ -28,8 +34,7 @@ fn a_window_is_written_to_stopped_and_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let display = Display::open();
     let window = Window::open(&display, folder.path(), &["--temperature", "0"]);
-    window.wait("the estimate", |status| status["estimated"] == true);
-    window.click("load");
+    window.click("demo");
     window.wait("the model", |status| status["model"] == "demonstration model");
     let first = ask_and_watch(&window);
     ask_and_stop(&window);
@@ -58,7 +63,7 @@ fn ask_and_watch(window: &Window<'_>) -> Value {
     assert_eq!(done["messages"][0], QUESTION);
     assert_eq!(done["cached"], 0);
     assert_eq!(done["notices"], json(&[]));
-    window.picture();
+    window.picture("conversation");
     done
 }
 
@@ -103,12 +108,10 @@ fn loads_that_fail_or_are_stopped_leave_a_window_that_loads() {
     window.click("dismiss");
     window.wait("the error's end", |status| status["notices"] == json(&[]));
     window.click("demo");
-    window.wait("the estimate", |status| status["estimated"] == true);
-    window.click("load");
     window.click("cancel");
     let stopped = window.wait("the load's end", |status| status["loading"] == false);
     assert_eq!((&stopped["model"], &stopped["notices"]), (&Value::Null, &json(&[])));
-    window.click("load");
+    window.click("demo");
     window.wait("the model", |status| status["model"] == "demonstration model");
     window.close();
 }
@@ -142,7 +145,7 @@ fn conversations_are_renamed_and_deleted() {
     window.wait("the deletion", |status| status["conversations"] == json(&["New conversation"]));
     window.close();
     let left = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert_eq!(left.collect::<Vec<_>>(), ["status"]);
+    assert_eq!(left.collect::<Vec<_>>(), ["status"], "nothing else is written");
 }
 
 /// Tuning shows its progress and stops when asked to. Whatever it found, a reply follows.
@@ -190,4 +193,4 @@ fn json(texts: &[&str]) -> Value {
 }
 
 /// The time limit for anything.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);

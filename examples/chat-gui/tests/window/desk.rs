@@ -43,6 +43,11 @@ impl Drop for Display {
     }
 }
 
+/// Where the program puts what it downloads.
+pub fn cache(data: &Path) -> PathBuf {
+    data.join("hub")
+}
+
 /// The program's window.
 pub struct Window<'a> {
     display: &'a Display,
@@ -53,12 +58,23 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Starts the program and waits for its window.
+    /// Starts the program, which knows no hub, and waits for its window.
     pub fn open(display: &'a Display, data: &Path, arguments: &[&str]) -> Self {
+        Self::open_with_hub(display, data, "http://127.0.0.1:1", arguments)
+    }
+
+    /// Starts the program with the address of a hub, and waits for its window. What it downloads is below `data`, and
+    /// so is all that it finds of other programs' models, as far as they tell by variables where these are.
+    pub fn open_with_hub(display: &'a Display, data: &Path, hub: &str, arguments: &[&str]) -> Self {
         let status = data.join("status");
         let _ = fs::remove_file(&status);
         let mut command = display.command(env!("CARGO_BIN_EXE_chat-gui"));
         command.arg("--data").arg(data).arg("--status").arg(&status).args(arguments);
+        for name in ["HF_TOKEN", "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"] {
+            command.env_remove(name).env_remove(name.to_lowercase());
+        }
+        command.env("HF_ENDPOINT", hub).env("HF_TOKEN_PATH", data.join("token")).env("HF_HUB_CACHE", cache(data));
+        command.env("LLAMA_CACHE", data.join("llama")).env("OLLAMA_MODELS", data.join("ollama"));
         let program = command.spawn().unwrap();
         let mut window = Self { display, program, status, id: String::new() };
         window.wait("a window", |_| true);
@@ -110,10 +126,16 @@ impl<'a> Window<'a> {
         self.xdotool(&["key", key]);
     }
 
-    /// Saves a picture of the window, if one is requested.
-    pub fn picture(&self) {
-        if let Some(path) = std::env::var_os("WGLM_PICTURE") {
-            std::thread::sleep(Duration::from_millis(500));
+    /// Makes the window as large as this.
+    pub fn resize(&self, width: u32, height: u32) {
+        self.xdotool(&["windowsize", "--sync", &self.id, &width.to_string(), &height.to_string()]);
+    }
+
+    /// Saves a picture of the window, if pictures are requested.
+    pub fn picture(&self, name: &str) {
+        if let Some(folder) = std::env::var_os("WGLM_PICTURES") {
+            std::thread::sleep(Duration::from_millis(700));
+            let path = Path::new(&folder).join(name).with_extension("png");
             let mut import = self.display.command("import");
             assert!(import.args(["-window", "root"]).arg(path).status().unwrap().success());
         }

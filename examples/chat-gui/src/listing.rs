@@ -1,0 +1,54 @@
+//! What a repository on the hub holds, and what of it suits this machine: asked on a thread.
+
+use crate::engine;
+use crate::fetch::sentence;
+use crate::task::{Stop, Task};
+use eframe::egui::Context;
+use wglm::{Error, Gpu, Hub, HubOptions, ModelName, Offer, Repository, offers};
+
+/// A repository whose models are known.
+#[derive(Debug)]
+pub struct Listing {
+    pub repository: Repository,
+    pub models: Vec<Offer>,
+    /// How much of each is here.
+    pub here: Vec<u64>,
+    /// The one that is shown.
+    pub shown: usize,
+    /// Why something is not known.
+    pub trouble: Option<String>,
+}
+
+impl Listing {
+    /// The model that is shown.
+    pub fn offer(&self) -> Option<&Offer> {
+        self.models.get(self.shown)
+    }
+
+    /// How much of it is here.
+    pub fn here(&self) -> u64 {
+        self.here.get(self.shown).copied().unwrap_or(0)
+    }
+}
+
+/// Asks what a repository holds. Shown is the model that is named, otherwise one whose download is unfinished, otherwise
+/// what suits the machine best.
+pub fn ask(window: &Context, gpu: &Gpu, name: ModelName) -> Task<Result<Listing, String>> {
+    let gpu = gpu.clone();
+    Task::start(window, move |stop| asked(&gpu, &name, stop).map_err(|error| sentence(&error)))
+}
+
+fn asked(gpu: &Gpu, name: &ModelName, stop: &Stop) -> Result<Listing, Error> {
+    let hub = Hub::new(HubOptions::default())?;
+    let mut go_on = || stop.go_on();
+    let repository = hub.list(&name.repo, "main", &mut go_on)?;
+    let found = offers(&hub, &repository, &engine::options(gpu, None), Some(gpu), &mut go_on)?;
+    let here: Vec<u64> = found.models.iter().map(|offer| hub.bytes_here(&repository, &offer.model)).collect();
+    let place = |label: &str| found.models.iter().position(|offer| offer.model.label == label);
+    let named = name.label.as_ref().map(|label| repository.model(label)).transpose()?;
+    let begun = || found.models.iter().zip(&here).position(|(offer, here)| (1..offer.bytes).contains(here));
+    let best = || found.models.iter().position(|offer| offer.chosen);
+    let shown = named.and_then(|model| place(&model.label)).or_else(begun).or_else(best).unwrap_or(0);
+    let trouble = found.failed.map(|error| sentence(&error));
+    Ok(Listing { repository, models: found.models, here, shown, trouble })
+}

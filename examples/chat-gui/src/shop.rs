@@ -1,0 +1,273 @@
+//! The models that can be fetched from the hub, and the download of one of them.
+
+use crate::fetch::{End, Fetch, How};
+use crate::listing::{self, Listing};
+use crate::protocol::Source;
+use crate::status::Places;
+use crate::task::Task;
+use crate::{fetch_row, look, shop_row};
+use eframe::egui::{Button, Context, Key, TextEdit, Ui};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use wglm::{Gpu, HubOptions, ModelName, Recommended, recommended};
+
+/// The longest time that the window's end waits for that of a download. Nothing is lost if it takes longer.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// The models that can be fetched.
+pub struct Shop {
+    gpu: Gpu,
+    /// The hub, as users know it.
+    host: String,
+    rows: Vec<Row>,
+    fetch: Option<Fetch>,
+    /// The name of a repository that the user types, and what is wrong with it.
+    typed: String,
+    wrong: Option<String>,
+}
+
+/// A repository.
+pub struct Row {
+    pub name: ModelName,
+    /// What is said about it.
+    pub about: String,
+    /// Whether none of its models is likely to fit.
+    large: bool,
+    pub state: State,
+    /// What became of the last download, or why it failed.
+    pub told: Option<Result<&'static str, String>>,
+}
+
+/// What is known of a repository.
+pub enum State {
+    /// Nobody has asked yet.
+    Unknown,
+    Asked(Task<Result<Listing, String>>),
+    Failed(String),
+    Known(Box<Listing>),
+}
+
+/// An action of the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Ask what the repository holds.
+    Ask,
+    /// Download the model that is shown, or open it if it is here.
+    Get,
+    Pause,
+    /// End the download, and delete what has come of it.
+    Cancel,
+}
+
+/// A download, for tests.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fetching {
+    pub name: String,
+    pub done: u64,
+    pub total: u64,
+}
+
+impl Shop {
+    /// The recommended repositories.
+    pub fn new(gpu: Gpu) -> Self {
+        let endpoint = HubOptions::default().endpoint;
+        let host = endpoint.split_once("://").map_or(endpoint.as_str(), |(_, host)| host).to_owned();
+        let memory = gpu.report().memory;
+        let row = |it: Recommended| {
+            let large = memory.is_some_and(|memory| memory < it.memory);
+            let needs = format!("; needs {} of memory at least", look::bytes(it.memory));
+            let about = format!("{}{}", it.about, if large { &needs } else { "" });
+            Some(Row { large, ..Row::new(it.name, about)? })
+        };
+        let rows = recommended(None).filter_map(row).collect();
+        Self { gpu, host, rows, fetch: None, typed: String::new(), wrong: None }
+    }
+
+    /// Adds repositories of which downloads are unfinished, and asks what they hold.
+    pub fn add_unfinished(&mut self, window: &Context, names: Vec<String>) {
+        for name in names {
+            let place = self.place(&name).or_else(|| {
+                self.rows.insert(0, Row::new(&name, "An unfinished download".to_owned())?);
+                Some(0)
+            });
+            if let Some(row) = place.map(|place| &mut self.rows[place]).filter(|row| row.is_unknown()) {
+                row.ask(window, &self.gpu);
+            }
+        }
+    }
+
+    /// Asks what the repositories hold of which that is not known, and of which something may fit.
+    pub fn ask(&mut self, window: &Context) {
+        let worth_it = |row: &&mut Row| row.is_unknown() && !row.large;
+        self.rows.iter_mut().filter(worth_it).for_each(|row| row.ask(window, &self.gpu));
+    }
+
+    /// Takes what became known meanwhile. Returns a model that has come.
+    pub fn receive(&mut self) -> Option<Source> {
+        self.rows.iter_mut().for_each(Row::receive);
+        let end = self.fetch.as_ref()?.end()?;
+        let fetch = self.fetch.take()?;
+        let row = self.place(&fetch.repo).map(|place| &mut self.rows[place])?;
+        row.ended(&fetch.label, end).map(|file| Source::Model(fetch.name(), file))
+    }
+
+    /// The download that is under way.
+    pub fn fetch(&self) -> Option<&Fetch> {
+        self.fetch.as_ref()
+    }
+
+    /// Ends a download that is under way, and waits a moment for that. What has come stays in any case.
+    pub fn end(&mut self) {
+        let Some(fetch) = self.fetch.take() else { return };
+        fetch.pause();
+        let start = Instant::now();
+        while fetch.end().is_none() && start.elapsed() < LONGEST {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What is told of the repositories, and the download, for tests.
+    pub fn words(&self) -> (Vec<String>, Option<Fetching>) {
+        let fetching = self.fetch.as_ref().map(|fetch| {
+            let known = fetch.known();
+            let (done, total) = known.progress.as_ref().map_or((0, 0), |it| (it.done, it.total));
+            Fetching { name: fetch.name(), done, total }
+        });
+        (self.rows.iter().map(shop_row::words).collect(), fetching)
+    }
+
+    /// Shows the repositories. `can_open` says whether a model can be opened.
+    pub fn show(&mut self, ui: &mut Ui, can_open: bool, places: &mut Places) {
+        ui.horizontal_wrapped(|ui| {
+            ui.label(format!("To fetch from {}", self.host));
+            if self.rows.iter().any(|row| row.is_unknown() && !row.large) {
+                let ask = ui.small_button("Look what suits this machine");
+                places.note("look", ask.rect);
+                if ask.clicked() {
+                    self.ask(ui.ctx());
+                }
+            }
+        });
+        ui.add_space(2.0);
+        let mut action = None;
+        for (place, row) in self.rows.iter_mut().enumerate() {
+            let fetch = self.fetch.as_ref().filter(|fetch| row.is(&fetch.repo));
+            let asked = match fetch {
+                Some(fetch) => fetch_row::show(ui, fetch, places),
+                None => shop_row::show(ui, row, can_open, self.fetch.is_none(), places),
+            };
+            action = asked.map(|asked| (place, asked)).or(action);
+        }
+        self.another(ui, places);
+        if let Some((place, action)) = action {
+            self.act(ui.ctx(), place, action);
+        }
+    }
+
+    fn act(&mut self, window: &Context, place: usize, action: Action) {
+        let row = &mut self.rows[place];
+        match action {
+            Action::Ask => row.ask(window, &self.gpu),
+            Action::Get => self.fetch = self.fetch.take().or_else(|| row.fetch(window)),
+            Action::Pause => self.fetch.iter().for_each(Fetch::pause),
+            Action::Cancel => match &self.fetch {
+                Some(fetch) if row.is(&fetch.repo) => fetch.cancel(),
+                // What an earlier download has left is deleted by one that is cancelled before it begins.
+                _ => self.fetch = self.fetch.take().or_else(|| row.fetch(window).inspect(Fetch::cancel)),
+            },
+        }
+    }
+
+    /// Shows the field for other repositories.
+    fn another(&mut self, ui: &mut Ui, places: &mut Places) {
+        ui.horizontal(|ui| {
+            let width = (ui.available_width() - 90.0).min(look::LINE);
+            let hint = "another one: OWNER/REPO or OWNER/REPO:QUANT";
+            let edit = ui.add(TextEdit::singleline(&mut self.typed).desired_width(width).hint_text(hint));
+            places.note("repository", edit.rect);
+            let enter = edit.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
+            let ready = !self.typed.trim().is_empty();
+            let button = ui.add_enabled(ready, Button::new("Look"));
+            if ready && (button.clicked() || enter) {
+                self.add(ui.ctx());
+            }
+        });
+        if let Some(wrong) = &self.wrong {
+            ui.colored_label(ui.visuals().error_fg_color, wrong);
+        }
+    }
+
+    /// Adds the repository that the user typed.
+    fn add(&mut self, window: &Context) {
+        let name: ModelName = match self.typed.trim().parse() {
+            Ok(name) => name,
+            Err(error) => return self.wrong = Some(crate::fetch::sentence(&error)),
+        };
+        (self.wrong, self.typed) = (None, String::new());
+        let place = self.place(&name.repo.to_string()).unwrap_or_else(|| {
+            let (about, large, state, told) = (String::new(), false, State::Unknown, None);
+            self.rows.push(Row { name: name.clone(), about, large, state, told });
+            self.rows.len() - 1
+        });
+        self.rows[place].name = name;
+        self.rows[place].ask(window, &self.gpu);
+    }
+
+    /// The row of a repository.
+    fn place(&self, repo: &str) -> Option<usize> {
+        self.rows.iter().position(|row| row.is(repo))
+    }
+}
+
+impl Row {
+    /// The row of a repository whose name is one.
+    fn new(name: &str, about: String) -> Option<Self> {
+        Some(Self { name: name.parse().ok()?, about, large: false, state: State::Unknown, told: None })
+    }
+
+    fn is(&self, repo: &str) -> bool {
+        self.name.repo.to_string().eq_ignore_ascii_case(repo)
+    }
+
+    fn is_unknown(&self) -> bool {
+        matches!(self.state, State::Unknown)
+    }
+
+    fn ask(&mut self, window: &Context, gpu: &Gpu) {
+        self.told = None;
+        self.state = State::Asked(listing::ask(window, gpu, self.name.clone()));
+    }
+
+    fn receive(&mut self) {
+        let State::Asked(task) = &self.state else { return };
+        let Some(result) = task.result() else { return };
+        self.state = match result.unwrap_or_else(|| Err("The thread that asked died.".into())) {
+            Ok(listing) => State::Known(Box::new(listing)),
+            Err(error) => State::Failed(error),
+        };
+    }
+
+    /// Begins to download the model that is shown.
+    fn fetch(&mut self, window: &Context) -> Option<Fetch> {
+        let State::Known(listing) = &self.state else { return None };
+        let model = listing.offer()?.model.clone();
+        self.told = None;
+        Some(Fetch::start(window, listing.repository.clone(), model))
+    }
+
+    /// Notes how a download ended. Returns the file if the model is here.
+    fn ended(&mut self, label: &str, end: End) -> Option<PathBuf> {
+        if let State::Known(listing) = &mut self.state {
+            let place = listing.models.iter().position(|offer| offer.model.label == label);
+            place.into_iter().for_each(|place| listing.here[place] = end.here);
+        }
+        match end.how {
+            How::Done(file) => return Some(file),
+            How::Paused => {}
+            How::Cancelled => self.told = Some(Ok("Cancelled. What had come was deleted.")),
+            How::Failed(error) => self.told = Some(Err(error)),
+        }
+        None
+    }
+}

@@ -1,0 +1,63 @@
+//! Whether a model fits this machine, in words, with a table of what it needs its memory for.
+
+use crate::look;
+use eframe::egui::{Grid, RichText, Ui};
+use wglm::{Estimate, Judged};
+
+/// The verdict in words.
+pub fn words(judged: &Judged) -> String {
+    let why = judged.why_not.as_deref();
+    match (judged.fits, why) {
+        (Some(true), None) => "fits".into(),
+        (Some(true), Some(condition)) => format!("fits {condition}"),
+        (Some(false), why) => format!("does not run here: {}", why.unwrap_or("nobody knows why")),
+        (None, None) => "whether it fits is not known".into(),
+        (None, Some(why)) => format!("whether it fits is not known: {why}"),
+    }
+}
+
+/// Shows size, needs and verdict of a model in a line, after what else there is to say of it.
+pub fn show(ui: &mut Ui, bytes: u64, judged: &Judged, source: Option<&str>) {
+    let needs = judged.needs.map(|bytes| format!("needs {} of memory", look::bytes(bytes)));
+    let parts = [Some(look::bytes(bytes)), source.map(str::to_owned), needs, Some(words(judged))];
+    let line = parts.into_iter().flatten().collect::<Vec<_>>().join("  ·  ");
+    let line = RichText::new(line).small();
+    let line = if judged.may_fit() { line.weak() } else { line.color(ui.visuals().error_fg_color) };
+    let line = ui.label(line);
+    if let Some(estimate) = &judged.estimate {
+        line.on_hover_ui(|ui| table(ui, estimate));
+    }
+}
+
+/// Shows how much memory a model needs, and for what.
+fn table(ui: &mut Ui, estimate: &Estimate) {
+    Grid::new("estimate").num_columns(2).spacing([24.0, 4.0]).show(ui, |ui| {
+        let cache = format!("{} for {} tokens", look::bytes(estimate.cache), estimate.shape.context);
+        for (name, value) in [
+            ("Weights", look::bytes(estimate.weights)),
+            ("Cache of the conversation", cache),
+            ("To compute with", look::bytes(estimate.scratch)),
+            ("At most at once", look::bytes(estimate.most())),
+        ] {
+            ui.label(name);
+            ui.label(value);
+            ui.end_row();
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Judged, words};
+
+    #[test]
+    fn verdicts_are_sentences() {
+        let mut judged = Judged::default();
+        assert_eq!(words(&judged), "whether it fits is not known");
+        judged.fits = Some(true);
+        assert_eq!(words(&judged), "fits");
+        judged.why_not = Some("with a context of 4096 tokens at most".into());
+        assert_eq!(words(&judged), "fits with a context of 4096 tokens at most");
+        assert_eq!(words(&Judged::unfit("not a GGUF file")), "does not run here: not a GGUF file");
+    }
+}

@@ -1,0 +1,12 @@
+//! Which models suit this machine: what of a file is known before it is loaded, which repositories are worth a look,
+//! and which of a repository's models to take.
+
+mod judged;
+mod repositories;
+#[cfg(feature = "download")]
+mod repository;
+
+pub use judged::Judged;
+pub use repositories::{Recommended, recommended};
+#[cfg(feature = "download")]
+pub use repository::{Offer, Offers, offers};

@@ -1,0 +1,99 @@
+//! The models of a repository, and which of them to take.
+
+use super::Judged;
+use crate::download::{Hub, RemoteModel, Repository};
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use crate::model::LoadOptions;
+use serde::Serialize;
+use std::ops::ControlFlow;
+
+/// The most bits a weight of what is chosen: more of them make a model slower, and hardly better.
+const ENOUGH_BITS: f64 = 5.2;
+
+/// A model of a repository, and what is known of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Offer {
+    /// The model.
+    #[serde(flatten)]
+    pub model: RemoteModel,
+    /// The size of its files.
+    pub bytes: u64,
+    /// Whether it fits.
+    #[serde(flatten)]
+    pub judged: Judged,
+    /// Whether it is the one that suits the machine best.
+    pub chosen: bool,
+}
+
+/// The models of a repository.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Offers {
+    /// All models, the smallest first.
+    pub models: Vec<Offer>,
+    /// Why a header could not be fetched. Then nothing is chosen, since what could not be judged may suit best.
+    pub failed: Option<Error>,
+}
+
+impl Offers {
+    /// The model that suits the machine best, if one does.
+    pub fn chosen(&self) -> Option<&Offer> {
+        self.models.iter().find(|offer| offer.chosen)
+    }
+}
+
+/// Judges all models of a repository by their headers, which are fetched for it, and chooses one of them: the largest
+/// that fits and has no more bits than are of use, otherwise the smallest that fits. While it waits, `go_on` is asked
+/// every 50 ms.
+///
+/// # Errors
+/// [`Error::Cancelled`].
+pub fn offers(
+    hub: &Hub,
+    repository: &Repository,
+    options: &LoadOptions,
+    gpu: Option<&Gpu>,
+    go_on: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<Offers> {
+    let models: Vec<&RemoteModel> = repository.models.iter().collect();
+    let headers = hub.headers(repository, &models, go_on)?;
+    let judged: Vec<Judged> = headers.iter().map(|header| Judged::of(header, options, gpu)).collect();
+    let failed = headers.into_iter().filter_map(Result::err).find(|error| matches!(error, Error::Download { .. }));
+    let chosen = if failed.is_none() { best(&judged) } else { None };
+    let offer = |(index, (model, judged)): (usize, (&RemoteModel, Judged))| Offer {
+        model: model.clone(),
+        bytes: model.bytes(),
+        judged,
+        chosen: chosen == Some(index),
+    };
+    Ok(Offers { models: models.into_iter().zip(judged).enumerate().map(offer).collect(), failed })
+}
+
+/// Which of several models, the smallest first, to take. One of which nobody knows whether it fits counts as fitting.
+fn best(judged: &[Judged]) -> Option<usize> {
+    let enough = |judged: &Judged| judged.may_fit() && judged.bits_per_weight.is_some_and(|bits| bits <= ENOUGH_BITS);
+    judged.iter().rposition(enough).or_else(|| judged.iter().position(Judged::may_fit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Judged, best};
+
+    #[test]
+    fn the_largest_of_use_that_fits_is_chosen() {
+        let of = |bits, fits| Judged { bits_per_weight: Some(bits), fits, ..Judged::default() };
+        let (yes, no) = (Some(true), Some(false));
+        for (judged, chosen) in [
+            (vec![of(2.6, yes), of(4.5, yes), of(5.1, yes), of(8.5, yes)], Some(2)),
+            (vec![of(2.6, yes), of(4.5, no), of(8.5, no)], Some(0)),
+            (vec![of(2.6, no), of(4.5, None), of(8.5, None)], Some(1)),
+            (vec![of(8.5, yes), of(16.0, yes)], Some(0)),
+            (vec![of(2.6, no)], None),
+            (vec![], None),
+        ] {
+            assert_eq!(best(&judged), chosen, "{judged:?}");
+        }
+    }
+}
