@@ -6,7 +6,7 @@
 //! where it has many rows, about 400 if every product took as long.
 
 use super::computes::ExpandedKv;
-use super::kv_write::{Cache, CacheType, pool_files};
+use super::kv_write::{Cache, pool_files};
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::gpu::Matrices;
@@ -74,7 +74,7 @@ impl LatentWeights<'_> {
     /// Whether matrices of 16 x 16 can make keys and values of the latents of a cache.
     pub(super) fn suit(&self, cache: &Cache) -> bool {
         let whole = self.k_b.shape[0].is_multiple_of(32) && self.v_b.shape[1].is_multiple_of(16);
-        cache.ty == CacheType::F16 && cache.rank.is_multiple_of(64) && whole
+        cache.ty.suits_matrices() && cache.rank.is_multiple_of(64) && whole
     }
 }
 
@@ -117,7 +117,7 @@ impl Builder {
             .constant("k_GROUPS", "", k_b.groups())
             .constant("v_GROUPS", "", v_b.groups());
         let variant = pool_files(self.batch_files(expanded.files(variant)));
-        let variant = variant.halve("k", k_b.quant).halve("v", v_b.quant);
+        let variant = cache.eights_files(variant).halve("k", k_b.quant).halve("v", v_b.quant);
         let mut bindings = vec![self.bound_batch(), self.bound_pages(), self.bound("cache", cache.buffer)];
         bindings.push(self.bound("expanded", expanded.buffer));
         bindings.extend(self.bound_weight("k", k_b));

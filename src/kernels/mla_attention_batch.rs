@@ -86,8 +86,8 @@ impl Builder {
             .constant("HEADS", "h", q.per_row())
             .constant("KV_ROW", "x", kv_row / 4)
             .constant("LATENT", "c", rank / 4)
-            .constant("COLUMN_LANES", "l", lanes)
-            .tagged(cache.ty.file());
+            .constant("COLUMN_LANES", "l", lanes);
+        let variant = cache.chunk_files(variant);
         let by = Attending { kernel: KERNEL.name, variant, rows, together: true, bound: BOUND, unit: None };
         self.attend_rows(label, attention, by, splits)
     }
@@ -106,7 +106,7 @@ impl Builder {
         let variant = by.variant.constant("Y_STRIDE", "", y.stride / 4).real("SCALE", "f", scale);
         let variant = pool_files(self.split_files(variant));
         let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
-        let variant = matrix_files(variant, by.unit);
+        let variant = matrix_files(variant, by.unit, cache);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(left);
         let blocks = attention.rows().div_ceil(by.rows);

@@ -4,7 +4,7 @@
 //! An M1 or M2 multiplies f32 at the rate of f16 (philipturner/metal-benchmarks). Where scores are to be as exact as
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
-use super::kv_write::{Cache, CacheType, pool_files};
+use super::kv_write::{Cache, pool_files};
 use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries, matrix_files};
 use super::mla_attention_batch::BatchAttention;
 use super::{Kernel, expect_shape};
@@ -85,7 +85,7 @@ impl Builder {
     pub(super) fn suits_matrices8(&self, cache: &Cache) -> bool {
         let Target { team, matrices, workgroup_bytes, .. } = *self.target();
         let able = matrices == Matrices::Eight && team == Team::Subgroup && workgroup_bytes >= 32 << 10;
-        able && cache.ty == CacheType::F16 && subgroups(cache).is_some()
+        able && cache.ty.suits_matrices() && subgroups(cache).is_some()
     }
 
     /// The kernel for `rows` queries of `heads` heads.
@@ -102,7 +102,7 @@ impl Builder {
             .constant("TILE", "t", operands.tile())
             .constant("LANES", "", LANES)
             .tagged(operands.file());
-        let (bound, unit) = (operands.bound(), Some(operands.unit()));
+        let (bound, unit) = (operands.bound().max(cache.ty.bound_of_halves()), Some(operands.unit()));
         Ok(Attending { kernel: KERNEL.name, variant, rows, together: true, bound, unit })
     }
 
@@ -122,7 +122,7 @@ impl Builder {
         self.attends(&by, q, cache, scale, &parts);
         let variant = pool_files(self.split_files(by.variant.real("SCALE", "f", scale)));
         let variant = variant.file(source!("lib/rows_split.wgsl"));
-        let variant = matrix_files(variant, by.unit);
+        let variant = matrix_files(variant, by.unit, cache);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
         let (rows, blocks) = (q.shape[1].next_multiple_of(SIDE), q.shape[1].div_ceil(by.rows));
@@ -149,6 +149,7 @@ impl Builder {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::kernels::CacheType;
 
     /// The kernels of attention over a cache on Apple's GPUs: of a token, of four, and of 512.
     fn kernels([heads, rank, rotary]: [usize; 3], ty: CacheType) -> [&'static str; 3] {
@@ -176,7 +177,9 @@ mod tests {
     #[test]
     fn macs_attend_by_matrices_over_caches_of_f16() {
         for shape in [[20, 512, 64], [5, 512, 64], [16, 512, 64], [128, 512, 64], [4, 128, 32], [1, 256, 64]] {
-            assert_eq!(kernels(shape, CacheType::F16), [KERNEL.name; 3], "{shape:?}");
+            for ty in [CacheType::F16, CacheType::Q8_0] {
+                assert_eq!(kernels(shape, ty), [KERNEL.name; 3], "{shape:?}");
+            }
         }
         let without = ["mla_attention", "mla_attention", "mla_attention_batch"];
         assert_eq!(kernels([20, 512, 64], CacheType::F32), without);

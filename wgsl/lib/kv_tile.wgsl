@@ -1,22 +1,8 @@
-// How attention by matrices brings KV rows to workgroup memory, in chunks of four values.
+// How attention by matrices finds tiles of KV rows. A tile comes to workgroup memory in chunks of four values.
 
 const CHUNKS = KV_ROW / 4u; // of a KV row
-
-var<storage, read> cache: array<vec4<f16>>;
 
 // The place in the pool of a tile; of the last KV row where the tile lies past the end.
 fn tile_place(first_page: u32, tile: u32, end: u32) -> u32 {
     return kv_place(first_page, min(tile, end - 1u));
-}
-
-// This invocation's share of a tile at a place, SHARE chunks. A tile may reach past the end, or lie there: what is
-// loaded in place of that weighs nothing.
-fn load_share(place: u32, tile: u32, end: u32, local: u32) -> array<vec4<f16>, SHARE> {
-    let last = end - 1u - min(tile, end - 1u); // of the tile
-    var share: array<vec4<f16>, SHARE>;
-    for (var n = 0u; n < SHARE; n++) {
-        let k = local + n * WORKGROUP;
-        share[n] = cache[(place + min(k / CHUNKS, last)) * CHUNKS + k % CHUNKS];
-    }
-    return share;
 }

@@ -15,7 +15,7 @@ const OWN_ROWS = ROWS / ROW_GROUPS;
 const OWN_CHUNKS = (LATENT + COLUMN_LANES - 1u) / COLUMN_LANES;
 
 var<storage, read> q: array<vec4<f32>>;
-var<storage, read> cache: array<CacheChunk>;
+var<storage, read> cache: array<CacheElement>;
 
 var<workgroup> queries: array<vec4<f32>, ROWS * PITCH>;
 var<workgroup> keys: array<vec4<f32>, SPAN * PITCH>;
@@ -41,7 +41,8 @@ fn stage(first_row: u32, place: u32, last: u32, step: u32, local: u32) {
     }
     for (var k = local; k < SPAN * STEP; k += WORKGROUP) {
         let chunk = min(step + k % STEP, KV_ROW - 1u); // past the last the query is zero
-        keys[k / STEP * PITCH + k % STEP] = cache_unpacked(cache[(place + min(k / STEP, last)) * KV_ROW + chunk]);
+        let held = cache_chunk(place + min(k / STEP, last), chunk);
+        keys[k / STEP * PITCH + k % STEP] = cache_unpacked(held, chunk);
     }
 }
 
@@ -150,7 +151,7 @@ fn main(
         for (var t = 0u; t < count; t++) {
             for (var c = 0u; c < OWN_CHUNKS; c++) {
                 let chunk = min(column + c * COLUMN_LANES, LATENT - 1u);
-                let value = cache_unpacked(cache[(place + t) * KV_ROW + chunk]);
+                let value = cache_unpacked(cache_chunk(place + t, chunk), chunk);
                 for (var r = 0u; r < OWN_ROWS; r++) {
                     sums[r * OWN_CHUNKS + c] += scores[(own + r) * SPAN + t] * value;
                 }

@@ -11,11 +11,11 @@ alias Left = coop_mat8x8<Operand, A>;
 alias Right = coop_mat8x8<Operand, B>;
 alias Sums = coop_mat8x8<f32, C>;
 
-const KEY_STEPS = KV_ROW / (8u * SUBGROUPS);                // matrices of a key that are a subgroup's
-const VALUE_TILES = RANK / (8u * SUBGROUPS);                // matrices of a value that are
-const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u;          // of a KV row in memory, so that rows fall on other banks
-const SHARE = (TILE * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks of a tile that an invocation loads
-const SCRATCH = ROWS * TILE;                                // a subgroup's own part of `partial`
+const KEY_STEPS = KV_ROW / (8u * SUBGROUPS);       // matrices of a key that are a subgroup's
+const VALUE_TILES = RANK / (8u * SUBGROUPS);       // matrices of a value that are
+const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u; // of a KV row in memory, so that rows fall on other banks
+const TILE_KV_ROWS = TILE;
+const SCRATCH = ROWS * TILE;                       // a subgroup's own part of `partial`
 
 var<storage, read> q: array<vec4<f32>>;
 
@@ -35,26 +35,22 @@ struct Work {
     end: u32,   // one past the last that any row sees; no more than start if there is nothing to do
 }
 
-fn put(k: u32, v: vec4<f32>) {
-    let at = k / CHUNKS * PITCH + 4u * (k % CHUNKS);
+fn put(row: u32, chunk: u32, v: vec4<f32>) {
+    let at = row * PITCH + 4u * chunk;
     for (var n = 0u; n < 4u; n++) {
         kv_rows[at + n] = operand(v[n]);
     }
 }
 
-fn put_share(share: array<vec4<f16>, SHARE>, i: u32) {
-    for (var n = 0u; n < SHARE; n++) {
-        let k = i + n * WORKGROUP;
-        if k < TILE * CHUNKS {
-            put(k, vec4<f32>(share[n]));
-        }
-    }
+// Puts a chunk of a row of a tile in its place.
+fn put_chunk(row: u32, chunk: u32, v: vec4<f16>) {
+    put(row, chunk, vec4<f32>(v));
 }
 
 // Puts the queries of eight rows where the KV rows will be. Rows past the last repeat it.
 fn put_queries(first: u32, live: u32, i: u32) {
     for (var k = i; k < 8u * CHUNKS; k += WORKGROUP) {
-        put(k, q[min(first + k / CHUNKS, live - 1u) * CHUNKS + k % CHUNKS]);
+        put(k / CHUNKS, k % CHUNKS, q[min(first + k / CHUNKS, live - 1u) * CHUNKS + k % CHUNKS]);
     }
 }
 
@@ -241,7 +237,7 @@ fn main(
     var s10 = Sums(); var s11 = Sums(); var s12 = Sums(); var s13 = Sums();
     var s14 = Sums(); var s15 = Sums(); var s16 = Sums(); var s17 = Sums();
     for (var tile = work.start; tile < work.end; tile += TILE) {
-        put_share(share, i);
+        put_share(share, 0u, i);
         if i == 0u {
             atomicStore(&any_rescale, 0u);
         }

@@ -27,10 +27,12 @@ pub(super) fn able(target: &Target) -> Target {
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let target = &able(target);
+    let types = [CacheType::F16, CacheType::Q8_0].into_iter().cycle();
     pairs(1)
         .into_iter()
+        .zip(types)
         .zip([[2, 96, 80, 0, 100], [3, 64, 48, 1, 171], [1, 192, 256, 2, 384]].into_iter().cycle())
-        .map(|(formats, shape)| case(target, formats, shape))
+        .map(|((formats, ty), shape)| case(target, formats, ty, shape))
         .collect()
 }
 
@@ -38,11 +40,12 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
 fn case(
     target: &Target,
     (k, v): (&'static Quant, &'static Quant),
+    ty: CacheType,
     [heads, nope, width, index, tokens]: [usize; 5],
 ) -> Result<Case> {
     let (rank, rotary, nope) = (columns_for(v, 64), 16, columns_for(k, nope));
     let mut case = CaseBuilder::for_rows(target, rotary / 2, 64);
-    let example = AttentionExample { heads, tokens, rank, rotary, splits: 1, ty: CacheType::F16 };
+    let example = AttentionExample { heads, tokens, rank, rotary, splits: 1, ty };
     case.consecutive(tokens as u32 - 20, 20);
     let (cache, latents) = example.cache(&mut case);
     let (k_b, ks) = case.weight("k_b", k, [nope, rank, heads])?;
@@ -71,5 +74,5 @@ fn case(
     let BufferRef::Local(local) = expanded.buffer else { unreachable!("a buffer of activations") };
     case.expect_values(Expected { local, kind: OutputType::F16, places, values, magnitudes, bound: BOUND });
     let shape = format!("{heads} heads, nope {nope}, value {width}, rank {rank}");
-    Ok(case.finish(format!("{} and {}, {shape}, segment {index} of {tokens} tokens", k.name, v.name)))
+    Ok(case.finish(format!("{} and {}, {ty:?}, {shape}, segment {index} of {tokens} tokens", k.name, v.name)))
 }

@@ -20,18 +20,24 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         [3, 300, 131, 96, 32, 32, 128],
         [2, 125, 150, 192, 64, 256, 128],
     ];
-    QUANTS.iter().zip(shapes.into_iter().cycle()).map(|(quant, shape)| case(target, (&Q4_0, quant), shape)).collect()
+    let examples = QUANTS.iter().enumerate().zip(shapes.into_iter().cycle());
+    let case = |((i, quant), shape): ((usize, &&'static Quant), _)| {
+        let ty = if i % 3 == 1 { CacheType::Q8_0 } else { CacheType::F16 };
+        case(target, (&Q4_0, quant), ty, shape)
+    };
+    examples.map(case).collect()
 }
 
 fn case(
     target: &Target,
     (k, v): (&'static Quant, &'static Quant),
+    ty: CacheType,
     [heads, position, count, nope, rotary, width, length]: [usize; 7],
 ) -> Result<Case> {
     let (rank, tokens, room) = (columns_for(v, 64), position + count, count.next_multiple_of(32));
     let mut case = CaseBuilder::for_rows(target, rotary / 2, room);
     let rotations = case.rotated_tokens(position as u32, count);
-    let example = AttentionExample { heads, tokens, rank, rotary, splits: 1, ty: CacheType::F16 };
+    let example = AttentionExample { heads, tokens, rank, rotary, splits: 1, ty };
     let (cache, latents) = example.cache(&mut case);
     let (k_b, ks) = case.weight("k_b", k, [nope, rank, heads])?;
     let (v_b, vs) = case.weight("v_b", v, [rank, width, heads])?;
@@ -58,7 +64,7 @@ fn case(
     case.allow_between();
     let shape = format!("nope {nope}, rotary {rotary}, value {width}");
     Ok(case.finish(format!(
-        "{} {heads} heads, {count} of {room} tokens after {position}, {shape}, segments of {length}",
+        "{} {ty:?}, {heads} heads, {count} of {room} tokens after {position}, {shape}, segments of {length}",
         v.name
     )))
 }
