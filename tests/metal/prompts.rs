@@ -21,6 +21,8 @@ use wglm::{CacheShape, CacheType, Config};
 const EXACT: f64 = 2e-5;
 const F16_CACHE: f64 = 1e-3;
 const HALVES: f64 = 2e-3;
+/// Rounding the latents alone moves the logits of the reference by up to 7.0e-3.
+const BLOCKS_CACHE: f64 = 1e-2;
 
 /// Runs a golden's tokens in chunks that there is room for `room` tokens of: the worst error of known logits.
 fn worst(
@@ -39,7 +41,7 @@ fn worst(
     let logits = head.unwrap().logits;
     let stride = logits.pitch;
     let by_matrices = plan.steps.iter().any(|step| step.kernel == "mla_attention_matrix8");
-    assert_eq!(by_matrices, matrices == Matrices::Eight && ty == CacheType::F16);
+    assert_eq!(by_matrices, matrices == Matrices::Eight && ty != CacheType::F32);
 
     let shaders: HashMap<Variant, Shader> = shaders([&plan]);
     let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
@@ -84,6 +86,8 @@ fn prompts_of_the_demonstration_model_compute_what_others_do() {
         (shared, Matrices::Eight, exact, 64, shortest, HALVES),
         (noalias, Matrices::Eight, half, 16, shortest, F16_CACHE), // f32 but for the cache
         (noalias, Matrices::Eight, half, 64, longest, HALVES),
+        (noalias, Matrices::None, CacheType::Q8_0, 64, shortest, BLOCKS_CACHE),
+        (noalias, Matrices::Eight, CacheType::Q8_0, 64, longest, BLOCKS_CACHE),
     ];
     for (build, matrices, ty, room, golden, bound) in runs {
         let about = format!("{} in chunks of {room} ({build:?}, {ty:?} cache, {matrices:?})", golden.name);

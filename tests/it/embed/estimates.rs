@@ -102,7 +102,7 @@ fn what_is_too_large_in_one_piece_is_named() {
 fn a_context_that_is_too_large_is_told_what_fits() {
     let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 1 << 20);
     let gpu = owner.lend().unwrap();
-    for cache in [CacheType::F32, CacheType::F16] {
+    for cache in CacheType::ALL {
         let prompt = PromptOptions { chunk: Some(1), ..PromptOptions::default() }; // prompts token by token need little scratch memory
         let options =
             |context| LoadOptions { context: Some(context), cache: Some(cache), prompt, ..LoadOptions::default() };
