@@ -83,7 +83,7 @@ fn wrong_usage_exits_with_2() {
         ("run -p hi -ub -1", "for '--ubatch-size <N>': expected a number from 1 to 4096"),
         ("run -p hi --ubatch-size 4097", "expected a number from 1 to 4096"),
         ("run -p hi --cache-type q4_0", "possible values: f16, f32, q8_0"),
-        ("run -p hi -ctk q8_0", "possible values: f16, f32"),
+        ("run -p hi -ctk q4_0", "possible values: f16, f32"),
         ("run -p hi -sys", "a value is required for '--system-prompt <TEXT>'"),
         ("run -p hi --arithmetic f16", "possible values: auto, float, int"),
         ("tokenize", "required arguments were not provided"),
