@@ -101,7 +101,9 @@ impl OutputPlace {
     pub fn place(self) -> (BufferRef, usize) {
         match self {
             Self::F32(buffer, place) | Self::F16(buffer, place) | Self::U32(buffer, place) => (buffer, place),
-            Self::Scaled(buffer, place, _) | Self::Block(buffer, place, _) | Self::LogSum(buffer, place) => (buffer, place),
+            Self::Scaled(buffer, place, _) | Self::Block(buffer, place, _) | Self::LogSum(buffer, place) => {
+                (buffer, place)
+            }
             Self::Mean([buffer, _], [place, _]) => (buffer, place),
         }
     }

@@ -130,7 +130,10 @@ fn a_cache_in_blocks_is_refused_where_latents_are_none() {
     let expect = |error: Error| {
         let told = error.cause().to_string();
         assert!(matches!(error.cause(), Error::Unsupported { .. }), "{told}");
-        assert!(told.contains("type q8_0") && told.contains("latents of 20 values") && told.contains("use f16"), "{told}");
+        assert!(
+            told.contains("type q8_0") && told.contains("latents of 20 values") && told.contains("use f16"),
+            "{told}"
+        );
     };
     expect(load(&LoadOptions { cache: Some(CacheType::Q8_0), ..LoadOptions::default() }).map(drop).unwrap_err());
     let model = load(&LoadOptions::default()).unwrap();
