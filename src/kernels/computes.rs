@@ -76,6 +76,8 @@ pub(crate) struct ExpandedAttention {
     pub segment: Range<usize>,
     /// How many rows are computed together.
     pub together: usize,
+    /// The largest error of outputs of about 1.
+    pub bound: f64,
 }
 
 /// Where attention leaves its result.

@@ -7,23 +7,26 @@
 
 use super::computes::ExpandedKv;
 use super::kv_write::{Cache, pool_files};
+use super::matvec::buffers_of;
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
-use crate::gpu::Matrices;
 use crate::plan::{BufferRef, Builder, Cost, PART_FIELDS, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/expand_kv.wgsl");
-const WORKGROUP: usize = 128;
+const WORKGROUP: usize = 256;
 /// KV rows of a tile.
-pub(super) const TOKENS: usize = 128;
+const TOKENS: usize = 64;
+/// KV rows that a segment has at least, whole tiles of either kernel.
+pub(super) const SHORTEST: usize = 128;
 /// KV rows behind the last head's, which attention may read and does not use.
 const BEHIND: usize = 64;
-/// Columns of keys or of values of a tile.
+/// Columns of keys or of values of a tile, of either kernel.
 const COLUMNS: usize = 64;
+/// Storage buffers beside those of the weights: the batch, the pages, the cache and what is written.
+const OTHERS: usize = 4;
 
-pub(super) const KERNEL: Kernel =
-    Kernel { name: "expand_kv", op: OP, params: PART_FIELDS, matrices: &[Matrices::Sixteen] };
+pub(super) const KERNEL: Kernel = Kernel { name: "expand_kv", op: OP, params: PART_FIELDS, matrices: &[] };
 
 /// The matrices that make keys and values of a latent.
 #[derive(Clone, Copy)]
@@ -39,11 +42,20 @@ pub struct LatentWeights<'a> {
 pub(crate) struct Expanded {
     /// Of each head and KV row its key and its value, f16.
     pub buffer: BufferRef,
-    /// KV rows of a segment: a multiple of [`TOKENS`].
+    /// KV rows of a segment: a multiple of [`SHORTEST`].
     pub segment: usize,
     pub heads: usize,
     /// Values of a key without its rotary part, of the rotary part, and of a value.
     pub widths: [usize; 3],
+}
+
+/// A kernel that writes keys and values out.
+pub(super) struct Expanding {
+    pub kernel: &'static str,
+    /// Its shader up to what both kernels have.
+    pub variant: VariantBuilder,
+    /// KV rows of a tile.
+    pub tokens: usize,
 }
 
 impl Expanded {
@@ -52,9 +64,14 @@ impl Expanded {
         self.widths[0] + self.widths[1]
     }
 
+    /// Values of a value.
+    pub fn value(&self) -> usize {
+        self.widths[2]
+    }
+
     /// Bytes of a segment.
     pub fn bytes(&self) -> u64 {
-        2 * (self.segment * self.heads * (self.key() + self.widths[2])) as u64
+        2 * (self.segment * self.heads * (self.key() + self.value())) as u64
     }
 
     /// Adds the constants and the file that tell where keys and values lie.
@@ -71,10 +88,20 @@ impl Expanded {
 }
 
 impl LatentWeights<'_> {
-    /// Whether matrices of 16 x 16 can make keys and values of the latents of a cache.
+    /// Values of a key of the latents of a cache, and of a value.
+    pub(super) fn widths(&self, cache: &Cache) -> [usize; 2] {
+        [self.k_b.shape[0] + cache.rotary, self.v_b.shape[1]]
+    }
+
+    /// Whether keys and values can be made of the latents of a cache: in chunks of four.
     pub(super) fn suit(&self, cache: &Cache) -> bool {
-        let whole = self.k_b.shape[0].is_multiple_of(32) && self.v_b.shape[1].is_multiple_of(16);
-        cache.ty.suits_matrices() && cache.rank.is_multiple_of(64) && whole
+        let widths = [self.k_b.shape[0], cache.rotary, self.v_b.shape[1], cache.rank];
+        cache.ty.suits_matrices() && widths.into_iter().all(|width| width.is_multiple_of(4))
+    }
+
+    /// Storage buffers that writing them out binds.
+    pub(super) fn buffers(&self) -> usize {
+        buffers_of(&[self.k_b, self.v_b]) + OTHERS
     }
 }
 
@@ -101,36 +128,44 @@ impl Builder {
     ) -> Result<()> {
         let LatentWeights { k_b, v_b } = by;
         let Expanded { heads, widths: [nope, _, value], segment, .. } = *expanded;
-        expect_shape(KERNEL.name, "whether the cache suits", by.suit(cache), true)?;
-        expect_shape(KERNEL.name, &k_b.name, k_b.shape[1], cache.rank)?;
-        expect_shape(KERNEL.name, &v_b.name, v_b.shape[0], cache.rank)?;
-        expect_shape(KERNEL.name, &v_b.name, v_b.shape[2], heads)?;
-        expect_multiple(KERNEL.name, "segment", segment, TOKENS)?;
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
-            .matrices()
-            .file(source!("lib/coop16.wgsl"))
-            .file(source!("lib/chunks.wgsl"))
+        let Expanding { kernel, variant, tokens } = if self.expands_by_matrices(by, cache) {
+            self.expanding_by_matrices(by, cache)
+        } else {
+            by_registers(by, cache)
+        };
+        expect_shape(kernel, "whether the cache suits", by.suit(cache), true)?;
+        expect_shape(kernel, &k_b.name, k_b.shape[1], cache.rank)?;
+        expect_shape(kernel, &v_b.name, v_b.shape[0], cache.rank)?;
+        expect_shape(kernel, &v_b.name, v_b.shape[2], heads)?;
+        expect_multiple(kernel, "segment", segment, SHORTEST)?;
+        let variant = variant
             .file(source!("lib/bits.wgsl"))
-            .file(source!("lib/halves.wgsl"))
             .constant("RANK", "c", cache.rank)
             .constant("KV_ROW", "", Cache::row_values(cache.rank, cache.rotary))
             .constant("k_GROUPS", "", k_b.groups())
             .constant("v_GROUPS", "", v_b.groups());
         let variant = pool_files(self.batch_files(expanded.files(variant)));
-        let variant = cache.eights_files(variant).halve("k", k_b.quant).halve("v", v_b.quant);
         let mut bindings = vec![self.bound_batch(), self.bound_pages(), self.bound("cache", cache.buffer)];
         bindings.push(self.bound("expanded", expanded.buffer));
         bindings.extend(self.bound_weight("k", k_b));
         bindings.extend(self.bound_weight("v", v_b));
         let tiles = nope.div_ceil(COLUMNS) + value.div_ceil(COLUMNS);
-        let grid = [segment / TOKENS, heads * tiles, 1];
+        let grid = [segment / tokens, heads * tiles, 1];
         let weights = [k_b, v_b].map(|w| w.matrix_bytes() * heads as u64).into_iter().sum();
         let products = segment * heads * tiles * COLUMNS * cache.rank;
         let activations = expanded.bytes() + cache.row_bytes() * segment as u64;
         let cost = Cost { weights, activations, flops: 2 * products as u64, ..Cost::default() };
         let [k_b, v_b] = [k_b, v_b].map(Weight::clone);
         let (cache, rows) = (*cache, index * segment..(index + 1) * segment);
-        self.computes(KERNEL.name, ExpandedKv { k_b, v_b, cache, to: expanded.buffer, rows });
+        self.computes(kernel, ExpandedKv { k_b, v_b, cache, to: expanded.buffer, rows });
         self.step_in_parts_from(label, variant, bindings, [0, 0, index], (grid, 0), cost)
     }
+}
+
+/// The kernel without matrices.
+fn by_registers(by: LatentWeights<'_>, cache: &Cache) -> Expanding {
+    let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("LATENT", "", cache.rank / 4);
+    let variant = cache.chunk_files(variant);
+    let variant = variant.decode("k", by.k_b.quant).decode("v", by.v_b.quant);
+    Expanding { kernel: KERNEL.name, variant, tokens: TOKENS }
 }

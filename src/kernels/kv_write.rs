@@ -110,8 +110,9 @@ impl Cache {
 
     /// Adds the file that reads chunks of four values. It needs LATENT, the chunks of a latent.
     pub(super) fn chunk_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        let variant = variant.constant("KV_CHUNKS", "", Self::row_values(self.rank, self.rotary) / 4);
         match self.ty {
-            CacheType::F16 => variant.tagged((source!("lib/kv_f16.wgsl"), "f16")),
+            CacheType::F16 => variant.tagged(HALVES),
             CacheType::F32 => variant.tagged((source!("lib/kv_f32.wgsl"), "f32")),
             CacheType::Q8_0 => self.block_constants(variant).tagged((source!("lib/kv_blocks.wgsl"), "q8")),
         }
@@ -123,7 +124,7 @@ impl Cache {
             let variant = self.half_files(variant.file(source!("lib/chunks.wgsl")));
             return variant.tagged((source!("lib/kv_share_blocks.wgsl"), "q8"));
         }
-        variant.file(source!("lib/kv_share_f16.wgsl"))
+        variant.file(SHARE_OF_HALVES)
     }
 
     /// Adds the file that reads eight values at a time.
@@ -150,14 +151,16 @@ impl Cache {
         let variant = pool_files(variant).constant("RANK", "c", self.rank);
         let variant = match self.ty {
             CacheType::Q8_0 => self.block_constants(variant).tagged((source!("lib/kv_row_blocks.wgsl"), "q8")),
-            _ => {
-                let kv_row = Self::row_values(self.rank, self.rotary) / 4;
-                self.chunk_files(variant.constant("KV_ROW", "", kv_row)).file(source!("lib/kv_row_chunks.wgsl"))
-            }
+            _ => self.chunk_files(variant).file(source!("lib/kv_row_chunks.wgsl")),
         };
         variant.file(source!("lib/rope.wgsl")).file(source!("lib/kv_row.wgsl"))
     }
 }
+
+/// The file that reads f16 in chunks of four, KV_CHUNKS to a KV row, and its part of a label.
+pub(super) const HALVES: (Source, &str) = (source!("lib/kv_f16.wgsl"), "f16");
+/// The file by which matrix kernels bring tiles of KV rows of f16.
+pub(super) const SHARE_OF_HALVES: Source = source!("lib/kv_share_f16.wgsl");
 
 /// Adds the file that finds KV rows in the pool of pages.
 pub(super) fn pool_files(variant: VariantBuilder) -> VariantBuilder {

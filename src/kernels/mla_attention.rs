@@ -66,8 +66,12 @@ pub(super) struct Attending {
 /// Adds the files of online softmax and of bringing KV rows, which the kernels by matrices share: those with a `unit`.
 pub(super) fn matrix_files(variant: VariantBuilder, unit: Option<f32>, cache: &Cache) -> VariantBuilder {
     let Some(unit) = unit else { return variant };
-    let variant = variant.real("WEIGHT_UNIT", "", unit).file(source!("lib/online_softmax.wgsl"));
-    cache.share_files(variant.file(source!("lib/kv_tile.wgsl")))
+    cache.share_files(softmax_files(variant, unit))
+}
+
+/// Adds the file of online softmax.
+pub(super) fn softmax_files(variant: VariantBuilder, unit: f32) -> VariantBuilder {
+    variant.real("WEIGHT_UNIT", "", unit).file(source!("lib/online_softmax.wgsl"))
 }
 
 /// Heads of a workgroup, of `heads` with queries of `kv_row` values.

@@ -79,14 +79,9 @@ impl Builder {
     ) -> Result<Tensor> {
         let BatchAttention { q, cache, .. } = *attention;
         let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
-        let rows = rows_together(rank);
-        let lanes = COLUMN_LANES.min((rank / 4).next_power_of_two()).max(WORKGROUP / rows);
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
-            .constant("ROWS", "r", rows)
-            .constant("HEADS", "h", q.per_row())
-            .constant("KV_ROW", "x", kv_row / 4)
-            .constant("LATENT", "c", rank / 4)
-            .constant("COLUMN_LANES", "l", lanes);
+        let (variant, rows) = by_registers(q.per_row(), kv_row, rank);
+        let variant =
+            variant.constant("RANK", "c", rank).constant("LATENT", "", rank / 4).file(source!("lib/over_latents.wgsl"));
         let variant = cache.chunk_files(variant);
         let by = Attending { kernel: KERNEL.name, variant, rows, together: true, bound: BOUND, unit: None };
         self.attend_rows(label, attention, by, splits)
@@ -141,8 +136,21 @@ impl Builder {
     }
 }
 
+/// The kernel for queries of so many heads over KV rows of `kv_row` values, with values of `value`, and how many queries a
+/// workgroup computes.
+pub(super) fn by_registers(heads: usize, kv_row: usize, value: usize) -> (VariantBuilder, usize) {
+    let rows = rows_together(value);
+    let lanes = COLUMN_LANES.min((value / 4).next_power_of_two()).max(WORKGROUP / rows);
+    let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+        .constant("ROWS", "r", rows)
+        .constant("HEADS", "h", heads)
+        .constant("KV_ROW", "x", kv_row)
+        .constant("COLUMN_LANES", "l", lanes);
+    (variant, rows)
+}
+
 /// Queries of a workgroup: a power of two.
-fn rows_together(rank: usize) -> usize {
-    let most = (OWN_VALUES * WORKGROUP / rank).clamp(1, MOST_ROWS);
+fn rows_together(value: usize) -> usize {
+    let most = (OWN_VALUES * WORKGROUP / value).clamp(1, MOST_ROWS);
     1 << most.ilog2()
 }

@@ -1,16 +1,21 @@
 //! Attention of many rows of one sequence over keys and values that are written out, a segment of the KV rows at a time.
+//!
+//! It is done by matrices of 16 x 16 in a kernel of its own, and by matrices of 8 x 8 and without matrices by the kernels
+//! that otherwise attend over the latents: to these, a segment of a head is a cache with other widths.
 
 use super::computes::ExpandedAttention;
-use super::expand_kv::{Expanded, LatentWeights, TOKENS};
-use super::kv_write::Cache;
-use super::mla_attention::HALF_UNIT;
-use super::{Kernel, expect_shape};
+use super::expand_kv::{Expanded, LatentWeights, SHORTEST};
+use super::kv_write::{Cache, HALVES};
+use super::mla_attention::{HALF_UNIT, SPAN};
+use super::{Kernel, expect_shape, mla_attention_batch, mla_attention_matrix8};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Builder, Cost, PART_FIELDS, Target, Team, Tensor, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_expanded.wgsl");
+/// What makes a segment of a head the cache of a kernel that has attention over latents too, and its part of a label.
+const OVER_SEGMENT: (Source, &str) = (source!("lib/over_segment.wgsl"), "segment");
 const WORKGROUP: usize = 256;
 /// Rows of a workgroup: each of its subgroups has sixteen.
 const ROWS: usize = WORKGROUP / 32 * 16;
@@ -24,13 +29,37 @@ const NARROWEST: usize = 64;
 const SHARED_BYTES: usize = 48 << 10;
 /// KV rows of a segment at most: those of GLM-4.7-Flash take 84 MB.
 const SEGMENT: usize = 4096;
-/// Rows from which on it pays to write out keys and values.
+/// Bytes of a segment at most: with what lies behind it, every device can bind them.
+const SEGMENT_BYTES: usize = 127 << 20;
+/// Rows from which on it pays to write out keys and values, as measured on an H100, by matrices of 16 x 16. The others
+/// were not measured.
 const MANY_ROWS: usize = 1024;
-/// The largest error of outputs, which are averages of values of about 1: keys, values, queries and weights are f16.
-pub(crate) const BOUND: f64 = 4e-3;
 
 pub(super) const KERNEL: Kernel =
     Kernel { name: "mla_attention_expanded", op: OP, params: PART_FIELDS, matrices: &[Matrices::Sixteen] };
+
+/// What attends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Matrices of 16 x 16.
+    Sixteen,
+    /// Matrices of 8 x 8.
+    Eight,
+    /// Tiles in registers.
+    Registers,
+}
+
+impl Form {
+    /// The largest error of outputs, which are averages of values of about 1: keys and values are f16, and for matrices
+    /// queries and weights as well.
+    pub fn bound(self) -> f64 {
+        match self {
+            Self::Sixteen => 4e-3,
+            Self::Eight => 2e-3,
+            Self::Registers => 1e-3,
+        }
+    }
+}
 
 /// The KV rows that attention takes at a time.
 #[derive(Debug, Clone, Copy)]
@@ -42,9 +71,10 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// Those of a cache that holds `depth` KV rows at most.
-    fn of(depth: usize) -> Self {
-        let length = depth.next_power_of_two().clamp(TOKENS, SEGMENT);
+    /// Those of a cache that holds `depth` KV rows at most, of each of which keys and values take so many bytes.
+    fn of(depth: usize, bytes: usize) -> Self {
+        let most = (SEGMENT_BYTES / bytes.max(1)).clamp(SHORTEST, SEGMENT);
+        let length = depth.next_power_of_two().clamp(SHORTEST, 1 << most.ilog2());
         Self { length, count: depth.div_ceil(length) }
     }
 }
@@ -53,18 +83,33 @@ impl Builder {
     /// The segments that attention takes, if the plan is of so many rows that it pays to write out keys and values, and if
     /// shapes and target suit.
     pub(super) fn segments(&self, by: LatentWeights<'_>, cache: &Cache) -> Option<Segments> {
-        let pays = self.by_tiles() && self.one_sequence() && self.rows() >= MANY_ROWS;
+        let many = self.target().choices.expanded_rows.unwrap_or(MANY_ROWS);
+        let pays = self.by_tiles() && self.one_sequence() && self.rows() >= many;
         let exact = by.k_b.quant.exceeds_half() || by.v_b.quant.exceeds_half();
         let depth = usize::try_from(self.depth()).unwrap_or(usize::MAX).max(self.rows());
-        (pays && !exact && self.suits_expanded(by, cache)).then(|| Segments::of(depth))
+        let [key, value] = by.widths(cache);
+        let bytes = 2 * by.k_b.shape[2] * (key + value);
+        (pays && !exact && self.expanded_form(by, cache).is_some()).then(|| Segments::of(depth, bytes))
     }
 
-    fn suits_expanded(&self, by: LatentWeights<'_>, cache: &Cache) -> bool {
-        let Target { team, matrices, workgroup_bytes, invocations, .. } = *self.target();
-        let (key, value) = (by.k_b.shape[0] + cache.rotary, by.v_b.shape[1]);
-        let able = matrices == Matrices::Sixteen && team == Team::Subgroup && invocations >= WORKGROUP;
+    /// What attends over keys and values of such shapes, if anything can. Without matrices that is slower than with them
+    /// over the latents.
+    fn expanded_form(&self, by: LatentWeights<'_>, cache: &Cache) -> Option<Form> {
+        let Target { team, matrices, workgroup_bytes, invocations, buffers, .. } = *self.target();
+        if !by.suit(cache) || by.buffers() > buffers || invocations < WORKGROUP {
+            return None;
+        }
+        let [key, value] = by.widths(cache);
         let fits = |width: usize| width.is_multiple_of(32) && width <= WIDEST;
-        able && workgroup_bytes >= SHARED_BYTES && key >= NARROWEST && fits(key) && fits(value) && by.suit(cache)
+        let able = matrices == Matrices::Sixteen && team == Team::Subgroup && workgroup_bytes >= SHARED_BYTES;
+        if able && key >= NARROWEST && fits(key) && fits(value) && self.expands_by_matrices(by, cache) {
+            return Some(Form::Sixteen);
+        }
+        if self.suits_segments8([key, value]) {
+            return Some(Form::Eight);
+        }
+        let by_matrices = self.suits_row_matrices(cache) || self.suits_matrices8(cache);
+        (!by_matrices).then_some(Form::Registers)
     }
 
     /// The outputs {value width, heads} of every row: attention of the queries q {nope + rotary, heads of every row}, whose
@@ -79,24 +124,31 @@ impl Builder {
         (q, cache, scale): (&Tensor, &Cache, f32),
         segments: Segments,
     ) -> Result<Tensor> {
-        expect_shape(KERNEL.name, "whether the cache suits", self.suits_expanded(by, cache), true)?;
+        let form = self.expanded_form(by, cache);
+        expect_shape(KERNEL.name, "whether the cache suits", form.is_some(), true)?;
+        let form = form.unwrap_or(Form::Registers);
         let (value, heads, rotary) = (by.v_b.shape[1], q.per_row(), cache.rotary);
         let rotated = self.tensor_with_stride("attn_q_rotary", [rotary, heads * self.rows()], rotary);
         self.rope_query("rope_query", q, rotary, &rotated)?;
-        let blocks = self.rows().div_ceil(ROWS);
         let expanded = self.expanded("expand_kv", by, cache, segments.length);
         let y = self.tensor_with_stride(label, [value, heads * self.rows()], value);
         let stats = self.tensor_with_stride(&format!("{label}.stats"), [2, heads * self.rows()], 2);
+        let keys_and_values = if form == Form::Sixteen { "expanded" } else { "cache" };
         let bindings = vec![
             self.bound_batch(),
             self.bound("q", q.buffer),
             self.bound("rotated", rotated.buffer),
-            self.bound("expanded", expanded.buffer),
+            self.bound(keys_and_values, expanded.buffer),
             self.bound("y", y.buffer),
             self.bound("stats", stats.buffer),
         ];
         for index in 0..segments.count {
             self.expand_kv("expand_kv", by, cache, &expanded, index)?;
+            let (kernel, variant, together) = match form {
+                Form::Sixteen => by_sixteen(heads),
+                Form::Eight => self.by_eight(heads, &expanded),
+                Form::Registers => by_registers(heads, &expanded),
+            };
             let reference = ExpandedAttention {
                 q: *q,
                 rotated,
@@ -106,41 +158,55 @@ impl Builder {
                 scale,
                 y,
                 segment: index * segments.length..(index + 1) * segments.length,
-                together: ROWS,
+                together,
+                bound: form.bound(),
             };
-            self.computes(KERNEL.name, reference);
+            self.computes(kernel, reference);
+            let blocks = self.rows().div_ceil(together);
             let products = self.rows() * heads * segments.length * (expanded.key() + value);
             let activations = q.bytes() + 2 * y.bytes() + expanded.bytes() * readings(blocks) as u64;
             let cost = Cost { activations, flops: 2 * products as u64, ..Cost::default() };
-            let variant = self.expanded_variant((q, &rotated, &y), &expanded, scale);
+            let variant = variant
+                .constant("Q_STRIDE", "", q.stride / 4)
+                .constant("Q_PITCH", "", q.pitch / 4)
+                .constant("ROTATED_STRIDE", "", rotated.stride / 4)
+                .constant("ROTATED_PITCH", "", rotated.pitch / 4)
+                .constant("Y_STRIDE", "", y.stride / 4)
+                .constant("Y_PITCH", "", y.pitch / 4)
+                .real("SCALE", "f", scale);
+            let variant = self.batch_files(expanded.files(variant));
             let grid = ([blocks, heads, 1], 0);
             self.step_in_parts_from(label, variant, bindings.clone(), [0, 0, index], grid, cost)?;
         }
         Ok(y)
     }
 
-    fn expanded_variant(
-        &self,
-        (q, rotated, y): (&Tensor, &Tensor, &Tensor),
-        expanded: &Expanded,
-        scale: f32,
-    ) -> VariantBuilder {
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
-            .matrices()
-            .file(source!("lib/coop16.wgsl"))
-            .file(source!("lib/chunks.wgsl"))
-            .constant("HEADS", "h", q.per_row())
-            .constant("LANES", "", LANES)
-            .constant("Q_STRIDE", "", q.stride / 4)
-            .constant("Q_PITCH", "", q.pitch / 4)
-            .constant("ROTATED_STRIDE", "", rotated.stride / 4)
-            .constant("ROTATED_PITCH", "", rotated.pitch / 4)
-            .constant("Y_STRIDE", "", y.stride / 4)
-            .constant("Y_PITCH", "", y.pitch / 4)
-            .real("SCALE", "f", scale)
-            .real("WEIGHT_UNIT", "", HALF_UNIT);
-        self.batch_files(expanded.files(variant)).file(source!("lib/online_softmax.wgsl"))
+    /// The kernel by matrices of 8 x 8 for so many heads, and how many rows a workgroup computes.
+    fn by_eight(&self, heads: usize, expanded: &Expanded) -> (&'static str, VariantBuilder, usize) {
+        let (variant, rows) = self.segments8(heads, [expanded.key(), expanded.value()]);
+        (mla_attention_matrix8::KERNEL.name, variant.tagged(OVER_SEGMENT), rows)
     }
+}
+
+/// The same by matrices of 16 x 16.
+fn by_sixteen(heads: usize) -> (&'static str, VariantBuilder, usize) {
+    let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+        .matrices()
+        .file(source!("lib/coop16.wgsl"))
+        .file(source!("lib/chunks.wgsl"))
+        .constant("HEADS", "h", heads)
+        .constant("LANES", "", LANES)
+        .real("WEIGHT_UNIT", "", HALF_UNIT)
+        .file(source!("lib/online_softmax.wgsl"));
+    (KERNEL.name, variant, ROWS)
+}
+
+/// The same by tiles in registers.
+fn by_registers(heads: usize, expanded: &Expanded) -> (&'static str, VariantBuilder, usize) {
+    let (key, value) = (expanded.key(), expanded.value());
+    let (variant, rows) = mla_attention_batch::by_registers(heads, key + value, value);
+    let variant = variant.constant("SPAN", "t", SPAN).constant("KV_CHUNKS", "", (key + value) / 4).file(HALVES.0);
+    (mla_attention_batch::KERNEL.name, variant.tagged(OVER_SEGMENT), rows)
 }
 
 #[cfg(test)]
@@ -148,6 +214,7 @@ impl Builder {
 mod tests {
     use super::*;
     use crate::kernels::CacheType;
+    use crate::plan::Choices;
     use crate::quant::QUANTS;
 
     #[test]
@@ -166,5 +233,26 @@ mod tests {
         assert!(!suits(&able, MANY_ROWS, [256, 64, 256]), "a key too wide");
         let small = Target { workgroup_bytes: 32 << 10, ..able.clone() };
         assert!(!suits(&small, MANY_ROWS, [192, 64, 256]), "little workgroup memory");
+        let few = Target { choices: Choices { expanded_rows: Some(64), ..Choices::default() }.into(), ..able };
+        assert!(suits(&few, 64, [192, 64, 256]) && !suits(&few, 63, [192, 64, 256]), "rows as they are chosen");
+        for team in [Team::Subgroup, Team::Workgroup] {
+            let plain = &Target { team, buffers: 14, invocations: 256, ..Target::default() };
+            assert!(suits(plain, MANY_ROWS, [192, 64, 256]) && suits(plain, MANY_ROWS, [24, 8, 20]));
+            assert!(!suits(plain, MANY_ROWS, [24, 8, 18]), "no whole chunks");
+        }
+    }
+
+    #[test]
+    fn a_segment_can_be_bound_anywhere() {
+        for (depth, row_bytes, length, count) in [
+            (1000, 20 * 1024, 1024, 1),
+            (1 << 17, 20 * 1024, 4096, 32),
+            (9000, 128 * 640, 1024, 9),
+            (5, 1 << 19, 128, 1),
+        ] {
+            let segments = Segments::of(depth, row_bytes);
+            assert_eq!((segments.length, segments.count), (length, count), "{depth} KV rows of {row_bytes} bytes");
+            assert!(segments.length * row_bytes <= SEGMENT_BYTES);
+        }
     }
 }

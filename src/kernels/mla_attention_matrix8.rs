@@ -4,8 +4,8 @@
 //! An M1 or M2 multiplies f32 at the rate of f16 (philipturner/metal-benchmarks). Where scores are to be as exact as
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
-use super::kv_write::{Cache, pool_files};
-use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries, matrix_files};
+use super::kv_write::{Cache, SHARE_OF_HALVES, pool_files};
+use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries, matrix_files, softmax_files};
 use super::mla_attention_batch::BatchAttention;
 use super::{Kernel, expect_shape};
 use crate::error::Result;
@@ -20,8 +20,10 @@ const SIDE: usize = 8;
 const MOST_ROWS: usize = 2 * SIDE;
 /// Invocations that turn a row's scores into weights.
 const LANES: usize = 8;
-/// Numbers of subgroups that a workgroup may have: the first that divides the columns of KV rows and of values evenly.
+/// Numbers of subgroups that a workgroup may have: the first that divides the columns of keys and of values evenly. Over
+/// keys and values that are written out, which are narrower than latents, few have as much to do as many have there.
 const SUBGROUPS: [usize; 2] = [8, 4];
+const SUBGROUPS_OF_SEGMENTS: [usize; 2] = [4, 8];
 /// Matrices of a KV row, and of a value, that a subgroup can hold.
 const KEY_STEPS: usize = 9;
 const VALUE_TILES: usize = 8;
@@ -70,38 +72,80 @@ impl MatrixType {
     }
 }
 
-/// How many subgroups divide the columns of the KV rows of a cache among them, if any number can.
-fn subgroups(cache: &Cache) -> Option<usize> {
+/// How many subgroups, of these numbers, divide the columns of keys and of values among them, if any number can.
+fn subgroups([key, value]: [usize; 2], numbers: [usize; 2]) -> Option<usize> {
     let whole = |values: usize, subgroups: usize, most: usize| {
         values.is_multiple_of(SIDE * subgroups) && values <= SIDE * subgroups * most
     };
-    let kv_row = Cache::row_values(cache.rank, cache.rotary);
-    let suits = |n: &usize| whole(kv_row, *n, KEY_STEPS) && whole(cache.rank, *n, VALUE_TILES);
-    SUBGROUPS.into_iter().find(suits)
+    numbers.into_iter().find(|n| whole(key, *n, KEY_STEPS) && whole(value, *n, VALUE_TILES))
+}
+
+/// The same for the KV rows of a cache.
+fn subgroups_over(cache: &Cache) -> Option<usize> {
+    subgroups([Cache::row_values(cache.rank, cache.rotary), cache.rank], SUBGROUPS)
+}
+
+/// The same for keys and values of a segment, side by side, if a tile of them leaves room for scores and weights.
+fn subgroups_over_segment(widths: [usize; 2], workgroup_bytes: usize) -> Option<usize> {
+    let (tile, row) = (MatrixType::F16.tile(), widths.iter().sum::<usize>() + 32);
+    let bytes = |subgroups: usize| 2 * tile * row + (4 * subgroups + 2) * MOST_ROWS * tile + 512;
+    subgroups(widths, SUBGROUPS_OF_SEGMENTS).filter(|n| bytes(*n) <= workgroup_bytes)
+}
+
+/// The kernel for `rows` queries of `heads` heads over KV rows of `kv_row` values by so many subgroups, and how many
+/// queries a workgroup computes.
+fn variant_of(
+    operands: MatrixType,
+    [heads, rows]: [usize; 2],
+    kv_row: usize,
+    subgroups: usize,
+) -> (VariantBuilder, usize) {
+    let rows = if rows > SIDE { MOST_ROWS } else { SIDE };
+    let variant = VariantBuilder::new(KERNEL.name, OP, 32 * subgroups)
+        .matrices()
+        .constant("ROWS", "r", rows)
+        .constant("HEADS", "h", heads)
+        .constant("KV_ROW", "x", kv_row)
+        .constant("TILE", "t", operands.tile())
+        .constant("LANES", "", LANES)
+        .tagged(operands.file());
+    (variant, rows)
 }
 
 impl Builder {
     /// Whether the target's matrices of 8 x 8 suit attention over the cache.
     pub(super) fn suits_matrices8(&self, cache: &Cache) -> bool {
+        self.multiplies_by_eight() && cache.ty.suits_matrices() && subgroups_over(cache).is_some()
+    }
+
+    /// Whether they suit attention over written-out keys and values of these widths.
+    pub(super) fn suits_segments8(&self, widths: [usize; 2]) -> bool {
+        self.multiplies_by_eight() && subgroups_over_segment(widths, self.target().workgroup_bytes).is_some()
+    }
+
+    fn multiplies_by_eight(&self) -> bool {
         let Target { team, matrices, workgroup_bytes, .. } = *self.target();
-        let able = matrices == Matrices::Eight && team == Team::Subgroup && workgroup_bytes >= 32 << 10;
-        able && cache.ty.suits_matrices() && subgroups(cache).is_some()
+        matrices == Matrices::Eight && team == Team::Subgroup && workgroup_bytes >= 32 << 10
+    }
+
+    /// The kernel over such keys and values for a batch of queries of `heads` heads, and how many rows a workgroup computes
+    /// of one.
+    pub(super) fn segments8(&self, heads: usize, widths: [usize; 2]) -> (VariantBuilder, usize) {
+        let subgroups = subgroups_over_segment(widths, self.target().workgroup_bytes).unwrap_or_default();
+        let (variant, rows) = variant_of(MatrixType::F16, [heads, self.rows()], widths.iter().sum(), subgroups);
+        (softmax_files(variant, MatrixType::F16.unit()).file(SHARE_OF_HALVES), rows)
     }
 
     /// The kernel for `rows` queries of `heads` heads.
     fn matrices8(&self, operands: MatrixType, cache: &Cache, [heads, rows]: [usize; 2]) -> Result<Attending> {
         expect_shape(KERNEL.name, "whether the cache suits", self.suits_matrices8(cache), true)?;
-        let rows = if rows > SIDE { MOST_ROWS } else { SIDE };
-        let variant = VariantBuilder::new(KERNEL.name, OP, 32 * subgroups(cache).unwrap_or_default())
-            .matrices()
-            .constant("ROWS", "r", rows)
-            .constant("HEADS", "h", heads)
-            .constant("KV_ROW", "x", Cache::row_values(cache.rank, cache.rotary))
+        let (kv_row, subgroups) =
+            (Cache::row_values(cache.rank, cache.rotary), subgroups_over(cache).unwrap_or_default());
+        let (variant, rows) = variant_of(operands, [heads, rows], kv_row, subgroups);
+        let variant = variant
             .constant("RANK", "c", cache.rank)
             .constant("LATENT", "", cache.rank / 4)
-            .constant("TILE", "t", operands.tile())
-            .constant("LANES", "", LANES)
-            .tagged(operands.file());
+            .file(source!("lib/over_latents.wgsl"));
         let (bound, unit) = (operands.bound().max(cache.ty.bound_of_halves()), Some(operands.unit()));
         Ok(Attending { kernel: KERNEL.name, variant, rows, together: true, bound, unit })
     }

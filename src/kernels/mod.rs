@@ -14,6 +14,7 @@ pub(crate) mod copy;
 mod draft;
 mod draft_input;
 pub(crate) mod expand_kv;
+mod expand_kv_matrix;
 mod experts_mm;
 mod gate_up;
 mod get_rows;
@@ -126,6 +127,7 @@ pub static KERNELS: &[&Kernel] = &[
     &mla_attention_batch::KERNEL,
     &mla_attention_batch_matrix::KERNEL,
     &expand_kv::KERNEL,
+    &expand_kv_matrix::KERNEL,
     &mla_attention_expanded::KERNEL,
     &mla_merge::KERNEL,
     &route::KERNEL,

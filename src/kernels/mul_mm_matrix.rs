@@ -111,8 +111,8 @@ impl Builder {
     ) -> Result<()> {
         product.check(KERNEL.name)?;
         let of_side = match tile.side {
-            8 => vec![source!("lib/matrix8.wgsl")],
-            _ => vec![source!("lib/coop16.wgsl"), source!("lib/matrix16.wgsl")],
+            8 => vec![source!("lib/matrix8.wgsl"), source!("lib/store8.wgsl")],
+            _ => vec![source!("lib/coop16.wgsl"), source!("lib/matrix16.wgsl"), source!("lib/store16.wgsl")],
         };
         let variant = VariantBuilder::new(KERNEL.name, OP, 32 * tile.down * tile.across)
             .matrices()

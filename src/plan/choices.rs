@@ -2,7 +2,8 @@
 //!
 //! The built-in choices are made where they are used: `kernels/tiling.rs` for products of few vectors,
 //! `kernels/mul_mm_matrix.rs` and `kernels/mul_mm.rs` for tiles, `kernels/mla_attention.rs` for splits,
-//! `model/batch_plan.rs` for the rows that few-rows steps compute. Each of these asks here first.
+//! `kernels/mla_attention_expanded.rs` for where keys and values are written out, `model/batch_plan.rs` for the rows that
+//! few-rows steps compute. Each of these asks here first.
 
 use super::tiling::unlike;
 use super::{ProductTile, Tiling, Tilings};
@@ -43,6 +44,9 @@ pub struct Choices {
     /// The most rows of a prompt that the steps of few rows compute, 32 at most; more run by tiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub few_rows: Option<usize>,
+    /// The least rows of a batch of one sequence that attend over keys and values that are written out of the latents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expanded_rows: Option<usize>,
     /// The number of tokens of a prompt that are computed together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk: Option<usize>,
@@ -84,6 +88,7 @@ impl Choices {
             splits: [self.splits.as_slice(), &others.splits].concat(),
             tiles: [self.tiles.as_slice(), &others.tiles].concat(),
             few_rows: self.few_rows.or(others.few_rows),
+            expanded_rows: self.expanded_rows.or(others.expanded_rows),
             chunk: self.chunk.or(others.chunk),
         }
     }
@@ -251,6 +256,7 @@ mod tests {
             splits: vec!["1=32".parse().unwrap()],
             tiles: ["attn_output@129-4096=4x2x2x4x1", "moe.down@33-128=64x4"].map(|t| t.parse().unwrap()).to_vec(),
             few_rows: Some(16),
+            expanded_rows: Some(512),
             chunk: Some(2048),
         };
         let text = serde_json::to_string(&all).unwrap();

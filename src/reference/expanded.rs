@@ -5,7 +5,6 @@ use super::{VALUES, VECTORS, start};
 use crate::error::Result;
 use crate::kernels::Cache;
 use crate::kernels::computes::{Errors, ExpandedAttention, ExpandedKv};
-use crate::kernels::mla_attention_expanded::BOUND;
 use crate::plan::{OutputPlace, Probe, Reference, Sample, Weight};
 
 /// A sum, and how far it may be off.
@@ -80,7 +79,7 @@ impl Reference for ExpandedAttention {
                 let want = terms().map(|(value, _)| value).sum();
                 let size = terms().map(|(_, size)| size * size).sum::<f64>().sqrt();
                 let output = OutputPlace::F32(self.y.buffer, start(&self.y, token, head) + n);
-                samples.push(super::sample(output, want, size * (1.0 + scores.spread), BOUND));
+                samples.push(super::sample(output, want, size * (1.0 + scores.spread), self.bound));
             }
         }
         Ok(samples)

@@ -238,7 +238,8 @@ impl About<'_> {
         with_effect(bench, start, questions)
     }
 
-    /// How prompts are cut: up to which rows the steps of few rows compute them, and how many tokens a part has.
+    /// How prompts are cut: up to which rows the steps of few rows compute them, from which on keys and values are written
+    /// out, and how many tokens a part has.
     fn parts(&self, start: &Choices) -> Vec<Question> {
         let mut questions = Vec::new();
         let mut ask = |name: &str, works: Vec<Work>, candidates: Vec<Edit>| {
@@ -248,6 +249,10 @@ impl About<'_> {
         if start.few_rows.is_none() {
             let works = self.rooms(RowRange::new(8, FEW_TOKENS));
             ask("where prompts run by tiles", works, [16, 8, 4].map(Edit::FewRows).to_vec());
+        }
+        if start.expanded_rows.is_none() && self.deep > 0 {
+            let works = self.rooms(RowRange::new(256, 512)).into_iter().map(|work| work.at(self.deep)).collect();
+            ask("where keys and values are written out", works, [512, 256].map(Edit::ExpandedRows).to_vec());
         }
         let usual = PromptOptions::default().on(self.adapter).chunk;
         if start.chunk.is_none() && self.prompt.chunk == usual && self.long > 512 {

@@ -74,6 +74,7 @@ pub(super) enum Edit {
     Splits(SplitsChoice),
     Tile(StepChoice<ProductTile>),
     FewRows(usize),
+    ExpandedRows(usize),
     Chunk(usize),
 }
 
@@ -92,6 +93,7 @@ impl Edit {
                 None => choices.splits.insert(0, *splits),
             },
             Self::FewRows(rows) => choices.few_rows = Some(*rows),
+            Self::ExpandedRows(rows) => choices.expanded_rows = Some(*rows),
             Self::Chunk(tokens) => choices.chunk = Some(*tokens),
         }
         choices
@@ -112,6 +114,7 @@ impl fmt::Display for Edit {
             Self::Splits(splits) => write!(f, "{} splits", splits.splits),
             Self::Tile(tile) => tile.choice.fmt(f),
             Self::FewRows(rows) => write!(f, "tiles from {} rows on", rows + 1),
+            Self::ExpandedRows(rows) => write!(f, "written out from {rows} rows on"),
             Self::Chunk(tokens) => write!(f, "{tokens} tokens"),
         }
     }
@@ -148,6 +151,7 @@ pub(super) fn without(choices: &Choices, part: Part, start: &Choices) -> Choices
         }
         Part::Prompts => {
             (kept.tiles, kept.few_rows, kept.chunk) = (start.tiles.clone(), start.few_rows, start.chunk);
+            kept.expanded_rows = start.expanded_rows;
             kept.prompts_without_matrices = start.prompts_without_matrices;
         }
     }

@@ -27,6 +27,7 @@ mod download;
 mod embed;
 #[cfg(feature = "demo-model")]
 mod examples;
+mod expanded;
 mod gguf;
 mod goldens;
 mod hostile_models;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use wglm::gpu::Matrices;
 use wglm::model::{BatchShape, Outputs, PromptOptions, Shaders, plan_batch, plan_token};
-use wglm::plan::{Purpose, Target, Team, Tilings};
+use wglm::plan::{Choices, Purpose, Target, Team, Tilings};
 use wglm::quant::{IQ2_XS, Q4_K, Q6_K, QUANTS};
 use wglm::shader::{Access, Variant, reflect};
 use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, LoadOptions, Model, Session};
@@ -206,18 +206,21 @@ fn the_least_limits_are_enough() {
     for file in [full(&dir)].into_iter().chain(files) {
         let config = Config::read(&file).unwrap();
         let cache = CacheShape { context: 4096, ty: CacheType::F16 };
-        for (team, arithmetic) in [
-            (Team::Workgroup, Arithmetic::Float),
-            (Team::Subgroup, Arithmetic::Float),
-            (Team::Subgroup, Arithmetic::Int),
+        for (team, arithmetic, expanded_rows) in [
+            (Team::Workgroup, Arithmetic::Float, None),
+            (Team::Subgroup, Arithmetic::Float, Some(512)),
+            (Team::Subgroup, Arithmetic::Int, None),
         ] {
-            let target = Target { team, arithmetic, buffers: 14, invocations: 256, ..Target::default() };
+            let choices = Choices { expanded_rows, ..Choices::default() }.into();
+            let target = Target { team, arithmetic, choices, buffers: 14, invocations: 256, ..Target::default() };
             let target = &Target { workgroup_bytes: 16 << 10, ..target };
             let token = plan_token(&file, &config, cache, target).unwrap();
             let batches = BatchShape::all(PromptOptions::default(), cache.context);
             let batches = batches.map(|shape| plan_batch(&config, &token, target, shape).unwrap().plan);
             let mut variants: HashSet<Variant> = token.plan.variants.iter().cloned().collect();
             variants.extend(batches.flat_map(|plan| plan.variants));
+            let expands = variants.iter().any(|variant| variant.label.starts_with("expand_kv"));
+            assert_eq!(expands, expanded_rows.is_some());
             for variant in &variants {
                 let reflected = reflect(variant).unwrap();
                 let storage = reflected.bindings.iter().filter(|b| b.access != Access::Uniform).count();

@@ -1,5 +1,6 @@
 //! The demonstration model's prompts through Metal's text: the logits that other programs computed for every token, from
-//! chunks that run in a token's steps and from those that run in steps of their own, with matrices of 8 x 8 and without.
+//! chunks that run in a token's steps and from those that run in steps of their own, with matrices of 8 x 8 and without,
+//! over latents and over keys and values that are written out of them.
 
 use crate::clang::{Build, Level, Memory, Workshop};
 use crate::common::goldens::{Golden, goldens};
@@ -12,7 +13,7 @@ use crate::variants::{apple, fable, shaders};
 use std::collections::HashMap;
 use wglm::gpu::Matrices;
 use wglm::model::{BatchPlan, BatchShape, BatchWriter, Outputs, plan_batch, plan_token};
-use wglm::plan::{Plan, RowHeader, Target};
+use wglm::plan::{Choices, Plan, RowHeader, Target};
 use wglm::shader::Variant;
 use wglm::{CacheShape, CacheType, Config};
 
@@ -28,11 +29,12 @@ const BLOCKS_CACHE: f64 = 1e-2;
 fn worst(
     shop: &Workshop,
     build: Build,
-    (matrices, ty): (Matrices, CacheType),
+    (matrices, ty, expanded): (Matrices, CacheType, bool),
     room: usize,
     golden: &Golden,
 ) -> Result<f64, String> {
-    let (file, target) = (fable(), &Target { matrices, ..apple() });
+    let choices = Choices { expanded_rows: expanded.then_some(room), ..Choices::default() }.into();
+    let (file, target) = (fable(), &Target { matrices, choices, ..apple() });
     let config = Config::read(&file).unwrap();
     let cache = CacheShape { context: golden.tokens.len().next_multiple_of(room), ty };
     let token = plan_token(&file, &config, cache, target).unwrap();
@@ -42,6 +44,7 @@ fn worst(
     let stride = logits.pitch;
     let by_matrices = plan.steps.iter().any(|step| step.kernel == "mla_attention_matrix8");
     assert_eq!(by_matrices, matrices == Matrices::Eight && ty != CacheType::F32);
+    assert_eq!(plan.steps.iter().any(|step| step.kernel.starts_with("expand_kv")), expanded);
 
     let shaders: HashMap<Variant, Shader> = shaders([&plan]);
     let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
@@ -79,19 +82,22 @@ fn prompts_of_the_demonstration_model_compute_what_others_do() {
     let plain = build(Level::Plain, Memory::Noalias);
     let (exact, half) = (CacheType::F32, CacheType::F16);
     let runs = [
-        (noalias, Matrices::None, exact, 16, shortest, EXACT),
-        (noalias, Matrices::None, exact, 64, longest, EXACT),
-        (noalias, Matrices::Eight, exact, 64, longest, HALVES),
-        (plain, Matrices::Eight, exact, 64, shortest, HALVES),
-        (shared, Matrices::Eight, exact, 64, shortest, HALVES),
-        (noalias, Matrices::Eight, half, 16, shortest, F16_CACHE), // f32 but for the cache
-        (noalias, Matrices::Eight, half, 64, longest, HALVES),
-        (noalias, Matrices::None, CacheType::Q8_0, 64, shortest, BLOCKS_CACHE),
-        (noalias, Matrices::Eight, CacheType::Q8_0, 64, longest, BLOCKS_CACHE),
+        (noalias, (Matrices::None, exact, false), 16, shortest, EXACT),
+        (noalias, (Matrices::None, exact, false), 64, longest, EXACT),
+        (noalias, (Matrices::Eight, exact, false), 64, longest, HALVES),
+        (plain, (Matrices::Eight, exact, false), 64, shortest, HALVES),
+        (shared, (Matrices::Eight, exact, false), 64, shortest, HALVES),
+        (noalias, (Matrices::Eight, half, false), 16, shortest, F16_CACHE), // f32 but for the cache
+        (noalias, (Matrices::Eight, half, false), 64, longest, HALVES),
+        (noalias, (Matrices::Eight, half, true), 64, longest, HALVES),
+        (noalias, (Matrices::None, half, true), 64, longest, HALVES),
+        (noalias, (Matrices::None, CacheType::Q8_0, false), 64, shortest, BLOCKS_CACHE),
+        (noalias, (Matrices::Eight, CacheType::Q8_0, false), 64, longest, BLOCKS_CACHE),
+        (noalias, (Matrices::Eight, CacheType::Q8_0, true), 64, longest, BLOCKS_CACHE),
     ];
-    for (build, matrices, ty, room, golden, bound) in runs {
-        let about = format!("{} in chunks of {room} ({build:?}, {ty:?} cache, {matrices:?})", golden.name);
-        let told = worst(&shop, build, (matrices, ty), room, golden);
+    for (build, how, room, golden, bound) in runs {
+        let about = format!("{} in chunks of {room} ({build:?}, {how:?})", golden.name);
+        let told = worst(&shop, build, how, room, golden);
         let worst = told.unwrap_or_else(|fault| panic!("{about}: {fault}"));
         println!("{about}: worst relative L2 {worst:.2e}");
         assert!(worst < bound, "{about}: worst relative L2 {worst:.2e}");

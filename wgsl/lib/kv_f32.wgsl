@@ -9,7 +9,7 @@ fn cache_packed(v: vec4<f32>) -> CacheElement {
 
 // Chunk k of the KV row at a place.
 fn cache_chunk(place: u32, k: u32) -> CacheChunk {
-    return cache[place * KV_ROW + k];
+    return cache[place * KV_CHUNKS + k];
 }
 
 fn cache_unpacked(c: CacheChunk, k: u32) -> vec4<f32> {

@@ -7,3 +7,8 @@ var<storage, read> pages: array<u32>; // the lists, one behind the other
 fn kv_place(first_page: u32, t: u32) -> u32 {
     return pages[first_page + t / PAGE] * PAGE + t % PAGE;
 }
+
+// The place in the pool of a tile; of the last KV row where the tile lies past the end.
+fn tile_place(first_page: u32, tile: u32, end: u32) -> u32 {
+    return kv_place(first_page, min(tile, end - 1u));
+}

@@ -6,9 +6,9 @@ var<storage, read_write> cache: array<CacheElement>;
 fn write_chunks(row: u32, place: u32, scale: f32, local: u32) {
     for (var k = local; k < CHUNKS; k += WORKGROUP) {
         if k < LATENT {
-            cache[place * KV_ROW + k] = cache_packed(latent_chunk(row, k, scale));
+            cache[place * KV_CHUNKS + k] = cache_packed(latent_chunk(row, k, scale));
         } else {
-            cache[place * KV_ROW + k] = cache_packed(rotated_chunk(row, k));
+            cache[place * KV_CHUNKS + k] = cache_packed(rotated_chunk(row, k));
         }
     }
 }

@@ -2,7 +2,8 @@
 // sixteen bytes, which are sixteen values of a latent or eight of a rotary key. They become f16 on their way to workgroup
 // memory, so that they take few registers while they come.
 
-const LATENT_PIECES = RANK / 16u; // of a KV row
+const CHUNKS = KV_ROW / 4u;       // of four values, of a KV row
+const LATENT_PIECES = RANK / 16u; // of it
 const KEY_PIECES = (KV_ROW - RANK) / 8u;
 const LATENT_SHARE = (TILE_KV_ROWS * LATENT_PIECES + WORKGROUP - 1u) / WORKGROUP;
 const KEY_SHARE = (TILE_KV_ROWS * KEY_PIECES + WORKGROUP - 1u) / WORKGROUP;

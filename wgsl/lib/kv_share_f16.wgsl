@@ -1,6 +1,7 @@
 // What an invocation brings of a tile of TILE_KV_ROWS KV rows, from a cache in f16.
 
-const SHARE = (TILE_KV_ROWS * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks
+const CHUNKS = KV_ROW / 4u;                                         // of four values, of a KV row
+const SHARE = (TILE_KV_ROWS * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks that an invocation brings
 const EVEN = TILE_KV_ROWS * CHUNKS % WORKGROUP == 0u;               // whether all invocations bring as many
 
 alias Share = array<vec4<f16>, SHARE>;

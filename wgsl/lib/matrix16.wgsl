@@ -1,5 +1,5 @@
-// How products bring values to matrices of 16 x 16, and leave sums of them. Matrices of this size are loaded from vec4s as
-// well as from f16: what lies in workgroup memory is written four at a time.
+// How products bring values to matrices of 16 x 16. Matrices of this size are loaded from vec4s as well as from f16: what
+// lies in workgroup memory is written four at a time.
 
 const CELL = 4u;
 alias Cell = vec4<f16>;
@@ -10,10 +10,4 @@ fn put_vector(at: u32, v: vec4<f16>) {
 
 fn put_row(at: u32, v: vec4<f16>) {
     rows[at / 4u] = v;
-}
-
-// Leaves sums in the output from value `at` on, the unit of the weights taken out of them.
-fn store_sums(sums: Sums, at: u32) {
-    let pitch = Y_PITCH;
-    coopStoreT(sums * (1.0 / WEIGHT_UNIT), &y[at], pitch);
 }

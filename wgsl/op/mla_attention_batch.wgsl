@@ -1,7 +1,7 @@
-// Attention over one split of the latent KV cache for many rows of a batch, which are of one sequence. Of a KV row of
-// KV_ROW chunks of four values, all are the key and the first LATENT are the value. The queries of all heads, one row
-// of the batch after another, are what is called rows here. A workgroup has ROWS of them, which share a tile of SPAN KV
-// rows at a time. Each attends to the KV rows up to its own token's, by online softmax.
+// Attention over a part of the KV rows for many rows of a batch, which are of one sequence: over the latents, or over a
+// segment of written-out keys and values. lib/over_*.wgsl tells which parts there are, and what is called a row here. A
+// workgroup has ROWS of them, which share a tile of SPAN KV rows at a time. Each attends to the KV rows up to its own
+// token's, by online softmax.
 
 const STEP = 8u;      // chunks of a key that are in workgroup memory at a time
 const PITCH = STEP + 1u;
@@ -12,9 +12,8 @@ const SCORE_TOKENS = SPAN / TOKEN_LANES;
 const WEIGH_LANES = WORKGROUP / ROWS;          // invocations that share a row's weights
 const ROW_GROUPS = WORKGROUP / COLUMN_LANES;   // groups of invocations that share the rows of values
 const OWN_ROWS = ROWS / ROW_GROUPS;
-const OWN_CHUNKS = (LATENT + COLUMN_LANES - 1u) / COLUMN_LANES;
+const OWN_CHUNKS = (VALUE_FOURS + COLUMN_LANES - 1u) / COLUMN_LANES;
 
-var<storage, read> q: array<vec4<f32>>;
 var<storage, read> cache: array<CacheElement>;
 
 var<workgroup> queries: array<vec4<f32>, ROWS * PITCH>;
@@ -26,33 +25,28 @@ var<workgroup> tops: array<f32, ROWS>;    // at last, the largest scores
 var<workgroup> totals: array<f32, ROWS>;  // at last, the sums of weights
 var<workgroup> rescales: array<f32, ROWS>; // what earlier weights are multiplied with
 
-// KV rows that a row attends to. Rows past the last attend to what that one does.
-fn seen_by(row: u32) -> u32 {
-    return attended_by(min(row / HEADS, row_count() - 1u));
-}
-
 // Brings a step of the rows' queries and of the tile's keys to workgroup memory.
-fn stage(first_row: u32, place: u32, last: u32, step: u32, local: u32) {
+fn stage(first_row: u32, part: u32, place: u32, last: u32, step: u32, local: u32) {
     for (var k = local; k < ROWS * STEP; k += WORKGROUP) {
-        let row = min(first_row + k / STEP, row_count() * HEADS - 1u);
+        let row = min(first_row + k / STEP, live_rows() - 1u);
         let chunk = step + k % STEP;
-        let held = q[row * KV_ROW + min(chunk, KV_ROW - 1u)];
-        queries[k / STEP * PITCH + k % STEP] = select(vec4<f32>(0.0), held, chunk < KV_ROW);
+        let held = query_chunk(row, part, min(chunk, KEY_FOURS - 1u));
+        queries[k / STEP * PITCH + k % STEP] = select(vec4<f32>(0.0), held, chunk < KEY_FOURS);
     }
     for (var k = local; k < SPAN * STEP; k += WORKGROUP) {
-        let chunk = min(step + k % STEP, KV_ROW - 1u); // past the last the query is zero
+        let chunk = min(step + k % STEP, KEY_FOURS - 1u); // past the last the query is zero
         let held = cache_chunk(place + min(k / STEP, last), chunk);
         keys[k / STEP * PITCH + k % STEP] = cache_unpacked(held, chunk);
     }
 }
 
-fn score_tile(first_row: u32, tile: u32, place: u32, end: u32, local: u32) {
+fn score_tile(first_row: u32, part: u32, tile: u32, place: u32, end: u32, local: u32) {
     let a = local / TOKEN_LANES;
     let b = local % TOKEN_LANES;
     var sums: array<f32, SCORE_ROWS * SCORE_TOKENS>;
-    for (var step = 0u; step < KV_ROW; step += STEP) {
+    for (var step = 0u; step < KEY_FOURS; step += STEP) {
         workgroupBarrier(); // what was staged before, or the weights, are read
-        stage(first_row, place, end - 1u - tile, step, local);
+        stage(first_row, part, place, end - 1u - tile, step, local);
         workgroupBarrier();
         for (var k = 0u; k < STEP; k++) {
             var some: array<vec4<f32>, SCORE_TOKENS>;
@@ -120,26 +114,37 @@ fn main(
     @builtin(workgroup_id) id: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let workgroup = in_grid(id);
-    let live = row_count() * HEADS;
+    let workgroup = in_grid(id); // x: blocks of rows; y and z: parts
+    let live = live_rows();
     let blocks = (live + ROWS - 1u) / ROWS;
     if workgroup.x >= blocks {
         return;
     }
     let first_row = (blocks - 1u - workgroup.x) * ROWS; // those that see most come first
-    let split = split_of(workgroup.y, batch.longest);
+    let split = part_of(workgroup);
     let end = min(split.end, seen_by(min(first_row + ROWS, live) - 1u));
     if split.start >= end {
         return;
     }
-    let first_page = first_page_of(0u); // all rows are of one sequence
+    let part = workgroup.y;
+    let tiles = tiles_of(part);
     let column = local % COLUMN_LANES;
     let own = local / COLUMN_LANES * OWN_ROWS; // first of the rows whose values are this invocation's
     var sums: array<vec4<f32>, OWN_ROWS * OWN_CHUNKS>;
     var weighed = Weighed(LOWEST, 0.0);
+    if RESUMES && split.start > 0u {
+        let left = left_stats(min(first_row + local / WEIGH_LANES, live - 1u), part);
+        weighed = Weighed(left.x, left.y);
+        for (var r = 0u; r < OWN_ROWS; r++) {
+            let row = min(first_row + own + r, live - 1u);
+            for (var c = 0u; c < OWN_CHUNKS; c++) {
+                sums[r * OWN_CHUNKS + c] = left_chunk(row, part, min(column + c * COLUMN_LANES, VALUE_FOURS - 1u));
+            }
+        }
+    }
     for (var tile = split.start; tile < end; tile += SPAN) {
-        let place = kv_place(first_page, tile);
-        score_tile(first_row, tile, place, end, local);
+        let place = tile_place(tiles, tile, end);
+        score_tile(first_row, part, tile, place, end, local);
         workgroupBarrier();
         weighed = weigh_tile(weighed, local);
         for (var r = 0u; r < OWN_ROWS; r++) {
@@ -150,7 +155,7 @@ fn main(
         let count = min(SPAN, end - tile);
         for (var t = 0u; t < count; t++) {
             for (var c = 0u; c < OWN_CHUNKS; c++) {
-                let chunk = min(column + c * COLUMN_LANES, LATENT - 1u);
+                let chunk = VALUE_FROM + min(column + c * COLUMN_LANES, VALUE_FOURS - 1u);
                 let value = cache_unpacked(cache_chunk(place + t, chunk), chunk);
                 for (var r = 0u; r < OWN_ROWS; r++) {
                     sums[r * OWN_CHUNKS + c] += scores[(own + r) * SPAN + t] * value;
@@ -165,12 +170,12 @@ fn main(
         let row = first_row + own + r;
         for (var c = 0u; c < OWN_CHUNKS; c++) {
             let chunk = column + c * COLUMN_LANES;
-            if row < live && chunk < LATENT {
-                leave_chunk(row, workgroup.y, chunk, sums[r * OWN_CHUNKS + c], totals[own + r]);
+            if row < live && chunk < VALUE_FOURS {
+                leave_chunk(row, part, chunk, sums[r * OWN_CHUNKS + c], totals[own + r]);
             }
         }
         if row < live && column == 0u {
-            leave_stats(row, workgroup.y, tops[own + r], totals[own + r]);
+            leave_stats(row, part, tops[own + r], totals[own + r]);
         }
     }
 }

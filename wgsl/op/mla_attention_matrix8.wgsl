@@ -1,8 +1,8 @@
-// Attention over one split of the latent KV cache by cooperative matrices of 8 x 8, as Metal has them, for one row of a
-// batch, for a few, or for many. The queries of all heads, one row of the batch after another, are what is called rows
-// here. A workgroup has ROWS of them, eight or sixteen. It brings TILE KV rows of the cache to its memory at a time,
-// which are multiplied twice: as keys with the queries, and as values with the weights. Its subgroups divide the
-// columns among them. Of the keys' columns each has a part of the scores, and these are added up; of the values'
+// Attention over a part of the KV rows by cooperative matrices of 8 x 8, as Metal has them, for one row of a batch, for a
+// few, or for many: over the latents, or over a segment of written-out keys and values. lib/over_*.wgsl tells which parts
+// there are, and what is called a row here. A workgroup has ROWS of them, eight or sixteen. It brings TILE KV rows to its
+// memory at a time, which are multiplied as keys with the queries, and as values with the weights. Its subgroups divide
+// the columns among them. Of the keys' columns each has a part of the scores, and these are added up; of the values'
 // columns each has its own outputs. A row attends to the KV rows up to its own token's, by online softmax.
 //
 // Metal loads matrices of 8 x 8 from arrays of scalars alone.
@@ -11,13 +11,11 @@ alias Left = coop_mat8x8<Operand, A>;
 alias Right = coop_mat8x8<Operand, B>;
 alias Sums = coop_mat8x8<f32, C>;
 
-const KEY_STEPS = KV_ROW / (8u * SUBGROUPS);       // matrices of a key that are a subgroup's
-const VALUE_TILES = RANK / (8u * SUBGROUPS);       // matrices of a value that are
-const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u; // of a KV row in memory, so that rows fall on other banks
+const KEY_STEPS = KEY_FOURS / (2u * SUBGROUPS);     // matrices of a key that are a subgroup's
+const VALUE_TILES = VALUE_FOURS / (2u * SUBGROUPS); // matrices of a value that are
+const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u;  // of a KV row in memory, so that rows fall on other banks
 const TILE_KV_ROWS = TILE;
-const SCRATCH = ROWS * TILE;                       // a subgroup's own part of `partial`
-
-var<storage, read> q: array<vec4<f32>>;
+const SCRATCH = ROWS * TILE;                        // a subgroup's own part of `partial`
 
 var<workgroup> kv_rows: array<Operand, TILE * PITCH>;
 var<workgroup> partial: array<f32, SUBGROUPS * SCRATCH>; // [subgroup][row][KV row]: of the scores
@@ -35,22 +33,23 @@ struct Work {
     end: u32,   // one past the last that any row sees; no more than start if there is nothing to do
 }
 
-fn put(row: u32, chunk: u32, v: vec4<f32>) {
-    let at = row * PITCH + 4u * chunk;
+fn put(kv_row: u32, chunk: u32, v: vec4<f32>) {
+    let at = kv_row * PITCH + 4u * chunk;
     for (var n = 0u; n < 4u; n++) {
         kv_rows[at + n] = operand(v[n]);
     }
 }
 
-// Puts a chunk of a row of a tile in its place.
-fn put_chunk(row: u32, chunk: u32, v: vec4<f16>) {
-    put(row, chunk, vec4<f32>(v));
+// Puts a chunk of a KV row of a tile in its place.
+fn put_chunk(kv_row: u32, chunk: u32, v: vec4<f16>) {
+    put(kv_row, chunk, vec4<f32>(v));
 }
 
 // Puts the queries of eight rows where the KV rows will be. Rows past the last repeat it.
-fn put_queries(first: u32, live: u32, i: u32) {
-    for (var k = i; k < 8u * CHUNKS; k += WORKGROUP) {
-        put(k / CHUNKS, k % CHUNKS, q[min(first + k / CHUNKS, live - 1u) * CHUNKS + k % CHUNKS]);
+fn put_queries(first: u32, live: u32, part: u32, i: u32) {
+    for (var k = i; k < 8u * KEY_FOURS; k += WORKGROUP) {
+        let row = k / KEY_FOURS;
+        put(row, k % KEY_FOURS, query_chunk(min(first + row, live - 1u), part, k % KEY_FOURS));
     }
 }
 
@@ -146,8 +145,25 @@ fn rescale(sums: ptr<function, Sums>, others: ptr<function, Sums>, subgroup: u32
     if ROWS > 8u { *others = coopLoadT<Sums>(&partial[second], pitch); }
 }
 
+// The sums of eight columns of all rows, from column 8 * column on, that earlier steps have left.
+fn resume(sums: ptr<function, Sums>, others: ptr<function, Sums>, column: u32, part: u32, work: Work, i: u32) {
+    let scratch = SCRATCH * (i / 32u);
+    let second = scratch + 64u;
+    let pitch = 8u;
+    workgroupBarrier();
+    for (var k = i % 32u; k < 2u * ROWS; k += 32u) {
+        let chunk = left_chunk(min(work.first_row + k / 2u, work.live - 1u), part, 2u * column + k % 2u);
+        for (var n = 0u; n < 4u; n++) {
+            partial[scratch + 4u * k + n] = chunk[n];
+        }
+    }
+    workgroupBarrier();
+    *sums = coopLoadT<Sums>(&partial[scratch], pitch);
+    if ROWS > 8u { *others = coopLoadT<Sums>(&partial[second], pitch); }
+}
+
 // Writes eight columns of all rows, from column 8 * column on. `rescales` holds the rows' sums of weights.
-fn leave(sums: Sums, others: Sums, column: u32, split: u32, work: Work, i: u32) {
+fn leave(sums: Sums, others: Sums, column: u32, part: u32, work: Work, i: u32) {
     let scratch = SCRATCH * (i / 32u);
     let second = scratch + 64u;
     let pitch = 8u;
@@ -161,17 +177,17 @@ fn leave(sums: Sums, others: Sums, column: u32, split: u32, work: Work, i: u32) 
         if row < work.live {
             let chunk = vec4<f32>(partial[at], partial[at + 1u], partial[at + 2u], partial[at + 3u]);
             let total = bitcast<f32>(atomicLoad(&rescales[k / 2u]));
-            leave_chunk(row, split, 2u * column + k % 2u, chunk, total);
+            leave_chunk(row, part, 2u * column + k % 2u, chunk, total);
         }
     }
 }
 
 fn work_of(workgroup: vec3<u32>) -> Work {
-    let live = row_count() * HEADS;
+    let live = live_rows();
     let blocks = (live + ROWS - 1u) / ROWS;
     let first_row = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that see most come first
-    let split = split_of(workgroup.y, batch.longest);
-    let seen = attended_by((min(first_row + ROWS, live) - 1u) / HEADS);
+    let split = part_of(workgroup);
+    let seen = seen_by(min(first_row + ROWS, live) - 1u);
     return Work(first_row, live, split.start, select(0u, min(split.end, seen), workgroup.x < blocks));
 }
 
@@ -190,18 +206,19 @@ fn main(
     if work.start >= work.end {
         return;
     }
-    let first_page = first_page_of(0u); // all rows are of one sequence
+    let part = workgroup.y;
+    let tiles = tiles_of(part);
     let i = 32u * subgroup + lane;
     let both = select(false, work.first_row + 8u < work.live, ROWS > 8u); // or there are no rows beyond the first eight
     let rows = select(8u, 16u, both);
-    let token = min((work.first_row + min(i / LANES, rows - 1u)) / HEADS, row_count() - 1u);
-    var row = Softmax(min(work.end, attended_by(token)), LOWEST, 0.0);
-    let keys = 8u * KEY_STEPS * subgroup;     // this subgroup's first column of a key
-    let values = 8u * VALUE_TILES * subgroup; // and of a value
-    var share = load_share(tile_place(first_page, work.start, work.end), work.start, work.end, i);
+    let own_row = work.first_row + min(i / LANES, rows - 1u);
+    var row = Softmax(min(work.end, seen_by(own_row)), LOWEST, 0.0);
+    let keys = 8u * KEY_STEPS * subgroup; // this subgroup's first column of a key
+    let values = 4u * VALUE_FROM + 8u * VALUE_TILES * subgroup; // and of a value
+    var share = load_share(tile_place(tiles, work.start, work.end), work.start, work.end, i);
 
     // Matrices by name: compilers keep arrays of them where they are slow.
-    put_queries(work.first_row, work.live, i);
+    put_queries(work.first_row, work.live, part, i);
     workgroupBarrier();
     var a0 = query(subgroup, 0u);
     var a1: Left; var a2: Left; var a3: Left; var a4: Left; var a5: Left; var a6: Left; var a7: Left; var a8: Left;
@@ -217,7 +234,7 @@ fn main(
     var b0: Left; var b1: Left; var b2: Left; var b3: Left; var b4: Left; var b5: Left; var b6: Left; var b7: Left;
     var b8: Left;
     if both {
-        put_queries(work.first_row + 8u, work.live, i);
+        put_queries(work.first_row + 8u, work.live, part, i);
         workgroupBarrier();
         b0 = query(subgroup, 0u);
         if KEY_STEPS > 1u { b1 = query(subgroup, 1u); }
@@ -236,6 +253,20 @@ fn main(
     var s04 = Sums(); var s05 = Sums(); var s06 = Sums(); var s07 = Sums();
     var s10 = Sums(); var s11 = Sums(); var s12 = Sums(); var s13 = Sums();
     var s14 = Sums(); var s15 = Sums(); var s16 = Sums(); var s17 = Sums();
+    let column = VALUE_TILES * subgroup;
+    if RESUMES && work.start > 0u {
+        let left = left_stats(min(own_row, work.live - 1u), part);
+        row.reference = left.x;
+        row.total = select(0.0, left.y, i % LANES == 0u);
+        resume(&s00, &s10, column, part, work, i);
+        if VALUE_TILES > 1u { resume(&s01, &s11, column + 1u, part, work, i); }
+        if VALUE_TILES > 2u { resume(&s02, &s12, column + 2u, part, work, i); }
+        if VALUE_TILES > 3u { resume(&s03, &s13, column + 3u, part, work, i); }
+        if VALUE_TILES > 4u { resume(&s04, &s14, column + 4u, part, work, i); }
+        if VALUE_TILES > 5u { resume(&s05, &s15, column + 5u, part, work, i); }
+        if VALUE_TILES > 6u { resume(&s06, &s16, column + 6u, part, work, i); }
+        if VALUE_TILES > 7u { resume(&s07, &s17, column + 7u, part, work, i); }
+    }
     for (var tile = work.start; tile < work.end; tile += TILE) {
         put_share(share, 0u, i);
         if i == 0u {
@@ -243,7 +274,7 @@ fn main(
         }
         workgroupBarrier();
         let next = tile + TILE; // on its way while this tile is computed
-        share = load_share(tile_place(first_page, next, work.end), next, work.end, i);
+        share = load_share(tile_place(tiles, next, work.end), next, work.end, i);
         for (var t = 0u; t < TILE; t += 8u) {
             let at = t * PITCH + keys;
             let to = SCRATCH * subgroup + t;
@@ -321,16 +352,15 @@ fn main(
     if i / LANES < rows && i % LANES == 0u {
         atomicStore(&rescales[i / LANES], bitcast<u32>(total));
         if work.first_row + i / LANES < work.live {
-            leave_stats(work.first_row + i / LANES, workgroup.y, row.reference, total);
+            leave_stats(work.first_row + i / LANES, part, row.reference, total);
         }
     }
-    let column = VALUE_TILES * subgroup;
-    leave(s00, s10, column, workgroup.y, work, i);
-    if VALUE_TILES > 1u { leave(s01, s11, column + 1u, workgroup.y, work, i); }
-    if VALUE_TILES > 2u { leave(s02, s12, column + 2u, workgroup.y, work, i); }
-    if VALUE_TILES > 3u { leave(s03, s13, column + 3u, workgroup.y, work, i); }
-    if VALUE_TILES > 4u { leave(s04, s14, column + 4u, workgroup.y, work, i); }
-    if VALUE_TILES > 5u { leave(s05, s15, column + 5u, workgroup.y, work, i); }
-    if VALUE_TILES > 6u { leave(s06, s16, column + 6u, workgroup.y, work, i); }
-    if VALUE_TILES > 7u { leave(s07, s17, column + 7u, workgroup.y, work, i); }
+    leave(s00, s10, column, part, work, i);
+    if VALUE_TILES > 1u { leave(s01, s11, column + 1u, part, work, i); }
+    if VALUE_TILES > 2u { leave(s02, s12, column + 2u, part, work, i); }
+    if VALUE_TILES > 3u { leave(s03, s13, column + 3u, part, work, i); }
+    if VALUE_TILES > 4u { leave(s04, s14, column + 4u, part, work, i); }
+    if VALUE_TILES > 5u { leave(s05, s15, column + 5u, part, work, i); }
+    if VALUE_TILES > 6u { leave(s06, s16, column + 6u, part, work, i); }
+    if VALUE_TILES > 7u { leave(s07, s17, column + 7u, part, work, i); }
 }

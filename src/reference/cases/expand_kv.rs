@@ -5,45 +5,43 @@ use super::{columns_for, pairs};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::kernels::{CacheType, LatentWeights};
-use crate::plan::{BufferRef, Target, Team};
-use crate::quant::Quant;
+use crate::plan::{BufferRef, Target};
+use crate::quant::{QUANTS, Quant};
 use crate::reference::{Case, CaseBuilder, Expected, OutputType};
 
 /// KV rows of a segment.
 const SEGMENT: usize = 128;
-/// A weight is rounded to f16, which is within 2^-11, and so is a result, of whose terms the magnitudes are summed up.
+/// A weight is rounded to f16 by matrices, which is within 2^-11, and so is a result by any kernel, of whose terms the
+/// magnitudes are summed up.
 const BOUND: f64 = 1.0 / 1024.0;
 
-/// A target whose matrices can do this.
-pub(super) fn able(target: &Target) -> Target {
-    Target {
-        matrices: Matrices::Sixteen,
-        team: Team::Subgroup,
-        subgroup: 32,
-        workgroup_bytes: 48 << 10,
-        ..target.clone()
-    }
+pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
+    let target = &Target { matrices: Matrices::None, ..target.clone() };
+    let odd = [2, 20, 36, 68, 0, 77]; // rank and columns that fill no group
+    let ragged = QUANTS.iter().copied().filter(|quant| quant.ragged);
+    let ragged = ragged.map(|quant| case(target, (quant, quant), CacheType::F16, odd));
+    cases_on(target)?.into_iter().map(Ok).chain(ragged).collect()
 }
 
-pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
-    let target = &able(target);
+/// Those of shapes that any kernel can do.
+pub(super) fn cases_on(target: &Target) -> Result<Vec<Case>> {
     let types = [CacheType::F16, CacheType::Q8_0].into_iter().cycle();
     pairs(1)
         .into_iter()
         .zip(types)
-        .zip([[2, 96, 80, 0, 100], [3, 64, 48, 1, 171], [1, 192, 256, 2, 384]].into_iter().cycle())
+        .zip([[2, 96, 64, 80, 0, 100], [3, 64, 64, 48, 1, 171], [1, 192, 64, 256, 2, 384]].into_iter().cycle())
         .map(|((formats, ty), shape)| case(target, formats, ty, shape))
         .collect()
 }
 
-/// So many heads, nope and value width, of segment `index` of `tokens` KV rows.
+/// So many heads, nope, rank and value width, of segment `index` of `tokens` KV rows.
 fn case(
     target: &Target,
     (k, v): (&'static Quant, &'static Quant),
     ty: CacheType,
-    [heads, nope, width, index, tokens]: [usize; 5],
+    [heads, nope, rank, width, index, tokens]: [usize; 6],
 ) -> Result<Case> {
-    let (rank, rotary, nope) = (columns_for(v, 64), 16, columns_for(k, nope));
+    let (rank, rotary, nope) = (columns_for(v, rank), 16, columns_for(k, nope));
     let mut case = CaseBuilder::for_rows(target, rotary / 2, 64);
     let example = AttentionExample { heads, tokens, rank, rotary, splits: 1, ty };
     case.consecutive(tokens as u32 - 20, 20);

@@ -1,7 +1,10 @@
 //! The cases of `mla_attention_batch`.
 
 use super::mla_attention::AttentionExample;
+use super::mla_attention_expanded;
 use crate::error::Result;
+use crate::gpu::Matrices;
+use crate::kernels::mla_attention_expanded::Form;
 use crate::kernels::{BatchAttention, CacheType};
 use crate::plan::{Builder, Target, Tensor};
 use crate::reference::Case;
@@ -23,7 +26,11 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
         example.batch_case(target, (room, count), 2e-5, |b, a| b.attention_in_splits("attention", a, splits))
     };
-    shapes.into_iter().map(case).collect()
+    let over_latents = shapes.into_iter().map(case).collect::<Result<Vec<_>>>()?;
+    let target = &Target { matrices: Matrices::None, ..target.clone() };
+    let narrow = [2, 3, 37, 20, 4, 36, 128];
+    let over_segments = mla_attention_expanded::cases_on(target, &[narrow], Form::Registers)?;
+    Ok(over_latents.into_iter().chain(over_segments).collect())
 }
 
 /// The cases of attention over a cache, appended by `attend` for so many splits, of batches of these shapes: heads, tokens

@@ -1,31 +1,40 @@
 //! The cases of `mla_attention_expanded`, with the writing out of what it attends to.
 
 use super::columns_for;
-use super::expand_kv::able;
+use super::expand_kv_matrix::able;
 use super::mla_attention::{AttentionExample, SCALE};
 use crate::error::Result;
-use crate::kernels::mla_attention_expanded::{BOUND, Segments};
+use crate::kernels::mla_attention_expanded::{Form, Segments};
 use crate::kernels::{CacheType, LatentWeights};
 use crate::plan::Target;
-use crate::quant::{Q4_0, QUANTS, Quant};
+use crate::quant::{F16, Q4_0, QUANTS, Quant};
 use crate::reference::kv_rows::rotated;
 use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let target = &able(target);
-    let shapes = [
-        // Heads, tokens before those of the batch, these, nope, rotary, value width, KV rows of a segment.
-        [2, 0, 40, 32, 32, 64, 128],
-        [1, 0, 200, 192, 64, 256, 256],
-        [3, 300, 131, 96, 32, 32, 128],
-        [2, 125, 150, 192, 64, 256, 128],
-    ];
-    let examples = QUANTS.iter().enumerate().zip(shapes.into_iter().cycle());
-    let case = |((i, quant), shape): ((usize, &&'static Quant), _)| {
-        let ty = if i % 3 == 1 { CacheType::Q8_0 } else { CacheType::F16 };
-        case(target, (&Q4_0, quant), ty, shape)
-    };
-    examples.map(case).collect()
+    let types = [CacheType::F16, CacheType::Q8_0, CacheType::F16].into_iter().cycle();
+    let formats = QUANTS.iter().map(|quant| (&Q4_0, *quant));
+    formats
+        .zip(types)
+        .zip(SHAPES.into_iter().cycle())
+        .map(|((formats, ty), shape)| case(target, formats, ty, shape, Form::Sixteen))
+        .collect()
+}
+
+/// Heads, tokens before those of the batch, these, nope, rotary, value width, KV rows of a segment.
+const SHAPES: [[usize; 7]; 4] = [
+    [2, 0, 40, 32, 32, 64, 128],
+    [1, 0, 200, 192, 64, 256, 256],
+    [3, 300, 131, 96, 32, 32, 128],
+    [2, 125, 150, 192, 64, 256, 128],
+];
+
+/// Cases of another form, of these shapes and of more.
+pub(super) fn cases_on(target: &Target, more: &[[usize; 7]], form: Form) -> Result<Vec<Case>> {
+    let types = [CacheType::F16, CacheType::F16, CacheType::Q8_0].into_iter().cycle();
+    let shapes = SHAPES.iter().chain(more).zip(types);
+    shapes.map(|(shape, ty)| case(target, (&F16, &F16), ty, *shape, form)).collect()
 }
 
 fn case(
@@ -33,6 +42,7 @@ fn case(
     (k, v): (&'static Quant, &'static Quant),
     ty: CacheType,
     [heads, position, count, nope, rotary, width, length]: [usize; 7],
+    form: Form,
 ) -> Result<Case> {
     let (rank, tokens, room) = (columns_for(v, 64), position + count, count.next_multiple_of(32));
     let mut case = CaseBuilder::for_rows(target, rotary / 2, room);
@@ -60,11 +70,11 @@ fn case(
         want.extend((0..width).map(|n| row(n).iter().zip(latent).map(|(v, l)| f64::from(*v) * l).sum::<f64>()));
     }
     let sizes = vec![(rank as f64).sqrt(); want.len()];
-    case.expect_batch(&y, want, sizes, BOUND);
+    case.expect_batch(&y, want, sizes, form.bound());
     case.allow_between();
     let shape = format!("nope {nope}, rotary {rotary}, value {width}");
     Ok(case.finish(format!(
-        "{} {ty:?}, {heads} heads, {count} of {room} tokens after {position}, {shape}, segments of {length}",
+        "{} expanded, {ty:?}, {heads} heads, {count} of {room} tokens after {position}, {shape}, segments of {length}",
         v.name
     )))
 }

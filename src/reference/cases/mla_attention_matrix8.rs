@@ -2,9 +2,11 @@
 
 use super::mla_attention::{AttentionExample, SCALE, joined};
 use super::mla_attention_batch::batch_cases;
+use super::mla_attention_expanded;
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::kernels::CacheType;
+use crate::kernels::mla_attention_expanded::Form;
 use crate::kernels::mla_attention_matrix8::MatrixType;
 use crate::plan::{Target, Team};
 use crate::reference::Case;
@@ -48,5 +50,6 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
             cases.extend(by_type);
         }
     }
+    cases.extend(mla_attention_expanded::cases_on(target, &[], Form::Eight)?);
     Ok(cases)
 }

@@ -6,6 +6,7 @@ mod adjust;
 mod advance;
 mod copy;
 mod expand_kv;
+mod expand_kv_matrix;
 mod experts_mm;
 mod gate_up;
 mod get_rows;
@@ -67,6 +68,7 @@ pub static CASES: &[(&str, Cases)] = &[
     ("mla_attention_batch", mla_attention_batch::cases),
     ("mla_attention_batch_matrix", mla_attention_batch_matrix::cases),
     ("expand_kv", expand_kv::cases),
+    ("expand_kv_matrix", expand_kv_matrix::cases),
     ("mla_attention_expanded", mla_attention_expanded::cases),
     ("mla_merge", mla_merge::cases),
     ("route", route::cases),

@@ -1,0 +1,41 @@
+//! Writes out keys and values by cooperative matrices: products of f16, summed in f32.
+
+use super::Kernel;
+use super::expand_kv::{Expanding, LatentWeights};
+use super::kv_write::Cache;
+use crate::gpu::Matrices;
+use crate::plan::{Builder, PART_FIELDS, Target, Team, VariantBuilder};
+use crate::wgsl::{Source, source};
+
+const OP: Source = source!("op/expand_kv_matrix.wgsl");
+const WORKGROUP: usize = 128;
+/// KV rows of a tile, by rows of a matrix.
+const TOKENS: usize = 8;
+
+pub(super) const KERNEL: Kernel =
+    Kernel { name: "expand_kv_matrix", op: OP, params: PART_FIELDS, matrices: &[Matrices::Eight, Matrices::Sixteen] };
+
+impl Builder {
+    /// Whether the target has matrices that can make keys and values of the latents of a cache.
+    pub(super) fn expands_by_matrices(&self, by: LatentWeights<'_>, cache: &Cache) -> bool {
+        let Target { team, matrices, .. } = *self.target();
+        let whole = by.k_b.shape[0].is_multiple_of(32) && by.v_b.shape[1].is_multiple_of(16);
+        matrices != Matrices::None && team == Team::Subgroup && whole && cache.rank.is_multiple_of(64)
+    }
+
+    /// The kernel by these.
+    pub(super) fn expanding_by_matrices(&self, by: LatentWeights<'_>, cache: &Cache) -> Expanding {
+        let (side, of_side) = match self.target().matrices {
+            Matrices::Eight => (8, vec![source!("lib/matrix8.wgsl")]),
+            _ => (16, vec![source!("lib/coop16.wgsl"), source!("lib/matrix16.wgsl")]),
+        };
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).matrices().constant("SIDE", "m", side);
+        let variant = of_side
+            .into_iter()
+            .fold(variant, VariantBuilder::file)
+            .file(source!("lib/chunks.wgsl"))
+            .file(source!("lib/halves.wgsl"));
+        let variant = cache.eights_files(variant).halve("k", by.k_b.quant).halve("v", by.v_b.quant);
+        Expanding { kernel: KERNEL.name, variant, tokens: TOKENS * side }
+    }
+}

@@ -1,0 +1,105 @@
+//! Prompts whose rows attend over keys and values that are written out of the latents, against other programs and against
+//! attention over the latents. By default that is done for chunks of 1024 tokens and more; here it is chosen for fewer.
+
+use crate::chunks::session;
+use crate::common::goldens::goldens;
+use crate::common::gpu::{gpu, gpu_without_subgroups};
+use crate::common::models::{Synthetic, fable, fable_file, load, relative_l2};
+use std::path::Path;
+use wglm::gpu::Matrices;
+use wglm::kernels::CacheType;
+use wglm::model::{BatchShape, LoadOverrides, Outputs, plan_batch, plan_token};
+use wglm::plan::{Choices, Target, Team};
+use wglm::{Arithmetic, CacheShape, Config, Gguf, Gpu, LoadOptions, Model};
+
+/// Rows from which on keys and values are written out here.
+const ROWS: usize = 64;
+/// Logits with keys, values and the cache in f16, against those in f32 throughout.
+const HALVES: f64 = 2e-3;
+
+fn choices() -> Choices {
+    Choices { expanded_rows: Some(ROWS), ..Choices::default() }
+}
+
+fn expanding(path: &Path, gpu: &Gpu) -> Model {
+    let overrides = LoadOverrides { choices: choices(), ..LoadOverrides::default() };
+    let options = LoadOptions { arithmetic: Some(Arithmetic::Float), overrides, ..LoadOptions::default() };
+    Model::load(&Gguf::open(path).unwrap(), gpu, &options).unwrap()
+}
+
+/// The kernels of attention of a chunk in a model's plan.
+fn kernels(path: &Path, target: Target, rows: usize, ty: CacheType) -> Vec<&'static str> {
+    let (file, target) = (Gguf::open(path).unwrap(), Target { choices: choices().into(), ..target });
+    let config = Config::read(&file).unwrap();
+    let token = plan_token(&file, &config, CacheShape { context: 512, ty }, &target).unwrap();
+    let plan = plan_batch(&config, &token, &target, BatchShape::of(rows, Outputs::Last, 0, 512)).unwrap().plan;
+    let mut kernels: Vec<_> = plan.steps.iter().map(|step| step.kernel).collect();
+    kernels.retain(|kernel| kernel.contains("attention") || kernel.contains("expand_kv"));
+    kernels.dedup();
+    kernels.truncate(2);
+    kernels
+}
+
+#[test]
+fn every_target_writes_keys_and_values_out() {
+    let of = |matrices, team, rows, ty| {
+        let target = Target { matrices, team, workgroup_bytes: 48 << 10, ..Target::default() };
+        kernels(&fable_file("q4_0"), target, rows, ty)
+    };
+    let plain = ["expand_kv", "mla_attention_batch"];
+    for (matrices, team, expected) in [
+        (Matrices::None, Team::Subgroup, plain),
+        (Matrices::None, Team::Workgroup, plain),
+        (Matrices::Eight, Team::Subgroup, ["expand_kv_matrix", "mla_attention_matrix8"]),
+        (Matrices::Sixteen, Team::Subgroup, ["expand_kv_matrix", "mla_attention_expanded"]),
+    ] {
+        assert_eq!(of(matrices, team, ROWS, CacheType::F16), expected, "{matrices:?} {team:?}");
+        let over_latents = of(matrices, team, ROWS - 1, CacheType::F16);
+        assert!(over_latents.iter().all(|kernel| !kernel.contains("expand")), "{matrices:?}: {over_latents:?}");
+        let exact = of(matrices, team, ROWS, CacheType::F32);
+        assert!(exact.iter().all(|kernel| !kernel.contains("expand")), "{matrices:?}: {exact:?}");
+    }
+}
+
+/// The demonstration model's logits after each golden's last known token.
+#[test]
+fn goldens_are_met() {
+    for (precision, gpu) in [("q4_0", gpu()), ("f16", gpu_without_subgroups())] {
+        let model = expanding(&fable_file(precision), gpu);
+        for golden in goldens().into_iter().filter(|golden| golden.tokens.len() > ROWS) {
+            let (position, vocab) = (*golden.positions.last().unwrap(), model.config().vocab);
+            let want = golden.logits(precision);
+            let of = |model: &Model| {
+                let mut session = session(model, CacheType::F16, golden.tokens.len(), ROWS);
+                session.feed(&golden.tokens[..=position]).unwrap();
+                session.logits().unwrap()
+            };
+            let expanded = of(&model);
+            let error = relative_l2(&expanded, &want[want.len() - vocab..]);
+            let between = relative_l2(&expanded, &of(fable(precision)));
+            println!("{precision} {}: {error:.1e} from the golden, {between:.1e} between forms", golden.name);
+            assert!(error < HALVES, "{precision} {}: {error:.2e}", golden.name);
+            assert!(between > 0.0 && between < HALVES, "{precision} {}: {between:.2e} between forms", golden.name);
+        }
+    }
+}
+
+/// Three thousand tokens in chunks over what is written out meet their golden as well as those over latents do.
+#[test]
+fn a_long_prompt_meets_its_golden() {
+    let Synthetic { file, tokens, positions, want, .. } = Synthetic::long();
+    let (expanding, usual) = (expanding(&file, gpu()), load(&file));
+    let vocab = usual.config().vocab;
+    let [expanded, latent] = [&expanding, &usual].map(|model| {
+        let mut session = session(model, CacheType::F16, tokens.len(), 512);
+        let rows = want.chunks_exact(vocab).zip(&positions);
+        let worst = rows.map(|(row, &position)| {
+            session.feed(&tokens[session.tokens().len()..=position]).unwrap();
+            relative_l2(&session.logits().unwrap(), row)
+        });
+        worst.fold(0.0, f64::max)
+    });
+    println!("over written-out keys and values {expanded:.1e}, over latents {latent:.1e}");
+    assert!(expanded.is_finite() && expanded < HALVES, "{expanded:.2e}");
+    assert!(latent < HALVES, "{latent:.2e}");
+}
