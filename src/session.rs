@@ -121,9 +121,10 @@ impl Session {
     /// A session with a cache as given. Sessions that are used side by side may share one instead: see [`Pool`].
     ///
     /// # Errors
-    /// As [`Session::new`], and [`Error::Argument`] for a cache of no tokens.
+    /// As [`Session::new`], [`Error::Argument`] for a cache of no tokens, and [`Error::Unsupported`] for a type of cache that
+    /// cannot hold the model's latents.
     pub fn with_cache(model: &Model, cache: CacheShape) -> Result<Self> {
-        cache.check()?;
+        cache.check(model.config())?;
         Pool::new(model, 1, cache, cache.context)?.session()
     }
 

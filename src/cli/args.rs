@@ -9,7 +9,7 @@ mod sampling;
 mod talk;
 
 pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs, TuneArgs};
-pub use model::{AdapterArgs, CheckArg, FileArgs, GpuArgs, ModelArgs, TuningArg};
+pub use model::{AdapterArgs, CacheTypeArg, CheckArg, FileArgs, GpuArgs, ModelArgs, TuningArg};
 pub use output::{MeasuredFormat, MeasuredOutputArgs, OutputArgs, OutputFormat};
 pub use sampling::{SamplingArgs, SpeculateArg};
 pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};

@@ -93,6 +93,9 @@ struct MemoryNeeds {
     /// The KV cache for `context` tokens, with values of type `cache_type`.
     cache: u64,
     cache_type: &'static str,
+    /// What other types of cache take, as a part of that.
+    #[serde(skip)]
+    other_types: Vec<(&'static str, f64)>,
     context: usize,
     /// The activations of tokens and of prompts.
     scratch: u64,
@@ -103,7 +106,7 @@ struct MemoryNeeds {
 
 impl MemoryNeeds {
     fn of(file: &Gguf) -> anyhow::Result<Self> {
-        let options = LoadOptions::default();
+        let (options, config) = (LoadOptions::default(), Config::read(file)?);
         let estimate = Model::estimate(file, &options, None)?;
         let without = Model::estimate(file, &LoadOptions { speculation: DraftKind::Lookup, ..options }, None)?;
         let total = |estimate: &Estimate| estimate.weights + estimate.cache + estimate.scratch;
@@ -111,27 +114,33 @@ impl MemoryNeeds {
         Ok(Self {
             weights: estimate.weights,
             cache: estimate.cache,
-            cache_type: if ty == CacheType::F16 { "f16" } else { "f32" },
+            cache_type: ty.name(),
+            other_types: Self::others(&config, ty),
             context,
             scratch: estimate.scratch,
             draft_block: total(&estimate) - total(&without),
-            notices: Config::read(file)?.notices,
+            notices: config.notices,
         })
+    }
+
+    fn others(config: &Config, ty: CacheType) -> Vec<(&'static str, f64)> {
+        let bytes = |ty: CacheType| ty.row_bytes(config.latent_rank, config.rotary) as f64;
+        let others = CacheType::ALL.into_iter().filter(|other| *other != ty && other.holds(config.latent_rank));
+        others.map(|other| (other.name(), bytes(other) / bytes(ty))).collect()
     }
 
     fn lines(&self) -> Vec<String> {
         let Self { cache_type, context, .. } = self;
         let token = self.cache / *context as u64;
-        let (other, other_token) = if *cache_type == "f16" { ("f32", token * 2) } else { ("f16", token / 2) };
         let [weights, cache, scratch, block] =
             [self.weights, self.cache, self.scratch, self.draft_block].map(output::bytes);
-        let [thousand, other_thousand] = [token, other_token].map(|bytes| output::bytes(1000 * bytes));
+        let thousand = |part: f64| output::bytes((1000.0 * token as f64 * part) as u64);
+        let others: String =
+            self.other_types.iter().map(|(other, part)| format!(", {} as {other}", thousand(*part))).collect();
         let mut lines = vec![String::new(), "GPU memory".into()];
         lines.push(format!("  weights             {weights:>12}"));
         lines.push(format!("  KV cache            {cache:>12} for {context} tokens"));
-        lines.push(format!(
-            "  per 1000 tokens     {thousand:>12} as {cache_type} (the default), {other_thousand} as {other}"
-        ));
+        lines.push(format!("  per 1000 tokens     {:>12} as {cache_type} (the default){others}", thousand(1.0)));
         lines.push(format!("  scratch             {scratch:>12}"));
         if self.draft_block > 0 {
             lines.push(format!(

@@ -10,6 +10,7 @@ mod chart;
 mod chat;
 mod context;
 mod devices;
+mod divergence;
 mod failure;
 mod figures;
 mod fits;

@@ -6,6 +6,7 @@
 //! tokens of a window are scored.
 
 use super::args::{OutputFormat, PerplexityArgs};
+use super::divergence::{Divergence, DivergenceSum};
 use super::output;
 use super::progress::ProgressLine;
 use super::setup::Setup;
@@ -15,7 +16,7 @@ use anyhow::ensure;
 use serde::Serialize;
 use std::ops::ControlFlow;
 use wglm::model::CacheShape;
-use wglm::{Config, DraftKind, Gguf, Model, Session};
+use wglm::{CacheType, Config, DraftKind, Gguf, Model, Session};
 
 /// The default number of tokens in a window.
 const USUAL_WINDOW: usize = 512;
@@ -37,6 +38,9 @@ struct Perplexity {
     ppl: f64,
     /// The standard error of `ppl`.
     error: f64,
+    /// How far the predictions are from those with another type of cache.
+    #[serde(flatten)]
+    divergence: Option<Divergence>,
     seconds: f64,
 }
 
@@ -48,7 +52,8 @@ pub fn perplexity(args: PerplexityArgs) -> anyhow::Result<()> {
     let tokens = model.tokenizer()?.encode(&text, false)?;
     let starts = windows.starts(tokens.len(), args.chunks.0.unwrap_or(usize::MAX))?;
     let start = std::time::Instant::now();
-    let loss = score(&model, &tokens, &windows, &starts)?;
+    let base = args.kl_divergence.map(|ty| BaseScore::new(&model, &windows, ty.cache_type())).transpose()?;
+    let (loss, divergence) = score(&model, &tokens, &windows, &starts, base)?;
     let result = Perplexity {
         setup: Setup::of(&model, &args.model.file),
         n_tokens: tokens.len(),
@@ -59,6 +64,7 @@ pub fn perplexity(args: PerplexityArgs) -> anyhow::Result<()> {
         nll: loss.mean(),
         ppl: loss.perplexity(),
         error: loss.error(),
+        divergence,
         seconds: start.elapsed().as_secs_f64(),
     };
     report(&result, args.output.format())
@@ -66,14 +72,16 @@ pub fn perplexity(args: PerplexityArgs) -> anyhow::Result<()> {
 
 fn report(result: &Perplexity, format: OutputFormat) -> anyhow::Result<()> {
     match format {
-        OutputFormat::Md => output::lines([
-            format!("Final estimate: PPL = {:.4} +/- {:.5}", result.ppl, result.error),
-            format!(
+        OutputFormat::Md => {
+            let mut lines = vec![format!("Final estimate: PPL = {:.4} +/- {:.5}", result.ppl, result.error)];
+            lines.extend(result.divergence.as_ref().map(Divergence::sentence));
+            lines.push(format!(
                 "{} tokens scored in {} windows of {}, {:.1} s",
                 result.count, result.windows, result.n_ctx, result.seconds
-            ),
-            result.setup.sentence(),
-        ]),
+            ));
+            lines.push(result.setup.sentence());
+            output::lines(lines)
+        }
         OutputFormat::Csv => csv(&[record(result)?], true),
         OutputFormat::Json => output::lines([serde_json::to_string_pretty(&record(result)?)?]),
     }
@@ -141,8 +149,44 @@ impl LossSum {
     }
 }
 
+/// The same with another type of cache, to compare with.
+struct BaseScore {
+    session: Session,
+    ty: CacheType,
+    loss: LossSum,
+    divergence: DivergenceSum,
+    /// The logits of the window's scored tokens.
+    logits: Vec<Vec<f32>>,
+}
+
+impl BaseScore {
+    fn new(model: &Model, windows: &TextWindows, ty: CacheType) -> anyhow::Result<Self> {
+        let session = Session::with_cache(model, CacheShape { context: windows.length, ty })?;
+        Ok(Self { session, ty, loss: LossSum::default(), divergence: DivergenceSum::default(), logits: Vec::new() })
+    }
+
+    /// Computes a window: tokens that are not scored, those that are, and what these predict.
+    fn window(&mut self, before: &[u32], telling: &[u32], told: &[u32]) -> anyhow::Result<()> {
+        self.session.rewind(0);
+        self.logits.clear();
+        self.session.feed(before)?;
+        self.session.feed_all(telling, &mut |place, logits| {
+            self.loss.add(nats(logits, told[place]));
+            self.logits.push(logits.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        Ok(())
+    }
+}
+
 /// Computes all windows and scores their tokens.
-fn score(model: &Model, tokens: &[u32], windows: &TextWindows, starts: &[usize]) -> anyhow::Result<LossSum> {
+fn score(
+    model: &Model,
+    tokens: &[u32],
+    windows: &TextWindows,
+    starts: &[usize],
+    mut base: Option<BaseScore>,
+) -> anyhow::Result<(LossSum, Option<Divergence>)> {
     let mut session = Session::with_cache(model, CacheShape { context: windows.length, ..model.cache() })?;
     let (mut loss, progress) = (LossSum::default(), ProgressLine::new(starts.len()));
     progress.doing("windows");
@@ -158,15 +202,23 @@ fn score(model: &Model, tokens: &[u32], windows: &TextWindows, starts: &[usize])
         // The last token of a window predicts no token of it, so it is left out. The logits after tokens before the
         // scored part are not needed.
         let (before, telling) = window[..windows.length - 1].split_at(windows.length - 1 - windows.scored);
+        let told = &window[before.len() + 1..];
+        if let Some(base) = &mut base {
+            base.window(before, telling, told)?;
+        }
         session.feed(before)?;
         session.feed_all(telling, &mut |place, logits| {
-            loss.add(nats(logits, window[before.len() + place + 1]));
+            loss.add(nats(logits, told[place]));
+            if let Some(base) = &mut base {
+                base.divergence.add(&base.logits[place], logits);
+            }
             ControlFlow::Continue(())
         })?;
         progress.doing(format!("windows, PPL {:.4} so far", loss.perplexity()));
         progress.advance();
     }
-    Ok(loss)
+    let divergence = base.map(|base| base.divergence.result(base.ty.name(), base.loss.perplexity()));
+    Ok((loss, divergence))
 }
 
 /// The negative log-likelihood of a token under the logits, in nats.

@@ -23,7 +23,7 @@ pub struct Setup {
     pub model_n_params: u64,
     /// The arithmetic that was requested, or that suits the adapter.
     pub arithmetic: &'static str,
-    pub cache_type: String,
+    pub cache_type: &'static str,
 }
 
 impl Setup {
@@ -43,7 +43,7 @@ impl Setup {
             model_size: file.tensors().map(|tensor| tensor.bytes as u64).sum(),
             model_n_params: file.tensors().map(|tensor| tensor.dims.iter().product::<usize>() as u64).sum(),
             arithmetic: model.target().arithmetic.name(),
-            cache_type: format!("{:?}", model.cache().ty).to_lowercase(),
+            cache_type: model.cache().ty.name(),
         }
     }
 

@@ -6,7 +6,7 @@
 //! where it has many rows, about 400 if every product took as long.
 
 use super::computes::ExpandedKv;
-use super::kv_write::{Cache, CacheType, pool_files};
+use super::kv_write::{Cache, pool_files};
 use super::matvec::buffers_of;
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
@@ -96,7 +96,7 @@ impl LatentWeights<'_> {
     /// Whether keys and values can be made of the latents of a cache: in chunks of four.
     pub(super) fn suit(&self, cache: &Cache) -> bool {
         let widths = [self.k_b.shape[0], cache.rotary, self.v_b.shape[1], cache.rank];
-        cache.ty == CacheType::F16 && widths.into_iter().all(|width| width.is_multiple_of(4))
+        cache.ty.suits_matrices() && widths.into_iter().all(|width| width.is_multiple_of(4))
     }
 
     /// Storage buffers that writing them out binds.
@@ -128,8 +128,11 @@ impl Builder {
     ) -> Result<()> {
         let LatentWeights { k_b, v_b } = by;
         let Expanded { heads, widths: [nope, _, value], segment, .. } = *expanded;
-        let Expanding { kernel, variant, tokens } =
-            if self.expands_by_matrices(by, cache) { self.expanding_by_matrices(by) } else { by_registers(by, cache) };
+        let Expanding { kernel, variant, tokens } = if self.expands_by_matrices(by, cache) {
+            self.expanding_by_matrices(by, cache)
+        } else {
+            by_registers(by, cache)
+        };
         expect_shape(kernel, "whether the cache suits", by.suit(cache), true)?;
         expect_shape(kernel, &k_b.name, k_b.shape[1], cache.rank)?;
         expect_shape(kernel, &v_b.name, v_b.shape[0], cache.rank)?;
@@ -161,7 +164,8 @@ impl Builder {
 
 /// The kernel without matrices.
 fn by_registers(by: LatentWeights<'_>, cache: &Cache) -> Expanding {
-    let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).file(cache.ty.file().0);
+    let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("LATENT", "", cache.rank / 4);
+    let variant = cache.chunk_files(variant);
     let variant = variant.decode("k", by.k_b.quant).decode("v", by.v_b.quant);
     Expanding { kernel: KERNEL.name, variant, tokens: TOKENS }
 }

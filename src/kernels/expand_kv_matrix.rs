@@ -24,7 +24,7 @@ impl Builder {
     }
 
     /// The kernel by these.
-    pub(super) fn expanding_by_matrices(&self, by: LatentWeights<'_>) -> Expanding {
+    pub(super) fn expanding_by_matrices(&self, by: LatentWeights<'_>, cache: &Cache) -> Expanding {
         let (side, of_side) = match self.target().matrices {
             Matrices::Eight => (8, vec![source!("lib/matrix8.wgsl")]),
             _ => (16, vec![source!("lib/coop16.wgsl"), source!("lib/matrix16.wgsl")]),
@@ -34,9 +34,8 @@ impl Builder {
             .into_iter()
             .fold(variant, VariantBuilder::file)
             .file(source!("lib/chunks.wgsl"))
-            .file(source!("lib/halves.wgsl"))
-            .halve("k", by.k_b.quant)
-            .halve("v", by.v_b.quant);
+            .file(source!("lib/halves.wgsl"));
+        let variant = cache.eights_files(variant).halve("k", by.k_b.quant).halve("v", by.v_b.quant);
         Expanding { kernel: KERNEL.name, variant, tokens: TOKENS * side }
     }
 }

@@ -1,6 +1,7 @@
 //! Writes the KV rows of a batch: what the latent cache holds of each token.
 
 use super::computes::KvRows;
+use super::kv_blocks::{BLOCK, BlockRow};
 use super::matvec::Norm;
 use super::{Kernel, Summands, expect_multiple, expect_shape, params};
 use crate::error::Result;
@@ -14,7 +15,7 @@ params! { pitch: u32, parts: u32, apart: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "kv_write", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// The type of the values of the cache. Serde writes `f16` and `f32`.
+/// The type of the values of the cache. Serde writes `f16`, `f32` and `q8_0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -23,20 +24,46 @@ pub enum CacheType {
     F16,
     /// Exact.
     F32,
+    /// The latent rounded to bytes, blocks of 32 with a scale, and the rotary key in f16: 0.58 of the memory of f16 for
+    /// GLM-4.7-Flash. For latents of whole blocks only.
+    Q8_0,
 }
 
 impl CacheType {
-    /// Bytes of a value.
-    pub fn bytes(self) -> usize {
-        if self == Self::F16 { 2 } else { 4 }
+    /// All types.
+    pub const ALL: [Self; 3] = [Self::F16, Self::F32, Self::Q8_0];
+
+    /// Its name, as options and results have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::F32 => "f32",
+            Self::Q8_0 => "q8_0",
+        }
     }
 
-    /// The library file, and its part of a shader's label.
-    pub(super) fn file(self) -> (Source, &'static str) {
+    /// Bytes from one token's KV row to the next's in a layer, for a latent of `rank` values and a rotary key of `rotary`.
+    pub fn row_bytes(self, rank: usize, rotary: usize) -> usize {
         match self {
-            Self::F16 => (source!("lib/kv_f16.wgsl"), "f16"),
-            Self::F32 => (source!("lib/kv_f32.wgsl"), "f32"),
+            Self::F16 => 2 * Cache::row_values(rank, rotary),
+            Self::F32 => 4 * Cache::row_values(rank, rotary),
+            Self::Q8_0 => BlockRow { rank, rotary }.bytes(),
         }
+    }
+
+    /// Whether it can hold latents of `rank` values.
+    pub fn holds(self, rank: usize) -> bool {
+        self != Self::Q8_0 || rank.is_multiple_of(BLOCK)
+    }
+
+    /// Whether matrices of f16 can multiply its values.
+    pub(super) fn suits_matrices(self) -> bool {
+        self != Self::F32
+    }
+
+    /// The largest error of outputs of about 1 of kernels that make f16 of its values: as where queries are rounded to it.
+    pub(crate) fn bound_of_halves(self) -> f64 {
+        if self == Self::Q8_0 { 2e-3 } else { 0.0 }
     }
 }
 
@@ -61,7 +88,7 @@ impl Cache {
 
     /// Bytes from one token's KV row to the next's.
     pub fn row_bytes(&self) -> u64 {
-        row_bytes(self.ty, self.rank, self.rotary)
+        self.ty.row_bytes(self.rank, self.rotary) as u64
     }
 
     /// What attention of `rows` queries costs for each KV row in the cache, which is read from memory `readings` times.
@@ -77,36 +104,74 @@ impl Cache {
         expect_shape(op, "kv's vectors", kv.shape[1], tokens)?;
         expect_multiple(op, "kv's stride", kv.stride, 4)?;
         expect_shape(op, &norm.name, norm.shape[0], self.rank)?;
-        expect_multiple(op, "latent", self.rank, 4)?;
+        expect_multiple(op, "latent", self.rank, if self.ty == CacheType::Q8_0 { BLOCK } else { 4 })?;
         expect_multiple(op, "rotary key", self.rotary, 2)
+    }
+
+    /// Adds the file that reads chunks of four values. It needs LATENT, the chunks of a latent.
+    pub(super) fn chunk_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        let variant = variant.constant("KV_CHUNKS", "", Self::row_values(self.rank, self.rotary) / 4);
+        match self.ty {
+            CacheType::F16 => variant.tagged(HALVES),
+            CacheType::F32 => variant.tagged((source!("lib/kv_f32.wgsl"), "f32")),
+            CacheType::Q8_0 => self.block_constants(variant).tagged((source!("lib/kv_blocks.wgsl"), "q8")),
+        }
+    }
+
+    /// Adds the file by which matrix kernels bring tiles of KV rows to workgroup memory.
+    pub(super) fn share_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        if self.ty == CacheType::Q8_0 {
+            let variant = self.half_files(variant.file(source!("lib/chunks.wgsl")));
+            return variant.tagged((source!("lib/kv_share_blocks.wgsl"), "q8"));
+        }
+        variant.file(SHARE_OF_HALVES)
+    }
+
+    /// Adds the file that reads eight values at a time.
+    pub(super) fn eights_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        if self.ty == CacheType::Q8_0 {
+            return self.half_files(variant).tagged((source!("lib/kv_eights_blocks.wgsl"), "q8"));
+        }
+        variant.file(source!("lib/kv_eights_f16.wgsl"))
+    }
+
+    fn half_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        self.block_constants(variant).file(source!("lib/kv_block_halves.wgsl"))
+    }
+
+    /// Where parts of a KV row in blocks lie, in words.
+    fn block_constants(&self, variant: VariantBuilder) -> VariantBuilder {
+        let row = BlockRow { rank: self.rank, rotary: self.rotary };
+        variant.constant("KV_WORDS", "", row.bytes() / 4).constant("SCALES", "", row.scales() / 4)
     }
 
     /// Adds the files that write KV rows, behind those of the batch. EPSILON, of the norm, and `kv_chunk` are left to the
     /// caller.
     pub(super) fn kv_row_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        pool_files(variant)
-            .constant("RANK", "c", self.rank)
-            .constant("KV_ROW", "", Self::row_values(self.rank, self.rotary) / 4)
-            .tagged(self.ty.file())
-            .file(source!("lib/rope.wgsl"))
-            .file(source!("lib/kv_row.wgsl"))
+        let variant = pool_files(variant).constant("RANK", "c", self.rank);
+        let variant = match self.ty {
+            CacheType::Q8_0 => self.block_constants(variant).tagged((source!("lib/kv_row_blocks.wgsl"), "q8")),
+            _ => self.chunk_files(variant).file(source!("lib/kv_row_chunks.wgsl")),
+        };
+        variant.file(source!("lib/rope.wgsl")).file(source!("lib/kv_row.wgsl"))
     }
 }
+
+/// The file that reads f16 in chunks of four, KV_CHUNKS to a KV row, and its part of a label.
+pub(super) const HALVES: (Source, &str) = (source!("lib/kv_f16.wgsl"), "f16");
+/// The file by which matrix kernels bring tiles of KV rows of f16.
+pub(super) const SHARE_OF_HALVES: Source = source!("lib/kv_share_f16.wgsl");
 
 /// Adds the file that finds KV rows in the pool of pages.
 pub(super) fn pool_files(variant: VariantBuilder) -> VariantBuilder {
     variant.constant("PAGE", "", PAGE).file(source!("lib/kv_pages.wgsl"))
 }
 
-fn row_bytes(ty: CacheType, rank: usize, rotary: usize) -> u64 {
-    (Cache::row_values(rank, rotary) * ty.bytes()) as u64
-}
-
 impl Builder {
     /// The pages of the current layer for `tokens` tokens.
     pub fn latent_cache(&mut self, ty: CacheType, rank: usize, rotary: usize, tokens: usize) -> Cache {
         self.room_for_pages(tokens.div_ceil(PAGE));
-        let bytes = row_bytes(ty, rank, rotary).saturating_mul(tokens.next_multiple_of(PAGE) as u64);
+        let bytes = (ty.row_bytes(rank, rotary) as u64).saturating_mul(tokens.next_multiple_of(PAGE) as u64);
         Cache { buffer: self.cache("cache", bytes), ty, rank, rotary }
     }
 

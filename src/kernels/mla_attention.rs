@@ -64,10 +64,14 @@ pub(super) struct Attending {
 }
 
 /// Adds the files of online softmax and of bringing KV rows, which the kernels by matrices share: those with a `unit`.
-pub(super) fn matrix_files(variant: VariantBuilder, unit: Option<f32>) -> VariantBuilder {
+pub(super) fn matrix_files(variant: VariantBuilder, unit: Option<f32>, cache: &Cache) -> VariantBuilder {
     let Some(unit) = unit else { return variant };
-    let variant = variant.real("WEIGHT_UNIT", "", unit).file(source!("lib/online_softmax.wgsl"));
-    variant.file(source!("lib/kv_tile.wgsl"))
+    cache.share_files(softmax_files(variant, unit))
+}
+
+/// Adds the file of online softmax.
+pub(super) fn softmax_files(variant: VariantBuilder, unit: f32) -> VariantBuilder {
+    variant.real("WEIGHT_UNIT", "", unit).file(source!("lib/online_softmax.wgsl"))
 }
 
 /// Heads of a workgroup, of `heads` with queries of `kv_row` values.
@@ -116,9 +120,8 @@ impl Builder {
             .constant("KV_ROW", "x", kv_row / 4)
             .constant("LATENT", "c", rank / 4)
             .constant("CHUNKS", "", rank.div_ceil(4 * WORKGROUP))
-            .real("SCALE", "f", scale)
-            .tagged(cache.ty.file())
-            .team(self.target().team, lanes);
+            .real("SCALE", "f", scale);
+        let variant = cache.chunk_files(variant).team(self.target().team, lanes);
         let by = Attending { kernel: KERNEL.name, variant, rows: shared, together: false, bound: BOUND, unit: None };
         self.attend(label, by, q, cache, scale, splits)
     }
@@ -137,7 +140,7 @@ impl Builder {
         expect_queries(by.kernel, q, cache)?;
         let parts = self.parts(label, [cache.rank, heads], splits);
         self.attends(&by, q, cache, scale, &parts);
-        let variant = matrix_files(pool_files(self.known_split_files(by.variant, splits)), by.unit);
+        let variant = matrix_files(pool_files(self.known_split_files(by.variant, splits)), by.unit, cache);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
         let (heads, times) = if by.together { (heads * tokens, 1) } else { (heads, tokens) };

@@ -80,11 +80,9 @@ impl Builder {
         let BatchAttention { q, cache, .. } = *attention;
         let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
         let (variant, rows) = by_registers(q.per_row(), kv_row, rank);
-        let variant = variant
-            .constant("RANK", "c", rank)
-            .constant("LATENT", "", rank / 4)
-            .tagged(cache.ty.file())
-            .file(source!("lib/over_latents.wgsl"));
+        let variant =
+            variant.constant("RANK", "c", rank).constant("LATENT", "", rank / 4).file(source!("lib/over_latents.wgsl"));
+        let variant = cache.chunk_files(variant);
         let by = Attending { kernel: KERNEL.name, variant, rows, together: true, bound: BOUND, unit: None };
         self.attend_rows(label, attention, by, splits)
     }
@@ -103,7 +101,7 @@ impl Builder {
         let variant = by.variant.constant("Y_STRIDE", "", y.stride / 4).real("SCALE", "f", scale);
         let variant = pool_files(self.split_files(variant));
         let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
-        let variant = matrix_files(variant, by.unit);
+        let variant = matrix_files(variant, by.unit, cache);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(left);
         let blocks = attention.rows().div_ceil(by.rows);

@@ -1,6 +1,6 @@
 //! Attention of many rows by cooperative matrices of 16 x 16.
 
-use super::kv_write::{Cache, CacheType};
+use super::kv_write::Cache;
 use super::mla_attention::{Attending, HALF_UNIT};
 use super::mla_attention_batch::BatchAttention;
 use super::{Kernel, expect_shape};
@@ -29,7 +29,7 @@ impl Builder {
         let kv_row = Cache::row_values(cache.rank, cache.rotary);
         let whole = kv_row.is_multiple_of(64) && cache.rank.is_multiple_of(16 * WORKGROUP / 32);
         let fits = kv_row <= LONGEST_KV_ROW && cache.rank <= LARGEST_RANK;
-        matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
+        matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty.suits_matrices() && whole && fits
     }
 
     /// As [`Builder::mla_attention_batch`], with queries and weights as f16.
@@ -51,8 +51,8 @@ impl Builder {
             .constant("LATENT", "", rank / 4)
             .constant("ROWS", "", ROWS)
             .constant("LANES", "", WORKGROUP / ROWS);
-        let by =
-            Attending { kernel: KERNEL.name, variant, rows: ROWS, together: true, bound: BOUND, unit: Some(HALF_UNIT) };
+        let (bound, unit) = (BOUND.max(cache.ty.bound_of_halves()), Some(HALF_UNIT));
+        let by = Attending { kernel: KERNEL.name, variant, rows: ROWS, together: true, bound, unit };
         self.attend_rows(label, attention, by, splits)
     }
 }

@@ -5,7 +5,7 @@
 
 use super::computes::ExpandedAttention;
 use super::expand_kv::{Expanded, LatentWeights, SHORTEST};
-use super::kv_write::{Cache, CacheType};
+use super::kv_write::{Cache, HALVES};
 use super::mla_attention::{HALF_UNIT, SPAN};
 use super::{Kernel, expect_shape, mla_attention_batch, mla_attention_matrix8};
 use crate::error::Result;
@@ -205,7 +205,7 @@ fn by_sixteen(heads: usize) -> (&'static str, VariantBuilder, usize) {
 fn by_registers(heads: usize, expanded: &Expanded) -> (&'static str, VariantBuilder, usize) {
     let (key, value) = (expanded.key(), expanded.value());
     let (variant, rows) = mla_attention_batch::by_registers(heads, key + value, value);
-    let variant = variant.constant("SPAN", "t", SPAN).file(CacheType::F16.file().0);
+    let variant = variant.constant("SPAN", "t", SPAN).constant("KV_CHUNKS", "", (key + value) / 4).file(HALVES.0);
     (mla_attention_batch::KERNEL.name, variant.tagged(OVER_SEGMENT), rows)
 }
 
@@ -213,6 +213,7 @@ fn by_registers(heads: usize, expanded: &Expanded) -> (&'static str, VariantBuil
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::kernels::CacheType;
     use crate::plan::Choices;
     use crate::quant::QUANTS;
 

@@ -2,7 +2,7 @@
 //! matrices, and with them the KV rows that a workgroup brings.
 
 use super::Kernel;
-use super::kv_write::{Cache, CacheType};
+use super::kv_write::Cache;
 use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, MOST_SPLITS, splits};
 use crate::error::{Error, Result};
 use crate::gpu::Matrices;
@@ -39,7 +39,7 @@ impl Builder {
         let whole = kv_row.is_multiple_of(16 * KEY_PARTS) && cache.rank.is_multiple_of(16 * SUBGROUPS);
         // A KV row and the rest of a tile fill the workgroup's memory at 640 values.
         let fits = q.shape[1] / self.rows() >= ROWS && kv_row <= 576;
-        matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty == CacheType::F16 && whole && fits
+        matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty.suits_matrices() && whole && fits
     }
 
     /// Whether heads of several rows share matrices of 16 x 16.
@@ -77,7 +77,7 @@ impl Builder {
         if !self.suits_matrices(q, cache) {
             let (got, want) = (
                 format!("{heads} heads, kv_rows of {kv_row}, {:?}", cache.ty),
-                "16 heads or more, kv_rows of whole matrices, F16",
+                "16 heads or more, kv_rows of whole matrices, F16 or Q8_0",
             );
             return Err(Error::Shape { op: KERNEL.name, tensor: label.to_owned(), got, want: want.to_owned() });
         }
@@ -95,7 +95,7 @@ impl Builder {
             .switch("TOGETHER", "a", together)
             .real("SCALE", "f", scale)
             .team(Team::Subgroup, LANES);
-        let bound = bound(self.target().arithmetic);
+        let bound = bound(self.target().arithmetic).max(cache.ty.bound_of_halves());
         let by = Attending { kernel: KERNEL.name, variant, rows: ROWS, together, bound, unit: Some(HALF_UNIT) };
         self.attend(label, by, q, cache, scale, splits)
     }

@@ -4,8 +4,8 @@
 //! An M1 or M2 multiplies f32 at the rate of f16 (philipturner/metal-benchmarks). Where scores are to be as exact as
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
-use super::kv_write::{Cache, CacheType, pool_files};
-use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries, matrix_files};
+use super::kv_write::{Cache, SHARE_OF_HALVES, pool_files};
+use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries, matrix_files, softmax_files};
 use super::mla_attention_batch::BatchAttention;
 use super::{Kernel, expect_shape};
 use crate::error::Result;
@@ -115,7 +115,7 @@ fn variant_of(
 impl Builder {
     /// Whether the target's matrices of 8 x 8 suit attention over the cache.
     pub(super) fn suits_matrices8(&self, cache: &Cache) -> bool {
-        self.multiplies_by_eight() && cache.ty == CacheType::F16 && subgroups_over(cache).is_some()
+        self.multiplies_by_eight() && cache.ty.suits_matrices() && subgroups_over(cache).is_some()
     }
 
     /// Whether they suit attention over written-out keys and values of these widths.
@@ -133,7 +133,7 @@ impl Builder {
     pub(super) fn segments8(&self, heads: usize, widths: [usize; 2]) -> (VariantBuilder, usize) {
         let subgroups = subgroups_over_segment(widths, self.target().workgroup_bytes).unwrap_or_default();
         let (variant, rows) = variant_of(MatrixType::F16, [heads, self.rows()], widths.iter().sum(), subgroups);
-        (matrix_files(variant, Some(MatrixType::F16.unit())), rows)
+        (softmax_files(variant, MatrixType::F16.unit()).file(SHARE_OF_HALVES), rows)
     }
 
     /// The kernel for `rows` queries of `heads` heads.
@@ -146,7 +146,7 @@ impl Builder {
             .constant("RANK", "c", cache.rank)
             .constant("LATENT", "", cache.rank / 4)
             .file(source!("lib/over_latents.wgsl"));
-        let (bound, unit) = (operands.bound(), Some(operands.unit()));
+        let (bound, unit) = (operands.bound().max(cache.ty.bound_of_halves()), Some(operands.unit()));
         Ok(Attending { kernel: KERNEL.name, variant, rows, together: true, bound, unit })
     }
 
@@ -166,7 +166,7 @@ impl Builder {
         self.attends(&by, q, cache, scale, &parts);
         let variant = pool_files(self.split_files(by.variant.real("SCALE", "f", scale)));
         let variant = variant.file(source!("lib/rows_split.wgsl"));
-        let variant = matrix_files(variant, by.unit);
+        let variant = matrix_files(variant, by.unit, cache);
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
         let (rows, blocks) = (q.shape[1].next_multiple_of(SIDE), q.shape[1].div_ceil(by.rows));
@@ -193,6 +193,7 @@ impl Builder {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::kernels::CacheType;
 
     /// The kernels of attention over a cache on Apple's GPUs: of a token, of four, and of 512.
     fn kernels([heads, rank, rotary]: [usize; 3], ty: CacheType) -> [&'static str; 3] {
@@ -220,7 +221,9 @@ mod tests {
     #[test]
     fn macs_attend_by_matrices_over_caches_of_f16() {
         for shape in [[20, 512, 64], [5, 512, 64], [16, 512, 64], [128, 512, 64], [4, 128, 32], [1, 256, 64]] {
-            assert_eq!(kernels(shape, CacheType::F16), [KERNEL.name; 3], "{shape:?}");
+            for ty in [CacheType::F16, CacheType::Q8_0] {
+                assert_eq!(kernels(shape, ty), [KERNEL.name; 3], "{shape:?}");
+            }
         }
         let without = ["mla_attention", "mla_attention", "mla_attention_batch"];
         assert_eq!(kernels([20, 512, 64], CacheType::F32), without);

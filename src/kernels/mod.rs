@@ -22,6 +22,7 @@ mod group_slots;
 pub(crate) mod histogram;
 pub(crate) mod keep_hidden;
 mod kept_hidden;
+pub(crate) mod kv_blocks;
 mod kv_write;
 mod last_token;
 pub(crate) mod matmul;

@@ -19,8 +19,17 @@ pub struct CacheShape {
 }
 
 impl CacheShape {
-    /// Fails if there are no tokens, or more than positions, which are u32 on the GPU, can count.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Fails if there are no tokens, or more than positions, which are u32 on the GPU, can count, or if the type cannot hold
+    /// the latents of a model.
+    pub(crate) fn check(&self, config: &Config) -> Result<()> {
+        let rank = config.latent_rank;
+        if !self.ty.holds(rank) {
+            return Err(Error::Unsupported {
+                what: format!("a KV cache of type {} for this model", self.ty.name()),
+                found: format!("latents of {rank} values, which are no whole blocks of 32"),
+                remedy: "use f16 or f32".to_owned(),
+            });
+        }
         if (1..=u32::MAX as usize).contains(&self.context) {
             return Ok(());
         }
@@ -30,7 +39,7 @@ impl CacheShape {
 
     /// The size in bytes of the KV rows of one layer, in whole pages.
     pub fn layer_bytes(&self, config: &Config) -> u64 {
-        let kv_row = Cache::row_values(config.latent_rank, config.rotary) * self.ty.bytes();
+        let kv_row = self.ty.row_bytes(config.latent_rank, config.rotary);
         (kv_row as u64).saturating_mul(self.context.next_multiple_of(PAGE) as u64)
     }
 

@@ -172,7 +172,7 @@ pub(crate) fn plan_alone(
     cache: CacheShape,
     target: &Target,
 ) -> Result<BatchPlan> {
-    cache.check()?;
+    cache.check(config)?;
     let builder = builder_alone(config, target);
     let planned = plan(builder, weights, config, cache, Outputs::All)?;
     check_tilings(&planned.plan, target)?;

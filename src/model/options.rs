@@ -5,7 +5,7 @@ use super::verdict::{Check, Verdict};
 use super::{CacheShape, Config, PromptOptions, usual_arithmetic};
 use crate::gguf::Gguf;
 use crate::gpu::{Gpu, Matrices};
-use crate::kernels::{Cache, CacheType};
+use crate::kernels::CacheType;
 use crate::plan::{Choices, Fusions, StepLimit, Target};
 use crate::quant::Arithmetic;
 use crate::shader::Variant;
@@ -93,7 +93,7 @@ impl LoadOptions {
             Some(n) => n,
             None => config.context.min(USUAL_CONTEXT),
         };
-        let line = Cache::row_values(config.latent_rank, config.rotary) * CacheType::F32.bytes();
+        let line = CacheType::F32.row_bytes(config.latent_rank, config.rotary);
         let exact = config.layers.saturating_mul(line).saturating_mul(context);
         let usual = if exact <= SMALL_CACHE { CacheType::F32 } else { CacheType::F16 };
         CacheShape { context, ty: self.cache.unwrap_or(usual) }

@@ -56,6 +56,8 @@ pub enum OutputPlace {
     U32(BufferRef, usize),
     /// The place of a signed byte, of which four make a word, and the place of the f32 that it is multiplied with.
     Scaled(BufferRef, usize, usize),
+    /// The place of a byte, of which 128 is zero and 0 is -1, and the place of the f16 that it is multiplied with.
+    Block(BufferRef, usize, usize),
     /// The place of a sum, and, in another buffer, the place of the sum of weights that it is divided by. Both are f32.
     Mean([BufferRef; 2], [usize; 2]),
     /// The place of an f32, to which the logarithm of the next one is added.
@@ -69,6 +71,7 @@ impl OutputPlace {
             Self::F32(buffer, place) | Self::U32(buffer, place) => vec![(buffer, place)],
             Self::F16(buffer, place) => vec![(buffer, place / 2)],
             Self::Scaled(buffer, byte, scale) => vec![(buffer, byte / 4), (buffer, scale)],
+            Self::Block(buffer, byte, scale) => vec![(buffer, byte / 4), (buffer, scale / 2)],
             Self::Mean([sums, weights], [sum, weight]) => vec![(sums, sum), (weights, weight)],
             Self::LogSum(buffer, place) => vec![(buffer, place), (buffer, place + 1)],
         }
@@ -84,6 +87,10 @@ impl OutputPlace {
             (Self::Scaled(_, byte, _), [four, scale]) => {
                 f64::from((four >> (8 * (byte % 4))) as u8 as i8) * float(scale)
             }
+            (Self::Block(_, byte, scale), [four, two]) => {
+                let part = f64::from((four >> (8 * (byte % 4))) as u8) / 128.0 - 1.0;
+                part * f16::from_bits((two >> (16 * (scale % 2))) as u16).to_f64()
+            }
             (Self::Mean(..), [sum, weight]) => float(sum) / float(weight),
             (Self::LogSum(..), [top, total]) => float(top) + float(total).ln(),
             _ => f64::NAN,
@@ -94,7 +101,9 @@ impl OutputPlace {
     pub fn place(self) -> (BufferRef, usize) {
         match self {
             Self::F32(buffer, place) | Self::F16(buffer, place) | Self::U32(buffer, place) => (buffer, place),
-            Self::Scaled(buffer, place, _) | Self::LogSum(buffer, place) => (buffer, place),
+            Self::Scaled(buffer, place, _) | Self::Block(buffer, place, _) | Self::LogSum(buffer, place) => {
+                (buffer, place)
+            }
             Self::Mean([buffer, _], [place, _]) => (buffer, place),
         }
     }

@@ -3,6 +3,7 @@
 use super::{VALUES, VECTORS, sample, start};
 use crate::error::Result;
 use crate::kernels::computes::{Attended, Attention, Merge, Merged};
+use crate::kernels::kv_blocks::BlockRow;
 use crate::kernels::mla_attention::SPAN;
 use crate::kernels::{Cache, CacheType};
 use crate::plan::{OutputPlace, PAGE, Probe, Reference, Sample};
@@ -122,8 +123,7 @@ impl Attention {
 /// KV rows of the cache, without padding.
 pub(super) fn kv_rows(probe: &mut Probe<'_>, cache: &Cache, tokens: Range<usize>) -> Result<Vec<Vec<f64>>> {
     let Cache { buffer, ty, rank, rotary } = *cache;
-    let kv_row = Cache::row_values(rank, rotary);
-    let words = if ty == CacheType::F16 { kv_row / 2 } else { kv_row };
+    let words = ty.row_bytes(rank, rotary) / 4;
     let mut all = Vec::with_capacity(tokens.len() * words);
     let mut next = tokens.start;
     while next < tokens.end {
@@ -136,6 +136,7 @@ pub(super) fn kv_rows(probe: &mut Probe<'_>, cache: &Cache, tokens: Range<usize>
     let values = |words: &[u32]| match ty {
         CacheType::F16 => words.iter().flat_map(halves).take(rank + rotary).collect(),
         CacheType::F32 => words.iter().map(|&w| f64::from(f32::from_bits(w))).take(rank + rotary).collect(),
+        CacheType::Q8_0 => BlockRow { rank, rotary }.unpacked(bytemuck::cast_slice(words)),
     };
     Ok(all.chunks_exact(words).map(values).collect())
 }

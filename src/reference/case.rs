@@ -5,8 +5,10 @@
 //! number, or if the kernel changed anything that is not one of the expected outputs: the padding between vectors, the
 //! guard band, other buffers.
 
+use crate::kernels::kv_blocks::BlockRow;
 use crate::plan::{BufferRef, LocalId, Plan};
 use half::f16;
+use std::ops::Range;
 
 /// Bytes of the guard band at the end of a buffer.
 pub(super) const GUARD_BYTES: u64 = 256;
@@ -20,17 +22,35 @@ pub enum OutputType {
     F16,
     /// u32 values, compared exactly.
     U32,
+    /// Values of the latents of KV rows in blocks, counted as if the KV rows were nothing else.
+    Block(BlockRow),
 }
 
 impl OutputType {
-    /// Bytes of one value.
-    pub fn bytes(self) -> usize {
-        if self == Self::F16 { 2 } else { 4 }
+    /// The bytes of a value.
+    pub fn bytes(self, place: usize) -> Range<usize> {
+        let (at, size) = match self {
+            Self::F16 => (2 * place, 2),
+            Self::F32 | Self::U32 => (4 * place, 4),
+            Self::Block(row) => (place / row.rank * row.bytes() + row.byte(place % row.rank), 1),
+        };
+        at..at + size
+    }
+
+    /// The bytes that are written with those of a value: of one in a block, the word that its scale is part of.
+    fn besides(self, place: usize) -> Range<usize> {
+        let Self::Block(row) = self else { return 0..0 };
+        let at = (place / row.rank * row.bytes() + row.scale(place % row.rank)) / 4 * 4;
+        at..at + 4
     }
 
     fn read(self, bytes: &[u8], place: usize) -> f64 {
-        let at = place * self.bytes();
+        let at = self.bytes(place).start;
         match self {
+            Self::Block(row) => {
+                let scale = place / row.rank * row.bytes() + row.scale(place % row.rank);
+                BlockRow::value(bytes[at], u16::from_le_bytes([bytes[scale], bytes[scale + 1]]))
+            }
             Self::F16 => f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f64(),
             Self::F32 => word(bytes, at).map_or(f64::NAN, |w| f32::from_bits(w) as f64),
             Self::U32 => word(bytes, at).map_or(f64::NAN, f64::from),
@@ -125,8 +145,10 @@ impl Case {
             free[..content.len() - GUARD_BYTES as usize].fill(true);
         }
         for expected in self.expected.iter().filter(|e| e.local == local) {
-            let size = expected.kind.bytes();
-            expected.places.iter().for_each(|&p| free[p * size..(p + 1) * size].fill(true));
+            for &place in &expected.places {
+                free[expected.kind.bytes(place)].fill(true);
+                free[expected.kind.besides(place)].fill(true);
+            }
         }
         let before = &self.locals[local.index()];
         let changed = |i: &usize| content[*i] != before[*i] && !free[*i];

@@ -4,6 +4,7 @@ use super::vectors::{rms_normed, summed};
 use super::{VALUES, VECTORS, start};
 use crate::error::Result;
 use crate::kernels::computes::{KvRows, RotatedQueries, SLACK};
+use crate::kernels::kv_blocks::{BLOCK, BlockRow};
 use crate::kernels::{Cache, CacheType};
 use crate::plan::{OutputPlace, Probe, Reference, Sample};
 
@@ -58,15 +59,15 @@ impl Reference for KvRows {
                 .map(|(value, _)| value as f32)
                 .collect();
             let latent = rms_normed(&kv[..rank], &weights, self.norm.epsilon);
-            let kv_row = probe.kv_place(probe.position + token)? * Cache::row_values(rank, rotary);
+            let place = probe.kv_place(probe.position + token)?;
             for value in probe.some(rank, VALUES) {
-                samples.push(self.sample(kv_row + value, latent[value], latent[value].abs()));
+                samples.push(self.latent(place, value, &latent));
             }
             let rotations = probe.rotations(token, rotary / 2)?;
             for pair in probe.some(rotary / 2, VALUES) {
                 let (a, b) = (kv[rank + 2 * pair], kv[rank + 2 * pair + 1]);
                 for (side, want) in rotated(a, b, rotations[pair]).into_iter().enumerate() {
-                    samples.push(self.sample(kv_row + rank + 2 * pair + side, want, f64::from(a.abs() + b.abs())));
+                    samples.push(self.value(place, rank + 2 * pair + side, want, f64::from(a.abs() + b.abs())));
                 }
             }
         }
@@ -75,12 +76,39 @@ impl Reference for KvRows {
 }
 
 impl KvRows {
-    /// A value of the cache, which f16 holds within 2^-11, and small ones within 2^-25.
-    fn sample(&self, place: usize, want: f64, size: f64) -> Sample {
-        let (output, bound, least) = match self.cache.ty {
-            CacheType::F16 => (OutputPlace::F16(self.cache.buffer, place), 6e-4, 1e-7),
-            CacheType::F32 => (OutputPlace::F32(self.cache.buffer, place), 2e-6, 0.0),
+    /// A value of the latent of the KV row at a place in the pool.
+    fn latent(&self, place: usize, at: usize, latent: &[f64]) -> Sample {
+        let Cache { buffer, ty, rank, rotary } = self.cache;
+        if ty != CacheType::Q8_0 {
+            return self.value(place, at, latent[at], latent[at].abs());
+        }
+        let (row, top) = (BlockRow { rank, rotary }, block_top(latent, at));
+        let start = place * row.bytes();
+        let output = OutputPlace::Block(buffer, start + row.byte(at), (start + row.scale(at)) / 2);
+        Sample { output, want: latent[at], tolerance: IN_BLOCK * top + 1e-7 }
+    }
+
+    /// A value of the KV row at a place, which f16 holds within 2^-11, and small ones within 2^-25.
+    fn value(&self, place: usize, at: usize, want: f64, size: f64) -> Sample {
+        let Cache { buffer, ty, rank, rotary } = self.cache;
+        let (output, bound, least) = match ty {
+            CacheType::F16 => (OutputPlace::F16(buffer, place * Cache::row_values(rank, rotary) + at), 6e-4, 1e-7),
+            CacheType::F32 => (OutputPlace::F32(buffer, place * Cache::row_values(rank, rotary) + at), 2e-6, 0.0),
+            CacheType::Q8_0 => {
+                let row = BlockRow { rank, rotary };
+                (OutputPlace::F16(buffer, (place * row.bytes() + row.keys()) / 2 + at - rank), 6e-4, 1e-7)
+            }
         };
         Sample { output, want, tolerance: SLACK * (bound * size + least) }
     }
+}
+
+/// How far a value of a block may be off, as a part of the largest magnitude there: half a step, and what that is longer
+/// for a scale that was rounded up.
+pub(super) const IN_BLOCK: f64 = 0.502 / 127.0;
+
+/// The largest magnitude of the block of value `at`.
+pub(super) fn block_top(latent: &[f64], at: usize) -> f64 {
+    let block = &latent[at / BLOCK * BLOCK..][..BLOCK];
+    block.iter().fold(0.0, |top, value| value.abs().max(top))
 }

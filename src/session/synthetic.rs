@@ -2,8 +2,10 @@
 
 use super::Session;
 use crate::error::Result;
-use crate::gpu::{Buffer, BufferUse, Gpu};
-use crate::kernels::CacheType;
+use crate::gpu::{Buffer, BufferUse};
+use crate::kernels::kv_blocks::BlockRow;
+use crate::kernels::{Cache, CacheType};
+use crate::model::Model;
 use crate::plan::PAGE;
 use crate::quant::F32;
 
@@ -23,10 +25,10 @@ impl Session {
         self.check(0, &tokens)?;
         self.wait()?;
         self.rewind(0);
-        let (gpu, ty) = (self.model().gpu().clone(), self.pool.cache().ty);
+        let (model, ty) = (self.model().clone(), self.pool.cache().ty);
         self.with_runner(|session, runner| {
             session.reach(runner, tokens.len())?;
-            fill_with_noise(&gpu, ty, &runner.plans.shared.caches.iter().collect::<Vec<_>>())
+            fill_with_noise(&model, ty, &runner.plans.shared.caches.iter().collect::<Vec<_>>())
         })?;
         self.offered = tokens.len() / PAGE; // nobody computed them
         (self.confirmed, self.tokens) = (tokens.len(), tokens);
@@ -38,21 +40,28 @@ impl Session {
 ///
 /// # Errors
 /// What the device reports.
-pub(crate) fn fill_with_noise(gpu: &Gpu, ty: CacheType, caches: &[&Buffer]) -> Result<()> {
-    let bytes = noise(ty);
+pub(crate) fn fill_with_noise(model: &Model, ty: CacheType, caches: &[&Buffer]) -> Result<()> {
+    let (gpu, config) = (model.gpu(), model.config());
+    let bytes = noise(ty, config.latent_rank, config.rotary);
     let noise = gpu.buffer("noise", bytes.len() as u64, BufferUse::Storage)?;
     gpu.write(&noise, 0, &bytes)?;
     gpu.fill(&noise, caches)
 }
 
-/// Noise of moderate size, as a cache holds it.
-fn noise(ty: CacheType) -> Vec<u8> {
+/// Noise of moderate size, as a cache of such latents and rotary keys holds it: whole KV rows of those in blocks.
+fn noise(ty: CacheType, rank: usize, rotary: usize) -> Vec<u8> {
     let bytes = F32.sample(NOISE, 0);
     match ty {
         CacheType::F32 => bytes,
         CacheType::F16 => {
             let values = bytes.as_chunks().0.iter().map(|value| half::f16::from_f32(f32::from_le_bytes(*value)));
             values.flat_map(half::f16::to_le_bytes).collect()
+        }
+        CacheType::Q8_0 => {
+            let values: Vec<f32> = bytes.as_chunks().0.iter().map(|value| f32::from_le_bytes(*value)).collect();
+            let kv_rows = values.chunks_exact(Cache::row_values(rank, rotary));
+            let row = BlockRow { rank, rotary };
+            kv_rows.flat_map(|values| row.packed(&values[..rank + rotary])).collect()
         }
     }
 }

@@ -97,7 +97,7 @@ impl<'a> GpuBench<'a> {
         token.check(model.gpu().capabilities())?;
         let (_, executor) = bench.executor(&start, BatchShape::ALONE)?;
         let caches: Vec<Buffer> = token.plan.caches().map(|cache| executor.local(cache).clone()).collect();
-        fill_with_noise(model.gpu(), cache.ty, &caches.iter().collect::<Vec<_>>())?;
+        fill_with_noise(model, cache.ty, &caches.iter().collect::<Vec<_>>())?;
         bench.token = Some(token);
         Ok(bench)
     }

@@ -13,6 +13,10 @@ const EXACT: f64 = 2e-5;
 /// The bound with an f16 cache. Rounding the cache to f16 alone moves the logits of the reference by up to 7.2e-4 at
 /// the worst position.
 const F16_CACHE: f64 = 1e-3;
+/// The bounds with a cache in blocks, at the worst position and at the median one. Rounding the latents alone moves the
+/// logits of the reference by up to 7.0e-3, but for a position where it chooses other experts and moves them by 3.9e-2, and
+/// by up to 6.9e-4 at the median position.
+const BLOCKS_CACHE: [f64; 2] = [5e-2, 1e-3];
 
 fn check_logits(model: &Model, precision: &str, golden: &Golden, what: &str) {
     check_logits_with(model, CacheType::F32, precision, golden, what);
@@ -52,6 +56,32 @@ fn q4_0_logits_and_continuations() {
 fn without_subgroups() {
     let model = load_on(&fable_file("q4_0"), gpu_without_subgroups());
     goldens().iter().for_each(|golden| check_logits(&model, "q4_0", golden, ""));
+}
+
+/// A cache in blocks, with tokens one by one, a few at a time and in large chunks, with subgroups and without.
+#[test]
+fn latents_in_blocks() {
+    let without = load_on(&fable_file("q4_0"), gpu_without_subgroups());
+    for (model, precision) in [(fable("f16"), "f16"), (fable("q4_0"), "q4_0"), (&without, "q4_0")] {
+        for (golden, together) in goldens().iter().zip([1, 8, 64].into_iter().cycle()) {
+            let cache = CacheShape { context: golden.tokens.len(), ty: CacheType::Q8_0 };
+            let mut session = Session::with_cache(model, cache).unwrap();
+            session.set_prompt_options(PromptOptions { chunk: Some(together), ..PromptOptions::default() });
+            let (want, mut errors) = (golden.logits(precision), Vec::new());
+            let mut look = |position, row: &[f32]| {
+                let known = golden.positions.iter().position(|known| *known == position);
+                errors.extend(known.map(|index| relative_l2(row, &want[index * row.len()..][..row.len()])));
+                ControlFlow::Continue(())
+            };
+            session.feed_all(&golden.tokens, &mut look).unwrap();
+            errors.sort_by(f64::total_cmp);
+            let (worst, median) = (errors[errors.len() - 1], errors[errors.len() / 2]);
+            let what = format!("{precision} {}, {together} together: {worst:.1e}, median {median:.1e}", golden.name);
+            println!("{what}");
+            assert_eq!(errors.len(), golden.positions.len(), "{what}");
+            assert!(worst < BLOCKS_CACHE[0] && median < BLOCKS_CACHE[1] && median > 1e-5, "{what}");
+        }
+    }
 }
 
 /// Every fusion turned off alone.

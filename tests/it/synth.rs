@@ -72,7 +72,7 @@ fn the_full_shape_takes_few_dispatches() {
     let config = Config::read(&file).unwrap();
     for subgroup in [4, 8, 16, 32, 64] {
         for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
-            for ty in [CacheType::F16, CacheType::F32] {
+            for ty in CacheType::ALL {
                 let target = &Target { team: Team::Subgroup, subgroup, arithmetic, ..Target::default() };
                 let plan = plan_token(&file, &config, CacheShape { context: 8192, ty }, target).unwrap().plan;
                 let (dispatches, pipelines) = (plan.steps.len(), plan.variants.len());
@@ -109,7 +109,7 @@ fn targets() -> Vec<(Target, CacheType)> {
     }
     targets.push(Target { team: Team::Workgroup, ..Target::default() });
     targets.push(Target { tilings: Tilings::Apple, matrices: Matrices::Eight, ..Target::default() });
-    targets.into_iter().flat_map(|target| [CacheType::F16, CacheType::F32].map(|ty| (target.clone(), ty))).collect()
+    targets.into_iter().flat_map(|target| CacheType::ALL.map(|ty| (target.clone(), ty))).collect()
 }
 
 #[test]

@@ -22,6 +22,8 @@ use wglm::{CacheShape, CacheType, Config};
 /// and the rounding of the cache.
 const EXACT: f64 = 2e-5;
 const F16_CACHE: f64 = 1e-3;
+/// Rounding the latents alone moves the logits of the reference by up to 1.8e-3 in the shortest of the dialogues.
+const BLOCKS_CACHE: f64 = 3e-3;
 
 /// The demonstration model on the machine.
 struct Model {
@@ -66,7 +68,7 @@ impl Model {
         let config = Config::read(&file).unwrap();
         let planned = plan_token(&file, &config, cache, &Target { matrices, ..apple() }).unwrap();
         let by_matrices = planned.plan.steps.iter().any(|step| step.kernel == "mla_attention_matrix8");
-        assert_eq!(by_matrices, matrices == Matrices::Eight && cache.ty == CacheType::F16);
+        assert_eq!(by_matrices, matrices == Matrices::Eight && cache.ty != CacheType::F32);
         let shaders: HashMap<Variant, Shader> = shaders([&planned.plan]);
         let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
         let program = shop.program(&texts, build.level)?;
@@ -132,7 +134,12 @@ fn check(shop: &Workshop, build: Build, ty: CacheType, matrices: Matrices, golde
     let context = golden.tokens.len().max(golden.prompt + golden.greedy("q4_0").len());
     let mut model = Model::load(shop, build, CacheShape { context, ty }, matrices)?;
     let worst = check_logits(&mut model, golden)?;
-    assert!(worst < if exact { EXACT } else { F16_CACHE }, "worst relative L2 {worst:.2e}");
+    let bound = match ty {
+        CacheType::Q8_0 => BLOCKS_CACHE,
+        _ if exact => EXACT,
+        _ => F16_CACHE,
+    };
+    assert!(worst < bound, "worst relative L2 {worst:.2e}");
     if exact {
         check_continuation(&mut model, golden)?;
     }
@@ -154,7 +161,9 @@ fn the_demonstration_model_computes_what_others_do() {
     let mut runs: Vec<_> = goldens.iter().map(|golden| (fast, exact, Matrices::None, golden)).collect();
     let others = Build::ALL.into_iter().filter(|build| *build != fast);
     runs.extend(others.map(|build| (build, exact, Matrices::None, shortest)));
-    runs.extend([Matrices::None, Matrices::Eight].map(|matrices| (fast, half, matrices, shortest)));
+    for ty in [half, CacheType::Q8_0] {
+        runs.extend([Matrices::None, Matrices::Eight].map(|matrices| (fast, ty, matrices, shortest)));
+    }
     for (build, ty, matrices, golden) in runs {
         let fault = |fault| panic!("{} ({build:?}, {ty:?} cache, {matrices:?}): {fault}", golden.name);
         check(&shop, build, ty, matrices, golden).unwrap_or_else(fault);

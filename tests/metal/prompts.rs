@@ -22,6 +22,8 @@ use wglm::{CacheShape, CacheType, Config};
 const EXACT: f64 = 2e-5;
 const F16_CACHE: f64 = 1e-3;
 const HALVES: f64 = 2e-3;
+/// Rounding the latents alone moves the logits of the reference by up to 7.0e-3.
+const BLOCKS_CACHE: f64 = 1e-2;
 
 /// Runs a golden's tokens in chunks that there is room for `room` tokens of: the worst error of known logits.
 fn worst(
@@ -41,7 +43,7 @@ fn worst(
     let logits = head.unwrap().logits;
     let stride = logits.pitch;
     let by_matrices = plan.steps.iter().any(|step| step.kernel == "mla_attention_matrix8");
-    assert_eq!(by_matrices, matrices == Matrices::Eight && ty == CacheType::F16);
+    assert_eq!(by_matrices, matrices == Matrices::Eight && ty != CacheType::F32);
     assert_eq!(plan.steps.iter().any(|step| step.kernel.starts_with("expand_kv")), expanded);
 
     let shaders: HashMap<Variant, Shader> = shaders([&plan]);
@@ -89,6 +91,9 @@ fn prompts_of_the_demonstration_model_compute_what_others_do() {
         (noalias, (Matrices::Eight, half, false), 64, longest, HALVES),
         (noalias, (Matrices::Eight, half, true), 64, longest, HALVES),
         (noalias, (Matrices::None, half, true), 64, longest, HALVES),
+        (noalias, (Matrices::None, CacheType::Q8_0, false), 64, shortest, BLOCKS_CACHE),
+        (noalias, (Matrices::Eight, CacheType::Q8_0, false), 64, longest, BLOCKS_CACHE),
+        (noalias, (Matrices::Eight, CacheType::Q8_0, true), 64, longest, BLOCKS_CACHE),
     ];
     for (build, how, room, golden, bound) in runs {
         let about = format!("{} in chunks of {room} ({build:?}, {how:?})", golden.name);

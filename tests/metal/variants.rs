@@ -39,7 +39,7 @@ pub fn plans(file: &Gguf, context: usize) -> Vec<Plan> {
     let config = Config::read(file).unwrap();
     let mut plans = Vec::new();
     for target in &targets() {
-        for ty in [CacheType::F16, CacheType::F32] {
+        for ty in CacheType::ALL {
             for fusions in [Fusions::all(), Fusions::none()] {
                 let (cache, target) = (CacheShape { context, ty }, &Target { fusions, ..target.clone() });
                 plans.push(plan_token(file, &config, cache, target).unwrap().plan);

@@ -1,12 +1,18 @@
 // The latent cache in f16. A chunk is four values.
 
+alias CacheElement = vec2<u32>;
 alias CacheChunk = vec2<u32>;
 
-fn cache_packed(v: vec4<f32>) -> CacheChunk {
+fn cache_packed(v: vec4<f32>) -> CacheElement {
     let held = clamp(v, vec4<f32>(-65504.0), vec4<f32>(65504.0)); // what f16 can hold
     return vec2<u32>(pack2x16float(held.xy), pack2x16float(held.zw));
 }
 
-fn cache_unpacked(c: CacheChunk) -> vec4<f32> {
+// Chunk k of the KV row at a place.
+fn cache_chunk(place: u32, k: u32) -> CacheChunk {
+    return cache[place * KV_CHUNKS + k];
+}
+
+fn cache_unpacked(c: CacheChunk, k: u32) -> vec4<f32> {
     return vec4<f32>(unpack2x16float(c.x), unpack2x16float(c.y));
 }

@@ -3,13 +3,19 @@
 
 var<storage, read> kv: array<vec4<f32>>;
 var<storage, read> kv_norm: array<vec4<f32>>;
-var<storage, read_write> cache: array<CacheChunk>;
 
 const LATENT = RANK / 4u; // chunks
 const CHUNKS = LATENT + (PAIRS + 1u) / 2u;
 
-// Two pairs of the rotated key of a row of the batch, from pair i on; behind the last there are zeros.
-fn rotated_pairs(pairs: vec4<f32>, row: u32, i: u32) -> vec4<f32> {
+// Chunk k of the latent of a row of the batch, of which every value is multiplied with `scale` and with the norm's.
+fn latent_chunk(row: u32, k: u32, scale: f32) -> vec4<f32> {
+    return kv_chunk(row, k) * scale * kv_norm[k];
+}
+
+// Chunk k of the KV row, which is one of the rotated key: two pairs. Behind the last there are zeros.
+fn rotated_chunk(row: u32, k: u32) -> vec4<f32> {
+    let pairs = kv_chunk(row, k);
+    let i = 2u * (k - LATENT);
     return vec4<f32>(rotated(pairs.xy, row, i), rotated(pairs.zw, row, min(i + 1u, PAIRS - 1u)));
 }
 
@@ -22,13 +28,5 @@ fn write_kv_row(row: u32, i: Invocation) {
     }
     let mean = workgroup_sum(squares, team_of(i)) / f32(RANK);
     let scale = inverseSqrt(mean + EPSILON);
-    let kv_row = kv_place(first_page_of(row), attended_by(row) - 1u) * KV_ROW;
-    for (var k = i.local; k < CHUNKS; k += WORKGROUP) {
-        let chunk = kv_chunk(row, k);
-        if k < LATENT {
-            cache[kv_row + k] = cache_packed(chunk * scale * kv_norm[k]);
-        } else {
-            cache[kv_row + k] = cache_packed(rotated_pairs(chunk, row, 2u * (k - LATENT)));
-        }
-    }
+    write_chunks(row, kv_place(first_page_of(row), attended_by(row) - 1u), scale, i.local);
 }

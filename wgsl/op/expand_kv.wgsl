@@ -14,12 +14,11 @@ const SIDE = COLUMNS / 4u; // invocations side by side
 const KEY_TILES = (NOPE + COLUMNS - 1u) / COLUMNS;
 const VALUE_TILES = (VALUE + COLUMNS - 1u) / COLUMNS;
 const LAST_STEP = (RANK - 1u) / STEP * STEP;
-const CHUNKS = KV_ROW / 4u;           // of a KV row in the cache
-const WRITTEN = (KEY + VALUE) / 4u;   // of one that is written out
+const WRITTEN = (KEY + VALUE) / 4u; // chunks of a KV row that is written out
 const LATENT_SHARE = TOKENS * STEP / 4u / WORKGROUP; // chunks of a step that an invocation brings
 
-var<storage, read> cache: array<CacheChunk>;
-var<storage, read_write> expanded: array<CacheChunk>;
+var<storage, read> cache: array<CacheElement>;
+var<storage, read_write> expanded: array<vec2<u32>>; // chunks of four f16
 
 var<workgroup> weights: array<vec4<f32>, COLUMNS * STEP / 4u>; // keys: [value of the latent][chunk of columns]
 var<workgroup> latents: array<vec4<f32>, TOKENS * STEP / 4u>;  // [chunk k of the step][KV row ^ k]: on as many banks
@@ -56,8 +55,9 @@ fn share_of(tile: Tile, column: u32, local: u32) -> Share {
         let n = local + i * WORKGROUP;
         let place = tile.place + min(n / 8u, tile.count - 1u);
         let chunk = column / 4u + n % 8u;
-        let latent = cache_unpacked(cache[place * CHUNKS + min(chunk, RANK / 4u - 1u)]);
-        share.latents[i] = select(vec4<f32>(0.0), latent, chunk < RANK / 4u);
+        let held = min(chunk, LATENT - 1u);
+        let latent = cache_unpacked(cache_chunk(place, held), held);
+        share.latents[i] = select(vec4<f32>(0.0), latent, chunk < LATENT);
     }
     return share;
 }
@@ -76,6 +76,12 @@ fn put(share: Share, is_key: bool, local: u32) {
         let n = local + i * WORKGROUP;
         latents[n % 8u * TOKENS + (n / 8u ^ n % 8u)] = share.latents[i];
     }
+}
+
+// Four values as f16.
+fn written_out(v: vec4<f32>) -> vec2<u32> {
+    let held = clamp(v, vec4<f32>(-65504.0), vec4<f32>(65504.0)); // what f16 can hold
+    return vec2<u32>(pack2x16float(held.xy), pack2x16float(held.zw));
 }
 
 fn tile_of(workgroup: vec3<u32>) -> Tile {
@@ -101,8 +107,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
         for (var n = local; n < written * ROTARY / 4u; n += WORKGROUP) {
             let at = n / (ROTARY / 4u);
             let chunk = n % (ROTARY / 4u);
-            let source = (tile.place + min(at, tile.count - 1u)) * CHUNKS + RANK / 4u;
-            expanded[to + at * WRITTEN + NOPE / 4u + chunk] = cache[source + chunk];
+            let place = tile.place + min(at, tile.count - 1u); // where it is f16 already
+            expanded[to + at * WRITTEN + NOPE / 4u + chunk] = cache_chunk(place, LATENT + chunk);
         }
     }
     let lane = local % SIDE;
@@ -132,7 +138,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     let begin = select(KEY / 4u, 0u, tile.is_key) + tile.row / 4u + lane;
     for (var j = 0u; j < 4u; j++) {
         if own + j < written && tile.row + 4u * lane < width {
-            expanded[to + (own + j) * WRITTEN + begin] = cache_packed(sums[j]);
+            expanded[to + (own + j) * WRITTEN + begin] = written_out(sums[j]);
         }
     }
 }

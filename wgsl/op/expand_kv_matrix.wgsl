@@ -12,10 +12,8 @@ const ROWS = 64u;
 const RIGHTS = 32u / SIDE;
 const KEY_TILES = (NOPE + ROWS - 1u) / ROWS;
 const VALUE_TILES = (VALUE + ROWS - 1u) / ROWS;
-const KV_CHUNKS = KV_ROW / 8u;
 const LATENT_SHARE = TOKENS * STEP / 8u / WORKGROUP; // chunks of a step that an invocation brings
 
-var<storage, read> cache: array<vec4<u32>>;
 var<storage, read_write> expanded: array<vec4<u32>>;
 
 // Matrices are loaded from multiples of 16 bytes: each array is of so many bytes that the next is at such a place.
@@ -55,7 +53,7 @@ fn latents_of(found: vec4<u32>, column: u32, local: u32) -> array<vec4<u32>, LAT
     for (var i = 0u; i < LATENT_SHARE; i++) {
         let n = local + i * WORKGROUP;
         let place = found.y + min(n / (STEP / 8u), found.x - 1u);
-        share[i] = cache[place * KV_CHUNKS + column / 8u + n % (STEP / 8u)];
+        share[i] = latent_eight(place, column / 8u + n % (STEP / 8u));
     }
     return share;
 }
@@ -64,8 +62,8 @@ fn put_latents(share: array<vec4<u32>, LATENT_SHARE>, local: u32) {
     for (var i = 0u; i < LATENT_SHARE; i++) {
         let n = local + i * WORKGROUP;
         let at = n / (STEP / 8u) * PITCH + 8u * (n % (STEP / 8u));
-        put_vector(at, first_of(share[i]));
-        put_vector(at + 4u, second_of(share[i]));
+        put_vector(at, first_of_eight(share[i]));
+        put_vector(at + 4u, second_of_eight(share[i]));
     }
 }
 
@@ -133,8 +131,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
         for (var n = local; n < (found.x + 15u) / 16u * 16u * ROTARY / 8u; n += WORKGROUP) {
             let at = n / (ROTARY / 8u);
             let chunk = n % (ROTARY / 8u);
-            let source = (found.y + min(at, found.x - 1u)) * KV_CHUNKS + RANK / 8u;
-            expanded[to + at * EXPANDED_CHUNKS + NOPE / 8u + chunk] = cache[source + chunk];
+            let place = found.y + min(at, found.x - 1u);
+            expanded[to + at * EXPANDED_CHUNKS + NOPE / 8u + chunk] = rotary_eight(place, chunk);
         }
     }
     let subgroup = local / 32u;

@@ -8,7 +8,7 @@ const KEYS = 6u;    // chunks of a key that an invocation loads before it uses t
 const VALUES = 16u; // KV rows whose values it loads before it uses the first
 
 var<storage, read> q: array<vec4<f32>>;
-var<storage, read> cache: array<CacheChunk>;
+var<storage, read> cache: array<CacheElement>;
 var<storage, read_write> parts: array<vec4<f32>>; // [row][head][split][chunk]
 var<storage, read_write> stats: array<vec2<f32>>; // [row][head][split]: largest score, sum of weights
 
@@ -23,21 +23,21 @@ var<workgroup> rescales: array<atomic<u32>, HEADS>; // what earlier weights are 
 // that counts. A team takes two KV rows at a time, so that what it reads of the queries serves both.
 fn score_tile(place: u32, last: u32, team: Team) {
     for (var t = 2u * team.index; t < SPAN; t += 2u * TEAMS) {
-        let one = (place + min(t, last)) * KV_ROW; // a tile may reach past the split
-        let two = (place + min(t + 1u, last)) * KV_ROW;
+        let one = place + min(t, last); // a tile may reach past the split
+        let two = place + min(t + 1u, last);
         var ones: array<f32, HEADS>;
         var twos: array<f32, HEADS>;
         for (var first = team.lane; first < KV_ROW; first += KEYS * LANES) {
             var keys: array<CacheChunk, 2u * KEYS>;
             for (var n = 0u; n < KEYS; n++) {
                 let k = min(first + n * LANES, KV_ROW - 1u);
-                keys[2u * n] = cache[one + k];
-                keys[2u * n + 1u] = cache[two + k];
+                keys[2u * n] = cache_chunk(one, k);
+                keys[2u * n + 1u] = cache_chunk(two, k);
             }
             for (var n = 0u; n < KEYS; n++) {
                 let k = first + n * LANES;
-                let key_one = cache_unpacked(keys[2u * n]);
-                let key_two = cache_unpacked(keys[2u * n + 1u]);
+                let key_one = cache_unpacked(keys[2u * n], k);
+                let key_two = cache_unpacked(keys[2u * n + 1u], k);
                 for (var h = 0u; h < HEADS && k < KV_ROW; h++) {
                     let query = queries[h * KV_ROW + k];
                     ones[h] += dot(key_one, query);
@@ -87,10 +87,10 @@ fn add_values(sums: ptr<function, array<vec4<f32>, HEADS * CHUNKS>>, place: u32,
         let at = min(local + c * WORKGROUP, LATENT - 1u);
         var values: array<CacheChunk, VALUES>;
         for (var n = 0u; n < VALUES; n++) {
-            values[n] = cache[(place + min(first + n, last)) * KV_ROW + at];
+            values[n] = cache_chunk(place + min(first + n, last), at);
         }
         for (var n = 0u; n < VALUES; n++) {
-            let value = cache_unpacked(values[n]);
+            let value = cache_unpacked(values[n], at);
             for (var h = 0u; h < HEADS; h++) {
                 (*sums)[h * CHUNKS + c] += scores[(first + n) * HEADS + h] * value;
             }

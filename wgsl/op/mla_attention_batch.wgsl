@@ -3,7 +3,6 @@
 // workgroup has ROWS of them, which share a tile of SPAN KV rows at a time. Each attends to the KV rows up to its own
 // token's, by online softmax.
 
-const CHUNKS = KV_ROW / 4u; // of a KV row
 const STEP = 8u;      // chunks of a key that are in workgroup memory at a time
 const PITCH = STEP + 1u;
 const TOKEN_LANES = 16u; // invocations that divide a tile's KV rows among them to compute scores
@@ -15,7 +14,7 @@ const ROW_GROUPS = WORKGROUP / COLUMN_LANES;   // groups of invocations that sha
 const OWN_ROWS = ROWS / ROW_GROUPS;
 const OWN_CHUNKS = (VALUE_FOURS + COLUMN_LANES - 1u) / COLUMN_LANES;
 
-var<storage, read> cache: array<CacheChunk>;
+var<storage, read> cache: array<CacheElement>;
 
 var<workgroup> queries: array<vec4<f32>, ROWS * PITCH>;
 var<workgroup> keys: array<vec4<f32>, SPAN * PITCH>;
@@ -36,7 +35,8 @@ fn stage(first_row: u32, part: u32, place: u32, last: u32, step: u32, local: u32
     }
     for (var k = local; k < SPAN * STEP; k += WORKGROUP) {
         let chunk = min(step + k % STEP, KEY_FOURS - 1u); // past the last the query is zero
-        keys[k / STEP * PITCH + k % STEP] = cache_unpacked(cache[(place + min(k / STEP, last)) * CHUNKS + chunk]);
+        let held = cache_chunk(place + min(k / STEP, last), chunk);
+        keys[k / STEP * PITCH + k % STEP] = cache_unpacked(held, chunk);
     }
 }
 
@@ -155,8 +155,8 @@ fn main(
         let count = min(SPAN, end - tile);
         for (var t = 0u; t < count; t++) {
             for (var c = 0u; c < OWN_CHUNKS; c++) {
-                let chunk = min(column + c * COLUMN_LANES, VALUE_FOURS - 1u);
-                let value = cache_unpacked(cache[(place + t) * CHUNKS + VALUE_FROM + chunk]);
+                let chunk = VALUE_FROM + min(column + c * COLUMN_LANES, VALUE_FOURS - 1u);
+                let value = cache_unpacked(cache_chunk(place + t, chunk), chunk);
                 for (var r = 0u; r < OWN_ROWS; r++) {
                     sums[r * OWN_CHUNKS + c] += scores[(own + r) * SPAN + t] * value;
                 }

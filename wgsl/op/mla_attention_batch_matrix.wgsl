@@ -11,7 +11,7 @@
 
 const TILE = 16u;                             // KV rows
 const PITCH = CHUNKS + 2u;                    // of a KV row in workgroup memory, so that rows fall on other banks
-const SHARE = TILE * CHUNKS / WORKGROUP;      // chunks of a tile that an invocation loads
+const TILE_KV_ROWS = TILE;
 const KEY_STEPS = KV_ROW / 32u;               // matrices of half a key
 const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value that are a subgroup's
 const QUERY_PITCH = CHUNKS / 2u;              // of a query's every other matrix
@@ -26,11 +26,9 @@ var<workgroup> rescales: array<f32, ROWS>; // what a row's earlier weights are m
 var<workgroup> any_rescale: vec4<u32>;     // x: 1 if earlier sums have to rescale
 var<workgroup> bounds: vec4<u32>;          // of the workgroup's work: first KV row, end; its first row, the end of all
 
-fn put_share(share: array<vec4<f16>, SHARE>, buffer: u32, local: u32) {
-    for (var n = 0u; n < SHARE; n++) {
-        let k = local + n * WORKGROUP;
-        kv_rows[(buffer * TILE + k / CHUNKS) * PITCH + k % CHUNKS] = share[n];
-    }
+// Puts a chunk of a KV row in its place. The second tile's rows follow on the first one's.
+fn put_chunk(row: u32, chunk: u32, v: vec4<f16>) {
+    kv_rows[row * PITCH + chunk] = v;
 }
 
 // Puts every other matrix of all queries, from number `odd` on, where the KV rows will be. Only half of them fit there.
@@ -249,7 +247,7 @@ fn main(
             any_rescale = vec4<u32>(0u);
         }
         workgroupBarrier();
-        put_share(share, 1u - buffer, local);
+        put_share(share, (1u - buffer) * TILE, local);
         weigh(&row, tile, i);
         if workgroupUniformLoad(&any_rescale).x == 1u {
             rescale(&s00, &s10, &s20, &s30, subgroup, lane);

@@ -13,7 +13,7 @@ const QUERY_UNIT = 16.0;
 const KEY_STEPS = KV_ROW / (16u * PARTS);     // matrices of a key that a subgroup multiplies
 const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value that are a subgroup's
 const PITCH = KV_ROW + 8u;                    // of a KV row in workgroup memory, so that rows fall on other banks
-const SHARE = SPAN * CHUNKS / WORKGROUP;      // chunks of a tile that an invocation loads
+const TILE_KV_ROWS = SPAN;
 const QUERY_SHARE = ROWS * CHUNKS / WORKGROUP; // chunks of the queries that it loads
 const WEIGHT_PITCH = SPAN + 8u;
 
@@ -32,9 +32,9 @@ var<workgroup> rescales: array<f32, ROWS>;
 var<workgroup> any_rescale: vec4<u32>; // x: 1 if earlier sums have to rescale
 var<workgroup> bounds: vec4<u32>;      // x, y: of the split
 
-// Puts chunk k of a tile in its place.
-fn put(k: u32, v: vec4<f16>) {
-    let at = k / CHUNKS * PITCH + 4u * (k % CHUNKS);
+// Puts a chunk of a row of a tile in its place.
+fn put_chunk(row: u32, chunk: u32, v: vec4<f16>) {
+    let at = row * PITCH + 4u * chunk;
     for (var n = 0u; n < 4u; n++) {
         kv_rows[at + n] = v[n];
     }
@@ -64,7 +64,8 @@ fn load_queries(first_head: u32, local: u32) -> array<vec4<f32>, QUERY_SHARE> {
 // Puts a term of them where the KV rows will be.
 fn put_queries(share: array<vec4<f32>, QUERY_SHARE>, term: u32, local: u32) {
     for (var n = 0u; n < QUERY_SHARE; n++) {
-        put(local + n * WORKGROUP, term_of(share[n], term));
+        let k = local + n * WORKGROUP;
+        put_chunk(k / CHUNKS, k % CHUNKS, term_of(share[n], term));
     }
 }
 
@@ -240,9 +241,7 @@ fn main(
 
     var sum0 = Sums(); var sum1 = Sums(); var sum2 = Sums(); var sum3 = Sums();
     for (var tile = split.start; tile < split.end; tile += SPAN) {
-        for (var n = 0u; n < SHARE; n++) {
-            put(local + n * WORKGROUP, share[n]);
-        }
+        put_share(share, 0u, local);
         if local == 0u {
             any_rescale = vec4<u32>(0u);
         }

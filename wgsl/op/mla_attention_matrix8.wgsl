@@ -11,11 +11,11 @@ alias Left = coop_mat8x8<Operand, A>;
 alias Right = coop_mat8x8<Operand, B>;
 alias Sums = coop_mat8x8<f32, C>;
 
-const KEY_STEPS = KEY_FOURS / (2u * SUBGROUPS);             // matrices of a key that are a subgroup's
-const VALUE_TILES = VALUE_FOURS / (2u * SUBGROUPS);         // matrices of a value that are
-const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u;          // of a KV row in memory, so that rows fall on other banks
-const SHARE = (TILE * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks of a tile that an invocation loads
-const SCRATCH = ROWS * TILE;                                // a subgroup's own part of `partial`
+const KEY_STEPS = KEY_FOURS / (2u * SUBGROUPS);     // matrices of a key that are a subgroup's
+const VALUE_TILES = VALUE_FOURS / (2u * SUBGROUPS); // matrices of a value that are
+const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u;  // of a KV row in memory, so that rows fall on other banks
+const TILE_KV_ROWS = TILE;
+const SCRATCH = ROWS * TILE;                        // a subgroup's own part of `partial`
 
 var<workgroup> kv_rows: array<Operand, TILE * PITCH>;
 var<workgroup> partial: array<f32, SUBGROUPS * SCRATCH>; // [subgroup][row][KV row]: of the scores
@@ -40,13 +40,9 @@ fn put(kv_row: u32, chunk: u32, v: vec4<f32>) {
     }
 }
 
-fn put_share(share: array<vec4<f16>, SHARE>, i: u32) {
-    for (var n = 0u; n < SHARE; n++) {
-        let k = i + n * WORKGROUP;
-        if k < TILE * CHUNKS {
-            put(k / CHUNKS, k % CHUNKS, vec4<f32>(share[n]));
-        }
-    }
+// Puts a chunk of a KV row of a tile in its place.
+fn put_chunk(kv_row: u32, chunk: u32, v: vec4<f16>) {
+    put(kv_row, chunk, vec4<f32>(v));
 }
 
 // Puts the queries of eight rows where the KV rows will be. Rows past the last repeat it.
@@ -272,7 +268,7 @@ fn main(
         if VALUE_TILES > 7u { resume(&s07, &s17, column + 7u, part, work, i); }
     }
     for (var tile = work.start; tile < work.end; tile += TILE) {
-        put_share(share, i);
+        put_share(share, 0u, i);
         if i == 0u {
             atomicStore(&any_rescale, 0u);
         }

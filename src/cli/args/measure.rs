@@ -1,7 +1,7 @@
 //! Arguments of the commands that measure and test.
 
 use super::numbers::{OrNone, above_zero, from_zero, positive, probability, some, whole};
-use super::{GpuArgs, MeasuredOutputArgs, ModelArgs, OutputArgs, SpeculateArg};
+use super::{CacheTypeArg, GpuArgs, MeasuredOutputArgs, ModelArgs, OutputArgs, SpeculateArg};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 use wglm::{DraftKind, Speculation};
@@ -134,6 +134,9 @@ pub struct PerplexityArgs {
     /// scored
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub ppl_stride: usize,
+    /// Also compute with a KV cache of this type, and report how far the predictions are from those: their KL divergence
+    #[arg(long, value_name = "TYPE")]
+    pub kl_divergence: Option<CacheTypeArg>,
     #[command(flatten)]
     pub output: OutputArgs,
 }

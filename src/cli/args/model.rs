@@ -65,6 +65,19 @@ pub enum ArithmeticArg {
 pub enum CacheTypeArg {
     F16,
     F32,
+    /// Bytes with a scale for 32 of them
+    #[value(name = "q8_0")]
+    Q8_0,
+}
+
+impl CacheTypeArg {
+    pub fn cache_type(self) -> CacheType {
+        match self {
+            Self::F16 => CacheType::F16,
+            Self::F32 => CacheType::F32,
+            Self::Q8_0 => CacheType::Q8_0,
+        }
+    }
 }
 
 /// The heading in the help for options that few people need.
@@ -153,10 +166,7 @@ fn together(text: &str) -> Result<usize, String> {
 
 impl FileArgs {
     pub fn options(&self) -> LoadOptions {
-        let cache = self.cache_type.map(|choice| match choice {
-            CacheTypeArg::F16 => CacheType::F16,
-            CacheTypeArg::F32 => CacheType::F32,
-        });
+        let cache = self.cache_type.map(CacheTypeArg::cache_type);
         let arithmetic = match self.arithmetic {
             ArithmeticArg::Auto => None,
             ArithmeticArg::Float => Some(Arithmetic::Float),

@@ -18,16 +18,19 @@ const BOUND: f64 = 1.0 / 1024.0;
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let target = &Target { matrices: Matrices::None, ..target.clone() };
     let odd = [2, 20, 36, 68, 0, 77]; // rank and columns that fill no group
-    let ragged = QUANTS.iter().copied().filter(|quant| quant.ragged).map(|quant| case(target, (quant, quant), odd));
+    let ragged = QUANTS.iter().copied().filter(|quant| quant.ragged);
+    let ragged = ragged.map(|quant| case(target, (quant, quant), CacheType::F16, odd));
     cases_on(target)?.into_iter().map(Ok).chain(ragged).collect()
 }
 
 /// Those of shapes that any kernel can do.
 pub(super) fn cases_on(target: &Target) -> Result<Vec<Case>> {
+    let types = [CacheType::F16, CacheType::Q8_0].into_iter().cycle();
     pairs(1)
         .into_iter()
+        .zip(types)
         .zip([[2, 96, 64, 80, 0, 100], [3, 64, 64, 48, 1, 171], [1, 192, 64, 256, 2, 384]].into_iter().cycle())
-        .map(|(formats, shape)| case(target, formats, shape))
+        .map(|((formats, ty), shape)| case(target, formats, ty, shape))
         .collect()
 }
 
@@ -35,11 +38,12 @@ pub(super) fn cases_on(target: &Target) -> Result<Vec<Case>> {
 fn case(
     target: &Target,
     (k, v): (&'static Quant, &'static Quant),
+    ty: CacheType,
     [heads, nope, rank, width, index, tokens]: [usize; 6],
 ) -> Result<Case> {
     let (rank, rotary, nope) = (columns_for(v, rank), 16, columns_for(k, nope));
     let mut case = CaseBuilder::for_rows(target, rotary / 2, 64);
-    let example = AttentionExample { heads, tokens, rank, rotary, splits: 1, ty: CacheType::F16 };
+    let example = AttentionExample { heads, tokens, rank, rotary, splits: 1, ty };
     case.consecutive(tokens as u32 - 20, 20);
     let (cache, latents) = example.cache(&mut case);
     let (k_b, ks) = case.weight("k_b", k, [nope, rank, heads])?;
@@ -68,5 +72,5 @@ fn case(
     let BufferRef::Local(local) = expanded.buffer else { unreachable!("a buffer of activations") };
     case.expect_values(Expected { local, kind: OutputType::F16, places, values, magnitudes, bound: BOUND });
     let shape = format!("{heads} heads, nope {nope}, value {width}, rank {rank}");
-    Ok(case.finish(format!("{} and {}, {shape}, segment {index} of {tokens} tokens", k.name, v.name)))
+    Ok(case.finish(format!("{} and {}, {ty:?}, {shape}, segment {index} of {tokens} tokens", k.name, v.name)))
 }

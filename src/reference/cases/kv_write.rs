@@ -1,11 +1,12 @@
 //! The cases of `kv_write`.
 
 use crate::error::Result;
+use crate::kernels::kv_blocks::BlockRow;
 use crate::kernels::{Cache, CacheType, Norm};
-use crate::plan::{Target, Tensor};
-use crate::reference::kv_rows::{rotated, rotations};
+use crate::plan::{BufferRef, Target, Tensor};
+use crate::reference::kv_rows::{IN_BLOCK, block_top, rotated, rotations};
 use crate::reference::vectors::rms_normed;
-use crate::reference::{Case, CaseBuilder, OutputType};
+use crate::reference::{Case, CaseBuilder, Expected, OutputType};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let shapes = [(8, 2, 0, 1, 1), (20, 8, 3, 1, 1), (132, 34, 17, 1, 1), (512, 64, 2, 1, 1), (132, 34, 17, 3, 5)];
@@ -14,6 +15,12 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         for (rank, rotary, position, tokens, room) in shapes {
             cases.push(KvRowCase { ty, rank, rotary, position, tokens, room }.case(target)?);
         }
+    }
+    // Latents of one block, of some in an odd number, of a model's own; a rotary key of whole pieces and one that is not.
+    for (rank, rotary, position, tokens, room) in
+        [(512, 64, 2, 1, 1), (32, 2, 0, 1, 1), (96, 10, 3, 1, 1), (160, 34, 17, 3, 5)]
+    {
+        cases.push(KvRowCase { ty: CacheType::Q8_0, rank, rotary, position, tokens, room }.case(target)?);
     }
     Ok(cases)
 }
@@ -28,8 +35,23 @@ fn kv_row(kv: &[f32], weights: &[f32], rotations: &[[f32; 2]]) -> Vec<f64> {
 }
 
 fn expect_kv_row(case: &mut CaseBuilder, cache: &Cache, place: usize, kv_row: Vec<f64>) {
+    if cache.ty == CacheType::Q8_0 {
+        return expect_blocks(case, cache, place, kv_row);
+    }
     let (kind, bound) = if cache.ty == CacheType::F16 { (OutputType::F16, 6e-4) } else { (OutputType::F32, 2e-6) };
     case.expect_at(cache.buffer, kind, Cache::row_values(cache.rank, cache.rotary) * place, kv_row, bound);
+}
+
+/// The same of a KV row in blocks.
+fn expect_blocks(case: &mut CaseBuilder, cache: &Cache, place: usize, mut kv_row: Vec<f64>) {
+    let Cache { buffer, rank, rotary, .. } = *cache;
+    let (row, key) = (BlockRow { rank, rotary }, kv_row.split_off(rank));
+    case.expect_at(buffer, OutputType::F16, (place * row.bytes() + row.keys()) / 2, key, 6e-4);
+    let BufferRef::Local(local) = buffer else { return };
+    let magnitudes = (0..rank).map(|at| block_top(&kv_row, at)).collect();
+    let places = (place * rank..(place + 1) * rank).collect();
+    let kind = OutputType::Block(row);
+    case.expect_values(Expected { local, kind, places, values: kv_row, magnitudes, bound: IN_BLOCK });
 }
 
 /// A KV row of the cache in a case of whichever kernel writes it.

@@ -1,6 +1,7 @@
 //! The cases of `mla_attention`.
 
 use crate::error::Result;
+use crate::kernels::kv_blocks::BlockRow;
 use crate::kernels::mla_attention::SPAN;
 use crate::kernels::{AttentionSplits, BatchAttention, Cache, CacheType};
 use crate::plan::{BufferRef, Builder, PAGE, Target, Tensor};
@@ -48,8 +49,12 @@ impl AttentionExample {
     /// A cache of noise.
     pub(super) fn cache(&self, case: &mut CaseBuilder) -> (Cache, Vec<f32>) {
         let (width, kv_row) = (self.rank + self.rotary, Cache::row_values(self.rank, self.rotary));
-        let latents: Vec<f16> = case.noise(width * self.tokens).into_iter().map(f16::from_f32).collect();
+        let noise = case.noise(width * self.tokens);
         let cache = case.cache(self.ty, self.rank, self.rotary, self.tokens);
+        if self.ty == CacheType::Q8_0 {
+            return (cache, self.blocks(case, &cache, &noise));
+        }
+        let latents: Vec<f16> = noise.into_iter().map(f16::from_f32).collect();
         let mut kv_rows = vec![f16::ZERO; kv_row * (CaseBuilder::kv_place(0, self.tokens) + PAGE)];
         for (t, from) in latents.chunks_exact(width).enumerate() {
             kv_rows[kv_row * CaseBuilder::kv_place(t, self.tokens)..][..width].copy_from_slice(from);
@@ -58,11 +63,25 @@ impl AttentionExample {
         case.fill_bytes(
             cache.buffer,
             match self.ty {
-                CacheType::F16 => bytemuck::cast_slice(&kv_rows).to_vec(),
                 CacheType::F32 => kv_rows.iter().flat_map(|v| v.to_f32().to_le_bytes()).collect(),
+                _ => bytemuck::cast_slice(&kv_rows).to_vec(),
             },
         );
         (cache, latents)
+    }
+
+    /// Fills a cache with noise in blocks; what it then holds.
+    fn blocks(&self, case: &mut CaseBuilder, cache: &Cache, noise: &[f32]) -> Vec<f32> {
+        let row = BlockRow { rank: self.rank, rotary: self.rotary };
+        let mut bytes = vec![0; row.bytes() * (CaseBuilder::kv_place(0, self.tokens) + PAGE)];
+        let mut latents = Vec::with_capacity(noise.len());
+        for (t, values) in noise.chunks_exact(self.rank + self.rotary).enumerate() {
+            let packed = row.packed(values);
+            bytes[row.bytes() * CaseBuilder::kv_place(t, self.tokens)..][..packed.len()].copy_from_slice(&packed);
+            latents.extend(row.unpacked(&packed).into_iter().map(|v| v as f32));
+        }
+        case.fill_bytes(cache.buffer, bytes);
+        latents
     }
 
     /// Scores of a head against tokens `from..to`.
@@ -114,7 +133,7 @@ impl AttentionExample {
         case.allow(parts.stats.buffer);
         case.expect_each(&y, self.outputs(&queries, &latents, count), 1.0, bound);
         let shape = format!("rank {rank}, rotary {rotary}, {splits} splits");
-        Ok(case.finish(format!("{heads} heads, {count} of {tokens} tokens, {shape}")))
+        Ok(case.finish(format!("{:?}, {heads} heads, {count} of {tokens} tokens, {shape}", self.ty)))
     }
 
     /// The case of attention of the last `count` tokens, in a batch with room for `room`, appended by `attend`: right
@@ -146,7 +165,7 @@ impl AttentionExample {
 
 /// Of several shapes: one head, heads that do not fill their last group, idle splits, the model's own.
 pub(super) fn examples() -> Vec<AttentionExample> {
-    use CacheType::{F16, F32};
+    use CacheType::{F16, F32, Q8_0};
     let shapes = [
         (1, 1, 8, 2, 1, F16),
         (5, 70, 36, 10, 4, F32),
@@ -154,6 +173,9 @@ pub(super) fn examples() -> Vec<AttentionExample> {
         (20, 40, 512, 64, 2, F32),
         (3, 450, 132, 18, 64, F16),
         (4, 129, 128, 32, 3, F16),
+        (20, 33, 512, 64, 2, Q8_0),
+        (5, 129, 96, 10, 3, Q8_0),
+        (1, 1, 32, 2, 1, Q8_0),
     ];
     let example =
         |(heads, tokens, rank, rotary, splits, ty)| AttentionExample { heads, tokens, rank, rotary, splits, ty };
@@ -161,9 +183,14 @@ pub(super) fn examples() -> Vec<AttentionExample> {
 }
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
-    use CacheType::{F16, F32};
+    use CacheType::{F16, F32, Q8_0};
     let alone = examples().into_iter().map(|example| case(target, &example));
-    let batches = [(5, 61, 3, 4, 36, 10, F32, 4), (20, 30, 2, 2, 512, 64, F16, 2), (3, 0, 8, 8, 132, 18, F16, 64)];
+    let batches = [
+        (5, 61, 3, 4, 36, 10, F32, 4),
+        (20, 30, 2, 2, 512, 64, F16, 2),
+        (3, 0, 8, 8, 132, 18, F16, 64),
+        (5, 250, 8, 8, 160, 18, Q8_0, 4),
+    ];
     let batch = |(heads, position, count, room, rank, rotary, ty, splits)| {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
         example.batch_case(target, (room, count), 2e-5, |b, a| {

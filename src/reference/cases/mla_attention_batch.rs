@@ -10,7 +10,7 @@ use crate::plan::{Builder, Target, Tensor};
 use crate::reference::Case;
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
-    use CacheType::{F16, F32};
+    use CacheType::{F16, F32, Q8_0};
     let shapes = [
         (1, 0, 1, 1, 8, 2, F16, 1),
         (5, 3, 13, 16, 36, 10, F32, 1),
@@ -19,6 +19,8 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         (3, 150, 40, 64, 132, 18, F16, 16),
         (2, 1, 3, 4, 4096, 8, F16, 2),
         (1, 0, 2, 2, 8192, 8, F16, 1),
+        (20, 70, 7, 8, 512, 64, Q8_0, 1),
+        (3, 250, 13, 16, 96, 10, Q8_0, 2),
     ];
     let case = |(heads, position, count, room, rank, rotary, ty, splits)| {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
@@ -31,16 +33,17 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     Ok(over_latents.into_iter().chain(over_segments).collect())
 }
 
-/// The cases of attention over a cache of f16, appended by `attend` for so many splits, of batches of these shapes: heads,
-/// tokens before those of the batch, these, the rows that the batch has room for, rank, rotary and splits.
+/// The cases of attention over a cache, appended by `attend` for so many splits, of batches of these shapes: heads, tokens
+/// before those of the batch, these, the rows that the batch has room for, rank, rotary and splits.
 pub(super) fn batch_cases(
     target: &Target,
+    ty: CacheType,
     shapes: &[[usize; 7]],
     bound: f64,
     attend: impl Fn(&mut Builder, &BatchAttention<'_>, usize) -> Result<Tensor>,
 ) -> Result<Vec<Case>> {
     let case = |&[heads, position, count, room, rank, rotary, splits]: &[usize; 7]| {
-        let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty: CacheType::F16 };
+        let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
         example.batch_case(target, (room, count), bound, |b, a| attend(b, a, splits))
     };
     shapes.iter().map(case).collect()

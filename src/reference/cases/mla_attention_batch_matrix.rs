@@ -3,6 +3,7 @@
 use super::mla_attention_batch::batch_cases;
 use crate::error::Result;
 use crate::gpu::Matrices;
+use crate::kernels::CacheType::{F16, Q8_0};
 use crate::kernels::mla_attention_batch_matrix::BOUND;
 use crate::plan::{Target, Team};
 use crate::reference::Case;
@@ -16,5 +17,11 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         [20, 450, 7, 8, 512, 64, 3],
         [37, 129, 11, 16, 256, 64, 16],
     ];
-    batch_cases(target, &shapes, BOUND, |b, a, splits| b.attention_by_matrices("attention", a, splits))
+    let mut cases = Vec::new();
+    for (ty, shapes) in [(F16, &shapes[..]), (Q8_0, &shapes[2..])] {
+        cases.extend(batch_cases(target, ty, shapes, BOUND, |b, a, splits| {
+            b.attention_by_matrices("attention", a, splits)
+        })?);
+    }
+    Ok(cases)
 }

@@ -13,10 +13,12 @@ use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let target = &able(target);
-    QUANTS
-        .iter()
+    let types = [CacheType::F16, CacheType::Q8_0, CacheType::F16].into_iter().cycle();
+    let formats = QUANTS.iter().map(|quant| (&Q4_0, *quant));
+    formats
+        .zip(types)
         .zip(SHAPES.into_iter().cycle())
-        .map(|(quant, shape)| case(target, (&Q4_0, quant), shape, Form::Sixteen))
+        .map(|((formats, ty), shape)| case(target, formats, ty, shape, Form::Sixteen))
         .collect()
 }
 
@@ -30,19 +32,22 @@ const SHAPES: [[usize; 7]; 4] = [
 
 /// Cases of another form, of these shapes and of more.
 pub(super) fn cases_on(target: &Target, more: &[[usize; 7]], form: Form) -> Result<Vec<Case>> {
-    SHAPES.iter().chain(more).map(|shape| case(target, (&F16, &F16), *shape, form)).collect()
+    let types = [CacheType::F16, CacheType::F16, CacheType::Q8_0].into_iter().cycle();
+    let shapes = SHAPES.iter().chain(more).zip(types);
+    shapes.map(|(shape, ty)| case(target, (&F16, &F16), ty, *shape, form)).collect()
 }
 
 fn case(
     target: &Target,
     (k, v): (&'static Quant, &'static Quant),
+    ty: CacheType,
     [heads, position, count, nope, rotary, width, length]: [usize; 7],
     form: Form,
 ) -> Result<Case> {
     let (rank, tokens, room) = (columns_for(v, 64), position + count, count.next_multiple_of(32));
     let mut case = CaseBuilder::for_rows(target, rotary / 2, room);
     let rotations = case.rotated_tokens(position as u32, count);
-    let example = AttentionExample { heads, tokens, rank, rotary, splits: 1, ty: CacheType::F16 };
+    let example = AttentionExample { heads, tokens, rank, rotary, splits: 1, ty };
     let (cache, latents) = example.cache(&mut case);
     let (k_b, ks) = case.weight("k_b", k, [nope, rank, heads])?;
     let (v_b, vs) = case.weight("v_b", v, [rank, width, heads])?;
@@ -69,7 +74,7 @@ fn case(
     case.allow_between();
     let shape = format!("nope {nope}, rotary {rotary}, value {width}");
     Ok(case.finish(format!(
-        "{} expanded, {heads} heads, {count} of {room} tokens after {position}, {shape}, segments of {length}",
+        "{} expanded, {ty:?}, {heads} heads, {count} of {room} tokens after {position}, {shape}, segments of {length}",
         v.name
     )))
 }

@@ -15,8 +15,11 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let target = &Target { matrices: Matrices::Sixteen, team: Team::Subgroup, subgroup: 32, ..target.clone() };
     let bound = bound(target.arithmetic);
     let shapes = [(16, 1, 128, 64, 2), (20, 33, 512, 64, 64), (20, 450, 512, 64, 3), (37, 129, 256, 64, 2)];
-    let alone = shapes.into_iter().map(|(heads, tokens, rank, rotary, splits)| {
-        let example = AttentionExample { heads, tokens, rank, rotary, splits, ty: CacheType::F16 };
+    let types = [CacheType::F16, CacheType::Q8_0];
+    let alone = types.into_iter().flat_map(|ty| shapes.map(|shape| (ty, shape)));
+    let alone = alone.map(|(ty, (heads, tokens, rank, rotary, splits))| {
+        let (example, bound) =
+            (AttentionExample { heads, tokens, rank, rotary, splits, ty }, bound.max(ty.bound_of_halves()));
         example
             .joined_case(target, 1, bound, |b, q, cache| b.mla_attention_matrix("attention", q, cache, SCALE, splits))
     });
@@ -29,8 +32,10 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         [37, 62, 5, 16, 256, 64, 2],
     ];
     let mut cases: Vec<Case> = alone.collect::<Result<_>>()?;
-    cases.extend(batch_cases(target, &batches, bound, |b, a, splits| {
-        joined(b, a, |b, q| b.mla_attention_matrix("attention", q, a.cache, SCALE, splits))
-    })?);
+    for (ty, batches) in types.into_iter().zip([&batches[..], &batches[3..]]) {
+        cases.extend(batch_cases(target, ty, batches, bound.max(ty.bound_of_halves()), |b, a, splits| {
+            joined(b, a, |b, q| b.mla_attention_matrix("attention", q, a.cache, SCALE, splits))
+        })?);
+    }
     Ok(cases)
 }

@@ -31,21 +31,24 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         [4, 30, 40, 64, 128, 32, 1],
     ];
     let mut cases = Vec::new();
-    for (heads, tokens, rank, rotary, splits) in alone {
-        let example = AttentionExample { heads, tokens, rank, rotary, splits, ty: CacheType::F16 };
-        cases.push(example.joined_case(target, 1, MatrixType::F32.bound(), |b, q, cache| {
-            b.mla_attention_matrix8("attention", q, cache, SCALE, splits)
+    for ty in [CacheType::F16, CacheType::Q8_0] {
+        let bound = |operands: MatrixType| operands.bound().max(ty.bound_of_halves());
+        for (heads, tokens, rank, rotary, splits) in alone {
+            let example = AttentionExample { heads, tokens, rank, rotary, splits, ty };
+            cases.push(example.joined_case(target, 1, bound(MatrixType::F32), |b, q, cache| {
+                b.mla_attention_matrix8("attention", q, cache, SCALE, splits)
+            })?);
+        }
+        cases.extend(batch_cases(target, ty, &few, bound(MatrixType::F32), |b, a, splits| {
+            joined(b, a, |b, q| b.mla_attention_matrix8("attention", q, a.cache, SCALE, splits))
         })?);
-    }
-    cases.extend(batch_cases(target, &few, MatrixType::F32.bound(), |b, a, splits| {
-        joined(b, a, |b, q| b.mla_attention_matrix8("attention", q, a.cache, SCALE, splits))
-    })?);
-    for operands in [MatrixType::F16, MatrixType::F32] {
-        let mut by_type = batch_cases(target, &batches, operands.bound(), |b, a, splits| {
-            b.batch_attention_matrix8(operands, "attention", a, splits)
-        })?;
-        by_type.iter_mut().for_each(|case| case.name.push_str(&format!(", by {operands:?}")));
-        cases.extend(by_type);
+        for operands in [MatrixType::F16, MatrixType::F32] {
+            let mut by_type = batch_cases(target, ty, &batches, bound(operands), |b, a, splits| {
+                b.batch_attention_matrix8(operands, "attention", a, splits)
+            })?;
+            by_type.iter_mut().for_each(|case| case.name.push_str(&format!(", by {operands:?}")));
+            cases.extend(by_type);
+        }
     }
     cases.extend(mla_attention_expanded::cases_on(target, &[], Form::Eight)?);
     Ok(cases)

@@ -12,7 +12,7 @@ use crate::reference::product::products;
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(i, quant): (usize, &&'static Quant)| {
-        let ty = if i % 2 == 0 { CacheType::F16 } else { CacheType::F32 };
+        let ty = [CacheType::F16, CacheType::F32, CacheType::Q8_0][i % 3];
         case(target, quant, ty, i % 3 > 0, [37, 48][i / 2 % 2], [1, 2, 4, 8][i % 4])
     };
     QUANTS.iter().enumerate().map(case).collect()
@@ -28,7 +28,8 @@ fn case(
 ) -> Result<Case> {
     let columns = columns_for(quant, 70);
     let shape = [columns, rows, 1];
-    let kv_row = KvRowCase { ty, rank: 132, rotary: 34, position: 17, tokens, room: tokens };
+    let rank = if ty == CacheType::Q8_0 { 160 } else { 132 };
+    let kv_row = KvRowCase { ty, rank, rotary: 34, position: 17, tokens, room: tokens };
     let mut case = kv_row.start(target);
     let (w, ws) = case.weight("w", quant, shape)?;
     let (x, xs) =

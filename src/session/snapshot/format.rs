@@ -19,8 +19,8 @@ pub const PIECE: usize = 4 << 20;
 pub struct Header {
     magic: [u8; 8],
     version: u32,
-    /// Bytes of a value in the cache.
-    pub value_bytes: u32,
+    /// The type of cache: the bytes of a value of the latent.
+    pub cache_type: u32,
     /// The model: its file's header, and its weights.
     pub model: u64,
     /// Layers of the cache, the last of which may be that of a multi-token-prediction block.
@@ -34,8 +34,8 @@ pub struct Header {
 }
 
 impl Header {
-    pub fn new([value_bytes, layers, kv_row]: [u32; 3], model: u64, tokens: u32, logits: u32) -> Self {
-        Self { magic: MAGIC, version: VERSION, value_bytes, model, layers, kv_row, tokens, logits }
+    pub fn new([cache_type, layers, kv_row]: [u32; 3], model: u64, tokens: u32, logits: u32) -> Self {
+        Self { magic: MAGIC, version: VERSION, cache_type, model, layers, kv_row, tokens, logits }
     }
 
     /// Bytes of a layer's KV rows.

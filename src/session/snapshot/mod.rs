@@ -16,6 +16,7 @@ use super::run::Next;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::gpu::{Fetch, StagedCopy};
+use crate::kernels::CacheType;
 use crate::model::CacheShape;
 use crate::plan::PAGE;
 use format::{Header, PIECE, Reader, Writer, damaged};
@@ -49,7 +50,7 @@ impl Session {
     /// The header of a snapshot of `tokens` tokens with `logits` logits.
     fn header(&self, tokens: usize, logits: usize) -> Header {
         let (cache, layers) = (self.pool.cache(), self.model().config().layers + usize::from(self.model().has_block()));
-        let shape = [cache.ty.bytes() as u32, layers as u32, self.kv_row_bytes() as u32];
+        let shape = [cache_type(cache.ty), layers as u32, self.kv_row_bytes() as u32];
         Header::new(shape, self.model().fingerprint(), tokens as u32, logits as u32)
     }
 
@@ -126,9 +127,8 @@ impl Session {
     /// Whether a snapshot's header is that of one of this session's.
     fn expect(&self, header: &Header) -> Result<()> {
         let (own, vocab) = (self.header(0, 0), self.model().config().vocab);
-        if header.value_bytes != own.value_bytes {
-            let of = |header: &Header| format!("values of {} bytes", header.value_bytes);
-            return Err(damaged("its type of cache", of(&own), of(header)));
+        if header.cache_type != own.cache_type {
+            return Err(damaged("its type of cache", name(own.cache_type), name(header.cache_type)));
         }
         // The last layer may be that of a multi-token-prediction block, which a text does not depend on.
         let layers = self.model().config().layers as u32;
@@ -174,4 +174,19 @@ impl Session {
 /// What stands for a path where there is none.
 fn in_memory() -> &'static Path {
     Path::new("a snapshot in memory")
+}
+
+/// What a header says of a type of cache: the bytes of a value of the latent.
+fn cache_type(ty: CacheType) -> u32 {
+    match ty {
+        CacheType::Q8_0 => 1,
+        CacheType::F16 => 2,
+        CacheType::F32 => 4,
+    }
+}
+
+/// The name of the type that a header says.
+fn name(cache_type: u32) -> String {
+    let found = CacheType::ALL.into_iter().find(|ty| self::cache_type(*ty) == cache_type);
+    found.map_or_else(|| format!("number {cache_type}"), |ty| ty.name().to_owned())
 }

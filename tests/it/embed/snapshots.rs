@@ -44,7 +44,7 @@ fn dialogue() -> Vec<u32> {
 #[test]
 fn two_thousand_tokens_go_on_bit_by_bit() {
     let tokens: Vec<u32> = dialogue().into_iter().cycle().take(2000).collect();
-    for (ty, length) in [(CacheType::F32, 2000), (CacheType::F16, 300)] {
+    for (ty, length) in [(CacheType::F32, 2000), (CacheType::F16, 300), (CacheType::Q8_0, 300)] {
         let mut first = session(2048, ty);
         first.feed(&tokens[..length]).unwrap();
         let snapshot = first.snapshot().unwrap();
@@ -171,8 +171,11 @@ fn what_does_not_fit_is_refused() {
     let snapshot = small().snapshot().unwrap();
     let error = refused(&mut session(4, CacheType::F32), &snapshot);
     assert!(matches!(error, Error::ContextFull { needed: 5, context: 4 }), "{error}");
-    let error = refused(&mut session(64, CacheType::F16), &snapshot);
-    assert!(matches!(error, Error::Snapshot { what: "its type of cache", .. }), "{error}");
+    for (ty, name) in [(CacheType::F16, "f16"), (CacheType::Q8_0, "q8_0")] {
+        let error = refused(&mut session(64, ty), &snapshot);
+        assert!(matches!(error, Error::Snapshot { what: "its type of cache", .. }), "{error}");
+        assert!(error.to_string().contains(&format!("expected {name}, found f32")), "{error}");
+    }
     let other = load(&fable_file("f16"));
     let mut other = Session::with_cache(&other, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
     let error = refused(&mut other, &snapshot);

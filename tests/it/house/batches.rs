@@ -22,13 +22,15 @@ fn batch(file: &Gguf, token: &BatchPlan, target: &Target, shape: BatchShape) -> 
     plan_batch(&Config::read(file).unwrap(), token, target, shape).unwrap()
 }
 
-/// Every model's plans, for every target, both caches, all shapes, with the token's beside them.
+/// Every model's plans, for every target, type of cache and shape, with the token's beside them.
 fn plans() -> Vec<(String, BatchPlan, BatchPlan)> {
     let mut plans = Vec::new();
     for (name, file) in models() {
         let matrices = [Matrices::Eight, Matrices::Sixteen].map(|matrices| Target { matrices, ..Target::default() });
         for target in &[targets(), matrices.to_vec()].concat() {
-            for (ty, shape) in [CacheType::F16, CacheType::F32].into_iter().flat_map(|ty| SHAPES.map(|s| (ty, s))) {
+            let rank = Config::read(&file).unwrap().latent_rank;
+            let types = CacheType::ALL.into_iter().filter(|ty| ty.holds(rank));
+            for (ty, shape) in types.flat_map(|ty| SHAPES.map(|s| (ty, s))) {
                 let token = planned(&file, target, ty);
                 let batch = batch(&file, &token, target, shape);
                 plans.push((format!("{name} ({target:?}, {ty:?}, {shape:?})"), token, batch));

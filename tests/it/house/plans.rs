@@ -53,12 +53,13 @@ pub fn targets() -> Vec<Target> {
         .collect()
 }
 
-/// Every model's plan, for every target and both caches.
+/// Every model's plan, for every target and type of cache.
 pub fn plans() -> Vec<(String, BatchPlan)> {
     let mut plans = Vec::new();
     for (name, file) in models() {
         for target in &targets() {
-            for ty in [CacheType::F16, CacheType::F32] {
+            let rank = Config::read(&file).unwrap().latent_rank;
+            for ty in CacheType::ALL.into_iter().filter(|ty| ty.holds(rank)) {
                 plans.push((format!("{name} ({target:?}, {ty:?})"), planned(&file, target, ty)));
             }
         }

@@ -130,8 +130,8 @@ fn every_dependency_has_its_place() {
 const SPELL_FORMATS: [(&str, &[&str], &str); 4] = [
     ("src/gguf/types.rs", &[], "the sizes of all of GGML's types, most of them unknown to quant"),
     ("src/gguf/value.rs", &["f32"], "a type of metadata"),
-    ("src/kernels/kv_write.rs", &["f16", "f32"], "what the cache holds"),
-    ("src/cli/inspect.rs", &["f16", "f32"], "what the cache holds"),
+    ("src/kernels/kv_write.rs", &["f16", "f32", "q8_0"], "what the cache holds"),
+    ("src/cli/args/model.rs", &["q8_0"], "what the cache may hold"),
 ];
 
 #[test]

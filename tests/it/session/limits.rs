@@ -109,7 +109,7 @@ fn names_the_cache(error: &Error) {
 #[test]
 fn a_cache_that_cannot_be() {
     for context in [500_000_000, 4_000_000_000] {
-        for ty in [CacheType::F16, CacheType::F32] {
+        for ty in CacheType::ALL {
             names_the_cache(&Session::with_cache(model(), CacheShape { context, ty }).map(drop).unwrap_err());
         }
         let options = LoadOptions { context: Some(context), ..LoadOptions::default() };
@@ -120,11 +120,32 @@ fn a_cache_that_cannot_be() {
     holds(&mut session, &dialogue(4), "after caches that cannot be");
 }
 
+/// A model whose latents are no whole blocks has no cache in blocks.
+#[test]
+fn a_cache_in_blocks_is_refused_where_latents_are_none() {
+    let load = |options: &LoadOptions| {
+        let file = Gguf::open(crate::common::models::fixture("models/no-shared.gguf")).unwrap();
+        Model::load(&file, gpu(), options)
+    };
+    let expect = |error: Error| {
+        let told = error.cause().to_string();
+        assert!(matches!(error.cause(), Error::Unsupported { .. }), "{told}");
+        assert!(
+            told.contains("type q8_0") && told.contains("latents of 20 values") && told.contains("use f16"),
+            "{told}"
+        );
+    };
+    expect(load(&LoadOptions { cache: Some(CacheType::Q8_0), ..LoadOptions::default() }).map(drop).unwrap_err());
+    let model = load(&LoadOptions::default()).unwrap();
+    let cache = CacheShape { context: 64, ty: CacheType::Q8_0 };
+    expect(Session::with_cache(&model, cache).map(drop).unwrap_err());
+}
+
 /// Tests contexts whose bytes no integer can count, or whose positions the GPU cannot count.
 #[test]
 fn a_cache_beyond_counting() {
     for context in [u32::MAX as usize + 1, usize::MAX / 640, usize::MAX / 256, usize::MAX] {
-        for ty in [CacheType::F16, CacheType::F32] {
+        for ty in CacheType::ALL {
             let error = Session::with_cache(model(), CacheShape { context, ty }).map(drop).unwrap_err();
             assert!(matches!(error, Error::Argument { argument: "context", .. }), "{context}: {error}");
             assert!(error.to_string().contains(&context.to_string()), "{error}");
@@ -162,7 +183,7 @@ fn memory_is_counted_and_given_back() {
 
 #[test]
 fn a_pretended_depth_is_there_at_once() {
-    for ty in [CacheType::F16, CacheType::F32] {
+    for ty in CacheType::ALL {
         let mut session = Session::with_cache(model(), CacheShape { context: 300, ty }).unwrap();
         session.feed(&dialogue(4)).unwrap();
         session.set_synthetic_depth(299).unwrap();

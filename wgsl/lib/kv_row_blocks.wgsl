@@ -1,0 +1,53 @@
+// Writes a KV row in blocks (lib/kv_blocks.wgsl). Blocks of 32 values are rounded to bytes together, so eight invocations
+// first agree upon the largest magnitude.
+
+const BLOCKS = RANK / 32u;
+
+var<storage, read_write> cache: array<u32>;
+
+var<workgroup> block_tops: array<atomic<u32>, BLOCKS>; // bits of f32, which are in order where no value is negative
+
+// The scales of blocks 2k and 2k + 1: no scale for a block that is not there.
+fn block_scales(k: u32) -> u32 {
+    let first = bitcast<f32>(atomicLoad(&block_tops[2u * k]));
+    let second = bitcast<f32>(atomicLoad(&block_tops[min(2u * k + 1u, BLOCKS - 1u)]));
+    let tops = vec2<f32>(first, select(0.0, second, 2u * k + 1u < BLOCKS));
+    return pack2x16float(min(tops * (128.0 / 127.0), vec2<f32>(65504.0)));
+}
+
+// Four values of a block rounded to bytes, of which the second and the third are exchanged.
+fn block_word(v: vec4<f32>, scale: f32) -> u32 {
+    let rounded = clamp(round(v * select(0.0, 128.0 / scale, scale > 0.0)), vec4<f32>(-127.0), vec4<f32>(127.0));
+    let bytes = vec4<u32>(rounded + 128.0);
+    return bytes.x | bytes.z << 8u | bytes.y << 16u | bytes.w << 24u;
+}
+
+// Writes the KV row of a row of the batch to a place in the pool. The latent is still to be multiplied with `scale`.
+fn write_chunks(row: u32, place: u32, scale: f32, local: u32) {
+    for (var k = local; k < BLOCKS; k += WORKGROUP) {
+        atomicStore(&block_tops[k], 0u);
+    }
+    workgroupBarrier();
+    for (var k = local; k < LATENT; k += WORKGROUP) {
+        let sizes = abs(latent_chunk(row, k, scale));
+        let top = max(max(sizes.x, sizes.y), max(sizes.z, sizes.w));
+        atomicMax(&block_tops[k / 8u], bitcast<u32>(top));
+    }
+    workgroupBarrier();
+    let to = place * KV_WORDS;
+    for (var k = local; k < CHUNKS; k += WORKGROUP) {
+        if k < LATENT {
+            let scales = block_scales(k / 16u);
+            let halves = unpack2x16float(scales);
+            let own = select(halves.x, halves.y, k / 8u % 2u == 1u);
+            cache[to + k] = block_word(latent_chunk(row, k, scale), own);
+            if k % 16u == 0u {
+                cache[to + SCALES + k / 16u] = scales;
+            }
+        } else {
+            let key = clamp(rotated_chunk(row, k), vec4<f32>(-65504.0), vec4<f32>(65504.0));
+            cache[to + 2u * k - LATENT] = pack2x16float(key.xy);
+            cache[to + 2u * k - LATENT + 1u] = pack2x16float(key.zw);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+// What an invocation brings of a tile of TILE_KV_ROWS KV rows, from a cache in f16.
+
+const CHUNKS = KV_ROW / 4u;                                         // of four values, of a KV row
+const SHARE = (TILE_KV_ROWS * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks that an invocation brings
+const EVEN = TILE_KV_ROWS * CHUNKS % WORKGROUP == 0u;               // whether all invocations bring as many
+
+alias Share = array<vec4<f16>, SHARE>;
+
+var<storage, read> cache: array<vec4<f16>>;
+
+// This invocation's share of a tile at a place. A tile may reach past the end, or lie there: what is loaded in place of
+// that weighs nothing.
+fn load_share(place: u32, tile: u32, end: u32, local: u32) -> Share {
+    let last = end - 1u - min(tile, end - 1u); // of the tile
+    var share: Share;
+    for (var n = 0u; n < SHARE; n++) {
+        let k = local + n * WORKGROUP;
+        share[n] = cache[(place + min(k / CHUNKS, last)) * CHUNKS + k % CHUNKS];
+    }
+    return share;
+}
+
+// Puts it in workgroup memory, the tile's first KV row as number `first` there.
+fn put_share(share: Share, first: u32, local: u32) {
+    for (var n = 0u; n < SHARE; n++) {
+        let k = local + n * WORKGROUP;
+        if EVEN || k < TILE_KV_ROWS * CHUNKS {
+            put_chunk(first + k / CHUNKS, k % CHUNKS, share[n]);
+        }
+    }
+}
