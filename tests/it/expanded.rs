@@ -3,14 +3,14 @@
 
 use crate::chunks::session;
 use crate::common::goldens::goldens;
-use crate::common::gpu::{gpu, gpu_without_subgroups};
+use crate::common::gpu::{gpu, gpu_without_subgroups, open};
 use crate::common::models::{Synthetic, fable, fable_file, load, relative_l2};
 use std::path::Path;
 use wglm::gpu::Matrices;
 use wglm::kernels::CacheType;
 use wglm::model::{BatchShape, LoadOverrides, Outputs, plan_batch, plan_token};
 use wglm::plan::{Choices, Target, Team};
-use wglm::{Arithmetic, CacheShape, Config, Gguf, Gpu, LoadOptions, Model};
+use wglm::{Arithmetic, CacheShape, Config, DraftKind, Gguf, Gpu, LoadOptions, Model, PromptOptions, Session};
 
 /// Rows from which on keys and values are written out here.
 const ROWS: usize = 64;
@@ -21,10 +21,13 @@ fn choices() -> Choices {
     Choices { expanded_rows: Some(ROWS), ..Choices::default() }
 }
 
-fn expanding(path: &Path, gpu: &Gpu) -> Model {
+fn options() -> LoadOptions {
     let overrides = LoadOverrides { choices: choices(), ..LoadOverrides::default() };
-    let options = LoadOptions { arithmetic: Some(Arithmetic::Float), overrides, ..LoadOptions::default() };
-    Model::load(&Gguf::open(path).unwrap(), gpu, &options).unwrap()
+    LoadOptions { arithmetic: Some(Arithmetic::Float), overrides, ..LoadOptions::default() }
+}
+
+fn expanding(path: &Path, gpu: &Gpu) -> Model {
+    Model::load(&Gguf::open(path).unwrap(), gpu, &options()).unwrap()
 }
 
 /// The kernels of attention of a chunk in a model's plan.
@@ -102,4 +105,24 @@ fn a_long_prompt_meets_its_golden() {
     println!("over written-out keys and values {expanded:.1e}, over latents {latent:.1e}");
     assert!(expanded.is_finite() && expanded < HALVES, "{expanded:.2e}");
     assert!(latent < HALVES, "{latent:.2e}");
+}
+
+/// The memory for what is written out is part of the estimate, and is taken: all but what no prompt needs.
+#[test]
+fn the_estimate_counts_what_is_written_out() {
+    let (file, gpu) = (Gguf::open(fable_file("q4_0")).unwrap(), open(true));
+    let prompt = PromptOptions { chunk: Some(ROWS), ..PromptOptions::default() };
+    let options = LoadOptions { context: Some(512), cache: Some(CacheType::F16), prompt, ..options() };
+    let options = LoadOptions { speculation: DraftKind::Off, ..options };
+    let said = Model::estimate(&file, &options, Some(&gpu)).unwrap();
+    let model = Model::load(&file, &gpu, &options).unwrap();
+    let loaded = gpu.memory().held;
+    let mut session = Session::new(&model).unwrap();
+    for length in [2, 3, 7, 15, 30, ROWS] {
+        session.feed(&vec![7; length]).unwrap();
+    }
+    session.logits().unwrap();
+    let held = gpu.memory().held - loaded;
+    println!("{held} held in {said:?}");
+    assert!(held <= said.cache + said.scratch && 100 * held >= 98 * (said.cache + said.scratch), "{held}: {said:?}");
 }
