@@ -280,17 +280,22 @@ fn splits(rows: RowRange) -> Vec<Edit> {
     [32, 16, 64, 8, 48, 24, 4].map(choice).to_vec()
 }
 
-/// The questions of which one of the first candidates changes what runs: others are about steps that have no such choice.
+/// The questions of which one of the first candidates changes what some of the work runs: others are about steps that have
+/// no such choice.
 fn with_effect(bench: &mut GpuBench<'_>, start: &Choices, questions: Vec<Question>) -> Result<Vec<Question>> {
     let mut kept = Vec::new();
     for question in questions {
-        let Some(work) = question.works.last() else { continue };
-        let usual = bench.identity(start, *work)?;
-        for edit in question.candidates.iter().take(3) {
-            if bench.identity(&edit.of(start), *work).is_ok_and(|identity| identity != usual) {
-                kept.push(question.clone());
+        let mut differs = false;
+        for work in &question.works {
+            let usual = bench.identity(start, *work)?;
+            let mut first = question.candidates.iter().take(3);
+            differs = first.any(|edit| bench.identity(&edit.of(start), *work).is_ok_and(|other| other != usual));
+            if differs {
                 break;
             }
+        }
+        if differs {
+            kept.push(question);
         }
     }
     Ok(kept)
