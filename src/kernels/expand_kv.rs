@@ -8,7 +8,7 @@
 use super::computes::ExpandedKv;
 use super::kv_write::{Cache, pool_files};
 use super::matvec::buffers_of;
-use super::{Kernel, expect_multiple, expect_shape};
+use super::{Kernel, expand_kv_matrix, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{BufferRef, Builder, Cost, PART_FIELDS, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
@@ -19,7 +19,7 @@ const WORKGROUP: usize = 256;
 const TOKENS: usize = 64;
 /// KV rows that a segment has at least, whole tiles of either kernel.
 pub(super) const SHORTEST: usize = 128;
-/// KV rows behind the last head's, which attention may read and does not use.
+/// KV rows behind the last head's, which attention by matrices of 16 x 16 may read and does not use.
 const BEHIND: usize = 64;
 /// Columns of keys or of values of a tile, of either kernel.
 const COLUMNS: usize = 64;
@@ -27,6 +27,11 @@ const COLUMNS: usize = 64;
 const OTHERS: usize = 4;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "expand_kv", op: OP, params: PART_FIELDS, matrices: &[] };
+
+/// Whether a kernel of this name writes out keys and values.
+pub(crate) fn writes_out(kernel: &str) -> bool {
+    [KERNEL.name, expand_kv_matrix::KERNEL.name].contains(&kernel)
+}
 
 /// The matrices that make keys and values of a latent.
 #[derive(Clone, Copy)]

@@ -20,7 +20,9 @@ impl Builder {
     pub(super) fn expands_by_matrices(&self, by: LatentWeights<'_>, cache: &Cache) -> bool {
         let Target { team, matrices, .. } = *self.target();
         let whole = by.k_b.shape[0].is_multiple_of(32) && by.v_b.shape[1].is_multiple_of(16);
-        matrices != Matrices::None && team == Team::Subgroup && whole && cache.rank.is_multiple_of(64)
+        // rotary keys are copied eight values at a time
+        let whole = whole && cache.rank.is_multiple_of(64) && cache.rotary.is_multiple_of(8);
+        matrices != Matrices::None && team == Team::Subgroup && whole
     }
 
     /// The kernel by these.

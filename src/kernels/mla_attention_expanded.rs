@@ -92,8 +92,8 @@ impl Builder {
         (pays && !exact && self.expanded_form(by, cache).is_some()).then(|| Segments::of(depth, bytes))
     }
 
-    /// What attends over keys and values of such shapes, if anything can. Without matrices that is slower than with them
-    /// over the latents.
+    /// What attends over keys and values of such shapes, if anything can. Without matrices that ought to be slower than
+    /// with them over the latents.
     fn expanded_form(&self, by: LatentWeights<'_>, cache: &Cache) -> Option<Form> {
         let Target { team, matrices, workgroup_bytes, invocations, buffers, .. } = *self.target();
         if !by.suit(cache) || by.buffers() > buffers || invocations < WORKGROUP {

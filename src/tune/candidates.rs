@@ -230,7 +230,7 @@ impl About<'_> {
         for rows in TILE_CLASSES {
             let mut works = self.rooms(rows);
             let Some(first) = works.first().copied() else { continue };
-            if rows.contains(HALF_FULL) {
+            if works.contains(&Work::Rows { rows: 2 * HALF_FULL, depth: 0 }) {
                 works.insert(0, Work::Rows { rows: HALF_FULL, depth: 0 });
             }
             let shares = bench.shares(start, first, self.has_time(bench))?;

@@ -18,10 +18,10 @@ struct Share {
 
 var<storage, read> cache: array<vec4<u32>>;
 
-// This invocation's share of a tile at a place. A tile may reach past the end, or lie there: what is loaded in place of
-// that weighs nothing.
+// This invocation's share of a tile at a place. A tile may reach past the end, or lie there, and the last invocations'
+// shares past the tile: what is loaded in place of that weighs nothing, or is not put anywhere.
 fn load_share(place: u32, tile: u32, end: u32, local: u32) -> Share {
-    let last = end - 1u - min(tile, end - 1u); // of the tile
+    let last = min(end - 1u - min(tile, end - 1u), TILE_KV_ROWS - 1u); // of the tile
     var share: Share;
     for (var n = 0u; n < LATENT_SHARE; n++) {
         let k = local + n * WORKGROUP;

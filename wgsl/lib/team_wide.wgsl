@@ -48,7 +48,7 @@ fn team_max(v: f32, t: Team) -> f32 {
     let start = team_turn * MOST_SUBGROUPS;
     team_turn = 1u - team_turn;
     var largest = subgroupMax(v);
-    team_parts[start + t.subgroup].x = largest; // the same by all of the subgroup
+    team_parts[start + t.subgroup] = vec4<f32>(largest); // the same by all of the subgroup
     workgroupBarrier();
     for (var s = t.first; s < t.first + t.subgroups; s++) {
         largest = max(largest, team_parts[start + s].x);

@@ -4,8 +4,8 @@
 // multiplied twice: as keys with the queries, whose columns PARTS subgroups divide among them, and as values with the
 // weights.
 //
-// Matrices multiply f16. The cache is f16. Queries and weights are cut into TERMS terms of f16: with two of them
-// products are as good as those of f32.
+// Matrices multiply f16, which KV rows are or become. Queries and weights are cut into TERMS terms of f16: with two of
+// them products are as good as those of f32.
 
 // Drivers flush f16 below 6e-5 to zero: queries are multiplied with this, as weights are with WEIGHT_UNIT, so that
 // second terms are seldom so small.
