@@ -67,8 +67,8 @@ impl Divergence {
 /// The logarithms of the probabilities that logits stand for.
 fn log_probabilities(logits: &[f32]) -> Vec<f64> {
     let top = logits.iter().copied().fold(f32::MIN, f32::max);
-    let sum: f64 = logits.iter().map(|logit| f64::from(logit - top).exp()).sum();
-    logits.iter().map(|logit| f64::from(logit - top) - sum.ln()).collect()
+    let sum = logits.iter().map(|logit| f64::from(logit - top).exp()).sum::<f64>().ln();
+    logits.iter().map(|logit| f64::from(logit - top) - sum).collect()
 }
 
 /// The place of the largest logit.

@@ -149,13 +149,16 @@ impl LossSum {
     }
 }
 
+/// Tokens whose logits are compared at a time: those of GLM-4.7-Flash take 317 MB.
+const COMPARED: usize = 512;
+
 /// The same with another type of cache, to compare with.
 struct BaseScore {
     session: Session,
     ty: CacheType,
     loss: LossSum,
     divergence: DivergenceSum,
-    /// The logits of the window's scored tokens.
+    /// The logits of the piece of a window that is compared.
     logits: Vec<Vec<f32>>,
 }
 
@@ -165,11 +168,15 @@ impl BaseScore {
         Ok(Self { session, ty, loss: LossSum::default(), divergence: DivergenceSum::default(), logits: Vec::new() })
     }
 
-    /// Computes a window: tokens that are not scored, those that are, and what these predict.
-    fn window(&mut self, before: &[u32], telling: &[u32], told: &[u32]) -> anyhow::Result<()> {
+    /// Begins a window with tokens that are not scored.
+    fn begin(&mut self, before: &[u32]) -> anyhow::Result<()> {
         self.session.rewind(0);
+        Ok(self.session.feed(before)?)
+    }
+
+    /// Computes a piece of its scored tokens, of which these are predicted.
+    fn piece(&mut self, telling: &[u32], told: &[u32]) -> anyhow::Result<()> {
         self.logits.clear();
-        self.session.feed(before)?;
         self.session.feed_all(telling, &mut |place, logits| {
             self.loss.add(nats(logits, told[place]));
             self.logits.push(logits.to_vec());
@@ -204,16 +211,22 @@ fn score(
         let (before, telling) = window[..windows.length - 1].split_at(windows.length - 1 - windows.scored);
         let told = &window[before.len() + 1..];
         if let Some(base) = &mut base {
-            base.window(before, telling, told)?;
+            base.begin(before)?;
         }
         session.feed(before)?;
-        session.feed_all(telling, &mut |place, logits| {
-            loss.add(nats(logits, told[place]));
+        let piece = if base.is_some() { COMPARED } else { telling.len().max(1) };
+        for (telling, told) in telling.chunks(piece).zip(told.chunks(piece)) {
             if let Some(base) = &mut base {
-                base.divergence.add(&base.logits[place], logits);
+                base.piece(telling, told)?;
             }
-            ControlFlow::Continue(())
-        })?;
+            session.feed_all(telling, &mut |place, logits| {
+                loss.add(nats(logits, told[place]));
+                if let Some(base) = &mut base {
+                    base.divergence.add(&base.logits[place], logits);
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
         progress.doing(format!("windows, PPL {:.4} so far", loss.perplexity()));
         progress.advance();
     }

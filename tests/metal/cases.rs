@@ -1,6 +1,6 @@
 //! Every kernel in every format, as Metal's text, against its reference on the CPU.
 
-use crate::clang::{Build, Memory, Workshop};
+use crate::clang::{Build, Workshop};
 use crate::emit::Shader;
 use crate::execute::Executor;
 use crate::translate::Text;
@@ -84,16 +84,11 @@ impl Batch {
         }
     }
 
-    /// Whether a build is another than those before: without workgroup memory there is nothing to assume of it.
-    fn differs_by(&self, build: Build) -> bool {
-        build.memory == Memory::Shared || self.shaders.values().any(|shader| shader.workgroup_bytes > 0)
-    }
-
     /// Compiles the batch and runs its cases: failures.
     fn run(&self, name: &str, shop: &Workshop, build: Build) -> Result<Vec<String>, String> {
-        let program = shop.program(&self.texts()?, build.level)?;
+        let program = shop.program(&self.texts()?, build)?;
         let failure = |case: &Case| -> Option<String> {
-            let told = match self.finals(case, (&program, build.memory)) {
+            let told = match self.finals(case, &program) {
                 Ok(finals) => case.judge(&finals).failure?,
                 Err(fault) => fault,
             };
@@ -103,7 +98,7 @@ impl Batch {
     }
 
     /// What a case leaves in its local buffers.
-    fn finals(&self, case: &Case, program: (&Path, Memory)) -> Result<Vec<Vec<u8>>, String> {
+    fn finals(&self, case: &Case, program: &Path) -> Result<Vec<Vec<u8>>, String> {
         let mut executor = Executor::new(program, &case.plan, &self.shaders, &case.weights, &case.locals)?;
         executor.submit(0..case.plan.steps.len())?;
         let contents = case.plan.locals_by_id().zip(&case.locals);
@@ -122,7 +117,7 @@ fn failures_of(kernel: &Kernel, shop: &Workshop) -> Vec<String> {
         failures.push(format!("{}: no case was run", kernel.name));
     }
     for (index, batch) in batches.iter().enumerate() {
-        for build in Build::ALL.into_iter().filter(|build| batch.differs_by(*build)) {
+        for build in Build::EXTREMES {
             let ran = batch.run(&format!("{}-{index}", kernel.name), shop, build);
             failures.extend(ran.unwrap_or_else(|error| vec![format!("{} ({build:?}): {error}", kernel.name)]));
         }

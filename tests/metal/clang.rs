@@ -37,7 +37,7 @@ impl Level {
 }
 
 /// What the compiler may assume of workgroup memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Memory {
     /// That other invocations write to it.
     Shared,
@@ -47,24 +47,19 @@ pub enum Memory {
     Noalias,
 }
 
-impl Memory {
-    /// What the machine calls a kernel that is compiled with this assumption.
-    pub fn name_of(self, label: &str) -> String {
-        match self {
-            Self::Shared => label.to_owned(),
-            Self::Noalias => format!("{label} (noalias)"),
-        }
-    }
-}
-
 /// How a kernel is compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Build {
     pub level: Level,
     pub memory: Memory,
 }
 
 impl Build {
+    /// As Apple's compiler does it, and with neither of its liberties: a kernel that is wrong is wrong there, or says which
+    /// of them it does not bear.
+    pub const EXTREMES: [Self; 2] =
+        [Self { level: Level::Plain, memory: Memory::Shared }, Self { level: Level::Fast, memory: Memory::Noalias }];
+    /// With each of them by itself, too.
     pub const ALL: [Self; 4] = [
         Self { level: Level::Plain, memory: Memory::Shared },
         Self { level: Level::Fast, memory: Memory::Shared },
@@ -143,7 +138,7 @@ pub struct Workshop {
     /// The machine of each level, compiled.
     machines: [OnceLock<Made>; 2],
     /// Programs by their sources.
-    programs: Mutex<HashMap<(Level, String), Program>>,
+    programs: Mutex<HashMap<(Build, String), Program>>,
 }
 
 /// A file that was compiled, or what the compiler said.
@@ -183,17 +178,16 @@ impl Workshop {
         self.machines[level as usize].get_or_init(compile).clone()
     }
 
-    /// A program of kernels, each compiled for both kinds of memory, and of the machine that runs them. Kernels that were
-    /// asked for before are not compiled again.
-    pub fn program(&self, texts: &[Text], level: Level) -> Result<PathBuf, String> {
+    /// A program of kernels, and of the machine that runs them. Kernels that were asked for before are not compiled again.
+    pub fn program(&self, texts: &[Text], build: Build) -> Result<PathBuf, String> {
         let mut texts = texts.to_vec();
         texts.sort_by(|a, b| a.label.cmp(&b.label));
-        let source = runnable(&texts)?;
+        let source = runnable(&texts, build.memory)?;
         let mut known = self.programs.lock().unwrap();
         let next = (known.len(), Arc::default());
-        let (number, made) = known.entry((level, source.clone())).or_insert(next).clone();
+        let (number, made) = known.entry((build, source.clone())).or_insert(next).clone();
         drop(known);
-        made.get_or_init(|| self.compile(&format!("program{number}"), &source, level)).clone()
+        made.get_or_init(|| self.compile(&format!("program{number}"), &source, build.level)).clone()
     }
 
     /// Compiles a program: to intermediate code, that code optimised once, with what is said in [`returning`].

@@ -71,10 +71,9 @@ impl Model {
         assert_eq!(by_matrices, matrices == Matrices::Eight && cache.ty != CacheType::F32);
         let shaders: HashMap<Variant, Shader> = shaders([&planned.plan]);
         let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
-        let program = shop.program(&texts, build.level)?;
+        let program = shop.program(&texts, build)?;
         let weights: Vec<Vec<u8>> = planned.plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
-        let mut executor =
-            Executor::new((&program, build.memory), &planned.plan, &shaders, &weights, &local_buffers(&planned.plan))?;
+        let mut executor = Executor::new(&program, &planned.plan, &shaders, &weights, &local_buffers(&planned.plan))?;
         executor.write(Plan::SAMPLING, bytemuck::bytes_of(&Sampling::GREEDY))?;
         Ok(Self { executor, writer: BatchWriter::new(&config), vocab: config.vocab, planned })
     }

@@ -1,6 +1,5 @@
 //! Executes plans as a Mac would, step by step: `plan::Executor` for the machine.
 
-use crate::clang::Memory;
 use crate::emit::Shader;
 use crate::machine::{Buffer, Machine};
 use std::collections::HashMap;
@@ -32,13 +31,13 @@ pub fn local_buffers(plan: &Plan) -> Vec<Vec<u8>> {
 impl Executor {
     /// A plan in a program that has its kernels, with the first content of its weights and local buffers.
     pub fn new(
-        (program, memory): (&Path, Memory),
+        program: &Path,
         plan: &Plan,
         shaders: &HashMap<Variant, Shader>,
         weights: &[Vec<u8>],
         locals: &[Vec<u8>],
     ) -> Result<Self, String> {
-        let mut machine = Machine::start(program, memory);
+        let mut machine = Machine::start(program);
         let weights = weights.iter().map(|w| machine.buffer(w)).collect::<Result<Vec<_>, _>>()?;
         let locals = locals.iter().map(|l| machine.buffer(l)).collect::<Result<Vec<_>, _>>()?;
         let mut made = Self { machine, locals, steps: Vec::new() };

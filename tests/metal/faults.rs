@@ -13,8 +13,8 @@ const ROWS: usize = 8;
 /// What a kernel of one workgroup makes of the content of its only buffer, or the fault.
 fn made_of(shop: &Workshop, build: Build, wgsl: &str, content: &[u8]) -> Result<Vec<u8>, String> {
     let shader = Shader::from_text(wgsl)?;
-    let program = shop.program(&[Text::of(&shader)?], build.level)?;
-    let mut machine = Machine::start(&program, build.memory);
+    let program = shop.program(&[Text::of(&shader)?], build)?;
+    let mut machine = Machine::start(&program);
     let bound = [machine.buffer(content)?, machine.buffer(&(content.len() as u32).to_le_bytes())?];
     machine.dispatch("test", [1, 1, 1], &bound.map(|buffer| (buffer, 0)))?;
     machine.read(bound[0], content.len())
@@ -49,10 +49,7 @@ fn faults_are_noticed() {
     for (body, wanted) in faults {
         for build in Build::ALL {
             let told = run(&shop, build, "", body).expect_err(body);
-            assert!(
-                told.starts_with(&format!("{}: ", build.memory.name_of("test"))) && told.contains(wanted),
-                "`{body}` ({build:?}): {told}"
-            );
+            assert!(told.starts_with("test: ") && told.contains(wanted), "`{body}` ({build:?}): {told}");
         }
     }
 }

@@ -56,9 +56,9 @@ fn logits(shop: &Workshop, build: Build, config: &Config, planned: &BatchPlan) -
     let plan = &planned.plan;
     let shaders: HashMap<Variant, Shader> = shaders([plan]);
     let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
-    let program = shop.program(&texts, build.level)?;
+    let program = shop.program(&texts, build)?;
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(noise).collect();
-    let mut executor = Executor::new((&program, build.memory), plan, &shaders, &weights, &local_buffers(plan))?;
+    let mut executor = Executor::new(&program, plan, &shaders, &weights, &local_buffers(plan))?;
     executor.write(Plan::SAMPLING, bytemuck::bytes_of(&Sampling::GREEDY))?;
     let mut writer = BatchWriter::new(config);
     for (position, token) in TOKENS.into_iter().enumerate() {

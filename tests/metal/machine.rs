@@ -1,6 +1,5 @@
 //! The machine that kernels run on: a process, told what to do through pipes (shim/machine.cpp).
 
-use crate::clang::Memory;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,20 +9,19 @@ pub struct Machine {
     requests: BufWriter<ChildStdin>,
     answers: BufReader<ChildStdout>,
     buffers: usize,
-    memory: Memory,
 }
 
 /// Place of a buffer among those of a machine.
 pub type Buffer = usize;
 
 impl Machine {
-    /// Starts a program, to run its kernels as they are compiled for this memory.
-    pub fn start(program: &Path, memory: Memory) -> Self {
+    /// Starts a program, to run its kernels.
+    pub fn start(program: &Path) -> Self {
         let spawned = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.unwrap_or_else(|e| panic!("{}: {e}", program.display()));
         let requests = BufWriter::new(child.stdin.take().unwrap());
         let answers = BufReader::new(child.stdout.take().unwrap());
-        Self { child, requests, answers, buffers: 0, memory }
+        Self { child, requests, answers, buffers: 0 }
     }
 
     /// A buffer with some content.
@@ -50,7 +48,6 @@ impl Machine {
 
     /// Runs a kernel with buffers, from bytes of theirs on, by their numbers.
     pub fn dispatch(&mut self, kernel: &str, grid: [u32; 3], bound: &[(Buffer, u64)]) -> Result<(), String> {
-        let kernel = self.memory.name_of(kernel);
         self.send(b'd', &[kernel.len() as u64], kernel.as_bytes())?;
         let mut numbers: Vec<u64> = grid.map(u64::from).to_vec();
         numbers.push(bound.len() as u64);

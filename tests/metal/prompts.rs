@@ -48,9 +48,9 @@ fn worst(
 
     let shaders: HashMap<Variant, Shader> = shaders([&plan]);
     let texts = shaders.values().map(Text::of).collect::<Result<Vec<_>, _>>()?;
-    let program = shop.program(&texts, build.level)?;
+    let program = shop.program(&texts, build)?;
     let weights: Vec<Vec<u8>> = plan.weights.iter().map(|weight| laid_out(&file, weight)).collect();
-    let mut executor = Executor::new((&program, build.memory), &plan, &shaders, &weights, &local_buffers(&plan))?;
+    let mut executor = Executor::new(&program, &plan, &shaders, &weights, &local_buffers(&plan))?;
 
     let (mut writer, mut worst) = (BatchWriter::new(&config), 0f64);
     let wanted = golden.logits("q4_0");

@@ -54,29 +54,19 @@ impl Text {
         parts(&self.msl).map(|(_, signature, _)| signature)
     }
 
-    /// The text in C++ without address spaces, with two entries: as naga wrote it, and where it shares workgroup memory
-    /// one more whose references to that memory are `__restrict` (see [`Memory::Noalias`]). The functions that both call
-    /// are inlined, so that nothing stands between an entry's references and what is done with them.
-    fn entries(&self) -> Result<String, String> {
+    /// The text in C++ without address spaces. Where the compiler is to take workgroup memory for unshared, the entry's
+    /// references to it are `__restrict` (see [`Memory::Noalias`]). The functions that it calls are inlined, so that nothing
+    /// stands between these references and what is done with them.
+    fn entry(&self, memory: Memory) -> Result<String, String> {
         let body = self.body(false);
         let (before, signature, rest) = parts(&body)?;
         let (helpers, attributes) = before.split_at(before.rfind('\n').map_or(0, |at| at + 1));
-        let mut out = format!("{INLINED} {helpers}{POP} {attributes}{}{signature}{}{rest}", ENTRY.0, ENTRY.1);
-        if self.shares() {
-            let alone = signature.split_inclusive('\n').map(|line| {
-                if line.contains(THREADGROUP) { line.replace("& ", "& __restrict ") } else { line.to_owned() }
-            });
-            let (line, label) = (helpers.matches('\n').count() + 1, &self.label);
-            let alone = alone.collect::<String>();
-            write!(out, "\n#line {line} \"{label}\"\n{}{alone}{}{rest}", ENTRY.0.replace("main_", "alone_"), ENTRY.1)
-                .unwrap();
-        }
-        Ok(out)
-    }
-
-    /// Whether invocations share workgroup memory.
-    fn shares(&self) -> bool {
-        self.msl.contains(THREADGROUP) && self.signature().is_ok_and(|signature| signature.contains(THREADGROUP))
+        let unshared = |line: &str| memory == Memory::Noalias && line.contains(THREADGROUP);
+        let lines = signature.split_inclusive('\n');
+        let signature: String = lines
+            .map(|line| if unshared(line) { line.replace("& ", "& __restrict ") } else { line.to_owned() })
+            .collect();
+        Ok(format!("{INLINED} {helpers}{POP} {attributes}{}{signature}{}{rest}", ENTRY.0, ENTRY.1))
     }
 
     /// What makes the kernel known to the machine.
@@ -91,16 +81,11 @@ impl Text {
         let Call { arguments, mut arrays } = call;
         arrays.push("0".to_owned());
         let (label, size, arguments, arrays) = (&self.label, self.size, arguments.join(", "), arrays.join(", "));
-        let alone = if self.shares() { "alone_" } else { "main_" };
-        let kernel = |entry: &str, memory: Memory| {
-            let name = memory.name_of(label);
-            format!(
-                "static void run_{memory:?}(const machine::Invocation &i, void *const *buffers, void *const *arrays) \
-                 {{ {entry}({arguments}); }}\n\
-                 static machine::Kernel known_{memory:?}(\"{name}\", run_{memory:?}, {size}, {{{arrays}}});\n"
-            )
-        };
-        Ok(kernel("main_", Memory::Shared) + &kernel(alone, Memory::Noalias))
+        Ok(format!(
+            "static void run(const machine::Invocation &i, void *const *buffers, void *const *arrays) \
+             {{ main_({arguments}); }}\n\
+             static machine::Kernel known(\"{label}\", run, {size}, {{{arrays}}});\n"
+        ))
     }
 }
 
@@ -164,12 +149,12 @@ fn without_duplicates(msl: &str) -> String {
 }
 
 /// One file of C++ with all kernels, to be run.
-pub fn runnable(texts: &[Text]) -> Result<String, String> {
+pub fn runnable(texts: &[Text], memory: Memory) -> Result<String, String> {
     let mut out = String::from("#include \"metal_stdlib\"\n");
     for (index, text) in texts.iter().enumerate() {
         let (label, told) = (&text.label, |e| format!("{}: {e}", text.label));
-        let (entries, stub) = (text.entries().map_err(told)?, text.stub().map_err(told)?);
-        write!(out, "namespace kernel_{index} {{\n#line 1 \"{label}\"\n{entries}\n{stub}}}\n").unwrap();
+        let (entry, stub) = (text.entry(memory).map_err(told)?, text.stub().map_err(told)?);
+        write!(out, "namespace kernel_{index} {{\n#line 1 \"{label}\"\n{entry}\n{stub}}}\n").unwrap();
     }
     Ok(out)
 }

@@ -36,6 +36,20 @@ fn bench_prints_its_table() {
     }
 }
 
+/// Figures of several conversations are of all together.
+#[test]
+fn bench_measures_conversations_side_by_side() {
+    let rows = rows(&succeed("bench -p 0 -n 4 --sessions 1,3 -d 8 -r 2 -o json").out);
+    let named: Vec<(&Value, &Value)> = rows.iter().map(|row| (&row["test"], &row["n_sessions"])).collect();
+    assert_eq!(named, [(&"tg4 @ d8".into(), &1.into()), (&"tg4 x3 @ d8".into(), &3.into())]);
+    for (row, tokens) in rows.iter().zip([4.0, 12.0]) {
+        let (sample, ns) = (&row["samples_ts"][0], &row["samples_ns"][0]);
+        let product = sample.as_f64().unwrap() * ns.as_f64().unwrap() / 1e9;
+        assert!((product / tokens - 1.0).abs() < 1e-9, "{row:?}");
+    }
+    assert!(rows[1]["floor_share"].is_null());
+}
+
 #[test]
 fn bench_tells_programs_everything() {
     let rows = rows(&succeed("bench -p 3 -n 2 -d 8 -r 3 -o json").out);

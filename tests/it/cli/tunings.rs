@@ -80,10 +80,11 @@ fn what_does_not_belong_here_is_ignored_with_a_note() {
         };
         kept(dir.path(), &tuning, &text);
         ignored(&profile(dir.path(), &[]), words);
-        let named = written(&dir, "named.json", text.as_bytes());
-        ignored(&profile(dir.path(), &["--tuning", named.to_str().unwrap()]), words);
-        assert!(!profile(dir.path(), &["--tuning", "off"]).err.contains("note:"));
     }
+    let named = written(&dir, "named.json", tuning.to_string().replace("4x2x64", "4x2").as_bytes());
+    let done = profile(dir.path(), &["--tuning", named.to_str().unwrap()]);
+    assert!(!is_tuned(&done) && done.err.matches("note: ").count() == 1, "{done:?}");
+    assert!(!profile(dir.path(), &["--tuning", "off"]).err.contains("note:"));
     let done = profile(dir.path(), &["--tuning", "nowhere.json"]);
     assert!(done.err.contains("note: the tuning nowhere.json is not used: "), "{done:?}");
 }
