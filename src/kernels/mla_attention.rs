@@ -9,6 +9,7 @@ use crate::plan::{Bound, BufferRef, Builder, Cost, Target, Team, Tensor, Variant
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention.wgsl");
+/// The most invocations of a workgroup.
 const WORKGROUP: usize = 128;
 /// KV rows of a tile, whose scores are held at a time.
 pub(crate) const SPAN: usize = 32;
@@ -21,9 +22,10 @@ const QUERY_BYTES: usize = 12 << 10;
 /// The largest error of outputs of about 1.
 pub(super) const BOUND: f64 = 2e-5;
 /// Into how many splits the cache is divided, whatever its length, unless it was chosen for the adapter: times the groups
-/// of heads of all rows, enough workgroups for a large GPU.
+/// of heads of all rows, enough workgroups for it.
 pub fn splits(target: &Target, rows: usize) -> usize {
-    target.choices.splits(rows).unwrap_or((128 / rows).clamp(8, MOST_SPLITS))
+    let least = (target.workgroups / 16).max(1); // however many rows, for the deepest of contexts
+    target.choices.splits(rows).unwrap_or((target.workgroups / rows).clamp(least, MOST_SPLITS))
 }
 /// What kernels that make f16 of attention's weights multiply them with before: drivers flush f16 below 6e-5 to zero.
 pub(super) const HALF_UNIT: f32 = 64.0;
@@ -79,6 +81,12 @@ fn heads_together(heads: usize, kv_row: usize) -> usize {
     HEADS.min(heads).min(QUERY_BYTES / (4 * kv_row)).max(1)
 }
 
+/// Invocations of a workgroup for latents of `rank` values: one for each chunk of four, where that is not too many or
+/// too few.
+fn workgroup(rank: usize) -> usize {
+    (rank / 4).next_power_of_two().clamp(32, WORKGROUP)
+}
+
 impl Builder {
     /// Adds the files that tell splits, the same ones for attention and for the step that joins.
     pub(super) fn split_files(&self, variant: VariantBuilder) -> VariantBuilder {
@@ -112,14 +120,15 @@ impl Builder {
         let (rank, heads) = (cache.rank, q.shape[1] / self.rows());
         let kv_row = Cache::row_values(rank, cache.rotary);
         let shared = heads_together(heads, kv_row);
-        let most = self.target().lanes(WORKGROUP);
+        let workgroup = workgroup(rank);
+        let most = self.target().lanes(workgroup);
         let lanes = if self.target().team == Team::Subgroup { LANES.min(most) } else { most };
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
+        let variant = VariantBuilder::new(KERNEL.name, OP, workgroup)
             .constant("HEADS", "h", shared)
             .constant("ALL_HEADS", "of", heads)
             .constant("KV_ROW", "x", kv_row / 4)
             .constant("LATENT", "c", rank / 4)
-            .constant("CHUNKS", "", rank.div_ceil(4 * WORKGROUP))
+            .constant("CHUNKS", "", rank.div_ceil(4 * workgroup))
             .real("SCALE", "f", scale);
         let variant = cache.chunk_files(variant).team(self.target().team, lanes);
         let by = Attending { kernel: KERNEL.name, variant, rows: shared, together: false, bound: BOUND, unit: None };

@@ -43,6 +43,8 @@ pub struct Target {
     pub buffers: usize,
     /// The number of invocations that a workgroup may have.
     pub invocations: usize,
+    /// The number of workgroups that keep the adapter busy, as far as the plan can choose it.
+    pub workgroups: usize,
     /// The size of workgroup memory in bytes.
     pub workgroup_bytes: usize,
     /// Which steps are fused.
@@ -66,6 +68,7 @@ impl Default for Target {
             arithmetic: Arithmetic::Float,
             buffers: 29,
             invocations: 1024,
+            workgroups: Self::WORKGROUPS,
             workgroup_bytes: 32 << 10,
             fusions: Fusions::all(),
             tilings: Tilings::default(),
@@ -79,6 +82,13 @@ impl Target {
     /// The size from which on a team may consist of several subgroups.
     pub const WIDE: usize = 64;
 
+    /// Workgroups for a GPU, be it a large one.
+    const WORKGROUPS: usize = 128;
+
+    /// Workgroups for a driver that computes on some cores of the processor, where each costs microseconds even if it has
+    /// nothing to do.
+    const SOFTWARE_WORKGROUPS: usize = 8;
+
     /// The target for a device, with f32 arithmetic and all fusions.
     pub fn of(gpu: &Gpu) -> Self {
         let can = gpu.capabilities();
@@ -90,6 +100,7 @@ impl Target {
             arithmetic: Arithmetic::Float,
             buffers: can.max_storage_buffers as usize,
             invocations: can.max_workgroup_size as usize,
+            workgroups: if gpu.report().is_software() { Self::SOFTWARE_WORKGROUPS } else { Self::WORKGROUPS },
             workgroup_bytes: can.max_workgroup_bytes as usize,
             fusions: Fusions::all(),
             tilings: if gpu.report().is_apple() { Tilings::Apple } else { Tilings::Nvidia },

@@ -107,7 +107,8 @@ fn a_long_prompt_meets_its_golden() {
     assert!(latent < HALVES, "{latent:.2e}");
 }
 
-/// The memory for what is written out is part of the estimate, and is taken: all but what no prompt needs.
+/// The memory for what is written out is part of the estimate, and is taken: all but what no prompt needs, such as where
+/// the host reads sampled tokens.
 #[test]
 fn the_estimate_counts_what_is_written_out() {
     let (file, gpu) = (Gguf::open(fable_file("q4_0")).unwrap(), open(true));
@@ -124,5 +125,6 @@ fn the_estimate_counts_what_is_written_out() {
     session.logits().unwrap();
     let held = gpu.memory().held - loaded;
     println!("{held} held in {said:?}");
-    assert!(held <= said.cache + said.scratch && 100 * held >= 98 * (said.cache + said.scratch), "{held}: {said:?}");
+    let most = said.cache + said.scratch;
+    assert!(held <= most && held + (64 << 10) > most, "{held}: {said:?}");
 }
