@@ -87,9 +87,8 @@ fn latents_in_blocks() {
 /// Every fusion turned off alone.
 #[test]
 fn without_any_fusion() {
-    for precision in ["q4_0", "f16"] {
-        check(&unfused(precision, "all"), precision, " unfused");
-    }
+    check(&unfused("q4_0", "all"), "q4_0", " unfused");
+    check_logits(&unfused("f16", "all"), "f16", &goldens()[1], " unfused");
 }
 
 /// The shortest dialogue suffices to detect a step that computes something else; the steps themselves are tested above.
@@ -116,7 +115,9 @@ fn predictions_of_the_second_token() {
                 session.set_prompt_options(PromptOptions { chunk: Some(together), ..PromptOptions::default() });
                 session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: None }).unwrap();
                 let mut worst = 0f64;
-                for (position, want) in positions.iter().zip(logits.chunks(vocab)) {
+                // Those by tiles begin anew for each position, so some of them have to do.
+                let some = if together == 512 { 3 } else { 1 };
+                for (position, want) in positions.iter().zip(logits.chunks(vocab)).step_by(some) {
                     let next = golden.tokens[position + 1];
                     if together == 512 {
                         session.rewind(0);
