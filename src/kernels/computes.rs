@@ -364,6 +364,14 @@ pub(crate) struct Adjusted {
     pub pairs: usize,
 }
 
+/// masked = logits where the mask of the row has a one, and minus infinity elsewhere.
+pub(crate) struct Masked {
+    pub logits: Tensor,
+    pub masked: Tensor,
+    /// Of each row a bit a token.
+    pub mask: LocalId,
+}
+
 /// y = the rows of the embedding that the tokens name.
 pub(crate) struct EmbeddingRows {
     pub embedding: Weight,

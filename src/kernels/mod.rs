@@ -25,6 +25,7 @@ mod kept_hidden;
 pub(crate) mod kv_blocks;
 mod kv_write;
 mod last_token;
+mod mask_logits;
 pub(crate) mod matmul;
 pub(crate) mod matvec;
 pub(crate) mod mla_attention;
@@ -65,6 +66,7 @@ pub use experts_mm::ExpertWeights;
 pub use group_slots::Groups;
 pub use keep_hidden::KEPT_ROWS;
 pub use kv_write::{Cache, CacheType};
+pub use mask_logits::mask_words;
 pub use matvec::{Input, Norm};
 pub use mla_attention::{AttentionSplits, splits};
 pub use mla_attention_batch::BatchAttention;
@@ -137,6 +139,7 @@ pub static KERNELS: &[&Kernel] = &[
     &mla_output::KERNEL,
     &moe_gate_up::KERNEL,
     &moe_down::KERNEL,
+    &mask_logits::KERNEL,
     &adjust::KERNEL,
     &slice_max::KERNEL,
     &histogram::KERNEL,

@@ -3,12 +3,15 @@
 
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
-use crate::kernels::computes::{Accepted, Adjusted, Drawn, Histogram, Maxima, SLACK};
+use crate::kernels::computes::{Accepted, Adjusted, Drawn, Histogram, Masked, Maxima, SLACK};
 use crate::kernels::histogram::{BINS, scale};
 use crate::kernels::sampling::pcg4d;
 use crate::kernels::slice_max::SLICE;
-use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling, VERIFIED_ROWS};
+use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling, VERIFIED_ROWS, mask_words};
 use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample};
+
+/// The bits of minus infinity, which a token has for a logit that is not to be chosen.
+const BANNED: u32 = f32::NEG_INFINITY.to_bits();
 
 impl Reference for Adjusted {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
@@ -68,6 +71,25 @@ pub(super) fn adjusted_logits(
         (parts.iter().sum::<f64>(), parts.iter().map(|part| part.abs()).sum::<f64>())
     };
     logits.iter().zip(0..).map(after).unzip()
+}
+
+impl Reference for Masked {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let count = self.logits.shape[0];
+        let mut samples = Vec::new();
+        for row in probe.some(probe.count, VECTORS) {
+            let start = row * self.logits.stride;
+            for token in probe.some(count, VALUES) {
+                let word = row * mask_words(count) + token / 32;
+                let mask = probe.words(BufferRef::Local(self.mask), word, 1)?;
+                let logit = probe.words(self.logits.buffer, start + token, 1)?;
+                let allowed = mask.first().is_some_and(|word| word >> (token % 32) & 1 == 1);
+                let want = if allowed { logit.first().copied().unwrap_or_default() } else { BANNED };
+                samples.push(exact(OutputPlace::U32(self.masked.buffer, start + token), f64::from(want)));
+            }
+        }
+        Ok(samples)
+    }
 }
 
 impl Reference for Maxima {

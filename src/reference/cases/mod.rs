@@ -15,6 +15,7 @@ mod histogram;
 mod keep_hidden;
 mod kv_write;
 mod last_token;
+mod mask_logits;
 mod mla_attention;
 mod mla_attention_batch;
 mod mla_attention_batch_matrix;
@@ -78,6 +79,7 @@ pub static CASES: &[(&str, Cases)] = &[
     ("mla_output", mla_output::cases),
     ("moe_gate_up", moe_gate_up::cases),
     ("moe_down", moe_down::cases),
+    ("mask_logits", mask_logits::cases),
     ("adjust", adjust::cases),
     ("slice_max", slice_max::cases),
     ("histogram", histogram::cases),
