@@ -1,21 +1,33 @@
 //! Conversations with a model. The chat template of the model's file turns messages into a prompt; a reply arrives as
 //! events.
 
+#[cfg(feature = "schema")]
+mod ask;
+mod call_ids;
 mod check;
 mod draft;
 mod fit;
+mod overflow;
+mod prompt;
 mod reply;
 mod resume;
-mod saved;
+mod state;
 
+#[cfg(feature = "schema")]
+pub use ask::AskError;
+pub(crate) use call_ids::CallIds;
+pub(crate) use fit::drop_before;
+pub use overflow::Overflow;
+pub(crate) use prompt::PromptMaker;
 pub use reply::Reply;
-pub use saved::SavedChat;
+pub use state::ChatState;
 
 use crate::error::Result;
-use crate::generate::{GenerateOptions, Generation};
+use crate::generate::{Event, GenerateOptions, Generation};
 use crate::model::Model;
 use crate::session::Session;
-use crate::text::{ChatInput, Message, ReplyParser};
+use crate::text::Message;
+use prompt::Prepared;
 use serde_json::{Map, Value};
 use std::ops::Range;
 
@@ -80,10 +92,10 @@ pub struct Chat {
     /// Further variables of the chat template by name, such as `clear_thinking`. Names of control tokens in them are
     /// plain text as well.
     pub template_kwargs: Map<String, Value>,
+    /// What [`send`](Chat::send) and [`reply`](Chat::reply) do if the conversation outgrows the context: they refuse,
+    /// unless this says otherwise.
+    pub overflow: Overflow,
 }
-
-/// The tokens of a prompt, and the parser for the reply to it.
-type Prepared = (Vec<u32>, ReplyParser);
 
 impl Chat {
     /// Creates an empty conversation in a new session.
@@ -105,7 +117,8 @@ impl Chat {
         model.template()?;
         let options = GenerateOptions { sampling: model.sampling()?, ..GenerateOptions::default() };
         let (messages, tools, template_kwargs) = (Vec::new(), Vec::new(), Map::new());
-        Ok(Self { session, messages, reasoning: None, options, tools, template_kwargs })
+        let (reasoning, overflow) = (None, Overflow::default());
+        Ok(Self { session, messages, reasoning, options, tools, template_kwargs, overflow })
     }
 
     /// The messages so far.
@@ -183,12 +196,13 @@ impl Chat {
     ///
     /// # Errors
     /// Those of [`Chat::prompt`]; [`Error::ContextFull`](crate::Error::ContextFull) if the conversation is longer than
-    /// the context; [`Error::Argument`](crate::Error::Argument) if an option is out of range. After these errors the
-    /// messages are unchanged. Failures of the computation arrive as events.
+    /// the context and may not lose its oldest turns ([`overflow`](Chat::overflow)), or its newest turn alone is;
+    /// [`Error::Argument`](crate::Error::Argument) if an option is out of range. After these errors the messages are
+    /// unchanged. Failures of the computation arrive as events.
     pub fn send(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::user(text));
         match self.prepare() {
-            Ok(prepared) => self.begin(prepared),
+            Ok(prepared) => self.begin(prepared, true),
             Err(error) => {
                 self.messages.pop();
                 Err(error)
@@ -204,7 +218,7 @@ impl Chat {
     /// Those of [`Chat::send`].
     pub fn reply(&mut self) -> Result<Reply<'_>> {
         let prepared = self.prepare()?;
-        self.begin(prepared)
+        self.begin(prepared, false)
     }
 
     /// The messages at the end that have no answer: messages of the user or of functions to which the model said
@@ -217,32 +231,46 @@ impl Chat {
         &self.messages[before..]
     }
 
-    /// Checks everything that can be checked before a reply, and returns the prompt and the parser for the reply.
-    fn prepare(&self) -> Result<Prepared> {
+    /// Checks everything that can be checked before a reply, and returns the prompt, the parser for the reply, and the
+    /// first turn for which there is room.
+    fn prepare(&self) -> Result<(Prepared, usize)> {
         self.options.check()?;
-        let prepared = self.render(&self.messages)?;
-        self.session.check(0, &prepared.0)?;
-        Ok(prepared)
+        self.maker().prepare(&self.messages, self.overflow, self.options.max_tokens)
     }
 
-    fn begin(&mut self, (prompt, parser): Prepared) -> Result<Reply<'_>> {
-        let generation = Generation::new(&mut self.session, prompt, Some(parser), self.options.clone())?;
-        Ok(Reply::new(generation, &mut self.messages))
+    /// Begins a reply, and drops the turns before the `first` for which there is room. If there can be no reply, no turn
+    /// goes, but the last message does if it `was_added`.
+    fn begin(&mut self, ((prompt, parser), first): (Prepared, usize), was_added: bool) -> Result<Reply<'_>> {
+        match Generation::new(&mut self.session, prompt, Some(parser), self.options.clone()) {
+            Ok(mut generation) => {
+                let ids = CallIds::after(&self.messages, &[]); // those that go have ids as well
+                let gone = drop_before(&mut self.messages, first);
+                if !gone.is_empty() {
+                    generation.begin_with(Event::Dropped { messages: gone });
+                }
+                Ok(Reply::new(generation, &mut self.messages, ids))
+            }
+            Err(error) => {
+                self.messages.truncate(self.messages.len() - usize::from(was_added));
+                Err(error)
+            }
+        }
+    }
+
+    /// What makes prompts of the conversation.
+    fn maker(&self) -> PromptMaker<'_> {
+        PromptMaker {
+            model: self.session.model(),
+            context: self.session.context(),
+            reasoning: self.reasoning,
+            tools: &self.tools,
+            template_kwargs: &self.template_kwargs,
+        }
     }
 
     /// The prompt for `messages`, and the parser for the reply to it.
     fn render(&self, messages: &[Message]) -> Result<Prepared> {
-        let model = self.session.model();
-        let (tokenizer, template) = (model.tokenizer()?, model.template()?);
-        check::messages(messages, template)?;
-        check::tools(&self.tools)?;
-        let mut input = ChatInput::new(messages);
-        input.enable_thinking = self.reasoning;
-        input.tools = Some(self.tools.as_slice()).filter(|tools| !tools.is_empty());
-        input.extra = self.template_kwargs.clone();
-        let prompt = template.prompt(&input, tokenizer)?;
-        let parser = ReplyParser::new(prompt.opens_thinking).with_family(prompt.family).with_tools(&self.tools);
-        Ok((prompt.tokens, parser))
+        self.maker().render(messages)
     }
 }
 

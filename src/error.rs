@@ -278,6 +278,18 @@ pub enum Error {
         message: String,
     },
 
+    /// A reply's constraint is malformed or not supported, or no text can match it.
+    #[error("{kind}{}: {message}", at(place))]
+    Constraint {
+        /// The kind of the constraint.
+        kind: &'static str,
+        /// The part of the constraint that is wrong: the path within a schema, such as `#/properties/age`; empty if the
+        /// message says it.
+        place: String,
+        /// What is wrong.
+        message: String,
+    },
+
     /// A token id is not in the vocabulary.
     #[error("token {token} is outside the vocabulary of {vocab} tokens")]
     TokenOutOfRange {
@@ -306,6 +318,15 @@ pub enum Error {
         needed: usize,
         /// The number of pages that no session has.
         free: usize,
+    },
+
+    /// A [`Scheduler`](crate::Scheduler) has as many requests waiting as it accepts.
+    #[error("too many requests: {waiting} wait already, {most} may; try again later")]
+    Busy {
+        /// The number of requests that wait.
+        waiting: usize,
+        /// The most that may wait.
+        most: usize,
     },
 
     /// A snapshot is damaged, or belongs to another model or another type of cache.
@@ -417,6 +438,11 @@ impl fmt::Display for Size {
         let count = self.0 as f64 / (1_u64 << bits) as f64;
         write!(f, "{count:.*} {unit}", usize::from(count < 10.0))
     }
+}
+
+/// The place of a mistake, or nothing if the message says it.
+fn at(place: &str) -> String {
+    if place.is_empty() { String::new() } else { format!(", {place}") }
 }
 
 /// A size in brackets, or nothing if the size is unknown.

@@ -2,26 +2,28 @@
 
 mod cancel;
 mod chooser;
+#[cfg(feature = "constrain")]
+mod constraining;
 mod event_builder;
+mod loops;
 mod partial_reply;
 mod seconds;
+mod task;
 
 pub use cancel::Cancel;
-use cancel::Cancels;
 pub use chooser::Chooser;
 pub(crate) use partial_reply::PartialReply;
+pub(crate) use task::{GenerationTask, Phase, Step, read_part};
 
+#[cfg(feature = "constrain")]
+use crate::constrain::{Calls, Constraint};
 use crate::error::{Error, Result};
-use crate::sample::{Logprob, SamplerParams, logprobs};
+use crate::sample::{Logprob, SamplerParams};
 use crate::session::{Reuse, Session};
 use crate::speculate::{DraftStats, Speculation};
-use crate::text::{ReplyParser, ToolCall};
-use chooser::Steering;
-use event_builder::EventBuilder;
+use crate::text::{Message, ReplyParser, ToolCall};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
-use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The options of generation. With serde an app can save them next to a conversation; missing fields have their
 /// defaults.
@@ -39,8 +41,20 @@ pub struct GenerateOptions {
     /// of every token to be read back, while the GPU waits.
     pub logprobs: Option<usize>,
     /// Whether and how tokens are guessed ahead. It changes how fast a reply comes, and not which one. Nothing is guessed
-    /// where log-probabilities are asked for, or where a [`Chooser`] takes part.
+    /// where log-probabilities are asked for, where a [`Chooser`] takes part, or while a constraint holds.
     pub speculation: Speculation,
+    /// Whether a reply ends, with [`Stop::Loop`], once it repeats itself without end: if the same tokens, 512 at most,
+    /// came at least five times in a row and make up at least 512 tokens.
+    pub stop_loops: bool,
+    /// What the answer has to match, from its first letter to its end; the thinking before it is free. With functions the
+    /// answer matches it or consists of calls. A reply that ends for another reason than [`Stop::End`] is the beginning of
+    /// an answer that would match. A model that would end its reply while it thinks ends its thinking instead.
+    #[cfg(feature = "constrain")]
+    pub constraint: Option<Constraint>,
+    /// Whether functions may be called, or have to be. The arguments of each call are valid by the function's schema, as
+    /// far as llguidance supports it, in any case. In GLM's form of calls the `format` of a string is not kept.
+    #[cfg(feature = "constrain")]
+    pub calls: Calls,
 }
 
 impl GenerateOptions {
@@ -70,6 +84,8 @@ pub enum Stop {
     Cancelled,
     /// One of [`GenerateOptions::stop`] appeared.
     StopString,
+    /// The reply repeats itself without end: see [`GenerateOptions::stop_loops`].
+    Loop,
 }
 
 /// Statistics of a generation. Times are serialized as seconds, named `prompt_seconds` and `generate_seconds`.
@@ -115,15 +131,18 @@ impl Stats {
     }
 }
 
-/// How many tokens of a prompt are computed between two [`Event::Prompt`], if the prompt is computed token by token.
-const ONE_BY_ONE: usize = 16;
-
 /// A step of a reply that is being generated. Serialized as `{"text": "…"}`, `{"prompt": {"done": …, "total": …}}` and
 /// so on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
+    /// The oldest messages of a conversation that outgrew its context were dropped, as [`Overflow`](crate::Overflow)
+    /// asked for: the model does not see them. This is the first event, if it comes at all.
+    Dropped {
+        /// The dropped messages, oldest first.
+        messages: Vec<Message>,
+    },
     /// How much of the prompt is computed. The first such event comes before any computation and says how many tokens
     /// the cache held; the last one says that the prompt is complete.
     Prompt {
@@ -162,7 +181,7 @@ pub enum Event {
 }
 
 /// The log-probability of a generated token and of its likeliest alternatives, by the unmodified logits: see
-/// [`logprobs`].
+/// [`logprobs`](crate::sample::logprobs).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TokenLogprobs {
     /// The generated token.
@@ -176,34 +195,7 @@ pub struct TokenLogprobs {
 /// A generation in progress: an iterator of events. It ends after an error or [`Event::Done`].
 pub struct Generation<'a> {
     session: &'a mut Session,
-    prompt: Vec<u32>,
-    options: GenerateOptions,
-    cancels: Cancels,
-    steering: Option<Steering<'a>>,
-    events: EventBuilder,
-    /// Tokens that the session holds already and that were not reported yet: those behind the first of a step.
-    pending: VecDeque<u32>,
-    /// What guessing had come to in the session before.
-    drafts_before: DraftStats,
-    state: GenerationState,
-}
-
-/// What the next call of [`Generation::next`] does.
-#[derive(Debug, Clone, Copy)]
-enum GenerationState {
-    Start,
-    Prompt { start: Instant, cached: usize },
-    Tokens(GenerationProgress),
-    Over,
-}
-
-/// The figures of a generation that is past its prompt.
-#[derive(Debug, Clone, Copy)]
-struct GenerationProgress {
-    prompt: Reuse,
-    prompt_time: Duration,
-    since: Instant,
-    generated: usize,
+    task: GenerationTask<'a>,
 }
 
 impl<'a> Generation<'a> {
@@ -213,19 +205,15 @@ impl<'a> Generation<'a> {
     /// # Errors
     /// [`Error::Argument`] if a sampling parameter is out of range or a stop string is empty. All other errors arrive
     /// as events, among them [`Error::TokenOutOfRange`] if a logit bias names no token, and [`Error::Argument`] if the
-    /// biases ban all tokens.
+    /// biases ban all tokens. [`Error::Constraint`] if nothing that the model can write matches the constraint.
     pub fn new(
         session: &'a mut Session,
         prompt: Vec<u32>,
         parser: Option<ReplyParser>,
-        mut options: GenerateOptions,
+        options: GenerateOptions,
     ) -> Result<Self> {
-        options.check()?;
-        options.sampling.seed = Some(options.sampling.seed());
-        let events = EventBuilder::new(session.model(), parser, options.stop.clone());
-        let (cancels, steering, state) = (Cancels::default(), None, GenerationState::Start);
-        let (pending, drafts_before) = (VecDeque::new(), session.draft_stats());
-        Ok(Self { session, prompt, options, cancels, steering, events, pending, drafts_before, state })
+        let task = GenerationTask::new(session.model(), prompt, parser, options)?;
+        Ok(Self { session, task })
     }
 
     /// Prepares a generation that brings the session to `prompt`, which ends with the beginning of a reply, and
@@ -239,10 +227,8 @@ impl<'a> Generation<'a> {
         partial_reply: PartialReply,
         options: GenerateOptions,
     ) -> Result<Self> {
-        let events = partial_reply.go_on(options.stop.clone());
-        let mut generation = Self::new(session, prompt, None, options)?;
-        generation.events = events;
-        Ok(generation)
+        let task = GenerationTask::resumed(session.model(), prompt, partial_reply, options)?;
+        Ok(Self { session, task })
     }
 
     /// Lets `cancel` stop this generation, also if it was cancelled before this call.
@@ -252,7 +238,7 @@ impl<'a> Generation<'a> {
     }
 
     pub(crate) fn set_cancel(&mut self, cancel: &Cancel) {
-        self.cancels.others.push(cancel.clone());
+        self.task.set_cancel(cancel);
     }
 
     /// Lets `chooser` take part in the choice of tokens. Tokens that it leaves to the sampler are then drawn on the
@@ -263,166 +249,30 @@ impl<'a> Generation<'a> {
     }
 
     pub(crate) fn set_chooser(&mut self, chooser: Box<dyn Chooser + Send + 'a>) {
-        self.steering = Some(Steering::new(chooser));
+        self.task.set_chooser(chooser);
+    }
+
+    /// Has an event come before all others.
+    pub(crate) fn begin_with(&mut self, event: Event) {
+        self.task.push(event);
     }
 
     /// A handle that stops this generation from any thread.
     pub fn cancel(&self) -> Cancel {
-        self.cancels.own.clone()
-    }
-
-    /// Computes a part of the prompt, or a token. The events that this completes are in `events` afterwards.
-    fn advance(&mut self) -> Result<()> {
-        match self.state {
-            GenerationState::Start => {
-                let cached = self.session.keep_common(&self.prompt)?;
-                self.session.set_sampling(&self.options.sampling)?;
-                self.session.set_speculation(&self.options.speculation)?;
-                self.events.push(Event::Prompt { done: cached, total: self.prompt.len() });
-                self.state = GenerationState::Prompt { start: Instant::now(), cached };
-                Ok(())
-            }
-            GenerationState::Prompt { start, cached } => self.read_prompt(start, cached),
-            GenerationState::Tokens(progress) => self.next_token(progress),
-            GenerationState::Over => Ok(()),
-        }
-    }
-
-    /// Computes the next part of the prompt. The session is given all remaining tokens, so that it can plan for the
-    /// whole prompt, and is stopped at the end of a part by a `Break`; therefore not every [`Error::Cancelled`] here
-    /// comes from a [`Cancel`].
-    fn read_prompt(&mut self, start: Instant, cached: usize) -> Result<()> {
-        let rest = &self.prompt[self.session.tokens().len()..];
-        let part = if self.session.prompt_options().together() > 1 { 1 } else { ONE_BY_ONE };
-        let cancel = &self.cancels;
-        let mut go_on = |read| match cancel.is_cancelled() || (part..rest.len()).contains(&read) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        };
-        let read = self.session.feed_with(rest, &mut go_on).and_then(|()| self.session.wait());
-        let (done, total) = (self.session.tokens().len(), self.prompt.len());
-        let since = Instant::now();
-        let prompt = Reuse { cached, new: done.saturating_sub(cached) }; // the session drops tokens whose results were lost
-        let progress = GenerationProgress { prompt, prompt_time: since - start, since, generated: 0 };
-        match read {
-            Ok(()) => {
-                self.events.push(Event::Prompt { done, total });
-                self.state = GenerationState::Tokens(progress);
-            }
-            Err(Error::Cancelled) if self.cancels.is_cancelled() => self.finish(progress, Stop::Cancelled),
-            Err(Error::Cancelled) => self.events.push(Event::Prompt { done, total }),
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
-    fn next_token(&mut self, progress: GenerationProgress) -> Result<()> {
-        if let Some(stop) = self.limit(&progress) {
-            self.finish(progress, stop);
-            return Ok(());
-        }
-        let before = self.session.tokens().len().saturating_sub(self.pending.len());
-        let room = before < self.session.context();
-        let wanted = self.options.logprobs.is_some() || self.steering.is_some();
-        let logits = wanted.then(|| self.session.logits()).transpose()?;
-        let token = match self.pending.pop_front() {
-            Some(token) => token,
-            None => self.choose(room, logits.as_deref(), progress.generated)?,
-        };
-        // The end of a message is not that of the reply if a call may follow as another message.
-        if self.session.model().tokenizer()?.is_end(token) && !self.events.is_tag(token) {
-            self.session.rewind(before); // the end token was fed before the host knew it
-            self.pending.clear();
-            self.finish(progress, Stop::End);
-            return Ok(());
-        }
-        self.emit(token, logits.as_deref())?;
-        let progress = GenerationProgress { generated: progress.generated + 1, ..progress };
-        self.state = GenerationState::Tokens(progress);
-        if self.events.stopped() {
-            self.finish(progress, Stop::StopString);
-        } else if self.events.ended() {
-            self.finish(progress, Stop::End);
-        } else if !room {
-            self.finish(progress, Stop::Context);
-        }
-        Ok(())
-    }
-
-    /// Chooses the next token, and feeds it to the session if there is `room`, perhaps with others that follow it.
-    fn choose(&mut self, room: bool, logits: Option<&[f32]>, generated: usize) -> Result<u32> {
-        let Some(logits) = logits else {
-            if !room {
-                return self.session.sampled_token();
-            }
-            let most = self.options.max_tokens.map_or(usize::MAX, |most| most - generated);
-            let fed = self.session.next_tokens(most)?;
-            self.pending.extend(&fed[1..]);
-            return Ok(fed[0]);
-        };
-        let Some(steering) = &mut self.steering else {
-            return if room { self.session.next_token() } else { self.session.sampled_token() };
-        };
-        let token = steering.choose(&mut logits.to_vec(), self.session.tokens(), &self.options.sampling)?;
-        if room {
-            self.session.feed(&[token])?;
-        }
-        Ok(token)
-    }
-
-    /// The reason not to generate another token, if there is one.
-    fn limit(&self, progress: &GenerationProgress) -> Option<Stop> {
-        let enough = self.options.max_tokens.is_some_and(|most| progress.generated >= most);
-        let cancelled = self.cancels.is_cancelled().then_some(Stop::Cancelled);
-        cancelled.or(enough.then_some(Stop::Length))
-    }
-
-    /// Adds the events of a generated token.
-    fn emit(&mut self, token: u32, logits: Option<&[f32]>) -> Result<()> {
-        let tokenizer = self.session.model().tokenizer()?;
-        if let (Some(logits), Some(top)) = (logits, self.options.logprobs) {
-            let (chosen, top) = logprobs(logits, token, top);
-            let bytes = tokenizer.token_bytes(token)?.to_owned();
-            self.events.push(Event::Token(TokenLogprobs { chosen, bytes, top }));
-        }
-        self.events.token(tokenizer, token)
-    }
-
-    /// Has the session forget the tokens that were not reported.
-    fn drop_pending(&mut self) {
-        if self.pending.is_empty() {
-            return;
-        }
-        let reported = self.session.tokens().len().saturating_sub(self.pending.len());
-        self.pending.clear();
-        self.session.rewind(reported);
-    }
-
-    /// Adds the last events, and ends the generation.
-    fn finish(&mut self, progress: GenerationProgress, stop: Stop) {
-        self.drop_pending();
-        self.events.finish();
-        let GenerationProgress { prompt, prompt_time, since, generated } = progress;
-        let generate_time = since.elapsed();
-        let seed = self.options.sampling.seed.filter(|_| self.options.sampling.temperature > 0.0);
-        let drafts = self.session.draft_stats().since(&self.drafts_before);
-        self.events.push(Event::Done(Stats { prompt, generated, seed, stop, prompt_time, generate_time, drafts }));
-        self.state = GenerationState::Over;
+        self.task.cancel()
     }
 }
 
 impl Drop for Generation<'_> {
     fn drop(&mut self) {
-        self.drop_pending();
+        self.task.drop_pending(self.session);
+        self.session.set_masked(false);
     }
 }
 
 impl std::fmt::Debug for Generation<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Generation")
-            .field("prompt", &self.prompt.len())
-            .field("state", &self.state)
-            .finish_non_exhaustive()
+        self.task.fmt(f)
     }
 }
 
@@ -431,14 +281,14 @@ impl Iterator for Generation<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(event) = self.events.pop() {
+            if let Some(event) = self.task.pop() {
                 return Some(Ok(event));
             }
-            if matches!(self.state, GenerationState::Over) {
+            if self.task.phase() == Phase::Over {
                 return None;
             }
-            if let Err(error) = self.advance() {
-                self.state = GenerationState::Over;
+            if let Err(error) = self.task.advance(self.session) {
+                self.task.fail();
                 return Some(Err(error));
             }
         }

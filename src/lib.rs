@@ -45,6 +45,9 @@
 pub mod catalog;
 #[doc(hidden)]
 pub mod chat;
+#[cfg(feature = "constrain")]
+#[doc(hidden)]
+pub mod constrain;
 #[cfg(feature = "download")]
 #[doc(hidden)]
 pub mod download;
@@ -71,6 +74,8 @@ pub mod quant;
 pub mod reference;
 pub mod sample;
 #[doc(hidden)]
+pub mod scheduler;
+#[doc(hidden)]
 pub mod session;
 #[doc(hidden)]
 pub mod shader;
@@ -91,7 +96,11 @@ pub mod wgsl;
 pub mod guide {}
 
 pub use catalog::{LocalModel, ModelName, Places, RepoName, Source, find_model, local_models};
-pub use chat::{Chat, Reply, SavedChat};
+#[cfg(feature = "schema")]
+pub use chat::AskError;
+pub use chat::{Chat, ChatState, Overflow, Reply};
+#[cfg(feature = "constrain")]
+pub use constrain::{Calls, Constraint};
 #[cfg(feature = "download")]
 pub use download::{Hub, HubOptions, PullProgress, PullStage, Pulled, RemoteFile, RemoteModel, Repository};
 pub use error::{Error, Result};
@@ -109,6 +118,7 @@ pub use offers::{Offer, Offers, offers};
 pub use plan::Choices;
 pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};
+pub use scheduler::{ScheduledReply, Scheduler, SchedulerCounts, SchedulerOptions, SchedulerState, SlotState};
 pub use serde_json;
 pub use session::{Pool, Reuse, Session};
 pub use speculate::{DraftKind, DraftStats, Speculation};

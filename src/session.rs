@@ -6,6 +6,7 @@
 //! told in `session/run.rs`.
 
 mod drafting;
+mod masking;
 mod outputs;
 mod pace;
 mod pages;
@@ -92,6 +93,9 @@ pub struct Session {
     /// How tokens are sampled: as it was asked for, and as the GPU has it.
     params: SamplerParams,
     sampling: Sampling,
+    /// Whether sampling waits for a mask, and whether it waits for one after the last token.
+    masked: bool,
+    unsampled: bool,
     drafter: Drafter,
 }
 
@@ -146,6 +150,8 @@ impl Session {
             parts: Parts::new(options),
             params: SamplerParams::greedy(),
             sampling: Sampling::GREEDY,
+            masked: false,
+            unsampled: false,
             drafter: Drafter::new(pool.model().gpu().report().is_software()),
         })
     }
@@ -317,6 +323,18 @@ impl Session {
         }
         self.pages.extend(taken);
         if more > 0 || shared.is_some() { self.list_pages(runner, first) } else { Ok(()) }
+    }
+
+    /// Whether the session can take part in a step of its pool, for which it then holds the pages.
+    ///
+    /// # Errors
+    /// Those of [`Pool::next_tokens`] that are about this session.
+    pub(crate) fn make_ready(&mut self) -> Result<()> {
+        self.check(self.tokens.len() + 1, &[])?;
+        self.with_runner(|session, runner| {
+            session.last_output(runner)?;
+            session.reach(runner, 1)
+        })
     }
 
     /// Tells the device the pages from one on.

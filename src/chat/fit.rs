@@ -1,8 +1,14 @@
 //! Removes old turns from conversations that outgrow the context.
 
 use super::Chat;
+use super::prompt::PromptMaker;
 use crate::error::{Error, Result};
 use crate::text::Message;
+use std::collections::BTreeMap;
+
+/// Where turns are dropped by [`Overflow`](super::Overflow), the end of what goes lies behind a multiple of so many parts
+/// of the context.
+const PARTS: usize = 4;
 
 impl Chat {
     /// Drops the oldest turns until the prompt for the next reply leaves `reserve` tokens of the context free for that
@@ -18,42 +24,82 @@ impl Chat {
     /// [`Error::ContextFull`] if the newest turn alone is too long, with the messages unchanged; otherwise those of
     /// [`Chat::prompt`].
     pub fn fit(&mut self, reserve: usize) -> Result<Vec<Message>> {
-        let turns = turns(&self.messages);
-        let newest = turns.iter().flatten().max().copied().unwrap_or(0);
-        // A binary search for the fewest turns to drop, since every attempt renders a prompt.
-        let (mut least, mut most) = (0, newest);
-        if self.needed(&turns, 0, reserve)? <= self.session.context() {
-            return Ok(Vec::new());
-        }
-        let needed = self.needed(&turns, newest, reserve)?;
-        if needed > self.session.context() {
-            return Err(Error::ContextFull { needed, context: self.session.context() });
-        }
-        while least + 1 < most {
-            let middle = least + (most - least) / 2;
-            match self.needed(&turns, middle, reserve)? <= self.session.context() {
-                true => most = middle,
-                false => least = middle,
-            }
-        }
-        let all = std::mem::take(&mut self.messages).into_iter().zip(turns);
-        let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|(_, turn)| stays(*turn, most));
-        self.messages = kept.into_iter().map(|(message, _)| message).collect();
-        Ok(gone.into_iter().map(|(message, _)| message).collect())
+        let first = fewest(&self.maker(), &self.messages, reserve)?;
+        Ok(drop_before(&mut self.messages, first))
     }
+}
 
-    /// The number of tokens needed for the prompt without the turns before `first`, and for a reply of `reserve`
-    /// tokens.
-    fn needed(&self, turns: &[Option<usize>], first: usize, reserve: usize) -> Result<usize> {
-        let kept = self.messages.iter().zip(turns).filter(|(_, turn)| stays(**turn, first));
-        let kept: Vec<Message> = kept.map(|(message, _)| message.clone()).collect();
-        Ok(self.render(&kept)?.0.len().saturating_add(reserve))
+/// The first turn to stay if as few turns go as possible.
+///
+/// # Errors
+/// As [`Chat::fit`].
+fn fewest(maker: &PromptMaker<'_>, messages: &[Message], reserve: usize) -> Result<usize> {
+    let (newest, context) = (newest(messages), maker.context);
+    let mut lengths = Lengths::new(|first| length(maker, messages, first));
+    let needed = lengths.without(0)?.saturating_add(reserve);
+    if needed <= context {
+        return Ok(0);
     }
+    let needed = lengths.without(newest)?.saturating_add(reserve);
+    if needed > context {
+        return Err(Error::ContextFull { needed, context });
+    }
+    lengths.first_within(context - reserve, 1, newest)
+}
+
+/// The first turn to stay of a conversation whose prompt, of `whole` tokens, leaves less than `reserve` of the context
+/// free. If the newest turn alone leaves less, it alone stays, as long as there are `least` free.
+///
+/// # Errors
+/// [`Error::ContextFull`] if there are not; otherwise those of [`Chat::prompt`].
+pub(super) fn overflow(
+    maker: &PromptMaker<'_>,
+    messages: &[Message],
+    whole: usize,
+    reserve: usize,
+    least: usize,
+) -> Result<usize> {
+    let (newest, context) = (newest(messages), maker.context);
+    let mut lengths = Lengths::new(|first| length(maker, messages, first));
+    lengths.known.insert(0, whole);
+    let shortest = lengths.without(newest)?;
+    if shortest.saturating_add(reserve) <= context {
+        return lengths.first_behind_mark(context - reserve, newest, (context / PARTS).max(1));
+    }
+    match shortest.saturating_add(least) {
+        needed if needed > context => Err(Error::ContextFull { needed, context }),
+        _ => Ok(newest),
+    }
+}
+
+/// Removes the turns before one. Returns their messages, oldest first.
+pub(crate) fn drop_before(messages: &mut Vec<Message>, first: usize) -> Vec<Message> {
+    let turns = turns(messages);
+    let all = std::mem::take(messages).into_iter().zip(turns);
+    let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|(_, turn)| stays(*turn, first));
+    *messages = kept.into_iter().map(|(message, _)| message).collect();
+    gone.into_iter().map(|(message, _)| message).collect()
+}
+
+/// The messages that stay without the turns before one.
+pub(super) fn kept(messages: &[Message], first: usize) -> Vec<Message> {
+    let kept = messages.iter().zip(turns(messages)).filter(|(_, turn)| stays(*turn, first));
+    kept.map(|(message, _)| message.clone()).collect()
+}
+
+/// The tokens of the prompt without the turns before one.
+fn length(maker: &PromptMaker<'_>, messages: &[Message], first: usize) -> Result<usize> {
+    Ok(maker.render(&kept(messages, first))?.0.len())
 }
 
 /// Whether a message is kept when all turns before `first` are dropped.
 fn stays(turn: Option<usize>, first: usize) -> bool {
     turn.is_none_or(|turn| turn >= first)
+}
+
+/// The newest turn.
+fn newest(messages: &[Message]) -> usize {
+    turns(messages).into_iter().flatten().max().unwrap_or(0)
 }
 
 /// The number of the turn that each message belongs to. Turn 0 is everything before the first message of the user;
@@ -65,4 +111,90 @@ fn turns(messages: &[Message]) -> Vec<Option<usize>> {
         (!["system", "developer"].contains(&message.role.as_str())).then_some(turn)
     };
     messages.iter().map(of).collect()
+}
+
+/// The lengths of prompts without the oldest turns, in tokens. Each is found out once, since that takes a prompt.
+struct Lengths<F> {
+    known: BTreeMap<usize, usize>,
+    find: F,
+}
+
+impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
+    fn new(find: F) -> Self {
+        Self { known: BTreeMap::new(), find }
+    }
+
+    /// The length without the turns before `first`.
+    fn without(&mut self, first: usize) -> Result<usize> {
+        if let Some(known) = self.known.get(&first) {
+            return Ok(*known);
+        }
+        let length = (self.find)(first)?;
+        self.known.insert(first, length);
+        Ok(length)
+    }
+
+    /// The first turn, from `from` on, with which the prompt begins so that it has at most `room` tokens, or `newest`. This
+    /// is a binary search, since every attempt takes a prompt.
+    fn first_within(&mut self, room: usize, from: usize, newest: usize) -> Result<usize> {
+        let (mut least, mut most) = (from, newest);
+        while least < most {
+            let middle = least + (most - least) / 2;
+            match self.without(middle)? <= room {
+                true => most = middle,
+                false => least = middle + 1,
+            }
+        }
+        Ok(most)
+    }
+
+    /// The first turn with which the prompt has at most `room` tokens, but at a place that stays while the conversation
+    /// grows: behind the least multiple of `step` tokens that suffices. So what follows the gap stays in the cache for some
+    /// turns, also where each request comes with the whole conversation.
+    fn first_behind_mark(&mut self, room: usize, newest: usize, step: usize) -> Result<usize> {
+        let first = self.first_within(room, newest.min(1), newest)?;
+        let whole = self.without(0)?;
+        let before = whole.saturating_sub(self.without(first.saturating_sub(1))?);
+        let mark = (before / step + 1) * step;
+        self.first_within(whole.saturating_sub(mark), first, newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lengths, Result};
+
+    /// The turns that go of a growing conversation whose turns have so many tokens each, behind a system prompt of 100.
+    fn gone(turn: impl Fn(usize) -> usize, turns: usize) -> Result<Vec<usize>> {
+        let grown = |newest: usize| {
+            let mut lengths = Lengths::new(|first| Ok(100 + (first.max(1)..=newest).map(&turn).sum::<usize>()));
+            match lengths.without(0)? {
+                0..=750 => Ok(0),
+                _ => lengths.first_behind_mark(750, newest, 250),
+            }
+        };
+        (1..=turns).map(grown).collect()
+    }
+
+    #[test]
+    fn the_gap_grows_in_steps() -> Result<()> {
+        let first = gone(|_| 50, 30)?;
+        assert_eq!(first[..13], [0; 13]);
+        assert_eq!(first[13..18], [6; 5], "five turns have 250 tokens");
+        assert_eq!(first[18..23], [11; 5]);
+        assert_eq!(first[23..28], [16; 5]);
+        Ok(())
+    }
+
+    #[test]
+    fn turns_of_any_length_leave_enough_room() -> Result<()> {
+        let turn = |number: usize| [30, 310, 7, 90, 150, 44, 600][number % 7];
+        let (first, mut before) = (gone(turn, 60)?, 0);
+        for (newest, first) in (1..).zip(first) {
+            let length = 100 + (first.max(1)..=newest).map(turn).sum::<usize>();
+            assert!(length <= 750 && first <= newest && first >= before, "{first} of {newest}: {length} tokens");
+            before = first;
+        }
+        Ok(())
+    }
 }

@@ -1,5 +1,6 @@
 //! A reply that is being generated, and how it becomes a message of the conversation.
 
+use super::call_ids::CallIds;
 use super::draft::Draft;
 use crate::error::Result;
 use crate::generate::{Cancel, Chooser, Event, Generation};
@@ -11,6 +12,7 @@ pub struct Reply<'a> {
     generation: Generation<'a>,
     messages: &'a mut Vec<Message>,
     draft: Draft,
+    ids: CallIds,
     /// Whether the last message of the conversation is the beginning of this reply.
     resumed: bool,
     /// Whether any part of the message was generated.
@@ -18,8 +20,9 @@ pub struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    pub(super) fn new(generation: Generation<'a>, messages: &'a mut Vec<Message>) -> Self {
-        Self { generation, messages, draft: Draft::default(), resumed: false, begun: false }
+    /// A reply whose calls get these ids.
+    pub(super) fn new(generation: Generation<'a>, messages: &'a mut Vec<Message>, ids: CallIds) -> Self {
+        Self { generation, messages, draft: Draft::default(), ids, resumed: false, begun: false }
     }
 
     /// The rest of a reply whose beginning is `draft`. It replaces the last message if `resumed`, and otherwise becomes
@@ -30,7 +33,8 @@ impl<'a> Reply<'a> {
         draft: Draft,
         resumed: bool,
     ) -> Self {
-        Self { generation, messages, draft, resumed, begun: false }
+        let ids = CallIds::after(messages, &draft.calls);
+        Self { generation, messages, draft, ids, resumed, begun: false }
     }
 
     /// Lets `cancel` stop this reply, also if it was cancelled before this call. The thread that asks for the reply can
@@ -58,21 +62,10 @@ impl<'a> Reply<'a> {
         self.generation.cancel()
     }
 
-    /// An id that no other call of the conversation has: the one that the model wrote, or a number.
-    fn new_id(&self, written: Option<String>) -> String {
-        let calls = self.messages.iter().flat_map(|message| &message.tool_calls).chain(&self.draft.calls);
-        let taken: Vec<&str> = calls.filter_map(|call| call.id.as_deref()).collect();
-        if let Some(written) = written.filter(|id| !taken.contains(&id.as_str())) {
-            return written;
-        }
-        let mut ids = (taken.len()..).map(|number| format!("call_{number}"));
-        ids.find(|id| !taken.contains(&id.as_str())).unwrap_or_default()
-    }
-
     /// Adds an event to the draft, and gives a call its id.
     fn note(&mut self, event: &mut Event) {
         if let Event::ToolCall(call) = event {
-            call.id = Some(self.new_id(call.id.take()));
+            self.ids.give(call);
         }
         self.begun |= self.draft.add(event);
     }

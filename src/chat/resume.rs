@@ -28,7 +28,7 @@ impl Chat {
     /// session no longer holds its tokens; otherwise those of [`Chat::send`].
     pub fn resume(&mut self) -> Result<Reply<'_>> {
         let beginning = self.beginning(true)?;
-        self.go_on(beginning)
+        self.go_on(beginning, false)
     }
 
     /// Returns a reply to the current messages that begins with `text`. No event repeats this text, and it is part of
@@ -43,7 +43,7 @@ impl Chat {
     pub fn prefill(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::assistant(text));
         match self.beginning(false) {
-            Ok(beginning) => self.go_on(beginning),
+            Ok(beginning) => self.go_on(beginning, true),
             Err(error) => {
                 self.messages.pop();
                 Err(error)
@@ -51,10 +51,16 @@ impl Chat {
         }
     }
 
-    fn go_on(&mut self, beginning: ResumePoint) -> Result<Reply<'_>> {
+    /// Goes on with a reply. If that cannot be and the last message `was_added`, it goes.
+    fn go_on(&mut self, beginning: ResumePoint, was_added: bool) -> Result<Reply<'_>> {
         let ResumePoint { prompt, begun, draft, joins } = beginning;
-        let generation = Generation::resumed(&mut self.session, prompt, begun, self.options.clone())?;
-        Ok(Reply::resumed(generation, &mut self.messages, draft, joins))
+        match Generation::resumed(&mut self.session, prompt, begun, self.options.clone()) {
+            Ok(generation) => Ok(Reply::resumed(generation, &mut self.messages, draft, joins)),
+            Err(error) => {
+                self.messages.truncate(self.messages.len() - usize::from(was_added));
+                Err(error)
+            }
+        }
     }
 
     /// Finds where to continue: at the tokens that the session holds of the last message, if `held` allows that, or at

@@ -1,14 +1,14 @@
-//! Saves a conversation and restores it.
+//! A conversation without its KV cache: what an app saves, and what a scheduler replies to.
 
-use super::Chat;
+use super::{Chat, Overflow};
 use crate::generate::GenerateOptions;
 use crate::text::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Everything of a [`Chat`] but its session. An app writes it to a file, next to the session's
-/// [snapshot](crate::Session::save_snapshot). The tools and template variables are part of it because they are part of
-/// the prompt: with others, most of the snapshot could not be reused.
+/// Everything of a [`Chat`] but its session: what a [`Scheduler`](crate::Scheduler) replies to, and what an app writes
+/// to a file, next to the session's [snapshot](crate::Session::save_snapshot). The tools and template variables are part
+/// of it because they are part of the prompt: with others, most of the snapshot could not be reused.
 ///
 /// Fields that are missing when it is deserialized have their defaults; unknown fields are ignored.
 ///
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
-/// use wglm::{Chat, Message, SavedChat, serde_json};
+/// use wglm::{Chat, Message, ChatState, serde_json};
 ///
 /// let mut chat = Chat::new(&model)?;
 /// chat.push(Message::system("Answer in one sentence."));
@@ -26,15 +26,15 @@ use serde_json::{Map, Value};
 /// let kept = serde_json::to_string(&chat.save())?;
 ///
 /// let mut again = Chat::new(&model)?;
-/// again.restore(serde_json::from_str::<SavedChat>(&kept)?);
+/// again.restore(serde_json::from_str::<ChatState>(&kept)?);
 /// assert_eq!(again.prompt()?, chat.prompt()?);
 /// # }
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct SavedChat {
+pub struct ChatState {
     /// See [`Chat::messages`].
     pub messages: Vec<Message>,
     /// See [`Chat::reasoning`].
@@ -43,26 +43,30 @@ pub struct SavedChat {
     pub tools: Vec<Value>,
     /// See [`Chat::template_kwargs`].
     pub template_kwargs: Map<String, Value>,
-    /// See [`Chat::options`].
+    /// See [`Chat::options`]. Their default is not what the model's file recommends, which is
+    /// [`Model::sampling`](crate::Model::sampling).
     pub options: GenerateOptions,
+    /// See [`Chat::overflow`].
+    pub overflow: Overflow,
 }
 
 impl Chat {
     /// Copies everything of the conversation but its session.
-    pub fn save(&self) -> SavedChat {
-        SavedChat {
+    pub fn save(&self) -> ChatState {
+        ChatState {
             messages: self.messages.clone(),
             reasoning: self.reasoning,
             tools: self.tools.clone(),
             template_kwargs: self.template_kwargs.clone(),
             options: self.options.clone(),
+            overflow: self.overflow,
         }
     }
 
     /// Replaces this conversation by a saved one. The KV cache stays, for whatever both have in common.
-    pub fn restore(&mut self, saved: SavedChat) {
-        let SavedChat { messages, reasoning, tools, template_kwargs, options } = saved;
+    pub fn restore(&mut self, saved: ChatState) {
+        let ChatState { messages, reasoning, tools, template_kwargs, options, overflow } = saved;
         (self.messages, self.reasoning, self.tools) = (messages, reasoning, tools);
-        (self.template_kwargs, self.options) = (template_kwargs, options);
+        (self.template_kwargs, self.options, self.overflow) = (template_kwargs, options, overflow);
     }
 }

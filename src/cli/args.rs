@@ -1,5 +1,6 @@
 //! The arguments of the command. Options that llama.cpp has too have the same names here.
 
+mod constraint;
 mod llama;
 mod measure;
 mod model;
@@ -8,6 +9,7 @@ mod output;
 mod sampling;
 mod talk;
 
+pub use constraint::ConstraintArgs;
 pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs, TuneArgs};
 pub use model::{AdapterArgs, CacheTypeArg, CheckArg, FileArgs, GpuArgs, ModelArgs, TuningArg};
 pub use output::{MeasuredFormat, MeasuredOutputArgs, OutputArgs, OutputFormat};

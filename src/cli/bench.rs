@@ -15,23 +15,27 @@ use super::tunings;
 use serde::Serialize;
 use std::time::Instant;
 use wglm::model::CacheShape;
-use wglm::{Gpu, Model, SamplerParams, Session};
+use wglm::plan::PAGE;
+use wglm::{Gpu, Model, Pool, SamplerParams, Session};
 
 /// One row of the table: how many tokens are computed as a prompt or generated, with how many tokens in the cache
-/// before.
+/// before, in how many sessions side by side.
 #[derive(Clone, Copy)]
 struct BenchTest {
     prompt: usize,
     generate: usize,
     depth: usize,
+    sessions: usize,
 }
 
 impl BenchTest {
     fn name(&self) -> String {
         let kind = if self.generate > 0 { format!("tg{}", self.generate) } else { format!("pp{}", self.prompt) };
+        let kind = if self.sessions > 1 { format!("{kind} x{}", self.sessions) } else { kind };
         if self.depth > 0 { format!("{kind} @ d{}", self.depth) } else { kind }
     }
 
+    /// Tokens of a session.
     fn tokens(&self) -> usize {
         self.prompt + self.generate
     }
@@ -68,6 +72,8 @@ pub struct BenchRow {
     n_prompt: usize,
     n_gen: usize,
     n_depth: usize,
+    /// Conversations side by side; figures are of all together.
+    n_sessions: usize,
     avg_ns: f64,
     stddev_ns: f64,
     pub avg_ts: f64,
@@ -166,8 +172,11 @@ impl LapTimer {
 fn tests(args: &BenchArgs) -> Vec<BenchTest> {
     let mut tests = Vec::new();
     for &depth in &args.n_depth {
-        tests.extend(args.n_prompt.iter().map(|&prompt| BenchTest { prompt, generate: 0, depth }));
-        tests.extend(args.n_gen.iter().map(|&generate| BenchTest { prompt: 0, generate, depth }));
+        tests.extend(args.n_prompt.iter().map(|&prompt| BenchTest { prompt, generate: 0, depth, sessions: 1 }));
+        for &generate in &args.n_gen {
+            let with = |&sessions: &u32| BenchTest { prompt: 0, generate, depth, sessions: sessions as usize };
+            tests.extend(args.sessions.iter().map(with));
+        }
     }
     tests.retain(|test| test.tokens() > 0);
     tests
@@ -183,28 +192,42 @@ fn measure(
     progress: &ProgressLine,
 ) -> anyhow::Result<BenchRow> {
     let assumed = args.assume_acceptance.as_slice();
-    let name = test.name() + &if test.generate > 0 { args.generation_name() } else { String::new() };
+    let guesses = test.generate > 0 && test.sessions == 1;
+    let name = test.name() + &if guesses { args.generation_name() } else { String::new() };
     progress.doing(format!("{name}: warmup"));
     let context = context::enough(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
-    let mut session = Session::with_cache(model, CacheShape { context, ..model.cache() })?;
-    session.set_synthetic_depth(test.depth)?;
-    session.set_speculation(&args.speculation())?;
-    if let Some(temperature) = args.temp {
-        session.set_sampling(&SamplerParams { temperature, seed: Some(1), ..SamplerParams::default() })?;
+    let pool = Pool::new(
+        model,
+        test.sessions,
+        CacheShape { context, ..model.cache() },
+        test.sessions * context.next_multiple_of(PAGE),
+    )?;
+    let mut sessions = (0..test.sessions).map(|_| pool.session()).collect::<wglm::Result<Vec<Session>>>()?;
+    for session in &mut sessions {
+        session.set_synthetic_depth(test.depth)?;
+        session.set_speculation(&args.speculation())?;
+        if let Some(temperature) = args.temp {
+            session.set_sampling(&SamplerParams { temperature, seed: Some(1), ..SamplerParams::default() })?;
+        }
     }
+    let mut once = |test| match sessions.as_mut_slice() {
+        [session] => once(session, test, assumed),
+        sessions => together(&pool, sessions, test),
+    };
     if !args.no_warmup {
         // With drafts also what makes and verifies them.
-        let generate = test.generate.min(if args.speculation().is_off() { 1 } else { 16 });
-        once(&mut session, BenchTest { generate, ..test }, assumed)?;
+        let generate = test.generate.min(if args.speculation().is_off() { 2 } else { 16 });
+        once(BenchTest { generate, ..test })?;
     }
     let sample = |run| {
         progress.doing(format!("{name}: run {run} of {}", args.repetitions));
-        once(&mut session, test, assumed)
+        once(test)
     };
     let samples_ns = (1..=args.repetitions).map(sample).collect::<anyhow::Result<Vec<f64>>>()?;
-    let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| test.tokens() as f64 * 1e9 / ns).collect();
+    let all = test.sessions * test.tokens();
+    let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| all as f64 * 1e9 / ns).collect();
     let ((avg_ns, stddev_ns), (avg_ts, stddev_ts)) = (mean_and_deviation(&samples_ns), mean_and_deviation(&samples_ts));
-    let cost = session.plan().cost();
+    let cost = sessions.first().map(|session| session.plan().cost()).unwrap_or_default();
     let kv_rows = test.depth as u64 + (test.tokens() as u64).div_ceil(2);
     let (weight_bytes, cache_bytes) = (cost.weights, cost.cache * kv_rows);
     let floor_ns = (weight_bytes + cache_bytes) as f64 / conditions.copy_bandwidth * 1e9;
@@ -222,7 +245,9 @@ fn measure(
         samples_ts,
         weight_bytes,
         cache_bytes,
-        floor_share: (test.generate > 0).then(|| floor_ns * test.generate as f64 / avg_ns),
+        n_sessions: test.sessions,
+        // Of several sessions a step reads other experts for each.
+        floor_share: (test.generate > 0 && test.sessions == 1).then(|| floor_ns * test.generate as f64 / avg_ns),
         gpu_memory: memory.held,
         gpu_memory_peak: memory.most,
         gpu_memory_reserved: memory.reserved,
@@ -245,6 +270,23 @@ fn once(session: &mut Session, test: BenchTest, assumed: &[f32]) -> anyhow::Resu
     }
     let elapsed = start.elapsed();
     session.rewind(test.depth);
+    Ok(elapsed.as_secs_f64() * 1e9)
+}
+
+/// Generates tokens of several sessions, one of each in a step, and returns the nanoseconds. The sessions are afterwards
+/// as they were before.
+fn together(pool: &Pool, sessions: &mut [Session], test: BenchTest) -> anyhow::Result<f64> {
+    let vocab = pool.model().config().vocab;
+    let start = Instant::now();
+    for (number, session) in sessions.iter_mut().enumerate() {
+        session.feed(&[token(test.depth + number, vocab)])?;
+    }
+    for _ in 1..test.generate {
+        pool.next_tokens(&mut sessions.iter_mut().collect::<Vec<_>>())?.into_iter().try_for_each(|it| it.map(drop))?;
+    }
+    sessions.iter_mut().try_for_each(|session| session.sampled_token().map(drop))?;
+    let elapsed = start.elapsed();
+    sessions.iter_mut().for_each(|session| session.rewind(test.depth));
     Ok(elapsed.as_secs_f64() * 1e9)
 }
 

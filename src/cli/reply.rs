@@ -99,6 +99,8 @@ impl CollectedReply {
             Some(Stop::Context) if thinking => Some("the context is full (-c), while thinking"),
             Some(Stop::Context) => Some("the context is full (-c)"),
             Some(Stop::StopString) => Some("a stop string (-r) began it"),
+            Some(Stop::Loop) if thinking => Some("the model repeated itself while thinking"),
+            Some(Stop::Loop) => Some("the model repeated itself"),
             Some(Stop::End) => Some("the model said nothing"),
             _ => None,
         }
@@ -122,6 +124,7 @@ impl CollectedReply {
             (None, Stop::Context) => ", the context is full (-c)".to_owned(),
             (None, Stop::Length) => ", -n reached".to_owned(),
             (None, Stop::StopString) => ", a stop string reached".to_owned(),
+            (None, Stop::Loop) => ", stopped because it repeated itself".to_owned(),
             _ => String::new(),
         };
         let drafts = match stats.drafts {
@@ -163,6 +166,15 @@ struct ReplyDisplay {
 impl ReplyDisplay {
     fn show(&mut self, event: &Event) -> anyhow::Result<()> {
         match event {
+            Event::Dropped { messages } => {
+                let oldest = match messages.len() {
+                    1 => "message".to_owned(),
+                    count => format!("{count} messages"),
+                };
+                output::note(format_args!(
+                    "note: the context is full (-c): the model no longer sees the oldest {oldest}"
+                ));
+            }
             Event::Prompt { done, total } if self.view.figures => {
                 self.turn(Section::Prompt);
                 self.aside.passing(format_args!("reading {done}/{total}"));

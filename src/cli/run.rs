@@ -29,9 +29,10 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow::Result<()> {
     let prompt = prompt(args)?;
     let view = if args.json { View::NOTHING } else { View::of(args.talk.show) };
-    let TalkArgs { model: model_args, sampling, reply, .. } = &args.talk;
+    let TalkArgs { model: model_args, sampling, reply, constraint, .. } = &args.talk;
+    let constraint = constraint.read()?;
     let file = model::open(model_args.file.model.as_deref())?;
-    let options = options(&file, sampling, !args.raw)?;
+    let options = GenerateOptions { constraint, ..options(&file, sampling, !args.raw)? };
     let model = model::load(&file, model_args, sampling.speculate.kind())?;
     tunings::hint(&model, model_args);
     if args.raw {
@@ -77,7 +78,14 @@ pub fn options(file: &Gguf, args: &SamplingArgs, chat: bool) -> anyhow::Result<G
         anyhow::ensure!(template.is_some(), "{name} has no chat template (`tokenizer.chat_template`); use run --raw");
     }
     let (max_tokens, stop, speculation) = (args.max_tokens(), args.stop.clone(), args.speculation());
-    Ok(GenerateOptions { sampling, max_tokens, stop, speculation, logprobs: None })
+    Ok(GenerateOptions {
+        sampling,
+        max_tokens,
+        stop,
+        speculation,
+        stop_loops: args.stop_loops,
+        ..GenerateOptions::default()
+    })
 }
 
 /// Sets up a conversation with the options in `args`.

@@ -34,7 +34,6 @@ impl Cancel {
     }
 
     /// Makes `other`, and everything that stops `other` at this moment, stop this one too. The reverse does not hold.
-    #[cfg(feature = "stream")]
     pub(crate) fn join(&self, other: &Self) {
         let theirs = lock(&other.state.others).clone();
         lock(&self.state.others).extend(theirs.into_iter().chain([other.state.asked.clone()]));

@@ -4,6 +4,8 @@
 use super::Event;
 use crate::error::Result;
 use crate::model::Model;
+#[cfg(feature = "constrain")]
+use crate::text::ReplyPlace;
 use crate::text::{Detokenizer, ReplyParser, ReplyPiece, StopStrings, Tokenizer};
 use std::collections::VecDeque;
 
@@ -44,6 +46,29 @@ impl EventBuilder {
     /// Whether a stop string appeared.
     pub fn stopped(&self) -> bool {
         self.stops.found()
+    }
+
+    /// The parser.
+    #[cfg(feature = "constrain")]
+    pub fn parser(&self) -> Option<&ReplyParser> {
+        self.parser.as_ref()
+    }
+
+    /// Where the reply is now: in the answer if nothing is parsed.
+    #[cfg(feature = "constrain")]
+    pub fn place(&self) -> ReplyPlace {
+        self.parser.as_ref().map_or(ReplyPlace::Answer, ReplyParser::place)
+    }
+
+    /// Looks for no calls from here on, and bans the tokens that open them.
+    #[cfg(feature = "constrain")]
+    pub fn forbid_calls(&mut self, biases: &mut Vec<(u32, f32)>) {
+        if let Some(parser) = self.parser.take_if(|parser| !parser.tools().is_empty()) {
+            let opening = parser.opening_tokens();
+            biases.retain(|(token, _)| !opening.contains(token));
+            biases.extend(opening.iter().map(|token| (*token, f32::NEG_INFINITY)));
+            self.parser = Some(parser.with_tools(&[]));
+        }
     }
 
     /// Whether the parser ended the reply.

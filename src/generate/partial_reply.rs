@@ -5,11 +5,16 @@ use super::event_builder::EventBuilder;
 use crate::error::Result;
 use crate::model::Model;
 use crate::text::ReplyParser;
+#[cfg(feature = "constrain")]
+use crate::text::ReplyPlace;
 
 /// The state of an [`EventBuilder`] after the first tokens of a reply, and the events of these tokens.
 pub(crate) struct PartialReply {
     events: EventBuilder,
     told: Vec<Event>,
+    /// The tokens, and the place of the reply before each.
+    #[cfg(feature = "constrain")]
+    tokens: Vec<(u32, ReplyPlace)>,
 }
 
 impl PartialReply {
@@ -20,9 +25,26 @@ impl PartialReply {
     pub(crate) fn replay(model: &Model, parser: ReplyParser, tokens: &[u32]) -> Result<Self> {
         let mut events = EventBuilder::new(model, Some(parser), Vec::new());
         let tokenizer = model.tokenizer()?;
-        tokens.iter().try_for_each(|token| events.token(tokenizer, *token))?;
+        #[cfg(feature = "constrain")]
+        let mut places = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            #[cfg(feature = "constrain")]
+            places.push((*token, events.place()));
+            events.token(tokenizer, *token)?;
+        }
         let told = std::iter::from_fn(|| events.pop()).collect();
-        Ok(Self { events, told })
+        Ok(Self {
+            events,
+            told,
+            #[cfg(feature = "constrain")]
+            tokens: places,
+        })
+    }
+
+    /// The tokens, and the place of the reply before each.
+    #[cfg(feature = "constrain")]
+    pub(super) fn tokens(&self) -> &[(u32, ReplyPlace)] {
+        &self.tokens
     }
 
     /// The events that do not depend on what follows.

@@ -9,6 +9,7 @@ use super::{Config, PromptOptions};
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Capabilities, Matrices};
+use crate::kernels::expand_kv::writes_out;
 use crate::kernels::{KEPT_ROWS, VERIFIED_ROWS};
 use crate::plan::{Builder, LocalId, Plan, Purpose, StepChoice, Target, Team, Tensor, Tiling};
 use crate::quant::GROUP;
@@ -132,6 +133,11 @@ impl BatchPlan {
     /// The end of the steps that compute what is wanted, without those that sample.
     pub fn end(&self) -> usize {
         self.head.map_or(self.plan.steps.len(), |head| head.sampling.first)
+    }
+
+    /// Whether its attention is over keys and values that are written out, of all tokens before and anew each time.
+    pub fn writes_out(&self) -> bool {
+        self.plan.steps.iter().any(|step| writes_out(step.kernel))
     }
 
     /// The local buffers that the plan shares with the plan of a row alone: the index here, and the index there.

@@ -10,6 +10,8 @@ use super::upload::{Uploaded, upload};
 use super::verdict::{Check, Verdict, Without};
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Head, ModelWeights, PromptOptions, SamplingPlan};
 use super::{plan_batch, plan_sampling};
+#[cfg(feature = "constrain")]
+use crate::constrain::Vocabulary;
 use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu, Results, SubmissionNumber};
@@ -66,8 +68,11 @@ struct Shared {
     uploaded: Uploaded,
     plans: Mutex<Plans>,
     verdict: Option<Verdict>,
-    tokenizer: Option<Tokenizer>,
+    tokenizer: Option<Arc<Tokenizer>>,
     template: Option<ChatTemplate>,
+    /// From the first constraint on.
+    #[cfg(feature = "constrain")]
+    vocabulary: OnceLock<Arc<Vocabulary>>,
 }
 
 impl Model {
@@ -187,6 +192,8 @@ impl Model {
             verdict,
             tokenizer,
             template,
+            #[cfg(feature = "constrain")]
+            vocabulary: OnceLock::new(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -258,7 +265,22 @@ impl Model {
     /// # Errors
     /// [`Error::Metadata`] if the file has none, inside an [`Error::File`] if the file has a path.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
-        self.shared.tokenizer.as_ref().ok_or_else(|| self.missing("tokenizer.ggml.model", "a tokenizer"))
+        self.shared.tokenizer.as_deref().ok_or_else(|| self.missing("tokenizer.ggml.model", "a tokenizer"))
+    }
+
+    /// The vocabulary as constraints need it, made when it is first asked for.
+    ///
+    /// # Errors
+    /// As [`Model::tokenizer`]; [`Error::Constraint`].
+    #[cfg(feature = "constrain")]
+    pub(crate) fn vocabulary(&self) -> Result<&Arc<Vocabulary>> {
+        if let Some(known) = self.shared.vocabulary.get() {
+            return Ok(known);
+        }
+        let tokenizer = self.shared.tokenizer.as_ref();
+        let tokenizer = tokenizer.ok_or_else(|| self.missing("tokenizer.ggml.model", "a tokenizer"))?;
+        let made = Arc::new(Vocabulary::new(tokenizer, self.config().vocab)?);
+        Ok(self.shared.vocabulary.get_or_init(|| made))
     }
 
     /// The chat template.
@@ -317,9 +339,15 @@ impl Model {
         self.shared.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans sampling with room for so many adjustments beside a batch's plan that has this head.
-    pub(crate) fn plan_sampling(&self, batch: &BatchPlan, head: &Head, room: usize) -> Result<SamplingPlan> {
-        plan_sampling(&self.shared.config, batch, head, &self.shared.target, room)
+    /// Plans sampling with room for so many adjustments, under masks or without, beside a batch's plan that has this head.
+    pub(crate) fn plan_sampling(
+        &self,
+        batch: &BatchPlan,
+        head: &Head,
+        room: usize,
+        masked: bool,
+    ) -> Result<SamplingPlan> {
+        plan_sampling(&self.shared.config, batch, head, &self.shared.target, room, masked)
     }
 }
 
@@ -382,7 +410,7 @@ fn last_n(count: i32) -> usize {
 
 /// The tokenizer and the template of a model.
 struct Text {
-    tokenizer: Option<Tokenizer>,
+    tokenizer: Option<Arc<Tokenizer>>,
     template: Option<ChatTemplate>,
 }
 
@@ -394,7 +422,7 @@ impl Text {
             Some(vocab) => template.map(|template| template.with_vocab(vocab)),
             None => template,
         };
-        let tokenizer = vocab.map(Tokenizer::new).transpose()?;
+        let tokenizer = vocab.map(Tokenizer::new).transpose()?.map(Arc::new);
         Ok(Self { tokenizer, template })
     }
 }

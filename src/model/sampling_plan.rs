@@ -1,8 +1,8 @@
-//! The steps that sample the next tokens. They are the last steps of a batch's plan, or, with bias and penalties, a
-//! plan of their own.
+//! The steps that sample the next tokens. They are the last steps of a batch's plan, or, with bias, penalties or a mask,
+//! a plan of their own.
 //!
-//! Most generations have neither bias nor penalties, and should not pay for them, so the steps that adjust logits are
-//! in no batch's plan. They adjust a copy, so that the logits remain what the model computed.
+//! Most generations have none of these, and should not pay for them, so the steps that adjust or mask logits are in no
+//! batch's plan. They change a copy, so that the logits remain what the model computed.
 
 use super::Config;
 use super::batch_plan::{BatchPlan, Head, Outputs};
@@ -18,7 +18,7 @@ pub struct SamplingSteps {
     pub histogram: usize,
 }
 
-/// The plan of sampling from adjusted logits. Its steps run in the place of those of a batch's plan from
+/// The plan of sampling from adjusted or masked logits. Its steps run in the place of those of a batch's plan from
 /// [`SamplingSteps::first`] on.
 pub struct SamplingPlan {
     /// The steps.
@@ -29,9 +29,15 @@ pub struct SamplingPlan {
     pub sampling: SamplingSteps,
     /// The local buffer that [`Adjustment`](crate::kernels::Adjustment)s are written to.
     pub adjustments: LocalId,
+    /// The step that adjusts, which is needed only if there are adjustments.
+    pub adjust: usize,
+    /// The local buffer that masks are written to, one a row, if the logits are masked: see
+    /// [`mask_words`](crate::kernels::mask_words).
+    pub mask: Option<LocalId>,
 }
 
-/// Plans sampling from the logits that the head of a batch's plan computes, with room for `room` adjustments.
+/// Plans sampling from the logits that the head of a batch's plan computes, with room for `room` adjustments; with
+/// `masked` only from those of the tokens that a mask allows.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) for shapes that no grid has.
@@ -41,19 +47,27 @@ pub fn plan_sampling(
     head: &Head,
     target: &Target,
     room: usize,
+    masked: bool,
 ) -> Result<SamplingPlan> {
     let rows = batch.plan.rows;
     let mut b = Builder::for_rows(target, config.rotary / 2, rows);
     let logits = b.tensor("logits", head.logits.shape);
     let adjusted = b.tensor("adjusted", head.logits.shape);
-    let whole = |tensor: Tensor| Tensor { shape: [tensor.stride * rows, 1], ..tensor };
-    b.copy("copy", &whole(logits), &whole(adjusted))?;
+    let mask = match masked {
+        true => Some(b.mask_logits("mask", &logits, &adjusted)?),
+        false => {
+            let whole = |tensor: Tensor| Tensor { shape: [tensor.stride * rows, 1], ..tensor };
+            b.copy("copy", &whole(logits), &whole(adjusted))?;
+            None
+        }
+    };
+    let adjust = b.steps();
     let adjustments = b.adjust("adjust", &adjusted, room)?;
     let sampling = sample_tokens(&mut b, &adjusted, batch.outputs)?;
     let same = |local| (local, local);
     let logits = (logits.buffer.local()?, head.logits.buffer.local()?);
     let shared = [same(Plan::BATCH), same(Plan::SAMPLED), same(Plan::SAMPLING), logits];
-    Ok(SamplingPlan { plan: b.finish(), shared, sampling, adjustments })
+    Ok(SamplingPlan { plan: b.finish(), shared, sampling, adjustments, adjust, mask })
 }
 
 /// Appends the steps that sample a token from each row of the logits {vocab, rows}, and verify drafts if there are any.

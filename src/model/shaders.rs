@@ -61,7 +61,7 @@ impl Shaders {
             }
         }
         if let Some(head) = &token.head {
-            shaders.sampling = new(plan_sampling(config, token, head, target, 1)?.plan);
+            shaders.sampling = new(plan_sampling(config, token, head, target, 1, false)?.plan);
         }
         Ok(shaders)
     }

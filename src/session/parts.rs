@@ -8,6 +8,7 @@
 //! parts that all have many. Plans with room for more tokens or fewer round in different ways, too: all parts of a block
 //! run in the plan that the whole block would run in.
 
+use super::Session;
 use crate::model::{FEW_TOKENS, PromptOptions};
 use std::ops::Range;
 use std::time::Duration;
@@ -16,6 +17,9 @@ use std::time::Duration;
 const TIME: Duration = Duration::from_secs(1);
 /// The fewest tokens of a part, however slow the GPU is.
 const LEAST: usize = 64;
+/// The same where each part writes out keys and values of all tokens before it, which costs as many products as about 400
+/// tokens save.
+const LEAST_WRITING_OUT: usize = 512;
 /// Parts have a multiple of this many tokens, which fills the tiles of the kernels.
 const STEP: usize = 32;
 /// A part is given up if it will take more than twice the time and less than an eighth of it is done.
@@ -31,6 +35,8 @@ pub struct Parts {
     most: usize,
     /// Tokens of a part, by the speed of the GPU so far.
     tokens: usize,
+    /// The most tokens of a part while others wait for its end.
+    limit: usize,
     /// The position at which the first block of the prompt began.
     start: usize,
     /// The position that an unfinished prompt has reached. If a prompt begins there, it is the same one going on.
@@ -41,7 +47,7 @@ impl Parts {
     /// Parts are as large as the options allow until one takes too long.
     pub fn new(options: PromptOptions) -> Self {
         let most = options.together();
-        Self { most, tokens: most, start: 0, reached: None }
+        Self { most, tokens: most, limit: usize::MAX, start: 0, reached: None }
     }
 
     /// Begins a prompt at a position, or continues the one that was interrupted there.
@@ -65,14 +71,16 @@ impl Parts {
     /// How many tokens the part at a position has.
     pub fn next(&self, at: usize, rest: usize) -> usize {
         let block = self.block(at, rest).end - at;
-        if block <= self.tokens + FEW_TOKENS { block } else { self.tokens }
+        let tokens = self.tokens.min(self.limit);
+        if block <= tokens + FEW_TOKENS { block } else { tokens }
     }
 
-    /// Records that a part of `tokens` tokens was computed and took this time.
-    pub fn took(&mut self, tokens: usize, time: Duration) {
+    /// Records that a part of `tokens` tokens was computed and took this time, and whether its plan writes out keys and
+    /// values.
+    pub fn took(&mut self, tokens: usize, time: Duration, writes_out: bool) {
         self.reached = self.reached.map(|at| at + tokens);
         if time > TIME {
-            self.fit(tokens, time);
+            self.fit(tokens, time, least(writes_out));
         } else if tokens >= self.tokens && time < TIME / 2 {
             self.tokens = (2 * self.tokens).min(self.most);
         }
@@ -80,19 +88,36 @@ impl Parts {
 
     /// Whether a part of `tokens` tokens, which has taken `so_far` and will probably take `expected` in all, should be
     /// given up and computed in smaller parts. If so, the parts that follow are smaller.
-    pub fn give_up(&mut self, tokens: usize, so_far: Duration, expected: Duration) -> bool {
-        let early = so_far * EARLY < expected;
-        let too_long = tokens > LEAST + FEW_TOKENS && so_far > TRUSTED && early && expected > TIME * MUCH_TOO_LONG;
+    pub fn give_up(&mut self, tokens: usize, so_far: Duration, expected: Duration, writes_out: bool) -> bool {
+        let (early, least) = (so_far * EARLY < expected, least(writes_out));
+        let too_long = tokens > least + FEW_TOKENS && so_far > TRUSTED && early && expected > TIME * MUCH_TOO_LONG;
         if too_long {
-            self.fit(tokens, expected);
+            self.fit(tokens, expected, least);
         }
         too_long
     }
 
-    fn fit(&mut self, tokens: usize, time: Duration) {
+    fn fit(&mut self, tokens: usize, time: Duration, least: usize) {
         let fit = (tokens as f64 * TIME.as_secs_f64() / time.as_secs_f64()) as usize;
-        self.tokens = (fit / STEP * STEP).clamp(LEAST.min(self.most), self.most);
+        self.tokens = (fit / STEP * STEP).clamp(least.min(self.most), self.most);
     }
+}
+
+/// The most tokens of a part while others wait: about what the largest parts are on a GPU whose chunks are of the usual
+/// size. Smaller ones cost the prompt more than they give the others.
+const WHILE_OTHERS_WAIT: usize = 512;
+
+impl Session {
+    /// Whether others wait for the end of each part of a prompt from here on. Then parts are smaller, but computed by the
+    /// same plans, so that the text does not depend on it.
+    pub(crate) fn set_others_waiting(&mut self, waiting: bool) {
+        self.parts.limit = if waiting { WHILE_OTHERS_WAIT } else { usize::MAX };
+    }
+}
+
+/// The fewest tokens of a part whose plan writes out keys and values, or does not.
+fn least(writes_out: bool) -> usize {
+    if writes_out { LEAST_WRITING_OUT } else { LEAST }
 }
 
 #[cfg(test)]
@@ -103,15 +128,17 @@ mod tests {
         Parts::new(PromptOptions { chunk: Some(chunk), ..PromptOptions::default() })
     }
 
-    /// Tokens of each part of a prompt, on a GPU that computes so many a second.
+    /// Tokens of each part of a prompt, on a GPU that computes so many a second. Blocks of 1024 tokens and more write out
+    /// keys and values.
     fn sizes(mut parts: Parts, speed: f64, mut prompt: usize) -> Vec<usize> {
         let (mut at, mut sizes) = (7, Vec::new());
         parts.begin(at);
         while prompt > 0 {
             let tokens = parts.next(at, prompt);
             let time = Duration::from_secs_f64(tokens as f64 / speed);
-            if !parts.give_up(tokens, time / 20, time) {
-                parts.took(tokens, time);
+            let writes_out = parts.block(at, prompt).len().next_power_of_two() >= 1024;
+            if !parts.give_up(tokens, time / 20, time, writes_out) {
+                parts.took(tokens, time, writes_out);
                 sizes.push(tokens);
                 at += tokens;
                 prompt -= tokens;
@@ -128,19 +155,37 @@ mod tests {
         assert_eq!(sizes(parts(512), 100.0, 320), [96, 96, 128], "the first one is given up");
         assert_eq!(sizes(parts(512), 1.0, 530), [64, 64, 64, 64, 64, 64, 64, 64, 18]);
         assert_eq!(sizes(parts(32), 1.0, 80), [32, 32, 16]);
+        let written_out = sizes(parts(2048), 1.0, 2048 + 600);
+        assert_eq!(written_out, [512, 512, 512, 512, 512, 88], "each would write out all tokens before it");
+    }
+
+    /// While others wait, a block of many tokens is cut into parts that have many as well, and that run in its plan.
+    #[test]
+    fn parts_are_smaller_while_others_wait() {
+        let mut cut = parts(4096);
+        cut.limit = 512;
+        assert_eq!(sizes(cut, 1e6, 4096 + 600), [[512; 8].as_slice(), &[512, 88]].concat());
+        assert_eq!(sizes(cut, 1e6, 1024 + 18), [512, 530], "a part of few tokens would be computed in another way");
+        cut.begin(7);
+        for at in [7, 7 + 512, 7 + 1024] {
+            assert_eq!((cut.next(at, 3000 + 7 - at), cut.block(at, 3000 + 7 - at)), (512, 7..3007));
+            cut.took(512, Duration::from_millis(10), true);
+        }
+        cut.limit = usize::MAX;
+        assert_eq!(cut.next(7 + 1536, 3000 - 1536), 3000 - 1536, "nobody waits any more");
     }
 
     #[test]
     fn parts_grow_again() {
         let mut parts = parts(512);
-        parts.took(512, Duration::from_secs(4));
+        parts.took(512, Duration::from_secs(4), false);
         assert_eq!(parts.tokens, 128);
-        parts.took(10, Duration::from_millis(1));
+        parts.took(10, Duration::from_millis(1), false);
         assert_eq!(parts.tokens, 128, "few tokens tell nothing of many");
-        parts.took(128, Duration::from_millis(600));
+        parts.took(128, Duration::from_millis(600), false);
         assert_eq!(parts.tokens, 128);
         for tokens in [256, 512, 512] {
-            parts.took(parts.tokens, Duration::from_millis(100));
+            parts.took(parts.tokens, Duration::from_millis(100), false);
             assert_eq!(parts.tokens, tokens);
         }
     }
@@ -159,7 +204,7 @@ mod tests {
     fn a_prompt_goes_on_in_the_same_blocks() {
         let mut parts = parts(512);
         parts.begin(10);
-        parts.took(448, Duration::from_millis(600));
+        parts.took(448, Duration::from_millis(600), false);
         parts.tokens = 64;
         parts.begin(10 + 448);
         assert_eq!(parts.next(10 + 448, 82), 64, "the end of the block");

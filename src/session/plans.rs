@@ -63,14 +63,14 @@ pub struct Ready {
     pub planned: Arc<BatchPlan>,
     pub executor: Executor,
     pub pace: Pace,
-    /// Sampling from adjusted logits, from its first use on.
-    sampler: Option<Sampler>,
+    /// Sampling from adjusted logits, and from masked ones, each from its first use on.
+    samplers: [Option<Sampler>; 2],
     /// Work that is recorded ahead, and the place of its results and whether it filters: see
     /// [`Submissions::prepare`](super::submissions::Submissions::prepare).
     pub prepared: Option<((usize, bool), Prepared)>,
 }
 
-/// Sampling from adjusted logits on the device.
+/// Sampling from adjusted or masked logits on the device.
 pub struct Sampler {
     pub planned: SamplingPlan,
     pub executor: Executor,
@@ -107,7 +107,7 @@ impl Plans {
         };
         shared.caches.extend(block.as_ref().and_then(BlockPlans::cache));
         let pace = Pace::new(Duration::ZERO); // of a row alone nothing is cut
-        let alone = Ready { planned, executor, pace, sampler: None, prepared: None };
+        let alone = Ready { planned, executor, pace, samplers: [None, None], prepared: None };
         Ok(Self { shared, alone, block, others: HashMap::new(), scratch: HashMap::new() })
     }
 
@@ -141,7 +141,7 @@ impl Plans {
         }
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
         self.share_scratch(&planned.plan, &executor, planned.last);
-        Ok(Ready { planned, executor, pace: Pace::new(limit), sampler: None, prepared: None })
+        Ok(Ready { planned, executor, pace: Pace::new(limit), samplers: [None, None], prepared: None })
     }
 
     /// The plan of the multi-token-prediction block for rows of a shape, if there is a block.
@@ -200,22 +200,41 @@ impl Ready {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); what the device reports.
     pub fn adjust_up_to(&mut self, model: &Model, room: usize) -> Result<()> {
-        if self.sampler.as_ref().is_some_and(|sampler| sampler.room >= room) {
+        self.sample_with(model, room, false)
+    }
+
+    /// Makes room for masks, and for so many adjustments beside them.
+    ///
+    /// # Errors
+    /// As [`Ready::adjust_up_to`].
+    pub fn mask_and_adjust_up_to(&mut self, model: &Model, room: usize) -> Result<()> {
+        self.sample_with(model, room, true)
+    }
+
+    fn sample_with(&mut self, model: &Model, room: usize, masked: bool) -> Result<()> {
+        if self.samplers[usize::from(masked)].as_ref().is_some_and(|sampler| sampler.room >= room) {
             return Ok(());
         }
-        let planned = model.plan_sampling(&self.planned, self.head()?, room)?;
+        let planned = model.plan_sampling(&self.planned, self.head()?, room, masked)?;
         let shared = planned.shared.iter().map(|(here, there)| (*here, self.executor.local(*there).clone())).collect();
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, &[], &shared)?;
-        self.sampler = Some(Sampler { planned, executor, room });
+        self.samplers[usize::from(masked)] = Some(Sampler { planned, executor, room });
         Ok(())
     }
 
-    /// What samples from logits adjusted like this. There has to be [room](Ready::adjust_up_to) for them.
-    pub fn adjusted(&self, adjustments: &[Adjustment]) -> Result<Option<&Sampler>> {
-        if let Some(Sampler { planned, executor, .. }) = &self.sampler {
-            let listed = executor.local(planned.adjustments);
-            executor.gpu().write(listed, 0, bytemuck::cast_slice(adjustments))?;
+    /// What samples from logits adjusted like this, and masked, if there is a mask. There has to be
+    /// [room](Ready::adjust_up_to) for them.
+    pub fn sampler(&self, adjustments: &[Adjustment], mask: Option<&[u32]>) -> Result<Option<&Sampler>> {
+        let sampler = self.samplers[usize::from(mask.is_some())].as_ref();
+        if let Some(Sampler { planned, executor, .. }) = sampler {
+            if !adjustments.is_empty() {
+                let listed = executor.local(planned.adjustments);
+                executor.gpu().write(listed, 0, bytemuck::cast_slice(adjustments))?;
+            }
+            if let Some((place, mask)) = planned.mask.zip(mask) {
+                executor.gpu().write(executor.local(place), 0, bytemuck::cast_slice(mask))?;
+            }
         }
-        Ok(self.sampler.as_ref())
+        Ok(sampler)
     }
 }

@@ -3,13 +3,15 @@
 use super::pages::Pages;
 use super::plans::Plans;
 use super::run::known;
-use super::submissions::Submissions;
+use super::submissions::{Sampled, Submissions};
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::gpu::{BufferCopy, BufferRange, BufferUse, Fetch};
 use crate::kernels::Sampling;
 use crate::model::{BatchShape, BatchWriter, CacheShape, Model, Outputs, most_sequences};
 use crate::plan::{PAGE, RowHeader};
+use crate::threads::GoOn;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A KV cache that several sessions share, and what else they need on the device.
@@ -110,6 +112,31 @@ impl Pool {
         Ok(Self { runner: Arc::new(Mutex::new(runner)), model: model.clone(), cache, sessions })
     }
 
+    /// Compiles what steps of several of its sessions need, with bias and penalties or without, and what masks need, so that
+    /// nothing is compiled between two tokens.
+    ///
+    /// # Errors
+    /// That of `go_on`, which is asked again and again meanwhile; what the device reports.
+    pub(crate) fn compile(&self, go_on: &mut GoOn<'_>) -> Result<()> {
+        let (model, most) = (&self.model, self.sessions.min(most_sequences(self.model.config())));
+        let alone = model.plan(self.cache, BatchShape::ALONE)?;
+        let mut variants = model.plan_sampling(&alone, alone.head()?, 1, true)?.plan.variants;
+        let mut room = 2;
+        while room < 2 * most {
+            let mut before = 0;
+            // The shapes for all depths, the last of which is that of the whole context.
+            while before <= self.cache.context {
+                let shape = BatchShape::of(room, Outputs::Sequences, before, self.cache.context);
+                let planned = model.plan(self.cache, shape)?;
+                variants.extend(planned.plan.variants.iter().cloned());
+                variants.extend(model.plan_sampling(&planned, planned.head()?, 1, false)?.plan.variants);
+                before = shape.depth + 1;
+            }
+            room *= 2;
+        }
+        model.pipelines().prepare_while(&variants, go_on).map(drop)
+    }
+
     /// A new session.
     ///
     /// # Errors
@@ -146,6 +173,12 @@ impl Pool {
         self.runner().pages.free() * PAGE
     }
 
+    /// How many tokens there would be room for beside these sessions of it, if all others held none.
+    pub(crate) fn room_beside<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> usize {
+        let held: HashSet<u32> = sessions.flat_map(|session| session.pages.iter().copied()).collect();
+        self.runner().pages.count().saturating_sub(held.len()) * PAGE
+    }
+
     /// Feeds each session the token that was sampled after its last one, all in one step, and returns these tokens in order.
     /// As with [`Session::next_token`], which does the same for one, they are submitted first and read afterwards.
     ///
@@ -168,6 +201,7 @@ impl Pool {
             session.settle(runner)?;
             session.check(session.tokens.len() + 1, &[])?;
             session.last_output(runner)?;
+            session.sample_if_left(runner)?;
             session.reach(runner, 1)?;
         }
         let count = sessions.len();
@@ -206,10 +240,11 @@ impl Pool {
         let shape = BatchShape::of(room, Outputs::Sequences, deepest, self.cache.context);
         let ready = runner.plans.get(&self.model, shape, options.limit, &mut || Ok(()))?;
         if adjusts {
-            ready.adjust_up_to(&self.model, adjustments.len())?;
+            // With room to spare: the lists grow with every token, and each larger room is planned anew.
+            ready.adjust_up_to(&self.model, adjustments.len().next_power_of_two())?;
         }
         let filters = sessions.iter().any(|session| session.sampling.filters());
-        let sampled = super::submissions::Sampled { adjustments: adjusts.then_some(&adjustments), filters };
+        let sampled = Sampled { adjustments: adjusts.then_some(&adjustments), filters, mask: None };
         runner.shared_runs += 1;
         runner.submissions.write(ready, &rows)?;
         let submitted = runner.submissions.run(ready, 0..ready.planned.end(), Some(sampled), before ^ 1).map(drop);
@@ -228,6 +263,7 @@ impl Pool {
             let token = known(words[session.sequence][0]);
             let at = RowOutput { shape, row, run: runner.shared_runs };
             session.output = token.as_ref().ok().map(|_| LastOutput::Row(at));
+            session.unsampled = session.masked;
             session.tokens.extend(token.as_ref().ok());
             session.drafter.forget_sampled();
             session.drafter.block.forget_states(session.tokens.len());

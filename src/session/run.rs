@@ -19,7 +19,7 @@ use std::time::Instant;
 
 /// What the GPU runs next.
 #[derive(Clone, Copy)]
-pub(super) enum Next {
+pub(super) enum Next<'a> {
     /// The layers, for a token that others follow. Nothing but its KV rows is wanted.
     Layers(u32),
     /// The layers, the head and the sampling, for the last one of some tokens.
@@ -30,6 +30,8 @@ pub(super) enum Next {
     Head,
     /// The sampling, from the logits of the last token.
     Sampling,
+    /// The same, from those that a mask allows.
+    Masked(&'a [u32]),
 }
 
 impl Session {
@@ -101,6 +103,7 @@ impl Session {
 
     pub(super) fn next_token_of(&mut self, runner: &mut Runner) -> Result<u32> {
         self.last_output(runner)?;
+        self.sample_if_left(runner)?;
         let before = runner.submissions.place;
         self.run(runner, Next::SampledToken)?;
         let sampled = self.take(runner, before).and_then(|[sampled, ..]| known(sampled));
@@ -130,6 +133,7 @@ impl Session {
     fn sampled(&mut self) -> Result<[u32; Plan::SAMPLED_WORDS]> {
         self.with_runner(|session, runner| {
             session.last_output(runner)?;
+            session.sample_if_left(runner)?;
             session.take(runner, runner.submissions.place)
         })
     }
@@ -143,7 +147,7 @@ impl Session {
     }
 
     /// Runs one token, or a part of its steps, in one submission.
-    pub(super) fn run(&mut self, runner: &mut Runner, next: Next) -> Result<()> {
+    pub(super) fn run(&mut self, runner: &mut Runner, next: Next<'_>) -> Result<()> {
         let (length, head, hidden) = (self.tokens.len(), self.planned.plan.head, Some(LastOutput::Hidden));
         let (token, first, output) = match next {
             Next::Layers(token) => (Some(token), 0, None),
@@ -151,11 +155,11 @@ impl Session {
             Next::SampledToken => (None, 0, hidden),
             // The hidden state of the last token is kept just before the head.
             Next::Head => (None, head - usize::from(self.planned.kept.is_some()), hidden),
-            Next::Sampling => (None, self.planned.end(), self.output),
+            Next::Sampling | Next::Masked(_) => (None, self.planned.end(), self.output),
         };
         self.claim_rings(runner);
         let row = match next {
-            Next::Head | Next::Sampling => {
+            Next::Head | Next::Sampling | Next::Masked(_) => {
                 self.drafter.forget_sampled();
                 self.drafter.block.reopen_last(length);
                 self.row(0, length.saturating_sub(1))
@@ -173,31 +177,39 @@ impl Session {
         self.output = None; // until there is another
         runner.holder = Some(self.sequence);
         self.list_alone(runner)?;
+        let mask = if let Next::Masked(mask) = next { Some(mask) } else { None };
+        let waits = self.masked && !matches!(next, Next::Sampling | Next::Masked(_));
         let adjustments = match output {
-            Some(_) if self.adjusts() => {
+            Some(_) if self.adjusts() && !waits => {
                 let tokens = [self.tokens.as_slice(), token.as_slice()].concat();
                 let listed = self.adjustments(&tokens, row.token >= RowHeader::SAMPLED);
-                runner.plans.alone.adjust_up_to(self.pool.model(), listed.len())?;
+                if mask.is_none() {
+                    runner.plans.alone.adjust_up_to(self.pool.model(), listed.len())?;
+                }
                 Some(listed)
             }
             _ => None,
         };
         let count = adjustments.as_ref().map_or(0, Vec::len) as u32;
+        if mask.is_some() {
+            runner.plans.alone.mask_and_adjust_up_to(self.pool.model(), count as usize)?;
+        }
         let (ready, submissions) = (&runner.plans.alone, &mut runner.submissions);
         submissions.write(ready, &[RowHeader { adjustments: count, first_page: 0, ..row }])?;
         // The result before this one is read later, so this one has the other place.
         let place = submissions.place ^ usize::from(matches!(next, Next::SampledToken));
         let (end, sampled) = match output {
+            Some(_) if waits => (self.planned.end(), None),
             Some(_) => {
                 let (adjustments, filters) = (adjustments.as_deref(), self.sampling.filters());
-                (self.planned.end(), Some(Sampled { adjustments, filters }))
+                (self.planned.end(), Some(Sampled { adjustments, filters, mask }))
             }
             None => (head, None),
         };
         let submitted = submissions.run(ready, first..end, sampled, place).map(drop);
         self.or_rewound(runner, submitted)?;
         self.tokens.extend(token);
-        self.output = output;
+        (self.output, self.unsampled) = (output, waits);
         Ok(())
     }
 
@@ -264,6 +276,7 @@ impl Session {
         runner.shared_runs += 1;
         let Runner { plans, submissions, .. } = runner;
         let ready = plans.get(self.pool.model(), shape, self.options.limit, &mut || going_on(progress(held)))?;
+        let writes_out = ready.planned.writes_out();
         let rows: Vec<RowHeader> = part.iter().zip(held..).map(|(token, place)| self.row(*token, place)).collect();
         submissions.write(ready, &rows)?;
         let since = Instant::now();
@@ -283,7 +296,7 @@ impl Session {
             ready.pace.submitted(gpu, submission, steps)?;
             if first < end {
                 let so_far = ready.pace.so_far().filter(|_| outputs == Outputs::Last);
-                if so_far.is_some_and(|(so_far, expected)| self.parts.give_up(count, so_far, expected)) {
+                if so_far.is_some_and(|(so_far, expected)| self.parts.give_up(count, so_far, expected, writes_out)) {
                     return Ok(false);
                 }
             }
@@ -294,7 +307,7 @@ impl Session {
         match outputs {
             Outputs::Last => {
                 runner.holder = Some(self.sequence); // the last step left the last token's hidden state there
-                self.parts.took(count, since.elapsed());
+                self.parts.took(count, since.elapsed(), writes_out);
             }
             Outputs::All | Outputs::Sequences | Outputs::Verified => runner.holder = None,
         }

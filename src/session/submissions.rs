@@ -34,6 +34,8 @@ pub struct Sampled<'a> {
     pub adjustments: Option<&'a [Adjustment]>,
     /// Whether it takes a histogram to tell what filters keep.
     pub filters: bool,
+    /// Of each row a bit a token, if not all tokens are allowed.
+    pub mask: Option<&'a [u32]>,
 }
 
 impl Submissions {
@@ -71,16 +73,21 @@ impl Submissions {
         place: usize,
     ) -> Result<Submission> {
         let (executor, planned) = (&ready.executor, &ready.planned);
-        let Some(Sampled { adjustments, filters }) = sampled else {
+        let Some(Sampled { adjustments, filters, mask }) = sampled else {
             return self.submit(ready, place, false, |copies| executor.submit(steps, copies));
         };
-        let sampler = adjustments.map_or(Ok(None), |adjustments| ready.adjusted(adjustments))?;
+        let sampler = match (adjustments, mask) {
+            (None, None) => None,
+            _ => ready.sampler(adjustments.unwrap_or_default(), mask)?,
+        };
         let (by, sampling, end) = match sampler {
             Some(sampler) => (&sampler.executor, sampler.planned.sampling, sampler.planned.plan.steps.len()),
             None => (executor, ready.head()?.sampling, planned.plan.steps.len()),
         };
         let first = if sampler.is_some() { 0 } else { sampling.first };
-        let then = (first..end).filter(|step| filters || *step != sampling.histogram);
+        let adjust = sampler.filter(|_| adjustments.is_none()).map(|sampler| sampler.planned.adjust);
+        let needed = |step: &usize| (filters || *step != sampling.histogram) && Some(*step) != adjust;
+        let then = (first..end).filter(needed);
         self.submit(ready, place, true, |copies| executor.submit_with(steps, (by, then), copies))
     }
 

@@ -261,6 +261,7 @@ impl Session {
     /// others.
     fn verify_in(&mut self, runner: &mut Runner, drafts: &[u32], make: usize) -> Result<Vec<u32>> {
         self.last_output(runner)?;
+        self.sample_if_left(runner)?;
         self.claim_rings(runner);
         let (length, count) = (self.tokens.len(), 1 + drafts.len());
         let make = make.min(self.context() - length - count);
@@ -294,7 +295,7 @@ impl Session {
             ready.adjust_up_to(&model, adjustments.len().next_power_of_two())?;
         }
         let filters = self.sampling.filters();
-        let sampled = Sampled { adjustments: self.adjusts().then_some(&adjustments), filters };
+        let sampled = Sampled { adjustments: self.adjusts().then_some(&adjustments), filters, mask: None };
         submissions.write(ready, &rows)?;
         let prepared = if self.adjusts() { Ok(None) } else { submissions.run_prepared(ready, filters, place ^ 1) };
         let submitted = match prepared {
@@ -335,6 +336,7 @@ impl Session {
             self.drafter.block.computed_to(self.tokens.len());
         }
         self.output = Some(LastOutput::Row(RowOutput { shape, row: accepted, run: runner.shared_runs }));
+        self.unsampled = false;
         let [sampled, ..] = words[self.sequence];
         self.drafter.sampled = known(sampled).ok();
         let stats = &mut self.drafter.stats;

@@ -20,6 +20,7 @@ mod message;
 mod pretokenizer;
 mod python;
 mod reply;
+mod schema;
 mod special;
 mod stop;
 mod strftime;
@@ -36,3 +37,7 @@ pub use stop::StopStrings;
 pub use template::{ChatInput, ChatTemplate, Prompt};
 pub use tokenizer::Tokenizer;
 pub use vocab::{TokenType, Vocab};
+#[cfg(feature = "constrain")]
+pub(crate) use {
+    family::CallForm, reply::ReplyPlace, schema::alternatives, schema::is_of_type, schema::types, tag::Tag,
+};

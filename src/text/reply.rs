@@ -75,6 +75,21 @@ enum ParserState {
     Ended,
 }
 
+/// Where a reply is, between two tokens.
+#[cfg(feature = "constrain")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplyPlace {
+    Thinking,
+    /// Outside thinking, before anything of the reply.
+    Start,
+    /// In the answer, or before it.
+    Answer,
+    /// Behind what opens a call.
+    CallBegun,
+    /// Within a call, or between messages.
+    Within,
+}
+
 /// Parses a reply as its text arrives, and returns pieces as soon as their kind is certain.
 #[derive(Debug, Clone)]
 pub struct ReplyParser {
@@ -127,6 +142,39 @@ impl ReplyParser {
             ParserState::Call(call) => call.in_thinking && !call.is_certain(),
             ParserState::TextStart { .. } | ParserState::Text | ParserState::Role(_) | ParserState::Ended => false,
         }
+    }
+
+    /// Where the reply is now.
+    #[cfg(feature = "constrain")]
+    pub(crate) fn place(&self) -> ReplyPlace {
+        match &self.state {
+            ParserState::ThinkingStart | ParserState::Thinking => ReplyPlace::Thinking,
+            ParserState::TextStart { after_tag: false } if self.blanks.is_empty() && self.open.is_empty() => {
+                ReplyPlace::Start
+            }
+            ParserState::TextStart { .. } | ParserState::Text => ReplyPlace::Answer,
+            ParserState::Call(call) if call.has_begun() && self.open.is_empty() => ReplyPlace::CallBegun,
+            ParserState::Call(_) | ParserState::Role(_) | ParserState::Ended => ReplyPlace::Within,
+        }
+    }
+
+    /// The tokens that open calls, but for those that also end messages.
+    #[cfg(feature = "constrain")]
+    pub(crate) fn opening_tokens(&self) -> Vec<u32> {
+        let opens = |(_, tag): &&(u32, Tag)| matches!(tag, Tag::Call | Tag::Section);
+        self.tokens.iter().filter(opens).map(|(token, _)| *token).collect()
+    }
+
+    /// The functions that the model may call.
+    #[cfg(feature = "constrain")]
+    pub(crate) fn tools(&self) -> &[Value] {
+        &self.tools
+    }
+
+    /// The family of its tags.
+    #[cfg(feature = "constrain")]
+    pub(crate) fn family(&self) -> &'static Family {
+        self.family
     }
 
     /// Whether the reply ended by what was read last, which then is not part of it. Otherwise it ends at an [end

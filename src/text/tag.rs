@@ -2,7 +2,7 @@
 
 /// A tag that opens or closes a part of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tag {
+pub(crate) enum Tag {
     Think,
     ThinkEnd,
     /// Around all calls of a reply. These tags mean nothing by themselves.

@@ -163,6 +163,12 @@ impl Tokenizer {
         self.specials.id(name)
     }
 
+    /// Whether only a template's own text may become `token`: see [`Tokenizer`].
+    pub fn is_reserved(&self, token: u32) -> bool {
+        let known = self.token_bytes(token).ok().zip(self.token_type(token).ok());
+        known.is_some_and(|(bytes, kind)| kind.is_reserved(&String::from_utf8_lossy(bytes)))
+    }
+
     /// The type of `token`.
     ///
     /// # Errors

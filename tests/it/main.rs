@@ -36,6 +36,7 @@ mod kernels;
 mod quant;
 mod replies;
 mod sample;
+mod scheduling;
 mod session;
 mod shapes;
 mod steps;

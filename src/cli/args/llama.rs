@@ -9,8 +9,13 @@ use clap::{Arg, Command, CommandFactory};
 use std::ffi::OsString;
 
 /// Names with one dash, and the options that they stand for.
-const SPELLINGS: [(&str, &str); 4] =
-    [("-sys", "--system-prompt"), ("-ctk", "--cache-type"), ("-ub", "--ubatch-size"), ("-md", "--model-draft")];
+const SPELLINGS: [(&str, &str); 5] = [
+    ("-sys", "--system-prompt"),
+    ("-ctk", "--cache-type"),
+    ("-ub", "--ubatch-size"),
+    ("-md", "--model-draft"),
+    ("-np", "--parallel"),
+];
 
 /// An option of llama.cpp that wglm does not have.
 struct LlamaOption {

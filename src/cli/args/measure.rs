@@ -20,6 +20,9 @@ pub struct BenchArgs {
     /// Numbers of tokens in the KV cache before a test
     #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "0", action = ArgAction::Set)]
     pub n_depth: Vec<usize>,
+    /// Numbers of conversations that generate tokens side by side, in one step each time; more than one without guesses
+    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = positive::<u32>, default_value = "1", action = ArgAction::Set)]
+    pub sessions: Vec<u32>,
     /// Repetitions of each test
     #[arg(short, long, value_name = "N", default_value_t = 5, allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub repetitions: u32,

@@ -12,7 +12,7 @@ use wglm::plan::{Choices, Fusions, StepChoice, Tiling, Tilings};
 use wglm::quant::Arithmetic;
 use wglm::{GpuOptions, LoadOptions};
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct AdapterArgs {
     /// Use the first GPU whose name contains NAME [env: WGPU_ADAPTER_NAME]
     #[arg(long, value_name = "NAME", help_heading = "GPU")]
@@ -22,7 +22,7 @@ pub struct AdapterArgs {
     pub backend: Option<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct GpuArgs {
     #[command(flatten)]
     pub adapter: AdapterArgs,
@@ -83,7 +83,7 @@ impl CacheTypeArg {
 /// The heading in the help for options that few people need.
 const TUNING: &str = "Performance and debugging";
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct FileArgs {
     /// Model file (GGUF), or a name that `wglm models` lists [default: the demonstration model]
     #[arg(short, long, value_name = "FILE", help_heading = "Model")]
@@ -185,7 +185,7 @@ impl FileArgs {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ModelArgs {
     #[command(flatten)]
     pub file: FileArgs,

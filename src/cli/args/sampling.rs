@@ -60,6 +60,9 @@ pub struct SamplingArgs {
     /// Stop before this text; can be repeated
     #[arg(short = 'r', long = "reverse-prompt", alias = "stop", value_name = "TEXT", allow_hyphen_values = true, value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
+    /// End a reply that repeats itself without end: the same tokens at least five times in a row, and 512 of them
+    #[arg(long)]
+    pub stop_loops: bool,
     /// Random seed; -1 for a new one each time
     #[arg(short, long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
     pub seed: OrNone<u64>,

@@ -1,6 +1,6 @@
 //! Arguments of `run` and `chat`.
 
-use super::{Command, ModelArgs, SamplingArgs, Switch};
+use super::{Command, ConstraintArgs, ModelArgs, SamplingArgs, Switch};
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
@@ -26,6 +26,8 @@ pub struct TalkArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub constraint: ConstraintArgs,
 }
 
 #[derive(Debug, Args)]

@@ -16,7 +16,7 @@ use editor::Editor;
 use lines::StdinLines;
 use std::process::ExitCode;
 use talk::Talk;
-use wglm::Chat;
+use wglm::{Chat, GenerateOptions};
 
 /// The source of messages.
 enum MessageSource {
@@ -42,8 +42,9 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
     }
     interrupts::listen(edits)?;
     let talk = &args.talk;
+    let constraint = talk.constraint.read()?;
     let file = model::open(talk.model.file.model.as_deref())?;
-    let options = run::options(&file, &talk.sampling, true)?;
+    let options = GenerateOptions { constraint, ..run::options(&file, &talk.sampling, true)? };
     let model = model::load(&file, &talk.model, talk.sampling.speculate.kind())?;
     tunings::hint(&model, &talk.model);
     let mut chat = Chat::new(&model)?;

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wglm::text::Message;
-use wglm::{Chat, Error, Stop};
+use wglm::{Chat, Overflow, Stop};
 
 pub struct Talk {
     chat: Chat,
@@ -30,7 +30,8 @@ pub struct Talk {
 
 impl Talk {
     /// A conversation after whose first answer `hint` is said, unless statistics are hidden.
-    pub fn new(chat: Chat, view: View, hint: Vec<String>) -> Self {
+    pub fn new(mut chat: Chat, view: View, hint: Vec<String>) -> Self {
+        chat.overflow = Overflow::DROP_OLDEST;
         Self { chat, view, typed: false, hint, failed: false, without_answer: None }
     }
 
@@ -82,7 +83,6 @@ impl Talk {
 
     /// Generates and shows a reply to the messages.
     fn answer(&mut self) -> anyhow::Result<()> {
-        self.make_room()?;
         let cancel = interrupts::begin(OnInterrupt::CancelWork);
         let mut reply = CollectedReply::default();
         reply.show(self.chat.reply()?.with_cancel(&cancel), self.view)?;
@@ -95,25 +95,6 @@ impl Talk {
             self.without_answer = Some(reply.code());
         } else if self.view.figures && reply.stop() != Some(Stop::Cancelled) {
             std::mem::take(&mut self.hint).iter().for_each(|line| output::note(format_args!("{line}")));
-        }
-        Ok(())
-    }
-
-    /// Drops the oldest messages if the context has no room for a reply, for which a quarter of the context is
-    /// reserved, or as many tokens as -n allows. If the last message leaves less room, the reply gets that.
-    fn make_room(&mut self) -> anyhow::Result<()> {
-        let most = self.chat.options.max_tokens.unwrap_or(usize::MAX);
-        let wanted = most.min(self.chat.session().context() / 4);
-        let gone = match self.chat.fit(wanted) {
-            Err(Error::ContextFull { .. }) => self.chat.fit(most.min(1))?,
-            fitted => fitted?,
-        };
-        if !gone.is_empty() {
-            let oldest = match gone.len() {
-                1 => "message".to_owned(),
-                count => format!("{count} messages"),
-            };
-            output::note(format_args!("note: the context is full (-c): the model no longer sees the oldest {oldest}"));
         }
         Ok(())
     }

@@ -21,6 +21,9 @@ pub(super) struct Call {
     raw: String,
     /// The length of those blanks in bytes.
     blanks: usize,
+    /// The length of both, and of what opens the call.
+    #[cfg(feature = "constrain")]
+    opened: usize,
     pub in_thinking: bool,
     body: CallBody,
 }
@@ -52,13 +55,22 @@ impl Call {
     /// A call of which only what opens it was read, behind `blanks`. The tags `tokens` are recognized by their tokens.
     pub(super) fn new(family: &Family, blanks: &str, opening: &str, in_thinking: bool, tokens: Vec<Tag>) -> Self {
         let (raw, blanks) = (format!("{blanks}{opening}"), blanks.len());
+        #[cfg(feature = "constrain")]
+        let opened = raw.len();
         let closes = !family.text(Tag::CallEnd).is_empty();
         let body = match family.calls {
             CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking)),
             CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes, tokens)),
             CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, tokens)),
         };
-        Self { raw, blanks, in_thinking, body }
+        Self {
+            raw,
+            blanks,
+            #[cfg(feature = "constrain")]
+            opened,
+            in_thinking,
+            body,
+        }
     }
 
     /// The function's name, as far as it is known.
@@ -75,6 +87,12 @@ impl Call {
             CallBody::Keyed(call) => call.is_certain(),
             CallBody::Json(call) => call.is_certain(),
         }
+    }
+
+    /// Whether nothing was read behind what opens it but blanks, which a token with the end of the tag may have as well.
+    #[cfg(feature = "constrain")]
+    pub(super) fn has_begun(&self) -> bool {
+        self.raw[self.opened..].trim().is_empty()
     }
 
     /// The text of the call.

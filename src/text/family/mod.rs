@@ -21,16 +21,16 @@ pub struct Family {
     /// What it must not contain.
     unless: &'static [&'static str],
     /// The tags, and how they are written.
-    pub(super) tags: &'static [(Tag, &'static str)],
+    pub(crate) tags: &'static [(Tag, &'static str)],
     /// The form of calls.
-    pub(super) calls: CallForm,
+    pub(crate) calls: CallForm,
     /// The role of messages that are calls, where calls are messages of their own.
-    pub(super) caller: Option<&'static str>,
+    pub(crate) caller: Option<&'static str>,
 }
 
 /// The form of a call between the tags around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallForm {
+pub(crate) enum CallForm {
     /// The name, then keys and values between tags of their own.
     Keyed,
     /// An object of JSON with a `name` and `arguments`.
@@ -75,7 +75,7 @@ impl Family {
     }
 
     /// How a tag is written; empty for a tag that the family does not have.
-    pub(super) fn text(&self, tag: Tag) -> &'static str {
+    pub(crate) fn text(&self, tag: Tag) -> &'static str {
         self.tags.iter().find(|(known, _)| *known == tag).map_or("", |(_, text)| text)
     }
 }

@@ -5,6 +5,7 @@
 mod adapters;
 mod arguments;
 mod chatting;
+mod constraining;
 mod files;
 #[cfg(unix)]
 mod interrupts;
@@ -63,7 +64,7 @@ fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
 }
 
 /// Makes the command keep its files in another folder. Mesa's compiled shaders stay where they are.
-fn with_cache(command: &mut Command, folder: &Path) {
+pub fn with_cache(command: &mut Command, folder: &Path) {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let usual = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
     if let Some(shaders) = variable("MESA_SHADER_CACHE_DIR").or(usual) {

@@ -215,3 +215,10 @@ fn zero_copy_says_that_it_has_no_effect() {
     assert_eq!(done.out, ANSWER);
     assert!(done.err.contains("--zero-copy has no effect"), "{done:?}");
 }
+
+/// A bias has the model say one token for ever.
+#[test]
+fn loops_are_ended() {
+    let ended = wglm("run --raw --temp 0 -c 640 -l 300+1000 -n 530 -p hi --stop-loops");
+    assert!(ended.err.contains("repeated itself") && figures(&ended.err)[0][2] == 512, "{ended:?}");
+}

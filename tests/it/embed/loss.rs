@@ -4,7 +4,7 @@ use super::owner::Owner;
 use super::{PROMPT, expected, generate, load_on};
 use std::ops::ControlFlow;
 use std::time::Duration;
-use wglm::{CacheShape, CacheType, Error, Gpu, SamplerParams, Session};
+use wglm::{CacheShape, CacheType, Error, GenerateOptions, Gpu, SamplerParams, Scheduler, SchedulerOptions, Session};
 
 #[track_caller]
 fn lost<T>(outcome: wglm::Result<T>) {
@@ -48,6 +48,27 @@ fn destroyed_in_mid_generation() {
     }
     let model = load_on(&Owner::new().lend().unwrap()).unwrap();
     assert_eq!(generate(&mut Session::new(&model).unwrap(), 4).unwrap(), expected(4), "on the next device");
+}
+
+/// Replies side by side all end with the error, whoever does the work.
+#[test]
+fn all_replies_end() {
+    let owner = Owner::new();
+    let model = load_on(&owner.lend().unwrap()).unwrap();
+    let options = SchedulerOptions { sessions: 2, context: Some(256), ..SchedulerOptions::default() };
+    let scheduler = Scheduler::new(&model, &options).unwrap();
+    let ask = || scheduler.generate(PROMPT.to_vec(), GenerateOptions::default());
+    let mut replies = [ask().unwrap(), ask().unwrap(), ask().unwrap()];
+    for reply in &mut replies[..2] {
+        reply.take(2).for_each(|event| drop(event.unwrap()));
+    }
+    owner.device.destroy();
+    for mut reply in replies {
+        let last = reply.find(Result::is_err).expect("an error");
+        lost(last);
+        assert!(reply.next().is_none());
+    }
+    lost(ask().unwrap().last().expect("an error"));
 }
 
 /// The loss was not noticed yet: whichever function is called first reports it.

@@ -2,7 +2,7 @@
 
 use super::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
 use wglm::Config;
-use wglm::kernels::CacheType;
+use wglm::kernels::{CacheType, mask_words};
 use wglm::model::{SamplingPlan, plan_sampling};
 use wglm::shader::reflect;
 
@@ -11,12 +11,15 @@ fn every_step_of_a_choice_fits() {
     let (mut complaints, mut seen) = (Vec::new(), 0);
     for (name, file) in models() {
         let config = Config::read(&file).unwrap();
-        for (target, room) in targets().iter().flat_map(|target| [0, 1, 5000].map(|room| (target, room))) {
+        let all = [(0, false), (1, false), (5000, false), (0, true), (5000, true)];
+        for (target, (room, masked)) in targets().iter().flat_map(|target| all.map(|asked| (target, asked))) {
             let token = planned(&file, target, CacheType::F16);
-            let SamplingPlan { plan, shared, adjustments, .. } =
-                plan_sampling(&config, &token, token.head().unwrap(), target, room).unwrap();
+            let SamplingPlan { plan, shared, adjustments, mask, .. } =
+                plan_sampling(&config, &token, token.head().unwrap(), target, room, masked).unwrap();
             assert_eq!(repeated(plan.steps.iter().map(|s| s.label.as_str())), [""; 0], "{name}: steps");
             assert!(plan.weights.is_empty() && plan.local(adjustments).bytes as usize >= 12 * room, "{name}");
+            let words = mask.map(|mask| plan.local(mask).bytes as usize / 4);
+            assert_eq!(words, masked.then(|| plan.rows * mask_words(config.vocab)), "{name}: the mask");
             for (here, there) in shared {
                 let (here, there) = (plan.local(here), token.plan.local(there));
                 assert_eq!(here.bytes, there.bytes, "{name}: {} and {}", here.name, there.name);

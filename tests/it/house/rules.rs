@@ -4,7 +4,7 @@ use super::code::{File, files, names};
 use wglm::quant::QUANTS;
 
 /// The modules from the ground up: each may use those before it. Those of one line may not use each other.
-const ORDER: [&[&str]; 19] = [
+const ORDER: [&[&str]; 21] = [
     &["error"],
     &["wgsl", "threads", "memory"],
     &["quant", "gguf", "catalog"],
@@ -15,20 +15,27 @@ const ORDER: [&[&str]; 19] = [
     &["kernels"],
     &["reference"],
     &["text", "sample", "speculate"],
+    &["constrain"],
     &["model"],
     &["offers"],
     &["session"],
     &["generate"],
     &["tune"],
     &["chat"],
+    &["scheduler"],
     &["stream"],
     &["lib"],
     &["cli", "main"],
 ];
 
 /// Modules that stand beside the order and use only these.
-const ASIDE: [(&str, &[&str]); 4] =
-    [("catalog", &["error"]), ("text", &["error", "gguf"]), ("sample", &["error", "gguf"]), ("speculate", &["error"])];
+const ASIDE: [(&str, &[&str]); 5] = [
+    ("catalog", &["error"]),
+    ("text", &["error", "gguf"]),
+    ("sample", &["error", "gguf"]),
+    ("speculate", &["error"]),
+    ("constrain", &["error", "text"]),
+];
 
 fn rank(module: &str) -> usize {
     ORDER.iter().position(|line| line.contains(&module)).unwrap_or_else(|| panic!("`{module}` has no place in ORDER"))

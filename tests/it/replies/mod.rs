@@ -3,6 +3,8 @@
 mod adjusting;
 mod calling;
 mod cancelling;
+#[cfg(feature = "constrain")]
+mod constraining;
 mod echoing;
 mod messages;
 mod resuming;

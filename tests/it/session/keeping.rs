@@ -6,7 +6,7 @@ use std::time::Duration;
 use wglm::generate::{GenerateOptions, Stats, Stop};
 use wglm::serde_json::{self, Value, json};
 use wglm::text::Content;
-use wglm::{Chat, DraftStats, Error, Event, LoadOptions, Message, Model, Reuse, SamplerParams, SavedChat, ToolCall};
+use wglm::{Chat, ChatState, DraftStats, Error, Event, LoadOptions, Message, Model, Reuse, SamplerParams, ToolCall};
 
 /// Reasoning, functions, template variables and options are restored together with the messages: the prompt is the
 /// same.
@@ -39,7 +39,7 @@ fn a_conversation_comes_back_as_it_was() {
 #[test]
 fn parts_of_a_conversation_are_enough() {
     let kept = json!({"messages": [{"role": "user", "content": "Hi"}], "colour": "red", "options": {"max_tokens": 3}});
-    let saved: SavedChat = serde_json::from_value(kept).unwrap();
+    let saved: ChatState = serde_json::from_value(kept).unwrap();
     assert_eq!(saved.messages, [Message::user("Hi")]);
     assert_eq!((saved.options.max_tokens, saved.options.sampling), (Some(3), SamplerParams::default()));
     let options: GenerateOptions = serde_json::from_str("{}").unwrap();

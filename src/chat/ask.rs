@@ -1,0 +1,148 @@
+//! Replies that are values of a type.
+
+use super::Chat;
+use crate::constrain::{self, Calls, Constraint};
+use crate::error::Error;
+use crate::generate::{Event, Stop};
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+/// Why [`Chat::ask`] returned no value.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The reply failed, or there can be none.
+    #[error(transparent)]
+    Failed(#[from] Error),
+    /// The reply ended before the value was complete. It is part of the conversation, so after [`Stop::Length`] or a
+    /// cancellation [`Chat::resume`] continues it.
+    #[error("the reply ended before its value was complete ({stop:?}), behind {} bytes", text.len())]
+    Unfinished {
+        /// The answer so far.
+        text: String,
+        /// Why it ended.
+        stop: Stop,
+    },
+    /// The answer matches the schema of the type, but is no value of it: a range, say, that the schema does not have.
+    #[error("the answer is no {name}: {reason}")]
+    NoValue {
+        /// The name of the type.
+        name: String,
+        /// What is wrong.
+        reason: String,
+        /// The answer.
+        text: String,
+    },
+}
+
+impl Chat {
+    /// Appends a message of the user, and returns the reply as a value. The answer is JSON by the schema of the type: see
+    /// [`Constraint::json_schema`]. Where the schema says that exactly one of several alternatives holds, the answer is of
+    /// any of them. [`constraint`](crate::GenerateOptions::constraint) has no effect here, and no functions are called.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[cfg(feature = "demo-model")] {
+    /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
+    /// # let gpu = Gpu::open(&GpuOptions::default())?;
+    /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Sum {
+    ///     #[schemars(range(min = 0, max = 99))]
+    ///     sum: u32,
+    /// }
+    ///
+    /// let mut chat = Chat::new(&model)?;
+    /// chat.reasoning = Some(false);
+    /// let Sum { sum } = chat.ask("What is seven plus five?")?;
+    /// assert!(sum <= 99);
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`AskError::Unfinished`] with the text so far if the context or
+    /// [`max_tokens`](crate::GenerateOptions::max_tokens) did not suffice; [`AskError::Failed`] with
+    /// [`Error::Constraint`] for a type whose schema is not supported, before anything is generated, and otherwise with the
+    /// errors of [`Chat::send`]; [`AskError::NoValue`].
+    pub fn ask<T: DeserializeOwned + JsonSchema>(&mut self, text: &str) -> Result<T, AskError> {
+        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+        constrain::for_each_schema(&mut schema, &mut close);
+        if let Some(parts) = schema.as_object_mut() {
+            parts.insert(
+                "x-guidance".to_owned(),
+                json!({"coerce_one_of": true, "whitespace_pattern": constrain::BLANKS}),
+            );
+        }
+        let constraint = Constraint::json_schema(schema)?;
+        let before = self.options.constraint.replace(constraint);
+        let calls = std::mem::replace(&mut self.options.calls, Calls::None);
+        let answered = self.answer(text);
+        (self.options.constraint, self.options.calls) = (before, calls);
+        let (text, stop) = answered?;
+        if stop != Stop::End {
+            return Err(AskError::Unfinished { text, stop }); // what is left of 1234 may be a value as well: 12
+        }
+        match serde_json::from_str(&text) {
+            Ok(value) => Ok(value),
+            Err(reason) => {
+                Err(AskError::NoValue { name: T::schema_name().into_owned(), reason: reason.to_string(), text })
+            }
+        }
+    }
+
+    /// The answer to a message, and why it ended.
+    fn answer(&mut self, text: &str) -> Result<(String, Stop), Error> {
+        let (mut answer, mut stop) = (String::new(), Stop::Cancelled);
+        for event in self.send(text)? {
+            match event? {
+                Event::Text(piece) => answer.push_str(&piece),
+                Event::Done(stats) => stop = stats.stop,
+                _ => {}
+            }
+        }
+        Ok((answer, stop))
+    }
+}
+
+/// What says more of an object's entries than `properties` does.
+const OPEN: [&str; 11] = [
+    "$ref",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "dependentSchemas",
+    "else",
+    "if",
+    "oneOf",
+    "patternProperties",
+    "then",
+    "unevaluatedProperties",
+];
+
+/// What applies several schemas to the same value.
+const TOGETHER: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+
+/// Has an object no entries but those that its schema names: a type ignores others, and a model could write them for ever.
+/// What is flattened into an object is a schema of the same entries, and neither of both can be closed.
+fn close(schema: &mut Map<String, Value>) {
+    let has_entries = schema.get("properties").is_some_and(Value::is_object);
+    if has_entries && !OPEN.iter().any(|key| schema.contains_key(*key)) {
+        schema.insert("additionalProperties".to_owned(), false.into());
+    } else if has_entries {
+        open_parts(schema);
+    }
+}
+
+/// Leaves the entries of an object open in all parts of its schema.
+fn open_parts(schema: &mut Map<String, Value>) {
+    let parts = schema.iter_mut().filter(|(key, _)| TOGETHER.contains(&key.as_str()));
+    for part in parts.filter_map(|(_, list)| list.as_array_mut()).flatten().filter_map(Value::as_object_mut) {
+        if part.contains_key("properties") && part.get("additionalProperties").is_none_or(|of| *of == false) {
+            part.insert("additionalProperties".to_owned(), true.into());
+        }
+        open_parts(part);
+    }
+}

@@ -1,0 +1,70 @@
+//! Makes prompts of messages, with the chat template of the model's file, and drops the oldest turns where they would be
+//! too long.
+
+use super::overflow::Overflow;
+use super::{check, fit};
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::text::{ChatInput, Message, ReplyParser};
+use serde_json::{Map, Value};
+
+/// The tokens of a prompt, and the parser for the reply to it.
+pub(crate) type Prepared = (Vec<u32>, ReplyParser);
+
+/// What a prompt is made of, apart from the messages.
+#[derive(Clone, Copy)]
+pub(crate) struct PromptMaker<'a> {
+    pub model: &'a Model,
+    /// The context in tokens that there is for the prompt and its reply.
+    pub context: usize,
+    pub reasoning: Option<bool>,
+    pub tools: &'a [Value],
+    pub template_kwargs: &'a Map<String, Value>,
+}
+
+impl PromptMaker<'_> {
+    /// The prompt for `messages`, and the parser for the reply to it.
+    pub fn render(&self, messages: &[Message]) -> Result<Prepared> {
+        let (tokenizer, template) = (self.model.tokenizer()?, self.model.template()?);
+        check::messages(messages, template)?;
+        check::tools(self.tools)?;
+        let mut input = ChatInput::new(messages);
+        input.enable_thinking = self.reasoning;
+        input.tools = Some(self.tools).filter(|tools| !tools.is_empty());
+        input.extra = self.template_kwargs.clone();
+        let prompt = template.prompt(&input, tokenizer)?;
+        let parser = ReplyParser::new(prompt.opens_thinking).with_family(prompt.family).with_tools(self.tools);
+        Ok((prompt.tokens, parser))
+    }
+
+    /// As [`PromptMaker::render`], with tokens that the model knows, and without the oldest turns if there are too many
+    /// tokens and `overflow` asks for it. Returns the first turn that stays, too, for [`drop_before`](super::drop_before).
+    ///
+    /// # Errors
+    /// Those of [`Chat::send`](crate::Chat::send).
+    pub fn prepare(
+        &self,
+        messages: &[Message],
+        overflow: Overflow,
+        max_tokens: Option<usize>,
+    ) -> Result<(Prepared, usize)> {
+        let (prepared, vocab) = (self.render(messages)?, self.model.config().vocab);
+        if let Some(&token) = prepared.0.iter().find(|token| **token as usize >= vocab) {
+            return Err(Error::TokenOutOfRange { token, vocab });
+        }
+        let (length, context, most) = (prepared.0.len(), self.context, max_tokens.unwrap_or(usize::MAX));
+        let reserve = match overflow {
+            Overflow::Refuse => 0,
+            Overflow::DropOldest { reserve } => reserve.unwrap_or(most.min(context / 4)),
+        };
+        if length.saturating_add(reserve) <= context {
+            return Ok((prepared, 0));
+        }
+        if overflow == Overflow::Refuse {
+            return Err(Error::ContextFull { needed: length, context });
+        }
+        let first = fit::overflow(self, messages, length, reserve, most.min(1))?;
+        let prepared = if first == 0 { prepared } else { self.render(&fit::kept(messages, first))? };
+        Ok((prepared, first))
+    }
+}

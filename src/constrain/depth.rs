@@ -1,0 +1,434 @@
+//! How large and how deep schemas and grammars may be. llguidance follows references and rules by recursion, without a bound,
+//! and an overflow of the stack ends the process. So what is too deep is refused before llguidance sees it.
+
+use serde_json::{Map, Value};
+use std::collections::{HashMap, HashSet};
+
+/// How deep the values of a schema and the brackets of a grammar may be nested.
+const DEEPEST: usize = 200;
+
+/// How deep schemas may lie within one another, and rules of a grammar, where one that is referred to lies within that which
+/// refers to it.
+const DEEPEST_REFERRED: usize = 150;
+
+/// The most values that a schema may consist of.
+const MOST_VALUES: usize = 200_000;
+
+/// The most alternatives of which exactly one holds: each is compared with each.
+const MOST_OF_ONE: usize = 1000;
+
+/// The most values below the alternatives of one `oneOf`, and the most pairs of them in all lists together: alternatives that
+/// have others in them are compared by each of those.
+const MOST_BELOW: u64 = 10_000;
+const MOST_COMPARED: u64 = MOST_BELOW * MOST_BELOW;
+
+/// The most pairs of patterns in the `patternProperties` of all objects: each pattern of an object is compared with each.
+const MOST_PATTERNS: u64 = 10_000;
+
+/// The same for schemas that are merged with others. Each time all patterns of the schema may come together in one object.
+const MOST_MERGED: u64 = 1_000_000;
+
+/// Why a schema is too large or too deep to be compiled, if it is.
+pub(super) fn of_schema(schema: &Value) -> Option<String> {
+    if is_deeper_than(schema, DEEPEST) {
+        return Some(format!("more than {DEEPEST} levels of nesting"));
+    }
+    let (mut values, mut open, mut objects) = (0, vec![schema], Vec::new());
+    while let Some(value) = open.pop() {
+        values += 1;
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(entries) => {
+                open.extend(entries.values());
+                objects.push(entries);
+            }
+            _ => {}
+        }
+        if value.get("oneOf").and_then(Value::as_array).is_some_and(|list| list.len() > MOST_OF_ONE) {
+            return Some(format!("more than {MOST_OF_ONE} alternatives in oneOf"));
+        }
+    }
+    if values > MOST_VALUES {
+        return Some(format!("too large: more than {MOST_VALUES} values"));
+    }
+    if let Some(why) = of_patterns(&objects).or_else(|| of_one(&objects, schema)) {
+        return Some(why);
+    }
+    let draft = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
+    let is_old = ["draft-04", "draft-06", "draft-07", "2019-09"].iter().any(|name| draft.contains(name));
+    let mut depth = Depth { whole: schema, is_old, known: HashMap::new() };
+    depth
+        .below(schema, 0)
+        .is_none()
+        .then(|| format!("more than {DEEPEST_REFERRED} levels of nesting and of references"))
+}
+
+/// Why too many patterns of properties would be compared with one another, if they would.
+fn of_patterns(objects: &[&Map<String, Value>]) -> Option<String> {
+    let counts = || objects.iter().map(|keywords| length(keywords.get("patternProperties")));
+    if counts().map(|count| count * count).sum::<u64>() > MOST_PATTERNS {
+        return Some(format!("more than {MOST_PATTERNS} pairs of patterns in patternProperties"));
+    }
+    let (patterns, merged) = (counts().sum::<u64>(), objects.iter().map(|keywords| merged(keywords)).sum::<u64>());
+    (patterns * patterns * merged > MOST_MERGED).then(|| {
+        format!("more than {MOST_MERGED} pairs of patterns in patternProperties of schemas that hold together")
+    })
+}
+
+/// How many schemas are merged with others in the place of a schema: those that stand beside one another or beside keywords
+/// of objects, and those of properties that a pattern may match too.
+fn merged(keywords: &Map<String, Value>) -> u64 {
+    let values = keywords.get("enum").and_then(Value::as_array).into_iter().flatten();
+    let values = values.filter(|value| value.is_object()).count() as u64;
+    let reference = u64::from(keywords.contains_key("$ref"));
+    let [all, any, one] = ["allOf", "anyOf", "oneOf"].map(|key| length(keywords.get(key)));
+    let parts = [values, reference, all, any, one];
+    let kinds = parts.iter().filter(|count| **count > 0).count();
+    if kinds == 1 && all < 2 && !OF_OBJECTS.iter().any(|key| keywords.contains_key(*key)) {
+        return 0;
+    }
+    let named = if keywords.contains_key("patternProperties") { length(keywords.get("properties")) } else { 0 };
+    parts.iter().sum::<u64>() + named
+}
+
+/// Keywords beside which other schemas are merged with that of an object.
+const OF_OBJECTS: [&str; 7] =
+    ["type", "properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties"];
+
+/// How many items or entries a value has.
+fn length(value: Option<&Value>) -> u64 {
+    match value {
+        Some(Value::Array(items)) => items.len() as u64,
+        Some(Value::Object(entries)) => entries.len() as u64,
+        _ => 0,
+    }
+}
+
+/// Why too many alternatives of which exactly one holds would be compared with one another, if they would.
+fn of_one(objects: &[&Map<String, Value>], whole: &Value) -> Option<String> {
+    let mut pairs = 0u64;
+    for list in objects.iter().filter_map(|keywords| keywords.get("oneOf").and_then(Value::as_array)) {
+        let count = below(list, whole);
+        pairs = pairs.saturating_add(count.saturating_mul(count));
+        if pairs > MOST_COMPARED {
+            return Some(format!("more than {MOST_COMPARED} pairs of values in oneOf"));
+        }
+    }
+    None
+}
+
+/// How many values the alternatives of a list consist of, and what they refer to, counted as far as they may be.
+fn below(list: &[Value], whole: &Value) -> u64 {
+    let mut count = 0u64;
+    for alternative in list {
+        let (mut next, mut followed) = (Some(alternative), HashSet::new());
+        while let Some(part) = next {
+            count += values(part, MOST_BELOW.saturating_sub(count));
+            if count > MOST_BELOW {
+                return count;
+            }
+            let reference = part.get("$ref").and_then(Value::as_str).filter(|name| followed.insert(*name));
+            next = reference.and_then(|name| resolved(name, whole));
+        }
+    }
+    count
+}
+
+/// How many values a value consists of, counted up to one more than `most`.
+fn values(value: &Value, most: u64) -> u64 {
+    let (mut count, mut open) = (0, vec![value]);
+    while let Some(value) = open.pop() {
+        count += 1;
+        if count > most {
+            break;
+        }
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(entries) => open.extend(entries.values()),
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Whether a value is nested deeper than so many levels.
+fn is_deeper_than(value: &Value, levels: usize) -> bool {
+    let Some(left) = levels.checked_sub(1) else { return true };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper_than(item, left)),
+        Value::Object(entries) => entries.values().any(|entry| is_deeper_than(entry, left)),
+        _ => false,
+    }
+}
+
+/// Measures a schema in the order in which llguidance compiles it: what a reference means is compiled within what has that
+/// reference first, and may be put in the place of any other such reference.
+struct Depth<'a> {
+    whole: &'a Value,
+    /// Whether lists of items are those of drafts before 2020-12.
+    is_old: bool,
+    /// How many levels lie below what references mean; `None` while that is being measured.
+    known: HashMap<&'a str, Option<usize>>,
+}
+
+/// What a schema holds or refers to.
+enum Within<'a> {
+    Schema(&'a Value),
+    Reference(&'a str),
+}
+
+impl<'a> Depth<'a> {
+    /// How many levels lie below a schema that is at a level; `None` for too many.
+    fn below(&mut self, schema: &'a Value, level: usize) -> Option<usize> {
+        let mut below = 0;
+        for part in self.within(schema) {
+            let of_part = match part {
+                Within::Schema(part) => self.of(part, level + 1)?,
+                Within::Reference(name) => self.referred(name, level + 1)?,
+            };
+            below = below.max(1 + of_part);
+        }
+        (level + below <= DEEPEST_REFERRED).then_some(below)
+    }
+
+    fn of(&mut self, schema: &'a Value, level: usize) -> Option<usize> {
+        if level > DEEPEST_REFERRED { None } else { self.below(schema, level) }
+    }
+
+    fn referred(&mut self, name: &'a str, level: usize) -> Option<usize> {
+        if let Some(known) = self.known.get(name) {
+            return Some(known.unwrap_or(0));
+        }
+        let Some(referred) = resolved(name, self.whole) else { return Some(0) };
+        self.known.insert(name, None);
+        let below = self.of(referred, level)?;
+        self.known.insert(name, Some(below));
+        Some(below)
+    }
+
+    /// What a schema holds and refers to, in the order in which it is compiled: keywords that apply schemas in place come in
+    /// turn, and before each of them all others that were met so far.
+    fn within(&self, schema: &'a Value) -> Vec<Within<'a>> {
+        let Some(keywords) = schema.as_object() else { return Vec::new() };
+        let (mut found, mut met) = (Vec::new(), HashMap::new());
+        for (keyword, value) in keywords {
+            match keyword.as_str() {
+                "const" | "enum" => self.by_type(keywords, &mut met, &mut found),
+                "allOf" | "anyOf" | "oneOf" => {
+                    self.by_type(keywords, &mut met, &mut found);
+                    found.extend(value.as_array().into_iter().flatten().map(Within::Schema));
+                }
+                "$ref" => {
+                    self.by_type(keywords, &mut met, &mut found);
+                    found.extend(value.as_str().map(Within::Reference));
+                }
+                other => drop(met.insert(other, value)),
+            }
+        }
+        self.by_type(keywords, &mut met, &mut found);
+        found
+    }
+
+    /// What the keywords hold that were met, of each type of values.
+    fn by_type(
+        &self,
+        keywords: &'a Map<String, Value>,
+        met: &mut HashMap<&'a str, &'a Value>,
+        found: &mut Vec<Within<'a>>,
+    ) {
+        if met.is_empty() {
+            return;
+        }
+        let types = match keywords.get("type") {
+            Some(Value::String(name)) => vec![name.as_str()],
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            _ => vec!["array", "object"],
+        };
+        let named = |key: &str| met.get(key).and_then(|value| value.as_object()).into_iter().flat_map(Map::values);
+        for name in types {
+            if name == "object" {
+                let properties = named("properties").chain(named("patternProperties"));
+                let all = properties.chain(met.get("additionalProperties").copied());
+                found.extend(all.map(Within::Schema));
+            } else if name == "array" {
+                let [items, first, others] =
+                    ["items", "prefixItems", "additionalItems"].map(|key| met.get(key).copied());
+                let is_list = items.is_some_and(Value::is_array);
+                let (first, rest) = match self.is_old || others.is_some() || is_list {
+                    true if is_list => (items, others),
+                    true => (None, items),
+                    false => (first, items),
+                };
+                let first = first.and_then(Value::as_array).into_iter().flatten();
+                found.extend(first.chain(rest).map(Within::Schema));
+            }
+        }
+        met.clear();
+    }
+}
+
+/// What llguidance finds for a reference.
+fn resolved<'a>(reference: &str, whole: &'a Value) -> Option<&'a Value> {
+    let path = reference.strip_prefix('#')?;
+    if path.is_empty() || path == "/" {
+        return Some(whole);
+    }
+    path.strip_prefix('/')?.split('/').try_fold(whole, |part, step| match part {
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        part => part.get(step),
+    })
+}
+
+/// Why a grammar is too deep to be compiled, if it is.
+pub(super) fn of_lark(grammar: &str) -> Option<String> {
+    let mut rules = Rules::default();
+    let (mut depth, mut rest) = (0usize, grammar);
+    while let Some(first) = rest.chars().next() {
+        let skipped = match first {
+            '"' => quoted(rest, '"'),
+            '#' => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' => quoted(rest, '/'),
+            '%' if rest.starts_with("%json") => {
+                let mut schemas = serde_json::Deserializer::from_str(&rest["%json".len()..]).into_iter::<Value>();
+                match schemas.next() {
+                    Some(Ok(schema)) => {
+                        if let Some(why) = of_schema(&schema) {
+                            return Some(why);
+                        }
+                        "%json".len() + schemas.byte_offset()
+                    }
+                    _ => "%json".len(),
+                }
+            }
+            '(' | '[' | '{' => {
+                depth += 1;
+                1
+            }
+            ')' | ']' | '}' => {
+                depth = depth.saturating_sub(1);
+                1
+            }
+            ':' if rest.starts_with("::") => 2,
+            ':' if depth == 0 => {
+                rules.begin();
+                1
+            }
+            '\n' => {
+                rules.line = rules.body.len();
+                1
+            }
+            letter if is_name(letter) => {
+                let end = rest.find(|letter| !is_name(letter)).unwrap_or(rest.len());
+                rules.body.push((&rest[..end], depth));
+                end
+            }
+            other => other.len_utf8(),
+        };
+        if depth > DEEPEST {
+            return Some(format!("more than {DEEPEST} levels of brackets"));
+        }
+        rest = &rest[skipped..];
+    }
+    rules.line = rules.body.len();
+    rules.begin();
+    rules.are_deep().then(|| format!("more than {DEEPEST_REFERRED} levels of rules and their brackets"))
+}
+
+fn is_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// The rules of a grammar, as far as they name one another.
+#[derive(Default)]
+struct Rules<'a> {
+    /// The names in each rule, and within how many brackets they stand.
+    known: HashMap<&'a str, Vec<(&'a str, usize)>>,
+    /// The rule that is being read, what it names, and where in that the present line begins.
+    rule: &'a str,
+    body: Vec<(&'a str, usize)>,
+    line: usize,
+}
+
+impl Rules<'_> {
+    /// What the present line names is the head of another rule.
+    fn begin(&mut self) {
+        let head = self.body.split_off(self.line.min(self.body.len()));
+        self.known.entry(self.rule).or_default().append(&mut self.body);
+        self.rule = head.first().map_or("", |(name, _)| *name);
+        self.line = 0;
+    }
+
+    /// Whether they lie too deep within one another, each within the one that names it first.
+    fn are_deep(&self) -> bool {
+        let (mut seen, mut open) = (HashSet::new(), vec![("start", 0)]);
+        while let Some((name, level)) = open.pop() {
+            let Some(names) = self.known.get(name).filter(|_| seen.insert(name)) else { continue };
+            if level > DEEPEST_REFERRED {
+                return true;
+            }
+            open.extend(names.iter().rev().map(|(name, depth)| (*name, level + 1 + depth)));
+        }
+        false
+    }
+}
+
+/// The length of what stands between two marks, a backslash before which means nothing, with both of them.
+fn quoted(text: &str, mark: char) -> usize {
+    let mut escaped = false;
+    for (at, letter) in text.char_indices().skip(1) {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            letter if letter == mark => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn patterns(count: usize) -> Value {
+        let named: Map<String, Value> = (0..count).map(|number| (format!("^p{number}_"), json!({}))).collect();
+        json!({"type": "object", "patternProperties": named})
+    }
+
+    fn is_refused(schema: &Value) -> bool {
+        of_schema(schema).is_some()
+    }
+
+    #[test]
+    fn patterns_are_compared_with_each_other() {
+        assert!(!is_refused(&patterns(100)));
+        assert!(of_schema(&patterns(101)).is_some_and(|why| why.contains("patternProperties")));
+        // Not those of one object with those of another.
+        let objects = |count: usize| json!({"prefixItems": vec![patterns(10); count]});
+        assert!(!is_refused(&objects(100)) && is_refused(&objects(101)));
+        // Unless the objects become one.
+        let together = |count: usize| json!({"allOf": vec![patterns(5); count]});
+        assert!(!is_refused(&together(20)) && is_refused(&together(200)));
+        let parts = vec![json!({"type": "object", "$ref": "#/$defs/a"}); 1000];
+        let again = |count: usize| json!({"prefixItems": parts, "$defs": {"a": patterns(count)}});
+        assert!(!is_refused(&again(20)) && is_refused(&again(90)));
+    }
+
+    #[test]
+    fn one_of_many_values() {
+        let many = |count: usize| json!({"enum": (0..count).collect::<Vec<_>>()});
+        let list = |alternatives: usize, count: usize| json!({"oneOf": vec![many(count); alternatives]});
+        assert!(!is_refused(&list(1000, 5)) && !is_refused(&list(2, 4000)));
+        assert!(of_schema(&list(1000, 190)).is_some_and(|why| why.contains("oneOf")));
+        // Many lists, and alternatives that are somewhere else.
+        let lists = |count: usize| json!({"prefixItems": vec![list(10, 100); count]});
+        assert!(!is_refused(&lists(50)) && is_refused(&lists(150)));
+        let parts = vec![json!({"$ref": "#/$defs/a"}); 100];
+        let referred = |count: usize| json!({"oneOf": parts, "$defs": {"a": {"$ref": "#/$defs/b"}, "b": many(count)}});
+        assert!(!is_refused(&referred(50)) && is_refused(&referred(200)));
+        // References that lead back.
+        assert!(!is_refused(&json!({"oneOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$ref": "#/$defs/a"}}})));
+    }
+}

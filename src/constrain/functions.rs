@@ -1,0 +1,56 @@
+//! The functions that a reply may call: their names, and the schemas of their arguments.
+
+use super::{check, depth};
+use serde_json::{Value, json};
+
+/// The functions, with any arguments for those whose schema is too large or too deep to be looked at.
+pub fn bounded(tools: &[Value]) -> Vec<Value> {
+    opened(tools, |schema| depth::of_schema(schema).is_none())
+}
+
+/// The functions, with any arguments for those of whose schema nothing can be kept: where it is not supported even in parts,
+/// or nothing is valid by it.
+pub fn supported(tools: &[Value]) -> Vec<Value> {
+    opened(tools, |schema| check::arguments(schema).is_ok())
+}
+
+fn opened(tools: &[Value], keeps: impl Fn(&Value) -> bool) -> Vec<Value> {
+    let of = |tool: &Value| {
+        let mut tool = tool.clone();
+        if !keeps(&parameters(&tool)) {
+            // Its name is what a client said, which is logged nowhere.
+            tracing::warn!("any arguments of a function are accepted, since their schema is not supported");
+            let inner = if tool.get("function").is_some() { tool.get_mut("function") } else { Some(&mut tool) };
+            if let Some(Value::Object(function)) = inner {
+                function.insert("parameters".to_owned(), json!({"type": "object"}));
+            }
+        }
+        tool
+    };
+    tools.iter().map(of).collect()
+}
+
+/// The name of a function.
+pub fn name(tool: &Value) -> &str {
+    function(tool).get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The description of a function, which may be the inner object of OpenAI's form alone.
+fn function(tool: &Value) -> &Value {
+    tool.get("function").unwrap_or(tool)
+}
+
+/// The schema of a function's arguments, an object's.
+pub(super) fn parameters(tool: &Value) -> Value {
+    let mut schema = function(tool).get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
+    schema.entry("type").or_insert_with(|| "object".into());
+    let named = schema.get("properties").and_then(Value::as_object).filter(|named| !named.is_empty());
+    let is_named = |name: &Value| named.is_some_and(|named| name.as_str().is_some_and(|name| named.contains_key(name)));
+    let mut required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    let is_whole = named.is_some() && required.all(is_named);
+    // Nothing would know what to do with other arguments, unless another part of the schema names them.
+    if is_whole && !["allOf", "anyOf", "oneOf", "$ref"].iter().any(|key| schema.contains_key(*key)) {
+        schema.entry("additionalProperties").or_insert(false.into());
+    }
+    Value::Object(schema)
+}

@@ -1,0 +1,186 @@
+//! The grammar of arguments in GLM's form: keys and values between tags of their own. A value that is a string stands there
+//! as it is, and all others as JSON. What reads calls takes a text for JSON of a type that the schema allows beside strings,
+//! so no string is written that would be read as such.
+
+use super::call_grammar::{Rules, json_of, quoted};
+use super::check;
+use super::schema::{refers_elsewhere, with_definitions};
+use crate::text::{Tag, alternatives, is_of_type, types};
+use serde_json::{Map, Value, json};
+
+/// How long the rules may become that are written for functions, in bytes. Any text is accepted for the arguments behind.
+const MOST_TEXT: usize = 4 << 20;
+
+impl Rules<'_> {
+    /// Keys and values in GLM's form, in the order in which the schema has them. Of a function that names no parameters any
+    /// are accepted.
+    pub(super) fn keyed(&mut self, schema: &Value) -> String {
+        let [key, key_end, value, value_end] =
+            [Tag::Key, Tag::KeyEnd, Tag::Value, Tag::ValueEnd].map(|tag| self.tag(tag));
+        let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+        let properties = schema.get("properties").and_then(Value::as_object).filter(|named| !named.is_empty());
+        let Some(properties) = properties else {
+            if schema.get("additionalProperties") == Some(&Value::Bool(false)) || schema.get("properties").is_some() {
+                return String::new();
+            }
+            let any = self.anything();
+            let name = self.terminal("/[A-Za-z_][A-Za-z0-9_]{0,63}/");
+            return self.rule(&format!("({key} {name} {key_end} NL? {value} {any} {value_end} NL?)*"));
+        };
+        let mut arguments = Vec::new();
+        for (name, part) in properties {
+            let is_json = !may_be_text(part, schema);
+            self.arguments.entry(name.clone()).and_modify(|known| *known &= is_json).or_insert(is_json);
+            let of_value = self.argument(part, schema);
+            let argument = format!("{key} {} {key_end} NL? {value} {of_value} {value_end} NL?", quoted(name));
+            let argument = self.rule(&argument);
+            let count = if required.iter().any(|known| known == name) { "" } else { "?" };
+            arguments.push(format!("{argument}{count}"));
+        }
+        self.rule(&arguments.join(" "))
+    }
+
+    /// A value in GLM's form, of a part of a function's schema.
+    fn argument(&mut self, part: &Value, whole: &Value) -> String {
+        let reference = part.get("$ref").and_then(Value::as_str);
+        if let Some(known) = reference.and_then(|reference| self.references.get(reference)) {
+            return known.clone();
+        }
+        if self.is_full || self.text.len() > MOST_TEXT {
+            return self.anything();
+        }
+        // What is JSON of these types is read as that, and not as text.
+        let kinds = types(part, whole);
+        let others: Vec<&str> = kinds.iter().copied().filter(|name| *name != "string").collect();
+        // Without a type any JSON is read as that, also where there was too much to look at.
+        let all = if kinds.is_empty() { Vec::new() } else { alternatives(part, whole) };
+        let (mut options, mut written) = (Vec::new(), 0);
+        for one in all {
+            let made = self.alternative(one, whole, &others);
+            written += made.iter().map(String::len).sum::<usize>();
+            options.extend(made);
+            // Each alternative has its own copy of the definitions that it refers to.
+            if self.text.len() + written > MOST_TEXT {
+                self.is_full = true; // the same would be written again for other arguments, to no avail
+                options.clear();
+                break;
+            }
+        }
+        let rule = if options.is_empty() { self.anything() } else { self.rule(&options.join(" | ")) };
+        if let Some(reference) = reference {
+            self.references.insert(reference.to_owned(), rule.clone());
+        }
+        rule
+    }
+
+    /// The ways to write a value by a schema that refers to no other.
+    fn alternative(&mut self, one: &Value, whole: &Value, others: &[&str]) -> Vec<String> {
+        let Some(schema) = one.as_object() else { return vec![self.anything()] };
+        let list = schema.get("enum").and_then(Value::as_array).filter(|list| !list.is_empty());
+        let values = list.map(Vec::as_slice).or_else(|| schema.get("const").map(std::slice::from_ref));
+        if let Some(values) = values {
+            let is_read = |text: &str| {
+                let value = serde_json::from_str::<Value>(text);
+                value.is_ok_and(|value| others.iter().any(|kind| is_of_type(&value, kind)))
+            };
+            let written = |value: &Value| match value {
+                Value::String(text) if is_read(text) => None,
+                Value::String(text) => Some(quoted(text)),
+                other => Some(quoted(&other.to_string())),
+            };
+            let written: Vec<String> = values.iter().filter_map(written).collect();
+            return if written.is_empty() { Vec::new() } else { vec![self.rule(&written.join(" | "))] };
+        }
+        let mut kinds = types(one, whole);
+        if kinds.is_empty() {
+            return vec![self.anything()];
+        }
+        let before = kinds.len();
+        kinds.retain(|kind| *kind != "string");
+        let is_text = kinds.len() < before;
+        let mut options = Vec::new();
+        if is_text {
+            options.push(if schema.contains_key("allOf") { self.anything() } else { self.string(schema, others) });
+        }
+        if !kinds.is_empty() {
+            let mut part = with_definitions(one, whole);
+            if refers_elsewhere(&part) {
+                part = json!({"type": kinds}); // what it refers to is not there
+            } else if let (true, Value::Object(part)) = (is_text, &mut part) {
+                part.insert("type".to_owned(), kinds.into());
+            }
+            options.push(json_of(part));
+        }
+        options
+    }
+
+    /// A string as it is, unless it is JSON of one of these types.
+    fn string(&mut self, schema: &Map<String, Value>, others: &[&str]) -> String {
+        let length = |key: &str| schema.get(key).and_then(Value::as_u64).map(|length| length.min(100_000));
+        let mut parts = vec![self.text_of(length("minLength"), length("maxLength"))];
+        if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
+            // A pattern may match anywhere in the string.
+            let (start, rest) = pattern.strip_prefix('^').map_or(("(?s:.)*", pattern), |rest| ("", rest));
+            let (middle, end) = match rest.strip_suffix('$').filter(|middle| !middle.ends_with('\\')) {
+                Some(middle) => (middle, ""),
+                None => (rest, "(?s:.)*"),
+            };
+            if check::regex(&format!("{start}({middle}){end}")).is_ok() {
+                parts.push(format!("/{start}({}){end}/", llguidance::regex_to_lark(middle, "dw")));
+            }
+        }
+        let read: Vec<&str> = others.iter().filter_map(|kind| json_pattern(kind)).collect();
+        if !read.is_empty() {
+            parts.push(format!("~/[ \\t\\r\\n]*({})[ \\t\\r\\n]*/", read.join("|")));
+        }
+        match &parts[..] {
+            [only] => only.clone(),
+            all => self.terminal(&all.join(" & ")),
+        }
+    }
+
+    /// Any text, which contains no tag that would end it.
+    fn anything(&mut self) -> String {
+        if let Some(known) = &self.any {
+            return known.clone();
+        }
+        let made = self.text_of(None, None);
+        self.any.insert(made).clone()
+    }
+
+    fn text_of(&mut self, least: Option<u64>, most: Option<u64>) -> String {
+        let count = match (least.unwrap_or(0), most) {
+            (0, None) => "*".to_owned(),
+            (least, most) => format!("{{{least},{}}}", most.map_or(String::new(), |most| most.to_string())),
+        };
+        let end = self.of.family.text(Tag::ValueEnd);
+        if end.is_empty() || self.of.tokenizer.special(end).is_some() {
+            return self.terminal(&format!("/(?s:.){count}/"));
+        }
+        // Where tags are spelled, a text without the sign that they begin with is what is left.
+        self.terminal(&format!("/[^<]{count}/"))
+    }
+}
+
+/// Whether an argument in GLM's form may be text that is no JSON.
+fn may_be_text(part: &Value, whole: &Value) -> bool {
+    let may_be = |one: &&Value| {
+        let kinds = types(one, whole);
+        kinds.is_empty() || kinds.contains(&"string")
+    };
+    // What is too much to look at names no types.
+    types(part, whole).is_empty() || alternatives(part, whole).iter().any(may_be)
+}
+
+/// What JSON of a type looks like.
+fn json_pattern(kind: &str) -> Option<&'static str> {
+    match kind {
+        "null" => Some("null"),
+        "boolean" => Some("true|false"),
+        "integer" => Some("-?(0|[1-9][0-9]*)"),
+        "number" => Some(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?"),
+        "array" => Some(r"\[(?s:.)*\]"),
+        "object" => Some(r"\{(?s:.)*\}"),
+        _ => None,
+    }
+}

@@ -1,0 +1,241 @@
+//! Numbers that other programs can read. llguidance lets a number have digits without end, in its fraction and its exponent
+//! too, which a model may go on writing for ever, and which no program reads: `1e999` is JSON, and no number of any type.
+//!
+//! Integers get bounds in the schema. Of all other numbers the digits are counted while they are written.
+
+use super::schema::for_each;
+use crate::text::Tokenizer;
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The largest integer that is read as the same by all programs: section 6 of RFC 8259.
+const EXACT: i64 = (1 << 53) - 1;
+
+/// The largest integer in 64 bits that is also a number in double precision, which bounds are.
+const LARGEST: i64 = i64::MAX - 1023;
+
+/// Gives each integer in a schema the bounds that it lacks: those of its `format`, or those of integers that every program
+/// reads exactly.
+pub(super) fn bound_integers(schema: &mut Value) {
+    for_each(schema, &mut bound);
+}
+
+fn bound(keywords: &mut Map<String, Value>) {
+    let is = |name: &str| match keywords.get("type") {
+        Some(Value::String(known)) => known == name,
+        Some(Value::Array(known)) => known.iter().any(|known| known == name),
+        _ => false,
+    };
+    // What is one of some values needs no bounds.
+    if !is("integer") || is("number") || keywords.contains_key("const") || keywords.contains_key("enum") {
+        return;
+    }
+    let (least, most) = match keywords.get("format").and_then(Value::as_str) {
+        Some("int32") => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        Some("uint32") => (0, i64::from(u32::MAX)),
+        Some("int64" | "int128" | "int") => (-LARGEST, LARGEST),
+        Some("uint64" | "uint128" | "uint") => (0, LARGEST),
+        // What these say of the number is not known here, and could be that it is a larger one.
+        _ if ["allOf", "anyOf", "oneOf", "$ref"].iter().any(|key| keywords.contains_key(*key)) => (-LARGEST, LARGEST),
+        _ => (-EXACT, EXACT),
+    };
+    let given = |keys: [&str; 2]| keys.iter().find_map(|key| keywords.get(*key).and_then(Value::as_f64));
+    let (from, to) = (given(["minimum", "exclusiveMinimum"]), given(["maximum", "exclusiveMaximum"]));
+    // A bound on the wrong side of the one that is given would leave nothing.
+    let least = [least, -LARGEST].into_iter().find(|least| to.is_none_or(|to| (*least as f64) < to));
+    let most = [most, LARGEST].into_iter().find(|most| from.is_none_or(|from| (*most as f64) > from));
+    if let (None, Some(least)) = (from, least) {
+        keywords.insert("minimum".to_owned(), least.into());
+    }
+    if let (None, Some(most)) = (to, most) {
+        keywords.insert("maximum".to_owned(), most.into());
+    }
+}
+
+/// The most digits of a number before its exponent, and those of its exponent. With them every number is finite, and an
+/// integer of 64 bits is among them.
+const MOST_DIGITS: u8 = 20;
+const MOST_OF_EXPONENT: u8 = 2;
+
+/// Tokens that a number may be made of.
+pub(super) struct Digits {
+    tokenizer: Arc<Tokenizer>,
+    /// Those with digits, and the point.
+    tokens: Vec<u32>,
+}
+
+impl Digits {
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Self {
+        let counts = |token: &u32| {
+            let bytes = tokenizer.token_bytes(*token).unwrap_or_default();
+            bytes == b"." || bytes.iter().any(u8::is_ascii_digit)
+        };
+        let tokens = (0..tokenizer.vocab_size() as u32).filter(counts).collect();
+        Self { tokenizer, tokens }
+    }
+
+    fn bytes(&self, token: u32) -> &[u8] {
+        self.tokenizer.token_bytes(token).unwrap_or_default()
+    }
+}
+
+/// What a tag means for what stands behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// JSON begins.
+    Json,
+    /// The name of an argument begins, or ends.
+    Key,
+    KeyEnd,
+    /// An argument begins, or ends, which is JSON if no function takes a string under that name.
+    Value,
+    ValueEnd,
+}
+
+/// Counts the digits of numbers in a text that is JSON, or has JSON in it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Numbers {
+    /// The tags by which it is found, if it does not begin at once.
+    marks: Vec<(Mark, &'static str)>,
+    /// The names of the arguments that are JSON.
+    keys: Arc<HashSet<String>>,
+    /// The end of the text so far, as long as the longest tag.
+    tail: Vec<u8>,
+    /// The name of an argument, while it is read and until the next one.
+    key: Vec<u8>,
+    in_key: bool,
+    /// How far the JSON is, if the text is in JSON.
+    json: Option<Json>,
+}
+
+impl Numbers {
+    /// Those of a text that is JSON.
+    pub fn of_json() -> Self {
+        Self { json: Some(Json::default()), ..Self::default() }
+    }
+
+    /// Those of a text in which tags say where JSON stands. It may also begin as JSON.
+    pub fn between(marks: Vec<(Mark, &'static str)>, keys: HashSet<String>, begins: bool) -> Self {
+        Self { marks, keys: Arc::new(keys), json: begins.then(Json::default), ..Self::default() }
+    }
+
+    /// Reads what a token stands for.
+    pub fn accept(&mut self, token: u32, digits: &Digits) {
+        for byte in digits.bytes(token) {
+            self.read(*byte);
+        }
+    }
+
+    fn read(&mut self, byte: u8) {
+        if let Some(json) = &mut self.json {
+            json.read(byte);
+        } else if self.in_key {
+            self.key.push(byte);
+        }
+        if self.marks.is_empty() || self.json.is_some_and(|json| json.in_string) {
+            return;
+        }
+        let longest = self.marks.iter().map(|(_, tag)| tag.len()).max().unwrap_or(0);
+        self.tail.push(byte);
+        if self.tail.len() > longest {
+            self.tail.remove(0);
+        }
+        let tail = &self.tail;
+        let found = self.marks.iter().find(|(_, tag)| !tag.is_empty() && tail.ends_with(tag.as_bytes()));
+        let Some((mark, tag)) = found.copied() else { return };
+        match mark {
+            Mark::Json => self.json = Some(Json::default()),
+            Mark::Key => {
+                (self.json, self.in_key) = (None, true);
+                self.key.clear();
+            }
+            Mark::KeyEnd => {
+                self.in_key = false;
+                self.key.truncate(self.key.len().saturating_sub(tag.len()));
+            }
+            Mark::Value => {
+                let key = String::from_utf8_lossy(&self.key);
+                self.json = self.keys.contains(key.trim()).then(Json::default);
+            }
+            Mark::ValueEnd => self.json = None,
+        }
+    }
+
+    /// Takes tokens away from a mask that would make a number too long, unless that left none.
+    pub fn restrict(&self, mask: &mut [u32], digits: &Digits) {
+        let Some(json) = self.json.filter(|json| !json.in_string) else { return };
+        let before = mask.to_vec();
+        for token in &digits.tokens {
+            let (word, bit) = (*token as usize / 32, 1u32 << (token % 32));
+            if let Some(word) = mask.get_mut(word).filter(|word| **word & bit != 0)
+                && !json.allows(digits.bytes(*token))
+            {
+                *word &= !bit;
+            }
+        }
+        if mask.iter().all(|word| *word == 0) {
+            mask.copy_from_slice(&before);
+        }
+    }
+}
+
+/// How far a text in JSON is, as far as its numbers go.
+#[derive(Debug, Clone, Copy, Default)]
+struct Json {
+    in_string: bool,
+    escaped: bool,
+    /// The digits of the number that is being read, before its exponent and in it.
+    digits: u8,
+    exponent: Option<u8>,
+}
+
+impl Json {
+    fn read(&mut self, byte: u8) {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return;
+        }
+        match (byte, &mut self.exponent) {
+            (b'0'..=b'9', Some(digits)) => *digits = digits.saturating_add(1),
+            (b'0'..=b'9', None) => self.digits = self.digits.saturating_add(1),
+            (b'e' | b'E', None) if self.digits > 0 => self.exponent = Some(0),
+            (b'.' | b'+' | b'-', _) => {}
+            _ => *self = Self { in_string: byte == b'"', ..Self::default() },
+        }
+    }
+
+    /// Whether no number is too long behind these bytes, nor has to become it: digits have to follow a point.
+    fn allows(mut self, bytes: &[u8]) -> bool {
+        bytes.iter().all(|byte| {
+            let is_in_text = self.in_string;
+            self.read(*byte);
+            let point = *byte == b'.' && self.exponent.is_none() && self.digits >= MOST_DIGITS;
+            is_in_text || self.digits <= MOST_DIGITS && self.exponent.unwrap_or(0) <= MOST_OF_EXPONENT && !point
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EXACT, LARGEST, bound_integers};
+    use serde_json::json;
+
+    #[test]
+    fn bounds_leave_what_a_schema_asks_for() {
+        let bounded = |mut schema: serde_json::Value| {
+            bound_integers(&mut schema);
+            (schema["minimum"].as_i64(), schema["maximum"].as_i64())
+        };
+        assert_eq!(bounded(json!({"type": "integer"})), (Some(-EXACT), Some(EXACT)));
+        assert_eq!(bounded(json!({"type": "integer", "minimum": 1})), (Some(1), Some(EXACT)));
+        assert_eq!(bounded(json!({"type": "string"})), (None, None));
+        let larger = json!({"type": "integer", "allOf": [{"minimum": 1e16}]});
+        assert_eq!(bounded(larger), (Some(-LARGEST), Some(LARGEST)));
+    }
+}

@@ -1,0 +1,219 @@
+//! The schemas that a JSON schema is made of: what holds them, and what they refer to.
+
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+/// How the value of a keyword holds schemas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    /// It is one, or a list of them.
+    One,
+    /// They are listed.
+    List,
+    /// They have names.
+    Named,
+}
+
+fn held(keyword: &str) -> Option<Held> {
+    match keyword {
+        "additionalItems"
+        | "additionalProperties"
+        | "contains"
+        | "else"
+        | "if"
+        | "items"
+        | "not"
+        | "propertyNames"
+        | "then"
+        | "unevaluatedItems"
+        | "unevaluatedProperties" => Some(Held::One),
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Some(Held::List),
+        "$defs" | "definitions" | "dependentSchemas" | "patternProperties" | "properties" => Some(Held::Named),
+        _ => None,
+    }
+}
+
+/// Changes a schema and all schemas in it, but nothing that only looks like one: a default, an example, a constant.
+pub(crate) fn for_each(schema: &mut Value, change: &mut dyn FnMut(&mut Map<String, Value>)) {
+    let Value::Object(keywords) = schema else { return };
+    change(keywords);
+    for (keyword, value) in keywords.iter_mut() {
+        match (held(keyword), value) {
+            (Some(Held::One | Held::List), Value::Array(list)) => {
+                list.iter_mut().for_each(|part| for_each(part, &mut *change));
+            }
+            (Some(Held::Named), Value::Object(named)) => {
+                named.values_mut().for_each(|part| for_each(part, &mut *change));
+            }
+            (Some(Held::One), part) => for_each(part, &mut *change),
+            _ => {}
+        }
+    }
+}
+
+/// Has any alternative do where exactly one has to hold and no value is valid by two: where a `discriminator` tells them
+/// apart, as Pydantic and OpenAPI write it, or a property. llguidance compares alternatives with one another, but it does not
+/// look at what references mean, and refuses those.
+pub(super) fn open_unions(schema: &mut Value) {
+    let mut is_there = false;
+    for_each(schema, &mut |keywords: &mut Map<String, Value>| is_there |= keywords.contains_key("oneOf"));
+    // A reference would not find the list under its new name.
+    if !is_there || references(schema).iter().any(|reference| reference.contains("/oneOf")) {
+        return;
+    }
+    let whole = schema.clone();
+    for_each(schema, &mut |keywords: &mut Map<String, Value>| {
+        let Some(list) = keywords.get("oneOf").and_then(Value::as_array) else { return };
+        let is_told = keywords.get("discriminator").is_some_and(Value::is_object);
+        if keywords.contains_key("anyOf") || !is_told && !are_apart(list, &whole) {
+            return;
+        }
+        // The order of keywords is that in which properties are written.
+        let renamed = |(key, value)| (if key == "oneOf" { "anyOf".to_owned() } else { key }, value);
+        *keywords = std::mem::take(keywords).into_iter().map(renamed).collect();
+    });
+}
+
+/// How many of the properties that an object has to have, of a property's values and of the references one behind the other
+/// are looked at to tell alternatives apart.
+const MOST_LOOKED_AT: usize = 50;
+
+/// Whether no value is valid by two of these schemas: all are of objects that have to have the same property, and each allows
+/// other texts as its value.
+fn are_apart(list: &[Value], whole: &Value) -> bool {
+    let all: Vec<&Value> = list.iter().map(|part| meant(part, whole)).collect();
+    let is_object = |part: &&Value| part.get("type").and_then(Value::as_str) == Some("object");
+    let Some(first) = all.first() else { return false };
+    all.iter().all(is_object)
+        && required(first).any(|name| {
+            let mut known = HashSet::new();
+            let mut are_new = |texts: Vec<_>| texts.into_iter().all(|text| known.insert(text));
+            all.iter().all(|part| texts_of(part, name, whole).is_some_and(&mut are_new))
+        })
+}
+
+/// The properties that a schema says an object has to have.
+fn required(schema: &Value) -> impl Iterator<Item = &str> {
+    let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    names.take(MOST_LOOKED_AT).filter_map(Value::as_str)
+}
+
+/// The texts that a schema allows as the value of a property that an object has to have, if it allows nothing else.
+fn texts_of<'a>(schema: &'a Value, name: &str, whole: &'a Value) -> Option<Vec<&'a str>> {
+    let property = meant(schema.get("properties")?.get(name)?, whole);
+    let values = match property.get("const") {
+        Some(only) => std::slice::from_ref(only),
+        None => property.get("enum")?.as_array()?,
+    };
+    let is_known = values.len() <= MOST_LOOKED_AT && required(schema).any(|known| known == name);
+    if is_known { values.iter().map(Value::as_str).collect() } else { None }
+}
+
+/// What a schema means that may be a reference.
+fn meant<'a>(part: &'a Value, whole: &'a Value) -> &'a Value {
+    let mut part = part;
+    for _ in 0..MOST_LOOKED_AT {
+        let path = part.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+        match path.and_then(|path| whole.pointer(path)) {
+            Some(referred) => part = referred,
+            None => break,
+        }
+    }
+    part
+}
+
+/// The keywords under which a schema has definitions.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// A part of a schema with those of the schema's definitions that it refers to.
+pub(super) fn with_definitions(part: &Value, whole: &Value) -> Value {
+    let mut part = part.clone();
+    let mut needed: HashSet<(&str, String)> = HashSet::new();
+    let mut names = references(&part);
+    while let Some(reference) = names.pop() {
+        let place = DEFINITIONS.iter().find_map(|key| {
+            let name = reference.strip_prefix("#/")?.strip_prefix(key)?.strip_prefix('/')?;
+            let name = name.split('/').next().unwrap_or(name).replace("~1", "/").replace("~0", "~");
+            Some((*key, name))
+        });
+        let Some((key, name)) = place else { continue };
+        if let Some(definition) = whole.get(key).and_then(|all| all.get(&name))
+            && needed.insert((key, name))
+        {
+            names.extend(references(definition));
+        }
+    }
+    let Value::Object(keywords) = &mut part else { return part };
+    for key in DEFINITIONS {
+        // In the order of the schema, whose texts are compared.
+        let all = whole.get(key).and_then(Value::as_object).into_iter().flatten();
+        let of_part = all.filter(|(name, _)| needed.contains(&(key, (*name).clone())));
+        let of_part: Map<String, Value> = of_part.map(|(name, part)| (name.clone(), part.clone())).collect();
+        if !of_part.is_empty() {
+            keywords.entry(key).or_insert(Value::Object(of_part));
+        }
+    }
+    part
+}
+
+/// Whether a schema refers to something that is no definition.
+pub(super) fn refers_elsewhere(schema: &Value) -> bool {
+    let is_definition = |reference: &String| {
+        let path = reference.strip_prefix("#/").unwrap_or_default();
+        DEFINITIONS.iter().any(|key| path.strip_prefix(key).is_some_and(|rest| rest.starts_with('/')))
+    };
+    !references(schema).iter().all(is_definition)
+}
+
+/// All references in a schema.
+fn references(schema: &Value) -> Vec<String> {
+    let (mut found, mut open) = (Vec::new(), vec![schema]);
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(entries) => {
+                found.extend(entries.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                open.extend(entries.values());
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::open_unions;
+    use serde_json::{Value, json};
+
+    /// Whether exactly one of the alternatives had to hold, and now any has to.
+    fn is_open(mut schema: Value) -> bool {
+        open_unions(&mut schema);
+        schema.get("anyOf").is_some() && schema.get("oneOf").is_none()
+    }
+
+    fn of_kind(kind: Value) -> Value {
+        json!({"type": "object", "properties": {"kind": kind}, "required": ["kind"]})
+    }
+
+    #[test]
+    fn alternatives_that_are_apart() {
+        let referred = |second: &str, more: Value| {
+            let mut schema = json!({"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}], "$defs": {
+                "cat": of_kind(json!({"const": "cat"})), "dog": of_kind(json!({"enum": [second, "hound"]})),
+            }});
+            schema
+                .as_object_mut()
+                .into_iter()
+                .for_each(|schema| schema.extend(more.as_object().cloned().unwrap_or_default()));
+            schema
+        };
+        assert!(is_open(referred("dog", json!({}))));
+        assert!(!is_open(referred("cat", json!({}))), "a cat is valid by both");
+        assert!(is_open(referred("cat", json!({"discriminator": {"propertyName": "kind"}}))));
+        assert!(!is_open(referred("dog", json!({"anyOf": [{}]}))), "there is such a list");
+        assert!(!is_open(json!({"oneOf": [{"type": "integer"}, {"type": "number"}]})));
+        let optional = json!({"type": "object", "properties": {"kind": {"const": "dog"}}});
+        assert!(!is_open(json!({"oneOf": [of_kind(json!({"const": "cat"})), optional]})), "without a kind it is valid");
+    }
+}

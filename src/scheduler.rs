@@ -1,0 +1,261 @@
+//! Conversations side by side: requests from any thread share a model, a KV cache and the steps of the GPU.
+//!
+//! A scheduler has no thread of its own. Whoever waits for an event, when nobody else does the work, does it for all
+//! (`scheduler/shared.rs`): a round reads a part of one prompt, then takes a step with all conversations that are past
+//! theirs (`scheduler/engine.rs`). So nobody waits longer than a part of a prompt takes, and a reply that is alone is
+//! generated as [`Generation`](crate::Generation) generates it.
+
+mod engine;
+mod room;
+mod shared;
+mod state;
+mod steps;
+
+pub use state::{SchedulerCounts, SchedulerState, SlotState};
+
+use crate::chat::{CallIds, ChatState, PromptMaker, drop_before};
+use crate::error::{Error, Result};
+use crate::generate::{Cancel, Event, GenerateOptions, GenerationTask};
+use crate::kernels::CacheType;
+use crate::model::{CacheShape, Model};
+use crate::session::Pool;
+use engine::{Engine, Request};
+use shared::Shared;
+use std::sync::Arc;
+
+/// How many conversations a [`Scheduler`] is for, and how much of them it holds. Fields may be added, so construct it as
+/// `SchedulerOptions { …, ..SchedulerOptions::default() }`.
+#[derive(Debug, Clone)]
+pub struct SchedulerOptions {
+    /// How many conversations decode side by side. Each has a slot, which keeps its KV cache for the next turn.
+    pub sessions: usize,
+    /// The context of each in tokens; `None` for the model's usual one.
+    pub context: Option<usize>,
+    /// How many tokens the KV cache holds of all of them together, counted in whole pages of 256; `None` for as many as
+    /// all contexts take, or fewer if there is not memory enough. A context is never larger than this. If it is less than
+    /// all contexts take and runs out, the caches of conversations whose replies have ended are given up first, then those
+    /// of the newest replies, which wait, and are computed again once there is room.
+    pub tokens: Option<usize>,
+    /// How many requests may wait for a slot. One more is refused with [`Error::Busy`].
+    pub queue: usize,
+    /// The type of the cache's values; `None` for the model's usual one.
+    pub cache: Option<CacheType>,
+    /// Whether everything that steps of several conversations need is compiled when the scheduler is made, so that none of
+    /// them waits; `None` stands for yes on a GPU, as for
+    /// [`LoadOptions::compile_all`](crate::LoadOptions::compile_all).
+    pub compile_all: Option<bool>,
+}
+
+impl Default for SchedulerOptions {
+    /// Four conversations with the model's usual context, and 64 requests that wait.
+    fn default() -> Self {
+        Self { sessions: 4, context: None, tokens: None, queue: 64, cache: None, compile_all: None }
+    }
+}
+
+/// Generates replies to requests from any thread, several at a time: each step of the GPU computes a token of every
+/// conversation, which takes little longer than a token of one. Clones share it.
+///
+/// A request waits in a queue until a slot is free. A slot keeps the KV cache of its conversation, and the next request
+/// goes to the slot whose last prompt it continues, or else to the one that was used longest ago; full pages of 256
+/// tokens that any conversation begins with are shared. Greedy replies are those that each conversation gets alone.
+///
+/// No thread belongs to a scheduler. A reply is generated while its events are waited for, in any of the threads that wait.
+/// If a reply's events are not taken, it pauses after 64 of them, and the others go on.
+///
+/// ```
+/// # fn main() -> wglm::Result<()> {
+/// # #[cfg(feature = "demo-model")] {
+/// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// # let gpu = Gpu::open(&GpuOptions::default())?;
+/// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+/// use wglm::{ChatState, Event, GenerateOptions, Message, Scheduler, SchedulerOptions};
+///
+/// let scheduler = Scheduler::new(&model, &SchedulerOptions { sessions: 2, ..SchedulerOptions::default() })?;
+/// let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+/// std::thread::scope(|scope| {
+///     for animal in ["an owl", "a fox", "a hare"] {
+///         let (scheduler, options) = (&scheduler, options.clone());
+///         scope.spawn(move || -> wglm::Result<()> {
+///             let messages = vec![Message::user(format!("Tell me a story about {animal}."))];
+///             for event in scheduler.chat(ChatState { messages, options, ..ChatState::default() })? {
+///                 if let Event::Text(text) = event? {
+///                     println!("{animal}: {text}");
+///                 }
+///             }
+///             Ok(())
+///         });
+///     }
+/// });
+/// assert_eq!(scheduler.state().counts.requests, 3);
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Scheduler {
+    model: Model,
+    shared: Arc<Shared>,
+}
+
+/// A reply that waits for its turn or is being generated: an iterator of events, which ends after an error or
+/// [`Event::Done`]. It can be used from any thread. Dropping it cancels the reply.
+pub struct ScheduledReply {
+    shared: Arc<Shared>,
+    id: u64,
+    cancel: Cancel,
+    prompt_tokens: usize,
+    opens_thinking: bool,
+}
+
+impl Scheduler {
+    /// A scheduler for replies of a model. The KV cache for all of them is allocated here, and kernels are compiled.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for no sessions, a context of no tokens or no tokens at all, [`Error::Unsupported`] for a type of
+    /// cache that cannot hold the model's latents; [`Error::OutOfMemory`] or [`Error::ContextTooLarge`] if the cache does
+    /// not fit; what the device reports.
+    pub fn new(model: &Model, options: &SchedulerOptions) -> Result<Self> {
+        let (usual, sessions) = (model.cache(), options.sessions);
+        let context = options.context.unwrap_or(usual.context).min(options.tokens.unwrap_or(usize::MAX));
+        let cache = CacheShape { context, ty: options.cache.unwrap_or(usual.ty) };
+        cache.check(model.config())?;
+        let mut tokens = options.tokens.unwrap_or(sessions.saturating_mul(context));
+        let pool = loop {
+            match Pool::new(model, sessions, cache, tokens) {
+                Err(Error::OutOfMemory { .. } | Error::ContextTooLarge { .. } | Error::TooLarge { .. })
+                    if options.tokens.is_none() && tokens > context =>
+                {
+                    tokens = (tokens / 2).max(context);
+                }
+                pool => break pool?,
+            }
+        };
+        if options.compile_all.unwrap_or(!model.gpu().report().is_software()) {
+            pool.compile(&mut || Ok(()))?;
+        }
+        let engine = Engine::new(pool, sessions);
+        Ok(Self { model: model.clone(), shared: Arc::new(Shared::new(engine, sessions, options.queue)) })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The context of each conversation in tokens.
+    pub fn context(&self) -> usize {
+        self.shared.context
+    }
+
+    /// Asks for a reply to a conversation. Nothing is computed before somebody waits for an event.
+    ///
+    /// # Errors
+    /// Those of [`Chat::send`](crate::Chat::send); [`Error::Busy`] if too many requests wait.
+    pub fn chat(&self, request: ChatState) -> Result<ScheduledReply> {
+        let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow } = request;
+        options.check()?;
+        self.shared.check_room()?; // before the work on the prompt
+        let (model, context) = (&self.model, self.context());
+        let maker = PromptMaker { model, context, reasoning, tools: &tools, template_kwargs: &template_kwargs };
+        let ((prompt, parser), first) = maker.prepare(&messages, overflow, options.max_tokens)?;
+        let (prompt_tokens, opens_thinking) = (prompt.len(), parser.is_thinking());
+        let mut task = GenerationTask::new(model, prompt, Some(parser), options)?;
+        let ids = CallIds::after(&messages, &[]); // those that go have ids as well
+        let gone = drop_before(&mut messages, first);
+        if !gone.is_empty() {
+            task.push(Event::Dropped { messages: gone });
+        }
+        self.submit(task, ids, prompt_tokens, opens_thinking)
+    }
+
+    /// Asks for what follows the tokens of a prompt, as text without thinking and calls. Nothing is computed before
+    /// somebody waits for an event.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if an option is out of range or there are no tokens; [`Error::TokenOutOfRange`],
+    /// [`Error::ContextFull`]; [`Error::Busy`] if too many requests wait.
+    pub fn generate(&self, prompt: Vec<u32>, options: GenerateOptions) -> Result<ScheduledReply> {
+        let (vocab, context, needed) = (self.model.config().vocab, self.context(), prompt.len());
+        if needed == 0 {
+            let expected = "at least one token".to_owned();
+            return Err(Error::Argument { argument: "prompt", expected, found: "none".into() });
+        }
+        if let Some(&token) = prompt.iter().find(|token| **token as usize >= vocab) {
+            return Err(Error::TokenOutOfRange { token, vocab });
+        }
+        if needed > context {
+            return Err(Error::ContextFull { needed, context });
+        }
+        let task = GenerationTask::new(&self.model, prompt, None, options)?;
+        self.submit(task, CallIds::default(), needed, false)
+    }
+
+    fn submit(
+        &self,
+        task: GenerationTask<'static>,
+        ids: CallIds,
+        prompt_tokens: usize,
+        opens_thinking: bool,
+    ) -> Result<ScheduledReply> {
+        let cancel = task.cancel();
+        let id = self.shared.submit(|id| Request { id, task, ids })?;
+        Ok(ScheduledReply { shared: self.shared.clone(), id, cancel, prompt_tokens, opens_thinking })
+    }
+
+    /// What it holds and does.
+    pub fn state(&self) -> SchedulerState {
+        self.shared.told()
+    }
+}
+
+impl std::fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scheduler").field("state", &self.state()).finish_non_exhaustive()
+    }
+}
+
+impl ScheduledReply {
+    /// A handle that stops this reply from any thread.
+    pub fn cancel(&self) -> Cancel {
+        self.cancel.clone()
+    }
+
+    /// Lets `cancel` stop this reply, also if it was cancelled before this call.
+    pub fn with_cancel(self, cancel: &Cancel) -> Self {
+        self.cancel.join(cancel);
+        self
+    }
+
+    /// The number of tokens of the prompt.
+    pub fn prompt_tokens(&self) -> usize {
+        self.prompt_tokens
+    }
+
+    /// Whether the prompt ends inside thinking, so that the reply begins with it.
+    pub fn opens_thinking(&self) -> bool {
+        self.opens_thinking
+    }
+}
+
+impl Iterator for ScheduledReply {
+    type Item = Result<Event>;
+
+    /// The next event. Waits for it, and meanwhile does the work of all replies if nobody else does.
+    fn next(&mut self) -> Option<Self::Item> {
+        self.shared.next(self.id)
+    }
+}
+
+impl std::fmt::Debug for ScheduledReply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScheduledReply").field("prompt", &self.prompt_tokens).finish_non_exhaustive()
+    }
+}
+
+impl Drop for ScheduledReply {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        self.shared.leave(self.id);
+    }
+}

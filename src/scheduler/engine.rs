@@ -1,0 +1,338 @@
+//! The slots of conversations, and rounds of work on them.
+//!
+//! A round reads a part of one prompt, whose turn it is, and takes a step with all conversations that are past theirs
+//! (`scheduler/steps.rs`).
+//!
+//! A panic, which is a defect, ends the replies that were being worked on, and no others. What a round has made stays in
+//! the engine until it is handed out, so that it is not lost with the thread that panics.
+
+use super::state::SlotState;
+use crate::chat::CallIds;
+use crate::error::{Error, Result};
+use crate::generate::{Event, GenerationTask, Phase, read_part};
+use crate::session::{Pool, Session};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The most tokens at the end of a prompt that open its reply.
+const OPENING: usize = 16;
+
+/// A request that has no slot yet.
+pub struct Request {
+    /// Its number: later ones have higher numbers.
+    pub id: u64,
+    pub task: GenerationTask<'static>,
+    pub ids: CallIds,
+}
+
+/// The slots of conversations.
+pub struct Engine {
+    pub(super) pool: Pool,
+    /// How many slots there may be.
+    most: usize,
+    pub(super) slots: Vec<Slot>,
+    /// Requests for which there are slots.
+    accepted: VecDeque<Request>,
+    /// How many requests came into a slot so far.
+    placed: u64,
+    /// The slot that reads its prompt next.
+    turn: usize,
+    /// What was made and not taken yet.
+    pub(super) outcome: Outcome,
+}
+
+/// A place for a conversation.
+pub(super) struct Slot {
+    pub session: Session,
+    /// The reply on its way. Without one the session keeps its cache for the next turn.
+    pub work: Option<Work>,
+    /// The number of the request that came here last, among those that came into slots.
+    pub used: u64,
+    /// How many tokens of the session were the last prompt.
+    prompt: usize,
+}
+
+/// A reply on its way in a slot.
+pub(super) struct Work {
+    pub id: u64,
+    pub task: GenerationTask<'static>,
+    ids: CallIds,
+    /// Whether its events are not taken.
+    pub paused: bool,
+    pub cache: Cached,
+}
+
+/// Whether a reply on its way has its KV cache.
+pub(super) enum Cached {
+    /// It has.
+    Held,
+    /// The cache was given up: these are the tokens.
+    Dropped(Vec<u32>),
+    /// It is being computed again, for these tokens.
+    Again(Vec<u32>),
+}
+
+/// What rounds have made.
+#[derive(Default)]
+pub struct Outcome {
+    /// Events of replies by their numbers.
+    pub events: Vec<(u64, Result<Event>)>,
+    /// The replies that have ended.
+    pub over: Vec<u64>,
+    /// Tokens of replies on their way whose cache was given up.
+    pub given_up: usize,
+    /// The error if the device is lost.
+    pub lost: Option<Error>,
+    /// Whether there was anything to do.
+    pub worked: bool,
+}
+
+impl Work {
+    /// Whether the next round does anything for it.
+    pub fn is_active(&self) -> bool {
+        !self.paused && !matches!(self.cache, Cached::Dropped(_))
+    }
+
+    /// Whether the next thing it does is to compute tokens of a prompt, or such that were dropped.
+    fn reads(&self) -> bool {
+        self.is_active() && (self.task.phase() == Phase::Prompt || matches!(self.cache, Cached::Again(_)))
+    }
+
+    /// Whether the next thing it does is to generate a token.
+    pub fn decodes(&self) -> bool {
+        !self.paused && matches!(self.cache, Cached::Held) && self.task.phase() == Phase::Tokens
+    }
+}
+
+impl Slot {
+    /// Reads the next part of what its work has to read.
+    fn read(&mut self) -> Result<()> {
+        let Some(work) = &mut self.work else { return Ok(()) };
+        if let Cached::Again(tokens) = &work.cache {
+            if read_part(&mut self.session, tokens, &|| work.task.is_cancelled())? {
+                work.cache = Cached::Held;
+            }
+            return Ok(());
+        }
+        if !work.task.is_begun() {
+            work.task.advance(&mut self.session)?;
+        }
+        work.task.advance(&mut self.session)
+    }
+
+    /// Ends its reply, which was cancelled.
+    fn end_cancelled(&mut self) -> Result<()> {
+        if let Some(work) = &mut self.work {
+            work.task.end_cancelled(Some(&mut self.session));
+        }
+        Ok(())
+    }
+
+    /// Whether a prompt that has so many tokens in common with its session continues its last prompt: all of that but the
+    /// last tokens, which open the reply and may be others once the reply is part of the prompt.
+    fn is_continued(&self, common: usize) -> bool {
+        let read = self.prompt.min(self.session.tokens().len());
+        common > 0 && read.saturating_sub(common) <= (read / 4).min(OPENING)
+    }
+
+    fn told(&self) -> SlotState {
+        let tokens = self.session.tokens().len();
+        let told = SlotState { tokens, context: self.session.context(), ..SlotState::default() };
+        let Some(work) = &self.work else { return told };
+        let total = work.task.prompt().len();
+        let done = if work.task.phase() == Phase::Prompt { tokens.min(total) } else { total };
+        SlotState {
+            busy: true,
+            prompt_done: if work.task.is_begun() { done } else { 0 },
+            prompt_total: total,
+            generated: work.task.generated(),
+            ..told
+        }
+    }
+}
+
+impl Engine {
+    pub fn new(pool: Pool, most: usize) -> Self {
+        let (slots, accepted, outcome) = (Vec::new(), VecDeque::new(), Outcome::default());
+        Self { pool, most, slots, accepted, placed: 0, turn: 0, outcome }
+    }
+
+    /// The context of a slot in tokens.
+    pub fn context(&self) -> usize {
+        self.pool.cache().context
+    }
+
+    /// The states of all slots, also of those that were not needed yet.
+    pub fn slots(&self) -> Vec<SlotState> {
+        let empty = SlotState { context: self.context(), ..SlotState::default() };
+        self.slots.iter().map(Slot::told).chain(std::iter::repeat(empty)).take(self.most).collect()
+    }
+
+    /// Takes requests for which there are slots.
+    pub fn accept(&mut self, requests: impl Iterator<Item = Request>) {
+        self.accepted.extend(requests);
+    }
+
+    /// Pauses the replies that `paused` names by their numbers and by whether they are paused, and no others.
+    pub fn pause(&mut self, paused: impl Fn(u64, bool) -> bool) {
+        let works = self.slots.iter_mut().filter_map(|slot| slot.work.as_mut());
+        works.for_each(|work| work.paused = paused(work.id, work.paused));
+    }
+
+    /// Works on all replies, until each that can has a token more or a part of a prompt was read.
+    pub fn round(&mut self) {
+        if caught(|| self.work()).is_none() {
+            (0..self.slots.len()).for_each(|index| self.fail(index, died()));
+        }
+    }
+
+    fn work(&mut self) {
+        self.end_cancelled(); // before, because what takes the place of a reply wants its slot
+        while let Some(request) = self.accepted.pop_front() {
+            self.place(request);
+        }
+        self.compute_again();
+        self.read();
+        self.decode();
+    }
+
+    /// Removes what was made so far.
+    pub fn take_outcome(&mut self) -> Outcome {
+        std::mem::take(&mut self.outcome)
+    }
+
+    /// Ends the replies that were cancelled.
+    pub fn end_cancelled(&mut self) {
+        for index in 0..self.slots.len() {
+            if self.slots[index].work.as_ref().is_some_and(|work| work.task.is_cancelled()) {
+                let ended = self.attempt(index, Slot::end_cancelled);
+                self.conclude(index, ended);
+            }
+        }
+    }
+
+    /// Does work in a slot. After a panic nobody knows what its session holds, so that it is emptied.
+    pub(super) fn attempt<T>(&mut self, index: usize, work: impl FnOnce(&mut Slot) -> Result<T>) -> Result<T> {
+        let slot = &mut self.slots[index];
+        caught(|| work(slot)).unwrap_or_else(|| {
+            empty(&mut slot.session);
+            Err(died())
+        })
+    }
+
+    /// Puts a request into the slot that suits it best.
+    fn place(&mut self, request: Request) {
+        self.outcome.worked = true;
+        let Request { id, task, ids } = request;
+        match caught(|| self.slot_for(task.prompt())).unwrap_or_else(|| Err(died())) {
+            Ok(index) => {
+                let slot = &mut self.slots[index];
+                self.placed += 1;
+                (slot.used, slot.prompt) = (self.placed, task.prompt().len());
+                slot.work = Some(Work { id, task, ids, paused: false, cache: Cached::Held });
+            }
+            Err(error) => {
+                self.outcome.events.push((id, Err(error)));
+                self.outcome.over.push(id);
+            }
+        }
+    }
+
+    /// The slot for a prompt: of those whose last prompt it continues, the one with which it has the most tokens in common;
+    /// or else one that is empty, or was used longest ago. Where only the beginning is the same, a system prompt say, the
+    /// other conversation keeps its slot: most of that beginning is shared in any case.
+    fn slot_for(&mut self, prompt: &[u32]) -> Result<usize> {
+        let free = || self.slots.iter().enumerate().filter(|(_, slot)| slot.work.is_none());
+        let common = |slot: &Slot| slot.session.reusable(prompt);
+        let continued = free().filter(|(_, slot)| slot.is_continued(common(slot)));
+        if let Some((index, _)) = continued.max_by_key(|(_, slot)| common(slot)) {
+            return Ok(index);
+        }
+        let oldest = free().min_by_key(|(_, slot)| (!slot.session.tokens().is_empty(), slot.used));
+        let oldest = oldest.map(|(index, slot)| (index, slot.session.tokens().is_empty()));
+        match oldest {
+            Some((index, empty)) if empty || self.slots.len() >= self.most => Ok(index),
+            _ => {
+                let session = self.pool.session()?;
+                self.slots.push(Slot { session, work: None, used: 0, prompt: 0 });
+                Ok(self.slots.len() - 1)
+            }
+        }
+    }
+
+    /// Reads a part of the prompt whose turn it is.
+    fn read(&mut self) {
+        let count = self.slots.len();
+        let mut turns = (0..count).map(|place| (self.turn + place) % count);
+        let reads = |index: &usize| self.slots[*index].work.as_ref().is_some_and(Work::reads);
+        let Some(index) = turns.find(reads) else { return };
+        self.turn = index + 1;
+        let others = self.slots.iter().any(|slot| slot.work.as_ref().is_some_and(Work::decodes));
+        self.slots[index].session.set_others_waiting(others);
+        let read = self.attempt(index, Slot::read);
+        self.conclude(index, read);
+    }
+
+    /// Takes notice of what came of work in a slot.
+    pub(super) fn conclude(&mut self, index: usize, result: Result<()>) {
+        self.outcome.worked = true;
+        match result {
+            Ok(()) | Err(Error::Cancelled) => {} // who is cancelled is ended in the next round
+            Err(Error::PoolFull { .. }) if self.make_room(index) => {}
+            Err(error) => self.fail(index, error),
+        }
+        self.collect(index);
+    }
+
+    /// Ends a reply with an error; all of them if the device is lost.
+    pub(super) fn fail(&mut self, index: usize, error: Error) {
+        let lost = matches!(error, Error::DeviceLost { .. });
+        for other in (0..self.slots.len()).filter(|other| lost || *other == index) {
+            self.collect(other);
+            if let Some(work) = &mut self.slots[other].work {
+                work.task.fail();
+                self.outcome.events.push((work.id, Err(error.clone())));
+            }
+            self.collect(other);
+        }
+        if lost {
+            self.outcome.lost = Some(error);
+        }
+    }
+
+    /// Collects the events of a slot, and frees it if its reply is over.
+    fn collect(&mut self, index: usize) {
+        let Self { slots, outcome, .. } = self;
+        let slot = &mut slots[index];
+        let Some(work) = &mut slot.work else { return };
+        while let Some(mut event) = work.task.pop() {
+            if let Event::ToolCall(call) = &mut event {
+                work.ids.give(call);
+            }
+            outcome.events.push((work.id, Ok(event)));
+        }
+        if work.task.phase() == Phase::Over {
+            if caught(|| work.task.drop_pending(&mut slot.session)).is_none() {
+                empty(&mut slot.session);
+            }
+            outcome.over.push(work.id);
+            outcome.worked = true;
+            slot.work = None;
+        }
+    }
+}
+
+/// The result of some work, unless it panics.
+pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// The error of replies that were being worked on when there was a panic.
+pub(super) fn died() -> Error {
+    Error::Worker { doing: "generating a reply" }
+}
+
+/// Empties a session of which nobody knows what it holds.
+pub(super) fn empty(session: &mut Session) {
+    let _ = caught(|| session.rewind(0)); // if this panics as well, there is nothing more to be done
+}

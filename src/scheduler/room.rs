@@ -1,0 +1,105 @@
+//! Room in the KV cache that all conversations share, where it is smaller than all of their contexts.
+//!
+//! Caches of replies that have ended go first. Then replies give theirs up that are on their way: those whose events
+//! nobody takes, and then the newest. They are computed again once there is room beside older ones: the oldest one always
+//! goes on.
+
+use super::engine::{Cached, Engine, Slot, Work};
+use crate::error::Result;
+use crate::generate::Phase;
+use crate::plan::PAGE;
+
+impl Engine {
+    /// Makes room for the reply of a slot, or has it wait for room. Returns false if nothing can be done.
+    pub(super) fn make_room(&mut self, index: usize) -> bool {
+        let Some(id) = self.slots[index].work.as_ref().map(|work| work.id) else { return false };
+        if self.forget_idle() {
+            return true;
+        }
+        let others = self.holders().any(|(place, _)| place != index);
+        match self.first_to_go(id) {
+            Some(other) => self.give_up(other),
+            None if others => self.give_up(index),
+            None => return false,
+        }
+        true
+    }
+
+    /// The slots whose replies hold a part of the cache, and these replies.
+    fn holders(&self) -> impl Iterator<Item = (usize, &Work)> {
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| !slot.session.tokens().is_empty());
+        slots.filter_map(|(place, slot)| Some((place, slot.work.as_ref()?)))
+    }
+
+    /// The slot of the reply that goes first where the one with this number needs room: the newest of those whose events
+    /// nobody takes, or else the newest of those that came later.
+    fn first_to_go(&self, id: u64) -> Option<usize> {
+        let others = || self.holders().filter(|(_, work)| work.id != id);
+        let paused = others().filter(|(_, work)| work.paused).max_by_key(|(_, work)| work.id);
+        let newer = others().filter(|(_, work)| work.id > id).max_by_key(|(_, work)| work.id);
+        paused.or(newer).map(|(place, _)| place)
+    }
+
+    /// Forgets the cache of a conversation whose reply has ended, the one that was used longest ago. Returns false if
+    /// there is none.
+    fn forget_idle(&mut self) -> bool {
+        let idle = self.slots.iter_mut().filter(|slot| slot.work.is_none() && !slot.session.tokens().is_empty());
+        let oldest = idle.min_by_key(|slot| slot.used);
+        oldest.map(|slot| slot.session.rewind(0)).is_some()
+    }
+
+    /// Has a reply give up its cache until there is room again.
+    fn give_up(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if let Some(work) = &mut slot.work {
+            let tokens = match std::mem::replace(&mut work.cache, Cached::Held) {
+                Cached::Held if work.task.phase() == Phase::Prompt => work.task.prompt().to_vec(),
+                Cached::Held => slot.session.tokens().to_vec(),
+                Cached::Again(tokens) | Cached::Dropped(tokens) => tokens,
+            };
+            work.cache = Cached::Dropped(tokens);
+            self.outcome.given_up += slot.session.tokens().len();
+        }
+        slot.session.rewind(0);
+    }
+
+    /// Begins to compute the cache again of the oldest reply that gave it up, if there is room beside the replies that are
+    /// older. Caches of newer ones go for it, so that it does not wait for ever while others come and go.
+    pub(super) fn compute_again(&mut self) {
+        let waits = self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let work = slot.work.as_ref().filter(|work| !work.paused)?;
+            if let Cached::Dropped(tokens) = &work.cache { Some((work.id, index, tokens.len())) } else { None }
+        });
+        let Some((id, index, length)) = waits.min() else { return };
+        let stays = |slot: &&Slot| slot.work.as_ref().is_some_and(|work| work.id < id && work.is_active());
+        let older = || self.slots.iter().filter(stays);
+        let needed = length + PAGE * (1 + older().count()); // a page for each, so that it does not have to go again at once
+        let room = self.pool.room_beside(older().map(|slot| &slot.session));
+        if room < needed && older().next().is_some() {
+            return;
+        }
+        while self.pool.free() < needed && self.forget_idle() {}
+        // Newer ones go no sooner than they must.
+        while self.pool.free() <= length
+            && let Some(other) = self.first_to_go(id)
+        {
+            self.give_up(other);
+        }
+        if let Err(error) = self.begin_again(index) {
+            self.fail(index, error);
+        }
+        self.outcome.worked = true;
+    }
+
+    fn begin_again(&mut self, index: usize) -> Result<()> {
+        let slot = &mut self.slots[index];
+        let Some(work) = &mut slot.work else { return Ok(()) };
+        if let Cached::Dropped(tokens) = std::mem::replace(&mut work.cache, Cached::Held) {
+            slot.session.keep_common(&tokens)?;
+            if work.task.phase() == Phase::Tokens {
+                work.cache = Cached::Again(tokens);
+            }
+        }
+        Ok(())
+    }
+}

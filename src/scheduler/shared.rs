@@ -1,0 +1,303 @@
+//! What the threads share that wait for replies: the queue of requests, the events that were not taken yet, and the
+//! engine.
+//!
+//! Whoever takes the engine out drives it. The lock is not held meanwhile, so that others can take events, ask for
+//! replies and cancel them. Once the driver has an event of its own, it puts the engine back and wakes another one who
+//! waits.
+
+use super::engine::{Engine, Outcome, Request};
+use super::state::{SchedulerCounts, SchedulerState, SlotState};
+use crate::error::{Error, Result};
+use crate::generate::Event;
+use crate::threads::lock;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A reply of which so many events were not taken pauses.
+const MOST_EVENTS: usize = 64;
+/// It goes on once there are fewer than so many: a reply that gave its memory up meanwhile, and has it computed again,
+/// should not pause again at once.
+const FEW_EVENTS: usize = MOST_EVENTS / 2;
+/// How long a thread waits at a time where nobody drives the engine. A [`Cancel`](crate::Cancel) wakes nobody, so it looks
+/// again.
+const LOOK: Duration = Duration::from_millis(20);
+/// The same where somebody drives, who looks in each round and wakes another when it leaves.
+const LOOK_SELDOM: Duration = Duration::from_secs(1);
+
+/// What threads share.
+pub struct Shared {
+    pub context: usize,
+    /// How many replies can be on their way.
+    sessions: usize,
+    /// How many requests may wait beside them.
+    queue: usize,
+    board: Mutex<Board>,
+}
+
+/// What the lock is for.
+struct Board {
+    /// `None` while somebody drives it.
+    engine: Option<Box<Engine>>,
+    /// Requests that are in no slot, oldest first.
+    waiting: VecDeque<Request>,
+    /// How many requests the engine has.
+    running: usize,
+    /// Of each reply that is held by somebody.
+    mailboxes: BTreeMap<u64, Mailbox>,
+    slots: Vec<SlotState>,
+    counts: SchedulerCounts,
+}
+
+/// The events of a reply that were not taken yet.
+#[derive(Default)]
+struct Mailbox {
+    events: VecDeque<Result<Event>>,
+    /// No more will come.
+    over: bool,
+    /// Whether somebody waits for `changed`.
+    waits: bool,
+    changed: Arc<Condvar>,
+}
+
+impl Shared {
+    pub fn new(engine: Engine, sessions: usize, queue: usize) -> Self {
+        let context = engine.context();
+        let board = Board {
+            slots: engine.slots(),
+            engine: Some(Box::new(engine)),
+            waiting: VecDeque::new(),
+            running: 0,
+            mailboxes: BTreeMap::new(),
+            counts: SchedulerCounts::default(),
+        };
+        Self { context, sessions, queue, board: Mutex::new(board) }
+    }
+
+    /// What is told of the scheduler.
+    pub fn told(&self) -> SchedulerState {
+        let board = lock(&self.board);
+        SchedulerState { slots: board.slots.clone(), waiting: board.waiting.len(), counts: board.counts }
+    }
+
+    /// # Errors
+    /// [`Error::Busy`] if no request may wait.
+    pub fn check_room(&self) -> Result<()> {
+        self.room_in(&mut lock(&self.board))
+    }
+
+    fn room_in(&self, board: &mut Board) -> Result<()> {
+        let full = |board: &Board| board.waiting.len() + board.running >= self.sessions.saturating_add(self.queue);
+        if full(board) {
+            board.end_cancelled();
+        }
+        if !full(board) {
+            return Ok(());
+        }
+        Err(Error::Busy { waiting: board.waiting.len(), most: self.queue })
+    }
+
+    /// Has a request wait. Returns its number: later ones have higher numbers.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if too many wait.
+    pub fn submit(&self, request: impl FnOnce(u64) -> Request) -> Result<u64> {
+        let board = &mut *lock(&self.board);
+        self.room_in(board)?;
+        let id = board.counts.requests;
+        board.counts.requests += 1;
+        board.mailboxes.insert(id, Mailbox::default());
+        board.waiting.push_back(request(id));
+        Ok(id)
+    }
+
+    /// The next event of a reply.
+    pub fn next(&self, id: u64) -> Option<Result<Event>> {
+        let mut board = lock(&self.board);
+        loop {
+            let mailbox = board.mailboxes.get_mut(&id)?;
+            if let Some(event) = mailbox.events.pop_front() {
+                if mailbox.events.len() + 1 == FEW_EVENTS {
+                    board.wake_one(); // who waits for a slot may go on with this reply
+                }
+                return Some(event);
+            }
+            if mailbox.over {
+                return None;
+            }
+            let worked;
+            (board, worked) = match board.engine.take() {
+                Some(engine) => self.drive(board, engine, id),
+                None => (board, false),
+            };
+            if !worked {
+                board = Self::wait(board, id);
+            }
+        }
+    }
+
+    /// Drives the engine until there is something for a reply, or nothing to do. Returns whether there is, or anything was
+    /// done.
+    fn drive<'a>(
+        &'a self,
+        board: MutexGuard<'a, Board>,
+        engine: Box<Engine>,
+        id: u64,
+    ) -> (MutexGuard<'a, Board>, bool) {
+        let mut driving = Driving { shared: self, engine: Some(engine) };
+        let mut board = board; // dropped before `driving`, which takes the lock if there is a panic
+        let mut worked = false;
+        while let Some(engine) = &mut driving.engine {
+            board.hand_over(engine, self.sessions);
+            let mut idle = false;
+            if !board.has_news(id) {
+                drop(board);
+                engine.round();
+                board = lock(&self.board);
+                let outcome = engine.take_outcome();
+                idle = !outcome.worked;
+                board.deliver(outcome, engine.slots());
+            }
+            let news = board.has_news(id);
+            worked |= news || !idle;
+            if news || idle {
+                board.engine = driving.engine.take();
+                board.end_cancelled(); // who left during the round
+            }
+        }
+        if worked {
+            board.wake_one();
+        }
+        (board, worked)
+    }
+
+    /// Waits for a change.
+    fn wait(mut board: MutexGuard<'_, Board>, id: u64) -> MutexGuard<'_, Board> {
+        let Some(mailbox) = board.mailboxes.get_mut(&id) else { return board };
+        mailbox.waits = true;
+        let changed = mailbox.changed.clone();
+        let look = if board.engine.is_some() { LOOK } else { LOOK_SELDOM };
+        let (mut board, _) = changed.wait_timeout(board, look).unwrap_or_else(PoisonError::into_inner);
+        if let Some(mailbox) = board.mailboxes.get_mut(&id) {
+            mailbox.waits = false;
+        }
+        board
+    }
+
+    /// Forgets a reply that nobody holds any more, and that was cancelled.
+    pub fn leave(&self, id: u64) {
+        let board = &mut *lock(&self.board);
+        board.mailboxes.remove(&id);
+        board.end_cancelled();
+        board.wake_one();
+    }
+}
+
+impl Board {
+    /// Ends what was cancelled: in the queue, and in slots unless somebody drives, who then does that.
+    fn end_cancelled(&mut self) {
+        if !self.waiting.iter().any(|request| request.task.is_cancelled()) {
+            return self.end_cancelled_in_slots();
+        }
+        let (gone, stay): (VecDeque<Request>, _) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|request| request.task.is_cancelled());
+        self.waiting = stay;
+        for mut request in gone {
+            request.task.end_cancelled(None);
+            let Some(mailbox) = self.mailboxes.get_mut(&request.id) else { continue };
+            mailbox.events.extend(std::iter::from_fn(|| request.task.pop()).map(Ok));
+            mailbox.end();
+        }
+        self.end_cancelled_in_slots();
+    }
+
+    fn end_cancelled_in_slots(&mut self) {
+        // The engine stays here, so that a panic does not take it along.
+        let Some(engine) = &mut self.engine else { return };
+        engine.end_cancelled();
+        let (outcome, slots) = (engine.take_outcome(), engine.slots());
+        self.deliver(outcome, slots);
+    }
+
+    /// Whether there is something for a reply that its owner does not have yet, if it has one.
+    fn has_news(&self, id: u64) -> bool {
+        self.mailboxes.get(&id).is_none_or(|own| own.over || !own.events.is_empty())
+    }
+
+    /// Gives the engine the requests that it has slots for, and tells it whose events are not taken.
+    fn hand_over(&mut self, engine: &mut Engine, sessions: usize) {
+        self.end_cancelled();
+        let free = sessions.saturating_sub(self.running).min(self.waiting.len());
+        self.running += free;
+        engine.accept(self.waiting.drain(..free));
+        let most = |paused| if paused { FEW_EVENTS } else { MOST_EVENTS };
+        engine.pause(|id, paused| self.mailboxes.get(&id).is_some_and(|it| it.events.len() >= most(paused)));
+    }
+
+    /// Hands out what the engine has made, and takes notice of the state of its slots.
+    fn deliver(&mut self, outcome: Outcome, slots: Vec<SlotState>) {
+        for (id, event) in outcome.events {
+            if let Ok(Event::Done(stats)) = &event {
+                self.counts.prompt_tokens += stats.prompt.new as u64;
+                self.counts.cached_tokens += stats.prompt.cached as u64;
+                self.counts.generated_tokens += stats.generated as u64;
+            }
+            if let Some(mailbox) = self.mailboxes.get_mut(&id) {
+                mailbox.events.push_back(event);
+                mailbox.wake();
+            }
+        }
+        self.counts.given_up += outcome.given_up as u64;
+        self.running = self.running.saturating_sub(outcome.over.len());
+        for id in outcome.over {
+            if let Some(mailbox) = self.mailboxes.get_mut(&id) {
+                mailbox.end();
+            }
+        }
+        if let Some(error) = outcome.lost {
+            for request in std::mem::take(&mut self.waiting) {
+                if let Some(mailbox) = self.mailboxes.get_mut(&request.id) {
+                    mailbox.events.push_back(Err(error.clone()));
+                    mailbox.end();
+                }
+            }
+        }
+        self.slots = slots;
+    }
+
+    /// Wakes one who waits without having an event, to drive the engine.
+    fn wake_one(&self) {
+        let waits = |mailbox: &&Mailbox| mailbox.waits && mailbox.events.is_empty() && !mailbox.over;
+        if let Some(mailbox) = self.mailboxes.values().find(waits) {
+            mailbox.wake();
+        }
+    }
+}
+
+impl Mailbox {
+    fn wake(&self) {
+        if self.waits {
+            self.changed.notify_all();
+        }
+    }
+
+    fn end(&mut self) {
+        self.over = true;
+        self.wake();
+    }
+}
+
+/// Somebody who drives the engine. If that panics all the same, the engine is put back with what it has made, so that
+/// others can go on.
+struct Driving<'a> {
+    shared: &'a Shared,
+    engine: Option<Box<Engine>>,
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        if let Some(engine) = self.engine.take() {
+            lock(&self.shared.board).engine = Some(engine);
+        }
+    }
+}

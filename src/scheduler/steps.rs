@@ -1,0 +1,107 @@
+//! Steps that several conversations take together.
+//!
+//! The tokens of those that a grammar restricts are sampled under masks before, and the step feeds them. A conversation that
+//! has tokens left that were guessed while it was alone, or no room for another, takes its steps by itself. One that is
+//! alone takes all of them by itself, with guesses, as it would without a scheduler.
+
+use super::engine::{Engine, Slot, Work, caught, died, empty};
+use crate::error::{Error, Result};
+use crate::generate::Step;
+use crate::session::Session;
+
+impl Slot {
+    fn advance(&mut self) -> Result<()> {
+        self.work.as_mut().map_or(Ok(()), |work| work.task.advance(&mut self.session))
+    }
+
+    fn begin_step(&mut self) -> Result<Option<Step>> {
+        self.work.as_mut().map_or(Ok(None), |work| work.task.begin_step(&mut self.session))
+    }
+
+    fn choose_ahead(&mut self, step: &mut Step) -> Result<()> {
+        self.work.as_mut().map_or(Ok(()), |work| work.task.choose_ahead(&mut self.session, step))
+    }
+
+    fn end_step(&mut self, step: Step, token: Result<u32>) -> Result<()> {
+        let token = token?;
+        self.work.as_mut().map_or(Ok(()), |work| work.task.end_step(&mut self.session, step, token))
+    }
+}
+
+impl Engine {
+    /// Generates a token of each conversation that is past its prompt.
+    pub(super) fn decode(&mut self) {
+        let decodes = |slot: &Slot| slot.work.as_ref().is_some_and(Work::decodes);
+        let decoding: Vec<usize> = (0..self.slots.len()).filter(|index| decodes(&self.slots[*index])).collect();
+        let joins = |index: &usize| {
+            let slot = &self.slots[*index];
+            slot.work.as_ref().is_some_and(|work| work.task.joins(&slot.session))
+        };
+        let (mut together, mut alone): (Vec<usize>, Vec<usize>) = decoding.into_iter().partition(joins);
+        if together.len() == 1 {
+            alone.append(&mut together);
+        }
+        for index in alone {
+            // Another one may have needed the memory of its cache in the meantime.
+            if decodes(&self.slots[index]) {
+                let advanced = self.attempt(index, Slot::advance);
+                self.conclude(index, advanced);
+            }
+        }
+        self.step(together);
+    }
+
+    /// Takes one step with several conversations, given in the order of their slots.
+    fn step(&mut self, together: Vec<usize>) {
+        let mut steps = Vec::with_capacity(together.len());
+        for index in together {
+            match self.attempt(index, Slot::begin_step) {
+                Ok(Some(step)) => steps.push((index, step)),
+                ended => self.conclude(index, ended.map(drop)),
+            }
+        }
+        for (index, _) in &steps {
+            self.make_ready(*index);
+        }
+        // Some may have failed meanwhile, or have given up their caches for others.
+        let held = |slot: &Slot| slot.work.as_ref().is_some_and(Work::decodes);
+        steps.retain(|(index, _)| held(&self.slots[*index]));
+        // Only now, when all have their room: a token that was chosen has to be fed.
+        for (index, step) in &mut steps {
+            if let Err(error) = self.attempt(*index, |slot| slot.choose_ahead(step)) {
+                self.fail(*index, error);
+            }
+        }
+        steps.retain(|(index, _)| held(&self.slots[*index]));
+        if steps.is_empty() {
+            return;
+        }
+        let slots = self.slots.iter_mut().enumerate();
+        let taking = slots.filter(|(index, _)| steps.iter().any(|(of, _)| of == index));
+        let mut sessions: Vec<&mut Session> = taking.map(|(_, slot)| &mut slot.session).collect();
+        let stepped = caught(|| self.pool.next_tokens(&mut sessions)).unwrap_or_else(|| {
+            sessions.iter_mut().for_each(|session| empty(session));
+            Err(died())
+        });
+        let mut tokens = match stepped {
+            Ok(tokens) => tokens,
+            Err(error) => steps.iter().map(|_| Err(error.clone())).collect(),
+        }
+        .into_iter();
+        for (index, step) in steps {
+            let token = tokens.next().unwrap_or(Err(Error::NoResult));
+            let ended = self.attempt(index, |slot| slot.end_step(step, token));
+            self.conclude(index, ended);
+        }
+    }
+
+    /// Makes sure that a conversation can take part in a step.
+    fn make_ready(&mut self, index: usize) {
+        while self.slots[index].work.as_ref().is_some_and(Work::decodes) {
+            match self.attempt(index, |slot| slot.session.make_ready()) {
+                Ok(()) => return,
+                failed => self.conclude(index, failed),
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What the schema of a function's argument says of its type, behind references and among alternatives. What reads the
+//! arguments of a call and the grammar that has them written both go by this.
+
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// How many steps are taken to find alternatives and types: schemas that are looked at, and values and names of types in
+/// them. What reads arguments does so while a reply goes on, so a part of which more would have to be looked at counts as one
+/// that says nothing of its type. Both sides have to come to that by the same count.
+const MOST_STEPS: usize = 10_000;
+
+/// The alternatives of which a part of a schema consists: schemas that name a type, values or something else, and no others.
+/// References lead into the whole schema, and each is followed once. An `allOf` of one schema is that one. There are none if
+/// there is too much to look at.
+#[cfg(feature = "constrain")]
+pub(crate) fn alternatives<'a>(part: &'a Value, whole: &'a Value) -> Vec<&'a Value> {
+    Steps(MOST_STEPS).alternatives(part, whole).unwrap_or_default()
+}
+
+/// The types that a part of a schema names; empty if it names none, or if there is too much to look at.
+pub(crate) fn types<'a>(part: &'a Value, whole: &'a Value) -> Vec<&'a str> {
+    Steps(MOST_STEPS).types(part, whole).unwrap_or_default()
+}
+
+/// How many parts of an `allOf` are asked for types.
+const MOST_OF_ALL: usize = 100;
+
+/// How many steps are left.
+struct Steps(usize);
+
+impl Steps {
+    /// Takes so many steps; `None` if not so many are left.
+    fn take(&mut self, count: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(count)?;
+        Some(())
+    }
+
+    fn alternatives<'a>(&mut self, part: &'a Value, whole: &'a Value) -> Option<Vec<&'a Value>> {
+        let (mut found, mut followed, mut open) = (Vec::new(), HashSet::new(), vec![part]);
+        while let Some(part) = open.pop() {
+            self.take(1)?;
+            if let Some(reference) = part.get("$ref").and_then(Value::as_str) {
+                match resolved(reference, whole) {
+                    Some(referred) if followed.insert(reference) => open.push(referred),
+                    Some(_) => {} // it is an alternative already
+                    None => found.push(part),
+                }
+            } else if part.get("enum").is_some() || part.get("const").is_some() {
+                found.push(part);
+            } else if let Some(options) = list(part, "anyOf").or_else(|| list(part, "oneOf")) {
+                open.extend(options.iter().rev());
+            } else if let (Some([only]), None) = (list(part, "allOf"), part.get("type")) {
+                open.push(only);
+            } else {
+                found.push(part);
+            }
+        }
+        Some(found)
+    }
+
+    fn types<'a>(&mut self, part: &'a Value, whole: &'a Value) -> Option<Vec<&'a str>> {
+        let mut found = Vec::new();
+        for one in self.alternatives(part, whole)? {
+            let mut names = self.named_by(one)?;
+            // Any of these that names types is enough, since all of them hold.
+            for part in list(one, "allOf").unwrap_or_default().iter().take(MOST_OF_ALL) {
+                if names.is_empty() {
+                    for one in self.alternatives(part, whole)? {
+                        names.extend(self.named_by(one)?);
+                    }
+                }
+            }
+            for name in names {
+                if !found.contains(&name) {
+                    found.push(name);
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// The types that a schema names by itself.
+    fn named_by<'a>(&mut self, one: &'a Value) -> Option<Vec<&'a str>> {
+        match one.get("type") {
+            Some(Value::String(name)) => Some(vec![name.as_str()]),
+            Some(Value::Array(names)) => {
+                self.take(names.len())?;
+                Some(names.iter().filter_map(Value::as_str).collect())
+            }
+            _ => {
+                let values = list(one, "enum").unwrap_or_default();
+                self.take(values.len())?;
+                Some(values.iter().chain(one.get("const")).map(type_of).collect())
+            }
+        }
+    }
+}
+
+/// The part of a schema that a reference means, if it is one within the schema.
+fn resolved<'a>(reference: &str, whole: &'a Value) -> Option<&'a Value> {
+    whole.pointer(reference.strip_prefix('#')?)
+}
+
+/// The schemas that a keyword lists, if there are any.
+fn list<'a>(part: &'a Value, key: &str) -> Option<&'a [Value]> {
+    part.get(key).and_then(Value::as_array).map(Vec::as_slice).filter(|list| !list.is_empty())
+}
+
+/// The JSON Schema name of a value's type.
+fn type_of(value: &Value) -> &str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Whether a value is of the type that JSON Schema calls `name`.
+pub(crate) fn is_of_type(value: &Value, name: &str) -> bool {
+    type_of(value) == name || name == "integer" && (value.is_i64() || value.is_u64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::types;
+    use serde_json::{Value, json};
+
+    /// Alternatives of alternatives are looked at as far as that is soon done.
+    #[test]
+    fn too_much_to_look_at() {
+        let whole = json!({"$defs": {"many": {"anyOf": vec![json!({"title": "any"}); 200]}}});
+        let part = |count: usize| {
+            let one = json!({"allOf": [{"$ref": "#/$defs/many"}, {"title": "either"}]});
+            let all: Vec<Value> = [json!({"type": "string"})].into_iter().chain(vec![one; count]).collect();
+            json!({"anyOf": all})
+        };
+        assert_eq!(types(&part(10), &whole), ["string"]);
+        assert!(types(&part(1000), &whole).is_empty());
+        let values = |count: usize| json!({"enum": vec!["value"; count]});
+        assert_eq!(types(&values(9000), &whole), ["string"]);
+        assert!(types(&values(11_000), &whole).is_empty());
+    }
+}

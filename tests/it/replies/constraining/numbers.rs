@@ -1,0 +1,62 @@
+//! Tests numbers in answers: a grammar of JSON alone lets them go on for ever.
+
+use super::{chat_by, model, text, told};
+use wglm::Constraint;
+use wglm::generate::Stop;
+use wglm::serde_json::{Value, from_str, json};
+
+/// Numbers without bounds end, and are such that they can be read.
+#[test]
+fn numbers_without_bounds() {
+    let named = |of: Value| {
+        json!({"type": "object", "properties": {"n": of}, "required": ["n"],
+        "additionalProperties": false})
+    };
+    let digits = tokens_of("0123456789eE.+-");
+    for of in [
+        json!({"type": "integer"}),
+        json!({"type": "integer", "minimum": 3}),
+        json!({"type": "integer", "format": "int64"}),
+        json!({"type": "number"}),
+        json!({"type": "number", "minimum": 0.5, "maximum": 2}),
+        json!({}),
+    ] {
+        for favoured in tokens_of("901") {
+            // The model would write digits for ever.
+            let mut chat = chat_by(Constraint::json_schema(named(of.clone())).unwrap());
+            chat.options.max_tokens = Some(200);
+            let favour = |token: &u32| (*token, if *token == favoured { 120.0 } else { 100.0 });
+            chat.options.sampling.logit_bias = digits.iter().map(favour).collect();
+            let (events, stats) = told(chat.send("How many?").unwrap());
+            let answer = text(&events);
+            let value: Value = from_str(&answer).unwrap_or_else(|error| panic!("{of}: {answer}: {error}"));
+            assert_eq!(stats.stop, Stop::End, "{of}: {answer}");
+            let number = value["n"].as_f64().unwrap_or_else(|| panic!("{of}: {answer}"));
+            assert!(number.is_finite(), "{answer}");
+            if of["type"] == "integer" {
+                let most = if of.get("format").is_some() { i64::MAX } else { (1 << 53) - 1 };
+                assert!(value["n"].as_i64().is_some_and(|number| (-most..=most).contains(&number)), "{answer}");
+            }
+        }
+    }
+    let mut chat = chat_by(Constraint::json_object());
+    chat.options.max_tokens = Some(300);
+    chat.options.sampling.temperature = 1.5;
+    for seed in 0..4 {
+        chat.clear();
+        chat.options.sampling.seed = Some(seed);
+        let (events, stats) = told(chat.send("Who is the owl?").unwrap());
+        let answer = text(&events);
+        assert!(stats.stop != Stop::End || from_str::<Value>(&answer).is_ok_and(|value| value.is_object()), "{answer}");
+    }
+}
+
+/// The tokens of these letters, each alone.
+fn tokens_of(letters: &str) -> Vec<u32> {
+    let tokenizer = model().tokenizer().unwrap();
+    let token = |letter: char| match tokenizer.encode(&letter.to_string(), false).unwrap()[..] {
+        [token] => token,
+        ref tokens => panic!("{letter} is {tokens:?}"),
+    };
+    letters.chars().map(token).collect()
+}

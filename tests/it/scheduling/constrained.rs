@@ -1,0 +1,61 @@
+//! Replies that a grammar restricts beside others.
+
+use super::{alone, by_turns, greedy, model_on, request, said, scheduler, stats};
+use crate::common::gpu::open;
+use serde_json::json;
+use wglm::{ChatState, Constraint, GenerateOptions, SamplerParams, Scheduler, SchedulerOptions};
+
+fn restricted(text: &str, constraint: Constraint) -> ChatState {
+    let options = GenerateOptions { constraint: Some(constraint), ..greedy(40) };
+    ChatState { options, ..request(text, 0) }
+}
+
+fn person() -> Constraint {
+    let name = json!({"type": "string", "maxLength": 8});
+    let age = json!({"type": "integer", "minimum": 0, "maximum": 99});
+    let properties = json!({"name": name, "age": age});
+    Constraint::json_schema(json!({"type": "object", "properties": properties, "required": ["name", "age"]})).unwrap()
+}
+
+/// They say what each says alone, whether tokens are sampled under a mask or forced, drawn or the likeliest, told with
+/// log-probabilities or without; and so do the others.
+#[test]
+fn they_are_those_of_each_alone() {
+    let letters = || Constraint::regex("[a-z]{9}[0-9]{4}").unwrap();
+    let mut requests = [
+        request("Tell me a story about an owl.", 40),
+        restricted("Who are you?", letters()),
+        restricted("My name is Anna.", person()),
+        restricted("My name is Anna.", person()),
+        request("What is seven plus five?", 20),
+        restricted("What is two plus two?", Constraint::regex("(owl|fox|hen|cat| ){6}!").unwrap()),
+    ];
+    let drawn = SamplerParams { temperature: 1.0, seed: Some(5), repeat_penalty: 1.3, ..SamplerParams::default() };
+    requests[3].options.sampling = drawn;
+    requests[5].options.logprobs = Some(1);
+    let scheduler = scheduler(requests.len());
+    for (request, events) in requests.iter().zip(by_turns(&scheduler, &requests)) {
+        let want = alone(request);
+        assert_eq!(said(&events), said(&want), "{:?}", request.options);
+        assert_eq!(stats(&events).stop, stats(&want).stop);
+    }
+}
+
+/// No token is computed twice, or in a pass of its own: six replies take hardly more dispatches than two do.
+#[test]
+fn they_take_steps_together() {
+    let gpu = open(true);
+    let options = SchedulerOptions { sessions: 6, ..SchedulerOptions::default() };
+    let scheduler = Scheduler::new(&model_on(&gpu, 1), &options).unwrap();
+    let dispatches = |count: usize| {
+        // With the prompts in the cache but for their last tokens, what is left are the replies.
+        let requests = vec![restricted("Who are you?", Constraint::regex("[a-z]{200}").unwrap()); count];
+        by_turns(&scheduler, &requests);
+        let before = gpu.work().dispatches;
+        let told = by_turns(&scheduler, &requests);
+        assert!(told.iter().all(|events| stats(events).generated > 8), "{told:?}");
+        gpu.work().dispatches - before
+    };
+    let (two, six) = (dispatches(2), dispatches(6));
+    assert!(six < 2 * two, "{two} and {six} dispatches");
+}

@@ -1,0 +1,123 @@
+//! More requests than slots, places in the queue, or memory.
+
+use super::{alone, begin, by_turns, model, request, rest, rest_by_turns, said, scheduler_with, stats};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wglm::{ChatState, Error, Event, Message, ScheduledReply, Scheduler, SchedulerOptions};
+
+#[test]
+fn a_full_queue_refuses() {
+    let scheduler = scheduler_with(SchedulerOptions { sessions: 1, queue: 2, ..SchedulerOptions::default() });
+    let ask = || scheduler.chat(request("What is seven plus five?", 12));
+    let mut replies: Vec<ScheduledReply> = (0..3).map(|_| ask().unwrap()).collect();
+    for _ in 0..2 {
+        assert!(matches!(ask(), Err(Error::Busy { most: 2, .. })));
+    }
+    begin(&mut replies[0]);
+    assert!(matches!(ask(), Err(Error::Busy { waiting: 2, most: 2 })));
+    replies.remove(1); // which was waiting
+    replies.push(ask().unwrap());
+    assert!(matches!(ask(), Err(Error::Busy { .. })));
+    // In whatever order they are asked, they are answered one after the other.
+    let wanted = said(&alone(&request("What is seven plus five?", 12)));
+    assert_eq!(said(&rest(&mut replies[2])), wanted);
+    assert_eq!(said(&rest(&mut replies[1])), wanted);
+    assert_eq!(scheduler.state().waiting, 0);
+}
+
+/// A request whose reply has so many tokens, because none may end it.
+fn endless(text: &str, tokens: usize) -> ChatState {
+    let mut request = request(text, tokens);
+    let ends = model().tokenizer().unwrap().end_tokens().iter();
+    request.options.sampling.logit_bias = ends.map(|end| (*end, f32::NEG_INFINITY)).collect();
+    request
+}
+
+/// One whose prompt nearly fills a page.
+fn nearly_a_page(text: &str) -> ChatState {
+    let mut request = endless(text, 40);
+    let long = format!("{text} {}", "An owl sat on a branch. ".repeat(60));
+    let tokenizer = model().tokenizer().unwrap();
+    let tokens = tokenizer.encode(&long, false).unwrap();
+    request.messages.insert(0, Message::system(tokenizer.decode(&tokens[..215], false).unwrap()));
+    request
+}
+
+/// Has a grammar say what the reply may be, so that this goes on as well behind a cache that was computed again.
+fn restrict(_request: &mut ChatState) {
+    #[cfg(feature = "constrain")]
+    {
+        _request.options.constraint = Some(wglm::Constraint::regex("[a-z ]{400}").unwrap());
+    }
+}
+
+/// A scheduler with memory for two pages.
+fn two_pages(sessions: usize) -> Scheduler {
+    scheduler_with(SchedulerOptions { sessions, tokens: Some(2 * 256), ..SchedulerOptions::default() })
+}
+
+/// A reply grows beyond its page, but the memory has none left. The newer one gives its own up, waits, and both are complete.
+#[test]
+fn memory_for_fewer_than_there_are() {
+    let (long, mut short) = (nearly_a_page("Tell me a story about an owl."), endless("Tell me about the moon.", 40));
+    restrict(&mut short);
+    let scheduler = two_pages(2);
+    let mut older = scheduler.chat(long.clone()).unwrap();
+    assert!((220..250).contains(&older.prompt_tokens()), "{older:?}");
+    let begun = begin(&mut older);
+    let newer = scheduler.chat(short.clone()).unwrap();
+    let told = rest_by_turns(&mut [older, newer]);
+    assert_eq!(said(&[begun, told[0].clone()].concat()), said(&alone(&long)));
+    assert_eq!(said(&told[1]), said(&alone(&short)));
+    assert_eq!((stats(&told[0]).generated, stats(&told[1]).generated), (40, 40));
+    let given_up = scheduler.state().counts.given_up;
+    assert!((1..80).contains(&given_up), "{given_up} tokens, of the newer one alone");
+    // Caches of conversations that are over make room for others, of which the last one waits.
+    let small = ["Who are you?", "My name is Anna.", "What is seven plus five?"].map(|text| request(text, 8));
+    for (request, events) in small.iter().zip(by_turns(&two_pages(3), &small)) {
+        assert_eq!(said(&events), said(&alone(request)));
+    }
+}
+
+/// A reply whose owner is gone for a coffee gives its memory up, and goes on although others come all the time.
+#[test]
+fn nobody_waits_for_ever() {
+    let scheduler = two_pages(3);
+    let (story, small) = (endless("Tell me a story about an owl.", 90), request("What is seven plus five?", 6));
+    let mut slow = scheduler.chat(story.clone()).unwrap();
+    let begun = begin(&mut slow);
+    let (over, since) = (AtomicBool::new(false), Instant::now());
+    let gave_up = || scheduler.state().slots.iter().any(|slot| slot.generated > 30 && slot.tokens == 0);
+    let (paused, told) = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    rest(&mut scheduler.chat(small.clone()).unwrap());
+                }
+            });
+        }
+        let mut paused = false;
+        while !paused && since.elapsed() < Duration::from_secs(100) {
+            std::thread::sleep(Duration::from_millis(1));
+            paused = gave_up();
+        }
+        let told: wglm::Result<Vec<Event>> = slow.by_ref().collect();
+        over.store(true, Ordering::Relaxed);
+        (paused, told)
+    });
+    assert!(paused && scheduler.state().counts.given_up > 30, "{:?}", scheduler.state());
+    assert_eq!(said(&[begun, told.unwrap()].concat()), said(&alone(&story)));
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    for options in [
+        SchedulerOptions { sessions: 0, ..SchedulerOptions::default() },
+        SchedulerOptions { context: Some(0), ..SchedulerOptions::default() },
+        SchedulerOptions { tokens: Some(0), ..SchedulerOptions::default() },
+    ] {
+        assert!(matches!(Scheduler::new(model(), &options), Err(Error::Argument { .. })), "{options:?}");
+    }
+    let small = SchedulerOptions { tokens: Some(100), ..SchedulerOptions::default() };
+    assert_eq!(scheduler_with(small).context(), 100);
+}

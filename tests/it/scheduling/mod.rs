@@ -1,0 +1,153 @@
+//! Tests replies side by side: each is what it would be alone, whoever waits for it, joins, leaves or is slow.
+
+mod beside;
+mod compiling;
+#[cfg(feature = "constrain")]
+mod constrained;
+mod crowded;
+mod ending;
+mod overflowing;
+mod reusing;
+mod taking_turns;
+mod threads;
+
+use crate::common::gpu::gpu;
+use crate::common::models::fable_file;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use wglm::{
+    CacheShape, Chat, ChatState, Event, GenerateOptions, Gguf, Gpu, LoadOptions, Message, Model, PromptOptions, Result,
+    SamplerParams, ScheduledReply, Scheduler, SchedulerOptions, Session, Stats,
+};
+
+/// A context that suffices for every conversation here.
+const CONTEXT: usize = 512;
+/// How many tokens of a prompt are read at a time.
+const PART: usize = 16;
+
+/// The demonstration model, loaded once. Prompts are computed token by token, so that their cache is the same in
+/// whatever parts they are read.
+fn model() -> &'static Model {
+    static MODEL: OnceLock<Model> = OnceLock::new();
+    MODEL.get_or_init(|| model_on(gpu(), 1))
+}
+
+/// The same on a device, with prompts in chunks of so many tokens.
+fn model_on(gpu: &Gpu, chunk: usize) -> Model {
+    let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
+    let options = LoadOptions { context: Some(CONTEXT), prompt, ..LoadOptions::default() };
+    Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), gpu, &options).unwrap()
+}
+
+fn scheduler(sessions: usize) -> Scheduler {
+    scheduler_with(SchedulerOptions { sessions, ..SchedulerOptions::default() })
+}
+
+fn scheduler_with(options: SchedulerOptions) -> Scheduler {
+    Scheduler::new(model(), &options).unwrap()
+}
+
+/// Greedy, and up to so many tokens.
+fn greedy(max_tokens: usize) -> GenerateOptions {
+    let sampling = SamplerParams::greedy();
+    GenerateOptions { sampling, max_tokens: Some(max_tokens), ..GenerateOptions::default() }
+}
+
+/// A greedy request without thinking.
+fn request(text: &str, max_tokens: usize) -> ChatState {
+    let (messages, options) = (vec![Message::user(text)], greedy(max_tokens));
+    ChatState { messages, reasoning: Some(false), options, ..ChatState::default() }
+}
+
+/// The events of the same request alone. Each is asked once, all of them in one session: what that has in its cache of
+/// others was computed token by token, as it would be anew.
+fn alone(request: &ChatState) -> Vec<Event> {
+    /// By the request as JSON.
+    type Known = BTreeMap<String, Vec<Event>>;
+    static ALONE: Mutex<(Option<Session>, Known)> = Mutex::new((None, Known::new()));
+    let (session, known) = &mut *ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = serde_json::to_string(request).unwrap();
+    if !known.contains_key(&key) {
+        let (events, used) = alone_in(session.take().unwrap_or_else(|| session_of(model())), request);
+        *session = Some(used);
+        known.insert(key.clone(), events);
+    }
+    known[&key].clone()
+}
+
+fn session_of(model: &Model) -> Session {
+    Session::with_cache(model, CacheShape { context: CONTEXT, ..model.cache() }).unwrap()
+}
+
+/// The events of the same request in a session, and the session.
+fn alone_in(session: Session, request: &ChatState) -> (Vec<Event>, Session) {
+    let mut chat = Chat::with_session(session).unwrap();
+    chat.restore(request.clone());
+    let events = chat.reply().unwrap().map(Result::unwrap).collect();
+    (events, chat.into_session())
+}
+
+/// The events of replies to requests that come at once, each taken when it is the reply's turn.
+fn by_turns(scheduler: &Scheduler, requests: &[ChatState]) -> Vec<Vec<Event>> {
+    let ask = |request: &ChatState| scheduler.chat(request.clone()).unwrap();
+    let mut replies: Vec<ScheduledReply> = requests.iter().map(ask).collect();
+    rest_by_turns(&mut replies)
+}
+
+/// All events that are left of replies, each taken when it is the reply's turn.
+fn rest_by_turns(replies: &mut [ScheduledReply]) -> Vec<Vec<Event>> {
+    let mut told = vec![Vec::new(); replies.len()];
+    let mut over = vec![false; replies.len()];
+    while over.contains(&false) {
+        for ((reply, events), over) in replies.iter_mut().zip(&mut told).zip(&mut over) {
+            match reply.next() {
+                Some(event) => events.push(event.unwrap()),
+                None => *over = true,
+            }
+        }
+    }
+    told
+}
+
+/// What events say: thinking, text and calls.
+fn said(events: &[Event]) -> String {
+    let piece = |event: &Event| match event {
+        Event::Thinking(text) | Event::Text(text) => text.clone(),
+        Event::ToolCall(call) => format!("{call:?}"),
+        _ => String::new(),
+    };
+    events.iter().map(piece).collect()
+}
+
+/// The statistics at the end of a reply.
+#[track_caller]
+fn stats(events: &[Event]) -> Stats {
+    match events.last() {
+        Some(Event::Done(stats)) => *stats,
+        other => panic!("no `Done` but {other:?}"),
+    }
+}
+
+/// All events that are left.
+fn rest(reply: &mut ScheduledReply) -> Vec<Event> {
+    reply.map(Result::unwrap).collect()
+}
+
+/// Takes events until there is a text.
+fn begin(reply: &mut ScheduledReply) -> Vec<Event> {
+    let mut events = Vec::new();
+    while said(&events).is_empty() {
+        events.push(reply.next().expect("a text").unwrap());
+    }
+    events
+}
+
+/// Random numbers, the same in each run.
+struct Lot(u64);
+
+impl Lot {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % count
+    }
+}

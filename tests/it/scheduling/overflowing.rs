@@ -1,0 +1,170 @@
+//! Conversations that outgrow their context.
+
+use super::{alone, greedy, model, request, rest, said, scheduler_with};
+use wglm::{CacheShape, Chat, ChatState, Error, Event, Message, Overflow, SchedulerOptions, Session, Stop};
+#[cfg(feature = "constrain")]
+use wglm::{
+    ToolCall,
+    serde_json::{Map, json},
+};
+
+const CONTEXT: usize = 128;
+
+/// A conversation that has grown.
+fn grown() -> Vec<Message> {
+    let mut messages = vec![Message::system("Be brief.")];
+    for _ in 0..8 {
+        messages.push(Message::user("Tell me a story about an owl and a fox."));
+        messages.push(Message::assistant("The owl sat on a branch. The fox ran over the hill."));
+    }
+    messages.push(Message::user("What is seven plus five?"));
+    messages
+}
+
+fn chat() -> Chat {
+    let cache = CacheShape { context: CONTEXT, ..model().cache() };
+    let mut chat = Chat::with_session(Session::with_cache(model(), cache).unwrap()).unwrap();
+    (chat.reasoning, chat.options) = (Some(false), greedy(20));
+    chat
+}
+
+/// The messages that went, and what else came.
+fn dropped(events: impl Iterator<Item = wglm::Result<Event>>) -> (Vec<Message>, Vec<Event>) {
+    let mut events = events.map(Result::unwrap);
+    match events.next() {
+        Some(Event::Dropped { messages }) => (messages, events.collect()),
+        other => panic!("no `Dropped` but {other:?}"),
+    }
+}
+
+#[test]
+fn a_chat_drops_its_oldest_turns() {
+    let mut chat = chat();
+    chat.set_messages(grown());
+    assert!(matches!(chat.reply().map(drop), Err(Error::ContextFull { .. })));
+    assert_eq!(chat.messages(), grown(), "refused, and unchanged");
+    chat.overflow = Overflow::DROP_OLDEST;
+    let (gone, events) = dropped(chat.reply().unwrap());
+    assert_eq!(gone, grown()[1..1 + gone.len()]);
+    let kept: Vec<Message> =
+        grown().into_iter().filter(|it| it.role == "system").chain(grown()[1 + gone.len()..].to_vec()).collect();
+    assert_eq!(chat.messages()[..kept.len()], kept);
+    assert_eq!(chat.messages().len(), kept.len() + 1);
+    let Some(Event::Done(stats)) = events.last() else { panic!("{events:?}") };
+    assert!(matches!(stats.stop, Stop::End | Stop::Length), "{stats:?}");
+    // What is kept is the policy's business once, and part of what is saved.
+    let saved: ChatState = serde_json::from_str(&serde_json::to_string(&chat.save()).unwrap()).unwrap();
+    assert_eq!(saved.overflow, Overflow::DropOldest { reserve: None });
+    assert_eq!(serde_json::from_str::<Overflow>(r#"{"drop_oldest": {}}"#).unwrap(), saved.overflow);
+    assert_eq!(serde_json::from_str::<ChatState>("{}").unwrap().overflow, Overflow::Refuse);
+}
+
+/// A reply that cannot begin leaves the messages as they were.
+#[cfg(feature = "constrain")]
+#[test]
+fn no_turn_goes_for_a_reply_that_cannot_begin() {
+    let mut chat = chat();
+    chat.set_messages(grown());
+    chat.overflow = Overflow::DROP_OLDEST;
+    chat.options.calls = wglm::Calls::Required; // but there are no functions
+    assert!(matches!(chat.reply().map(drop), Err(Error::Argument { argument: "calls", .. })));
+    assert_eq!(chat.messages(), grown());
+    assert!(matches!(chat.send("Who are you?").map(drop), Err(Error::Argument { argument: "calls", .. })));
+    assert_eq!(chat.messages(), grown());
+}
+
+/// Whoever has the whole conversation finds no id twice, although the turn with the first call went.
+#[cfg(feature = "constrain")]
+#[test]
+fn ids_of_calls_that_went_are_not_given_again() {
+    let mut call = ToolCall::new("dice", Map::new());
+    call.id = Some("call_0".to_owned());
+    let mut asked = ChatState {
+        messages: vec![
+            Message::user("Roll the dice."),
+            Message::assistant("").with_tool_calls(vec![call]),
+            Message::tool("call_0", "6"),
+            Message::assistant("It is a six."),
+            Message::user("Roll the dice again."),
+        ],
+        overflow: Overflow::DropOldest { reserve: Some(usize::MAX) },
+        ..request("", 60)
+    };
+    let parameters = json!({"type": "object", "properties": {}});
+    asked.tools = vec![json!({"type": "function", "function": {"name": "dice", "parameters": parameters}})];
+    asked.options.calls = wglm::Calls::Required;
+    let scheduler = scheduler_with(SchedulerOptions { sessions: 1, ..SchedulerOptions::default() });
+    let (gone, events) = dropped(scheduler.chat(asked).unwrap());
+    assert_eq!(gone.len(), 4);
+    let called = events.iter().find_map(|event| if let Event::ToolCall(call) = event { Some(call) } else { None });
+    assert_eq!(called.expect("a call").id.as_deref(), Some("call_1"), "{events:?}");
+}
+
+/// An endless conversation, of which each turn has room for its reply.
+#[test]
+fn a_chat_goes_on_for_ever() {
+    let mut chat = chat();
+    chat.push(Message::system("Be brief."));
+    chat.overflow = Overflow::DropOldest { reserve: Some(24) };
+    let mut went = 0;
+    for turn in 0..10 {
+        for event in chat.send(["My name is Anna.", "What is seven plus five?"][turn % 2]).unwrap() {
+            match event.unwrap() {
+                Event::Dropped { messages } => went += messages.len(),
+                Event::Done(stats) => assert_ne!(stats.stop, Stop::Context, "turn {turn}"),
+                _ => {}
+            }
+        }
+    }
+    assert!(went > 4 && chat.messages().len() + went == 21, "{went} messages went");
+}
+
+/// Where each request comes with the whole conversation, what stays of it is the same for some turns, and so in the cache.
+#[test]
+fn turns_go_in_steps() {
+    let options = SchedulerOptions { sessions: 1, context: Some(2 * CONTEXT), ..SchedulerOptions::default() };
+    let scheduler = scheduler_with(options);
+    let mut messages = grown();
+    messages.splice(1..1, grown()[1..17].to_vec());
+    let mut asked = ChatState { messages, overflow: Overflow::DROP_OLDEST, ..request("", 4) };
+    let (mut counts, mut kept) = (Vec::new(), 0);
+    for _ in 0..4 {
+        let (gone, events) = dropped(scheduler.chat(asked.clone()).unwrap());
+        let Some(Event::Done(stats)) = events.last() else { panic!("{events:?}") };
+        if counts.last() == Some(&gone.len()) {
+            assert!(stats.prompt.cached > stats.prompt.new, "{stats:?}");
+            kept += 1;
+        }
+        counts.push(gone.len());
+        asked.messages.extend([Message::assistant("Twelve."), Message::user("What is two plus two?")]);
+    }
+    assert!(kept >= 1 && counts.is_sorted(), "{counts:?}");
+}
+
+/// A newest turn that leaves less room than the reserve gets what room there is; one that leaves none is refused.
+#[test]
+fn the_newest_turn_stays() {
+    let mut chat = chat();
+    chat.overflow = Overflow::DropOldest { reserve: Some(CONTEXT) };
+    chat.set_messages(grown());
+    let (gone, _) = dropped(chat.reply().unwrap());
+    assert_eq!(gone.len(), 16);
+    chat.set_messages(grown());
+    let long = "owl ".repeat(CONTEXT);
+    assert!(matches!(chat.send(&long).map(drop), Err(Error::ContextFull { .. })));
+    assert_eq!(chat.messages(), grown());
+}
+
+#[test]
+fn a_request_drops_its_oldest_turns() {
+    let options = SchedulerOptions { sessions: 2, context: Some(CONTEXT), ..SchedulerOptions::default() };
+    let scheduler = scheduler_with(options);
+    let mut asked = ChatState { messages: grown(), ..request("", 20) };
+    assert!(matches!(scheduler.chat(asked.clone()), Err(Error::ContextFull { .. })));
+    asked.overflow = Overflow::DROP_OLDEST;
+    let (gone, events) = dropped(scheduler.chat(asked.clone()).unwrap());
+    asked.messages.drain(1..1 + gone.len());
+    let (reply, wanted) = (rest(&mut scheduler.chat(asked.clone()).unwrap()), alone(&asked));
+    assert!(matches!(reply[0], Event::Prompt { .. }), "nothing goes any more");
+    assert!(!gone.is_empty() && said(&events) == said(&wanted) && said(&reply) == said(&wanted));
+}
