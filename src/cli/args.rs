@@ -7,6 +7,8 @@ mod model;
 mod numbers;
 mod output;
 mod sampling;
+#[cfg(feature = "serve")]
+mod serve;
 mod talk;
 
 pub use constraint::ConstraintArgs;
@@ -14,6 +16,8 @@ pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs, TuneArgs
 pub use model::{AdapterArgs, CacheTypeArg, CheckArg, FileArgs, GpuArgs, ModelArgs, TuningArg};
 pub use output::{MeasuredFormat, MeasuredOutputArgs, OutputArgs, OutputFormat};
 pub use sampling::{SamplingArgs, SpeculateArg};
+#[cfg(feature = "serve")]
+pub use serve::{OverflowArg, ServeArgs};
 pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};
 
 use super::hardware::names;
@@ -31,6 +35,7 @@ Examples:
   wglm run \"Tell me a story about an owl.\"       with the built-in demonstration model
   wglm run -m GLM-4.7-Flash-Q4_0.gguf -f prompt.txt
   wglm chat -m GLM-4.7-Flash-Q4_0.gguf
+  wglm serve -m GLM-4.7-Flash-Q4_0.gguf           http://127.0.0.1:8080, for browsers and other programs
   wglm chat -m unsloth/GLM-4.7-Flash-GGUF         with a model that `wglm pull` has downloaded
 
 Environment:
@@ -64,6 +69,12 @@ pub enum Command {
     /// Ctrl-C stops a reply, Ctrl-D quits.
     #[command(after_help = talk::CHAT_STATUS)]
     Chat(ChatArgs),
+    /// Serve the model over HTTP, with the interfaces of OpenAI, Anthropic and llama.cpp, and a page for browsers
+    ///
+    /// At http://127.0.0.1:8080, to programs on this machine alone, unless asked otherwise. Ctrl-C lets running replies end,
+    /// a second one cancels them.
+    #[cfg(feature = "serve")]
+    Serve(Box<ServeArgs>),
     /// Download a model from Hugging Face
     ///
     /// OWNER/REPO:QUANT names a model of a repository, OWNER/REPO the one that suits this machine. What an interrupted

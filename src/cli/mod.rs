@@ -38,6 +38,8 @@ mod reply;
 mod run;
 mod selftest;
 mod selftest_report;
+#[cfg(feature = "serve")]
+mod serve;
 mod setup;
 mod table;
 mod terminal;
@@ -82,6 +84,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(args) => return run::run(args),
         Command::Chat(args) => return chat::chat(args),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => return serve::serve(*args),
         #[cfg(feature = "download")]
         Command::Pull(args) => pull::pull(&args)?,
         Command::Models(args) => models::models(&args)?,

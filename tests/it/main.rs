@@ -37,6 +37,8 @@ mod quant;
 mod replies;
 mod sample;
 mod scheduling;
+#[cfg(all(feature = "serve", feature = "demo-model"))]
+mod serving;
 mod session;
 mod shapes;
 mod steps;

@@ -1,0 +1,106 @@
+//! Arguments of `serve`.
+
+use super::numbers::{positive, whole};
+use super::{ModelArgs, SamplingArgs, Switch};
+use clap::Args;
+use std::path::PathBuf;
+
+/// The heading in the help for whom the server answers.
+const ACCESS: &str = "Access";
+
+/// The heading in the help for what one client can ask of the server.
+const LIMITS: &str = "Limits";
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Address to listen at; other machines can reach the server at any but a loopback address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", help_heading = ACCESS)]
+    pub host: String,
+    /// Port to listen at; 0 for any that is free
+    #[arg(long, value_name = "N", default_value_t = 8080, help_heading = ACCESS)]
+    pub port: u16,
+    /// Key that clients have to send; can be repeated
+    #[arg(long, env = "WGLM_API_KEY", hide_env_values = true, value_name = "KEY", help_heading = ACCESS)]
+    pub api_key: Vec<String>,
+    /// File of such keys, one per line
+    #[arg(long, value_name = "FILE", help_heading = ACCESS)]
+    pub api_key_file: Option<PathBuf>,
+    /// Let pages of this origin call the server, as https://example.org; * for all; can be repeated
+    #[arg(long, value_name = "ORIGIN", help_heading = ACCESS)]
+    pub cors: Vec<String>,
+    /// Another name by which clients call the server; at any address it then answers to no unknown one; can be repeated
+    #[arg(long, value_name = "NAME", help_heading = ACCESS)]
+    pub allow_host: Vec<String>,
+    /// Do not serve the page for browsers
+    #[arg(long, alias = "no-webui", help_heading = ACCESS)]
+    pub no_page: bool,
+    /// Name of the model in replies [default: the name of its file]
+    #[arg(short, long, value_name = "NAME", help_heading = "Model")]
+    pub alias: Option<String>,
+    /// Conversations that are answered side by side (also -np)
+    #[arg(long, value_name = "N", default_value_t = 4, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
+    pub parallel: usize,
+    /// Requests that may wait for one of them; more are refused with status 429
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = number, help_heading = LIMITS)]
+    pub queue: usize,
+    /// Tokens of all conversations together in the KV cache [default: as many as the conversations can have, if memory allows]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
+    pub kv_tokens: Option<usize>,
+    /// What to do with a conversation that outgrows the context
+    #[arg(long, value_name = "POLICY", default_value = "refuse", help_heading = LIMITS)]
+    pub overflow: OverflowArg,
+    /// Most seconds from a request to the end of its reply; the reply then ends with what there is
+    #[arg(long, value_name = "S", default_value_t = 600, allow_negative_numbers = true, value_parser = seconds, help_heading = LIMITS)]
+    pub timeout: u64,
+    /// Most seconds that a client may take to send a request, or to take what is sent to it
+    #[arg(long, value_name = "S", default_value_t = 30, allow_negative_numbers = true, value_parser = seconds, help_heading = LIMITS)]
+    pub io_timeout: u64,
+    /// Most seconds that running replies have left after Ctrl-C or SIGTERM
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = whole::<u32>, help_heading = LIMITS)]
+    pub grace: u32,
+    /// Largest body of a request in KiB
+    #[arg(long, value_name = "KIB", default_value_t = 8192, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
+    pub max_body: usize,
+    /// Most messages in a conversation
+    #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
+    pub max_messages: usize,
+    /// Most replies to one request (its field n)
+    #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
+    pub max_choices: usize,
+    /// Most connections at a time
+    #[arg(long, value_name = "N", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
+    pub max_connections: usize,
+    /// Let the model think before it answers, where a request does not say
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    pub reasoning: Switch,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
+/// What happens to a conversation that is longer than the context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum OverflowArg {
+    /// The request is refused
+    Refuse,
+    /// The oldest turns are left out, whole
+    DropOldest,
+}
+
+/// Parses a count of at least 1.
+fn count(text: &str) -> Result<usize, String> {
+    let number = positive::<u32>(text)?;
+    usize::try_from(number).map_err(|error| error.to_string())
+}
+
+/// Parses a count that may be 0.
+fn number(text: &str) -> Result<usize, String> {
+    let number = whole::<u32>(text)?;
+    usize::try_from(number).map_err(|error| error.to_string())
+}
+
+/// Parses a time of at least a second, which no clock is too short for.
+fn seconds(text: &str) -> Result<u64, String> {
+    positive::<u32>(text).map(u64::from)
+}

@@ -1,0 +1,253 @@
+//! Replies on their way to a client. Each is generated on a thread of its own, because the library blocks; what it says
+//! goes through a channel with room for a few events, so a client who is slow to read holds up its reply and nobody
+//! else's, takes no memory, and is left when the reply's time is over. A client who goes away drops the [`Job`], which
+//! cancels its replies.
+
+use super::deadline::Deadline;
+use super::failure::Failure;
+use super::server::{Engine, Place, Server};
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+use wglm::{ChatState, Error, Event, GenerateOptions, ScheduledReply, Stop};
+
+/// How many events of a reply wait for the client.
+const ROOM: usize = 64;
+
+/// How long a reply that is out of time may take to end, and its client to take what is left of it.
+const END: Duration = Duration::from_secs(10);
+
+/// How long an answer waits for the first token before it begins: what fails until then has a status of its own.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is to be generated.
+#[derive(Debug, Clone)]
+pub enum Work {
+    Chat(Box<ChatState>),
+    Tokens(Vec<u32>, Box<GenerateOptions>),
+}
+
+/// What a thread says about its reply.
+enum Told {
+    /// It was accepted, with so many tokens of prompt.
+    Started(usize),
+    Event(Event),
+    Failed(Error),
+}
+
+/// The replies to one request.
+pub struct Job {
+    receiver: mpsc::Receiver<(usize, Told)>,
+    /// What came before anybody asked.
+    ready: std::collections::VecDeque<(usize, Event)>,
+    /// How many replies have not come to their end.
+    open: usize,
+    /// How many replies were accepted, and how many tokens their prompts have together.
+    started: (usize, usize),
+    /// Whether the turn of any of them came.
+    begun: bool,
+    server: Arc<Server>,
+    engine: Arc<Engine>,
+    deadline: Deadline,
+}
+
+impl Job {
+    /// Begins the replies, and waits until it is known whether they begin. `body` is what asked for them: its memory
+    /// counts until their prompts are made, for what was read of it takes many times as much.
+    ///
+    /// # Errors
+    /// A [`Failure`] if one of them is refused, or fails early.
+    pub async fn start(
+        server: &Arc<Server>,
+        engine: Arc<Engine>,
+        works: Vec<Work>,
+        body: Bytes,
+    ) -> Result<Self, Failure> {
+        let places = works.iter().map(|_| server.place()).collect::<Result<Vec<Place>, _>>()?;
+        let (sender, receiver) = mpsc::channel(ROOM);
+        let cancels = places.iter().map(|place| place.cancel.clone()).collect();
+        let deadline = Deadline::new(server.limits.reply, END, cancels);
+        let count = works.len();
+        for (index, (work, place)) in works.into_iter().zip(places).enumerate() {
+            let (engine, sender, body) = (engine.clone(), sender.clone(), body.clone());
+            let told = move |told| sender.blocking_send((index, told)).is_ok();
+            // The thread is not waited for: it ends when the reply does.
+            drop(tokio::task::spawn_blocking(move || generate(&engine, work, body, &place, told)));
+        }
+        drop((sender, body));
+        let (server, ready) = (server.clone(), Default::default());
+        let (started, begun) = ((0, 0), false);
+        let mut job = Self { receiver, ready, open: count, started, begun, server, engine, deadline };
+        job.begin(count).await?;
+        Ok(job)
+    }
+
+    /// Waits until all replies are accepted, and then a moment for the first token.
+    async fn begin(&mut self, count: usize) -> Result<(), Failure> {
+        let deadline = self.deadline.at();
+        let mut patience = None;
+        loop {
+            let until = patience.map_or(deadline, |patience: Instant| patience.min(deadline));
+            let told = match timeout_at(until, self.receiver.recv()).await {
+                Ok(told) => told,
+                Err(_) if patience.is_some() => return Ok(()),
+                Err(_) => {
+                    self.open = 0;
+                    self.deadline.expire();
+                    return Err(self.no_turn());
+                }
+            };
+            match told {
+                Some((_, Told::Started(prompt))) => {
+                    self.accepted(prompt);
+                    if self.started.0 == count {
+                        patience = Some(Instant::now() + PATIENCE);
+                    }
+                }
+                Some((index, Told::Event(event))) => {
+                    let waits = matches!(event, Event::Prompt { .. } | Event::Dropped { .. });
+                    self.ready.push_back((index, event));
+                    if !waits && self.started.0 == count {
+                        return Ok(());
+                    }
+                }
+                Some((_, Told::Failed(error))) => {
+                    self.open = 0;
+                    return Err(self.told(&error));
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Tokens of all prompts.
+    pub fn prompt(&self) -> usize {
+        self.started.1
+    }
+
+    fn accepted(&mut self, prompt: usize) {
+        self.started.0 += 1;
+        self.started.1 += prompt;
+    }
+
+    /// The next event of any of the replies, with the reply's number, or nothing if all have ended.
+    ///
+    /// # Errors
+    /// A [`Failure`] of a reply, which ends all of them.
+    pub async fn next(&mut self) -> Result<Option<(usize, Event)>, Failure> {
+        let mut next = self.receive().await;
+        match &next {
+            Ok(Some((_, Event::Done(stats)))) => {
+                self.open = self.open.saturating_sub(1);
+                if stats.stop == Stop::Cancelled && !self.begun {
+                    next = Err(self.no_turn());
+                }
+            }
+            Ok(Some((_, Event::Dropped { .. }))) => {}
+            Ok(Some(_)) => self.begun = true,
+            // A thread that is gone without a word: the client must not take what it has for the whole.
+            Ok(None) if self.open > 0 => {
+                let message = "the reply ended without its end, which is a fault of the server";
+                next = Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, message));
+            }
+            Ok(None) | Err(_) => {}
+        }
+        if !matches!(next, Ok(Some(_))) {
+            self.open = 0;
+        }
+        next
+    }
+
+    async fn receive(&mut self) -> Result<Option<(usize, Event)>, Failure> {
+        if let Some(ready) = self.ready.pop_front() {
+            return Ok(Some(ready));
+        }
+        loop {
+            match self.deadline.wait(self.receiver.recv()).await {
+                Some(None) => return Ok(None),
+                Some(Some((index, Told::Event(event)))) => return Ok(Some((index, event))),
+                Some(Some((_, Told::Failed(error)))) => return Err(self.told(&error)),
+                Some(Some((_, Told::Started(prompt)))) => self.accepted(prompt),
+                None => return Err(Failure::unavailable("the reply does not end", 5)),
+            }
+        }
+    }
+
+    /// Waits until the client has room for what is sent to it, or returns nothing if that takes longer than the replies
+    /// may.
+    pub async fn taken<T>(&mut self, taking: impl Future<Output = T>) -> Option<T> {
+        self.deadline.wait(taking).await
+    }
+
+    /// Why replies end that their clients did not end.
+    pub fn why_cancelled(&self) -> &'static str {
+        match self.deadline.is_over() {
+            true => "the reply was ended by the server, for its time was over",
+            false => "the reply was ended by the server, which is shutting down",
+        }
+    }
+
+    /// What is told of a request that the model had no time for.
+    fn no_turn(&self) -> Failure {
+        match self.deadline.is_over() {
+            true => Failure::unavailable("the request waited too long for its turn", 5),
+            false => Failure::unavailable("the server is shutting down", 5),
+        }
+    }
+
+    /// Ends one of the replies, whose client has what it asked for. Its last event still comes.
+    pub fn end(&self, index: usize) {
+        self.deadline.cancel_one(index);
+    }
+
+    /// What is told of an error. One that takes the model away has it loaded again.
+    fn told(&self, error: &Error) -> Failure {
+        if matches!(error.cause(), Error::DeviceLost { .. }) {
+            self.server.lost(&self.engine);
+        }
+        Failure::from(error)
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.deadline.cancel();
+        if self.open > 0 {
+            self.server.counts.cancelled.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Generates a reply and tells of it, until it ends or nobody listens.
+fn generate(engine: &Engine, work: Work, body: Bytes, place: &Place, tell: impl Fn(Told) -> bool) {
+    let begun = begin(engine, work);
+    drop(body);
+    match begun {
+        Ok(reply) => {
+            let reply = reply.with_cancel(&place.cancel);
+            if !tell(Told::Started(reply.prompt_tokens())) {
+                return;
+            }
+            for event in reply {
+                let told = event.map_or_else(Told::Failed, Told::Event);
+                if !tell(told) {
+                    return;
+                }
+            }
+        }
+        Err(error) => {
+            tell(Told::Failed(error));
+        }
+    }
+}
+
+fn begin(engine: &Engine, work: Work) -> wglm::Result<ScheduledReply> {
+    match work {
+        Work::Chat(request) => engine.scheduler.chat(*request),
+        Work::Tokens(tokens, options) => engine.scheduler.generate(tokens, *options),
+    }
+}

@@ -1,0 +1,51 @@
+//! Figures for Prometheus, in the text form that it reads. They count, and say nothing of what was said.
+
+use super::server::{Server, seconds};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A figure: its name, whether it only grows, what it is, its value.
+type Figure = (&'static str, bool, &'static str, u64);
+
+pub async fn metrics(State(server): State<Arc<Server>>) -> Response {
+    let counts = &server.counts;
+    let mut figures: Vec<Figure> = vec![
+        ("start_time_seconds", false, "When the server was started, in seconds since 1970.", seconds(server.started)),
+        ("http_requests_total", true, "Requests of any kind.", counts.requests.load(Ordering::Relaxed)),
+        ("requests_refused_total", true, "Requests beyond the queue.", counts.refused.load(Ordering::Relaxed)),
+        ("clients_gone_total", true, "Requests whose client went away.", counts.cancelled.load(Ordering::Relaxed)),
+        ("model_reloads_total", true, "Reloads after a lost GPU.", counts.reloads.load(Ordering::Relaxed)),
+        ("replies", false, "Replies that run or wait at the moment.", server.busy() as u64),
+    ];
+    let engine = server.engine.peek();
+    figures.push(("model_loaded", false, "Whether the model is loaded.", u64::from(engine.is_ok())));
+    if let Ok(engine) = engine {
+        let state = engine.scheduler.state();
+        let busy = state.slots.iter().filter(|slot| slot.busy).count();
+        let held: usize = state.slots.iter().map(|slot| slot.tokens).sum();
+        let counts = state.counts;
+        figures.extend([
+            ("requests_processing", false, "Replies that are being generated.", busy as u64),
+            ("requests_deferred", false, "Requests that wait for their turn.", state.waiting as u64),
+            ("kv_cache_tokens", false, "Tokens in the KV caches of all slots.", held as u64),
+            ("replies_total", true, "Replies that were begun.", counts.requests),
+            ("prompt_tokens_total", true, "Tokens of prompts that were computed.", counts.prompt_tokens),
+            ("cached_tokens_total", true, "Tokens of prompts that the cache had.", counts.cached_tokens),
+            ("tokens_predicted_total", true, "Tokens that were generated.", counts.generated_tokens),
+        ]);
+    }
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text(&figures)).into_response()
+}
+
+fn text(figures: &[Figure]) -> String {
+    figures.iter().fold(String::new(), |mut text, (name, grows, help, value)| {
+        let kind = if *grows { "counter" } else { "gauge" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# HELP wglm_{name} {help}\n# TYPE wglm_{name} {kind}\nwglm_{name} {value}");
+        text
+    })
+}

@@ -1,0 +1,224 @@
+//! Replies in the words of chat completions.
+
+use super::end_stream;
+use crate::cli::serve::events::{Chunks, Speaker};
+use crate::cli::serve::failure::{Dialect, Failure};
+use crate::cli::serve::figures::{Usage, chat_logprobs, timings};
+use crate::cli::serve::pieces::{Ending, Outcome, Piece, Whole};
+use crate::cli::serve::server::{id, now};
+use serde_json::{Value, json};
+use wglm::text::ToolCall;
+
+/// How long the pieces are in which arguments of a call are streamed.
+pub const ARGUMENTS: usize = 256;
+
+/// What the chunks of a stream have in common, and what was said so far.
+pub struct ChatWords {
+    id: String,
+    created: u64,
+    model: String,
+    logprobs: bool,
+    /// Whether the stream ends with what its replies used.
+    tell_usage: bool,
+    usage: Usage,
+    /// How many calls each reply has made.
+    calls: Vec<usize>,
+}
+
+/// The word for the end of a reply.
+pub fn reason(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Done | Ending::StopString => "stop",
+        Ending::Calls => "tool_calls",
+        Ending::Cut => "length",
+    }
+}
+
+/// The arguments of a call, as the string of JSON that OpenAI's interfaces carry.
+pub fn arguments(call: &ToolCall) -> String {
+    call.function.arguments.to_string()
+}
+
+/// Text in pieces of at most so many bytes, but a character at least.
+pub fn cut(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?.len_utf8();
+        let most = bytes.clamp(first, rest.len());
+        let end = (first..=most).rev().find(|at| rest.is_char_boundary(*at)).unwrap_or(first);
+        let (piece, behind) = rest.split_at(end);
+        rest = behind;
+        Some(piece)
+    })
+}
+
+impl ChatWords {
+    pub fn new(model: &str, logprobs: bool, tell_usage: bool) -> Self {
+        let (id, created, model) = (id("chatcmpl-"), now(), model.to_owned());
+        Self { id, created, model, logprobs, tell_usage, usage: Usage::default(), calls: Vec::new() }
+    }
+
+    /// The whole answer.
+    pub fn whole(mut self, wholes: Vec<Whole>) -> Value {
+        let mut choices = Vec::new();
+        let (mut warnings, mut times) = (Vec::new(), Value::Null);
+        for (index, whole) in wholes.into_iter().enumerate() {
+            let called: Vec<Value> = whole.calls.iter().map(call).collect();
+            let content = if whole.text.is_empty() && !called.is_empty() { Value::Null } else { whole.text.into() };
+            let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+            if !whole.thinking.is_empty() {
+                message["reasoning_content"] = whole.thinking.into();
+            }
+            if !called.is_empty() {
+                message["tool_calls"] = called.into();
+            }
+            let logprobs = match self.logprobs {
+                true => chat_logprobs(&whole.tokens),
+                false => Value::Null,
+            };
+            let ending = whole.outcome.as_ref().map_or(Ending::Cut, |outcome| outcome.ending);
+            if let Some(outcome) = whole.outcome {
+                self.usage.add(Usage::of(&outcome), index == 0);
+                times = timings(&outcome.stats);
+                warnings.extend(outcome.warnings);
+            }
+            let reason = reason(ending);
+            choices.push(json!({"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}));
+        }
+        let mut answer = self.frame("chat.completion", choices.into());
+        answer["usage"] = self.usage.openai();
+        answer["timings"] = times;
+        if !warnings.is_empty() {
+            answer["warnings"] = warnings.into();
+        }
+        answer
+    }
+
+    fn frame(&self, object: &str, choices: Value) -> Value {
+        json!({
+            "id": self.id,
+            "object": object,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": concat!("wglm-", env!("CARGO_PKG_VERSION")),
+            "choices": choices,
+        })
+    }
+
+    fn chunk(&self, index: usize, delta: Value, to: &mut Chunks) {
+        to.data(&self.piece_of(index, delta));
+    }
+
+    fn piece_of(&self, index: usize, delta: Value) -> Value {
+        let choice = json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": null});
+        self.frame("chat.completion.chunk", json!([choice]))
+    }
+
+    fn call(&mut self, index: usize, call: &ToolCall, to: &mut Chunks) {
+        if self.calls.len() <= index {
+            self.calls.resize(index + 1, 0);
+        }
+        let number = self.calls[index];
+        self.calls[index] += 1;
+        let delta = |rest: Value| {
+            let mut call = json!({"index": number});
+            if let (Value::Object(call), Value::Object(rest)) = (&mut call, rest) {
+                call.extend(rest);
+            }
+            json!({"tool_calls": [call]})
+        };
+        let name = &call.function.name;
+        let begin = json!({"id": call.id, "type": "function", "function": {"name": name, "arguments": ""}});
+        self.chunk(index, delta(begin), to);
+        for piece in cut(&arguments(call), ARGUMENTS) {
+            self.chunk(index, delta(json!({"function": {"arguments": piece}})), to);
+        }
+    }
+
+    fn outcome(&mut self, index: usize, outcome: &Outcome, to: &mut Chunks) {
+        self.usage.add(Usage::of(outcome), index == 0);
+        let mut chunk = self.piece_of(index, json!({}));
+        chunk["choices"][0]["finish_reason"] = reason(outcome.ending).into();
+        chunk["timings"] = timings(&outcome.stats);
+        if !outcome.warnings.is_empty() {
+            chunk["warnings"] = outcome.warnings.clone().into();
+        }
+        to.data(&chunk);
+    }
+}
+
+/// A call in a whole message.
+fn call(call: &ToolCall) -> Value {
+    let function = json!({"name": call.function.name, "arguments": arguments(call)});
+    json!({"id": call.id, "type": "function", "function": function})
+}
+
+impl Speaker for ChatWords {
+    fn begin(&mut self, _: usize, _: &mut Chunks) {}
+
+    fn piece(&mut self, index: usize, piece: Piece, to: &mut Chunks) {
+        match piece {
+            Piece::Prompt { .. } => self.chunk(index, json!({"role": "assistant", "content": ""}), to),
+            Piece::Thinking(text) => self.chunk(index, json!({"reasoning_content": text}), to),
+            Piece::Text { text, tokens } => {
+                let mut chunk = self.piece_of(index, json!({"content": text}));
+                if self.logprobs {
+                    chunk["choices"][0]["logprobs"] = chat_logprobs(&tokens);
+                }
+                to.data(&chunk);
+            }
+            Piece::Call(call) => self.call(index, &call, to),
+            Piece::End(outcome) => self.outcome(index, &outcome, to),
+        }
+    }
+
+    fn end(&mut self, to: &mut Chunks) {
+        let used = self.tell_usage.then(|| {
+            let mut chunk = self.frame("chat.completion.chunk", json!([]));
+            chunk["usage"] = self.usage.openai();
+            chunk
+        });
+        end_stream(used, to);
+    }
+
+    fn failed(&mut self, failure: &Failure, to: &mut Chunks) {
+        end_stream(Some(failure.body(Dialect::OpenAi)), to);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{ChatWords, cut};
+    use crate::cli::serve::events::{Chunks, Speaker};
+    use crate::cli::serve::pieces::Piece;
+    use serde_json::{Value, json};
+    use wglm::ToolCall;
+
+    #[test]
+    fn a_call_is_streamed_in_pieces_that_join() {
+        let arguments = json!({"text": "ä".repeat(400), "count": 2});
+        let mut call = ToolCall::new("note", arguments.as_object().cloned().unwrap());
+        call.id = Some("c".into());
+        let (mut words, mut chunks) = (ChatWords::new("m", false, false), Chunks::default());
+        words.piece(0, Piece::Call(call.clone()), &mut chunks);
+        words.piece(0, Piece::Call(call), &mut chunks);
+        let mut told = [String::new(), String::new()];
+        let mut begun = Vec::new();
+        for data in chunks.said() {
+            let delta = data["choices"][0]["delta"]["tool_calls"][0].clone();
+            let index = delta["index"].as_u64().unwrap() as usize;
+            begun.extend(delta["function"]["name"].as_str().map(|name| (index, name.to_owned(), delta["id"].clone())));
+            told[index] += delta["function"]["arguments"].as_str().unwrap();
+        }
+        assert_eq!(begun, [0, 1].map(|index| (index, "note".to_owned(), Value::from("c"))));
+        assert!(told.iter().all(|text| serde_json::from_str::<Value>(text).unwrap() == arguments), "{told:?}");
+    }
+
+    #[test]
+    fn characters_stay_whole() {
+        let pieces: Vec<&str> = cut("aäöü€", 3).collect();
+        assert_eq!(pieces.concat(), "aäöü€");
+        assert!(pieces.iter().all(|piece| piece.len() <= 3), "{pieces:?}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Which path leads where, and what holds for all of them.
+
+use super::access::Access;
+use super::body::refuse;
+use super::failure::{Dialect, Failure};
+use super::server::Server;
+use super::{anthropic, llama, metrics, openai, page};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// An answer of JSON.
+pub fn json(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], Body::from(value.to_string())).into_response()
+}
+
+/// All paths.
+pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
+    let paths = Router::new()
+        .route("/v1/models", get(openai::models::list))
+        .route("/models", get(openai::models::list))
+        .route("/v1/models/{*id}", get(openai::models::one))
+        .route("/v1/chat/completions", post(openai::chat::complete))
+        .route("/chat/completions", post(openai::chat::complete))
+        .route("/v1/completions", post(openai::completions::complete))
+        .route("/v1/responses", post(openai::responses::respond))
+        .route("/responses", post(openai::responses::respond))
+        .route("/v1/embeddings", post(openai::models::no_embeddings))
+        .route("/embeddings", post(openai::models::no_embeddings))
+        .route("/v1/messages", post(anthropic::message))
+        .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
+        .route("/health", get(llama::health))
+        .route("/v1/health", get(llama::health))
+        .route("/props", get(llama::props))
+        .route("/slots", get(llama::slots))
+        .route("/tokenize", post(llama::tokenize))
+        .route("/detokenize", post(llama::detokenize))
+        .route("/apply-template", post(llama::apply_template))
+        .route("/metrics", get(metrics::metrics));
+    let paths = if with_page { paths.route("/", get(page::page)) } else { paths };
+    paths
+        .fallback(any(unknown))
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state((server.clone(), Arc::new(access)), around))
+        .with_state(server)
+}
+
+async fn unknown(request: Request) -> Failure {
+    let path: String = request.uri().path().chars().take(80).collect();
+    refuse(request).await;
+    Failure::new(StatusCode::NOT_FOUND, format!("there is nothing at {path}"))
+}
+
+async fn wrong_method(request: Request) -> Failure {
+    let message = format!("{} is not what {} is for", request.method(), request.uri().path());
+    refuse(request).await;
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+/// What holds for all paths: who may call, the form of failures, and headers.
+async fn around(State((server, access)): State<(Arc<Server>, Arc<Access>)>, request: Request, next: Next) -> Response {
+    server.counts.requests.fetch_add(1, Ordering::Relaxed);
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let mut response = match access.check(&method, &path, request.headers()) {
+        Err(failure) => {
+            refuse(request).await;
+            failure.into_response()
+        }
+        Ok(()) if method == Method::OPTIONS => Access::preflight(request.headers()),
+        Ok(()) => next.run(request).await,
+    };
+    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+        let allow = response.headers().get(header::ALLOW).cloned();
+        response = failure.answer(Dialect::of(&path));
+        allow.map(|allow| response.headers_mut().insert(header::ALLOW, allow));
+    }
+    access.share(origin.as_ref(), &mut response);
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Neither the method nor the path: clients choose both, and what they say is logged nowhere.
+    tracing::debug!("a request was answered with status {}", response.status().as_u16());
+    response
+}

@@ -1,0 +1,219 @@
+//! Starts the server, and ends it.
+
+use super::access::Access;
+use super::listen::accept;
+use super::reload::Reloading;
+use super::router::router;
+use super::server::{Engine, Limits, Server};
+use crate::cli::args::{ModelArgs, OverflowArg, ServeArgs, Switch};
+use crate::cli::interrupts::{self, INTERRUPTED, OnInterrupt};
+use crate::cli::{failure, model, output, terminal, tunings};
+use anyhow::Context;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+use wglm::{DraftKind, GenerateOptions, Gguf, Overflow, Scheduler, SchedulerOptions};
+
+/// How long replies may take to end that were cancelled.
+const END: Duration = Duration::from_secs(3);
+
+/// Threads that serve connections. What blocks has threads of its own.
+const THREADS: usize = 2;
+
+pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    // A press of Ctrl-C during the load ends it: `model::load` asks `interrupts::asked`.
+    let cancel = interrupts::begin(OnInterrupt::CancelWork);
+    let file = model::open(args.model.file.model.as_deref())?;
+    let defaults = crate::cli::run::options(&file, &args.sampling, true)?;
+    let mut access = access(&args)?;
+    let limits = Limits {
+        body: args.max_body << 10,
+        messages: args.max_messages,
+        choices: args.max_choices,
+        replies: args.parallel.saturating_add(args.queue),
+        queue: args.queue,
+        reply: Duration::from_secs(args.timeout),
+        io: Duration::from_secs(args.io_timeout),
+    };
+    let overflow = match args.overflow {
+        OverflowArg::Refuse => Overflow::Refuse,
+        OverflowArg::DropOldest => Overflow::DROP_OLDEST,
+    };
+    let (loader, again) = (Loader::new(&args, defaults), file.clone());
+    let loader = Arc::new(loader);
+    let reloader = loader.clone();
+    let engine = Reloading::new(move || reloader.load(&again).map_err(|error| format!("{error:#}")));
+    let model = (args.alias.clone().unwrap_or_else(|| stem(&file)), file_name(&file));
+    let server = Arc::new(Server::new(engine, model, limits, overflow, args.reasoning == Switch::On));
+    let runtime = runtime(server.limits.replies)?;
+    let listener = runtime.block_on(listen(&args.host, args.port))?;
+    let address = listener.local_addr().context("the address of the server")?;
+    access.names = names(&args, address.ip());
+    output::lines([format!("listening at http://{address}")])?;
+    if !address.ip().is_loopback() && access.keys.is_empty() {
+        output::note(format_args!("note: whoever reaches {address} can use the model; --api-key asks for a key"));
+    }
+    let (close, closing) = watch::channel(false);
+    let (open, opened) = mpsc::channel(1);
+    let router = router(server.clone(), access, !args.no_page);
+    runtime.spawn(accept(listener, router, server.clone(), args.max_connections, closing, open));
+    let (presses, pressed) = mpsc::channel(4);
+    runtime.spawn(signals(presses, cancel));
+    match loader.load(&file) {
+        Ok(engine) => {
+            let context = engine.scheduler.context();
+            let slots = output::count(args.parallel, "conversation");
+            server.engine.set(engine);
+            output::note(format_args!("{} is ready: {slots} side by side, of up to {context} tokens", server.name));
+        }
+        Err(error) => {
+            runtime.shutdown_timeout(END);
+            return Err(error);
+        }
+    }
+    let code = runtime.block_on(end(&server, pressed, close, opened, Duration::from_secs(args.grace.into())));
+    runtime.shutdown_timeout(END);
+    Ok(code)
+}
+
+/// What it takes to load the model, the first time and again.
+struct Loader {
+    model: ModelArgs,
+    guesses: DraftKind,
+    scheduler: SchedulerOptions,
+    defaults: GenerateOptions,
+}
+
+impl Loader {
+    fn new(args: &ServeArgs, defaults: GenerateOptions) -> Self {
+        let (sessions, tokens) = (args.parallel, args.kv_tokens);
+        let queue = args.parallel.saturating_add(args.queue); // the server counts by itself who waits
+        let scheduler = SchedulerOptions { sessions, queue, tokens, ..SchedulerOptions::default() };
+        Self { model: args.model.clone(), guesses: args.sampling.speculate.kind(), scheduler, defaults }
+    }
+
+    fn load(&self, file: &Gguf) -> anyhow::Result<Engine> {
+        let model = model::load(file, &self.model, self.guesses)?;
+        tunings::hint(&model, &self.model);
+        let scheduler = Scheduler::new(&model, &self.scheduler)?;
+        Ok(Engine { model, scheduler, defaults: self.defaults.clone() })
+    }
+}
+
+/// The name of a file without its ending, as the model is called.
+fn stem(file: &Gguf) -> String {
+    let stem = file.path().and_then(Path::file_stem);
+    stem.map_or_else(|| "fable-10m".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// The name of a file without its folder, which is nobody's business.
+fn file_name(file: &Gguf) -> String {
+    let name = file.path().and_then(Path::file_name);
+    name.map_or_else(|| "fable-10m-q4_0.gguf".into(), |name| name.to_string_lossy().into_owned())
+}
+
+fn access(args: &ServeArgs) -> anyhow::Result<Access> {
+    let mut keys: Vec<String> = args.api_key.clone();
+    // A variable that is not set must not open the server to everybody.
+    let empty = keys.iter().any(|key| key.trim().is_empty());
+    anyhow::ensure!(!empty, "--api-key (or WGLM_API_KEY): the key is empty; leave it out for a server without keys");
+    if let Some(path) = &args.api_key_file {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let before = keys.len();
+        keys.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
+        anyhow::ensure!(keys.len() > before, "{}: there is no key in it", path.display());
+    }
+    Ok(Access { keys, origins: args.cors.clone(), names: None })
+}
+
+/// The names by which a server may be called that listens at an address: at one that only this machine reaches those of
+/// this machine, elsewhere any unless it was said which.
+fn names(args: &ServeArgs, address: IpAddr) -> Option<Vec<String>> {
+    let checked = address.is_loopback() || !args.allow_host.is_empty();
+    checked.then(|| {
+        let given = [&args.host].into_iter().chain(&args.allow_host).cloned();
+        ["localhost".to_owned()].into_iter().chain(given).collect()
+    })
+}
+
+fn runtime(replies: usize) -> anyhow::Result<Runtime> {
+    let threads = replies.saturating_add(16); // those of work that takes a moment
+    let runtime =
+        Builder::new_multi_thread().worker_threads(THREADS).max_blocking_threads(threads).enable_all().build();
+    runtime.context("cannot start the threads of the server")
+}
+
+async fn listen(host: &str, port: u16) -> anyhow::Result<TcpListener> {
+    let wanted = || format!("cannot listen at {host}, port {port}");
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().with_context(wanted)?.collect();
+    TcpListener::bind(addresses.as_slice()).await.with_context(wanted)
+}
+
+/// Tells of each Ctrl-C and each SIGTERM. The third one ends the process at once.
+async fn signals(presses: mpsc::Sender<()>, load: wglm::Cancel) {
+    #[cfg(unix)]
+    let mut term = {
+        use tokio::signal::unix::{SignalKind, signal};
+        signal(SignalKind::terminate()).ok()
+    };
+    for count in 1.. {
+        #[cfg(unix)]
+        let asked = async {
+            match &mut term {
+                Some(term) => drop(term.recv().await),
+                None => std::future::pending().await,
+            }
+        };
+        #[cfg(not(unix))]
+        let asked = std::future::pending();
+        tokio::select! {
+            pressed = tokio::signal::ctrl_c() => if pressed.is_err() { return },
+            () = asked => {}
+        }
+        if count == 3 {
+            terminal::leave(INTERRUPTED);
+        }
+        load.cancel();
+        // During the load nobody takes this.
+        let _ = presses.try_send(());
+    }
+}
+
+/// Serves until it is asked to end: then running replies have the time that `grace` says, or until it is asked again.
+async fn end(
+    server: &Server,
+    mut pressed: mpsc::Receiver<()>,
+    close: watch::Sender<bool>,
+    mut opened: mpsc::Receiver<()>,
+    grace: Duration,
+) -> ExitCode {
+    pressed.recv().await;
+    server.close();
+    close.send_replace(true);
+    let running = server.busy();
+    if running > 0 {
+        let replies = if running == 1 { "reply" } else { "replies" };
+        output::note(format_args!("{running} {replies} to end, {} s at most; Ctrl-C cancels", grace.as_secs()));
+    }
+    // The channel closes when no connection is left.
+    let ended = tokio::select! {
+        _ = opened.recv() => true,
+        _ = pressed.recv() => false,
+        () = tokio::time::sleep(grace) => false,
+    };
+    if ended {
+        return ExitCode::SUCCESS;
+    }
+    server.cancel_all();
+    // Their clients are told.
+    let left = tokio::time::timeout(END, opened.recv()).await;
+    if let Err(elapsed) = left {
+        failure::tell(&anyhow::anyhow!("some replies did not end: {elapsed}"));
+    }
+    INTERRUPTED.into()
+}

@@ -1,0 +1,130 @@
+//! Whom the server answers, and what it lets pages do.
+
+use super::client::{Answer, ask, exchange, request};
+use super::{Serving, question, shared};
+use std::io::Write;
+
+const PATH: &str = "/v1/models";
+
+#[test]
+fn a_key_is_asked_for() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"\n second key \n").unwrap();
+    let path = file.path().to_str().unwrap().to_owned();
+    let serving = Serving::start(&["--api-key", "first", "--api-key-file", &path]);
+    let get = |path: &str, headers: &[(&str, &str)]| ask(&serving.address, "GET", path, headers, b"");
+    for path in [PATH, "/slots", "/metrics", "/props", "/v1/messages", "/nothing"] {
+        let answer = get(path, &[]);
+        let kind = answer.json()["error"]["type"].clone();
+        assert_eq!((answer.status, kind), (401, "authentication_error".into()), "{path}");
+    }
+    assert_eq!(get("/v1/messages", &[]).json()["type"], "error", "in Anthropic's form");
+    assert_eq!((get("/health", &[]).status, get("/", &[]).status), (200, 200));
+    for header in [("authorization", "Bearer first"), ("x-api-key", "second key")] {
+        assert_eq!(get(PATH, &[header]).status, 200, "{header:?}");
+    }
+    for header in [("authorization", "Bearer second"), ("x-api-key", ""), ("authorization", "first")] {
+        assert_eq!(get(PATH, &[header]).status, 401, "{header:?}");
+    }
+}
+
+/// An empty key is a mistake, and what stands in one is the key as a whole.
+#[test]
+fn a_key_is_what_was_given() {
+    for (key, variable) in [(Some(""), None), (Some(" "), None), (None, Some(""))] {
+        let mut command = Serving::command(&key.map_or(vec![], |key| vec!["--api-key", key]));
+        if let Some(variable) = variable {
+            command.env("WGLM_API_KEY", variable);
+        }
+        let ended = command.stderr(std::process::Stdio::piped()).output().unwrap();
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success() && told.contains("the key is empty"), "{key:?} {variable:?}: {told}");
+    }
+    let serving = Serving::start(&["--api-key", "a,9f3c"]);
+    let get = |key| ask(&serving.address, "GET", PATH, &[("x-api-key", key)], b"").status;
+    assert_eq!((get("a"), get("9f3c"), get("a,9f3c")), (401, 401, 200));
+}
+
+/// A client that sends a long prompt learns why it is refused, and not just that the connection was reset.
+#[test]
+fn who_is_refused_is_told_so() {
+    let serving = Serving::start(&["--api-key", "first"]);
+    let body = vec![b' '; 900_000];
+    for _ in 0..8 {
+        let wrong = ask(&serving.address, "POST", "/v1/chat/completions", &[("x-api-key", "wrong")], &body);
+        let unknown = ask(&serving.address, "POST", "/v1/nothing", &[("x-api-key", "first")], &body);
+        let method = ask(&serving.address, "PUT", "/v1/messages", &[("x-api-key", "first")], &body);
+        assert_eq!((wrong.status, unknown.status, method.status), (401, 404, 405));
+    }
+}
+
+#[test]
+fn pages_of_others_get_nothing_unless_allowed() {
+    let serving = shared();
+    let origin = ("origin", "https://chat.example");
+    let get = |serving: &Serving, origin| ask(&serving.address, "GET", PATH, &[origin], b"");
+    let refused = get(&serving, origin);
+    assert_eq!((refused.status, refused.header("access-control-allow-origin")), (403, None));
+    let own = format!("http://{}", serving.address);
+    assert_eq!(get(&serving, ("origin", &own)).status, 200);
+    let serving = Serving::start(&["--cors", "https://chat.example"]);
+    let allowed = get(&serving, origin);
+    assert_eq!((allowed.status, allowed.header("access-control-allow-origin")), (200, Some("https://chat.example")));
+    let asked = [origin, ("access-control-request-headers", "x-api-key"), ("access-control-request-method", "POST")];
+    let preflight = ask(&serving.address, "OPTIONS", "/v1/chat/completions", &asked, b"");
+    assert_eq!((preflight.status, preflight.header("access-control-allow-headers")), (204, Some("x-api-key")));
+    assert_eq!(get(&serving, ("origin", "https://other.example")).status, 403);
+}
+
+#[test]
+fn names_from_outside_do_not_lead_here() {
+    let serving = shared();
+    let get = |host: &str| ask(&serving.address, "GET", PATH, &[("host", host)], b"").status;
+    assert_eq!((get("localhost:1"), get("rebound.example"), get("127.0.0.1.example:80")), (200, 403, 403));
+    // By where the server listens, and not by what that was called.
+    let named = Serving::start(&["--host", "LOCALHOST"]);
+    let get = |serving: &Serving, host: &str| ask(&serving.address, "GET", PATH, &[("host", host)], b"").status;
+    assert_eq!((get(&named, "localhost"), get(&named, "rebound.example")), (200, 403));
+    let open = Serving::start(&["--host", "0.0.0.0"]);
+    assert_eq!((get(&open, "owl.example"), get(&open, "rebound.example")), (200, 200));
+    let allowing = Serving::start(&["--host", "0.0.0.0", "--allow-host", "owl.example"]);
+    let told = ["owl.example", "192.0.2.1:80", "rebound.example"].map(|host| get(&allowing, host));
+    assert_eq!(told, [200, 200, 403]);
+}
+
+#[test]
+fn the_page_may_load_nothing() {
+    let page = shared().get("/");
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    let nonce = policy.split("'nonce-").nth(1).unwrap().split('\'').next().unwrap();
+    assert_eq!(page.text().matches(&format!("nonce=\"{nonce}\"")).count(), 2);
+    assert_ne!(shared().get("/").header("content-security-policy"), Some(policy), "another one each time");
+    let without = Serving::start(&["--no-page"]);
+    assert_eq!(without.get("/").status, 404);
+}
+
+#[test]
+fn paths_and_methods_that_are_not_there_say_so() {
+    let serving = shared();
+    let (unknown, wrong) = (serving.get("/v1/nothing"), serving.get("/v1/chat/completions"));
+    assert_eq!((unknown.status, unknown.json()["error"]["type"].as_str()), (404, Some("not_found_error")));
+    assert_eq!((wrong.status, wrong.header("allow")), (405, Some("POST")));
+    assert!(wrong.json()["error"]["message"].is_string());
+    let embeddings = serving.post("/v1/embeddings", &serde_json::json!({"input": "x"}));
+    assert_eq!((embeddings.status, &embeddings.json()["error"]["code"]), (400, &"not_supported".into()));
+}
+
+/// Several requests over one connection.
+#[test]
+fn a_connection_is_kept() {
+    let serving = shared();
+    let body = question().to_string();
+    let keep = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace("connection: close\r\n", "");
+    let first = keep(request(&serving.address, "POST", "/v1/chat/completions", &[], body.as_bytes()));
+    let last = request(&serving.address, "GET", "/health", &[], b"");
+    let answers = exchange(&serving.address, &[first.as_bytes(), &last].concat());
+    let second = answers.windows(9).rposition(|window| window == b"HTTP/1.1 ").unwrap();
+    let statuses = [&answers[..], &answers[second..]].map(|bytes| Answer::read(bytes).unwrap().status);
+    assert!(statuses == [200, 200] && second > 0, "{statuses:?}");
+}

@@ -1,0 +1,123 @@
+//! Tests the server as its clients meet it: a process, connections, and what goes over them.
+//!
+//! Everything runs on the demonstration model. Clients that others wrote are in tests/clients.
+
+mod access;
+mod anthropic;
+mod bodies;
+mod client;
+mod constrained;
+mod ending;
+mod limits;
+mod llama;
+mod openai;
+mod responses;
+mod together;
+
+use client::{Answer, ask};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// The answer of llama.cpp to this question at temperature 0 (tests/fixtures/fable, dialog1).
+const QUESTION: &str = "What is seven plus five?";
+const THOUGHT: &str = "7 plus 5 is 12.";
+const ANSWER: &str = "Seven plus five is twelve.";
+
+/// How long a test waits for what should come soon.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A server that ends with the value.
+struct Serving {
+    process: Child,
+    address: String,
+}
+
+impl Serving {
+    /// Starts a server with further arguments and waits until it has loaded its model.
+    fn start(args: &[&str]) -> Self {
+        let serving = Self::begin(args);
+        wait_for("the model", || serving.get("/health").status == 200);
+        serving
+    }
+
+    /// The command that starts a server with further arguments.
+    fn command(args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wglm"));
+        command.args(["serve", "--port", "0", "-c", "1024"]).args(args);
+        command.env_remove("RUST_LOG").env_remove("WGLM_API_KEY").env("NO_COLOR", "1");
+        let cache = std::env::temp_dir().join("wglm-tests");
+        crate::cli::with_cache(&mut command, &cache);
+        if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+            command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    }
+
+    /// Starts a server, which loads its model meanwhile.
+    fn begin(args: &[&str]) -> Self {
+        let mut process = Self::command(args).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening at http://").expect(&line).to_owned();
+        Self { process, address }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        ask(&self.address, "GET", path, &[], b"")
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Answer {
+        ask(&self.address, "POST", path, &[("content-type", "application/json")], body.to_string().as_bytes())
+    }
+
+    /// A figure of `/metrics`.
+    fn figure(&self, name: &str) -> u64 {
+        let text = self.get("/metrics").text();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("wglm_{name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    /// The body of a completion that goes on until the context is full.
+    fn endless(&self) -> Value {
+        let ends = ["<|user|>", "<|endoftext|>", "<|observation|>", "<|assistant|>", "<|system|>"];
+        let tokens = self.post("/tokenize", &json!({"content": ends.concat()})).json()["tokens"].clone();
+        let bias: Vec<Value> = tokens.as_array().unwrap().iter().map(|token| json!([token, false])).collect();
+        json!({"prompt": "Once upon a time", "max_tokens": -1, "temperature": 0, "stream": true, "logit_bias": bias})
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A server that tests share, as long as one of them holds it.
+fn shared() -> Arc<Serving> {
+    static SHARED: Mutex<Weak<Serving>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let serving = Arc::new(Serving::start(&["--max-choices", "4"]));
+        *shared = Arc::downgrade(&serving);
+        serving
+    })
+}
+
+/// Waits until something is so.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < SOON, "{what}: not after {SOON:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The body of a chat about the question whose answer is known.
+fn question() -> Value {
+    json!({"messages": [{"role": "user", "content": QUESTION}], "temperature": 0})
+}

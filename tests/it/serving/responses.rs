@@ -1,0 +1,207 @@
+//! `/v1/responses`, with what Codex sends.
+
+use super::{ANSWER, QUESTION, THOUGHT, shared};
+use serde_json::{Value, json};
+
+/// A body with all the fields that Codex has, some of which mean nothing here.
+fn body(stream: bool) -> Value {
+    json!({
+        "model": "gpt",
+        "instructions": "You answer questions.",
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": QUESTION}]}],
+        "tools": [
+            {"type": "function", "name": "shell", "description": "Runs", "strict": false,
+             "parameters": {"type": "object", "properties": {"command": {"type": "string"}}}},
+            {"type": "web_search", "external_web_access": false},
+            {"type": "custom", "name": "apply_patch", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}}],
+        "tool_choice": "auto",
+        "parallel_tool_calls": true,
+        "reasoning": {"effort": "medium", "summary": "auto"},
+        "store": false,
+        "stream": stream,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "k",
+        "client_metadata": {"a": "b"},
+        "temperature": 0,
+        "max_output_tokens": 200,
+    })
+}
+
+fn plain(stream: bool) -> Value {
+    json!({"input": QUESTION, "temperature": 0, "stream": stream})
+}
+
+#[test]
+fn a_response_has_thinking_and_a_message() {
+    let json = shared().post("/v1/responses", &plain(false)).json();
+    assert_eq!((&json["object"], &json["status"]), (&"response".into(), &"completed".into()));
+    let [reasoning, message] = json["output"].as_array().unwrap().as_slice() else { panic!("{json}") };
+    assert_eq!(reasoning["content"][0]["text"].as_str().unwrap().trim(), THOUGHT);
+    assert_eq!(message["content"][0]["text"].as_str().unwrap().trim(), ANSWER);
+    let usage = &json["usage"];
+    let number = |name: &str| usage[name].as_u64().unwrap();
+    assert_eq!(number("total_tokens"), number("input_tokens") + number("output_tokens"));
+}
+
+#[test]
+fn thinking_can_be_left_out() {
+    for (field, value) in
+        [("chat_template_kwargs", json!({"enable_thinking": false})), ("reasoning", json!({"effort": "none"}))]
+    {
+        let mut body = plain(false);
+        body[field] = value;
+        let json = shared().post("/v1/responses", &body).json();
+        let kinds: Vec<&Value> = json["output"].as_array().unwrap().iter().map(|item| &item["type"]).collect();
+        assert_eq!(kinds, ["message"], "{field}: {json}");
+    }
+}
+
+#[test]
+fn a_stream_announces_items_and_repeats_them() {
+    let events = shared().post("/v1/responses", &plain(true)).events();
+    let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
+    assert_eq!(
+        (events[0]["type"].as_str(), events[1]["type"].as_str()),
+        (Some("response.created"), Some("response.in_progress"))
+    );
+    let text: String = of("response.output_text.delta").iter().filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(text.trim(), ANSWER);
+    let items: Vec<&Value> = of("response.output_item.done").iter().map(|event| &event["item"]).collect();
+    let end = events.last().unwrap();
+    assert_eq!((&end["type"], &end["response"]["output"]), (&"response.completed".into(), &json!(items)));
+    assert_eq!(of("response.output_item.added").len(), 2);
+    assert!(events.iter().enumerate().all(|(number, event)| event["sequence_number"] == number), "{events:?}");
+}
+
+#[test]
+fn what_codex_sends_is_understood() {
+    let answer = shared().post("/v1/responses", &body(true));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let events = answer.events();
+    let end = events.last().unwrap();
+    assert!(["response.completed", "response.incomplete"].contains(&end["type"].as_str().unwrap()), "{end}");
+    let output = end["response"]["output"].clone();
+    // The whole output is handed back, with what a function returned.
+    let mut next = body(false);
+    let mut input = next["input"].as_array().unwrap().clone();
+    input.extend(output.as_array().unwrap().iter().cloned());
+    input.push(json!({"type": "function_call", "name": "shell", "arguments": "{\"command\": \"ls\"}", "call_id": "c"}));
+    input.push(json!({"type": "function_call_output", "call_id": "c", "output": "a.txt"}));
+    (next["input"], next["max_output_tokens"]) = (input.into(), 4.into());
+    let json = shared().post("/v1/responses", &next).json();
+    assert_eq!(
+        (&json["status"], &json["incomplete_details"]["reason"]),
+        (&"incomplete".into(), &"max_output_tokens".into()),
+        "{json}"
+    );
+}
+
+#[test]
+fn a_response_repeats_what_was_asked() {
+    let text = json!({"format": {"type": "json_object"}, "verbosity": "low"});
+    let choice = json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "shell"}]});
+    let mut body = body(false);
+    (body["text"], body["tool_choice"], body["truncation"]) = (text.clone(), choice.clone(), "auto".into());
+    (body["text"]["unknown"], body["metadata"]) = ("x".into(), json!({"a": "b"}));
+    (body["temperature"], body["top_p"], body["max_output_tokens"]) = (json!(0.7), json!(0.95), 2.into());
+    let json = shared().post("/v1/responses", &body).json();
+    assert_eq!((&json["text"], &json["tool_choice"], &json["truncation"]), (&text, &choice, &"auto".into()), "{json}");
+    assert_eq!(
+        (&json["temperature"], &json["top_p"], &json["reasoning"]),
+        (&json!(0.7), &json!(0.95), &body["reasoning"])
+    );
+    let parameters = &body["tools"][0]["parameters"];
+    let tool =
+        json!({"type": "function", "name": "shell", "description": "Runs", "parameters": parameters, "strict": null});
+    assert_eq!((&json["tools"], &json["metadata"]), (&json!([tool]), &json!({"a": "b"})), "functions alone");
+    body["truncation"] = "sometimes".into();
+    assert_eq!(shared().post("/v1/responses", &body).status, 400);
+}
+
+#[test]
+fn a_response_repeats_a_schema_and_the_choice_of_a_function() {
+    let schema = json!({"type": "object", "properties": {"legs": {"type": "integer"}}});
+    let mut body = body(false);
+    body["text"] = json!({"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": true, "x": "y"}});
+    body["max_output_tokens"] = 2.into();
+    let json = shared().post("/v1/responses", &body).json();
+    let format = json!({"type": "json_schema", "name": "a", "description": null, "schema": schema, "strict": true});
+    assert_eq!(json["text"], json!({"format": format, "verbosity": null}), "{json}");
+    body["text"].take();
+    for (choice, repeated) in [
+        (json!("required"), json!("required")),
+        (json!("none"), json!("none")),
+        (json!(null), json!("auto")),
+        (json!({"type": "web_search"}), json!("auto")),
+        (json!({"name": "shell", "x": "y"}), json!({"type": "function", "name": "shell"})),
+    ] {
+        body["tool_choice"] = choice;
+        let json = shared().post("/v1/responses", &body).json();
+        assert_eq!((&json["tool_choice"], &json["text"]["format"]["type"]), (&repeated, &"text".into()), "{json}");
+    }
+}
+
+#[test]
+fn metadata_is_as_short_as_openai_has_it() {
+    let many = |keys: usize| -> Value { (0..keys).map(|key| (key.to_string(), "x")).collect() };
+    for (metadata, status) in [
+        (many(16), 200),
+        (many(17), 400),
+        (json!({"k".repeat(64): "é".repeat(512)}), 200),
+        (json!({"k".repeat(65): "x"}), 400),
+        (json!({"k": "x".repeat(513)}), 400),
+        (json!({"k": 3}), 400),
+        (json!(null), 200),
+    ] {
+        let body = json!({"input": QUESTION, "max_output_tokens": 1, "metadata": metadata});
+        let answer = shared().post("/v1/responses", &body);
+        assert_eq!(answer.status, status, "{metadata}: {}", answer.text());
+    }
+}
+
+#[test]
+fn thinking_without_content_is_its_summary() {
+    let call = json!({"type": "function_call", "name": "add", "arguments": "{}", "call_id": "c"});
+    let output = json!({"type": "function_call_output", "call_id": "c", "output": "12"});
+    let summary = json!([{"type": "summary_text", "text": "The sum of seven and five is asked for."}]);
+    let prompt = |reasoning: Value| {
+        let input = json!([{"role": "user", "content": QUESTION}, reasoning, call, output]);
+        let json = shared().post("/v1/responses", &json!({"input": input, "max_output_tokens": 1})).json();
+        json["usage"]["input_tokens"].as_u64().unwrap()
+    };
+    let told = prompt(json!({"type": "reasoning", "summary": summary}));
+    assert_eq!(prompt(json!({"type": "reasoning", "summary": summary, "content": []})), told);
+    assert!(prompt(json!({"type": "reasoning", "summary": [], "content": []})) < told);
+}
+
+#[test]
+fn a_message_that_was_cut_is_incomplete() {
+    let mut body = plain(false);
+    (body["reasoning"], body["max_output_tokens"]) = (json!({"effort": "none"}), 3.into());
+    let json = shared().post("/v1/responses", &body).json();
+    let item = &json["output"][0];
+    assert_eq!(
+        (&item["type"], &item["status"], &json["status"]),
+        (&"message".into(), &"incomplete".into(), &"incomplete".into())
+    );
+    body["max_output_tokens"] = 200.into();
+    let json = shared().post("/v1/responses", &body).json();
+    assert_eq!((&json["output"][0]["status"], &json["status"]), (&"completed".into(), &"completed".into()), "{json}");
+}
+
+#[test]
+fn what_would_have_to_be_kept_is_refused() {
+    for (field, value) in [
+        ("previous_response_id", json!("resp_1")),
+        ("conversation", json!("conv_1")),
+        ("conversation", json!({"id": "conv_1"})),
+        ("prompt", json!({"id": "pmpt_1"})),
+        ("background", json!(true)),
+        ("input", json!([{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": QUESTION}])),
+    ] {
+        let mut body = plain(false);
+        body[field] = value;
+        let answer = shared().post("/v1/responses", &body);
+        assert!(answer.status == 400 && answer.text().contains("not kept"), "{field}: {}", answer.text());
+    }
+}
