@@ -9,7 +9,10 @@ use crate::tunings::{self, Tunings};
 use crate::worker::WindowSender;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use wglm::{Cancel, Chat, Error, Gguf, Gpu, LoadOptions, Message, Model, PromptOptions, Result, TuneOptions, Tuning};
+use wglm::{
+    Cancel, Chat, Error, Event, Gguf, Gpu, LoadOptions, Message, Model, Overflow, PromptOptions, Result, TuneOptions,
+    Tuning,
+};
 
 /// The model, and the conversation that its session is at.
 pub struct Engine {
@@ -154,14 +157,24 @@ fn answer(
     system.into_iter().chain(messages).for_each(|message| chat.push(message));
     chat.reasoning = settings.thinking.wanted();
     chat.options = settings.options();
-    let before = chat.messages().len();
-    let error = stream(chat, window, cancel).err().map(|error| error.to_string());
-    (chat.messages().get(before).cloned(), error)
+    chat.overflow = Overflow::DROP_OLDEST;
+    let (before, mut gone) = (chat.messages().len(), 0);
+    let error = stream(chat, window, cancel, &mut gone).err().map(|error| error.to_string());
+    (chat.messages().get(before - gone).cloned(), error)
 }
 
-fn stream(chat: &mut Chat, window: &WindowSender, cancel: &Cancel) -> Result<()> {
+/// Sends the events of a reply to the window. Of a conversation that has outgrown its context, the window keeps all
+/// messages, and the model does not see the oldest: `gone` tells how many.
+fn stream(chat: &mut Chat, window: &WindowSender, cancel: &Cancel, gone: &mut usize) -> Result<()> {
     for event in chat.reply()?.with_cancel(cancel) {
-        window.send(WorkerMessage::Event(event?));
+        let event = event?;
+        if let Event::Dropped { messages } = &event {
+            *gone = messages.len();
+            let oldest = if *gone == 1 { "message".to_owned() } else { format!("{gone} messages") };
+            let notice = format!("The context is full: the model no longer sees the oldest {oldest}.");
+            window.send(WorkerMessage::Notice(notice));
+        }
+        window.send(WorkerMessage::Event(event));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::App;
 use crate::message_tools::{Action, Offered};
 use crate::pending::{Pending, Typed};
 use crate::protocol::{Command, Request};
-use wglm::Message;
+use wglm::{Message, Stop};
 
 impl App {
     /// Sends the typed message, in place of the last one if that was edited.
@@ -47,12 +47,16 @@ impl App {
         }
     }
 
-    /// Ends a reply: with its message, or, if nothing was replied, with what was said before it and what the user typed.
+    /// Ends a reply: with its message, or with what was said before it and what the user typed, if nothing was replied,
+    /// or if it was to take the place of something and was stopped or failed.
     pub(super) fn replied(&mut self, message: Option<Box<Message>>, held: usize, error: Option<String>) {
         (self.held, self.replies) = (held, self.replies + 1);
+        let failed = error.is_some();
         self.notices.extend(error);
         let Some(pending) = self.pending.take() else { return };
         let Pending { conversation: id, said, typed, stats, .. } = pending;
+        let whole = !failed && stats.as_ref().is_some_and(|stats| stats.stop != Stop::Cancelled);
+        let message = message.filter(|_| whole || matches!(typed, Typed::New(_)));
         self.stats = stats;
         let is_open = self.chats.open().id == id;
         if let Some(conversation) = self.chats.get_mut(&id) {
@@ -67,6 +71,17 @@ impl App {
         self.save(&id);
         if !is_open {
             self.open();
+        }
+    }
+
+    /// Keeps a new message that is not replied to yet, whatever comes of the reply: there will be no field to put it back
+    /// into.
+    pub(super) fn keep_asked(&mut self) {
+        let Some(pending) = self.pending.as_mut().filter(|pending| matches!(pending.typed, Typed::New(_))) else {
+            return;
+        };
+        if let Some(conversation) = self.chats.get_mut(&pending.conversation) {
+            pending.said = conversation.said();
         }
     }
 

@@ -62,6 +62,7 @@ impl eframe::App for App {
         self.worker.turns.rest(None); // no frame is being drawn any more
         self.save_settings(Duration::ZERO);
         self.picker.shop.end();
+        self.keep_asked();
         self.worker.end();
         self.receive(); // a reply that was stopped by that is kept as far as it came
     }

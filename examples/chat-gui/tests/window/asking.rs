@@ -114,3 +114,20 @@ fn code_is_copied_and_an_unanswered_message_answered() {
     assert_eq!(texts(&done).len(), 4);
     window.close();
 }
+
+/// A message is kept whether or not there was time for a reply before the window was closed.
+#[test]
+#[ignore = "drives a window: needs Xvfb and xdotool"]
+fn a_message_outlives_the_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let display = Display::open();
+    let window = Window::open(&display, folder.path(), &["--demo"]);
+    window.wait("the model", |status| status["model"] == "demonstration model");
+    window.write("Tell me a story about an owl.");
+    window.wait("a reply under way", |status| status["replying"] == true || status["replies"] == 1);
+    window.close();
+    let window = Window::open(&display, folder.path(), &[]);
+    let kept = window.wait("the conversation", |status| !texts(status).is_empty());
+    assert_eq!(texts(&kept)[0], "Tell me a story about an owl.");
+    window.close();
+}
