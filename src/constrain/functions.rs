@@ -19,7 +19,7 @@ fn opened(tools: &[Value], keeps: impl Fn(&Value) -> bool) -> Vec<Value> {
         let mut tool = tool.clone();
         if !keeps(&parameters(&tool)) {
             // Its name is what a client said, which is logged nowhere.
-            tracing::warn!("any arguments of a function are accepted, since their schema is not supported");
+            tracing::warn!("any arguments of a function are accepted, since its schema is not supported");
             let inner = if tool.get("function").is_some() { tool.get_mut("function") } else { Some(&mut tool) };
             if let Some(Value::Object(function)) = inner {
                 function.insert("parameters".to_owned(), json!({"type": "object"}));

@@ -74,6 +74,33 @@ fn however_tokens_are_chosen() {
     assert!(from_str::<Value>(&text(&events)).is_err(), "{events:?}");
 }
 
+/// Exactly one of several types, which a property tells apart, as Pydantic and OpenAPI write it.
+#[test]
+fn one_of_several() {
+    let kind = |name: &str, more: Value| {
+        json!({"type": "object", "properties": {"kind": {"const": name}, "is": more}, "required": ["kind", "is"],
+            "additionalProperties": false})
+    };
+    let owner = |union: Value| {
+        json!({"type": "object", "properties": {"pet": union}, "required": ["pet"], "additionalProperties": false,
+            "$defs": {"Cat": kind("cat", json!({"type": "boolean"})), "Dog": kind("dog", json!({"enum": [1, 2]}))}})
+    };
+    let alternatives = json!([{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}]);
+    let told_by = json!({"propertyName": "kind", "mapping": {"cat": "#/$defs/Cat", "dog": "#/$defs/Dog"}});
+    for union in [json!({"oneOf": alternatives, "discriminator": told_by}), json!({"oneOf": alternatives})] {
+        let mut chat = chat_by(Constraint::json_schema(owner(union)).unwrap());
+        let (events, stats) = told(chat.send("Who is the owl?").unwrap());
+        let answer = text(&events);
+        let value: Value = from_str(&answer).unwrap();
+        let pet = &value["pet"];
+        let is_cat = pet["kind"] == "cat" && pet["is"].is_boolean();
+        let is_dog = pet["kind"] == "dog" && (pet["is"] == 1 || pet["is"] == 2);
+        assert!((is_cat || is_dog) && stats.stop == Stop::End, "{answer}");
+    }
+    let twice = json!({"oneOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Cat"}]});
+    assert!(Constraint::json_schema(owner(twice)).unwrap_err().to_string().contains("oneOf"));
+}
+
 /// What other programs would want of a text: a form, one of several words, any letters at all.
 #[test]
 fn expressions_and_grammars() {
