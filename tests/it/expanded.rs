@@ -107,8 +107,7 @@ fn a_long_prompt_meets_its_golden() {
     assert!(latent < HALVES, "{latent:.2e}");
 }
 
-/// The memory for what is written out is part of the estimate, and is taken: all but what no prompt needs, such as where
-/// the host reads sampled tokens.
+/// The memory for what is written out is part of the estimate, and is taken: all but some KiB that no prompt needs.
 #[test]
 fn the_estimate_counts_what_is_written_out() {
     let (file, gpu) = (Gguf::open(fable_file("q4_0")).unwrap(), open(true));

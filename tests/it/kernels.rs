@@ -62,8 +62,7 @@ fn run(team: Team, elsewhere: Option<Team>) {
         checks.retain(|check| !theirs.contains(&variants(check)));
         if elsewhere.is_some() && std::env::var("KERNEL").is_err() {
             let turns = TURNS.min(checks.len()).max(1);
-            let mut place = 0..;
-            checks.retain(|_| place.next().is_some_and(|place: usize| place % turns == turn % turns));
+            checks = checks.into_iter().skip(turn % turns).step_by(turns).collect();
             turn += 1;
         }
         for arithmetic in [Arithmetic::Float, Arithmetic::Int] {

@@ -1,26 +1,22 @@
 //! Replies in the words of chat completions.
 
-use super::end_stream;
+use super::answer::{Answer, end_failed};
 use crate::cli::serve::events::{Chunks, Speaker};
-use crate::cli::serve::failure::{Dialect, Failure};
-use crate::cli::serve::figures::{Usage, chat_logprobs, timings};
-use crate::cli::serve::pieces::{Ending, Outcome, Piece, Whole};
-use crate::cli::serve::server::{id, now};
+use crate::cli::serve::failure::Failure;
+use crate::cli::serve::figures::chat_logprobs;
+use crate::cli::serve::pieces::{Ending, Piece, Whole};
 use serde_json::{Value, json};
 use wglm::text::ToolCall;
 
 /// How long the pieces are in which arguments of a call are streamed.
 pub const ARGUMENTS: usize = 256;
 
-/// What the chunks of a stream have in common, and what was said so far.
+/// What answers and chunks are called.
+const COMPLETION: &str = "chat.completion";
+const CHUNK: &str = "chat.completion.chunk";
+
 pub struct ChatWords {
-    id: String,
-    created: u64,
-    model: String,
-    logprobs: bool,
-    /// Whether the stream ends with what its replies used.
-    tell_usage: bool,
-    usage: Usage,
+    answer: Answer,
     /// How many calls each reply has made.
     calls: Vec<usize>,
 }
@@ -54,14 +50,12 @@ pub fn cut(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
 
 impl ChatWords {
     pub fn new(model: &str, logprobs: bool, tell_usage: bool) -> Self {
-        let (id, created, model) = (id("chatcmpl-"), now(), model.to_owned());
-        Self { id, created, model, logprobs, tell_usage, usage: Usage::default(), calls: Vec::new() }
+        Self { answer: Answer::new("chatcmpl-", model, logprobs, tell_usage), calls: Vec::new() }
     }
 
     /// The whole answer.
     pub fn whole(mut self, wholes: Vec<Whole>) -> Value {
-        let mut choices = Vec::new();
-        let (mut warnings, mut times) = (Vec::new(), Value::Null);
+        let (mut choices, mut outcomes) = (Vec::new(), Vec::new());
         for (index, whole) in wholes.into_iter().enumerate() {
             let called: Vec<Value> = whole.calls.iter().map(call).collect();
             let content = if whole.text.is_empty() && !called.is_empty() { Value::Null } else { whole.text.into() };
@@ -72,37 +66,19 @@ impl ChatWords {
             if !called.is_empty() {
                 message["tool_calls"] = called.into();
             }
-            let logprobs = match self.logprobs {
+            let logprobs = match self.answer.logprobs {
                 true => chat_logprobs(&whole.tokens),
                 false => Value::Null,
             };
             let ending = whole.outcome.as_ref().map_or(Ending::Cut, |outcome| outcome.ending);
             if let Some(outcome) = whole.outcome {
-                self.usage.add(Usage::of(&outcome), index == 0);
-                times = timings(&outcome.stats);
-                warnings.extend(outcome.warnings);
+                self.answer.count(&outcome, index == 0);
+                outcomes.push(outcome);
             }
             let reason = reason(ending);
             choices.push(json!({"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}));
         }
-        let mut answer = self.frame("chat.completion", choices.into());
-        answer["usage"] = self.usage.openai();
-        answer["timings"] = times;
-        if !warnings.is_empty() {
-            answer["warnings"] = warnings.into();
-        }
-        answer
-    }
-
-    fn frame(&self, object: &str, choices: Value) -> Value {
-        json!({
-            "id": self.id,
-            "object": object,
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": concat!("wglm-", env!("CARGO_PKG_VERSION")),
-            "choices": choices,
-        })
+        self.answer.whole(COMPLETION, choices, &outcomes)
     }
 
     fn chunk(&self, index: usize, delta: Value, to: &mut Chunks) {
@@ -111,7 +87,7 @@ impl ChatWords {
 
     fn piece_of(&self, index: usize, delta: Value) -> Value {
         let choice = json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": null});
-        self.frame("chat.completion.chunk", json!([choice]))
+        self.answer.frame(CHUNK, json!([choice]))
     }
 
     fn call(&mut self, index: usize, call: &ToolCall, to: &mut Chunks) {
@@ -134,17 +110,6 @@ impl ChatWords {
             self.chunk(index, delta(json!({"function": {"arguments": piece}})), to);
         }
     }
-
-    fn outcome(&mut self, index: usize, outcome: &Outcome, to: &mut Chunks) {
-        self.usage.add(Usage::of(outcome), index == 0);
-        let mut chunk = self.piece_of(index, json!({}));
-        chunk["choices"][0]["finish_reason"] = reason(outcome.ending).into();
-        chunk["timings"] = timings(&outcome.stats);
-        if !outcome.warnings.is_empty() {
-            chunk["warnings"] = outcome.warnings.clone().into();
-        }
-        to.data(&chunk);
-    }
 }
 
 /// A call in a whole message.
@@ -162,27 +127,27 @@ impl Speaker for ChatWords {
             Piece::Thinking(text) => self.chunk(index, json!({"reasoning_content": text}), to),
             Piece::Text { text, tokens } => {
                 let mut chunk = self.piece_of(index, json!({"content": text}));
-                if self.logprobs {
+                if self.answer.logprobs {
                     chunk["choices"][0]["logprobs"] = chat_logprobs(&tokens);
                 }
                 to.data(&chunk);
             }
             Piece::Call(call) => self.call(index, &call, to),
-            Piece::End(outcome) => self.outcome(index, &outcome, to),
+            Piece::End(outcome) => {
+                self.answer.count(&outcome, index == 0);
+                let reason = reason(outcome.ending);
+                let choice = json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": reason});
+                self.answer.end_reply(CHUNK, choice, &outcome, to);
+            }
         }
     }
 
     fn end(&mut self, to: &mut Chunks) {
-        let used = self.tell_usage.then(|| {
-            let mut chunk = self.frame("chat.completion.chunk", json!([]));
-            chunk["usage"] = self.usage.openai();
-            chunk
-        });
-        end_stream(used, to);
+        self.answer.end(CHUNK, to);
     }
 
     fn failed(&mut self, failure: &Failure, to: &mut Chunks) {
-        end_stream(Some(failure.body(Dialect::OpenAi)), to);
+        end_failed(failure, to);
     }
 }
 

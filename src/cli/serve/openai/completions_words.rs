@@ -1,21 +1,17 @@
 //! Replies in the words of completions.
 
-use super::end_stream;
+use super::answer::{Answer, end_failed};
 use crate::cli::serve::events::{Chunks, Speaker};
-use crate::cli::serve::failure::{Dialect, Failure};
-use crate::cli::serve::figures::{Usage, completion_logprobs, timings};
+use crate::cli::serve::failure::Failure;
+use crate::cli::serve::figures::completion_logprobs;
 use crate::cli::serve::pieces::{Ending, Piece, Whole};
-use crate::cli::serve::server::{id, now};
 use serde_json::{Value, json};
 
+/// What answers and chunks are called.
+const COMPLETION: &str = "text_completion";
+
 pub struct CompletionWords {
-    id: String,
-    created: u64,
-    model: String,
-    logprobs: bool,
-    /// Whether the stream ends with what its replies used.
-    tell_usage: bool,
-    usage: Usage,
+    answer: Answer,
     /// The text before each reply, if it is repeated.
     echo: Vec<String>,
     /// Replies to each prompt.
@@ -34,19 +30,7 @@ fn reason(ending: Ending) -> &'static str {
 
 impl CompletionWords {
     pub fn new(model: &str, (logprobs, tell_usage): (bool, bool), echo: Vec<String>, choices: usize) -> Self {
-        let (id, created, model) = (id("cmpl-"), now(), model.to_owned());
-        let (usage, lengths) = (Usage::default(), Vec::new());
-        Self { id, created, model, logprobs, tell_usage, usage, echo, choices, lengths }
-    }
-
-    fn frame(&self, choices: Value) -> Value {
-        json!({
-            "id": self.id,
-            "object": "text_completion",
-            "created": self.created,
-            "model": self.model,
-            "choices": choices,
-        })
+        Self { answer: Answer::new("cmpl-", model, logprobs, tell_usage), echo, choices, lengths: Vec::new() }
     }
 
     fn choice(&self, index: usize, text: &str, logprobs: Value, reason: Value) -> Value {
@@ -55,35 +39,28 @@ impl CompletionWords {
 
     /// The whole answer.
     pub fn whole(mut self, wholes: Vec<Whole>) -> Value {
-        let (mut choices, mut times, mut warnings) = (Vec::new(), Value::Null, Vec::new());
+        let (mut choices, mut outcomes) = (Vec::new(), Vec::new());
         for (index, whole) in wholes.into_iter().enumerate() {
-            let logprobs = match self.logprobs {
+            let logprobs = match self.answer.logprobs {
                 true => completion_logprobs(&whole.tokens, 0),
                 false => Value::Null,
             };
             let ending = whole.outcome.as_ref().map_or(Ending::Cut, |outcome| outcome.ending);
             if let Some(outcome) = whole.outcome {
-                self.usage.add(Usage::of(&outcome), index.is_multiple_of(self.choices));
-                times = timings(&outcome.stats);
-                warnings.extend(outcome.warnings);
+                self.answer.count(&outcome, index.is_multiple_of(self.choices));
+                outcomes.push(outcome);
             }
             let text = self.echo.get(index).map_or(String::new(), String::clone) + &whole.text;
             choices.push(self.choice(index, &text, logprobs, reason(ending).into()));
         }
-        let mut answer = self.frame(choices.into());
-        answer["usage"] = self.usage.openai();
-        answer["timings"] = times;
-        if !warnings.is_empty() {
-            answer["warnings"] = warnings.into();
-        }
-        answer
+        self.answer.whole(COMPLETION, choices, &outcomes)
     }
 }
 
 impl Speaker for CompletionWords {
     fn begin(&mut self, _: usize, to: &mut Chunks) {
         for (index, text) in self.echo.iter().enumerate() {
-            to.data(&self.frame(json!([self.choice(index, text, Value::Null, Value::Null)])));
+            to.data(&self.answer.frame(COMPLETION, json!([self.choice(index, text, Value::Null, Value::Null)])));
         }
     }
 
@@ -95,36 +72,27 @@ impl Speaker for CompletionWords {
                 }
                 let offset = self.lengths[index];
                 self.lengths[index] += text.chars().count();
-                let logprobs = match self.logprobs {
+                let logprobs = match self.answer.logprobs {
                     true => completion_logprobs(&tokens, offset),
                     false => Value::Null,
                 };
-                to.data(&self.frame(json!([self.choice(index, &text, logprobs, Value::Null)])));
+                let choice = self.choice(index, &text, logprobs, Value::Null);
+                to.data(&self.answer.frame(COMPLETION, json!([choice])));
             }
             Piece::End(outcome) => {
-                self.usage.add(Usage::of(&outcome), index.is_multiple_of(self.choices));
+                self.answer.count(&outcome, index.is_multiple_of(self.choices));
                 let choice = self.choice(index, "", Value::Null, reason(outcome.ending).into());
-                let mut chunk = self.frame(json!([choice]));
-                chunk["timings"] = timings(&outcome.stats);
-                if !outcome.warnings.is_empty() {
-                    chunk["warnings"] = outcome.warnings.into();
-                }
-                to.data(&chunk);
+                self.answer.end_reply(COMPLETION, choice, &outcome, to);
             }
             Piece::Prompt { .. } | Piece::Thinking(_) | Piece::Call(_) => {}
         }
     }
 
     fn end(&mut self, to: &mut Chunks) {
-        let used = self.tell_usage.then(|| {
-            let mut chunk = self.frame(json!([]));
-            chunk["usage"] = self.usage.openai();
-            chunk
-        });
-        end_stream(used, to);
+        self.answer.end(COMPLETION, to);
     }
 
     fn failed(&mut self, failure: &Failure, to: &mut Chunks) {
-        end_stream(Some(failure.body(Dialect::OpenAi)), to);
+        end_failed(failure, to);
     }
 }
