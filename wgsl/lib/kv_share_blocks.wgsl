@@ -46,10 +46,13 @@ fn put_share(share: Share, first: u32, local: u32) {
             let row = first + k / LATENT_PIECES;
             let piece = k % LATENT_PIECES;
             let scale = block_scale(share.scales[n], piece / 2u % 2u == 1u);
-            put_chunk(row, 4u * piece, block_values(share.latents[n].x, scale));
-            put_chunk(row, 4u * piece + 1u, block_values(share.latents[n].y, scale));
-            put_chunk(row, 4u * piece + 2u, block_values(share.latents[n].z, scale));
-            put_chunk(row, 4u * piece + 3u, block_values(share.latents[n].w, scale));
+            // Every fourth piece lies in the same banks, so each of these begins with another of its chunks.
+            let turn = piece / 4u % 4u;
+            let once = select(share.latents[n], share.latents[n].yzwx, vec4<bool>((turn & 1u) == 1u));
+            let words = select(once, once.zwxy, vec4<bool>((turn & 2u) == 2u));
+            for (var i = 0u; i < 4u; i++) {
+                put_chunk(row, 4u * piece + (turn + i) % 4u, block_values(words[i], scale));
+            }
         }
     }
     for (var n = 0u; n < KEY_SHARE; n++) {
