@@ -196,8 +196,8 @@ impl Session {
         }
         let (ready, submissions) = (&runner.plans.alone, &mut runner.submissions);
         submissions.write(ready, &[RowHeader { adjustments: count, first_page: 0, ..row }])?;
-        // The result before this one is read later, so this one has the other place.
-        let place = submissions.place ^ usize::from(matches!(next, Next::SampledToken));
+        // The result before this one is read later, so this one, if there is one, has the other place.
+        let place = submissions.place ^ usize::from(matches!(next, Next::SampledToken) && !waits);
         let (end, sampled) = match output {
             Some(_) if waits => (self.planned.end(), None),
             Some(_) => {
