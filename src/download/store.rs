@@ -32,8 +32,9 @@ pub(super) fn discard(folder: &RepoFolder, commit: &str, model: &RemoteModel) ->
     if model.files.iter().all(|file| is_there(folder, commit, file)) {
         return Ok(());
     }
+    // Fails before anything whole is gone if another program is writing one of them.
+    model.files.iter().try_for_each(|file| part::remove(&folder.part(file.id())))?;
     for file in &model.files {
-        part::remove(&folder.part(file.id()))?;
         remove(&folder.file(commit, &file.path))?;
         if !folder.is_linked(file.id()) {
             remove(&folder.blob(file.id()))?;
@@ -148,6 +149,11 @@ mod tests {
             link(&folder, commit, file).unwrap();
         }
         assert_eq!(bytes_there(&folder, "c0ffee", &model), 24);
+        let other = fs::File::open(folder.part(z.id())).unwrap();
+        other.lock().unwrap();
+        discard(&folder, "c0ffee", &model).unwrap_err();
+        assert!(folder.blob(x.id()).exists(), "another program is downloading the model");
+        drop(other);
         discard(&folder, "c0ffee", &model).unwrap();
         assert!(!folder.blob(x.id()).exists() && !folder.part(z.id()).exists());
         assert!(folder.file("c0ffee", &x.path).symlink_metadata().is_err());
