@@ -41,7 +41,8 @@ pub struct GenerateOptions {
     /// of every token to be read back, while the GPU waits.
     pub logprobs: Option<usize>,
     /// Whether and how tokens are guessed ahead. It changes how fast a reply comes, and not which one. Nothing is guessed
-    /// where log-probabilities are asked for, where a [`Chooser`] takes part, or while a constraint holds.
+    /// where log-probabilities are asked for or a [`Chooser`] takes part, and while a constraint holds guesses are from the
+    /// text alone.
     pub speculation: Speculation,
     /// Whether a reply ends, with [`Stop::Loop`], once it repeats itself without end: if the same tokens, 512 at most,
     /// came at least five times in a row and make up at least 512 tokens.

@@ -6,6 +6,8 @@
 //! told in `session/run.rs`.
 
 mod drafting;
+#[cfg(feature = "constrain")]
+mod guesses;
 mod masking;
 mod outputs;
 mod pace;
@@ -21,6 +23,8 @@ mod submissions;
 mod synthetic;
 mod verify;
 
+#[cfg(feature = "constrain")]
+pub(crate) use guesses::{GuessedRows, GuessedStep};
 pub use pool::Pool;
 pub use profile::TokenProfile;
 pub(crate) use synthetic::fill_with_noise;

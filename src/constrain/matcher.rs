@@ -73,6 +73,14 @@ impl Matcher {
         self.inner.compute_ff_tokens()
     }
 
+    /// How many of these tokens may come next, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Constraint`] if the grammar is too complex.
+    pub fn valid(&mut self, tokens: &[u32]) -> Result<usize> {
+        self.inner.validate_tokens(tokens).map_err(|error| failed(self.kind, "", error))
+    }
+
     /// Takes the next token.
     ///
     /// # Errors
@@ -85,9 +93,9 @@ impl Matcher {
         self.inner.consume_token(token).map_err(|error| failed(self.kind, "", error))
     }
 
-    /// Whether the text is complete and cannot go on.
+    /// Whether the text is complete and cannot go on. After an error it is not: that comes again with the next mask.
     pub fn is_over(&self) -> bool {
-        self.inner.is_stopped()
+        self.inner.is_stopped() && !self.inner.is_error()
     }
 }
 

@@ -21,9 +21,9 @@ const MOST_PREDICTED: usize = 8;
 /// Guesses tokens for a session.
 pub struct Drafter {
     pub(super) options: Speculation,
-    lookup: Lookup,
-    planner: DraftPlanner,
-    stats: DraftStats,
+    pub(super) lookup: Lookup,
+    pub(super) planner: DraftPlanner,
+    pub(super) stats: DraftStats,
     pub(super) block: BlockState,
     /// The token that was sampled after the last one, where the host knows it already.
     sampled: Option<u32>,
@@ -82,6 +82,18 @@ impl Drafter {
     pub fn forget_sampled(&mut self) {
         self.sampled = None;
         self.block.made = 0;
+    }
+
+    /// Which of the drafts that could be verified are tried, and how many.
+    pub fn chosen(&mut self, offers: &[Offer]) -> Option<(usize, usize)> {
+        let Speculation { kind, most: asked } = self.options;
+        let chosen = self.planner.choose(offers);
+        match (kind, asked) {
+            (DraftKind::Auto, _) => chosen,
+            // Asked for by name, drafts are tried wherever there are any: as many as was said, or as pay.
+            (_, Some(_)) => offers.first().map(|offer| (0, offer.count)),
+            (_, None) => chosen.or_else(|| self.planner.alone().and(offers.first()).map(|_| (0, 1))),
+        }
     }
 
     /// Forgets what no longer holds of a sequence that is cut to its first tokens.
@@ -205,13 +217,7 @@ impl Session {
             let count = if self.params.penalises() { 1 } else { MOST_PREDICTED };
             offers.push(Offer { evidence: Evidence::Predicted, count: most.min(count) });
         }
-        let chosen = self.drafter.planner.choose(&offers);
-        let (number, count) = match (kind, asked) {
-            (DraftKind::Auto, _) => chosen?,
-            // Asked for by name, drafts are tried wherever there are any: as many as was said, or as pay.
-            (_, Some(_)) => (0, offers.first()?.count),
-            (_, None) => chosen.or_else(|| self.drafter.planner.alone().and(offers.first()).map(|_| (0, 1)))?,
-        };
+        let (number, count) = self.drafter.chosen(&offers)?;
         Some(match (offers.get(number)?.evidence, continuation) {
             (Evidence::Matched(matched), Some(Continuation { tokens: mut drafts, .. })) => {
                 drafts.truncate(count);

@@ -1,12 +1,16 @@
 //! Replies that a grammar restricts beside others.
 
-use super::{alone, by_turns, greedy, model_on, request, said, scheduler, stats};
+use super::{alone, by_turns, greedy, model_on, request, rest_by_turns, said, scheduler, stats};
 use crate::common::gpu::open;
 use serde_json::json;
-use wglm::{ChatState, Constraint, GenerateOptions, SamplerParams, Scheduler, SchedulerOptions};
+use wglm::{
+    ChatState, Constraint, DraftKind, Event, GenerateOptions, SamplerParams, Scheduler, SchedulerOptions, Speculation,
+};
 
 fn restricted(text: &str, constraint: Constraint) -> ChatState {
-    let options = GenerateOptions { constraint: Some(constraint), ..greedy(40) };
+    // What repeats itself is guessed wherever it can be, while the reply is alone.
+    let speculation = Speculation { kind: DraftKind::Lookup, most: Some(7) };
+    let options = GenerateOptions { constraint: Some(constraint), speculation, ..greedy(40) };
     ChatState { options, ..request(text, 0) }
 }
 
@@ -58,4 +62,22 @@ fn they_take_steps_together() {
     };
     let (two, six) = (dispatches(2), dispatches(6));
     assert!(six < 2 * two, "{two} and {six} dispatches");
+}
+
+/// A reply that guessed while it was alone says the same once another one joins it, at whatever token that is.
+#[test]
+fn others_join_one_that_guesses() {
+    let repeating = || restricted("Who are you?", Constraint::regex("((owl|fox|hen|cat),? ){40}!").unwrap());
+    let other = request("What is seven plus five?", 8);
+    let (want, others) = (said(&alone(&repeating())), said(&alone(&other)));
+    for tokens in [3, 8, 13, 18] {
+        let scheduler = scheduler(2);
+        let mut first = scheduler.chat(repeating()).unwrap();
+        let mut events: Vec<Event> = first.by_ref().map(Result::unwrap).take(tokens).collect();
+        let second = scheduler.chat(other.clone()).unwrap();
+        let [rest, beside]: [Vec<Event>; 2] = rest_by_turns(&mut [first, second]).try_into().unwrap();
+        events.extend(rest);
+        assert_eq!((said(&events), said(&beside)), (want.clone(), others.clone()), "{tokens}");
+        println!("{:?}", stats(&events).drafts);
+    }
 }

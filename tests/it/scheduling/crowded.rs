@@ -48,6 +48,7 @@ fn restrict(_request: &mut ChatState) {
     #[cfg(feature = "constrain")]
     {
         _request.options.constraint = Some(wglm::Constraint::regex("[a-z ]{400}").unwrap());
+        _request.options.speculation = wglm::Speculation { kind: wglm::DraftKind::Lookup, most: Some(7) };
     }
 }
 

@@ -354,6 +354,45 @@ fn beside_others() {
     }
 }
 
+/// What repeats itself is guessed ahead where a grammar holds too, and no answer depends on that.
+#[test]
+fn guesses_that_the_grammar_allows() {
+    let prompt = model().tokenizer().unwrap().encode("the owl and the fox, the owl and the fox, the", false).unwrap();
+    let names =
+        json!({"type": "array", "minItems": 6, "maxItems": 9, "items": {"enum": ["the old owl", "the red fox"]}});
+    let constraints =
+        [Constraint::regex("((the|old|red|owl|fox|hen),? ){24}!").unwrap(), Constraint::json_schema(names).unwrap()];
+    let mut found = (0, 0);
+    for constraint in constraints {
+        for (seed, temperature) in [(1, 0.7), (3, 0.0)] {
+            let mut options = GenerateOptions {
+                constraint: Some(constraint.clone()),
+                max_tokens: Some(64),
+                speculation: Speculation::OFF,
+                ..GenerateOptions::default()
+            };
+            (options.sampling.temperature, options.sampling.seed) = (temperature, Some(seed));
+            options.sampling.repeat_penalty = if seed == 3 { 1.1 } else { 1.0 };
+            let answer = |speculation| {
+                let mut session = Session::new(model()).unwrap();
+                let options = GenerateOptions { speculation, ..options.clone() };
+                let (events, stats) = told(Generation::new(&mut session, prompt.clone(), None, options).unwrap());
+                (text(&events), session.tokens().to_vec(), stats)
+            };
+            let (plain, fed, stats) = answer(Speculation::OFF);
+            assert_eq!(stats.drafts, wglm::DraftStats::default());
+            for most in [Some(7), None] {
+                let (same, tokens, stats) = answer(Speculation { kind: DraftKind::Lookup, most });
+                assert_eq!((&same, &tokens), (&plain, &fed), "{seed}, at most {most:?}: {:?}", stats.drafts);
+                found = (found.0 + stats.drafts.drafted, found.1 + stats.drafts.accepted);
+            }
+        }
+    }
+    let (drafted, accepted) = found;
+    println!("{accepted} of {drafted} accepted");
+    assert!(accepted > 20 && drafted > accepted, "{accepted} of {drafted} accepted");
+}
+
 /// A mask that is no mask is refused, and what is not masked any more is sampled from all tokens.
 #[test]
 fn masks() {
