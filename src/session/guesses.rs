@@ -78,9 +78,9 @@ impl Session {
             session.keep_room(runner, tokens.len(), Some(token))?;
             let (rows, shape) = (session.verified_rows(&tokens), session.verified_shape(tokens.len()));
             let (submissions, model) = (&mut runner.submissions, session.pool.model());
+            runner.shared_runs += 1; // a plan that is made may take the place of others and of what they left
             let ready = runner.plans.get(model, shape, session.options.limit, &mut || Ok(()))?;
             session.output = None; // until there is another
-            runner.shared_runs += 1;
             submissions.write(ready, &rows)?;
             let place = submissions.place;
             let submitted = submissions.run(ready, 0..ready.planned.end(), None, place).map(drop);

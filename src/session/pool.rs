@@ -238,6 +238,7 @@ impl Pool {
         let options = self.model.prompt_options();
         let room = rows.len().next_power_of_two();
         let shape = BatchShape::of(room, Outputs::Sequences, deepest, self.cache.context);
+        runner.shared_runs += 1; // a plan that is made may take the place of others and of what they left
         let ready = runner.plans.get(&self.model, shape, options.limit, &mut || Ok(()))?;
         if adjusts {
             // With room to spare: the lists grow with every token, and each larger room is planned anew.
@@ -245,7 +246,6 @@ impl Pool {
         }
         let filters = sessions.iter().any(|session| session.sampling.filters());
         let sampled = Sampled { adjustments: adjusts.then_some(&adjustments), filters, mask: None };
-        runner.shared_runs += 1;
         runner.submissions.write(ready, &rows)?;
         let submitted = runner.submissions.run(ready, 0..ready.planned.end(), Some(sampled), before ^ 1).map(drop);
         let taken = submitted.and_then(|()| runner.submissions.take(self.model.gpu(), before));
