@@ -164,6 +164,7 @@ impl Session {
     /// Has the block make so many drafts, unless they are there.
     fn prepare_drafts(&mut self, runner: &mut Runner, count: usize) -> Result<()> {
         self.last_output(runner)?;
+        self.sample_if_left(runner)?;
         self.claim_rings(runner);
         let length = self.tokens.len();
         if self.drafter.block.made < count {
