@@ -35,7 +35,7 @@ pub(super) struct Constraining {
     /// The token with which the model may begin to think before its answer, and the one that ends its thinking.
     think: Option<u32>,
     think_end: Option<u32>,
-    /// The last token of the reply, if the session was cut by it and does not hold it again yet.
+    /// The last token of the reply, if the session was cut by it, or memory was too short for it, and does not hold it yet.
     missing: Option<u32>,
     /// A token that was sampled already behind so many tokens of the session, in the place of a guess that was wrong or
     /// ended the reply. The next choice takes it.
@@ -111,6 +111,11 @@ impl Constraining {
             drawn: None,
             step: None,
         }))
+    }
+
+    /// Whether the session does not hold the last token of the reply yet.
+    pub(super) fn lacks_token(&self) -> bool {
+        self.missing.is_some()
     }
 
     /// Whether a grammar holds now.
@@ -283,7 +288,7 @@ impl Constraining {
     }
 
     /// Chooses the next token if a grammar holds, and feeds it to the session if there is room, perhaps with others that
-    /// have to follow it. After an error of the session nothing has changed, but that a chooser was asked.
+    /// follow it. After [`Error::PoolFull`] nothing has changed, but that a chooser was asked.
     pub(super) fn choose(&mut self, session: &mut Session, choice: Choice<'_, '_>) -> Result<Option<u32>> {
         let think = self.thinks_at(choice.place);
         let Some((matcher, _)) = &mut self.holds else { return Ok(None) };
@@ -506,7 +511,11 @@ fn accept_guesses(
         if ban(&mut mask, sampling).is_err() {
             break;
         }
-        let is_choice = !is_only(&mask, *guess);
+        let only = only(&mask);
+        let is_choice = only.is_none();
+        if only.is_some_and(|only| only != *guess) {
+            break; // the same text, spelled by other tokens
+        }
         if is_choice {
             let sampled = match session.sample_masked(&mask) {
                 Err(Error::NotANumber) => break,
@@ -532,9 +541,11 @@ fn accept_guesses(
     Ok((step, None))
 }
 
-/// Whether a mask allows a token and no other.
-fn is_only(mask: &[u32], token: u32) -> bool {
-    is_allowed(mask, token as usize) && mask.iter().map(|word| word.count_ones()).sum::<u32>() == 1
+/// The token that a mask allows, if there is only one.
+fn only(mask: &[u32]) -> Option<u32> {
+    let place = mask.iter().position(|word| *word != 0)?;
+    let alone = mask[place].is_power_of_two() && mask[place + 1..].iter().all(|word| *word == 0);
+    alone.then(|| u32::BITS * place as u32 + mask[place].trailing_zeros())
 }
 
 /// Whether a mask allows a token.

@@ -252,7 +252,19 @@ impl<'a> GenerationTask<'a> {
     /// fed as it is sampled.
     pub fn joins(&self, session: &Session) -> bool {
         let room = session.tokens().len() < session.context();
-        self.phase() == Phase::Tokens && self.pending.is_empty() && self.steering.is_none() && room
+        self.phase() == Phase::Tokens
+            && self.pending.is_empty()
+            && self.steering.is_none()
+            && room
+            && !self.lacks_token()
+    }
+
+    /// Whether the session does not hold the last token of the reply yet, because memory was too short.
+    fn lacks_token(&self) -> bool {
+        #[cfg(feature = "constrain")]
+        return self.constraining.as_ref().is_some_and(Constraining::lacks_token);
+        #[cfg(not(feature = "constrain"))]
+        false
     }
 
     /// Between [`begin_step`](Self::begin_step) and a step that the session takes with others: chooses the next token if a
