@@ -32,17 +32,12 @@ impl Session {
     /// try.
     pub(crate) fn guesses_behind(&mut self, token: u32, most: usize) -> Option<Continuation> {
         let Speculation { kind, most: asked } = self.drafter.options;
-        let length = self.tokens.len();
-        let room = self.context().saturating_sub(length + 1);
+        let room = self.context().saturating_sub(self.tokens.len() + 1);
         let most = most.min(room).min(most_drafts(self.model().config())).min(asked.unwrap_or(usize::MAX));
         if most == 0 || matches!(kind, DraftKind::Off | DraftKind::Mtp) {
             return None;
         }
-        self.tokens.push(token);
-        let predicted = self.drafter.lookup.predict(&self.tokens, most);
-        self.drafter.lookup.truncate(&self.tokens, length);
-        self.tokens.truncate(length);
-        let mut guesses = predicted?;
+        let mut guesses = self.predicted_behind(token, most)?;
         let offer = Offer { evidence: Evidence::Matched(guesses.matched), count: guesses.tokens.len() };
         let (_, count) = self.drafter.chosen(&[offer])?;
         guesses.tokens.truncate(count);

@@ -21,7 +21,7 @@ const MOST_PREDICTED: usize = 8;
 /// Guesses tokens for a session.
 pub struct Drafter {
     pub(super) options: Speculation,
-    pub(super) lookup: Lookup,
+    lookup: Lookup,
     pub(super) planner: DraftPlanner,
     pub(super) stats: DraftStats,
     pub(super) block: BlockState,
@@ -230,13 +230,18 @@ impl Session {
 
     /// What the text predicts to follow the token that was sampled.
     fn look_up(&mut self, count: usize) -> Option<Continuation> {
-        let Drafter { lookup, sampled, .. } = &mut self.drafter;
-        let Some(sampled) = *sampled else {
+        let Some(sampled) = self.drafter.sampled else {
             // That token itself is not known yet, and the first one to be guessed.
-            let Continuation { tokens, matched } = lookup.predict(&self.tokens, 1 + count)?;
+            let Continuation { tokens, matched } = self.drafter.lookup.predict(&self.tokens, 1 + count)?;
             return Some(Continuation { tokens: tokens[1..].to_vec(), matched });
         };
-        self.tokens.push(sampled);
+        self.predicted_behind(sampled, count)
+    }
+
+    /// What the text predicts behind a token that is to follow the last one.
+    pub(super) fn predicted_behind(&mut self, token: u32, count: usize) -> Option<Continuation> {
+        let lookup = &mut self.drafter.lookup;
+        self.tokens.push(token);
         let predicted = lookup.predict(&self.tokens, count);
         lookup.truncate(&self.tokens, self.tokens.len() - 1);
         self.tokens.pop();

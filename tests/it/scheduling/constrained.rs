@@ -78,6 +78,7 @@ fn others_join_one_that_guesses() {
         let [rest, beside]: [Vec<Event>; 2] = rest_by_turns(&mut [first, second]).try_into().unwrap();
         events.extend(rest);
         assert_eq!((said(&events), said(&beside)), (want.clone(), others.clone()), "{tokens}");
-        println!("{:?}", stats(&events).drafts);
+        let drafts = stats(&events).drafts;
+        assert!(drafts.accepted > 0 && drafts.drafted > drafts.accepted, "{tokens}: {drafts:?}");
     }
 }
