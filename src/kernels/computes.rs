@@ -168,6 +168,9 @@ pub(crate) enum Which {
     Grouped { slots: BufferRef, tiles: BufferRef, count: usize },
     /// That of the expert that the router selects; the output is multiplied with the expert's weight.
     SelectedExperts(SelectedExperts),
+    /// That of the expert that an earlier step selected; the output is multiplied with the expert's weight. Both {`top_k`,
+    /// rows}.
+    Routed { ids: BufferRef, weights: BufferRef, top_k: usize },
 }
 
 impl Which {

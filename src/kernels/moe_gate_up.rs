@@ -1,14 +1,14 @@
-//! The first half of a mixture of experts: the selection of experts, and gate and up of the selected experts and of the
-//! shared ones beside them.
+//! The first half of a mixture of experts: gate and up of the selected experts and of the shared ones beside them. The
+//! experts are selected by an earlier step, or by each workgroup of this one.
 
 use super::computes::{self, SelectedExperts, Terms, Which};
 use super::matvec::{Feed, HALF, Input, MatvecProduct, buffers_of};
 use super::rounded::Epilogue;
-use super::route::Routing;
+use super::route::{Routed, Routing};
 use super::{Kernel, Summands, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
-use crate::plan::{Builder, Cost, Tensor, Weight};
+use crate::plan::{Bound, Builder, Cost, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_gate_up.wgsl");
@@ -37,6 +37,14 @@ pub struct Router<'a> {
     pub routing: Routing,
 }
 
+/// Who selects the experts.
+pub enum Selection<'a> {
+    /// Every workgroup for itself.
+    Each(&'a Router<'a>),
+    /// An earlier step.
+    Made(&'a Routed),
+}
+
 /// What the first half leaves for the second.
 pub struct Hidden {
     /// The selected experts {`top_k`, tokens}, u32, token after token.
@@ -58,24 +66,85 @@ impl GateUp<'_> {
     }
 }
 
+impl Selection<'_> {
+    fn top_k(&self) -> usize {
+        match self {
+            Self::Each(router) => router.routing.top_k,
+            Self::Made(routed) => routed.ids.shape[0],
+        }
+    }
+
+    /// An error unless it selects among `experts` experts.
+    fn check(&self, experts: usize) -> Result<()> {
+        let Self::Each(Router { logits, bias, routing }) = self else { return Ok(()) };
+        expect_shape(KERNEL.name, "the router's logits", logits.tensor.shape[0], experts)?;
+        routing.check(KERNEL.name, &logits.tensor, bias)
+    }
+
+    /// The selected experts, which the step leaves unless an earlier one did.
+    fn ids(&self, plan: &mut Builder, label: &str) -> Tensor {
+        match self {
+            Self::Each(router) => router.routing.ids(plan, label),
+            Self::Made(routed) => routed.ids,
+        }
+    }
+
+    /// Adds the files that say which experts are selected among `experts`.
+    fn files(&self, variant: VariantBuilder, experts: usize) -> VariantBuilder {
+        match self {
+            Self::Each(Router { logits, routing, .. }) => routing
+                .files(variant, experts)
+                .constant("LOGITS_PITCH", "", logits.tensor.stride)
+                .file(source!("lib/moe_choose.wgsl")),
+            Self::Made(_) => {
+                let variant = variant.constant("TOP_K", "k", self.top_k()).file(source!("lib/activations.wgsl"));
+                variant.tagged((source!("lib/moe_chosen.wgsl"), "chosen"))
+            }
+        }
+    }
+
+    /// The bindings of these files but for the ids, and the bytes of the router's bias.
+    fn bindings(&self, plan: &Builder) -> (Vec<Bound>, u64) {
+        match self {
+            Self::Each(Router { logits, bias, .. }) => (plan.bound_router(&logits.tensor, bias), bias.matrix_bytes()),
+            Self::Made(routed) => (vec![plan.bound("weights", routed.weights.buffer)], 0),
+        }
+    }
+
+    /// What the step selects, as the CPU reference needs it.
+    fn selected(&self, ids: &Tensor) -> Option<SelectedExperts> {
+        let Self::Each(Router { logits, bias, routing }) = *self else { return None };
+        Some(SelectedExperts {
+            logits: *logits,
+            bias: (*bias).clone(),
+            routing: *routing,
+            ids: ids.buffer,
+            weights: None,
+        })
+    }
+}
+
 impl Builder {
     /// silu(gate · x) · (up · x) of the selected experts, times their weights, and of the shared ones.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn moe_gate_up(&mut self, label: &str, weights: &GateUp<'_>, router: &Router<'_>, x: &Input) -> Result<Hidden> {
+    pub fn moe_gate_up(
+        &mut self,
+        label: &str,
+        weights: &GateUp<'_>,
+        selection: &Selection<'_>,
+        x: &Input,
+    ) -> Result<Hidden> {
         let [columns, rows, experts] = weights.gate.shape;
         let shared_rows = weights.shared_gate.shape[1];
         let shape = |weight: &Weight| Shape(&weight.shape).to_string();
         expect_shape(KERNEL.name, &weights.up.name, shape(weights.up), shape(weights.gate))?;
         expect_shape(KERNEL.name, &weights.shared_up.name, shape(weights.shared_up), shape(weights.shared_gate))?;
         expect_shape(KERNEL.name, &weights.shared_gate.name, weights.shared_gate.shape[0], columns)?;
-        let logits = &router.logits.tensor;
-        expect_shape(KERNEL.name, "the router's logits", logits.shape[0], experts)?;
-        router.routing.check(KERNEL.name, logits, router.bias)?;
-        let top_k = router.routing.top_k;
-        let tokens = self.rows();
-        let ids = self.tensor_with_stride(&format!("{label}.ids"), [top_k, tokens], top_k);
+        selection.check(experts)?;
+        let (top_k, tokens) = (selection.top_k(), self.rows());
+        let ids = selection.ids(self, label);
         let y = self.tensor(label, [rows.max(shared_rows), (top_k + 1) * tokens]);
         let whole = rows.is_multiple_of(HALF) && shared_rows.is_multiple_of(HALF);
         let room = weights.buffers() < self.target().buffers; // for one more
@@ -91,43 +160,47 @@ impl Builder {
         product.expect_input(columns, tokens)?;
         let gated_rows = source!("lib/gated_rows.wgsl");
         let variant = self
-            .count_files(router.routing.files(product.variant(self), experts))
-            .constant("LOGITS_PITCH", "", logits.stride)
+            .count_files(selection.files(product.variant(self), experts))
             .constant("Y_STRIDE", "y", y.stride)
             .file_for("w", gated_rows)
             .file_for("shared", gated_rows)
             .file(source!("lib/gated.wgsl"));
+        let (bound, bias_bytes) = selection.bindings(self);
         let mut bindings = product.bindings(self);
-        bindings.extend(self.bound_router(logits, router.bias));
+        bindings.extend(bound);
         bindings.extend(self.bound_count());
         bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
         let mut cost = product.cost(y.bytes());
-        cost.weights = router.bias.matrix_bytes();
+        cost.weights = bias_bytes;
         cost += [weights.gate, weights.up].map(|w| Cost::of_slots(w, top_k * tokens)).into_iter().sum();
         cost += [weights.shared_gate, weights.shared_up].map(|w| Cost::products(w, 1, tokens)).into_iter().sum();
         let [x, y_blocks, _] = product.grid(self, product.blocks(self, rows.max(shared_rows)));
         let grid = [x, y_blocks, tokens / product.tiling(self).columns + tokens * top_k];
-        self.computes(KERNEL.name, reference(self, &product, weights, router, &ids, &y));
+        self.computes(KERNEL.name, reference(self, &product, weights, selection, &ids, &y));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Hidden { ids, y: Input { tensor: y, norm: None, rounded } })
     }
 }
 
-/// What the step computes, as the CPU reference needs it: the selection, and the first half of the selected and of the
-/// shared experts.
+/// What the step computes, as the CPU reference needs it: the selection if it makes one, and the first half of the
+/// selected and of the shared experts.
 fn reference(
     plan: &Builder,
     product: &MatvecProduct<'_>,
     weights: &GateUp<'_>,
-    router: &Router<'_>,
+    selection: &Selection<'_>,
     ids: &Tensor,
     y: &Tensor,
-) -> (SelectedExperts, (computes::Product, computes::Product)) {
-    let (logits, bias, routing) = (router.logits, router.bias.clone(), router.routing);
-    let chosen = SelectedExperts { logits, bias, routing, ids: ids.buffer, weights: None };
+) -> (Option<SelectedExperts>, (computes::Product, computes::Product)) {
+    let top_k = selection.top_k();
+    let selected = selection.selected(ids);
+    let which = match selection {
+        Selection::Made(Routed { ids, weights }) => Which::Routed { ids: ids.buffer, weights: weights.buffer, top_k },
+        Selection::Each(_) => selected.clone().map_or(Which::InTurn, Which::SelectedExperts),
+    };
     let gated = |gate: &Weight, up: &Weight| Terms::Gated { gate: gate.clone(), up: up.clone() };
     let half = |terms, which, stacks| computes::Product { stacks, ..product.reference(plan, terms, which, y) };
-    let of_chosen = half(gated(weights.gate, weights.up), Which::SelectedExperts(chosen.clone()), (0, routing.top_k));
+    let of_selected = half(gated(weights.gate, weights.up), which, (0, top_k));
     let shared = gated(weights.shared_gate, weights.shared_up);
-    (chosen, (of_chosen, half(shared, Which::InTurn, (routing.top_k, 1))))
+    (selected, (of_selected, half(shared, Which::InTurn, (top_k, 1))))
 }

@@ -3,7 +3,7 @@
 //! [`Fusions`](crate::plan::Fusions) parts them. Only few rows' steps are fused: dispatches that wait for one another cost
 //! little beside what many rows take.
 
-use super::moe_gate_up::GateUp;
+use super::moe_gate_up::{GateUp, Hidden, Selection};
 use super::{
     BatchAttention, Cache, ExpertWeights, Input, LatentWeights, Norm, Residual, Rounded, Router, Slots, Summands,
     splits,
@@ -198,6 +198,19 @@ impl Builder {
     /// Whether the chosen and the shared experts' first half is one step, and their second half another.
     pub fn fuses_experts(&self, halves: &GateUp<'_>) -> bool {
         !self.by_tiles() && self.target().fusions.experts && halves.buffers() <= self.target().buffers
+    }
+
+    /// The first half of the chosen and of the shared experts, of few rows.
+    ///
+    /// # Errors
+    /// As [`Builder::linear`].
+    pub fn experts_gate_up(&mut self, halves: &GateUp<'_>, router: &Router<'_>, h: &Input) -> Result<Hidden> {
+        let routed = match self.target().routes_apart() {
+            true => Some(self.route("moe.route", router.logits, router.bias, router.routing)?),
+            false => None,
+        };
+        let selection = routed.as_ref().map_or(Selection::Each(router), Selection::Made);
+        self.moe_gate_up("moe.gate_up", halves, &selection, h)
     }
 
     /// expert(h) of the chosen experts, which are still to be weighed and added up, by tiles.

@@ -63,13 +63,13 @@ impl Builder {
         routing.check(KERNEL.name, logits, bias)?;
         let ([experts, tokens], top_k) = (logits.shape, routing.top_k);
         expect_shape(KERNEL.name, "the router's logits", tokens, self.rows())?;
-        let ids = self.tensor_with_stride(&format!("{label}.ids"), [top_k, tokens], top_k);
+        let ids = routing.ids(self, label);
         let weights = self.tensor_with_stride(&format!("{label}.weights"), [top_k, tokens], top_k);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP);
-        let variant = self.count_files(routing.files(variant, experts));
+        // The same kernel for a row alone as for many: one pipeline.
+        let variant = self.batch_files(routing.files(variant, experts));
         let mut bindings = self.bound_router(logits, bias);
-        bindings.extend(self.bound_count());
-        bindings.extend([self.bound("ids", ids.buffer), self.bound("weights", weights.buffer)]);
+        bindings.extend([self.bound_batch(), self.bound("ids", ids.buffer), self.bound("weights", weights.buffer)]);
         let activations = summands.bytes() + ids.bytes() + weights.bytes();
         let cost = Cost { weights: bias.matrix_bytes(), activations, ..Cost::default() };
         let chosen = SelectedExperts {
@@ -95,6 +95,11 @@ impl Routing {
     /// The least that the scores of the selected experts are divided by. It is the smallest normal f16: llama.cpp bounds
     /// their sum by it.
     pub(crate) const SMALLEST_SUM: f32 = 1.0 / 16384.0;
+
+    /// The ids of the selected experts {`top_k`, rows} of a step.
+    pub(super) fn ids(&self, plan: &mut Builder, label: &str) -> Tensor {
+        plan.tensor_with_stride(&format!("{label}.ids"), [self.top_k, plan.rows()], self.top_k)
+    }
 
     /// An error unless `top_k` experts can be selected by logits {experts} and bias {experts}.
     pub(super) fn check(&self, op: &'static str, logits: &Tensor, bias: &Weight) -> Result<()> {

@@ -24,7 +24,7 @@ pub(super) fn experts(b: &mut Builder, w: &MixtureWeights, (x, h, next): (&Tenso
     };
     let halves = GateUp { gate, up, shared_gate: &shared.gate, shared_up: &shared.up };
     if b.fuses_experts(&halves) {
-        let hidden = b.moe_gate_up("moe.gate_up", &halves, &router, h)?;
+        let hidden = b.experts_gate_up(&halves, &router, h)?;
         return b.moe_down("moe.down", down, &shared.down, &hidden, x, next);
     }
     let y = b.gated("ffn_gate_shexp", &shared.gate, &shared.up, h)?;

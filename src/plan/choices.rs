@@ -32,6 +32,10 @@ pub struct Choices {
     /// Whether the steps of prompts do without cooperative matrices.
     #[serde(skip_serializing_if = "is_false")]
     pub prompts_without_matrices: bool,
+    /// Whether the experts of few rows are selected by a step of their own, and not by each workgroup of the step that
+    /// follows; `None` for what suits the adapter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route_apart: Option<bool>,
     /// Tilings of products with few vectors.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tilings: Vec<StepChoice<Tiling>>,
@@ -84,6 +88,7 @@ impl Choices {
             arithmetic: self.arithmetic.or(others.arithmetic),
             few_without_matrices: self.few_without_matrices || others.few_without_matrices,
             prompts_without_matrices: self.prompts_without_matrices || others.prompts_without_matrices,
+            route_apart: self.route_apart.or(others.route_apart),
             tilings: [self.tilings.as_slice(), &others.tilings].concat(),
             splits: [self.splits.as_slice(), &others.splits].concat(),
             tiles: [self.tiles.as_slice(), &others.tiles].concat(),
@@ -252,6 +257,7 @@ mod tests {
             arithmetic: Some(Arithmetic::Int),
             few_without_matrices: true,
             prompts_without_matrices: false,
+            route_apart: Some(true),
             tilings: choices(&["moe.down=32x1x512", "attn_q@4-7=16x1x256x4"]).tilings,
             splits: vec!["1=32".parse().unwrap()],
             tiles: ["attn_output@129-4096=4x2x2x4x1", "moe.down@33-128=64x4"].map(|t| t.parse().unwrap()).to_vec(),

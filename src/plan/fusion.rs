@@ -18,9 +18,10 @@ pub struct Fusions {
     pub merge: bool,
     /// The activations of a product of bytes are rounded by the step that computes them.
     pub round: bool,
-    /// Experts are routed inside the step of their gate and up products; the shared experts, and the weighted sum, are
-    /// part of the experts' steps.
+    /// The shared experts, and the weighted sum, are part of the experts' steps.
     pub experts: bool,
+    /// Experts are chosen inside the step of their gate and up products, by every workgroup for itself.
+    pub route: bool,
 }
 
 impl Default for Fusions {
@@ -32,16 +33,34 @@ impl Default for Fusions {
 
 impl Fusions {
     /// The names of the fusions for [`Fusions::without`].
-    pub const NAMES: [&'static str; 7] = ["norm", "latent", "cache", "absorb", "merge", "round", "experts"];
+    pub const NAMES: [&'static str; 8] = ["norm", "latent", "cache", "absorb", "merge", "round", "experts", "route"];
 
     /// Turns all fusions on.
     pub const fn all() -> Self {
-        Self { norm: true, latent: true, cache: true, absorb: true, merge: true, round: true, experts: true }
+        Self {
+            norm: true,
+            latent: true,
+            cache: true,
+            absorb: true,
+            merge: true,
+            round: true,
+            experts: true,
+            route: true,
+        }
     }
 
     /// Turns all fusions off.
     pub const fn none() -> Self {
-        Self { norm: false, latent: false, cache: false, absorb: false, merge: false, round: false, experts: false }
+        Self {
+            norm: false,
+            latent: false,
+            cache: false,
+            absorb: false,
+            merge: false,
+            round: false,
+            experts: false,
+            route: false,
+        }
     }
 
     /// All fusions but those in a comma-separated list of names, of which `all` stands for all.
@@ -69,6 +88,7 @@ impl Fusions {
             "merge" => &mut self.merge,
             "round" => &mut self.round,
             "experts" => &mut self.experts,
+            "route" => &mut self.route,
             _ => return None,
         })
     }

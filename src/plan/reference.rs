@@ -34,6 +34,13 @@ impl<A: Reference, B: Reference> Reference for (A, B) {
     }
 }
 
+/// A step that may not compute this has no samples of it.
+impl<T: Reference> Reference for Option<T> {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        self.as_ref().map_or(Ok(Vec::new()), |what| what.samples(probe))
+    }
+}
+
 /// One output of a step.
 #[derive(Debug, Clone)]
 pub struct Sample {

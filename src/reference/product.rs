@@ -39,6 +39,12 @@ impl Which {
                 let has = |tile: &&[u32]| place.is_some_and(|p| (tile[1]..tile[1] + tile[2]).contains(&(p as u32)));
                 tiles.chunks_exact(4).find(has).map(|tile| (tile[0] as usize % matrices, 1.0))
             }
+            Self::Routed { ids, weights, top_k } => {
+                let at = token * top_k + slot;
+                let id = probe.words(*ids, at, 1)?.first().copied();
+                let weight = probe.values(*weights, at, 1)?.first().copied();
+                id.zip(weight).map(|(id, weight)| (id as usize % matrices, f64::from(weight)))
+            }
             Self::SelectedExperts(chosen) => chosen.of(probe, token)?.map(|(ids, weights)| (ids[slot], weights[slot])),
         })
     }

@@ -152,6 +152,10 @@ impl About<'_> {
             let works = self.rooms(RowRange::new(FEW_TOKENS + 1, 512));
             ask("matrices of prompts", works, vec![Edit::PromptsWithoutMatrices], 0.0);
         }
+        if self.target.fusions.route {
+            let works = [vec![Work::Token { depth: 0 }], self.rooms(RowRange::new(4, 4))].concat();
+            ask("the selection of experts", works, vec![Edit::RouteApart(!self.target.routes_apart())], 0.0);
+        }
         ask("splits of the cache, 1 row", self.tokens(), splits(RowRange::new(1, 1)), 0.0);
         let each = SWITCHES / questions.len().max(1) as f64;
         questions.iter_mut().for_each(|question| question.weight = each);

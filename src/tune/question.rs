@@ -70,6 +70,7 @@ pub(super) enum Edit {
     Arithmetic(Arithmetic),
     FewWithoutMatrices,
     PromptsWithoutMatrices,
+    RouteApart(bool),
     Tiling(StepChoice<Tiling>),
     Splits(SplitsChoice),
     Tile(StepChoice<ProductTile>),
@@ -86,6 +87,7 @@ impl Edit {
             Self::Arithmetic(arithmetic) => choices.arithmetic = Some(*arithmetic),
             Self::FewWithoutMatrices => choices.few_without_matrices = true,
             Self::PromptsWithoutMatrices => choices.prompts_without_matrices = true,
+            Self::RouteApart(apart) => choices.route_apart = Some(*apart),
             Self::Tiling(tiling) => tiling.clone().put_into(&mut choices.tilings),
             Self::Tile(tile) => tile.clone().put_into(&mut choices.tiles),
             Self::Splits(splits) => match choices.splits.iter_mut().find(|other| other.rows == splits.rows) {
@@ -110,6 +112,8 @@ impl fmt::Display for Edit {
         match self {
             Self::Arithmetic(arithmetic) => f.write_str(arithmetic.name()),
             Self::FewWithoutMatrices | Self::PromptsWithoutMatrices => f.write_str("no matrices"),
+            Self::RouteApart(true) => f.write_str("in a step of its own"),
+            Self::RouteApart(false) => f.write_str("by each workgroup"),
             Self::Tiling(tiling) => tiling.choice.fmt(f),
             Self::Splits(splits) => write!(f, "{} splits", splits.splits),
             Self::Tile(tile) => tile.choice.fmt(f),
@@ -144,6 +148,7 @@ pub(super) fn without(choices: &Choices, part: Part, start: &Choices) -> Choices
             kept.tilings.retain(|it| !is_token(it.rows.from, it.rows.to) || start.tilings.contains(it));
             kept.splits.retain(|it| !is_token(it.rows.from, it.rows.to) || start.splits.contains(it));
             (kept.arithmetic, kept.few_without_matrices) = (start.arithmetic, start.few_without_matrices);
+            kept.route_apart = start.route_apart;
         }
         Part::Few => {
             kept.tilings.retain(|it| is_token(it.rows.from, it.rows.to) || start.tilings.contains(it));

@@ -1,11 +1,14 @@
-// The first half of a mixture of experts and of the shared experts beside it, for each row of a batch. Every workgroup
-// makes the router's choice anew. It works for one of the chosen experts, its slot, or, in slot TOP_K, for the shared
-// ones, and then for COLUMNS rows of the batch. y[slot] = silu(gate · x) · (up · x), times the expert's weight if it is
-// a chosen one. The shared experts' workgroups come first, because theirs is often the wider format.
+// The first half of a mixture of experts and of the shared experts beside it, for each row of a batch. A workgroup
+// computes rows of one of the chosen experts, its slot, or, in slot TOP_K, of the shared ones, and then for COLUMNS rows
+// of the batch. y[slot] = silu(gate · x) · (up · x), times the expert's weight if it is a chosen one. The shared experts'
+// workgroups come first, because theirs is often the wider format. Which experts are chosen is told by one of two files:
+// lib/moe_choose.wgsl, where every workgroup chooses, and lib/moe_chosen.wgsl, where an earlier step has. They provide
+//   begin_choice(local)  called by all invocations before the input is staged
+//   end_choice(local)    called by all invocations after the barrier that follows
+//   expert_of(slot), expert_weight(slot)  from then on
+//   leave_choice(slot)   called by one invocation for each slot
 
 const SLOTS = TOP_K + 1u; // of a row of the batch
-
-var<storage, read_write> ids: array<u32>;
 
 var<private> token: u32; // the row of the batch, the first if there are several
 var<private> slot: u32;
@@ -27,10 +30,6 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, gated: f32) {
     }
 }
 
-fn logit(e: u32) -> f32 {
-    return logits[first_logit + e];
-}
-
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let team = team_of(i);
@@ -46,19 +45,17 @@ fn main(i: Invocation) {
     if token >= row_count() {
         return;
     }
-    first_logit = token * LOGITS_PITCH;
     let row = first_row(i.workgroup, team);
     var sums: Gated;
-    score_experts(i.local);
+    begin_choice(i.local);
     for (var first = 0u; first < w_gate_GROUPS; first += TILE) {
         let count = min(TILE, w_gate_GROUPS - first);
         stage(token * X_STRIDE, columns_of_slot(), first, count, i);
         if first == 0u {
-            rank_experts(i.local);
-            workgroupBarrier();
+            end_choice(i.local);
         }
         if slot < TOP_K {
-            sums = added(sums, w_gated_rows(atomicLoad(&selected[slot]), row, first, count, team));
+            sums = added(sums, w_gated_rows(expert_of(slot), row, first, count, team));
         } else {
             sums = added(sums, shared_gated_rows(0u, row, first, count, team));
         }
@@ -70,6 +67,6 @@ fn main(i: Invocation) {
     write_sums(i, team, row, swiglu_rows(sums, column_factors(team), team));
     epilogue((token * SLOTS + slot) * Y_STRIDE, SLOTS * Y_STRIDE, columns_of_slot(), rows_of_slot(), i);
     if block_of(i.workgroup) == 0u && i.local == 0u && slot < TOP_K {
-        ids[token * TOP_K + slot] = atomicLoad(&selected[slot]);
+        leave_choice(slot);
     }
 }

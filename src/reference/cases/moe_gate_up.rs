@@ -2,7 +2,7 @@
 
 use super::{columns_for, pairs};
 use crate::error::Result;
-use crate::kernels::{GateUp, Gating, Router, Routing, matvec};
+use crate::kernels::{GateUp, Gating, Router, Routing, Selection, matvec};
 use crate::plan::{Target, Tensor};
 use crate::quant::Quant;
 use crate::reference::experts::routed_experts;
@@ -10,18 +10,28 @@ use crate::reference::operand::seen;
 use crate::reference::product::{dot, gated};
 use crate::reference::{Case, CaseBuilder, OutputType};
 
+/// Who selects the experts in a case.
+#[derive(Debug, Clone, Copy)]
+enum By {
+    Workgroups,
+    Route,
+}
+
+/// Workgroups select in every format, and the step `route` does for some batches.
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let formats = pairs(1).into_iter().zip(pairs(2)).map(|((first, second), (_, third))| [first, first, second, third]);
-    formats
-        .enumerate()
-        .map(|(i, formats)| {
-            case(target, formats, [(21, 30), (32, 48), (21, 11), (48, 16)][i % 4], [1, 2, 1, 4, 8][i % 5])
-        })
-        .collect()
+    let formats: Vec<_> = formats.collect();
+    let case = |by, i: usize| {
+        let (rows, tokens) = ([(21, 30), (32, 48), (21, 11), (48, 16)][i % 4], [1, 2, 1, 4, 8][i % 5]);
+        case(target, by, formats[i], rows, tokens)
+    };
+    let every = (0..formats.len()).map(|i| case(By::Workgroups, i));
+    every.chain((0..5).map(|i| case(By::Route, i))).collect()
 }
 
 fn case(
     target: &Target,
+    by: By,
     formats: [&'static Quant; 4],
     (rows, shared_rows): (usize, usize),
     tokens: usize,
@@ -38,7 +48,12 @@ fn case(
     let (bias, biases) = case.vector("bias", shape[2])?;
     let weights = GateUp { gate: &made[0].0, up: &made[1].0, shared_gate: &made[2].0, shared_up: &made[3].0 };
     let router = Router { logits: logits.into(), bias: &bias, routing };
-    let hidden = case.plan.moe_gate_up("hidden", &weights, &router, &x)?;
+    let routed = match by {
+        By::Workgroups => None,
+        By::Route => Some(case.plan.route("route", router.logits, router.bias, routing)?),
+    };
+    let selection = routed.as_ref().map_or(Selection::Each(&router), Selection::Made);
+    let hidden = case.plan.moe_gate_up("hidden", &weights, &selection, &x)?;
     let xs = seen(&xs, columns, &formats, target.arithmetic);
     let row_of = |token: usize, gate: usize, matrix: usize, row: usize| {
         let product = |i: usize| dot(&made[i].1, shapes[i], matrix, row, &xs[token * columns..][..columns]);
@@ -61,6 +76,9 @@ fn case(
     }
     case.expect_at(hidden.ids.buffer, OutputType::U32, 0, chosen, 0.0);
     case.probe(&hidden.y, &all)?;
+    if routed.is_some() {
+        case.allow_between();
+    }
     let [first, _, third, fourth] = formats.map(|quant| quant.name);
-    Ok(case.finish(format!("{first} and {third} {fourth} of {columns} columns, {tokens} tokens")))
+    Ok(case.finish(format!("{first} and {third} {fourth} of {columns} columns, {tokens} tokens, by {by:?}")))
 }
