@@ -9,6 +9,9 @@ use crate::plan::{Builder, PART_FIELDS, ProductTile, Target, Team, VariantBuilde
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm_matrix.wgsl");
+/// Chunks of vectors and groups of rows that an invocation brings of a step at most: the shader names each of them.
+const MOST_VECTORS: usize = 16;
+const MOST_ROWS: usize = 4;
 
 pub(crate) const KERNEL: Kernel =
     Kernel { name: "mul_mm_matrix", op: OP, params: PART_FIELDS, matrices: &[Matrices::Eight, Matrices::Sixteen] };
@@ -54,10 +57,14 @@ impl MatrixTile {
     /// Whether a workgroup of the target can compute such tiles of the product.
     fn suits(&self, product: &TileProduct<'_>, target: &Target) -> bool {
         let (subgroups, pitch) = (self.down * self.across, 32 * self.groups + 8);
-        let staged = 2 * pitch * (self.tokens() + self.rows()) + 4 * subgroups * self.side * self.side + 16;
+        let abreast = if self.side == 8 { self.rights } else { 1 }; // matrices of sums that are left together
+        let sums = 4 * subgroups * abreast * self.side * self.side;
+        let staged = 2 * pitch * (self.tokens() + self.rows()) + sums + 16;
+        let shares = |values: usize| (values * self.groups).div_ceil(32 * subgroups);
+        let named = shares(8 * self.tokens()) <= MOST_VECTORS && shares(self.rows()) <= MOST_ROWS;
         let whole = product.rows.first().groups().is_multiple_of(self.groups);
         let fits = 32 * subgroups <= target.invocations && staged <= target.workgroup_bytes;
-        whole && fits && product.holds(self.tokens())
+        whole && fits && named && product.holds(self.tokens())
     }
 
     /// What suits a product of matrices of 16 x 16, as measured on an H100.
@@ -124,7 +131,7 @@ impl Builder {
             .constant("SIDE", "", tile.side)
             .constant("TILE_TOKENS", "", tile.tokens())
             .constant("TILE_ROWS", "", tile.rows())
-            .switch("DIRECT", "d", tile.side == 16 && product.leaves_whole(tile.rows()));
+            .switch("DIRECT", "d", product.leaves_whole(tile.rows()));
         let variant = of_side.into_iter().fold(variant, VariantBuilder::file).file(source!("lib/halves.wgsl"));
         let variant = product.files(self, variant, Operands::F16, parts);
         let size = (tile.tokens(), tile.rows());

@@ -9,13 +9,15 @@ const CELL = 1u;
 alias Cell = f16;
 
 fn put_vector(at: u32, v: vec4<f16>) {
-    for (var k = 0u; k < 4u; k++) {
-        vectors[at + k] = v[k];
-    }
+    vectors[at] = v.x;
+    vectors[at + 1u] = v.y;
+    vectors[at + 2u] = v.z;
+    vectors[at + 3u] = v.w;
 }
 
 fn put_row(at: u32, v: vec4<f16>) {
-    for (var k = 0u; k < 4u; k++) {
-        rows[at + k] = v[k];
-    }
+    rows[at] = v.x;
+    rows[at + 1u] = v.y;
+    rows[at + 2u] = v.z;
+    rows[at + 3u] = v.w;
 }

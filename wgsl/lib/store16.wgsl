@@ -1,6 +1,41 @@
-// Leaves sums of a product in the output from value `at` on, the unit of the weights taken out of them.
+// How matrices of 16 x 16 leave the sums of a product, the unit of the weights taken out of them.
 
-fn store_sums(sums: Sums, at: u32) {
+const VECTOR_UNIT = 1.0;
+
+var<workgroup> sums: array<f32, SUBGROUPS * SIDE * SIDE>;
+
+// In the output from value `at` on.
+fn store_sums(s: Sums, at: u32) {
     let pitch = Y_PITCH;
-    coopStoreT(sums * (1.0 / WEIGHT_UNIT), &y[at], pitch);
+    coopStoreT(s * (1.0 / WEIGHT_UNIT), &y[at], pitch);
+}
+
+// Leaves RIGHTS matrices of sums: of SIDE places from `first` on.
+fn leave_sums(tile: Tile, first: u32, pair: u32, s0: Sums, s1: Sums, s2: Sums, s3: Sums, local: u32) {
+    leave_both(tile, first, pair, s0, s1, local);
+    if RIGHTS > 2u { leave_both(tile, first, pair + 1u, s2, s3, local); }
+}
+
+// Two of them, of a pair of SIDE rows each.
+fn leave_both(tile: Tile, first: u32, pair: u32, left: Sums, right: Sums, local: u32) {
+    let lane = local % 32u;
+    let scratch = local / 32u * SIDE * SIDE;
+    let pitch = SIDE;
+    var kept: array<f32, SIDE * SIDE / 32u>;
+    coopStoreT(left, &sums[scratch], pitch);
+    workgroupBarrier();
+    for (var k = 0u; k < SIDE * SIDE / 32u; k++) {
+        kept[k] = sums[scratch + lane + 32u * k] / WEIGHT_UNIT;
+    }
+    workgroupBarrier();
+    coopStoreT(right, &sums[scratch], pitch);
+    workgroupBarrier();
+    for (var k = 0u; k < SIDE * SIDE / 32u; k++) {
+        let n = lane + 32u * k;
+        let place = first + n / SIDE;
+        if place < tile.places {
+            leave(tile, place, pair, n % SIDE, kept[k], sums[scratch + n] / WEIGHT_UNIT);
+        }
+    }
+    workgroupBarrier();
 }

@@ -1,3 +1,46 @@
-// Metal does not multiply matrices with numbers: sums of products never go straight to the output.
+// How matrices of 8 x 8 leave the sums of a product. Metal does not multiply matrices with numbers. So where sums may go
+// straight to the output (DIRECT), vectors are multiplied with what takes the unit of the weights out again: a power of
+// two, exact but for values below 0.001, of which f16 then has fewer bits, down to none below 5e-7. Inputs of such products
+// are normed, or queries, or what attention leaves, and hardly ever so small; others keep all bits.
 
-fn store_sums(sums: Sums, at: u32) {}
+const DIRECT_UNIT = 1.0 / WEIGHT_UNIT;
+const VECTOR_UNIT = select(1.0, DIRECT_UNIT, DIRECT);
+const SUM_UNIT = select(DIRECT_UNIT, 1.0, DIRECT);
+
+var<workgroup> sums: array<f32, SUBGROUPS * RIGHTS * SIDE * SIDE>; // [place][row] of each subgroup
+
+fn store_sums(s: Sums, at: u32) {
+    let pitch = Y_PITCH;
+    coopStoreT(s, &y[at], pitch);
+}
+
+// Leaves RIGHTS matrices of sums of SIDE places from `first` on: all of them at a time, for barriers take long.
+fn leave_sums(tile: Tile, first: u32, pair: u32, s0: Sums, s1: Sums, s2: Sums, s3: Sums, local: u32) {
+    let scratch = local / 32u * RIGHTS * SIDE * SIDE;
+    let pitch = RIGHTS * SIDE;
+    let second = scratch + SIDE;
+    let third = scratch + 2u * SIDE;
+    let fourth = scratch + 3u * SIDE;
+    workgroupBarrier(); // what was there is read
+    coopStoreT(s0, &sums[scratch], pitch);
+    coopStoreT(s1, &sums[second], pitch);
+    if RIGHTS > 2u { coopStoreT(s2, &sums[third], pitch); }
+    if RIGHTS > 2u { coopStoreT(s3, &sums[fourth], pitch); }
+    workgroupBarrier();
+    let lane = local % 32u;
+    leave_four(tile, first, pair, scratch, lane);
+    leave_four(tile, first + 4u, pair, scratch + 4u * pitch, lane);
+}
+
+// Those of four places, whose sums begin at `start`.
+fn leave_four(tile: Tile, first: u32, pair: u32, start: u32, lane: u32) {
+    let place = first + lane / SIDE;
+    let row = lane % SIDE;
+    let at = start + lane / SIDE * RIGHTS * SIDE + row;
+    if place < tile.places {
+        leave(tile, place, pair, row, SUM_UNIT * sums[at], SUM_UNIT * sums[at + SIDE]);
+        if RIGHTS > 2u {
+            leave(tile, place, pair + 1u, row, SUM_UNIT * sums[at + 2u * SIDE], SUM_UNIT * sums[at + 3u * SIDE]);
+        }
+    }
+}

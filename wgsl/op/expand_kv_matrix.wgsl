@@ -10,6 +10,7 @@ const PITCH = STEP + 8u; // of a staged row, so that rows fall on other banks
 const TOKENS = 8u * SIDE;
 const ROWS = 64u;
 const RIGHTS = 32u / SIDE;
+const ABREAST = 256u / (SIDE * SIDE); // matrices of sums that are left together: as many as 32 lanes leave at once
 const KEY_TILES = (NOPE + ROWS - 1u) / ROWS;
 const VALUE_TILES = (VALUE + ROWS - 1u) / ROWS;
 const LATENT_SHARE = TOKENS * STEP / 8u / WORKGROUP; // chunks of a step that an invocation brings
@@ -19,7 +20,7 @@ var<storage, read_write> expanded: array<vec4<u32>>;
 // Matrices are loaded from multiples of 16 bytes: each array is of so many bytes that the next is at such a place.
 var<workgroup> vectors: array<Cell, TOKENS * PITCH / CELL>; // latents: [KV row][column]
 var<workgroup> rows: array<Cell, ROWS * PITCH / CELL>;
-var<workgroup> sums: array<f32, SUBGROUPS * SIDE * SIDE>;
+var<workgroup> sums: array<f32, SUBGROUPS * ABREAST * SIDE * SIDE>;
 // KV rows of the tile; where they begin in the pool; 1 if it is of keys, 0 of values. Every invocation writes it for itself.
 var<workgroup> tile: vec4<u32>;
 
@@ -42,28 +43,57 @@ fn put_raw(is_key: bool, raw: array<vec4<u32>, 4>, local: u32) {
     } else {
         halves = v_halves(raw);
     }
-    for (var i = 0u; i < 8u; i++) {
-        put_row(local / 2u * PITCH + local % 2u * 32u + 4u * i, halves[i].xzyw);
-    }
+    let to = local / 2u * PITCH + local % 2u * 32u;
+    put_row(to, halves[0].xzyw);
+    put_row(to + 4u, halves[1].xzyw);
+    put_row(to + 8u, halves[2].xzyw);
+    put_row(to + 12u, halves[3].xzyw);
+    put_row(to + 16u, halves[4].xzyw);
+    put_row(to + 20u, halves[5].xzyw);
+    put_row(to + 24u, halves[6].xzyw);
+    put_row(to + 28u, halves[7].xzyw);
 }
 
-// What an invocation brings of the latents from `column` on.
-fn latents_of(found: vec4<u32>, column: u32, local: u32) -> array<vec4<u32>, LATENT_SHARE> {
-    var share: array<vec4<u32>, LATENT_SHARE>;
-    for (var i = 0u; i < LATENT_SHARE; i++) {
-        let n = local + i * WORKGROUP;
-        let place = found.y + min(n / (STEP / 8u), found.x - 1u);
-        share[i] = latent_eight(place, column / 8u + n % (STEP / 8u));
+// What an invocation brings of the latents from `column` on: LATENT_SHARE of up to eight eights, each by its number,
+// because compilers that do not unroll loops over them would keep them in memory.
+fn eight_of(i: u32, found: vec4<u32>, column: u32, local: u32) -> vec4<u32> {
+    let n = local + i * WORKGROUP;
+    let place = found.y + min(n / (STEP / 8u), found.x - 1u);
+    return latent_eight(place, column / 8u + n % (STEP / 8u));
+}
+
+fn latents_of(found: vec4<u32>, column: u32, local: u32) -> array<vec4<u32>, 8> {
+    var share: array<vec4<u32>, 8>;
+    share[0] = eight_of(0u, found, column, local);
+    share[1] = eight_of(1u, found, column, local);
+    share[2] = eight_of(2u, found, column, local);
+    share[3] = eight_of(3u, found, column, local);
+    if LATENT_SHARE > 4u {
+        share[4] = eight_of(4u, found, column, local);
+        share[5] = eight_of(5u, found, column, local);
+        share[6] = eight_of(6u, found, column, local);
+        share[7] = eight_of(7u, found, column, local);
     }
     return share;
 }
 
-fn put_latents(share: array<vec4<u32>, LATENT_SHARE>, local: u32) {
-    for (var i = 0u; i < LATENT_SHARE; i++) {
-        let n = local + i * WORKGROUP;
-        let at = n / (STEP / 8u) * PITCH + 8u * (n % (STEP / 8u));
-        put_vector(at, first_of_eight(share[i]));
-        put_vector(at + 4u, second_of_eight(share[i]));
+fn put_eight(i: u32, eight: vec4<u32>, local: u32) {
+    let n = local + i * WORKGROUP;
+    let at = n / (STEP / 8u) * PITCH + 8u * (n % (STEP / 8u));
+    put_vector(at, first_of_eight(eight));
+    put_vector(at + 4u, second_of_eight(eight));
+}
+
+fn put_latents(share: array<vec4<u32>, 8>, local: u32) {
+    put_eight(0u, share[0], local);
+    put_eight(1u, share[1], local);
+    put_eight(2u, share[2], local);
+    put_eight(3u, share[3], local);
+    if LATENT_SHARE > 4u {
+        put_eight(4u, share[4], local);
+        put_eight(5u, share[5], local);
+        put_eight(6u, share[6], local);
+        put_eight(7u, share[7], local);
     }
 }
 
@@ -91,22 +121,41 @@ fn held(at: u32) -> u32 {
     return pack2x16float(clamp(both, vec2<f32>(-65504.0), vec2<f32>(65504.0)));
 }
 
-// Writes sums of SIDE KV rows from `row` of the tile on, and of as many columns from `column` on of keys or values,
-// of which there are `width`. Their KV rows begin at `to` in memory, and there are `count` of them; behind the last it is
+// Writes sums of SIDE KV rows from `row` of the tile on, and of ABREAST matrices from `column` on of keys or values, of
+// which there are `width`. Their KV rows begin at `to` in memory, and there are `count` of them; behind the last it is
 // repeated up to a multiple of sixteen, so that attention finds numbers in all rows of its tiles.
-fn leave(sum: Sums, row: u32, column: u32, width: u32, to: u32, count: u32, local: u32) {
-    let scratch = local / 32u * SIDE * SIDE;
-    let pitch = SIDE;
-    workgroupBarrier();
-    coopStoreT(sum, &sums[scratch], pitch);
-    workgroupBarrier();
+fn leave(row: u32, column: u32, width: u32, to: u32, count: u32, local: u32) {
     let lane = local % 32u;
-    let at = row + lane / (SIDE / 8u);
-    let chunk = column / 8u + lane % (SIDE / 8u);
-    if lane < SIDE * SIDE / 8u && at < (count + 15u) / 16u * 16u && 8u * chunk < width {
-        let first = scratch + 8u * lane;
+    let at = row + lane / (ABREAST * SIDE / 8u);
+    let chunk = column / 8u + lane % (ABREAST * SIDE / 8u);
+    if at < (count + 15u) / 16u * 16u && 8u * chunk < width {
+        let first = local / 32u * ABREAST * SIDE * SIDE + 8u * lane;
         expanded[to + at * EXPANDED_CHUNKS + chunk] =
             vec4<u32>(held(first), held(first + 2u), held(first + 4u), held(first + 6u));
+    }
+}
+
+// The same of RIGHTS matrices, ABREAST at a time.
+fn leave_row(
+    s0: Sums, s1: Sums, s2: Sums, s3: Sums, row: u32, column: u32, width: u32, to: u32, count: u32, local: u32,
+) {
+    let pitch = ABREAST * SIDE;
+    let first = local / 32u * ABREAST * SIDE * SIDE;
+    let second = first + SIDE;
+    let third = first + 2u * SIDE;
+    let fourth = first + 3u * SIDE;
+    workgroupBarrier();
+    coopStoreT(s0, &sums[first], pitch);
+    if ABREAST > 1u { coopStoreT(s1, &sums[second], pitch); }
+    if ABREAST > 2u { coopStoreT(s2, &sums[third], pitch); }
+    if ABREAST > 2u { coopStoreT(s3, &sums[fourth], pitch); }
+    workgroupBarrier();
+    leave(row, column, width, to, count, local);
+    if ABREAST == 1u {
+        workgroupBarrier();
+        coopStoreT(s1, &sums[first], pitch);
+        workgroupBarrier();
+        leave(row, column + SIDE, width, to, count, local);
     }
 }
 
@@ -184,20 +233,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     }
     let width = select(VALUE, NOPE, is_key);
     let place = select(to + KEY_CHUNKS, to, is_key);
-    leave(s00, down, row + across, width, place, found.x, local);
-    leave(s01, down, row + across + SIDE, width, place, found.x, local);
-    if RIGHTS > 2u { leave(s02, down, row + across + 2u * SIDE, width, place, found.x, local); }
-    if RIGHTS > 2u { leave(s03, down, row + across + 3u * SIDE, width, place, found.x, local); }
-    leave(s10, down + SIDE, row + across, width, place, found.x, local);
-    leave(s11, down + SIDE, row + across + SIDE, width, place, found.x, local);
-    if RIGHTS > 2u { leave(s12, down + SIDE, row + across + 2u * SIDE, width, place, found.x, local); }
-    if RIGHTS > 2u { leave(s13, down + SIDE, row + across + 3u * SIDE, width, place, found.x, local); }
-    leave(s20, down + 2u * SIDE, row + across, width, place, found.x, local);
-    leave(s21, down + 2u * SIDE, row + across + SIDE, width, place, found.x, local);
-    if RIGHTS > 2u { leave(s22, down + 2u * SIDE, row + across + 2u * SIDE, width, place, found.x, local); }
-    if RIGHTS > 2u { leave(s23, down + 2u * SIDE, row + across + 3u * SIDE, width, place, found.x, local); }
-    leave(s30, down + 3u * SIDE, row + across, width, place, found.x, local);
-    leave(s31, down + 3u * SIDE, row + across + SIDE, width, place, found.x, local);
-    if RIGHTS > 2u { leave(s32, down + 3u * SIDE, row + across + 2u * SIDE, width, place, found.x, local); }
-    if RIGHTS > 2u { leave(s33, down + 3u * SIDE, row + across + 3u * SIDE, width, place, found.x, local); }
+    leave_row(s00, s01, s02, s03, down, row + across, width, place, found.x, local);
+    leave_row(s10, s11, s12, s13, down + SIDE, row + across, width, place, found.x, local);
+    leave_row(s20, s21, s22, s23, down + 2u * SIDE, row + across, width, place, found.x, local);
+    leave_row(s30, s31, s32, s33, down + 3u * SIDE, row + across, width, place, found.x, local);
 }

@@ -16,7 +16,6 @@ var<storage, read_write> y: array<f32>;
 // Matrices are loaded from multiples of 16 bytes: each array is of so many bytes that the next is at such a place.
 var<workgroup> vectors: array<Cell, TILE_TOKENS * PITCH / CELL>; // [place][column]
 var<workgroup> rows: array<Cell, TILE_ROWS * PITCH / CELL>;      // [staged row][column]
-var<workgroup> sums: array<f32, SUBGROUPS * SIDE * SIDE>;
 var<workgroup> found: array<atomic<u32>, 4>;                     // the tile: its matrix, row, first place and places
 
 // The group of a step that an invocation brings i-th: its staged row, or one past the tile, and its place in the row.
@@ -35,90 +34,131 @@ fn is_second(i: u32, r: u32) -> bool {
     return select(r % (2u * SIDE) >= SIDE, i % 2u == 1u, PAIRED);
 }
 
-// What an invocation brings of a step.
+// What an invocation brings of a step. Nothing here is indexed by a loop: compilers that do not unroll it, as Metal's may
+// not, would keep it in memory. MOST_VECTORS and MOST_ROWS are what src/kernels/mul_mm_matrix.rs allows tiles.
+const MOST_VECTORS = 16u;
+const MOST_ROWS = 4u;
+
 struct Share {
-    vectors: array<vec4<f32>, VECTOR_SHARE>,
-    rows: array<array<vec4<u32>, 4>, ROW_SHARE>,
+    vectors: array<array<vec4<f32>, 4>, MOST_VECTORS / 4u>,
+    rows: array<array<vec4<u32>, 4>, MOST_ROWS>,
 }
 
-fn share_of(tile: Tile, starts: array<u32, VECTOR_SHARE>, group: u32, local: u32) -> Share {
+// The vec4 at which an invocation's i-th chunk starts. Places without a vector repeat the last.
+fn start_of(tile: Tile, i: u32, local: u32) -> u32 {
+    let n = local + i * WORKGROUP;
+    return input_at(tile, min(n / CHUNKS, tile.places - 1u)) + n % CHUNKS;
+}
+
+fn four_starts(tile: Tile, i: u32, local: u32) -> vec4<u32> {
+    return vec4<u32>(
+        start_of(tile, i, local), start_of(tile, i + 1u, local), start_of(tile, i + 2u, local),
+        start_of(tile, i + 3u, local),
+    );
+}
+
+fn starts_of(tile: Tile, local: u32) -> array<vec4<u32>, MOST_VECTORS / 4u> {
+    var starts: array<vec4<u32>, MOST_VECTORS / 4u>;
+    starts[0] = four_starts(tile, 0u, local);
+    if VECTOR_SHARE > 4u { starts[1] = four_starts(tile, 4u, local); }
+    if VECTOR_SHARE > 8u { starts[2] = four_starts(tile, 8u, local); }
+    if VECTOR_SHARE > 12u { starts[3] = four_starts(tile, 12u, local); }
+    return starts;
+}
+
+// Chunks i to i + 3 of a step, as far as an invocation brings them.
+fn four_chunks(i: u32, starts: vec4<u32>, group: u32) -> array<vec4<f32>, 4> {
+    var chunks: array<vec4<f32>, 4>;
+    chunks[0] = x[starts.x + 8u * group];
+    if i + 1u < VECTOR_SHARE { chunks[1] = x[starts.y + 8u * group]; }
+    if i + 2u < VECTOR_SHARE { chunks[2] = x[starts.z + 8u * group]; }
+    if i + 3u < VECTOR_SHARE { chunks[3] = x[starts.w + 8u * group]; }
+    return chunks;
+}
+
+fn raw_of(i: u32, tile: Tile, group: u32, local: u32) -> array<vec4<u32>, 4> {
+    let at = brought(i, local);
+    let r = min(at.x, TILE_ROWS - 1u);
+    let place = staged_at(tile, r, group + at.y);
+    if is_second(i, r) {
+        return second_raw(place);
+    }
+    return w_raw(place);
+}
+
+fn share_of(tile: Tile, starts: array<vec4<u32>, MOST_VECTORS / 4u>, group: u32, local: u32) -> Share {
     var share: Share;
-    for (var i = 0u; i < ROW_SHARE; i++) {
-        let at = brought(i, local);
-        let r = min(at.x, TILE_ROWS - 1u);
-        let place = staged_at(tile, r, group + at.y);
-        if is_second(i, r) {
-            share.rows[i] = second_raw(place);
-        } else {
-            share.rows[i] = w_raw(place);
-        }
-    }
-    for (var i = 0u; i < VECTOR_SHARE; i++) {
-        share.vectors[i] = x[starts[i] + 8u * group];
-    }
+    share.rows[0] = raw_of(0u, tile, group, local);
+    if ROW_SHARE > 1u { share.rows[1] = raw_of(1u, tile, group, local); }
+    if ROW_SHARE > 2u { share.rows[2] = raw_of(2u, tile, group, local); }
+    if ROW_SHARE > 3u { share.rows[3] = raw_of(3u, tile, group, local); }
+    share.vectors[0] = four_chunks(0u, starts[0], group);
+    if VECTOR_SHARE > 4u { share.vectors[1] = four_chunks(4u, starts[1], group); }
+    if VECTOR_SHARE > 8u { share.vectors[2] = four_chunks(8u, starts[2], group); }
+    if VECTOR_SHARE > 12u { share.vectors[3] = four_chunks(12u, starts[3], group); }
     return share;
 }
 
-// Puts a share in workgroup memory: columns 0, 2, 1, 3 of every four, as the weights lie. Values that f16 cannot hold
-// become the largest that it can, for they would be infinite.
-fn put(share: Share, local: u32) {
-    for (var i = 0u; i < ROW_SHARE; i++) {
-        let at = brought(i, local);
-        if at.x < TILE_ROWS {
-            var halves: array<vec4<f16>, 8>;
-            if is_second(i, at.x) {
-                halves = second_halves(share.rows[i]);
-            } else {
-                halves = w_halves(share.rows[i]);
-            }
-            for (var k = 0u; k < 8u; k++) {
-                put_row(at.x * PITCH + 32u * at.y + 4u * k, halves[k]);
-            }
+fn put_raw(i: u32, raw: array<vec4<u32>, 4>, local: u32) {
+    let at = brought(i, local);
+    if at.x < TILE_ROWS {
+        var halves: array<vec4<f16>, 8>;
+        if is_second(i, at.x) {
+            halves = second_halves(raw);
+        } else {
+            halves = w_halves(raw);
         }
-    }
-    for (var i = 0u; i < VECTOR_SHARE; i++) {
-        let n = local + i * WORKGROUP;
-        if n < TILE_TOKENS * CHUNKS {
-            let held = clamp(share.vectors[i].xzyw, vec4<f32>(-65504.0), vec4<f32>(65504.0));
-            put_vector(n / CHUNKS * PITCH + 4u * (n % CHUNKS), vec4<f16>(held));
-        }
+        let to = at.x * PITCH + 32u * at.y;
+        put_row(to, halves[0]);
+        put_row(to + 4u, halves[1]);
+        put_row(to + 8u, halves[2]);
+        put_row(to + 12u, halves[3]);
+        put_row(to + 16u, halves[4]);
+        put_row(to + 20u, halves[5]);
+        put_row(to + 24u, halves[6]);
+        put_row(to + 28u, halves[7]);
     }
 }
 
-// Leaves two matrices of sums: of SIDE places from `first` on, and of a pair of SIDE rows each.
-fn leave_both(tile: Tile, part: u32, first: u32, pair: u32, left: Sums, right: Sums, local: u32) {
-    if PARTS > 1u {
+// Values that f16 cannot hold become the largest that it can, for they would be infinite.
+fn put_chunk(i: u32, chunk: vec4<f32>, local: u32) {
+    let n = local + i * WORKGROUP;
+    if i < VECTOR_SHARE && n < TILE_TOKENS * CHUNKS {
+        let held = VECTOR_UNIT * clamp(chunk.xzyw, vec4<f32>(-65504.0), vec4<f32>(65504.0));
+        put_vector(n / CHUNKS * PITCH + 4u * (n % CHUNKS), vec4<f16>(held));
+    }
+}
+
+fn put_four(i: u32, chunks: array<vec4<f32>, 4>, local: u32) {
+    put_chunk(i, chunks[0], local);
+    put_chunk(i + 1u, chunks[1], local);
+    put_chunk(i + 2u, chunks[2], local);
+    put_chunk(i + 3u, chunks[3], local);
+}
+
+// Puts a share in workgroup memory: columns 0, 2, 1, 3 of every four, as the weights lie.
+fn put(share: Share, local: u32) {
+    put_raw(0u, share.rows[0], local);
+    if ROW_SHARE > 1u { put_raw(1u, share.rows[1], local); }
+    if ROW_SHARE > 2u { put_raw(2u, share.rows[2], local); }
+    if ROW_SHARE > 3u { put_raw(3u, share.rows[3], local); }
+    put_four(0u, share.vectors[0], local);
+    if VECTOR_SHARE > 4u { put_four(4u, share.vectors[1], local); }
+    if VECTOR_SHARE > 8u { put_four(8u, share.vectors[2], local); }
+    if VECTOR_SHARE > 12u { put_four(12u, share.vectors[3], local); }
+}
+
+// Leaves RIGHTS matrices of sums: of SIDE places from `first` on, and of pairs of SIDE rows each from `pair` on.
+fn leave_row(tile: Tile, part: u32, first: u32, pair: u32, s0: Sums, s1: Sums, s2: Sums, s3: Sums, local: u32) {
+    if PARTS > 1u || (DIRECT && tile.places == TILE_TOKENS) {
         let to = output_at(tile, first) + part * STACKS * Y_STRIDE + tile.row + 2u * SIDE * pair;
-        store_sums(left, to);
-        store_sums(right, to + SIDE);
+        store_sums(s0, to);
+        store_sums(s1, to + SIDE);
+        if RIGHTS > 2u { store_sums(s2, to + 2u * SIDE); }
+        if RIGHTS > 2u { store_sums(s3, to + 3u * SIDE); }
         return;
     }
-    if DIRECT && tile.places == TILE_TOKENS {
-        let to = output_at(tile, first) + tile.row + 2u * SIDE * pair;
-        store_sums(left, to);
-        store_sums(right, to + SIDE);
-        return;
-    }
-    let lane = local % 32u;
-    let scratch = local / 32u * SIDE * SIDE;
-    let pitch = SIDE;
-    var kept: array<f32, SIDE * SIDE / 32u>;
-    coopStoreT(left, &sums[scratch], pitch);
-    workgroupBarrier();
-    for (var k = 0u; k < SIDE * SIDE / 32u; k++) {
-        kept[k] = sums[scratch + lane + 32u * k] / WEIGHT_UNIT;
-    }
-    workgroupBarrier();
-    coopStoreT(right, &sums[scratch], pitch);
-    workgroupBarrier();
-    for (var k = 0u; k < SIDE * SIDE / 32u; k++) {
-        let n = lane + 32u * k;
-        let place = first + n / SIDE;
-        if place < tile.places {
-            leave(tile, place, pair, n % SIDE, kept[k], sums[scratch + n] / WEIGHT_UNIT);
-        }
-    }
-    workgroupBarrier();
+    leave_sums(tile, first, pair, s0, s1, s2, s3, local);
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -141,11 +181,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let first_place = subgroup / ROW_SUBGROUPS * LEFTS * SIDE;
     let first_row = subgroup % ROW_SUBGROUPS * RIGHTS * SIDE;
     let pitch = PITCH / CELL;
-    var starts: array<u32, VECTOR_SHARE>; // of this invocation's chunks: places without a vector repeat the last
-    for (var i = 0u; i < VECTOR_SHARE; i++) {
-        let n = local + i * WORKGROUP;
-        starts[i] = input_at(tile, min(n / CHUNKS, tile.places - 1u)) + n % CHUNKS;
-    }
+    let starts = starts_of(tile, local);
 
     // Matrices by name: drivers keep arrays of them where they are slow.
     var sum00 = Sums(); var sum01 = Sums(); var sum02 = Sums(); var sum03 = Sums();
@@ -206,12 +242,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         workgroupBarrier(); // all is read before the next step overwrites it
     }
     let pair = first_row / (2u * SIDE);
-    leave_both(tile, part, first_place, pair, sum00, sum01, local);
-    if RIGHTS > 2u { leave_both(tile, part, first_place, pair + 1u, sum02, sum03, local); }
-    if LEFTS > 1u { leave_both(tile, part, first_place + 1u * SIDE, pair, sum10, sum11, local); }
-    if LEFTS > 1u && RIGHTS > 2u { leave_both(tile, part, first_place + 1u * SIDE, pair + 1u, sum12, sum13, local); }
-    if LEFTS > 2u { leave_both(tile, part, first_place + 2u * SIDE, pair, sum20, sum21, local); }
-    if LEFTS > 2u && RIGHTS > 2u { leave_both(tile, part, first_place + 2u * SIDE, pair + 1u, sum22, sum23, local); }
-    if LEFTS > 3u { leave_both(tile, part, first_place + 3u * SIDE, pair, sum30, sum31, local); }
-    if LEFTS > 3u && RIGHTS > 2u { leave_both(tile, part, first_place + 3u * SIDE, pair + 1u, sum32, sum33, local); }
+    leave_row(tile, part, first_place, pair, sum00, sum01, sum02, sum03, local);
+    if LEFTS > 1u { leave_row(tile, part, first_place + 1u * SIDE, pair, sum10, sum11, sum12, sum13, local); }
+    if LEFTS > 2u { leave_row(tile, part, first_place + 2u * SIDE, pair, sum20, sum21, sum22, sum23, local); }
+    if LEFTS > 3u { leave_row(tile, part, first_place + 3u * SIDE, pair, sum30, sum31, sum32, sum33, local); }
 }

@@ -13,12 +13,16 @@ fn w_halves(raw: array<vec4<u32>, 4>) -> array<vec4<f16>, 8> {
     let sign = vec4<u32>(w_zero * 0x01010101u);
     let low = raw[0] ^ sign;
     let high = raw[1] ^ sign;
-    let zero = vec4<f16>(f16(1024u + w_zero));
     let a = vec4<f16>(WEIGHT_UNIT * bitcast<vec4<f32>>(raw[2]));
-    var out: array<vec4<f16>, 8>;
-    for (var k = 0u; k < 4u; k++) {
-        out[k] = fma(vec4<f16>(a.x), bytes_above_1024(low[k]) - zero, vec4<f16>(a.z));
-        out[k + 4u] = fma(vec4<f16>(a.y), bytes_above_1024(high[k]) - zero, vec4<f16>(a.w));
-    }
-    return out;
+    return array<vec4<f16>, 8>(
+        w_four_halves(low.x, a.xz), w_four_halves(low.y, a.xz), w_four_halves(low.z, a.xz), w_four_halves(low.w, a.xz),
+        w_four_halves(high.x, a.yw), w_four_halves(high.y, a.yw), w_four_halves(high.z, a.yw),
+        w_four_halves(high.w, a.yw),
+    );
+}
+
+// Bytes times a.x, plus a.y.
+fn w_four_halves(bytes: u32, a: vec2<f16>) -> vec4<f16> {
+    let zero = vec4<f16>(f16(1024u + w_zero));
+    return fma(vec4<f16>(a.x), bytes_above_1024(bytes) - zero, vec4<f16>(a.y));
 }
