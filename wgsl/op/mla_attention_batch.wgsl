@@ -13,6 +13,8 @@ const WEIGH_LANES = WORKGROUP / ROWS;          // invocations that share a row's
 const ROW_GROUPS = WORKGROUP / COLUMN_LANES;   // groups of invocations that share the rows of values
 const OWN_ROWS = ROWS / ROW_GROUPS;
 const OWN_CHUNKS = (VALUE_FOURS + COLUMN_LANES - 1u) / COLUMN_LANES;
+const SUMS = OWN_ROWS * OWN_CHUNKS; // chunks of the output of an invocation: chunk n % OWN_CHUNKS of row n / OWN_CHUNKS
+const_assert SUMS <= 16u;
 
 var<storage, read> cache: array<CacheElement>;
 
@@ -109,6 +111,78 @@ fn weigh_tile(so_far: Weighed, local: u32) -> Weighed {
     return Weighed(largest, total);
 }
 
+// What an invocation's sums are of.
+struct Own {
+    first_row: u32, // of the workgroup
+    live: u32,      // one past the last row of all
+    part: u32,
+    row: u32,       // first of its rows in the workgroup
+    column: u32,    // first of its chunks
+}
+
+// Four of an invocation's sums. All of them are indexed by constants alone: compilers that do not unroll loops over them, as
+// Metal's may not, would keep them in memory.
+alias Four = array<vec4<f32>, 4>;
+
+fn left_sum(n: u32, own: Own) -> vec4<f32> {
+    let row = min(own.first_row + own.row + n / OWN_CHUNKS, own.live - 1u);
+    return left_chunk(row, own.part, min(own.column + n % OWN_CHUNKS * COLUMN_LANES, VALUE_FOURS - 1u));
+}
+
+// What earlier steps have left of sums n to n + 3.
+fn left_four(n: u32, own: Own) -> Four {
+    var left: Four;
+    left[0] = left_sum(n, own);
+    if n + 1u < SUMS { left[1] = left_sum(n + 1u, own); }
+    if n + 2u < SUMS { left[2] = left_sum(n + 2u, own); }
+    if n + 3u < SUMS { left[3] = left_sum(n + 3u, own); }
+    return left;
+}
+
+fn rescaled(n: u32, sums: Four, own: Own) -> Four {
+    var out = sums;
+    out[0] *= rescales[own.row + n / OWN_CHUNKS];
+    if n + 1u < SUMS { out[1] *= rescales[own.row + (n + 1u) / OWN_CHUNKS]; }
+    if n + 2u < SUMS { out[2] *= rescales[own.row + (n + 2u) / OWN_CHUNKS]; }
+    if n + 3u < SUMS { out[3] *= rescales[own.row + (n + 3u) / OWN_CHUNKS]; }
+    return out;
+}
+
+// What KV row t of a tile, which lies at `place`, adds to sum n.
+fn weighed_value(n: u32, own: Own, t: u32, place: u32) -> vec4<f32> {
+    let chunk = VALUE_FROM + min(own.column + n % OWN_CHUNKS * COLUMN_LANES, VALUE_FOURS - 1u);
+    let value = cache_unpacked(cache_chunk(place, chunk), chunk);
+    return scores[(own.row + n / OWN_CHUNKS) * SPAN + t] * value;
+}
+
+fn with_values(n: u32, sums: Four, own: Own, t: u32, place: u32) -> Four {
+    var out = sums;
+    out[0] += weighed_value(n, own, t, place);
+    if n + 1u < SUMS { out[1] += weighed_value(n + 1u, own, t, place); }
+    if n + 2u < SUMS { out[2] += weighed_value(n + 2u, own, t, place); }
+    if n + 3u < SUMS { out[3] += weighed_value(n + 3u, own, t, place); }
+    return out;
+}
+
+fn leave_sum(n: u32, sum: vec4<f32>, own: Own) {
+    let row = own.first_row + own.row + n / OWN_CHUNKS;
+    let chunk = own.column + n % OWN_CHUNKS * COLUMN_LANES;
+    let total = totals[own.row + n / OWN_CHUNKS];
+    if n < SUMS && row < own.live && chunk < VALUE_FOURS {
+        leave_chunk(row, own.part, chunk, sum, total);
+        if chunk == 0u {
+            leave_stats(row, own.part, tops[own.row + n / OWN_CHUNKS], total);
+        }
+    }
+}
+
+fn leave_four(n: u32, sums: Four, own: Own) {
+    leave_sum(n, sums[0], own);
+    leave_sum(n + 1u, sums[1], own);
+    leave_sum(n + 2u, sums[2], own);
+    leave_sum(n + 3u, sums[3], own);
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(
     @builtin(workgroup_id) id: vec3<u32>,
@@ -128,54 +202,39 @@ fn main(
     }
     let part = workgroup.y;
     let tiles = tiles_of(part);
-    let column = local % COLUMN_LANES;
-    let own = local / COLUMN_LANES * OWN_ROWS; // first of the rows whose values are this invocation's
-    var sums: array<vec4<f32>, OWN_ROWS * OWN_CHUNKS>;
+    let own = Own(first_row, live, part, local / COLUMN_LANES * OWN_ROWS, local % COLUMN_LANES);
+    var sums0: Four; var sums1: Four; var sums2: Four; var sums3: Four;
     var weighed = Weighed(LOWEST, 0.0);
     if RESUMES && split.start > 0u {
         let left = left_stats(min(first_row + local / WEIGH_LANES, live - 1u), part);
         weighed = Weighed(left.x, left.y);
-        for (var r = 0u; r < OWN_ROWS; r++) {
-            let row = min(first_row + own + r, live - 1u);
-            for (var c = 0u; c < OWN_CHUNKS; c++) {
-                sums[r * OWN_CHUNKS + c] = left_chunk(row, part, min(column + c * COLUMN_LANES, VALUE_FOURS - 1u));
-            }
-        }
+        sums0 = left_four(0u, own);
+        if SUMS > 4u { sums1 = left_four(4u, own); }
+        if SUMS > 8u { sums2 = left_four(8u, own); }
+        if SUMS > 12u { sums3 = left_four(12u, own); }
     }
     for (var tile = split.start; tile < end; tile += SPAN) {
         let place = tile_place(tiles, tile, end);
         score_tile(first_row, part, tile, place, end, local);
         workgroupBarrier();
         weighed = weigh_tile(weighed, local);
-        for (var r = 0u; r < OWN_ROWS; r++) {
-            for (var c = 0u; c < OWN_CHUNKS; c++) {
-                sums[r * OWN_CHUNKS + c] *= rescales[own + r];
-            }
-        }
+        sums0 = rescaled(0u, sums0, own);
+        if SUMS > 4u { sums1 = rescaled(4u, sums1, own); }
+        if SUMS > 8u { sums2 = rescaled(8u, sums2, own); }
+        if SUMS > 12u { sums3 = rescaled(12u, sums3, own); }
         let count = min(SPAN, end - tile);
         for (var t = 0u; t < count; t++) {
-            for (var c = 0u; c < OWN_CHUNKS; c++) {
-                let chunk = VALUE_FROM + min(column + c * COLUMN_LANES, VALUE_FOURS - 1u);
-                let value = cache_unpacked(cache_chunk(place + t, chunk), chunk);
-                for (var r = 0u; r < OWN_ROWS; r++) {
-                    sums[r * OWN_CHUNKS + c] += scores[(own + r) * SPAN + t] * value;
-                }
-            }
+            sums0 = with_values(0u, sums0, own, t, place + t);
+            if SUMS > 4u { sums1 = with_values(4u, sums1, own, t, place + t); }
+            if SUMS > 8u { sums2 = with_values(8u, sums2, own, t, place + t); }
+            if SUMS > 12u { sums3 = with_values(12u, sums3, own, t, place + t); }
         }
     }
     tops[local / WEIGH_LANES] = weighed.top;
     totals[local / WEIGH_LANES] = weighed.total;
     workgroupBarrier();
-    for (var r = 0u; r < OWN_ROWS; r++) {
-        let row = first_row + own + r;
-        for (var c = 0u; c < OWN_CHUNKS; c++) {
-            let chunk = column + c * COLUMN_LANES;
-            if row < live && chunk < VALUE_FOURS {
-                leave_chunk(row, part, chunk, sums[r * OWN_CHUNKS + c], totals[own + r]);
-            }
-        }
-        if row < live && column == 0u {
-            leave_stats(row, part, tops[own + r], totals[own + r]);
-        }
-    }
+    leave_four(0u, sums0, own);
+    if SUMS > 4u { leave_four(4u, sums1, own); }
+    if SUMS > 8u { leave_four(8u, sums2, own); }
+    if SUMS > 12u { leave_four(12u, sums3, own); }
 }

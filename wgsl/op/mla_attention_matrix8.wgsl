@@ -35,9 +35,10 @@ struct Work {
 
 fn put(kv_row: u32, chunk: u32, v: vec4<f32>) {
     let at = kv_row * PITCH + 4u * chunk;
-    for (var n = 0u; n < 4u; n++) {
-        kv_rows[at + n] = operand(v[n]);
-    }
+    kv_rows[at] = operand(v.x);
+    kv_rows[at + 1u] = operand(v.y);
+    kv_rows[at + 2u] = operand(v.z);
+    kv_rows[at + 3u] = operand(v.w);
 }
 
 // Puts a chunk of a KV row of a tile in its place.
@@ -153,9 +154,10 @@ fn resume(sums: ptr<function, Sums>, others: ptr<function, Sums>, column: u32, p
     workgroupBarrier();
     for (var k = i % 32u; k < 2u * ROWS; k += 32u) {
         let chunk = left_chunk(min(work.first_row + k / 2u, work.live - 1u), part, 2u * column + k % 2u);
-        for (var n = 0u; n < 4u; n++) {
-            partial[scratch + 4u * k + n] = chunk[n];
-        }
+        partial[scratch + 4u * k] = chunk.x;
+        partial[scratch + 4u * k + 1u] = chunk.y;
+        partial[scratch + 4u * k + 2u] = chunk.z;
+        partial[scratch + 4u * k + 3u] = chunk.w;
     }
     workgroupBarrier();
     *sums = coopLoadT<Sums>(&partial[scratch], pitch);
