@@ -15,7 +15,9 @@ struct Found {
     all: Tokens,
 }
 
-const SHARE = BINS / WORKGROUP; // bins of an invocation
+// Bins of an invocation. They have names below: compilers that do not unroll loops keep an array of them in memory.
+const SHARE = 4u;
+const_assert BINS == SHARE * WORKGROUP;
 const BLOCK = 16u;              // invocations whose tokens are summed for those behind them
 const BLOCKS = WORKGROUP / BLOCK;
 
@@ -58,6 +60,31 @@ fn sum_before(end: u32) -> Tokens {
     return sum;
 }
 
+fn tokens_in(bin: u32, level: u32, first: vec2<u32>) -> Tokens {
+    let count = count_of(bin, level);
+    return Tokens(count, mass_of(bin, count, level, first));
+}
+
+// The tokens of a bin and of those before it, of which there are `before`. Notes the bin if it has any, and if they reach
+// the target.
+fn through(before: Tokens, inside: Tokens, bin: u32, want: Tokens) -> Tokens {
+    let sum = plus(before, inside);
+    if inside.count > 0u {
+        atomicMax(&last_filled, bin);
+        if sum.count >= want.count || sum.mass >= want.mass {
+            atomicMin(&first_reaching, bin);
+        }
+    }
+    return sum;
+}
+
+fn leave_found(before: Tokens, inside: Tokens) {
+    atomicStore(&found[0], before.count);
+    atomicStore(&found[1], bitcast<u32>(before.mass));
+    atomicStore(&found[2], inside.count);
+    atomicStore(&found[3], bitcast<u32>(inside.mass));
+}
+
 // The first bin that with those before it reaches the target's count or its mass; the last with a token if
 // none does.
 fn find_bin(level: u32, first: vec2<u32>, want: Tokens, local: u32) -> Found {
@@ -66,40 +93,26 @@ fn find_bin(level: u32, first: vec2<u32>, want: Tokens, local: u32) -> Found {
         atomicStore(&first_reaching, BINS);
         atomicStore(&last_filled, 0u);
     }
-    var bins: array<Tokens, SHARE>;
-    var sum = Tokens(0u, 0.0);
-    for (var k = 0u; k < SHARE; k++) {
-        let bin = local * SHARE + k;
-        let count = count_of(bin, level);
-        bins[k] = Tokens(count, mass_of(bin, count, level, first));
-        sum = plus(sum, bins[k]);
-    }
-    put_parts(sum, local);
-    var before = sum_before(local);
-    sum = before;
-    for (var k = 0u; k < SHARE; k++) {
-        sum = plus(sum, bins[k]);
-        if bins[k].count > 0u {
-            atomicMax(&last_filled, local * SHARE + k);
-            if sum.count >= want.count || sum.mass >= want.mass {
-                atomicMin(&first_reaching, local * SHARE + k);
-            }
-        }
-    }
+    let own = local * SHARE;
+    let bin0 = tokens_in(own, level, first);
+    let bin1 = tokens_in(own + 1u, level, first);
+    let bin2 = tokens_in(own + 2u, level, first);
+    let bin3 = tokens_in(own + 3u, level, first);
+    put_parts(plus(plus(plus(bin0, bin1), bin2), bin3), local);
+    let before0 = sum_before(local);
+    let before1 = through(before0, bin0, own, want);
+    let before2 = through(before1, bin1, own + 1u, want);
+    let before3 = through(before2, bin2, own + 2u, want);
+    through(before3, bin3, own + 3u, want);
     workgroupBarrier();
     let reaching = atomicLoad(&first_reaching);
     let bin = select(atomicLoad(&last_filled), reaching, reaching < BINS);
-    if local == bin / SHARE {
-        for (var k = 0u; k < bin % SHARE; k++) {
-            before = plus(before, bins[k]);
-        }
-        atomicStore(&found[0], before.count);
-        atomicStore(&found[1], bitcast<u32>(before.mass));
-        atomicStore(&found[2], bins[bin % SHARE].count);
-        atomicStore(&found[3], bitcast<u32>(bins[bin % SHARE].mass));
-    }
+    if bin == own { leave_found(before0, bin0); }
+    if bin == own + 1u { leave_found(before1, bin1); }
+    if bin == own + 2u { leave_found(before2, bin2); }
+    if bin == own + 3u { leave_found(before3, bin3); }
     workgroupBarrier();
-    before = Tokens(atomicLoad(&found[0]), bitcast<f32>(atomicLoad(&found[1])));
+    let before = Tokens(atomicLoad(&found[0]), bitcast<f32>(atomicLoad(&found[1])));
     let inside = Tokens(atomicLoad(&found[2]), bitcast<f32>(atomicLoad(&found[3])));
     return Found(bin, reaching < BINS, before, inside, sum_before(WORKGROUP));
 }

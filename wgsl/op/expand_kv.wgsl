@@ -84,6 +84,15 @@ fn written_out(v: vec4<f32>) -> vec2<u32> {
     return vec2<u32>(pack2x16float(held.xy), pack2x16float(held.zw));
 }
 
+// A square of four chunks of weights times chunk k of the latents of a KV row.
+fn product(square: mat4x4<f32>, k: u32, row: u32, is_key: bool) -> vec4<f32> {
+    let latent = latents[k * TOKENS + (row ^ k)];
+    if is_key {
+        return square * latent;
+    }
+    return latent * square;
+}
+
 fn tile_of(workgroup: vec3<u32>) -> Tile {
     let first = workgroup.x * TOKENS;
     let part = workgroup.y % (KEY_TILES + VALUE_TILES);
@@ -113,7 +122,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     }
     let lane = local % SIDE;
     let own = 4u * (local / SIDE); // first of the invocation's KV rows
-    var sums: array<vec4<f32>, 4>; // of a KV row each
+    var sum0 = vec4<f32>(0.0); // of a KV row each
+    var sum1 = vec4<f32>(0.0);
+    var sum2 = vec4<f32>(0.0);
+    var sum3 = vec4<f32>(0.0);
     var share = share_of(tile, 0u, local);
     for (var column = 0u; column < RANK; column += STEP) {
         put(share, tile.is_key, local);
@@ -123,22 +135,19 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
             let at = k * COLUMNS + lane;
             let square =
                 mat4x4<f32>(weights[at], weights[at + SIDE], weights[at + 2u * SIDE], weights[at + 3u * SIDE]);
-            for (var j = 0u; j < 4u; j++) {
-                let latent = latents[k * TOKENS + ((own + j) ^ k)];
-                if tile.is_key {
-                    sums[j] += square * latent;
-                } else {
-                    sums[j] += latent * square;
-                }
-            }
+            sum0 += product(square, k, own, tile.is_key);
+            sum1 += product(square, k, own + 1u, tile.is_key);
+            sum2 += product(square, k, own + 2u, tile.is_key);
+            sum3 += product(square, k, own + 3u, tile.is_key);
         }
         workgroupBarrier(); // all is read before the next step overwrites it
     }
     let width = select(VALUE, NOPE, tile.is_key);
-    let begin = select(KEY / 4u, 0u, tile.is_key) + tile.row / 4u + lane;
-    for (var j = 0u; j < 4u; j++) {
-        if own + j < written && tile.row + 4u * lane < width {
-            expanded[to + (own + j) * WRITTEN + begin] = written_out(sums[j]);
-        }
+    let begin = to + own * WRITTEN + select(KEY / 4u, 0u, tile.is_key) + tile.row / 4u + lane;
+    if tile.row + 4u * lane < width {
+        if own < written { expanded[begin] = written_out(sum0); }
+        if own + 1u < written { expanded[begin + WRITTEN] = written_out(sum1); }
+        if own + 2u < written { expanded[begin + 2u * WRITTEN] = written_out(sum2); }
+        if own + 3u < written { expanded[begin + 3u * WRITTEN] = written_out(sum3); }
     }
 }
