@@ -102,6 +102,19 @@ fn returning(code: &str) -> Result<String, String> {
     if found == all { Ok(code) } else { Err(format!("{} functions of the machine have no attributes", all - found)) }
 }
 
+/// The local variables that kernel number `index` keeps in optimised code, except the shim's own: matrices, which its
+/// functions take by reference, and what lanes exchange.
+fn kept_arrays(code: &str, index: usize) -> Vec<String> {
+    let name = format!("kernel_{index}5main_");
+    let mut lines = code.lines().skip_while(|line| !(line.starts_with("define ") && line.contains(&name)));
+    assert!(lines.next().is_some(), "no kernel {index}");
+    let body = lines.take_while(|line| *line != "}");
+    let allocas = body.filter_map(|line| line.trim().split_once(" = alloca "));
+    let own = |ty: &str| ty.starts_with('[') || !(ty.contains("simdgroup_matrix") || ty.contains("machine::"));
+    let told = |(name, ty): (&str, &str)| format!("{name}: {}", ty.split(", align").next().unwrap_or(ty));
+    allocas.filter(|(_, ty)| own(ty)).map(told).collect()
+}
+
 /// A constant without a suffix is an f32 in Metal's language.
 const LANGUAGE: [&str; 2] = ["-Xclang", "-cl-single-precision-constant"];
 
@@ -202,6 +215,17 @@ impl Workshop {
         self.run(&[&flags[..], &QUICK_CODE, &["-c"]].concat(), &[&first], Some(&object))?;
         self.run(&[], &[&object, &self.machine(level)?], Some(&program))?;
         Ok(program)
+    }
+
+    /// The private arrays of each kernel, by its label, that are left after optimising as Apple's compiler does.
+    pub fn allocas(&self, texts: &[Text]) -> Result<Vec<(String, Vec<String>)>, String> {
+        let name = format!("optimised.{}", texts[0].label);
+        let source = self.file(&name, &runnable(texts, Memory::Noalias)?);
+        let code = self.dir.path().join(format!("{name}.ll"));
+        let emit = ["-std=c++14", "-fno-exceptions", "-S", "-emit-llvm", "-fno-discard-value-names"];
+        self.run(&[Level::Fast.flags(), &emit].concat(), &[&source], Some(&code))?;
+        let code = std::fs::read_to_string(&code).map_err(|e| e.to_string())?;
+        Ok(texts.iter().enumerate().map(|(index, text)| (text.label.clone(), kept_arrays(&code, index))).collect())
     }
 
     /// Has kernels checked with address spaces: what clang has to say.

@@ -9,6 +9,7 @@ mod common;
 #[allow(dead_code)]
 mod shape;
 
+mod allocas;
 mod cases;
 mod clang;
 mod decode;

@@ -59,6 +59,11 @@ pub fn full(dir: &TempDir) -> Gguf {
     header(dir, &Shape::glm(47))
 }
 
+/// The same with a multi-token-prediction block.
+pub fn full_with_block(dir: &TempDir) -> Gguf {
+    header(dir, &Shape { mtp: true, ..Shape::glm(47) })
+}
+
 /// A shape's header, and a hole in the place of its data.
 pub fn header(dir: &TempDir, shape: &Shape) -> Gguf {
     let all = tensors(shape);
