@@ -2,7 +2,7 @@
 //! stages the vectors in its memory, its teams of lanes take rows, and what becomes of the sums is the kernel's own.
 
 use super::rounded::{Epilogue, Rounded, WORDS};
-use super::tiling::{FEW_ROWS, tile};
+use super::tiling::{ProductShape, tile};
 use super::{Kernel, expect_multiple, expect_shape};
 use super::{
     computes, computes::Errors, computes::Merged, computes::Operand, computes::Seen, computes::Terms, computes::Which,
@@ -66,6 +66,8 @@ pub(super) struct MatvecProduct<'a> {
     pub slots: usize,
     /// Groups of 32 values that a workgroup stages, in one or several tiles.
     pub groups: usize,
+    /// Whether the kernel reads behind the first tile what its workgroup has left in workgroup memory before it.
+    pub meets: bool,
 }
 
 impl<'a> MatvecProduct<'a> {
@@ -89,20 +91,43 @@ impl<'a> MatvecProduct<'a> {
             together: 1,
             slots: 0,
             groups,
+            meets: false,
         }
     }
 
     /// How the rows are divided among teams of lanes.
     pub fn tiling(&self, plan: &Builder) -> Tiling {
-        let (target, shape) = (plan.target(), (self.rows * self.layers, self.groups));
-        let tiling = Tiling::of(target, self.arithmetic(plan), self.label, shape, plan.rows());
+        let (target, formats) = (plan.target(), &self.formats());
+        let shape = ProductShape {
+            rows: self.rows * self.layers,
+            groups: self.groups,
+            normed: self.norm().is_some(),
+            arithmetic: self.arithmetic(plan),
+            formats,
+        };
+        let tiling = Tiling::of(target, self.label, &shape, plan.rows());
         tiling.for_tokens(self.together).in_blocks_of(self.epilogue.unit(), target)
+    }
+
+    fn formats(&self) -> Vec<&'static Quant> {
+        self.roles.iter().map(|(_, weight)| weight.quant).collect()
+    }
+
+    /// The norm that it applies to its vectors.
+    fn norm(&self) -> Option<&Norm> {
+        let Feed::Input(input) = &self.feed else { return None };
+        input.norm.as_ref()
     }
 
     /// Whether it multiplies floats or bytes.
     pub fn arithmetic(&self, plan: &Builder) -> Arithmetic {
-        let formats: Vec<&Quant> = self.roles.iter().map(|(_, weight)| weight.quant).collect();
-        plan.target().arithmetic.with(&formats)
+        plan.target().arithmetic.with(&self.formats())
+    }
+
+    /// Whether lanes read floats from the input, of which nothing is staged.
+    pub fn direct(&self, plan: &Builder) -> bool {
+        let input = matches!(self.feed, Feed::Input(_));
+        input && self.arithmetic(plan) == Arithmetic::Float && self.tiling(plan).direct
     }
 
     /// Workgroups that a matrix of `rows` rows takes.
@@ -114,15 +139,15 @@ impl<'a> MatvecProduct<'a> {
     pub fn variant(&self, plan: &Builder) -> VariantBuilder {
         let (target, tiling, arithmetic) = (plan.target(), self.tiling(plan), self.arithmetic(plan));
         let rounded = self.rounded_input(plan);
-        let direct = self.direct_norm(plan);
-        let staged = rounded.is_none() && direct.is_none();
+        let direct = self.direct(plan);
+        let staged = rounded.is_none() && !direct;
         let tile = if staged { tile(target, arithmetic, self.groups, tiling.columns) } else { self.groups };
         let rounds = arithmetic == Arithmetic::Int || self.epilogue.rounded.is_some();
         let mut variant = VariantBuilder::new(self.kernel.name, self.kernel.op, tiling.workgroup)
             .constant("ROWS", "r", tiling.rows)
             .team_of_rows(target, tiling.lanes)
             .constant("COLUMNS", if tiling.columns > 1 { "by" } else { "" }, tiling.columns)
-            .constant("X_STRIDE", if direct.is_some() { "x" } else { "" }, self.x_stride(direct.is_some()))
+            .constant("X_STRIDE", if direct { "x" } else { "" }, self.x_stride(direct))
             .constant("TILE", "", tile)
             .constant("INPUT_SLOTS", "", self.slots)
             .constant("SLOT_GROUPS", "", self.roles.first().map_or(1, |(_, w)| w.groups()))
@@ -141,8 +166,8 @@ impl<'a> MatvecProduct<'a> {
         }
         let variant = match (rounded, direct) {
             (Some((input, rounded)), _) => self.rounded_files(variant, input, rounded),
-            (_, Some(norm)) => norm_constants(variant.tag("d"), norm).file(source!("lib/input_direct.wgsl")),
-            _ => self.staged_files(variant.file(arithmetic.staged_file())),
+            (None, true) => self.direct_files(variant),
+            (None, false) => self.staged_files(variant.file(arithmetic.staged_file())),
         };
         self.epilogue.files(variant.file(source!("lib/matvec.wgsl")))
     }
@@ -157,11 +182,13 @@ impl<'a> MatvecProduct<'a> {
         }
     }
 
-    /// The norm of an input that is not staged: of a product of few rows, each lane reads its groups from memory.
-    fn direct_norm(&self, plan: &Builder) -> Option<&Norm> {
-        let Feed::Input(Input { norm, .. }) = &self.feed else { return None };
-        let few = self.rows * self.layers <= FEW_ROWS && self.arithmetic(plan) == Arithmetic::Float;
-        norm.as_ref().filter(|_| few)
+    /// Adds the files by which lanes read the input from memory.
+    fn direct_files(&self, variant: VariantBuilder) -> VariantBuilder {
+        let variant = variant.tag("d").switch("MEETS", "", self.meets).file(source!("lib/direct.wgsl"));
+        match self.norm() {
+            None => variant.file(source!("lib/direct_plain.wgsl")),
+            Some(norm) => norm_constants(variant, norm).file(source!("lib/direct_normed.wgsl")),
+        }
     }
 
     /// Adds the files that stage the input.

@@ -44,8 +44,11 @@ impl Builder {
             groups: top_k * w.groups() + shared.groups(),
             ..MatvecProduct::new(&KERNEL, label, [("w", w), ("shared", shared)], Feed::Input(&hidden.y))
         };
+        let direct = product.direct(self);
+        let chosen = if direct { source!("lib/chosen_read.wgsl") } else { source!("lib/chosen_kept.wgsl") };
         let variant = self
             .count_files(product.variant(self))
+            .file(chosen)
             .constant("Y_STRIDE", "", x.stride)
             .file_for("w", source!("lib/rows.wgsl"))
             .file_for("shared", source!("lib/rows.wgsl"))

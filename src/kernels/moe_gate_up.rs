@@ -155,6 +155,7 @@ impl Builder {
             rows: rows.max(shared_rows),
             layers: top_k + 1,
             together: tokens,
+            meets: matches!(selection, Selection::Each(_)), // to select experts
             ..MatvecProduct::new(&KERNEL, label, weights.roles(), Feed::Input(x))
         };
         product.expect_input(columns, tokens)?;

@@ -2,7 +2,7 @@
 //! shape.
 
 use crate::plan::{Target, Team, Tiling, Tilings};
-use crate::quant::Arithmetic;
+use crate::quant::{Arithmetic, Quant};
 
 /// Bytes of staged activations at most, so that several workgroups fit beside each other, on Metal too. Where a workgroup
 /// may have no more memory than that, `SHARED_BYTES` of it are left for other arrays.
@@ -11,41 +11,53 @@ const SHARED_BYTES: usize = 1 << 10;
 /// Rows or columns that a team takes at most: their sums stand in a vec4.
 const MOST_SUMS: usize = 4;
 /// Rows up to which a normed input is not staged: there are about as many workgroups as rows, and each would stage all.
-pub(super) const FEW_ROWS: usize = 256;
+const FEW_ROWS: usize = 256;
 /// Rows from which on a team takes several: there are enough of them for every core of a large GPU.
 const MANY_ROWS: usize = 32 << 10;
 
+/// What of a product decides how it is divided.
+pub(super) struct ProductShape<'a> {
+    /// Rows of all its matrices together.
+    pub rows: usize,
+    /// Groups of a row.
+    pub groups: usize,
+    /// Whether it applies a norm to its vectors.
+    pub normed: bool,
+    /// In what it multiplies.
+    pub arithmetic: Arithmetic,
+    /// The formats of its matrices.
+    pub formats: &'a [&'static Quant],
+}
+
 impl Tiling {
-    /// The tiling of the product `step`, whose matrices together have `rows` rows of `groups` groups, in a plan of
-    /// `tokens` rows.
-    pub(super) fn of(
-        target: &Target,
-        arithmetic: Arithmetic,
-        step: &str,
-        (rows, groups): (usize, usize),
-        tokens: usize,
-    ) -> Self {
+    /// The tiling of the product `step` in a plan of `tokens` rows.
+    pub(super) fn of(target: &Target, step: &str, shape: &ProductShape<'_>, tokens: usize) -> Self {
+        let direct = shape.normed && shape.rows <= FEW_ROWS;
         if target.team == Team::Workgroup {
-            return Self { lanes: 64, rows: 4, workgroup: 64, columns: 1 };
+            return Self { lanes: 64, rows: 4, workgroup: 64, columns: 1, direct };
         }
         if let Some(chosen) = target.choices.tiling(step, tokens) {
             return chosen.on(target);
         }
         if target.tilings == Tilings::Apple {
-            return Self::of_apple(groups).on(target);
+            return Self::of_apple(shape).on(target);
         }
+        let ProductShape { arithmetic, rows, groups, .. } = *shape;
         let usual = Self::of_one(arithmetic, rows, groups);
         let several = if tokens > 1 { Self::of_several(arithmetic, rows, groups, tokens) } else { None };
-        several.unwrap_or(usual).on(target)
+        Self { direct, ..several.unwrap_or(usual).on(target) }
     }
 
     /// The tiling on Apple's GPUs, for any number of rows of a batch.
     ///
-    /// It was not measured here. It is what llama.cpp's Metal kernels do for Q4_0: two subgroups, each of which takes four
-    /// rows, so that what a lane has read of the activations serves four times. Where a row has fewer groups than a
-    /// subgroup has lanes, several teams share the subgroup.
-    fn of_apple(groups: usize) -> Self {
-        Self { lanes: groups.next_power_of_two().clamp(8, 32), rows: MOST_SUMS, workgroup: 64, columns: 1 }
+    /// It was not measured here. It is what llama.cpp's Metal kernels do: two subgroups, each of which takes a few rows
+    /// ([`Quant::rows_in_registers`]) and reads activations into registers, where they serve all of these rows. Where a row
+    /// has fewer groups than a subgroup has lanes, several teams share the subgroup.
+    fn of_apple(shape: &ProductShape<'_>) -> Self {
+        let lanes = shape.groups.next_power_of_two().clamp(8, 32);
+        let in_registers = shape.formats.iter().map(|quant| quant.rows_in_registers()).min();
+        let rows = in_registers.filter(|_| shape.arithmetic == Arithmetic::Float).unwrap_or(MOST_SUMS);
+        Self { lanes, rows, workgroup: 64, columns: 1, direct: true }
     }
 
     /// The tiling for a row of a batch alone.
@@ -67,7 +79,7 @@ impl Tiling {
             (Arithmetic::Float, ..=2048, 128..) => (32, 1, 512),
             _ => (32, 1, 256),
         };
-        Self { lanes, rows: together, workgroup, columns: 1 }
+        Self { lanes, rows: together, workgroup, columns: 1, direct: false }
     }
 
     /// The tiling for several rows of a batch, where it differs from that for one.
@@ -84,7 +96,7 @@ impl Tiling {
                 (Arithmetic::Int, true) | (Arithmetic::Float, false) => 8,
                 (Arithmetic::Float, true) => 4,
             };
-            return Some(Self { lanes, rows: 1, workgroup: 256, columns: tokens.min(MOST_SUMS) });
+            return Some(Self { lanes, rows: 1, workgroup: 256, columns: tokens.min(MOST_SUMS), direct: false });
         }
         let (lanes, together, workgroup) = match (arithmetic, rows, groups) {
             (_, ..=FEW_ROWS | MANY_ROWS.., _) | (Arithmetic::Float, _, ..=8) => return None,
@@ -100,7 +112,7 @@ impl Tiling {
             (_, ..=4096, 128..) if many => (32, 4, 512),
             _ => return None,
         };
-        Some(Self { lanes, rows: together, workgroup, columns: 1 })
+        Some(Self { lanes, rows: together, workgroup, columns: 1, direct: false })
     }
 
     /// The same within what the target can do.
@@ -160,7 +172,7 @@ mod tests {
             for (lanes, workgroup) in powers(10).flat_map(|lanes| powers(10).map(move |workgroup| (lanes, workgroup))) {
                 let rows = 1..=if lanes <= workgroup { MOST_SUMS } else { 0 };
                 for (rows, columns) in rows.map(|rows| (rows, 1)).chain([(1, 4)]) {
-                    let tiling = Tiling { lanes, rows, columns, workgroup: workgroup.max(lanes) };
+                    let tiling = Tiling { lanes, rows, columns, workgroup: workgroup.max(lanes), direct: false };
                     let tiling = tiling.on(&target).in_blocks_of(16, &target);
                     let Tiling { lanes, rows, workgroup, .. } = tiling;
                     let sound = lanes <= workgroup && workgroup <= invocations && rows * columns <= MOST_SUMS;

@@ -258,7 +258,7 @@ mod tests {
             few_without_matrices: true,
             prompts_without_matrices: false,
             route_apart: Some(true),
-            tilings: choices(&["moe.down=32x1x512", "attn_q@4-7=16x1x256x4"]).tilings,
+            tilings: choices(&["moe.down=32x1x512", "attn_q@4-7=16x1x256x4", "output=32x4x64d"]).tilings,
             splits: vec!["1=32".parse().unwrap()],
             tiles: ["attn_output@129-4096=4x2x2x4x1", "moe.down@33-128=64x4"].map(|t| t.parse().unwrap()).to_vec(),
             few_rows: Some(16),
@@ -266,7 +266,10 @@ mod tests {
             chunk: Some(2048),
         };
         let text = serde_json::to_string(&all).unwrap();
-        assert!(text.contains(r#""tilings":["moe.down=32x1x512","attn_q@4-7=16x1x256x4"]"#), "{text}");
+        assert!(
+            text.contains(r#""tilings":["moe.down=32x1x512","attn_q@4-7=16x1x256x4","output=32x4x64d"]"#),
+            "{text}"
+        );
         assert_eq!(serde_json::from_str::<Choices>(&text).unwrap(), all);
         assert_eq!(serde_json::to_string(&Choices::default()).unwrap(), "{}");
     }
@@ -276,6 +279,8 @@ mod tests {
         let wrong = [
             r#"{"tilings": ["moe.down"]}"#,
             r#"{"tilings": ["moe.down=3x1x64"]}"#,
+            r#"{"tilings": ["moe.down=32x1x64dd"]}"#,
+            r#"{"tilings": ["moe.down=32x1xd64"]}"#,
             r#"{"tilings": ["moe.down@0=8x1x64"]}"#,
             r#"{"tilings": ["moe.down@7-4=8x1x64"]}"#,
             r#"{"tiles": ["moe.down=64x4x1"]}"#,

@@ -16,25 +16,35 @@ pub struct Tiling {
     pub columns: usize,
     /// The number of invocations of a workgroup, which share staged activations.
     pub workgroup: usize,
+    /// Whether each lane reads its activations from the vector into registers. Otherwise the workgroup first stages the
+    /// vector in its memory. Products of bytes and of joined splits of attention are not affected: the former read what
+    /// the step before has rounded, the latter find their vector in workgroup memory.
+    pub direct: bool,
 }
 
 /// The form in which a tiling is written.
 const TILING: &str = concat!(
     "LANESxROWSxWORKGROUP or LANESx1xWORKGROUPxCOLUMNS, ",
-    "lanes and workgroup powers of two, 1 to 4 rows or columns"
+    "lanes and workgroup powers of two, 1 to 4 rows or columns, ",
+    "and a d at the end if lanes read activations directly instead of staging them"
 );
+
+/// What ends the written form of a tiling whose lanes read activations directly.
+const DIRECT: char = 'd';
 
 impl FromStr for Tiling {
     type Err = Error;
 
-    /// Parses `LANESxROWSxWORKGROUP`, such as `32x1x512`, optionally followed by columns.
+    /// Parses `LANESxROWSxWORKGROUP`, such as `32x1x512`, optionally followed by columns, and by a `d` if activations are
+    /// read directly, as in `32x4x64d`.
     fn from_str(text: &str) -> Result<Self> {
-        let tiling = match *numbers(text).as_slice() {
-            [lanes, rows, workgroup] => Self { lanes, rows, workgroup, columns: 1 },
-            [lanes, rows, workgroup, columns] => Self { lanes, rows, workgroup, columns },
+        let (divided, direct) = text.strip_suffix(DIRECT).map_or((text, false), |divided| (divided, true));
+        let tiling = match *numbers(divided).as_slice() {
+            [lanes, rows, workgroup] => Self { lanes, rows, workgroup, columns: 1, direct },
+            [lanes, rows, workgroup, columns] => Self { lanes, rows, workgroup, columns, direct },
             _ => return Err(unlike("tiling", TILING, text)),
         };
-        let Self { lanes, rows, columns, workgroup } = tiling;
+        let Self { lanes, rows, columns, workgroup, .. } = tiling;
         let powers = lanes.is_power_of_two() && workgroup.is_power_of_two() && lanes <= workgroup && workgroup <= 1024;
         let sums = (1..=4).contains(&rows) && (1..=4).contains(&columns) && (rows == 1 || columns == 1);
         if powers && sums { Ok(tiling) } else { Err(unlike("tiling", TILING, text)) }
@@ -43,9 +53,12 @@ impl FromStr for Tiling {
 
 impl fmt::Display for Tiling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lanes, rows, columns, workgroup } = self;
+        let Self { lanes, rows, columns, workgroup, direct } = self;
         write!(f, "{lanes}x{rows}x{workgroup}")?;
-        if *columns > 1 { write!(f, "x{columns}") } else { Ok(()) }
+        if *columns > 1 {
+            write!(f, "x{columns}")?;
+        }
+        if *direct { write!(f, "{DIRECT}") } else { Ok(()) }
     }
 }
 

@@ -171,6 +171,19 @@ pub fn by_name(name: &str) -> Option<&'static Quant> {
     QUANTS.iter().copied().find(|quant| quant.name == name)
 }
 
+impl Quant {
+    /// How many rows of a matrix share the activations that a lane of an Apple GPU has in registers. It is what llama.cpp
+    /// chooses (`N_R0` in ggml-metal-impl.h, and 2 for floats), except for Q2_K, where it takes 4: fewer where decoding
+    /// takes registers too, by scales of superblocks or by planes of bits, or where a row is many bytes.
+    pub fn rows_in_registers(&self) -> usize {
+        match self.family {
+            Family::Affine if self.values <= GROUP && self.bytes < self.values => 4,
+            Family::Table(Table::Grid(_)) => 4,
+            Family::Plain | Family::Affine | Family::Table(Table::Planes) => 2,
+        }
+    }
+}
+
 impl fmt::Debug for Quant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Quant({})", self.name)

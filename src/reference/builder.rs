@@ -19,18 +19,37 @@ use crate::quant::{self, Arithmetic, Family, GROUP, QUANTS, Quant};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::mem::offset_of;
-use std::sync::{Arc, LazyLock};
 
 /// Fills what no one has written yet: as f32 and as f16 not a number, as an index far outside everything.
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
 
-/// Tilings by which the products of cases take four columns, that is the vectors of four tokens, at a time.
-static COLUMNS: LazyLock<Arc<Choices>> = LazyLock::new(|| {
-    let tiling = Tiling { lanes: 16, rows: 1, columns: 4, workgroup: 256 };
-    let steps = ["product", "pair", "query", "gated", "hidden"];
-    let choice = |step: &str| StepChoice { step: step.to_owned(), rows: RowRange::ALL, choice: tiling };
-    Choices { tilings: steps.map(choice).to_vec(), ..Choices::default() }.into()
-});
+/// The tilings of the products of cases: `None` for the table's, and others that stage activations or read them directly,
+/// whichever of these the table does. Cases take them by turns, and as many as are a prime number, so that whatever else
+/// cases have by turns meets all of them.
+const TILINGS: [Option<Tiling>; 7] = [
+    None,
+    Some(Tiling { lanes: 8, rows: 4, workgroup: 64, columns: 1, direct: true }),
+    Some(Tiling { lanes: 16, rows: 4, workgroup: 64, columns: 1, direct: false }),
+    Some(Tiling { lanes: 32, rows: 2, workgroup: 64, columns: 1, direct: true }),
+    None,
+    Some(Tiling { lanes: 16, rows: 1, workgroup: 128, columns: 1, direct: true }),
+    Some(Tiling { lanes: 8, rows: 2, workgroup: 128, columns: 1, direct: false }),
+];
+
+/// A target by which the products of a case have their turn's tiling, `turn` being the number of the case. Of four tokens,
+/// products that can take the vectors of all together do so.
+pub(super) fn by_turns(target: &Target, turn: usize, tokens: usize) -> Target {
+    const STEPS: [&str; 8] = ["product", "pair", "query", "gated", "hidden", "absorb", "down", "output"];
+    let float = target.arithmetic == Arithmetic::Float; // products of bytes have but one form
+    let mut tiling = TILINGS[turn % TILINGS.len()].filter(|_| float);
+    if tokens == 4 {
+        let direct = tiling.is_some_and(|tiling| tiling.direct);
+        tiling = Some(Tiling { lanes: 16, rows: 1, columns: 4, workgroup: 256, direct });
+    }
+    let choice = |choice| STEPS.map(|step| StepChoice { step: step.to_owned(), rows: RowRange::ALL, choice }).to_vec();
+    let choices = Choices { tilings: tiling.map(choice).unwrap_or_default(), ..Choices::clone(&target.choices) };
+    Target { choices: choices.into(), ..target.clone() }
+}
 
 /// Builds a [`Case`].
 pub struct CaseBuilder {
@@ -55,17 +74,12 @@ impl CaseBuilder {
         Self::of(Builder::for_rows(target, pairs, rows))
     }
 
-    /// An empty case of a token alone, or of a batch of so many without any before them and without tiles. Four of them are
-    /// multiplied in columns.
+    /// An empty case of a token alone, or of a batch of so many without any before them and without tiles.
     pub fn for_tokens(target: &Target, pairs: usize, tokens: usize) -> Self {
         if tokens == 1 {
             return Self::new(target, pairs);
         }
-        let mut target = target.clone();
-        if tokens == 4 {
-            target.choices = COLUMNS.clone();
-        }
-        let mut case = Self::of(Builder::for_rows(&target, pairs, tokens).for_few(true));
+        let mut case = Self::of(Builder::for_rows(target, pairs, tokens).for_few(true));
         case.consecutive(0, tokens);
         case
     }
@@ -266,6 +280,10 @@ impl CaseBuilder {
 
     /// The case.
     pub fn finish(self, name: impl Into<String>) -> Case {
+        let mut name: String = name.into();
+        if let Some(tiling) = self.plan.target().choices.tilings.first() {
+            name.push_str(&format!(", {}", tiling.choice));
+        }
         let plan = self.plan.finish();
         let blank = |bytes: u64| bytemuck::cast_slice(&vec![UNTOUCHED; bytes.div_ceil(4) as usize]).to_vec();
         let mut locals: Vec<Vec<u8>> = plan.locals.iter().map(|l| blank(l.bytes)).collect();
@@ -280,7 +298,7 @@ impl CaseBuilder {
             weights[id.index()][..bytes.len()].copy_from_slice(&bytes);
             files[id.index()] = file;
         }
-        Case { name: name.into(), plan, locals, weights, files, expected: self.expected, free: self.free }
+        Case { name, plan, locals, weights, files, expected: self.expected, free: self.free }
     }
 }
 

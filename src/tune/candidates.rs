@@ -56,6 +56,10 @@ const GOOD_FOR_SEVERAL: [[usize; 3]; 9] = [
     [32, 2, 1024],
     [32, 4, 64],
 ];
+/// Tilings whose lanes read activations directly: that of llama.cpp's Metal kernels first, for either kind of format.
+/// Larger workgroups share nothing then. They have no effect on products of bytes but by their numbers.
+const GOOD_DIRECT: [[usize; 3]; 7] =
+    [[32, 4, 64], [32, 2, 64], [32, 1, 64], [16, 4, 64], [8, 4, 64], [32, 2, 256], [16, 2, 128]];
 /// Tiles of cooperative matrices: subgroups down and across, matrices of vectors and of rows.
 const TILES: [[usize; 4]; 20] = [
     [1, 4, 4, 2],
@@ -199,16 +203,22 @@ impl About<'_> {
 
     /// The tilings that the target can have for products of some rows.
     fn tilings_of(&self, rows: RowRange) -> Vec<Tiling> {
-        let tiling = |[lanes, rows, workgroup]: [usize; 3]| Tiling { lanes, rows, workgroup, columns: 1 };
+        let staged =
+            |[lanes, rows, workgroup]: [usize; 3]| Tiling { lanes, rows, workgroup, columns: 1, direct: false };
+        let direct = |divided: &[usize; 3]| Tiling { direct: true, ..staged(*divided) };
         let good = if rows.to == 1 { GOOD.as_slice() } else { &GOOD_FOR_SEVERAL };
-        let mut tilings: Vec<Tiling> = good.iter().copied().map(tiling).collect();
+        let mut tilings: Vec<Tiling> = Vec::new();
+        for place in 0..good.len().max(GOOD_DIRECT.len()) {
+            tilings.extend(good.get(place).copied().map(staged));
+            tilings.extend(GOOD_DIRECT.get(place).map(direct));
+        }
         if rows.to > 1 {
-            let columns = |lanes| [4, 2].map(|columns| Tiling { lanes, rows: 1, workgroup: 256, columns });
+            let columns = |lanes| [4, 2].map(|columns| Tiling { columns, ..staged([lanes, 1, 256]) });
             tilings.extend([16, 8, 4].into_iter().flat_map(columns));
         }
         for lanes in [32, 16, 8, 64, 4, 128] {
             for rows in [1, 2, 4] {
-                tilings.extend([256, 128, 512, 64, 1024].map(|workgroup| tiling([lanes, rows, workgroup])));
+                tilings.extend([256, 128, 512, 64, 1024].map(|workgroup| staged([lanes, rows, workgroup])));
             }
         }
         let Target { subgroup, wide, invocations, .. } = *self.target;

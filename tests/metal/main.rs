@@ -13,6 +13,7 @@ mod allocas;
 mod cases;
 mod clang;
 mod decode;
+mod direct;
 mod emit;
 mod execute;
 mod faults;

@@ -4,10 +4,6 @@
 const CHOSEN_GROUPS = TOP_K * w_GROUPS;
 const ALL_GROUPS = CHOSEN_GROUPS + shared_GROUPS;
 
-var<storage, read> ids: array<u32>;
-
-var<workgroup> selected: array<u32, TOP_K>;
-
 fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
     if row < w_ROWS {
         let v = before[k] + sum;
@@ -17,8 +13,8 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
 }
 
 // A group of a row of the chosen expert whose it is.
-fn chosen_dot(row: u32, g: u32, a: ptr<function, Group>) -> f32 {
-    return w_dot(w_place(selected[g / w_GROUPS], row) + g % w_GROUPS, a);
+fn chosen_dot(token: u32, row: u32, g: u32, a: ptr<function, Group>) -> f32 {
+    return w_dot(w_place(chosen_expert(token, g / w_GROUPS), row) + g % w_GROUPS, a);
 }
 
 @compute @workgroup_size(WORKGROUP)
@@ -29,9 +25,7 @@ fn main(i: Invocation) {
         return;
     }
     let row = first_row(i.workgroup, team);
-    for (var k = i.local; k < TOP_K; k += WORKGROUP) {
-        selected[k] = ids[token * TOP_K + k];
-    }
+    keep_chosen(token, i.local);
     load_before(token * Y_STRIDE, row, w_ROWS);
     epilogue_load(row, w_ROWS);
     var sums = vec4<f32>(0.0);
@@ -41,10 +35,10 @@ fn main(i: Invocation) {
         let mine = min(max(CHOSEN_GROUPS, first) - first, count); // staged groups of the chosen experts
         for (var g = team.lane; g < mine; g += LANES) {
             var a = staged_group(0u, g);
-            sums.x += chosen_dot(row, first + g, &a);
-            if ROWS > 1u { sums.y += chosen_dot(row + 1u, first + g, &a); }
-            if ROWS > 2u { sums.z += chosen_dot(row + 2u, first + g, &a); }
-            if ROWS > 3u { sums.w += chosen_dot(row + 3u, first + g, &a); }
+            sums.x += chosen_dot(token, row, first + g, &a);
+            if ROWS > 1u { sums.y += chosen_dot(token, row + 1u, first + g, &a); }
+            if ROWS > 2u { sums.z += chosen_dot(token, row + 2u, first + g, &a); }
+            if ROWS > 3u { sums.w += chosen_dot(token, row + 3u, first + g, &a); }
         }
         for (var g = mine + team.lane; g < count; g += LANES) {
             var a = staged_group(0u, g);

@@ -109,8 +109,9 @@ pub struct FileArgs {
     /// Use f32, f16 and bf16 weights in place, from the mapped file (Metal only; not yet tested on a Mac)
     #[arg(long, help_heading = TUNING)]
     pub zero_copy: bool,
-    /// Override kernel tiling (benchmarking): a list of STEP[@ROWS]=LANESxROWSxWORKGROUP[xCOLUMNS], e.g. moe.down=32x1x512
-    /// or, for plans of 4 to 7 rows, moe.down@4-7=32x2x512
+    /// Override kernel tiling (benchmarking): a list of STEP[@ROWS]=LANESxROWSxWORKGROUP[xCOLUMNS][d], e.g. moe.down=32x1x512
+    /// or, for plans of 4 to 7 rows, moe.down@4-7=32x2x512; with a d at the end, as in 32x4x64d, lanes read activations
+    /// directly instead of staging them in workgroup memory
     #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tilings, help_heading = TUNING)]
     pub tiling: Option<TilingList>,
     /// Table of kernel tilings (benchmarking) [default: the one for the GPU]
@@ -127,7 +128,8 @@ pub struct TilingList(Vec<StepChoice<Tiling>>);
 
 /// The form of a tiling.
 const TILING: &str = "expected STEP=LANESxROWSxWORKGROUP or STEP=LANESx1xWORKGROUPxCOLUMNS, lanes and workgroup powers of \
-                      two, 1 to 4 rows or columns; STEP@ROWS for plans of some rows, as in moe.down@4-7";
+                      two, 1 to 4 rows or columns, and a d at the end if lanes read activations directly, as in \
+                      32x4x64d; STEP@ROWS for plans of some rows, as in moe.down@4-7";
 
 /// Parses a list of tilings. An empty list is valid, because the environment variable may be empty.
 fn tilings(list: &str) -> Result<TilingList, String> {

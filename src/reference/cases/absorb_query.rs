@@ -1,6 +1,6 @@
 //! The cases of `absorb_query`.
 
-use super::{columns_for, in_turn, wide};
+use super::{by_turns, columns_for, in_turn, wide};
 use crate::error::Result;
 use crate::kernels::matvec;
 use crate::plan::Target;
@@ -13,8 +13,10 @@ use crate::reference::{Case, CaseBuilder};
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let shapes = in_turn(&[(3, 24, 8, 20, 1), (2, 192, 64, 36, 1), (3, 24, 8, 20, 4)]).into_iter();
     shapes
-        .map(|(quant, (heads, nope, rotary, rank, tokens))| {
-            case(target, quant, [heads, columns_for(quant, nope), rotary, rank, tokens])
+        .enumerate()
+        .map(|(i, (quant, (heads, nope, rotary, rank, tokens)))| {
+            let target = by_turns(target, i, tokens);
+            case(&target, quant, [heads, columns_for(quant, nope), rotary, rank, tokens])
         })
         .collect()
 }

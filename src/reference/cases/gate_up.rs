@@ -1,6 +1,6 @@
 //! The cases of `gate_up`.
 
-use super::{columns_for, pairs};
+use super::{by_turns, columns_for, pairs};
 use crate::error::Result;
 use crate::kernels::matvec;
 use crate::plan::Target;
@@ -10,7 +10,10 @@ use crate::reference::product::{gated, products};
 use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
-    let case = |(i, (gate, up))| case(target, [gate, up], i % 2 == 1, [21, 32, 48][i % 3], [1, 2, 1, 4, 8][i % 5]);
+    let case = |(i, (gate, up))| {
+        let tokens = [1, 2, 1, 4, 8][i % 5];
+        case(&by_turns(target, i, tokens), [gate, up], i % 2 == 1, [21, 32, 48][i % 3], tokens)
+    };
     pairs(1).into_iter().enumerate().map(case).collect()
 }
 

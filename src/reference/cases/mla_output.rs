@@ -1,7 +1,7 @@
 //! The cases of `mla_output`.
 
-use super::columns_for;
 use super::mla_attention::{AttentionExample, SCALE};
+use super::{by_turns, columns_for};
 use crate::error::Result;
 use crate::kernels::mla_output::JOINED;
 use crate::kernels::{CacheType, Input, matvec};
@@ -13,7 +13,8 @@ use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(i, quant): (usize, &&'static Quant)| {
-        case(target, quant, [1, 3, 64][i % 3], [21, 48][i % 2], [1, 1, 4, 1, 2][i % 5])
+        let tokens = [1, 1, 4, 1, 2][i % 5];
+        case(&by_turns(target, i, tokens), quant, [1, 3, 64][i % 3], [21, 48][i % 2], tokens)
     };
     QUANTS.iter().enumerate().map(case).collect()
 }

@@ -42,6 +42,7 @@ mod sum_parts;
 mod weight_sum;
 
 use super::Case;
+use super::builder::by_turns;
 use crate::error::Result;
 use crate::plan::Target;
 use crate::quant::{Family, QUANTS, Quant};

@@ -1,6 +1,6 @@
 //! The cases of `moe_down`.
 
-use super::{columns_for, pairs, wide};
+use super::{by_turns, columns_for, pairs, wide};
 use crate::error::Result;
 use crate::kernels::{Hidden, Norm, matvec};
 use crate::plan::{Target, Tensor};
@@ -10,7 +10,10 @@ use crate::reference::product::dot;
 use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
-    let case = |(i, quants)| case(target, quants, [45, 100][i % 2], [27, 32][i % 2], [1, 1, 2, 4][i % 4]);
+    let case = |(i, quants)| {
+        let tokens = [1, 1, 2, 4][i % 4];
+        case(&by_turns(target, i, tokens), quants, [45, 100][i % 2], [27, 32][i % 2], tokens)
+    };
     pairs(4).into_iter().enumerate().map(case).collect()
 }
 

@@ -1,6 +1,6 @@
 //! The cases of `moe_gate_up`.
 
-use super::{columns_for, pairs};
+use super::{by_turns, columns_for, pairs};
 use crate::error::Result;
 use crate::kernels::{GateUp, Gating, Router, Routing, Selection, matvec};
 use crate::plan::{Target, Tensor};
@@ -23,7 +23,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let formats: Vec<_> = formats.collect();
     let case = |by, i: usize| {
         let (rows, tokens) = ([(21, 30), (32, 48), (21, 11), (48, 16)][i % 4], [1, 2, 1, 4, 8][i % 5]);
-        case(target, by, formats[i], rows, tokens)
+        case(&by_turns(target, i, tokens), by, formats[i], rows, tokens)
     };
     let every = (0..formats.len()).map(|i| case(By::Workgroups, i));
     every.chain((0..5).map(|i| case(By::Route, i))).collect()

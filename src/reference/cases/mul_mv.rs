@@ -1,6 +1,6 @@
 //! The cases of `mul_mv`.
 
-use super::{columns_for, in_turn, pairs};
+use super::{by_turns, columns_for, in_turn, pairs};
 use crate::error::Result;
 use crate::kernels::mul_mv::Write;
 use crate::kernels::rounded::Epilogue;
@@ -36,19 +36,23 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         ([96, 5, 1], 6, Add, false),
     ];
     let example = |(shape, tokens, write, normed)| ProductExample { shape, tokens, write, normed };
-    for (quant, example) in in_turn(&shapes.map(example)) {
-        cases.push(case(target, quant, example)?);
+    for (turn, (quant, example)) in in_turn(&shapes.map(example)).into_iter().enumerate() {
+        cases.push(case(&by_turns(target, turn, example.tokens), quant, example)?);
     }
     for (i, &(quant, _)) in pairs(1).iter().enumerate() {
-        cases.push(stream_case(target, quant, [64, [32, 64, 96][i % 3], 1], [1, 2, 4, 8][i % 4])?);
+        let tokens = [1, 2, 4, 8][i % 4];
+        cases.push(stream_case(&by_turns(target, i, tokens), quant, [64, [32, 64, 96][i % 3], 1], tokens)?);
     }
     // More rows than one dimension of the grid has workgroups for, and a row of several tiles.
     let plain = |shape, tokens| ProductExample { shape, tokens, write: Replace, normed: false };
     if target.arithmetic == Arithmetic::Float {
         cases.push(case(target, &crate::quant::Q4_0, plain([32, 32 * 65535 + 13, 1], 1))?);
     }
-    cases.push(case(target, &crate::quant::Q4_0, ProductExample { normed: true, ..plain([15_008, 9, 1], 1) })?);
-    cases.push(case(target, &crate::quant::Q4_0, ProductExample { normed: true, ..plain([15_008, 9, 1], 4) })?);
+    for (turn, tokens) in [(0, 1), (1, 4), (2, 1), (3, 1), (6, 4)] {
+        let target = by_turns(target, turn, tokens);
+        let example = ProductExample { normed: true, ..plain([15_008, 9, 1], tokens) };
+        cases.push(case(&target, &crate::quant::Q4_0, example)?);
+    }
     Ok(cases)
 }
 

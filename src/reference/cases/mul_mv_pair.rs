@@ -1,6 +1,6 @@
 //! The cases of `mul_mv_pair`.
 
-use super::{columns_for, pairs};
+use super::{by_turns, columns_for, pairs};
 use crate::error::Result;
 use crate::kernels::{Norm, matvec};
 use crate::plan::Target;
@@ -13,7 +13,10 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     pairs(3)
         .into_iter()
         .enumerate()
-        .map(|(i, (w, v))| case(target, w, v, [45, 64][i % 2], [1, 2, 4, 8, 1][i % 5]))
+        .map(|(i, (w, v))| {
+            let tokens = [1, 2, 4, 8, 1][i % 5];
+            case(&by_turns(target, i, tokens), w, v, [45, 64][i % 2], tokens)
+        })
         .collect()
 }
 

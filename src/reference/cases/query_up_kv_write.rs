@@ -1,7 +1,7 @@
 //! The cases of `query_up_kv_write`.
 
-use super::columns_for;
 use super::kv_write::KvRowCase;
+use super::{by_turns, columns_for};
 use crate::error::Result;
 use crate::kernels::{CacheType, Input, matvec};
 use crate::plan::Target;
@@ -13,7 +13,8 @@ use crate::reference::product::products;
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |(i, quant): (usize, &&'static Quant)| {
         let ty = [CacheType::F16, CacheType::F32, CacheType::Q8_0][i % 3];
-        case(target, quant, ty, i % 3 > 0, [37, 48][i / 2 % 2], [1, 2, 4, 8][i % 4])
+        let tokens = [1, 2, 4, 8][i % 4];
+        case(&by_turns(target, i, tokens), quant, ty, i % 3 > 0, [37, 48][i / 2 % 2], tokens)
     };
     QUANTS.iter().enumerate().map(case).collect()
 }

@@ -160,8 +160,10 @@ fn a_plan_predicts_the_speed_of_a_device() {
 
 #[test]
 fn products_are_divided_as_asked() {
-    let plan = json(&succeed("plan --json --tiling moe.down=8x2x128,output=64x1x256").out);
-    for (step, tiling, workgroup) in [("moe.down", "r2l8", "w128"), ("output", "r1l64", "w256")] {
+    let plan = json(&succeed("plan --json --tiling moe.down=8x2x128,output=64x1x256,attn_output=16x4x64d").out);
+    for (step, tiling, direct, workgroup) in
+        [("moe.down", "r2l8", false, "w128"), ("output", "r1l64", false, "w256"), ("attn_output", "r4l16", true, "w64")]
+    {
         let steps = plan["steps"].as_array().unwrap().iter();
         let own: Vec<&str> = steps
             .filter(|planned| {
@@ -169,10 +171,13 @@ fn products_are_divided_as_asked() {
             })
             .filter_map(|planned| planned["variant"].as_str())
             .collect();
-        let divided = |variant: &&str| variant.contains(tiling) && variant.ends_with(workgroup);
+        let divided = |variant: &&str| {
+            let tags = variant.rsplit('.').next().unwrap();
+            tags.starts_with(tiling) && tags.contains('d') == direct && tags.ends_with(workgroup)
+        };
         assert!(!own.is_empty() && own.iter().all(divided), "{step}: {own:?}");
     }
-    for wrong in ["moe.down", "moe.down=3x1x64", "moe.down=32x5x256", "moe.down=64x1x32"] {
+    for wrong in ["moe.down", "moe.down=3x1x64", "moe.down=32x5x256", "moe.down=64x1x32", "moe.down=d"] {
         let done = wglm(&format!("plan --tiling {wrong}"));
         assert!(done.code == Some(2) && done.err.contains("STEP=LANESxROWSxWORKGROUP"), "{wrong}: {done:?}");
     }

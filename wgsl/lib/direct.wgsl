@@ -1,0 +1,43 @@
+// Lanes read the input of a product from memory into registers, each the groups that it multiplies. What a lane has read
+// serves all rows of its team. Nothing is staged, so this takes no workgroup memory and no barrier, unless the kernel
+// MEETS at one for something of its own. All groups are one tile. An input provides
+//   input(column, start, at)  vec4 `at` of the vector of a column, which starts at vec4 `start`
+//   column_factor(c, team)    what is common to all values of a column and left out of them
+
+var<private> input_start: u32; // of the first vector
+
+fn stage(start: u32, columns: u32, first: u32, count: u32, i: Invocation) {
+    input_start = start;
+    if MEETS {
+        workgroupBarrier();
+    }
+}
+
+// The vec4 at which group g of a vector begins. INPUT_SLOTS is as in lib/input.wgsl.
+fn start_of_group(g: u32) -> u32 {
+    if INPUT_SLOTS == 0u {
+        return 8u * g;
+    }
+    let slot = min(g / SLOT_GROUPS, INPUT_SLOTS);
+    return slot * X_STRIDE + 8u * (g - slot * SLOT_GROUPS);
+}
+
+// The vec4s have names: what a loop indexes, some compilers keep in memory.
+fn staged_group(column: u32, group: u32) -> Group {
+    let start = input_start + column * X_STRIDE;
+    let at = start_of_group(group);
+    let a = input(column, start, at);
+    let b = input(column, start, at + 1u);
+    let c = input(column, start, at + 2u);
+    let d = input(column, start, at + 3u);
+    let e = input(column, start, at + 4u);
+    let f = input(column, start, at + 5u);
+    let g = input(column, start, at + 6u);
+    let h = input(column, start, at + 7u);
+    let w = BYTE_WEIGHTS;
+    return Group(
+        array<vec4<f32>, 8>(a, b, c, d, e, f, g, h),
+        array<vec4<f32>, 8>(a * w, b * w, c * w, d * w, e * w, f * w, g * w, h * w),
+        vec2<f32>(dot(a + b + c + d, vec4<f32>(1.0)), dot(e + f + g + h, vec4<f32>(1.0))),
+    );
+}
