@@ -48,7 +48,7 @@ impl Builder {
         }
         let y = self.tensor(label, [2 * width, rows]);
         let variant = self
-            .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target()))
+            .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name)))
             .switch("KEPT", "k", matches!(states, HiddenStates::Kept(_)))
             .constant("PLACES", "", KEPT_ROWS);
         let bindings = vec![

@@ -15,19 +15,23 @@ const TOKENS: usize = 8;
 pub(super) const KERNEL: Kernel =
     Kernel { name: "expand_kv_matrix", op: OP, params: PART_FIELDS, matrices: &[Matrices::Eight, Matrices::Sixteen] };
 
+/// Whether the shapes are of whole matrices of either size.
+pub(super) fn whole(by: LatentWeights<'_>, cache: &Cache) -> bool {
+    let whole = by.k_b.shape[0].is_multiple_of(32) && by.v_b.shape[1].is_multiple_of(16);
+    // rotary keys are copied eight values at a time
+    whole && cache.rank.is_multiple_of(64) && cache.rotary.is_multiple_of(8)
+}
+
 impl Builder {
     /// Whether the target has matrices that can make keys and values of the latents of a cache.
     pub(super) fn expands_by_matrices(&self, by: LatentWeights<'_>, cache: &Cache) -> bool {
-        let Target { team, matrices, .. } = *self.target();
-        let whole = by.k_b.shape[0].is_multiple_of(32) && by.v_b.shape[1].is_multiple_of(16);
-        // rotary keys are copied eight values at a time
-        let whole = whole && cache.rank.is_multiple_of(64) && cache.rotary.is_multiple_of(8);
-        matrices != Matrices::None && team == Team::Subgroup && whole
+        let Target { team, matrices, .. } = *self.target_for(KERNEL.name);
+        matrices != Matrices::None && team == Team::Subgroup && whole(by, cache)
     }
 
     /// The kernel by these.
     pub(super) fn expanding_by_matrices(&self, by: LatentWeights<'_>, cache: &Cache) -> Expanding {
-        let (side, of_side) = match self.target().matrices {
+        let (side, of_side) = match self.target_for(KERNEL.name).matrices {
             Matrices::Eight => (8, vec![source!("lib/matrix8.wgsl")]),
             _ => (16, vec![source!("lib/coop16.wgsl"), source!("lib/matrix16.wgsl")]),
         };

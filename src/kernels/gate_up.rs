@@ -22,7 +22,7 @@ impl Builder {
         let [columns, rows, _] = gate.shape;
         let vectors = x.tensor.shape[1];
         let y = self.tensor(label, [rows, vectors]);
-        let rounded = self.rounded(&y, label);
+        let rounded = self.rounded(KERNEL.name, &y, label);
         let epilogue = Epilogue { rounded, norm: None };
         expect_shape(KERNEL.name, &up.name, Shape(&up.shape).to_string(), Shape(&gate.shape).to_string())?;
         let product = MatvecProduct {

@@ -28,7 +28,7 @@ impl Builder {
         expect_shape(KERNEL.name, &norm.weight.name, norm.weight.shape[0], width)?;
         expect_shape(KERNEL.name, "the ring", ring.width, width)?;
         let variant = self
-            .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target()))
+            .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name)))
             .constant("PLACES", "", KEPT_ROWS);
         let bindings = vec![
             self.bound_batch(),

@@ -185,7 +185,7 @@ impl Builder {
         let summands = kv.into();
         let kv = &summands.tensor;
         cache.expect_kv_rows(KERNEL.name, kv, &norm.weight, tokens)?;
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target()).real(
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name)).real(
             "EPSILON",
             "e",
             norm.epsilon,

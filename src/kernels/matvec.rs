@@ -97,7 +97,7 @@ impl<'a> MatvecProduct<'a> {
 
     /// How the rows are divided among teams of lanes.
     pub fn tiling(&self, plan: &Builder) -> Tiling {
-        let (target, formats) = (plan.target(), &self.formats());
+        let (target, formats) = (plan.target_for(self.kernel.name), &self.formats());
         let shape = ProductShape {
             rows: self.rows * self.layers,
             groups: self.groups,
@@ -137,7 +137,8 @@ impl<'a> MatvecProduct<'a> {
 
     /// The shader up to the files that the kernel adds.
     pub fn variant(&self, plan: &Builder) -> VariantBuilder {
-        let (target, tiling, arithmetic) = (plan.target(), self.tiling(plan), self.arithmetic(plan));
+        let target = plan.target_for(self.kernel.name);
+        let (tiling, arithmetic) = (self.tiling(plan), self.arithmetic(plan));
         let rounded = self.rounded_input(plan);
         let direct = self.direct(plan);
         let staged = rounded.is_none() && !direct;

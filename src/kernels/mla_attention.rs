@@ -121,8 +121,9 @@ impl Builder {
         let kv_row = Cache::row_values(rank, cache.rotary);
         let shared = heads_together(heads, kv_row);
         let workgroup = workgroup(rank);
-        let most = self.target().lanes(workgroup);
-        let lanes = if self.target().team == Team::Subgroup { LANES.min(most) } else { most };
+        let target = self.target_for(KERNEL.name);
+        let most = target.lanes(workgroup);
+        let lanes = if target.team == Team::Subgroup { LANES.min(most) } else { most };
         let variant = VariantBuilder::new(KERNEL.name, OP, workgroup)
             .constant("HEADS", "h", shared)
             .constant("ALL_HEADS", "of", heads)
@@ -130,7 +131,7 @@ impl Builder {
             .constant("LATENT", "c", rank / 4)
             .constant("CHUNKS", "", rank.div_ceil(4 * workgroup))
             .real("SCALE", "f", scale);
-        let variant = cache.chunk_files(variant).team(self.target().team, lanes);
+        let variant = cache.chunk_files(variant).team(target.team, lanes);
         let by = Attending { kernel: KERNEL.name, variant, rows: shared, together: false, bound: BOUND, unit: None };
         self.attend(label, by, q, cache, scale, splits)
     }

@@ -25,7 +25,7 @@ pub(super) const KERNEL: Kernel =
 impl Builder {
     /// Whether the target has such matrices and the cache's shape suits them.
     pub(super) fn suits_row_matrices(&self, cache: &Cache) -> bool {
-        let Target { team, matrices, .. } = *self.target();
+        let Target { team, matrices, .. } = *self.target_for(KERNEL.name);
         let kv_row = Cache::row_values(cache.rank, cache.rotary);
         let whole = kv_row.is_multiple_of(64) && cache.rank.is_multiple_of(16 * WORKGROUP / 32);
         let fits = kv_row <= LONGEST_KV_ROW && cache.rank <= LARGEST_RANK;

@@ -7,7 +7,7 @@ use super::computes::ExpandedAttention;
 use super::expand_kv::{Expanded, LatentWeights, SHORTEST};
 use super::kv_write::{Cache, HALVES};
 use super::mla_attention::{HALF_UNIT, SPAN};
-use super::{Kernel, expect_shape, mla_attention_batch, mla_attention_matrix8};
+use super::{Kernel, expand_kv_matrix, expect_shape, mla_attention_batch, mla_attention_matrix8};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Builder, Cost, PART_FIELDS, Target, Team, Tensor, VariantBuilder, readings};
@@ -95,14 +95,14 @@ impl Builder {
     /// What attends over keys and values of such shapes, if anything can. Without matrices that ought to be slower than
     /// with them over the latents.
     fn expanded_form(&self, by: LatentWeights<'_>, cache: &Cache) -> Option<Form> {
-        let Target { team, matrices, workgroup_bytes, invocations, buffers, .. } = *self.target();
+        let Target { team, matrices, workgroup_bytes, invocations, buffers, .. } = *self.target_for(KERNEL.name);
         if !by.suit(cache) || by.buffers() > buffers || invocations < WORKGROUP {
             return None;
         }
         let [key, value] = by.widths(cache);
         let fits = |width: usize| width.is_multiple_of(32) && width <= WIDEST;
         let able = matrices == Matrices::Sixteen && team == Team::Subgroup && workgroup_bytes >= SHARED_BYTES;
-        if able && key >= NARROWEST && fits(key) && fits(value) && self.expands_by_matrices(by, cache) {
+        if able && key >= NARROWEST && fits(key) && fits(value) && expand_kv_matrix::whole(by, cache) {
             return Some(Form::Sixteen);
         }
         if self.suits_segments8([key, value]) {

@@ -31,7 +31,7 @@ pub(super) const KERNEL: Kernel =
 impl Builder {
     /// Whether the target has matrices that suit queries {rank + rotary, heads of every row} and the cache.
     pub fn suits_matrices(&self, q: &Tensor, cache: &Cache) -> bool {
-        let Target { team, matrices, .. } = *self.target();
+        let Target { team, matrices, .. } = *self.target_for(KERNEL.name);
         if matrices == Matrices::Eight {
             return self.one_sequence() && self.suits_matrices8(cache);
         }

@@ -124,7 +124,7 @@ impl Builder {
     }
 
     fn multiplies_by_eight(&self) -> bool {
-        let Target { team, matrices, workgroup_bytes, .. } = *self.target();
+        let Target { team, matrices, workgroup_bytes, .. } = *self.target_for(KERNEL.name);
         matrices == Matrices::Eight && team == Team::Subgroup && workgroup_bytes >= 32 << 10
     }
 

@@ -21,7 +21,7 @@ impl Builder {
         expect_shape(KERNEL.name, "y", y.shape[0], parts.sums.shape[0])?;
         expect_shape(KERNEL.name, "y's vectors", y.shape[1] * parts.splits, parts.sums.shape[1])?;
         expect_most(KERNEL.name, "splits", parts.splits, MOST_SPLITS)?;
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target());
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name));
         let variant = self.merge_files(variant, parts).constant("Y_STRIDE", "y", y.stride);
         let mut bindings = self.bound_parts(parts);
         bindings.push(self.bound("y", y.buffer));

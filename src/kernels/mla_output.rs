@@ -37,7 +37,7 @@ impl Builder {
         expect_most(KERNEL.name, "splits", parts.splits, MOST_SPLITS)?;
         expect_shape(KERNEL.name, "y", y.shape[0], rows)?;
         expect_shape(KERNEL.name, "y", y.shape[1], vectors)?;
-        let epilogue = Epilogue { rounded: self.rounded(y, label), norm: None };
+        let epilogue = Epilogue { rounded: self.rounded(KERNEL.name, y, label), norm: None };
         let feed = Feed::Merged(source!("lib/input_merged.wgsl"), Merged::from(parts));
         let product = MatvecProduct { epilogue, layers: heads, ..MatvecProduct::new(&KERNEL, label, [("w", w)], feed) };
         let variant = self.merge_files(product.variant(self), parts);

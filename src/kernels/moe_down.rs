@@ -33,7 +33,7 @@ impl Builder {
         let [columns, rows, _] = w.shape;
         let (top_k, tokens, y) = (hidden.ids.shape[0], self.rows(), &hidden.y.tensor);
         let buffers = matvec::buffers_of(&[w, shared]) + 4; // the hidden values, state, ids, x
-        let epilogue = self.epilogue_for(x, "x", next, buffers);
+        let epilogue = self.epilogue_for((&KERNEL, buffers), x, "x", next);
         expect_shape(KERNEL.name, &w.name, y.shape[0], columns.max(shared.shape[0]))?;
         expect_shape(KERNEL.name, &w.name, y.shape[1], (top_k + 1) * tokens)?;
         expect_shape(KERNEL.name, &shared.name, shared.shape[1], rows)?;

@@ -148,7 +148,7 @@ impl Builder {
         let y = self.tensor(label, [rows.max(shared_rows), (top_k + 1) * tokens]);
         let whole = rows.is_multiple_of(HALF) && shared_rows.is_multiple_of(HALF);
         let room = weights.buffers() < self.target().buffers; // for one more
-        let rounded = if whole && room { self.rounded(&y, label) } else { None };
+        let rounded = if whole && room { self.rounded(KERNEL.name, &y, label) } else { None };
         let epilogue = Epilogue { rounded, norm: None };
         let product = MatvecProduct {
             epilogue,

@@ -97,16 +97,17 @@ impl Builder {
     /// f16.
     pub(super) fn matrix_tile(&self, product: &TileProduct<'_>, chosen: Option<ProductTile>) -> Option<MatrixTile> {
         let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
-        if wide || self.target().team != Team::Subgroup {
+        let target = self.target_for(KERNEL.name);
+        if wide || target.team != Team::Subgroup {
             return None;
         }
-        let (side, usual) = match self.target().matrices {
+        let (side, usual) = match target.matrices {
             Matrices::None => return None,
             Matrices::Eight => (8, MatrixTile::of_eight(product)),
             Matrices::Sixteen => (16, MatrixTile::of_sixteen(product)),
         };
         let chosen = chosen.and_then(|chosen| MatrixTile::chosen(chosen, side));
-        Some(chosen.filter(|tile| tile.suits(product, self.target())).unwrap_or(usual))
+        Some(chosen.filter(|tile| tile.suits(product, target)).unwrap_or(usual))
     }
 
     /// Appends a product by matrices.

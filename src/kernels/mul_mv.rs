@@ -44,7 +44,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::mul_mv`].
     pub fn mul_mv_add(&mut self, label: &str, w: &Weight, x: &Input, y: &Tensor, next: &Norm) -> Result<Residual> {
-        let epilogue = self.epilogue_for(y, "x", next, buffers_of(&[w]) + 3); // x, its norm, y
+        let epilogue = self.epilogue_for((&KERNEL, buffers_of(&[w]) + 3), y, "x", next); // x, its norm, y
         self.mul_mv_step(label, w, x, y, Write::Add, epilogue)?;
         Ok(Residual { rounded: epilogue.rounded, ..Residual::from(*y) })
     }

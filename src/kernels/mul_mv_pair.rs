@@ -33,7 +33,8 @@ impl Builder {
         let vectors = x.tensor.shape[1];
         let [y, z] = [self.tensor(names[0], [first, vectors]), self.tensor(names[1], [second, vectors])];
         let buffers = buffers_of(&[w, v]) + 4; // x, its norm, y, z
-        let epilogue = next.map_or(Epilogue::default(), |next| self.epilogue_for(&y, names[0], next, buffers));
+        let epilogue =
+            next.map_or(Epilogue::default(), |next| self.epilogue_for((&KERNEL, buffers), &y, names[0], next));
         let product = MatvecProduct {
             epilogue,
             rows: first + second,

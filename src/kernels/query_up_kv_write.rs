@@ -32,7 +32,7 @@ impl Builder {
     ) -> Result<Option<Rounded>> {
         let [columns, rows, _] = w.shape;
         let tokens = self.rows();
-        let epilogue = Epilogue { rounded: self.rounded(y, label), norm: None };
+        let epilogue = Epilogue { rounded: self.rounded(KERNEL.name, y, label), norm: None };
         let product = MatvecProduct {
             epilogue,
             together: tokens,

@@ -41,7 +41,7 @@ impl Builder {
         expect_shape(KERNEL.name, "x's vectors", count, self.rows())?;
         expect_shape(KERNEL.name, &weight.name, weight.shape[0], width)?;
         let y = self.tensor(label, x.shape);
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target());
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name));
         let bindings =
             vec![self.bound("x", x.buffer), self.bound("weight", weight.buffer()), self.bound("y", y.buffer)];
         let params = Params { width: width as u32, epsilon, x_pitch: x.stride as u32, y_pitch: y.stride as u32 };

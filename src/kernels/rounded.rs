@@ -1,5 +1,6 @@
 //! Outputs that a step also leaves rounded to bytes, so that the product of bytes behind it need not round and stage them.
 
+use super::Kernel;
 use super::computes::Left;
 use super::matvec::{Feed, HALF, Input, MatvecProduct, Norm};
 use crate::plan::{Bound, BufferRef, Builder, Team, Tensor, VariantBuilder};
@@ -76,23 +77,23 @@ pub(crate) struct Epilogue<'a> {
 }
 
 impl Builder {
-    /// A buffer for `y` rounded, if a product that follows can use it: products are of bytes, and a workgroup computes
-    /// whole half groups of y.
-    pub(crate) fn rounded(&mut self, y: &Tensor, label: &str) -> Option<Rounded> {
+    /// A buffer for `y` rounded, if a product that follows can use it: products are of bytes, and a workgroup of the kernel
+    /// `by`, which leaves y, computes whole half groups of it.
+    pub(crate) fn rounded(&mut self, by: &str, y: &Tensor, label: &str) -> Option<Rounded> {
         let [values, vectors] = y.shape;
         let words = WORDS * (y.stride * (vectors - 1) + values).div_ceil(GROUP);
-        self.rounded_in(y, label, Rounded { buffer: y.buffer, words, pitch: 0, squares: 0 })
+        self.rounded_in(by, y, label, Rounded { buffer: y.buffer, words, pitch: 0, squares: 0 })
     }
 
     /// The same for a norm that follows, with room behind each vector for the sums of squares, which come by fours.
-    fn rounded_for_norm(&mut self, y: &Tensor, label: &str) -> Option<Rounded> {
+    fn rounded_for_norm(&mut self, by: &str, y: &Tensor, label: &str) -> Option<Rounded> {
         let squares = WORDS * y.stride.div_ceil(GROUP);
         let pitch = squares + (2 * y.shape[0].div_ceil(GROUP)).next_multiple_of(4);
-        self.rounded_in(y, label, Rounded { buffer: y.buffer, words: y.shape[1] * pitch, pitch, squares })
+        self.rounded_in(by, y, label, Rounded { buffer: y.buffer, words: y.shape[1] * pitch, pitch, squares })
     }
 
-    fn rounded_in(&mut self, y: &Tensor, label: &str, rounded: Rounded) -> Option<Rounded> {
-        let target = self.target();
+    fn rounded_in(&mut self, by: &str, y: &Tensor, label: &str, rounded: Rounded) -> Option<Rounded> {
+        let target = self.target_for(by);
         let wanted = target.arithmetic == Arithmetic::Int && target.fusions.round && target.team == Team::Subgroup;
         let whole = y.shape[0].is_multiple_of(HALF) && y.stride.is_multiple_of(HALF);
         if !wanted || !whole {
@@ -102,11 +103,17 @@ impl Builder {
         Some(Rounded { buffer, ..rounded })
     }
 
-    /// What a step leaves besides `x` for the norm `next` that follows on it. The step binds so many `buffers` anyway; where
-    /// the device has no room for two more, it leaves nothing.
-    pub(super) fn epilogue_for<'a>(&mut self, x: &Tensor, label: &str, next: &'a Norm, buffers: usize) -> Epilogue<'a> {
+    /// What a step of the kernel `by` leaves besides `x` for the norm `next` that follows on it. The step binds so many
+    /// `buffers` anyway; where the device has no room for two more, it leaves nothing.
+    pub(super) fn epilogue_for<'a>(
+        &mut self,
+        (by, buffers): (&Kernel, usize),
+        x: &Tensor,
+        label: &str,
+        next: &'a Norm,
+    ) -> Epilogue<'a> {
         let room = buffers + 2 <= self.target().buffers; // of the norm and of what is rounded
-        let rounded = if room && self.target().fusions.norm { self.rounded_for_norm(x, label) } else { None };
+        let rounded = if room && self.target().fusions.norm { self.rounded_for_norm(by.name, x, label) } else { None };
         Epilogue { rounded, norm: Some(next) }
     }
 }
@@ -146,11 +153,14 @@ impl Epilogue<'_> {
 }
 
 impl MatvecProduct<'_> {
-    /// The input rounded, if the step before left it so and this product multiplies bytes.
+    /// The input rounded, if the step before left it so and this product multiplies bytes. A kernel that is replaced
+    /// stages and rounds its input itself, as all do without subgroup operations.
     pub(super) fn rounded_input(&self, plan: &Builder) -> Option<(&Input, Rounded)> {
         let Feed::Input(input) = &self.feed else { return None };
         let whole = input.tensor.shape[1] == 1 || input.tensor.stride.is_multiple_of(GROUP);
-        Some((*input, input.rounded?)).filter(|_| whole && self.arithmetic(plan) == Arithmetic::Int)
+        let team = plan.target_for(self.kernel.name).team;
+        let reads = whole && self.arithmetic(plan) == Arithmetic::Int && team == Team::Subgroup;
+        Some((*input, input.rounded?)).filter(|_| reads)
     }
 
     /// Adds the files that read a rounded input.

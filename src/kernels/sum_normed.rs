@@ -44,7 +44,7 @@ impl Builder {
         for length in [width, x.pitch, h.pitch, parts.apart, parts.tensor.pitch] {
             expect_multiple(KERNEL.name, "x", length, 4)?;
         }
-        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target());
+        let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name));
         let mut variant = self.batch_files(variant).switch("ACCUMULATE", "a", add);
         let buffers =
             [("parts", parts.tensor.buffer), ("x", x.buffer), ("weight", norm.weight.buffer()), ("h", h.buffer)];

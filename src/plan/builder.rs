@@ -20,6 +20,8 @@ pub const SAMPLING_BYTES: usize = 36;
 pub struct Builder {
     pub(super) plan: Plan,
     target: Target,
+    /// The target of kernels that are replaced.
+    plain: Target,
     /// The number of rotary angles of a row.
     pairs: usize,
     /// See [`Builder::with_depth`].
@@ -53,6 +55,7 @@ impl Builder {
         let mut builder = Self {
             plan,
             target: target.clone(),
+            plain: target.plain(),
             pairs,
             depth: 0,
             tiles: true,
@@ -159,6 +162,12 @@ impl Builder {
     /// The target that the plan is made for.
     pub fn target(&self) -> &Target {
         &self.target
+    }
+
+    /// The target for one kernel, by its name. Whatever asks for teams, lanes or matrices asks here, because a kernel that
+    /// is [replaced](Target::replaced) does without them.
+    pub fn target_for(&self, kernel: &str) -> &Target {
+        if self.target.replaced.contains(kernel) { &self.plain } else { &self.target }
     }
 
     /// Whether products are computed by tiles.

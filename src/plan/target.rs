@@ -4,6 +4,7 @@ use super::{Choices, Fusions, StepLimit};
 use crate::gpu::{Gpu, Matrices};
 use crate::quant::Arithmetic;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Which lanes form a team. A team is a group of lanes that together reduce one row of products.
@@ -55,6 +56,9 @@ pub struct Target {
     pub choices: Arc<Choices>,
     /// How long a step of a batch may take; longer ones are split.
     pub limit: StepLimit,
+    /// The names of kernels that cannot be used on this adapter. Each is planned as on an adapter with neither subgroup
+    /// operations nor matrices, and so becomes another variant or another kernel. No other kernel changes.
+    pub replaced: Arc<BTreeSet<String>>,
 }
 
 impl Default for Target {
@@ -74,6 +78,7 @@ impl Default for Target {
             tilings: Tilings::default(),
             choices: Arc::default(),
             limit: StepLimit::default(),
+            replaced: Arc::default(),
         }
     }
 }
@@ -106,6 +111,7 @@ impl Target {
             tilings: if gpu.report().is_apple() { Tilings::Apple } else { Tilings::Nvidia },
             choices: Arc::default(),
             limit: StepLimit::of(gpu.report()),
+            replaced: Arc::default(),
         }
     }
 
@@ -114,6 +120,11 @@ impl Target {
     /// of 64 invocations, a few at a time on each core, would repeat it, so there it is a step (not run on a Mac).
     pub(crate) fn routes_apart(&self) -> bool {
         !self.fusions.route || self.choices.route_apart.unwrap_or(self.tilings == Tilings::Apple)
+    }
+
+    /// The same without subgroup operations and matrices.
+    pub fn plain(&self) -> Self {
+        Self { team: Team::Workgroup, matrices: Matrices::None, ..self.clone() }
     }
 
     /// The number of lanes of a team in a workgroup of `size` invocations.

@@ -410,7 +410,7 @@ impl CaseBuilder {
     /// well, where the target's products take that.
     pub(super) fn rounded_input(&mut self, tensor: &Tensor, label: &str, values: &[f32]) -> Input {
         self.fill(tensor, values);
-        let rounded = self.plan.rounded(tensor, label);
+        let rounded = self.plan.rounded("", tensor, label);
         if let Some(rounded) = rounded {
             let vectors = values.chunks(tensor.shape[0]);
             let padded = vectors.flat_map(|v| v.iter().copied().chain((v.len()..tensor.stride).map(|_| 0.0)));
