@@ -4,6 +4,10 @@
 //! is one, the remedy. The library never panics on bad input: whatever a file, a driver or a caller does wrong becomes
 //! an [`Error`].
 
+mod verdict;
+
+pub use verdict::{KernelFault, KernelFinding, Verdict};
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -351,16 +355,32 @@ pub enum Error {
         found: String,
     },
 
-    /// A kernel computes wrong results, even in the variants that avoid cooperative matrices and subgroup operations:
+    /// A kernel cannot be used on the adapter, and the load could not go on without it: no other kernel can take its
+    /// place, or the GPU stopped working when the kernel ran. The next load avoids the kernel if it is given the verdict:
     /// see [`Check`](crate::Check).
-    #[error("kernel `{kernel}` gives wrong results on `{adapter}`: {place}; update the driver or use another GPU")]
+    #[error("kernel `{kernel}` {fault} on `{adapter}`: {place}; {remedy}")]
     WrongKernel {
         /// The kernel's name.
         kernel: String,
+        /// What is wrong with it.
+        fault: KernelFault,
         /// The adapter.
         adapter: String,
-        /// The step and the element that is wrong, its value, and the value it should have.
+        /// The step and the value that is wrong, or the shader and the compiler's words.
         place: String,
+        /// What to do about it.
+        remedy: &'static str,
+        /// All that the load found until then. Clones of the error share it.
+        verdict: Arc<Verdict>,
+    },
+
+    /// The driver did not finish something in time.
+    #[error("{doing} did not end within {seconds} s; update the driver, restart the system, or use another GPU")]
+    Endless {
+        /// What did not end.
+        doing: String,
+        /// How long wglm waited, in seconds.
+        seconds: u64,
     },
 
     /// No model on this machine, or in a repository, has this name.
@@ -405,6 +425,12 @@ impl Error {
     /// The error without the path of the file that it is about.
     pub fn cause(&self) -> &Self {
         if let Self::File { error, .. } = self { error.cause() } else { self }
+    }
+
+    /// What a load that failed found out about kernels. An app should save it as it saves
+    /// [`Model::verdict`](crate::Model::verdict), so that the next load avoids the kernel that this one failed with.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        if let Self::WrongKernel { verdict, .. } = self.cause() { Some(verdict) } else { None }
     }
 
     /// Adds the path of the file to an error about a file's contents, unless the error has a path already.

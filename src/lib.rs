@@ -103,14 +103,14 @@ pub use chat::{Chat, ChatState, Overflow, Reply};
 pub use constrain::{Calls, Constraint};
 #[cfg(feature = "download")]
 pub use download::{Hub, HubOptions, PullProgress, PullStage, Pulled, RemoteFile, RemoteModel, Repository};
-pub use error::{Error, Result};
+pub use error::{Error, KernelFault, KernelFinding, Result, Verdict};
 pub use generate::{Cancel, Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
 pub use gguf::Gguf;
 pub use gpu::{AdapterReport, Gpu, GpuOptions, Memory, adapters};
 pub use kernels::CacheType;
 pub use model::{
     CacheShape, Check, Comparison, Config, Estimate, Figure, Fit, LoadOptions, Model, Outcome, Progress, PromptOptions,
-    Stage, Trial, Tuning, TuningSubject, Verdict, Without,
+    Stage, Trial, Tuning, TuningSubject,
 };
 pub use offers::{Judged, Recommended, recommended};
 #[cfg(feature = "download")]

@@ -1,4 +1,5 @@
-//! Worker threads that end before the call that started them returns, and whose panics become errors.
+//! Worker threads that end before the call that started them returns, and whose panics become errors. Only what may never
+//! end, a driver's compiler, runs on a thread that can be [left behind](detach).
 //!
 //! The operating system may refuse to start a thread. The remaining threads then do its jobs, and if there are none,
 //! the calling thread does them all.
@@ -8,7 +9,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle, available_parallelism, scope};
 use std::time::Duration;
 
@@ -30,6 +31,22 @@ pub fn cores() -> usize {
 /// leaves valid.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a job on a thread of its own, for which nobody waits, so it owns all that it needs. If the system refuses the
+/// thread, the calling one does the job.
+pub fn detach<F: FnOnce() + Send + 'static>(doing: &'static str, job: F) {
+    let job = Arc::new(Mutex::new(Some(job)));
+    let theirs = job.clone();
+    let run = |job: &Mutex<Option<F>>| {
+        let job = lock(job).take();
+        job.into_iter().for_each(|job| job());
+    };
+    let spawned = Builder::new().name(format!("wglm {doing}")).spawn(move || run(&theirs));
+    if let Err(reason) = spawned {
+        tracing::warn!("no thread for {doing}: {reason}");
+        run(&job);
+    }
 }
 
 /// Runs each of `jobs` on a thread of its own and `here` on the calling thread, which then waits for the jobs. `go_on`

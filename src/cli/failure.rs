@@ -1,7 +1,7 @@
 //! Reports errors on stderr, and the options that help. The library has no options, so its own advice is more general.
 
 use super::output;
-use wglm::{Error, ModelName};
+use wglm::{Error, KernelFault, ModelName};
 
 /// Reports an error in one sentence, and in another what helps, if that is known.
 pub fn tell(error: &anyhow::Error) {
@@ -28,6 +28,9 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
             "-c sets the context size, -ub the prompt batch size"
         }
         Error::ContextFull { .. } => "-c sets a larger context",
+        Error::WrongKernel { fault: KernelFault::RunsForever, verdict, .. } if !verdict.replaced().is_empty() => {
+            "start again: what was found is kept, and the next start avoids the kernel"
+        }
         Error::NoModel { name, .. } if name.parse::<ModelName>().is_ok() && cfg!(feature = "download") => {
             return Some(format!(
                 "`{command} pull {name}` downloads it; `{command} models` lists what is on this machine"

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use wglm::{Check, DraftKind, Gguf, Gpu, LoadOptions, Model, ModelName, Places, Progress};
-use wglm::{Stage, Tuning, Verdict, Without, find_model};
+use wglm::{Stage, Tuning, Verdict, find_model};
 
 /// Opens a file, by its path or by the name that the model has on this machine, or the demonstration model if there is
 /// neither.
@@ -83,7 +83,10 @@ pub fn load_tuned(
     let draft_model = args.file.model_draft.as_deref().map(|path| open(Some(path))).transpose()?;
     let verdicts = verdicts::kept();
     let options = LoadOptions { check, verdicts, speculation: guesses, draft_model, tuning, ..args.file.options() };
-    let model = Model::load_with(file, gpu, &options, &mut tell)?;
+    let loaded = Model::load_with(file, gpu, &options, &mut tell);
+    let found = loaded.as_ref().err().and_then(wglm::Error::verdict);
+    found.filter(|found| !found.replaced().is_empty()).into_iter().for_each(verdicts::keep);
+    let model = loaded?;
     bar.finish_and_clear();
     model.verdict().into_iter().for_each(verdict);
     model.config().notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
@@ -102,10 +105,10 @@ pub fn load_tuned(
     Ok(model)
 }
 
-/// Saves the result of the check of the kernels, and prints a note if a kernel was found wrong.
+/// Saves the result of the check of the kernels, and prints a note if one had to be replaced.
 fn verdict(verdict: &Verdict) {
     verdicts::keep(verdict);
-    if verdict.without() != Without::Nothing {
+    if !verdict.replaced().is_empty() {
         output::note(format_args!("note: {verdict}"));
     }
 }

@@ -120,7 +120,7 @@ impl Gpu {
             drops_work,
             pipelines,
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), patience: None })
     }
 }
 

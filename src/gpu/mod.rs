@@ -14,6 +14,7 @@ mod meter;
 mod pages;
 mod pass;
 mod results;
+mod slot;
 mod staging;
 mod timing;
 mod wait;
@@ -26,8 +27,8 @@ pub use pages::PAGE;
 pub use pass::{
     Access, BindGroup, Binding, BindingInfo, BufferCopy, Dispatch, Pipeline, Prepared, ReadbackCopy, Submission,
 };
-pub(crate) use pass::{PipelineSlot, PipelineSlots};
 pub use results::{BufferRange, Fetch, Results, SubmissionNumber};
+pub(crate) use slot::{PipelineSlot, PipelineSlots};
 pub use staging::{Mapped, StagedCopy, Staging};
 pub use work::Work;
 
@@ -37,6 +38,7 @@ use errors::Failures;
 use meter::MemoryMeter;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use work::{Before, Counts};
 
 /// Which adapter to open, and how. Fields will be added, so construct it as
@@ -118,6 +120,8 @@ pub struct Capabilities {
 #[derive(Clone)]
 pub struct Gpu {
     shared: Arc<OpenDevice>,
+    /// How long this handle waits for the GPU; without a bound if it is `None`.
+    patience: Option<Duration>,
 }
 
 struct OpenDevice {

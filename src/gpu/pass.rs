@@ -3,9 +3,6 @@
 use super::wait::Done;
 use super::{Buffer, BufferRange, Gpu, Readback};
 use crate::error::Result;
-use crate::wgsl::Variant;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 
 /// A compiled kernel.
 #[derive(Debug)]
@@ -35,12 +32,6 @@ pub enum Access {
     /// A storage buffer that is written, and perhaps also read.
     ReadWrite,
 }
-
-/// Where a pipeline is once it is compiled. Whoever compiles it holds the lock, and who wants it meanwhile waits.
-pub(crate) type PipelineSlot = Arc<Mutex<Option<Arc<Pipeline>>>>;
-
-/// Pipelines, by their shaders.
-pub(crate) type PipelineSlots = Mutex<HashMap<Variant, PipelineSlot>>;
 
 /// A range of a buffer, bound by number.
 pub struct Binding<'a> {

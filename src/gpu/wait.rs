@@ -11,7 +11,7 @@
 //! of one of them and its look at the queue ("If the queue is empty, the current submission index …").
 
 use super::{Gpu, Submission};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,9 @@ use wgpu::PollType;
 const FRACTION: u32 = 16;
 const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
+
+/// What [`Error::Endless`] says did not end.
+const WORK: &str = "the GPU's work";
 
 /// Set once everything submitted so far is done.
 #[derive(Debug, Clone)]
@@ -41,15 +44,20 @@ impl Done {
 }
 
 impl Gpu {
-    /// Requests a callback for the end of the last submission, on a device where nothing waits inside a poll.
+    /// A handle to the same device that waits no longer than this for work that was submitted through it.
+    pub(crate) fn patient(&self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self.clone() }
+    }
+
+    /// Requests a callback for the end of the last submission, where nothing waits inside a poll.
     pub(super) fn done(&self) -> Option<Done> {
-        (!self.is_ours()).then(|| Done::of(&self.shared.queue))
+        (!self.is_ours() || self.patience.is_some()).then(|| Done::of(&self.shared.queue))
     }
 
     /// Waits until a submission, and the writes before it, are done.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`](crate::Error::DeviceLost) if the device is lost.
+    /// [`Error::DeviceLost`] if the device is lost; [`Error::Endless`] from a handle that does not wait for ever.
     pub fn wait(&self, submission: &Submission) -> Result<()> {
         match &submission.done {
             Some(done) => self.look_out(done),
@@ -64,6 +72,9 @@ impl Gpu {
             self.poll(PollType::Poll)?;
             if done.is_set() {
                 return Ok(());
+            }
+            if let Some(patience) = self.patience.filter(|patience| since.elapsed() >= *patience) {
+                return Err(Error::Endless { doing: WORK.to_owned(), seconds: patience.as_secs() });
             }
             std::thread::sleep((since.elapsed() / FRACTION).clamp(SHORTEST, LONGEST));
         }

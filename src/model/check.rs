@@ -7,17 +7,18 @@
 //! file has them. If a kernel is wrong, the model does without it. The self-test checks far more, and needs no model.
 
 use super::batch_plan::plan_alone;
+use super::options::Patience;
 use super::planner::Planner;
 use super::progress::{Meter, Stage};
 use super::rows::WeightRows;
-use super::verdict::{Finding, Verdict, Without};
+use super::settle::works;
 use super::weight_table::WeightTable;
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Model, Outputs, PromptOptions, plan_batch};
-use crate::error::{Error, Result};
+use crate::error::{Error, KernelFault, KernelFinding, Result};
 use crate::gpu::Buffer;
 use crate::kernels::Sampling;
 use crate::memory::zeros;
-use crate::plan::{Checker, Executor, LocalId, Plan, RowHeader, Sample, Step, Target, Weight, WrongOutput};
+use crate::plan::{Checker, Executor, LocalId, Plan, RowHeader, Sample, Step, Target, Weight};
 use crate::shader::{Pipelines, Variant};
 use crate::speculate::DraftKind;
 use crate::threads::GoOn;
@@ -28,7 +29,6 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::iter::once;
 use std::ops::Range;
-use std::time::Instant;
 
 /// The number of tokens of the batch at load, which is more than the kernels of few rows compute.
 const TOKENS: usize = 40;
@@ -40,6 +40,7 @@ const MORE: usize = 24;
 /// Checks the kernels of a model that is being loaded.
 pub(super) struct Subject<'a> {
     pub planner: &'a Planner<'a>,
+    /// For a handle to the device that waits as long as a step may take.
     pub pipelines: &'a Pipelines,
     pub weights: &'a [Buffer],
     /// The batches whose kernels are checked before those of a token.
@@ -50,6 +51,8 @@ pub(super) struct Subject<'a> {
     pub looked: Cell<Looked>,
     /// Counts the steps.
     pub meter: &'a Meter,
+    /// How long a step may take.
+    pub patience: Patience,
 }
 
 /// A batch whose kernels are checked.
@@ -86,23 +89,25 @@ impl Looked {
 }
 
 impl Model {
-    /// The first output that is wrong in the plans for a target: those of the batches, and of a token. Those of shaders in
-    /// `proven` are not compared.
+    /// The first kernel that cannot be used in the plans for a target: those of the batches, and of a token. Outputs of
+    /// shaders in `proven` are not compared.
     ///
     /// # Errors
     /// As [`Subject::check`].
-    pub(crate) fn wrong_output(
+    pub(crate) fn unusable_kernel(
         &self,
         (target, pipelines): (&Target, &Pipelines),
         batches: Vec<CheckedBatch>,
         proven: &HashSet<(Variant, usize)>,
         go_on: &mut GoOn<'_>,
-    ) -> Result<Option<WrongOutput>> {
+    ) -> Result<Option<KernelFinding>> {
         let (config, weights, cache, gpu) = (self.config(), self.model_weights(), self.cache(), self.gpu());
         let (prompt, guesses) = (self.prompt_options(), DraftKind::Off);
         let planner = &Planner { config, weights, cache, prompt, guesses, gpu, all: false };
-        let (weights, meter) = (self.weights(), &Meter::default());
-        Subject { planner, pipelines, weights, batches, proven, looked: Cell::default(), meter }.check(target, go_on)
+        let (weights, meter, patience) = (self.weights(), &Meter::default(), Patience::on(gpu.report()));
+        let pipelines = &pipelines.through(&gpu.patient(patience.run));
+        let looked = Cell::default();
+        Subject { planner, pipelines, weights, batches, proven, looked, meter, patience }.check(target, go_on)
     }
 }
 
@@ -113,41 +118,11 @@ struct Made<'a> {
 }
 
 impl Subject<'_> {
-    /// Checks the kernels of the plans for a target. As long as one is wrong, it checks those for a target without
-    /// matrices, then without subgroups. Returns the verdict, or `None` if there was too little memory for a check.
-    ///
-    /// # Errors
-    /// [`Error::WrongKernel`] if kernels are wrong even then; that of `go_on`; what the device reports.
-    pub fn settle(&self, wanted: &Target, subject: String, go_on: &mut GoOn<'_>) -> Result<Option<Verdict>> {
-        let start = Instant::now();
-        let (mut without, mut last) = (Without::Nothing, None);
-        loop {
-            let target = without.of(wanted);
-            let fault = match self.check(&target, go_on) {
-                Err(Error::OutOfMemory { doing, .. }) => {
-                    tracing::warn!("kernels were not checked: out of memory while {doing}");
-                    return Ok(None);
-                }
-                fault => fault?,
-            };
-            let Some(fault) = fault else { break };
-            tracing::warn!("kernel `{}` gives wrong results: {fault}", fault.kernel);
-            let finding = Finding::from(fault);
-            without = Without::less_than(&target).ok_or_else(|| finding.clone().error(self.pipelines.gpu()))?;
-            last = Some(finding);
-            let variants = self.planner.shaders(&without.of(wanted))?.compiled(self.planner.all);
-            self.pipelines.prepare_while(&variants, go_on)?;
-        }
-        let Looked { outputs, worst } = self.looked.get();
-        tracing::info!(outputs, worst, elapsed = ?start.elapsed(), "checked kernels");
-        Ok(Some(Verdict::new(subject, without, last)))
-    }
-
-    /// The first output that is wrong in the plans for a target.
+    /// The first kernel that cannot be used in the plans for a target.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; that of `go_on`; what the device reports.
-    pub fn check(&self, target: &Target, go_on: &mut GoOn<'_>) -> Result<Option<WrongOutput>> {
+    pub fn check(&self, target: &Target, go_on: &mut GoOn<'_>) -> Result<Option<KernelFinding>> {
         let Planner { config, weights, cache, .. } = *self.planner;
         let most = self.batches.iter().map(|batch| batch.tokens).max().unwrap_or(BEFORE);
         let planned = plan_alone(weights, config, CacheShape { context: most + MORE, ..cache }, target)?;
@@ -160,7 +135,9 @@ impl Subject<'_> {
         let steps = plans().flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
         self.meter.expect(Stage::Check, steps.sum::<usize>() as u64);
         let variants = plans().flat_map(|plan| plan.variants.clone()).collect::<Vec<_>>();
-        self.pipelines.prepare_while(&variants, go_on)?;
+        if let Some(refusal) = self.pipelines.try_prepare(&variants, go_on)?.first() {
+            return Ok(Some(refusal.into()));
+        }
         let token = Made { executor: Executor::new(self.pipelines, &planned.plan, self.weights)?, plan: &planned.plan };
         let mut random = Pcg32::seed_from_u64(RandomState::new().build_hasher().finish());
         for (batch, CheckedBatch { tokens, .. }) in batches.iter().zip(&self.batches) {
@@ -174,7 +151,12 @@ impl Subject<'_> {
         }
         for position in 0..BEFORE {
             self.write(&token, position, &[self.pick(&mut random)])?;
-            token.executor.submit(self.layers(&planned.plan).into_iter().flatten(), &[])?;
+            let steps = self.layers(&planned.plan);
+            self.meter.expect(Stage::Check, steps.iter().map(|steps| steps.len() as u64).sum());
+            let fault = self.run(&token, steps, (position, 1), None, go_on)?;
+            if fault.is_some() {
+                return Ok(fault);
+            }
         }
         self.token(&planned, &token, BEFORE, &mut random, go_on)
     }
@@ -188,7 +170,7 @@ impl Subject<'_> {
         count: usize,
         random: &mut Pcg32,
         go_on: &mut GoOn<'_>,
-    ) -> Result<Option<WrongOutput>> {
+    ) -> Result<Option<KernelFinding>> {
         let plan = &batch.plan;
         let shared: HashMap<LocalId, Buffer> =
             batch.shared(token).into_iter().map(|(here, there)| (here, lender.local(there).clone())).collect();
@@ -196,7 +178,7 @@ impl Subject<'_> {
         let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
         let made = Made { plan, executor };
         self.write(&made, 0, &ids)?;
-        self.run(&made, self.steps(plan), (0, count), random, go_on)
+        self.run(&made, self.steps(plan), (0, count), Some(random), go_on)
     }
 
     /// Checks the steps of a token after others, those that find the likeliest next token, and those that draw one.
@@ -207,9 +189,9 @@ impl Subject<'_> {
         position: usize,
         random: &mut Pcg32,
         go_on: &mut GoOn<'_>,
-    ) -> Result<Option<WrongOutput>> {
+    ) -> Result<Option<KernelFinding>> {
         self.write(made, position, &[self.pick(random)])?;
-        let fault = self.run(made, self.steps(made.plan), (position, 1), random, go_on)?;
+        let fault = self.run(made, self.steps(made.plan), (position, 1), Some(random), go_on)?;
         if fault.is_some() {
             return Ok(fault);
         }
@@ -217,38 +199,62 @@ impl Subject<'_> {
         made.executor.gpu().write(made.executor.local(Plan::SAMPLING), 0, bytemuck::bytes_of(&draw))?;
         let choice = planned.end()..made.plan.steps.len();
         self.meter.expect(Stage::Check, choice.len() as u64);
-        self.run(made, vec![choice], (position, 1), random, go_on)
+        self.run(made, vec![choice], (position, 1), Some(random), go_on)
     }
 
-    /// Runs steps and compares some of their outputs.
+    /// Runs steps and compares some of their outputs, picked at random; without a generator, none.
     fn run(
         &self,
         made: &Made<'_>,
         steps: Vec<Range<usize>>,
         tokens: (usize, usize),
-        random: &mut Pcg32,
+        random: Option<&mut Pcg32>,
         go_on: &mut GoOn<'_>,
-    ) -> Result<Option<WrongOutput>> {
+    ) -> Result<Option<KernelFinding>> {
         let Planner { weights, .. } = *self.planner;
         let mut row = |weight: &Weight, row: usize| row_of(&weights.table, weight, row);
         let proven = |step: &Step| {
             let variant = made.plan.variants[step.variant].clone();
             self.proven.contains(&(variant, made.plan.splits))
         };
-        let compared = |step: &Step| self.proven.is_empty() || !proven(step);
-        let mut checker = Checker::new(&made.executor, made.plan, &mut row, random.next_u64())?;
+        let compares = random.is_some();
+        let compared = |step: &Step| compares && (self.proven.is_empty() || !proven(step));
+        let seed = random.map_or(0, |random| random.next_u64());
+        let mut checker = Checker::new(&made.executor, made.plan, &mut row, seed)?;
         for steps in steps {
             let mut look = |_: &Step, samples: &[(Sample, f64)]| {
                 self.looked.set(self.looked.get().with(samples));
                 go_on()
             };
-            let fault = checker.run(steps.clone(), tokens, &compared, &mut look)?;
+            let ran = checker.run(steps.clone(), tokens, &compared, &mut look);
             self.meter.add(Stage::Check, steps.len() as u64);
-            if fault.is_some() {
-                return Ok(fault);
+            match ran {
+                Ok(None) => {}
+                Ok(Some(wrong)) => {
+                    let place = wrong.to_string();
+                    return Ok(Some(KernelFinding::new(wrong.kernel, KernelFault::Wrong, &place)));
+                }
+                Err(error) => return self.stuck(error, checker.running()).map(Some),
             }
         }
         Ok(None)
+    }
+
+    /// The kernel of the step that was running when the GPU did not come back; otherwise the error that it is not.
+    fn stuck(&self, error: Error, running: Option<&Step>) -> Result<KernelFinding> {
+        let stopped = match &error {
+            Error::Endless { .. } | Error::DeviceLost { .. } => true,
+            // Lost work may be for want of memory, unless nothing comes any more.
+            Error::NoResult => !works(self.planner.gpu, self.patience),
+            _ => false,
+        };
+        match running.filter(|_| stopped) {
+            Some(step) => {
+                let place = format!("at `{}`: {error}", step.label);
+                Ok(KernelFinding::new(step.kernel, KernelFault::RunsForever, &place))
+            }
+            None => Err(error),
+        }
     }
 
     /// The steps that are checked: those of [`Subject::layers`], and the head.

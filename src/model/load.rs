@@ -2,17 +2,18 @@
 
 use super::batch_plan::plan_alone;
 use super::check::{self, CheckedBatch};
-use super::options::{LoadOptions, target};
+use super::options::{LoadOptions, Patience, target};
 use super::planner::Planner;
 use super::progress::{Meter, Progress, Stage};
+use super::settle::Settling;
 use super::tuning::Tuning;
 use super::upload::{Uploaded, upload};
-use super::verdict::{Check, Verdict, Without};
+use super::verdict::Check;
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Head, ModelWeights, PromptOptions, SamplingPlan};
 use super::{plan_batch, plan_sampling};
 #[cfg(feature = "constrain")]
 use crate::constrain::Vocabulary;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verdict};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu, Results, SubmissionNumber};
 use crate::plan::{BatchHeader, Executor, Plan, RowHeader, Target};
@@ -83,20 +84,23 @@ impl Model {
     /// the file has a defect, inside an [`Error::File`] if it has a path; [`Error::Io`] if it cannot be read or was
     /// written to meanwhile; [`Error::HostMemory`], [`Error::TooLarge`], [`Error::ContextTooLarge`] and
     /// [`Error::OutOfMemory`] if something does not fit, [`Error::Upload`] if weights did not arrive,
-    /// [`Error::WrongKernel`] if kernels compute wrong values even without matrices and subgroup operations.
+    /// [`Error::WrongKernel`] if a kernel cannot be used and nothing can take its place, or if it ended the device;
+    /// [`Error::Endless`] if the GPU does not finish a first token.
     pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
         Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))
     }
 
     /// Like [`Model::load`]. `progress` is called on this thread before anything is uploaded, then at every step and at
     /// least every tenth of a second, and once everything is done. Its return value can stop the load. Kernels that a
-    /// driver is compiling at that moment are compiled to the end, because no driver can be interrupted and no thread
-    /// outlives the call, so stopping may take as long as the slowest of them.
+    /// driver is compiling at that moment are compiled to the end, because no driver can be interrupted, so stopping may
+    /// take as long as the slowest of them.
     ///
     /// The first load on an adapter computes some results of the kernels again on the CPU, which takes less than a
-    /// second: see [`LoadOptions::check`]. If a kernel is wrong, the model does without matrices and, if that does not
-    /// help, without subgroup operations. [`Model::verdict`] returns the result, which an app should save for the next
-    /// load.
+    /// second: see [`LoadOptions::check`]. A kernel that the driver refuses, that is wrong or that does not end is
+    /// replaced by one without subgroup operations or matrices; the other kernels stay as they are. A kernel does not end
+    /// if the driver compiles it for a minute during which it finishes no other one either, or runs it for half a minute
+    /// (ten minutes each for drivers in software). The thread that such a compiler runs on is left behind. [`Model::verdict`]
+    /// returns the result, which an app should save for the next load; if the load fails, [`Error::verdict`] does.
     ///
     /// # Errors
     /// Those of [`Model::load`], and [`Error::Cancelled`].
@@ -129,51 +133,46 @@ impl Model {
         let (prompt, wanted) = (options.prompt.on(gpu.report()), target(gpu, options));
         let planner =
             Planner { config: &config, weights: &weights, cache, prompt, guesses: options.speculation, gpu, all };
-        let mut shaders = planner.shaders(&wanted)?;
-        let subject = shaders.subject(gpu);
-        let known =
-            options.verdicts.iter().find(|verdict| options.check != Check::Always && verdict.subject() == subject);
-        if let Some(known) = known.filter(|known| known.without() != Without::Nothing) {
-            shaders = planner.shaders(&known.without().of(&wanted))?;
-        }
+        let mut kernels = Settling::new(&planner, &wanted, options)?;
+        let patience = options.overrides.patience.unwrap_or(Patience::on(gpu.report()));
         let pipelines = match &options.overrides.altered {
             None => Pipelines::of(gpu),
             Some(altered) => Pipelines::new(gpu).altered(Some(altered.alter)),
-        };
+        }
+        .patient(patience.compile);
         let meter = Meter::default();
         let mut tell = || match progress(meter.now()) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Cancelled),
         };
-        let variants = shaders.compiled(all);
+        let variants = kernels.compiled();
         let loading =
             Loading { file, pipelines: &pipelines, weights: &weights, zero_copy: options.zero_copy, meter: &meter };
         let (text, uploaded) = loading.run(&variants, &mut tell)?;
         meter.enter(Stage::Check);
         meter.expect(Stage::Check, 1);
-        let mut verdict = known.cloned();
-        let without = |found: &Option<Verdict>| found.as_ref().map_or(Without::Nothing, Verdict::without);
-        let target = |found: &Option<Verdict>| without(found).of(&wanted);
-        let to_check = verdict.is_none() && options.check != Check::Never;
         let settle: Job<'_> = Box::new(|go_on| {
-            if to_check {
-                let (planner, pipelines, buffers, meter) = (&planner, &pipelines, &uploaded.buffers, &meter);
+            kernels.compile(&pipelines, go_on)?;
+            let pipelines = &pipelines.through(&gpu.patient(patience.run));
+            if !kernels.is_checked() && options.check != Check::Never {
+                let (planner, buffers, meter) = (&planner, &uploaded.buffers, &meter);
                 let batches = options.check == Check::Always || all;
                 let batches = CheckedBatch::at_load(prompt).filter(|_| batches).into_iter().collect();
                 let (proven, looked) = (&HashSet::new(), Default::default());
-                let check = check::Subject { planner, pipelines, weights: buffers, batches, proven, looked, meter };
-                let found = check.settle(&wanted, subject, go_on);
+                let subject =
+                    check::Subject { planner, pipelines, weights: buffers, batches, proven, looked, meter, patience };
+                let settled = kernels.check(&subject, go_on);
                 weights.table.unchanged()?; // or kernels would be blamed for what another program wrote
-                verdict = found?;
+                settled?;
             }
-            let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &target(&verdict))?;
-            warm_up(&pipelines, &one_token, &uploaded.buffers, BatchWriter::new(&config), go_on)?;
+            let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &kernels.target())?;
+            warm_up(pipelines, &one_token, &uploaded.buffers, BatchWriter::new(&config), go_on)?;
             meter.add(Stage::Check, 1);
             Ok(())
         });
         work("checking kernels", vec![settle], |_| Ok(()), &mut tell)?;
         tell()?;
-        let (target, untuned) = (target(&verdict), without(&verdict).of(&untuned));
+        let (target, untuned, verdict) = (kernels.target(), kernels.avoiding(&untuned), kernels.verdict());
         let (file, fingerprint) = (file.clone(), OnceLock::new());
         let Text { tokenizer, template } = text;
         let shared = Shared {
@@ -242,7 +241,8 @@ impl Model {
     }
 
     /// The result of the check at load, or the one of [`LoadOptions::verdicts`] that applied. `None` if the kernels
-    /// were not checked, because that was not requested, or there was too little memory for it.
+    /// were not checked, because that was not requested, or there was too little memory for it, and none had to be
+    /// replaced.
     ///
     /// An app should save it and pass it to the next load, which then takes less time. The library itself saves
     /// nothing.

@@ -1,16 +1,18 @@
 //! The options of a load.
 
 use super::tuning::Tuning;
-use super::verdict::{Check, Verdict};
+use super::verdict::Check;
 use super::{CacheShape, Config, PromptOptions, usual_arithmetic};
+use crate::error::Verdict;
 use crate::gguf::Gguf;
-use crate::gpu::{Gpu, Matrices};
+use crate::gpu::{AdapterReport, Gpu, Matrices};
 use crate::kernels::CacheType;
 use crate::plan::{Choices, Fusions, StepLimit, Target};
 use crate::quant::Arithmetic;
-use crate::shader::Variant;
+use crate::shader::{Pipelines, Variant};
 use crate::speculate::DraftKind;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The options of a load. Fields will be added, so construct it as `LoadOptions { …, ..LoadOptions::default() }`.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +70,27 @@ pub struct LoadOverrides {
     pub limit: Option<StepLimit>,
     /// Replacements that make kernels wrong, for tests of the check at load.
     pub altered: Option<Altered>,
+    /// How long the load waits for a driver; `None` for what suits the GPU.
+    pub patience: Option<Patience>,
+}
+
+/// How long a load waits for a driver before it takes a kernel for one that never ends.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// How long nothing may come of compiling a kernel.
+    pub compile: Duration,
+    /// How long a step of the check may run.
+    pub run: Duration,
+}
+
+impl Patience {
+    /// What suits a GPU. A step takes less than a second; where a driver computes on the processor, it shares that with all
+    /// other programs.
+    pub(super) fn on(report: &AdapterReport) -> Self {
+        let run = Duration::from_secs(if report.is_software() { 600 } else { 30 });
+        Self { compile: Pipelines::usual_patience(report), run }
+    }
 }
 
 /// Replaces kernels of the plans, and makes the adapter seem to have matrices.

@@ -29,6 +29,8 @@ pub struct Checker<'a> {
     fetch: Fetch,
     row: &'a mut RowOf<'a>,
     seeds: Pcg32,
+    /// The step that was begun last.
+    running: Option<usize>,
 }
 
 /// An output that is wrong.
@@ -63,7 +65,12 @@ impl<'a> Checker<'a> {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); what the device reports.
     pub fn new(executor: &'a Executor, plan: &'a Plan, row: &'a mut RowOf<'a>, seed: u64) -> Result<Self> {
         let fetch = Fetch::new(executor.gpu(), 4 * FETCHED as u64)?;
-        Ok(Self { executor, plan, fetch, row, seeds: Pcg32::seed_from_u64(seed) })
+        Ok(Self { executor, plan, fetch, row, seeds: Pcg32::seed_from_u64(seed), running: None })
+    }
+
+    /// The step that was running when [`Checker::run`] failed: it waits for every step before it goes on.
+    pub fn running(&self) -> Option<&Step> {
+        self.running.and_then(|step| self.plan.steps.get(step))
     }
 
     /// Runs some steps for `count` tokens from `position` on, and compares outputs of those that `compared` names. Stops at
@@ -81,8 +88,10 @@ impl<'a> Checker<'a> {
         let mut next = steps.start;
         while next < steps.end {
             let step = &self.plan.steps[next];
+            self.running = Some(next);
             let Some(reference) = step.reference.as_ref().filter(|_| compared(step)) else {
                 self.executor.submit([next], &[])?;
+                self.fetch.read_ranges(&[])?; // so that an end of the device shows here, and not in a later step
                 next += 1;
                 continue;
             };

@@ -7,4 +7,5 @@ mod reflect;
 pub use crate::gpu::{Access, BindingInfo};
 pub use crate::wgsl::{Constant, SourcePart, Variant};
 pub use pipeline::Pipelines;
+pub(crate) use pipeline::Refusal;
 pub use reflect::{Field, Reflected, reflect};

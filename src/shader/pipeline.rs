@@ -1,13 +1,17 @@
-//! Compiles variants into pipelines, each once.
+//! Compiles variants into pipelines, each once. What a driver refuses is not compiled again, and a compiler that does not
+//! come back is left behind: it runs on a thread that owns all it needs, and wgpu holds no lock of the device while a driver
+//! compiles, so other kernels go on.
 
 use super::{Access, Reflected, Variant, reflect};
-use crate::error::{Error, Result};
-use crate::gpu::{Gpu, Pipeline, PipelineSlot, PipelineSlots};
-use crate::threads::{GoOn, Job, cores, lock, work};
+use crate::error::{Error, KernelFault, Result};
+use crate::gpu::{AdapterReport, Gpu, Pipeline, PipelineSlot, PipelineSlots};
+use crate::threads::{GoOn, Job, cores, detach, lock, work};
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// The pipelines compiled so far for one device. Clones share them.
 #[derive(Clone)]
@@ -15,12 +19,42 @@ pub struct Pipelines {
     gpu: Gpu,
     compiled: Arc<PipelineSlots>,
     altered: Option<fn(&Variant) -> Variant>,
+    /// How long nothing may come of compiling a kernel, and when something last came of compiling any.
+    patience: Duration,
+    progress: Arc<Mutex<Instant>>,
+}
+
+/// A variant that cannot be compiled, and why.
+pub(crate) struct Refusal {
+    pub variant: Variant,
+    pub fault: KernelFault,
+    pub error: Error,
+}
+
+/// What an error says about the kernel that could not be compiled; `None` if it may pass, or is not about the kernel.
+fn fault_of(error: &Error) -> Option<KernelFault> {
+    match error {
+        Error::Shader { .. } | Error::Gpu { .. } | Error::Worker { .. } => Some(KernelFault::Refused),
+        Error::Endless { .. } => Some(KernelFault::CompilesForever),
+        _ => None,
+    }
+}
+
+fn lasts(error: &Error) -> bool {
+    fault_of(error).is_some()
 }
 
 impl Pipelines {
     /// No pipelines yet, and none that others compile.
     pub fn new(gpu: &Gpu) -> Self {
-        Self { gpu: gpu.clone(), compiled: Arc::default(), altered: None }
+        let (patience, progress) = (Self::usual_patience(gpu.report()), Arc::new(Mutex::new(Instant::now())));
+        Self { gpu: gpu.clone(), compiled: Arc::default(), altered: None, patience, progress }
+    }
+
+    /// How long nothing may come of compiling a kernel. A driver compiles one in seconds at most; one in software shares the
+    /// processor with all other programs.
+    pub(crate) fn usual_patience(report: &AdapterReport) -> Duration {
+        Duration::from_secs(if report.is_software() { 600 } else { 60 })
     }
 
     /// Those that all models on the device share: what one was loaded with, the next need not compile. They stay until
@@ -40,6 +74,16 @@ impl Pipelines {
         Self { altered, ..self }
     }
 
+    /// The same with another bound on how long nothing may come of compiling a kernel.
+    pub(crate) fn patient(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// The same pipelines for another handle to the device.
+    pub(crate) fn through(&self, gpu: &Gpu) -> Self {
+        Self { gpu: gpu.clone(), ..self.clone() }
+    }
+
     /// The device.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
@@ -48,7 +92,8 @@ impl Pipelines {
     /// Compiles those of `variants` that are not there yet, on all cores.
     ///
     /// # Errors
-    /// [`Error::Shader`] for a variant that does not compile or asks for more than the device has.
+    /// [`Error::Shader`] or [`Error::Gpu`] for a variant that does not compile or asks for more than the device has,
+    /// [`Error::Endless`] for one that the driver does not finish.
     pub fn prepare(&self, variants: &[Variant]) -> Result<Vec<Arc<Pipeline>>> {
         self.prepare_while(variants, &mut || Ok(()))
     }
@@ -63,24 +108,44 @@ impl Pipelines {
         variants: &[Variant],
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Arc<Pipeline>>> {
+        match self.try_prepare(variants, go_on)?.into_iter().next() {
+            Some(refusal) => Err(refusal.error),
+            None => variants.iter().map(|v| self.get(v)).collect(),
+        }
+    }
+
+    /// As [`Pipelines::prepare_while`], but goes on after a variant that cannot be compiled, and returns all of these.
+    ///
+    /// # Errors
+    /// That of `go_on`; what the device reports.
+    pub(crate) fn try_prepare(&self, variants: &[Variant], go_on: &mut GoOn<'_>) -> Result<Vec<Refusal>> {
         let missing = self.missing(variants);
         if missing.count() > 0 {
             work("compiling kernels", missing.jobs(&|| {}), |_| Ok(()), go_on)?;
         }
-        variants.iter().map(|v| self.get(v)).collect()
+        Ok(self.refused(variants))
+    }
+
+    /// Those of `variants` that are known not to compile.
+    pub(crate) fn refused(&self, variants: &[Variant]) -> Vec<Refusal> {
+        let refusal = |variant: &Variant| {
+            let error = self.known(variant)?.err()?;
+            Some(Refusal { variant: variant.clone(), fault: fault_of(&error)?, error })
+        };
+        variants.iter().filter_map(refusal).collect()
     }
 
     /// Those of `variants` that are not there yet.
     pub(crate) fn missing<'a>(&'a self, variants: &'a [Variant]) -> Missing<'a> {
         let mut seen = HashSet::new();
-        let missing = variants.iter().filter(|variant| !self.has(variant) && seen.insert(*variant));
+        let missing = variants.iter().filter(|variant| self.known(variant).is_none() && seen.insert(*variant));
         let mut variants: Vec<&Variant> = missing.collect();
         // Threads take one after the other, those that are likely to take longest first.
         variants.sort_by_key(|variant| std::cmp::Reverse(variant.length()));
         Missing { pipelines: self, variants, next: AtomicUsize::new(0) }
     }
 
-    fn slot(&self, variant: &Variant) -> PipelineSlot {
+    fn slot(&self, variant: &Variant) -> Arc<PipelineSlot> {
         let mut compiled = lock(&self.compiled);
         if let Some(slot) = compiled.get(variant) {
             return slot.clone();
@@ -88,22 +153,40 @@ impl Pipelines {
         compiled.entry(variant.clone()).or_default().clone()
     }
 
-    fn has(&self, variant: &Variant) -> bool {
+    /// What became of a variant, if it was compiled and that lasts.
+    fn known(&self, variant: &Variant) -> Option<Result<Arc<Pipeline>>> {
         let slot = lock(&self.compiled).get(variant).cloned();
-        slot.is_some_and(|slot| slot.try_lock().is_ok_and(|compiled| compiled.is_some()))
+        slot?.known().filter(|known| known.as_ref().err().is_none_or(lasts))
     }
 
     fn get(&self, variant: &Variant) -> Result<Arc<Pipeline>> {
         let slot = self.slot(variant);
-        let mut there = lock(&slot);
-        if let Some(kernel) = &*there {
-            return Ok(kernel.clone());
+        if slot.begin(lasts) {
+            self.compile_into(slot.clone(), variant.clone());
         }
-        let kernel = match self.altered {
-            None => compile(&self.gpu, variant)?,
-            Some(alter) => compile(&self.gpu, &alter(variant))?,
-        };
-        Ok(there.insert(Arc::new(kernel)).clone())
+        slot.wait(|since| {
+            let last = since.max(*lock(&self.progress));
+            let left = self.patience.checked_sub(last.elapsed()).filter(|left| !left.is_zero());
+            left.ok_or_else(|| Error::Endless {
+                doing: format!("compiling `{}`", variant.label),
+                seconds: self.patience.as_secs(),
+            })
+        })
+    }
+
+    /// Compiles a variant on a thread that can be left behind.
+    fn compile_into(&self, slot: Arc<PipelineSlot>, variant: Variant) {
+        let Self { gpu, altered, progress, .. } = self.clone();
+        detach("compiling kernels", move || {
+            let compiled = catch_unwind(AssertUnwindSafe(|| match altered {
+                None => compile(&gpu, &variant),
+                Some(alter) => compile(&gpu, &alter(&variant)),
+            }));
+            drop(gpu); // before anybody goes on who may expect to hold the last handle
+            *lock(&progress) = Instant::now();
+            let died = Error::Worker { doing: "compiling kernels" };
+            slot.end(compiled.unwrap_or(Err(died)).map(Arc::new));
+        });
     }
 }
 
@@ -121,7 +204,8 @@ impl Missing<'_> {
         self.variants.len()
     }
 
-    /// Jobs that compile them all; `done` is told of each.
+    /// Jobs that compile them all; `done` is told of each. One that cannot be compiled ends none of them, but a job that has
+    /// waited for a compiler in vain leaves what is left to others.
     pub fn jobs<'a>(&'a self, done: &'a (dyn Fn() + Sync)) -> Vec<Job<'a>> {
         let job = || -> Job<'a> { Box::new(|go_on| self.compile(done, go_on)) };
         (0..cores().min(self.count())).map(|_| job()).collect()
@@ -130,8 +214,11 @@ impl Missing<'_> {
     fn compile(&self, done: &dyn Fn(), go_on: &mut GoOn<'_>) -> Result<()> {
         while let Some(variant) = self.variants.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             go_on()?;
-            self.pipelines.get(variant)?;
-            done();
+            match self.pipelines.get(variant) {
+                Err(Error::Endless { .. }) => break,
+                Err(error) if !lasts(&error) => return Err(error),
+                Ok(_) | Err(_) => done(),
+            }
         }
         go_on()
     }

@@ -306,9 +306,10 @@ impl Bench for GpuBench<'_> {
                 batches.push(batch);
             }
         }
-        let fault = self.model.wrong_output((&self.target(choices), &self.pipelines), batches, &self.proven, go_on)?;
+        let fault =
+            self.model.unusable_kernel((&self.target(choices), &self.pipelines), batches, &self.proven, go_on)?;
         if let Some(fault) = fault {
-            return Ok(Some(fault.to_string()));
+            return Ok(Some(fault.place));
         }
         for shape in shapes {
             let plan = &self.made(choices, shape)?.plan;

@@ -51,6 +51,11 @@ pub struct Variant {
 }
 
 impl Variant {
+    /// The name of the kernel.
+    pub fn kernel(&self) -> &str {
+        self.label.split_once('.').map_or(self.label.as_str(), |(kernel, _)| kernel)
+    }
+
     /// The WGSL text: the header, then every file once for each role.
     pub fn compose(&self) -> String {
         let mut text: String = self.enables.iter().map(|name| format!("enable {name};\n")).collect();

@@ -1,13 +1,19 @@
-//! Tests the check at load with kernels that are correct and with kernels that are wrong.
+//! Tests the check at load with kernels that are correct, and with kernels that cannot be used.
+
+mod alone;
+mod faults;
+mod plans;
 
 use crate::common::gpu::{gpu, open};
 use std::time::Instant;
 use wglm::gpu::Matrices;
 use wglm::model::{Altered, LoadOverrides};
-use wglm::plan::{Fusions, Team};
+use wglm::plan::Fusions;
 use wglm::shader::{SourcePart, Variant};
 use wglm::wgsl::Source;
-use wglm::{Arithmetic, Check, Error, Gguf, Gpu, LoadOptions, Model, PromptOptions, Verdict, Without};
+use wglm::{
+    Arithmetic, Check, Error, Gguf, Gpu, KernelFault, LoadOptions, Model, PromptOptions, Session, Verdict, serde_json,
+};
 
 fn demo() -> Gguf {
     Gguf::from_static(wglm::DEMO_MODEL).unwrap()
@@ -32,6 +38,18 @@ fn verdict(model: &Model) -> Verdict {
     model.verdict().expect("a verdict").clone()
 }
 
+/// The kernels that a verdict is about, and what is wrong with them.
+fn replaced(verdict: &Verdict) -> Vec<(&str, KernelFault)> {
+    verdict.replaced().iter().map(|finding| (finding.kernel.as_str(), finding.fault)).collect()
+}
+
+/// The first tokens of a greedy reply.
+fn answer(model: &Model) -> Vec<u32> {
+    let mut session = Session::new(model).unwrap();
+    session.feed(&crate::common::goldens::goldens()[0].tokens[..12]).unwrap();
+    (0..12).map(|_| session.next_token().unwrap()).collect()
+}
+
 /// Every kernel of a token and of a chunk passes, for both kinds of teams, in both arithmetics, with fusions and
 /// without.
 #[test]
@@ -48,7 +66,7 @@ fn kernels_that_are_right_pass() {
         let overrides = LoadOverrides { fusions, ..LoadOverrides::default() };
         let options = LoadOptions { arithmetic, overrides, check, ..LoadOptions::default() };
         let found = verdict(&load(&device, &options).unwrap());
-        assert_eq!((found.without(), found.kernel()), (Without::Nothing, None), "{found}");
+        assert!(found.is_checked() && found.replaced().is_empty(), "{found}");
         println!("{team} {arithmetic:?}: {:.1} s", start.elapsed().as_secs_f32());
     }
 }
@@ -78,7 +96,11 @@ fn what_is_known_is_not_looked_at_again() {
         wrong,
     ] {
         let found = load(gpu(), &again).err();
-        assert!(matches!(&found, Some(Error::WrongKernel { kernel, .. }) if kernel == "slice_max"), "{found:?}");
+        let Some(Error::WrongKernel { kernel, fault: KernelFault::Wrong, verdict, .. }) = &found else {
+            panic!("{found:?}")
+        };
+        // It has no other form, so there is nothing that the next load could do without it.
+        assert_eq!((kernel.as_str(), verdict.replaced().len()), ("slice_max", 0), "{found:?}");
     }
 }
 
@@ -121,52 +143,53 @@ fn matrices_broken(variant: &Variant) -> Variant {
     if variant.enables.is_empty() { variant.clone() } else { broken(variant) }
 }
 
-/// Makes kernels with matrices do nothing, and reductions by subgroups too small.
+/// Makes reductions by subgroups too small.
 fn subgroups_broken(variant: &Variant) -> Variant {
-    with(&matrices_broken(variant), "lib/team_subgroup.wgsl", "var sum = v;", "var sum = 0.9 * v;")
+    with(variant, "lib/team_subgroup.wgsl", "var sum = v;", "var sum = 0.9 * v;")
 }
 
-/// Makes these and reductions by workgroups wrong.
-fn sums_broken(variant: &Variant) -> Variant {
-    with(
-        &subgroups_broken(variant),
-        "lib/team_workgroup.wgsl",
-        "sum += team_values[i];",
-        "sum += 0.9 * team_values[i];",
-    )
-}
-
-/// The load first does without matrices, then without subgroups; if nothing helps, the error names the kernel.
-#[test]
-fn kernels_that_are_wrong_are_done_without() {
-    let chunk = PromptOptions { chunk: Some(40), ..PromptOptions::default() };
-    let options = |alter| LoadOptions {
-        overrides: altered(Matrices::Eight, alter),
-        check: Check::Always,
-        prompt: chunk,
-        ..alone()
-    };
-
-    let model = load(gpu(), &options(matrices_broken)).unwrap();
-    let found = verdict(&model);
-    assert_eq!((found.without(), found.kernel()), (Without::Matrices, Some("mul_mm_matrix")), "{found}");
-    assert!(found.to_string().contains("prompts") && found.to_string().contains("`L00."), "{found}");
-    assert_eq!((model.target().matrices, model.target().team), (Matrices::None, Team::Subgroup));
-
-    // The next load does without them from the start.
-    let next = LoadOptions { check: Check::Auto, verdicts: vec![found.clone()], ..options(matrices_broken) };
-    let model = load(gpu(), &next).unwrap();
-    assert_eq!((model.verdict(), model.target().matrices), (Some(&found), Matrices::None));
-
-    let model = load(gpu(), &options(subgroups_broken)).unwrap();
-    let found = verdict(&model);
-    assert_eq!((found.without(), found.kernel()), (Without::Subgroups, Some("rms_norm")), "{found}");
-    assert_eq!((model.target().matrices, model.target().team), (Matrices::None, Team::Workgroup));
-
-    match load(gpu(), &options(sums_broken)).map(|_| ()) {
-        Err(Error::WrongKernel { kernel, place, .. }) => {
-            assert!(!kernel.is_empty() && place.contains("L00."), "{kernel} {place}")
-        }
-        other => panic!("{other:?}"),
+/// Makes reductions of norms by subgroups and by workgroups too small.
+fn norms_broken(variant: &Variant) -> Variant {
+    if variant.kernel() != "rms_norm" {
+        return variant.clone();
     }
+    let (from, to) = ("sum += team_values[i];", "sum += 0.9 * team_values[i];");
+    with(&subgroups_broken(variant), "lib/team_workgroup.wgsl", from, to)
+}
+
+/// Options of a load that checks the kernels of a prompt as well.
+fn chunk(alter: fn(&Variant) -> Variant) -> LoadOptions {
+    let prompt = PromptOptions { chunk: Some(40), ..PromptOptions::default() };
+    LoadOptions { overrides: altered(Matrices::Eight, alter), check: Check::Always, prompt, ..alone() }
+}
+
+/// Every kernel with matrices is replaced by one without, and keeps its subgroups.
+#[test]
+fn kernels_with_wrong_matrices_are_replaced() {
+    let model = load(gpu(), &chunk(matrices_broken)).unwrap();
+    let found = verdict(&model);
+    assert_eq!(replaced(&found), [("mul_mm_matrix", KernelFault::Wrong)], "{found}");
+    assert!(
+        found.is_checked() && found.to_string().contains("`mul_mm_matrix` gives wrong results (at `L00."),
+        "{found}"
+    );
+
+    // The next load does without it from the start.
+    let next = LoadOptions { check: Check::Auto, verdicts: vec![found.clone()], ..chunk(matrices_broken) };
+    assert_eq!(load(gpu(), &next).unwrap().verdict(), Some(&found));
+}
+
+/// A kernel that is wrong with subgroups is computed without them, and if that is wrong too, the load fails.
+#[test]
+fn kernels_with_wrong_subgroups_are_replaced() {
+    let model = load(gpu(), &LoadOptions { check: Check::Auto, ..chunk(subgroups_broken) }).unwrap();
+    let found = verdict(&model);
+    assert!(found.is_checked() && replaced(&found).contains(&("mul_mv", KernelFault::Wrong)), "{found}");
+    assert_eq!(answer(&model), answer(&load(gpu(), &alone()).unwrap()), "{found}");
+
+    let failed = load(gpu(), &chunk(norms_broken)).map(|_| ()).unwrap_err();
+    let Error::WrongKernel { kernel, place, fault: KernelFault::Wrong, .. } = &failed else { panic!("{failed:?}") };
+    assert!(kernel == "rms_norm" && place.contains("L00."), "{kernel} {place}");
+    let known = failed.verdict().unwrap();
+    assert!(!known.is_checked() && replaced(known).contains(&("rms_norm", KernelFault::Wrong)), "{failed}");
 }

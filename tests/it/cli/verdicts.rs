@@ -1,7 +1,7 @@
 //! Tests that the results of checks at load are kept between commands.
 
 use super::{ANSWER, command, outcome, with_cache};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// Runs the model with a cache folder of its own.
@@ -22,7 +22,8 @@ fn a_verdict_is_kept_in_the_cache_folder() {
     run(dir.path(), "auto");
     let kept = std::fs::read(&file).unwrap();
     let verdicts: Vec<Value> = serde_json::from_slice(&kept).unwrap();
-    assert_eq!((verdicts.len(), verdicts[0]["without"].as_str()), (1, Some("nothing")), "{verdicts:?}");
+    let [verdict] = verdicts.as_slice() else { panic!("{verdicts:?}") };
+    assert_eq!((&verdict["checked"], &verdict["replaced"]), (&json!(true), &json!([])), "{verdict}");
     run(dir.path(), "auto");
     assert_eq!(std::fs::read(&file).unwrap(), kept);
 
@@ -35,4 +36,23 @@ fn a_verdict_is_kept_in_the_cache_folder() {
     run(dir.path(), "auto");
     let verdicts: Vec<Value> = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(verdicts.len(), 2, "{verdicts:?}");
+}
+
+/// A kernel that an earlier start found unusable is avoided, and one sentence says so.
+#[test]
+fn a_kernel_that_is_known_to_be_unusable_is_avoided() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("wglm/verdicts.json");
+    run(dir.path(), "auto");
+    let mut verdicts: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    verdicts[0]["replaced"] =
+        json!([{ "kernel": "mul_mv_pair", "fault": "refused", "place": "`mul_mv_pair.q4_0`: no" }]);
+    std::fs::write(&file, verdicts.to_string()).unwrap();
+    let mut command = command(["run", "-p", super::QUESTION, "--temp", "0"]);
+    with_cache(&mut command, dir.path());
+    let done = outcome(command);
+    assert_eq!((done.code, done.out.as_str()), (Some(0), ANSWER), "{done:?}");
+    let note = "note: on this GPU kernel `mul_mv_pair` does not compile (`mul_mv_pair.q4_0`: no): a slower one takes its \
+                place; a newer driver may help";
+    assert!(done.err.contains(note), "{done:?}");
 }

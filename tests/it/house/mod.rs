@@ -4,5 +4,5 @@ mod batches;
 mod choices;
 mod code;
 mod metal;
-mod plans;
+pub mod plans;
 mod rules;

@@ -1,0 +1,178 @@
+//! Finds, at load, which kernels cannot be used on an adapter, and plans without them.
+//!
+//! A kernel that the driver's compiler refuses, or does not finish, is no better than one that computes wrong results or
+//! never ends, so all of them are treated alike: that kernel is replaced, and no other one. What takes its place is the
+//! same kernel without subgroup operations, or the one that does the same without matrices
+//! ([`Target::replaced`](crate::plan::Target::replaced)). If that cannot be used either, the load fails.
+
+use super::Shaders;
+use super::check::Subject;
+use super::options::{LoadOptions, Patience};
+use super::planner::Planner;
+use super::verdict::Check;
+use crate::error::{Error, KernelFault, KernelFinding, Result, Verdict};
+use crate::gpu::{BufferUse, Fetch, Gpu};
+use crate::plan::Target;
+use crate::shader::{Pipelines, Refusal, Variant};
+use crate::threads::GoOn;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What helps if a kernel and what would take its place cannot be used.
+const NOTHING_LEFT: &str = "nothing can take its place; update the driver or use another GPU";
+/// What helps if a kernel has put an end to the device.
+const DEAD: &str = "the GPU stopped working; open it and load the model again, which then avoids the kernel if it is given \
+                    this verdict";
+
+/// The kernels of a model's plans, as far as they can be used.
+pub(super) struct Settling<'a> {
+    planner: &'a Planner<'a>,
+    /// The target of the plans if every kernel can be used.
+    wanted: &'a Target,
+    subject: String,
+    /// Whether the kernels of the present plans were checked.
+    checked: bool,
+    replaced: Vec<KernelFinding>,
+    shaders: Shaders,
+}
+
+impl<'a> Settling<'a> {
+    /// The kernels for a target, without those that a verdict of an earlier load is about.
+    ///
+    /// # Errors
+    /// Those of [`Planner::shaders`].
+    pub fn new(planner: &'a Planner<'a>, wanted: &'a Target, options: &LoadOptions) -> Result<Self> {
+        let shaders = planner.shaders(wanted)?;
+        let subject = shaders.subject(planner.gpu);
+        let known = options.verdicts.iter().find(|verdict| verdict.subject() == subject);
+        let (mut checked, mut replaced) = (false, Vec::new());
+        if let Some(known) = known.filter(|_| options.check != Check::Always) {
+            (checked, replaced) = (known.is_checked(), known.replaced().to_vec());
+        }
+        let mut settling = Self { planner, wanted, subject, checked, replaced, shaders };
+        if !settling.replaced.is_empty() {
+            settling.shaders = planner.shaders(&settling.target())?;
+        }
+        Ok(settling)
+    }
+
+    /// The target of the plans.
+    pub fn target(&self) -> Target {
+        self.avoiding(self.wanted)
+    }
+
+    /// A target without the kernels that cannot be used.
+    pub fn avoiding(&self, target: &Target) -> Target {
+        let names = self.replaced.iter().map(|finding| finding.kernel.clone());
+        Target { replaced: Arc::new(names.collect()), ..target.clone() }
+    }
+
+    /// The variants that a load compiles.
+    pub fn compiled(&self) -> Vec<Variant> {
+        self.shaders.compiled(self.planner.all)
+    }
+
+    /// Whether nothing is left to check.
+    pub fn is_checked(&self) -> bool {
+        self.checked
+    }
+
+    /// What was found; `None` if nothing was checked and nothing had to be replaced.
+    pub fn verdict(&self) -> Option<Verdict> {
+        let known = self.checked || !self.replaced.is_empty();
+        known.then(|| Verdict::new(self.subject.clone(), self.checked, self.replaced.clone()))
+    }
+
+    /// Compiles the kernels, and replaces those that the driver refuses.
+    ///
+    /// # Errors
+    /// [`Error::WrongKernel`] for one that cannot be replaced; that of `go_on`; what the device reports.
+    pub fn compile(&mut self, pipelines: &Pipelines, go_on: &mut GoOn<'_>) -> Result<()> {
+        loop {
+            let refused = pipelines.try_prepare(&self.compiled(), go_on)?;
+            if refused.is_empty() {
+                return Ok(());
+            }
+            let mut seen = HashSet::new();
+            for refusal in refused.iter().filter(|refusal| seen.insert(refusal.variant.kernel())) {
+                self.replace(refusal.into())?;
+            }
+        }
+    }
+
+    /// Checks the kernels, and replaces those that are wrong or do not end. If there is too little memory for a check, they
+    /// are used unchecked.
+    ///
+    /// # Errors
+    /// [`Error::WrongKernel`] for one that cannot be replaced, or that has put an end to the device; that of `go_on`; what
+    /// the device reports.
+    pub fn check(&mut self, subject: &Subject<'_>, go_on: &mut GoOn<'_>) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let found = match subject.check(&self.target(), go_on) {
+                Err(Error::OutOfMemory { doing, .. }) => {
+                    tracing::warn!("kernels were not checked: out of memory while {doing}");
+                    return Ok(());
+                }
+                found => found?,
+            };
+            let Some(finding) = found else { break };
+            let ended = finding.fault == KernelFault::RunsForever && !works(self.planner.gpu, subject.patience);
+            let replaced = self.replace(finding.clone());
+            if ended {
+                return Err(self.error(finding, DEAD));
+            }
+            replaced?;
+            self.compile(subject.pipelines, go_on)?;
+        }
+        self.checked = true;
+        tracing::info!(looked = ?subject.looked.get(), elapsed = ?start.elapsed(), "checked kernels");
+        Ok(())
+    }
+
+    /// Plans without a kernel that cannot be used. It fails if that was done before, or changes nothing.
+    fn replace(&mut self, finding: KernelFinding) -> Result<()> {
+        tracing::warn!("kernel `{}` {}: {}", finding.kernel, finding.fault, finding.place);
+        self.checked = false;
+        if self.replaced.iter().any(|other| other.kernel == finding.kernel) {
+            return Err(self.error(finding, NOTHING_LEFT));
+        }
+        self.replaced.push(finding.clone());
+        let shaders = self.planner.shaders(&self.target())?;
+        let after: HashSet<Variant> = shaders.clone().all().into_iter().collect();
+        let before = std::mem::replace(&mut self.shaders, shaders).all();
+        if before.iter().any(|variant| variant.kernel() == finding.kernel && after.contains(variant)) {
+            self.replaced.pop(); // so that the next load does not take it for replaced
+            return Err(self.error(finding, NOTHING_LEFT));
+        }
+        Ok(())
+    }
+
+    /// The end of a load because of a kernel.
+    fn error(&self, finding: KernelFinding, remedy: &'static str) -> Error {
+        let KernelFinding { kernel, fault, place, .. } = finding;
+        let verdict = Arc::new(Verdict::new(self.subject.clone(), false, self.replaced.clone()));
+        let adapter = self.planner.gpu.report().name.clone();
+        Error::WrongKernel { kernel, fault, adapter, place, remedy, verdict }
+    }
+}
+
+impl From<&Refusal> for KernelFinding {
+    fn from(refusal: &Refusal) -> Self {
+        let Refusal { variant, fault, error } = refusal;
+        let why = match error {
+            Error::Shader { message, .. } | Error::Gpu { message, .. } => message.clone(),
+            Error::Endless { seconds, .. } => format!("not within {seconds} s"),
+            other => other.to_string(),
+        };
+        Self::new(variant.kernel(), *fault, &format!("`{}`: {why}", variant.label))
+    }
+}
+
+/// Whether the device still does what it is given, after a while.
+pub(super) fn works(gpu: &Gpu, patience: Patience) -> bool {
+    let gpu = &gpu.patient(patience.run);
+    let probe = || Fetch::new(gpu, 4)?.read(&gpu.buffer("probe", 4, BufferUse::Storage)?, 0, 4);
+    probe().is_ok()
+}

@@ -1,0 +1,72 @@
+//! The demonstration model with each kernel replaced that can be, one at a time: every plan still computes right.
+
+use super::plans::replaceable;
+use super::{demo, load, verdict};
+use crate::common::goldens::goldens;
+use crate::common::gpu::gpu;
+use std::collections::BTreeSet;
+use wglm::model::{Shaders, plan_token};
+use wglm::{
+    Arithmetic, Config, DraftKind, Event, GenerateOptions, Generation, LoadOptions, Model, PromptOptions,
+    SamplerParams, Session, Speculation, Verdict, serde_json,
+};
+
+/// Options with which everything is compiled, and the kernels of a prompt are checked too.
+fn options(arithmetic: Arithmetic) -> LoadOptions {
+    let prompt = PromptOptions { chunk: Some(40), ..PromptOptions::default() };
+    let (context, compile_all, arithmetic) = (Some(256), Some(true), Some(arithmetic));
+    LoadOptions { context, prompt, compile_all, arithmetic, ..LoadOptions::default() }
+}
+
+fn kernels(model: &Model, options: &LoadOptions) -> BTreeSet<String> {
+    let file = demo();
+    let (config, target) = (Config::read(&file).unwrap(), model.target());
+    let token = plan_token(&file, &config, model.cache(), target).unwrap();
+    let shaders = Shaders::of(&config, &token, target, options.prompt, DraftKind::Auto, u64::MAX).unwrap();
+    replaceable(&shaders.all())
+}
+
+/// A reply with drafts of the model's own block, by penalised sampling.
+fn reply(model: &Model) -> Vec<u32> {
+    let sampling = SamplerParams { repeat_penalty: 1.1, ..SamplerParams::greedy() };
+    let speculation = Speculation { kind: DraftKind::Mtp, most: Some(3) };
+    let options = GenerateOptions { sampling, max_tokens: Some(12), speculation, ..GenerateOptions::default() };
+    let golden = &goldens()[0];
+    let mut session = Session::new(model).unwrap();
+    let events = Generation::new(&mut session, golden.tokens[..golden.prompt].to_vec(), None, options).unwrap();
+    let done = events.map(Result::unwrap).any(|event| matches!(event, Event::Done(_)));
+    assert!(done);
+    session.tokens().to_vec()
+}
+
+/// A verdict that has this kernel alone replaced, and nothing checked.
+fn avoiding(known: &Verdict, kernel: &str) -> Verdict {
+    let finding = serde_json::json!({ "kernel": kernel, "fault": "wrong", "place": "here" });
+    let text = serde_json::json!({ "subject": known.subject(), "checked": false, "replaced": [finding] });
+    serde_json::from_value(text).unwrap()
+}
+
+fn each_alone(arithmetic: Arithmetic) {
+    let options = options(arithmetic);
+    let base = load(gpu(), &options).unwrap();
+    let (known, wanted, kernels) = (verdict(&base), reply(&base), kernels(&base, &options));
+    assert!(kernels.len() >= 10, "{kernels:?}");
+    for kernel in kernels {
+        let verdicts = vec![avoiding(&known, &kernel)];
+        let model = load(gpu(), &LoadOptions { verdicts, ..options.clone() }).unwrap();
+        let found = verdict(&model);
+        assert_eq!(super::replaced(&found).iter().map(|(kernel, _)| *kernel).collect::<Vec<_>>(), [kernel.as_str()]);
+        assert!(found.is_checked(), "{kernel}");
+        assert_eq!(reply(&model), wanted, "{kernel}");
+    }
+}
+
+#[test]
+fn every_kernel_of_products_of_floats_can_be_replaced_alone() {
+    each_alone(Arithmetic::Float);
+}
+
+#[test]
+fn every_kernel_of_products_of_bytes_can_be_replaced_alone() {
+    each_alone(Arithmetic::Int);
+}

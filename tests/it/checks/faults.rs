@@ -1,0 +1,220 @@
+//! Loads with one kernel that cannot be used: that one is replaced, and no other, and the next load avoids it.
+
+use super::{alone, altered, answer, broken, demo, load, replaced, with};
+use crate::common::gpu::{gpu, open};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use wglm::gpu::Matrices;
+use wglm::model::{LoadOverrides, Patience};
+use wglm::shader::{Constant, SourcePart, Variant};
+use wglm::wgsl::Source;
+use wglm::{Error, KernelFault, LoadOptions, Model, Stage, Verdict};
+
+/// A bound for what ends, also where many programs share the processor.
+const LONG: Duration = Duration::from_secs(300);
+
+/// Options of a load of the kernels of a token, with one of them altered.
+fn options(alter: fn(&Variant) -> Variant) -> LoadOptions {
+    waiting(alter, Patience { compile: LONG, run: LONG })
+}
+
+fn waiting(alter: fn(&Variant) -> Variant, patience: Patience) -> LoadOptions {
+    let overrides = LoadOverrides { patience: Some(patience), ..altered(Matrices::None, alter) };
+    LoadOptions { overrides, ..alone() }
+}
+
+/// Whether a variant is that of a kernel with subgroup operations.
+fn is(variant: &Variant, kernel: &str) -> bool {
+    variant.kernel() == kernel && variant.label.contains(".sg.")
+}
+
+/// The load replaces this kernel alone, for this reason, and computes the right answer; so does the next load, without the
+/// kernel, which was compiled `before` that and not once more.
+fn replaces(model: &Model, options: LoadOptions, expected: (&str, KernelFault), compiled: &AtomicUsize) {
+    let right = answer(&load(gpu(), &alone()).unwrap());
+    let found = super::verdict(model);
+    assert!(found.is_checked(), "{found}");
+    assert_eq!(replaced(&found), [expected], "{found}");
+    assert!(found.to_string().starts_with(&format!("on this GPU kernel `{}` {} (", expected.0, expected.1)), "{found}");
+    assert_eq!(answer(model), right, "{found}");
+    next_avoids(&found, options, &right, compiled);
+}
+
+fn next_avoids(found: &Verdict, options: LoadOptions, right: &[u32], compiled: &AtomicUsize) {
+    let before = compiled.load(Ordering::Relaxed);
+    assert!(before > 0, "never compiled");
+    let next = LoadOptions { verdicts: vec![found.clone()], ..options };
+    let model = load(&open(true), &next).unwrap();
+    assert_eq!(replaced(&super::verdict(&model)), replaced(found));
+    assert!(super::verdict(&model).is_checked());
+    assert_eq!(answer(&model), right);
+    assert_eq!(compiled.load(Ordering::Relaxed), before, "compiled again, although it is known");
+}
+
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+
+/// Asks for more workgroup memory than any adapter has.
+fn refused(variant: &Variant) -> Variant {
+    const TEXT: &str = "var<workgroup> all: array<u32, 1000000>;\n\
+                        @compute @workgroup_size(1)\nfn main() { all[0] = 1u; }\n";
+    if !is(variant, "mul_mv_pair") {
+        return variant.clone();
+    }
+    REFUSED.fetch_add(1, Ordering::Relaxed);
+    let source = Source { path: "op/large.wgsl", text: TEXT };
+    Variant { enables: vec![], parts: vec![SourcePart { source, role: "w" }], ..variant.clone() }
+}
+
+#[test]
+fn a_kernel_that_is_refused_is_replaced() {
+    let model = load(gpu(), &options(refused)).unwrap();
+    assert_eq!(REFUSED.load(Ordering::Relaxed), 1, "what is refused was compiled again");
+    replaces(&model, options(refused), ("mul_mv_pair", KernelFault::Refused), &REFUSED);
+}
+
+static DRIVER: AtomicUsize = AtomicUsize::new(0);
+
+/// Needs matrices, which the driver refuses.
+fn unsupported(variant: &Variant) -> Variant {
+    if !is(variant, "absorb_query") {
+        return variant.clone();
+    }
+    DRIVER.fetch_add(1, Ordering::Relaxed);
+    Variant { enables: vec!["f16, wgpu_cooperative_matrix"], ..with_matrix(variant) }
+}
+
+fn with_matrix(variant: &Variant) -> Variant {
+    const TEXT: &str = "@compute @workgroup_size(32)\nfn main() { let zero = coop_mat8x8<f32, C>(); _ = zero; }\n";
+    let source = Source { path: "op/matrix.wgsl", text: TEXT };
+    Variant { parts: vec![SourcePart { source, role: "w" }], ..variant.clone() }
+}
+
+#[test]
+fn a_kernel_that_the_adapter_cannot_run_is_replaced() {
+    let model = load(gpu(), &options(unsupported)).unwrap();
+    replaces(&model, options(unsupported), ("absorb_query", KernelFault::Refused), &DRIVER);
+}
+
+static HANGING: AtomicUsize = AtomicUsize::new(0);
+
+/// Never comes back from the compiler.
+fn hanging(variant: &Variant) -> Variant {
+    if !is(variant, "moe_down") {
+        return variant.clone();
+    }
+    HANGING.fetch_add(1, Ordering::Relaxed);
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_kernel_that_does_not_finish_compiling_is_replaced() {
+    // It counts from the end of the kernel that was compiled before.
+    let options = waiting(hanging, Patience { compile: Duration::from_secs(8), run: LONG });
+    let model = load(gpu(), &options).unwrap();
+    replaces(&model, options, ("moe_down", KernelFault::CompilesForever), &HANGING);
+}
+
+static WRONG: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes the sums of a product too small.
+fn wrong(variant: &Variant) -> Variant {
+    if !is(variant, "query_up_kv_write") {
+        return variant.clone();
+    }
+    WRONG.fetch_add(1, Ordering::Relaxed);
+    with(variant, "lib/team_subgroup.wgsl", "var sum = v;", "var sum = 0.9 * v;")
+}
+
+#[test]
+fn one_wrong_kernel_among_right_ones_is_replaced() {
+    let model = load(gpu(), &options(wrong)).unwrap();
+    replaces(&model, options(wrong), ("query_up_kv_write", KernelFault::Wrong), &WRONG);
+}
+
+static ENDLESS: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts for far longer than the load waits, and writes none of its results.
+fn endless(variant: &Variant) -> Variant {
+    const TEXT: &str = "var<workgroup> count: atomic<u32>;\n\
+                        @compute @workgroup_size(1)\nfn main(@builtin(workgroup_id) group: vec3<u32>) {\n\
+                        if any(group != vec3<u32>(0u)) { return; }\n\
+                        for (var i = 0u; i < TURNS; i++) { atomicAdd(&count, i); }\n}\n";
+    if !is(variant, "mla_output") {
+        return variant.clone();
+    }
+    ENDLESS.fetch_add(1, Ordering::Relaxed);
+    let source = Source { path: "op/endless.wgsl", text: TEXT };
+    let constants = vec![("TURNS".to_owned(), Constant::U32(1 << 29))];
+    Variant { enables: vec![], constants, parts: vec![SourcePart { source, role: "w" }], ..variant.clone() }
+}
+
+/// If the GPU comes back, the load goes on. If it does not, the error has what the next load needs on another device.
+#[test]
+fn a_kernel_that_does_not_finish_running_is_avoided() {
+    let right = answer(&load(gpu(), &alone()).unwrap());
+    let options = waiting(endless, Patience { compile: LONG, run: Duration::from_secs(3) });
+    let device = open(true);
+    let found = match load(&device, &options) {
+        Ok(model) => super::verdict(&model),
+        Err(error) => {
+            let Error::WrongKernel { kernel, fault, remedy, .. } = &error else { panic!("{error:?}") };
+            assert_eq!((kernel.as_str(), *fault), ("mla_output", KernelFault::RunsForever), "{error}");
+            assert!(remedy.contains("stopped working"), "{error}");
+            error.verdict().unwrap().clone()
+        }
+    };
+    assert_eq!(replaced(&found), [("mla_output", KernelFault::RunsForever)], "{found}");
+    next_avoids(&found, options, &right, &ENDLESS);
+}
+
+/// From a step of the check on, the GPU drops its work: the kernel of that step is named, and the next load avoids it.
+#[test]
+fn a_device_that_dies_in_the_check_leaves_a_verdict() {
+    let right = answer(&load(gpu(), &alone()).unwrap());
+    let device = open(true);
+    let (checking, submissions) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+    let (is_checking, dying) = (checking.clone(), device.clone());
+    device.before_submissions(move || {
+        let count = submissions.fetch_add(is_checking.load(Ordering::Relaxed).into(), Ordering::Relaxed);
+        dying.drop_work(count >= 2); // after a step and the look whether it ended
+    });
+    let failed = Model::load_with(&demo(), &device, &alone(), &mut |progress| {
+        checking.fetch_or(progress.stage >= Stage::Kernels, Ordering::Relaxed);
+        ControlFlow::Continue(())
+    });
+    let error = failed.map(|_| ()).unwrap_err();
+    assert!(matches!(&error, Error::WrongKernel { fault: KernelFault::RunsForever, .. }), "{error:?}");
+    let found = error.verdict().unwrap();
+    assert_eq!(replaced(found), [("mul_mv_pair", KernelFault::RunsForever)], "{error}");
+    assert!(!found.is_checked() && error.to_string().contains("stopped working"), "{error}");
+
+    let model = load(&open(true), &LoadOptions { verdicts: vec![found.clone()], ..alone() }).unwrap();
+    let known = super::verdict(&model);
+    assert!(known.is_checked() && known.replaced() == found.replaced(), "{known}");
+    assert_eq!(answer(&model), right);
+}
+
+static FAILED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Makes a kernel wrong with subgroups and without.
+fn hopeless(variant: &Variant) -> Variant {
+    if variant.kernel() != "mul_mv_pair" {
+        return variant.clone();
+    }
+    FAILED.lock().unwrap().push(variant.label.clone());
+    broken(variant)
+}
+
+/// If what takes a kernel's place is wrong too, the load ends after each was compiled once.
+#[test]
+fn a_kernel_without_another_form_ends_the_load() {
+    let error = load(gpu(), &options(hopeless)).map(|_| ()).unwrap_err();
+    let Error::WrongKernel { kernel, remedy, .. } = &error else { panic!("{error:?}") };
+    assert!(kernel == "mul_mv_pair" && remedy.contains("nothing can take its place"), "{error}");
+    assert_eq!(replaced(error.verdict().unwrap()), [("mul_mv_pair", KernelFault::Wrong)], "{error}");
+    assert_eq!(FAILED.lock().unwrap().len(), 2, "{:?}", FAILED.lock().unwrap());
+}
