@@ -188,7 +188,9 @@ pub enum Error {
         message: String,
     },
 
-    /// The device no longer exists: it was unplugged, reset by its driver, or destroyed by its owner.
+    /// The device no longer exists, because it was unplugged, reset by its driver, or destroyed by its owner; or it does
+    /// no work any more: the last three submissions to it were reported as done and returned nothing, as all do on Metal
+    /// after some errors. See [`Gpu::reopen`](crate::Gpu::reopen).
     #[error("the GPU was lost: {reason}; open it and load the model again")]
     DeviceLost {
         /// The driver's reason.
@@ -209,7 +211,8 @@ pub enum Error {
     NotANumber,
 
     /// The GPU reported its work as done, but left no result or an old one. A driver that gave up on the work without
-    /// reporting it does that: Metal, for example, when memory runs out while the work is running.
+    /// reporting it does that: Metal, for example, when memory runs out while the work is running. The device still does
+    /// other work, which was tried; otherwise the error is [`Error::DeviceLost`].
     #[error(
         "the GPU returned no result, probably because it ran out of memory; use a smaller context or file, or close \
          other programs"

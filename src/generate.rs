@@ -18,6 +18,7 @@ pub(crate) use task::{GenerationTask, Phase, Step, read_part};
 #[cfg(feature = "constrain")]
 use crate::constrain::{Calls, Constraint};
 use crate::error::{Error, Result};
+use crate::model::Model;
 use crate::sample::{Logprob, SamplerParams};
 use crate::session::{Reuse, Session};
 use crate::speculate::{DraftStats, Speculation};
@@ -193,10 +194,15 @@ pub struct TokenLogprobs {
     pub top: Vec<Logprob>,
 }
 
-/// A generation in progress: an iterator of events. It ends after an error or [`Event::Done`].
+/// A generation in progress: an iterator of events. It ends after an error or [`Event::Done`]. After
+/// [`Error::DeviceLost`] it can continue on another device: see [`Generation::move_to`].
 pub struct Generation<'a> {
     session: &'a mut Session,
     task: GenerationTask<'a>,
+    /// Whether the device was lost, so that nothing more comes before the generation is moved.
+    lost: bool,
+    /// The tokens that a session on another device has to compute first.
+    again: Vec<u32>,
 }
 
 impl<'a> Generation<'a> {
@@ -214,7 +220,7 @@ impl<'a> Generation<'a> {
         options: GenerateOptions,
     ) -> Result<Self> {
         let task = GenerationTask::new(session.model(), prompt, parser, options)?;
-        Ok(Self { session, task })
+        Ok(Self::of(session, task))
     }
 
     /// Prepares a generation that brings the session to `prompt`, which ends with the beginning of a reply, and
@@ -229,7 +235,44 @@ impl<'a> Generation<'a> {
         options: GenerateOptions,
     ) -> Result<Self> {
         let task = GenerationTask::resumed(session.model(), prompt, partial_reply, options)?;
-        Ok(Self { session, task })
+        Ok(Self::of(session, task))
+    }
+
+    fn of(session: &'a mut Session, task: GenerationTask<'a>) -> Self {
+        Self { session, task, lost: false, again: Vec::new() }
+    }
+
+    /// Continues the generation on another device after [`Error::DeviceLost`]: with `model`, which has to be loaded from
+    /// the same file. [`Gpu::reopen`](crate::Gpu::reopen) opens the device. The session [moves](Session::move_to), and
+    /// the next events come after its tokens have been computed again. No event comes twice and none is missing;
+    /// [`Stats`] and [`max_tokens`](GenerateOptions::max_tokens) count the whole reply, but [`Stats::drafts`] only counts
+    /// drafts on the new device. A [`Chooser`] may be asked a second time for the token that was being computed.
+    ///
+    /// # Errors
+    /// Those of [`Session::move_to`]. After an error it can be called again with another model.
+    pub fn move_to(&mut self, model: &Model) -> Result<()> {
+        if self.again.is_empty() {
+            self.again = self.task.known_tokens(self.session);
+        }
+        self.session.move_to(model)?;
+        self.task.moved(self.session)?;
+        self.lost = false;
+        Ok(())
+    }
+
+    /// Computes the next part of the prompt, or the next token, or what has to be computed again.
+    fn advance(&mut self) -> Result<()> {
+        if self.again.is_empty() {
+            return self.task.advance(self.session);
+        }
+        let read = read_part(self.session, &self.again, &|| self.task.is_cancelled());
+        if matches!(read, Ok(true) | Err(Error::Cancelled)) {
+            self.again.clear(); // the next step ends a generation that was cancelled
+        }
+        match read {
+            Err(Error::Cancelled) => Ok(()),
+            read => read.map(drop),
+        }
     }
 
     /// Lets `cancel` stop this generation, also if it was cancelled before this call.
@@ -285,11 +328,14 @@ impl Iterator for Generation<'_> {
             if let Some(event) = self.task.pop() {
                 return Some(Ok(event));
             }
-            if self.task.phase() == Phase::Over {
+            if self.lost || self.task.phase() == Phase::Over {
                 return None;
             }
-            if let Err(error) = self.task.advance(self.session) {
-                self.task.fail();
+            if let Err(error) = self.advance() {
+                self.lost = matches!(error, Error::DeviceLost { .. });
+                if !self.lost {
+                    self.task.fail();
+                }
                 return Some(Err(error));
             }
         }

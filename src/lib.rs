@@ -24,8 +24,8 @@
 //! that owns the thread which generates the reply.
 //!
 //! A failure is an [`Error`]: too little memory on the GPU, a damaged file, a lost device. A failed call releases what
-//! it had allocated, and the next one can succeed. After a device was lost, every call returns [`Error::DeviceLost`]
-//! until the model is loaded on a new device.
+//! it had allocated, and the next one can succeed. After a device was lost, every call on it returns
+//! [`Error::DeviceLost`]: [`Gpu::reopen`] opens it again, and a reply continues there ([`Reply::move_to`]).
 //!
 //! An app that draws with wgpu can let wglm compute on the app's own device: [`Gpu::descriptor`] says how to open the
 //! device, [`Gpu::from_wgpu`] takes it, and [`wgpu`] is the version of wgpu to use. [`Model::estimate`] says how much

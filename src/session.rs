@@ -382,6 +382,26 @@ impl Session {
         Ok(if there { output } else { LastOutput::Sampled })
     }
 
+    /// Replaces the session by an empty one of another model, which has to be the same file's, usually on a new device
+    /// after [`Error::DeviceLost`]. The cache has the same size and type, and prompts are computed in the same way; a
+    /// session of a [`Pool`] gets a cache of its own. The tokens have to be fed again: [`Session::tokens`] has them until
+    /// then.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the model is another file's; those of [`Session::with_cache`]. After an error the session is
+    /// as it was.
+    pub fn move_to(&mut self, model: &Model) -> Result<()> {
+        let (own, other) = (self.model().fingerprint(), model.fingerprint());
+        if own != other {
+            let named = |fingerprint: u64| format!("model {fingerprint:016x}");
+            return Err(Error::Argument { argument: "model", expected: named(own), found: named(other) });
+        }
+        let mut moved = Self::with_cache(model, self.pool.cache())?;
+        moved.set_prompt_options(self.options);
+        *self = moved;
+        Ok(())
+    }
+
     /// How prompts are computed.
     pub fn prompt_options(&self) -> PromptOptions {
         self.options

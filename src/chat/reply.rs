@@ -4,10 +4,12 @@ use super::call_ids::CallIds;
 use super::draft::Draft;
 use crate::error::Result;
 use crate::generate::{Cancel, Chooser, Event, Generation};
+use crate::model::Model;
 use crate::text::Message;
 
 /// A reply that is being generated: an iterator of events. When it is dropped, the reply is appended to the
-/// conversation's messages, as far as it was generated.
+/// conversation's messages, as far as it was generated. If the device is lost, it can continue on another one:
+/// [`Reply::move_to`].
 pub struct Reply<'a> {
     generation: Generation<'a>,
     messages: &'a mut Vec<Message>,
@@ -49,6 +51,15 @@ impl<'a> Reply<'a> {
     pub fn with_chooser(mut self, chooser: impl Chooser + Send + 'a) -> Self {
         self.generation.set_chooser(Box::new(chooser));
         self
+    }
+
+    /// Continues the reply, and the conversation, on another device after [`Error::DeviceLost`](crate::Error::DeviceLost):
+    /// see [`Generation::move_to`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn move_to(&mut self, model: &Model) -> Result<()> {
+        self.generation.move_to(model)
     }
 
     /// The messages of the conversation without this reply. If the reply is resumed, its beginning is among them as it

@@ -349,7 +349,7 @@ impl Constraining {
 
     /// Has the grammar take a token, and feeds it. In the same step it feeds those that the grammar forces behind it or, if it
     /// forces none, computes guesses. What is forced, and guesses that are right, become `pending`. If memory is too short for
-    /// it, the token is fed before the next choice.
+    /// it, or the device is lost, the token is fed before the next choice.
     fn feed_ahead(
         &mut self,
         session: &mut Session,
@@ -377,7 +377,8 @@ impl Constraining {
             return Ok(());
         }
         match session.feed(&certain) {
-            Err(Error::PoolFull { .. }) => {
+            // It may move to another device, and the grammar has taken the token.
+            Err(Error::PoolFull { .. } | Error::DeviceLost { .. }) => {
                 self.missing = Some(token);
                 return Ok(());
             }
@@ -516,7 +517,7 @@ fn accept_guesses(
             Some(_) => step.guessed -= 1,
             None => {
                 let sampled = match session.sample_masked(&mask) {
-                    Err(Error::NotANumber) => break,
+                    Err(Error::NotANumber | Error::DeviceLost { .. }) => break, // comes again with the next choice
                     sampled => sampled?,
                 };
                 if sampled != *guess || ends(sampled) {
@@ -525,8 +526,10 @@ fn accept_guesses(
                 step.accepted += 1;
             }
         }
-        if !session.accept_guess(*guess, &mut rows)? {
-            break;
+        match session.accept_guess(*guess, &mut rows) {
+            Ok(true) => {}
+            Ok(false) | Err(Error::DeviceLost { .. }) => break,
+            Err(error) => return Err(error),
         }
         pending.push_back(*guess);
         if matcher.accept(*guess).is_err() {

@@ -212,13 +212,43 @@ impl<'a> GenerationTask<'a> {
     /// Brings the session to what it has in common with the prompt.
     fn start(&mut self, session: &mut Session) -> Result<()> {
         let cached = session.keep_common(&self.prompt)?;
-        session.set_masked(false);
-        session.set_sampling(&self.options.sampling)?;
-        session.set_speculation(&self.options.speculation)?;
+        self.set_up(session)?;
         self.drafts_before = session.draft_stats();
         self.events.push(Event::Prompt { done: cached, total: self.prompt.len() });
         self.state = TaskState::Prompt { start: Instant::now(), cached };
         Ok(())
+    }
+
+    /// The tokens that the session holds of this generation: those of the prompt and of the reply as far as it is known,
+    /// or none if the prompt is not computed yet.
+    pub fn known_tokens(&self, session: &Session) -> Vec<u32> {
+        let TaskState::Tokens(progress) = self.state else { return Vec::new() };
+        let mut tokens = session.tokens().to_vec();
+        tokens.truncate(self.prompt.len() + progress.generated + self.pending.len());
+        tokens
+    }
+
+    /// Continues with another, empty session. Before the next step that has to hold the [known
+    /// tokens](Self::known_tokens).
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn moved(&mut self, session: &mut Session) -> Result<()> {
+        self.drafts_before = session.draft_stats();
+        if let TaskState::Prompt { cached, .. } = &mut self.state {
+            *cached = 0;
+        }
+        match self.state {
+            TaskState::Start | TaskState::Over => Ok(()),
+            TaskState::Prompt { .. } | TaskState::Tokens(_) => self.set_up(session),
+        }
+    }
+
+    /// Has the session sample as the options say.
+    fn set_up(&mut self, session: &mut Session) -> Result<()> {
+        session.set_masked(false);
+        session.set_sampling(&self.options.sampling)?;
+        session.set_speculation(&self.options.speculation)
     }
 
     fn read_prompt(&mut self, session: &mut Session, start: Instant, cached: usize) -> Result<()> {

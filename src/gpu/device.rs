@@ -39,6 +39,39 @@ impl Gpu {
         Self::on(&adapter, device, queue, options, failures)
     }
 
+    /// [Closes](Gpu::close) this device and opens its adapter again, with the same options. Call it after
+    /// [`Error::DeviceLost`]: load the model onto the new device, and let a reply continue there
+    /// ([`Reply::move_to`](crate::Reply::move_to)), or any other session
+    /// ([`Session::move_to`](crate::Session::move_to)). The new device has no callback of
+    /// [`Gpu::before_submissions`].
+    ///
+    /// # Errors
+    /// Those of [`Gpu::open`]; [`Error::Unsupported`] for a device that an app opened: only the app can open another.
+    pub fn reopen(&self) -> Result<Self> {
+        if !self.is_ours() {
+            return Err(Error::Unsupported {
+                what: "opening a device again".into(),
+                found: "a device that the app opened".into(),
+                remedy: "open one as before and pass it to `Gpu::from_wgpu`".into(),
+            });
+        }
+        self.close();
+        Self::open(&self.shared.options)
+    }
+
+    /// Frees all memory that the device holds on the GPU, although models and sessions of it still exist. From then on
+    /// every call on this device fails with [`Error::DeviceLost`]. Without this call a lost device keeps its memory until
+    /// the last model and session of it are dropped, and there may be no memory for a second model until then.
+    ///
+    /// A device that an app opened stays open: the app can destroy it.
+    pub fn close(&self) {
+        if self.is_ours() {
+            self.lost("it was closed");
+            self.device().destroy();
+            self.empty();
+        }
+    }
+
     /// The descriptor of a device that wglm can use at its best: all limits of the adapter, and those of its features
     /// that kernels use. More can be added. [`Gpu::open`] opens its own device with it, and an app that shares its
     /// device with wglm should do the same.
@@ -105,14 +138,14 @@ impl Gpu {
         let capabilities = capabilities(&report, &device, options);
         tracing::info!(adapter = report.name, backend = report.backend, ?capabilities, "opened the GPU");
         let meter = Arc::new(MemoryMeter::up_to(options.memory_limit));
-        let (checks, counts, before) = (options.checks, Counts::default(), Before::default());
+        let (options, counts, before) = (options.clone(), Counts::default(), Before::default());
         let (drops_work, pipelines) = (AtomicBool::default(), Arc::default());
         let shared = OpenDevice {
             device,
             queue,
             report,
             capabilities,
-            checks,
+            options,
             failures,
             meter,
             counts,

@@ -4,6 +4,7 @@
 //! [`Error`]: nothing here panics, and a lost device stays lost until the caller opens another one.
 
 mod adapter;
+mod dead;
 mod device;
 mod errors;
 mod heaps;
@@ -21,6 +22,7 @@ mod wait;
 mod work;
 
 pub use adapter::{AdapterReport, Matrices, adapters};
+pub use dead::MISSING;
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pages::PAGE;
@@ -129,7 +131,7 @@ struct OpenDevice {
     queue: wgpu::Queue,
     report: AdapterReport,
     capabilities: Capabilities,
-    checks: bool,
+    options: GpuOptions,
     failures: Failures,
     meter: Arc<MemoryMeter>,
     counts: Counts,
@@ -164,7 +166,7 @@ impl Gpu {
 
     /// Whether shaders check every index.
     pub(crate) fn checks(&self) -> bool {
-        self.shared.checks
+        self.shared.options.checks
     }
 }
 

@@ -3,10 +3,12 @@
 //! On Metal a command buffer may fail while it runs, usually because memory runs out. It then leaves nothing behind, and
 //! nobody is told: the host would read what an earlier submission left. So submissions have numbers. The host writes a
 //! number to the device, and the submission copies it back after its work, next to its result. If the host finds another
-//! number there, the submission was lost, whatever the reason.
+//! number there, the submission was lost, whatever the reason. `gpu/dead.rs` then finds out whether the device is.
 
 use super::{Buffer, BufferUse, Gpu, Readback, ReadbackCopy, Submission};
-use crate::error::{Error, Result};
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
 
 /// A part of a buffer: whole words.
 #[derive(Clone, Copy)]
@@ -125,18 +127,29 @@ impl Results {
     /// result.
     ///
     /// # Errors
-    /// [`Error::NoResult`] if a submission since the last read was lost; what the device reports.
+    /// [`Error::NoResult`] if a submission since the last read was lost; [`Error::DeviceLost`] if the device then does no
+    /// work at all; what else it reports.
     pub fn read(&mut self, gpu: &Gpu, bytes: u64) -> Result<Vec<u8>> {
-        let Some(newest) = &self.newest else { return Ok(vec![0; bytes as usize]) }; // nothing was submitted
+        if self.newest.is_none() {
+            return Ok(vec![0; bytes as usize]); // nothing was submitted
+        }
+        match self.arrived(gpu, bytes)? {
+            Some(result) => Ok(result),
+            None => {
+                gpu.check()?; // a lost device leaves no result either
+                Err(gpu.result_missing())
+            }
+        }
+    }
+
+    /// The same, or nothing if a submission since the last read was lost.
+    fn arrived(&mut self, gpu: &Gpu, bytes: u64) -> Result<Option<Vec<u8>>> {
+        let Some(newest) = &self.newest else { return Ok(None) };
         let mut numbers = gpu.read(&self.data, Self::memory(bytes, self.room), newest)?;
         let result = numbers.split_off(4 * self.room);
         let whole = numbers.starts_with(bytemuck::cast_slice(&self.expected));
         self.forget();
-        if whole {
-            return Ok(result);
-        }
-        gpu.check()?; // a lost device leaves no result either
-        Err(Error::NoResult)
+        Ok(whole.then_some(result))
     }
 
     /// Does not check the submissions so far, because nobody needs what they computed.
@@ -189,6 +202,16 @@ impl Fetch {
         self.gpu.write(&self.number, 0, &self.newest.to_le_bytes())?;
         let number = SubmissionNumber { value: self.newest, buffer: &self.number, offset: 0 };
         self.results.submit(&self.gpu, number, ranges, submit)
+    }
+
+    /// Whether a submission that does nothing but return its number does so.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn arrives(&mut self) -> Result<bool> {
+        let gpu = self.gpu.clone();
+        self.submit(&[], |copies| gpu.submit([], copies))?;
+        Ok(self.results.arrived(&gpu, 0)?.is_some())
     }
 
     /// `bytes` bytes of a buffer, whole words from `offset` on, once all that was submitted before is done.

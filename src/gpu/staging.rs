@@ -97,7 +97,7 @@ impl Staging {
         })?;
         // A failure shows in `get_mapped_range_mut`.
         gpu.attempt("staging data", 0, |_| self.raw.map_async(MapMode::Write, .., |_| {}))?;
-        self.copied = Some(submission);
+        self.copied = Some(gpu.beside_others(submission)); // each thread waits for its own
         Ok(())
     }
 

@@ -7,6 +7,13 @@
 //! For that reason nothing waits inside a poll there: a thread checks, sleeps for a fraction of the time that it has
 //! waited, and checks again. Since another token is under way while one is waited for, the GPU does not idle.
 //!
+//! On Metal, waiting inside a poll has another danger, if other threads submit meanwhile. wgpu-hal 30 removes finished
+//! command buffers from its list and then adds the new one (`Queue::submit` calls `Fence::maintain`, then `push`). If
+//! the list is empty in between, and the callback of the awaited command buffer has not run yet, `Device::wait` reports
+//! a lost device, and wgpu-core makes that loss final. So the threads of an upload, which submit and wait at the same
+//! time, do not wait inside a poll on Metal either. Sessions that are used from several threads on a device of wglm's
+//! still do, unless they share a pool, in which one computes at a time.
+//!
 //! Waiting with a timeout is no alternative: if two threads poll, wgpu 30 panics if the work ends between the timeout
 //! of one of them and its look at the queue ("If the queue is empty, the current submission index …").
 
@@ -25,6 +32,9 @@ const LONGEST: Duration = Duration::from_millis(1);
 
 /// What [`Error::Endless`] says did not end.
 const WORK: &str = "the GPU's work";
+/// How often and with which pauses a closed device is polled until its queue is empty.
+const LAST_POLLS: u32 = 100;
+const LAST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Set once everything submitted so far is done.
 #[derive(Debug, Clone)]
@@ -54,11 +64,29 @@ impl Gpu {
         (!self.is_ours() || self.patience.is_some()).then(|| Done::of(&self.shared.queue))
     }
 
+    /// Lets a submission be waited for by a thread while others submit.
+    pub(super) fn beside_others(&self, submission: Submission) -> Submission {
+        let done = submission.done.or_else(|| (self.report().backend == "metal").then(|| Done::of(&self.shared.queue)));
+        Submission { done, ..submission }
+    }
+
+    /// Polls a destroyed device until it has released its resources, which it does when its queue is empty.
+    pub(super) fn empty(&self) {
+        for _ in 0..LAST_POLLS {
+            let polled = catch_unwind(AssertUnwindSafe(|| self.device().poll(PollType::Poll)));
+            if !matches!(polled, Ok(Ok(status)) if !status.is_queue_empty()) {
+                return; // its queue is empty, or it cannot be polled
+            }
+            std::thread::sleep(LAST_PAUSE);
+        }
+    }
+
     /// Waits until a submission, and the writes before it, are done.
     ///
     /// # Errors
     /// [`Error::DeviceLost`] if the device is lost; [`Error::Endless`] from a handle that does not wait for ever.
     pub fn wait(&self, submission: &Submission) -> Result<()> {
+        self.shared.failures.check()?; // a lost device may never finish it
         match &submission.done {
             Some(done) => self.look_out(done),
             None => self.poll(PollType::Wait { submission_index: Some(submission.index.clone()), timeout: None }),

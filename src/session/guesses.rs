@@ -52,7 +52,7 @@ impl Session {
     /// As for [`Session::feed`].
     pub(crate) fn feed_with_guesses(&mut self, token: u32, guesses: &[u32]) -> Result<Option<GuessedRows>> {
         match self.try_guesses(token, guesses) {
-            Err(Error::PoolFull { .. }) => Ok(None),
+            Err(Error::PoolFull { .. } | Error::DeviceLost { .. }) => Ok(None), // the token alone is tried next
             Err(Error::OutOfMemory { .. } | Error::TooLarge { .. }) if self.output.is_some() => {
                 self.drafter.options = Speculation::OFF; // plans that guess do not fit
                 Ok(None)

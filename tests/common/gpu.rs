@@ -1,7 +1,8 @@
 //! The devices that tests share.
 
+use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use wglm::{Gpu, GpuOptions};
 
 /// The number of shared devices. A software driver compiles the kernels of a device one after another on one core, so
@@ -57,4 +58,21 @@ pub fn open_checked() -> Gpu {
 
 fn open_with(options: GpuOptions) -> Gpu {
     Gpu::open(&options).expect("a GPU driver; `./test` installs a software one")
+}
+
+/// Drops submissions of a device, by their numbers from 1 on. They count from now on.
+pub fn drop_submissions(gpu: &Gpu, dropped: Range<u64>) {
+    let (count, device) = (AtomicU64::new(0), gpu.clone());
+    gpu.before_submissions(move || {
+        device.drop_work(dropped.contains(&(count.fetch_add(1, Ordering::Relaxed) + 1)));
+    });
+}
+
+/// Drops submissions of a device while `act` runs, by their numbers from 1 on.
+pub fn dropping<T>(gpu: &Gpu, dropped: Range<u64>, act: impl FnOnce() -> T) -> T {
+    drop_submissions(gpu, dropped);
+    let done = act();
+    gpu.before_submissions(|| ());
+    gpu.drop_work(false);
+    done
 }

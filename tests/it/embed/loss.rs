@@ -123,3 +123,16 @@ fn destroyed_in_mid_load() {
         assert_eq!(errors.try_iter().collect::<Vec<_>>(), Vec::<String>::new(), "after {wait} ms");
     }
 }
+
+/// The device of an app is the app's to close and to open again.
+#[test]
+fn an_apps_device_is_left_to_the_app() {
+    let owner = Owner::new();
+    let gpu = owner.lend().unwrap();
+    gpu.close();
+    gpu.check().unwrap();
+    let refused = gpu.reopen().unwrap_err();
+    assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+    assert!(refused.to_string().contains("Gpu::from_wgpu"), "{refused}");
+    gpu.check().unwrap();
+}

@@ -6,6 +6,7 @@ mod cancelling;
 #[cfg(feature = "constrain")]
 mod constraining;
 mod echoing;
+mod losing;
 mod messages;
 mod resuming;
 mod script;

@@ -1,11 +1,10 @@
 //! Tests how work is submitted to the GPU: in how many submissions, and what happens if the GPU drops some.
 
-use super::dialogue;
-use crate::common::gpu::open;
+use super::{dialogue, nothing_came};
+use crate::common::gpu::{drop_submissions, dropping, open};
 use crate::common::models::{fable_file, fixture, load_on};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use wglm::gpu::Work;
 use wglm::{CacheShape, Error, Gguf, Gpu, LoadOptions, Model, Pool, PromptOptions, Reuse, SamplerParams, Session};
@@ -91,15 +90,6 @@ fn a_conversation_compiles_nothing_after_the_load() {
     assert!(later.dispatches > 300, "{later:?}");
 }
 
-#[track_caller]
-fn nothing_came<T>(outcome: wglm::Result<T>) {
-    match outcome {
-        Err(Error::NoResult) => {}
-        Err(other) => panic!("{other}"),
-        Ok(_) => panic!("a result of work that was never done"),
-    }
-}
-
 /// Neither the result of an earlier token nor zeros are accepted in place of a missing result, however often work is
 /// dropped. Tokens whose work was dropped are no longer in the session, so that they are computed when they are needed
 /// again.
@@ -109,7 +99,6 @@ fn work_that_was_dropped_leaves_no_token() {
     let mut session = Session::new(&model).unwrap();
     session.feed(&dialogue(5)).unwrap();
     let (chosen, logits) = (session.sampled_token().unwrap(), session.logits().unwrap());
-    model.gpu().drop_work(true);
     session.rewind(3);
     let reads: [fn(&mut Session) -> wglm::Result<()>; 4] = [
         |session| session.sampled_token().map(drop),
@@ -117,18 +106,22 @@ fn work_that_was_dropped_leaves_no_token() {
         |session| session.logits().map(drop),
         |session| session.next_token().map(drop),
     ];
+    let feed_in_vain = |session: &mut Session, tokens: &[u32]| {
+        model.gpu().drop_work(true);
+        session.feed(tokens).unwrap();
+        model.gpu().drop_work(false);
+    };
     for read in reads {
-        session.feed(&dialogue(5)[3..]).unwrap();
+        feed_in_vain(&mut session, &dialogue(5)[3..]);
         nothing_came(read(&mut session));
         assert_eq!(session.tokens(), &dialogue(5)[..3], "what an earlier result vouches for");
         let none = read(&mut session).unwrap_err();
         assert!(matches!(none, Error::Argument { argument: "session", .. }), "{none}");
     }
     nothing_came(Session::new(&model).and_then(|mut fresh| {
-        fresh.feed(&[1])?;
+        feed_in_vain(&mut fresh, &[1]);
         fresh.sampled_token()
     }));
-    model.gpu().drop_work(false);
     let reuse = session.sync(&dialogue(5), &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(reuse, Reuse { cached: 3, new: 2 });
     assert_eq!(session.sampled_token().unwrap(), chosen, "afterwards");
@@ -144,6 +137,7 @@ fn a_choice_that_was_dropped_is_not_the_one_before() {
     session.sampled_token().unwrap();
     model.gpu().drop_work(true);
     session.set_sampling(&SamplerParams::greedy()).unwrap();
+    model.gpu().drop_work(false);
     nothing_came(session.sampled_token());
     assert_eq!(session.tokens(), dialogue(5), "the tokens were computed");
 }
@@ -157,12 +151,12 @@ fn caches_that_were_dropped_are_noticed() {
     let whole = session.snapshot().unwrap();
     session.rewind(4);
     let without_logits = session.snapshot().unwrap();
-    model.gpu().drop_work(true);
-    nothing_came(session.snapshot());
-    nothing_came(session.restore(&whole));
-    nothing_came(session.restore(&without_logits));
-    assert!(session.tokens().is_empty());
-    model.gpu().drop_work(false);
+    nothing_came(dropping(model.gpu(), 1..2, || session.snapshot()));
+    for snapshot in [&whole, &without_logits] {
+        let all = work(&model, || session.restore(snapshot).unwrap()).submissions;
+        nothing_came(dropping(model.gpu(), 1..all + 1, || session.restore(snapshot)));
+        assert!(session.tokens().is_empty());
+    }
     session.restore(&whole).unwrap();
     assert_eq!(session.tokens(), dialogue(5));
 }
@@ -250,8 +244,7 @@ fn rows_of_logits_that_were_dropped_are_noticed() {
     let mut none = |_, _: &[f32]| ControlFlow::Continue(());
     session.feed_all(&dialogue(8), &mut none).unwrap();
     session.rewind(0);
-    model.gpu().drop_work(true);
-    nothing_came(session.feed_all(&dialogue(8), &mut none));
+    nothing_came(dropping(model.gpu(), 1..2, || session.feed_all(&dialogue(8), &mut none)));
     assert!(session.tokens().is_empty());
 }
 
@@ -260,15 +253,8 @@ fn a_model_whose_work_is_dropped_does_not_load() {
     let gpu = open(true);
     gpu.drop_work(true);
     let file = Gguf::open(fable_file("q4_0")).unwrap();
-    nothing_came(Model::load(&file, &gpu, &LoadOptions::default()));
-}
-
-/// Drops submissions of a device, by their numbers from 1 on.
-fn drop_submissions(gpu: &Gpu, dropped: Range<u64>) {
-    let (count, device) = (AtomicU64::new(0), gpu.clone());
-    gpu.before_submissions(move || {
-        device.drop_work(dropped.contains(&(count.fetch_add(1, Ordering::Relaxed) + 1)));
-    });
+    let loaded = Model::load(&file, &gpu, &LoadOptions::default());
+    assert!(matches!(loaded, Err(Error::DeviceLost { .. })), "{loaded:?}");
 }
 
 /// More sessions than a batch has rows take several steps. Each step takes the result of the one before, and if that was

@@ -11,6 +11,7 @@ mod hidden;
 mod in_place;
 mod keeping;
 mod limits;
+mod losing;
 mod many_texts;
 mod mistakes;
 mod side_by_side;
@@ -23,7 +24,7 @@ use crate::common::models::{fable_file, fixture, read_u32};
 use std::sync::OnceLock;
 use wglm::kernels::CacheType;
 use wglm::model::CacheShape;
-use wglm::{Gguf, LoadOptions, Model, PromptOptions, Result, Session};
+use wglm::{Error, Gguf, LoadOptions, Model, PromptOptions, Result, Session};
 
 /// A context that suffices for every conversation here.
 const CONTEXT: usize = 384;
@@ -60,6 +61,16 @@ fn dialogue(length: usize) -> Vec<u32> {
     assert!(tokens.len() >= length, "the dialogue has {} tokens", tokens.len());
     tokens.truncate(length);
     tokens
+}
+
+/// Fails unless a result was missing from a device that still works.
+#[track_caller]
+fn nothing_came<T>(outcome: Result<T>) {
+    match outcome {
+        Err(Error::NoResult) => {}
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("a result of work that was never done"),
+    }
 }
 
 /// The bits of logits, for exact comparisons.
