@@ -27,6 +27,10 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
         Error::OutOfMemory { .. } | Error::NoResult | Error::TooLarge { .. } => {
             "-c sets the context size, -ub the prompt batch size"
         }
+        Error::DeviceLost { .. } => {
+            "try again; if the GPU is lost again, close other programs, or ask less of it: -c sets the context size, -ub \
+             the prompt batch size"
+        }
         Error::ContextFull { .. } => "-c sets a larger context",
         Error::WrongKernel { fault: KernelFault::RunsForever, verdict, .. } if !verdict.replaced().is_empty() => {
             "start again: what was found is kept, and the next start avoids the kernel"

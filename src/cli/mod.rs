@@ -12,6 +12,7 @@ mod context;
 mod devices;
 mod divergence;
 mod failure;
+mod faults;
 mod figures;
 mod fits;
 mod hardware;
@@ -34,6 +35,7 @@ mod profile_report;
 mod progress;
 #[cfg(feature = "download")]
 mod pull;
+mod recovery;
 mod reply;
 mod run;
 mod selftest;
@@ -55,6 +57,8 @@ use std::process::ExitCode;
 
 /// Parses the arguments, runs the command, and reports an error in one sentence.
 pub fn main() -> ExitCode {
+    #[cfg(target_os = "macos")]
+    relax_the_watchdog();
     let (arguments, notes) = args::parse();
     if arguments.command.is_quiet() {
         output::be_quiet();
@@ -77,6 +81,19 @@ pub fn main() -> ExitCode {
             failure::tell(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Makes macOS more patient with GPU work that keeps the screen waiting, as llama.cpp does (ggml-metal.cpp) and mlx's
+/// maintainers advise (mlx#3267). Otherwise it ends such work ("Impacting Interactivity"), and after that Metal may
+/// ignore everything that is submitted to the queue. The driver reads the variable when a device is opened. One that
+/// the user set stays.
+#[cfg(target_os = "macos")]
+fn relax_the_watchdog() {
+    const NAME: &str = "AGX_RELAX_CDM_CTXSTORE_TIMEOUT";
+    if std::env::var_os(NAME).is_none() {
+        // SAFETY: `main` does this first, when the process has no other thread that could read the environment.
+        unsafe { std::env::set_var(NAME, "1") };
     }
 }
 

@@ -1,7 +1,7 @@
 //! Opens files and loads models, with a progress bar on a terminal.
 
 use super::args::{CheckArg, FileArgs, ModelArgs};
-use super::{interrupts, output, progress, tunings, verdicts};
+use super::{faults, interrupts, output, progress, tunings, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -51,9 +51,30 @@ pub fn title(file: &Gguf) -> String {
     file.path().map_or("the demonstration model".into(), |path| path.display().to_string())
 }
 
-/// Loads the model of a file with the options in `args`, and what tokens are guessed by.
+/// Loads the model of a file with the options in `args`, and what tokens are guessed by. If the GPU is lost meanwhile,
+/// opens it again and loads the model once more.
 pub fn load(file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result<Model> {
-    load_on(&Gpu::open(&args.gpu.options())?, file, args, guesses)
+    let gpu = Gpu::open(&args.gpu.options())?;
+    faults::during_load(&gpu);
+    let model = match load_on(&gpu, file, args, guesses) {
+        Err(error) if is_lost(&error) => {
+            output::note(format_args!("note: {error}; trying once more"));
+            load_on(&gpu.reopen()?, file, args, guesses)
+        }
+        loaded => loaded,
+    }?;
+    faults::after_load(model.gpu());
+    Ok(model)
+}
+
+/// Loads a model again whose GPU was lost.
+pub fn load_again(lost: &Model, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result<Model> {
+    load_on(&lost.gpu().reopen()?, lost.file(), args, guesses)
+}
+
+/// Whether an error is that the GPU was lost.
+pub fn is_lost(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(|error: &wglm::Error| matches!(error.cause(), wglm::Error::DeviceLost { .. }))
 }
 
 /// Loads the model of a file onto a device, with the tuning that belongs to them.

@@ -33,6 +33,11 @@ pub fn note(line: fmt::Arguments<'_>) {
     }
 }
 
+/// Writes a line as [`note`] does, but below a line of text that is not complete. Nothing is written to stdout.
+pub fn interject(line: fmt::Arguments<'_>) {
+    note(format_args!("\n{line}"));
+}
+
 /// Writes a line to stderr even if quiet.
 pub fn complain(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");

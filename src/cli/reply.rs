@@ -44,7 +44,11 @@ impl CollectedReply {
     ///
     /// # Errors
     /// Those of the generation, and failures to write to stdout.
-    pub fn show(&mut self, events: impl Iterator<Item = wglm::Result<Event>>, view: View) -> anyhow::Result<()> {
+    pub fn show<E: Into<anyhow::Error>>(
+        &mut self,
+        events: impl Iterator<Item = Result<Event, E>>,
+        view: View,
+    ) -> anyhow::Result<()> {
         let mut display = ReplyDisplay { aside: Aside::new(), view, section: Section::Start };
         let shown = self.follow(events, &mut display);
         display.turn(Section::End);
@@ -58,13 +62,13 @@ impl CollectedReply {
         Ok(())
     }
 
-    fn follow(
+    fn follow<E: Into<anyhow::Error>>(
         &mut self,
-        events: impl Iterator<Item = wglm::Result<Event>>,
+        events: impl Iterator<Item = Result<Event, E>>,
         display: &mut ReplyDisplay,
     ) -> anyhow::Result<()> {
         for event in events {
-            let event = event?;
+            let event = event.map_err(Into::into)?;
             display.show(&event)?;
             self.keep(event);
         }

@@ -5,6 +5,7 @@ use super::args::{ReplyArgs, RunArgs, SamplingArgs, Switch, TalkArgs};
 use super::hint;
 use super::interrupts::{self, OnInterrupt};
 use super::output;
+use super::recovery::Reloader;
 use super::reply::{CollectedReply, View};
 use super::table::record;
 use super::{failure, input, model, tunings};
@@ -35,14 +36,16 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
     let options = GenerateOptions { constraint, ..options(&file, sampling, !args.raw)? };
     let model = model::load(&file, model_args, sampling.speculate.kind())?;
     tunings::hint(&model, model_args);
+    let reloader = Reloader { args: model_args.clone(), guesses: sampling.speculate.kind() };
     if args.raw {
         let tokens = model.tokenizer()?.encode(&prompt, true)?;
         let mut session = Session::new(&model)?;
-        into.show(Generation::new(&mut session, tokens, None, options)?.with_cancel(cancel), view)
+        let reply = Generation::new(&mut session, tokens, None, options)?.with_cancel(cancel);
+        into.show(reloader.keep_going(reply, model), view)
     } else {
         let mut chat = Chat::new(&model)?;
         prepare(&mut chat, reply, options);
-        into.show(chat.send(&prompt)?.with_cancel(cancel), view)?;
+        into.show(reloader.keep_going(chat.send(&prompt)?.with_cancel(cancel), model.clone()), view)?;
         #[cfg(feature = "download")]
         if view.figures && into.stop() != Some(wglm::Stop::Cancelled) {
             hint::tell(hint::real_model(&model, &model_args.file));

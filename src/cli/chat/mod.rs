@@ -10,6 +10,7 @@ mod talk;
 use super::args::ChatArgs;
 use super::interrupts::{self, INTERRUPTED, OnInterrupt};
 use super::output;
+use super::recovery::Reloader;
 use super::reply::View;
 use super::{model, run, terminal, tunings};
 use editor::Editor;
@@ -62,7 +63,8 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
     let hint = super::hint::real_model(&model, &talk.model.file);
     #[cfg(not(feature = "download"))]
     let hint = Vec::new();
-    converse(Talk::new(chat, View::of(talk.show), hint), source)
+    let reloader = Reloader { args: talk.model.clone(), guesses: talk.sampling.speculate.kind() };
+    converse(Talk::new(chat, View::of(talk.show), hint, reloader), source)
 }
 
 /// Answers every message and carries out every command.

@@ -5,6 +5,7 @@ use super::commands::{self, SlashCommand};
 use super::entry::Entry;
 use crate::cli::interrupts::{self, OnInterrupt};
 use crate::cli::output;
+use crate::cli::recovery::Reloader;
 use crate::cli::reply::{CollectedReply, View};
 use crate::cli::{failure, input, is_broken_pipe};
 use anyhow::{Context, ensure};
@@ -20,6 +21,8 @@ pub struct Talk {
     view: View,
     /// Whether the last message of the user was typed here, and not loaded from a file.
     typed: bool,
+    /// What it takes to continue after a loss of the GPU.
+    reloader: Reloader,
     /// What to say after the first answer.
     hint: Vec<String>,
     /// Whether a message or a command failed.
@@ -30,9 +33,9 @@ pub struct Talk {
 
 impl Talk {
     /// A conversation after whose first answer `hint` is said, unless statistics are hidden.
-    pub fn new(mut chat: Chat, view: View, hint: Vec<String>) -> Self {
+    pub fn new(mut chat: Chat, view: View, hint: Vec<String>, reloader: Reloader) -> Self {
         chat.overflow = Overflow::DROP_OLDEST;
-        Self { chat, view, typed: false, hint, failed: false, without_answer: None }
+        Self { chat, view, typed: false, reloader, hint, failed: false, without_answer: None }
     }
 
     /// The exit status for a conversation without a terminal.
@@ -85,7 +88,9 @@ impl Talk {
     fn answer(&mut self) -> anyhow::Result<()> {
         let cancel = interrupts::begin(OnInterrupt::CancelWork);
         let mut reply = CollectedReply::default();
-        reply.show(self.chat.reply()?.with_cancel(&cancel), self.view)?;
+        let model = self.chat.session().model().clone();
+        let events = self.reloader.keep_going(self.chat.reply()?.with_cancel(&cancel), model);
+        reply.show(events, self.view)?;
         if reply.stop() == Some(Stop::Context) {
             output::complain(format_args!(
                 "the context is full: the oldest messages will be dropped; /clear starts over, -c N sets a larger context"

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// The time from a load that failed to the next attempt.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Loads what is asked for.
-type Load<T> = dyn Fn() -> Result<T, String> + Send + Sync;
+/// Loads what is asked for. It gets what was lost, if that is why it loads.
+type Load<T> = dyn Fn(Option<Arc<T>>) -> Result<T, String> + Send + Sync;
 
 /// What is loaded, and how to load it again.
 pub struct Reloading<T> {
@@ -36,7 +36,7 @@ fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
 
 impl<T: Send + Sync + 'static> Reloading<T> {
     /// Nothing yet: the caller loads it for the first time and [`set`](Self::set)s it.
-    pub fn new(load: impl Fn() -> Result<T, String> + Send + Sync + 'static) -> Self {
+    pub fn new(load: impl Fn(Option<Arc<T>>) -> Result<T, String> + Send + Sync + 'static) -> Self {
         Self { state: Arc::new(Mutex::new(State::Loading)), load: Arc::new(load) }
     }
 
@@ -54,7 +54,7 @@ impl<T: Send + Sync + 'static> Reloading<T> {
             State::Failed { .. } => {
                 *state = State::Loading;
                 drop(state);
-                self.begin();
+                self.begin(None);
                 Err(Absent::Loading)
             }
         }
@@ -77,17 +77,17 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         if is_there {
             *state = State::Loading;
             drop(state);
-            self.begin();
+            self.begin(Some(lost.clone()));
         }
         is_there
     }
 
-    fn begin(&self) {
+    fn begin(&self, lost: Option<Arc<T>>) {
         let (state, load) = (self.state.clone(), self.load.clone());
         let failed = |reason| State::Failed { reason, since: Instant::now() };
         let run = move || {
             // A driver's binding that panics must not leave everybody waiting.
-            let next = match catch_unwind(AssertUnwindSafe(&*load)) {
+            let next = match catch_unwind(AssertUnwindSafe(|| load(lost))) {
                 Ok(Ok(loaded)) => State::Ready(Arc::new(loaded)),
                 Ok(Err(reason)) => failed(reason),
                 Err(_) => failed("the load panicked".into()),
@@ -114,7 +114,7 @@ mod tests {
         let gone = std::sync::Mutex::new(gone);
         let loads = Arc::new(AtomicUsize::new(0));
         let counted = loads.clone();
-        let reloading = Reloading::new(move || {
+        let reloading = Reloading::new(move |_| {
             gone.lock().unwrap().recv().unwrap();
             Ok(counted.fetch_add(1, Ordering::SeqCst) + 1)
         });
@@ -136,8 +136,8 @@ mod tests {
 
     #[test]
     fn a_load_that_fails_says_why() {
-        let fails: fn() -> Result<usize, String> = || Err("no GPU".into());
-        let panics: fn() -> Result<usize, String> = || panic!("in a driver");
+        let fails: fn(_) -> Result<usize, String> = |_| Err("no GPU".into());
+        let panics: fn(_) -> Result<usize, String> = |_| panic!("in a driver");
         for (load, reason) in [(fails, "no GPU"), (panics, "the load panicked")] {
             let reloading = Reloading::<usize>::new(load);
             reloading.set(1);

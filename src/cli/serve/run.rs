@@ -47,7 +47,11 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let (loader, again) = (Loader::new(&args, defaults), file.clone());
     let loader = Arc::new(loader);
     let reloader = loader.clone();
-    let engine = Reloading::new(move || reloader.load(&again).map_err(|error| format!("{error:#}")));
+    let engine = Reloading::new(move |lost: Option<Arc<Engine>>| {
+        // Replies that have not ended yet hold the lost model, which would keep its memory.
+        lost.into_iter().for_each(|lost| lost.model.gpu().close());
+        reloader.load(&again).map_err(|error| format!("{error:#}"))
+    });
     let model = (args.alias.clone().unwrap_or_else(|| stem(&file)), file_name(&file));
     let server = Arc::new(Server::new(engine, model, limits, overflow, args.reasoning == Switch::On));
     let runtime = runtime(server.limits.replies)?;

@@ -10,6 +10,7 @@ mod files;
 #[cfg(unix)]
 mod interrupts;
 mod logits;
+mod losing;
 mod measuring;
 mod perplexities;
 mod plans;

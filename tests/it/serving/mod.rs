@@ -10,6 +10,7 @@ mod constrained;
 mod ending;
 mod limits;
 mod llama;
+mod losing;
 mod openai;
 mod responses;
 mod together;
@@ -38,7 +39,12 @@ struct Serving {
 impl Serving {
     /// Starts a server with further arguments and waits until it has loaded its model.
     fn start(args: &[&str]) -> Self {
-        let serving = Self::begin(args);
+        Self::start_with(args, &[])
+    }
+
+    /// The same with variables of the environment.
+    fn start_with(args: &[&str], variables: &[(&str, &str)]) -> Self {
+        let serving = Self::spawn(Self::command(args).envs(variables.iter().copied()));
         wait_for("the model", || serving.get("/health").status == 200);
         serving
     }
@@ -59,7 +65,11 @@ impl Serving {
 
     /// Starts a server, which loads its model meanwhile.
     fn begin(args: &[&str]) -> Self {
-        let mut process = Self::command(args).spawn().unwrap();
+        Self::spawn(&mut Self::command(args))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut process = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening at http://").expect(&line).to_owned();

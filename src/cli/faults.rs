@@ -1,0 +1,45 @@
+//! Faults for tests, in debug builds alone: `WGLM_DROP_WORK=N` makes the first device of the process drop all that is
+//! submitted from the Nth submission after the load on, and `WGLM_DROP_WORK=load` drops what is submitted from the
+//! beginning of the load on. Metal does that after an error, and reports nothing. The next device works.
+
+#[cfg(debug_assertions)]
+pub use injected::{after_load, during_load};
+
+#[cfg(debug_assertions)]
+mod injected {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use wglm::Gpu;
+
+    /// Whether the fault has had its device.
+    static SPENT: AtomicBool = AtomicBool::new(false);
+
+    fn asked() -> Option<String> {
+        std::env::var("WGLM_DROP_WORK").ok().filter(|_| !SPENT.load(Ordering::Relaxed))
+    }
+
+    /// For the device of a model that is about to be loaded.
+    pub fn during_load(gpu: &Gpu) {
+        if asked().is_some_and(|asked| asked == "load") {
+            SPENT.store(true, Ordering::Relaxed);
+            gpu.drop_work(true);
+        }
+    }
+
+    /// For the device of a model that was loaded.
+    pub fn after_load(gpu: &Gpu) {
+        let Some(first) = asked().and_then(|asked| asked.parse::<u64>().ok()) else { return };
+        SPENT.store(true, Ordering::Relaxed);
+        let (count, device) = (AtomicU64::new(0), gpu.clone());
+        gpu.before_submissions(move || {
+            device.drop_work(count.fetch_add(1, Ordering::Relaxed) + 1 >= first);
+        });
+    }
+}
+
+/// Other builds have no faults of their own.
+#[cfg(not(debug_assertions))]
+pub fn during_load(_: &wglm::Gpu) {}
+
+/// As before.
+#[cfg(not(debug_assertions))]
+pub fn after_load(_: &wglm::Gpu) {}

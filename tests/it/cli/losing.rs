@@ -1,0 +1,59 @@
+//! Tests what the command does when its GPU is lost: it opens the GPU again, loads the model again, and continues.
+//!
+//! The command drops its first device's submissions as `WGLM_DROP_WORK` says, which it heeds in debug builds alone.
+
+use super::{ANSWER, Outcome, QUESTION, THOUGHT, command, fed, figures, outcome};
+
+/// Runs the command with a GPU that drops all work from a submission on.
+fn losing(args: &[&str], from: &str, input: &[u8]) -> Outcome {
+    let mut command = command(args);
+    command.env("WGLM_DROP_WORK", from);
+    if input.is_empty() { outcome(command) } else { fed(command, input) }
+}
+
+fn losses(done: &Outcome) -> usize {
+    done.err.matches("note: the GPU was lost").count()
+}
+
+/// In the prompt, while the model thinks, in the answer: the reply is shown once, and counted as a whole.
+#[test]
+fn a_reply_continues_after_a_loss() {
+    let args = ["run", "-p", QUESTION, "--temp", "0"];
+    let whole = outcome(command(args));
+    assert_eq!(whole.out, ANSWER);
+    for from in ["1", "6", "20"] {
+        let done = losing(&args, from, b"");
+        assert_eq!((done.out.as_str(), done.code, losses(&done)), (ANSWER, Some(0), 1), "{from}: {done:?}");
+        let shown = done.err.replace('\n', "");
+        let thought = shown.split("[end of thinking]").next().unwrap();
+        let parts = thought.split("[thinking]").nth(1).unwrap();
+        assert!(parts.contains(THOUGHT) || parts.contains("note: the GPU was lost"), "{from}: {done:?}");
+        assert_eq!(figures(&done.err)[0][2], figures(&whole.err)[0][2], "{from}: {done:?}");
+    }
+    let quiet = losing(&["run", "-p", QUESTION, "--temp", "0", "--quiet"], "6", b"");
+    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), (ANSWER, ""));
+}
+
+#[test]
+fn plain_text_continues_after_a_loss() {
+    let args = ["run", "--raw", "-p", "One morning the owl", "--temp", "0", "-n", "24"];
+    let (whole, done) = (outcome(command(args)), losing(&args, "9", b""));
+    assert_eq!((done.out.as_str(), losses(&done)), (whole.out.as_str(), 1), "{done:?}");
+    assert_eq!(figures(&done.err)[0][2], 24);
+}
+
+#[test]
+fn a_load_is_tried_once_more() {
+    let done = losing(&["run", "-p", QUESTION, "--temp", "0"], "load", b"");
+    assert_eq!((done.out.as_str(), done.code, losses(&done)), (ANSWER, Some(0), 1), "{done:?}");
+}
+
+/// What was said before the loss is not forgotten.
+#[test]
+fn a_conversation_continues_after_a_loss() {
+    let lines = b"My name is Clara.\nWhat is the opposite of dark?\nWhat is my name?\n";
+    let done = losing(&["chat", "--reasoning", "off", "--temp", "0"], "16", lines);
+    let said = "Nice to meet you, Clara!\nThe opposite of dark is light.\nYour name is Clara.\n";
+    assert_eq!((done.out.as_str(), done.code, losses(&done)), (said, Some(0), 1), "{done:?}");
+    assert_eq!(figures(&done.err).len(), 3);
+}

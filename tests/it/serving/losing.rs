@@ -1,0 +1,52 @@
+//! Servers whose GPU is lost: requests are told so while the model is loaded again, and then answered.
+
+use super::client::Answer;
+use super::{ANSWER, Serving, question, wait_for};
+use serde_json::json;
+
+/// The answer of a whole reply.
+fn answer(told: &Answer) -> String {
+    told.json()["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Another conversation, and what an undisturbed server says in it.
+const OTHER: (&str, &str) = ("What is the opposite of dark?", "The opposite of dark is light.");
+
+#[test]
+fn conversations_go_on_after_a_loss() {
+    let serving = Serving::start_with(&["-np", "2"], &[("WGLM_DROP_WORK", "12")]);
+    let other = json!({"messages": [{"role": "user", "content": OTHER.0}], "temperature": 0,
+        "chat_template_kwargs": {"enable_thinking": false}});
+    let ask = |body: &serde_json::Value| serving.post("/v1/chat/completions", body);
+    let both = || {
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| ask(&question()));
+            [ask(&other), first.join().unwrap()]
+        })
+    };
+    for told in both() {
+        assert_eq!(told.status, 503, "{}", told.text());
+        assert!(told.header("retry-after").is_some(), "{}", told.text());
+    }
+    assert_eq!(serving.figure("model_reloads_total"), 1);
+    wait_for("the model", || match serving.get("/health").status {
+        503 => false,
+        status => status == 200,
+    });
+    let [second, first] = both();
+    assert_eq!((answer(&first).as_str(), answer(&second).as_str()), (ANSWER, OTHER.1));
+    assert_eq!(serving.figure("model_reloads_total"), 1, "once");
+}
+
+/// A stream that has begun ends with the error, and the request can be repeated.
+#[test]
+fn a_stream_is_told_of_a_loss() {
+    let serving = Serving::start_with(&[], &[("WGLM_DROP_WORK", "24")]);
+    let mut body = question();
+    body["stream"] = true.into();
+    let events = serving.post("/v1/chat/completions", &body).events();
+    let told = events.iter().filter_map(|event| event["error"]["message"].as_str()).collect::<String>();
+    assert!(told.contains("the GPU was lost"), "{events:?}");
+    wait_for("the model", || serving.get("/health").status == 200);
+    assert_eq!(answer(&serving.post("/v1/chat/completions", &question())), ANSWER);
+}
