@@ -11,6 +11,7 @@ use crate::messages::View;
 use crate::pending::Pending;
 use crate::picker::Picker;
 use crate::protocol::{Command, Loaded, Source};
+use crate::restart::Restart;
 use crate::status::{Places, StatusFile};
 use crate::store::Store;
 use crate::worker::Worker;
@@ -18,7 +19,6 @@ use crate::{device, look};
 use anyhow::Context as _;
 use eframe::CreationContext;
 use eframe::egui::Context;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use wglm::{Stats, TuneProgress};
 
@@ -30,9 +30,9 @@ pub struct Start {
     /// A model to load at the start.
     pub source: Option<Source>,
     pub context: Option<usize>,
-    pub temperature: Option<f32>,
-    pub data: PathBuf,
-    pub status: Option<PathBuf>,
+    /// The conversation in which to ask again, once the model is loaded.
+    pub again: Option<String>,
+    pub restart: Restart,
 }
 
 /// The window.
@@ -49,6 +49,8 @@ pub struct App {
     source: Option<(Source, Option<usize>)>,
     /// The progress of tuning, while there is some.
     tuning: Option<Option<TuneProgress>>,
+    /// The conversation in which to ask again, once the model is loaded.
+    again: Option<String>,
     /// The settings of new conversations.
     temperature: Option<f32>,
     pending: Option<Pending>,
@@ -85,8 +87,12 @@ impl App {
         let gpu = device::shared_gpu(window)?;
         let window = creation.egui_ctx.clone();
         let picker = Picker::new(&window, gpu.clone(), start.source.as_ref(), start.context);
-        let worker = Worker::start(gpu, window.clone(), start.data.join("tunings"))?;
-        let (chats, notices) = Chats::read(Store::open(start.data)?)?;
+        let Restart { data, temperature, status, .. } = start.restart.clone();
+        let worker = Worker::start(gpu, window.clone(), data.join("tunings"), start.restart)?;
+        let (mut chats, notices) = Chats::read(Store::open(data)?)?;
+        if let Some(id) = &start.again {
+            chats.go_to_id(id);
+        }
         let mut app = Self {
             window,
             worker,
@@ -96,7 +102,8 @@ impl App {
             loaded: None,
             source: None,
             tuning: None,
-            temperature: start.temperature,
+            again: start.again,
+            temperature,
             pending: None,
             stats: None,
             replies: 0,
@@ -110,8 +117,8 @@ impl App {
             list_toggled: false,
             unsaved: None,
             frames: Frames::default(),
-            places: Places::new(start.status.is_some()),
-            status: start.status.map(StatusFile::new),
+            places: Places::new(status.is_some()),
+            status: status.map(StatusFile::new),
         };
         if let Some(source) = start.source {
             app.load(source, start.context);

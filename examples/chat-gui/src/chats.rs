@@ -56,6 +56,11 @@ impl Chats {
         self.active = place.min(self.list.len() - 1);
     }
 
+    /// Opens the conversation with this id, if there is one.
+    pub fn go_to_id(&mut self, id: &str) {
+        self.active = self.list.iter().position(|conversation| conversation.id == id).unwrap_or(self.active);
+    }
+
     /// Begins a conversation with the settings of the open one, unless the open one is empty.
     pub fn begin(&mut self) {
         if !self.open().messages.is_empty() {

@@ -5,6 +5,7 @@
 //! snapshot is missing, damaged or another model's, the messages are computed again.
 
 use crate::protocol::{Command, Loaded, Place, Request, Source, WorkerMessage};
+use crate::restart::Restart;
 use crate::tunings::{self, Tunings};
 use crate::worker::WindowSender;
 use std::ops::ControlFlow;
@@ -20,6 +21,9 @@ pub struct Engine {
     window: WindowSender,
     /// The folder of tunings.
     tunings: Tunings,
+    restart: Restart,
+    /// What is loaded, or is being loaded.
+    source: Option<(Source, Option<usize>)>,
     chat: Option<Chat>,
     place: Option<Place>,
     /// Whether the session has more tokens than its snapshot.
@@ -28,8 +32,9 @@ pub struct Engine {
 
 impl Engine {
     /// An engine without a model.
-    pub fn new(gpu: Gpu, window: WindowSender, tunings: PathBuf) -> Self {
-        Self { gpu, window, tunings: Tunings(tunings), chat: None, place: None, unsaved: false }
+    pub fn new(gpu: Gpu, window: WindowSender, tunings: PathBuf, restart: Restart) -> Self {
+        let (tunings, source) = (Tunings(tunings), None);
+        Self { gpu, window, tunings, restart, source, chat: None, place: None, unsaved: false }
     }
 
     /// Carries out a command, unless it was cancelled. Errors are reported to the window.
@@ -46,12 +51,14 @@ impl Engine {
     fn load(&mut self, source: &Source, context: Option<usize>, cancel: &Cancel) {
         self.leave();
         self.chat = None;
+        self.source = Some((source.clone(), context));
         let message = match self.loaded(source, context, cancel) {
             Ok((chat, loaded)) => {
                 self.chat = Some(chat);
                 WorkerMessage::Loaded(loaded)
             }
             Err(Error::Cancelled) => WorkerMessage::NotLoaded(None),
+            Err(error) if self.starts_again(&error, "") => return,
             Err(error) => WorkerMessage::NotLoaded(Some(format!("{}: {}", source.name(), error.cause()))),
         };
         self.window.send(message);
@@ -128,14 +135,35 @@ impl Engine {
     }
 
     fn reply(&mut self, request: Request, cancel: &Cancel) {
+        let id = request.place.id();
         self.open(request.place.clone());
         let answered = match &mut self.chat {
             Some(chat) => answer(chat, request, &self.window, cancel),
-            None => (None, Some("There is no model: load one first.".into())),
+            None => return self.window.send(WorkerMessage::no_model()),
         };
         self.unsaved = true;
         let (message, error) = answered;
+        match &error {
+            Some(error) if self.starts_again(error, &id) => return,
+            Some(_) => {}
+            None => self.restart.allowed = true,
+        }
+        let error = error.map(|error| error.to_string());
         self.window.send(WorkerMessage::Replied { message: message.map(Box::new), held: self.held(), error });
+    }
+
+    /// Starts the program again if the device was lost, and asks again in the conversation with this id. False if that
+    /// is not the error, or if it cannot start again.
+    fn starts_again(&self, error: &Error, conversation: &str) -> bool {
+        let Some((source, context)) = self.source.as_ref() else { return false };
+        if !matches!(error.cause(), Error::DeviceLost { .. }) {
+            return false;
+        }
+        let started = self.restart.run((source, *context), conversation);
+        started.unwrap_or_else(|error| {
+            self.window.send(WorkerMessage::Notice(format!("The program cannot start itself again: {error}.")));
+            false
+        })
     }
 
     /// The number of tokens in the cache.
@@ -150,7 +178,7 @@ fn answer(
     request: Request,
     window: &WindowSender,
     cancel: &Cancel,
-) -> (Option<Message>, Option<String>) {
+) -> (Option<Message>, Option<Error>) {
     chat.clear();
     let Request { messages, settings, .. } = request;
     let system = Some(settings.system.trim()).filter(|text| !text.is_empty()).map(Message::system);
@@ -159,7 +187,7 @@ fn answer(
     chat.options = settings.options();
     chat.overflow = Overflow::DROP_OLDEST;
     let (before, mut gone) = (chat.messages().len(), 0);
-    let error = stream(chat, window, cancel, &mut gone).err().map(|error| error.to_string());
+    let error = stream(chat, window, cancel, &mut gone).err();
     (chat.messages().get(before - gone).cloned(), error)
 }
 

@@ -24,6 +24,7 @@ mod pending;
 mod picker;
 mod protocol;
 mod rate;
+mod restart;
 mod row;
 mod settings;
 mod shelf;
@@ -64,17 +65,28 @@ struct Args {
     /// Keep a file that tells, as JSON, what the window shows and where: for tests.
     #[arg(long, value_name = "FILE")]
     status: Option<PathBuf>,
+    /// The program starts itself with this after its GPU was lost: the conversation in which to ask again.
+    #[arg(long, hide = true, value_name = "ID")]
+    after_loss: Option<String>,
+}
+
+impl Args {
+    fn start(self) -> anyhow::Result<app::Start> {
+        let data = self.data.map_or_else(usual_folder, Ok)?;
+        let (temperature, status, allowed) = (self.temperature, self.status, self.after_loss.is_none());
+        Ok(app::Start {
+            source: self.file.map(Source::File).or(self.demo.then_some(Source::Demo)),
+            context: self.context,
+            again: self.after_loss,
+            restart: restart::Restart { data, temperature, status, allowed },
+        })
+    }
 }
 
 fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
-    let start = app::Start {
-        source: args.file.map(Source::File).or(args.demo.then_some(Source::Demo)),
-        context: args.context,
-        temperature: args.temperature,
-        data: args.data.map_or_else(usual_folder, Ok)?,
-        status: args.status,
-    };
+    #[cfg(target_os = "macos")]
+    relax_the_watchdog();
+    let start = Args::parse().start()?;
     let options = eframe::NativeOptions {
         viewport: ViewportBuilder::default()
             .with_title("wglm chat")
@@ -87,6 +99,16 @@ fn main() -> anyhow::Result<()> {
     };
     eframe::run_native("wglm-chat", options, Box::new(|context| Ok(Box::new(app::App::new(context, start)?))))
         .map_err(|error| anyhow::anyhow!("{error}"))
+}
+
+/// Makes macOS more patient with GPU work that keeps the screen waiting: see wglm's guide, "A lost device".
+#[cfg(target_os = "macos")]
+fn relax_the_watchdog() {
+    const NAME: &str = "AGX_RELAX_CDM_CTXSTORE_TIMEOUT";
+    if std::env::var_os(NAME).is_none() {
+        // SAFETY: `main` does this first, when the process has no other thread that could read the environment.
+        unsafe { std::env::set_var(NAME, "1") };
+    }
 }
 
 fn usual_folder() -> anyhow::Result<PathBuf> {

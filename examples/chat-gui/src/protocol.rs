@@ -33,6 +33,13 @@ pub struct Place {
     pub snapshot: PathBuf,
 }
 
+impl Place {
+    /// The id of the conversation.
+    pub fn id(&self) -> String {
+        self.conversation.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
 /// A command of the window. Commands are carried out in order.
 #[derive(Debug)]
 pub enum Command {
@@ -76,6 +83,13 @@ pub enum WorkerMessage {
     Replied { message: Option<Box<Message>>, held: usize, error: Option<String> },
     /// A warning for the user, after which everything goes on.
     Notice(String),
+}
+
+impl WorkerMessage {
+    /// The end of a reply for which there is no model.
+    pub fn no_model() -> Self {
+        Self::Replied { message: None, held: 0, error: Some("There is no model: load one first.".into()) }
+    }
 }
 
 /// A model that was loaded.

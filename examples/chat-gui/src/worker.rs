@@ -3,6 +3,7 @@
 
 use crate::engine::Engine;
 use crate::protocol::{Command, WorkerMessage};
+use crate::restart::Restart;
 use crate::turns::Turns;
 use eframe::egui::Context;
 use std::collections::VecDeque;
@@ -44,18 +45,19 @@ impl WindowSender {
 }
 
 impl Worker {
-    /// Starts the thread. What tuning finds is kept in the folder `tunings`.
+    /// Starts the thread. What tuning finds is kept in the folder `tunings`. If the GPU is lost, the program starts again
+    /// as `restart` says.
     ///
     /// # Errors
     /// The error of the operating system if it refuses the thread.
-    pub fn start(gpu: Gpu, window: Context, tunings: PathBuf) -> std::io::Result<Self> {
+    pub fn start(gpu: Gpu, window: Context, tunings: PathBuf, restart: Restart) -> std::io::Result<Self> {
         let ((commands, received), (sender, messages)) = (channel::<(Command, Cancel)>(), channel());
         let window = WindowSender { messages: sender, window };
         let turns = Turns::new(&gpu);
         let same = turns.clone();
         gpu.before_submissions(move || same.pass());
         let run = move || {
-            let mut engine = Engine::new(gpu, window, tunings);
+            let mut engine = Engine::new(gpu, window, tunings, restart);
             received.into_iter().for_each(|(command, cancel)| engine.obey(command, &cancel));
             engine.leave();
         };

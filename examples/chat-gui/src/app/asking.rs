@@ -23,7 +23,7 @@ impl App {
 
     /// Asks for a reply. What was said until now is kept until there is one, and so is the file of the conversation if
     /// nothing new was typed.
-    fn ask(&mut self, typed: Typed) {
+    pub(super) fn ask(&mut self, typed: Typed) {
         let conversation = self.chats.open_mut();
         let said = conversation.said();
         match &typed {

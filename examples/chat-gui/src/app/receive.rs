@@ -1,6 +1,7 @@
 //! Reactions to messages from the worker, and to actions of the user.
 
 use super::App;
+use crate::pending::Typed;
 use crate::protocol::{Source, WorkerMessage};
 use crate::{list, picker};
 
@@ -27,6 +28,10 @@ impl App {
                 self.loaded = Some(loaded);
                 (self.picker.loading, self.picker.open) = (None, false);
                 self.open();
+                if self.again.take().is_some_and(|id| id == self.chats.open().id) {
+                    self.notices.push("The GPU was lost, so the program started again.".into());
+                    self.ask(Typed::Nothing);
+                }
             }
             WorkerMessage::NotLoaded(error) => {
                 (self.picker.loading, self.held) = (None, 0);
