@@ -101,6 +101,11 @@ impl BenchRow {
 }
 
 pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
+    measured(args, &mut |_| {})
+}
+
+/// The same, and passes on the rows that it prints.
+pub fn measured(args: BenchArgs, tell: &mut dyn FnMut(&BenchRow)) -> anyhow::Result<()> {
     if !args.from.is_empty() {
         anyhow::ensure!(args.output.format() == MeasuredFormat::Svg, "--from: expected -o svg beside it");
         return output::lines([bench_chart::draw(&bench_chart::saved(&args.from)?)?]);
@@ -115,6 +120,7 @@ pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
     for test in tests {
         let row = measure(&model, &conditions, test, &args, &progress)?;
         progress.advance();
+        tell(&row);
         progress.aside(|| report.row(row))?;
     }
     drop(progress);

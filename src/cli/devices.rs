@@ -3,25 +3,39 @@
 use super::args::DevicesArgs;
 use super::output;
 use serde_json::{Value, json};
-use wglm::Gpu;
 use wglm::gpu::{AdapterReport, Matrices, adapters};
 use wglm::model::usual_arithmetic;
+use wglm::{Gpu, GpuOptions};
 
 pub fn devices(args: &DevicesArgs) -> anyhow::Result<()> {
     let options = args.adapter.options();
     let found = adapters(&options)?;
+    let chosen = chosen(&found, &options)?;
+    if args.json {
+        let all = found.iter().enumerate().map(|(index, adapter)| as_json(adapter, index == chosen));
+        return output::lines([serde_json::to_string_pretty(&all.collect::<Vec<Value>>())?]);
+    }
+    list(&options)
+}
+
+/// Prints all adapters.
+pub fn list(options: &GpuOptions) -> anyhow::Result<()> {
+    let found = adapters(options)?;
+    let chosen = chosen(&found, options)?;
+    output::lines(found.iter().enumerate().map(|(index, adapter)| describe(adapter, index == chosen)))
+}
+
+/// The index of the adapter that commands would use.
+fn chosen(found: &[AdapterReport], options: &GpuOptions) -> anyhow::Result<usize> {
     let wanted = options.adapter.as_ref().map(|name| name.to_lowercase());
     let fits = |a: &AdapterReport| wanted.as_ref().is_none_or(|name| a.name.to_lowercase().contains(name));
-    let chosen = found.iter().position(fits);
-    if chosen.is_none() {
-        Gpu::open(&options)?; // returns the error that says what is missing
+    match found.iter().position(fits) {
+        Some(chosen) => Ok(chosen),
+        None => {
+            Gpu::open(options)?; // returns the error that says what is missing
+            anyhow::bail!("no GPU was found, and then there was one; try again")
+        }
     }
-    let all = found.iter().enumerate().map(|(index, adapter)| (adapter, Some(index) == chosen));
-    if args.json {
-        let all: Vec<Value> = all.map(|(adapter, chosen)| as_json(adapter, chosen)).collect();
-        return output::lines([serde_json::to_string_pretty(&all)?]);
-    }
-    output::lines(all.map(|(adapter, chosen)| describe(adapter, chosen)))
 }
 
 /// The size of the cooperative matrices that kernels can use; `None` if there are none.

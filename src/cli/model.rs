@@ -31,13 +31,14 @@ fn located(path: &Path) -> wglm::Result<PathBuf> {
     }
 }
 
+/// The demonstration model.
 #[cfg(feature = "demo-model")]
-fn demonstration() -> anyhow::Result<Gguf> {
+pub fn demonstration() -> anyhow::Result<Gguf> {
     Ok(Gguf::from_static(wglm::DEMO_MODEL)?)
 }
 
 #[cfg(not(feature = "demo-model"))]
-fn demonstration() -> anyhow::Result<Gguf> {
+pub fn demonstration() -> anyhow::Result<Gguf> {
     anyhow::bail!("no model given; name a GGUF file with -m, or build with the feature `demo-model`")
 }
 

@@ -19,7 +19,7 @@ use std::time::Instant;
 use wglm::model::CacheShape;
 use wglm::plan::Plan;
 use wglm::session::TokenProfile;
-use wglm::{DraftKind, Session, Speculation};
+use wglm::{DraftKind, Model, Session, Speculation};
 
 /// The steps of one name, in all layers together.
 #[derive(Serialize)]
@@ -79,16 +79,29 @@ pub struct Profile {
 
 pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     args.model.file.ubatch_size.map_or(Ok(()), |together| fits(args.n_prompt, together))?;
+    let given = args.model.file.context.filter(|tokens| *tokens > 0);
+    context::enough("this profile", args.depth.saturating_add(rows(&args)), given)?;
+    let kind = if args.drafts.is_some() { DraftKind::Mtp } else { DraftKind::Off };
+    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model, kind)?;
+    report(args.output.format(), &measure(&model, &args)?, args.verbose)
+}
+
+/// The rows that a profile adds to the cache.
+fn rows(args: &ProfileArgs) -> usize {
+    let drafts = args.drafts.map(|drafts| (args.repetitions as usize + 2) * (1 + drafts as usize));
+    drafts.unwrap_or(args.n_prompt.max(1))
+}
+
+/// Profiles a model that is loaded.
+pub fn measure(model: &Model, args: &ProfileArgs) -> anyhow::Result<Profile> {
     let (n_depth, repetitions, prompt) = (args.depth, args.repetitions as usize, args.n_prompt);
     let drafts = args.drafts.map_or(0, |drafts| drafts as usize);
-    let rows = if drafts > 0 { (repetitions + 2) * (1 + drafts) } else { prompt.max(1) };
-    let (needed, given) = (n_depth.saturating_add(rows), args.model.file.context);
-    context::enough("this profile", needed, given.filter(|tokens| *tokens > 0))?;
+    let (rows, given) = (rows(args), args.model.file.context);
+    let needed = n_depth.saturating_add(rows);
     let kind = if drafts > 0 { DraftKind::Mtp } else { DraftKind::Off };
-    let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model, kind)?;
     fits(prompt, model.prompt_options().together())?;
     let context = context::enough("this profile", needed, given.map(|_| model.cache().context))?;
-    let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
+    let mut session = Session::with_cache(model, CacheShape { context, ..model.cache() })?;
     session.set_synthetic_depth(n_depth)?;
     session.set_speculation(&Speculation { kind, most: None })?;
     let tokens = prompt_of(prompt.max(1), model.config().vocab);
@@ -120,22 +133,12 @@ pub fn profile(args: ProfileArgs) -> anyhow::Result<()> {
     let steps: f64 = kinds.iter().map(|kind| kind.microseconds).sum();
     let microseconds = Times { pass, steps, unaccounted: (pass - steps).max(0.0), submit, whole };
     kinds.iter_mut().for_each(|kind| kind.share = kind.microseconds / microseconds.longer());
-    let setup = Setup::of(&model, &args.model.file);
+    let setup = Setup::of(model, &args.model.file);
     let copy_bandwidth = match args.output.format() {
         MeasuredFormat::Svg => Some(bandwidth::measure(model.gpu())?.per_second),
         _ => None,
     };
-    let profile = Profile {
-        setup,
-        copy_bandwidth,
-        n_prompt: prompt,
-        n_drafts: drafts,
-        n_depth,
-        repetitions,
-        microseconds,
-        kinds,
-    };
-    report(args.output.format(), &profile, args.verbose)
+    Ok(Profile { setup, copy_bandwidth, n_prompt: prompt, n_drafts: drafts, n_depth, repetitions, microseconds, kinds })
 }
 
 /// An error for a prompt of more tokens than are computed together.

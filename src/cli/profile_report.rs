@@ -28,7 +28,7 @@ pub fn report(format: MeasuredFormat, profile: &Profile, verbose: bool) -> anyho
     }
 }
 
-fn table(profile: &Profile, verbose: bool) -> Vec<String> {
+pub fn table(profile: &Profile, verbose: bool) -> Vec<String> {
     let mut lines = Vec::from(head(&COLUMNS));
     lines.extend(profile.kinds.iter().map(|kind| row(&COLUMNS, &cells(kind))));
     let times = &profile.microseconds;
