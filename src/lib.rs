@@ -125,7 +125,7 @@ pub use speculate::{DraftKind, DraftStats, Speculation};
 #[cfg(feature = "stream")]
 pub use stream::{ReplyStream, SharedChat, Stream};
 pub use text::{ChatTemplate, Content, FunctionCall, Message, Tokenizer, ToolCall};
-pub use tune::{TuneOptions, TuneProgress, tune};
+pub use tune::{TuneOptions, TuneProgress, first_tuning, tune};
 /// The version of wgpu that [`Gpu::from_wgpu`] takes devices of, for apps that open a device themselves.
 pub use wgpu;
 

@@ -54,6 +54,16 @@ pub fn cancel_work_from_now_on() {
     state().on_interrupt = OnInterrupt::CancelWork;
 }
 
+/// Does work with a [`Cancel`] of its own: a press meanwhile cancels that alone, and a second one ends the process.
+pub fn meanwhile<T>(work: impl FnOnce(&Cancel) -> T) -> T {
+    let cancel = Cancel::default();
+    let during = InterruptState { on_interrupt: OnInterrupt::CancelWork, cancel: cancel.clone() };
+    let before = std::mem::replace(&mut *state(), during);
+    let done = work(&cancel);
+    *state() = before;
+    done
+}
+
 /// Whether Ctrl-C was pressed since the last [`begin`].
 pub fn asked() -> bool {
     state().cancel.is_cancelled()

@@ -16,6 +16,11 @@ pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
+/// Whether only errors are written to stderr.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
 /// Whether progress is drawn, which needs a terminal that can redraw a line.
 pub fn draws_progress() -> bool {
     !QUIET.load(Ordering::Relaxed) && terminal::redraws()

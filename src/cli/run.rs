@@ -35,7 +35,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
     let file = model::open(model_args.file.model.as_deref())?;
     let options = GenerateOptions { constraint, ..options(&file, sampling, !args.raw)? };
     let model = model::load(&file, model_args, sampling.speculate.kind())?;
-    tunings::hint(&model, model_args);
+    tunings::at_first_start(&model, model_args);
     let reloader = Reloader { args: model_args.clone(), guesses: sampling.speculate.kind() };
     if args.raw {
         let tokens = model.tokenizer()?.encode(&prompt, true)?;

@@ -19,7 +19,7 @@ pub fn tune(args: &TuneArgs) -> anyhow::Result<()> {
     let model = model::load_tuned(&gpu, &file, &args.model, DraftKind::Off, None)?;
     let path = tunings::destination(&args.model, &gpu, &file)?;
     interrupts::cancel_work_from_now_on();
-    let options = TuneOptions { budget: args.budget.map(Duration::from_secs_f32) };
+    let options = TuneOptions { budget: args.budget.map(Duration::from_secs_f32), ..TuneOptions::default() };
     let bar = bar();
     let tuning = wglm::tune(&model, &options, &cancel, &mut |progress| show(&bar, progress, cancel.is_cancelled()))?;
     bar.finish_and_clear();
@@ -51,12 +51,14 @@ fn ending(tuning: &Tuning, stopped: bool) -> String {
     }
 }
 
-fn bar() -> ProgressBar {
+/// A progress bar for tuning.
+pub fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("tuning {bar:20} {elapsed}, {msg}");
     progress::bar(FINE).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn show(bar: &ProgressBar, progress: &TuneProgress, stopped: bool) {
+/// Shows how far tuning is.
+pub fn show(bar: &ProgressBar, progress: &TuneProgress, stopped: bool) {
     let TuneProgress { doing, trials, kept, .. } = progress;
     bar.set_position((FINE as f32 * progress.share()) as u64);
     let doing = if stopped { "stopping: comparing what was found so far" } else { doing };

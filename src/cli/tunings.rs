@@ -1,11 +1,13 @@
 //! Keeps what `wglm tune` found in the user's configuration folder, one file for each GPU and model, and finds it there.
 
 use super::args::{ModelArgs, TuningArg};
-use super::output;
+use super::tune::{bar, show};
+use super::{interrupts, output};
 use anyhow::Context;
 use directories::ProjectDirs;
 use std::path::{Path, PathBuf};
-use wglm::{Gguf, Gpu, Model, Tuning, TuningSubject};
+use std::time::Duration;
+use wglm::{Gguf, Gpu, Model, TuneOptions, Tuning, TuningSubject, first_tuning};
 
 /// The tuning that a command should load a model with: the one that is named, or else the one that is kept. A file that
 /// cannot be read is ignored with a note.
@@ -62,7 +64,54 @@ pub fn keep(tuning: &Tuning, path: &Path) -> anyhow::Result<()> {
     written.and_then(|()| std::fs::rename(beside, path)).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Says that tuning may help, on a GPU whose maker's GPUs nobody has measured and that was not tuned.
+/// Tunes a model that was loaded for a conversation, for a few seconds and once, on a GPU that nobody has measured
+/// ([`first_tuning`]). What comes of it is kept for the loads that follow. Options that change what is computed with, and a
+/// tuning that is named or turned off, leave it out; so does quiet output, for which nobody could be told why it waits.
+pub fn at_first_start(model: &Model, args: &ModelArgs) {
+    let options = match args.first_tuning {
+        None => first_tuning(model),
+        Some(seconds) => model
+            .tuning()
+            .is_none()
+            .then(|| TuneOptions { budget: Duration::try_from_secs_f32(seconds).ok(), strict: true }),
+    };
+    let asked = args.tuning.is_none() && args.is_usual() && !output::is_quiet();
+    let Some(options) = options.filter(|_| asked) else { return };
+    let (gpu, file) = (model.gpu(), model.file());
+    let Some(path) = usual_path(gpu, file) else { return };
+    let (name, seconds) = (&gpu.report().name, options.budget.unwrap_or_default().as_secs_f32());
+    output::note(format_args!(
+        "nobody has measured what suits `{name}`: measuring that now, once, for at most {seconds} s; Ctrl-C skips it"
+    ));
+    let told = match tuned(model, &options) {
+        Ok(tuning) => keep(&tuning, &path).map(|()| came_of(&tuning)),
+        Err(error) => Err(error),
+    };
+    match told {
+        Ok(told) => output::note(format_args!("{told}; `{} tune` with the same -m measures more", output::command())),
+        Err(error) => output::note(format_args!("note: nothing was measured: {error:#}")),
+    }
+}
+
+/// Tunes until the time is over or Ctrl-C is pressed.
+fn tuned(model: &Model, options: &TuneOptions) -> anyhow::Result<Tuning> {
+    let bar = bar();
+    let tuning = interrupts::meanwhile(|cancel| {
+        wglm::tune(model, options, cancel, &mut |progress| show(&bar, progress, cancel.is_cancelled()))
+    });
+    bar.finish_and_clear();
+    Ok(tuning?)
+}
+
+fn came_of(tuning: &Tuning) -> String {
+    let gains = tuning.comparison.iter().map(|work| format!("{} {:.1} %", work.figure.work, 100.0 * work.gain));
+    match gains.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "nothing faster was found".to_owned(),
+        gains => format!("faster from the next start on, by {gains}"),
+    }
+}
+
+/// Says that tuning may help, on a GPU that nobody has measured and that was not tuned.
 pub fn hint(model: &Model, args: &ModelArgs) {
     let adapter = model.gpu().report();
     let tuned = model.tuning().is_some() || args.tuning.is_some();

@@ -87,11 +87,11 @@ impl AdapterReport {
         self.backend == "metal" && self.name.starts_with("Apple")
     }
 
-    /// Whether the built-in choices were measured on a GPU of this maker. On others [`tune`](crate::tune()) may find better
-    /// ones.
+    /// Whether this is one of the GPUs on which the built-in choices were measured: NVIDIA's H100 and H200. On others
+    /// [`tune`](crate::tune()) may find better ones.
     pub fn is_measured(&self) -> bool {
         const NVIDIA: u32 = 0x10de;
-        self.vendor == NVIDIA
+        self.vendor == NVIDIA && ["H100", "H200"].iter().any(|name| self.name.contains(name))
     }
 
     /// Whether this is a software driver, which computes on the CPU.
@@ -138,6 +138,25 @@ fn kind_name(kind: wgpu::DeviceType) -> &'static str {
 /// [`Error::Argument`] if a backend or a power preference does not exist.
 pub fn adapters(options: &GpuOptions) -> Result<Vec<AdapterReport>> {
     Ok(enumerate(options)?.iter().map(AdapterReport::of).collect())
+}
+
+/// Everything that wgpu says of the adapter that [`Gpu::open`](super::Gpu::open) would choose, a line for each property: for
+/// reports of faults, since [`AdapterReport`] has only what wglm uses.
+///
+/// # Errors
+/// [`Error::NoAdapter`] and [`Error::Argument`] as for [`Gpu::open`](super::Gpu::open).
+pub fn adapter_details(options: &GpuOptions) -> Result<Vec<String>> {
+    let adapter = choose(options)?;
+    let mut lines = vec![format!("{:?}", adapter.get_info())];
+    let features = adapter.features();
+    lines.push(format!("features: {}", features.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join(" ")));
+    let limits = format!("{:#?}", adapter.limits());
+    lines.extend(
+        limits.lines().filter(|line| line.starts_with(' ')).map(|line| line.trim().trim_end_matches(',').to_owned()),
+    );
+    let matrices = adapter.cooperative_matrix_properties();
+    lines.extend(matrices.iter().map(|properties| format!("{properties:?}")));
+    Ok(lines)
 }
 
 fn enumerate(options: &GpuOptions) -> Result<Vec<wgpu::Adapter>> {

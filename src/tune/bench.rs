@@ -37,6 +37,8 @@ pub(super) struct GpuBench<'a> {
     cache: CacheShape,
     base: Target,
     since: Instant,
+    /// Whether what is being measured or planned should end at once.
+    stop: Option<&'a dyn Fn() -> bool>,
     /// The plan of a token with nothing chosen, whose weights and cache all plans have.
     token: Option<Arc<BatchPlan>>,
     writer: BatchWriter,
@@ -71,17 +73,24 @@ struct Rhythm {
 }
 
 impl<'a> GpuBench<'a> {
-    /// For a model, with a cache as given, which holds noise.
+    /// For a model, with a cache as given, which holds noise. Once `stop` says so, measurements and plans end, between two
+    /// submissions, with [`Error::Cancelled`].
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::ContextTooLarge`]; what the device reports.
-    pub fn new(model: &'a Model, cache: CacheShape, since: Instant) -> Result<Self> {
+    pub fn new(
+        model: &'a Model,
+        cache: CacheShape,
+        since: Instant,
+        stop: Option<&'a dyn Fn() -> bool>,
+    ) -> Result<Self> {
         let writer = BatchWriter::new(model.config());
         let mut bench = Self {
             model,
             cache,
             base: model.untuned().clone(),
             since,
+            stop,
             token: None,
             writer,
             pipelines: model.pipelines().beside(),
@@ -107,6 +116,11 @@ impl<'a> GpuBench<'a> {
         (*self.base.choices).clone()
     }
 
+    /// An error if it should end.
+    fn going(&self) -> Result<()> {
+        if self.stop.is_some_and(|stop| stop()) { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
     fn target(&self, choices: &Choices) -> Target {
         Target {
             tilings: choices.table.unwrap_or(self.base.tilings),
@@ -129,6 +143,7 @@ impl<'a> GpuBench<'a> {
 
     /// What is known of the plan for a shape.
     fn planned(&mut self, choices: &Choices, shape: BatchShape) -> Result<Planned> {
+        self.going()?;
         let key = (choices.clone(), shape);
         if let Some(known) = self.known.get(&key) {
             return Ok(*known);
@@ -197,6 +212,7 @@ impl<'a> GpuBench<'a> {
 
     /// The seconds that the steps of a plan take once, as the mean of some repeats.
     fn measured(&self, executor: &Executor, steps: &[usize], Rhythm { repeats, slices }: Rhythm) -> Result<f64> {
+        self.going()?;
         let gpu = executor.gpu();
         if gpu.measures_passes() {
             if slices == 1 {
@@ -205,6 +221,7 @@ impl<'a> GpuBench<'a> {
             }
             let mut sum = 0.0;
             for slice in steps.chunks(steps.len().div_ceil(slices)) {
+                self.going()?;
                 sum += executor.time(&[slice])?.iter().sum::<f64>();
             }
             return Ok(sum / 1e9);
@@ -212,6 +229,7 @@ impl<'a> GpuBench<'a> {
         let start = Instant::now();
         for _ in 0..repeats {
             for slice in steps.chunks(steps.len().div_ceil(slices)) {
+                self.going()?;
                 let submission = executor.submit(slice.iter().copied(), &[])?;
                 gpu.wait(&submission)?;
             }
@@ -383,7 +401,7 @@ mod tests {
 
     fn bench(model: &Model) -> GpuBench<'_> {
         let cache = CacheShape { context: 1024, ..model.cache() };
-        GpuBench::new(model, cache, Instant::now()).unwrap()
+        GpuBench::new(model, cache, Instant::now(), None).unwrap()
     }
 
     fn tiled(bench: &GpuBench<'_>, tiling: &str) -> Choices {

@@ -10,12 +10,14 @@ mod search;
 
 use crate::error::{Error, Result};
 use crate::generate::Cancel;
-use crate::model::{CacheShape, Model, Tuning, TuningSubject};
+use crate::gpu::AdapterReport;
+use crate::model::{CacheShape, Comparison, Model, Tuning, TuningSubject};
 use crate::plan::Choices;
 use bench::GpuBench;
 use candidates::{About, questions};
 use question::Work;
 use search::{Bench, Found, Search};
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// How to tune. Fields will be added, so construct it as `TuneOptions { …, ..TuneOptions::default() }`.
@@ -24,6 +26,28 @@ pub struct TuneOptions {
     /// About how long it may take; `None` for a minute on a fast GPU, and up to five on a slow one. A driver that compiles
     /// a kernel cannot be interrupted, so it may take somewhat longer.
     pub budget: Option<Duration>,
+    /// Whether the budget is a limit, for a user who waits: when it is over, and after a cancellation, the call returns with
+    /// the submission or the kernel that is on its way then. What was not compared as a whole by then is not chosen.
+    pub strict: bool,
+}
+
+/// Seconds of a tuning at a first start.
+const FIRST: u64 = 20;
+/// The bytes of weights from which on a model is worth it. A token of a smaller one takes about as long as its dispatches,
+/// however these are divided.
+const WORTH: u64 = 1 << 30;
+
+/// How a program should tune when it starts with a model, before it is used: for 20 seconds at most, once, if nobody has
+/// measured this GPU, it is one, the model has a gigabyte of weights, and no tuning was loaded with it. Keep what comes of
+/// it, even if nothing is faster, and pass it to the next load. wglm itself never tunes unless it is asked to.
+pub fn first_tuning(model: &Model) -> Option<TuneOptions> {
+    let weights = model.file().tensors().map(|tensor| tensor.bytes as u64).sum();
+    let options = TuneOptions { budget: Some(Duration::from_secs(FIRST)), strict: true };
+    is_worth_it(model.tuning().is_some(), model.gpu().report(), weights).then_some(options)
+}
+
+fn is_worth_it(tuned: bool, adapter: &AdapterReport, weights: u64) -> bool {
+    !tuned && !adapter.is_measured() && !adapter.is_software() && weights >= WORTH
 }
 
 /// How far a tuning is.
@@ -103,7 +127,28 @@ pub fn tune(
     progress: &mut dyn FnMut(&TuneProgress),
 ) -> Result<Tuning> {
     let since = Instant::now();
-    let (mut bench, deep) = bench(model, since)?;
+    let limit = Cell::new(options.budget.map_or(f64::INFINITY, |budget| budget.as_secs_f64()));
+    let stopped = || cancel.is_cancelled() || options.strict && since.elapsed().as_secs_f64() > limit.get();
+    let within = options.strict.then_some(&limit);
+    let found = match search(model, options, (&stopped, within), since, progress) {
+        Err(Error::Cancelled) if options.strict => Found::default(),
+        found => found?,
+    };
+    let Found { choices, comparison, complete, trials } = found;
+    let choices = if comparison.is_empty() { Choices::default() } else { choices };
+    let subject = TuningSubject::of(model.gpu(), model.file())?;
+    Ok(Tuning { subject, choices, comparison, complete, trials })
+}
+
+/// Searches until `stopped` says so. If the budget is a limit, `limit` is what `stopped` goes by.
+fn search(
+    model: &Model,
+    options: &TuneOptions,
+    (stopped, limit): (&dyn Fn() -> bool, Option<&Cell<f64>>),
+    since: Instant,
+    progress: &mut dyn FnMut(&TuneProgress),
+) -> Result<Found> {
+    let (mut bench, deep) = bench(model, since, limit.map(|_| stopped))?;
     let start = bench.start();
     let token = bench.time(&start, Work::Token { depth: 0 })?;
     let usual = (TOKENS * token).clamp(LEAST, MOST);
@@ -117,16 +162,44 @@ pub fn tune(
         budget,
     };
     let questions = questions(&mut bench, &about)?;
-    let stopped = || cancel.is_cancelled();
-    let found = Search::new(&mut bench, start, budget, &stopped, progress).run(&questions)?;
-    let Found { choices, comparison, complete, trials } = found;
-    let choices = if comparison.is_empty() { Choices::default() } else { choices };
-    let subject = TuningSubject::of(model.gpu(), model.file())?;
-    Ok(Tuning { subject, choices, comparison, complete, trials })
+    Search::new(&mut bench, start, budget, stopped, progress).within(limit).run(&questions)
 }
 
+/// Work that [`compare`] measures.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compared {
+    /// A generated token, with so many tokens in the cache.
+    Token(usize),
+    /// A part of a prompt of so many tokens.
+    Rows(usize),
+}
+
+/// Compares two choices for a model by turns, as [`tune()`] does: some work with the first, then with the second, then the
+/// other way round. Returns the median times, the gain of the second and the spread of the gains. The results of the
+/// kernels are not checked.
+///
+/// # Errors
+/// [`Error::Shader`] for choices that the device cannot compile; what the device reports.
+#[doc(hidden)]
+pub fn compare(model: &Model, choices: [&Choices; 2], work: Compared, seconds: f64) -> Result<Comparison> {
+    let (depth, rows, work) = match work {
+        Compared::Token(depth) => (depth, 1, Work::Token { depth }),
+        Compared::Rows(rows) => (0, rows, Work::Rows { rows, depth: 0 }),
+    };
+    let cache = CacheShape { context: (depth + rows + 1).max(LEAST_CONTEXT), ty: model.cache().ty };
+    let mut bench = GpuBench::new(model, cache, Instant::now(), None)?;
+    let start = bench.start();
+    let [before, after] = choices.map(|choices| choices.or(&start));
+    let never = || false;
+    Search::new(&mut bench, start, seconds, &never, &mut |_| {}).by_turns([&before, &after], work)
+}
+
+/// The context of a comparison at least, in tokens.
+const LEAST_CONTEXT: usize = 512;
+
 /// What measures, with a cache as deep as there is room for, and the tokens in it.
-fn bench(model: &Model, since: Instant) -> Result<(GpuBench<'_>, usize)> {
+fn bench<'a>(model: &'a Model, since: Instant, stop: Option<&'a dyn Fn() -> bool>) -> Result<(GpuBench<'a>, usize)> {
     let gpu = model.gpu();
     let (config, ty, memory) = (model.config(), model.cache().ty, gpu.memory());
     let free =
@@ -139,7 +212,7 @@ fn bench(model: &Model, since: Instant) -> Result<(GpuBench<'_>, usize)> {
         if deep > 0 && free.is_some_and(|free| bytes > free / SHARE) {
             continue;
         }
-        match GpuBench::new(model, cache, since) {
+        match GpuBench::new(model, cache, since, stop) {
             Ok(bench) => return Ok((bench, deep)),
             Err(error @ (Error::OutOfMemory { .. } | Error::ContextTooLarge { .. })) => last = Some(error),
             Err(error) => return Err(error),
@@ -147,4 +220,48 @@ fn bench(model: &Model, since: Instant) -> Result<(GpuBench<'_>, usize)> {
     }
     let found = "room for no cache".to_owned();
     Err(last.unwrap_or(Error::Argument { argument: "memory", expected: "room for a small cache".to_owned(), found }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::Matrices;
+
+    fn adapter(name: &str, vendor: u32, kind: &'static str) -> AdapterReport {
+        AdapterReport {
+            name: name.to_owned(),
+            vendor,
+            backend: "metal",
+            kind,
+            driver: String::new(),
+            subgroup: Some((32, 32)),
+            f16: true,
+            matrices: Matrices::None,
+            timestamps: true,
+            max_binding: 0,
+            max_buffer: 0,
+            memory: None,
+            max_workgroup_bytes: 0,
+            max_storage_buffers: 0,
+        }
+    }
+
+    /// Only a GPU that nobody has measured, with a large model and without a tuning.
+    #[test]
+    fn a_first_start_tunes_where_that_pays() {
+        let (mac, flash) = (adapter("Apple M3 Pro", 0, "integrated"), 16 << 30);
+        assert!(is_worth_it(false, &mac, flash));
+        assert!(!is_worth_it(true, &mac, flash), "it is tuned");
+        assert!(!is_worth_it(false, &mac, 6 << 20), "the demonstration model");
+        for (name, vendor, kind, worth) in [
+            ("NVIDIA H100 80GB HBM3", 0x10de, "discrete", false),
+            ("NVIDIA H200", 0x10de, "discrete", false),
+            ("NVIDIA GeForce RTX 4090", 0x10de, "discrete", true),
+            ("AMD Radeon RX 7900 XTX", 0x1002, "discrete", true),
+            ("Apple Paravirtual device", 0, "virtual", true),
+            ("llvmpipe (LLVM 15.0.6, 256 bits)", 0x10005, "software", false),
+        ] {
+            assert_eq!(is_worth_it(false, &adapter(name, vendor, kind), flash), worth, "{name}");
+        }
+    }
 }

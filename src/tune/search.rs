@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::model::{Comparison, Figure, Outcome, Trial};
 use crate::plan::Choices;
 use crate::threads::GoOn;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -73,6 +74,8 @@ pub(super) struct Search<'a> {
     start: Choices,
     chosen: Choices,
     budget: f64,
+    /// Where what `stopped` takes for the end of the time stands, if the budget is a limit.
+    limit: Option<&'a Cell<f64>>,
     /// The seconds that a candidate takes beside its measurements, as a rule, by the question's first work: to compile it
     /// and to make it ready, which for prompts takes many times what it takes for a token.
     making: HashMap<Work, f64>,
@@ -118,7 +121,17 @@ impl<'a> Search<'a> {
     ) -> Self {
         let (chosen, making, known, complete) = (start.clone(), HashMap::new(), HashMap::new(), true);
         let (touched, trials, kept) = (Vec::new(), Vec::new(), Vec::new());
-        Self { bench, stopped, tell, start, chosen, budget, making, known, touched, trials, kept, complete }
+        let limit = None;
+        Self { bench, stopped, tell, start, chosen, budget, limit, making, known, touched, trials, kept, complete }
+    }
+
+    /// The same with a budget that is a limit: `stopped` is to say so once `limit` seconds are over. While questions are
+    /// asked that leaves time for the last comparison. If that is stopped, nothing is chosen.
+    pub fn within(self, limit: Option<&'a Cell<f64>>) -> Self {
+        if let Some(limit) = limit {
+            limit.set(self.budget * (1.0 - RESERVE));
+        }
+        Self { limit, ..self }
     }
 
     /// Answers the questions in turn, and compares the whole with the start. After a request to stop, or when time is up,
@@ -131,6 +144,9 @@ impl<'a> Search<'a> {
         let left_out = self.ask_all(questions.iter(), MOST)?;
         let left_out = self.ask_all(left_out.into_iter(), 1.0)?;
         self.complete &= left_out.is_empty();
+        if let Some(limit) = self.limit {
+            limit.set(self.budget);
+        }
         self.finish()
     }
 
@@ -391,6 +407,16 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
+    /// Compares two choices by turns in one kind of work, for as long as there is time.
+    pub fn by_turns(mut self, choices: [&Choices; 2], work: Work) -> Result<Comparison> {
+        let took = choices.map(|choices| self.bench.time(choices, work));
+        let took = took.into_iter().collect::<Result<Vec<f64>>>()?.iter().sum::<f64>() / 2.0;
+        let count = turns_in(self.budget - self.bench.elapsed(), took);
+        let Turns { figures, gain, spread, .. } = self.turns(choices[0], choices[1], &[work], count, true)?;
+        let figure = figures.into_iter().next().unwrap_or(Figure { work: work.to_string(), before: 0.0, after: 0.0 });
+        Ok(Comparison { figure, gain, spread })
+    }
+
     /// Compares two choices by turns. If it may be stopped, it looks between two whether it should be.
     fn turns(
         &mut self,
@@ -428,7 +454,7 @@ impl<'a> Search<'a> {
             let works = self.touched.clone();
             let (start, chosen) = (self.start.clone(), self.chosen.clone());
             let turns = match self.last_turns(&start, &chosen, &works) {
-                Err(error) if !is_fatal(&error) => {
+                Err(error) if !is_fatal(&error) || matches!(error, Error::Cancelled) => {
                     self.chosen = start; // what cannot be compared is not kept
                     self.drop_trials();
                     break;
@@ -456,7 +482,7 @@ impl<'a> Search<'a> {
     fn last_turns(&mut self, start: &Choices, chosen: &Choices, works: &[Work]) -> Result<Turns> {
         let took = self.look(chosen, works)?.iter().sum();
         let count = turns_in(self.budget - self.bench.elapsed(), took);
-        self.turns(start, chosen, works, count, false)
+        self.turns(start, chosen, works, count, self.limit.is_some())
     }
 
     /// Marks trials that were kept and whose candidates are chosen no more.

@@ -120,7 +120,7 @@ fn options_come_before_a_tuning() {
 fn tuning_ends_and_is_never_slower_by_its_own_measure() {
     let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
     for seconds in [0.0, 2.0] {
-        let options = TuneOptions { budget: Some(Duration::from_secs_f64(seconds)) };
+        let options = TuneOptions { budget: Some(Duration::from_secs_f64(seconds)), ..TuneOptions::default() };
         let mut told = 0;
         let tuning = tune(&model, &options, &Cancel::default(), &mut |progress| {
             assert!((0.0..=1.0).contains(&progress.share()) && progress.kept <= progress.trials);
@@ -152,7 +152,27 @@ fn a_cancelled_tuning_returns_what_there_is() {
     let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
     let cancel = Cancel::default();
     cancel.cancel();
-    let tuning = tune(&model, &TuneOptions::default(), &cancel, &mut |_| {}).unwrap();
+    for strict in [false, true] {
+        let tuning = tune(&model, &TuneOptions { strict, ..TuneOptions::default() }, &cancel, &mut |_| {}).unwrap();
+        assert!(tuning.trials.is_empty() && !tuning.complete);
+        sound(&tuning);
+    }
+}
+
+/// A strict one returns while it is being set up, or with the next measurement, and chooses nothing that it did not compare.
+#[test]
+fn a_strict_tuning_ends_at_once() {
+    let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
+    let options = |seconds| TuneOptions { budget: Some(Duration::from_secs(seconds)), strict: true };
+    let tuning = tune(&model, &options(0), &Cancel::default(), &mut |_| panic!("there is no time")).unwrap();
     assert!(tuning.trials.is_empty() && !tuning.complete);
+    let (cancel, mut told) = (Cancel::default(), 0);
+    let tuning = tune(&model, &options(3600), &cancel, &mut |_| {
+        cancel.cancel();
+        told += 1;
+    });
+    let tuning = tuning.unwrap();
     sound(&tuning);
+    assert!(told <= 2 && tuning.choices.is_empty(), "{told}: {tuning:?}");
+    assert_eq!(wglm::first_tuning(&model), None, "a small model, and a software driver");
 }

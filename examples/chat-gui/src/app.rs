@@ -14,13 +14,14 @@ use crate::protocol::{Command, Loaded, Source};
 use crate::restart::Restart;
 use crate::status::{Places, StatusFile};
 use crate::store::Store;
+use crate::tunings::Tunings;
 use crate::worker::Worker;
 use crate::{device, look};
 use anyhow::Context as _;
 use eframe::CreationContext;
 use eframe::egui::Context;
 use std::time::{Duration, Instant};
-use wglm::{Stats, TuneProgress};
+use wglm::{Stats, TuneOptions, TuneProgress};
 
 /// How long the settings have to stay unchanged before they are saved, since a slider changes them in every frame.
 const REST: Duration = Duration::from_secs(1);
@@ -33,6 +34,8 @@ pub struct Start {
     /// The conversation in which to ask again, once the model is loaded.
     pub again: Option<String>,
     pub restart: Restart,
+    /// See [`Tunings::first`].
+    pub first_tuning: Option<f32>,
 }
 
 /// The window.
@@ -88,7 +91,8 @@ impl App {
         let window = creation.egui_ctx.clone();
         let picker = Picker::new(&window, gpu.clone(), start.source.as_ref(), start.context);
         let Restart { data, temperature, status, .. } = start.restart.clone();
-        let worker = Worker::start(gpu, window.clone(), data.join("tunings"), start.restart)?;
+        let tunings = Tunings { folder: data.join("tunings"), first: start.first_tuning };
+        let worker = Worker::start(gpu, window.clone(), tunings, start.restart)?;
         let (mut chats, notices) = Chats::read(Store::open(data)?)?;
         if let Some(id) = &start.again {
             chats.go_to_id(id);
@@ -139,8 +143,8 @@ impl App {
     }
 
     /// Makes the worker tune the model.
-    fn tune(&mut self) {
-        self.tuning = self.worker.ask(Command::Tune).then_some(None);
+    fn tune(&mut self, options: TuneOptions) {
+        self.tuning = self.worker.ask(Command::Tune(options)).then_some(None);
     }
 
     /// Saves settings whose last change is at least this long ago.

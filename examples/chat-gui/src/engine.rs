@@ -9,7 +9,6 @@ use crate::restart::Restart;
 use crate::tunings::{self, Tunings};
 use crate::worker::WindowSender;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use wglm::{
     Cancel, Chat, Error, Event, Gguf, Gpu, LoadOptions, Message, Model, Overflow, PromptOptions, Result, TuneOptions,
     Tuning,
@@ -32,16 +31,15 @@ pub struct Engine {
 
 impl Engine {
     /// An engine without a model.
-    pub fn new(gpu: Gpu, window: WindowSender, tunings: PathBuf, restart: Restart) -> Self {
-        let (tunings, source) = (Tunings(tunings), None);
-        Self { gpu, window, tunings, restart, source, chat: None, place: None, unsaved: false }
+    pub fn new(gpu: Gpu, window: WindowSender, tunings: Tunings, restart: Restart) -> Self {
+        Self { gpu, window, tunings, restart, source: None, chat: None, place: None, unsaved: false }
     }
 
     /// Carries out a command, unless it was cancelled. Errors are reported to the window.
     pub fn obey(&mut self, command: Command, cancel: &Cancel) {
         match command {
             Command::Load(source, context) => self.load(&source, context, cancel),
-            Command::Tune => self.tune(cancel),
+            Command::Tune(options) => self.tune(&options, cancel),
             Command::Open(place) => self.open(place),
             Command::Reply(request) => self.reply(*request, cancel),
         }
@@ -76,12 +74,13 @@ impl Engine {
         notices.for_each(|notice| self.window.send(WorkerMessage::Notice(format!("Note: {notice}."))));
         let chat = Chat::new(&model)?;
         let (name, context) = (source.name(), chat.session().context());
-        Ok((chat, Loaded { name, context, sampling: model.sampling()? }))
+        let (sampling, first_tuning) = (model.sampling()?, self.tunings.first(&model));
+        Ok((chat, Loaded { name, context, sampling, first_tuning }))
     }
 
     /// Tunes the model that is loaded, and keeps what is faster.
-    fn tune(&mut self, cancel: &Cancel) {
-        let (told, faster) = match self.tuned(cancel) {
+    fn tune(&mut self, options: &TuneOptions, cancel: &Cancel) {
+        let (told, faster) = match self.tuned(options, cancel) {
             Ok(Some(tuning)) => (tunings::told(&tuning), !tuning.choices.is_empty()),
             Ok(None) => ("There is no model: load one first.".into(), false),
             Err(error) => (format!("Tuning failed: {error}."), false),
@@ -89,12 +88,12 @@ impl Engine {
         self.window.send(WorkerMessage::Tuned { told, faster });
     }
 
-    fn tuned(&self, cancel: &Cancel) -> anyhow::Result<Option<Tuning>> {
+    fn tuned(&self, options: &TuneOptions, cancel: &Cancel) -> anyhow::Result<Option<Tuning>> {
         let Some(chat) = &self.chat else { return Ok(None) };
-        let tuning = wglm::tune(chat.session().model(), &TuneOptions::default(), cancel, &mut |progress| {
+        let tuning = wglm::tune(chat.session().model(), options, cancel, &mut |progress| {
             self.window.send(WorkerMessage::Tuning(progress.clone()));
         })?;
-        self.tunings.keep(&tuning)?;
+        self.tunings.keep(&tuning, options.strict)?;
         Ok(Some(tuning))
     }
 

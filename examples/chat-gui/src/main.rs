@@ -62,6 +62,9 @@ struct Args {
     /// The folder of the conversations; by default where the platform keeps what apps keep.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Tune at the first start as on a GPU that nobody has measured, for so many seconds: for tests, whose GPU is none.
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    first_tuning: Option<f32>,
     /// Keep a file that tells, as JSON, what the window shows and where: for tests.
     #[arg(long, value_name = "FILE")]
     status: Option<PathBuf>,
@@ -78,6 +81,7 @@ impl Args {
             source: self.file.map(Source::File).or(self.demo.then_some(Source::Demo)),
             context: self.context,
             again: self.after_loss,
+            first_tuning: self.first_tuning,
             restart: restart::Restart { data, temperature, status, allowed },
         })
     }

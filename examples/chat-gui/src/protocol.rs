@@ -2,7 +2,7 @@
 
 use crate::settings::Settings;
 use std::path::PathBuf;
-use wglm::{Event, Message, Progress, SamplerParams, TuneProgress};
+use wglm::{Event, Message, Progress, SamplerParams, TuneOptions, TuneProgress};
 
 /// The source of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum Command {
     /// Load a model in place of the present one, with this context in tokens.
     Load(Source, Option<usize>),
     /// Find what makes the model faster on this GPU, and keep it for the next load.
-    Tune,
+    Tune(TuneOptions),
     /// Restore the session of a conversation.
     Open(Place),
     /// Generate a reply.
@@ -100,4 +100,6 @@ pub struct Loaded {
     pub context: usize,
     /// The sampling parameters that the file recommends.
     pub sampling: SamplerParams,
+    /// How it should be tuned before it is used, if nobody has measured this GPU and it was not tuned yet.
+    pub first_tuning: Option<TuneOptions>,
 }

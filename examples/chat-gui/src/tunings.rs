@@ -2,29 +2,43 @@
 
 use std::fs;
 use std::path::PathBuf;
-use wglm::{Gguf, Gpu, Tuning, TuningSubject};
+use std::time::Duration;
+use wglm::{Gguf, Gpu, Model, TuneOptions, Tuning, TuningSubject, first_tuning};
 
 /// The folder.
-pub struct Tunings(pub PathBuf);
+pub struct Tunings {
+    pub folder: PathBuf,
+    /// The seconds of a tuning at the first start with any model on any GPU, for tests.
+    pub first: Option<f32>,
+}
 
 impl Tunings {
     /// The tuning for a model, if one is kept. A file that cannot be read counts as absent.
     pub fn of(&self, gpu: &Gpu, file: &Gguf) -> Option<Tuning> {
-        let path = self.0.join(TuningSubject::of(gpu, file).ok()?.file_name());
+        let path = self.folder.join(TuningSubject::of(gpu, file).ok()?.file_name());
         fs::read_to_string(path).ok()?.parse().ok()
     }
 
-    /// Keeps a tuning, unless nothing was found.
+    /// How a model should be tuned before it is used, if at all.
+    pub fn first(&self, model: &Model) -> Option<TuneOptions> {
+        let asked = |seconds| {
+            let options = TuneOptions { budget: Duration::try_from_secs_f32(seconds).ok(), strict: true };
+            model.tuning().is_none().then_some(options)
+        };
+        self.first.map_or_else(|| first_tuning(model), asked)
+    }
+
+    /// Keeps a tuning. One in which nothing was chosen is kept only after a `first` tuning, which is not repeated.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn keep(&self, tuning: &Tuning) -> std::io::Result<()> {
-        if tuning.choices.is_empty() {
+    pub fn keep(&self, tuning: &Tuning, first: bool) -> std::io::Result<()> {
+        if tuning.choices.is_empty() && !first {
             return Ok(());
         }
-        let path = self.0.join(tuning.subject.file_name());
+        let path = self.folder.join(tuning.subject.file_name());
         let beside = path.with_extension("new");
-        fs::create_dir_all(&self.0)?;
+        fs::create_dir_all(&self.folder)?;
         fs::write(&beside, tuning.to_string()).and_then(|()| fs::rename(beside, path))
     }
 }

@@ -4,10 +4,10 @@
 use crate::engine::Engine;
 use crate::protocol::{Command, WorkerMessage};
 use crate::restart::Restart;
+use crate::tunings::Tunings;
 use crate::turns::Turns;
 use eframe::egui::Context;
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Worker {
     ///
     /// # Errors
     /// The error of the operating system if it refuses the thread.
-    pub fn start(gpu: Gpu, window: Context, tunings: PathBuf, restart: Restart) -> std::io::Result<Self> {
+    pub fn start(gpu: Gpu, window: Context, tunings: Tunings, restart: Restart) -> std::io::Result<Self> {
         let ((commands, received), (sender, messages)) = (channel::<(Command, Cancel)>(), channel());
         let window = WindowSender { messages: sender, window };
         let turns = Turns::new(&gpu);
@@ -68,7 +68,7 @@ impl Worker {
     /// Sends a command; false if the thread has ended.
     pub fn ask(&mut self, command: Command) -> bool {
         let cancel = Cancel::default();
-        if matches!(command, Command::Load(..) | Command::Tune | Command::Reply(_)) {
+        if matches!(command, Command::Load(..) | Command::Tune(_) | Command::Reply(_)) {
             self.asked.push_back(cancel.clone());
         }
         self.commands.as_ref().is_some_and(|commands| commands.send((command, cancel)).is_ok())

@@ -1,6 +1,6 @@
 //! Arguments that select the model, the GPU and how the model runs.
 
-use super::numbers::{positive, whole};
+use super::numbers::{above_zero, positive, whole};
 use clap::{Args, ValueEnum};
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -196,9 +196,22 @@ pub struct ModelArgs {
     /// Use the choices in FILE, which `wglm tune` wrote; off for none [default: what `wglm tune` found for this GPU and model]
     #[arg(long, value_name = "FILE|off", help_heading = TUNING)]
     pub tuning: Option<TuningArg>,
+    /// Tune at the first start as on a GPU that nobody has measured, for so many seconds: for tests, whose GPU is none
+    #[arg(long, value_name = "SECONDS", hide = true, value_parser = above_zero)]
+    pub first_tuning: Option<f32>,
     /// Check GPU results against the CPU at load, and avoid kernels that are wrong
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = TUNING)]
     pub check: CheckArg,
+}
+
+impl ModelArgs {
+    /// Whether no option changes what a tuning would choose, or what it would be measured with.
+    pub fn is_usual(&self) -> bool {
+        let FileArgs { ubatch_size, arithmetic, tiling, tiling_table, unfuse, .. } = &self.file;
+        let usual = ubatch_size.is_none() && tiling_table.is_none() && unfuse.is_none();
+        let tilings = tiling.as_ref().is_none_or(|list| list.0.is_empty());
+        usual && tilings && matches!(arithmetic, ArithmeticArg::Auto) && !self.gpu.no_subgroups
+    }
 }
 
 /// A tuning that is named.

@@ -47,7 +47,7 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
     let file = model::open(talk.model.file.model.as_deref())?;
     let options = GenerateOptions { constraint, ..run::options(&file, &talk.sampling, true)? };
     let model = model::load(&file, &talk.model, talk.sampling.speculate.kind())?;
-    tunings::hint(&model, &talk.model);
+    tunings::at_first_start(&model, &talk.model);
     let mut chat = Chat::new(&model)?;
     run::prepare(&mut chat, &talk.reply, options);
     output::note(format_args!(

@@ -173,6 +173,28 @@ fn a_request_to_stop_keeps_what_was_found() {
     assert_eq!(found, Found::default());
 }
 
+/// Where the budget is a limit, a request to stop is heeded in the last comparison too, and nothing is left chosen.
+#[test]
+fn a_limit_ends_the_last_comparison_too() {
+    for stops in [true, false] {
+        let (stop, limit) = (Cell::new(false), Cell::new(0.0));
+        let mut bench = MadeUp::new(sixteen, 0.001);
+        let mut limits = Vec::new();
+        let mut tell = |progress: &TuneProgress| {
+            limits.push(limit.get());
+            stop.set(stops && progress.doing.starts_with("comparing the whole"));
+        };
+        let stopped = || stop.get();
+        let search = Search::new(&mut bench, Choices::default(), 100.0, &stopped, &mut tell).within(Some(&limit));
+        let found = search.run(&[all_splits(&[TOKEN])]).unwrap();
+        assert_eq!(found.choices.is_empty(), stops, "{found:#?}");
+        assert_eq!(found.comparison.is_empty(), stops, "{found:#?}");
+        let kept = found.trials.iter().filter(|trial| trial.outcome == Outcome::Kept).count();
+        assert_eq!(kept, usize::from(!stops), "{found:#?}");
+        assert!(limits[0] < 100.0 && limits.last() == Some(&100.0), "time is left for the comparison: {limits:?}");
+    }
+}
+
 /// Each gain was there when it was measured, but together they are slower: then nothing is left of the slower part.
 #[test]
 fn the_whole_decides() {

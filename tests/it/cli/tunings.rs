@@ -1,7 +1,9 @@
 //! Tests that what `tune` finds is kept, found again, and ignored where it does not belong.
 
-use super::{Outcome, command, json, outcome, succeed, wglm, with_cache, written};
+use super::{ANSWER, Outcome, QUESTION, command, json, outcome, succeed, wglm, with_cache, written};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use wglm::{Choices, Gguf, Gpu, GpuOptions, Tuning, TuningSubject};
 
@@ -122,6 +124,56 @@ fn tune_reports_and_keeps() {
     let done = tune(&["-o", "csv", "--tuning", file.to_str().unwrap()]);
     assert!(done.out.is_empty() || done.out.starts_with("step,candidate,work,before_seconds,"), "{done:?}");
     assert_eq!(file.exists(), done.err.contains("kept in "), "{done:?}");
+}
+
+/// A first start on a GPU that nobody has measured says that it tunes, keeps what comes of it, and answers. The next start
+/// finds that. Whoever asks for no tuning, or for nothing on stderr, does not wait for one.
+#[test]
+fn a_first_start_tunes_once() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("wglm/tunings").join(tuning().subject.file_name());
+    let run = |rest: &[&str]| {
+        let mut command = command(["run", "--temp", "0", "--first-tuning", "1", QUESTION]);
+        command.args(rest);
+        with_cache(&mut command, dir.path());
+        let done = outcome(command);
+        assert!(done.code == Some(0) && done.out == ANSWER, "{done:?}");
+        done
+    };
+    let begins = |done: &Outcome| done.err.contains(": measuring that now, once, for at most 1 s; Ctrl-C skips it");
+    for off in [["--tuning", "off"].as_slice(), &["-q", "--tiling", "moe.down=8x1x64"]] {
+        assert!(!begins(&run(off)) && !path.exists(), "{off:?}");
+    }
+    let done = run(&[]);
+    assert!(begins(&done) && done.err.contains("`wglm tune` with the same -m measures more"), "{done:?}");
+    let kept: Tuning = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+    assert_eq!(kept.subject, tuning().subject);
+    let again = run(&[]);
+    assert!(!begins(&again) && !again.err.contains("note:"), "{again:?}");
+    // One for another version is of no use, so the start after an update tunes again.
+    let old = Tuning { subject: TuningSubject { wglm: "0.0.9".into(), ..kept.subject.clone() }, ..kept };
+    std::fs::write(&path, old.to_string()).unwrap();
+    assert!(begins(&run(&[])));
+    assert!(std::fs::read_to_string(&path).unwrap().parse::<Tuning>().unwrap().subject == tuning().subject);
+}
+
+/// Ctrl-C skips it at once, for good, and the answer comes all the same.
+#[test]
+fn an_interrupt_skips_the_tuning_alone() {
+    let dir = TempDir::new().unwrap();
+    let mut command = command(["run", "--temp", "0", "--first-tuning", "3600", QUESTION]);
+    with_cache(&mut command, dir.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("Ctrl-C skips it") {
+        assert!(err.read_line(&mut text).unwrap() > 0, "{text}");
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    err.read_to_string(&mut text).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == ANSWER.as_bytes(), "{text}");
+    assert!(text.contains("nothing faster was found") && dir.path().join("wglm/tunings").exists(), "{text}");
 }
 
 #[test]

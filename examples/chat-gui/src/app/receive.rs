@@ -4,6 +4,7 @@ use super::App;
 use crate::pending::Typed;
 use crate::protocol::{Source, WorkerMessage};
 use crate::{list, picker};
+use wglm::TuneOptions;
 
 impl App {
     /// Handles all messages from the worker since the last frame.
@@ -25,12 +26,15 @@ impl App {
                 if self.chats.open().messages.is_empty() {
                     self.chats.open_mut().settings.sampling = loaded.sampling.clone();
                 }
+                let first_tuning = loaded.first_tuning.take();
                 self.loaded = Some(loaded);
                 (self.picker.loading, self.picker.open) = (None, false);
                 self.open();
                 if self.again.take().is_some_and(|id| id == self.chats.open().id) {
                     self.notices.push("The GPU was lost, so the program started again.".into());
                     self.ask(Typed::Nothing);
+                } else if let Some(options) = first_tuning {
+                    self.tune_first(options);
                 }
             }
             WorkerMessage::NotLoaded(error) => {
@@ -58,6 +62,15 @@ impl App {
         } else {
             self.notices.push(format!("{} is here. Open it under \"Model …\".", model.name()));
         }
+    }
+
+    /// Tunes a model before it is used.
+    fn tune_first(&mut self, options: TuneOptions) {
+        let seconds = options.budget.unwrap_or_default().as_secs_f32();
+        self.notices.push(format!(
+            "Nobody has measured what suits this GPU. That is done now, once, for at most {seconds} seconds; Stop skips it."
+        ));
+        self.tune(options);
     }
 
     /// Shows what came of tuning, and loads the model again if it is faster now.

@@ -8,6 +8,7 @@ use crate::turns::FRAME;
 use crate::{list, look};
 use eframe::egui::{Button, CentralPanel, Context, Frame, Key, Modifiers, Panel, Ui, ViewportCommand, Visuals};
 use std::time::{Duration, Instant};
+use wglm::TuneOptions;
 
 impl eframe::App for App {
     fn logic(&mut self, _: &Context, _: &mut eframe::Frame) {
@@ -107,7 +108,7 @@ impl App {
             self.places.note("tune", tune.rect);
             let hint = "Measures for a minute, on a slow GPU for five, what makes this model faster on this GPU";
             if tune.on_hover_text(hint).clicked() {
-                self.tune();
+                self.tune(TuneOptions::default());
             }
             let settings = ui.toggle_value(&mut self.settings_shown, "Settings");
             self.places.note("settings", settings.rect);

@@ -168,6 +168,30 @@ fn a_model_is_tuned_and_that_is_stopped() {
     window.close();
 }
 
+/// A first start on a GPU that nobody has measured tunes, says so, and can be stopped; the next start finds what came of it.
+#[test]
+#[ignore = "drives a window: needs Xvfb and xdotool"]
+fn a_first_start_tunes_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let display = Display::open();
+    let arguments = ["--demo", "--temperature", "0", "--first-tuning", "600"];
+    let window = Window::open(&display, folder.path(), &arguments);
+    let begun = window.wait("tuning", |status| status["tuning"] == true);
+    assert!(begun["notices"][0].as_str().unwrap().contains("for at most 600 seconds; Stop skips it"), "{begun}");
+    window.click("stop");
+    let done = window.wait("the end of it", |status| status["tuning"] == false && status["loading"] == false);
+    assert!(done["notices"][1].as_str().unwrap().starts_with("Tuning is over: "), "{done}");
+    window.write(QUESTION);
+    window.wait("the reply", |status| status["messages"].as_array().unwrap().len() == 2);
+    window.close();
+    assert_eq!(fs::read_dir(folder.path().join("tunings")).unwrap().count(), 1);
+
+    let window = Window::open(&display, folder.path(), &arguments);
+    let again = window.wait("the model", |status| status["model"] == "demonstration model");
+    assert_eq!((&again["tuning"], &again["notices"]), (&Value::Bool(false), &json(&[])));
+    window.close();
+}
+
 /// The number of conversations in the list.
 fn names(status: &Value) -> usize {
     status["conversations"].as_array().unwrap().len()
