@@ -6,6 +6,7 @@ mod measure;
 mod model;
 mod numbers;
 mod output;
+mod report;
 mod sampling;
 #[cfg(feature = "serve")]
 mod serve;
@@ -15,6 +16,7 @@ pub use constraint::ConstraintArgs;
 pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs, TuneArgs};
 pub use model::{AdapterArgs, CacheTypeArg, CheckArg, FileArgs, GpuArgs, ModelArgs, TuningArg};
 pub use output::{MeasuredFormat, MeasuredOutputArgs, OutputArgs, OutputFormat};
+pub use report::{ReportArgs, StageName};
 pub use sampling::{SamplingArgs, SpeculateArg};
 #[cfg(feature = "serve")]
 pub use serve::{OverflowArg, ServeArgs};
@@ -114,6 +116,11 @@ pub enum Command {
     ///
     /// Each kernel runs in every weight format it has. Exits with 1 if one fails.
     Selftest(SelftestArgs),
+    /// Find out everything about wglm on this GPU, for a bug report
+    ///
+    /// Tests, measures and times for some minutes, and writes a file to attach to an issue. Each stage runs in a process of
+    /// its own, so a crash or a hang of the driver loses nothing. Ctrl-C ends the running stage and writes the summary.
+    Report(ReportArgs),
     /// Measure perplexity on a text, like llama-perplexity
     Perplexity(PerplexityArgs),
     /// Print a shell completion script

@@ -37,6 +37,7 @@ mod progress;
 mod pull;
 mod recovery;
 mod reply;
+mod report;
 mod run;
 mod selftest;
 mod selftest_report;
@@ -116,6 +117,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Profile(args) => profile::profile(args)?,
         Command::Tune(args) => tune::tune(&args)?,
         Command::Selftest(args) => return selftest::selftest(args),
+        Command::Report(args) => return report::report(args),
         Command::Perplexity(args) => perplexity::perplexity(args)?,
         Command::Completions(args) => manual::completions(&args)?,
         Command::Man(args) => manual::man(&args)?,

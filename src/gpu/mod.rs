@@ -21,7 +21,7 @@ mod timing;
 mod wait;
 mod work;
 
-pub use adapter::{AdapterReport, Matrices, adapters};
+pub use adapter::{AdapterReport, Matrices, adapter_details, adapters};
 pub use dead::MISSING;
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;

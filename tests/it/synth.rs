@@ -2,7 +2,7 @@
 
 use crate::common::models::{fixture, load};
 use crate::hole::{full, hole, hole_of};
-use crate::shape::{Content, Shape, tensors};
+use crate::shape::{Content, Shape, metadata, tensors};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -50,6 +50,36 @@ fn written(dir: &TempDir, shape: &Shape) -> PathBuf {
     let bytes = crate::write::write(&path, shape).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes);
     path
+}
+
+/// The header that `wglm report` has with it is of this shape. `WGLM_WRITE_SHAPE=1` writes it anew.
+#[test]
+fn the_report_has_this_shape() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/models/glm-4.7-flash-2-layers.header");
+    let shape = Shape::glm(2);
+    let writer =
+        tensors(&shape).iter().fold(metadata(&shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes()));
+    let header = writer.header();
+    if std::env::var_os("WGLM_WRITE_SHAPE").is_some() {
+        std::fs::write(path, &header).unwrap();
+    }
+    assert!(std::fs::read(path).unwrap() == header, "run this test with WGLM_WRITE_SHAPE=1");
+}
+
+/// Two layers have every kernel of 47.
+#[test]
+fn two_layers_have_all_kernels() {
+    let variants = |layers: u64| {
+        let dir = TempDir::new().unwrap();
+        let (file, _) = hole(&dir, &Shape::glm(layers));
+        let (config, target) =
+            (Config::read(&file).unwrap(), Target { matrices: Matrices::Eight, ..Target::default() });
+        let token = plan_token(&file, &config, CacheShape { context: 8192, ty: CacheType::F16 }, &target).unwrap();
+        let shaders =
+            Shaders::of(&config, &token, &target, PromptOptions::default(), DraftKind::Off, u64::MAX).unwrap();
+        shaders.all().into_iter().collect::<HashSet<Variant>>()
+    };
+    assert_eq!(variants(2), variants(47));
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod perplexities;
 mod plans;
 #[cfg(feature = "download")]
 mod pulling;
+mod reporting;
 mod running;
 mod selftest;
 mod streams;

@@ -1,0 +1,131 @@
+//! The stages that do what other commands do, and sum it up.
+
+use super::models::load;
+use super::shape;
+use super::stages::{Here, say, sum_up};
+use crate::cli::args::{Arguments, Command};
+use crate::cli::selftest::{SelftestRow, TestStatus, test_one};
+use crate::cli::selftest_report::{self, share};
+use crate::cli::table::{head, row};
+use crate::cli::{bench as benches, model, output, profile as profiles, profile_report};
+use anyhow::bail;
+use clap::Parser;
+use std::ffi::OsString;
+use wglm::kernels::KERNELS;
+use wglm::{Check, Gguf, Gpu};
+
+/// The most rows that the summary names.
+const NAMED: usize = 8;
+
+/// Tests the kernels one after the other, so that a crash has a name.
+pub fn selftest(here: &Here<'_>) -> anyhow::Result<()> {
+    let gpu = here.gpu()?;
+    output::lines(head(&selftest_report::COLUMNS))?;
+    let mut rows = Vec::new();
+    for (index, kernel) in KERNELS.iter().enumerate().skip(here.args.from) {
+        if here.left() == 0.0 {
+            sum_up(format_args!("{} kernels left out, for lack of time", KERNELS.len() - index))?;
+            break;
+        }
+        say(format_args!("[{index}] {}", kernel.name))?;
+        let of_kernel = test_one(kernel, &gpu)?;
+        output::lines(of_kernel.iter().map(|tested| row(&selftest_report::COLUMNS, &selftest_report::cells(tested))))?;
+        output::lines(of_kernel.iter().flat_map(selftest_report::told))?;
+        rows.extend(of_kernel);
+    }
+    sum_up_rows(&rows, here.args.from)
+}
+
+fn sum_up_rows(rows: &[SelftestRow], from: usize) -> anyhow::Result<()> {
+    let of = |result| rows.iter().filter(move |row| row.result == result);
+    let [passed, skipped] = [TestStatus::Pass, TestStatus::Skip].map(|result| of(result).count());
+    let worst =
+        rows.iter().filter_map(|row| Some((share(row.error?, row.bound?), row))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let worst =
+        worst.map_or_else(String::new, |(share, row)| format!("; worst error {share:.2} of its bound: {}", name(row)));
+    let part = if from > 0 { format!("from kernel {from} on: ") } else { String::new() };
+    let failed = of(TestStatus::Fail).count();
+    sum_up(format_args!("{part}{passed} passed, {failed} failed, {skipped} skipped{worst}"))?;
+    for (what, at_four) in [("FAILED", false), ("FAILED, but pass with four times their bounds", true)] {
+        let rows: Vec<String> = of(TestStatus::Fail).filter(|row| row.passes_at_four == at_four).map(name).collect();
+        if !rows.is_empty() {
+            let more = if rows.len() > NAMED { format!(" and {} more", rows.len() - NAMED) } else { String::new() };
+            sum_up(format_args!("{what}: {}{more}", rows[..rows.len().min(NAMED)].join(", ")))?;
+        }
+    }
+    Ok(())
+}
+
+fn name(row: &SelftestRow) -> String {
+    format!("{} {} {}", row.kernel, row.format, row.arithmetic)
+}
+
+/// Profiles a token of the demonstration model, and one of the model that was named or of GLM-4.7-Flash's shape.
+pub fn profile(here: &Here<'_>) -> anyhow::Result<()> {
+    let gpu = here.gpu()?;
+    if !gpu.report().timestamps {
+        return sum_up(format_args!("none: this GPU has no timestamps at the ends of passes"));
+    }
+    profiled(here, &gpu, "the demonstration model", &model::demonstration()?)?;
+    match &here.args.model {
+        Some(path) => {
+            let file = model::open(Some(path))?;
+            profiled(here, &gpu, &model::title(&file), &file)
+        }
+        None => profiled(here, &gpu, &format!("two layers and the head of {}", shape::NAME), &shape::model()?),
+    }
+}
+
+fn profiled(here: &Here<'_>, gpu: &Gpu, name: &str, file: &Gguf) -> anyhow::Result<()> {
+    let repetitions = if gpu.report().is_software() { "1" } else { "11" };
+    let Command::Profile(args) = parsed(here, ["profile", "--tuning", "off", "-r", repetitions])? else {
+        bail!("`profile` was parsed as another command");
+    };
+    let profile = profiles::measure(&load(gpu, file, Check::Auto)?, &args)?;
+    say(format_args!("{name}\n"))?;
+    output::lines(profile_report::table(&profile, true))?;
+    say(format_args!(""))?;
+    let times = &profile.microseconds;
+    let mut kinds: Vec<_> = profile.kinds.iter().collect();
+    kinds.sort_by(|a, b| b.microseconds.total_cmp(&a.microseconds));
+    let largest = |kind: &&profiles::KindProfile| {
+        format!("{} {:.0} ({:.0} GB/s)", kind.step, kind.microseconds, kind.gigabytes_per_second)
+    };
+    let largest: Vec<String> = kinds.iter().take(3).map(largest).collect();
+    sum_up(format_args!(
+        "{name}: a token takes {:.0} us on the GPU, {:.0} us with the host; {}",
+        times.pass,
+        times.whole,
+        largest.join(", ")
+    ))
+}
+
+/// Measures the model that was named, empty and deep.
+pub fn bench(here: &Here<'_>) -> anyhow::Result<()> {
+    let Some(path) = &here.args.model else {
+        return sum_up(format_args!("left out: no model was named (-m FILE)"));
+    };
+    let mut line: Vec<OsString> =
+        ["bench", "--tuning", "off", "-p", "512", "-n", "32", "-d", "0,4096,32768", "-r", "3", "-m"]
+            .map(OsString::from)
+            .to_vec();
+    line.push(path.into());
+    let Command::Bench(args) = parsed(here, line)? else { bail!("`bench` was parsed as another command") };
+    let mut rows = Vec::new();
+    let measured = benches::measured(args, &mut |row| rows.push(format!("{} {:.1}", row.test, row.avg_ts)));
+    sum_up(format_args!("tokens a second: {}", rows.join(", ")))?;
+    measured
+}
+
+/// A command line of wglm, with the device of the report.
+fn parsed(here: &Here<'_>, line: impl IntoIterator<Item = impl Into<OsString>>) -> anyhow::Result<Command> {
+    let mut words = vec![OsString::from("wglm")];
+    words.extend(line.into_iter().map(Into::into));
+    let adapter = &here.args.gpu.adapter;
+    let options = [("--gpu", &adapter.gpu), ("--backend", &adapter.backend)];
+    for (name, value) in options.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
+        words.extend([name.into(), value.into()]);
+    }
+    words.extend(here.args.gpu.no_subgroups.then(|| "--no-subgroups".into()));
+    Ok(Arguments::try_parse_from(words)?.command)
+}

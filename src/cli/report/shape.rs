@@ -1,0 +1,50 @@
+//! GLM-4.7-Flash's shape without its weights: a model of two of its 47 layers, the dense one and one of experts.
+//!
+//! Kernels depend on shapes and formats alone, so these two layers have every kernel of the whole model. Its 0.9 GB fit
+//! where the file of 17 GB does not. The header was written by `examples/synth`, whose shape `tests/it/synth.rs` holds it
+//! against; weights are noise.
+
+use std::path::Path;
+use wglm::Gguf;
+use wglm::quant;
+
+static HEADER: &[u8] = include_bytes!("../../../models/glm-4.7-flash-2-layers.header");
+
+/// The name in reports.
+pub const NAME: &str = "GLM-4.7-Flash's shape";
+
+/// The header, which suffices for plans.
+pub fn header() -> wglm::Result<Gguf> {
+    let (name, bytes) = (Path::new(NAME), 4 << 30); // more than there would be
+    Gguf::of_headers(&[(name, bytes)], &mut |_, at, into| {
+        let there = HEADER.get(at..).unwrap_or_default();
+        let count = there.len().min(into.len());
+        into[..count].copy_from_slice(&there[..count]);
+        Ok(())
+    })
+}
+
+/// Whether a file is this model.
+pub fn is(file: &Gguf) -> bool {
+    file.string("general.name").is_ok_and(|name| name == "glm-flash-shaped")
+}
+
+/// The model, with noise for weights.
+pub fn model() -> anyhow::Result<Gguf> {
+    let header = header()?;
+    let end = header.tensors().map(|tensor| tensor.offset + tensor.bytes).max().unwrap_or(0);
+    let mut file = Vec::new();
+    file.try_reserve_exact(end)?;
+    file.extend(HEADER);
+    file.resize(end, 0);
+    for (seed, tensor) in header.tensors().enumerate() {
+        let bytes = &mut file[tensor.offset..][..tensor.bytes];
+        let noise = quant::by_id(tensor.ty.id).filter(|_| tensor.dims.len() > 1);
+        match noise {
+            Some(quant) => quant.fill(bytes, 1.0 / (tensor.dims[0] as f32).sqrt(), seed as u64),
+            // The weights of norms; the bias of the router may be the same for all.
+            None => bytes.chunks_exact_mut(4).for_each(|value| value.copy_from_slice(&1f32.to_le_bytes())),
+        }
+    }
+    Ok(Gguf::from_vec(file)?)
+}
