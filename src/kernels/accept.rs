@@ -3,12 +3,12 @@
 use super::Kernel;
 use super::computes::Accepted;
 use crate::error::Result;
-use crate::plan::{Builder, Cost, Plan, VariantBuilder};
+use crate::plan::{Builder, Cost, Plan, Target, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/accept.wgsl");
-/// One invocation is at work; a workgroup of a subgroup's size is no slower.
-const WORKGROUP: usize = 32;
+/// One invocation is at work; the smallest workgroup is no slower.
+const WORKGROUP: usize = Target::LEAST_WORKGROUP;
 /// The most rows that are verified together.
 pub const VERIFIED_ROWS: usize = 16;
 

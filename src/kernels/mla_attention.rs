@@ -84,7 +84,7 @@ fn heads_together(heads: usize, kv_row: usize) -> usize {
 /// Invocations of a workgroup for latents of `rank` values: one for each chunk of four, where that is not too many or
 /// too few.
 fn workgroup(rank: usize) -> usize {
-    (rank / 4).next_power_of_two().clamp(32, WORKGROUP)
+    (rank / 4).next_power_of_two().clamp(Target::LEAST_WORKGROUP, WORKGROUP)
 }
 
 impl Builder {

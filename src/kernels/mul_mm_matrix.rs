@@ -63,7 +63,8 @@ impl MatrixTile {
         let shares = |values: usize| (values * self.groups).div_ceil(32 * subgroups);
         let named = shares(8 * self.tokens()) <= MOST_VECTORS && shares(self.rows()) <= MOST_ROWS;
         let whole = product.rows.first().groups().is_multiple_of(self.groups);
-        let fits = 32 * subgroups <= target.invocations && staged <= target.workgroup_bytes;
+        let sizes = Target::LEAST_WORKGROUP..=target.invocations;
+        let fits = sizes.contains(&(32 * subgroups)) && staged <= target.workgroup_bytes;
         whole && fits && named && product.holds(self.tokens())
     }
 

@@ -117,7 +117,7 @@ impl Tiling {
 
     /// The same within what the target can do.
     fn on(self, target: &Target) -> Self {
-        let workgroup = self.workgroup.min(target.invocations);
+        let workgroup = self.workgroup.min(target.invocations).max(Target::LEAST_WORKGROUP);
         let wide = target.wide && (Target::WIDE..=workgroup).contains(&self.lanes);
         let lanes = if wide { self.lanes } else { target.lanes(self.lanes) };
         Self { lanes, workgroup, ..self }
@@ -175,7 +175,8 @@ mod tests {
                     let tiling = Tiling { lanes, rows, columns, workgroup: workgroup.max(lanes), direct: false };
                     let tiling = tiling.on(&target).in_blocks_of(16, &target);
                     let Tiling { lanes, rows, workgroup, .. } = tiling;
-                    let sound = lanes <= workgroup && workgroup <= invocations && rows * columns <= MOST_SUMS;
+                    let sizes = Target::LEAST_WORKGROUP..=invocations;
+                    let sound = lanes <= workgroup && sizes.contains(&workgroup) && rows * columns <= MOST_SUMS;
                     assert!(sound && tiling.block().is_multiple_of(16), "{tiling:?} of {target:?}");
                 }
             }

@@ -338,7 +338,8 @@ impl Builder {
     /// Appends a step.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the grid has more workgroups than a dimension may.
+    /// [`Error::Shape`] if the grid has more workgroups than a dimension may, or a workgroup fewer invocations than
+    /// [`Target::LEAST_WORKGROUP`].
     pub fn step(
         &mut self,
         label: &str,
@@ -367,8 +368,9 @@ impl Builder {
         cost: Cost,
     ) -> Result<Step> {
         let kernel = variant.kernel;
-        let variant = self.intern(variant.finish());
         let label = format!("{}{label}", self.prefix);
+        variant.check_size(&label)?;
+        let variant = self.intern(variant.finish());
         let bindings = once_each(kernel, &label, bindings)?;
         let limit = |n: usize| u32::try_from(n).ok().filter(|n| *n <= MAX_GRID);
         let [Some(x), Some(y), Some(z)] = grid.map(limit) else {

@@ -87,6 +87,11 @@ impl Target {
     /// The size from which on a team may consist of several subgroups.
     pub const WIDE: usize = 64;
 
+    /// The fewest invocations of a workgroup, on any target; a plan has no smaller ones. Where a kernel is limited to 32,
+    /// Apple's compiler lets a barrier order no memory (KhronosGroup/MoltenVK#2711, with a native reproduction: 33 are
+    /// right, 32 are wrong in 99.9 % of the values). Sizes are powers of two, so this is the smallest that is safe.
+    pub const LEAST_WORKGROUP: usize = 64;
+
     /// Workgroups for a GPU, be it a large one.
     const WORKGROUPS: usize = 128;
 

@@ -1,5 +1,6 @@
 //! How the work of a product is divided: the rows of few vectors' products among lanes, the tiles of many vectors'.
 
+use super::Target;
 use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +15,8 @@ pub struct Tiling {
     /// The number of tokens that a team computes at a time with the same weights in registers. Either this or the
     /// number of rows is 1, and the other is at most 4.
     pub columns: usize,
-    /// The number of invocations of a workgroup, which share staged activations.
+    /// The number of invocations of a workgroup, which share staged activations. Fewer than
+    /// [`Target::LEAST_WORKGROUP`] are raised to that many when a plan is made.
     pub workgroup: usize,
     /// Whether each lane reads its activations from the vector into registers. Otherwise the workgroup first stages the
     /// vector in its memory. Products of bytes and of joined splits of attention are not affected: the former read what
@@ -25,7 +27,7 @@ pub struct Tiling {
 /// The form in which a tiling is written.
 const TILING: &str = concat!(
     "LANESxROWSxWORKGROUP or LANESx1xWORKGROUPxCOLUMNS, ",
-    "lanes and workgroup powers of two, 1 to 4 rows or columns, ",
+    "lanes and workgroup powers of two, workgroup 64 to 1024, 1 to 4 rows or columns, ",
     "and a d at the end if lanes read activations directly instead of staging them"
 );
 
@@ -45,7 +47,8 @@ impl FromStr for Tiling {
             _ => return Err(unlike("tiling", TILING, text)),
         };
         let Self { lanes, rows, columns, workgroup, .. } = tiling;
-        let powers = lanes.is_power_of_two() && workgroup.is_power_of_two() && lanes <= workgroup && workgroup <= 1024;
+        let sizes = (Target::LEAST_WORKGROUP..=1024).contains(&workgroup);
+        let powers = lanes.is_power_of_two() && workgroup.is_power_of_two() && lanes <= workgroup && sizes;
         let sums = (1..=4).contains(&rows) && (1..=4).contains(&columns) && (rows == 1 || columns == 1);
         if powers && sums { Ok(tiling) } else { Err(unlike("tiling", TILING, text)) }
     }
@@ -92,7 +95,7 @@ pub enum ProductTile {
 /// The form in which a tile is written.
 const TILE: &str = concat!(
     "VECTORSxROWS, 16, 32 or 64 vectors and 2 or 4 rows, or, of matrices, DOWNxACROSSxLEFTSxRIGHTSxGROUPS, ",
-    "1 to 32 subgroups together, 1 to 4 lefts, 2 or 4 rights, 1 to 4 groups"
+    "2 to 32 subgroups together, 1 to 4 lefts, 2 or 4 rights, 1 to 4 groups"
 );
 
 impl FromStr for ProductTile {
@@ -103,7 +106,7 @@ impl FromStr for ProductTile {
         match *numbers(text).as_slice() {
             [vectors @ (16 | 32 | 64), rows @ (2 | 4)] => Ok(Self::Registers { vectors, rows }),
             [down @ 1..=32, across @ 1..=32, lefts @ 1..=4, rights @ (2 | 4), groups @ 1..=4]
-                if down * across <= 32 =>
+                if (Target::LEAST_WORKGROUP..=1024).contains(&(32 * down * across)) =>
             {
                 Ok(Self::Matrices { down, across, lefts, rights, groups })
             }

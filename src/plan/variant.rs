@@ -1,6 +1,7 @@
 //! Assembles a variant of a kernel.
 
 use super::{Target, Team};
+use crate::error::{Error, Result};
 use crate::quant::{Arithmetic, Quant};
 use crate::shader::{Constant, SourcePart, Variant};
 use crate::wgsl::{Source, source};
@@ -152,6 +153,18 @@ impl VariantBuilder {
         }
         self.parts.extend(files.into_iter().map(|source| SourcePart { source, role }));
         self
+    }
+
+    /// An error if its workgroups have fewer invocations than the rule in [`Target::LEAST_WORKGROUP`] allows, for whatever
+    /// reason: no kernel is ever compiled with fewer.
+    pub(super) fn check_size(&self, step: &str) -> Result<()> {
+        if self.size >= Target::LEAST_WORKGROUP {
+            return Ok(());
+        }
+        let got = format!("workgroups of {} invocations", self.size);
+        let want =
+            format!("at least {}: barriers of smaller ones order no memory on Apple's GPUs", Target::LEAST_WORKGROUP);
+        Err(Error::Shape { op: self.kernel, tensor: step.to_owned(), got, want })
     }
 
     pub(super) fn finish(mut self) -> Variant {

@@ -18,8 +18,8 @@ const SWITCHES: f64 = 0.15;
 /// Of what is spent on a few rows, what is spent on the splits of a class.
 const SPLITS: f64 = 0.1;
 
-/// Numbers of rows whose steps have the same tilings.
-const FEW_CLASSES: [RowRange; 3] = [RowRange::new(2, 3), RowRange::new(4, 7), RowRange::new(8, FEW_TOKENS)];
+/// Numbers of rows whose steps have the same tilings, besides a row alone.
+pub const FEW_CLASSES: [RowRange; 3] = [RowRange::new(2, 3), RowRange::new(4, 7), RowRange::new(8, FEW_TOKENS)];
 /// Numbers of rows whose products have the same tiles.
 const TILE_CLASSES: [RowRange; 2] = [RowRange::new(FEW_TOKENS + 1, 128), RowRange::new(129, PromptOptions::MOST)];
 /// Rows that leave half of their plan's room empty, as most messages of a conversation do. What was chosen for a full room
@@ -193,7 +193,7 @@ impl About<'_> {
             let shares = bench.shares(start, *first, self.has_time(bench))?;
             for (step, share) in shares.into_iter().filter(|(_, share)| *share >= SMALL) {
                 let edit = |choice| Edit::Tiling(StepChoice { step: step.clone(), rows, choice });
-                let candidates = self.tilings_of(rows).into_iter().map(edit).collect();
+                let candidates = tiling_candidates(self.target, rows).into_iter().map(edit).collect();
                 let (name, works) = (format!("{step}, {name}"), works.clone());
                 questions.push(Question { name, works, candidates, weight: weight * share, least: 0.0 });
             }
@@ -201,45 +201,9 @@ impl About<'_> {
         with_effect(bench, start, questions)
     }
 
-    /// The tilings that the target can have for products of some rows.
-    fn tilings_of(&self, rows: RowRange) -> Vec<Tiling> {
-        let staged =
-            |[lanes, rows, workgroup]: [usize; 3]| Tiling { lanes, rows, workgroup, columns: 1, direct: false };
-        let direct = |divided: &[usize; 3]| Tiling { direct: true, ..staged(*divided) };
-        let good = if rows.to == 1 { GOOD.as_slice() } else { &GOOD_FOR_SEVERAL };
-        let mut tilings: Vec<Tiling> = Vec::new();
-        for place in 0..good.len().max(GOOD_DIRECT.len()) {
-            tilings.extend(good.get(place).copied().map(staged));
-            tilings.extend(GOOD_DIRECT.get(place).map(direct));
-        }
-        if rows.to > 1 {
-            let columns = |lanes| [4, 2].map(|columns| Tiling { columns, ..staged([lanes, 1, 256]) });
-            tilings.extend([16, 8, 4].into_iter().flat_map(columns));
-        }
-        for lanes in [32, 16, 8, 64, 4, 128] {
-            for rows in [1, 2, 4] {
-                tilings.extend([256, 128, 512, 64, 1024].map(|workgroup| staged([lanes, rows, workgroup])));
-            }
-        }
-        let Target { subgroup, wide, invocations, .. } = *self.target;
-        let widest = if wide { 128 } else { subgroup };
-        let can = |it: &Tiling| it.workgroup <= invocations && it.lanes <= it.workgroup && it.lanes <= widest;
-        tilings.retain(|tiling| can(tiling) && (tiling.lanes <= subgroup || tiling.lanes >= Target::WIDE));
-        tilings
-    }
-
     /// Tiles of the products of prompts.
     fn tiles(&self, bench: &mut GpuBench<'_>, start: &Choices) -> Result<Vec<Question>> {
-        let registers = |vectors| [4, 2].map(|rows| ProductTile::Registers { vectors, rows });
-        let tiles: Vec<ProductTile> = match self.target.matrices {
-            Matrices::None => [64, 32, 16].into_iter().flat_map(registers).collect(),
-            _ => {
-                let tile = |[down, across, lefts, rights]: [usize; 4]| {
-                    [2, 1].map(|groups| ProductTile::Matrices { down, across, lefts, rights, groups })
-                };
-                TILES.into_iter().flat_map(tile).collect()
-            }
-        };
+        let tiles = tile_candidates(self.target);
         let mut questions = Vec::new();
         for rows in TILE_CLASSES {
             let mut works = self.rooms(rows);
@@ -286,6 +250,46 @@ impl About<'_> {
         }
         questions
     }
+}
+
+/// The tilings that are tried of a target's products of some rows.
+pub fn tiling_candidates(target: &Target, rows: RowRange) -> Vec<Tiling> {
+    let staged = |[lanes, rows, workgroup]: [usize; 3]| Tiling { lanes, rows, workgroup, columns: 1, direct: false };
+    let direct = |divided: &[usize; 3]| Tiling { direct: true, ..staged(*divided) };
+    let good = if rows.to == 1 { GOOD.as_slice() } else { &GOOD_FOR_SEVERAL };
+    let mut tilings: Vec<Tiling> = Vec::new();
+    for index in 0..good.len().max(GOOD_DIRECT.len()) {
+        tilings.extend(good.get(index).copied().map(staged));
+        tilings.extend(GOOD_DIRECT.get(index).map(direct));
+    }
+    if rows.to > 1 {
+        let columns = |lanes| [4, 2].map(|columns| Tiling { columns, ..staged([lanes, 1, 256]) });
+        tilings.extend([16, 8, 4].into_iter().flat_map(columns));
+    }
+    for lanes in [32, 16, 8, 64, 4, 128] {
+        for rows in [1, 2, 4] {
+            tilings.extend([256, 128, 512, 64, 1024].map(|workgroup| staged([lanes, rows, workgroup])));
+        }
+    }
+    let Target { subgroup, wide, invocations, .. } = *target;
+    let widest = if wide { 128 } else { subgroup };
+    let sizes = Target::LEAST_WORKGROUP..=invocations;
+    let can = |it: &Tiling| sizes.contains(&it.workgroup) && it.lanes <= it.workgroup && it.lanes <= widest;
+    tilings.retain(|tiling| can(tiling) && (tiling.lanes <= subgroup || tiling.lanes >= Target::WIDE));
+    tilings
+}
+
+/// The tiles that are tried of a target's products of many rows.
+pub fn tile_candidates(target: &Target) -> Vec<ProductTile> {
+    let registers = |vectors| [4, 2].map(|rows| ProductTile::Registers { vectors, rows });
+    if target.matrices == Matrices::None {
+        return [64, 32, 16].into_iter().flat_map(registers).collect();
+    }
+    let large = |[down, across, ..]: &[usize; 4]| 32 * down * across >= Target::LEAST_WORKGROUP;
+    let tile = |[down, across, lefts, rights]: [usize; 4]| {
+        [2, 1].map(|groups| ProductTile::Matrices { down, across, lefts, rights, groups })
+    };
+    TILES.into_iter().filter(large).flat_map(tile).collect()
 }
 
 /// Into how many splits attention of so many rows may divide the cache.

@@ -13,6 +13,8 @@ use crate::generate::Cancel;
 use crate::gpu::AdapterReport;
 use crate::model::{CacheShape, Comparison, Model, Tuning, TuningSubject};
 use crate::plan::Choices;
+pub use candidates::{FEW_CLASSES, tile_candidates, tiling_candidates};
+
 use bench::GpuBench;
 use candidates::{About, questions};
 use question::Work;

@@ -8,14 +8,18 @@ use naga::{
     AddressSpace, BinaryOperator, Block, Expression, Function, Handle, Literal, RelationalFunction, ScalarKind,
     Statement, Type, TypeInner,
 };
-use wglm::plan::{ALIGNMENT, Plan};
-use wglm::shader::Access;
+use std::time::Instant;
+use wglm::plan::{ALIGNMENT, Plan, ProductTile, RowRange, Tiling};
+use wglm::shader::{Access, Constant, Variant};
+use wglm::tune::{FEW_CLASSES, tile_candidates, tiling_candidates};
 
 /// Storage buffers of a kernel, as wgpu reports it for Metal, and buffers altogether: parameters and sizes too.
 const STORAGE_BUFFERS: usize = 29;
 const BUFFERS: usize = 31;
 /// Bytes of workgroup memory, each array taking whole pieces of 16.
 const WORKGROUP_BYTES: u32 = 32 << 10;
+/// Invocations of a simdgroup.
+const SUBGROUP: u32 = 32;
 /// Bits of the smallest f32 that is no number.
 const INFINITY: u32 = 0x7f80_0000;
 /// Apple's compiler assumes that there are no infinities and no NaNs: text that deals in them means something else.
@@ -47,6 +51,7 @@ impl Shader {
             Self::finite_functions,
             Self::whole_vectors,
             Self::told_by_atomics,
+            Self::workgroup,
         ];
         let mut complaints: Vec<String> = rules.iter().flat_map(|rule| rule(self)).collect();
         for language in LANGUAGES {
@@ -68,6 +73,14 @@ impl Shader {
         ];
         let over = counts.into_iter().filter(|(_, count, most)| count > most);
         over.map(|(what, count, most)| format!("{count} {what}, at most {most}")).collect()
+    }
+
+    /// Where a kernel is limited to 32 invocations, Apple's compiler lets barriers order no memory.
+    fn workgroup(&self) -> Vec<String> {
+        let shares = self.workgroup_bytes > 0 || self.functions().any(|function| waits(&function.body));
+        let small = self.workgroup_size <= SUBGROUP && shares;
+        let complaint = || format!("{} invocations share memory or wait for one another", self.workgroup_size);
+        small.then(complaint).into_iter().collect()
     }
 
     /// A vector of 16 bytes is loaded from multiples of 16: so must members and elements that hold one lie.
@@ -175,6 +188,28 @@ impl Shader {
     }
 }
 
+/// Whether a block, or one within it, has a barrier.
+fn waits(block: &Block) -> bool {
+    block.iter().any(|statement| match statement {
+        Statement::ControlBarrier(_) | Statement::MemoryBarrier(_) | Statement::WorkGroupUniformLoad { .. } => true,
+        Statement::Block(block) => waits(block),
+        Statement::If { accept, reject, .. } => waits(accept) || waits(reject),
+        Statement::Switch { cases, .. } => cases.iter().any(|case| waits(&case.body)),
+        Statement::Loop { body, continuing, .. } => waits(body) || waits(continuing),
+        _ => false,
+    })
+}
+
+/// The invocations of a workgroup by the constant of a variant's header, which is what its entry says too.
+fn invocations(variant: &Variant) -> u32 {
+    let size = variant.constants.iter().find_map(|(name, value)| match value {
+        Constant::U32(size) if name == "WORKGROUP" => Some(*size),
+        _ => None,
+    });
+    let sized = variant.parts.last().is_some_and(|op| op.source.text.contains("@workgroup_size(WORKGROUP)"));
+    size.filter(|_| sized).unwrap_or_else(|| panic!("{} does not have workgroups of WORKGROUP", variant.label))
+}
+
 /// What is stored to, in a block and those within it.
 fn stored(block: &Block) -> Vec<Handle<Expression>> {
     let of = |statement: &Statement| match statement {
@@ -251,6 +286,41 @@ fn every_shader_is_written_for_every_system_and_keeps_to_the_rules() {
     none(shaders.values().flat_map(complain).collect());
 }
 
+/// Whatever shape, choice, tiling or target asks for a kernel. None has few invocations, so none has to be parsed to find
+/// out whether they share memory.
+#[test]
+fn every_workgroup_has_more_invocations_than_a_simdgroup() {
+    let start = Instant::now();
+    let variants = variants::every();
+    println!("{} variants, {:.1} s", variants.len(), start.elapsed().as_secs_f32());
+    let small = variants.iter().filter(|variant| invocations(variant) <= SUBGROUP);
+    none(small.map(|variant| format!("{}: a workgroup of {}", variant.label, invocations(variant))).collect());
+    for (variant, shader) in variants::all() {
+        assert_eq!(invocations(variant), shader.workgroup_size, "{}", shader.label);
+    }
+}
+
+/// What the tuner tries could be typed by a user as well, who is told if it is too small.
+#[test]
+fn the_tuner_offers_what_a_user_may_ask_for() {
+    for target in variants::targets() {
+        for rows in FEW_CLASSES.into_iter().chain([RowRange::new(1, 1)]) {
+            for tiling in tiling_candidates(&target, rows) {
+                assert_eq!(tiling.to_string().parse::<Tiling>().unwrap(), tiling);
+            }
+        }
+        for tile in tile_candidates(&target) {
+            assert_eq!(tile.to_string().parse::<ProductTile>().unwrap(), tile);
+        }
+    }
+    for small in ["32x1x32", "8x4x32", "4x1x32x4"] {
+        let told = small.parse::<Tiling>().unwrap_err().to_string();
+        assert!(told.contains("workgroup 64 to 1024") && told.contains(small), "{told}");
+    }
+    let told = "1x1x2x2x1".parse::<ProductTile>().unwrap_err().to_string();
+    assert!(told.contains("2 to 32 subgroups"), "{told}");
+}
+
 #[test]
 fn every_binding_starts_where_it_may() {
     none(variants::model_plans().iter().flat_map(misplaced).collect());
@@ -266,6 +336,8 @@ fn broken_rules_are_noticed() {
         ("", "", "let v = y[i]; if v != v { y[i] = 0.0; }", "compared with itself"),
         ("", "var<workgroup> t: array<vec4<f32>, 8>;", "t[i / 4u][i % 4u] = y[i];", "part of a shared vector"),
         ("", "var<workgroup> t: vec4<u32>;", "if i == 0u { t.x = 1u; } y[i] = f32(t.x);", "part of a shared vector"),
+        ("", "", "y[i] = 1.0; storageBarrier(); y[i] += y[i ^ 1u];", "32 invocations share memory"),
+        ("", "var<workgroup> t: array<f32, 32>;", "t[i] = 1.0; y[i] = t[31u - i];", "32 invocations share memory"),
         ("", "var<workgroup> t: f32;", "if i == 0u { t = y[0]; } workgroupBarrier(); y[i] = t;", "`t` for all"),
     ];
     for (enables, globals, body, wanted) in broken {

@@ -128,8 +128,8 @@ pub struct TilingList(Vec<StepChoice<Tiling>>);
 
 /// The form of a tiling.
 const TILING: &str = "expected STEP=LANESxROWSxWORKGROUP or STEP=LANESx1xWORKGROUPxCOLUMNS, lanes and workgroup powers of \
-                      two, 1 to 4 rows or columns, and a d at the end if lanes read activations directly, as in \
-                      32x4x64d; STEP@ROWS for plans of some rows, as in moe.down@4-7";
+                      two, workgroup 64 to 1024, 1 to 4 rows or columns, and a d at the end if lanes read activations directly, as \
+                      in 32x4x64d; STEP@ROWS for plans of some rows, as in moe.down@4-7";
 
 /// Parses a list of tilings. An empty list is valid, because the environment variable may be empty.
 fn tilings(list: &str) -> Result<TilingList, String> {
