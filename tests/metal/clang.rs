@@ -1,5 +1,6 @@
 //! Clang, where there is one that knows f16: it stands in for Apple's compiler, which is a clang as well.
 
+use crate::quotients::by_the_machine;
 use crate::translate::{Text, checkable, runnable};
 use std::collections::HashMap;
 use std::io::Write;
@@ -11,7 +12,8 @@ use tempfile::TempDir;
 /// How kernels are compiled to be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// A little optimised.
+    /// A little optimised. Functions that fast math makes inexact, and divisions, are the machine's, which can have them
+    /// err as far as Metal allows.
     Plain,
     /// As Apple's compiler does: reordering sums, assuming that all are numbers, flushing what is too small. The
     /// machine also turns its order of things around.
@@ -23,7 +25,7 @@ impl Level {
 
     fn flags(self) -> &'static [&'static str] {
         match self {
-            Self::Plain => &["-O1"],
+            Self::Plain => &["-O1", "-DERRING"],
             Self::Fast => &["-O2", "-ffast-math"],
         }
     }
@@ -211,6 +213,7 @@ impl Workshop {
         let emit = ["-std=c++14", "-fno-exceptions", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes"];
         self.run(&[&flags[..], &emit].concat(), &[&self.file(name, source)], Some(&first))?;
         let code = std::fs::read_to_string(&first).map_err(|e| e.to_string())?;
+        let code = if level == Level::Plain { by_the_machine(&code)? } else { code };
         std::fs::write(&first, returning(&code)?).map_err(|e| e.to_string())?;
         self.run(&[&flags[..], &QUICK_CODE, &["-c"]].concat(), &[&first], Some(&object))?;
         self.run(&[], &[&object, &self.machine(level)?], Some(&program))?;

@@ -1,7 +1,7 @@
 //! Executes plans as a Mac would, step by step: `plan::Executor` for the machine.
 
 use crate::emit::Shader;
-use crate::machine::{Buffer, Machine};
+use crate::machine::{Buffer, Liberties, Machine};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
@@ -37,7 +37,17 @@ impl Executor {
         weights: &[Vec<u8>],
         locals: &[Vec<u8>],
     ) -> Result<Self, String> {
-        let mut machine = Machine::start(program);
+        Self::on(Machine::start(program, Liberties::default()), plan, shaders, weights, locals)
+    }
+
+    /// The same on a machine that was started with the program.
+    pub fn on(
+        mut machine: Machine,
+        plan: &Plan,
+        shaders: &HashMap<Variant, Shader>,
+        weights: &[Vec<u8>],
+        locals: &[Vec<u8>],
+    ) -> Result<Self, String> {
         let weights = weights.iter().map(|w| machine.buffer(w)).collect::<Result<Vec<_>, _>>()?;
         let locals = locals.iter().map(|l| machine.buffer(l)).collect::<Result<Vec<_>, _>>()?;
         let mut made = Self { machine, locals, steps: Vec::new() };

@@ -2,7 +2,7 @@
 
 use crate::clang::{Build, Level, Memory, Workshop};
 use crate::emit::Shader;
-use crate::machine::Machine;
+use crate::machine::{Errors, Liberties, Machine, lane_seed};
 use crate::translate::Text;
 
 /// Invocations.
@@ -12,9 +12,19 @@ const ROWS: usize = 8;
 
 /// What a kernel of one workgroup makes of the content of its only buffer, or the fault.
 fn made_of(shop: &Workshop, build: Build, wgsl: &str, content: &[u8]) -> Result<Vec<u8>, String> {
+    made_under(shop, build, Liberties::default(), wgsl, content)
+}
+
+fn made_under(
+    shop: &Workshop,
+    build: Build,
+    liberties: Liberties,
+    wgsl: &str,
+    content: &[u8],
+) -> Result<Vec<u8>, String> {
     let shader = Shader::from_text(wgsl)?;
     let program = shop.program(&[Text::of(&shader)?], build)?;
-    let mut machine = Machine::start(&program);
+    let mut machine = Machine::start(&program, liberties);
     let bound = [machine.buffer(content)?, machine.buffer(&(content.len() as u32).to_le_bytes())?];
     machine.dispatch("test", [1, 1, 1], &bound.map(|buffer| (buffer, 0)))?;
     machine.read(bound[0], content.len())
@@ -22,11 +32,21 @@ fn made_of(shop: &Workshop, build: Build, wgsl: &str, content: &[u8]) -> Result<
 
 /// The values that a body run by 64 invocations leaves in `y`, or the fault.
 fn run(shop: &Workshop, build: Build, globals: &str, body: &str) -> Result<Vec<u32>, String> {
+    run_under(shop, build, Liberties::default(), globals, body)
+}
+
+fn run_under(
+    shop: &Workshop,
+    build: Build,
+    liberties: Liberties,
+    globals: &str,
+    body: &str,
+) -> Result<Vec<u32>, String> {
     let wgsl = format!(
         "{globals}\nvar<storage, read_write> y: array<u32>;\n@compute @workgroup_size({SIZE})\n\
          fn main(@builtin(local_invocation_index) i: u32, @builtin(subgroup_invocation_id) lane: u32) {{ {body} }}\n"
     );
-    made_of(shop, build, &wgsl, &[0; 4 * ROWS * SIZE]).map(|bytes| bytemuck::pod_collect_to_vec(&bytes))
+    made_under(shop, build, liberties, &wgsl, &[0; 4 * ROWS * SIZE]).map(|bytes| bytemuck::pod_collect_to_vec(&bytes))
 }
 
 fn shared_memory(level: Level) -> Build {
@@ -66,6 +86,78 @@ fn a_missing_barrier_shows_in_one_of_the_orders() {
             let left = run(&shop, shared_memory(level), &shared, &body(barrier)).unwrap();
             assert_eq!(left[..SIZE] == right, expected, "{level:?}, `{barrier}`: {left:?}");
         }
+    }
+}
+
+/// Kernels without a barrier where one is needed, which neither of the two orders shows, because what is read was written
+/// by both the first and the last. A random order shows each, and finds nothing where there is a barrier.
+#[test]
+fn a_missing_barrier_that_both_orders_hide_shows_in_a_random_one() {
+    let Some(shop) = Workshop::open() else { return };
+    let hidden: [(&str, &str, fn(u32) -> u32); 2] = [
+        // Lanes at either end write what all read.
+        (
+            "var<workgroup> t: atomic<u32>;",
+            "if i == 0u || i == 63u { atomicStore(&t, 7u); } BARRIER y[i] = atomicLoad(&t);",
+            |_| 7,
+        ),
+        // The same of each simdgroup, after a function that its lanes called together.
+        (
+            "var<workgroup> t: atomic<u32>;",
+            "let sum = subgroupAdd(i); if lane == 0u || lane == 31u { atomicStore(&t, 7u); } BARRIER \
+             y[i] = atomicLoad(&t) + min(sum, 0u);",
+            |_| 7,
+        ),
+    ];
+    let under = |order| Liberties { order, errors: Errors::None };
+    for (globals, body, right) in hidden {
+        let right: Vec<u32> = (0..SIZE as u32).map(right).collect();
+        let is_right = |build: Build, order: Option<u64>, barrier: &str| {
+            let body = body.replace("BARRIER", barrier);
+            run_under(&shop, build, under(order), globals, &body).unwrap()[..SIZE] == right
+        };
+        for build in Level::ALL.map(shared_memory) {
+            assert!(is_right(build, None, ""), "{build:?}, in order: `{body}` shows");
+            let seeds = (0..8).map(|turn| lane_seed().wrapping_add(turn));
+            let shown = seeds.clone().filter(|seed| !is_right(build, Some(*seed), "")).count();
+            assert!(shown >= 6, "{build:?}: of 8 random orders {shown} show `{body}`");
+            for seed in seeds {
+                assert!(is_right(build, Some(seed), "workgroupBarrier();"), "{build:?}, seed {seed}: `{body}`");
+            }
+        }
+    }
+}
+
+/// What functions return that err as far as they may, for values of which the exact results are known.
+#[test]
+fn functions_err_as_far_as_the_specification_allows() {
+    let Some(shop) = Workshop::open() else { return };
+    let calls: [(&str, f64, f64); 7] = [
+        ("exp(k - 1.0)", 1.0, 3.0 / f64::from(1 << 23)),
+        ("exp(-10.0 * k)", (-10f64).exp(), 23.0 / f64::from(1 << 23)),
+        ("inverseSqrt(3.0 * k)", 3f64.sqrt().recip(), 2.0 / f64::from(1 << 23)),
+        ("log(1.5 * k)", 1.5f64.ln(), 1.0 / f64::from(1 << 21) / 1.5f64.ln()),
+        ("log(5.0 * k)", 5f64.ln(), 3.0 / f64::from(1 << 23)),
+        ("(5.0 * k) / (3.0 * k)", 5.0 / 3.0, 2.5 / f64::from(1 << 23)),
+        ("1.0 / (3.0 * k)", 1.0 / 3.0, 1.0 / f64::from(1 << 23)),
+    ];
+    let row = |(k, (call, ..)): (usize, &(&str, f64, f64))| format!("y[{}u + i] = bitcast<u32>({call});\n", k * SIZE);
+    let body = calls.iter().enumerate().map(row).collect::<String>();
+    let body = format!("let k = f32(y[i] + 1u);\n{body}");
+    let values = |errors| -> Vec<f64> {
+        let liberties = Liberties { order: None, errors };
+        let left = run_under(&shop, shared_memory(Level::Plain), liberties, "", &body).unwrap();
+        left.chunks(SIZE).take(calls.len()).map(|row| f64::from(f32::from_bits(row[1]))).collect()
+    };
+    let [exact, low, high, either] = [Errors::None, Errors::Low, Errors::High, Errors::Either(1)].map(values);
+    for (at, (call, want, most)) in calls.into_iter().enumerate() {
+        let off = |value: f64| (value - want) / want;
+        assert!(off(exact[at]).abs() < 1e-7, "{call}: {}", exact[at]);
+        for (value, sign) in [(low[at], -1.0), (high[at], 1.0)] {
+            let share = sign * off(value) / most; // a unit in the last place is 2^-23 of a value, or up to half of that
+            assert!((0.2..=1.001).contains(&share), "{call}: off by {share} of the bound");
+        }
+        assert!(either[at] == low[at] || either[at] == high[at], "{call}");
     }
 }
 

@@ -1,8 +1,45 @@
 //! The machine that kernels run on: a process, told what to do through pipes (shim/machine.cpp).
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+
+/// What a machine makes of what Metal leaves open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Liberties {
+    /// The seed of a random order of lanes and simdgroups between barriers; by default the order of its level.
+    pub order: Option<u64>,
+    /// How functions err.
+    pub errors: Errors,
+}
+
+/// How functions err whose results Metal leaves open within bounds. Kernels call the machine for them at `Level::Plain`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Errors {
+    /// They are rounded correctly.
+    #[default]
+    None,
+    /// They return the lowest value that is allowed.
+    Low,
+    /// The highest.
+    High,
+    /// Either, by a hash of the seed and the exact value.
+    Either(u64),
+}
+
+/// The seed of random orders: that of the environment variable `WGLM_LANE_SEED`, or another one each time. It is printed.
+pub fn lane_seed() -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    *SEED.get_or_init(|| {
+        let asked = std::env::var("WGLM_LANE_SEED").ok().map(|seed| seed.parse().expect("WGLM_LANE_SEED: a number"));
+        let seed = asked.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        println!("lanes run in a random order: WGLM_LANE_SEED={seed} repeats it");
+        seed
+    })
+}
 
 pub struct Machine {
     child: Child,
@@ -16,8 +53,17 @@ pub type Buffer = usize;
 
 impl Machine {
     /// Starts a program, to run its kernels.
-    pub fn start(program: &Path) -> Self {
-        let spawned = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    pub fn start(program: &Path, liberties: Liberties) -> Self {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        liberties.order.iter().for_each(|seed| _ = command.env("MACHINE_ORDER", seed.to_string()));
+        match liberties.errors {
+            Errors::None => {}
+            Errors::Low => _ = command.env("MACHINE_ERRORS", "low"),
+            Errors::High => _ = command.env("MACHINE_ERRORS", "high"),
+            Errors::Either(seed) => _ = command.env("MACHINE_ERRORS", seed.to_string()),
+        }
+        let spawned = command.spawn();
         let mut child = spawned.unwrap_or_else(|e| panic!("{}: {e}", program.display()));
         let requests = BufWriter::new(child.stdin.take().unwrap());
         let answers = BufReader::new(child.stdout.take().unwrap());

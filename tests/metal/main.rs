@@ -20,6 +20,7 @@ mod faults;
 mod flash;
 mod machine;
 mod prompts;
+mod quotients;
 mod rules;
 mod snapshots;
 mod spaces;

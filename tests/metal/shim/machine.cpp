@@ -5,8 +5,15 @@
 // ends. Memory of a workgroup holds NaNs before it is written, and ends, as buffers do, where the process may not go.
 //
 // Simdgroups run one after the other from barrier to barrier, so that one that reads too early what another writes
-// finds nothing; `-DBACKWARDS` turns their order and that of workgroups around, which finds the same the other way.
+// finds nothing; `-DBACKWARDS` turns their order and that of workgroups around, which finds the same the other way. What
+// both orders hide a random one shows: MACHINE_ORDER is its seed. In it a simdgroup runs up to the next function that
+// its lanes call together, and then another may be next.
+//
+// Functions whose results Metal leaves open within bounds return the correctly rounded one, or, as MACHINE_ERRORS asks
+// for it, the lowest or the highest that is allowed, or either, by a hash of the seed and the exact value.
 #include "machine.h"
+#include <cfloat>
+#include <cmath>
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
@@ -70,11 +77,46 @@ void wait(State state, unsigned line) {
     if (!_setjmp(current->place)) _longjmp(scheduler, 1);
 }
 
+// ---- what Metal leaves open
+
+// A well mixed word, as splitmix64 makes it.
+uint64_t mixed(uint64_t z) {
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+enum class Order { Ascending, Descending, Random };
+enum class Errors { None, Low, High, Either };
+
 #ifdef BACKWARDS
-unsigned in_order(unsigned i, unsigned count) { return count - 1 - i; }
+Order order = Order::Descending;
 #else
-unsigned in_order(unsigned i, unsigned) { return i; }
+Order order = Order::Ascending;
 #endif
+uint64_t lots; // what random orders are drawn by
+Errors errors = Errors::None;
+uint64_t errors_seed;
+
+unsigned draw(unsigned below) { return mixed(lots += 0x9e3779b97f4a7c15) % below; }
+
+// Lists the numbers below `count` in the order in which as many things are done.
+void put_in_order(unsigned *to, unsigned count) {
+    for (unsigned i = 0; i < count; i++) to[i] = order == Order::Descending ? count - 1 - i : i;
+    for (unsigned i = count; order == Order::Random && i > 1; i--) std::swap(to[i - 1], to[draw(i)]);
+}
+
+void read_environment() {
+    if (const char *seed = getenv("MACHINE_ORDER")) {
+        order = Order::Random;
+        lots = strtoull(seed, nullptr, 10);
+    }
+    if (const char *how = getenv("MACHINE_ERRORS")) {
+        std::string word = how;
+        errors = word == "low" ? Errors::Low : word == "high" ? Errors::High : Errors::Either;
+        errors_seed = strtoull(how, nullptr, 10);
+    }
+}
 
 // ---- fibers
 
@@ -142,27 +184,38 @@ void same_line(const char *what, unsigned first, unsigned count) {
         if (fibers[first + i].line != fibers[first].line) stuck(what, first, count);
 }
 
-// Runs a simdgroup until all its lanes are at a barrier or done.
-void run_simdgroup(const Simdgroup &group) {
-    for (;;) {
-        for (unsigned i = 0; i < group.count; i++) {
-            Fiber &fiber = fibers[group.first + in_order(i, group.count)];
-            if (fiber.state == READY) resume(fiber);
-        }
-        unsigned together = group.waiting(IN_SIMDGROUP);
-        if (together == 0) return;
-        const char *what = "the lanes of a simdgroup are not at the same call";
-        if (together != group.count) stuck(what, group.first, group.count);
-        same_line(what, group.first, group.count);
-        turns[group.first / WIDTH] ^= 1;
-        group.release();
+// Runs the lanes of a simdgroup until each of them waits. True if all wait for one another, and go on.
+bool advance(const Simdgroup &group) {
+    unsigned lanes[WIDTH];
+    put_in_order(lanes, group.count);
+    for (unsigned i = 0; i < group.count; i++) {
+        Fiber &fiber = fibers[group.first + lanes[i]];
+        if (fiber.state == READY) resume(fiber);
+    }
+    unsigned together = group.waiting(IN_SIMDGROUP);
+    if (together == 0) return false;
+    const char *what = "the lanes of a simdgroup are not at the same call";
+    if (together != group.count) stuck(what, group.first, group.count);
+    same_line(what, group.first, group.count);
+    turns[group.first / WIDTH] ^= 1;
+    group.release();
+    return true;
+}
+
+// Runs all simdgroups until their lanes are at a barrier or done.
+void run_to_barrier() {
+    std::vector<unsigned> left(simdgroups());
+    put_in_order(left.data(), left.size());
+    while (!left.empty()) {
+        unsigned at = order == Order::Random ? draw(left.size()) : 0;
+        if (!advance(Simdgroup(left[at]))) left.erase(left.begin() + at);
     }
 }
 
 void run_workgroup() {
     for (;;) {
         unsigned at_barrier = 0;
-        for (unsigned g = 0; g < simdgroups(); g++) run_simdgroup(Simdgroup(in_order(g, simdgroups())));
+        run_to_barrier();
         for (unsigned g = 0; g < simdgroups(); g++) at_barrier += Simdgroup(g).waiting(AT_BARRIER);
         if (at_barrier == 0) return;
         const char *what = "the invocations of a workgroup are not at the same barrier";
@@ -234,9 +287,9 @@ struct Dispatch {
     }
 
     void run() {
-        unsigned count = grid[0] * grid[1] * grid[2];
-        for (unsigned i = 0; i < count; i++) {
-            unsigned w = in_order(i, count);
+        std::vector<unsigned> workgroups(grid[0] * grid[1] * grid[2]);
+        put_in_order(workgroups.data(), workgroups.size());
+        for (unsigned w : workgroups) {
             enter(Three{w % grid[0], w / grid[0] % grid[1], w / grid[0] / grid[1]});
             run_workgroup();
         }
@@ -302,8 +355,14 @@ void dispatch() {
 int main() {
     using namespace machine;
     watch_memory();
-#if defined(FLUSH) && defined(__SSE__)
-    _mm_setcsr(_mm_getcsr() | 0x8040); // f32 too small to be normal are zero, as on Apple's GPUs
+    read_environment();
+#ifdef FLUSH
+    bool flush = true;
+#else
+    bool flush = errors != Errors::None;
+#endif
+#ifdef __SSE__
+    if (flush) _mm_setcsr(_mm_getcsr() | 0x8040); // f32 too small to be normal are zero, as on Apple's GPUs
 #endif
     for (char request; take(&request, 1);) {
         uint64_t buffer, offset, bytes;
@@ -345,6 +404,23 @@ Lanes exchange(Bits own, unsigned line) {
 
 unsigned lane() { return current->invocation.index % WIDTH; }
 
+float within(double exact, double most) {
+    if (errors == Errors::None || !std::isfinite(exact)) return (float)exact;
+    uint64_t bits;
+    memcpy(&bits, &exact, sizeof bits);
+    bool up = errors == Errors::High || (errors == Errors::Either && mixed(bits ^ errors_seed) & 1);
+    float given = (float)(exact + (up ? most : -most));
+    if (std::fabs(given - exact) > most) given = std::nextafterf(given, (float)exact);
+    return std::fabs(given) < FLT_MIN ? 0.0f : given;
+}
+
+float within_ulps(double exact, double ulps) {
+    if (std::fabs(exact) < FLT_MIN) return errors == Errors::None ? (float)exact : 0.0f; // flushed
+    int exponent;
+    std::frexp(exact, &exponent);
+    return within(exact, ulps * std::ldexp(1.0, exponent - FLT_MANT_DIG));
+}
+
 template <class T> T atomic_load(NOT_KEPT const T *from) { return *from; }
 
 template <class T> void atomic_store(NOT_KEPT T *to, T value) { *to = value; }
@@ -373,3 +449,5 @@ ATOMICS(int)
 ATOMICS(float)
 
 } // namespace machine
+
+float machine_quotient(float a, float b) { return machine::within_ulps((double)a / b, a == 1 ? 1 : 2.5); }

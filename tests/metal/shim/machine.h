@@ -30,6 +30,11 @@ CONVERGENT Lanes exchange(Bits own, unsigned line);
 // The place of the invocation in its simdgroup.
 unsigned lane();
 
+// What a function may return that is off by `most` at most, or by so many units in the last place: see machine.cpp. Only
+// its arguments determine it.
+__attribute__((const)) float within(double exact, double most);
+__attribute__((const)) float within_ulps(double exact, double ulps);
+
 // Atomics: invocations take turns, so that nothing comes between. An update returns what was there before.
 enum class Update { EXCHANGE, ADD, SUB, MAX, MIN, OR, AND, XOR };
 template <class T> T atomic_load(NOT_KEPT const T *from);
@@ -61,3 +66,7 @@ struct Kernel {
 };
 
 } // namespace machine
+
+// a / b as Metal may compute it, for the intermediate code of kernels: 1 / b within 1 unit in the last place, others
+// within 2.5.
+extern "C" __attribute__((const)) float machine_quotient(float a, float b);
