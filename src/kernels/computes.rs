@@ -415,4 +415,4 @@ pub(crate) struct WeightedSum {
 
 /// How much more than the cases' bounds an error may be: the values of a model are less even than noise, and one term may
 /// outweigh all others of a sum.
-pub(crate) const SLACK: f64 = 4.0;
+pub const SLACK: f64 = 4.0;

@@ -6,6 +6,7 @@
 //! both. Two kernels multiply tiles: `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, by cooperative matrices.
 
 use super::computes::{self, Errors, Operand, Seen, Terms, Which};
+use super::errors::SUM;
 use super::group_slots::Groups;
 use super::sum_parts::Summands;
 use super::{expect_most, expect_multiple, expect_shape};
@@ -21,7 +22,7 @@ pub(crate) const SIDE: usize = 16;
 pub(super) const TILE_TOKENS: usize = 64;
 
 /// The largest error of a product in f32, as a part of the sum of its terms' magnitudes.
-pub(crate) const SUMS: f64 = 1e-6;
+pub(crate) const SUMS: f64 = SUM;
 /// The largest value that f16 holds. Kernels take larger ones for this one.
 pub(crate) const LARGEST_HALF: f64 = 65504.0;
 

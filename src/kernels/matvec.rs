@@ -1,6 +1,7 @@
 //! What the matrix-vector kernels share. Each multiplies the rows of one or several matrices with vectors. A workgroup
 //! stages the vectors in its memory, its teams of lanes take rows, and what becomes of the sums is the kernel's own.
 
+use super::errors::PRODUCT;
 use super::rounded::{Epilogue, Rounded, WORDS};
 use super::tiling::{ProductShape, tile};
 use super::{Kernel, expect_multiple, expect_shape};
@@ -283,5 +284,5 @@ pub(crate) const HALF: usize = GROUP / 2;
 /// The largest error of a product, as a part of the sum of its terms' magnitudes. Of bytes it is larger, because a value
 /// between two bytes may be rounded either way.
 pub(crate) fn bound(arithmetic: Arithmetic) -> f64 {
-    if arithmetic == Arithmetic::Float { 3e-6 } else { 5e-4 }
+    if arithmetic == Arithmetic::Float { PRODUCT } else { 5e-4 }
 }

@@ -2,6 +2,7 @@
 //! workgroups compute side by side and another step joins.
 
 use super::computes::{Attended, Attention};
+use super::errors::ATTENDED;
 use super::kv_write::{Cache, pool_files};
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
@@ -20,7 +21,7 @@ const LANES: usize = 8;
 /// Bytes of queries that a workgroup holds at most. Of the 16 KiB that every device has, that leaves some for other arrays.
 const QUERY_BYTES: usize = 12 << 10;
 /// The largest error of outputs of about 1.
-pub(super) const BOUND: f64 = 2e-5;
+pub(crate) const BOUND: f64 = ATTENDED;
 /// Into how many splits the cache is divided, whatever its length, unless it was chosen for the adapter: times the groups
 /// of heads of all rows, enough workgroups for it.
 pub fn splits(target: &Target, rows: usize) -> usize {

@@ -2,6 +2,7 @@
 //! matrices, and with them the KV rows that a workgroup brings.
 
 use super::Kernel;
+use super::errors::ATTENDED;
 use super::kv_write::Cache;
 use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, MOST_SPLITS, splits};
 use crate::error::{Error, Result};
@@ -103,5 +104,5 @@ impl Builder {
 
 /// The largest error of outputs of about 1.
 pub(crate) fn bound(arithmetic: Arithmetic) -> f64 {
-    if arithmetic == Arithmetic::Int { 2e-3 } else { 1e-5 }
+    if arithmetic == Arithmetic::Int { 2e-3 } else { ATTENDED }
 }

@@ -4,6 +4,7 @@
 //! An M1 or M2 multiplies f32 at the rate of f16 (philipturner/metal-benchmarks). Where scores are to be as exact as
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
+use super::errors::ATTENDED;
 use super::kv_write::{Cache, SHARE_OF_HALVES, pool_files};
 use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries, matrix_files, softmax_files};
 use super::mla_attention_batch::BatchAttention;
@@ -67,7 +68,7 @@ impl MatrixType {
     pub(crate) fn bound(self) -> f64 {
         match self {
             Self::F16 => 2e-3,
-            Self::F32 => 1e-5,
+            Self::F32 => ATTENDED,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! head.
 
 use super::computes::{self, Errors, Merged, Terms, Which};
+use super::errors::ATTENDED;
 use super::matvec::{Feed, MatvecProduct};
 use super::mla_attention::{AttentionSplits, MOST_SPLITS};
 use super::rounded::{Epilogue, Rounded};
@@ -15,7 +16,7 @@ const OP: Source = source!("op/mla_output.wgsl");
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_output", op: OP, params: &[], matrices: &[] };
 
 /// The largest error of outputs of about 1, because splits are joined before.
-pub(crate) const JOINED: f64 = 2e-5;
+pub(crate) const JOINED: f64 = ATTENDED;
 
 impl Builder {
     /// y {rows, heads}: w {rank, rows, heads} times the attention of each head, from what its splits left; for the

@@ -13,6 +13,7 @@ pub(crate) mod computes;
 pub(crate) mod copy;
 mod draft;
 mod draft_input;
+pub(crate) mod errors;
 pub(crate) mod expand_kv;
 mod expand_kv_matrix;
 mod experts_mm;

@@ -3,6 +3,7 @@
 use super::{VALUES, VECTORS, sample, start};
 use crate::error::Result;
 use crate::kernels::computes::{Attended, Attention, Merge, Merged};
+use crate::kernels::errors::ATTENDED;
 use crate::kernels::kv_blocks::BlockRow;
 use crate::kernels::mla_attention::SPAN;
 use crate::kernels::{Cache, CacheType};
@@ -45,7 +46,7 @@ impl Reference for Merge {
             let merged = self.parts.vector(probe, token, head)?;
             for value in probe.some(self.y.shape[0], VALUES) {
                 let output = OutputPlace::F32(self.y.buffer, start(&self.y, token, head) + value);
-                samples.push(sample(output, merged[value].0, merged[value].1, 2e-5));
+                samples.push(sample(output, merged[value].0, merged[value].1, ATTENDED));
             }
         }
         Ok(samples)

@@ -5,6 +5,7 @@
 //! number, or if the kernel changed anything that is not one of the expected outputs: the padding between vectors, the
 //! guard band, other buffers.
 
+use super::kv_rows::IN_BLOCK;
 use crate::kernels::kv_blocks::BlockRow;
 use crate::plan::{BufferRef, LocalId, Plan};
 use half::f16;
@@ -44,6 +45,19 @@ impl OutputType {
         at..at + 4
     }
 
+    /// How far the value that the type can hold may be from one that was computed exactly: half of what neighbours are apart.
+    /// It is not an error of a kernel. `magnitude` is the largest of the values that share a scale. Of f32 it is left to
+    /// bounds, because values are rounded on the way as well.
+    fn half_step(self, value: f64, magnitude: f64) -> f64 {
+        match self {
+            Self::F32 | Self::U32 => 0.0,
+            // 11 bits, fewer below 2^-14; a value just below a power of two may be rounded above it
+            Self::F16 => (value.abs() * 1.001).log2().floor().max(-14.0).exp2() / 2048.0,
+            // a byte counts 128ths of a scale of 128/127 of the largest magnitude
+            Self::Block(_) => magnitude * IN_BLOCK,
+        }
+    }
+
     fn read(self, bytes: &[u8], place: usize) -> f64 {
         let at = self.bytes(place).start;
         match self {
@@ -76,8 +90,42 @@ pub struct Expected {
     pub values: Vec<f64>,
     /// What the error of each value is measured against: the sum of the magnitudes that were added up for it.
     pub magnitudes: Vec<f64>,
-    /// The largest error allowed, divided by the magnitude.
+    /// The largest error allowed, divided by the magnitude, beyond what rounding to the type of the output adds.
     pub bound: f64,
+}
+
+/// A value that was computed.
+struct Judged {
+    place: usize,
+    got: f64,
+    want: f64,
+    /// The error, divided by the magnitude.
+    error: f64,
+}
+
+impl Expected {
+    /// The values in the content of the buffer, with their errors.
+    fn judged<'a>(&'a self, content: &'a [u8]) -> impl Iterator<Item = Judged> + 'a {
+        let values = self.places.iter().zip(&self.values).zip(&self.magnitudes);
+        values.map(|((&place, &want), &magnitude)| {
+            let got = self.kind.read(content, place);
+            let off = if got == want { 0.0 } else { (got - want).abs() - self.kind.half_step(want, magnitude) };
+            // what is not a number stays none
+            let error = if off < 0.0 { 0.0 } else { off / magnitude.max(1e-30) };
+            Judged { place, got, want, error }
+        })
+    }
+
+    /// The largest error as a part of the bound; infinite for what is not a number, or differs though it is compared
+    /// exactly.
+    pub fn share(&self, content: &[u8]) -> f64 {
+        let share = |judged: Judged| match judged.error {
+            0.0 => 0.0,
+            error if error.is_nan() => f64::INFINITY,
+            error => error / self.bound,
+        };
+        self.judged(content).map(share).fold(0.0, f64::max)
+    }
 }
 
 /// A plan with its inputs and the outputs it should have.
@@ -101,9 +149,9 @@ pub struct Case {
 /// How a case went.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The largest error, divided by its magnitude.
+    /// The error that comes nearest to its bound, or lies farthest beyond it, divided by its magnitude.
     pub worst: f64,
-    /// The bound of the output in which that error stands.
+    /// That bound.
     pub bound: f64,
     /// What is wrong, if anything is.
     pub failure: Option<String>,
@@ -124,10 +172,9 @@ impl Case {
     }
 
     fn judge_values(&self, expected: &Expected, content: &[u8], outcome: &mut Outcome) {
-        for ((&place, &want), &magnitude) in expected.places.iter().zip(&expected.values).zip(&expected.magnitudes) {
-            let got = expected.kind.read(content, place);
-            let error = if got == want { 0.0 } else { (got - want).abs() / magnitude.max(1e-30) };
-            if error > outcome.worst {
+        let share = |error: f64, bound: f64| error / bound.max(1e-30);
+        for Judged { place, got, want, error } in expected.judged(content) {
+            if share(error, expected.bound) > share(outcome.worst, outcome.bound) {
                 (outcome.worst, outcome.bound) = (error, expected.bound);
             }
             let good = error <= expected.bound; // false for what is not a number

@@ -4,12 +4,10 @@ use super::vectors::rms_normed;
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
 use crate::kernels::computes::{Advanced, DraftInput, Drafted, KeptHidden, PickedHidden};
+use crate::kernels::errors::NORMED;
 use crate::kernels::{HiddenStates, KEPT_ROWS, VERIFIED_ROWS};
 use crate::plan::{BatchHeader, BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample, row_bytes};
 use std::mem::offset_of;
-
-/// The largest error of a norm's output, as a part of it.
-const NORM: f64 = 2e-6;
 
 /// The place in the ring, so many ahead of a row's position.
 fn place(position: u32, ahead: usize) -> usize {
@@ -28,7 +26,7 @@ impl Reference for KeptHidden {
             let start = place(header.position, self.ahead) * width;
             for value in probe.some(width, VALUES) {
                 let output = OutputPlace::F32(self.ring.buffer, start + value);
-                samples.push(sample(output, want[value], want[value].abs(), NORM));
+                samples.push(sample(output, want[value], want[value].abs(), NORMED));
             }
         }
         Ok(samples)
@@ -59,7 +57,7 @@ impl Reference for DraftInput {
                 let want = rms_normed(&x, &weights, norm.epsilon);
                 for value in probe.some(width, VALUES) {
                     let output = OutputPlace::F32(self.y.buffer, row * self.y.pitch + half + value);
-                    samples.push(sample(output, want[value], want[value].abs(), NORM));
+                    samples.push(sample(output, want[value], want[value].abs(), NORMED));
                 }
             }
         }

@@ -5,6 +5,7 @@ use super::vectors::summed;
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
 use crate::kernels::computes::{Grouped, SelectedExperts};
+use crate::kernels::errors::expert_weights;
 use crate::kernels::{Gating, Routing};
 use crate::plan::{OutputPlace, Probe, Reference, Sample};
 
@@ -12,11 +13,15 @@ use crate::plan::{OutputPlace, Probe, Reference, Sample};
 const CLEAR: f64 = 1e-5;
 
 impl SelectedExperts {
+    /// The router's logits of a token.
+    pub(super) fn logits(&self, probe: &mut Probe<'_>, token: usize) -> Result<Vec<f32>> {
+        let sums = summed(probe, &self.logits, (token, 0), 0, self.logits.tensor.shape[0])?;
+        Ok(sums.into_iter().map(|(logit, _)| logit as f32).collect())
+    }
+
     /// The experts of a token and their weights; none if the choice is a close one.
     pub(super) fn of(&self, probe: &mut Probe<'_>, token: usize) -> Result<Option<(Vec<usize>, Vec<f64>)>> {
-        let experts = self.logits.tensor.shape[0];
-        let logits: Vec<f32> =
-            summed(probe, &self.logits, (token, 0), 0, experts)?.into_iter().map(|(logit, _)| logit as f32).collect();
+        let logits = self.logits(probe, token)?;
         let bias = probe.row(&self.bias, 0, 0)?;
         let top_k = self.routing.top_k;
         // One more than are chosen, if there is one, and without the factors on weights: the order alone is wanted.
@@ -33,11 +38,13 @@ impl Reference for SelectedExperts {
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
             let Some((ids, weights)) = self.of(probe, token)? else { continue };
-            for (rank, (id, weight)) in ids.into_iter().zip(weights).enumerate() {
+            let logits = self.logits(probe, token)?;
+            let errors = expert_weights(&logits, &ids, self.routing);
+            for (rank, ((id, weight), error)) in ids.into_iter().zip(weights).zip(errors).enumerate() {
                 let place = token * self.routing.top_k + rank;
                 samples.push(exact(OutputPlace::U32(self.ids, place), id as f64));
                 let weights = self.weights.map(|buffer| OutputPlace::F32(buffer, place));
-                samples.extend(weights.map(|output| sample(output, weight, weight.abs(), 1e-5)));
+                samples.extend(weights.map(|output| sample(output, weight, weight.abs(), error)));
             }
         }
         Ok(samples)

@@ -4,6 +4,7 @@ use super::vectors::{rms_normed, summed};
 use super::{VALUES, VECTORS, start};
 use crate::error::Result;
 use crate::kernels::computes::{KvRows, RotatedQueries, SLACK};
+use crate::kernels::errors::{NORMED, SUM};
 use crate::kernels::kv_blocks::{BLOCK, BlockRow};
 use crate::kernels::{Cache, CacheType};
 use crate::plan::{OutputPlace, Probe, Reference, Sample};
@@ -20,6 +21,8 @@ pub(super) fn rotated(a: f32, b: f32, [c, s]: [f32; 2]) -> [f64; 2] {
     [a * c - b * s, a * s + b * c]
 }
 
+/// How far numbers may be off that are so small that f16 has fewer digits for them.
+const LEAST: f64 = 4e-7;
 /// Rounding errors of a rotated pair, as parts of its values' magnitudes.
 const ROTATED: f64 = 1e-6;
 
@@ -85,27 +88,32 @@ impl KvRows {
         let (row, top) = (BlockRow { rank, rotary }, block_top(latent, at));
         let start = place * row.bytes();
         let output = OutputPlace::Block(buffer, start + row.byte(at), (start + row.scale(at)) / 2);
-        Sample { output, want: latent[at], tolerance: IN_BLOCK * top + 1e-7 }
+        Sample { output, want: latent[at], tolerance: (IN_BLOCK + SLACK * WRITTEN) * top + LEAST }
     }
 
-    /// A value of the KV row at a place, which f16 holds within 2^-11, and small ones within 2^-25.
+    /// A value of the KV row at a place.
     fn value(&self, place: usize, at: usize, want: f64, size: f64) -> Sample {
         let Cache { buffer, ty, rank, rotary } = self.cache;
-        let (output, bound, least) = match ty {
-            CacheType::F16 => (OutputPlace::F16(buffer, place * Cache::row_values(rank, rotary) + at), 6e-4, 1e-7),
-            CacheType::F32 => (OutputPlace::F32(buffer, place * Cache::row_values(rank, rotary) + at), 2e-6, 0.0),
+        let rounding = IN_HALF * want.abs() + LEAST;
+        let (output, rounding) = match ty {
+            CacheType::F16 => (OutputPlace::F16(buffer, place * Cache::row_values(rank, rotary) + at), rounding),
+            CacheType::F32 => (OutputPlace::F32(buffer, place * Cache::row_values(rank, rotary) + at), 0.0),
             CacheType::Q8_0 => {
                 let row = BlockRow { rank, rotary };
-                (OutputPlace::F16(buffer, (place * row.bytes() + row.keys()) / 2 + at - rank), 6e-4, 1e-7)
+                (OutputPlace::F16(buffer, (place * row.bytes() + row.keys()) / 2 + at - rank), rounding)
             }
         };
-        Sample { output, want, tolerance: SLACK * (bound * size + least) }
+        Sample { output, want, tolerance: rounding + SLACK * WRITTEN * size }
     }
 }
 
-/// How far a value of a block may be off, as a part of the largest magnitude there: half a step, and what that is longer
-/// for a scale that was rounded up.
-pub(super) const IN_BLOCK: f64 = 0.502 / 127.0;
+/// How far a value of a block may be from the one that was rounded, as a part of the largest magnitude there: half a step,
+/// and what that is longer for a scale that was rounded up to f16.
+pub(super) const IN_BLOCK: f64 = (1.0 + 1.0 / 2048.0) / 254.0;
+/// The same of an f16, as a part of the value.
+const IN_HALF: f64 = 1.0 / 2048.0;
+/// How far values of a KV row may be off before they are rounded to the type of the cache: sums under a norm, or rotated.
+pub(super) const WRITTEN: f64 = SUM + NORMED;
 
 /// The largest magnitude of the block of value `at`.
 pub(super) fn block_top(latent: &[f64], at: usize) -> f64 {

@@ -26,7 +26,7 @@ pub use case::{Case, Expected, Outcome, OutputType};
 pub use cases::CASES;
 pub use check::{CaseVerdict, KernelCheck};
 
-use crate::kernels::computes::SLACK;
+pub use crate::kernels::computes::SLACK;
 #[cfg(doc)]
 use crate::plan::Reference;
 use crate::plan::{OutputPlace, Sample, Tensor};

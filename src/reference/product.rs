@@ -5,6 +5,7 @@ use super::{SMALLEST, VALUES, VECTORS, start};
 use crate::error::Result;
 use crate::kernels::Summands;
 use crate::kernels::computes::{Down, Errors, Left, PartialProduct, Product, SLACK, Terms, Which};
+use crate::kernels::errors::{expert_weights, swiglu};
 use crate::kernels::matvec::HALF;
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, Sample, Weight};
 use crate::quant::GROUP;
@@ -15,37 +16,36 @@ type Sum = (f64, f64);
 /// The largest rounding error of numbers so small that f16 has fewer digits for them.
 const HALF_STEP: f64 = 6e-8;
 
-/// How far an exponential in f32 is off at most.
-const SILU: f64 = 2e-6;
-/// How far a weight of the router is off at most.
-const WEIGHT: f64 = 1e-5;
-
 impl Which {
-    /// The matrix of a vector, of `matrices`, and what the output is multiplied with; none where the router's choice
-    /// is a close one.
+    /// The matrix of a vector, of `matrices`, and what the output is multiplied with, with its error; none where the
+    /// router's choice is a close one.
     fn matrix(
         &self,
         probe: &mut Probe<'_>,
         (token, slot, slots): (usize, usize, usize),
         matrices: usize,
-    ) -> Result<Option<(usize, f64)>> {
+    ) -> Result<Option<(usize, Sum)>> {
         let vector = token * slots + slot;
         Ok(match self {
-            Self::InTurn => Some((vector % matrices, 1.0)),
+            Self::InTurn => Some((vector % matrices, (1.0, 0.0))),
             Self::Grouped { slots: order, tiles, count } => {
                 let order = probe.words(*order, 0, probe.count * slots)?;
                 let tiles = probe.words(*tiles, 0, 4 * count)?;
                 let place = order.iter().position(|&slot| slot as usize == vector);
                 let has = |tile: &&[u32]| place.is_some_and(|p| (tile[1]..tile[1] + tile[2]).contains(&(p as u32)));
-                tiles.chunks_exact(4).find(has).map(|tile| (tile[0] as usize % matrices, 1.0))
+                tiles.chunks_exact(4).find(has).map(|tile| (tile[0] as usize % matrices, (1.0, 0.0)))
+            }
+            Self::SelectedExperts(chosen) => {
+                let Some((ids, weights)) = chosen.of(probe, token)? else { return Ok(None) };
+                let errors = expert_weights(&chosen.logits(probe, token)?, &ids, chosen.routing);
+                Some((ids[slot], (weights[slot], SLACK * errors[slot] * weights[slot].abs())))
             }
             Self::Routed { ids, weights, top_k } => {
                 let at = token * top_k + slot;
                 let id = probe.words(*ids, at, 1)?.first().copied();
                 let weight = probe.values(*weights, at, 1)?.first().copied();
-                id.zip(weight).map(|(id, weight)| (id as usize % matrices, f64::from(weight)))
+                id.zip(weight).map(|(id, weight)| (id as usize % matrices, (f64::from(weight), 0.0)))
             }
-            Self::SelectedExperts(chosen) => chosen.of(probe, token)?.map(|(ids, weights)| (ids[slot], weights[slot])),
         })
     }
 }
@@ -66,8 +66,9 @@ impl Product {
             Terms::One { w, .. } => self.errors.dot(probe, w, matrix, row, x),
             Terms::Gated { gate, up } => {
                 let [gate, up] = [gate, up].map(|w| self.errors.dot(probe, w, matrix, row, x));
-                let (value, error) = gated(gate?, up?);
-                Ok((value, error + SLACK * SILU * value.abs()))
+                let (gate, up) = (gate?, up?);
+                let (value, error) = gated(gate, up);
+                Ok((value, error + SLACK * swiglu(gate.0) * value.abs()))
             }
         }
     }
@@ -84,10 +85,11 @@ impl Reference for Product {
         let mut samples = Vec::new();
         for vector in probe.some(probe.count * stacks, VECTORS) {
             let (token, slot) = (vector / stacks, vector % stacks);
-            let Some((matrix, factor)) = self.which.matrix(probe, (token, slot, stacks), matrices)? else { continue };
+            let Some((matrix, (factor, off))) = self.which.matrix(probe, (token, slot, stacks), matrices)? else {
+                continue;
+            };
             let x = self.x.vector(probe, token, (first + slot) * self.x.stacks() / self.y.per_row(), columns)?;
             let place = start(&self.y, token, first + slot);
-            let weighed = if let Which::SelectedExperts(_) = self.which { SLACK * WEIGHT * factor.abs() } else { 0.0 };
             let mut sums = Vec::new();
             for row in self.rows(probe, rows) {
                 let (mut value, mut error) = self.value(probe, matrix, row, &x)?;
@@ -95,7 +97,7 @@ impl Reference for Product {
                     let before = probe.values(self.y.buffer, place + row, 1)?.first().map_or(0.0, |&v| f64::from(v));
                     (value, error) = (value + before, error + self.errors.sum * before.abs());
                 }
-                let sum = (value * factor, error * factor.abs() + weighed * value.abs());
+                let sum = (value * factor, error * factor.abs() + off * value.abs());
                 samples.push(summed(self.y.buffer, place + row, sum));
                 sums.push((row, sum));
             }

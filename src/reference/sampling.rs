@@ -4,6 +4,7 @@
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
 use crate::kernels::computes::{Accepted, Adjusted, Drawn, Histogram, Masked, Maxima, SLACK};
+use crate::kernels::errors::deficit;
 use crate::kernels::histogram::{BINS, scale};
 use crate::kernels::sampling::pcg4d;
 use crate::kernels::slice_max::SLICE;
@@ -140,7 +141,7 @@ impl Reference for Histogram {
             let place = 2 * BINS * row + bin;
             let [count, lacks] = [place, place + BINS].map(|place| OutputPlace::U32(self.histogram, place));
             // Of each token what an exponential in f32 and its rounding may be off by; of a close one all it may lack.
-            let off = counts[bin] * (1.0 + SLACK * 1e-6 * scale) + close[bin] * 0.25 * scale;
+            let off = counts[bin] * (1.0 + SLACK * deficit(bin) * scale) + close[bin] * 0.25 * scale;
             [
                 Sample { output: count, want: counts[bin], tolerance: close[bin] },
                 Sample { output: lacks, want: deficits[bin], tolerance: off },

@@ -5,6 +5,7 @@ use super::{VALUES, VECTORS, exact, sample, start};
 use crate::error::Result;
 use crate::kernels::Summands;
 use crate::kernels::computes::{Copied, EmbeddingRows, LastToken, Normed, SumNormed, Summed, WeightedSum};
+use crate::kernels::errors::{NORMED, SUM};
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, RowHeader, Sample};
 
 /// x / sqrt(mean(x²) + epsilon) · weight, of vector after vector, in f64.
@@ -46,7 +47,7 @@ impl Reference for Normed {
             let want = rms_normed(&x, &weights, self.epsilon);
             for value in probe.some(width, VALUES) {
                 let output = OutputPlace::F32(self.y.buffer, token * self.y.stride + value);
-                samples.push(sample(output, want[value], want[value].abs(), 2e-6));
+                samples.push(sample(output, want[value], want[value].abs(), NORMED));
             }
         }
         Ok(samples)
@@ -123,15 +124,10 @@ impl Reference for SumNormed {
             let normed = rms_normed(&values, &weights, self.norm.epsilon);
             for value in probe.some(width, VALUES) {
                 let (sum, size) = sums[value];
-                samples.push(sample(
-                    OutputPlace::F32(self.x.buffer, start(&self.x, token, 0) + value),
-                    sum,
-                    size,
-                    1e-6,
-                ));
+                samples.push(sample(OutputPlace::F32(self.x.buffer, start(&self.x, token, 0) + value), sum, size, SUM));
                 let (want, output) = (normed[value], OutputPlace::F32(self.h.buffer, start(&self.h, token, 0) + value));
                 let scaled = want.abs() * (size / sum.abs().max(f64::MIN_POSITIVE)).min(1e6);
-                samples.push(sample(output, want, scaled, 4e-6));
+                samples.push(sample(output, want, scaled, SUM + NORMED));
             }
         }
         Ok(samples)
@@ -177,7 +173,7 @@ impl Reference for WeightedSum {
                     terms.extend(y.first().map(|&y| f64::from(*weight) * f64::from(y)));
                 }
                 let size = terms.iter().map(|term| term.abs()).sum();
-                samples.push(sample(OutputPlace::F32(self.x.buffer, place), terms.iter().sum(), size, 1e-6));
+                samples.push(sample(OutputPlace::F32(self.x.buffer, place), terms.iter().sum(), size, SUM));
             }
         }
         Ok(samples)

@@ -1,14 +1,13 @@
 //! The cases of `keep_hidden`, `kept_hidden` and `draft_input`.
 
 use crate::error::Result;
+use crate::kernels::errors::NORMED;
 use crate::kernels::{HiddenStates, KEPT_ROWS, Kept, Norm};
 use crate::plan::{BufferRef, Target};
 use crate::reference::vectors::rms_normed;
 use crate::reference::{Case, CaseBuilder};
 
 const EPSILON: f32 = 1e-5;
-/// The largest error of a norm's output, as a part of it.
-const BOUND: f64 = 2e-6;
 
 /// A ring, and its first content.
 fn ring(case: &mut CaseBuilder, width: usize) -> (Kept, Vec<f32>) {
@@ -25,7 +24,7 @@ fn place(position: usize, width: usize) -> usize {
 
 fn expect(case: &mut CaseBuilder, buffer: BufferRef, first: usize, want: Vec<f64>) {
     let sizes = want.iter().map(|v| v.abs()).collect();
-    case.expect_slice(buffer, first, want, sizes, BOUND);
+    case.expect_slice(buffer, first, want, sizes, NORMED);
 }
 
 pub(super) fn keep(target: &Target) -> Result<Vec<Case>> {

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::kernels::kv_blocks::BlockRow;
 use crate::kernels::{Cache, CacheType, Norm};
 use crate::plan::{BufferRef, Target, Tensor};
-use crate::reference::kv_rows::{IN_BLOCK, block_top, rotated, rotations};
+use crate::reference::kv_rows::{WRITTEN, block_top, rotated, rotations};
 use crate::reference::vectors::rms_normed;
 use crate::reference::{Case, CaseBuilder, Expected, OutputType};
 
@@ -38,20 +38,20 @@ fn expect_kv_row(case: &mut CaseBuilder, cache: &Cache, place: usize, kv_row: Ve
     if cache.ty == CacheType::Q8_0 {
         return expect_blocks(case, cache, place, kv_row);
     }
-    let (kind, bound) = if cache.ty == CacheType::F16 { (OutputType::F16, 6e-4) } else { (OutputType::F32, 2e-6) };
-    case.expect_at(cache.buffer, kind, Cache::row_values(cache.rank, cache.rotary) * place, kv_row, bound);
+    let kind = if cache.ty == CacheType::F16 { OutputType::F16 } else { OutputType::F32 };
+    case.expect_at(cache.buffer, kind, Cache::row_values(cache.rank, cache.rotary) * place, kv_row, WRITTEN);
 }
 
 /// The same of a KV row in blocks.
 fn expect_blocks(case: &mut CaseBuilder, cache: &Cache, place: usize, mut kv_row: Vec<f64>) {
     let Cache { buffer, rank, rotary, .. } = *cache;
     let (row, key) = (BlockRow { rank, rotary }, kv_row.split_off(rank));
-    case.expect_at(buffer, OutputType::F16, (place * row.bytes() + row.keys()) / 2, key, 6e-4);
+    case.expect_at(buffer, OutputType::F16, (place * row.bytes() + row.keys()) / 2, key, WRITTEN);
     let BufferRef::Local(local) = buffer else { return };
     let magnitudes = (0..rank).map(|at| block_top(&kv_row, at)).collect();
     let places = (place * rank..(place + 1) * rank).collect();
     let kind = OutputType::Block(row);
-    case.expect_values(Expected { local, kind, places, values: kv_row, magnitudes, bound: IN_BLOCK });
+    case.expect_values(Expected { local, kind, places, values: kv_row, magnitudes, bound: WRITTEN });
 }
 
 /// A KV row of the cache in a case of whichever kernel writes it.

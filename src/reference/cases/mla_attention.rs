@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::kernels::kv_blocks::BlockRow;
-use crate::kernels::mla_attention::SPAN;
+use crate::kernels::mla_attention::{BOUND, SPAN};
 use crate::kernels::{AttentionSplits, BatchAttention, Cache, CacheType};
 use crate::plan::{BufferRef, Builder, PAGE, Target, Tensor};
 use crate::reference::{Case, CaseBuilder};
@@ -193,7 +193,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     ];
     let batch = |(heads, position, count, room, rank, rotary, ty, splits)| {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
-        example.batch_case(target, (room, count), 2e-5, |b, a| {
+        example.batch_case(target, (room, count), BOUND, |b, a| {
             joined(b, a, |b, q| b.mla_attention("attention", q, a.cache, SCALE, splits))
         })
     };
@@ -231,8 +231,8 @@ fn case(target: &Target, example: &AttentionExample) -> Result<Case> {
         let total: f64 = weights.iter().sum();
         let sums = example.weighted(&weights, &latents, from);
         let size = total.max(top.abs());
-        case.expect_from(parts.sums.buffer, slot * parts.sums.stride, sums, size, 2e-5);
-        case.expect_from(parts.stats.buffer, slot * parts.stats.stride, vec![top, total], size, 2e-5);
+        case.expect_from(parts.sums.buffer, slot * parts.sums.stride, sums, size, BOUND);
+        case.expect_from(parts.stats.buffer, slot * parts.stats.stride, vec![top, total], size, BOUND);
     }
     Ok(case.finish(format!("{ty:?}, {heads} heads, {tokens} tokens, rank {rank}, rotary {rotary}, {splits} splits")))
 }

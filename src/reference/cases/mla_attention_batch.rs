@@ -4,6 +4,7 @@ use super::mla_attention::AttentionExample;
 use super::mla_attention_expanded;
 use crate::error::Result;
 use crate::gpu::Matrices;
+use crate::kernels::mla_attention::BOUND;
 use crate::kernels::mla_attention_expanded::Form;
 use crate::kernels::{BatchAttention, CacheType};
 use crate::plan::{Builder, Target, Tensor};
@@ -24,7 +25,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     ];
     let case = |(heads, position, count, room, rank, rotary, ty, splits)| {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
-        example.batch_case(target, (room, count), 2e-5, |b, a| b.attention_in_splits("attention", a, splits))
+        example.batch_case(target, (room, count), BOUND, |b, a| b.attention_in_splits("attention", a, splits))
     };
     let over_latents = shapes.into_iter().map(case).collect::<Result<Vec<_>>>()?;
     let target = &Target { matrices: Matrices::None, ..target.clone() };

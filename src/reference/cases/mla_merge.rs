@@ -2,13 +2,14 @@
 
 use super::mla_attention::{AttentionExample, SCALE, examples};
 use crate::error::Result;
+use crate::kernels::mla_attention::BOUND;
 use crate::plan::Target;
 use crate::reference::Case;
 
 /// Attention and merge together, against softmax over the whole cache.
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |example: AttentionExample, count| {
-        example.joined_case(target, count, 2e-5, |b, q, cache| {
+        example.joined_case(target, count, BOUND, |b, q, cache| {
             b.mla_attention("attention", q, cache, SCALE, example.splits)
         })
     };

@@ -1,6 +1,7 @@
 //! The cases of `moe_combine`.
 
 use crate::error::Result;
+use crate::kernels::errors::SUM;
 use crate::plan::Target;
 use crate::reference::{Case, CaseBuilder};
 
@@ -28,6 +29,6 @@ fn case(target: &Target, (width, slots, (tokens, count)): (usize, usize, (usize,
         terms.fold(start, |(sum, size), term| (sum + term, size + term.abs()))
     };
     let (want, sizes) = (0..width * count).map(element).unzip();
-    case.expect_batch(&x, want, sizes, 1e-6);
+    case.expect_batch(&x, want, sizes, SUM);
     Ok(case.finish(format!("{slots} x {width}, {count} of {tokens} tokens")))
 }

@@ -1,6 +1,7 @@
 //! The cases of `rms_norm`.
 
 use crate::error::Result;
+use crate::kernels::errors::NORMED;
 use crate::plan::Target;
 use crate::reference::vectors::rms_normed;
 use crate::reference::{Case, CaseBuilder};
@@ -13,7 +14,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         let y = case.plan.rms_norm("y", &x, &weight, epsilon)?;
         let want = rms_normed(&xs, &ws, epsilon);
         let sizes = want.iter().map(|v| v.abs()).collect();
-        case.expect(&y, want, sizes, 2e-6);
+        case.expect(&y, want, sizes, NORMED);
         Ok(case.finish(format!("{width} epsilon {epsilon}, {tokens} tokens")))
     };
     let alone = [(1, 1e-5, 1), (31, 0.5, 1), (256, 1e-6, 1), (2048, 1e-5, 1), (5000, 0.0, 1)];

@@ -1,6 +1,7 @@
 //! The cases of `route`.
 
 use crate::error::Result;
+use crate::kernels::errors::expert_weights;
 use crate::kernels::{Gating, Routing};
 use crate::plan::Target;
 use crate::reference::experts::routed_experts;
@@ -38,8 +39,11 @@ fn case(target: &Target, experts: usize, routing: Routing, (room, count): (usize
     let routed = case.plan.route("route", logits, &bias, routing)?;
     let (ids, weights): (Vec<_>, Vec<_>) = zs.chunks(experts).map(|zs| routed_experts(zs, &biases, routing)).unzip();
     case.expect_at(routed.ids.buffer, OutputType::U32, 0, ids.concat().into_iter().map(|e| e as f64).collect(), 0.0);
-    let weights = weights.concat();
-    case.expect(&routed.weights, weights.clone(), weights, 1e-5);
+    let of_token = |((zs, ids), weights): ((&[f32], &Vec<usize>), &Vec<f64>)| {
+        expert_weights(zs, ids, routing).into_iter().zip(weights).map(|(error, weight)| error * weight).collect()
+    };
+    let errors: Vec<Vec<f64>> = zs.chunks(experts).zip(&ids).zip(&weights).map(of_token).collect();
+    case.expect(&routed.weights, weights.concat(), errors.concat(), 1.0);
     Ok(case.finish(format!("{experts} experts, {count} of {room} tokens, {routing:?}")))
 }
 

@@ -1,6 +1,7 @@
 //! The cases of `sum_normed`.
 
 use crate::error::Result;
+use crate::kernels::errors::{NORMED, SUM};
 use crate::kernels::{Norm, Routed, Slots, Summands};
 use crate::plan::{Target, Tensor};
 use crate::reference::vectors::rms_normed;
@@ -50,8 +51,8 @@ fn case(
     let normed = rms_normed(&sums, &weights, norm.epsilon);
     let scaled =
         normed.iter().zip(&want).zip(&sizes).map(|((normed, sum), size)| (normed / sum).abs() * size).collect();
-    case.expect_batch(&h, normed, scaled, 4e-6);
-    case.expect_batch(&x, want, sizes, 1e-6);
+    case.expect_batch(&h, normed, scaled, SUM + NORMED);
+    case.expect_batch(&x, want, sizes, SUM);
     case.allow_between();
     let how = if add { "added" } else { "instead" };
     Ok(case.finish(format!("{width}, {count} parts, {live} of {rows} tokens, {top_k} slots, {how}")))
