@@ -1,17 +1,18 @@
 //! Every kernel in every format, as Metal's text, against its reference on the CPU.
 
-use crate::clang::{Build, Workshop};
+use crate::clang::{Build, Level, Workshop};
 use crate::emit::Shader;
 use crate::execute::Executor;
+use crate::injected::Fault;
+use crate::machine::{Errors, Liberties, Machine, lane_seed};
 use crate::translate::Text;
 use crate::variants::{all, cases, shaders, targets};
-use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use wglm::kernels::{KERNELS, Kernel};
 use wglm::plan::{Plan, Step};
-use wglm::reference::Case;
+use wglm::reference::{Case, SLACK};
 use wglm::shader::Variant;
 
 /// Kernels in one file of C++: many share the cost of reading the shim.
@@ -84,46 +85,158 @@ impl Batch {
         }
     }
 
-    /// Compiles the batch and runs its cases: failures.
-    fn run(&self, name: &str, shop: &Workshop, build: Build) -> Result<Vec<String>, String> {
+    /// Compiles the batch, and runs its cases in each of the ways that a build is run.
+    fn run(&self, shop: &Workshop, build: Build, ran: &mut Ran) -> Result<(), String> {
         let program = shop.program(&self.texts()?, build)?;
-        let failure = |case: &Case| -> Option<String> {
-            let told = match self.finals(case, &program) {
-                Ok(finals) => case.judge(&finals).failure?,
-                Err(fault) => fault,
-            };
-            Some(format!("{name} {} ({build:?}): {told}", case.name))
-        };
-        Ok(self.cases.iter().filter_map(failure).collect())
+        for (name, liberties) in ways(build) {
+            for case in &self.cases {
+                let finals = self.finals(case, Machine::start(&program, liberties), &case.weights, &case.locals);
+                let failure = match &finals {
+                    Ok(finals) => case.judge(finals).failure,
+                    Err(fault) => Some(fault.clone()),
+                };
+                let failure =
+                    failure.map(|told| format!("{} {} ({build:?}, {liberties:?}): {told}", ran.kernel, case.name));
+                ran.failures.extend(failure);
+                let share = finals.iter().filter_map(|finals| share(case, finals)).fold(0.0, f64::max);
+                let worst = ran.shares.entry(name).or_insert((0.0, String::new()));
+                if share > worst.0 {
+                    *worst = (share, case.name.clone());
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// What a case leaves in its local buffers.
-    fn finals(&self, case: &Case, program: &Path) -> Result<Vec<Vec<u8>>, String> {
-        let mut executor = Executor::new(program, &case.plan, &self.shaders, &case.weights, &case.locals)?;
+    /// How far beyond their bounds cases lie if a fault is injected, the first `most` of them that can have it.
+    fn inject(&self, shop: &Workshop, fault: Fault, most: usize, ran: &mut Ran) -> Result<(), String> {
+        let program = shop.program(&self.texts()?, Build::EXTREMES[0])?;
+        for case in &self.cases {
+            let bounded = case.expected.iter().any(|expected| expected.bound > 0.0);
+            let found = ran.injected.iter().filter(|it| it.0 == fault).count();
+            let Some(inputs) = Some(case).filter(|_| bounded && found < most).and_then(|case| fault.inputs(case))
+            else {
+                continue;
+            };
+            let machine = Machine::start(&program, Liberties::default());
+            let finals = self.finals(case, machine, &inputs.weights, &inputs.locals)?;
+            let exact = case.expected.iter().filter(|expected| expected.bound == 0.0);
+            let differs = exact.map(|it| it.share(&finals[it.local.index()])).any(|share| share > 0.0);
+            let share = if differs { f64::INFINITY } else { share(case, &finals).unwrap_or_default() };
+            ran.injected.push((fault, share, case.name.clone()));
+        }
+        Ok(())
+    }
+
+    /// What a case leaves in its local buffers, with these contents before.
+    fn finals(
+        &self,
+        case: &Case,
+        machine: Machine,
+        weights: &[Vec<u8>],
+        locals: &[Vec<u8>],
+    ) -> Result<Vec<Vec<u8>>, String> {
+        let mut executor = Executor::on(machine, &case.plan, &self.shaders, weights, locals)?;
         executor.submit(0..case.plan.steps.len())?;
         let contents = case.plan.locals_by_id().zip(&case.locals);
         contents.map(|((local, _), content)| executor.read(local, content.len())).collect()
     }
 }
 
+/// The ways in which a build's programs are run, each by a name: functions err as far as they may where the machine has
+/// them, with lanes in order in one of them and in random orders in the others.
+fn ways(build: Build) -> Vec<(&'static str, Liberties)> {
+    let random = |turn: u64| Some(lane_seed().wrapping_add(turn));
+    match build.level {
+        Level::Fast => vec![("fast", Liberties::default())],
+        Level::Plain => vec![
+            ("low", Liberties { order: None, errors: Errors::Low }),
+            ("high", Liberties { order: random(0), errors: Errors::High }),
+            ("either", Liberties { order: random(1), errors: Errors::Either(33) }),
+        ],
+    }
+}
+
+/// The largest error of a case as a part of its bound, of outputs that have one.
+fn share(case: &Case, finals: &[Vec<u8>]) -> Option<f64> {
+    let bounded = case.expected.iter().filter(|expected| expected.bound > 0.0);
+    bounded.map(|expected| expected.share(&finals[expected.local.index()])).reduce(f64::max)
+}
+
+/// How a kernel's cases went.
+struct Ran {
+    kernel: &'static str,
+    failures: Vec<String>,
+    /// Of each way to run them the largest error as a part of its bound, and the case.
+    shares: BTreeMap<&'static str, (f64, String)>,
+    /// Injected faults: the largest error as a part of its bound, which is infinite where an output differs that is
+    /// compared exactly, and the case.
+    injected: Vec<(Fault, f64, String)>,
+}
+
+impl Ran {
+    /// What cases show of a fault, the least first, and which they are.
+    fn shown(&self, fault: Fault) -> Vec<(f64, &str)> {
+        let of_fault = self.injected.iter().filter(|it| it.0 == fault).map(|it| (it.1, it.2.as_str()));
+        let mut shown: Vec<_> = of_fault.collect();
+        shown.sort_by(|a, b| a.0.total_cmp(&b.0));
+        shown
+    }
+
+    /// What a quarter of the cases show at least: of some, such as a choice among one expert, a fault changes nothing.
+    fn usual(&self, fault: Fault) -> Option<f64> {
+        let shown = self.shown(fault);
+        shown.get(shown.len() * 3 / 4).map(|(share, _)| *share)
+    }
+
+    /// A row of a table, and the cases behind it.
+    fn print(&self) {
+        let shares = self.shares.iter().map(|(way, (share, _))| format!("{way} {share:.2}"));
+        let faults = Fault::ALL.into_iter().map(|fault| match self.usual(fault) {
+            Some(usual) => format!("{fault:?} {usual:.0}"),
+            None => format!("{fault:?} -"),
+        });
+        println!("| {} | {} |", self.kernel, shares.chain(faults).collect::<Vec<_>>().join(" | "));
+        self.shares.iter().for_each(|(way, (share, case))| println!("  {way} {share:.3}: {case}"));
+        for fault in Fault::ALL {
+            self.shown(fault).first().iter().for_each(|(least, case)| println!("  {fault:?} {least:.1}: {case}"));
+        }
+    }
+}
+
+/// A fault has to show at load as well, where bounds are wider.
+const SHOWS: f64 = SLACK;
+/// Cases of a kernel that a fault is injected into, at most.
+const INJECTED: usize = 24;
+
 /// Compiles and runs all of a kernel's cases: failures.
-fn failures_of(kernel: &Kernel, shop: &Workshop) -> Vec<String> {
+fn failures_of(kernel: &'static Kernel, shop: &Workshop) -> Vec<String> {
     let (start, distinct) = (Instant::now(), distinct_cases(kernel));
     let possible = distinct.iter().any(|case| !foreign(&shaders([&case.plan])));
     let batches = batches(distinct);
     let count: usize = batches.iter().map(|batch| batch.cases.len()).sum();
-    let mut failures = Vec::new();
+    let mut ran = Ran { kernel: kernel.name, failures: vec![], shares: BTreeMap::new(), injected: vec![] };
     if count == 0 && possible {
-        failures.push(format!("{}: no case was run", kernel.name));
+        ran.failures.push(format!("{}: no case was run", kernel.name));
     }
-    for (index, batch) in batches.iter().enumerate() {
+    for batch in &batches {
         for build in Build::EXTREMES {
-            let ran = batch.run(&format!("{}-{index}", kernel.name), shop, build);
-            failures.extend(ran.unwrap_or_else(|error| vec![format!("{} ({build:?}): {error}", kernel.name)]));
+            let done = batch.run(shop, build, &mut ran);
+            ran.failures.extend(done.err().map(|error| format!("{} ({build:?}): {error}", kernel.name)));
+        }
+        for fault in Fault::ALL {
+            let done = batch.inject(shop, fault, INJECTED, &mut ran);
+            ran.failures.extend(done.err().map(|error| format!("{} with a wrong {fault:?}: {error}", kernel.name)));
         }
     }
+    for fault in Fault::ALL {
+        let hidden = ran.usual(fault).filter(|usual| *usual < SHOWS);
+        let told = hidden.map(|usual| format!("{}: {fault:?} is {usual:.2} bounds off", kernel.name));
+        ran.failures.extend(told);
+    }
     println!("{:<20} {count} cases, {:.1} s", kernel.name, start.elapsed().as_secs_f32());
-    failures
+    ran.print();
+    ran.failures
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod emit;
 mod execute;
 mod faults;
 mod flash;
+mod injected;
 mod machine;
 mod prompts;
 mod quotients;
