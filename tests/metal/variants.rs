@@ -171,7 +171,8 @@ fn choices(steps: &[String], target: &Target) -> [Vec<Choices>; 2] {
     let of_rows = std::iter::once(RowRange::new(1, 1)).chain(FEW_CLASSES);
     let mut tilings: HashSet<Tiling> = of_rows.flat_map(|rows| tiling_candidates(target, rows)).collect();
     for lanes in [1, 8, 32] {
-        tilings.extend([(1, 1), (4, 1), (1, 4)].map(|(rows, columns)| Tiling { lanes, rows, columns, workgroup: 32 }));
+        let small = |(rows, columns, direct)| Tiling { lanes, rows, columns, workgroup: 32, direct };
+        tilings.extend([(1, 1, false), (4, 1, false), (1, 4, false), (4, 1, true)].map(small));
     }
     // Larger workgroups stay as large, and where teams are whole workgroups there is one tiling.
     tilings.retain(|tiling| tiling.workgroup <= Target::LEAST_WORKGROUP && target.team == Team::Subgroup);

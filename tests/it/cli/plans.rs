@@ -177,7 +177,8 @@ fn products_are_divided_as_asked() {
         };
         assert!(!own.is_empty() && own.iter().all(divided), "{step}: {own:?}");
     }
-    let wrong = ["moe.down", "moe.down=3x1x64", "moe.down=32x5x256", "moe.down=64x1x32", "moe.down=d", "moe.down=32x1x32"];
+    let wrong =
+        ["moe.down", "moe.down=3x1x64", "moe.down=32x5x256", "moe.down=64x1x32", "moe.down=d", "moe.down=32x1x32"];
     for wrong in wrong {
         let done = wglm(&format!("plan --tiling {wrong}"));
         assert!(done.code == Some(2) && done.err.contains("STEP=LANESxROWSxWORKGROUP"), "{wrong}: {done:?}");
