@@ -13,6 +13,7 @@ use super::progress::ProgressLine;
 use super::setup::Setup;
 use super::tunings;
 use serde::Serialize;
+use std::ops::ControlFlow;
 use std::time::Instant;
 use wglm::model::CacheShape;
 use wglm::plan::PAGE;
@@ -101,11 +102,14 @@ impl BenchRow {
 }
 
 pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
-    measured(args, &mut |_| {})
+    measured(args, &mut |_| Ok(ControlFlow::Continue(())))
 }
 
-/// The same, and passes on the rows that it prints.
-pub fn measured(args: BenchArgs, tell: &mut dyn FnMut(&BenchRow)) -> anyhow::Result<()> {
+/// The same, until `tell`, which gets each row that is printed, refuses.
+pub fn measured(
+    args: BenchArgs,
+    tell: &mut dyn FnMut(&BenchRow) -> anyhow::Result<ControlFlow<()>>,
+) -> anyhow::Result<()> {
     if !args.from.is_empty() {
         anyhow::ensure!(args.output.format() == MeasuredFormat::Svg, "--from: expected -o svg beside it");
         return output::lines([bench_chart::draw(&bench_chart::saved(&args.from)?)?]);
@@ -120,8 +124,11 @@ pub fn measured(args: BenchArgs, tell: &mut dyn FnMut(&BenchRow)) -> anyhow::Res
     for test in tests {
         let row = measure(&model, &conditions, test, &args, &progress)?;
         progress.advance();
-        tell(&row);
+        let goes_on = tell(&row)?;
         progress.aside(|| report.row(row))?;
+        if goes_on.is_break() {
+            break;
+        }
     }
     drop(progress);
     report.end()

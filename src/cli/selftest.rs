@@ -8,6 +8,7 @@ use super::args::SelftestArgs;
 use super::progress::ProgressLine;
 use super::selftest_report::SelftestReport;
 use serde::Serialize;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -19,7 +20,9 @@ use wglm::plan::Target;
 use wglm::quant::Arithmetic;
 use wglm::reference::KernelCheck;
 use wglm::shader::Pipelines;
-use wglm::{Error, Gpu, GpuOptions, Result};
+use wglm::{Error, Gpu, GpuOptions};
+
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The result of a kernel in one weight format and one arithmetic.
 #[derive(Serialize)]
@@ -81,9 +84,13 @@ pub fn selftest(args: SelftestArgs) -> anyhow::Result<ExitCode> {
     report.end(start.elapsed())
 }
 
-/// Tests a kernel on this device, with bounds as they are.
-pub fn test_one(kernel: &Kernel, gpu: &Gpu) -> Result<Vec<SelftestRow>> {
-    rows(kernel, gpu, 1.0)
+/// Tests a kernel on this device, with bounds as they are, until `tell` refuses.
+pub fn test_one(
+    kernel: &Kernel,
+    gpu: &Gpu,
+    tell: &mut dyn FnMut(SelftestRow) -> anyhow::Result<ControlFlow<()>>,
+) -> anyhow::Result<()> {
+    each_row(kernel, gpu, 1.0, tell)
 }
 
 fn names() -> Vec<&'static str> {
@@ -166,14 +173,35 @@ fn taken(first: &Mutex<Option<Gpu>>) -> Option<Gpu> {
 
 /// Tests a kernel: a row for each format and arithmetic.
 fn rows(kernel: &Kernel, gpu: &Gpu, bounds: f64) -> Result<Vec<SelftestRow>> {
+    let mut rows = Vec::new();
+    each_row(kernel, gpu, bounds, &mut |row| -> Result<ControlFlow<()>> {
+        rows.push(row);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(rows)
+}
+
+/// The same, row by row, until `tell` refuses.
+fn each_row<E: From<Error>>(
+    kernel: &Kernel,
+    gpu: &Gpu,
+    bounds: f64,
+    tell: &mut dyn FnMut(SelftestRow) -> Result<ControlFlow<()>, E>,
+) -> Result<(), E> {
     if !kernel.runs_with(gpu.capabilities().matrices) {
         let why = "the GPU has no cooperative matrices of its size".to_owned();
-        return Ok(vec![SelftestRow { result: TestStatus::Skip, remarks: vec![why], ..SelftestRow::blank(kernel) }]);
+        let row = SelftestRow { result: TestStatus::Skip, remarks: vec![why], ..SelftestRow::blank(kernel) };
+        return tell(row).map(|_| ());
     }
     let mut checks = kernel.checks(&Target::of(gpu))?;
     checks.iter_mut().for_each(|check| loosen(check, bounds));
     let pipelines = Pipelines::new(gpu); // for this kernel alone, since no other uses its pipelines
-    checks.iter_mut().map(|check| row(kernel, check, &pipelines)).collect()
+    for check in &mut checks {
+        if tell(row(kernel, check, &pipelines)?)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// What bounds are multiplied by to see whether a row that failed is off by more than rounding.

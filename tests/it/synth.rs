@@ -1,8 +1,9 @@
 //! Tests the example that writes models of GLM-4.7-Flash's shape: its files are read, planned and computed.
 
 use crate::common::models::{fixture, load};
+use crate::gguf_writer::GgufWriter;
 use crate::hole::{full, hole, hole_of};
-use crate::shape::{Content, Shape, metadata, tensors};
+use crate::shape::{Content, Shape, Tensor, metadata, tensors};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -52,18 +53,19 @@ fn written(dir: &TempDir, shape: &Shape) -> PathBuf {
     path
 }
 
-/// The header that `wglm report` has with it is of this shape. `WGLM_WRITE_SHAPE=1` writes it anew.
+/// The headers that `wglm report` has with it are of this shape. `WGLM_WRITE_SHAPE=1` writes them anew.
 #[test]
 fn the_report_has_this_shape() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/models/glm-4.7-flash-2-layers.header");
-    let shape = Shape::glm(2);
-    let writer =
-        tensors(&shape).iter().fold(metadata(&shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes()));
-    let header = writer.header();
-    if std::env::var_os("WGLM_WRITE_SHAPE").is_some() {
-        std::fs::write(path, &header).unwrap();
+    let whole = Shape::glm(2);
+    for (name, shape) in [("", whole.clone()), ("-65536-tokens", Shape { vocab: 65536, ..whole })] {
+        let path = format!("{}/models/glm-4.7-flash-2-layers{name}.header", env!("CARGO_MANIFEST_DIR"));
+        let reserve = |w: GgufWriter, t: &Tensor| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes());
+        let header = tensors(&shape).iter().fold(metadata(&shape), reserve).header();
+        if std::env::var_os("WGLM_WRITE_SHAPE").is_some() {
+            std::fs::write(&path, &header).unwrap();
+        }
+        assert!(std::fs::read(&path).unwrap() == header, "{path}: run this test with WGLM_WRITE_SHAPE=1");
     }
-    assert!(std::fs::read(path).unwrap() == header, "run this test with WGLM_WRITE_SHAPE=1");
 }
 
 /// Two layers have every kernel of 47.
@@ -276,7 +278,7 @@ fn a_small_one_of_one_type_computes() {
     let shape = Shape { ty: Some(&IQ2_XS), ..small() };
     let (typed, others): (Vec<_>, Vec<_>) =
         tensors(&shape).into_iter().partition(|tensor| tensor.quant.id == IQ2_XS.id);
-    let whole = |tensor: &crate::shape::Tensor| tensor.dims[0].is_multiple_of(256);
+    let whole = |tensor: &Tensor| tensor.dims[0].is_multiple_of(256);
     assert!(typed.iter().all(whole) && typed.len() > 20, "{} of the type", typed.len());
     assert!(others.iter().all(|tensor| tensor.quant.name == "f32" || !whole(tensor)));
     computes(&shape);

@@ -11,13 +11,15 @@ use crate::cli::{bench as benches, model, output, profile as profiles, profile_r
 use anyhow::bail;
 use clap::Parser;
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use wglm::kernels::KERNELS;
 use wglm::{Check, Gguf, Gpu};
 
-/// The most rows that the summary names.
+/// The most failed rows that the summary names.
 const NAMED: usize = 8;
 
-/// Tests the kernels one after the other, so that a crash has a name.
+/// Tests the kernels one after the other, so that a crash has a name. What fails is in the summary at once, for the stage
+/// may not come to its end.
 pub fn selftest(here: &Here<'_>) -> anyhow::Result<()> {
     let gpu = here.gpu()?;
     output::lines(head(&selftest_report::COLUMNS))?;
@@ -28,32 +30,45 @@ pub fn selftest(here: &Here<'_>) -> anyhow::Result<()> {
             break;
         }
         say(format_args!("[{index}] {}", kernel.name))?;
-        let of_kernel = test_one(kernel, &gpu)?;
-        output::lines(of_kernel.iter().map(|tested| row(&selftest_report::COLUMNS, &selftest_report::cells(tested))))?;
-        output::lines(of_kernel.iter().flat_map(selftest_report::told))?;
-        rows.extend(of_kernel);
+        test_one(kernel, &gpu, &mut |tested| {
+            output::lines([row(&selftest_report::COLUMNS, &selftest_report::cells(&tested))])?;
+            output::lines(selftest_report::told(&tested))?;
+            if tested.result == TestStatus::Fail {
+                failed(&tested, rows.iter().filter(|row: &&SelftestRow| row.result == TestStatus::Fail).count())?;
+            }
+            rows.push(tested);
+            if here.left() > 0.0 {
+                return Ok(ControlFlow::Continue(()));
+            }
+            say(format_args!("more rows of {} may be left out, for lack of time", kernel.name))?;
+            Ok(ControlFlow::Break(()))
+        })?;
     }
     sum_up_rows(&rows, here.args.from)
 }
 
+/// Names a row that failed after `before` others.
+fn failed(row: &SelftestRow, before: usize) -> anyhow::Result<()> {
+    match (before, row.passes_at_four) {
+        (NAMED, _) => sum_up(format_args!("more rows FAILED")),
+        (NAMED.., _) => Ok(()),
+        (_, true) => sum_up(format_args!("{} FAILED, but passes with four times its bound", name(row))),
+        (_, false) => sum_up(format_args!("{} FAILED", name(row))),
+    }
+}
+
 fn sum_up_rows(rows: &[SelftestRow], from: usize) -> anyhow::Result<()> {
-    let of = |result| rows.iter().filter(move |row| row.result == result);
-    let [passed, skipped] = [TestStatus::Pass, TestStatus::Skip].map(|result| of(result).count());
-    let worst =
-        rows.iter().filter_map(|row| Some((share(row.error?, row.bound?), row))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let count = |result| rows.iter().filter(|row| row.result == result).count();
+    let [passed, failed, skipped] = [TestStatus::Pass, TestStatus::Fail, TestStatus::Skip].map(count);
+    let wider = rows.iter().filter(|row| row.passes_at_four).count();
+    let worst = rows.iter().filter_map(|row| Some((share(row.error?, row.bound?), row)));
+    let worst = worst.max_by(|a, b| a.0.total_cmp(&b.0));
     let worst =
         worst.map_or_else(String::new, |(share, row)| format!("; worst error {share:.2} of its bound: {}", name(row)));
     let part = if from > 0 { format!("from kernel {from} on: ") } else { String::new() };
-    let failed = of(TestStatus::Fail).count();
-    sum_up(format_args!("{part}{passed} passed, {failed} failed, {skipped} skipped{worst}"))?;
-    for (what, at_four) in [("FAILED", false), ("FAILED, but pass with four times their bounds", true)] {
-        let rows: Vec<String> = of(TestStatus::Fail).filter(|row| row.passes_at_four == at_four).map(name).collect();
-        if !rows.is_empty() {
-            let more = if rows.len() > NAMED { format!(" and {} more", rows.len() - NAMED) } else { String::new() };
-            sum_up(format_args!("{what}: {}{more}", rows[..rows.len().min(NAMED)].join(", ")))?;
-        }
-    }
-    Ok(())
+    sum_up(format_args!(
+        "{part}{passed} passed, {failed} failed ({wider} of them pass with four times their bounds), {skipped} skipped{worst}"
+    ))
 }
 
 fn name(row: &SelftestRow) -> String {
@@ -72,7 +87,7 @@ pub fn profile(here: &Here<'_>) -> anyhow::Result<()> {
             let file = model::open(Some(path))?;
             profiled(here, &gpu, &model::title(&file), &file)
         }
-        None => profiled(here, &gpu, &format!("two layers and the head of {}", shape::NAME), &shape::model()?),
+        None => profiled(here, &gpu, &format!("two layers and the head of {}", shape::NAME), &shape::model(&gpu)?),
     }
 }
 
@@ -111,10 +126,14 @@ pub fn bench(here: &Here<'_>) -> anyhow::Result<()> {
             .to_vec();
     line.push(path.into());
     let Command::Bench(args) = parsed(here, line)? else { bail!("`bench` was parsed as another command") };
-    let mut rows = Vec::new();
-    let measured = benches::measured(args, &mut |row| rows.push(format!("{} {:.1}", row.test, row.avg_ts)));
-    sum_up(format_args!("tokens a second: {}", rows.join(", ")))?;
-    measured
+    benches::measured(args, &mut |row| {
+        sum_up(format_args!("{}: {:.1} tokens a second", row.test, row.avg_ts))?;
+        if here.left() > 0.0 {
+            return Ok(ControlFlow::Continue(()));
+        }
+        sum_up(format_args!("what came after it is left out, for lack of time"))?;
+        Ok(ControlFlow::Break(()))
+    })
 }
 
 /// A command line of wglm, with the device of the report.

@@ -64,7 +64,7 @@ pub fn verdict(here: &Here<'_>) -> anyhow::Result<()> {
     if here.left() == 0.0 {
         return sum_up(format_args!("other models: left out, for lack of time"));
     }
-    loaded(&gpu, shape::NAME, &shape::model()?, check)?;
+    loaded(&gpu, shape::NAME, &shape::model(&gpu)?, check)?;
     match &here.args.model {
         None => Ok(()),
         Some(_) if here.left() == 0.0 => sum_up(format_args!("the model that was named: left out, for lack of time")),

@@ -81,7 +81,8 @@ fn steps(model: &Model) -> wglm::Result<Vec<String>> {
 }
 
 pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
-    let model = load(&here.gpu()?, &shape::model()?, Check::Never)?;
+    let gpu = here.gpu()?;
+    let model = load(&gpu, &shape::model(&gpu)?, Check::Never)?;
     let pairs = pairs(&model)?;
     let count: usize = pairs.iter().map(|pair| pair.works.len()).sum();
     for (done, (pair, work)) in

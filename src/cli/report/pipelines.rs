@@ -13,13 +13,16 @@ use wglm::plan::Target;
 use wglm::shader::{Pipelines, Variant, metal_text};
 use wglm::{Config, DraftKind, Gguf, Gpu, LoadOptions};
 
+/// The most refused pipelines that the summary names.
+const NAMED: usize = 8;
+
 /// What compiling came to.
 #[derive(Default)]
 struct Totals {
     compiled: usize,
     seconds: f64,
     slowest: (f64, String),
-    refused: Vec<String>,
+    refused: usize,
 }
 
 pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
@@ -71,7 +74,11 @@ impl Totals {
             }
             Err(error @ wglm::Error::DeviceLost { .. }) => Err(error.into()),
             Err(error) => {
-                self.refused.push(variant.label.clone());
+                self.refused += 1;
+                if self.refused <= NAMED {
+                    say(format_args!(""))?;
+                    sum_up(format_args!("REFUSED: {}", variant.label))?;
+                }
                 say(format_args!("REFUSED after {:.0} ms: {error}\n\n{}\n", seconds * 1e3, text(variant).1))
             }
         }
@@ -81,14 +88,10 @@ impl Totals {
         let Self { compiled, seconds, slowest, refused } = self;
         let part = if from > 0 { format!(" from number {from} on") } else { String::new() };
         sum_up(format_args!(
-            "{compiled} of {all}{part} compiled, in {seconds:.1} s one after the other; slowest {} in {:.0} ms",
+            "{compiled} of {all}{part} compiled, {refused} refused, in {seconds:.1} s one after the other; slowest {} in {:.0} ms",
             slowest.1,
             slowest.0 * 1e3
-        ))?;
-        match refused.as_slice() {
-            [] => Ok(()),
-            refused => sum_up(format_args!("REFUSED: {}", refused.join(", "))),
-        }
+        ))
     }
 }
 

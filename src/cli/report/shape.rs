@@ -5,19 +5,25 @@
 //! against; weights are noise.
 
 use std::path::Path;
-use wglm::Gguf;
 use wglm::quant;
+use wglm::{Gguf, Gpu};
 
-static HEADER: &[u8] = include_bytes!("../../../models/glm-4.7-flash-2-layers.header");
+static WHOLE: &[u8] = include_bytes!("../../../models/glm-4.7-flash-2-layers.header");
+/// The same with 65536 tokens in place of 154880, for devices that cannot bind so large an embedding.
+static FEWER_TOKENS: &[u8] = include_bytes!("../../../models/glm-4.7-flash-2-layers-65536-tokens.header");
 
 /// The name in reports.
 pub const NAME: &str = "GLM-4.7-Flash's shape";
 
 /// The header, which suffices for plans.
 pub fn header() -> wglm::Result<Gguf> {
+    read(WHOLE)
+}
+
+fn read(header: &[u8]) -> wglm::Result<Gguf> {
     let (name, bytes) = (Path::new(NAME), 4 << 30); // more than there would be
     Gguf::of_headers(&[(name, bytes)], &mut |_, at, into| {
-        let there = HEADER.get(at..).unwrap_or_default();
+        let there = header.get(at..).unwrap_or_default();
         let count = there.len().min(into.len());
         into[..count].copy_from_slice(&there[..count]);
         Ok(())
@@ -29,13 +35,15 @@ pub fn is(file: &Gguf) -> bool {
     file.string("general.name").is_ok_and(|name| name == "glm-flash-shaped")
 }
 
-/// The model, with noise for weights.
-pub fn model() -> anyhow::Result<Gguf> {
-    let header = header()?;
+/// The model, with noise for weights, as the device can hold it.
+pub fn model(gpu: &Gpu) -> anyhow::Result<Gguf> {
+    let (whole, most) = (header()?, gpu.capabilities().max_binding);
+    let too_large = whole.tensors().any(|tensor| tensor.bytes as u64 > most);
+    let (bytes, header) = if too_large { (FEWER_TOKENS, read(FEWER_TOKENS)?) } else { (WHOLE, whole) };
     let end = header.tensors().map(|tensor| tensor.offset + tensor.bytes).max().unwrap_or(0);
     let mut file = Vec::new();
     file.try_reserve_exact(end)?;
-    file.extend(HEADER);
+    file.extend(bytes);
     file.resize(end, 0);
     for (seed, tensor) in header.tensors().enumerate() {
         let bytes = &mut file[tensor.offset..][..tensor.bytes];
