@@ -6,6 +6,7 @@ use super::errors::ATTENDED;
 use super::kv_write::{Cache, pool_files};
 use super::{Kernel, expect_multiple, expect_shape};
 use crate::error::Result;
+use crate::gpu::Matrices;
 use crate::plan::{Bound, BufferRef, Builder, Cost, Target, Team, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
@@ -67,9 +68,13 @@ pub(super) struct Attending {
 }
 
 /// Adds the files of online softmax and of bringing KV rows, which the kernels by matrices share: those with a `unit`.
-pub(super) fn matrix_files(variant: VariantBuilder, unit: Option<f32>, cache: &Cache) -> VariantBuilder {
+pub(super) fn matrix_files(
+    variant: VariantBuilder,
+    unit: Option<f32>,
+    (cache, matrices): (&Cache, Matrices),
+) -> VariantBuilder {
     let Some(unit) = unit else { return variant };
-    cache.share_files(softmax_files(variant, unit))
+    cache.share_files(softmax_files(variant, unit), matrices)
 }
 
 /// Adds the file of online softmax.
@@ -151,7 +156,11 @@ impl Builder {
         expect_queries(by.kernel, q, cache)?;
         let parts = self.parts(label, [cache.rank, heads], splits);
         self.attends(&by, q, cache, scale, &parts);
-        let variant = matrix_files(pool_files(self.known_split_files(by.variant, splits)), by.unit, cache);
+        let variant = matrix_files(
+            pool_files(self.known_split_files(by.variant, splits)),
+            by.unit,
+            (cache, self.target().matrices),
+        );
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
         let (heads, times) = if by.together { (heads * tokens, 1) } else { (heads, tokens) };

@@ -101,7 +101,7 @@ impl Builder {
         let variant = by.variant.constant("Y_STRIDE", "", y.stride / 4).real("SCALE", "f", scale);
         let variant = pool_files(self.split_files(variant));
         let (variant, left, parts) = self.left_rows(label, variant, &y, splits);
-        let variant = matrix_files(variant, by.unit, cache);
+        let variant = matrix_files(variant, by.unit, (cache, self.target().matrices));
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(left);
         let blocks = attention.rows().div_ceil(by.rows);

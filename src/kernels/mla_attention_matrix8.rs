@@ -5,7 +5,7 @@
 //! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
 
 use super::errors::ATTENDED;
-use super::kv_write::{Cache, SHARE_OF_HALVES, pool_files};
+use super::kv_write::{Cache, NAMED_SHARE_OF_HALVES, pool_files};
 use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries, matrix_files, softmax_files};
 use super::mla_attention_batch::BatchAttention;
 use super::{Kernel, expect_shape};
@@ -134,7 +134,7 @@ impl Builder {
     pub(super) fn segments8(&self, heads: usize, widths: [usize; 2]) -> (VariantBuilder, usize) {
         let subgroups = subgroups_over_segment(widths, self.target().workgroup_bytes).unwrap_or_default();
         let (variant, rows) = variant_of(MatrixType::F16, [heads, self.rows()], widths.iter().sum(), subgroups);
-        (softmax_files(variant, MatrixType::F16.unit()).file(SHARE_OF_HALVES), rows)
+        (softmax_files(variant, MatrixType::F16.unit()).file(NAMED_SHARE_OF_HALVES), rows)
     }
 
     /// The kernel for `rows` queries of `heads` heads.
@@ -167,7 +167,7 @@ impl Builder {
         self.attends(&by, q, cache, scale, &parts);
         let variant = pool_files(self.split_files(by.variant.real("SCALE", "f", scale)));
         let variant = variant.file(source!("lib/rows_split.wgsl"));
-        let variant = matrix_files(variant, by.unit, cache);
+        let variant = matrix_files(variant, by.unit, (cache, Matrices::Eight));
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(self.bound_between(&parts));
         let (rows, blocks) = (q.shape[1].next_multiple_of(SIDE), q.shape[1].div_ceil(by.rows));
