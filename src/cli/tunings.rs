@@ -84,8 +84,10 @@ pub fn at_first_start(model: &Model, args: &ModelArgs) {
         "nobody has measured what suits `{name}`: measuring that now, once, for at most {seconds} s; Ctrl-C skips it"
     ));
     let told = match tuned(model, &options) {
-        Ok(tuning) => keep(&tuning, &path).map(|()| came_of(&tuning)),
-        Err(error) => Err(error),
+        Ok((tuning, skipped)) => {
+            keep(&tuning, &path).map(|()| if skipped { "skipped".to_owned() } else { came_of(&tuning) })
+        }
+        Err(error) => Err(error.into()),
     };
     match told {
         Ok(told) => output::note(format_args!("{told}; `{} tune` with the same -m measures more", output::command())),
@@ -93,14 +95,15 @@ pub fn at_first_start(model: &Model, args: &ModelArgs) {
     }
 }
 
-/// Tunes until the time is over or Ctrl-C is pressed.
-fn tuned(model: &Model, options: &TuneOptions) -> anyhow::Result<Tuning> {
+/// Tunes until the time is over or Ctrl-C is pressed, and tells whether it was.
+fn tuned(model: &Model, options: &TuneOptions) -> wglm::Result<(Tuning, bool)> {
     let bar = bar();
     let tuning = interrupts::meanwhile(|cancel| {
-        wglm::tune(model, options, cancel, &mut |progress| show(&bar, progress, cancel.is_cancelled()))
+        let tuning = wglm::tune(model, options, cancel, &mut |progress| show(&bar, progress, cancel.is_cancelled()));
+        tuning.map(|tuning| (tuning, cancel.is_cancelled()))
     });
     bar.finish_and_clear();
-    Ok(tuning?)
+    tuning
 }
 
 fn came_of(tuning: &Tuning) -> String {
