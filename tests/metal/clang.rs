@@ -87,6 +87,21 @@ const QUICK_CODE: [&str; 8] = [
     "-disable-lsr",
 ];
 
+/// For code to be counted in: loops over the values of a group are unrolled whole and others not at all, so that a turn of
+/// a loop is one in the text, and scalars do not become lanes of vectors.
+const COUNTABLE: [&str; 10] = [
+    "-mllvm",
+    "-unroll-threshold=600",
+    "-mllvm",
+    "-unroll-runtime=false",
+    "-mllvm",
+    "-unroll-allow-partial=false",
+    "-mllvm",
+    "-disable-vector-combine",
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
+];
+
 /// The intermediate code of kernels, in which functions of the machine are said to return, as Apple's are. C++ has no
 /// words for that.
 fn returning(code: &str) -> Result<String, String> {
@@ -223,12 +238,27 @@ impl Workshop {
     /// The private arrays of each kernel, by its label, that are left after optimising as Apple's compiler does.
     pub fn allocas(&self, texts: &[Text]) -> Result<Vec<(String, Vec<String>)>, String> {
         let name = format!("optimised.{}", texts[0].label);
-        let source = self.file(&name, &runnable(texts, Memory::Noalias)?);
-        let code = self.dir.path().join(format!("{name}.ll"));
-        let emit = ["-std=c++14", "-fno-exceptions", "-S", "-emit-llvm", "-fno-discard-value-names"];
-        self.run(&[Level::Fast.flags(), &emit].concat(), &[&source], Some(&code))?;
-        let code = std::fs::read_to_string(&code).map_err(|e| e.to_string())?;
+        let code = self.intermediate(&name, texts, &["-fno-discard-value-names"])?;
         Ok(texts.iter().enumerate().map(|(index, text)| (text.label.clone(), kept_arrays(&code, index))).collect())
+    }
+
+    /// The intermediate code that is left of kernels once they are optimised as Apple's compiler does it, to be counted in.
+    pub fn optimised(&self, name: &str, texts: &[Text]) -> Result<String, String> {
+        self.intermediate(name, texts, &COUNTABLE)
+    }
+
+    fn intermediate(&self, name: &str, texts: &[Text], flags: &[&str]) -> Result<String, String> {
+        let source = self.file(name, &runnable(texts, Memory::Noalias)?);
+        let code = self.dir.path().join(format!("{name}.ll"));
+        let emit = ["-std=c++14", "-fno-exceptions", "-S", "-emit-llvm"];
+        self.run(&[Level::Fast.flags(), &emit, flags].concat(), &[&source], Some(&code))?;
+        std::fs::read_to_string(&code).map_err(|e| e.to_string())
+    }
+
+    /// The first line of what the compiler says of itself: its version.
+    pub fn version(&self) -> String {
+        let told = Command::new(self.clang).arg("--version").output().unwrap();
+        String::from_utf8_lossy(&told.stdout).lines().next().unwrap_or_default().to_owned()
     }
 
     /// Has kernels checked with address spaces: what clang has to say.

@@ -1,0 +1,145 @@
+//! What a weight costs: operations in the loops that products spend their time in, by format and kernel, counted from what
+//! clang makes of the Metal text, and kept as a table in docs/metal.md.
+//!
+//! After a change that is meant, `OPERATIONS_UPDATE=1 cargo test --test metal operations` writes the table anew.
+
+use crate::clang::Workshop;
+use crate::code::{Function, Operations};
+use crate::emit::Shader;
+use crate::shape::Shape;
+use crate::translate::Text;
+use crate::variants::{apple, header};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use wglm::model::plan_token;
+use wglm::quant::{GROUP, Q2_K, Q3_K, Q4_0, Q4_K, Q5_K, Q6_K, QUANTS, Quant};
+use wglm::shader::{Constant, SourcePart, Variant};
+use wglm::wgsl::Source;
+use wglm::{CacheShape, CacheType, Config};
+
+/// Where the table begins and where it ends.
+const MARKS: (&str, &str) = ("<!-- operations: begin -->\n", "<!-- operations: end -->\n");
+
+/// The kernels of a token in which weights are multiplied one by one, and the matrices of which a turn of their loop takes
+/// a group for each of its rows. The first is counted for every format, the others for those that experts come in most.
+const KERNELS: [(&str, usize); 3] = [("mul_mv", 1), ("moe_gate_up", 2), ("moe_down", 1)];
+const OF_EXPERTS: [Quant; 6] = [Q4_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K];
+
+/// The entry that decodes a group to f16, as `mul_mm_matrix` and its like do for each of their tiles.
+const DECODING: &str = "w_halves";
+const DECODE: &str = "var<storage, read_write> decoded: array<array<vec4<f16>, 8>>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(local_invocation_index) g: u32) {
+    decoded[g] = w_halves(w_raw(g));
+}
+";
+
+/// A row of the table: the code of a shader, and the weights that it is counted for.
+struct Row {
+    quant: &'static Quant,
+    kernel: &'static str,
+    text: Text,
+    weights: usize,
+}
+
+/// A token's products with all matrices in a format.
+fn products(quant: &'static Quant) -> Vec<Row> {
+    let dir = TempDir::new().unwrap();
+    let file = header(&dir, &Shape { ty: Some(quant), ..Shape::glm(2) });
+    let cache = CacheShape { context: 8192, ty: CacheType::F16 };
+    let plan = plan_token(&file, &Config::read(&file).unwrap(), cache, &apple()).unwrap().plan;
+    let row = |(kernel, matrices): (&'static str, usize)| {
+        let of_kernel = |v: &&Variant| v.label.starts_with(&format!("{kernel}.{}.", quant.name));
+        // Of several the one with the longest rows: its loop is not unrolled.
+        let variant = plan.variants.iter().filter(of_kernel).max_by_key(|v| constant(v, "_GROUPS")).unwrap();
+        let text = Text::of(&Shader::of(variant).unwrap()).unwrap();
+        Row { quant, kernel, text, weights: GROUP * matrices * constant(variant, "ROWS") }
+    };
+    let kernels = if OF_EXPERTS.iter().any(|known| known.id == quant.id) { &KERNELS[..] } else { &KERNELS[..1] };
+    kernels.iter().copied().map(row).collect()
+}
+
+/// The first constant of a variant's header whose name ends so.
+fn constant(variant: &Variant, name: &str) -> usize {
+    let found = variant.constants.iter().find(|(known, _)| known.ends_with(name));
+    match found {
+        Some((_, Constant::U32(value))) => *value as usize,
+        other => panic!("{}: {name} is {other:?}", variant.label),
+    }
+}
+
+fn decoding(quant: &'static Quant) -> Row {
+    let library = |path, text| Source { path, text };
+    let mut files = vec![
+        library("lib/bits.wgsl", include_str!("../../wgsl/lib/bits.wgsl")),
+        library("lib/halves.wgsl", include_str!("../../wgsl/lib/halves.wgsl")),
+    ];
+    files.extend(quant.table_files().into_iter().chain(quant.half_files()));
+    files.push(library("test", DECODE));
+    let first = quant.grid().map_or(0, |grid| grid.first);
+    let variant = Variant {
+        label: format!("{DECODING}.{}", quant.name),
+        enables: vec!["f16"],
+        constants: vec![("w_GRID".to_owned(), Constant::U32(first as u32))],
+        parts: files.into_iter().map(|source| SourcePart { source, role: "w" }).collect(),
+    };
+    let text = Text::of(&Shader::of(&variant).unwrap()).unwrap();
+    Row { quant, kernel: DECODING, text, weights: GROUP }
+}
+
+/// What each row's kernel does.
+fn counted(shop: &Workshop, rows: &[Row]) -> Vec<Operations> {
+    let texts: Vec<Text> = rows.iter().map(|row| row.text.clone()).collect();
+    let code = shop.optimised("operations", &texts).unwrap_or_else(|e| panic!("{e}"));
+    let count = |(index, row): (usize, &Row)| {
+        let name = format!("kernel_{index}5main_");
+        let function = Function::find(&code, &name).unwrap();
+        let counted = if row.kernel == DECODING { function.whole() } else { function.busiest_loop() };
+        let counted = counted.unwrap_or_else(|e| panic!("{}: {e}", row.text.label));
+        let turns = counted.products as f64 / row.weights as f64;
+        let product = row.kernel != DECODING;
+        assert!(!product || (1.0..1.9).contains(&turns), "{}: {turns} products a weight in a turn", row.text.label);
+        counted
+    };
+    rows.iter().enumerate().map(count).collect()
+}
+
+/// A line of the table.
+fn line(row: &Row, counted: &Operations) -> String {
+    let each = |count: usize| format!("{:.2}", count as f64 / row.weights as f64);
+    let counts = [
+        counted.conversions,
+        counted.shifts,
+        counted.fields,
+        counted.multiplications,
+        counted.slow(),
+        counted.all(),
+        counted.loads,
+    ];
+    format!("| {} | {} | {} |\n", row.quant.name, row.kernel, counts.map(each).join(" | "))
+}
+
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metal.md")
+}
+
+#[test]
+fn operations_per_weight_are_those_of_the_table() {
+    let Some(shop) = Workshop::open() else { return };
+    let rows: Vec<Row> = QUANTS.iter().flat_map(|q| products(q).into_iter().chain([decoding(q)])).collect();
+    let counted = counted(&shop, &rows);
+    let lines: String = rows.iter().zip(&counted).map(|(row, counted)| line(row, counted)).collect();
+    let table = format!(
+        "| format | kernel | conversions | shifts | bit fields | multiplications of integers | these four | all | loads |\n\
+         |---|---|---|---|---|---|---|---|---|\n{lines}"
+    );
+    let text = std::fs::read_to_string(page()).unwrap();
+    let (before, rest) = text.split_once(MARKS.0).unwrap();
+    let (kept, after) = rest.split_once(MARKS.1).unwrap();
+    if std::env::var_os("OPERATIONS_UPDATE").is_some() {
+        std::fs::write(page(), format!("{before}{}{table}{}{after}", MARKS.0, MARKS.1)).unwrap();
+        return;
+    }
+    assert_eq!(kept, table, "counted with {}", shop.version());
+}
