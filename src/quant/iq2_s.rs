@@ -3,7 +3,8 @@
 //!
 //! Block (82 bytes): d f16 | 32 bytes of the quants' low 8 bits | 32 bytes of signs, eight each | 8 bytes of the
 //! quants' high 2 bits, four each | 8 bytes of scales, two each. Layout: ggml `block_iq2_s`. The stream `words` holds
-//! the low 8 bits of a group's quants, and its signs; `scales` the last 16 bytes as they are in the file.
+//! the low 8 bits of a group's quants, and its signs; `scales` holds for every four groups the bytes of the
+//! quants' high bits, then those of the scales.
 
 use std::array::from_fn;
 
@@ -11,7 +12,8 @@ use bytemuck::{Pod, Zeroable};
 
 use super::block::{Block, Codec, Half};
 use super::grids::{EIGHTS, Grid, GridBuffer, MIDDLE};
-use super::signs::{signed, signs};
+use super::packing::bits_of_words;
+use super::signs::signed;
 use super::{Family, Quant, Stream, Table};
 use crate::wgsl::source;
 
@@ -47,7 +49,7 @@ struct BlockIq2S {
 
 impl Block for BlockIq2S {
     type Values = [f32; 256];
-    type Streams = ([[[u8; 4]; 2]; 8], [[u8; 8]; 2], Half);
+    type Streams = ([[[u8; 4]; 2]; 8], [[u8; 4]; 4], Half);
 
     fn decode(&self) -> Self::Values {
         let d = self.d.get();
@@ -61,8 +63,9 @@ impl Block for BlockIq2S {
     }
 
     fn repack(&self) -> Self::Streams {
-        let words = from_fn(|group| [self.low[group], signs(self.signs[group]).to_le_bytes()]);
-        (words, [self.high, self.scales], self.d)
+        let words = from_fn(|group| [self.low[group], bits_of_words(self.signs[group]).to_le_bytes()]);
+        let [high, scales] = [self.high, self.scales].map(|bytes| [0, 4].map(|at| from_fn(|i| bytes[at + i])));
+        (words, [high[0], scales[0], high[1], scales[1]], self.d)
     }
 
     fn tame(&mut self, spread: f32) {

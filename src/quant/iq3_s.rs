@@ -11,7 +11,8 @@ use bytemuck::{Pod, Zeroable};
 
 use super::block::{Block, Codec, Half};
 use super::grids::{FOURS, Grid, GridBuffer};
-use super::signs::{signed, signs};
+use super::packing::bits_of_words;
+use super::signs::signed;
 use super::{Family, Quant, Stream, Table};
 use crate::wgsl::source;
 
@@ -62,7 +63,12 @@ impl Block for BlockIq3S {
 
     fn repack(&self) -> Self::Streams {
         let ninth = |half: usize| from_fn(|i| self.ninth[4 * half + i]);
-        (self.low, self.signs.map(|group| signs(group).to_le_bytes()), [ninth(0), ninth(1), self.scales], self.d)
+        (
+            self.low,
+            self.signs.map(|group| bits_of_words(group).to_le_bytes()),
+            [ninth(0), ninth(1), self.scales],
+            self.d,
+        )
     }
 
     fn tame(&mut self, spread: f32) {

@@ -9,7 +9,7 @@
 //! neighbouring lanes read neighbouring bytes. These kinds of stream hold the quants:
 //!
 //! * `nibbles`, 16 bytes a group: byte *i* holds value *i* in its low and value *i* + 16 in its high half;
-//! * `bits`, 4 bytes a group: bit *i* is one bit of value *i*;
+//! * `bits`, 4 bytes a group: bit 8 *c* + *j* is one bit of value 4 *j* + *c*;
 //! * `crumbs`, 8 bytes a group: byte *i* holds the 2-bit values *i*, *i* + 8, *i* + 16, *i* + 24, lowest first;
 //! * `planes`, 16 bytes a group: bit 8 *c* + *j* of word *k* is bit *k* of the 4-bit value 4 *j* + *c*;
 //! * `entries`, 8 bytes a group: the low 8 bits of quants that stand for four values each;
@@ -19,7 +19,9 @@
 //! * `values`: the values themselves, in their own size.
 //!
 //! `scales` holds the factors and offsets of the values, in the encoding of the file unless the format says otherwise,
-//! and `supers` the f16 scales of a superblock if they are stored separately.
+//! and `supers` the f16 scales of a superblock if they are stored separately. Where two halves of a group have a byte of
+//! scales each, these lie *two by two*: of groups 2 *n* and 2 *n* + 1, four bytes have the first halves' and then the
+//! second halves'.
 
 mod bf16;
 mod block;

@@ -15,7 +15,7 @@ pub fn nibble(nibbles: &[u8; 16], i: usize) -> u8 {
     nibbles[i % 16] >> (i / 16 * 4) & 15
 }
 
-/// Bit `i` of a group in the arrangement `bits`.
+/// Bit `i` of a group whose bits are in order, as in files.
 pub fn bit(bits: &[u8; 4], i: usize) -> u8 {
     bits[i / 8] >> (i % 8) & 1
 }
@@ -55,15 +55,28 @@ fn gather<const BITS: usize, const BYTES: usize>(planes: &[u8]) -> [[u8; BYTES];
     groups
 }
 
-/// Regroups eight groups from planes of bits: transposes 32 bytes of 8 bits.
+/// The arrangement `bits` of a group whose bits are in order: bit *i* of byte *e* becomes that of value 8 *e* + *i*.
+pub fn bits_of_words(in_order: [u8; 4]) -> u32 {
+    // The product lays four copies of a nibble seven apart, so that its bit j comes to stand at bit 8j.
+    let spread = |nibble: u8| (u32::from(nibble) * 0x0020_4081) & 0x0101_0101;
+    (0..4).fold(0, |word, e| word | spread(in_order[e] & 15) << (2 * e) | spread(in_order[e] >> 4) << (2 * e + 1))
+}
+
+/// Regroups eight groups from planes of bits: transposes four times eight bytes, which are those of values 4 *j* + *c*.
 pub fn bits(planes: &[u8; 32]) -> [[u8; 4]; 8] {
     let mut groups = [[0; 4]; 8];
-    for (k, eight) in planes.as_chunks().0.iter().enumerate() {
-        for (group, byte) in groups.iter_mut().zip(transpose(*eight)) {
-            group[k] = byte;
+    for c in 0..4 {
+        for (group, byte) in groups.iter_mut().zip(transpose(std::array::from_fn(|j| planes[4 * j + c]))) {
+            group[c] = byte;
         }
     }
     groups
+}
+
+/// The two bytes of each group, for which files have 16 in a row, with those of two groups by turns in a word: the first
+/// of either, then the second of either.
+pub fn two_by_two<T: Copy>(bytes: [T; 16]) -> [T; 16] {
+    std::array::from_fn(|i| bytes[i / 4 * 4 + [0, 2, 1, 3][i % 4]])
 }
 
 /// Bit *j* of byte *i* becomes bit *i* of byte *j*: exchanges off-diagonal squares of 1, 2 and 4 bits
@@ -116,6 +129,21 @@ impl GroupScales {
     fn six_bits(&self, group: usize) -> (u8, u8) {
         let [scales, mins, rest] = [0, 4, 8].map(|at| self.packed[at + group % 4]);
         if group < 4 { (scales & 63, mins & 63) } else { (rest & 15 | scales >> 6 << 4, rest >> 4 | mins >> 6 << 4) }
+    }
+
+    /// The stream `scales` of these formats: d and dmin, then three words. Of each the low half has scales and the high half
+    /// minima: the low four bits of groups 0 to 3, those of groups 4 to 7, and the high two bits of all.
+    pub fn repack(&self) -> [[u8; 4]; 4] {
+        let mut words = [0; 3];
+        for group in 0..8 {
+            let (scale, min) = self.six_bits(group);
+            let both = u32::from(scale) | u32::from(min) << 16;
+            words[group / 4] |= (both & 0x000f_000f) << (group % 4 * 4);
+            words[2] |= (both >> 4 & 0x0003_0003) << (group * 2);
+        }
+        let [[a, b], [c, d]] = [self.d.0, self.dmin.0];
+        let [low, high, rest] = words.map(u32::to_le_bytes);
+        [[a, b, c, d], low, high, rest]
     }
 
     /// Sets the f16 scales for random 6-bit scales, so that quants of mean `mean` give values of mean 0.

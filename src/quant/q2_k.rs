@@ -1,14 +1,14 @@
 //! Q2_K: 256 values of 2 bits; every 16 share a 4-bit scale and a 4-bit minimum. *w* = d · s · q − dmin · m.
 //!
 //! Block (84 bytes): 16 bytes of scales, s low and m high | 64 bytes of crumbs in planes | d f16 | dmin f16.
-//! Layout: ggml `block_q2_K`. The stream `scales` is as in the file; `supers` holds d, dmin.
+//! Layout: ggml `block_q2_K`. The stream `scales` holds the first 16 bytes two by two; `supers` holds d, dmin.
 
 use std::array::from_fn;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::block::{Block, Codec, Half};
-use super::packing::{crumbs, plane};
+use super::packing::{crumbs, plane, two_by_two};
 use super::{Family, Quant, Stream};
 use crate::wgsl::source;
 
@@ -51,7 +51,7 @@ impl Block for BlockQ2K {
     }
 
     fn repack(&self) -> Self::Streams {
-        (crumbs(&self.crumbs), self.scales, self.supers)
+        (crumbs(&self.crumbs), two_by_two(self.scales), self.supers)
     }
 
     fn tame(&mut self, spread: f32) {

@@ -4,14 +4,14 @@
 //! d f16. Layout: ggml `block_q3_K`.
 //!
 //! The low 4 bits of scale *j* are in byte *j* mod 8 (*j* < 8 low, else high), its high 2 bits in byte
-//! 8 + *j* mod 4 at bit 2 · ⌊*j* / 4⌋. The stream `scales` holds s − 32 as i8; `bits` is the third bit of q.
+//! 8 + *j* mod 4 at bit 2 · ⌊*j* / 4⌋. The stream `scales` holds s − 32 as i8, two by two; `bits` is the third bit of q.
 
 use std::array::from_fn;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::block::{Block, Codec, Half};
-use super::packing::{bits, crumbs, plane};
+use super::packing::{bits, crumbs, plane, two_by_two};
 use super::{Family, Quant, Stream};
 use crate::wgsl::source;
 
@@ -66,7 +66,7 @@ impl Block for BlockQ3K {
     }
 
     fn repack(&self) -> Self::Streams {
-        (crumbs(&self.crumbs), bits(&self.bits), self.scales(), self.d)
+        (crumbs(&self.crumbs), bits(&self.bits), two_by_two(self.scales()), self.d)
     }
 
     fn tame(&mut self, spread: f32) {

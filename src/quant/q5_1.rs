@@ -8,7 +8,7 @@ use std::array::from_fn;
 use bytemuck::{Pod, Zeroable};
 
 use super::block::{Block, Codec, Half};
-use super::packing::{bit, nibble};
+use super::packing::{bit, bits_of_words, nibble};
 use super::{Family, Quant, Stream};
 use crate::wgsl::source;
 
@@ -50,7 +50,7 @@ impl Block for BlockQ5_1 {
     }
 
     fn repack(&self) -> Self::Streams {
-        (self.nibbles, self.bits, self.scales)
+        (self.nibbles, bits_of_words(self.bits).to_le_bytes(), self.scales)
     }
 
     fn tame(&mut self, spread: f32) {

@@ -1,8 +1,7 @@
 //! Q5_K: 256 values of 5 bits; every 32 share a 6-bit scale and a 6-bit minimum. *w* = d · s · q − dmin · m.
 //!
 //! Block (176 bytes): d f16 | dmin f16 | 12 bytes of scales and minima | 32 bytes of fifth bits in planes |
-//! 128 bytes of nibbles in planes. Layout: ggml `block_q5_K`. The stream `scales` holds the first 16 bytes
-//! as they are in the file.
+//! 128 bytes of nibbles in planes. Layout: ggml `block_q5_K`. The stream `scales` is that of Q4_K.
 
 use std::array::from_fn;
 
@@ -40,7 +39,7 @@ struct BlockQ5K {
 
 impl Block for BlockQ5K {
     type Values = [f32; 256];
-    type Streams = ([[u8; 16]; 8], [[u8; 4]; 8], GroupScales);
+    type Streams = ([[u8; 16]; 8], [[u8; 4]; 8], [[u8; 4]; 4]);
 
     fn decode(&self) -> Self::Values {
         let scales = self.scales.unpack();
@@ -52,7 +51,7 @@ impl Block for BlockQ5K {
     }
 
     fn repack(&self) -> Self::Streams {
-        (nibbles(&self.nibbles), bits(&self.bits), self.scales)
+        (nibbles(&self.nibbles), bits(&self.bits), self.scales.repack())
     }
 
     fn tame(&mut self, spread: f32) {

@@ -2,6 +2,8 @@
 //! regrouped for the GPU, so that those of the four values of any word come to stand at the bytes' lowest bits by one
 //! shift.
 
+use super::packing::bits_of_words;
+
 /// The scale or other four bits beside seven signs of each entry: where those of entries 0 to 3 stand in a word of
 /// signs.
 const BESIDE: u32 = 25;
@@ -17,20 +19,10 @@ pub fn codes_of(word: [u8; 4]) -> ([u8; 4], u8) {
     (std::array::from_fn(|entry| (word >> (7 * entry)) as u8 & 127), (word >> 28) as u8)
 }
 
-/// The arrangement `signs` of the signs of a group's entries of eight values: bit *i* of byte *e* becomes the bit of
-/// value 8 *e* + *i*.
-pub fn signs(entries: [u8; 4]) -> u32 {
-    // The product lays four copies of a nibble seven apart, so that its bit j comes to stand at bit 8j.
-    let spread = |nibble: u8| (u32::from(nibble) * 0x0020_4081) & 0x0101_0101;
-    (0..4).fold(0, |word, entry| {
-        word | spread(entries[entry] & 15) << (2 * entry) | spread(entries[entry] >> 4) << (2 * entry + 1)
-    })
-}
-
-/// The same of codes of seven signs, with a bit of `beside` in the place of each entry's eighth sign.
+/// The arrangement `signs` of codes of seven signs, with a bit of `beside` in the place of each entry's eighth sign.
 pub fn signs_beside(codes: [u8; 4], beside: u8) -> u32 {
     let bit = |entry: u32| u32::from(beside >> entry & 1) << (BESIDE + 2 * entry);
-    (0..4).fold(signs(codes), |word, entry| word | bit(entry))
+    (0..4).fold(bits_of_words(codes), |word, entry| word | bit(entry))
 }
 
 /// A magnitude under the sign `i` of a byte of signs.

@@ -216,7 +216,8 @@ impl Reader<'_> {
     }
 
     fn bit(&self, i: usize) -> i32 {
-        (u32::from_le_bytes(self.read("bits", i / 32)) >> (i % 32) & 1) as i32
+        let group: [u8; 4] = self.read("bits", i / 32);
+        (group[i % 4] >> (i % 32 / 4) & 1).into()
     }
 
     fn crumb(&self, i: usize) -> i32 {
@@ -259,21 +260,27 @@ impl Reader<'_> {
         f16::from_le_bytes(self.read(stream, index)).to_f32()
     }
 
-    /// Scale and minimum of value `i` in Q4_K and Q5_K: GGML's `get_scale_min_k4`.
+    /// Scale and minimum of value `i` in Q4_K and Q5_K: halves of words, in which bits of groups follow one another.
     fn scale_min(&self, i: usize) -> (f32, f32) {
-        let (j, scales) = (i % 256 / 32, self.read::<16>("scales", i / 256));
+        let group = i % 256 / 32;
         let (d, dmin) = (self.half("scales", i / 256 * 8), self.half("scales", i / 256 * 8 + 1));
-        let q = &scales[4..];
-        let (scale, min) = match j {
-            0..4 => (q[j] & 63, q[j + 4] & 63),
-            _ => (q[j + 4] & 0xf | (q[j - 4] >> 6) << 4, q[j + 4] >> 4 | (q[j] >> 6) << 4),
+        let bits = |word: usize, minimum: usize, at: usize, mask: u16| {
+            let half: [u8; 2] = self.read("scales", i / 256 * 8 + 2 + 2 * word + minimum);
+            f32::from(u16::from_le_bytes(half) >> at & mask)
         };
-        (d * f32::from(scale), dmin * f32::from(min))
+        let six = |minimum| bits(group / 4, minimum, group % 4 * 4, 15) + 16.0 * bits(2, minimum, group * 2, 3);
+        (d * six(0), dmin * six(1))
+    }
+
+    /// Where the byte of scales of value `i` is: of two groups, the bytes of the first halves precede the second's.
+    fn two_by_two(i: usize) -> usize {
+        let (groups, group, half) = (i / 64, i / 32 % 2, i / 16 % 2);
+        4 * groups + 2 * half + group
     }
 
     /// The value with index `i`, counted from the first value of the first row, padding included.
     fn value(&self, i: usize) -> f32 {
-        let scale_i8 = |i| f32::from(i8::from_le_bytes(self.read("scales", i / 16)));
+        let scale_i8 = |i| f32::from(i8::from_le_bytes(self.read("scales", Self::two_by_two(i))));
         let affine = |(d, min): (f32, f32), q: i32| d * q as f32 - min;
         match self.quant.name {
             "f32" => f32::from_le_bytes(self.read("values", i)),
@@ -288,7 +295,7 @@ impl Reader<'_> {
             }
             "q8_0" => self.half("scales", i / 32) * f32::from(i8::from_le_bytes(self.read("values", i))),
             "q2_k" => {
-                let [scale] = self.read("scales", i / 16);
+                let [scale] = self.read("scales", Self::two_by_two(i));
                 let (d, dmin) = (self.half("supers", i / 256 * 2), self.half("supers", i / 256 * 2 + 1));
                 affine((d * f32::from(scale % 16), dmin * f32::from(scale / 16)), self.crumb(i))
             }
@@ -306,17 +313,18 @@ impl Reader<'_> {
             }
             "iq2_xs" | "iq2_s" => {
                 let ((low, signs), eight) = (self.words(i), i % 32 / 8);
-                let block: Vec<u8> = if self.quant.name == "iq2_s" {
-                    self.read::<16>("scales", i / 256).to_vec()
-                } else {
-                    [&[0; 8], self.read::<8>("scales", i / 256).as_slice()].concat()
+                let (fours, group) = (i / 128, i / 32 % 4);
+                let (first, high, signs, scales) = match self.quant.name {
+                    "iq2_s" => {
+                        let [high, scales] = [0, 1].map(|word| self.read::<4>("scales", 2 * fours + word)[group]);
+                        (768, usize::from(high >> (2 * eight) & 3), signs, scales)
+                    }
+                    _ => {
+                        let scales = self.read::<4>("scales", fours)[group];
+                        (256, (signs >> (25 + 2 * eight) & 1) as usize, odd_signs(signs), scales)
+                    }
                 };
-                let group = i % 256 / 32;
-                let (first, high, signs) = match self.quant.name {
-                    "iq2_s" => (768, usize::from(block[group] >> (2 * eight) & 3), signs),
-                    _ => (256, (signs >> (25 + 2 * eight) & 1) as usize, odd_signs(signs)),
-                };
-                let scale = f32::from(block[8 + group] >> (i % 32 / 16 * 4) & 15) + 0.5;
+                let scale = f32::from(scales >> (i % 32 / 16 * 4) & 15) + 0.5;
                 let scale = self.half("supers", i / 256) * scale * 0.25;
                 let magnitude = self.of_eights(first, low + 256 * high, i);
                 if negative(signs, i) { -scale * magnitude } else { scale * magnitude }

@@ -6,15 +6,63 @@ struct Bytes {
     high: vec4<u32>,
 }
 
+// The same values as unsigned numbers below 1024, two to a word: values 4j and 4j + 2 of word j are an even pair, values
+// 4j + 1 and 4j + 3 an odd one. Under the exponent of 1024 the halves of a word are f16, which GPUs take as operands for
+// next to nothing, where converting integers is slow on some. There may be a power of two in a number, because bits that
+// stay where they are need no shift: which one, a format says.
+struct Pairs {
+    low_even: vec4<u32>,  // of words 0..3
+    low_odd: vec4<u32>,
+    high_even: vec4<u32>, // of words 4..7
+    high_odd: vec4<u32>,
+}
+
+// 1024 and 1024 in f16.
+const PAIR_OF_1024 = 0x64006400u;
+
+// The numbers of a pair, which has nothing but these.
+fn pair_values(pair: u32) -> vec2<f32> {
+    return unpack2x16float(pair | PAIR_OF_1024) - 1024.0;
+}
+
+// The same of signed bytes.
+fn signed_pair_values(pair: u32) -> vec2<f32> {
+    return unpack2x16float(pair ^ (PAIR_OF_1024 | 0x00800080u)) - 1152.0;
+}
+
 // The f16 at index i of an array of f16 pairs, given the pair.
 fn half_of(pair: u32, i: u32) -> f32 {
-    return unpack2x16float(pair >> (16u * (i & 1u))).x;
+    let both = unpack2x16float(pair);
+    return select(both.x, both.y, (i & 1u) == 1u);
+}
+
+// Bytes as they are.
+fn byte_pairs(b: Bytes) -> Pairs {
+    let m = vec4<u32>(0x00ff00ffu);
+    let shift = vec4<u32>(8u);
+    return Pairs(b.low & m, (b.low >> shift) & m, b.high & m, (b.high >> shift) & m);
 }
 
 // The 32 four-bit values of a group: byte i of the nibbles holds value i low and value i + 16 high.
 fn nibble_bytes(n: vec4<u32>) -> Bytes {
     let m = vec4<u32>(0x0f0f0f0fu);
     return Bytes(n & m, (n >> vec4<u32>(4u)) & m);
+}
+
+// The same in pairs, values 16 to 31 times 16.
+fn nibble_pairs(n: vec4<u32>) -> Pairs {
+    let low = vec4<u32>(0x000f000fu);
+    let high = vec4<u32>(0x00f000f0u);
+    let odd = n >> vec4<u32>(8u);
+    return Pairs(n & low, odd & low, n & high, odd & high);
+}
+
+// Pairs of nibbles with the bits above them, for which the mask is that of values 0 to 15.
+fn wider_pairs(nibbles: vec4<u32>, even: vec4<u32>, odd: vec4<u32>, mask: u32) -> Pairs {
+    let p = nibble_pairs(nibbles);
+    let low = vec4<u32>(mask);
+    let high = vec4<u32>(mask << 4u);
+    return Pairs(p.low_even | (even & low), p.low_odd | (odd & low), p.high_even | (even & high), p.high_odd | (odd & high));
 }
 
 // The 32 two-bit values of a group: byte i of the crumbs holds values i, i + 8, i + 16, i + 24.
@@ -24,23 +72,26 @@ fn crumb_bytes(c: vec2<u32>) -> Bytes {
     return Bytes(low & m, (low >> vec4<u32>(4u)) & m);
 }
 
-// One bit of each of 16 values, given in order from bit 0 on: the product lays four copies of four bits
-// seven apart, so that bit j comes to stand at bit 8j.
-fn bit_bytes(bits: u32) -> vec4<u32> {
-    let fours = (vec4<u32>(bits) >> vec4<u32>(0u, 4u, 8u, 12u)) & vec4<u32>(15u);
-    return (fours * 0x00204081u) & vec4<u32>(0x01010101u);
+// The same in pairs, eight values each times 1, 4, 16 and 64.
+fn crumb_pairs(c: vec2<u32>) -> Pairs {
+    let low = vec4<u32>(0x00030003u, 0x00030003u, 0x000c000cu, 0x000c000cu);
+    let high = vec4<u32>(0x00300030u, 0x00300030u, 0x00c000c0u, 0x00c000c0u);
+    let odd = c >> vec2<u32>(8u);
+    return Pairs(c.xyxy & low, odd.xyxy & low, c.xyxy & high, odd.xyxy & high);
 }
 
-// The 32 five-bit values of a group: nibbles, and the fifth bits.
+// The 32 five-bit values of a group: nibbles, and the fifth bits, of which bit 8c + j is that of byte c of word j.
 fn five_bit_bytes(nibbles: vec4<u32>, bits: u32) -> Bytes {
     let n = nibble_bytes(nibbles);
-    let shift = vec4<u32>(4u);
-    return Bytes(n.low | (bit_bytes(bits) << shift), n.high | (bit_bytes(bits >> 16u) << shift));
+    let b = vec4<u32>(bits);
+    let m = vec4<u32>(0x10101010u);
+    return Bytes(n.low | ((b << vec4<u32>(4u, 3u, 2u, 1u)) & m), n.high | ((b >> vec4<u32>(0u, 1u, 2u, 3u)) & m));
 }
 
-// Byte i (0..15) of 16 bytes.
-fn byte_of(v: vec4<u32>, i: u32) -> u32 {
-    return (v[i >> 2u] >> (8u * (i & 3u))) & 0xffu;
+// The same in pairs, values 16 to 31 times 16.
+fn five_bit_pairs(nibbles: vec4<u32>, bits: u32) -> Pairs {
+    let b = vec4<u32>(bits);
+    return wider_pairs(nibbles, b << vec4<u32>(4u, 3u, 2u, 1u), b >> vec4<u32>(4u, 5u, 6u, 7u), 0x00100010u);
 }
 
 // The four bytes of a word.
@@ -48,19 +99,20 @@ fn bytes_of(word: u32) -> vec4<u32> {
     return (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(0xffu);
 }
 
-// Signed byte i (0..15) of 16 bytes.
-fn signed_byte_of(v: vec4<u32>, i: u32) -> i32 {
-    return extractBits(bitcast<i32>(v[i >> 2u]), 8u * (i & 3u), 8u);
+// The two nibbles of a byte, of whatever bits above it.
+fn nibble_values(byte: u32) -> vec2<f32> {
+    return pair_values((byte & 0x0fu) | ((byte & 0xf0u) << 12u));
 }
 
-// Scale and minimum j (0..7) of a Q4_K or Q5_K superblock: six bits each, packed in 12 bytes behind
-// the two f16 (ggml get_scale_min_k4).
-fn scale_min(s: vec4<u32>, j: u32) -> vec2<u32> {
-    if j < 4u {
-        return vec2<u32>(byte_of(s, 4u + j) & 63u, byte_of(s, 8u + j) & 63u);
-    }
-    let both = byte_of(s, 8u + j);
-    let scale = (both & 15u) | ((byte_of(s, j) >> 6u) << 4u);
-    let minimum = (both >> 4u) | ((byte_of(s, 4u + j) >> 6u) << 4u);
-    return vec2<u32>(scale, minimum);
+// The two bytes of group g of a superblock, as a pair, given the word that has those of two groups.
+fn two_bytes(word: u32, g: u32) -> u32 {
+    return (word >> (8u * (g & 1u))) & 0x00ff00ffu;
+}
+
+// Scale and minimum of group g of a Q4_K or Q5_K superblock, of six bits each: a half of a word has the scales of several
+// groups, the other the minima. Low four bits of groups 0..3 and 4..7, then high two bits of all.
+fn scale_min(s: vec4<u32>, g: u32) -> vec2<f32> {
+    let low = select(s.y, s.z, (g & 4u) == 4u) >> (4u * (g & 3u));
+    let high = (s.w >> (2u * (g & 7u))) & 0x00030003u;
+    return pair_values((low & 0x000f000fu) | (high << 4u));
 }

@@ -34,10 +34,8 @@ fn staged_group(column: u32, group: u32) -> Group {
     let f = input(column, start, at + 5u);
     let g = input(column, start, at + 6u);
     let h = input(column, start, at + 7u);
-    let w = BYTE_WEIGHTS;
     return Group(
         array<vec4<f32>, 8>(a, b, c, d, e, f, g, h),
-        array<vec4<f32>, 8>(a * w, b * w, c * w, d * w, e * w, f * w, g * w, h * w),
         vec2<f32>(dot(a + b + c + d, vec4<f32>(1.0)), dot(e + f + g + h, vec4<f32>(1.0))),
     );
 }

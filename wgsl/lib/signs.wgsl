@@ -32,6 +32,8 @@ fn around_64(bytes: Bytes, signs: u32) -> Bytes {
 
 // Bytes of 7.5 and half a magnitude become 7.5 and half a value: 15 less the byte.
 fn around_half_15(bytes: Bytes, signs: u32) -> Bytes {
-    let s = signs_of_words(signs);
-    return Bytes(bytes.low ^ (s.low * 15u), bytes.high ^ (s.high * 15u));
+    // The signs of words j and j + 4 in the nibbles of a byte, and a nibble of ones for each that is set.
+    let both = ((vec4<u32>(signs) >> vec4<u32>(0u, 1u, 2u, 3u)) & vec4<u32>(0x11111111u)) * 15u;
+    let m = vec4<u32>(0x0f0f0f0fu);
+    return Bytes(bytes.low ^ (both & m), bytes.high ^ ((both >> vec4<u32>(4u)) & m));
 }

@@ -21,7 +21,6 @@ fn staged_group(column: u32, group: u32) -> Group {
     var out: Group;
     for (var k = 0u; k < 8u; k++) {
         out.raw[k] = staged_values[k * STAGED + g];
-        out.scaled[k] = out.raw[k] * BYTE_WEIGHTS;
     }
     out.sums = vec2<f32>(staged_sums[g], staged_sums[STAGED + g]);
     return out;

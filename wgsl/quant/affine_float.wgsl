@@ -1,21 +1,15 @@
-// The dot product of an affine format with f32 activations. Bytes are masked out of their words but not
-// shifted down: the activations carry the missing powers of two. What makes them unsigned, and the format's
-// own offset, is multiplied once with the sum of the activations.
+// The dot product of an affine format with f32 activations. A format's powers of two are left to sums of eight products,
+// and its offset is multiplied once with the sum of the activations.
 
 // Dot product of group g and the activations.
 fn w_dot(g: u32, x: ptr<function, Group>) -> f32 {
-    let bytes = w_bytes(g);
-    let sign = vec4<u32>(w_zero * 0x01010101u);
-    let low = bytes.low ^ sign;
-    let high = bytes.high ^ sign;
+    let p = w_pairs(g);
     let a = w_affine(g);
-    let zero = f32(w_zero);
-    let sums = (*x).sums;
-    var products = vec2<f32>(
-        dot(bytes_in_place(low.x), (*x).scaled[0]) + dot(bytes_in_place(low.y), (*x).scaled[1])
-            + dot(bytes_in_place(low.z), (*x).scaled[2]) + dot(bytes_in_place(low.w), (*x).scaled[3]),
-        dot(bytes_in_place(high.x), (*x).scaled[4]) + dot(bytes_in_place(high.y), (*x).scaled[5])
-            + dot(bytes_in_place(high.z), (*x).scaled[6]) + dot(bytes_in_place(high.w), (*x).scaled[7]),
+    let products = w_units * vec4<f32>(
+        dot(w_four(p.low_even.x, p.low_odd.x), (*x).raw[0]) + dot(w_four(p.low_even.y, p.low_odd.y), (*x).raw[1]),
+        dot(w_four(p.low_even.z, p.low_odd.z), (*x).raw[2]) + dot(w_four(p.low_even.w, p.low_odd.w), (*x).raw[3]),
+        dot(w_four(p.high_even.x, p.high_odd.x), (*x).raw[4]) + dot(w_four(p.high_even.y, p.high_odd.y), (*x).raw[5]),
+        dot(w_four(p.high_even.z, p.high_odd.z), (*x).raw[6]) + dot(w_four(p.high_even.w, p.high_odd.w), (*x).raw[7]),
     );
-    return dot(a.xy, products - zero * sums) + dot(a.zw, sums);
+    return dot(a.xy, products.xz + products.yw) + dot(a.zw, (*x).sums);
 }

@@ -1,20 +1,24 @@
 // IQ2_S: d · (s + 1/2) / 4 · ± magnitude, four bits of s for 16 values, d for 256. The bytes are 64 and the value.
 
 const w_zero = 0u;
+const w_units = vec4<f32>(1.0);
 var<storage, read> w_words: array<vec2<u32>>;  // low bits of four entries; signs
-var<storage, read> w_scales: array<vec4<u32>>; // a superblock's 8 bytes of the entries' high bits, and 8 of two s each
+var<storage, read> w_scales: array<vec2<u32>>; // of four groups a byte each of the entries' high bits, and of two s
 var<storage, read> w_supers: array<u32>;       // two d a word
 
 fn w_bytes(g: u32) -> Bytes {
     let words = w_words[g];
-    let bits = w_scales[g >> 3u][(g >> 2u) & 1u] >> (8u * (g & 3u));
+    let bits = w_scales[g >> 2u].x >> (8u * (g & 3u));
     let high = (vec4<u32>(bits) << vec4<u32>(8u, 6u, 4u, 2u)) & vec4<u32>(0x300u);
     return around_64(four_eights((bytes_of(words.x) | high) + vec4<u32>(w_GRID)), words.y);
 }
 
+fn w_pairs(g: u32) -> Pairs {
+    return byte_pairs(w_bytes(g));
+}
+
 fn w_affine(g: u32) -> vec4<f32> {
-    let both = w_scales[g >> 3u][2u + ((g >> 2u) & 1u)] >> (8u * (g & 3u));
-    let s = vec2<f32>(f32(2u * (both & 15u) + 1u), f32(2u * ((both >> 4u) & 15u) + 1u));
-    let d = 0.125 * half_of(w_supers[g >> 4u], g >> 3u) * s;
+    let both = w_scales[g >> 2u].y >> (8u * (g & 3u));
+    let d = 0.25 * half_of(w_supers[g >> 4u], g >> 3u) * (nibble_values(both) + 0.5);
     return vec4<f32>(d, -64.0 * d);
 }

@@ -1,6 +1,7 @@
 // IQ2_XXS: d · (s + 1/2) / 4 · ± magnitude, four bits of s for 32 values, d for 256. The bytes are 64 and the value.
 
 const w_zero = 0u;
+const w_units = vec4<f32>(1.0);
 var<storage, read> w_words: array<vec2<u32>>; // four entries; signs, and s beside them
 var<storage, read> w_supers: array<u32>;      // two d a word
 
@@ -9,8 +10,12 @@ fn w_bytes(g: u32) -> Bytes {
     return around_64(four_eights(bytes_of(words.x) + vec4<u32>(w_GRID)), all_signs(words.y));
 }
 
+fn w_pairs(g: u32) -> Pairs {
+    return byte_pairs(w_bytes(g));
+}
+
 fn w_affine(g: u32) -> vec4<f32> {
-    let s = f32(2u * beside_signs(w_words[g].y) + 1u);
-    let d = 0.125 * s * half_of(w_supers[g >> 4u], g >> 3u);
+    let s = pair_values(beside_signs(w_words[g].y)).x + 0.5;
+    let d = 0.25 * s * half_of(w_supers[g >> 4u], g >> 3u);
     return vec4<f32>(d, d, -64.0 * d, -64.0 * d);
 }

@@ -1,6 +1,7 @@
 // IQ3_S: d · (2s + 1) · ± magnitude, four bits of s for 32 values, d for 256. The bytes are 7.5 and half the value.
 
 const w_zero = 0u;
+const w_units = vec4<f32>(1.0);
 var<storage, read> w_entries: array<vec2<u32>>; // low bits
 var<storage, read> w_signs: array<u32>;
 var<storage, read> w_scales: array<u32>; // a superblock's 8 bytes of the entries' ninth bits, and 4 of two s each
@@ -15,8 +16,12 @@ fn w_bytes(g: u32) -> Bytes {
     return around_half_15(eight_fours(low + first, high + first), w_signs[g]);
 }
 
+fn w_pairs(g: u32) -> Pairs {
+    return byte_pairs(w_bytes(g));
+}
+
 fn w_affine(g: u32) -> vec4<f32> {
-    let s = f32(2u * extractBits(w_scales[3u * (g >> 3u) + 2u], 4u * (g & 7u), 4u) + 1u);
+    let s = pair_values((w_scales[3u * (g >> 3u) + 2u] >> (4u * (g & 7u))) & 15u).x + 0.5;
     let d = s * half_of(w_supers[g >> 4u], g >> 3u);
-    return vec4<f32>(2.0 * d, 2.0 * d, -15.0 * d, -15.0 * d);
+    return vec4<f32>(4.0 * d, 4.0 * d, -30.0 * d, -30.0 * d);
 }

@@ -1,6 +1,7 @@
 // IQ3_XXS: d · (s + 1/2) / 2 · ± magnitude, four bits of s for 32 values, d for 256. The bytes are 64 and the value.
 
 const w_zero = 0u;
+const w_units = vec4<f32>(1.0);
 var<storage, read> w_entries: array<vec2<u32>>;
 var<storage, read> w_signs: array<u32>;  // s beside them
 var<storage, read> w_supers: array<u32>; // two d a word
@@ -11,8 +12,12 @@ fn w_bytes(g: u32) -> Bytes {
     return around_64(eight_fours(bytes_of(entries.x) + first, bytes_of(entries.y) + first), all_signs(w_signs[g]));
 }
 
+fn w_pairs(g: u32) -> Pairs {
+    return byte_pairs(w_bytes(g));
+}
+
 fn w_affine(g: u32) -> vec4<f32> {
-    let s = f32(2u * beside_signs(w_signs[g]) + 1u);
-    let d = 0.25 * s * half_of(w_supers[g >> 4u], g >> 3u);
+    let s = pair_values(beside_signs(w_signs[g])).x + 0.5;
+    let d = 0.5 * s * half_of(w_supers[g >> 4u], g >> 3u);
     return vec4<f32>(d, d, -64.0 * d, -64.0 * d);
 }

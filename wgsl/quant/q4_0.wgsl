@@ -1,11 +1,16 @@
 // Q4_0: d · (q − 8), one d for 32 values.
 
 const w_zero = 0u;
+const w_units = vec4<f32>(1.0, 1.0, 0x1p-4, 0x1p-4);
 var<storage, read> w_nibbles: array<vec4<u32>>;
 var<storage, read> w_scales: array<u32>; // two d a word
 
 fn w_bytes(g: u32) -> Bytes {
     return nibble_bytes(w_nibbles[g]);
+}
+
+fn w_pairs(g: u32) -> Pairs {
+    return nibble_pairs(w_nibbles[g]);
 }
 
 fn w_affine(g: u32) -> vec4<f32> {
