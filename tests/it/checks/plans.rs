@@ -44,9 +44,14 @@ fn affected(kernel: &str, arithmetic: Arithmetic) -> &'static [&'static str] {
         "mla_attention_matrix8" => &["mla_attention", "mla_attention_batch"],
         "mla_attention_batch_matrix" => &["mla_attention_batch"],
         // attention over the latents, for which no keys and values are written out
-        "mla_attention_expanded" => {
-            &["expand_kv_matrix", "mla_attention_batch_matrix", "mla_merge", "rope_query", "mul_mm_matrix"]
-        }
+        "mla_attention_expanded" => &[
+            "expand_kv_matrix",
+            "mla_attention_batch_matrix",
+            "mla_attention_batch",
+            "mla_merge",
+            "rope_query",
+            "mul_mm_matrix",
+        ],
         "expand_kv_matrix" => &["expand_kv"],
         // what these leave rounded, or read rounded
         _ if arithmetic == Arithmetic::Int => {
