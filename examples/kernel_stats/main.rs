@@ -2,6 +2,9 @@
 //! as far as the driver tells them (VK_KHR_pipeline_executable_properties; NVIDIA's, AMD's and Intel's do).
 //!
 //! `cargo run --release --example kernel_stats -- [FILE] [--rows 4] [--arithmetic int] [--step attention] [--all]`
+//!
+//! With `--spirv FOLDER` it asks no driver. It writes the SPIR-V of the kernels that a Mac without matrices would run, each
+//! to a file of its own, for a compiler that reads such files (`scripts/agx-stats.sh`).
 
 mod spirv;
 mod vulkan;
@@ -9,10 +12,10 @@ mod vulkan;
 use clap::Parser;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vulkan::{Device, Statistic};
 use wglm::model::{BatchShape, CacheShape, Config, Outputs, plan_batch, plan_token};
-use wglm::plan::{Plan, Target};
+use wglm::plan::{Plan, Target, Tilings};
 use wglm::shader::Variant;
 use wglm::{Arithmetic, Gguf, Gpu, GpuOptions, LoadOptions};
 
@@ -33,6 +36,9 @@ struct Arguments {
     /// All that the driver tells, with its own names
     #[arg(long)]
     all: bool,
+    /// Write the SPIR-V of the kernels of a Mac without matrices to this folder, and ask no driver
+    #[arg(long, value_name = "FOLDER")]
+    spirv: Option<PathBuf>,
 }
 
 fn arithmetic(name: &str) -> Result<Arithmetic, String> {
@@ -57,8 +63,13 @@ fn main() -> anyhow::Result<()> {
         Some(path) => Gguf::open(path)?,
         None => Gguf::from_static(wglm::DEMO_MODEL)?,
     };
+    if let Some(folder) = &arguments.spirv {
+        let target = Target { tilings: Tilings::Apple, arithmetic: arguments.arithmetic, ..Target::default() };
+        return write(&plan(&file, &target, &arguments)?, folder, &arguments.step);
+    }
     let gpu = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::default() })?;
-    let plan = plan(&file, &gpu, &arguments)?;
+    let target = Target { arithmetic: arguments.arithmetic, ..Target::of(&gpu) };
+    let plan = plan(&file, &target, &arguments)?;
     let device = Device::open(&gpu.report().name)?;
     let mut out = std::io::stdout().lock();
     let titles: Vec<String> = COLUMNS.iter().map(|(title, _)| format!("{title:>9}")).collect();
@@ -77,17 +88,27 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The plan of the rows, as a load on this device makes it.
-fn plan(file: &Gguf, gpu: &Gpu, arguments: &Arguments) -> anyhow::Result<Plan> {
+/// Writes the SPIR-V of the kinds of steps whose name contains `step` to files: number, step and variant.
+fn write(plan: &Plan, folder: &Path, step: &str) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    for (number, (name, variant)) in kinds(plan).into_iter().filter(|(name, _)| name.contains(step)).enumerate() {
+        let words = spirv::of(variant)?.words;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        std::fs::write(folder.join(format!("{number:02} {name} {}.spv", variant.label)), bytes)?;
+    }
+    Ok(())
+}
+
+/// The plan of the rows, as a load for this target makes it.
+fn plan(file: &Gguf, target: &Target, arguments: &Arguments) -> anyhow::Result<Plan> {
     let config = Config::read(file)?;
-    let target = Target { arithmetic: arguments.arithmetic, ..Target::of(gpu) };
     let CacheShape { context, ty } = LoadOptions::default().cache_for(&config);
-    let token = plan_token(file, &config, CacheShape { context, ty }, &target)?;
+    let token = plan_token(file, &config, CacheShape { context, ty }, target)?;
     if arguments.rows == 1 {
         return Ok(token.plan);
     }
     let shape = BatchShape::of(usize::from(arguments.rows), Outputs::All, 0, context);
-    Ok(plan_batch(&config, &token, &target, shape)?.plan)
+    Ok(plan_batch(&config, &token, target, shape)?.plan)
 }
 
 /// The kinds of steps, each with its variant, in the order of the plan.
