@@ -94,7 +94,7 @@ fn a_missing_barrier_shows_in_one_of_the_orders() {
 #[test]
 fn a_missing_barrier_that_both_orders_hide_shows_in_a_random_one() {
     let Some(shop) = Workshop::open() else { return };
-    let hidden: [(&str, &str, fn(u32) -> u32); 2] = [
+    let hidden: [Sharing; 2] = [
         // Lanes at either end write what all read.
         (
             "var<workgroup> t: atomic<u32>;",
@@ -212,10 +212,10 @@ fn matrices_of_8_x_8_are_multiplied() {
 }
 
 /// Globals of a kernel, its body, and what invocation i leaves where all is right.
-type Unshared = (&'static str, &'static str, fn(u32) -> u32);
+type Sharing = (&'static str, &'static str, fn(u32) -> u32);
 
 /// What the compiler makes wrong where nobody but the invocation itself may write to workgroup memory.
-const UNSHARED: [Unshared; 3] = [
+const UNSHARED: [Sharing; 3] = [
     // One invocation writes, all read: the listing of gfx-rs/wgpu#4500, and the tile that products looked up.
     (
         "var<workgroup> found: u32;",

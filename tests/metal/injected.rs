@@ -53,8 +53,8 @@ impl Fault {
     }
 }
 
-fn of_matrices(case: &Case, mut alter: impl FnMut(&Weight)) {
-    case.plan.weights.iter().filter(|weight| weight.shape[1] > 1).for_each(|weight| alter(weight));
+fn of_matrices(case: &Case, alter: impl FnMut(&Weight)) {
+    case.plan.weights.iter().filter(|weight| weight.shape[1] > 1).for_each(alter);
 }
 
 /// Whether a buffer holds values, and no ids, masks or bytes: all are such as noise has them.

@@ -24,7 +24,7 @@ pub fn by_the_machine(code: &str) -> Result<String, String> {
 /// The instruction in the place of a division; divisions of other types stay.
 fn call(result: &str, division: &str) -> Result<String, String> {
     let unknown = || format!("an unknown division: {division}");
-    let start = division.find(|c| c == '<').into_iter().chain(division.find("float ")).min();
+    let start = division.find('<').into_iter().chain(division.find("float ")).min();
     let Some(operation) = start.map(|at| &division[at..]) else { return Ok(format!("{result} = fdiv {division}")) };
     let (ty, name, operands) = if let Some(operands) = operation.strip_prefix("float ") {
         ("float".to_owned(), "machine_quotient".to_owned(), operands)
