@@ -143,8 +143,8 @@ impl Builder {
         expect_shape(kernel, &v_b.name, v_b.shape[0], cache.rank)?;
         expect_shape(kernel, &v_b.name, v_b.shape[2], heads)?;
         expect_multiple(kernel, "segment", segment, SHORTEST)?;
-        let variant = variant
-            .file(source!("lib/bits.wgsl"))
+        let variant = self
+            .bits_files(variant)
             .constant("RANK", "c", cache.rank)
             .constant("KV_ROW", "", Cache::row_values(cache.rank, cache.rotary))
             .constant("k_GROUPS", "", k_b.groups())

@@ -38,11 +38,8 @@ impl Builder {
         expect_shape(KERNEL.name, "y's width", y.shape[0], embedding.shape[0])?;
         expect_shape(KERNEL.name, "y's vectors", y.shape[1], tokens)?;
         let groups = embedding.groups();
-        let variant = self
-            .token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
-            .switch("NEXT", "n", next)
-            .file(source!("lib/bits.wgsl"))
-            .decode("w", embedding.quant);
+        let variant = self.token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP)).switch("NEXT", "n", next);
+        let variant = self.bits_files(variant).decode("w", embedding.quant);
         let mut bindings = self.bound_weight("w", embedding);
         bindings.extend([self.bound_batch(), self.bound_sampled(), self.bound("y", y.buffer)]);
         let [width, rows, _] = embedding.shape.map(|n| n as u32);

@@ -154,7 +154,7 @@ impl TileProduct<'_> {
         operands: Operands,
         parts: Option<&Summands>,
     ) -> VariantBuilder {
-        let mut variant = variant.file(source!("lib/bits.wgsl"));
+        let mut variant = plan.bits_files(variant);
         for (role, weight) in self.rows.roles() {
             variant = variant.constant(&format!("{role}_GROUPS"), "g", weight.groups()).constant(
                 &format!("{role}_ROWS"),

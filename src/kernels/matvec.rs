@@ -154,8 +154,8 @@ impl<'a> MatvecProduct<'a> {
             .constant("INPUT_SLOTS", "", self.slots)
             .constant("SLOT_GROUPS", "", self.roles.first().map_or(1, |(_, w)| w.groups()))
             .constant("GRID_WIDTH", "", MAX_GRID as usize)
-            .tagged(arithmetic.product_file())
-            .file(source!("lib/bits.wgsl"));
+            .tagged(arithmetic.product_file());
+        variant = plan.bits_files(variant);
         if rounds {
             variant = variant.constant("GROUP_WORDS", "", WORDS).file(source!("lib/rounding.wgsl"));
         }

@@ -131,21 +131,6 @@ impl GroupScales {
         if group < 4 { (scales & 63, mins & 63) } else { (rest & 15 | scales >> 6 << 4, rest >> 4 | mins >> 6 << 4) }
     }
 
-    /// The stream `scales` of these formats: d and dmin, then three words. Of each the low half has scales and the high half
-    /// minima: the low four bits of groups 0 to 3, those of groups 4 to 7, and the high two bits of all.
-    pub fn repack(&self) -> [[u8; 4]; 4] {
-        let mut words = [0; 3];
-        for group in 0..8 {
-            let (scale, min) = self.six_bits(group);
-            let both = u32::from(scale) | u32::from(min) << 16;
-            words[group / 4] |= (both & 0x000f_000f) << (group % 4 * 4);
-            words[2] |= (both >> 4 & 0x0003_0003) << (group * 2);
-        }
-        let [[a, b], [c, d]] = [self.d.0, self.dmin.0];
-        let [low, high, rest] = words.map(u32::to_le_bytes);
-        [[a, b, c, d], low, high, rest]
-    }
-
     /// Sets the f16 scales for random 6-bit scales, so that quants of mean `mean` give values of mean 0.
     pub fn tame(&mut self, d: f32, mean: f32) {
         (self.d, self.dmin) = (Half::of(d), Half::of(d * mean));

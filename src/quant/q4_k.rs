@@ -1,8 +1,7 @@
 //! Q4_K: 256 values of 4 bits; every 32 share a 6-bit scale and a 6-bit minimum. *w* = d · s · q − dmin · m.
 //!
 //! Block (144 bytes): d f16 | dmin f16 | 12 bytes of scales and minima | 128 bytes of nibbles in planes.
-//! Layout: ggml `block_q4_K`. The stream `scales` holds what
-//! the first 16 bytes do, arranged so that a group's scale and minimum come to stand in the halves of a word.
+//! Layout: ggml `block_q4_K`. The stream `scales` holds the first 16 bytes as they are in the file.
 
 use std::array::from_fn;
 
@@ -35,7 +34,7 @@ struct BlockQ4K {
 
 impl Block for BlockQ4K {
     type Values = [f32; 256];
-    type Streams = ([[u8; 16]; 8], [[u8; 4]; 4]);
+    type Streams = ([[u8; 16]; 8], GroupScales);
 
     fn decode(&self) -> Self::Values {
         let scales = self.scales.unpack();
@@ -46,7 +45,7 @@ impl Block for BlockQ4K {
     }
 
     fn repack(&self) -> Self::Streams {
-        (nibbles(&self.nibbles), self.scales.repack())
+        (nibbles(&self.nibbles), self.scales)
     }
 
     fn tame(&mut self, spread: f32) {

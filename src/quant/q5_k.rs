@@ -1,7 +1,8 @@
 //! Q5_K: 256 values of 5 bits; every 32 share a 6-bit scale and a 6-bit minimum. *w* = d · s · q − dmin · m.
 //!
 //! Block (176 bytes): d f16 | dmin f16 | 12 bytes of scales and minima | 32 bytes of fifth bits in planes |
-//! 128 bytes of nibbles in planes. Layout: ggml `block_q5_K`. The stream `scales` is that of Q4_K.
+//! 128 bytes of nibbles in planes. Layout: ggml `block_q5_K`. The stream `scales` holds the first 16 bytes
+//! as they are in the file.
 
 use std::array::from_fn;
 
@@ -39,7 +40,7 @@ struct BlockQ5K {
 
 impl Block for BlockQ5K {
     type Values = [f32; 256];
-    type Streams = ([[u8; 16]; 8], [[u8; 4]; 8], [[u8; 4]; 4]);
+    type Streams = ([[u8; 16]; 8], [[u8; 4]; 8], GroupScales);
 
     fn decode(&self) -> Self::Values {
         let scales = self.scales.unpack();
@@ -51,7 +52,7 @@ impl Block for BlockQ5K {
     }
 
     fn repack(&self) -> Self::Streams {
-        (nibbles(&self.nibbles), bits(&self.bits), self.scales.repack())
+        (nibbles(&self.nibbles), bits(&self.bits), self.scales)
     }
 
     fn tame(&mut self, spread: f32) {

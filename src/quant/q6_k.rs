@@ -2,14 +2,14 @@
 //!
 //! Block (210 bytes): 128 bytes of nibbles, the low bits | 64 bytes of crumbs in planes, the high bits |
 //! 16 scales i8 | d f16. Layout: ggml `block_q6_K`. The nibbles' planes are exchanged: of groups 0 to 3, the
-//! first 32 bytes hold 0 and 2, the next 1 and 3; groups 4 to 7 follow alike. The stream `scales` holds the scales two by two.
+//! first 32 bytes hold 0 and 2, the next 1 and 3; groups 4 to 7 follow alike.
 
 use std::array::from_fn;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::block::{Block, Codec, Half};
-use super::packing::{crumbs, nibbles, plane, two_by_two};
+use super::packing::{crumbs, nibbles, plane};
 use super::{Family, Quant, Stream};
 use crate::wgsl::source;
 
@@ -59,7 +59,7 @@ impl Block for BlockQ6K {
 
     fn repack(&self) -> Self::Streams {
         let nibbles = nibbles(&self.nibbles);
-        (PLACE.map(|place| nibbles[place]), crumbs(&self.crumbs), two_by_two(self.scales), self.d)
+        (PLACE.map(|place| nibbles[place]), crumbs(&self.crumbs), self.scales, self.d)
     }
 
     fn tame(&mut self, spread: f32) {

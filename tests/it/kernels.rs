@@ -189,13 +189,15 @@ fn perturbed_outputs_are_caught() {
     }
 }
 
-/// Moves a value by ten times its bound.
+/// Moves a value by ten times its bound, and by more than rounding it to the type of the output may.
 fn perturb(bytes: &mut [u8], expected: &Expected, place: usize) {
     let step = 10.0 * expected.bound * expected.magnitudes[place];
     let want = expected.values[place];
     match expected.kind {
         OutputType::F32 => bytes.copy_from_slice(&((want + step.max(want.abs() * 1e-5)) as f32).to_le_bytes()),
-        OutputType::F16 => bytes.copy_from_slice(&half::f16::from_f64(want + step).to_le_bytes()),
+        OutputType::F16 => {
+            bytes.copy_from_slice(&half::f16::from_f64(want + step.max(want.abs() * 2e-3)).to_le_bytes())
+        }
         OutputType::Block(_) => bytes[0] ^= 1 << 4,
         OutputType::U32 => bytes.copy_from_slice(&(want as u32 ^ 1).to_le_bytes()),
     }

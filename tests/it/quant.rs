@@ -260,16 +260,16 @@ impl Reader<'_> {
         f16::from_le_bytes(self.read(stream, index)).to_f32()
     }
 
-    /// Scale and minimum of value `i` in Q4_K and Q5_K: halves of words, in which bits of groups follow one another.
+    /// Scale and minimum of value `i` in Q4_K and Q5_K: GGML's `get_scale_min_k4`.
     fn scale_min(&self, i: usize) -> (f32, f32) {
-        let group = i % 256 / 32;
+        let (j, scales) = (i % 256 / 32, self.read::<16>("scales", i / 256));
         let (d, dmin) = (self.half("scales", i / 256 * 8), self.half("scales", i / 256 * 8 + 1));
-        let bits = |word: usize, minimum: usize, at: usize, mask: u16| {
-            let half: [u8; 2] = self.read("scales", i / 256 * 8 + 2 + 2 * word + minimum);
-            f32::from(u16::from_le_bytes(half) >> at & mask)
+        let q = &scales[4..];
+        let (scale, min) = match j {
+            0..4 => (q[j] & 63, q[j + 4] & 63),
+            _ => (q[j + 4] & 0xf | (q[j - 4] >> 6) << 4, q[j + 4] >> 4 | (q[j] >> 6) << 4),
         };
-        let six = |minimum| bits(group / 4, minimum, group % 4 * 4, 15) + 16.0 * bits(2, minimum, group * 2, 3);
-        (d * six(0), dmin * six(1))
+        (d * f32::from(scale), dmin * f32::from(min))
     }
 
     /// Where the byte of scales of value `i` is: of two groups, the bytes of the first halves precede the second's.
@@ -280,7 +280,7 @@ impl Reader<'_> {
 
     /// The value with index `i`, counted from the first value of the first row, padding included.
     fn value(&self, i: usize) -> f32 {
-        let scale_i8 = |i| f32::from(i8::from_le_bytes(self.read("scales", Self::two_by_two(i))));
+        let scale_i8 = |at| f32::from(i8::from_le_bytes(self.read("scales", at)));
         let affine = |(d, min): (f32, f32), q: i32| d * q as f32 - min;
         match self.quant.name {
             "f32" => f32::from_le_bytes(self.read("values", i)),
@@ -299,10 +299,16 @@ impl Reader<'_> {
                 let (d, dmin) = (self.half("supers", i / 256 * 2), self.half("supers", i / 256 * 2 + 1));
                 affine((d * f32::from(scale % 16), dmin * f32::from(scale / 16)), self.crumb(i))
             }
-            "q3_k" => self.half("supers", i / 256) * scale_i8(i) * (self.crumb(i) + 4 * self.bit(i) - 4) as f32,
+            "q3_k" => {
+                self.half("supers", i / 256)
+                    * scale_i8(Self::two_by_two(i))
+                    * (self.crumb(i) + 4 * self.bit(i) - 4) as f32
+            }
             "q4_k" => affine(self.scale_min(i), self.nibble(i)),
             "q5_k" => affine(self.scale_min(i), self.nibble(i) + 16 * self.bit(i)),
-            "q6_k" => self.half("supers", i / 256) * scale_i8(i) * (self.nibble(i) + 16 * self.crumb(i) - 32) as f32,
+            "q6_k" => {
+                self.half("supers", i / 256) * scale_i8(i / 16) * (self.nibble(i) + 16 * self.crumb(i) - 32) as f32
+            }
             "iq2_xxs" | "iq3_xxs" => {
                 let eights = self.quant.name == "iq2_xxs";
                 let (entry, signs) = if eights { self.words(i) } else { (self.entry(i), self.signs(i)) };

@@ -109,10 +109,24 @@ fn two_bytes(word: u32, g: u32) -> u32 {
     return (word >> (8u * (g & 1u))) & 0x00ff00ffu;
 }
 
-// Scale and minimum of group g of a Q4_K or Q5_K superblock, of six bits each: a half of a word has the scales of several
-// groups, the other the minima. Low four bits of groups 0..3 and 4..7, then high two bits of all.
-fn scale_min(s: vec4<u32>, g: u32) -> vec2<f32> {
-    let low = select(s.y, s.z, (g & 4u) == 4u) >> (4u * (g & 3u));
-    let high = (s.w >> (2u * (g & 7u))) & 0x00030003u;
-    return pair_values((low & 0x000f000fu) | (high << 4u));
+// Byte i (0..15) of 16 bytes.
+fn byte_of(v: vec4<u32>, i: u32) -> u32 {
+    return (word_of(v, i >> 2u) >> (8u * (i & 3u))) & 0xffu;
+}
+
+// Signed byte i (0..15) of 16 bytes.
+fn signed_byte_of(v: vec4<u32>, i: u32) -> i32 {
+    return extractBits(bitcast<i32>(word_of(v, i >> 2u)), 8u * (i & 3u), 8u);
+}
+
+// Scale and minimum j (0..7) of a Q4_K or Q5_K superblock: six bits each, packed in 12 bytes behind
+// the two f16 (ggml get_scale_min_k4).
+fn scale_min(s: vec4<u32>, j: u32) -> vec2<u32> {
+    if j < 4u {
+        return vec2<u32>(byte_of(s, 4u + j) & 63u, byte_of(s, 8u + j) & 63u);
+    }
+    let both = byte_of(s, 8u + j);
+    let scale = (both & 15u) | ((byte_of(s, j) >> 6u) << 4u);
+    let minimum = (both >> 4u) | ((byte_of(s, 4u + j) >> 6u) << 4u);
+    return vec2<u32>(scale, minimum);
 }

@@ -4,7 +4,7 @@ const w_zero = 0u;
 const w_units = vec4<f32>(1.0, 1.0, 0x1p-4, 0x1p-4);
 var<storage, read> w_nibbles: array<vec4<u32>>;
 var<storage, read> w_crumbs: array<vec2<u32>>;
-var<storage, read> w_scales: array<u32>; // four signed bytes for two groups
+var<storage, read> w_scales: array<vec4<u32>>; // 16 signed bytes a superblock
 var<storage, read> w_supers: array<u32>;       // two d a word
 
 fn w_bytes(g: u32) -> Bytes {
@@ -22,7 +22,9 @@ fn w_pairs(g: u32) -> Pairs {
 }
 
 fn w_affine(g: u32) -> vec4<f32> {
+    let scales = w_scales[g >> 3u];
+    let at = 2u * (g & 7u);
     let d = half_of(w_supers[g >> 4u], g >> 3u);
-    let s = d * signed_pair_values(two_bytes(w_scales[g >> 1u], g));
+    let s = d * vec2<f32>(f32(signed_byte_of(scales, at)), f32(signed_byte_of(scales, at + 1u)));
     return vec4<f32>(s, -32.0 * s);
 }

@@ -117,7 +117,7 @@ pub struct FileArgs {
     /// Table of kernel tilings (benchmarking) [default: the one for the GPU]
     #[arg(long, value_name = "TABLE", help_heading = TUNING)]
     pub tiling_table: Option<TableArg>,
-    /// Disable these fusions (debugging): all, or a list of norm, latent, cache, absorb, merge, round, experts
+    /// Disable these fusions (debugging): all, or a list of norm, latent, cache, absorb, merge, round, experts, route
     #[arg(long, env = "WGLM_UNFUSE", hide_env_values = true, value_name = "LIST", value_parser = fusions, help_heading = TUNING)]
     pub unfuse: Option<Fusions>,
 }

@@ -1,0 +1,5 @@
+// A word of a vector by its index, for compilers that read it from where the vector came from.
+
+fn word_of(v: vec4<u32>, i: u32) -> u32 {
+    return v[i];
+}
