@@ -67,7 +67,8 @@ pub(super) struct MatvecProduct<'a> {
     pub slots: usize,
     /// Groups of 32 values that a workgroup stages, in one or several tiles.
     pub groups: usize,
-    /// Whether the kernel reads behind the first tile what its workgroup has left in workgroup memory before it.
+    /// Whether the kernel reads, after the first tile is staged, what its workgroup has left in workgroup memory before. It
+    /// relies on the barrier of staging, so the input is always staged.
     pub meets: bool,
 }
 
@@ -127,8 +128,8 @@ impl<'a> MatvecProduct<'a> {
 
     /// Whether lanes read floats from the input, of which nothing is staged.
     pub fn direct(&self, plan: &Builder) -> bool {
-        let input = matches!(self.feed, Feed::Input(_));
-        input && self.arithmetic(plan) == Arithmetic::Float && self.tiling(plan).direct
+        let apart = matches!(self.feed, Feed::Input(_)) && !self.meets;
+        apart && self.arithmetic(plan) == Arithmetic::Float && self.tiling(plan).direct
     }
 
     /// Workgroups that a matrix of `rows` rows takes.
@@ -186,7 +187,7 @@ impl<'a> MatvecProduct<'a> {
 
     /// Adds the files by which lanes read the input from memory.
     fn direct_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        let variant = variant.tag("d").switch("MEETS", "", self.meets).file(source!("lib/direct.wgsl"));
+        let variant = variant.tag("d").file(source!("lib/direct.wgsl"));
         match self.norm() {
             None => variant.file(source!("lib/direct_plain.wgsl")),
             Some(norm) => norm_constants(variant, norm).file(source!("lib/direct_normed.wgsl")),

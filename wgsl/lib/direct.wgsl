@@ -1,6 +1,6 @@
 // Lanes read the input of a product from memory into registers, each the groups that it multiplies. What a lane has read
-// serves all rows of its team. Nothing is staged, so this takes no workgroup memory and no barrier, unless the kernel
-// MEETS at one for something of its own. All groups are one tile. An input provides
+// serves all rows of its team. Nothing is staged, so this takes no workgroup memory and no barrier. All groups are one
+// tile. An input provides
 //   input(column, start, at)  vec4 `at` of the vector of a column, which starts at vec4 `start`
 //   column_factor(c, team)    what is common to all values of a column and left out of them
 
@@ -8,9 +8,6 @@ var<private> input_start: u32; // of the first vector
 
 fn stage(start: u32, columns: u32, first: u32, count: u32, i: Invocation) {
     input_start = start;
-    if MEETS {
-        workgroupBarrier();
-    }
 }
 
 // The vec4 at which group g of a vector begins. INPUT_SLOTS is as in lib/input.wgsl.
