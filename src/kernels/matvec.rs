@@ -1,5 +1,6 @@
 //! What the matrix-vector kernels share. Each multiplies the rows of one or several matrices with vectors. A workgroup
-//! stages the vectors in its memory, its teams of lanes take rows, and what becomes of the sums is the kernel's own.
+//! stages the vectors in its memory, or its lanes read them directly, its teams of lanes take rows, and what becomes of
+//! the sums is the kernel's own.
 
 use super::errors::PRODUCT;
 use super::rounded::{Epilogue, Rounded, WORDS};
@@ -99,20 +100,16 @@ impl<'a> MatvecProduct<'a> {
 
     /// How the rows are divided among teams of lanes.
     pub fn tiling(&self, plan: &Builder) -> Tiling {
-        let (target, formats) = (plan.target_for(self.kernel.name), &self.formats());
+        let target = plan.target_for(self.kernel.name);
         let shape = ProductShape {
             rows: self.rows * self.layers,
             groups: self.groups,
             normed: self.norm().is_some(),
             arithmetic: self.arithmetic(plan),
-            formats,
+            format: self.roles.first().map(|(_, weight)| weight.quant),
         };
         let tiling = Tiling::of(target, self.label, &shape, plan.rows());
         tiling.for_tokens(self.together).in_blocks_of(self.epilogue.unit(), target)
-    }
-
-    fn formats(&self) -> Vec<&'static Quant> {
-        self.roles.iter().map(|(_, weight)| weight.quant).collect()
     }
 
     /// The norm that it applies to its vectors.
@@ -123,7 +120,8 @@ impl<'a> MatvecProduct<'a> {
 
     /// Whether it multiplies floats or bytes.
     pub fn arithmetic(&self, plan: &Builder) -> Arithmetic {
-        plan.target().arithmetic.with(&self.formats())
+        let formats: Vec<&Quant> = self.roles.iter().map(|(_, weight)| weight.quant).collect();
+        plan.target().arithmetic.with(&formats)
     }
 
     /// Whether lanes read floats from the input, of which nothing is staged.

@@ -16,7 +16,7 @@ const FEW_ROWS: usize = 256;
 const MANY_ROWS: usize = 32 << 10;
 
 /// What of a product decides how it is divided.
-pub(super) struct ProductShape<'a> {
+pub(super) struct ProductShape {
     /// Rows of all its matrices together.
     pub rows: usize,
     /// Groups of a row.
@@ -25,13 +25,13 @@ pub(super) struct ProductShape<'a> {
     pub normed: bool,
     /// In what it multiplies.
     pub arithmetic: Arithmetic,
-    /// The formats of its matrices.
-    pub formats: &'a [&'static Quant],
+    /// The format of its first matrices: of several, those have most of the weights.
+    pub format: Option<&'static Quant>,
 }
 
 impl Tiling {
     /// The tiling of the product `step` in a plan of `tokens` rows.
-    pub(super) fn of(target: &Target, step: &str, shape: &ProductShape<'_>, tokens: usize) -> Self {
+    pub(super) fn of(target: &Target, step: &str, shape: &ProductShape, tokens: usize) -> Self {
         let direct = shape.normed && shape.rows <= FEW_ROWS;
         if target.team == Team::Workgroup {
             return Self { lanes: 64, rows: 4, workgroup: 64, columns: 1, direct };
@@ -53,10 +53,10 @@ impl Tiling {
     /// It was not measured here. It is what llama.cpp's Metal kernels do: two subgroups, each of which takes a few rows
     /// ([`Quant::rows_in_registers`]) and reads activations into registers, where they serve all of these rows. Where a row
     /// has fewer groups than a subgroup has lanes, several teams share the subgroup.
-    fn of_apple(shape: &ProductShape<'_>) -> Self {
+    fn of_apple(shape: &ProductShape) -> Self {
         let lanes = shape.groups.next_power_of_two().clamp(8, 32);
-        let in_registers = shape.formats.iter().map(|quant| quant.rows_in_registers()).min();
-        let rows = in_registers.filter(|_| shape.arithmetic == Arithmetic::Float).unwrap_or(MOST_SUMS);
+        let format = shape.format.filter(|_| shape.arithmetic == Arithmetic::Float);
+        let rows = format.map_or(MOST_SUMS, Quant::rows_in_registers);
         Self { lanes, rows, workgroup: 64, columns: 1, direct: true }
     }
 

@@ -1,7 +1,7 @@
 // The frame of the matrix-vector products. A team takes ROWS rows and one vector, or one row and COLUMNS vectors: up to
 // four sums, which stand in a vec4 (in arrays, where they are indexed by a loop, some compilers keep them in memory).
 // The teams of a workgroup take consecutive rows, and walk them a group a lane; the input, which all of them multiply
-// with, is staged in workgroup memory, at most TILE groups of each vector at a time.
+// with, is staged in workgroup memory, at most TILE groups of each vector at a time, or read by each lane from memory.
 
 var<storage, read_write> y: array<f32>;  // the output, vectors of which lie Y_STRIDE apart
 
