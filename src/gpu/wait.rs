@@ -59,6 +59,15 @@ impl Gpu {
         Self { patience: Some(patience), ..self.clone() }
     }
 
+    /// Fails if this handle waits for no work as long as that of then has taken. Some drivers in software do the work inside
+    /// the call that submits it, so it is over when anybody waits for it.
+    pub(crate) fn in_time(&self, since: Instant) -> Result<()> {
+        match self.patience.filter(|patience| since.elapsed() >= *patience) {
+            Some(patience) => Err(Error::Endless { doing: WORK.to_owned(), seconds: patience.as_secs() }),
+            None => Ok(()),
+        }
+    }
+
     /// Requests a callback for the end of the last submission, where nothing waits inside a poll.
     pub(super) fn done(&self) -> Option<Done> {
         (!self.is_ours() || self.patience.is_some()).then(|| Done::of(&self.shared.queue))
@@ -101,9 +110,7 @@ impl Gpu {
             if done.is_set() {
                 return Ok(());
             }
-            if let Some(patience) = self.patience.filter(|patience| since.elapsed() >= *patience) {
-                return Err(Error::Endless { doing: WORK.to_owned(), seconds: patience.as_secs() });
-            }
+            self.in_time(since)?;
             std::thread::sleep((since.elapsed() / FRACTION).clamp(SHORTEST, LONGEST));
         }
     }

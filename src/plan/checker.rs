@@ -11,6 +11,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The most words that are fetched at a time.
 const FETCHED: usize = 1 << 16;
@@ -90,8 +91,10 @@ impl<'a> Checker<'a> {
             let step = &self.plan.steps[next];
             self.running = Some(next);
             let Some(reference) = step.reference.as_ref().filter(|_| compared(step)) else {
+                let begun = Instant::now();
                 self.executor.submit([next], &[])?;
                 self.fetch.read_ranges(&[])?; // so that an end of the device shows here, and not in a later step
+                self.executor.gpu().in_time(begun)?;
                 next += 1;
                 continue;
             };
@@ -100,8 +103,10 @@ impl<'a> Checker<'a> {
             let parts = self.plan.steps[next..steps.end].iter().take_while(|other| same(other)).count();
             let seed = self.seeds.next_u64();
             let samples = reference.samples(&mut Probe::new(self, position, count, seed))?;
+            let begun = Instant::now();
             self.executor.submit(next..next + parts, &[])?;
             let values = self.values(&samples)?;
+            self.executor.gpu().in_time(begun)?;
             let looked: Vec<(Sample, f64)> = samples.into_iter().zip(values).collect();
             look(step, &looked)?;
             if let Some(wrong) = looked.iter().find(|(sample, got)| !sample.agrees(*got)) {

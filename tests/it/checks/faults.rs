@@ -144,7 +144,7 @@ fn endless(variant: &Variant) -> Variant {
         return variant.clone();
     }
     ENDLESS.fetch_add(1, Ordering::Relaxed);
-    let turn = "x = (x ^ (x >> 15u)) * 747796405u + i;\n".repeat(128);
+    let turn = "x = (x ^ (x >> 15u)) * 747796405u + i;\n".repeat(192);
     let text = format!(
         "var<storage, read_write> y: array<u32>;\n\
          @compute @workgroup_size(WORKGROUP)\n\

@@ -63,7 +63,7 @@ fn affected(kernel: &str, arithmetic: Arithmetic) -> &'static [&'static str] {
 
 #[test]
 fn one_kernel_is_replaced_and_no_other() {
-    let wanted = ["fable", "mtp", "f32-odd", "tables"];
+    let wanted = ["fable", "f32-odd"];
     let mut seen = BTreeSet::new();
     for (name, file) in models().into_iter().filter(|(name, _)| wanted.contains(&name.as_str())) {
         for matrices in [Matrices::None, Matrices::Eight, Matrices::Sixteen] {
@@ -79,7 +79,7 @@ fn one_kernel_is_replaced_and_no_other() {
             }
         }
     }
-    assert!(seen.len() >= 20, "{seen:?}");
+    assert!(seen.len() >= 16, "{seen:?}");
 }
 
 fn compare(before: &[Variant], after: &[Variant], kernel: &str, arithmetic: Arithmetic, place: &str) {
