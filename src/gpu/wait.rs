@@ -59,8 +59,8 @@ impl Gpu {
         Self { patience: Some(patience), ..self.clone() }
     }
 
-    /// Fails if this handle waits for no work as long as that of then has taken. Some drivers in software do the work inside
-    /// the call that submits it, so it is over when anybody waits for it.
+    /// Fails if work that began at `since` has taken longer than this handle waits. Some drivers in software do the work
+    /// inside the call that submits it, so that it is over before anybody waits for it.
     pub(crate) fn in_time(&self, since: Instant) -> Result<()> {
         match self.patience.filter(|patience| since.elapsed() >= *patience) {
             Some(patience) => Err(Error::Endless { doing: WORK.to_owned(), seconds: patience.as_secs() }),
