@@ -28,6 +28,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     cases.retain(|case| case.plan.steps.iter().any(|step| step.kernel == KERNEL.name));
     let halved = QUANTS.iter().copied().find(|quant| !quant.exceeds_half());
     cases.extend(halved.map(|quant| beyond_half(&target, quant)).transpose()?);
+    cases.extend(halved.map(|quant| stored_directly(&target, quant)).transpose()?);
     Ok(cases)
 }
 
@@ -48,4 +49,25 @@ fn beyond_half(target: &Target, quant: &'static Quant) -> Result<Case> {
     let (want, sizes) = products(&ws, shape, &held).into_iter().unzip();
     case.expect_batch(&y, want, sizes, bound(target, &[quant]));
     Ok(case.finish(format!("{} {}x32x1 {tokens} tokens, values beyond f16", quant.name, shape[0])))
+}
+
+/// Two matrices of whole tiles of rows, for one whole tile of vectors and a part of another: the sums of the first are stored
+/// directly. Every second vector is so small that f16 has fewer bits of it if it is divided by the unit of the weights.
+fn stored_directly(target: &Target, quant: &'static Quant) -> Result<Case> {
+    let (tokens, rows, stacks) = (67, 128, 2);
+    let shape = [columns_for(quant, 96), rows, stacks];
+    let mut case = CaseBuilder::for_rows(target, 1, tokens);
+    case.consecutive(9, tokens);
+    let (w, ws) = case.weight("w", quant, shape)?;
+    let mut xs = case.noise(shape[0] * stacks * tokens);
+    for small in xs.chunks_exact_mut(shape[0]).skip(1).step_by(2) {
+        small.iter_mut().for_each(|x| *x /= 256.0);
+    }
+    let x = case.batch_of("x", [shape[0], stacks], tokens, &xs);
+    let y = case.plan.mul_mm("y", &w, &x)?;
+    let wide: Vec<f64> = xs.iter().map(|x| f64::from(*x)).collect();
+    let (want, sizes) = products(&ws, shape, &wide).into_iter().unzip();
+    case.expect_batch(&y, want, sizes, bound(target, &[quant]));
+    case.allow_between();
+    Ok(case.finish(format!("{} {}x{rows}x{stacks} {tokens} tokens, stored directly", quant.name, shape[0])))
 }
