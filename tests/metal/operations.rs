@@ -72,6 +72,7 @@ fn constant(variant: &Variant, name: &str) -> usize {
 fn decoding(quant: &'static Quant) -> Row {
     let library = |path, text| Source { path, text };
     let mut files = vec![
+        library("lib/word_selected.wgsl", include_str!("../../wgsl/lib/word_selected.wgsl")),
         library("lib/bits.wgsl", include_str!("../../wgsl/lib/bits.wgsl")),
         library("lib/halves.wgsl", include_str!("../../wgsl/lib/halves.wgsl")),
     ];
@@ -99,7 +100,9 @@ fn counted(shop: &Workshop, rows: &[Row]) -> Vec<Operations> {
         let counted = counted.unwrap_or_else(|e| panic!("{}: {e}", row.text.label));
         let turns = counted.products as f64 / row.weights as f64;
         let product = row.kernel != DECODING;
-        assert!(!product || (1.0..1.9).contains(&turns), "{}: {turns} products a weight in a turn", row.text.label);
+        // Beside one a weight there are those of scales, and two for each activation under a norm, which rows share: were the
+        // loop unrolled, there would be twice as many.
+        assert!(!product || (1.0..2.0).contains(&turns), "{}: {turns} products a weight in a turn", row.text.label);
         counted
     };
     rows.iter().enumerate().map(count).collect()
