@@ -51,6 +51,7 @@ impl Restart {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::{Restart, Source};
     use crate::Args;
