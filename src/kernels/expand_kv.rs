@@ -11,6 +11,7 @@ use super::matvec::buffers_of;
 use super::{Kernel, expand_kv_matrix, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{BufferRef, Builder, Cost, PART_FIELDS, VariantBuilder, Weight};
+use crate::quant::Arithmetic;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/expand_kv.wgsl");
@@ -144,7 +145,7 @@ impl Builder {
         expect_shape(kernel, &v_b.name, v_b.shape[2], heads)?;
         expect_multiple(kernel, "segment", segment, SHORTEST)?;
         let variant = self
-            .bits_files(variant)
+            .bits_files(variant, Arithmetic::Float)
             .constant("RANK", "c", cache.rank)
             .constant("KV_ROW", "", Cache::row_values(cache.rank, cache.rotary))
             .constant("k_GROUPS", "", k_b.groups())

@@ -4,6 +4,7 @@ use super::computes::EmbeddingRows;
 use super::{Kernel, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Tensor, VariantBuilder, Weight};
+use crate::quant::Arithmetic;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/get_rows.wgsl");
@@ -39,7 +40,7 @@ impl Builder {
         expect_shape(KERNEL.name, "y's vectors", y.shape[1], tokens)?;
         let groups = embedding.groups();
         let variant = self.token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP)).switch("NEXT", "n", next);
-        let variant = self.bits_files(variant).decode("w", embedding.quant);
+        let variant = self.bits_files(variant, Arithmetic::Float).decode("w", embedding.quant);
         let mut bindings = self.bound_weight("w", embedding);
         bindings.extend([self.bound_batch(), self.bound_sampled(), self.bound("y", y.buffer)]);
         let [width, rows, _] = embedding.shape.map(|n| n as u32);

@@ -13,6 +13,7 @@ use super::{expect_most, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::gguf::Shape;
 use crate::plan::{Bound, Builder, Cost, Tensor, VariantBuilder, Weight, read};
+use crate::quant::Arithmetic;
 use crate::wgsl::{Source, source};
 
 /// Rows of a tile that `mul_mm` computes side by side. Of gate and up a tile has so many of each in turn, or half as many
@@ -154,7 +155,7 @@ impl TileProduct<'_> {
         operands: Operands,
         parts: Option<&Summands>,
     ) -> VariantBuilder {
-        let mut variant = plan.bits_files(variant);
+        let mut variant = plan.bits_files(variant, Arithmetic::Float);
         for (role, weight) in self.rows.roles() {
             variant = variant.constant(&format!("{role}_GROUPS"), "g", weight.groups()).constant(
                 &format!("{role}_ROWS"),

@@ -10,7 +10,7 @@ use super::{
     computes, computes::Errors, computes::Merged, computes::Operand, computes::Seen, computes::Terms, computes::Which,
 };
 use crate::error::Result;
-use crate::plan::{Bound, Builder, Cost, MAX_GRID, Tensor, Tiling, VariantBuilder, Weight};
+use crate::plan::{Bound, Builder, Cost, MAX_GRID, Tensor, Tiling, Tilings, VariantBuilder, Weight};
 use crate::quant::{Arithmetic, GROUP, Quant};
 use crate::wgsl::{Source, source};
 use std::collections::HashSet;
@@ -148,13 +148,13 @@ impl<'a> MatvecProduct<'a> {
             .constant("ROWS", "r", tiling.rows)
             .team_of_rows(target, tiling.lanes)
             .constant("COLUMNS", if tiling.columns > 1 { "by" } else { "" }, tiling.columns)
-            .constant("X_STRIDE", if direct { "x" } else { "" }, self.x_stride(direct))
+            .constant("X_STRIDE", if direct { "x" } else { "" }, self.x_stride(plan, direct))
             .constant("TILE", "", tile)
             .constant("INPUT_SLOTS", "", self.slots)
             .constant("SLOT_GROUPS", "", self.roles.first().map_or(1, |(_, w)| w.groups()))
             .constant("GRID_WIDTH", "", MAX_GRID as usize)
             .tagged(arithmetic.product_file());
-        variant = plan.bits_files(variant);
+        variant = plan.bits_files(variant, arithmetic);
         if rounds {
             variant = variant.constant("GROUP_WORDS", "", WORDS).file(source!("lib/rounding.wgsl"));
         }
@@ -174,10 +174,12 @@ impl<'a> MatvecProduct<'a> {
     }
 
     /// Vec4s from one vector's start to the next's. Where lanes read the only vector from memory it is 0, so that compilers
-    /// see where the vector starts: otherwise the router took 5.1 us instead of 4.6 on an H100.
-    fn x_stride(&self, direct: bool) -> usize {
+    /// see where the vector starts: otherwise the router took 5.1 us instead of 4.6 on an H100. On Apple's GPUs, where all
+    /// products are direct, it is that of several vectors, so that a row alone and a few rows share a pipeline.
+    fn x_stride(&self, plan: &Builder, direct: bool) -> usize {
+        let apart = direct && plan.target().tilings == Tilings::Nvidia;
         match &self.feed {
-            Feed::Input(input) if direct && input.tensor.shape[1] == 1 => 0,
+            Feed::Input(input) if apart && input.tensor.shape[1] == 1 => 0,
             Feed::Input(input) => input.tensor.stride / 4,
             Feed::Merged(..) => 0,
         }

@@ -6,7 +6,7 @@ use super::{
     Tilings, VariantBuilder, Weight, WeightId,
 };
 use crate::error::{Error, Result};
-use crate::quant::{F32, GROUP, GridBuffer, Quant};
+use crate::quant::{Arithmetic, F32, GROUP, GridBuffer, Quant};
 use crate::shader::Variant;
 use crate::wgsl::source;
 use std::collections::HashMap;
@@ -286,12 +286,13 @@ impl Builder {
         }
     }
 
-    /// Adds the files of bit tricks that weight formats share. A word is taken out of a vector by its index where that is
-    /// quick: on an H100, products of bytes with Q5_K and Q6_K took up to 10 % longer by other arrangements of their scales.
-    pub fn bits_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        let word = match self.target().tilings {
-            Tilings::Apple => source!("lib/word_selected.wgsl"),
-            Tilings::Nvidia => source!("lib/word_indexed.wgsl"),
+    /// Adds the files of bit tricks that weight formats share, for an arithmetic. A word is taken out of a vector by its
+    /// index where that is quick: on an H100, products of bytes with Q5_K and Q6_K took up to 10 % longer where the scales
+    /// were arranged so that nothing is indexed, but products of floats were quicker.
+    pub fn bits_files(&self, variant: VariantBuilder, arithmetic: Arithmetic) -> VariantBuilder {
+        let word = match (self.target().tilings, arithmetic) {
+            (Tilings::Nvidia, Arithmetic::Int) => source!("lib/word_indexed.wgsl"),
+            _ => source!("lib/word_selected.wgsl"),
         };
         variant.file(word).file(source!("lib/bits.wgsl"))
     }
