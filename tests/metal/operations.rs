@@ -123,6 +123,9 @@ fn line(row: &Row, counted: &Operations) -> String {
     format!("| {} | {} | {} |\n", row.quant.name, row.kernel, counts.map(each).join(" | "))
 }
 
+/// The compiler whose counts are in the table, which CI has; others optimise a little otherwise.
+const COUNTED_WITH: &str = "version 19.";
+
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metal.md")
 }
@@ -142,6 +145,10 @@ fn operations_per_weight_are_those_of_the_table() {
     let (kept, after) = rest.split_once(MARKS.1).unwrap();
     if std::env::var_os("OPERATIONS_UPDATE").is_some() {
         std::fs::write(page(), format!("{before}{}{table}{}{after}", MARKS.0, MARKS.1)).unwrap();
+        return;
+    }
+    if !shop.version().contains(COUNTED_WITH) {
+        println!("the table is not compared: it was counted with clang of {COUNTED_WITH}, and this is {}", shop.version());
         return;
     }
     assert_eq!(kept, table, "counted with {}", shop.version());
