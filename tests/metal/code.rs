@@ -80,7 +80,7 @@ impl<'a> Instruction<'a> {
         let flags = [&flags[..], &["afn", "reassoc"]].concat();
         let mut rest = self.text.split_once(' ').map_or("", |(_, rest)| rest);
         while let Some((word, after)) = rest.split_once(' ') {
-            if !flags.contains(&word) && !(self.opcode.ends_with("cmp") && word.len() <= 3) {
+            if !(flags.contains(&word) || self.opcode.ends_with("cmp") && word.len() <= 3) {
                 break;
             }
             rest = after;

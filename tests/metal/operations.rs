@@ -148,7 +148,10 @@ fn operations_per_weight_are_those_of_the_table() {
         return;
     }
     if !shop.version().contains(COUNTED_WITH) {
-        println!("the table is not compared: it was counted with clang of {COUNTED_WITH}, and this is {}", shop.version());
+        println!(
+            "the table is not compared: it was counted with clang of {COUNTED_WITH}, and this is {}",
+            shop.version()
+        );
         return;
     }
     assert_eq!(kept, table, "counted with {}", shop.version());
