@@ -62,7 +62,7 @@ struct Args {
     /// The folder of the conversations; by default where the platform keeps what apps keep.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Tune at the first start as on a GPU that nobody has measured, for so many seconds: for tests, whose GPU is none.
+    /// Tune at the first start as on a GPU that nobody has measured, for this many seconds; for tests, which run without a GPU.
     #[arg(long, value_name = "SECONDS", hide = true)]
     first_tuning: Option<f32>,
     /// Keep a file that tells, as JSON, what the window shows and where: for tests.

@@ -196,7 +196,7 @@ pub struct ModelArgs {
     /// Use the choices in FILE, which `wglm tune` wrote; off for none [default: what `wglm tune` found for this GPU and model]
     #[arg(long, value_name = "FILE|off", help_heading = TUNING)]
     pub tuning: Option<TuningArg>,
-    /// Tune at the first start as on a GPU that nobody has measured, for so many seconds: for tests, whose GPU is none
+    /// Tune at the first start as on a GPU that nobody has measured, for this many seconds; for tests, which run without a GPU
     #[arg(long, value_name = "SECONDS", hide = true, value_parser = above_zero)]
     pub first_tuning: Option<f32>,
     /// Check GPU results against the CPU at load, and avoid kernels that are wrong

@@ -25,9 +25,9 @@ pub enum Ended {
     Failed(i32),
     /// By this signal; 0 if the system does not tell.
     Crashed(i32),
-    /// Ended here, because it wrote nothing for so many seconds.
+    /// Ended here, because it wrote nothing for this many seconds.
     Silent(u64),
-    /// Ended here, because it took so many seconds.
+    /// Ended here, because it took this many seconds.
     TooLong(u64),
     /// Ended here, because the user asked for it.
     Interrupted,
