@@ -1,39 +1,53 @@
-//! TLS without a C compiler: rustls with graviola, whose code is Rust and proven assembly. It runs on 64-bit processors
-//! of ARM and x86 that have instructions for AES, which is all that can feed a GPU worth the name; elsewhere only
-//! servers that are reached by `http` can be used.
+//! The cryptography behind TLS.
+//!
+//! By default it is graviola, whose code is Rust and proven assembly, so that nothing here needs a C compiler. It runs on
+//! 64-bit processors of ARM and x86 that have instructions for AES. With the feature `tls-ring` it is ring, which is older,
+//! more widely used and built with a C compiler. An app that has installed a provider for its whole process gets that one.
 
-use crate::error::{Error, Result};
+#[cfg(not(feature = "tls-ring"))]
+use crate::error::Error;
+use crate::error::Result;
 use rustls::crypto::CryptoProvider;
 use std::sync::Arc;
 
-/// What TLS is computed with.
+/// The provider of cryptography: the process's own, ring if it was built in, or graviola.
 ///
 /// # Errors
-/// [`Error::Unsupported`] if the processor is not one of those.
+/// [`Error::Unsupported`] if that is graviola and the processor lacks an instruction that it needs.
 pub(super) fn provider() -> Result<Arc<CryptoProvider>> {
-    if !is_able() {
-        return Err(Error::Unsupported {
-            what: "https on this processor".into(),
-            found: "one without the instructions that it needs".into(),
-            remedy: "download the file with another program".into(),
-        });
+    if let Some(installed) = CryptoProvider::get_default() {
+        return Ok(installed.clone());
     }
-    all()
+    built_in()
 }
 
-#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
-fn all() -> Result<Arc<CryptoProvider>> {
-    Ok(Arc::new(rustls_graviola::default_provider()))
+#[cfg(feature = "tls-ring")]
+fn built_in() -> Result<Arc<CryptoProvider>> {
+    Ok(Arc::new(rustls::crypto::ring::default_provider()))
 }
 
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-fn all() -> Result<Arc<CryptoProvider>> {
-    Err(Error::Cancelled) // `provider` has refused already
+#[cfg(not(feature = "tls-ring"))]
+fn built_in() -> Result<Arc<CryptoProvider>> {
+    graviola().ok_or_else(|| Error::Unsupported {
+        what: "https on this processor".into(),
+        found: "a processor without the instructions that graviola needs".into(),
+        remedy: "build with the feature tls-ring, or download the file with another program".into(),
+    })
 }
 
-/// Whether there are the instructions that graviola would otherwise panic without.
-#[cfg(target_arch = "x86_64")]
-fn is_able() -> bool {
+/// Graviola, if the processor has the instructions that it would panic without.
+#[cfg(all(not(feature = "tls-ring"), any(target_arch = "aarch64", target_arch = "x86_64")))]
+fn graviola() -> Option<Arc<CryptoProvider>> {
+    has_instructions().then(|| Arc::new(rustls_graviola::default_provider()))
+}
+
+#[cfg(all(not(feature = "tls-ring"), not(any(target_arch = "aarch64", target_arch = "x86_64"))))]
+fn graviola() -> Option<Arc<CryptoProvider>> {
+    None
+}
+
+#[cfg(all(not(feature = "tls-ring"), target_arch = "x86_64"))]
+fn has_instructions() -> bool {
     use std::arch::is_x86_feature_detected as has;
     has!("aes")
         && has!("pclmulqdq")
@@ -45,13 +59,8 @@ fn is_able() -> bool {
         && has!("bmi2")
 }
 
-#[cfg(target_arch = "aarch64")]
-fn is_able() -> bool {
+#[cfg(all(not(feature = "tls-ring"), target_arch = "aarch64"))]
+fn has_instructions() -> bool {
     use std::arch::is_aarch64_feature_detected as has;
     has!("neon") && has!("aes") && has!("pmull") && has!("sha2")
-}
-
-#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-fn is_able() -> bool {
-    false
 }

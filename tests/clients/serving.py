@@ -45,7 +45,7 @@ class Server:
 
 def run(checks):
     """Runs the checks whose names contain the first argument, and ends with the number of those that failed."""
-    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    wanted = sys.argv[1] if len(sys.argv) > 1 and not sys.argv[1][0].isdigit() else ""
     failed = 0
     for check in checks:
         if wanted not in check.__name__:
