@@ -14,13 +14,19 @@ pub(super) fn build(vocab: &mut Vocab, family: &VocabFamily) -> Result<BPE> {
         let table = if kind.is_reserved(&text) { &mut reserved } else { &mut ids };
         table.entry(spelling(text, *kind)).or_insert(id);
     }
-    if let Some(byte) = (0..=255).find(|&byte| !ids.contains_key(byte_level::char_of(byte).encode_utf8(&mut [0; 4]))) {
+    let is_missing = |byte: u8| !ids.contains_key(byte_level::char_of(byte).encode_utf8(&mut [0; 4]));
+    if let Some(byte) = (0..=255).find(|&byte| is_in_utf8(byte) && is_missing(byte)) {
         return Err(failed(format!("no token for the single byte {byte:#04x}: not a byte-level vocabulary")));
     }
     let merges = read_merges(&vocab.merges, &ids, &reserved)?;
     vocab.merges = Vec::new();
     let builder = BPE::builder().ignore_merges(family.ignore_merges).vocab_and_merges(ids, merges);
     builder.build().map_err(|error| failed(error.to_string()))
+}
+
+/// Whether a byte occurs in UTF-8. DeepSeek's first vocabularies have no tokens for the others: their `ø` is the letter.
+fn is_in_utf8(byte: u8) -> bool {
+    !matches!(byte, 0xc0 | 0xc1 | 0xf5..)
 }
 
 /// A token's text in the byte-level alphabet. The file writes most tokens in that alphabet already, but not

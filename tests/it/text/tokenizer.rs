@@ -178,6 +178,32 @@ fn defects_are_refused_by_name() {
     assert!(Tokenizer::new(Vocab { types: Vec::new(), ..vocab }).is_ok(), "types are optional");
 }
 
+/// DeepSeek's first vocabularies have normal tokens for the bytes of UTF-8 only. The characters that would stand for the
+/// other 13 are user-defined tokens there, which mean those letters.
+#[test]
+fn bytes_that_text_never_has_need_no_tokens() {
+    let letters = ["À", "Á", "õ", "ö", "÷", "ø", "ù", "ú", "û", "ü", "ý", "þ", "ÿ"];
+    let full = tiny(&[], &[]);
+    let kept = full.tokens.into_iter().filter(|token| !letters.contains(&token.as_str()));
+    let tokens: Vec<String> = kept.chain(letters.map(str::to_owned)).collect();
+    let types = (0..256).map(|id| if id < 243 { TokenType::Normal } else { TokenType::UserDefined }).collect();
+    let vocab = Vocab { tokens, types, pre: "deepseek-llm".into(), ..Vocab::default() };
+    let tokenizer = Tokenizer::new(vocab.clone()).unwrap();
+    assert_eq!(tokenizer.encode("ø", false).unwrap(), [248]);
+    let text = "smørrebrød für Ýmir ÀÁ \u{10FFFF}\u{80000}é";
+    assert_eq!(tokenizer.decode(&tokenizer.encode(text, true).unwrap(), true).unwrap(), text);
+    let without = |letter: &str| Vocab {
+        tokens: vocab
+            .tokens
+            .iter()
+            .map(|token| if token == letter { "none".to_owned() } else { token.clone() })
+            .collect(),
+        ..vocab.clone()
+    };
+    assert!(Tokenizer::new(without("ÿ")).is_ok());
+    assert!(refusal(without("ô")).contains("single byte 0xf4"), "the last of those that begin a character");
+}
+
 #[test]
 fn families_by_name() {
     for (pre, tokens) in [("glm4", 2), ("chatglm-bpe", 2), ("llama-bpe", 2), ("qwen2", 4), ("gpt-2", 1)] {
