@@ -139,6 +139,26 @@ fn every_dependency_has_its_place() {
     none(complaints);
 }
 
+/// Files of the command that may write to a terminal by themselves, and why.
+const WRITE: [(&str, &str); 4] = [
+    ("src/cli/output.rs", "the door: on a terminal it shows what others would have obeyed"),
+    ("src/cli/terminal.rs", "sequences of its own, which restore the terminal"),
+    ("src/cli/logits.rs", "numbers, and not to a terminal"),
+    ("src/cli/progress.rs", "bars of indicatif, whose messages it makes visible"),
+];
+
+#[test]
+fn the_command_writes_by_one_door() {
+    let ways = ["stdout()", "stderr()", "::stdout", "::stderr", "print!(", "println!(", ".exit()"];
+    let mut complaints = Vec::new();
+    for file in files("src/cli", "rs").iter().filter(|file| WRITE.iter().all(|(path, _)| *path != file.path)) {
+        // To ask whether it is a terminal is no way to write to it.
+        let writes = |line: &&str| ways.iter().any(|way| line.contains(way)) && !line.contains("().is_terminal()");
+        complaints.extend(file.code().filter(writes).map(|line| format!("{}: {}", file.path, line.trim())));
+    }
+    none(complaints);
+}
+
 /// Files outside quant that may spell formats' names: which names, and why.
 const SPELL_FORMATS: [(&str, &[&str], &str); 4] = [
     ("src/gguf/types.rs", &[], "the sizes of all of GGML's types, most of them unknown to quant"),
