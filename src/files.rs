@@ -12,6 +12,7 @@ pub enum Links {
     /// It may: caches name their files so.
     Followed,
     /// It may not: what is written goes to the file of this name alone.
+    #[cfg_attr(not(feature = "download"), allow(dead_code))] // nothing else writes where others do
     Refused,
 }
 

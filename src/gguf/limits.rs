@@ -5,13 +5,13 @@
 //! Metadata has fewer than a hundred keys. A model with a tensor for each expert of each layer has 45,000 tensors.
 
 /// The longest header in bytes.
-pub(super) const HEADER: usize = 64 << 20;
-/// The longest headers of all files of a model together, in bytes. Only the first one has a vocabulary.
-pub(super) const HEADERS: usize = 2 * HEADER;
+pub(super) const HEADER: usize = 48 << 20;
+/// The longest headers of all files of a model together, in bytes. Usually the first one alone has a vocabulary.
+pub(super) const HEADERS: usize = 4 * HEADER;
 /// The most metadata keys.
-pub(super) const KEYS: usize = 1 << 14;
+pub(super) const KEYS: usize = 1 << 12;
 /// The longest key in bytes. The format allows 65535.
-pub(super) const KEY_BYTES: usize = 1 << 10;
+pub(super) const KEY_BYTES: usize = 1 << 8;
 /// The most elements of an array.
 pub(super) const ELEMENTS: usize = 1 << 21;
 /// The deepest nesting of arrays. The format sets no limit, and published files do not nest arrays at all.
@@ -19,4 +19,4 @@ pub(super) const DEPTH: usize = 4;
 /// The most tensors.
 pub(super) const TENSORS: usize = 1 << 16;
 /// The longest name of a tensor in bytes. The format allows 64.
-pub(super) const TENSOR_NAME_BYTES: usize = 1 << 8;
+pub(super) const TENSOR_NAME_BYTES: usize = 1 << 7;

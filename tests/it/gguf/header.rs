@@ -63,9 +63,9 @@ fn a_key_that_is_not_utf8() {
 #[test]
 fn a_key_of_absurd_length() {
     let key = |bytes: usize| GgufWriter::new().raw_key(&vec![b'k'; bytes], 1u8).finish();
-    assert!(Gguf::from_vec(key(1024)).is_ok());
-    refused(key(1025), &["metadata key 0 of 1", "at most 1024", "1025 bytes"]);
-    refused(key(70_000), &["metadata key 0 of 1", "at most 1024", "70000 bytes"]);
+    assert!(Gguf::from_vec(key(256)).is_ok());
+    refused(key(257), &["metadata key 0 of 1", "at most 256", "257 bytes"]);
+    refused(key(70_000), &["metadata key 0 of 1", "at most 256", "70000 bytes"]);
 }
 
 #[test]

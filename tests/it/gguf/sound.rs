@@ -164,7 +164,7 @@ fn clones_are_read_on_any_thread() {
 /// as one that looks them up, and whoever runs the tests would notice.
 #[test]
 fn a_header_of_many_names_is_read_in_one_go() {
-    let (keys, tensors) = (1 << 14, 1 << 16);
+    let (keys, tensors) = (1 << 12, 1 << 16);
     let writer = (0..keys).fold(GgufWriter::new(), |writer, i| writer.meta(&format!("key.{i}"), i));
     let writer = (0..tensors).fold(writer, |writer, i| writer.tensor(&format!("tensor.{i}"), &[1], F32, &[0; 4]));
     let bytes = writer.finish();
