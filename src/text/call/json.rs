@@ -101,7 +101,8 @@ impl JsonCall {
     fn read_text(&mut self, text: &str) -> CallProgress {
         match (self.state, &mut self.id) {
             (JsonState::Id, Some(id)) => {
-                if !id.add(text) {
+                let is_word = id.add(text);
+                if !is_word {
                     return CallProgress::NoCall;
                 }
             }

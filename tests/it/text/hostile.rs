@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::process::Command;
 use wglm::Error;
-use wglm::text::{ChatInput, ChatTemplate, FunctionCall, Message, ToolCall};
+use wglm::text::{ChatInput, ChatTemplate, FunctionCall, Message, ReplyParser, StopStrings, ToolCall};
 
 /// Set in the child.
 const CHILD: &str = "WGLM_HOSTILE_TEMPLATES";
@@ -521,4 +521,26 @@ fn deep_conversations_are_refused() {
         std::mem::forget(inputs);
         std::mem::forget((conversations, tools));
     }
+}
+
+/// A megabyte that a parser holds back is read once, and not again for each piece: that took minutes.
+#[test]
+fn long_replies_are_read_once() {
+    let tools = [json!({"type": "function", "function": {"name": "f"}})];
+    let blanks = " ".repeat(1 << 20);
+    for begun in ["a", "<tool_call>f"] {
+        let mut parser = ReplyParser::new(false).with_tools(&tools);
+        parser.push(begun);
+        for piece in blanks.as_bytes().chunks(16) {
+            assert!(parser.push(std::str::from_utf8(piece).unwrap()).is_empty());
+        }
+        let text = format!("{:?}", [parser.push("x y"), parser.finish()].concat());
+        assert!(text.len() > blanks.len() && text.contains("x y"), "{begun}");
+    }
+    let tags = "</think>".repeat(1 << 17);
+    let mut parser = ReplyParser::new(false).with_tools(&tools);
+    assert!([parser.push(&tags), parser.finish()].concat().len() < 2);
+    let mut stops = StopStrings::new([blanks.clone() + "x"]);
+    let text: String = (0..1 << 16).map(|_| stops.push("                 y ")).collect();
+    assert_eq!(text.len() + stops.flush().len(), 19 << 16);
 }
