@@ -60,6 +60,10 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     #[cfg(target_os = "macos")]
     relax_the_watchdog();
+    #[cfg(feature = "serve")]
+    if serve::compile_child::is_asked() {
+        return serve::compile_child::run();
+    }
     let (arguments, notes) = args::parse();
     if arguments.command.is_quiet() {
         output::be_quiet();

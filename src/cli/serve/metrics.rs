@@ -12,13 +12,21 @@ use std::sync::atomic::Ordering;
 type Figure = (&'static str, bool, &'static str, u64);
 
 pub async fn metrics(State(server): State<Arc<Server>>) -> Response {
-    let counts = &server.counts;
+    let (counts, compiled) = (&server.counts, &server.compiling.counts);
     let mut figures: Vec<Figure> = vec![
         ("start_time_seconds", false, "When the server was started, in seconds since 1970.", seconds(server.started)),
         ("http_requests_total", true, "Requests of any kind.", counts.requests.load(Ordering::Relaxed)),
         ("requests_refused_total", true, "Requests beyond the queue.", counts.refused.load(Ordering::Relaxed)),
         ("clients_gone_total", true, "Requests whose client went away.", counts.cancelled.load(Ordering::Relaxed)),
         ("model_reloads_total", true, "Reloads after a lost GPU.", counts.reloads.load(Ordering::Relaxed)),
+        ("schema_processes_total", true, "Processes that compiled schemas.", compiled.started.load(Ordering::Relaxed)),
+        ("schema_limits_total", true, "Of them those that ended at a limit.", compiled.ended.load(Ordering::Relaxed)),
+        (
+            "schemas_known_total",
+            true,
+            "Requests whose schemas were compiled before.",
+            compiled.known.load(Ordering::Relaxed),
+        ),
         ("replies", false, "Replies that run or wait at the moment.", server.busy() as u64),
     ];
     let engine = server.engine.peek();

@@ -6,6 +6,8 @@
 mod access;
 mod anthropic;
 mod body;
+pub mod compile_child;
+mod compiling;
 mod constraints;
 mod deadline;
 mod events;

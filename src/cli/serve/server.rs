@@ -1,5 +1,6 @@
 //! What all requests share: the model, its name, what the server accepts, and what runs at the moment.
 
+use super::compiling::Compiling;
 use super::failure::Failure;
 use super::reload::{Absent, Reloading};
 use axum::http::StatusCode;
@@ -50,6 +51,8 @@ pub struct Server {
     pub reasoning: bool,
     pub started: SystemTime,
     pub counts: Counts,
+    /// Compiles the schemas of requests.
+    pub compiling: Compiling,
     running: Running,
     /// Places for work that takes a processor for a moment.
     work: Arc<Semaphore>,
@@ -107,6 +110,7 @@ impl Server {
             reasoning,
             started,
             counts,
+            compiling: Compiling::default(),
             running,
             work: Arc::new(Semaphore::new(WORKERS)),
             bodies,

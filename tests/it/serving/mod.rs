@@ -12,7 +12,10 @@ mod limits;
 mod llama;
 mod losing;
 mod openai;
+#[cfg(target_os = "linux")]
+mod processes;
 mod responses;
+mod schemas;
 mod together;
 
 use client::{Answer, ask};

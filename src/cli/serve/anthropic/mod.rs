@@ -4,7 +4,8 @@ mod input;
 mod words;
 
 use super::body::JsonBody;
-use super::constraints::{Format, demand};
+use super::compiling::Demand;
+use super::constraints::Format;
 use super::failure::Failure;
 use super::fields::{Fields, few_enough, max_tokens, or_default, read, thinking};
 use super::job::{Job, Work};
@@ -61,6 +62,7 @@ struct OutputConfig {
 /// What a body asks for.
 struct Asked {
     chat: ChatState,
+    demand: Demand,
     stream: bool,
     one_call: bool,
 }
@@ -102,15 +104,17 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine, replies: bool) -> Resul
     let format = body.output_config.and_then(|config| config.format);
     let format = format.map_or(Ok(Format::Text), super::constraints::FormatField::read)?;
     let choice = body.tool_choice.map_or(Ok(Calls::Auto), Choice::read)?;
-    demand(&mut chat, format, choice)?;
-    Ok(Asked { chat, stream: body.stream, one_call })
+    // What only counts tokens compiles nothing.
+    let demand = if replies { server.compiling.demand(&mut chat, format, choice)? } else { Demand::Met };
+    Ok(Asked { chat, demand, stream: body.stream, one_call })
 }
 
 /// `/v1/messages`.
 pub async fn message(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
     let (of, with, read) = (server.clone(), engine.clone(), body.clone());
-    let Asked { chat, stream, one_call } = server.work(move || asked(&read, &of, &with, true)).await?;
+    let Asked { mut chat, demand, stream, one_call } = server.work(move || asked(&read, &of, &with, true)).await?;
+    server.compiling.settle(&mut chat, demand).await?;
     let stops = chat.options.stop.clone();
     let job = Job::start(&server, engine.clone(), vec![Work::Chat(Box::new(chat))], body).await?;
     let mut words = MessageWords::new(&server.name, stops);

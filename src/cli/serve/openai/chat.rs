@@ -3,7 +3,8 @@
 use super::chat_words::ChatWords;
 use super::conversation::{functions, messages};
 use crate::cli::serve::body::JsonBody;
-use crate::cli::serve::constraints::{Format, FormatField, choice, demand};
+use crate::cli::serve::compiling::Demand;
+use crate::cli::serve::constraints::{Format, FormatField, choice};
 use crate::cli::serve::failure::Failure;
 use crate::cli::serve::fields::{
     Fields, StreamOptions, choices, few_enough, max_tokens, or_default, read, seeded, thinking, top_logprobs,
@@ -48,6 +49,7 @@ pub struct ChatBody {
 /// What a body asks for.
 pub struct Asked {
     pub chat: ChatState,
+    demand: Demand,
     stream: bool,
     usage: bool,
     choices: usize,
@@ -85,9 +87,10 @@ pub fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Fa
         None => body.response_format.unwrap_or_default().read()?,
     };
     let calls = choice(body.tool_choice.as_ref(), &mut chat.tools)?;
-    demand(&mut chat, format, calls)?;
+    let demand = server.compiling.demand(&mut chat, format, calls)?;
     Ok(Asked {
         chat,
+        demand,
         stream: body.stream,
         usage: body.stream_options.is_some_and(|options| options.include_usage),
         choices: choices(body.n, server)?,
@@ -100,8 +103,9 @@ pub fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Fa
 pub async fn complete(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
     let (of, with, read) = (server.clone(), engine.clone(), body.clone());
-    let Asked { chat, stream, usage, choices, one_call, logprobs } =
+    let Asked { mut chat, demand, stream, usage, choices, one_call, logprobs } =
         server.work(move || asked(&read, &of, &with)).await?;
+    server.compiling.settle(&mut chat, demand).await?;
     let works = (0..choices).map(|index| Work::Chat(Box::new(seeded(&chat, index)))).collect();
     drop(chat);
     let job = Job::start(&server, engine.clone(), works, body).await?;

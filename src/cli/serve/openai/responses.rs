@@ -4,7 +4,8 @@ use super::chat::thinks;
 use super::responses_input::{Item, conversation};
 use super::responses_words::ResponseWords;
 use crate::cli::serve::body::JsonBody;
-use crate::cli::serve::constraints::{Format, FormatField, choice, demand};
+use crate::cli::serve::compiling::Demand;
+use crate::cli::serve::constraints::{Format, FormatField, choice};
 use crate::cli::serve::failure::Failure;
 use crate::cli::serve::fields::{Fields, few_enough, max_tokens, or_default, read, thinking};
 use crate::cli::serve::figures::decimal;
@@ -76,6 +77,7 @@ struct Reasoning {
 /// What a body asks for.
 struct Asked {
     chat: ChatState,
+    demand: Demand,
     stream: bool,
     one_call: bool,
     keep_thinking: bool,
@@ -243,17 +245,19 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failur
     ] {
         echo.insert(name.to_owned(), value);
     }
-    demand(&mut chat, format, calls)?;
+    let demand = server.compiling.demand(&mut chat, format, calls)?;
     let one_call = body.parallel_tool_calls == Some(false);
     let keep_thinking = body.include.iter().any(|what| what == KEEP_THINKING);
-    Ok(Asked { chat, stream: body.stream, one_call, keep_thinking, echo })
+    Ok(Asked { chat, demand, stream: body.stream, one_call, keep_thinking, echo })
 }
 
 /// Answers a request.
 pub async fn respond(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
     let (of, with, read) = (server.clone(), engine.clone(), body.clone());
-    let Asked { chat, stream, one_call, keep_thinking, echo } = server.work(move || asked(&read, &of, &with)).await?;
+    let Asked { mut chat, demand, stream, one_call, keep_thinking, echo } =
+        server.work(move || asked(&read, &of, &with)).await?;
+    server.compiling.settle(&mut chat, demand).await?;
     let job = Job::start(&server, engine.clone(), vec![Work::Chat(Box::new(chat))], body).await?;
     let mut words = ResponseWords::new(&server.name, echo, keep_thinking);
     if stream {
