@@ -248,6 +248,7 @@ impl Board {
             }
         }
         self.counts.given_up += outcome.given_up as u64;
+        self.counts.rounds += u64::from(outcome.worked);
         self.running = self.running.saturating_sub(outcome.over.len());
         for id in outcome.over {
             if let Some(mailbox) = self.mailboxes.get_mut(&id) {

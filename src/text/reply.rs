@@ -22,6 +22,7 @@ use super::family::Family;
 use super::tag::{self, ReplyPart, Tag};
 use super::{Tokenizer, ToolCall};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// A piece of a reply. Pieces of text are never empty.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,7 +103,7 @@ pub struct ReplyParser {
     /// The tokens that stand for tags.
     tokens: Vec<(u32, Tag)>,
     /// The functions that the model may call. Calls are parsed only if there are any.
-    tools: Vec<Value>,
+    tools: Arc<[Value]>,
     /// Pieces that the next call returns.
     ready: Vec<ReplyPiece>,
 }
@@ -125,7 +126,7 @@ impl ReplyParser {
     /// The same parser, which also finds calls of these functions, described in OpenAI's JSON. Without functions no
     /// calls are found.
     pub fn with_tools(self, tools: &[Value]) -> Self {
-        Self { tools: tools.to_vec(), ..self }
+        Self { tools: tools.into(), ..self }
     }
 
     /// The same parser for replies in the tokens of a vocabulary: a tag that has a token there is recognized by that

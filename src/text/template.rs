@@ -153,13 +153,20 @@ impl ChatTemplate {
     /// # Errors
     /// Those of [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be encoded.
     pub fn prompt(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer) -> Result<Prompt> {
-        let context = |marker| input.context(&self.names, Some(marker));
-        let text = guarded(|| self.environment.get_template(NAME)?.render(context(tokenizer.marker())?));
+        self.prompt_within(input, tokenizer, usize::MAX)
+    }
+
+    /// As [`prompt`](Self::prompt), for a context of so many tokens: a text that is longer than as many of the longest
+    /// tokens is refused before it is encoded.
+    pub(crate) fn prompt_within(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer, context: usize) -> Result<Prompt> {
+        let variables = |marker| input.context(&self.names, Some(marker));
+        let text = guarded(|| self.environment.get_template(NAME)?.render(variables(tokenizer.marker())?));
         let text = text.map_err(|error| match error {
             Error::Template { message } => Error::Template { message: unmark(&message).into_owned() },
             Error::Refused { reason } => Error::Refused { reason: unmark(&reason).into_owned() },
             other => other,
         })?;
+        tokenizer.check_length(&text, context)?;
         let (tokens, family) = (tokenizer.encode_marked(&text)?, self.family);
         Ok(Prompt { tokens, opens_thinking: opens_thinking(&text, family), family })
     }

@@ -61,6 +61,9 @@ pub struct ServeArgs {
     /// Largest body of a request in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_body: usize,
+    /// Memory in MiB that requests may take beyond what the server takes at rest; more is refused with status 413 or 503
+    #[arg(long, value_name = "MIB", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
+    pub max_memory: usize,
     /// Most messages in a conversation
     #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_messages: usize,

@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
 use subtle::{Choice, ConstantTimeEq};
 
-/// Paths that need no key: whether the server is there, and the page, which asks for the key.
-const OPEN: [&str; 5] = ["/", "/health", "/v1/health", "/favicon.ico", "/robots.txt"];
+/// Paths that need no key: whether the server is there and ready, and the page, which asks for the key.
+const OPEN: [&str; 6] = ["/", "/health", "/v1/health", "/ready", "/favicon.ico", "/robots.txt"];
 
 /// Who may call.
 #[derive(Debug, Default)]

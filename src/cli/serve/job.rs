@@ -5,15 +5,15 @@
 
 use super::deadline::Deadline;
 use super::failure::Failure;
+use super::memory::{Reserve, Size};
 use super::server::{Engine, Place, Server};
-use axum::body::Bytes;
 use axum::http::StatusCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
-use wglm::{ChatState, Error, Event, GenerateOptions, ScheduledReply, Stop};
+use wglm::{Error, Event, GenerateOptions, PreparedChat, ScheduledReply, Stop};
 
 /// How many events of a reply wait for the client.
 const ROOM: usize = 64;
@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What is to be generated.
 #[derive(Debug, Clone)]
 pub enum Work {
-    Chat(Box<ChatState>),
+    /// A reply to a conversation, with a seed of its own.
+    Chat(PreparedChat, Option<u64>),
     Tokens(Vec<u32>, Box<GenerateOptions>),
 }
 
@@ -53,11 +54,21 @@ pub struct Job {
     server: Arc<Server>,
     engine: Arc<Engine>,
     deadline: Deadline,
+    memory: Arc<Reserve>,
+}
+
+impl Work {
+    /// The replies to a conversation, each with a seed of its own.
+    pub fn chats(prepared: &PreparedChat, replies: usize) -> Vec<Self> {
+        let seed = prepared.options().sampling.seed;
+        let one = |index| Self::Chat(prepared.clone(), seed.map(|seed| seed.wrapping_add(index as u64)));
+        (0..replies).map(one).collect()
+    }
 }
 
 impl Job {
-    /// Begins the replies, and waits until it is known whether they begin. `body` is what asked for them: its memory
-    /// counts until their prompts are made, for what was read of it takes many times as much.
+    /// Begins the replies, and waits until it is known whether they begin. `memory` is what was counted for them, which
+    /// lasts as long as any of them.
     ///
     /// # Errors
     /// A [`Failure`] if one of them is refused, or fails early.
@@ -65,7 +76,7 @@ impl Job {
         server: &Arc<Server>,
         engine: Arc<Engine>,
         works: Vec<Work>,
-        body: Bytes,
+        memory: Arc<Reserve>,
     ) -> Result<Self, Failure> {
         let places = works.iter().map(|_| server.place()).collect::<Result<Vec<Place>, _>>()?;
         let (sender, receiver) = mpsc::channel(ROOM);
@@ -73,15 +84,18 @@ impl Job {
         let deadline = Deadline::new(server.limits.reply, END, cancels);
         let count = works.len();
         for (index, (work, place)) in works.into_iter().zip(places).enumerate() {
-            let (engine, sender, body) = (engine.clone(), sender.clone(), body.clone());
+            let (engine, sender, memory) = (engine.clone(), sender.clone(), memory.clone());
             let told = move |told| sender.blocking_send((index, told)).is_ok();
             // The thread is not waited for: it ends when the reply does.
-            drop(tokio::task::spawn_blocking(move || generate(&engine, work, body, &place, told)));
+            drop(tokio::task::spawn_blocking(move || {
+                generate(&engine, work, &place, told);
+                drop(memory); // after all that is counted in it
+            }));
         }
-        drop((sender, body));
+        drop(sender);
         let (server, ready) = (server.clone(), Default::default());
         let (started, begun) = ((0, 0), false);
-        let mut job = Self { receiver, ready, open: count, started, begun, server, engine, deadline };
+        let mut job = Self { receiver, ready, open: count, started, begun, server, engine, deadline, memory };
         job.begin(count).await?;
         Ok(job)
     }
@@ -156,6 +170,11 @@ impl Job {
             }
             Ok(None) | Err(_) => {}
         }
+        if let Ok(Some((_, event))) = &next
+            && let Err(failure) = self.memory.said(length(event))
+        {
+            next = Err(failure);
+        }
         if !matches!(next, Ok(Some(_))) {
             self.open = 0;
         }
@@ -222,11 +241,18 @@ impl Drop for Job {
     }
 }
 
+/// Bytes of what an event says that may be long.
+fn length(event: &Event) -> usize {
+    match event {
+        Event::Text(text) | Event::Thinking(text) | Event::ToolCallFailed { text, .. } => text.len(),
+        Event::ToolCall(call) => Size::of(&call.function.arguments).bytes(),
+        _ => 0,
+    }
+}
+
 /// Generates a reply and tells of it, until it ends or nobody listens.
-fn generate(engine: &Engine, work: Work, body: Bytes, place: &Place, tell: impl Fn(Told) -> bool) {
-    let begun = begin(engine, work);
-    drop(body);
-    match begun {
+fn generate(engine: &Engine, work: Work, place: &Place, tell: impl Fn(Told) -> bool) {
+    match begin(engine, work) {
         Ok(reply) => {
             let reply = reply.with_cancel(&place.cancel);
             if !tell(Told::Started(reply.prompt_tokens())) {
@@ -247,7 +273,7 @@ fn generate(engine: &Engine, work: Work, body: Bytes, place: &Place, tell: impl 
 
 fn begin(engine: &Engine, work: Work) -> wglm::Result<ScheduledReply> {
     match work {
-        Work::Chat(request) => engine.scheduler.chat(*request),
+        Work::Chat(prepared, seed) => engine.scheduler.reply(&prepared, seed),
         Work::Tokens(tokens, options) => engine.scheduler.generate(tokens, *options),
     }
 }

@@ -4,9 +4,9 @@ use super::access::Access;
 use super::body::refuse;
 use super::failure::{Dialect, Failure};
 use super::server::Server;
-use super::{anthropic, llama, metrics, openai, page};
+use super::{anthropic, llama, metrics, openai, page, ready};
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -19,6 +19,24 @@ use std::sync::atomic::Ordering;
 /// An answer of JSON.
 pub fn json(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(value.to_string())).into_response()
+}
+
+/// An answer of JSON that was written already. Its memory stays counted until the client has it.
+pub fn counted_json(text: String, memory: impl Send + 'static) -> Response {
+    let bytes = Bytes::from_owner(Counted { text, _memory: memory });
+    ([(header::CONTENT_TYPE, "application/json")], Body::from(bytes)).into_response()
+}
+
+/// A text, and the memory that it takes.
+struct Counted<M> {
+    text: String,
+    _memory: M,
+}
+
+impl<M> AsRef<[u8]> for Counted<M> {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
 }
 
 /// All paths.
@@ -38,6 +56,7 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/health", get(llama::health))
         .route("/v1/health", get(llama::health))
+        .route("/ready", get(ready::ready))
         .route("/props", get(llama::props))
         .route("/slots", get(llama::slots))
         .route("/tokenize", post(llama::tokenize))
@@ -59,7 +78,9 @@ async fn unknown(request: Request) -> Failure {
 }
 
 async fn wrong_method(request: Request) -> Failure {
-    let message = format!("{} is not what {} is for", request.method(), request.uri().path());
+    let shown = |text: &str| text.chars().take(80).collect::<String>();
+    let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
+    let message = format!("{method} is not what {path} is for");
     refuse(request).await;
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }

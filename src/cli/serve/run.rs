@@ -2,6 +2,8 @@
 
 use super::access::Access;
 use super::listen::accept;
+use super::memory::{self, Budgets};
+use super::pools;
 use super::reload::Reloading;
 use super::router::router;
 use super::server::{Engine, Limits, Server};
@@ -22,17 +24,23 @@ use wglm::{DraftKind, GenerateOptions, Gguf, Overflow, Scheduler, SchedulerOptio
 /// How long replies may take to end that were cancelled.
 const END: Duration = Duration::from_secs(3);
 
+/// Threads for work that takes a moment, beside those of replies and pools.
+const SPARE: usize = 16;
+
 /// Threads that serve connections. What blocks has threads of its own.
 const THREADS: usize = 2;
 
 pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    memory::settle_allocator();
     // A press of Ctrl-C during the load ends it: `model::load` asks `interrupts::asked`.
     let cancel = interrupts::begin(OnInterrupt::CancelWork);
     let file = model::open(args.model.file.model.as_deref())?;
     let defaults = crate::cli::run::options(&file, &args.sampling, true)?;
     let mut access = access(&args)?;
+    let body = args.max_body << 10;
+    let memory = Budgets::new(args.max_memory, args.max_connections, body).map_err(anyhow::Error::msg)?;
     let limits = Limits {
-        body: args.max_body << 10,
+        body,
         messages: args.max_messages,
         choices: args.max_choices,
         replies: args.parallel.saturating_add(args.queue),
@@ -53,7 +61,7 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
         reloader.load(&again).map_err(|error| format!("{error:#}"))
     });
     let model = (args.alias.clone().unwrap_or_else(|| stem(&file)), file_name(&file));
-    let server = Arc::new(Server::new(engine, model, limits, overflow, args.reasoning == Switch::On));
+    let server = Arc::new(Server::new(engine, model, limits, memory, overflow, args.reasoning == Switch::On));
     let runtime = runtime(server.limits.replies)?;
     let listener = runtime.block_on(listen(&args.host, args.port))?;
     let address = listener.local_addr().context("the address of the server")?;
@@ -146,7 +154,9 @@ fn names(args: &ServeArgs, address: IpAddr) -> Option<Vec<String>> {
 }
 
 fn runtime(replies: usize) -> anyhow::Result<Runtime> {
-    let threads = replies.saturating_add(16); // those of work that takes a moment
+    // Each reply has a thread, and so has each of a pool, so that neither waits for the other; and some for what is not
+    // counted.
+    let threads = replies.saturating_add(pools::THREADS + SPARE);
     let runtime =
         Builder::new_multi_thread().worker_threads(THREADS).max_blocking_threads(threads).enable_all().build();
     runtime.context("cannot start the threads of the server")

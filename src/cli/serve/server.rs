@@ -1,13 +1,15 @@
 //! What all requests share: the model, its name, what the server accepts, and what runs at the moment.
 
 use super::failure::Failure;
+use super::memory::{Budgets, Share};
+use super::pools::{Pool, Pools};
+use super::ready::Progress;
 use super::reload::{Absent, Reloading};
 use axum::http::StatusCode;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::Semaphore;
 use wglm::{Cancel, GenerateOptions, Model, Overflow, Scheduler};
 
 /// A model that is ready to answer.
@@ -51,17 +53,10 @@ pub struct Server {
     pub started: SystemTime,
     pub counts: Counts,
     running: Running,
-    /// Places for work that takes a processor for a moment.
-    work: Arc<Semaphore>,
-    /// The bytes that there are for the bodies of requests, until they are read and their prompts made.
-    pub bodies: Arc<Semaphore>,
+    pub pools: Pools,
+    pub memory: Budgets,
+    pub progress: Progress,
 }
-
-/// How many of such may work at a time.
-const WORKERS: usize = 4;
-
-/// The bytes of all bodies together, or of one if a single one may be longer.
-const BODIES: usize = 64 << 20;
 
 /// What the scheduler does not count.
 #[derive(Debug, Default)]
@@ -93,39 +88,44 @@ impl Server {
         engine: Reloading<Engine>,
         (name, file_name): (String, String),
         limits: Limits,
+        memory: Budgets,
         overflow: Overflow,
         reasoning: bool,
     ) -> Self {
         let (counts, running, started) = (Counts::default(), Running::default(), SystemTime::now());
-        let bodies = Arc::new(Semaphore::new(limits.body.clamp(BODIES, Semaphore::MAX_PERMITS)));
-        Self {
-            engine,
-            name,
-            file_name,
-            limits,
-            overflow,
-            reasoning,
-            started,
-            counts,
-            running,
-            work: Arc::new(Semaphore::new(WORKERS)),
-            bodies,
-        }
+        let (pools, progress) = (Pools::new(limits.replies), Progress::default());
+        Self { engine, name, file_name, limits, overflow, reasoning, started, counts, running, pools, memory, progress }
     }
 
-    /// Runs what would hold up other connections on another thread. Nobody can end it there: it goes on if the client
-    /// goes away, and so it keeps its place until it ends.
+    /// Runs what would hold up other connections on another thread, of a pool, once there are so many bytes of memory for
+    /// it. Returns its share of the memory too. Nobody can end it there: it goes on if the client goes away, and so it
+    /// keeps its thread and its memory until it ends.
     pub async fn work<T: Send + 'static>(
         &self,
+        pool: &Pool,
+        bytes: usize,
         run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let lost = || Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the thread for the request ended");
-        let place = self.work.clone().acquire_owned().await.map_err(|_| lost())?;
+    ) -> Result<(T, Share), Failure> {
+        let turn = pool.turn(self.limits.io).await?;
+        let memory = self.memory.requests.take(bytes).await?;
         let work = move || {
-            let _place = place;
-            run()
+            let _turn = turn;
+            run().map(|result| (result, memory))
         };
-        tokio::task::spawn_blocking(work).await.map_err(|_| lost())?
+        let lost = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the thread for the request ended");
+        tokio::task::spawn_blocking(work).await.map_err(lost)?
+    }
+
+    /// As [`work`](Self::work), for a request whose replies would be refused if as many as may wait do so already.
+    pub async fn prompts<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<(T, Share), Failure> {
+        if self.busy() >= self.limits.replies {
+            return Err(self.refused());
+        }
+        self.work(&self.pools.prompts, bytes, run).await
     }
 
     /// The model.
@@ -157,7 +157,7 @@ impl Server {
     /// # Errors
     /// A [`Failure`] if as many as may wait do so, or if the server is closing.
     pub fn place(self: &Arc<Self>) -> Result<Place, Failure> {
-        if self.running.closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             return Err(Failure::unavailable("the server is shutting down", 5));
         }
         let most = self.limits.replies;
@@ -166,12 +166,21 @@ impl Server {
             .places
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |places| (places < most).then_some(places + 1));
         if taken.is_err() {
-            self.counts.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Failure::busy(self.limits.queue));
+            return Err(self.refused());
         }
         let (number, cancel) = (self.running.numbers.fetch_add(1, Ordering::Relaxed), Cancel::default());
         self.replies().insert(number, cancel.clone());
         Ok(Place { server: self.clone(), number, cancel })
+    }
+
+    fn refused(&self) -> Failure {
+        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        Failure::busy(self.limits.queue)
+    }
+
+    /// Whether no more replies are accepted.
+    pub fn is_closed(&self) -> bool {
+        self.running.closed.load(Ordering::SeqCst)
     }
 
     /// Accepts no more replies.

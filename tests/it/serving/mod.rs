@@ -11,6 +11,7 @@ mod ending;
 mod limits;
 mod llama;
 mod losing;
+mod memory;
 mod openai;
 mod responses;
 mod together;
