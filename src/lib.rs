@@ -118,7 +118,7 @@ pub use offers::{Offer, Offers, offers};
 pub use plan::Choices;
 pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};
-pub use scheduler::{ScheduledReply, Scheduler, SchedulerCounts, SchedulerOptions, SchedulerState, SlotState};
+pub use scheduler::{ScheduledReply, Scheduler, SchedulerCounts, SchedulerOptions, SchedulerState, SlotState, Tenant};
 pub use serde_json;
 pub use session::{Pool, Reuse, Session};
 pub use speculate::{DraftKind, DraftStats, Speculation};

@@ -10,6 +10,7 @@ mod room;
 mod shared;
 mod state;
 mod steps;
+mod turns;
 
 pub use state::{SchedulerCounts, SchedulerState, SlotState};
 
@@ -53,10 +54,23 @@ impl Default for SchedulerOptions {
     }
 }
 
+/// Whose requests a scheduler gets: see [`Scheduler::for_tenant`]. Fields may be added, so construct it as
+/// `Tenant { …, ..Tenant::default() }`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Tenant {
+    /// With whom it takes turns: requests of one number wait for each other, and those of different numbers are served
+    /// in turn, however many of them wait.
+    pub turns: u64,
+    /// With whom it shares the KV cache: what requests of one number have computed is used by later ones of the same
+    /// number, and by no others. Whoever shares a cache can learn from [`Stats::prompt`](crate::Stats::prompt), and from
+    /// the time to the first token, which prompts the others sent.
+    pub cache: u64,
+}
+
 /// Generates replies to requests from any thread, several at a time: each step of the GPU computes a token of every
 /// conversation, which takes little longer than a token of one. Clones share it.
 ///
-/// A request waits in a queue until a slot is free. A slot keeps the KV cache of its conversation, and the next request
+/// A request waits in a queue until a slot is free; [tenants](Scheduler::for_tenant) take turns. A slot keeps the KV cache of its conversation, and the next request
 /// goes to the slot whose last prompt it continues, or else to the one that was used longest ago; full pages of 256
 /// tokens that any conversation begins with are shared. Greedy replies are those that each conversation gets alone.
 ///
@@ -96,6 +110,7 @@ impl Default for SchedulerOptions {
 pub struct Scheduler {
     model: Model,
     shared: Arc<Shared>,
+    tenant: Tenant,
 }
 
 /// A reply that waits for its turn or is being generated: an iterator of events, which ends after an error or
@@ -135,7 +150,32 @@ impl Scheduler {
             pool.compile(&mut || Ok(()))?;
         }
         let engine = Engine::new(pool, sessions);
-        Ok(Self { model: model.clone(), shared: Arc::new(Shared::new(engine, sessions, options.queue)) })
+        let shared = Arc::new(Shared::new(engine, sessions, options.queue));
+        Ok(Self { model: model.clone(), shared, tenant: Tenant::default() })
+    }
+
+    /// The same scheduler for requests of a tenant, where several parties that do not trust each other share a model.
+    /// They take turns, and none learns from the cache what another has sent. A scheduler as it is made is that of the
+    /// default tenant.
+    ///
+    /// ```
+    /// # fn main() -> wglm::Result<()> {
+    /// # #[cfg(feature = "demo-model")] {
+    /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model, Scheduler, SchedulerOptions};
+    /// # let gpu = Gpu::open(&GpuOptions::default())?;
+    /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+    /// use wglm::Tenant;
+    ///
+    /// let scheduler = Scheduler::new(&model, &SchedulerOptions { sessions: 1, ..SchedulerOptions::default() })?;
+    /// let anna = scheduler.for_tenant(Tenant { turns: 1, cache: 1, ..Tenant::default() });
+    /// let ben = scheduler.for_tenant(Tenant { turns: 2, cache: 2, ..Tenant::default() });
+    /// assert_eq!(anna.state(), ben.state());
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn for_tenant(&self, tenant: Tenant) -> Self {
+        Self { tenant, ..self.clone() }
     }
 
     /// The model.
@@ -199,7 +239,8 @@ impl Scheduler {
         opens_thinking: bool,
     ) -> Result<ScheduledReply> {
         let cancel = task.cancel();
-        let id = self.shared.submit(|id| Request { id, task, ids })?;
+        let tenant = self.tenant;
+        let id = self.shared.submit(|id| Request { id, tenant, task, ids })?;
         Ok(ScheduledReply { shared: self.shared.clone(), id, cancel, prompt_tokens, opens_thinking })
     }
 
