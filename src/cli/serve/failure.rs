@@ -58,6 +58,20 @@ impl Failure {
         Self { status, message, code, retry_after: Some(1) }
     }
 
+    /// A request that was waiting, whose place another client got.
+    pub fn displaced() -> Self {
+        let message = "the queue is full, and this client had the most requests in it; try again later".to_owned();
+        let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
+        Self { status, message, code, retry_after: Some(1) }
+    }
+
+    /// A request of a client that has too many under way.
+    pub fn too_many(most: usize) -> Self {
+        let message = format!("{most} requests with this key are under way, which is the most for one key");
+        let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
+        Self { status, message, code, retry_after: Some(1) }
+    }
+
     pub fn with_code(self, code: &'static str) -> Self {
         Self { code: Some(code), ..self }
     }

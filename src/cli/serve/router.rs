@@ -2,7 +2,9 @@
 
 use super::access::Access;
 use super::body::refuse;
+use super::client::{Caller, Client, Who};
 use super::failure::{Dialect, Failure};
+use super::link::Link;
 use super::server::Server;
 use super::{anthropic, llama, metrics, openai, page};
 use axum::Router;
@@ -64,18 +66,35 @@ async fn wrong_method(request: Request) -> Failure {
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
+/// Who sends a request, if it may be answered. It counts among the requests of its client until the value is dropped.
+fn admitted(
+    server: &Server,
+    access: &Access,
+    request: &Request,
+) -> Result<(Caller, Option<super::client::Request>), Failure> {
+    let link: Arc<Link> = request.extensions().get().cloned().unwrap_or_else(|| Caller::current().link);
+    let client: Client = access.check(request, link.network)?;
+    let most = server.limits.requests;
+    // Of one address there are no more requests than connections, which are counted as they come.
+    let under_way = match client.who {
+        Who::Network(_) => None,
+        who => Some(server.under_way.begin(who, most).ok_or_else(|| Failure::too_many(most))?),
+    };
+    Ok((Caller { client, link }, under_way))
+}
+
 /// What holds for all paths: who may call, the form of failures, and headers.
 async fn around(State((server, access)): State<(Arc<Server>, Arc<Access>)>, request: Request, next: Next) -> Response {
     server.counts.requests.fetch_add(1, Ordering::Relaxed);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let origin = request.headers().get(header::ORIGIN).cloned();
-    let mut response = match access.check(&method, &path, request.headers()) {
+    let mut response = match admitted(&server, &access, &request) {
         Err(failure) => {
             refuse(request).await;
             failure.into_response()
         }
-        Ok(()) if method == Method::OPTIONS => Access::preflight(request.headers()),
-        Ok(()) => next.run(request).await,
+        Ok(_) if method == Method::OPTIONS => Access::preflight(request.headers()),
+        Ok((caller, _under_way)) => caller.answer(next.run(request)).await,
     };
     if let Some(failure) = response.extensions_mut().remove::<Failure>() {
         let allow = response.headers().get(header::ALLOW).cloned();

@@ -1,14 +1,16 @@
 //! What all requests share: the model, its name, what the server accepts, and what runs at the moment.
 
+use super::client::{Caller, UnderWay};
 use super::failure::Failure;
+use super::places::{Places, Reply};
 use super::reload::{Absent, Reloading};
+use super::unread::Budget;
 use axum::http::StatusCode;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
-use wglm::{Cancel, GenerateOptions, Model, Overflow, Scheduler};
+use wglm::{GenerateOptions, Model, Overflow, Scheduler};
 
 /// A model that is ready to answer.
 pub struct Engine {
@@ -31,6 +33,8 @@ pub struct Limits {
     pub replies: usize,
     /// Of them those that wait, for the message to whom comes too many.
     pub queue: usize,
+    /// Requests of one client at a time; 0 for any number.
+    pub requests: usize,
     /// From a request to the end of its reply.
     pub reply: Duration,
     /// For a client to send a request, or to take a part of a reply.
@@ -55,6 +59,9 @@ pub struct Server {
     work: Arc<Semaphore>,
     /// The bytes that there are for the bodies of requests, until they are read and their prompts made.
     pub bodies: Arc<Semaphore>,
+    /// What replies have said that was not taken yet.
+    pub unread: Budget,
+    pub under_way: UnderWay,
 }
 
 /// How many of such may work at a time.
@@ -72,12 +79,10 @@ pub struct Counts {
     pub cancelled: AtomicU64,
 }
 
-/// The replies that run or wait, by number.
+/// The replies that run or wait.
 #[derive(Default)]
 struct Running {
-    replies: Mutex<HashMap<u64, Cancel>>,
-    numbers: AtomicU64,
-    places: AtomicUsize,
+    places: Mutex<Places>,
     closed: AtomicBool,
 }
 
@@ -85,7 +90,7 @@ struct Running {
 pub struct Place {
     server: Arc<Server>,
     number: u64,
-    pub cancel: Cancel,
+    pub reply: Reply,
 }
 
 impl Server {
@@ -110,6 +115,8 @@ impl Server {
             running,
             work: Arc::new(Semaphore::new(WORKERS)),
             bodies,
+            unread: Budget::default(),
+            under_way: UnderWay::default(),
         }
     }
 
@@ -143,35 +150,29 @@ impl Server {
         }
     }
 
-    fn replies(&self) -> MutexGuard<'_, HashMap<u64, Cancel>> {
-        self.running.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.running.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many replies run or wait.
     pub fn busy(&self) -> usize {
-        self.running.places.load(Ordering::SeqCst)
+        self.places().len()
     }
 
-    /// A place for a reply.
+    /// A place for a reply to the request that the task answers.
     ///
     /// # Errors
-    /// A [`Failure`] if as many as may wait do so, or if the server is closing.
+    /// A [`Failure`] if as many as may wait do so and no other client has more, or if the server is closing.
     pub fn place(self: &Arc<Self>) -> Result<Place, Failure> {
         if self.running.closed.load(Ordering::SeqCst) {
             return Err(Failure::unavailable("the server is shutting down", 5));
         }
-        let most = self.limits.replies;
-        let taken = self
-            .running
-            .places
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |places| (places < most).then_some(places + 1));
-        if taken.is_err() {
+        let taken = self.places().take(Caller::current().client, self.limits.replies);
+        let Some((number, reply)) = taken else {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Failure::busy(self.limits.queue));
-        }
-        let (number, cancel) = (self.running.numbers.fetch_add(1, Ordering::Relaxed), Cancel::default());
-        self.replies().insert(number, cancel.clone());
-        Ok(Place { server: self.clone(), number, cancel })
+        };
+        Ok(Place { server: self.clone(), number, reply })
     }
 
     /// Accepts no more replies.
@@ -181,15 +182,14 @@ impl Server {
 
     /// Cancels all replies.
     pub fn cancel_all(&self) {
-        self.replies().values().for_each(Cancel::cancel);
+        self.places().cancel_all();
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.cancel.cancel();
-        self.server.replies().remove(&self.number);
-        self.server.running.places.fetch_sub(1, Ordering::SeqCst);
+        self.reply.cancel.cancel();
+        self.server.places().leave(self.number);
     }
 }
 

@@ -8,11 +8,13 @@ mod bodies;
 mod client;
 mod constrained;
 mod ending;
+mod http;
 mod limits;
 mod llama;
 mod losing;
 mod openai;
 mod responses;
+mod sharing;
 mod together;
 
 use client::{Answer, ask};
