@@ -309,7 +309,8 @@ pub enum Error {
     /// The session's KV cache has no room for another token.
     #[error("the context is full: {needed} tokens needed, {context} available; start over or use a larger context")]
     ContextFull {
-        /// The number of tokens that the cache would have to hold.
+        /// The number of tokens that the cache would have to hold. It is the least possible one where the text is so long
+        /// that it was not encoded.
         needed: usize,
         /// The number of tokens that the cache can hold.
         context: usize,

@@ -53,6 +53,7 @@ pub mod constrain;
 pub mod download;
 #[doc(hidden)]
 pub mod error;
+mod files;
 #[doc(hidden)]
 pub mod generate;
 #[doc(hidden)]
@@ -89,6 +90,8 @@ mod threads;
 #[doc(hidden)]
 pub mod tune;
 #[doc(hidden)]
+pub mod visible;
+#[doc(hidden)]
 pub mod wgsl;
 
 #[cfg(any(doc, doctest))]
@@ -102,7 +105,10 @@ pub use chat::{Chat, ChatState, Overflow, Reply};
 #[cfg(feature = "constrain")]
 pub use constrain::{Calls, Constraint};
 #[cfg(feature = "download")]
-pub use download::{Hub, HubOptions, PullProgress, PullStage, Pulled, RemoteFile, RemoteModel, Repository};
+pub use download::{
+    FileState, Hub, HubOptions, PullProgress, PullStage, Pulled, RemoteFile, RemoteModel, Repository, VerifiedFile,
+    verify_local,
+};
 pub use error::{Error, KernelFault, KernelFinding, Result, Verdict};
 pub use generate::{Cancel, Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
 pub use gguf::Gguf;
@@ -118,7 +124,9 @@ pub use offers::{Offer, Offers, offers};
 pub use plan::Choices;
 pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};
-pub use scheduler::{ScheduledReply, Scheduler, SchedulerCounts, SchedulerOptions, SchedulerState, SlotState};
+pub use scheduler::{
+    PreparedChat, ScheduledReply, Scheduler, SchedulerCounts, SchedulerOptions, SchedulerState, SlotState, Tenant,
+};
 pub use serde_json;
 pub use session::{Pool, Reuse, Session};
 pub use speculate::{DraftKind, DraftStats, Speculation};

@@ -10,6 +10,7 @@ mod room;
 mod shared;
 mod state;
 mod steps;
+mod turns;
 
 pub use state::{SchedulerCounts, SchedulerState, SlotState};
 
@@ -19,6 +20,7 @@ use crate::generate::{Cancel, Event, GenerateOptions, GenerationTask};
 use crate::kernels::CacheType;
 use crate::model::{CacheShape, Model};
 use crate::session::Pool;
+use crate::text::{Message, ReplyParser};
 use engine::{Engine, Request};
 use shared::Shared;
 use std::sync::Arc;
@@ -53,10 +55,23 @@ impl Default for SchedulerOptions {
     }
 }
 
+/// Whose requests a scheduler gets: see [`Scheduler::for_tenant`]. Fields may be added, so construct it as
+/// `Tenant { …, ..Tenant::default() }`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Tenant {
+    /// With whom it takes turns: requests of one number wait for each other, and those of different numbers are served
+    /// in turn, however many of them wait.
+    pub turns: u64,
+    /// With whom it shares the KV cache: what requests of one number have computed is used by later ones of the same
+    /// number, and by no others. Whoever shares a cache can learn from [`Stats::prompt`](crate::Stats::prompt), and from
+    /// the time to the first token, which prompts the others sent.
+    pub cache: u64,
+}
+
 /// Generates replies to requests from any thread, several at a time: each step of the GPU computes a token of every
 /// conversation, which takes little longer than a token of one. Clones share it.
 ///
-/// A request waits in a queue until a slot is free. A slot keeps the KV cache of its conversation, and the next request
+/// A request waits in a queue until a slot is free; [tenants](Scheduler::for_tenant) take turns. A slot keeps the KV cache of its conversation, and the next request
 /// goes to the slot whose last prompt it continues, or else to the one that was used longest ago; full pages of 256
 /// tokens that any conversation begins with are shared. Greedy replies are those that each conversation gets alone.
 ///
@@ -96,6 +111,69 @@ impl Default for SchedulerOptions {
 pub struct Scheduler {
     model: Model,
     shared: Arc<Shared>,
+    tenant: Tenant,
+}
+
+/// A conversation whose prompt is made: what [`Scheduler::prepare`] returns, and [`Scheduler::reply`] generates any number
+/// of replies to. Clones share it, and so do replies, but for the tokens, which each has for itself.
+///
+/// ```
+/// # fn main() -> wglm::Result<()> {
+/// # #[cfg(feature = "demo-model")] {
+/// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// # let gpu = Gpu::open(&GpuOptions::default())?;
+/// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+/// use wglm::{ChatState, GenerateOptions, Message, Scheduler, SchedulerOptions};
+///
+/// let scheduler = Scheduler::new(&model, &SchedulerOptions { sessions: 2, ..SchedulerOptions::default() })?;
+/// let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+/// let messages = vec![Message::user("Tell me a story.")];
+/// let prepared = scheduler.prepare(ChatState { messages, options, ..ChatState::default() })?;
+/// for seed in 0..2 {
+///     let reply = scheduler.reply(&prepared, Some(seed))?;
+///     assert_eq!(reply.prompt_tokens(), prepared.prompt_tokens());
+///     assert!(reply.count() > 0);
+/// }
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct PreparedChat {
+    made: Arc<MadePrompt>,
+}
+
+/// What replies to the same conversation share.
+struct MadePrompt {
+    prompt: Vec<u32>,
+    parser: ReplyParser,
+    options: GenerateOptions,
+    ids: CallIds,
+    /// The messages that were left out for want of room.
+    dropped: Vec<Message>,
+}
+
+impl PreparedChat {
+    /// The number of tokens of the prompt.
+    pub fn prompt_tokens(&self) -> usize {
+        self.made.prompt.len()
+    }
+
+    /// The options of generation.
+    pub fn options(&self) -> &GenerateOptions {
+        &self.made.options
+    }
+
+    /// The messages that [`Overflow`](crate::Overflow) left out, oldest first.
+    pub fn dropped(&self) -> &[Message] {
+        &self.made.dropped
+    }
+}
+
+impl std::fmt::Debug for PreparedChat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreparedChat").field("prompt", &self.prompt_tokens()).finish_non_exhaustive()
+    }
 }
 
 /// A reply that waits for its turn or is being generated: an iterator of events, which ends after an error or
@@ -135,7 +213,32 @@ impl Scheduler {
             pool.compile(&mut || Ok(()))?;
         }
         let engine = Engine::new(pool, sessions);
-        Ok(Self { model: model.clone(), shared: Arc::new(Shared::new(engine, sessions, options.queue)) })
+        let shared = Arc::new(Shared::new(engine, sessions, options.queue));
+        Ok(Self { model: model.clone(), shared, tenant: Tenant::default() })
+    }
+
+    /// The same scheduler for requests of a tenant, where several parties that do not trust each other share a model.
+    /// They take turns, and none learns from the cache what another has sent. A scheduler as it is made is that of the
+    /// default tenant.
+    ///
+    /// ```
+    /// # fn main() -> wglm::Result<()> {
+    /// # #[cfg(feature = "demo-model")] {
+    /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model, Scheduler, SchedulerOptions};
+    /// # let gpu = Gpu::open(&GpuOptions::default())?;
+    /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+    /// use wglm::Tenant;
+    ///
+    /// let scheduler = Scheduler::new(&model, &SchedulerOptions { sessions: 1, ..SchedulerOptions::default() })?;
+    /// let anna = scheduler.for_tenant(Tenant { turns: 1, cache: 1, ..Tenant::default() });
+    /// let ben = scheduler.for_tenant(Tenant { turns: 2, cache: 2, ..Tenant::default() });
+    /// assert_eq!(anna.state(), ben.state());
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn for_tenant(&self, tenant: Tenant) -> Self {
+        Self { tenant, ..self.clone() }
     }
 
     /// The model.
@@ -153,20 +256,44 @@ impl Scheduler {
     /// # Errors
     /// Those of [`Chat::send`](crate::Chat::send); [`Error::Busy`] if too many requests wait.
     pub fn chat(&self, request: ChatState) -> Result<ScheduledReply> {
+        let seed = request.options.sampling.seed;
+        self.reply(&self.prepare(request)?, seed)
+    }
+
+    /// Makes the prompt of a conversation, once for as many replies as [`reply`](Self::reply) is then called for. Nothing
+    /// is asked for yet, so what is prepared takes no part of the queue.
+    ///
+    /// # Errors
+    /// Those of [`chat`](Self::chat), but for constraints that cannot be kept, which [`reply`](Self::reply) finds.
+    pub fn prepare(&self, request: ChatState) -> Result<PreparedChat> {
         let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow } = request;
         options.check()?;
         self.shared.check_room()?; // before the work on the prompt
         let (model, context) = (&self.model, self.context());
         let maker = PromptMaker { model, context, reasoning, tools: &tools, template_kwargs: &template_kwargs };
         let ((prompt, parser), first) = maker.prepare(&messages, overflow, options.max_tokens)?;
-        let (prompt_tokens, opens_thinking) = (prompt.len(), parser.is_thinking());
-        let mut task = GenerationTask::new(model, prompt, Some(parser), options)?;
         let ids = CallIds::after(&messages, &[]); // those that go have ids as well
-        let gone = drop_before(&mut messages, first);
-        if !gone.is_empty() {
-            task.push(Event::Dropped { messages: gone });
+        let dropped = drop_before(&mut messages, first);
+        Ok(PreparedChat { made: Arc::new(MadePrompt { prompt, parser, options, ids, dropped }) })
+    }
+
+    /// Asks for a reply to a conversation that this scheduler [prepared](Self::prepare), with a seed of its own in place of
+    /// the one that the conversation's options have. Nothing is computed before somebody waits for an event.
+    ///
+    /// # Errors
+    /// [`Error::Constraint`] for a constraint that cannot be kept; [`Error::ContextFull`] for a conversation of another
+    /// scheduler with a larger context; [`Error::Busy`] if too many requests wait.
+    pub fn reply(&self, prepared: &PreparedChat, seed: Option<u64>) -> Result<ScheduledReply> {
+        let MadePrompt { prompt, parser, options, ids, dropped } = &*prepared.made;
+        self.check_prompt(prompt)?;
+        self.shared.check_room()?; // before the constraint is compiled
+        let mut options = options.clone();
+        options.sampling.seed = seed;
+        let mut task = GenerationTask::new(&self.model, prompt.clone(), Some(parser.clone()), options)?;
+        if !dropped.is_empty() {
+            task.push(Event::Dropped { messages: dropped.clone() });
         }
-        self.submit(task, ids, prompt_tokens, opens_thinking)
+        self.submit(task, ids.clone(), prompt.len(), parser.is_thinking())
     }
 
     /// Asks for what follows the tokens of a prompt, as text without thinking and calls. Nothing is computed before
@@ -176,19 +303,26 @@ impl Scheduler {
     /// [`Error::Argument`] if an option is out of range or there are no tokens; [`Error::TokenOutOfRange`],
     /// [`Error::ContextFull`]; [`Error::Busy`] if too many requests wait.
     pub fn generate(&self, prompt: Vec<u32>, options: GenerateOptions) -> Result<ScheduledReply> {
-        let (vocab, context, needed) = (self.model.config().vocab, self.context(), prompt.len());
+        let needed = prompt.len();
         if needed == 0 {
             let expected = "at least one token".to_owned();
             return Err(Error::Argument { argument: "prompt", expected, found: "none".into() });
         }
+        self.check_prompt(&prompt)?;
+        let task = GenerationTask::new(&self.model, prompt, None, options)?;
+        self.submit(task, CallIds::default(), needed, false)
+    }
+
+    /// Whether the model knows a prompt's tokens, and the context holds them.
+    fn check_prompt(&self, prompt: &[u32]) -> Result<()> {
+        let (vocab, context, needed) = (self.model.config().vocab, self.context(), prompt.len());
         if let Some(&token) = prompt.iter().find(|token| **token as usize >= vocab) {
             return Err(Error::TokenOutOfRange { token, vocab });
         }
         if needed > context {
             return Err(Error::ContextFull { needed, context });
         }
-        let task = GenerationTask::new(&self.model, prompt, None, options)?;
-        self.submit(task, CallIds::default(), needed, false)
+        Ok(())
     }
 
     fn submit(
@@ -199,7 +333,8 @@ impl Scheduler {
         opens_thinking: bool,
     ) -> Result<ScheduledReply> {
         let cancel = task.cancel();
-        let id = self.shared.submit(|id| Request { id, task, ids })?;
+        let tenant = self.tenant;
+        let id = self.shared.submit(|id| Request { id, tenant, task, ids })?;
         Ok(ScheduledReply { shared: self.shared.clone(), id, cancel, prompt_tokens, opens_thinking })
     }
 

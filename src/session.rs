@@ -34,6 +34,7 @@ use crate::kernels::Sampling;
 use crate::model::{BatchPlan, CacheShape, Model, PromptOptions};
 use crate::plan::{PAGE, Plan, RowHeader};
 use crate::sample::SamplerParams;
+use pages::Before;
 use parts::Parts;
 use pool::{RowOutput, Runner};
 use std::ops::ControlFlow;
@@ -81,6 +82,8 @@ pub struct Session {
     planned: Arc<BatchPlan>,
     /// The place of its sequence among those of the pool.
     sequence: usize,
+    /// Whose tokens it holds: it shares pages with sessions of the same tenant alone.
+    tenant: u64,
     tokens: Vec<u32>,
     /// How many of the tokens a result has confirmed. If work is lost, the others are removed.
     confirmed: usize,
@@ -144,6 +147,7 @@ impl Session {
             pool: pool.clone(),
             planned: runner.plans.alone.planned.clone(),
             sequence,
+            tenant: 0,
             tokens: Vec::new(),
             confirmed: 0,
             pages: Vec::new(),
@@ -219,6 +223,19 @@ impl Session {
         Ok(self.tokens.len())
     }
 
+    /// Whose tokens the session holds.
+    pub(crate) fn tenant(&self) -> u64 {
+        self.tenant
+    }
+
+    /// Hands the session to a tenant. Nothing of another one's tokens is left in it.
+    pub(crate) fn set_tenant(&mut self, tenant: u64) {
+        if tenant != self.tenant {
+            self.rewind(0);
+            self.tenant = tenant;
+        }
+    }
+
     /// How many of `tokens` the session has in its cache and need not compute again.
     ///
     /// The logits of a token are those of its own pass: unless they are still there, the last token has to
@@ -275,10 +292,15 @@ impl Session {
     fn confirm(&mut self, runner: &mut Runner) {
         self.confirmed = self.tokens.len();
         for index in self.offered..self.confirmed / PAGE {
-            let before = index.checked_sub(1).map(|before| self.pages[before]);
+            let before = self.before(index);
             runner.pages.offer(self.pages[index], before, &self.tokens[index * PAGE..(index + 1) * PAGE]);
             self.offered = index + 1;
         }
+    }
+
+    /// What stands before a page of its list.
+    fn before(&self, index: usize) -> Before {
+        index.checked_sub(1).map_or(Before::Start(self.tenant), |before| Before::Page(self.pages[before]))
     }
 
     /// Takes over full pages that other sessions hold of `tokens`, which begin with those of this session. The last token is
@@ -286,11 +308,11 @@ impl Session {
     fn share(&mut self, runner: &mut Runner, tokens: &[u32]) -> Result<()> {
         let (first, most) = (self.tokens.len() / PAGE, tokens.len().saturating_sub(1) / PAGE);
         let mut shared = Vec::new();
-        let mut before = first.checked_sub(1).map(|before| self.pages[before]);
+        let mut before = self.before(first);
         for page in tokens.chunks_exact(PAGE).take(most).skip(first) {
-            before = runner.pages.find(before, page);
-            let Some(found) = before else { break };
+            let Some(found) = runner.pages.find(before, page) else { break };
             shared.push(found);
+            before = Before::Page(found);
         }
         if shared.is_empty() {
             return Ok(());

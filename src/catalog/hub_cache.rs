@@ -6,11 +6,15 @@
 
 use super::names::{RepoName, groups};
 use super::{LocalModel, Source};
+use crate::files::read_text;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The ending of a file that is not yet there as a whole.
 pub(crate) const PART: &str = "part";
+
+/// The most bytes of a file that names a commit.
+const LONGEST_REFERENCE: usize = 1 << 10;
 
 /// How many folders deep the files of a commit are, at most.
 const DEPTH: usize = 3;
@@ -60,7 +64,7 @@ impl RepoFolder {
 
     /// The commits there are files of: that of `main` first, then those that changed last.
     fn commits(&self) -> Vec<String> {
-        let main = fs::read_to_string(self.reference("main")).unwrap_or_default();
+        let main = read_text(&self.reference("main"), LONGEST_REFERENCE).unwrap_or_default();
         let entries = fs::read_dir(self.0.join("snapshots")).into_iter().flatten().flatten();
         let mut commits: Vec<(bool, std::time::SystemTime, String)> = entries
             .filter_map(|entry| {
@@ -95,8 +99,8 @@ pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
         for part in begun.filter(|part| part.path().extension().is_some_and(|ending| ending == PART)) {
             let bytes = part.metadata().map_or(0, |about| about.len());
             let (name, path) = (repo.to_string(), part.path());
-            let (source, stem) = (Source::HuggingFace, String::new());
-            found.push(LocalModel { name, source, path, bytes, whole: false, stem });
+            let (source, stem, files) = (Source::HuggingFace, String::new(), vec![path.clone()]);
+            found.push(LocalModel { name, source, path, bytes, whole: false, stem, files });
         }
     }
     found
@@ -108,11 +112,11 @@ pub(super) fn below(root: &Path, repo: &str, source: Source) -> Vec<LocalModel> 
     walk(root, "", DEPTH, &mut files);
     let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
     let model = |group: super::names::Group| {
-        let first = *group.parts.first()?;
         let bytes = group.parts.iter().map(|part| files[*part].1).sum();
         let name = format!("{repo}:{}", group.label);
-        let (path, whole) = (root.join(paths[first]), group.is_whole());
-        Some(LocalModel { name, source, path, bytes, whole, stem: group.stem })
+        let files: Vec<PathBuf> = group.parts.iter().map(|part| root.join(paths[*part])).collect();
+        let (path, whole) = (files.first()?.clone(), group.is_whole());
+        Some(LocalModel { name, source, path, bytes, whole, stem: group.stem, files })
     };
     groups(&paths).into_iter().filter_map(model).collect()
 }

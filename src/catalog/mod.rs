@@ -9,6 +9,7 @@ mod others;
 mod places;
 
 use crate::error::{Error, Result};
+use crate::visible::is_obeyed;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -68,6 +69,10 @@ pub struct LocalModel {
     /// the files are named by their contents.
     #[serde(skip)]
     stem: String,
+    /// All its files, in order.
+    #[serde(skip)]
+    #[cfg_attr(not(feature = "download"), allow(dead_code))] // only that compares them with hashes
+    pub(crate) files: Vec<PathBuf>,
 }
 
 impl LocalModel {
@@ -88,7 +93,8 @@ impl LocalModel {
     }
 }
 
-/// The models in the folders of `places`, by name.
+/// The models in the folders of `places`, by name. Those are left out whose names are not shown as they are written, since
+/// they would act on a terminal or look like other names.
 ///
 /// ```
 /// for model in wglm::local_models(&wglm::Places::default()) {
@@ -100,6 +106,7 @@ pub fn local_models(places: &Places) -> Vec<LocalModel> {
     found.extend(places.lm_studio.iter().flat_map(|folder| others::lm_studio(folder)));
     found.extend(places.llama_cpp.iter().flat_map(|folder| others::llama_cpp(folder)));
     found.extend(places.ollama.iter().flat_map(|folder| others::ollama(folder)));
+    found.retain(|model| !model.name.contains(is_obeyed));
     found.sort_by(|a, b| a.name.to_lowercase().cmp(&b.name.to_lowercase()).then_with(|| b.whole.cmp(&a.whole)));
     found
 }

@@ -5,6 +5,7 @@
 //! colon, in the form that llama.cpp and Ollama have: `OWNER/REPO:Q4_K_M`.
 
 use crate::error::{Error, Result};
+use crate::visible::is_obeyed;
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
@@ -149,10 +150,10 @@ pub(crate) fn groups(paths: &[&str]) -> Vec<Group> {
 }
 
 /// Whether a path leads nowhere but below the folder that it is joined to, on any system, in as many steps as it has
-/// parts, and can be printed.
+/// parts, and is shown as it is written.
 fn is_safe(path: &str) -> bool {
     let plain = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-    plain && !path.contains(|c: char| matches!(c, '\\' | ':') || c.is_control())
+    plain && !path.contains(|c: char| matches!(c, '\\' | ':') || c.is_control() || is_obeyed(c))
 }
 
 /// The name before the number of a part, the number, and how many parts there are: of `NAME-00001-of-00003`.
@@ -227,6 +228,7 @@ mod tests {
             "c:/x-Q3_K.gguf",
             "x\u{1b}]0;title\u{7}-Q3_K.gguf",
             "x\u{9b}31m-Q3_K.gguf",
+            "x\u{202e}fugg.K_3Q-Q3_K.gguf",
         ];
         let found: Vec<(String, Vec<usize>, bool)> = groups(&files)
             .into_iter()

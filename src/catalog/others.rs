@@ -3,8 +3,12 @@
 use super::hub_cache::below;
 use super::names::groups;
 use super::{LocalModel, Source};
+use crate::files::read_text;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// The most bytes of a manifest.
+const MANIFEST: usize = 1 << 20;
 
 /// LM Studio's models: `PUBLISHER/REPO/FILE.gguf`.
 pub(super) fn lm_studio(folder: &Path) -> Vec<LocalModel> {
@@ -24,11 +28,11 @@ pub(super) fn llama_cpp(folder: &Path) -> Vec<LocalModel> {
         fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
     let model = |group: super::names::Group| {
-        let path = folder.join(files[*group.parts.first()?]);
-        let bytes = |part: &usize| fs::metadata(folder.join(files[*part])).map_or(0, |about| about.len());
-        let bytes = group.parts.iter().map(bytes).sum();
+        let files: Vec<PathBuf> = group.parts.iter().map(|part| folder.join(files[*part])).collect();
+        let path = files.first()?.clone();
+        let bytes = files.iter().map(|path| fs::metadata(path).map_or(0, |about| about.len())).sum();
         let (whole, stem) = (group.is_whole(), group.stem);
-        Some(LocalModel { name: stem.clone(), source: Source::LlamaCpp, path, bytes, whole, stem })
+        Some(LocalModel { name: stem.clone(), source: Source::LlamaCpp, path, bytes, whole, stem, files })
     };
     groups(&files).into_iter().filter_map(model).collect()
 }
@@ -47,11 +51,11 @@ pub(super) fn ollama(folder: &Path) -> Vec<LocalModel> {
                         ("registry.ollama.ai", owner) => format!("{owner}/{name}:{tag}"),
                         (host, owner) => format!("{host}/{owner}/{name}:{tag}"),
                     };
-                    let blob = fs::read_to_string(entry.path()).ok().and_then(|text| weights(&text));
+                    let blob = read_text(&entry.path(), MANIFEST).ok().and_then(|text| weights(&text));
                     let Some(path) = blob.map(|blob| folder.join("blobs").join(blob)) else { continue };
                     let Ok(about) = fs::metadata(&path) else { continue };
-                    let (source, bytes, stem) = (Source::Ollama, about.len(), String::new());
-                    found.push(LocalModel { name, source, path, bytes, whole: true, stem });
+                    let (source, bytes, stem, files) = (Source::Ollama, about.len(), String::new(), vec![path.clone()]);
+                    found.push(LocalModel { name, source, path, bytes, whole: true, stem, files });
                 }
             }
         }

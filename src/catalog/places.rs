@@ -1,6 +1,10 @@
 //! Where programs keep the models that they download, as far as the environment says.
 
+use crate::files::read_text;
 use std::path::PathBuf;
+
+/// The most bytes of a file that says where a folder is.
+const LONGEST_PATH: usize = 16 << 10;
 
 /// The folders in which programs keep models. Those that are not there are looked at for nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +36,7 @@ impl Default for Places {
         };
         let hub = folder("HF_HUB_CACHE").or_else(|| Some(hugging_face()?.join("hub")));
         // LM Studio writes down where its home is if that is not the usual one.
-        let pointer = below(".lmstudio-home-pointer").and_then(|file| std::fs::read_to_string(file).ok());
+        let pointer = below(".lmstudio-home-pointer").and_then(|file| read_text(&file, LONGEST_PATH).ok());
         let pointer = pointer.map(|text| PathBuf::from(text.trim())).filter(|home| !home.as_os_str().is_empty());
         let lm_studio = pointer.or_else(|| below(".lmstudio"));
         let lm_studio = [lm_studio, below(".cache/lm-studio")].into_iter().flatten();

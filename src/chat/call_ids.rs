@@ -3,7 +3,7 @@
 use crate::text::{Message, ToolCall};
 
 /// Gives ids to the calls of a reply.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct CallIds {
     taken: Vec<String>,
 }

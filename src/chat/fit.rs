@@ -1,7 +1,7 @@
 //! Removes old turns from conversations that outgrow the context.
 
-use super::Chat;
 use super::prompt::PromptMaker;
+use super::{Chat, Overflow};
 use crate::error::{Error, Result};
 use crate::text::Message;
 use std::collections::BTreeMap;
@@ -70,6 +70,45 @@ pub(super) fn overflow(
         needed if needed > context => Err(Error::ContextFull { needed, context }),
         _ => Ok(newest),
     }
+}
+
+/// The first turn to stay of a conversation whose texts alone are longer than a context of the longest tokens, of
+/// `longest` bytes each; 0 if they are not.
+///
+/// # Errors
+/// [`Error::ContextFull`] if no turn may go, or if the newest one alone is too long.
+pub(super) fn first_possible(
+    messages: &[Message],
+    overflow: Overflow,
+    context: usize,
+    longest: usize,
+) -> Result<usize> {
+    let most = context.saturating_mul(longest);
+    // Templates remove blanks at the ends.
+    let length = |message: &Message| message.text().trim().len();
+    let turns = turns(messages);
+    let newest = turns.iter().flatten().max().copied().unwrap_or(0);
+    let mut by_turn = vec![0_usize; newest + 1];
+    let mut needed = 0;
+    for (message, turn) in messages.iter().zip(turns) {
+        match turn {
+            Some(turn) => by_turn[turn] += length(message),
+            None => needed += length(message),
+        }
+    }
+    let mut first = newest + 1;
+    while first > 0 && needed + by_turn[first - 1] <= most {
+        first -= 1;
+        needed += by_turn[first];
+    }
+    if first == 0 {
+        return Ok(0);
+    }
+    if overflow != Overflow::Refuse && first <= newest {
+        return Ok(first);
+    }
+    let needed = (needed + by_turn[..first].iter().sum::<usize>()).div_ceil(longest.max(1));
+    Err(Error::ContextFull { needed, context })
 }
 
 /// Removes the turns before one. Returns their messages, oldest first.
@@ -162,7 +201,7 @@ impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lengths, Result};
+    use super::{Error, Lengths, Message, Overflow, Result, first_possible};
 
     /// The turns that go of a growing conversation whose turns have so many tokens each, behind a system prompt of 100.
     fn gone(turn: impl Fn(usize) -> usize, turns: usize) -> Result<Vec<usize>> {
@@ -183,6 +222,23 @@ mod tests {
         assert_eq!(first[13..18], [6; 5], "five turns have 250 tokens");
         assert_eq!(first[18..23], [11; 5]);
         assert_eq!(first[23..28], [16; 5]);
+        Ok(())
+    }
+
+    #[test]
+    fn texts_that_cannot_fit_are_known_by_their_bytes() -> Result<()> {
+        let said = |bytes: usize| Message::assistant("x".repeat(bytes));
+        let asked = |bytes: usize| Message::user("x".repeat(bytes));
+        let messages = [Message::system("x".repeat(100)), asked(300), said(300), asked(200), said(100), asked(50)];
+        let (drop, refuse) = (Overflow::DROP_OLDEST, Overflow::Refuse);
+        let full = |found| matches!(found, Err(Error::ContextFull { .. }));
+        assert_eq!(first_possible(&messages, refuse, 105, 10)?, 0, "1050 bytes");
+        assert!(full(first_possible(&messages, refuse, 104, 10)));
+        assert_eq!(first_possible(&messages, drop, 104, 10)?, 2);
+        assert_eq!(first_possible(&messages, drop, 15, 10)?, 3);
+        assert!(full(first_possible(&messages, drop, 14, 10)), "the system and the newest turn stay");
+        let blank = [Message::user(" ".repeat(5000))];
+        assert_eq!(first_possible(&blank, refuse, 10, 10)?, 0, "templates remove blanks");
         Ok(())
     }
 

@@ -25,6 +25,11 @@ pub(crate) struct PromptMaker<'a> {
 impl PromptMaker<'_> {
     /// The prompt for `messages`, and the parser for the reply to it.
     pub fn render(&self, messages: &[Message]) -> Result<Prepared> {
+        self.render_within(messages, usize::MAX)
+    }
+
+    /// The same, but a text that cannot have as few tokens as `context` is refused before it is encoded.
+    fn render_within(&self, messages: &[Message], context: usize) -> Result<Prepared> {
         let (tokenizer, template) = (self.model.tokenizer()?, self.model.template()?);
         check::messages(messages, template)?;
         check::tools(self.tools)?;
@@ -32,7 +37,7 @@ impl PromptMaker<'_> {
         input.enable_thinking = self.reasoning;
         input.tools = Some(self.tools).filter(|tools| !tools.is_empty());
         input.extra = self.template_kwargs.clone();
-        let prompt = template.prompt(&input, tokenizer)?;
+        let prompt = template.prompt_within(&input, tokenizer, context)?;
         let parser = ReplyParser::new(prompt.opens_thinking).with_family(prompt.family).with_tools(self.tools);
         Ok((prompt.tokens, parser))
     }
@@ -48,7 +53,24 @@ impl PromptMaker<'_> {
         overflow: Overflow,
         max_tokens: Option<usize>,
     ) -> Result<(Prepared, usize)> {
-        let (prepared, vocab) = (self.render(messages)?, self.model.config().vocab);
+        // Texts beyond what the context can hold are neither rendered nor encoded.
+        let first = fit::first_possible(messages, overflow, self.context, self.model.tokenizer()?.longest_token())?;
+        if first == 0 {
+            return self.prepare_possible(messages, overflow, max_tokens);
+        }
+        let (prepared, more) = self.prepare_possible(&fit::kept(messages, first), overflow, max_tokens)?;
+        Ok((prepared, if more == 0 { first } else { first + more - 1 })) // the first turn that was kept is number 1 there
+    }
+
+    fn prepare_possible(
+        &self,
+        messages: &[Message],
+        overflow: Overflow,
+        max_tokens: Option<usize>,
+    ) -> Result<(Prepared, usize)> {
+        // Where turns may go, the length of the whole decides how many.
+        let within = if overflow == Overflow::Refuse { self.context } else { usize::MAX };
+        let (prepared, vocab) = (self.render_within(messages, within)?, self.model.config().vocab);
         if let Some(&token) = prepared.0.iter().find(|token| **token as usize >= vocab) {
             return Err(Error::TokenOutOfRange { token, vocab });
         }

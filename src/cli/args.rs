@@ -23,6 +23,7 @@ pub use serve::{OverflowArg, ServeArgs};
 pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};
 
 use super::hardware::names;
+use super::output::usage;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "download")]
@@ -81,6 +82,8 @@ pub enum Command {
     ///
     /// OWNER/REPO:QUANT names a model of a repository, OWNER/REPO the one that suits this machine. What an interrupted
     /// download left is used. Files are stored in the cache that Hugging Face's programs share, and their path is printed.
+    /// With --verify nothing is downloaded: the files that are here are read, and 1 is the exit status if one is wrong or
+    /// missing.
     #[cfg(feature = "download")]
     #[command(after_help = PULL_ENVIRONMENT)]
     Pull(PullArgs),
@@ -136,8 +139,8 @@ pub enum Command {
 /// Parses the arguments of the process, and returns them with notes about those that have no effect. Wrong usage ends
 /// the process.
 pub fn parse() -> (Arguments, Vec<String>) {
-    let translated = llama::translated(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    (Arguments::parse_from(translated.args), translated.notes)
+    let translated = llama::translated(std::env::args_os()).unwrap_or_else(|error| usage(&error));
+    (Arguments::try_parse_from(translated.args).unwrap_or_else(|error| usage(&error)), translated.notes)
 }
 
 #[derive(Debug, Args)]
@@ -157,6 +160,9 @@ pub struct PullArgs {
     /// Only list what the repository holds, and what of it fits
     #[arg(short, long)]
     pub list: bool,
+    /// Compare the files that are here with the hashes that the hub lists, and download nothing
+    #[arg(long, conflicts_with = "list")]
+    pub verify: bool,
     /// Branch, tag or commit
     #[arg(long, value_name = "NAME", default_value = "main")]
     pub revision: String,
@@ -181,6 +187,16 @@ Environment:
 
 #[derive(Debug, Args)]
 pub struct ModelsArgs {
+    /// Compare the files with the hashes that they are named by, without the hub
+    ///
+    /// Hugging Face's cache and Ollama name files by their hashes. Exits with 1 if a file is wrong or missing.
+    #[cfg(feature = "download")]
+    #[arg(long)]
+    pub verify: bool,
+    /// With --verify: the model to compare, or all of a repository [default: all models]
+    #[cfg(feature = "download")]
+    #[arg(value_name = "NAME", requires = "verify")]
+    pub name: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -1,20 +1,51 @@
 //! Faults for tests, in debug builds alone: `WGLM_DROP_WORK=N` makes the first device of the process drop all that is
 //! submitted from the Nth submission after the load on, and `WGLM_DROP_WORK=load` drops what is submitted from the
 //! beginning of the load on. Metal does that after an error, and reports nothing. The next device works.
+//!
+//! With `WGLM_COMPILE_FAULT`, the process that compiles a schema takes `memory`, `time` or `stack` without end or waits, as the
+//! schema's `$comment` says.
 
 #[cfg(debug_assertions)]
-pub use injected::{after_load, during_load};
+pub use injected::{after_load, during_load, while_compiling};
 
 #[cfg(debug_assertions)]
 mod injected {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use wglm::Gpu;
+    use wglm::serde_json::Value;
 
     /// Whether the fault has had its device.
     static SPENT: AtomicBool = AtomicBool::new(false);
 
     fn asked() -> Option<String> {
         std::env::var("WGLM_DROP_WORK").ok().filter(|_| !SPENT.load(Ordering::Relaxed))
+    }
+
+    /// For the process that compiles schemas.
+    pub fn while_compiling(schema: Option<&Value>) {
+        if std::env::var_os("WGLM_COMPILE_FAULT").is_none() {
+            return;
+        }
+        match schema.and_then(|schema| schema.get("$comment")?.as_str()) {
+            Some("memory") => {
+                let mut taken = Vec::new();
+                loop {
+                    taken.push(vec![1u8; 1 << 20]);
+                }
+            }
+            Some("time") => loop {
+                std::hint::spin_loop();
+            },
+            Some("stack") => drop(deeper(&[0; 1024])),
+            Some("wait") => std::thread::sleep(std::time::Duration::from_secs(600)),
+            _ => {}
+        }
+    }
+
+    #[allow(unconditional_recursion, reason = "an overflow of the stack is the fault")]
+    fn deeper(above: &[u8; 1024]) -> u8 {
+        let here = std::hint::black_box(*above);
+        deeper(&here).wrapping_add(here[0])
     }
 
     /// For the device of a model that is about to be loaded.
@@ -39,6 +70,10 @@ mod injected {
 /// Other builds have no faults of their own.
 #[cfg(not(debug_assertions))]
 pub fn during_load(_: &wglm::Gpu) {}
+
+/// As before.
+#[cfg(not(debug_assertions))]
+pub fn while_compiling(_: Option<&wglm::serde_json::Value>) {}
 
 /// As before.
 #[cfg(not(debug_assertions))]

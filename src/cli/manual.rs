@@ -22,7 +22,7 @@ pub fn man(args: &ManArgs) -> anyhow::Result<()> {
                 Some(found) => found.clone(),
                 None => {
                     let message = format!("no command `{name}`; the commands are {}", names());
-                    root.error(ErrorKind::InvalidSubcommand, message).exit()
+                    output::usage(&root.error(ErrorKind::InvalidSubcommand, message))
                 }
             }
         }

@@ -51,6 +51,8 @@ mod tune;
 mod tune_report;
 mod tunings;
 mod verdicts;
+#[cfg(feature = "download")]
+mod verify;
 
 use args::Command;
 use std::io::ErrorKind;
@@ -60,6 +62,10 @@ use std::process::ExitCode;
 pub fn main() -> ExitCode {
     #[cfg(target_os = "macos")]
     relax_the_watchdog();
+    #[cfg(feature = "serve")]
+    if serve::compile_child::is_asked() {
+        return serve::compile_child::run();
+    }
     let (arguments, notes) = args::parse();
     if arguments.command.is_quiet() {
         output::be_quiet();
@@ -70,7 +76,7 @@ pub fn main() -> ExitCode {
         tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(output::colour())
-            .with_writer(std::io::stderr)
+            .with_writer(|| output::Log)
             .init();
     }
     match dispatch(arguments.command) {
@@ -105,8 +111,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "serve")]
         Command::Serve(args) => return serve::serve(*args),
         #[cfg(feature = "download")]
-        Command::Pull(args) => pull::pull(&args)?,
-        Command::Models(args) => models::models(&args)?,
+        Command::Pull(args) => return pull::pull(&args),
+        Command::Models(args) => return models::models(&args),
         Command::Inspect(args) => inspect::inspect(args)?,
         Command::Devices(args) => devices::devices(&args)?,
         Command::Tokenize(args) => text::tokenize(args)?,

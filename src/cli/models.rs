@@ -1,8 +1,16 @@
-//! The command `models`: lists the models on this machine, and tells which of them fit.
+//! The command `models`: lists the models on this machine, and tells which of them fit, or compares their files with
+//! their hashes.
 
 use super::args::ModelsArgs;
+#[cfg(feature = "download")]
+use super::interrupts::{self, OnInterrupt};
+#[cfg(feature = "download")]
+use super::verify::Comparison;
 use super::{fits, output};
 use serde::Serialize;
+use std::process::ExitCode;
+#[cfg(feature = "download")]
+use wglm::verify_local;
 use wglm::{Gguf, Judged, LoadOptions, LocalModel, Places, local_models};
 
 /// A model, and what is known of it.
@@ -14,9 +22,40 @@ struct Listed {
     judged: Judged,
 }
 
-pub fn models(args: &ModelsArgs) -> anyhow::Result<()> {
+pub fn models(args: &ModelsArgs) -> anyhow::Result<ExitCode> {
     let places = Places::default();
     let found = local_models(&places);
+    #[cfg(feature = "download")]
+    if args.verify {
+        return verify(&found, args);
+    }
+    list(args, places, found)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Compares the models that are meant with the hashes that their files are named by.
+#[cfg(feature = "download")]
+fn verify(found: &[LocalModel], args: &ModelsArgs) -> anyhow::Result<ExitCode> {
+    interrupts::begin(OnInterrupt::ExitAfterGrace);
+    interrupts::listen(false)?;
+    let is_meant = |model: &&LocalModel| {
+        let name = args.name.as_deref();
+        let repo = model.name.rsplit_once(':').map_or(model.name.as_str(), |(repo, _)| repo);
+        name.is_none_or(|name| [&model.name, repo].iter().any(|own| own.eq_ignore_ascii_case(name)))
+    };
+    let models: Vec<&LocalModel> = found.iter().filter(is_meant).collect();
+    match &args.name {
+        Some(name) => anyhow::ensure!(!models.is_empty(), "no model `{name}` is on this machine"),
+        None => anyhow::ensure!(!models.is_empty(), "no models are on this machine"),
+    }
+    let mut comparison = Comparison::of(models.iter().map(|model| model.bytes).fold(0, u64::saturating_add));
+    for model in models {
+        comparison.model(&model.name, model.bytes, |tell| verify_local(model, tell))?;
+    }
+    comparison.tell(args.json)
+}
+
+fn list(args: &ModelsArgs, places: Places, found: Vec<LocalModel>) -> anyhow::Result<()> {
     let gpu = if found.is_empty() { None } else { fits::device(&args.gpu) };
     let listed: Vec<Listed> = found
         .into_iter()

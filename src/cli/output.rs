@@ -1,10 +1,15 @@
 //! Writes answers to stdout and everything else to stderr, with colour only on a terminal.
+//!
+//! Nothing else in the command writes to them (a house test checks that), because here characters that a terminal would
+//! obey are shown instead: files, hubs and models may say what they like. A pipe or a file gets every text as it is.
 
 use super::terminal;
 use anyhow::Context;
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use wglm::visible::{is_obeyed, visible};
 
 const UNWRITABLE: &str = "cannot write to stdout";
 
@@ -45,26 +50,85 @@ pub fn interject(line: fmt::Arguments<'_>) {
 
 /// Writes a line to stderr even if quiet.
 pub fn complain(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let (mut err, line) = (io::stderr().lock(), line.to_string());
+    let _ = writeln!(err, "{}", shown(&line, &err));
 }
 
 /// Writes a prompt to stderr, after which the user types.
 pub fn prompt(text: &str) {
     let mut err = io::stderr().lock();
+    let text = shown(text, &err);
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
 /// Writes text to stdout and flushes it.
 pub fn say(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
+    let text = shown(text, &out);
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(UNWRITABLE)
 }
 
 /// Writes lines to stdout.
 pub fn lines(lines: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    let written = lines.into_iter().try_for_each(|line| writeln!(out, "{line}"));
+    let written = lines.into_iter().try_for_each(|line| {
+        let line = line.to_string();
+        writeln!(out, "{}", shown(&line, &out))
+    });
     written.and_then(|()| out.flush()).context(UNWRITABLE)
+}
+
+/// What to write of a text: on a terminal what can be seen of it.
+fn shown<'a>(text: &'a str, to: &impl IsTerminal) -> Cow<'a, str> {
+    if to.is_terminal() { visible(text) } else { Cow::Borrowed(text) }
+}
+
+/// Stderr for the log, whose lines may be coloured.
+pub struct Log;
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (mut err, text) = (io::stderr().lock(), String::from_utf8_lossy(bytes));
+        let text = if err.is_terminal() { Cow::Owned(visible_in_colour(&text)) } else { text };
+        err.write_all(text.as_bytes()).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// Text with colours, in which all other control characters can be seen. What is logged has no colours of its own:
+/// `tracing-subscriber` escapes them.
+fn visible_in_colour(text: &str) -> String {
+    let mut parts = text.split('\x1b');
+    let mut shown = visible(parts.next().unwrap_or_default()).into_owned();
+    for part in parts {
+        let rest = part.strip_prefix('[').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';'));
+        match rest.and_then(|rest| rest.strip_prefix('m')) {
+            Some(rest) => {
+                shown.push('\x1b');
+                shown.push_str(&part[..part.len() - rest.len()]);
+                shown.push_str(&visible(rest));
+            }
+            None => {
+                shown.push_str(&visible("\x1b"));
+                shown.push_str(&visible(part));
+            }
+        }
+    }
+    shown
+}
+
+/// Ends the process with what is wrong with its arguments, or with the help that they ask for.
+pub fn usage(error: &clap::Error) -> ! {
+    let is_obeyed = |argument: std::ffi::OsString| argument.to_string_lossy().contains(is_obeyed);
+    if !std::env::args_os().any(is_obeyed) {
+        error.exit();
+    }
+    // The message repeats the arguments, so it gets no colours of its own, with which `clap` takes theirs out too.
+    complain(format_args!("{}", error.render().to_string().trim_end()));
+    std::process::exit(error.exit_code())
 }
 
 /// Whether stderr is a terminal for which colour is not turned off.
@@ -94,15 +158,20 @@ impl Aside {
     /// Writes text over the current line, if the terminal can do that. The next such text replaces it.
     pub fn passing(&self, text: fmt::Arguments<'_>) {
         if draws_progress() {
-            self.write(&format!("\r{text}\x1b[K"));
+            self.put("\r", &text.to_string(), "\x1b[K");
         }
     }
 
     /// Writes text.
     pub fn write(&self, text: &str) {
+        self.put("", text, "");
+    }
+
+    fn put(&self, before: &str, text: &str, after: &str) {
         let (faint, plain) = if self.colour { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
         let mut err = io::stderr().lock();
-        let _ = write!(err, "{faint}{text}{plain}").and_then(|()| err.flush());
+        let text = shown(text, &err);
+        let _ = write!(err, "{faint}{before}{text}{after}{plain}").and_then(|()| err.flush());
     }
 
     /// Writes a line.
@@ -119,4 +188,21 @@ pub fn count(count: usize, thing: &str) -> String {
 /// A number of bytes in units that people read.
 pub fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visible_in_colour;
+
+    #[test]
+    fn colours_alone_are_obeyed_in_the_log() {
+        for (text, shown) in [
+            ("\x1b[2mfaint\x1b[0m \x1b[1;31mred", "\x1b[2mfaint\x1b[0m \x1b[1;31mred"),
+            ("\x1b[2J\x1b]0;x\x07\x1b", "␛[2J␛]0;x␇␛"),
+            ("\x1b[m\u{9b}1m\u{202e}", "\x1b[m\\u{9b}1m\\u{202e}"),
+            ("\x1b[31", "␛[31"),
+        ] {
+            assert_eq!(visible_in_colour(text), shown);
+        }
+    }
 }

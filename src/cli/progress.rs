@@ -2,6 +2,7 @@
 
 use super::output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use wglm::visible::visible;
 
 /// A progress bar that is drawn only on a terminal, and removed at the end.
 pub fn bar(total: u64) -> ProgressBar {
@@ -23,7 +24,7 @@ impl ProgressLine {
 
     /// Shows the name of the current task.
     pub fn doing(&self, what: impl Into<String>) {
-        self.0.set_message(what.into());
+        self.0.set_message(visible(&what.into()).into_owned());
     }
 
     /// Counts another task as done.

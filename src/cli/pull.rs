@@ -1,15 +1,18 @@
-//! The command `pull`: lists what a repository holds and what of it fits, and downloads a model.
+//! The command `pull`: lists what a repository holds and what of it fits, downloads a model, and compares what is here
+//! with what the hub lists.
 
 use super::args::PullArgs;
 use super::interrupts::{self, OnInterrupt};
+use super::verify::{CHECKING, Comparison};
 use super::{fits, output, progress};
 use anyhow::Context;
 use indicatif::ProgressStyle;
 use std::ops::ControlFlow;
+use std::process::ExitCode;
 use wglm::{Error, Hub, HubOptions, Judged, LoadOptions, ModelName, Offer, Offers};
 use wglm::{PullProgress, PullStage, RemoteModel, Repository, offers};
 
-pub fn pull(args: &PullArgs) -> anyhow::Result<()> {
+pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     interrupts::begin(OnInterrupt::ExitAfterGrace);
     interrupts::listen(false)?;
     let usual = HubOptions::default();
@@ -24,9 +27,14 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<()> {
     if args.list {
         let offers = judged(&hub, &repository, args)?;
         if args.json {
-            return output::lines([serde_json::to_string_pretty(&offers.models)?]);
+            output::lines([serde_json::to_string_pretty(&offers.models)?])?;
+        } else {
+            output::lines(table(&offers))?;
         }
-        return output::lines(table(&offers));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.verify {
+        return verify(&hub, &repository, label.as_deref(), args.json);
     }
     let model = match label {
         Some(label) => {
@@ -37,7 +45,23 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<()> {
         }
         None => choose(&hub, &repository, args)?,
     };
-    download(&hub, &repository, model, args)
+    download(&hub, &repository, model, args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Compares a model with what the hub lists, or without a label all models of which something is here.
+fn verify(hub: &Hub, repository: &Repository, label: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
+    let models: Vec<&RemoteModel> = match label {
+        Some(label) => vec![repository.model(label).map_err(|error| anyhow::anyhow!("{error}"))?],
+        None => repository.models.iter().filter(|model| hub.bytes_here(repository, model) > 0).collect(),
+    };
+    anyhow::ensure!(!models.is_empty(), "no model of {} is here", repository.name);
+    let mut comparison = Comparison::of(models.iter().map(|model| model.bytes()).fold(0, u64::saturating_add));
+    for model in models {
+        let name = format!("{}:{}", repository.name, model.label);
+        comparison.model(&name, model.bytes(), |tell| hub.verify(repository, model, tell))?;
+    }
+    comparison.tell(json)
 }
 
 fn go_on() -> ControlFlow<()> {
@@ -134,10 +158,10 @@ fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &Pull
     }
     let listed = model.files.iter().all(|file| file.sha256.is_some());
     let what = match (pulled.verified, pulled.received) {
-        (true, _) => "is here, and its SHA-256 is right",
+        (true, _) if listed => "is here, and its SHA-256 is right",
+        (true, _) => "is here, and its hash is right",
         (false, 0) => "was here already",
-        (false, _) if listed => "is here, and the SHA-256 of what came is right",
-        (false, _) => "is here, as far as its size shows, for the hub lists no SHA-256 of all of it",
+        (false, _) => "is here, and the hash of what came is right",
     };
     output::note(format_args!("{name} {what}; to talk with it:\n  {} chat -m {name}", output::command()));
     output::lines([pulled.path.display()])
@@ -145,7 +169,7 @@ fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &Pull
 
 fn style(stage: PullStage) -> ProgressStyle {
     let template = match stage {
-        PullStage::Checking => "checking {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}",
+        PullStage::Checking => CHECKING,
         _ => "downloading {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
     };
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())

@@ -4,9 +4,12 @@
 //! compiled by themselves, and the path leads into the part that has the same error.
 
 use super::depth;
+use super::expression::ways;
 use super::matcher::{Matcher, failed};
 use super::schema::with_definitions;
 use super::source::{alone, json_grammar, lenient, with_options};
+use super::stack::with_stack;
+use super::together::Excess;
 use super::vocabulary::{Grammar, factory_of};
 use crate::error::{Error, Result};
 use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
@@ -29,9 +32,17 @@ pub(super) fn json_schema(schema: &Value) -> Result<()> {
     if !schema.is_object() && !schema.is_boolean() {
         return Err(failed(SCHEMA, "#", "expected an object or a boolean"));
     }
-    if let Some(why) = depth::of_schema(schema) {
-        return Err(failed(SCHEMA, "#", why));
-    }
+    with_stack(SCHEMA, || schema_on_stack(schema))
+}
+
+/// Refuses a schema that is too large, too deep or too complex.
+fn bounded(schema: &Value) -> Result<()> {
+    let refused = depth::of_schema(schema).map(|Excess { place, message }| failed(SCHEMA, &place, message));
+    refused.map_or(Ok(()), Err)
+}
+
+fn schema_on_stack(schema: &Value) -> Result<()> {
+    bounded(schema)?;
     let compiled = |schema: &Value| text(json_grammar(schema.clone()), SCHEMA);
     let Err(error) = compiled(schema) else { return Ok(()) };
     let (mut path, mut part, mut message) = ("#".to_owned(), schema.clone(), message_of(&error));
@@ -57,10 +68,14 @@ pub(super) fn json_schema(schema: &Value) -> Result<()> {
 }
 
 pub(super) fn regex(expression: &str) -> Result<()> {
-    text(GrammarWithLexer::from_regex(expression), REGEX).map_err(|error| match error {
+    let compiled = match ways(expression) {
+        Ok(_) => with_stack(REGEX, || text(GrammarWithLexer::from_regex(expression), REGEX)),
+        Err(why) => Err(failed(REGEX, "", why)),
+    };
+    compiled.map_err(|error| match error {
         Error::Constraint { kind, message, .. } => {
-            let place: String = format!("{expression:?}").chars().take(80).collect();
-            Error::Constraint { kind, place, message }
+            let place: String = format!("{:?}", expression.chars().take(80).collect::<String>());
+            Error::Constraint { kind, place: place.chars().take(80).collect(), message }
         }
         other => other,
     })
@@ -73,16 +88,22 @@ pub(super) fn lark(grammar: &str) -> Result<()> {
     }
     let init = GrammarInit::Serialized(TopLevelGrammar::from_lark(grammar.to_owned()));
     let compile = || init.to_internal(None, ParserLimits::default()).map(drop);
-    panic_utils::catch_unwind(AssertUnwindSafe(compile)).map_err(|error| failed(LARK, "", error))
+    let compile = || panic_utils::catch_unwind(AssertUnwindSafe(compile)).map_err(|error| failed(LARK, "", error));
+    with_stack(LARK, compile)
+}
+
+/// Whether a schema is small enough to be looked at.
+pub(super) fn is_small(schema: &Value) -> bool {
+    with_stack(SCHEMA, || bounded(schema)).is_ok()
 }
 
 /// Whether arguments can be written by the schema of a function, of which not everything has to be supported. A schema that
 /// is too deep for llguidance is not shown to it.
 pub(super) fn arguments(schema: &Value) -> Result<()> {
-    if let Some(why) = depth::of_schema(schema) {
-        return Err(failed(SCHEMA, "#", why));
-    }
-    text(GrammarWithLexer::from_json_schema(with_options(schema.clone(), lenient())), SCHEMA)
+    with_stack(SCHEMA, || {
+        bounded(schema)?;
+        text(GrammarWithLexer::from_json_schema(with_options(schema.clone(), lenient())), SCHEMA)
+    })
 }
 
 /// Whether any text matches a grammar.
@@ -162,6 +183,6 @@ fn parts(schema: &Value) -> Vec<(String, Value)> {
 }
 
 /// A key as a step of a JSON pointer.
-fn escaped(key: &str) -> String {
+pub(super) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }

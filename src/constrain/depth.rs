@@ -1,6 +1,8 @@
 //! How large and how deep schemas and grammars may be. llguidance follows references and rules by recursion, without a bound,
 //! and an overflow of the stack ends the process. So what is too deep is refused before llguidance sees it.
 
+use super::expression::ways;
+use super::together::{self, Excess, MOST_WAYS};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -11,8 +13,12 @@ const DEEPEST: usize = 200;
 /// refers to it.
 const DEEPEST_REFERRED: usize = 150;
 
-/// The most values that a schema may consist of.
+/// The most values that a schema may consist of, and the most bytes of its names and strings.
 const MOST_VALUES: usize = 200_000;
+const MOST_BYTES: usize = 4 << 20;
+
+/// The longest grammar, in bytes.
+const LONGEST_GRAMMAR: usize = 256 << 10;
 
 /// The most alternatives of which exactly one holds: each is compared with each.
 const MOST_OF_ONE: usize = 1000;
@@ -29,19 +35,32 @@ const MOST_PATTERNS: u64 = 10_000;
 const MOST_MERGED: u64 = 1_000_000;
 
 /// Why a schema is too large or too deep to be compiled, if it is.
-pub(super) fn of_schema(schema: &Value) -> Option<String> {
+pub(super) fn of_schema(schema: &Value) -> Option<Excess> {
+    let whole = |message| Excess { place: "#".to_owned(), message };
+    if let Some(message) = of_whole(schema) {
+        return Some(whole(message));
+    }
+    // Its own options have expressions too.
+    let options = schema.get("x-guidance").and_then(Value::as_object).into_iter().flat_map(Map::values);
+    let refused = options.filter_map(Value::as_str).find_map(|expression| ways(expression).err());
+    refused.map(whole).or_else(|| together::excess(schema))
+}
+
+fn of_whole(schema: &Value) -> Option<String> {
     if is_deeper_than(schema, DEEPEST) {
         return Some(format!("more than {DEEPEST} levels of nesting"));
     }
-    let (mut values, mut open, mut objects) = (0, vec![schema], Vec::new());
+    let (mut values, mut bytes, mut open, mut objects) = (0, 0, vec![schema], Vec::new());
     while let Some(value) = open.pop() {
         values += 1;
         match value {
             Value::Array(items) => open.extend(items),
             Value::Object(entries) => {
+                bytes += entries.keys().map(String::len).sum::<usize>();
                 open.extend(entries.values());
                 objects.push(entries);
             }
+            Value::String(text) => bytes += text.len(),
             _ => {}
         }
         if value.get("oneOf").and_then(Value::as_array).is_some_and(|list| list.len() > MOST_OF_ONE) {
@@ -49,7 +68,10 @@ pub(super) fn of_schema(schema: &Value) -> Option<String> {
         }
     }
     if values > MOST_VALUES {
-        return Some(format!("too large: more than {MOST_VALUES} values"));
+        return Some(format!("too large: {values} values; the most are {MOST_VALUES}"));
+    }
+    if bytes > MOST_BYTES {
+        return Some(format!("too large: {bytes} bytes of names and strings; the most are {MOST_BYTES}"));
     }
     if let Some(why) = of_patterns(&objects).or_else(|| of_one(&objects, schema)) {
         return Some(why);
@@ -268,7 +290,7 @@ impl<'a> Depth<'a> {
 }
 
 /// What llguidance finds for a reference.
-fn resolved<'a>(reference: &str, whole: &'a Value) -> Option<&'a Value> {
+pub(super) fn resolved<'a>(reference: &str, whole: &'a Value) -> Option<&'a Value> {
     let path = reference.strip_prefix('#')?;
     if path.is_empty() || path == "/" {
         return Some(whole);
@@ -279,22 +301,39 @@ fn resolved<'a>(reference: &str, whole: &'a Value) -> Option<&'a Value> {
     })
 }
 
-/// Why a grammar is too deep to be compiled, if it is.
+/// Why a grammar is too large or too deep to be compiled, if it is.
 pub(super) fn of_lark(grammar: &str) -> Option<String> {
+    if grammar.len() > LONGEST_GRAMMAR {
+        return Some(format!("too large: {} bytes; the most are {LONGEST_GRAMMAR}", grammar.len()));
+    }
     let mut rules = Rules::default();
     let (mut depth, mut rest) = (0usize, grammar);
     while let Some(first) = rest.chars().next() {
         let skipped = match first {
-            '"' => quoted(rest, '"'),
+            '"' => {
+                rules.operands().add(1);
+                quoted(rest, '"')
+            }
+            '&' => {
+                rules.operands().are_met = true;
+                1
+            }
             '#' => rest.find('\n').unwrap_or(rest.len()),
             '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            '/' => quoted(rest, '/'),
+            '/' => {
+                let length = quoted(rest, '/');
+                match ways(rest[..length].trim_matches('/')) {
+                    Ok(ways) => rules.operands().add(ways),
+                    Err(why) => return Some(why),
+                }
+                length
+            }
             '%' if rest.starts_with("%json") => {
                 let mut schemas = serde_json::Deserializer::from_str(&rest["%json".len()..]).into_iter::<Value>();
                 match schemas.next() {
                     Some(Ok(schema)) => {
-                        if let Some(why) = of_schema(&schema) {
-                            return Some(why);
+                        if let Some(Excess { place, message }) = of_schema(&schema) {
+                            return Some(format!("{place}: {message}"));
                         }
                         "%json".len() + schemas.byte_offset()
                     }
@@ -332,7 +371,38 @@ pub(super) fn of_lark(grammar: &str) -> Option<String> {
     }
     rules.line = rules.body.len();
     rules.begin();
-    rules.are_deep().then(|| format!("more than {DEEPEST_REFERRED} levels of rules and their brackets"))
+    if rules.are_deep() {
+        return Some(format!("more than {DEEPEST_REFERRED} levels of rules and their brackets"));
+    }
+    let mut known = HashMap::new();
+    let met = rules.operands.iter().filter(|(_, of)| of.are_met);
+    let most = met.map(|(name, _)| rules.ways(name, &mut known)).max().unwrap_or(0);
+    (most > MOST_WAYS).then(|| {
+        format!("too complex: a text may go on in {most} ways by the expressions that hold together; the most are {MOST_WAYS}")
+    })
+}
+
+/// The expressions and strings of a rule: in how many ways a text may go on by them.
+#[derive(Debug, Clone, Copy)]
+struct Operands {
+    /// Of all added, and of all multiplied.
+    sum: u64,
+    product: u64,
+    /// Whether some of them hold together.
+    are_met: bool,
+}
+
+impl Default for Operands {
+    fn default() -> Self {
+        Self { sum: 0, product: 1, are_met: false }
+    }
+}
+
+impl Operands {
+    fn add(&mut self, ways: u64) {
+        self.sum = self.sum.saturating_add(ways);
+        self.product = self.product.saturating_mul(ways.max(1));
+    }
 }
 
 fn is_name(letter: char) -> bool {
@@ -348,9 +418,32 @@ struct Rules<'a> {
     rule: &'a str,
     body: Vec<(&'a str, usize)>,
     line: usize,
+    /// The expressions of each rule.
+    operands: HashMap<&'a str, Operands>,
 }
 
 impl Rules<'_> {
+    /// The expressions of the rule that is being read.
+    fn operands(&mut self) -> &mut Operands {
+        self.operands.entry(self.rule).or_default()
+    }
+
+    /// In how many ways a text may go on by a rule, and by those that it names. `None` in `known` while that is counted: a rule
+    /// that names itself is no expression.
+    fn ways<'b>(&'b self, rule: &'b str, known: &mut HashMap<&'b str, Option<u64>>) -> u64 {
+        if let Some(known) = known.get(rule) {
+            return known.unwrap_or(0);
+        }
+        known.insert(rule, None);
+        let mut all = self.operands.get(rule).copied().unwrap_or_default();
+        for (name, _) in self.known.get(rule).into_iter().flatten() {
+            all.add(self.ways(name, known));
+        }
+        let ways = if all.are_met { all.product } else { all.sum };
+        known.insert(rule, Some(ways));
+        ways
+    }
+
     /// What the present line names is the head of another rule.
     fn begin(&mut self) {
         let head = self.body.split_off(self.line.min(self.body.len()));
@@ -404,7 +497,7 @@ mod tests {
     #[test]
     fn patterns_are_compared_with_each_other() {
         assert!(!is_refused(&patterns(100)));
-        assert!(of_schema(&patterns(101)).is_some_and(|why| why.contains("patternProperties")));
+        assert!(of_schema(&patterns(101)).is_some_and(|why| why.message.contains("patternProperties")));
         // Not those of one object with those of another.
         let objects = |count: usize| json!({"prefixItems": vec![patterns(10); count]});
         assert!(!is_refused(&objects(100)) && is_refused(&objects(101)));
@@ -421,7 +514,7 @@ mod tests {
         let many = |count: usize| json!({"enum": (0..count).collect::<Vec<_>>()});
         let list = |alternatives: usize, count: usize| json!({"oneOf": vec![many(count); alternatives]});
         assert!(!is_refused(&list(1000, 5)) && !is_refused(&list(2, 4000)));
-        assert!(of_schema(&list(1000, 190)).is_some_and(|why| why.contains("oneOf")));
+        assert!(of_schema(&list(1000, 190)).is_some_and(|why| why.message.contains("oneOf")));
         // Many lists, and alternatives that are somewhere else.
         let lists = |count: usize| json!({"prefixItems": vec![list(10, 100); count]});
         assert!(!is_refused(&lists(50)) && is_refused(&lists(150)));

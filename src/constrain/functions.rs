@@ -1,11 +1,11 @@
 //! The functions that a reply may call: their names, and the schemas of their arguments.
 
-use super::{check, depth};
+use super::check;
 use serde_json::{Value, json};
 
-/// The functions, with any arguments for those whose schema is too large or too deep to be looked at.
+/// The functions, with any arguments for those whose schema is too large, too deep or too complex to be looked at.
 pub fn bounded(tools: &[Value]) -> Vec<Value> {
-    opened(tools, |schema| depth::of_schema(schema).is_none())
+    opened(tools, check::is_small)
 }
 
 /// The functions, with any arguments for those of whose schema nothing can be kept: where it is not supported even in parts,

@@ -3,13 +3,28 @@
 use super::numbers::{Digits, Numbers};
 use super::vocabulary::Grammar;
 use crate::error::{Error, Result};
-use llguidance::ParserFactory;
+use llguidance::api::StopReason;
+use llguidance::{ParserFactory, TokenParser, panic_utils};
 use std::fmt::Display;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+
+/// The most memory of what is compiled of a grammar, in bytes as llguidance estimates them, which is up to twice as much as is
+/// used. An expression that counts takes about 700 bytes for each character of a text.
+const MOST_MEMORY: usize = 32 << 20;
+
+/// The most items of a grammar's rules that are looked at for a reply, of 8 bytes each. At most all of them are kept: 64 MB. A
+/// reply of 3000 tokens by a schema of 60 properties takes 55,000.
+const MOST_ITEMS: usize = 8_000_000;
+
+/// The memory of the rules of an object's property, in bytes, measured on an object of 1000.
+const MEMORY_OF_RULES: usize = 4 << 10;
 
 /// Follows the tokens of a text, and tells which may come next.
 pub struct Matcher {
-    inner: llguidance::Matcher,
+    inner: TokenParser,
+    /// Why it cannot go on.
+    failed: Option<String>,
     kind: &'static str,
     /// The words of a mask.
     words: usize,
@@ -27,15 +42,51 @@ impl Matcher {
         digits: Option<&Arc<Digits>>,
     ) -> Result<Self> {
         let parser = factory.create_parser(grammar.source.clone());
-        let parser = parser.map_err(|error| failed(grammar.kind, "", error))?;
+        let mut inner = parser.map_err(|error| failed(grammar.kind, "", error))?;
+        if inner.is_fresh() {
+            inner.start_without_prompt();
+        }
         let numbers = grammar.numbers.clone().zip(digits.cloned());
-        Ok(Self { inner: llguidance::Matcher::new(Ok(parser)), kind: grammar.kind, words, mask: None, numbers })
+        Ok(Self { inner, failed: None, kind: grammar.kind, words, mask: None, numbers })
+    }
+
+    /// What came of a step of llguidance's. After one that failed, or took too much memory, all others fail.
+    fn settle<T>(&mut self, step: std::result::Result<T, impl Display>) -> Result<T> {
+        let step = step.map_err(|error| failed(self.kind, "", format!("{error:#}")));
+        let (bytes, items) = (self.memory(), self.inner.parser.stats().all_items);
+        let too_much =
+            |what: String| Err(failed(self.kind, "", format!("too complex: a reply takes more than {what}")));
+        let step = step.and_then(|step| match (bytes, items) {
+            (0..=MOST_MEMORY, 0..=MOST_ITEMS) => Ok(step),
+            (0..=MOST_MEMORY, _) => too_much(format!("{MOST_ITEMS} items of rules")),
+            _ => too_much(format!("{} MB", MOST_MEMORY >> 20)),
+        });
+        if let Err(Error::Constraint { message, .. }) = &step {
+            self.failed = Some(message.clone());
+        }
+        step
+    }
+
+    /// Whether an earlier step failed.
+    fn check(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |message| Err(failed(self.kind, "", message)))
+    }
+
+    /// The memory of what was compiled so far, in bytes as llguidance estimates them.
+    fn memory(&self) -> usize {
+        self.inner.parser.lexer_stats().num_bytes
+    }
+
+    /// How much memory all of it takes, roughly and in bytes. Expressions stand in the rules of the grammar too.
+    pub(super) fn size(&self) -> usize {
+        let stats = self.inner.parser.lexer_stats();
+        stats.num_bytes + stats.num_regexps * MEMORY_OF_RULES
     }
 
     /// The same state, apart from this one: what either finds out of its grammar is not shared.
     pub fn copy(&self) -> Self {
         let (inner, mask, numbers) = (self.inner.deep_clone(), self.mask.clone(), self.numbers.clone());
-        Self { inner, kind: self.kind, words: self.words, mask, numbers }
+        Self { inner, failed: self.failed.clone(), kind: self.kind, words: self.words, mask, numbers }
     }
 
     /// Which tokens may come next: a bit each, the lowest bit of a word first. Where the text may end, these are also the
@@ -47,7 +98,10 @@ impl Matcher {
         let mask = match self.mask.take() {
             Some(mask) => mask,
             None => {
-                let allowed = self.inner.compute_mask().map_err(|error| failed(self.kind, "", error))?;
+                self.check()?;
+                let inner = &mut self.inner;
+                let allowed = panic_utils::catch_unwind(AssertUnwindSafe(|| inner.compute_mask()));
+                let allowed = self.settle(allowed)?;
                 let mut mask = vec![0; self.words];
                 mask.iter_mut().zip(allowed.as_slice()).for_each(|(word, allowed)| *word = *allowed);
                 if let Some((numbers, digits)) = &self.numbers {
@@ -70,7 +124,12 @@ impl Matcher {
 
     /// The tokens that have to come next, if there is only one way to go on.
     pub fn forced(&mut self) -> Vec<u32> {
-        self.inner.compute_ff_tokens()
+        if self.failed.is_some() {
+            return Vec::new();
+        }
+        let inner = &mut self.inner;
+        let forced = panic_utils::catch_unwind(AssertUnwindSafe(|| Ok(inner.compute_ff_tokens())));
+        self.settle(forced).unwrap_or_default()
     }
 
     /// How many of these tokens may come next, one after the other.
@@ -78,7 +137,10 @@ impl Matcher {
     /// # Errors
     /// [`Error::Constraint`] if the grammar is too complex.
     pub fn valid(&mut self, tokens: &[u32]) -> Result<usize> {
-        self.inner.validate_tokens(tokens).map_err(|error| failed(self.kind, "", error))
+        self.check()?;
+        let inner = &mut self.inner;
+        let valid = panic_utils::catch_unwind(AssertUnwindSafe(|| inner.validate_tokens_raw(tokens)));
+        self.settle(valid)
     }
 
     /// Takes the next token.
@@ -90,12 +152,18 @@ impl Matcher {
         if let Some((numbers, digits)) = &mut self.numbers {
             numbers.accept(token, digits);
         }
-        self.inner.consume_token(token).map_err(|error| failed(self.kind, "", error))
+        self.check()?;
+        let inner = &mut self.inner;
+        let taken = panic_utils::catch_unwind(AssertUnwindSafe(|| {
+            inner.consume_token(token)?;
+            inner.check_stop()
+        }));
+        self.settle(taken).map(drop)
     }
 
     /// Whether the text is complete and cannot go on. After an error it is not: that comes again with the next mask.
     pub fn is_over(&self) -> bool {
-        self.inner.is_stopped() && !self.inner.is_error()
+        self.failed.is_none() && self.inner.stop_reason() != StopReason::NotStopped
     }
 }
 

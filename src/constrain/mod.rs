@@ -7,12 +7,15 @@
 mod call_grammar;
 mod check;
 mod depth;
+mod expression;
 mod functions;
 mod keyed;
 mod matcher;
 mod numbers;
 mod schema;
 mod source;
+mod stack;
+mod together;
 mod vocabulary;
 
 pub use call_grammar::{CallGrammar, Calls};

@@ -12,6 +12,24 @@ use serde_json::{Value, json};
 ///
 /// It is checked when it is made, without a model: whether it can be understood, and whether any text matches it.
 ///
+/// # Limits
+///
+/// Schemas and grammars may come from strangers, so stack, memory and time are bounded. It is compiled on a thread with a
+/// stack of 32 MiB, whatever that of the caller. Refused are:
+///
+/// - schemas of more than 200,000 values, or 4 MiB of names and strings; nested more than 200 levels deep, or 150 levels of
+///   schemas within one another, those included that are referred to; with more than 1000 alternatives in a `oneOf`;
+/// - more than 1000 properties of one object, those included that `allOf`, `$ref` and the like add to it; more than 60 beside
+///   `minProperties` or `maxProperties`; objects of which the squares of these numbers add up to more than 3,000,000;
+/// - strings for which expressions hold together by which a text may go on in more than 100,000 ways, or all such strings
+///   together in more than 500,000: the ways of an expression are the character classes and letters in it that have a character
+///   in common, and those of several are multiplied;
+/// - schemas that consist of more than 250,000 once alternatives are merged with what stands beside them;
+/// - expressions of more than 64 KiB or 4000 backslashes, and grammars of more than 256 KiB.
+///
+/// While a reply is written, a token's mask takes 200,000 steps of expressions and 50,000 items of rules at most. A reply
+/// whose grammar takes more than 32 MiB, or 8,000,000 items of rules, ends with [`Error::Constraint`].
+///
 /// ```
 /// use wglm::{Constraint, serde_json::json};
 ///
@@ -75,10 +93,16 @@ impl Constraint {
     /// numbers have at most 20 digits and an exponent of at most two.
     ///
     /// # Errors
-    /// [`Error::Constraint`], with the path of the part of the schema that no value is valid by or that is not supported.
-    /// Schemas and their references may lie 150 levels within one another.
+    /// [`Error::Constraint`], with the path of the part of the schema that no value is valid by, that is not supported, or that
+    /// is too deep, too large or too complex.
     pub fn json_schema(schema: Value) -> Result<Self> {
         Source::JsonSchema(schema).try_into()
+    }
+
+    /// The same, of a schema that another process has checked: the command's server has that done where it can be stopped.
+    #[doc(hidden)]
+    pub fn of_checked_schema(schema: Value) -> Self {
+        Self(Source::JsonSchema(schema))
     }
 
     /// Any object of JSON, with numbers as by [`Constraint::json_schema`].
@@ -90,7 +114,7 @@ impl Constraint {
     /// without look-around and word boundaries.
     ///
     /// # Errors
-    /// [`Error::Constraint`] for an expression that is malformed or matches nothing.
+    /// [`Error::Constraint`] for an expression that is malformed, too long, or matches nothing.
     pub fn regex(expression: &str) -> Result<Self> {
         Source::Regex(expression.to_owned()).try_into()
     }
@@ -98,7 +122,7 @@ impl Constraint {
     /// Text by a grammar in llguidance's variant of Lark's syntax, which begins with the rule `start`.
     ///
     /// # Errors
-    /// [`Error::Constraint`] for a grammar that is malformed, with the line. Rules may lie 150 levels within one another.
+    /// [`Error::Constraint`] for a grammar that is malformed, with the line, or too deep, too large or too complex.
     pub fn lark(grammar: &str) -> Result<Self> {
         Source::Lark(grammar.to_owned()).try_into()
     }

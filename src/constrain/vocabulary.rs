@@ -2,6 +2,8 @@
 
 use super::matcher::{Matcher, failed};
 use super::numbers::{Digits, Numbers};
+use super::stack::with_stack;
+use super::together::MOST_PROPERTIES;
 use crate::error::{Error, Result};
 use crate::text::{TokenType, Tokenizer};
 use llguidance::api::{ParserLimits, TopLevelGrammar};
@@ -9,7 +11,7 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{INVALID_TOKEN, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 use llguidance::{ParserFactory, panic_utils};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What messages call it.
 const VOCABULARY: &str = "the model's vocabulary";
@@ -29,18 +31,36 @@ pub struct Vocabulary {
     /// The words of a mask: the tokenizer may have fewer tokens than the model has logits, or more.
     words: usize,
     digits: Arc<Digits>,
-    /// What was compiled last, by the text of the grammar; the latest at the end. The functions of a conversation, or of all
-    /// conversations of an app, are the same for each reply.
-    compiled: Mutex<Vec<(String, Matcher)>>,
+    compiled: Mutex<Compiled>,
+    /// Wakes those that wait for a grammar that another thread compiles.
+    made: Condvar,
 }
 
-/// How many compiled grammars are kept, and how long they may be, in bytes.
-const KEPT: usize = 8;
-const LONGEST_KEPT: usize = 256 * 1024;
+/// What was compiled last. The functions of a conversation, or of all conversations of an app, are the same for each reply.
+#[derive(Default)]
+struct Compiled {
+    /// By the text of the grammar, with its memory in bytes; the latest at the end.
+    known: Vec<(Arc<str>, Arc<Matcher>, usize)>,
+    /// The grammars that are being compiled.
+    begun: Vec<Arc<str>>,
+}
 
-/// The most states of what cuts a text into the parts of a grammar, of one or two KiB each. An expression that counts adds
-/// some with each token.
+/// How many compiled grammars are kept, and the most memory that they take together, in bytes.
+const KEPT: usize = 32;
+const KEPT_BYTES: usize = 64 << 20;
+
+/// How many grammars are compiled at a time. Each takes 100 MB at most for a moment.
+const AT_A_TIME: usize = 2;
+
+/// The most states of what cuts a text into the parts of a grammar. An expression that counts adds some with each token. Their
+/// memory is bounded too: see [`Matcher::memory`].
 const MOST_STATES: usize = 50_000;
+
+/// The most symbols of a grammar before equal ones are joined, of up to 300 bytes each.
+const MOST_SYMBOLS: usize = 200_000;
+
+/// The most ways in which a text may go on by the rules of a grammar at a time: four for each property of an object.
+const MOST_ITEMS: usize = 4 * MOST_PROPERTIES as usize + 100;
 
 impl Vocabulary {
     /// The vocabulary of a tokenizer, for a model with `logits` logits.
@@ -53,54 +73,86 @@ impl Vocabulary {
         let env = panic_utils::catch_unwind(AssertUnwindSafe(env)).map_err(|error| failed(VOCABULARY, "", error))?;
         let factory = factory_of(&env, &SlicedBiasComputer::general_slices())?;
         let words = logits.div_ceil(u32::BITS as usize);
-        Ok(Self { factory, words, digits, compiled: Mutex::default() })
+        Ok(Self { factory, words, digits, compiled: Mutex::default(), made: Condvar::new() })
     }
 
-    /// Compiles a grammar, or copies what was compiled of it before.
+    /// Compiles a grammar, or finds what was compiled of it before.
     ///
     /// # Errors
     /// [`Error::Constraint`] for a grammar that is malformed or too large.
-    pub fn matcher(&self, grammar: &Grammar) -> Result<Matcher> {
+    pub fn matcher(&self, grammar: &Grammar) -> Result<Arc<Matcher>> {
         self.matcher_or(grammar, Err)
     }
 
     /// Compiles a grammar or, if that fails, the one that `otherwise` makes for the error. Either is kept as what is compiled
-    /// of the first one.
+    /// of the first one. Threads that want the same one wait for the first of
+    /// them, and two grammars are compiled at a time.
     ///
     /// # Errors
     /// That of `otherwise`; [`Error::Constraint`] for its grammar if that is malformed or too large.
-    pub fn matcher_or(&self, grammar: &Grammar, otherwise: impl FnOnce(Error) -> Result<Grammar>) -> Result<Matcher> {
+    pub fn matcher_or(
+        &self,
+        grammar: &Grammar,
+        otherwise: impl FnOnce(Error) -> Result<Grammar>,
+    ) -> Result<Arc<Matcher>> {
         let Ok(text) = serde_json::to_string(&grammar.source) else { return self.compile(grammar) };
-        let compiled = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut known = compiled();
-        if let Some(place) = known.iter().position(|(of, _)| *of == text) {
-            let found = known.remove(place);
-            let copy = found.1.copy();
-            known.push(found);
-            return Ok(copy);
+        let text: Arc<str> = text.into();
+        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(place) = compiled.known.iter().position(|(of, ..)| *of == text) {
+                let found = compiled.known.remove(place);
+                let matcher = found.1.clone();
+                compiled.known.push(found);
+                return Ok(matcher);
+            }
+            if !compiled.begun.contains(&text) && compiled.begun.len() < AT_A_TIME {
+                break;
+            }
+            compiled = self.made.wait(compiled).unwrap_or_else(PoisonError::into_inner);
         }
-        drop(known); // others go on while this is compiled
+        compiled.begun.push(text.clone());
+        drop(compiled);
+        let begun = Begun { of: self, text };
         let made = match self.compile(grammar) {
             Ok(made) => made,
             Err(error) => self.compile(&otherwise(error)?)?,
         };
-        if text.len() > LONGEST_KEPT {
-            return Ok(made);
-        }
-        let copy = made.copy();
-        let mut known = compiled();
-        known.retain(|(of, _)| *of != text);
-        known.push((text, made));
-        if known.len() > KEPT {
-            known.remove(0);
-        }
-        Ok(copy)
+        begun.keep(&made);
+        Ok(made)
     }
 
-    fn compile(&self, grammar: &Grammar) -> Result<Matcher> {
-        let mut matcher = Matcher::new(&self.factory, grammar, self.words, Some(&self.digits))?;
-        matcher.mask()?; // an error if nothing matches
-        Ok(matcher)
+    fn compile(&self, grammar: &Grammar) -> Result<Arc<Matcher>> {
+        with_stack(grammar.kind, || {
+            let mut matcher = Matcher::new(&self.factory, grammar, self.words, Some(&self.digits))?;
+            matcher.mask()?; // an error if nothing matches
+            Ok(Arc::new(matcher))
+        })
+    }
+}
+
+/// A grammar that is being compiled, until this is dropped.
+struct Begun<'a> {
+    of: &'a Vocabulary,
+    text: Arc<str>,
+}
+
+impl Begun<'_> {
+    /// Keeps what was made of it, in the place of what was not wanted for the longest time.
+    fn keep(&self, made: &Arc<Matcher>) {
+        let mut compiled = self.of.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        compiled.known.push((self.text.clone(), made.clone(), made.size() + self.text.len()));
+        let mut bytes: usize = compiled.known.iter().map(|(.., bytes)| bytes).sum();
+        while bytes > KEPT_BYTES || compiled.known.len() > KEPT {
+            bytes -= compiled.known.remove(0).2;
+        }
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        let mut compiled = self.of.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        compiled.begun.retain(|begun| *begun != self.text);
+        self.of.made.notify_all();
     }
 }
 
@@ -115,8 +167,13 @@ pub(super) fn factory_of(env: &TokEnv, slices: &[String]) -> Result<ParserFactor
     let abilities = InferenceCapabilities { ff_tokens: true, ..InferenceCapabilities::default() };
     let factory = panic_utils::catch_unwind(AssertUnwindSafe(|| ParserFactory::new(env, abilities, slices)));
     let mut factory = factory.map_err(|error| failed(VOCABULARY, "", error))?;
-    let limits = ParserLimits { verbose_errors: false, max_lexer_states: MOST_STATES, ..ParserLimits::default() };
-    *factory.quiet().limits_mut() = limits;
+    *factory.quiet().limits_mut() = ParserLimits {
+        verbose_errors: false,
+        max_lexer_states: MOST_STATES,
+        max_grammar_size: MOST_SYMBOLS,
+        max_items_in_row: MOST_ITEMS,
+        ..ParserLimits::default()
+    };
     Ok(factory)
 }
 

@@ -121,7 +121,7 @@ impl Client {
         let began_elsewhere = is_elsewhere(&url);
         for _ in 0..=REDIRECTS {
             // A redirection may lead to https where the hub itself needs none.
-            if url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:")) {
+            if is_https(&url) {
                 tls::provider().map_err(Trouble::Lasting)?;
             }
             let mut request = self.agent.get(&url).header(ACCEPT_ENCODING, "identity");
@@ -147,7 +147,9 @@ impl Client {
                 200 | 206 => return Ok(Answer { is_range: status == 206, url, headers, linked, body }),
                 301 | 302 | 303 | 307 | 308 => {
                     let place = text(&headers, LOCATION.as_str()).and_then(|place| joined(&url, place));
-                    url = place.ok_or_else(|| self.refused(&url, status, &headers, "a redirection to nowhere"))?;
+                    let place =
+                        place.ok_or_else(|| self.refused(&url, status, &headers, "a redirection to nowhere"))?;
+                    url = followed(&url, place).map_err(Trouble::Lasting)?;
                 }
                 416 => return Err(Trouble::NoRange(Extent::of(&headers).and_then(|extent| extent.total))),
                 408 | 429 | 500..=599 => {
@@ -410,6 +412,23 @@ fn joined(base: &str, place: &str) -> Option<String> {
     place.starts_with('/').then(|| format!("{}{place}", origin(base)))
 }
 
+/// The address that a redirection leads to, unless what is sent there could be read and changed on its way, and what was
+/// asked could not.
+fn followed(from: &str, to: String) -> Result<String> {
+    if is_https(&to) || !is_https(from) {
+        return Ok(to);
+    }
+    Err(Error::Download {
+        what: place(from).into(),
+        reason: format!("{} redirects from https to http, to {}", host(from), host(&to)),
+        remedy: "check the address of the hub (HF_ENDPOINT), and the network".into(),
+    })
+}
+
+fn is_https(url: &str) -> bool {
+    url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
+}
+
 /// A text in an address, where all but plain letters and those of `kept` are escaped.
 fn escaped(text: &str, kept: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -438,6 +457,21 @@ mod tests {
         assert_eq!(joined("http://a/b/c", "https://d").as_deref(), Some("https://d"));
         assert_eq!(joined("http://a/b/c", "ftp:d"), None);
         assert_eq!(escaped("a b/ü%", "/"), "a%20b/%C3%BC%25");
+    }
+
+    #[test]
+    fn https_is_not_left() {
+        let follow = |from: &str, to: &str| followed(from, to.to_owned()).is_ok();
+        for (from, to) in [("https://a/b", "https://c/d"), ("http://a/b", "http://c/d"), ("http://a", "https://a")] {
+            assert!(follow(from, to), "{from} to {to}");
+        }
+        for (from, to) in [("https://a/b", "http://a/b"), ("HTTPS://a", "http://c"), ("https://a", "HTTP://a")] {
+            assert!(!follow(from, to), "{from} to {to}");
+        }
+        let told = followed("https://hub/x?secret=1", "http://evil:80/y?z".into()).map_err(|error| error.to_string());
+        assert!(told.is_err_and(
+            |told| told.contains("hub redirects from https to http, to evil:80") && !told.contains("secret")
+        ));
     }
 
     #[test]

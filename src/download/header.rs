@@ -21,6 +21,10 @@ const LONG: [&str; 4] = [COMMON, "tokenizer.ggml.scores", "tokenizer.ggml.token_
 const LEAST: usize = 512 << 10;
 /// The same where no part is known.
 const MORE: usize = 2 << 20;
+/// Of a long header each request fetches at least this part of what is there already, so that few requests fetch it.
+const PART: usize = 2;
+/// The same behind the common part.
+const PART_BEHIND: usize = 16;
 
 /// The part of a header that files have in common, from the first of the keys to the end of the last value.
 struct Common(Vec<u8>);
@@ -45,22 +49,24 @@ fn position(bytes: &[u8], of: &[u8]) -> Option<usize> {
     bytes.windows(of.len()).position(|window| window == of)
 }
 
-/// Reads the headers of models of a repository: the first alone, then the others by several connections.
-pub(super) fn read(
+/// Reads the headers of models of a repository: the first alone, then the others by several connections. `each` takes
+/// what is of use of a header as soon as it is there, so that not all of them are held in memory.
+pub(super) fn read<T: Send>(
     client: &Client,
     repository: &Repository,
     models: &[&RemoteModel],
     connections: usize,
+    each: &(dyn Fn(Result<Gguf>) -> T + Sync),
     go_on: &mut GoOn<'_>,
-) -> Result<Vec<Result<Gguf>>> {
-    let results: Mutex<Vec<Option<Result<Gguf>>>> = Mutex::new(models.iter().map(|_| None).collect());
+) -> Result<Vec<T>> {
+    let results: Mutex<Vec<Option<T>>> = Mutex::new(models.iter().map(|_| None).collect());
     let first = Mutex::new(None);
     let alone = |go_on: &mut GoOn<'_>| {
         if let Some(model) = models.first() {
             let header = header(client, repository, model, None, go_on);
             cancelled(&header)?;
             *lock(&first) = header.as_ref().ok().and_then(Common::of);
-            lock(&results)[0] = Some(header);
+            lock(&results)[0] = Some(each(header));
         }
         Ok(())
     };
@@ -72,13 +78,14 @@ pub(super) fn read(
             let Some(index) = lock(&next).next() else { return Ok(()) };
             let header = header(client, repository, models[index], common.as_ref(), go_on);
             cancelled(&header)?;
-            lock(&results)[index] = Some(header);
+            let taken = each(header);
+            lock(&results)[index] = Some(taken);
         }
     };
     let jobs = (1..models.len()).take(connections).map(|_| Box::new(others) as Job<'_>);
     work("reading headers", jobs.collect(), |_| Ok(()), go_on)?;
     let results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    Ok(results.into_iter().map(|result| result.unwrap_or(Err(Error::Cancelled))).collect())
+    Ok(results.into_iter().map(|result| result.unwrap_or_else(|| each(Err(Error::Cancelled)))).collect())
 }
 
 fn cancelled(header: &Result<Gguf>) -> Result<()> {
@@ -121,14 +128,16 @@ fn parsed(
             path: &file.path,
             size: usize::try_from(file.bytes).unwrap_or(usize::MAX),
             there: Vec::new(),
+            passed: 0,
             common,
         })
         .collect();
     Gguf::of_headers(&files, &mut |index, at, into| {
+        // Each byte is asked for once, and in order.
         let beginning = &mut beginnings[index];
-        let end = at + into.len();
-        beginning.extend(end, go_on)?;
-        into.copy_from_slice(&beginning.there[at..end]);
+        beginning.extend(at + into.len(), go_on)?;
+        into.copy_from_slice(&beginning.there[..into.len()]);
+        beginning.pass(into.len());
         Ok(())
     })
 }
@@ -139,14 +148,23 @@ struct Beginning<'a> {
     url: String,
     path: &'a str,
     size: usize,
+    /// The bytes that were fetched and not yet passed on.
     there: Vec<u8>,
+    /// The number of those that were passed on.
+    passed: usize,
     common: Option<&'a Common>,
 }
 
 impl Beginning<'_> {
+    /// Drops bytes that were passed on.
+    fn pass(&mut self, count: usize) {
+        self.there.drain(..count);
+        self.passed += count;
+    }
+
     /// Makes sure that there are bytes up to `end`, which is inside the file.
     fn extend(&mut self, end: usize, go_on: &mut GoOn<'_>) -> Result<()> {
-        if self.there.is_empty() {
+        if self.passed == 0 && self.there.is_empty() {
             self.fetch(LEAST.max(end), go_on)?;
             if let Some(place) = self.common.and_then(|common| common.place(&self.there)) {
                 let rest = self.common.map(|common| &common.0[self.there.len().min(place.end) - place.start..]);
@@ -155,9 +173,13 @@ impl Beginning<'_> {
                 self.common = None;
             }
         }
-        if self.there.len() < end {
-            let step = if self.common.is_some() { LEAST } else { MORE };
-            self.fetch(end.max(self.there.len() + step), go_on)?;
+        let there = self.passed + self.there.len();
+        if there < end {
+            let step = match self.common {
+                Some(_) => LEAST.max(there / PART_BEHIND),
+                None => MORE.max(there / PART),
+            };
+            self.fetch(end.max(there + step), go_on)?;
         }
         Ok(())
     }
@@ -165,28 +187,36 @@ impl Beginning<'_> {
     /// Fetches the bytes up to `end`, or to the end of the file.
     fn fetch(&mut self, end: usize, go_on: &mut GoOn<'_>) -> Result<()> {
         let end = end.min(self.size);
-        let Self { client, url, path, there, .. } = self;
+        let Self { client, url, path, there, passed, .. } = self;
         client.persist(path, go_on, &|_| {}, |go_on| {
             let before = there.len();
-            let result = more(client, url, there, end, go_on);
+            let result = more(client, url, (there, *passed), end, go_on);
             Attempt { result, progress: there.len() > before }
         })
     }
 }
 
-fn more(client: &Client, url: &str, there: &mut Vec<u8>, end: usize, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
-    if there.len() >= end {
+/// Fetches bytes up to `end` of a file of which so many were passed on, and others are there.
+fn more(
+    client: &Client,
+    url: &str,
+    (there, passed): (&mut Vec<u8>, usize),
+    end: usize,
+    go_on: &mut GoOn<'_>,
+) -> Result<(), Trouble> {
+    let begin = passed + there.len();
+    if begin >= end {
         return Ok(());
     }
-    let answer = client.get(url, Some(there.len() as u64..end as u64), None)?;
+    let answer = client.get(url, Some(begin as u64..end as u64), None)?;
     if answer.is_page() {
         return Err(Trouble::Passing("the server sent a page in place of the file".into(), None));
     }
     // A server without ranges sends the file from its beginning on.
-    let mut skipped = if answer.is_range { 0 } else { there.len() };
+    let mut skipped = if answer.is_range { 0 } else { begin };
     let mut body = answer.into_reader();
     let mut block = vec![0; 64 << 10];
-    while there.len() < end {
+    while passed + there.len() < end {
         go_on().map_err(Trouble::Lasting)?;
         let count = receive(&mut body, &mut block)?;
         if count == 0 {
@@ -194,7 +224,7 @@ fn more(client: &Client, url: &str, there: &mut Vec<u8>, end: usize, go_on: &mut
         }
         let new = &block[skipped.min(count)..count];
         skipped = skipped.saturating_sub(count);
-        there.extend_from_slice(&new[..new.len().min(end - there.len())]);
+        there.extend_from_slice(&new[..new.len().min(end - passed - there.len())]);
     }
     Ok(())
 }

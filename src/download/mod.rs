@@ -3,27 +3,34 @@
 //! The module gives these guarantees:
 //!
 //! * **A file is whole or not there.** Bytes are appended in order to `HASH.part`, hashed as they are written, and the
-//!   file gets its name only once size and SHA-256 are those that the hub lists. A wrong file is deleted.
+//!   file gets its name only once size and hash are those that the hub lists: the SHA-256, or for small files outside of
+//!   its storage for large ones the id that git has for the contents. A wrong file is deleted.
+//! * **Nothing but regular files is written to.** What stands in the place of one, such as a symbolic link or a pipe, is
+//!   an error.
 //! * **What was downloaded stays.** A download goes on where the last one ended, however that was. The name of the part
 //!   is the hash of the contents, so it never continues with another file's.
 //! * **Passing trouble is waited out**: lost connections, stalls, 429 and 5xx, and answers about another file where the
 //!   hash will tell. Everything else is an error at once.
-//! * **The token goes to the hub alone**, not to the servers that it redirects to.
+//! * **The token goes to the hub alone**, not to the servers that it redirects to. A redirection from https to http is not
+//!   followed.
 //!
 //! Calls block, and their threads end with them. A caller's `Break` ends what waits for a server at once; while an
 //! address is looked up or connected to, it is heeded after twenty seconds at most. TLS is rustls with a provider that
 //! needs no C compiler.
 
 mod client;
+mod hash;
 mod header;
 mod listing;
 mod part;
 mod store;
 mod tls;
 mod transfer;
+mod verify;
 
 use crate::catalog::{Places, RepoFolder, RepoName, hugging_face, variable};
 use crate::error::{Error, Result};
+use crate::files::read_text;
 use crate::gguf::Gguf;
 use crate::threads::{GoOn, lock, work};
 use client::Client;
@@ -37,6 +44,10 @@ use std::time::Duration;
 use transfer::Transfer;
 
 pub use listing::{RemoteFile, RemoteModel, Repository};
+pub use verify::{FileState, VerifiedFile, verify_local};
+
+/// The most bytes of a file with a token.
+const LONGEST_TOKEN: usize = 4 << 10;
 
 /// Where models come from and go to, and how patiently.
 #[derive(Clone)]
@@ -85,7 +96,7 @@ impl Default for HubOptions {
     fn default() -> Self {
         let kept = || {
             let path = variable("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| Some(hugging_face()?.join("token")))?;
-            Some(std::fs::read_to_string(path).ok()?.trim().to_owned()).filter(|token| !token.is_empty())
+            Some(read_text(&path, LONGEST_TOKEN).ok()?.trim().to_owned()).filter(|token| !token.is_empty())
         };
         Self {
             endpoint: variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into()),
@@ -163,9 +174,8 @@ pub struct Pulled {
     pub path: PathBuf,
     /// The bytes that this call received; 0 if all was there.
     pub received: u64,
-    /// Whether this call compared the SHA-256 of every file. It does so with what it receives, but not with files that
-    /// were there already, which are known by their size. The hub lists none for small files outside of its storage for
-    /// large ones.
+    /// Whether this call compared the hash of every file. It does so with what it receives, but not with files that were
+    /// there already, which are known by their size; [`Hub::verify`] reads those.
     pub verified: bool,
 }
 
@@ -223,8 +233,19 @@ impl Hub {
         models: &[&RemoteModel],
         go_on: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Vec<Result<Gguf>>> {
+        self.each_header(repository, models, &|header| header, go_on)
+    }
+
+    /// The same, where `each` takes what is of use of a header as soon as it is there.
+    pub(crate) fn each_header<T: Send>(
+        &self,
+        repository: &Repository,
+        models: &[&RemoteModel],
+        each: &(dyn Fn(Result<Gguf>) -> T + Sync),
+        go_on: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Vec<T>> {
         let client = Client::new(&self.options)?.brief();
-        header::read(&client, repository, models, self.options.connections, &mut asking(&client, go_on))
+        header::read(&client, repository, models, self.options.connections, each, &mut asking(&client, go_on))
     }
 
     /// Downloads a model into the cache, unless it is there, and goes on with what an earlier call has left. `tell` is
@@ -247,7 +268,6 @@ impl Hub {
             let mut tell_all = |stage, done, trouble| tell(PullProgress { stage, done: before + done, total, trouble });
             if !store::is_there(&folder, &repository.commit, file) {
                 received += self.fetch(repository, &folder, file, &mut tell_all)?;
-                verified &= file.sha256.is_some();
             } else {
                 verified = false;
             }
@@ -261,6 +281,20 @@ impl Hub {
         store::refer(&folder, &repository.revision, &repository.commit)?;
         let first = model.files.first().map(|file| folder.file(&repository.commit, &file.path)).unwrap_or_default();
         Ok(Pulled { path: first, received, verified })
+    }
+
+    /// Reads the files of a model that are in the cache, and compares them with the hashes that the hub lists. `tell` is
+    /// told how far it is; a `Break` ends it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be read; [`Error::Cancelled`]. A file that is wrong or missing is no error.
+    pub fn verify(
+        &self,
+        repository: &Repository,
+        model: &RemoteModel,
+        tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
+    ) -> Result<Vec<VerifiedFile>> {
+        verify::remote(&self.folder(repository)?, &repository.commit, model, tell)
     }
 
     /// How many bytes of a model are in the cache already: all of them, or what an unfinished download has left.
@@ -298,7 +332,7 @@ impl Hub {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Cancelled),
         };
-        let part = Part::open(folder.part(file.id()), file.bytes, &mut checked)?;
+        let part = Part::open(folder.part(file.id()), file, &mut checked)?;
         let had = part.written();
         let client = Client::new(&self.options)?;
         let url = client.file(&repository.name, &repository.commit, &file.path);
@@ -308,7 +342,7 @@ impl Hub {
             tell(PullStage::Downloading, done, trouble)
         };
         let fetched = transfer.run(self.options.connections, self.options.piece, &mut asking(&client, &mut told));
-        let part = transfer.into_part();
+        let (part, sha256) = transfer.into_part();
         if matches!(fetched, Err(transfer::Failure::Changed)) {
             part.discard();
             return Err(changed(&file.path));
@@ -318,7 +352,7 @@ impl Hub {
             return Err(error);
         }
         let received = part.written().saturating_sub(had);
-        part.finish(file, &folder.blob(file.id()))?;
+        part.finish(file, sha256.as_deref(), &folder.blob(file.id()))?;
         Ok(received)
     }
 }

@@ -2,8 +2,9 @@
 //! holds its lock until it has another name or is gone, so no two programs write it.
 
 use super::RemoteFile;
+use super::hash::Hash;
 use crate::error::{Error, Result};
-use sha2::{Digest, Sha256};
+use crate::files::{self, Links};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -16,7 +17,7 @@ const BLOCK: usize = 1 << 20;
 pub(super) struct Part {
     file: File,
     path: PathBuf,
-    hash: Sha256,
+    hash: Hash,
     /// The bytes in the file.
     written: u64,
     /// Bytes from positions beyond.
@@ -24,15 +25,16 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Opens what an earlier download of a file of `bytes` bytes has left, or begins anew, and hashes what there is.
-    /// `go_on` is told how much that is by now.
-    pub fn open(path: PathBuf, bytes: u64, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self> {
+    /// Opens what an earlier download of a file has left, or begins anew, and hashes what there is. `go_on` is told how
+    /// much that is by now.
+    pub fn open(path: PathBuf, wanted: &RemoteFile, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(unwritable("create", folder))?;
         }
         let file = locked(&path, true)?;
-        let mut part = Self { file, path, hash: Sha256::new(), written: 0, ahead: BTreeMap::new() };
-        match part.read(bytes, go_on) {
+        let mut part =
+            Self { file, path, hash: Hash::new(wanted.bytes, wanted.id()), written: 0, ahead: BTreeMap::new() };
+        match part.read(wanted.bytes, go_on) {
             Ok(()) => Ok(part),
             Err(error) => {
                 let _ = part.keep(); // the first error tells more
@@ -94,11 +96,11 @@ impl Part {
 
     /// Leaves what is there for another download, or nothing if there is nothing.
     pub fn keep(self) -> Result<()> {
-        if self.written == 0 && self.file.metadata().is_ok_and(|about| about.is_file() && about.len() == 0) {
+        if self.written == 0 && self.file.metadata().is_ok_and(|about| about.len() == 0) {
             self.discard();
             return Ok(());
         }
-        self.file.sync_data().or_else(unless_special).map_err(unwritable("write", &self.path))
+        self.file.sync_data().map_err(unwritable("write", &self.path))
     }
 
     /// Deletes the file, whose contents are of no use.
@@ -108,24 +110,25 @@ impl Part {
         drop(file);
     }
 
-    /// Checks the whole file and gives it its name. A wrong one is deleted.
-    pub fn finish(self, wanted: &RemoteFile, name: &Path) -> Result<()> {
+    /// Checks the whole file and gives it its name. A wrong one is deleted. `sha256` is the one that the hub listed, or
+    /// told with the file.
+    pub fn finish(self, wanted: &RemoteFile, sha256: Option<&str>, name: &Path) -> Result<()> {
         if self.written != wanted.bytes {
             let reason = format!("{} of {} bytes came", self.written, wanted.bytes);
             self.keep()?;
             let remedy = "try again later, which goes on from here".into();
             return Err(Error::Download { what: wanted.path.clone(), reason, remedy });
         }
-        let found: String = self.hash.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        if let Some(sha256) = wanted.sha256.as_ref().filter(|sha256| **sha256 != found) {
+        let listed = sha256.unwrap_or(wanted.id());
+        if let Some(found) = self.hash.other_than(listed) {
             self.discard();
             return Err(Error::Download {
                 what: wanted.path.clone(),
-                reason: format!("its SHA-256 is {found}, and the hub lists {sha256}; it was deleted"),
+                reason: format!("{found}, and the hub lists {listed}; it was deleted"),
                 remedy: "download it again, by another network if that fails too".into(),
             });
         }
-        self.file.sync_all().or_else(unless_special).map_err(unwritable("write", &self.path))?;
+        self.file.sync_all().map_err(unwritable("write", &self.path))?;
         let Self { file, path, .. } = self;
         let held = Some(file).filter(|_| !cfg!(windows)); // Windows renames no open file
         let renamed = fs::rename(&path, name).map_err(unwritable("write", name));
@@ -136,8 +139,9 @@ impl Part {
 
 /// Opens a part, and creates it if `create`, for nobody else to write to.
 fn locked(path: &Path, create: bool) -> Result<File> {
-    let options = OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path);
-    let file = options.map_err(unwritable("write", path))?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(create).truncate(false);
+    let file = files::open(path, &mut options, Links::Refused).map_err(unwritable("write", path))?;
     // A file system without locks is used without them.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !is_at(&file, path) {
         return Err(Error::Download {
@@ -166,7 +170,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let number = |about: fs::Metadata| (about.dev(), about.ino());
-    let (own, named) = (file.metadata().map(number), fs::metadata(path).map(number));
+    let (own, named) = (file.metadata().map(number), fs::symlink_metadata(path).map(number));
     own.is_ok_and(|own| named.is_ok_and(|named| named == own))
 }
 
@@ -175,13 +179,26 @@ fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
 }
 
-/// Files that are no regular ones need not reach a disk.
-fn unless_special(reason: io::Error) -> io::Result<()> {
-    if reason.kind() == io::ErrorKind::InvalidInput { Ok(()) } else { Err(reason) }
-}
-
 /// The error for a file that the system refuses.
 pub(super) fn unwritable(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_path_buf();
     move |reason| Error::Io { action, path, reason: reason.into() }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::*;
+
+    /// The device that is always full stands for a disk.
+    #[test]
+    fn a_full_disk_is_told() {
+        let path = PathBuf::from("/dev/full");
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let mut part = Part { file, path, hash: Hash::new(4, ""), written: 0, ahead: BTreeMap::new() };
+        let error = part.put(0, b"text").unwrap_err();
+        let Error::Io { action, reason, .. } = &error else { panic!("{error}") };
+        assert_eq!((*action, reason.kind()), ("write", io::ErrorKind::StorageFull), "{error}");
+        assert_eq!(part.written(), 0);
+    }
 }

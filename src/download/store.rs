@@ -4,8 +4,9 @@ use super::part::{self, unwritable};
 use super::{RemoteFile, RemoteModel};
 use crate::catalog::RepoFolder;
 use crate::error::Result;
-use std::fs;
-use std::io;
+use crate::files::{self, Links};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// What a disk should have left when all is there.
@@ -19,7 +20,7 @@ pub(super) fn is_there(folder: &RepoFolder, commit: &str, file: &RemoteFile) -> 
 
 /// How many bytes of a model are there.
 pub(super) fn bytes_there(folder: &RepoFolder, commit: &str, model: &RemoteModel) -> u64 {
-    let begun = |file: &RemoteFile| fs::metadata(folder.part(file.id())).map_or(0, |about| about.len());
+    let begun = |file: &RemoteFile| fs::symlink_metadata(folder.part(file.id())).map_or(0, |about| about.len());
     let there = |file: &RemoteFile| match is_there(folder, commit, file) {
         true => file.bytes,
         false => begun(file).min(file.bytes),
@@ -94,7 +95,12 @@ pub(super) fn refer(folder: &RepoFolder, revision: &str, commit: &str) -> Result
     }
     let path = folder.reference(revision);
     let parent = path.parent().unwrap_or(Path::new(""));
-    fs::create_dir_all(parent).and_then(|()| fs::write(&path, commit)).map_err(unwritable("write", &path))
+    fs::create_dir_all(parent).map_err(unwritable("create", parent))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    let written =
+        files::open(&path, &mut options, Links::Refused).and_then(|mut file| file.write_all(commit.as_bytes()));
+    written.map_err(unwritable("write", &path))
 }
 
 #[cfg(unix)]

@@ -4,8 +4,8 @@
 //! hold. The first answer shows whether the server sends ranges at all. If not, one connection fetches the whole file,
 //! and skips what is there already.
 //!
-//! Where the SHA-256 is listed, it alone decides at the end whether the part is good, and an answer about another file is
-//! passing trouble: a proxy's page or a server that is being replaced must not cost what took hours.
+//! The hash alone decides at the end whether the part is good, and an answer about another file is passing trouble: a
+//! proxy's page or a server that is being replaced must not cost what took hours.
 
 use super::RemoteFile;
 use super::client::{Answer, Attempt, Client, Trouble, receive};
@@ -39,6 +39,8 @@ pub(super) struct Transfer<'a> {
     /// Where that redirected to, while it is valid, and the tag of the file there.
     direct: Mutex<Option<String>>,
     tag: Mutex<Option<String>>,
+    /// The SHA-256 that the hub told with the file.
+    told: Mutex<Option<String>>,
     part: Mutex<Part>,
     /// Where the next piece begins.
     next: Mutex<u64>,
@@ -61,6 +63,7 @@ impl<'a> Transfer<'a> {
             url,
             direct: Mutex::default(),
             tag: Mutex::default(),
+            told: Mutex::new(file.sha256.clone()),
             part: Mutex::new(part),
             next: Mutex::new(written),
             ranges: AtomicBool::new(false),
@@ -76,8 +79,10 @@ impl<'a> Transfer<'a> {
         (self.done.load(Ordering::Relaxed).min(self.file.bytes), lock(&self.trouble).clone())
     }
 
-    pub fn into_part(self) -> Part {
-        self.part.into_inner().unwrap_or_else(PoisonError::into_inner)
+    /// The part, and the SHA-256 that the file should have, as far as the hub told it.
+    pub fn into_part(self) -> (Part, Option<String>) {
+        let part = self.part.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (part, self.told.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Fetches what is missing, by so many connections at most, in pieces of so many bytes.
@@ -167,7 +172,9 @@ impl<'a> Transfer<'a> {
             true => answer.extent().and_then(|extent| extent.total),
             false => answer.length(),
         };
-        if answer.hash().zip(self.file.sha256.as_ref()).is_some_and(|(hash, wanted)| hash != *wanted) {
+        if let Some(hash) = answer.hash()
+            && *lock(&self.told).get_or_insert_with(|| hash.clone()) != hash
+        {
             return Err(self.is_changed());
         }
         let mut tag = lock(&self.tag);
@@ -187,10 +194,6 @@ impl<'a> Transfer<'a> {
 
     /// The trouble with an answer that is about another file by its tag or size.
     fn is_other(&self) -> Trouble {
-        if self.file.sha256.is_none() {
-            // Nothing would show later that the part was put together of two files.
-            return self.is_changed();
-        }
         *lock(&self.direct) = None; // the hub may know better where the file is
         Trouble::Passing("the server sent another file than is listed".into(), None)
     }

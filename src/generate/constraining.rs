@@ -17,17 +17,19 @@ use crate::session::{GuessedRows, GuessedStep, Session};
 use crate::speculate::Continuation;
 use crate::text::{ReplyParser, ReplyPlace, Tag, Tokenizer};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The grammars of a reply. All of them are compiled before the reply begins, since other replies may wait for each of its
 /// tokens.
 pub(super) struct Constraining {
     model: Model,
-    /// That of the answer, until the answer begins.
-    answer: Option<Matcher>,
+    /// That of the answer, until the answer begins. It is shared with other replies until it holds: those that wait take no
+    /// memory for it.
+    answer: Option<Arc<Matcher>>,
     /// That of a call from its opening on, and of the calls that may follow one if the answer was constrained.
-    call: Option<Matcher>,
-    more: Option<Matcher>,
+    call: Option<Arc<Matcher>>,
+    more: Option<Arc<Matcher>>,
     /// The grammar that holds now.
     holds: Option<(Matcher, Part)>,
     /// Whether nothing can follow, because a call did instead of the answer.
@@ -146,7 +148,7 @@ impl Constraining {
             }
             Some(_) => {}
             None if matches!(place, ReplyPlace::Start | ReplyPlace::Answer) => {
-                self.holds = self.answer.take().map(|matcher| (matcher, Part::Answer));
+                self.holds = self.answer.take().map(|matcher| (matcher.copy(), Part::Answer));
             }
             None if place == ReplyPlace::CallBegun => {
                 self.holds = self.call.as_ref().map(|call| (call.copy(), Part::Call));
@@ -177,7 +179,7 @@ impl Constraining {
 
     /// The model thinks before its answer, whose grammar has to wait.
     fn set_aside(&mut self) {
-        self.answer = self.holds.take().map(|(matcher, _)| matcher);
+        self.answer = self.holds.take().map(|(matcher, _)| Arc::new(matcher));
     }
 
     /// Follows the beginning of a reply that is to be continued: its tokens, and the place before each.
@@ -206,7 +208,7 @@ fn compiled(
     grammar: &CallGrammar,
     text: &Grammar,
     write: impl Fn(&CallGrammar) -> Result<Option<Grammar>>,
-) -> Result<Matcher> {
+) -> Result<Arc<Matcher>> {
     vocabulary.matcher_or(text, |error| {
         let tools = constrain::supported(grammar.tools);
         write(&CallGrammar { tools: &tools, ..*grammar })?.ok_or(error)
@@ -219,7 +221,7 @@ fn of_calls(
     vocabulary: &Vocabulary,
     grammar: &CallGrammar,
     write: impl Fn(&CallGrammar) -> Result<Option<Grammar>>,
-) -> Option<Matcher> {
+) -> Option<Arc<Matcher>> {
     if grammar.tools.is_empty() {
         return None;
     }

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use memmap2::Mmap;
 
 use crate::error::{Error, Result};
+use crate::files::{self, Links};
 
 /// The bytes of a file, wherever they are.
 pub(super) enum Data {
@@ -39,17 +40,11 @@ pub(super) struct Disk {
 }
 
 impl Data {
-    /// Opens a file. The type of the file is checked first, because opening a pipe would wait for its writer.
+    /// Opens a regular file.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |action| move |reason: io::Error| Error::Io { action, path: path.into(), reason: reason.into() };
-        let about = fs::metadata(path).map_err(failed("open"))?;
-        if about.is_dir() {
-            return Err(failed("open")(io::ErrorKind::IsADirectory.into()));
-        }
-        if !about.is_file() {
-            return Err(failed("open")(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")));
-        }
-        let file = fs::File::open(path).map_err(failed("open"))?;
+        let opened = files::open(path, fs::OpenOptions::new().read(true), Links::Followed);
+        let file = opened.map_err(failed("open"))?;
         let about = file.metadata().map_err(failed("open"))?;
         let too_large = |_| failed("open")(io::Error::other("it is larger than this system can address"));
         let (bytes, modified) = (usize::try_from(about.len()).map_err(too_large)?, about.modified().ok());

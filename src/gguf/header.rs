@@ -1,10 +1,10 @@
 //! Parses the header of a file, which is everything before the weights: magic, version, counts, metadata, tensors, and
 //! the position where the data starts.
 
-use super::looks;
 use super::metadata::{self, Metadata};
 use super::reader::{ByteReader, ParseError, broken};
 use super::tensor::{self, Tensors};
+use super::{limits, looks};
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 4] = b"GGUF";
@@ -30,8 +30,9 @@ impl GgufHeader {
         read_magic(reader)?;
         let version = read_version(reader)?;
         let within = |place| move |error: ParseError| error.within(place);
-        let tensors = reader.count("tensors", tensor::LEAST_ENTRY).map_err(within("tensor count"))?;
-        let keys = reader.count("metadata keys", metadata::LEAST_ENTRY).map_err(within("metadata count"))?;
+        let tensors = reader.count("tensors", limits::TENSORS, tensor::LEAST_ENTRY).map_err(within("tensor count"))?;
+        let keys =
+            reader.count("metadata keys", limits::KEYS, metadata::LEAST_ENTRY).map_err(within("metadata count"))?;
 
         let metadata = Metadata::parse(reader, keys)?;
         let alignment = read_alignment(&metadata, file)?;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::convert::FromValue;
+use super::limits;
 use super::reader::{ByteReader, broken, quoted};
 use super::value::{Value, ValueType, skip};
 use crate::error::{Error, Result};
@@ -30,7 +31,8 @@ impl Metadata {
     pub fn parse(reader: &mut ByteReader<'_>, count: usize) -> Result<Self> {
         let mut metadata = Self::default();
         for i in 0..count {
-            let key = reader.name().map_err(|error| error.within(format!("metadata key {i} of {count}")))?;
+            let key =
+                reader.name(limits::KEY_BYTES).map_err(|error| error.within(format!("metadata key {i} of {count}")))?;
             metadata.add(key, reader)?;
         }
         Ok(metadata)

@@ -6,7 +6,7 @@
 //!   are compared with the size of the file, so everything that a [`Gguf`] returns lies inside the file. A broken file
 //!   gives an [`Error`] that names the file and the key or tensor, never a panic. No number in the file becomes the
 //!   size of an allocation before it is known that the file has that many bytes. The time to open a file grows linearly
-//!   with its header.
+//!   with its header, and headers that are much larger than any model needs are refused (`limits.rs`).
 //! * **Opening reads the header only.** The header is kept in memory as it is. The strings of a vocabulary are located
 //!   when they are requested, and are then slices of the header. A string that is not UTF-8 is an error of the getter
 //!   that reads it, not of the file.
@@ -21,6 +21,7 @@ mod data;
 mod fingerprint;
 mod getters;
 mod header;
+mod limits;
 mod looks;
 mod metadata;
 mod model_file;
@@ -112,14 +113,15 @@ impl Gguf {
     /// # Errors
     /// Those of `fetch`, and those of [`Gguf::open`].
     pub fn of_headers(files: &[(&Path, u64)], fetch: &mut FetchHeader<'_>) -> Result<Self> {
-        let header = |(index, (path, bytes)): (usize, &(&Path, u64))| {
-            ModelFile::elsewhere(path.into(), *bytes, &mut |at, into| fetch(index, at, into))
-        };
-        let files = files.iter().enumerate().map(header).collect::<Result<Vec<_>>>()?;
-        if files.is_empty() {
+        let mut headers = Vec::new();
+        for (index, (path, bytes)) in files.iter().enumerate() {
+            let header = ModelFile::elsewhere(path.into(), *bytes, &mut |at, into| fetch(index, at, into))?;
+            model_file::add(header, &mut headers)?;
+        }
+        if headers.is_empty() {
             return Err(broken("model", "a file at least", "none"));
         }
-        Self::of(split::complete(files)?)
+        Self::of(split::complete(headers)?)
     }
 
     fn whole(data: Data) -> Result<Self> {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::data::{Data, Elsewhere};
 use super::header::GgufHeader;
+use super::limits;
 use super::reader::{ByteReader, broken};
 use crate::error::{Error, Result};
 use crate::memory::resize;
@@ -12,8 +13,9 @@ use crate::memory::resize;
 const FIRST: usize = 1 << 20;
 /// The same for files that are not on this machine, of which each byte takes long.
 const FIRST_ELSEWHERE: usize = 512 << 10;
-/// The longest header that is read, in bytes: a hundred times that of the largest vocabularies.
-const LONGEST: usize = 1 << 30;
+
+/// Of a long header at least this part of what is there is read at a time, so that it is not parsed too often.
+const PART: usize = 16;
 
 /// A file whose header passed all checks.
 pub(super) struct ModelFile {
@@ -63,24 +65,34 @@ impl ModelFile {
     }
 }
 
+/// Adds a file to those of the same model, unless their headers become too long.
+pub(super) fn add(file: ModelFile, files: &mut Vec<ModelFile>) -> Result<()> {
+    let bytes = files.iter().chain([&file]).map(|file| file.header.end).fold(0, usize::saturating_add);
+    if bytes > limits::HEADERS {
+        let limit = format!("at most {} bytes in the headers of all files", limits::HEADERS);
+        return Err(file.name(broken("header", limit, format!("{bytes} in {}", files.len() + 1))));
+    }
+    files.push(file);
+    Ok(())
+}
+
 /// Fills a range of a file from a position on.
 pub(super) type Fetch<'a> = dyn FnMut(usize, &mut [u8]) -> Result<()> + 'a;
 
 /// Reads the header, whose length is not known beforehand, of a file of `len` bytes: parses the first bytes, and if
-/// they end too soon, parses again with twice as many, but no more than `step` more unless they are known to be needed.
+/// they end too soon, parses again with twice as many, but not many more than `step` more unless they are known to be
+/// needed.
+/// The reader refuses a header that is too long.
 fn read(len: usize, step: usize, fetch: &mut Fetch<'_>) -> Result<(GgufHeader, Vec<u8>)> {
     let (mut bytes, mut wanted) = (Vec::new(), FIRST.min(step));
     loop {
-        if wanted > LONGEST {
-            return Err(broken("header", format!("at most {LONGEST} bytes"), "more"));
-        }
         let there = bytes.len();
-        resize(&mut bytes, wanted.min(len), "reading a file's header")?;
+        resize(&mut bytes, wanted.min(limits::HEADER).min(len), "reading a file's header")?;
         fetch(there, &mut bytes[there..])?;
         let mut reader = ByteReader::of_file(&bytes, len);
         let parsed = GgufHeader::parse(&mut reader);
         match reader.missing() {
-            Some(end) => wanted = end.max(bytes.len() + bytes.len().min(step)),
+            Some(end) => wanted = end.max(bytes.len() + bytes.len().min(step.max(bytes.len() / PART))),
             None => {
                 let header = parsed?;
                 bytes.truncate(header.end);

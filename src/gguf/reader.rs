@@ -3,11 +3,8 @@
 
 use std::fmt::Display;
 
+use super::limits;
 use crate::error::Error;
-
-/// The longest name in bytes. The format allows keys of 65535 bytes. It allows tensor names of 64, but those are
-/// accepted up to the same length.
-const LONGEST_NAME: usize = 65535;
 
 /// An error at a position of the file. It becomes an [`Error`] once it is known to which key or tensor the position
 /// belongs.
@@ -89,14 +86,24 @@ impl<'a> ByteReader<'a> {
 
     /// Reads the next `count` bytes.
     pub fn take(&mut self, count: u64) -> Result<&'a [u8], ParseError> {
+        let taken = self.peek(count)?;
+        self.at += taken.len();
+        Ok(taken)
+    }
+
+    /// The next `count` bytes. Elements of an array are read one by one, but that all of them are there, and that the
+    /// header is not too long for them, is checked here before the first.
+    pub fn peek(&mut self, count: u64) -> Result<&'a [u8], ParseError> {
         let fitting = usize::try_from(count).ok().filter(|count| *count <= self.left());
         let end = self.at + fitting.ok_or_else(|| self.short(count))?;
-        let Some(taken) = self.bytes.get(self.at..end) else {
+        if end > limits::HEADER {
+            let limit = format!("a header of at most {} bytes", limits::HEADER);
+            return Err(self.error(0, limit, format!("one of at least {end}")));
+        }
+        self.bytes.get(self.at..end).ok_or_else(|| {
             self.missing = Some(end);
-            return Err(self.short(count));
-        };
-        self.at = end;
-        Ok(taken)
+            self.short(count)
+        })
     }
 
     /// Reads the next `N` bytes.
@@ -114,13 +121,16 @@ impl<'a> ByteReader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// Reads a 64-bit number of `items`. Each item takes at least `least` bytes, so a count for which too few bytes are
-    /// left is an error.
-    pub fn count(&mut self, items: &str, least: usize) -> Result<usize, ParseError> {
+    /// Reads a 64-bit number of `items`, of which there may be `most`. Each item takes at least `least` bytes, so a count
+    /// for which too few bytes are left is an error too.
+    pub fn count(&mut self, items: &str, most: usize, least: usize) -> Result<usize, ParseError> {
         let count = self.u64()?;
-        let most = self.left() / least;
-        let fitting = usize::try_from(count).ok().filter(|count| *count <= most);
-        let limit = || format!("at most {most}, for which there are bytes left");
+        let held = self.left() / least;
+        let fitting = usize::try_from(count).ok().filter(|count| *count <= most.min(held));
+        let limit = || match most <= held {
+            true => format!("at most {most}, which is wglm's limit"),
+            false => format!("at most {held}, for which there are bytes left"),
+        };
         fitting.ok_or_else(|| self.error(8, limit(), format!("{count} {items}")))
     }
 
@@ -130,14 +140,14 @@ impl<'a> ByteReader<'a> {
         self.take(length)
     }
 
-    /// Reads a name: a string in UTF-8 of limited length.
-    pub fn name(&mut self) -> Result<&'a str, ParseError> {
-        let at = self.at;
-        let bytes = self.string()?;
-        let wrong = |expected: &str, found| ParseError { at, expected: expected.into(), found };
-        if bytes.len() > LONGEST_NAME {
-            return Err(wrong("a name of at most 65535 bytes", format!("{} bytes", bytes.len())));
+    /// Reads a name: a string in UTF-8 of at most `longest` bytes.
+    pub fn name(&mut self, longest: usize) -> Result<&'a str, ParseError> {
+        let length = self.u64()?;
+        if usize::try_from(length).is_ok_and(|length| length > longest && length <= self.left()) {
+            return Err(self.error(8, format!("a name of at most {longest} bytes"), format!("{length} bytes")));
         }
-        str::from_utf8(bytes).map_err(|_| wrong("a name in UTF-8", quoted(bytes)))
+        let bytes = self.take(length)?;
+        let at = self.at - bytes.len();
+        str::from_utf8(bytes).map_err(|_| ParseError { at, expected: "a name in UTF-8".into(), found: quoted(bytes) })
     }
 }

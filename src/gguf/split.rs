@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::model_file::ModelFile;
+use super::model_file::{self, ModelFile};
 use super::reader::broken;
 use super::tensor::Tensors;
 use crate::error::{Error, Result};
@@ -60,7 +60,9 @@ pub(super) fn all(path: &Path, file: ModelFile) -> Result<Vec<ModelFile>> {
     for number in 0..own.count {
         let place = SplitPosition { number, ..own };
         let opened = if number == own.number { given.take() } else { None };
-        files.push(opened.map_or_else(|| other(path.with_file_name(format!("{stem}{}", place.ending())), place), Ok)?);
+        let opened =
+            opened.map_or_else(|| other(path.with_file_name(format!("{stem}{}", place.ending())), place), Ok)?;
+        model_file::add(opened, &mut files)?;
     }
     Ok(files)
 }

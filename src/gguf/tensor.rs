@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use super::limits;
 use super::reader::{ByteReader, ParseError, broken, quoted};
 use super::types::TensorType;
 use crate::error::{Error, Result};
@@ -73,7 +74,9 @@ impl Tensors {
     pub fn parse(reader: &mut ByteReader<'_>, count: usize) -> Result<Self> {
         let mut tensors = Self::default();
         for i in 0..count {
-            let name = reader.name().map_err(|error| error.within(format!("tensor {i} of {count}")))?;
+            let name = reader
+                .name(limits::TENSOR_NAME_BYTES)
+                .map_err(|error| error.within(format!("tensor {i} of {count}")))?;
             tensors.add(name, reader)?;
         }
         Ok(tensors)

@@ -6,10 +6,8 @@
 
 use std::fmt;
 
+use super::limits::{DEPTH, ELEMENTS};
 use super::reader::{ByteReader, ParseError, quoted};
-
-/// The deepest nesting of arrays. The format sets no limit, and published files do not nest arrays at all.
-const DEEPEST: usize = 4;
 
 /// The type of a metadata value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,7 +203,7 @@ impl<'a> Array<'a> {
     /// Reads the type and the length of an array. The remaining bytes of the reader are those of the elements.
     fn read(reader: &mut ByteReader<'a>) -> Result<Self, ParseError> {
         let element = T::read(reader)?;
-        let len = reader.count(element.name(), element.least_bytes())?;
+        let len = reader.count(element.name(), ELEMENTS, element.least_bytes())?;
         Ok(Self { element, len, bytes: reader.rest() })
     }
 
@@ -254,15 +252,16 @@ fn skip_bool(reader: &mut ByteReader<'_>) -> Result<(), ParseError> {
 }
 
 fn skip_array(reader: &mut ByteReader<'_>, depth: usize) -> Result<(), ParseError> {
-    if depth > DEEPEST {
-        return Err(reader.error(0, format!("arrays at most {DEEPEST} deep"), "one deeper"));
+    if depth > DEPTH {
+        return Err(reader.error(0, format!("arrays at most {DEPTH} deep"), "one deeper"));
     }
     let element = T::read(reader)?;
-    let count = reader.count(element.name(), element.least_bytes())?;
+    let count = reader.count(element.name(), ELEMENTS, element.least_bytes())?;
+    // The product cannot overflow, since at least that many bytes are left.
+    let least = reader.peek((count * element.least_bytes()) as u64)?.len();
     match element {
         T::Bool | T::String | T::Array => (0..count).try_for_each(|_| skip(reader, element, depth)),
-        // The product cannot overflow, since at least that many bytes are left. One step for all elements leaves their
-        // pages untouched.
-        _ => reader.take((count * element.least_bytes()) as u64).map(drop),
+        // One step for all elements leaves their pages untouched.
+        _ => reader.take(least as u64).map(drop),
     }
 }

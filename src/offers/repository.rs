@@ -58,9 +58,11 @@ pub fn offers(
     go_on: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<Offers> {
     let models: Vec<&RemoteModel> = repository.models.iter().collect();
-    let headers = hub.headers(repository, &models, go_on)?;
-    let judged: Vec<Judged> = headers.iter().map(|header| Judged::of(header, options, gpu)).collect();
-    let failed = headers.into_iter().filter_map(Result::err).find(|error| matches!(error, Error::Download { .. }));
+    // A header takes megabytes, so none is kept once it is judged.
+    let judge = |header| (Judged::of(&header, options, gpu), header.err());
+    let found = hub.each_header(repository, &models, &judge, go_on)?;
+    let (judged, errors): (Vec<Judged>, Vec<Option<Error>>) = found.into_iter().unzip();
+    let failed = errors.into_iter().flatten().find(|error| matches!(error, Error::Download { .. }));
     let chosen = if failed.is_none() { best(&judged) } else { None };
     let offer = |(index, (model, judged)): (usize, (&RemoteModel, Judged))| Offer {
         model: model.clone(),

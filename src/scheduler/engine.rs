@@ -6,6 +6,7 @@
 //! A panic, which is a defect, ends the replies that were being worked on, and no others. What a round has made stays in
 //! the engine until it is handed out, so that it is not lost with the thread that panics.
 
+use super::Tenant;
 use super::state::SlotState;
 use crate::chat::CallIds;
 use crate::error::{Error, Result};
@@ -21,6 +22,7 @@ const OPENING: usize = 16;
 pub struct Request {
     /// Its number: later ones have higher numbers.
     pub id: u64,
+    pub tenant: Tenant,
     pub task: GenerationTask<'static>,
     pub ids: CallIds,
 }
@@ -168,9 +170,9 @@ impl Engine {
         self.slots.iter().map(Slot::told).chain(std::iter::repeat(empty)).take(self.most).collect()
     }
 
-    /// Takes requests for which there are slots.
-    pub fn accept(&mut self, requests: impl Iterator<Item = Request>) {
-        self.accepted.extend(requests);
+    /// Takes a request for which there is a slot.
+    pub fn accept(&mut self, request: Request) {
+        self.accepted.push_back(request);
     }
 
     /// Pauses the replies that `paused` names by their numbers and by whether they are paused, and no others.
@@ -223,10 +225,11 @@ impl Engine {
     /// Puts a request into the slot that suits it best.
     fn place(&mut self, request: Request) {
         self.outcome.worked = true;
-        let Request { id, task, ids } = request;
-        match caught(|| self.slot_for(task.prompt())).unwrap_or_else(|| Err(died())) {
+        let Request { id, tenant, task, ids } = request;
+        match caught(|| self.slot_for(task.prompt(), tenant.cache)).unwrap_or_else(|| Err(died())) {
             Ok(index) => {
                 let slot = &mut self.slots[index];
+                slot.session.set_tenant(tenant.cache);
                 self.placed += 1;
                 (slot.used, slot.prompt) = (self.placed, task.prompt().len());
                 slot.work = Some(Work { id, task, ids, paused: false, cache: Cached::Held });
@@ -240,10 +243,11 @@ impl Engine {
 
     /// The slot for a prompt: of those whose last prompt it continues, the one with which it has the most tokens in common;
     /// or else one that is empty, or was used longest ago. Where only the beginning is the same, a system prompt say, the
-    /// other conversation keeps its slot: most of that beginning is shared in any case.
-    fn slot_for(&mut self, prompt: &[u32]) -> Result<usize> {
+    /// other conversation keeps its slot: most of that beginning is shared in any case. Prompts of other tenants have
+    /// nothing in common with this one.
+    fn slot_for(&mut self, prompt: &[u32], tenant: u64) -> Result<usize> {
         let free = || self.slots.iter().enumerate().filter(|(_, slot)| slot.work.is_none());
-        let common = |slot: &Slot| slot.session.reusable(prompt);
+        let common = |slot: &Slot| if slot.session.tenant() == tenant { slot.session.reusable(prompt) } else { 0 };
         let continued = free().filter(|(_, slot)| slot.is_continued(common(slot)));
         if let Some((index, _)) = continued.max_by_key(|(_, slot)| common(slot)) {
             return Ok(index);

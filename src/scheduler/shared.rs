@@ -7,6 +7,7 @@
 
 use super::engine::{Engine, Outcome, Request};
 use super::state::{SchedulerCounts, SchedulerState, SlotState};
+use super::turns::Turns;
 use crate::error::{Error, Result};
 use crate::generate::Event;
 use crate::threads::lock;
@@ -41,8 +42,8 @@ struct Board {
     engine: Option<Box<Engine>>,
     /// Requests that are in no slot, oldest first.
     waiting: VecDeque<Request>,
-    /// How many requests the engine has.
-    running: usize,
+    /// The requests that the engine has, and who takes its turn next.
+    turns: Turns,
     /// Of each reply that is held by somebody.
     mailboxes: BTreeMap<u64, Mailbox>,
     slots: Vec<SlotState>,
@@ -67,7 +68,7 @@ impl Shared {
             slots: engine.slots(),
             engine: Some(Box::new(engine)),
             waiting: VecDeque::new(),
-            running: 0,
+            turns: Turns::default(),
             mailboxes: BTreeMap::new(),
             counts: SchedulerCounts::default(),
         };
@@ -87,7 +88,8 @@ impl Shared {
     }
 
     fn room_in(&self, board: &mut Board) -> Result<()> {
-        let full = |board: &Board| board.waiting.len() + board.running >= self.sessions.saturating_add(self.queue);
+        let full =
+            |board: &Board| board.waiting.len() + board.turns.running() >= self.sessions.saturating_add(self.queue);
         if full(board) {
             board.end_cancelled();
         }
@@ -227,9 +229,10 @@ impl Board {
     /// Gives the engine the requests that it has slots for, and tells it whose events are not taken.
     fn hand_over(&mut self, engine: &mut Engine, sessions: usize) {
         self.end_cancelled();
-        let free = sessions.saturating_sub(self.running).min(self.waiting.len());
-        self.running += free;
-        engine.accept(self.waiting.drain(..free));
+        while self.turns.running() < sessions {
+            let Some(request) = self.turns.next(&mut self.waiting) else { break };
+            engine.accept(request);
+        }
         let most = |paused| if paused { FEW_EVENTS } else { MOST_EVENTS };
         engine.pause(|id, paused| self.mailboxes.get(&id).is_some_and(|it| it.events.len() >= most(paused)));
     }
@@ -248,8 +251,9 @@ impl Board {
             }
         }
         self.counts.given_up += outcome.given_up as u64;
-        self.running = self.running.saturating_sub(outcome.over.len());
+        self.counts.rounds += u64::from(outcome.worked);
         for id in outcome.over {
+            self.turns.end(id);
             if let Some(mailbox) = self.mailboxes.get_mut(&id) {
                 mailbox.end();
             }

@@ -44,4 +44,6 @@ pub struct SchedulerCounts {
     /// Tokens whose cache a reply on its way gave up because memory ran out. They were computed again, or will be; the
     /// other counts have them once.
     pub given_up: u64,
+    /// Rounds of work: while replies are on their way and their events are taken, it grows.
+    pub rounds: u64,
 }

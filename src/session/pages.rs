@@ -2,15 +2,25 @@
 //!
 //! A page that is full may be part of several sequences that begin with the same tokens. It is found by its tokens and by
 //! the page before it, which stands for all tokens before them. A sequence that holds a page holds the one before it too,
-//! so that no page is given to others while one behind it can be found.
+//! so that no page is given to others while one behind it can be found. Sequences of different tenants share nothing:
+//! whether a page is found would tell one of them what another has computed.
 
 use crate::error::{Error, Result};
 use crate::plan::PAGE;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a full page is found by: the page before it, and its tokens.
-type Key = (Option<u32>, Arc<[u32]>);
+/// What a full page is found by: the page before it, or at the beginning the tenant whose sequence it is, and its tokens.
+type Key = (Before, Arc<[u32]>);
+
+/// What stands before a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Before {
+    /// Nothing: the page begins a sequence of this tenant.
+    Start(u64),
+    /// A page, whose own key has the tenant.
+    Page(u32),
+}
 
 /// The pages of a pool, by their numbers.
 pub struct Pages {
@@ -83,7 +93,7 @@ impl Pages {
     }
 
     /// Has a full page found from now on, unless another one is for the same tokens.
-    pub fn offer(&mut self, page: u32, before: Option<u32>, tokens: &[u32]) {
+    pub fn offer(&mut self, page: u32, before: Before, tokens: &[u32]) {
         debug_assert_eq!(tokens.len(), PAGE);
         let key = (before, tokens.into());
         if !self.full.contains_key(&key) {
@@ -93,7 +103,7 @@ impl Pages {
     }
 
     /// Holds the page with these tokens behind those that the page before it stands for, if there is one.
-    pub fn find(&mut self, before: Option<u32>, tokens: &[u32]) -> Option<u32> {
+    pub fn find(&mut self, before: Before, tokens: &[u32]) -> Option<u32> {
         let page = *self.full.get(&(before, tokens.into()))?;
         self.holders[page as usize] += 1;
         Some(page)
@@ -107,7 +117,7 @@ pub fn runs(pages: &[u32]) -> impl Iterator<Item = (u32, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, PAGE, Pages, Result, runs};
+    use super::{Before, Error, PAGE, Pages, Result, runs};
 
     #[test]
     fn pages_are_held_and_given_back() -> Result<()> {
@@ -116,14 +126,16 @@ mod tests {
         assert_eq!(first, [0, 1]);
         assert!(matches!(pages.take(2), Err(Error::PoolFull { needed: 2, free: 1 })));
         let tokens = [7; PAGE];
-        pages.offer(0, None, &tokens);
-        pages.offer(1, Some(0), &tokens);
-        assert_eq!((pages.find(None, &tokens), pages.find(Some(1), &tokens)), (Some(0), None));
-        assert_eq!(pages.find(Some(0), &tokens), Some(1));
+        let start = Before::Start(0);
+        pages.offer(0, start, &tokens);
+        pages.offer(1, Before::Page(0), &tokens);
+        assert_eq!((pages.find(start, &tokens), pages.find(Before::Page(1), &tokens)), (Some(0), None));
+        assert_eq!(pages.find(Before::Start(1), &tokens), None, "which is another tenant's");
+        assert_eq!(pages.find(Before::Page(0), &tokens), Some(1));
         pages.release(first);
         assert!(!pages.is_shared(0) && pages.take(2).is_err());
         pages.release([0, 1]);
-        assert_eq!(pages.find(None, &tokens), None);
+        assert_eq!(pages.find(start, &tokens), None);
         assert_eq!(pages.take(3)?, [0, 1, 2]);
         Ok(())
     }

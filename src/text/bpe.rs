@@ -20,7 +20,9 @@ pub(super) fn build(vocab: &mut Vocab, family: &VocabFamily) -> Result<BPE> {
     }
     let merges = read_merges(&vocab.merges, &ids, &reserved)?;
     vocab.merges = Vec::new();
-    let builder = BPE::builder().ignore_merges(family.ignore_merges).vocab_and_merges(ids, merges);
+    // The crate's cache keeps up to 8 KB for each of 10,000 words in every thread that encodes, and a text of random
+    // words fills it. GLM's words are mostly tokens as a whole, which are looked up before any cache.
+    let builder = BPE::builder().cache_capacity(0).ignore_merges(family.ignore_merges).vocab_and_merges(ids, merges);
     builder.build().map_err(|error| failed(error.to_string()))
 }
 

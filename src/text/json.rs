@@ -1,7 +1,7 @@
 //! The `tojson` filter as transformers defines it: Python's `json.dumps`, with nothing escaped for HTML.
 
 use super::marker::{ESCAPE, MARK};
-use super::python;
+use super::{jinja, python};
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
@@ -31,7 +31,8 @@ pub(super) fn tojson(
         None => (if indent.is_some() { "," } else { ", " }.into(), ": ".into()),
     };
     let indent = indent.map(|indent| indentation(&indent)).transpose()?;
-    let mut writer = JsonWriter { out: String::new(), depth: 0, ensure_ascii, sort_keys, indent, item, key };
+    let limit = usize::try_from(jinja::left()).unwrap_or(usize::MAX);
+    let mut writer = JsonWriter { out: String::new(), limit, depth: 0, ensure_ascii, sort_keys, indent, item, key };
     writer.value(value)?;
     Ok(writer.out)
 }
@@ -56,6 +57,8 @@ fn indentation(indent: &Value) -> Result<String, Error> {
 
 struct JsonWriter {
     out: String,
+    /// The most bytes that may be written.
+    limit: usize,
     depth: usize,
     ensure_ascii: bool,
     sort_keys: bool,
@@ -72,7 +75,7 @@ impl JsonWriter {
             ValueKind::None => self.out.push_str("null"),
             ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number => self.out.push_str(&number(value)),
-            ValueKind::String => self.string(value.as_str().unwrap_or_default()),
+            ValueKind::String => return self.string(value.as_str().unwrap_or_default()),
             ValueKind::Seq | ValueKind::Iterable => return self.list(value),
             ValueKind::Map => return self.map(value),
             kind => {
@@ -89,12 +92,11 @@ impl JsonWriter {
         self.open('[')?;
         let mut empty = true;
         for item in value.try_iter()?.checked() {
-            self.next(empty);
+            self.next(empty)?;
             empty = false;
             self.value(&item?)?;
         }
-        self.close(']', empty);
-        Ok(())
+        self.close(']', empty)
     }
 
     fn map(&mut self, value: &Value) -> Result<(), Error> {
@@ -104,9 +106,9 @@ impl JsonWriter {
         }
         self.open('{')?;
         for (index, key) in keys.iter().enumerate() {
-            self.next(index == 0);
+            self.next(index == 0)?;
             match key.kind() {
-                ValueKind::String => self.string(key.as_str().unwrap_or_default()),
+                ValueKind::String => self.string(key.as_str().unwrap_or_default())?,
                 ValueKind::None => self.out.push_str("\"null\""),
                 ValueKind::Bool => self.out.push_str(if key.is_true() { "\"true\"" } else { "\"false\"" }),
                 ValueKind::Number => self.out.push_str(&format!("\"{}\"", number(key))),
@@ -115,8 +117,7 @@ impl JsonWriter {
             self.out.push_str(&self.key);
             self.value(&value.get_item(key)?)?;
         }
-        self.close('}', keys.is_empty());
-        Ok(())
+        self.close('}', keys.is_empty())
     }
 
     fn open(&mut self, bracket: char) -> Result<(), Error> {
@@ -128,31 +129,41 @@ impl JsonWriter {
         Ok(())
     }
 
-    fn next(&mut self, first: bool) {
+    fn next(&mut self, first: bool) -> Result<(), Error> {
         if !first {
             self.out.push_str(&self.item);
         }
-        self.new_line();
+        self.new_line()
     }
 
-    fn close(&mut self, bracket: char, empty: bool) {
+    fn close(&mut self, bracket: char, empty: bool) -> Result<(), Error> {
         self.depth -= 1;
         if !empty {
-            self.new_line();
+            self.new_line()?;
         }
         self.out.push(bracket);
+        Ok(())
     }
 
-    fn new_line(&mut self) {
-        if let Some(indent) = &self.indent {
-            self.out.push('\n');
-            (0..self.depth).for_each(|_| self.out.push_str(indent));
+    /// Begins the line of an item, if each has one.
+    fn new_line(&mut self) -> Result<(), Error> {
+        let indent = self.indent.as_deref().unwrap_or_default();
+        if self.out.len().saturating_add(self.depth.saturating_mul(indent.len())) > self.limit {
+            return Err(jinja::exceeded());
         }
+        if self.indent.is_some() {
+            self.out.push('\n');
+            self.out.push_str(&indent.repeat(self.depth));
+        }
+        Ok(())
     }
 
-    fn string(&mut self, text: &str) {
+    fn string(&mut self, text: &str) -> Result<(), Error> {
         self.out.push('"');
         for char in text.chars() {
+            if self.out.len() > self.limit {
+                return Err(jinja::exceeded());
+            }
             match char {
                 '"' => self.out.push_str("\\\""),
                 '\\' => self.out.push_str("\\\\"),
@@ -170,6 +181,7 @@ impl JsonWriter {
             }
         }
         self.out.push('"');
+        Ok(())
     }
 
     /// Writes `\u` and four digits for each UTF-16 unit.

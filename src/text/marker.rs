@@ -70,6 +70,7 @@ impl Marker {
 
     fn mark_text(&self, text: &str) -> String {
         let mut marked = String::with_capacity(text.len() + 8);
+        let letters = text.trim_end().len();
         for (at, char) in text.char_indices() {
             if self.escaped.contains(&char) {
                 marked += &format!("{ESCAPE}{:x}{ESCAPE}", u32::from(char));
@@ -80,17 +81,17 @@ impl Marker {
                 marked.push(MARK);
             }
             marked.push(char);
-            if sign || self.begins_word(&text[at..]) {
+            if sign || at < letters && self.begins_word(&text[at..], &text[at..letters]) {
                 marked.push(MARK);
             }
         }
         marked
     }
 
-    /// Whether `text` begins with one of the words or, at the end of a text, with the beginning of one.
-    fn begins_word(&self, text: &str) -> bool {
-        let begins = |word: &String| text.starts_with(word) || word.starts_with(text.trim_end());
-        !self.words.is_empty() && !text.trim_end().is_empty() && self.words.iter().any(begins)
+    /// Whether `text` begins with one of the words or, at the end of a text, with the beginning of one. `letters` is the
+    /// text without the blanks at its end, and not empty.
+    fn begins_word(&self, text: &str, letters: &str) -> bool {
+        self.words.iter().any(|word| text.starts_with(word) || word.starts_with(letters))
     }
 }
 
@@ -145,6 +146,19 @@ mod tests {
         {
             assert_eq!(unmark(&marked(text)), text);
             assert_eq!(unmark(&marked(&marked(text))), marked(text));
+        }
+    }
+
+    /// A text's end is found once, and not again for each of its blanks.
+    #[test]
+    fn blanks_at_the_end_are_read_once() {
+        for text in [
+            " ".repeat(1 << 20),
+            "EO".to_owned() + &"\n".repeat(1 << 20),
+            "E".repeat(1 << 20),
+            "\u{fdd1}".repeat(1 << 18),
+        ] {
+            assert_eq!(unmark(&marked(&text)), text);
         }
     }
 

@@ -173,6 +173,11 @@ pub(super) fn is_sequence(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map)
 }
 
+/// The filter `string`.
+pub(super) fn string(value: &Value) -> String {
+    text(value).into_owned()
+}
+
 /// The filter `length`. Unlike the engine's own filter it returns 0 for an undefined value.
 pub(super) fn length(value: &Value) -> Result<usize, Error> {
     match value.len() {

@@ -22,6 +22,10 @@ use super::family::Family;
 use super::tag::{self, ReplyPart, Tag};
 use super::{Tokenizer, ToolCall};
 use serde_json::Value;
+use std::sync::Arc;
+
+/// How many bytes are read at a time. After each tag the rest of them is searched for all tags again.
+const STEP: usize = 128;
 
 /// A piece of a reply. Pieces of text are never empty.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,7 +106,7 @@ pub struct ReplyParser {
     /// The tokens that stand for tags.
     tokens: Vec<(u32, Tag)>,
     /// The functions that the model may call. Calls are parsed only if there are any.
-    tools: Vec<Value>,
+    tools: Arc<[Value]>,
     /// Pieces that the next call returns.
     ready: Vec<ReplyPiece>,
 }
@@ -125,7 +129,7 @@ impl ReplyParser {
     /// The same parser, which also finds calls of these functions, described in OpenAI's JSON. Without functions no
     /// calls are found.
     pub fn with_tools(self, tools: &[Value]) -> Self {
-        Self { tools: tools.to_vec(), ..self }
+        Self { tools: tools.into(), ..self }
     }
 
     /// The same parser for replies in the tokens of a vocabulary: a tag that has a token there is recognized by that
@@ -196,8 +200,13 @@ impl ReplyParser {
 
     /// Parses more text, and returns the pieces that it completes.
     pub fn push(&mut self, text: &str) -> Vec<ReplyPiece> {
-        self.open.push_str(text);
-        while self.step() {}
+        let mut rest = text;
+        while !rest.is_empty() {
+            let end = (STEP.min(rest.len())..).find(|&end| rest.is_char_boundary(end)).unwrap_or(rest.len());
+            self.open.push_str(&rest[..end]);
+            while self.step() {}
+            rest = &rest[end..];
+        }
         std::mem::take(&mut self.ready)
     }
 
@@ -307,29 +316,33 @@ impl ReplyParser {
         }
     }
 
-    /// Parses text outside of calls.
+    /// Parses text outside of calls. Where blanks are held back, more blanks change nothing.
     fn read_text(&mut self, text: &str) {
         self.blanks += text;
         let body = match self.state {
             ParserState::ThinkingStart => ParserState::Thinking,
             ParserState::TextStart { .. } => ParserState::Text,
+            _ if self.holds_blanks() && text.trim_start().is_empty() => return,
             _ => return self.emit_body(),
         };
-        let letters = self.blanks.trim_start();
-        if !letters.is_empty() {
+        if !text.trim_start().is_empty() {
             if matches!(self.state, ParserState::TextStart { after_tag: true }) {
-                self.blanks = letters.to_owned();
+                self.blanks = self.blanks.trim_start().to_owned();
             }
             self.state = body;
             self.emit_body();
         }
     }
 
-    /// Returns text after the first letter. Blanks at the end of an answer are held back, since they may belong to a
-    /// call.
+    /// Whether blanks after the first letter of the answer are held back, since they may belong to a call.
+    fn holds_blanks(&self) -> bool {
+        self.looks_for_calls() && !self.is_thinking()
+    }
+
+    /// Returns text after the first letter, but for blanks at its end that are held back.
     fn emit_body(&mut self) {
         let mut text = std::mem::take(&mut self.blanks);
-        if self.looks_for_calls() && !self.is_thinking() {
+        if self.holds_blanks() {
             self.blanks = text.split_off(text.trim_end().len());
         }
         self.emit(&text);

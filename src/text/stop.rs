@@ -3,21 +3,32 @@
 //! No stop string is ever returned, nor any part of one that was completed. Text that was held back because a stop
 //! string might have begun is returned as soon as it is certain that none did. The result does not depend on how the
 //! text was cut into pieces on its way here. If there are several stop strings in a text, the one that ends first
-//! counts; of several that end there, the longest.
+//! counts; of several that end there, the longest. Each byte is read once for each stop string, whatever both contain
+//! (Knuth, Morris and Pratt).
 
 /// Cuts text off where a stop string begins.
 #[derive(Debug, Clone, Default)]
 pub struct StopStrings {
-    stops: Vec<String>,
+    stops: Vec<Stop>,
     /// Text at the end that may be the beginning of a stop string.
     held: String,
     found: bool,
 }
 
+/// A stop string, and how much of it the text ends with.
+#[derive(Debug, Clone)]
+struct Stop {
+    text: Vec<u8>,
+    /// For each beginning of `text`, the length of the longest shorter one that it ends with.
+    borders: Vec<usize>,
+    /// The bytes at the end of what was read that `text` begins with.
+    matched: usize,
+}
+
 impl StopStrings {
     /// Searches for these stop strings. Empty ones are ignored.
     pub fn new(stops: impl IntoIterator<Item = String>) -> Self {
-        let stops = stops.into_iter().filter(|stop| !stop.is_empty()).collect();
+        let stops = stops.into_iter().filter(|stop| !stop.is_empty()).map(Stop::new).collect();
         Self { stops, ..Self::default() }
     }
 
@@ -31,25 +42,44 @@ impl StopStrings {
         if self.found {
             return String::new();
         }
-        self.held.push_str(text);
-        let place = |stop: &String| self.held.find(stop).map(|start| (start + stop.len(), start));
-        if let Some((_, start)) = self.stops.iter().filter_map(place).min() {
-            self.found = true;
-            self.held.truncate(start);
-            return std::mem::take(&mut self.held);
+        for (at, byte) in text.bytes().enumerate() {
+            let ended = self.stops.iter_mut().filter_map(|stop| stop.read(byte).then_some(stop.text.len())).max();
+            if let Some(len) = ended {
+                self.found = true;
+                self.held.push_str(&text[..=at]);
+                self.held.truncate(self.held.len() - len);
+                return std::mem::take(&mut self.held);
+            }
         }
-        let open = self.stops.iter().map(|stop| begun(&self.held, stop)).max().unwrap_or(0);
+        self.held.push_str(text);
+        let open = self.stops.iter().map(|stop| stop.matched).max().unwrap_or(0);
         self.held.drain(..self.held.len() - open).collect()
     }
 
     /// Returns the text that was held back. Call this at the end, and before anything that a stop string does not span.
     pub fn flush(&mut self) -> String {
+        self.stops.iter_mut().for_each(|stop| stop.matched = 0);
         std::mem::take(&mut self.held)
     }
 }
 
-/// The number of bytes at the end of `text` that may be the beginning of `stop`.
-fn begun(text: &str, stop: &str) -> usize {
-    let longest = text.len().min(stop.len() - 1);
-    (1..=longest).rev().find(|&len| text.as_bytes().ends_with(&stop.as_bytes()[..len])).unwrap_or(0)
+impl Stop {
+    fn new(text: String) -> Self {
+        let mut stop = Self { text: text.into_bytes(), borders: vec![0], matched: 0 };
+        for at in 1..stop.text.len() {
+            stop.read(stop.text[at]);
+            stop.borders.push(stop.matched);
+        }
+        stop.matched = 0;
+        stop
+    }
+
+    /// Reads a byte. Returns whether the stop string ends there; nothing more is read then.
+    fn read(&mut self, byte: u8) -> bool {
+        while self.matched > 0 && self.text[self.matched] != byte {
+            self.matched = self.borders[self.matched - 1];
+        }
+        self.matched += usize::from(self.text[self.matched] == byte);
+        self.matched == self.text.len()
+    }
 }

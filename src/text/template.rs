@@ -2,21 +2,20 @@
 //!
 //! A template sees what it would see under Hugging Face transformers: the same control of whitespace, the same
 //! variables, and values printed as Python prints them. [`ChatTemplate`] lists the differences. A template is code from
-//! an untrusted file. It can reach nothing but the conversation, and its steps are limited, so it cannot run for ever.
-//! Its memory is not limited: a template that doubles a string again and again can exhaust it.
+//! an untrusted file. It can reach nothing but the conversation, and its steps, its memory and its stack are bounded:
+//! whatever it does, the worst is an error.
 
 use super::marker::{Marker, unmark};
 use super::reply::opens_thinking;
-use super::{Family, Message, Tokenizer, Vocab, jinja};
+use super::{Content, Family, Message, Tokenizer, Vocab, jinja};
 use crate::error::{Error, Result};
-use minijinja::value::Serde;
-use minijinja::{Environment, ErrorKind, Value};
-use serde::Serialize;
+use minijinja::machinery::{eval, make_string_output};
+use minijinja::{AutoEscape, Environment, ErrorKind, Value};
 use serde_json::Map;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const NAME: &str = "chat_template";
+/// The deepest nesting of a value in a conversation: JSON is read up to 128 levels deep.
+const DEPTH: usize = 150;
 
 /// The input of a template.
 #[derive(Debug, Clone)]
@@ -39,30 +38,76 @@ impl<'a> ChatInput<'a> {
         Self { messages, tools: None, add_generation_prompt: true, enable_thinking: None, extra: Map::new() }
     }
 
-    /// All variables of the template. As in transformers, `tools` and `documents` are always defined, and are none if
-    /// there are none. The named fields take precedence over `extra`, and that over the names of tokens, which are the
-    /// template's own text. With a marker all other strings are marked.
-    fn context(&self, names: &[(&'static str, String)], marker: Option<&Marker>) -> Result<Value, minijinja::Error> {
+    /// All variables of the template, and the bytes that they take. As in transformers, `tools` and `documents` are always
+    /// defined, and are none if there are none. The named fields take precedence over `extra`, and that over the names of
+    /// tokens, which are the template's own text. With a marker all other strings are marked.
+    fn context(&self, names: &[(&'static str, String)], marker: Option<&Marker>) -> Result<(Value, u64)> {
+        self.check_depth()?;
+        let mut bytes = 0;
+        let mut outside = |value: &dyn Fn() -> serde_json::Result<serde_json::Value>| {
+            outside(value(), marker, &mut bytes).map_err(|error| explain(&error))
+        };
         let mut variables = vec![("documents", Value::from(()))];
         variables.extend(names.iter().map(|(variable, name)| (*variable, name.as_str().into())));
         for (name, value) in &self.extra {
-            variables.push((name, outside(value, marker)?));
+            variables.push((name, outside(&|| Ok(value.clone()))?));
         }
         variables.extend([
-            ("messages", outside(&self.messages, marker)?),
-            ("tools", outside(&self.tools, marker)?),
+            ("messages", outside(&|| serde_json::to_value(self.messages))?),
+            ("tools", outside(&|| serde_json::to_value(self.tools))?),
             ("add_generation_prompt", self.add_generation_prompt.into()),
         ]);
         variables.extend(self.enable_thinking.map(|enable| ("enable_thinking", enable.into())));
-        Ok(Value::from_pairs(variables))
+        Ok((Value::from_pairs(variables), bytes))
+    }
+
+    /// Refuses values that are nested too deep for what recurses over them. Those that an app made can be.
+    fn check_depth(&self) -> Result<()> {
+        let parts = self.messages.iter().filter_map(|message| match &message.content {
+            Some(Content::Parts(parts)) => Some(parts),
+            _ => None,
+        });
+        let of_messages = self.messages.iter().flat_map(|message| {
+            message.tool_calls.iter().map(|call| &call.function.arguments).chain(message.extra.values())
+        });
+        let values = self.extra.values().chain(self.tools.into_iter().flatten());
+        if values.chain(of_messages).chain(parts.flatten()).any(is_deep) {
+            let reason = format!("a value of the conversation is nested more than {DEPTH} levels deep");
+            return Err(Error::Refused { reason });
+        }
+        Ok(())
     }
 }
 
+/// Whether a value is nested more than [`DEPTH`] levels deep, without recursion.
+fn is_deep(value: &serde_json::Value) -> bool {
+    let mut left = vec![(value, 0)];
+    while let Some((value, depth)) = left.pop() {
+        if depth > DEPTH {
+            return true;
+        }
+        match value {
+            serde_json::Value::Array(items) => left.extend(items.iter().map(|item| (item, depth + 1))),
+            serde_json::Value::Object(entries) => left.extend(entries.values().map(|item| (item, depth + 1))),
+            _ => {}
+        }
+    }
+    false
+}
+
 /// A value from outside the template, in the form that the template sees.
-fn outside(value: &impl Serialize, marker: Option<&Marker>) -> Result<Value, minijinja::Error> {
-    let Some(marker) = marker else { return Ok(Value::from(Serde(value))) };
+fn outside(
+    value: serde_json::Result<serde_json::Value>,
+    marker: Option<&Marker>,
+    bytes: &mut u64,
+) -> Result<Value, minijinja::Error> {
     let failed = |error: serde_json::Error| minijinja::Error::new(ErrorKind::BadSerialization, error.to_string());
-    Ok(Value::from(Serde(marker.mark(serde_json::to_value(value).map_err(failed)?))))
+    let value = value.map_err(failed)?;
+    let value = match marker {
+        Some(marker) => marker.mark(value),
+        None => value,
+    };
+    jinja::from_json(value, bytes)
 }
 
 /// The tokens of a prompt, and what they say about the reply.
@@ -96,8 +141,25 @@ pub struct Prompt {
 ///   marks, and `pprint` and `urlencode` print them.
 /// * `escape` writes other, equivalent entities; `{% raw %}` removes a new line after it; `strip()` keeps the ASCII
 ///   separators U+001C to U+001F.
+/// * Arguments from a list (`f(*list)`) and a namespace in a namespace are errors, and there is no `debug`.
+///
+/// # Bounds
+/// A template comes from a file that nobody checked. What it cannot do in these bounds is an error, never an abort:
+///
+/// * The source has at most 128 KiB, a tag at most 2000 words, signs and literals, and at most 500 `elif` are open at one
+///   point. Brackets and blocks nest up to 150 levels. Literals are multiplied to a few MB at most.
+/// * A rendering takes at most 20 million steps, of which GLM's template takes about 100 for a message.
+/// * It makes at most 64 MiB of text and lists, its output included, and 64 bytes more for each byte of the conversation.
+///   What it no longer uses counts too.
+/// * It works for some seconds at most, and longer for a long conversation: 2^28 units, and 256 more for each byte of the
+///   conversation. A unit is a byte that is read or copied once, and an item of a list is 24.
+/// * Values nest at most 200 levels deep, values of the conversation 150; a conversation with deeper ones is refused.
+/// * Macros, loops and blocks nest 100 levels, where a call of a macro counts as four.
+///
+/// Everything happens on a thread of its own with a stack of 64 MiB, of which a system gives what is used.
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    source: String,
     family: &'static Family,
     /// The variables that are names of tokens: `bos_token` and `eos_token`.
     names: Vec<(&'static str, String)>,
@@ -109,14 +171,15 @@ impl ChatTemplate {
     /// # Errors
     /// [`Error::Template`] if it does not parse.
     pub fn new(source: &str) -> Result<Self> {
-        guarded(|| {
-            let mut environment = jinja::environment()?;
-            // Jinja2 reads every kind of line ending as a new line.
-            let source = source.replace("\r\n", "\n").replace('\r', "\n");
-            let family = Family::of(&source);
-            environment.add_template_owned(NAME, source)?;
-            Ok(Self { environment, family, names: Vec::new() })
-        })
+        if source.len() > jinja::SOURCE {
+            let message =
+                format!("the template has {} bytes, of which at most {} are read", source.len(), jinja::SOURCE);
+            return Err(Error::Template { message });
+        }
+        // Jinja2 reads every kind of line ending as a new line.
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        jinja::thread(|| jinja::compile(&source).map(drop).map_err(|error| explain(&error)))?;
+        Ok(Self { environment: jinja::environment(), family: Family::of(&source), source, names: Vec::new() })
     }
 
     /// The same template with the names of a vocabulary's tokens that templates write: `bos_token` and `eos_token`.
@@ -138,7 +201,25 @@ impl ChatTemplate {
     /// [`Error::Refused`] if the template refuses the conversation, [`Error::Template`] if it uses something that does
     /// not exist.
     pub fn render(&self, input: &ChatInput<'_>) -> Result<String> {
-        guarded(|| self.environment.get_template(NAME)?.render(input.context(&self.names, None)?))
+        self.rendered(input, None)
+    }
+
+    /// The source is compiled again, which takes less than to start the thread: what is compiled refers to its source.
+    fn rendered(&self, input: &ChatInput<'_>, marker: Option<&Marker>) -> Result<String> {
+        jinja::thread(|| {
+            jinja::start(0);
+            let (context, bytes) = input.context(&self.names, marker)?;
+            jinja::start(bytes);
+            let mut text = String::new();
+            let run = || -> Result<(), minijinja::Error> {
+                let program = jinja::compile(&self.source)?;
+                let out = &mut make_string_output(&mut text);
+                eval(&self.environment, &program.instructions, context, &program.blocks, out, AutoEscape::None)?;
+                Ok(())
+            };
+            run().map_err(|error| explain(&error))?;
+            Ok(text)
+        })
     }
 
     /// Renders the prompt for a conversation as tokens. Control tokens and tags come from the template only, so nobody
@@ -153,13 +234,18 @@ impl ChatTemplate {
     /// # Errors
     /// Those of [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be encoded.
     pub fn prompt(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer) -> Result<Prompt> {
-        let context = |marker| input.context(&self.names, Some(marker));
-        let text = guarded(|| self.environment.get_template(NAME)?.render(context(tokenizer.marker())?));
-        let text = text.map_err(|error| match error {
+        self.prompt_within(input, tokenizer, usize::MAX)
+    }
+
+    /// As [`prompt`](Self::prompt), for a context of so many tokens: a text that is longer than as many of the longest
+    /// tokens is refused before it is encoded.
+    pub(crate) fn prompt_within(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer, context: usize) -> Result<Prompt> {
+        let text = self.rendered(input, Some(tokenizer.marker())).map_err(|error| match error {
             Error::Template { message } => Error::Template { message: unmark(&message).into_owned() },
             Error::Refused { reason } => Error::Refused { reason: unmark(&reason).into_owned() },
             other => other,
         })?;
+        tokenizer.check_length(&text, context)?;
         let (tokens, family) = (tokenizer.encode_marked(&text)?, self.family);
         Ok(Prompt { tokens, opens_thinking: opens_thinking(&text, family), family })
     }
@@ -167,9 +253,8 @@ impl ChatTemplate {
     /// Whether the template's source mentions a role: in quotes, in a tag that also contains the word `role`.
     pub fn names_role(&self, role: &str) -> bool {
         let names = |tag: &str| ['\'', '"'].iter().any(|quote| tag.contains(&format!("{quote}{role}{quote}")));
-        let Ok(template) = self.environment.get_template(NAME) else { return false };
         // The text before the first tag and the text after each tag are skipped.
-        let mut tags = template.source().split("{%").skip(1).filter_map(|tag| tag.split("%}").next());
+        let mut tags = self.source.split("{%").skip(1).filter_map(|tag| tag.split("%}").next());
         tags.any(|tag| tag.contains("role") && names(tag))
     }
 }
@@ -177,15 +262,6 @@ impl ChatTemplate {
 impl fmt::Debug for ChatTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChatTemplate").finish_non_exhaustive()
-    }
-}
-
-/// Runs the template engine and converts a panic in it into an error. minijinja 3.0.5 panics on `[][::-1]`, and its
-/// input comes from an untrusted file.
-fn guarded<T>(run: impl FnOnce() -> Result<T, minijinja::Error>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(result) => result.map_err(|error| explain(&error)),
-        Err(_) => Err(Error::Template { message: "the template engine panicked: a defect of minijinja".into() }),
     }
 }
 

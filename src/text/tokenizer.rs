@@ -14,6 +14,10 @@ use std::fmt;
 use tokenizers::Model;
 use tokenizers::models::bpe::BPE;
 
+/// The longest word in bytes that is merged as a whole. Merging takes about 160 bytes of memory for each byte of a word, and
+/// a text of megabytes can be a single word. A longer word is merged in pieces, whose tokens may differ at the joints.
+const LONGEST_WORD: usize = 1 << 16;
+
 /// Turns text into tokens and tokens into bytes.
 ///
 /// Some tokens of a vocabulary are reserved: control tokens such as `<|user|>`, and those user-defined tokens that are
@@ -29,6 +33,8 @@ pub struct Tokenizer {
     bytes: Vec<u8>,
     /// Where each token ends in `bytes`.
     ends: Vec<u32>,
+    /// The bytes of the longest token.
+    longest: usize,
     bos: Option<u32>,
     end: Vec<u32>,
 }
@@ -42,6 +48,8 @@ impl Tokenizer {
         let family = pretokenizer::family(&vocab.pre)?;
         vocab.check()?;
         let (bytes, ends) = vocab.spell_out();
+        let starts = [0].into_iter().chain(ends.iter().copied());
+        let longest = starts.zip(&ends).map(|(start, end)| (end - start) as usize).max().unwrap_or(0).max(1);
         let literal = vocab.typed().filter(|(_, _, kind)| kind.is_literal());
         let specials = SpecialTokens::new(literal.map(|(text, id, kind)| (text, id, kind.is_reserved(text))));
         let reserved = vocab.typed().filter(|(text, _, kind)| kind.is_reserved(text));
@@ -49,7 +57,8 @@ impl Tokenizer {
         let end = ends::of_reply(&vocab, family);
         let bos = vocab.bos.filter(|_| vocab.add_bos);
         let bpe = bpe::build(&mut vocab, family)?;
-        Ok(Self { bpe, words: family.compile()?, specials, marker, types: vocab.types, bytes, ends, bos, end })
+        let (words, types) = (family.compile()?, vocab.types);
+        Ok(Self { bpe, words, specials, marker, types, bytes, ends, longest, bos, end })
     }
 
     /// Encodes `text`, after the beginning-of-text token if the file asks for one.
@@ -81,6 +90,17 @@ impl Tokenizer {
         Ok(tokens)
     }
 
+    /// # Errors
+    /// [`Error::ContextFull`] with the fewest tokens that it may have, if a prompt of [marked](Self::marker) strings has
+    /// more than `context` tokens whatever they are.
+    pub(super) fn check_length(&self, prompt: &str, context: usize) -> Result<()> {
+        if prompt.len().div_ceil(self.longest) <= context {
+            return Ok(());
+        }
+        let needed = unmark(prompt).len().div_ceil(self.longest);
+        if needed <= context { Ok(()) } else { Err(Error::ContextFull { needed, context }) }
+    }
+
     /// The marker for strings that come from outside a template.
     pub(super) fn marker(&self) -> &Marker {
         &self.marker
@@ -110,10 +130,17 @@ impl Tokenizer {
 
     fn encode_plain(&self, text: &str, tokens: &mut Vec<u32>) -> Result<()> {
         self.words.cut(text, &mut |word| {
-            let word = self.bpe.tokenize(&byte_level::encode(word)).map_err(|error| failed(error.to_string()))?;
-            tokens.extend(word.iter().map(|token| token.id));
-            Ok(())
+            pieces(word).try_for_each(|word| {
+                let word = self.bpe.tokenize(&byte_level::encode(word)).map_err(|error| failed(error.to_string()))?;
+                tokens.extend(word.iter().map(|token| token.id));
+                Ok(())
+            })
         })
+    }
+
+    /// The number of bytes of the longest token: a text of more than `tokens` times as many has more than `tokens` tokens.
+    pub fn longest_token(&self) -> usize {
+        self.longest
     }
 
     /// The bytes of `token`. For a control token these are its name.
@@ -188,6 +215,17 @@ impl Tokenizer {
     }
 }
 
+/// A word in pieces of at most [`LONGEST_WORD`] bytes, but for the end of a character.
+fn pieces(word: &str) -> impl Iterator<Item = &str> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let end = (LONGEST_WORD.min(rest.len())..=rest.len()).find(|end| rest.is_char_boundary(*end))?;
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
 impl fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tokenizer")
@@ -195,5 +233,21 @@ impl fmt::Debug for Tokenizer {
             .field("bos", &self.bos)
             .field("end", &self.end)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST_WORD, pieces};
+
+    #[test]
+    fn long_words_are_cut_between_characters() {
+        let cut = |word: &str| pieces(word).map(str::len).collect::<Vec<_>>();
+        assert_eq!(cut("word"), [4]);
+        assert!(cut("").is_empty());
+        assert_eq!(cut(&"a".repeat(2 * LONGEST_WORD)), [LONGEST_WORD; 2]);
+        let word = "€".repeat(LONGEST_WORD);
+        assert_eq!(pieces(&word).collect::<String>(), word);
+        assert!(cut(&word).iter().all(|bytes| *bytes <= LONGEST_WORD + 2), "{:?}", cut(&word));
     }
 }

@@ -25,6 +25,9 @@ pub struct ServeArgs {
     /// File of such keys, one per line
     #[arg(long, value_name = "FILE", help_heading = ACCESS)]
     pub api_key_file: Option<PathBuf>,
+    /// Let requests with different keys use each other's KV cache; their clients can then find out what others sent
+    #[arg(long, help_heading = ACCESS)]
+    pub share_cache: bool,
     /// Let pages of this origin call the server, as https://example.org; * for all; can be repeated
     #[arg(long, value_name = "ORIGIN", help_heading = ACCESS)]
     pub cors: Vec<String>,
@@ -61,6 +64,9 @@ pub struct ServeArgs {
     /// Largest body of a request in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_body: usize,
+    /// Memory in MiB that requests may take beyond what the server takes at rest; more is refused with status 413 or 503
+    #[arg(long, value_name = "MIB", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
+    pub max_memory: usize,
     /// Most messages in a conversation
     #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_messages: usize,
@@ -70,6 +76,10 @@ pub struct ServeArgs {
     /// Most connections at a time
     #[arg(long, value_name = "N", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_connections: usize,
+    /// Most connections of one address, and most requests at a time of one key; 0 for no such limit, as for a server that
+    /// a proxy connects to [default: half of --max-connections]
+    #[arg(long, value_name = "N", value_parser = number, help_heading = LIMITS)]
+    pub max_per_client: Option<usize>,
     /// Let the model think before it answers, where a request does not say
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     pub reasoning: Switch,

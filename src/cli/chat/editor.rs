@@ -15,10 +15,12 @@ use rustyline::{
     Behavior, Cmd, ConditionalEventHandler, Config, Context, Event, EventContext, EventHandler, Helper, KeyCode,
     KeyEvent, Modifiers, RepeatCount,
 };
+use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use wglm::visible::{is_obeyed, visible};
 
 /// The number of messages that the history keeps.
 const KEPT: usize = 1000;
@@ -150,6 +152,7 @@ impl Completion {
         let (skipped, mut found) = self.0.complete_path(&name, name.len())?;
         let plain = |pair: &mut Pair| pair.replacement = unescape(&pair.replacement, ESCAPE).into_owned();
         found.iter_mut().for_each(plain);
+        found.retain(|pair| !pair.replacement.contains(is_obeyed)); // the editor would draw it as it is
         Ok((start + skipped, found))
     }
 }
@@ -157,6 +160,13 @@ impl Completion {
 impl Hinter for Completion {
     type Hint = String;
 }
-impl Highlighter for Completion {}
+
+impl Highlighter for Completion {
+    /// Shows what is pasted as everything else is shown.
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        visible(line)
+    }
+}
+
 impl Validator for Completion {}
 impl Helper for Completion {}

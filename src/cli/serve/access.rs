@@ -1,15 +1,20 @@
 //! Whom the server answers. A page in somebody's browser can call any server on the same machine. So a request that
 //! comes from a page of another origin is refused unless that origin is allowed, and so is one that calls a server of
-//! this machine by a name from outside, for an attacker can make his own name lead here (DNS rebinding).
+//! this machine by a name from outside, for an attacker can make his own name lead here (DNS rebinding). What a page can
+//! send without its browser asking the server first, which is forms and links, is refused by what browsers say of it.
 
+use super::client::{Client, Network, Who};
 use super::failure::Failure;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use super::host::Host;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
-use std::net::IpAddr;
-use subtle::{Choice, ConstantTimeEq};
+use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-/// Paths that need no key: whether the server is there, and the page, which asks for the key.
-const OPEN: [&str; 5] = ["/", "/health", "/v1/health", "/favicon.ico", "/robots.txt"];
+/// Paths that need no key: whether the server is there and ready, and the page, which asks for the key.
+const OPEN: [&str; 6] = ["/", "/health", "/v1/health", "/ready", "/favicon.ico", "/robots.txt"];
+
+/// What pages are told that may not call.
+const OTHER_ORIGIN: &str = "pages of other origins may not call this server; --cors allows one";
 
 /// Who may call.
 #[derive(Debug, Default)]
@@ -20,40 +25,84 @@ pub struct Access {
     pub origins: Vec<String>,
     /// The names by which the server may be called, beside its addresses; `None` for any.
     pub names: Option<Vec<String>>,
+    /// Whether clients with different keys use each other's KV cache.
+    pub share_cache: bool,
 }
+
+/// The types of bodies that any page can send to any server. No client of the interfaces sends them, but curl does,
+/// which is no browser.
+const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The name in a `Host` header, without the port.
-fn name(host: &str) -> &str {
-    if let Some(rest) = host.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or(rest);
-    }
-    host.rsplit_once(':').map_or(host, |(name, _)| name)
-}
+/// What a browser says of where a request comes from: from a page of this server, of another one, or from its user.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl Access {
-    /// Lets a request pass, or says why not.
-    pub fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Failure> {
-        self.check_name(headers)?;
+    /// Lets a request pass that came from an address, and says whose it is, or says why not.
+    pub fn check<T>(&self, request: &Request<T>, network: Network) -> Result<Client, Failure> {
+        let (headers, path) = (request.headers(), request.uri().path());
+        self.check_host(request)?;
         self.check_origin(headers)?;
-        if method == Method::OPTIONS || OPEN.contains(&path) { Ok(()) } else { self.check_key(headers) }
+        self.check_page(request.method(), headers)?;
+        let nobody = Client { who: Who::Network(network), cache: 0 };
+        if self.keys.is_empty() || request.method() == Method::OPTIONS || OPEN.contains(&path) {
+            return Ok(nobody);
+        }
+        let key = self.check_key(headers)?;
+        Ok(Client { who: Who::Key(key), cache: if self.share_cache { 0 } else { key as u64 + 1 } })
     }
 
-    fn check_name(&self, headers: &HeaderMap) -> Result<(), Failure> {
+    /// A request has one host, or none before HTTP/1.1, and that is this server. One whose line names a host too is
+    /// meant for both.
+    fn check_host<T>(&self, request: &Request<T>) -> Result<(), Failure> {
+        let mut given = request.headers().get_all(header::HOST).iter();
+        let (first, second) = (given.next(), given.next());
+        let wrong = |message: &str| Failure::invalid(format!("the header Host: {message}"));
+        if second.is_some() {
+            return Err(wrong("there are several, expected one"));
+        }
+        if first.is_none() && request.version() >= Version::HTTP_11 {
+            return Err(wrong("there is none, and HTTP/1.1 has one in every request"));
+        }
+        let text = first.map(|host| host.to_str().unwrap_or("\u{fffd}"));
+        let line = request.uri().authority().map(|authority| authority.as_str());
+        for host in [text, line].into_iter().flatten() {
+            let host = Host::read(host).ok_or_else(|| wrong("expected a name or an address, and perhaps a port"))?;
+            self.check_name(&host)?;
+        }
+        Ok(())
+    }
+
+    fn check_name(&self, host: &Host) -> Result<(), Failure> {
         let Some(names) = &self.names else { return Ok(()) };
-        // Browsers send one always.
-        let Some(host) = headers.get(header::HOST) else { return Ok(()) };
-        let found = host.to_str().map(name).unwrap_or_default();
         // An address is no name that somebody could have lead here.
-        let local = found.to_ascii_lowercase().ends_with(".localhost") || found.parse::<IpAddr>().is_ok();
-        if local || names.iter().any(|name| name.eq_ignore_ascii_case(found)) {
+        if host.is_local() || names.iter().any(|name| host.is_named(name)) {
             return Ok(());
         }
         let message = "the header Host names another machine than this one; --allow-host allows a name";
         Err(Failure::new(StatusCode::FORBIDDEN, message))
+    }
+
+    /// Refuses what a page can have a browser send without asking. Browsers leave `Origin` out of some such requests.
+    fn check_page(&self, method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
+        let (site, origin) = (text(headers, FETCH_SITE), headers.get(header::ORIGIN));
+        if matches!(site, Some("cross-site" | "same-site")) && origin.is_none() && !self.allows("*") {
+            // Who follows a link sees the answer, and the page with the link does not.
+            let follows = text(headers, HeaderName::from_static("sec-fetch-mode")) == Some("navigate");
+            if !(follows && method == Method::GET) {
+                return Err(Failure::new(StatusCode::FORBIDDEN, OTHER_ORIGIN));
+            }
+        }
+        let kind = text(headers, header::CONTENT_TYPE).and_then(|kind| kind.split(';').next()).map(str::trim);
+        let form = kind.is_some_and(|kind| FORMS.iter().any(|form| form.eq_ignore_ascii_case(kind)));
+        if form && (site.is_some() || origin.is_some()) {
+            let message = "a page that calls this server has to send its request as application/json";
+            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+        Ok(())
     }
 
     fn check_origin(&self, headers: &HeaderMap) -> Result<(), Failure> {
@@ -63,27 +112,27 @@ impl Access {
         if own.is_some() && own == text(headers, header::HOST) || self.allows(origin) {
             return Ok(());
         }
-        Err(Failure::new(StatusCode::FORBIDDEN, "pages of other origins may not call this server; --cors allows one"))
+        Err(Failure::new(StatusCode::FORBIDDEN, OTHER_ORIGIN))
     }
 
     fn allows(&self, origin: &str) -> bool {
         self.origins.iter().any(|allowed| allowed == "*" || allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
     }
 
-    /// The comparison takes the same time for every key of a length, and for every place where it differs.
-    fn check_key(&self, headers: &HeaderMap) -> Result<(), Failure> {
-        if self.keys.is_empty() {
-            return Ok(());
-        }
+    /// Which of the keys a request has. The comparison takes the same time for every key of a length, and for every place
+    /// where it differs.
+    fn check_key(&self, headers: &HeaderMap) -> Result<usize, Failure> {
         let bearer = text(headers, header::AUTHORIZATION).and_then(|value| {
             let (scheme, key) = value.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
         });
         let given = bearer.or_else(|| text(headers, HeaderName::from_static("x-api-key"))).unwrap_or_default();
-        let equal = |key: &String| key.as_bytes().ct_eq(given.as_bytes());
-        let any = self.keys.iter().fold(Choice::from(0), |any, key| any | equal(key));
-        if bool::from(any) {
-            return Ok(());
+        let mut found = 0_u64; // none
+        for (number, key) in (1..).zip(&self.keys) {
+            found.conditional_assign(&number, key.as_bytes().ct_eq(given.as_bytes()));
+        }
+        if let Some(index) = found.checked_sub(1) {
+            return Ok(index as usize);
         }
         let message = "the API key is missing or wrong; send it as `Authorization: Bearer KEY` or `x-api-key: KEY`";
         Err(Failure::new(StatusCode::UNAUTHORIZED, message).with_code("invalid_api_key"))
@@ -116,16 +165,22 @@ impl Access {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::Access;
-    use axum::http::{HeaderMap, HeaderName, Method};
+    use super::{Access, Network, Who};
+    use axum::http::{Request, Version};
 
-    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
-        let header = |(name, value): &(&'static str, &str)| (HeaderName::from_static(name), value.parse().unwrap());
-        pairs.iter().map(header).collect()
+    const NETWORK: Network = Network::V4(1);
+
+    fn request(method: &str, path: &str, pairs: &[(&'static str, &str)]) -> Request<()> {
+        let builder = Request::builder().method(method).uri(path).version(Version::HTTP_10);
+        pairs.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value)).body(()).unwrap()
+    }
+
+    fn status_of(access: &Access, request: &Request<()>) -> u16 {
+        access.check(request, NETWORK).map_or_else(|failure| failure.status.as_u16(), |_| 200)
     }
 
     fn status(access: &Access, path: &str, pairs: &[(&'static str, &str)]) -> u16 {
-        access.check(&Method::POST, path, &headers(pairs)).map_or_else(|failure| failure.status.as_u16(), |()| 200)
+        status_of(access, &request("POST", path, pairs))
     }
 
     #[test]
@@ -135,6 +190,7 @@ mod tests {
         for (host, wanted) in [
             ("localhost:8080", 200),
             ("LOCALHOST", 200),
+            ("localhost.", 200),
             ("127.0.0.1:1", 200),
             ("[::1]:8080", 200),
             ("192.168.1.5:8080", 200),
@@ -144,9 +200,48 @@ mod tests {
             ("evil.example", 403),
             ("localhost.evil.example:8080", 403),
             ("", 403),
+            ("[::1].evil.example", 400),
+            ("127.0.0.1@evil.example", 400),
+            ("evil.example@127.0.0.1", 400),
+            ("localhost, evil.example", 400),
+            ("localhost:80:80", 400),
+            ("localhost/", 400),
         ] {
             assert_eq!(status(&access, "/v1/models", &[("host", host)]), wanted, "{host}");
         }
+        let line = request("GET", "http://evil.example/v1/models", &[("host", "localhost")]);
+        assert_eq!(status_of(&access, &line), 403, "the request's line names a host too");
+    }
+
+    #[test]
+    fn http_1_1_has_one_host() {
+        let mut asked = request("GET", "/v1/models", &[]);
+        assert_eq!(status_of(&Access::default(), &asked), 200, "HTTP/1.0 needs none");
+        *asked.version_mut() = Version::HTTP_11;
+        assert_eq!(status_of(&Access::default(), &asked), 400);
+        let two = request("GET", "/v1/models", &[("host", "localhost"), ("host", "localhost")]);
+        assert_eq!(status_of(&Access::default(), &two), 400);
+    }
+
+    /// What a page can send without being asked: links, pictures and scripts, and forms.
+    #[test]
+    fn what_pages_send_unasked_is_refused() {
+        let access = Access::default();
+        let get = |pairs: &[(&'static str, &str)]| status_of(&access, &request("GET", "/v1/models", pairs));
+        let (site, mode) = ("sec-fetch-site", "sec-fetch-mode");
+        assert_eq!((get(&[(site, "cross-site"), (mode, "no-cors")]), get(&[(site, "same-site")])), (403, 403));
+        assert_eq!((get(&[(site, "same-origin")]), get(&[(site, "none")])), (200, 200));
+        assert_eq!(get(&[(site, "cross-site"), (mode, "navigate")]), 200, "a link");
+        assert_eq!(status(&access, "/tokenize", &[(site, "cross-site"), (mode, "navigate")]), 403, "a form");
+        let (own, host) = (("origin", "http://localhost"), ("host", "localhost"));
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        for kind in
+            [form, ("content-type", "Text/Plain;charset=utf-8"), ("content-type", "multipart/form-data; boundary=x")]
+        {
+            assert_eq!(status(&access, "/tokenize", &[host, own, kind]), 415, "{kind:?}");
+            assert_eq!(status(&access, "/tokenize", &[host, kind]), 200, "{kind:?} of a program");
+        }
+        assert_eq!(status(&access, "/tokenize", &[host, own, ("content-type", "application/json")]), 200);
     }
 
     #[test]
@@ -174,6 +269,9 @@ mod tests {
         assert_eq!(status(&access, "/v1/models", &[("authorization", "Bearer other")]), 200);
         assert_eq!(status(&access, "/v1/models", &[("authorization", "bearer one")]), 200);
         assert_eq!(status(&access, "/v1/models", &[("x-api-key", "one")]), 200);
+        let who = |key: &str| access.check(&request("GET", "/v1/models", &[("x-api-key", key)]), NETWORK).unwrap();
+        assert_eq!((who("one").who, who("other").who), (Who::Key(0), Who::Key(1)));
+        assert_ne!(who("one").cache, who("other").cache);
         for wrong in ["Bearer on", "Bearer ones", "Basic one", "one", "Bearer "] {
             assert_eq!(status(&access, "/v1/models", &[("authorization", wrong)]), 401, "{wrong}");
         }

@@ -4,7 +4,7 @@ use super::failure::Failure;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashSet;
-use wglm::{Calls, ChatState, Constraint};
+use wglm::Calls;
 
 /// The form of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -89,20 +89,6 @@ impl FormatField {
             ))),
         }
     }
-}
-
-/// Makes a request demand this form.
-///
-/// # Errors
-/// For a schema that nothing matches or that is not supported. Calls that cannot be are found when the reply is asked for.
-pub fn demand(chat: &mut ChatState, format: Format, choice: Calls) -> Result<(), Failure> {
-    chat.options.calls = choice;
-    chat.options.constraint = match format {
-        Format::Text => None,
-        Format::Object => Some(Constraint::json_object()),
-        Format::Schema(schema) => Some(Constraint::json_schema(schema)?),
-    };
-    Ok(())
 }
 
 #[cfg(test)]

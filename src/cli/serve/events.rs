@@ -1,9 +1,11 @@
 //! Replies as streams of server-sent events. A task takes the pieces of a reply, has a [`Speaker`] put them in the
-//! words of an interface, and hands them to the connection, at most a few at a time. When the connection is gone, so is
-//! the task, and the reply with it.
+//! words of an interface, and hands them to the connection, at most a few at a time: what the connection does not take
+//! waits as the reply said it (`unread.rs`). When the connection is gone, so is the task, and the reply with it.
 
+use super::client::Caller;
 use super::failure::Failure;
 use super::job::Job;
+use super::link::Link;
 use super::pieces::{Piece, Pieces};
 use super::server::Engine;
 use axum::body::{Body, Bytes};
@@ -22,8 +24,10 @@ use tokio::sync::mpsc;
 /// How many chunks wait for the connection.
 const ROOM: usize = 8;
 
-/// A sign of life is sent after so long a silence.
-const SILENCE: Duration = Duration::from_secs(10);
+/// A sign of life is sent after so many seconds of silence, and after one if the client has closed its side: what is sent
+/// to a client that is gone comes back.
+const SILENCE: u32 = 10;
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Puts the pieces of a reply into the words of an interface.
 pub trait Speaker: Send + 'static {
@@ -91,10 +95,11 @@ impl Chunks {
 pub fn stream(job: Job, engine: Arc<Engine>, choices: usize, one_call: bool, speaker: impl Speaker) -> Response {
     let (sender, receiver) = mpsc::channel(ROOM);
     let whole = Arc::new(AtomicBool::new(false));
-    let said = whole.clone();
+    let (said, link) = (whole.clone(), Caller::current().link);
+    let telling = Telling { job, engine, choices, one_call, link };
     tokio::spawn(async move {
         // Before the channel closes, at whose end the body looks at this.
-        said.store(speak(job, engine, choices, one_call, speaker, &sender).await, Ordering::Release);
+        said.store(telling.speak(speaker, &sender).await, Ordering::Release);
         drop(sender);
     });
     let headers = [
@@ -106,47 +111,53 @@ pub fn stream(job: Job, engine: Arc<Engine>, choices: usize, one_call: bool, spe
     (headers, Body::new(ChannelBody { receiver, whole })).into_response()
 }
 
-/// Returns whether all was said.
-async fn speak(
-    mut job: Job,
+/// A stream on its way.
+struct Telling {
+    job: Job,
     engine: Arc<Engine>,
     choices: usize,
     one_call: bool,
-    mut speaker: impl Speaker,
-    to: &mpsc::Sender<Bytes>,
-) -> bool {
-    let mut pieces: Vec<Pieces> = (0..choices).map(|_| Pieces::new(one_call)).collect();
-    let mut chunks = Chunks::default();
-    speaker.begin(job.prompt(), &mut chunks);
-    loop {
-        // A client that is gone, or that takes its reply more slowly than it may.
-        if !chunks.text.is_empty() && !matches!(job.taken(to.send(chunks.take())).await, Some(Ok(()))) {
-            return false;
-        }
-        let next = tokio::select! {
-            biased;
-            () = to.closed() => return false,
-            next = tokio::time::timeout(SILENCE, job.next()) => next,
-        };
-        match next {
-            Err(_) => speaker.alive(&mut chunks),
-            Ok(Ok(Some((index, event)))) => {
-                let Some(of) = pieces.get_mut(index) else { continue };
-                if let Some(piece) = of.heard(&job, index, event, &engine) {
-                    speaker.piece(index, piece, &mut chunks);
+    link: Arc<Link>,
+}
+
+impl Telling {
+    /// Returns whether all was said.
+    async fn speak(mut self, mut speaker: impl Speaker, to: &mpsc::Sender<Bytes>) -> bool {
+        let mut pieces: Vec<Pieces> = (0..self.choices).map(|_| Pieces::new(self.one_call)).collect();
+        let (mut chunks, mut silence) = (Chunks::default(), 0);
+        speaker.begin(self.job.prompt(), &mut chunks);
+        loop {
+            // A client that is gone, or that takes its reply more slowly than it may.
+            if !chunks.text.is_empty() && !matches!(self.job.taken(to.send(chunks.take())).await, Some(Ok(()))) {
+                return false;
+            }
+            let next = tokio::select! {
+                biased;
+                () = to.closed() => return false,
+                next = tokio::time::timeout(SECOND, self.job.next()) => next,
+            };
+            silence = if next.is_err() { silence + 1 } else { 0 };
+            match next {
+                Err(_) if silence % SILENCE == 0 || self.link.sends_no_more() => speaker.alive(&mut chunks),
+                Err(_) => {}
+                Ok(Ok(Some((index, event)))) => {
+                    let Some(of) = pieces.get_mut(index) else { continue };
+                    if let Some(piece) = of.heard(&self.job, index, event, &self.engine) {
+                        speaker.piece(index, piece, &mut chunks);
+                    }
+                }
+                Ok(Ok(None)) => {
+                    speaker.end(&mut chunks);
+                    break;
+                }
+                Ok(Err(failure)) => {
+                    speaker.failed(&failure, &mut chunks);
+                    break;
                 }
             }
-            Ok(Ok(None)) => {
-                speaker.end(&mut chunks);
-                break;
-            }
-            Ok(Err(failure)) => {
-                speaker.failed(&failure, &mut chunks);
-                break;
-            }
         }
+        matches!(self.job.taken(to.send(chunks.take())).await, Some(Ok(())))
     }
-    matches!(job.taken(to.send(chunks.take())).await, Some(Ok(())))
 }
 
 /// A body of what comes through a channel. If that ends before all is said, so does the connection, so that the client

@@ -3,7 +3,11 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use wglm::Error;
+
+/// The most characters of a message that a client is told.
+const SHOWN: usize = 1000;
 
 /// Whose form an error has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +62,20 @@ impl Failure {
         Self { status, message, code, retry_after: Some(1) }
     }
 
+    /// A request that was waiting, whose place another client got.
+    pub fn displaced() -> Self {
+        let message = "the queue is full, and this client had the most requests in it; try again later".to_owned();
+        let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
+        Self { status, message, code, retry_after: Some(1) }
+    }
+
+    /// A request of a client that has too many under way.
+    pub fn too_many(most: usize) -> Self {
+        let message = format!("{most} requests with this key are under way, which is the most for one key");
+        let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
+        Self { status, message, code, retry_after: Some(1) }
+    }
+
     pub fn with_code(self, code: &'static str) -> Self {
         Self { code: Some(code), ..self }
     }
@@ -89,17 +107,26 @@ impl Failure {
         }
     }
 
+    /// The message without what is too much of it: some repeat what was sent.
+    fn shown(&self) -> Cow<'_, str> {
+        match self.message.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}…", &self.message[..end]).into(),
+            None => self.message.as_str().into(),
+        }
+    }
+
     /// The body of the answer, which is also what a stream says that has begun.
     pub fn body(&self, dialect: Dialect) -> Value {
+        let message = self.shown();
         match dialect {
             Dialect::OpenAi => json!({"error": {
-                "message": self.message,
+                "message": message,
                 "type": self.openai_type(),
                 "param": null,
                 "code": self.code,
             }}),
             Dialect::Anthropic => {
-                json!({"type": "error", "error": {"type": self.anthropic_type(), "message": self.message}})
+                json!({"type": "error", "error": {"type": self.anthropic_type(), "message": message}})
             }
         }
     }
@@ -170,6 +197,13 @@ mod tests {
         let lost = Failure::from(Error::DeviceLost { reason: "unplugged".into() });
         assert_eq!((lost.status.as_u16(), lost.retry_after), (503, Some(5)));
         assert_eq!(Failure::from(Error::NotANumber).status.as_u16(), 500);
+    }
+
+    #[test]
+    fn what_was_sent_is_not_repeated_whole() {
+        let failure = Failure::invalid(format!("unknown variant {}", "€".repeat(1 << 20)));
+        assert!(failure.body(Dialect::OpenAi).to_string().len() < 4000);
+        assert!(failure.body(Dialect::Anthropic).to_string().len() < 4000);
     }
 
     #[test]

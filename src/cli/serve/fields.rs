@@ -1,15 +1,33 @@
 //! Fields of requests that all interfaces share: how tokens are sampled, and where the reply ends.
 
+use super::constraints::Format;
 use super::failure::Failure;
+use super::memory::{Kept, Size, VALUE};
 use super::server::{Engine, Server};
 use axum::body::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use wglm::{ChatState, GenerateOptions, Overflow};
+use wglm::{GenerateOptions, Message, Overflow, PreparedChat};
 
 /// The most stop strings.
 const STOPS: usize = 64;
+
+/// Bytes of all of them.
+const STOP_BYTES: usize = 16 << 10;
+
+/// The most variables of a template. Those that templates have are words, numbers and flags.
+const VARIABLES: Size = Size { values: 4096, text: 64 << 10 };
+
+/// The most tools, and how large all of them may be.
+const TOOLS: usize = 1024;
+const TOOL_SIZE: Size = Size { values: 1 << 16, text: 2 << 20 };
+
+/// The most parts of a message, and the most calls.
+const PARTS: usize = 1024;
+
+/// How many copies of tools and schemas there are while replies run.
+const HELD_COPIES: usize = 4;
 
 /// The most tokens with a bias.
 const BIASES: usize = 4096;
@@ -127,6 +145,10 @@ impl Fields {
             if options.stop.len() > STOPS {
                 return Err(Failure::invalid(format!("stop: {} strings, at most {STOPS} may be", options.stop.len())));
             }
+            let bytes: usize = options.stop.iter().map(String::len).sum();
+            if bytes > STOP_BYTES {
+                return Err(Failure::invalid(format!("stop: {bytes} bytes, at most {STOP_BYTES} may be")));
+            }
         }
         options.stop_loops = self.stop_loops.unwrap_or(options.stop_loops);
         Ok(options)
@@ -158,7 +180,10 @@ impl Biases {
                 Value::Bool(false) => Some(f32::NEG_INFINITY),
                 other => other.as_f64().map(|amount| amount as f32).filter(|amount| amount.is_finite()),
             };
-            let wrong = || Failure::invalid(format!("logit_bias: {token}: {bias}: expected a token's id and a number"));
+            let wrong = || {
+                let given: String = format!("{token}: {bias}").chars().take(80).collect();
+                Failure::invalid(format!("logit_bias: {given}: expected a token's id and a number"))
+            };
             let (id, amount) = id.zip(amount).ok_or_else(wrong)?;
             Ok((id, if amount <= BAN { f32::NEG_INFINITY } else { amount }))
         };
@@ -213,11 +238,67 @@ pub fn few_enough(messages: usize, server: &Server) -> Result<(), Failure> {
     }
 }
 
-/// Each reply to a request has a seed of its own.
-pub fn seeded(chat: &ChatState, index: usize) -> ChatState {
-    let mut chat = chat.clone();
-    chat.options.sampling.seed = chat.options.sampling.seed.map(|seed| seed.wrapping_add(index as u64));
-    chat
+/// Refuses more variables of the template than any needs: each is copied several times while a prompt is made.
+pub fn few_variables(kwargs: &Map<String, Value>) -> Result<(), Failure> {
+    within("chat_template_kwargs", Size::of_map(kwargs), VARIABLES)
+}
+
+/// Refuses more tools than a prompt can have.
+pub fn few_tools(tools: &[Value]) -> Result<(), Failure> {
+    if tools.len() > TOOLS {
+        return Err(Failure::invalid(format!("tools: {}, at most {TOOLS} may be", tools.len())));
+    }
+    within("tools", tools.iter().map(Size::of).fold(Size::default(), |all, tool| all + tool), TOOL_SIZE)
+}
+
+fn within(what: &str, found: Size, most: Size) -> Result<(), Failure> {
+    if found.values <= most.values && found.text <= most.text {
+        return Ok(());
+    }
+    let (values, text) = (found.values, found.text);
+    Err(Failure::invalid(format!(
+        "{what}: {values} values and keys with {text} bytes of text, at most {} with {} bytes may be",
+        most.values, most.text
+    )))
+}
+
+/// Refuses messages of too many parts or calls.
+pub fn few_parts(index: usize, what: &str, count: usize) -> Result<(), Failure> {
+    if count <= PARTS {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!("message {index}: {count} {what}, at most {PARTS} may be")))
+}
+
+/// What the replies to a conversation keep until they end, beside `other` bytes.
+pub fn kept(engine: &Engine, prepared: &PreparedChat, replies: usize, other: usize) -> Kept {
+    let dropped: usize = prepared.dropped().iter().map(message_size).sum();
+    let mut kept = kept_of_tokens(engine, prepared.prompt_tokens(), prepared.options(), replies);
+    kept.other += other + dropped * (replies + 1);
+    kept
+}
+
+/// The same of replies to prompts of at most so many tokens.
+pub fn kept_of_tokens(engine: &Engine, prompt: usize, options: &GenerateOptions, replies: usize) -> Kept {
+    let room = engine.scheduler.context().saturating_sub(prompt);
+    let generated = options.max_tokens.map_or(room, |most| most.min(room));
+    let stops: usize = options.stop.iter().map(String::len).sum();
+    let other = replies * (stops + options.sampling.logit_bias.len() * 16);
+    Kept { replies, prompt, generated, likeliest: options.logprobs, other }
+}
+
+/// About how many bytes of memory a message takes.
+fn message_size(message: &Message) -> usize {
+    let calls = message.tool_calls.iter().map(|call| Size::of(&call.function.arguments).bytes() + VALUE);
+    let texts = message.text().len() + message.reasoning_content.as_ref().map_or(0, String::len);
+    texts + calls.sum::<usize>() + VALUE
+}
+
+/// How many bytes the functions and the form of a conversation take while its replies run: the parser's copies, those of
+/// grammars, and those that an answer repeats.
+pub fn held(tools: &[Value], format: &Format) -> usize {
+    let schema = if let Format::Schema(schema) = format { Size::of(schema).bytes() } else { 0 };
+    HELD_COPIES * (schema + tools.iter().map(|tool| Size::of(tool).bytes()).sum::<usize>())
 }
 
 /// For a field that clients set to null: the default.

@@ -1,7 +1,9 @@
 //! What replies tell of their tokens and times.
 
 use super::pieces::{Likelihood, Outcome};
-use serde_json::{Value, json};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use wglm::Stats;
 
 /// A logarithm that JSON can hold, for a probability of 0.
@@ -84,31 +86,80 @@ pub fn timings(stats: &Stats) -> Value {
     })
 }
 
-/// Log-probabilities as chat completions tell them.
-pub fn chat_logprobs(tokens: &[Likelihood]) -> Value {
-    let one = |(bytes, logprob): &(Vec<u8>, f32)| json!({"token": String::from_utf8_lossy(bytes), "logprob": finite(*logprob), "bytes": bytes});
-    let content = tokens.iter().map(|token| {
-        let mut chosen = one(&token.chosen);
-        chosen["top_logprobs"] = token.top.iter().map(one).collect();
-        chosen
-    });
-    json!({"content": content.collect::<Value>(), "refusal": null})
+/// A token that was or might have been chosen, as chat completions tell it.
+#[derive(serde::Serialize)]
+struct LikelyToken<'a> {
+    token: Cow<'a, str>,
+    logprob: f64,
+    bytes: &'a [u8],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<Vec<LikelyToken<'a>>>,
 }
 
-/// Log-probabilities as completions tell them. `offset` is the number of characters before.
-pub fn completion_logprobs(tokens: &[Likelihood], mut offset: usize) -> Value {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (mut names, mut chosen, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for token in tokens {
-        let name = text(&token.chosen.0);
-        offsets.push(offset);
-        offset += name.chars().count();
-        names.push(name);
-        chosen.push(finite(token.chosen.1));
-        let top = |(bytes, logprob): &(Vec<u8>, f32)| (text(bytes), finite(*logprob).into());
-        tops.push(Value::Object(token.top.iter().map(top).collect()));
+impl<'a> LikelyToken<'a> {
+    fn of((bytes, logprob): &'a (Vec<u8>, f32)) -> Self {
+        Self { token: String::from_utf8_lossy(bytes), logprob: finite(*logprob), bytes, top_logprobs: None }
     }
-    json!({"tokens": names, "token_logprobs": chosen, "top_logprobs": tops, "text_offset": offsets})
+
+    fn with_top(token: &'a Likelihood) -> Self {
+        Self { top_logprobs: Some(token.top.iter().map(Self::of).collect()), ..Self::of(&token.chosen) }
+    }
+}
+
+/// Log-probabilities as chat completions tell them. They are written as they are gone through: as values they would take
+/// many times as much memory.
+pub struct ChatLogprobs<'a>(pub &'a [Likelihood]);
+
+impl Serialize for ChatLogprobs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut logprobs = serializer.serialize_struct("logprobs", 2)?;
+        logprobs.serialize_field("content", &Each(self.0, LikelyToken::with_top))?;
+        logprobs.serialize_field("refusal", &())?;
+        logprobs.end()
+    }
+}
+
+/// Log-probabilities as completions tell them; `offset` is the number of characters before.
+pub struct CompletionLogprobs<'a> {
+    pub tokens: &'a [Likelihood],
+    pub offset: usize,
+}
+
+impl Serialize for CompletionLogprobs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut next = self.offset;
+        let offset = |token: &Likelihood| {
+            let at = next;
+            next += name(token).chars().count();
+            at
+        };
+        let offsets: Vec<usize> = self.tokens.iter().map(offset).collect();
+        let mut logprobs = serializer.serialize_struct("logprobs", 4)?;
+        logprobs.serialize_field("tokens", &Each(self.tokens, name))?;
+        logprobs.serialize_field("token_logprobs", &Each(self.tokens, |token: &Likelihood| finite(token.chosen.1)))?;
+        logprobs.serialize_field("top_logprobs", &Each(self.tokens, top))?;
+        logprobs.serialize_field("text_offset", &offsets)?;
+        logprobs.end()
+    }
+}
+
+fn name(token: &Likelihood) -> Cow<'_, str> {
+    String::from_utf8_lossy(&token.chosen.0)
+}
+
+fn top(token: &Likelihood) -> Map<String, Value> {
+    let one =
+        |(bytes, logprob): &(Vec<u8>, f32)| (String::from_utf8_lossy(bytes).into_owned(), finite(*logprob).into());
+    token.top.iter().map(one).collect()
+}
+
+/// A list of what a function makes of each of some tokens.
+struct Each<'a, F>(&'a [Likelihood], F);
+
+impl<'a, T: Serialize, F: Fn(&'a Likelihood) -> T> Serialize for Each<'a, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(&self.1))
+    }
 }
 
 /// A number of `f32` with the digits that it was given with: 0.7, and not the 0.699999988079071 that it is.
@@ -116,8 +167,8 @@ pub fn decimal(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
 
-fn finite(logprob: f32) -> f32 {
-    if logprob.is_finite() { logprob } else { NEVER }
+fn finite(logprob: f32) -> f64 {
+    f64::from(if logprob.is_finite() { logprob } else { NEVER })
 }
 
 #[cfg(test)]

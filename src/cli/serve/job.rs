@@ -1,22 +1,19 @@
-//! Replies on their way to a client. Each is generated on a thread of its own, because the library blocks; what it says
-//! goes through a channel with room for a few events, so a client who is slow to read holds up its reply and nobody
-//! else's, takes no memory, and is left when the reply's time is over. A client who goes away drops the [`Job`], which
-//! cancels its replies.
+//! Replies on their way to a client. Each is generated on a thread of its own, because the library blocks. What it says
+//! is kept until the client takes it (`unread.rs`), so a reply and its slot never wait for a client that is slow to read.
+//! A client that goes away drops the [`Job`], which cancels its replies.
 
 use super::deadline::Deadline;
 use super::failure::Failure;
+use super::memory::{Reserve, Size};
+use super::places::Marks;
 use super::server::{Engine, Place, Server};
-use axum::body::Bytes;
+use super::unread::{self, Told};
 use axum::http::StatusCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
-use wglm::{ChatState, Error, Event, GenerateOptions, ScheduledReply, Stop};
-
-/// How many events of a reply wait for the client.
-const ROOM: usize = 64;
+use wglm::{Error, Event, GenerateOptions, PreparedChat, ScheduledReply, Scheduler, Stats, Stop};
 
 /// How long a reply that is out of time may take to end, and its client to take what is left of it.
 const END: Duration = Duration::from_secs(10);
@@ -27,21 +24,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What is to be generated.
 #[derive(Debug, Clone)]
 pub enum Work {
-    Chat(Box<ChatState>),
+    /// A reply to a conversation, with a seed of its own.
+    Chat(PreparedChat, Option<u64>),
     Tokens(Vec<u32>, Box<GenerateOptions>),
-}
-
-/// What a thread says about its reply.
-enum Told {
-    /// It was accepted, with so many tokens of prompt.
-    Started(usize),
-    Event(Event),
-    Failed(Error),
 }
 
 /// The replies to one request.
 pub struct Job {
-    receiver: mpsc::Receiver<(usize, Told)>,
+    receiver: unread::Receiver,
     /// What came before anybody asked.
     ready: std::collections::VecDeque<(usize, Event)>,
     /// How many replies have not come to their end.
@@ -50,14 +40,25 @@ pub struct Job {
     started: (usize, usize),
     /// Whether the turn of any of them came.
     begun: bool,
+    marks: Vec<Arc<Marks>>,
     server: Arc<Server>,
     engine: Arc<Engine>,
     deadline: Deadline,
+    memory: Arc<Reserve>,
+}
+
+impl Work {
+    /// The replies to a conversation, each with a seed of its own.
+    pub fn chats(prepared: &PreparedChat, replies: usize) -> Vec<Self> {
+        let seed = prepared.options().sampling.seed;
+        let one = |index| Self::Chat(prepared.clone(), seed.map(|seed| seed.wrapping_add(index as u64)));
+        (0..replies).map(one).collect()
+    }
 }
 
 impl Job {
-    /// Begins the replies, and waits until it is known whether they begin. `body` is what asked for them: its memory
-    /// counts until their prompts are made, for what was read of it takes many times as much.
+    /// Begins the replies, and waits until it is known whether they begin. `memory` is what was counted for them, which
+    /// lasts as long as any of them.
     ///
     /// # Errors
     /// A [`Failure`] if one of them is refused, or fails early.
@@ -65,23 +66,27 @@ impl Job {
         server: &Arc<Server>,
         engine: Arc<Engine>,
         works: Vec<Work>,
-        body: Bytes,
+        memory: Arc<Reserve>,
     ) -> Result<Self, Failure> {
         let places = works.iter().map(|_| server.place()).collect::<Result<Vec<Place>, _>>()?;
-        let (sender, receiver) = mpsc::channel(ROOM);
-        let cancels = places.iter().map(|place| place.cancel.clone()).collect();
+        let (sender, receiver) = unread::channel(&server.unread);
+        let cancels = places.iter().map(|place| place.reply.cancel.clone()).collect();
+        let marks = places.iter().map(|place| place.reply.marks.clone()).collect();
         let deadline = Deadline::new(server.limits.reply, END, cancels);
         let count = works.len();
         for (index, (work, place)) in works.into_iter().zip(places).enumerate() {
-            let (engine, sender, body) = (engine.clone(), sender.clone(), body.clone());
-            let told = move |told| sender.blocking_send((index, told)).is_ok();
+            let (engine, sender, memory) = (engine.clone(), sender.clone(), memory.clone());
+            let told = move |told| sender.send((index, told));
             // The thread is not waited for: it ends when the reply does.
-            drop(tokio::task::spawn_blocking(move || generate(&engine, work, body, &place, told)));
+            drop(tokio::task::spawn_blocking(move || {
+                generate(&engine, work, &place, told);
+                drop(memory); // after all that is counted in it
+            }));
         }
-        drop((sender, body));
+        drop(sender);
         let (server, ready) = (server.clone(), Default::default());
         let (started, begun) = ((0, 0), false);
-        let mut job = Self { receiver, ready, open: count, started, begun, server, engine, deadline };
+        let mut job = Self { receiver, ready, open: count, started, begun, marks, server, engine, deadline, memory };
         job.begin(count).await?;
         Ok(job)
     }
@@ -108,6 +113,10 @@ impl Job {
                         patience = Some(Instant::now() + PATIENCE);
                     }
                 }
+                Some((_, Told::Event(Event::Done(stats)))) if self.never_began(&stats) => {
+                    self.open = 0;
+                    return Err(self.no_turn());
+                }
                 Some((index, Told::Event(event))) => {
                     let waits = matches!(event, Event::Prompt { .. } | Event::Dropped { .. });
                     self.ready.push_back((index, event));
@@ -119,9 +128,15 @@ impl Job {
                     self.open = 0;
                     return Err(self.told(&error));
                 }
-                None => return Ok(()),
+                Some((_, Told::Unread)) | None => return Ok(()),
             }
         }
+    }
+
+    /// Whether these are the figures of a reply that was cancelled before its turn, and none of the others began.
+    fn never_began(&self, stats: &Stats) -> bool {
+        let begun = || self.begun || self.ready.iter().any(|(_, event)| matches!(event, Event::Prompt { .. }));
+        stats.stop == Stop::Cancelled && !begun()
     }
 
     /// Tokens of all prompts.
@@ -143,7 +158,7 @@ impl Job {
         match &next {
             Ok(Some((_, Event::Done(stats)))) => {
                 self.open = self.open.saturating_sub(1);
-                if stats.stop == Stop::Cancelled && !self.begun {
+                if self.never_began(stats) {
                     next = Err(self.no_turn());
                 }
             }
@@ -155,6 +170,11 @@ impl Job {
                 next = Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, message));
             }
             Ok(None) | Err(_) => {}
+        }
+        if let Ok(Some((_, event))) = &next
+            && let Err(failure) = self.memory.said(length(event))
+        {
+            next = Err(failure);
         }
         if !matches!(next, Ok(Some(_))) {
             self.open = 0;
@@ -172,6 +192,10 @@ impl Job {
                 Some(Some((index, Told::Event(event)))) => return Ok(Some((index, event))),
                 Some(Some((_, Told::Failed(error)))) => return Err(self.told(&error)),
                 Some(Some((_, Told::Started(prompt)))) => self.accepted(prompt),
+                Some(Some((_, Told::Unread))) => {
+                    let message = "more of the reply was left unread than the server keeps; read it as it comes";
+                    return Err(Failure::unavailable(message, 1));
+                }
                 None => return Err(Failure::unavailable("the reply does not end", 5)),
             }
         }
@@ -193,6 +217,10 @@ impl Job {
 
     /// What is told of a request that the model had no time for.
     fn no_turn(&self) -> Failure {
+        if self.marks.iter().any(|marks| marks.is_displaced()) {
+            self.server.counts.refused.fetch_add(1, Ordering::Relaxed);
+            return Failure::displaced();
+        }
         match self.deadline.is_over() {
             true => Failure::unavailable("the request waited too long for its turn", 5),
             false => Failure::unavailable("the server is shutting down", 5),
@@ -222,17 +250,27 @@ impl Drop for Job {
     }
 }
 
+/// Bytes of what an event says that may be long.
+fn length(event: &Event) -> usize {
+    match event {
+        Event::Text(text) | Event::Thinking(text) | Event::ToolCallFailed { text, .. } => text.len(),
+        Event::ToolCall(call) => Size::of(&call.function.arguments).bytes(),
+        _ => 0,
+    }
+}
+
 /// Generates a reply and tells of it, until it ends or nobody listens.
-fn generate(engine: &Engine, work: Work, body: Bytes, place: &Place, tell: impl Fn(Told) -> bool) {
-    let begun = begin(engine, work);
-    drop(body);
-    match begun {
+fn generate(engine: &Engine, work: Work, place: &Place, tell: impl Fn(Told) -> bool) {
+    match begin(&engine.scheduler.for_tenant(place.reply.client.tenant()), work) {
         Ok(reply) => {
-            let reply = reply.with_cancel(&place.cancel);
+            let reply = reply.with_cancel(&place.reply.cancel);
             if !tell(Told::Started(reply.prompt_tokens())) {
                 return;
             }
             for event in reply {
+                if matches!(event, Ok(Event::Prompt { .. })) {
+                    place.reply.marks.begin();
+                }
                 let told = event.map_or_else(Told::Failed, Told::Event);
                 if !tell(told) {
                     return;
@@ -245,9 +283,9 @@ fn generate(engine: &Engine, work: Work, body: Bytes, place: &Place, tell: impl 
     }
 }
 
-fn begin(engine: &Engine, work: Work) -> wglm::Result<ScheduledReply> {
+fn begin(scheduler: &Scheduler, work: Work) -> wglm::Result<ScheduledReply> {
     match work {
-        Work::Chat(request) => engine.scheduler.chat(*request),
-        Work::Tokens(tokens, options) => engine.scheduler.generate(tokens, *options),
+        Work::Chat(prepared, seed) => scheduler.reply(&prepared, seed),
+        Work::Tokens(tokens, options) => scheduler.generate(tokens, *options),
     }
 }

@@ -1,152 +1,214 @@
-//! Connections: how many there may be, how long their clients may take, and how they end.
+//! Connections: how many there may be, of whom, and what becomes of those beyond. Each is served by `connection.rs`.
+//!
+//! None is left to wait with the system, where nobody would tell its client anything. One too many is answered with 429
+//! or 503 at once, unless another one is idle, which then ends for it.
 
-use super::server::Server;
-use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use super::client::Network;
+use super::connection::{self, Serving};
+use super::failure::{Dialect, Failure};
+use super::link::Link;
+use super::transport::SEND_BUFFER;
+use anyhow::Context;
+use axum::http::StatusCode;
+use std::collections::HashMap;
 use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Sleep, sleep};
-
-/// The most bytes of a request's head.
-const HEAD: usize = 64 << 10;
+use tokio::time::sleep;
 
 /// How long to wait after the system refused a connection, for want of file handles for example.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many connections may wait with the system until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// How many refused connections have an answer on its way. Others are closed without one.
+const REFUSED: usize = 64;
+
+/// Listens at the first address that works.
+pub fn listen(host: &str, port: u16) -> anyhow::Result<TcpListener> {
+    let wanted = || format!("cannot listen at {host}, port {port}");
+    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().with_context(wanted)?.collect();
+    let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in addresses {
+        match listen_at(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed).with_context(wanted)
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?; // elsewhere it would let another process listen at the same address
+    // Connections inherit it. Without it they work as well, but slow readers are found later.
+    let _ = socket.set_send_buffer_size(SEND_BUFFER);
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Accepts connections until `closing` says so, and then returns at once. Connections go on: each ends after its
 /// answer, and takes its copy of `open` along.
 pub async fn accept(
     listener: TcpListener,
-    router: Router,
-    server: Arc<Server>,
-    most: usize,
+    door: Arc<Door>,
+    serving: Serving,
     mut closing: watch::Receiver<bool>,
     open: tokio::sync::mpsc::Sender<()>,
 ) {
-    let places = Arc::new(Semaphore::new(most));
+    let refused = Arc::new(Semaphore::new(REFUSED));
     loop {
-        // While there are as many as may be, others wait with the system.
-        let place = tokio::select! {
-            place = places.clone().acquire_owned() => place,
-            () = closed(&mut closing) => return,
-        };
-        let Ok(place) = place else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = closed(&mut closing) => return,
+            () = connection::closed(&mut closing) => return,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, network) = match accepted {
+            Ok((stream, address)) => (stream, Network::of(address.ip())),
             Err(error) => {
                 tracing::warn!("a connection was not accepted: {error}");
                 sleep(PAUSE).await;
                 continue;
             }
         };
-        let (router, io, closing, open) = (router.clone(), server.limits.io, closing.clone(), open.clone());
-        tokio::spawn(async move {
-            connection(stream, router, io, closing).await;
-            drop((place, open));
-        });
-    }
-}
-
-/// Waits until no more requests are taken.
-async fn closed(closing: &mut watch::Receiver<bool>) {
-    // Who could say so may be gone, which is the end too.
-    drop(closing.wait_for(|closing| *closing).await);
-}
-
-/// Answers the requests of a connection.
-async fn connection(stream: TcpStream, router: Router, io: Duration, mut closing: watch::Receiver<bool>) {
-    // Tokens are sent as they come.
-    let _ = stream.set_nodelay(true);
-    let stream = TokioIo::new(Timed { stream, limit: io, waiting: None });
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(io)
-        .max_buf_size(HEAD)
-        .serve_connection(stream, TowerToHyperService::new(router));
-    let mut serving = std::pin::pin!(serving);
-    let ended = tokio::select! {
-        ended = serving.as_mut() => Some(ended),
-        () = closed(&mut closing) => None,
-    };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!("a connection ended: {error}");
-    }
-}
-
-/// A connection whose client has to take what is sent within a time.
-struct Timed {
-    stream: TcpStream,
-    limit: Duration,
-    /// Since when the client takes nothing.
-    waiting: Option<Pin<Box<Sleep>>>,
-}
-
-impl Timed {
-    /// The result of a write, or an error if the client has taken nothing for too long.
-    fn timed<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.waiting = None;
-            return written;
-        }
-        let limit = self.limit;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
-        match waiting.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
+        match door.admit(network) {
+            Ok(entry) => {
+                let (serving, closing, open) = (serving.clone(), closing.clone(), open.clone());
+                tokio::spawn(async move {
+                    serving.serve(stream, entry.link.clone(), closing, open).await;
+                    drop(entry);
+                });
+            }
+            Err(failure) => refuse(stream, &failure, &refused),
         }
     }
 }
 
-impl AsyncRead for Timed {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+/// Tells a client why its connection is refused.
+fn refuse(stream: TcpStream, failure: &Failure, refused: &Arc<Semaphore>) {
+    let Ok(place) = refused.clone().try_acquire_owned() else { return };
+    let body = failure.body(Dialect::OpenAi).to_string();
+    let answer = format!(
+        "HTTP/1.1 {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nretry-after: {}\r\nconnection: close\r\n\
+         \r\n{body}",
+        failure.status,
+        body.len(),
+        failure.retry_after.unwrap_or(1),
+    );
+    tokio::spawn(async move {
+        // It fits in the buffer of a new connection.
+        if stream.writable().await.is_ok() && stream.try_write(answer.as_bytes()).is_ok() {
+            let (read, write) = stream.into_split();
+            drop(write);
+            connection::linger(&read).await;
+        }
+        drop(place);
+    });
+}
+
+/// All connections.
+#[derive(Debug)]
+pub struct Door {
+    most: usize,
+    /// The most of a network; 0 for as many as there may be.
+    most_each: usize,
+    links: Mutex<Links>,
+}
+
+#[derive(Debug, Default)]
+struct Links {
+    open: HashMap<u64, Arc<Link>>,
+    /// How many there were.
+    count: u64,
+}
+
+/// A connection among all of them, until it is dropped.
+pub struct Entry {
+    door: Arc<Door>,
+    number: u64,
+    link: Arc<Link>,
+}
+
+impl Door {
+    pub fn new(most: usize, most_each: usize) -> Arc<Self> {
+        Arc::new(Self { most, most_each, links: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a connection in, perhaps in the place of one that is idle.
+    ///
+    /// # Errors
+    /// A [`Failure`] if there are as many as may be, and all are at work.
+    fn admit(self: &Arc<Self>, network: Network) -> Result<Entry, Failure> {
+        let mut links = self.lock();
+        let own = |link: &Link| link.network == network;
+        if self.most_each > 0 && links.count(own) >= self.most_each && !links.end_idle(own) {
+            let message = format!("{} connections of one address, which is the most", self.most_each);
+            let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
+            return Err(Failure { status, message, code, retry_after: Some(1) });
+        }
+        if links.count(|_| true) >= self.most && !links.end_idle(|_| true) {
+            return Err(Failure::unavailable(format!("{} connections, which is the most", self.most), 1));
+        }
+        let (number, link) = (links.count, Arc::new(Link::new(network)));
+        links.count += 1;
+        links.open.insert(number, link.clone());
+        Ok(Entry { door: self.clone(), number, link })
     }
 }
 
-impl AsyncWrite for Timed {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.timed(context, written)
+impl Links {
+    /// How many connections of a kind there are, without those that end.
+    fn count(&self, is_of: impl Fn(&Link) -> bool) -> usize {
+        self.open.values().filter(|link| !link.is_ending() && is_of(link)).count()
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.timed(context, written)
+    /// Ends the connection of a kind that has been idle for the longest time. Returns false if none is.
+    fn end_idle(&self, is_of: impl Fn(&Link) -> bool) -> bool {
+        let idle = self.open.values().filter(|link| !link.is_ending() && is_of(link));
+        let oldest = idle.filter_map(|link| Some((link.idle_since()?, link))).min_by_key(|(since, _)| *since);
+        oldest.map(|(_, link)| link.end()).is_some()
     }
+}
 
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.door.lock().open.remove(&self.number);
     }
+}
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.timed(context, flushed)
-    }
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::Door;
+    use crate::cli::serve::client::Network;
+    use crate::cli::serve::link::Phase;
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+    #[test]
+    fn one_address_takes_its_share() {
+        let door = Door::new(4, 2);
+        let status = |network| door.admit(Network::V4(network)).map_err(|failure| failure.status.as_u16());
+        let mut held: Vec<_> = [1, 1, 2].map(|network| status(network).ok().unwrap()).into_iter().collect();
+        held.iter().for_each(|entry| entry.link.set(Phase::Head));
+        assert_eq!(status(1).err(), Some(429));
+        held.push(status(3).ok().unwrap());
+        held[3].link.set(Phase::Head);
+        assert_eq!((status(4).err(), status(1).err()), (Some(503), Some(429)));
+        // One that is idle makes room for another.
+        held[2].link.set(Phase::Idle);
+        held.push(status(4).ok().unwrap());
+        assert!(held[2].link.is_ending() && !held[0].link.is_ending());
+        held.clear();
+        assert_eq!(door.lock().open.len(), 0);
+        let door = Door::new(4, 0);
+        let held: Vec<_> = (0..4).map(|_| door.admit(Network::V4(1)).ok().unwrap()).collect();
+        assert_eq!(held.len(), 4, "0 is no bound");
     }
 }

@@ -2,21 +2,26 @@
 
 use super::body::JsonBody;
 use super::failure::Failure;
-use super::fields::{few_enough, or_default, read, thinking};
+use super::fields::{few_enough, few_tools, few_variables, or_default, read, thinking};
 use super::figures::decimal;
 use super::openai::conversation::{functions, messages};
-use super::router::json;
+use super::router::{counted_json, json};
 use super::server::Server;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use wglm::Message;
 use wglm::text::ChatInput;
+use wglm::{Message, Tokenizer};
 
 /// The most tokens that are turned into text at once.
 const TOKENS: usize = 1 << 20;
+
+/// How many copies of the template there are while an answer is made that has it.
+const PROPS_COPIES: usize = 4;
 
 /// Whether requests are answered.
 pub async fn health(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
@@ -27,7 +32,8 @@ pub async fn health(State(server): State<Arc<Server>>) -> Result<Response, Failu
 pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     let engine = server.engine()?;
     let (model, sampling) = (&engine.model, &engine.defaults.sampling);
-    let source = model.file().opt_string("tokenizer.chat_template")?.unwrap_or_default().to_owned();
+    let source = model.file().opt_string("tokenizer.chat_template")?.unwrap_or_default();
+    let memory = server.memory.requests.try_take(source.len() * PROPS_COPIES)?; // a file decides how long it is
     let (tools, reasoning) = (source.contains("tools"), source.contains("reasoning_content"));
     let caps = json!({
         "supports_tools": tools,
@@ -50,7 +56,7 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
         "n_predict": engine.defaults.max_tokens.map_or(-1, |tokens| i64::try_from(tokens).unwrap_or(i64::MAX)),
         "stop": engine.defaults.stop,
     });
-    Ok(json(&json!({
+    let props = json!({
         "default_generation_settings": {"n_ctx": engine.scheduler.context(), "params": params},
         "total_slots": engine.scheduler.state().slots.len(),
         "model_alias": server.name,
@@ -59,7 +65,8 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
         "chat_template": source,
         "chat_template_caps": caps,
         "build_info": concat!("wglm ", env!("CARGO_PKG_VERSION")),
-    })))
+    });
+    Ok(counted_json(props.to_string(), memory))
 }
 
 /// What each slot does. What is said in them is nobody's business.
@@ -96,24 +103,80 @@ fn yes() -> bool {
     true
 }
 
+/// The answer of `/tokenize`, written as it is gone through: as values, tokens would take a hundred times as much.
+struct Tokens<'a> {
+    tokens: &'a [u32],
+    tokenizer: &'a Tokenizer,
+    with_pieces: bool,
+}
+
+/// A token and its text, or its bytes if they are no text.
+#[derive(Serialize)]
+struct TokenPiece<'a> {
+    id: u32,
+    piece: PieceText<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum PieceText<'a> {
+    Text(&'a str),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> TokenPiece<'a> {
+    fn of(id: u32, tokenizer: &'a Tokenizer) -> Self {
+        let bytes = tokenizer.token_bytes(id).unwrap_or_default();
+        Self { id, piece: std::str::from_utf8(bytes).map_or(PieceText::Bytes(bytes), PieceText::Text) }
+    }
+}
+
+impl Serialize for Tokens<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.with_pieces {
+            true => serializer.collect_seq(self.tokens.iter().map(|id| TokenPiece::of(*id, self.tokenizer))),
+            false => self.tokens.serialize(serializer),
+        }
+    }
+}
+
+/// The most bytes that a token takes in the answer, twice, since what is written grows by doubling:
+/// `{"id":123456,"piece":""},` and `123456,`. The text of a piece is counted by itself.
+const PIECE: usize = 2 * 32;
+const ID: usize = 2 * 8;
+
+/// How many bytes a byte of text takes at most as a piece: an escape of six, twice for the same reason.
+const ESCAPED: usize = 2 * 6;
+
 /// Text into tokens.
-pub async fn tokenize(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
+pub async fn tokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    body.check_text()?;
     let engine = server.engine()?;
+    let (bytes, needed) = (body.bytes.len(), body.text());
     let work = move || {
-        let body: TokenizeBody = read(&body)?;
+        let body: TokenizeBody = read(&body.bytes)?;
         let tokenizer = engine.model.tokenizer()?;
         let tokens = tokenizer.encode(&body.content, body.parse_special)?;
         let start = if body.add_special { 0 } else { tokenizer.encode("", false)?.len() };
-        let tokens = tokens.get(start..).unwrap_or_default();
-        let piece = |token: &u32| {
-            let bytes = tokenizer.token_bytes(*token).unwrap_or_default();
-            let piece = std::str::from_utf8(bytes).map_or_else(|_| json!(bytes), |text| json!(text));
-            json!({"id": token, "piece": piece})
-        };
-        let tokens = if body.with_pieces { tokens.iter().map(piece).collect() } else { json!(tokens) };
-        Ok(json!({"tokens": tokens}))
+        Ok((engine, tokens, start, body.with_pieces))
     };
-    server.work(work).await.map(|value| json(&value))
+    let ((engine, tokens, start, with_pieces), memory) = server.work(&server.pools.tools, needed, work).await?;
+    let (each, text) = if with_pieces { (PIECE, bytes * ESCAPED) } else { (ID, 0) };
+    memory.resize(tokens.len() * (2 * size_of::<u32>() + each) + text)?;
+    let write = move || {
+        let tokenizer = engine.model.tokenizer()?;
+        let shown = Tokens { tokens: tokens.get(start..).unwrap_or_default(), tokenizer, with_pieces };
+        written(&BTreeMap::from([("tokens", shown)]))
+    };
+    let (text, _) = server.work(&server.pools.tools, 0, write).await?;
+    memory.resize(text.capacity())?;
+    Ok(counted_json(text, memory))
+}
+
+/// A value as JSON.
+fn written(value: &impl Serialize) -> Result<String, Failure> {
+    let failed = |error: serde_json::Error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+    serde_json::to_string(value).map_err(failed)
 }
 
 #[derive(Debug, Deserialize)]
@@ -122,16 +185,26 @@ struct DetokenizeBody {
 }
 
 /// Tokens into text.
-pub async fn detokenize(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
+pub async fn detokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
+    let needed = body.tokens();
     let work = move || {
-        let DetokenizeBody { tokens } = read(&body)?;
+        let DetokenizeBody { tokens } = read(&body.bytes)?;
         if tokens.len() > TOKENS {
             return Err(Failure::invalid(format!("{} tokens, at most {TOKENS} may be", tokens.len())));
         }
-        Ok(json!({"content": engine.model.tokenizer()?.decode(&tokens, true)?}))
+        let tokenizer = engine.model.tokenizer()?;
+        let lengths = tokens.iter().map(|token| tokenizer.visible_bytes(*token, true).map(<[u8]>::len));
+        let bytes = lengths.sum::<wglm::Result<usize>>()?;
+        Ok((engine, tokens, bytes))
     };
-    server.work(work).await.map(|value| json(&value))
+    let ((engine, tokens, bytes), memory) = server.work(&server.pools.tools, needed, work).await?;
+    // The bytes, which grow by doubling; the text, in which a byte that is none takes three; and its JSON.
+    memory.resize(tokens.len() * 2 * size_of::<u32>() + bytes * (2 + 3 + ESCAPED))?;
+    let write = move || written(&BTreeMap::from([("content", engine.model.tokenizer()?.decode(&tokens, true)?)]));
+    let (text, _) = server.work(&server.pools.tools, 0, write).await?;
+    memory.resize(text.capacity())?;
+    Ok(counted_json(text, memory))
 }
 
 #[derive(Debug, Deserialize)]
@@ -144,18 +217,23 @@ struct TemplateBody {
 }
 
 /// The prompt for a conversation, as text.
-pub async fn apply_template(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
+pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    body.check_text()?;
     let engine = server.engine()?;
-    let of = server.clone();
+    let (of, needed) = (server.clone(), body.conversation());
     let work = move || {
-        let TemplateBody { messages: given, tools, mut chat_template_kwargs } = read(&body)?;
+        let TemplateBody { messages: given, tools, mut chat_template_kwargs } = read(&body.bytes)?;
         few_enough(given.len(), &of)?;
+        few_tools(&tools)?;
+        few_variables(&chat_template_kwargs)?;
         let (given, tools) = (messages(given)?, functions(tools));
         let mut input = ChatInput::new(&given);
         input.tools = Some(tools.as_slice()).filter(|tools| !tools.is_empty());
         input.enable_thinking = Some(thinking(&mut chat_template_kwargs)?.unwrap_or(of.reasoning));
         input.extra = chat_template_kwargs;
-        Ok(json!({"prompt": engine.model.template()?.render(&input)?}))
+        written(&BTreeMap::from([("prompt", engine.model.template()?.render(&input)?)]))
     };
-    server.work(work).await.map(|value| json(&value))
+    let (text, memory) = server.work(&server.pools.tools, needed, work).await?;
+    memory.resize(text.capacity())?;
+    Ok(counted_json(text, memory))
 }

@@ -1,5 +1,6 @@
 //! Figures for Prometheus, in the text form that it reads. They count, and say nothing of what was said.
 
+use super::memory::Budgets;
 use super::server::{Server, seconds};
 use axum::extract::State;
 use axum::http::header;
@@ -12,15 +13,35 @@ use std::sync::atomic::Ordering;
 type Figure = (&'static str, bool, &'static str, u64);
 
 pub async fn metrics(State(server): State<Arc<Server>>) -> Response {
-    let counts = &server.counts;
+    let (counts, compiled) = (&server.counts, &server.compiling.counts);
     let mut figures: Vec<Figure> = vec![
         ("start_time_seconds", false, "When the server was started, in seconds since 1970.", seconds(server.started)),
         ("http_requests_total", true, "Requests of any kind.", counts.requests.load(Ordering::Relaxed)),
         ("requests_refused_total", true, "Requests beyond the queue.", counts.refused.load(Ordering::Relaxed)),
         ("clients_gone_total", true, "Requests whose client went away.", counts.cancelled.load(Ordering::Relaxed)),
         ("model_reloads_total", true, "Reloads after a lost GPU.", counts.reloads.load(Ordering::Relaxed)),
+        ("schema_processes_total", true, "Processes that compiled schemas.", compiled.started.load(Ordering::Relaxed)),
+        ("schema_limits_total", true, "Of them those that ended at a limit.", compiled.ended.load(Ordering::Relaxed)),
+        (
+            "schemas_known_total",
+            true,
+            "Requests whose schemas were compiled before.",
+            compiled.known.load(Ordering::Relaxed),
+        ),
         ("replies", false, "Replies that run or wait at the moment.", server.busy() as u64),
     ];
+    let Budgets { requests, bodies } = &server.memory;
+    let ((reading, to_read), (tools, waiting)) = (server.pools.prompts.state(), server.pools.tools.state());
+    figures.extend([
+        ("memory_bytes", false, "Memory that there is for requests.", requests.total() as u64),
+        ("memory_free_bytes", false, "What of it no request has.", requests.free() as u64),
+        ("body_memory_bytes", false, "Memory that there is for bodies.", bodies.total() as u64),
+        ("body_memory_free_bytes", false, "What of it no body has.", bodies.free() as u64),
+        ("prompts_processing", false, "Requests that are being read.", reading as u64),
+        ("prompts_deferred", false, "Requests that wait to be read.", to_read as u64),
+        ("tools_processing", false, "Requests of the small tools that are being answered.", tools as u64),
+        ("tools_deferred", false, "Requests of the small tools that wait.", waiting as u64),
+    ]);
     let engine = server.engine.peek();
     figures.push(("model_loaded", false, "Whether the model is loaded.", u64::from(engine.is_ok())));
     if let Ok(engine) = engine {

@@ -197,6 +197,15 @@ pub struct Whole {
 }
 
 impl Whole {
+    /// How each of some replies ended, and the outcomes that they have, which are taken out of them.
+    pub fn take_outcomes(wholes: &mut [Self]) -> Vec<(Ending, Option<Outcome>)> {
+        let take = |whole: &mut Self| {
+            let outcome = whole.outcome.take();
+            (outcome.as_ref().map_or(Ending::Cut, |outcome| outcome.ending), outcome)
+        };
+        wholes.iter_mut().map(take).collect()
+    }
+
     pub fn add(&mut self, piece: Piece) {
         match piece {
             Piece::Prompt { .. } => {}

@@ -2,11 +2,13 @@
 
 use super::access::Access;
 use super::body::refuse;
+use super::client::{Caller, Client, Who};
 use super::failure::{Dialect, Failure};
+use super::link::Link;
 use super::server::Server;
-use super::{anthropic, llama, metrics, openai, page};
+use super::{anthropic, llama, metrics, openai, page, ready};
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -19,6 +21,24 @@ use std::sync::atomic::Ordering;
 /// An answer of JSON.
 pub fn json(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(value.to_string())).into_response()
+}
+
+/// An answer of JSON that was written already. Its memory stays counted until the client has it.
+pub fn counted_json(text: String, memory: impl Send + 'static) -> Response {
+    let bytes = Bytes::from_owner(Counted { text, _memory: memory });
+    ([(header::CONTENT_TYPE, "application/json")], Body::from(bytes)).into_response()
+}
+
+/// A text, and the memory that it takes.
+struct Counted<M> {
+    text: String,
+    _memory: M,
+}
+
+impl<M> AsRef<[u8]> for Counted<M> {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
 }
 
 /// All paths.
@@ -38,6 +58,7 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/health", get(llama::health))
         .route("/v1/health", get(llama::health))
+        .route("/ready", get(ready::ready))
         .route("/props", get(llama::props))
         .route("/slots", get(llama::slots))
         .route("/tokenize", post(llama::tokenize))
@@ -59,9 +80,28 @@ async fn unknown(request: Request) -> Failure {
 }
 
 async fn wrong_method(request: Request) -> Failure {
-    let message = format!("{} is not what {} is for", request.method(), request.uri().path());
+    let shown = |text: &str| text.chars().take(80).collect::<String>();
+    let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
+    let message = format!("{method} is not what {path} is for");
     refuse(request).await;
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+/// Who sends a request, if it may be answered. It counts among the requests of its client until the value is dropped.
+fn admitted(
+    server: &Server,
+    access: &Access,
+    request: &Request,
+) -> Result<(Caller, Option<super::client::Request>), Failure> {
+    let link: Arc<Link> = request.extensions().get().cloned().unwrap_or_else(|| Caller::current().link);
+    let client: Client = access.check(request, link.network)?;
+    let most = server.limits.requests;
+    // Of one address there are no more requests than connections, which are counted as they come.
+    let under_way = match client.who {
+        Who::Network(_) => None,
+        who => Some(server.under_way.begin(who, most).ok_or_else(|| Failure::too_many(most))?),
+    };
+    Ok((Caller { client, link }, under_way))
 }
 
 /// What holds for all paths: who may call, the form of failures, and headers.
@@ -69,13 +109,13 @@ async fn around(State((server, access)): State<(Arc<Server>, Arc<Access>)>, requ
     server.counts.requests.fetch_add(1, Ordering::Relaxed);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let origin = request.headers().get(header::ORIGIN).cloned();
-    let mut response = match access.check(&method, &path, request.headers()) {
+    let mut response = match admitted(&server, &access, &request) {
         Err(failure) => {
             refuse(request).await;
             failure.into_response()
         }
-        Ok(()) if method == Method::OPTIONS => Access::preflight(request.headers()),
-        Ok(()) => next.run(request).await,
+        Ok(_) if method == Method::OPTIONS => Access::preflight(request.headers()),
+        Ok((caller, _under_way)) => caller.answer(next.run(request)).await,
     };
     if let Some(failure) = response.extensions_mut().remove::<Failure>() {
         let allow = response.headers().get(header::ALLOW).cloned();

@@ -1,7 +1,11 @@
 //! Starts the server, and ends it.
 
 use super::access::Access;
-use super::listen::accept;
+use super::connection::Serving;
+use super::keys::keys;
+use super::listen::{Door, accept, listen};
+use super::memory::{self, Budgets};
+use super::pools;
 use super::reload::Reloading;
 use super::router::router;
 use super::server::{Engine, Limits, Server};
@@ -9,12 +13,11 @@ use crate::cli::args::{ModelArgs, OverflowArg, ServeArgs, Switch};
 use crate::cli::interrupts::{self, INTERRUPTED, OnInterrupt};
 use crate::cli::{failure, model, output, terminal, tunings};
 use anyhow::Context;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use wglm::{DraftKind, GenerateOptions, Gguf, Overflow, Scheduler, SchedulerOptions};
@@ -22,21 +25,28 @@ use wglm::{DraftKind, GenerateOptions, Gguf, Overflow, Scheduler, SchedulerOptio
 /// How long replies may take to end that were cancelled.
 const END: Duration = Duration::from_secs(3);
 
+/// Threads for work that takes a moment, beside those of replies and pools.
+const SPARE: usize = 16;
+
 /// Threads that serve connections. What blocks has threads of its own.
 const THREADS: usize = 2;
 
 pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    memory::settle_allocator();
     // A press of Ctrl-C during the load ends it: `model::load` asks `interrupts::asked`.
     let cancel = interrupts::begin(OnInterrupt::CancelWork);
     let file = model::open(args.model.file.model.as_deref())?;
     let defaults = crate::cli::run::options(&file, &args.sampling, true)?;
     let mut access = access(&args)?;
+    let body = args.max_body << 10;
+    let memory = Budgets::new(args.max_memory, args.max_connections, body).map_err(anyhow::Error::msg)?;
     let limits = Limits {
-        body: args.max_body << 10,
+        body,
         messages: args.max_messages,
         choices: args.max_choices,
         replies: args.parallel.saturating_add(args.queue),
         queue: args.queue,
+        requests: share(&args),
         reply: Duration::from_secs(args.timeout),
         io: Duration::from_secs(args.io_timeout),
     };
@@ -53,9 +63,9 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
         reloader.load(&again).map_err(|error| format!("{error:#}"))
     });
     let model = (args.alias.clone().unwrap_or_else(|| stem(&file)), file_name(&file));
-    let server = Arc::new(Server::new(engine, model, limits, overflow, args.reasoning == Switch::On));
+    let server = Arc::new(Server::new(engine, model, limits, memory, overflow, args.reasoning == Switch::On));
     let runtime = runtime(server.limits.replies)?;
-    let listener = runtime.block_on(listen(&args.host, args.port))?;
+    let listener = runtime.block_on(async { listen(&args.host, args.port) })?;
     let address = listener.local_addr().context("the address of the server")?;
     access.names = names(&args, address.ip());
     output::lines([format!("listening at http://{address}")])?;
@@ -65,7 +75,8 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let (close, closing) = watch::channel(false);
     let (open, opened) = mpsc::channel(1);
     let router = router(server.clone(), access, !args.no_page);
-    runtime.spawn(accept(listener, router, server.clone(), args.max_connections, closing, open));
+    let (door, serving) = (Door::new(args.max_connections, share(&args)), Serving { router, io: server.limits.io });
+    runtime.spawn(accept(listener, door, serving, closing, open));
     let (presses, pressed) = mpsc::channel(4);
     runtime.spawn(signals(presses, cancel));
     match loader.load(&file) {
@@ -122,17 +133,14 @@ fn file_name(file: &Gguf) -> String {
 }
 
 fn access(args: &ServeArgs) -> anyhow::Result<Access> {
-    let mut keys: Vec<String> = args.api_key.clone();
-    // A variable that is not set must not open the server to everybody.
-    let empty = keys.iter().any(|key| key.trim().is_empty());
-    anyhow::ensure!(!empty, "--api-key (or WGLM_API_KEY): the key is empty; leave it out for a server without keys");
-    if let Some(path) = &args.api_key_file {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let before = keys.len();
-        keys.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
-        anyhow::ensure!(keys.len() > before, "{}: there is no key in it", path.display());
-    }
-    Ok(Access { keys, origins: args.cors.clone(), names: None })
+    let keys = keys(&args.api_key, args.api_key_file.as_deref())?;
+    Ok(Access { keys, origins: args.cors.clone(), names: None, share_cache: args.share_cache })
+}
+
+/// The most connections of one address, and the most requests of one key at a time; 0 for any number. Half of all
+/// connections leave as many for others, and nobody opens 256 by hand.
+fn share(args: &ServeArgs) -> usize {
+    args.max_per_client.unwrap_or(args.max_connections.div_ceil(2))
 }
 
 /// The names by which a server may be called that listens at an address: at one that only this machine reaches those of
@@ -146,16 +154,12 @@ fn names(args: &ServeArgs, address: IpAddr) -> Option<Vec<String>> {
 }
 
 fn runtime(replies: usize) -> anyhow::Result<Runtime> {
-    let threads = replies.saturating_add(16); // those of work that takes a moment
+    // Each reply has a thread, and so has each of a pool, so that neither waits for the other; and some for what is not
+    // counted.
+    let threads = replies.saturating_add(pools::THREADS + SPARE);
     let runtime =
         Builder::new_multi_thread().worker_threads(THREADS).max_blocking_threads(threads).enable_all().build();
     runtime.context("cannot start the threads of the server")
-}
-
-async fn listen(host: &str, port: u16) -> anyhow::Result<TcpListener> {
-    let wanted = || format!("cannot listen at {host}, port {port}");
-    let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().with_context(wanted)?.collect();
-    TcpListener::bind(addresses.as_slice()).await.with_context(wanted)
 }
 
 /// Tells of each Ctrl-C and each SIGTERM. The third one ends the process at once.

@@ -1,14 +1,19 @@
 //! What all requests share: the model, its name, what the server accepts, and what runs at the moment.
 
+use super::client::{Caller, UnderWay};
+use super::compiling::{Compiling, Demand};
 use super::failure::Failure;
+use super::memory::{Budgets, Share};
+use super::places::{Places, Reply};
+use super::pools::{Pool, Pools, Turn};
+use super::ready::Progress;
 use super::reload::{Absent, Reloading};
+use super::unread::Budget;
 use axum::http::StatusCode;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::Semaphore;
-use wglm::{Cancel, GenerateOptions, Model, Overflow, Scheduler};
+use wglm::{ChatState, GenerateOptions, Model, Overflow, PreparedChat, Scheduler};
 
 /// A model that is ready to answer.
 pub struct Engine {
@@ -31,6 +36,8 @@ pub struct Limits {
     pub replies: usize,
     /// Of them those that wait, for the message to whom comes too many.
     pub queue: usize,
+    /// Requests of one client at a time; 0 for any number.
+    pub requests: usize,
     /// From a request to the end of its reply.
     pub reply: Duration,
     /// For a client to send a request, or to take a part of a reply.
@@ -50,18 +57,16 @@ pub struct Server {
     pub reasoning: bool,
     pub started: SystemTime,
     pub counts: Counts,
+    /// Compiles the schemas of requests.
+    pub compiling: Compiling,
     running: Running,
-    /// Places for work that takes a processor for a moment.
-    work: Arc<Semaphore>,
-    /// The bytes that there are for the bodies of requests, until they are read and their prompts made.
-    pub bodies: Arc<Semaphore>,
+    pub pools: Pools,
+    pub memory: Budgets,
+    pub progress: Progress,
+    /// What replies have said that was not taken yet.
+    pub unread: Budget,
+    pub under_way: UnderWay,
 }
-
-/// How many of such may work at a time.
-const WORKERS: usize = 4;
-
-/// The bytes of all bodies together, or of one if a single one may be longer.
-const BODIES: usize = 64 << 20;
 
 /// What the scheduler does not count.
 #[derive(Debug, Default)]
@@ -72,12 +77,10 @@ pub struct Counts {
     pub cancelled: AtomicU64,
 }
 
-/// The replies that run or wait, by number.
+/// The replies that run or wait.
 #[derive(Default)]
 struct Running {
-    replies: Mutex<HashMap<u64, Cancel>>,
-    numbers: AtomicU64,
-    places: AtomicUsize,
+    places: Mutex<Places>,
     closed: AtomicBool,
 }
 
@@ -85,7 +88,7 @@ struct Running {
 pub struct Place {
     server: Arc<Server>,
     number: u64,
-    pub cancel: Cancel,
+    pub reply: Reply,
 }
 
 impl Server {
@@ -93,11 +96,12 @@ impl Server {
         engine: Reloading<Engine>,
         (name, file_name): (String, String),
         limits: Limits,
+        memory: Budgets,
         overflow: Overflow,
         reasoning: bool,
     ) -> Self {
         let (counts, running, started) = (Counts::default(), Running::default(), SystemTime::now());
-        let bodies = Arc::new(Semaphore::new(limits.body.clamp(BODIES, Semaphore::MAX_PERMITS)));
+        let (compiling, pools, progress) = (Compiling::default(), Pools::new(limits.replies), Progress::default());
         Self {
             engine,
             name,
@@ -107,25 +111,54 @@ impl Server {
             reasoning,
             started,
             counts,
+            compiling,
             running,
-            work: Arc::new(Semaphore::new(WORKERS)),
-            bodies,
+            pools,
+            memory,
+            progress,
+            unread: Budget::default(),
+            under_way: UnderWay::default(),
         }
     }
 
-    /// Runs what would hold up other connections on another thread. Nobody can end it there: it goes on if the client
-    /// goes away, and so it keeps its place until it ends.
+    /// Runs what would hold up other connections on another thread, of a pool, once there are so many bytes of memory for
+    /// it. Returns its share of the memory too.
     pub async fn work<T: Send + 'static>(
         &self,
+        pool: &Pool,
+        bytes: usize,
         run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let lost = || Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the thread for the request ended");
-        let place = self.work.clone().acquire_owned().await.map_err(|_| lost())?;
-        let work = move || {
-            let _place = place;
-            run()
-        };
-        tokio::task::spawn_blocking(work).await.map_err(|_| lost())?
+    ) -> Result<(T, Share), Failure> {
+        let turn = pool.turn(self.limits.io).await?;
+        let memory = self.memory.requests.take(bytes).await?;
+        on_thread(turn, memory, run).await
+    }
+
+    /// As [`work`](Self::work), for a request whose replies would be refused if as many as may wait do so already.
+    pub async fn prompts<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<(T, Share), Failure> {
+        if !self.places().has_one_for(Caller::current().client.who, self.limits.replies) {
+            return Err(self.refused());
+        }
+        self.work(&self.pools.prompts, bytes, run).await
+    }
+
+    /// Reads a conversation to reply to, has its schemas compiled, and makes the prompt. `read` returns whatever else was
+    /// asked for too. No thread of the pool is held while a schema is compiled.
+    pub async fn conversation<T: Send + 'static>(
+        &self,
+        engine: &Arc<Engine>,
+        bytes: usize,
+        read: impl FnOnce() -> Result<(ChatState, Demand, T), Failure> + Send + 'static,
+    ) -> Result<(PreparedChat, T, Share), Failure> {
+        let ((mut chat, demand, rest), memory) = self.prompts(bytes, read).await?;
+        self.compiling.settle(&mut chat, demand).await?;
+        let (engine, turn) = (engine.clone(), self.pools.prompts.turn(self.limits.io).await?);
+        let (chat, memory) = on_thread(turn, memory, move || Ok(engine.scheduler.prepare(chat)?)).await?;
+        Ok((chat, rest, memory))
     }
 
     /// The model.
@@ -143,35 +176,36 @@ impl Server {
         }
     }
 
-    fn replies(&self) -> MutexGuard<'_, HashMap<u64, Cancel>> {
-        self.running.replies.lock().unwrap_or_else(PoisonError::into_inner)
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.running.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many replies run or wait.
     pub fn busy(&self) -> usize {
-        self.running.places.load(Ordering::SeqCst)
+        self.places().len()
     }
 
-    /// A place for a reply.
+    /// A place for a reply to the request that the task answers.
     ///
     /// # Errors
-    /// A [`Failure`] if as many as may wait do so, or if the server is closing.
+    /// A [`Failure`] if as many as may wait do so and no other client has more, or if the server is closing.
     pub fn place(self: &Arc<Self>) -> Result<Place, Failure> {
-        if self.running.closed.load(Ordering::SeqCst) {
+        if self.is_closed() {
             return Err(Failure::unavailable("the server is shutting down", 5));
         }
-        let most = self.limits.replies;
-        let taken = self
-            .running
-            .places
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |places| (places < most).then_some(places + 1));
-        if taken.is_err() {
-            self.counts.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Failure::busy(self.limits.queue));
-        }
-        let (number, cancel) = (self.running.numbers.fetch_add(1, Ordering::Relaxed), Cancel::default());
-        self.replies().insert(number, cancel.clone());
-        Ok(Place { server: self.clone(), number, cancel })
+        let taken = self.places().take(Caller::current().client, self.limits.replies);
+        let (number, reply) = taken.ok_or_else(|| self.refused())?;
+        Ok(Place { server: self.clone(), number, reply })
+    }
+
+    fn refused(&self) -> Failure {
+        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        Failure::busy(self.limits.queue)
+    }
+
+    /// Whether no more replies are accepted.
+    pub fn is_closed(&self) -> bool {
+        self.running.closed.load(Ordering::SeqCst)
     }
 
     /// Accepts no more replies.
@@ -181,16 +215,30 @@ impl Server {
 
     /// Cancels all replies.
     pub fn cancel_all(&self) {
-        self.replies().values().for_each(Cancel::cancel);
+        self.places().cancel_all();
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.cancel.cancel();
-        self.server.replies().remove(&self.number);
-        self.server.running.places.fetch_sub(1, Ordering::SeqCst);
+        self.reply.cancel.cancel();
+        self.server.places().leave(self.number);
     }
+}
+
+/// Runs something on a thread of a pool. Nobody can end it there: it goes on if the client goes away, and so it keeps its
+/// thread and its memory until it ends.
+async fn on_thread<T: Send + 'static>(
+    turn: Turn,
+    memory: Share,
+    run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<(T, Share), Failure> {
+    let work = move || {
+        let _turn = turn;
+        run().map(|result| (result, memory))
+    };
+    let lost = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the thread for the request ended");
+    tokio::task::spawn_blocking(work).await.map_err(lost)?
 }
 
 /// Why the model cannot answer.

@@ -8,7 +8,7 @@
 //! A string may contain the letters of any tag. A closing tag that is a token ends a call within a string as well:
 //! otherwise all that follows a string whose end is missing would be part of it.
 
-use super::CallProgress;
+use super::{CallProgress, Word};
 use crate::text::ToolCall;
 use crate::text::tag::{ReplyPart, Tag};
 use serde_json::{Map, Value};
@@ -25,7 +25,7 @@ pub(super) struct JsonCall {
     /// The tags that are recognized by their tokens.
     tokens: Vec<Tag>,
     /// What names the function and stands before the arguments, if it does.
-    id: Option<String>,
+    id: Option<Word>,
     name: String,
     state: JsonState,
     /// The JSON so far.
@@ -54,12 +54,12 @@ impl JsonCall {
 
     /// A call that begins with an id.
     pub(super) fn named(in_thinking: bool, tokens: Vec<Tag>) -> Self {
-        Self { id: Some(String::new()), state: JsonState::Id, ..Self::object(in_thinking, true, tokens) }
+        Self { id: Some(Word::default()), state: JsonState::Id, ..Self::object(in_thinking, true, tokens) }
     }
 
     pub(super) fn name(&self) -> &str {
         match &self.id {
-            Some(id) => name_in(id),
+            Some(id) => name_in(&id.text),
             None => &self.name,
         }
     }
@@ -101,8 +101,8 @@ impl JsonCall {
     fn read_text(&mut self, text: &str) -> CallProgress {
         match (self.state, &mut self.id) {
             (JsonState::Id, Some(id)) => {
-                *id += text;
-                if id.trim().contains(|c: char| c.is_whitespace() || c == '<') {
+                let is_word = id.add(text);
+                if !is_word {
                     return CallProgress::NoCall;
                 }
             }
@@ -183,7 +183,7 @@ impl JsonCall {
     fn parsed(&self) -> Option<(String, Map<String, Value>)> {
         let Ok(Value::Object(mut object)) = serde_json::from_str(&self.body) else { return None };
         if let Some(id) = &self.id {
-            return Some((name_in(id).to_owned(), object));
+            return Some((name_in(&id.text).to_owned(), object));
         }
         let name = object.get("name")?.as_str().filter(|name| !name.is_empty())?.to_owned();
         let arguments = match object.remove("arguments").or_else(|| object.remove("parameters")) {
@@ -199,15 +199,14 @@ impl JsonCall {
     /// The complete call, with the id that the model gave it.
     pub(super) fn understood(&self) -> ToolCall {
         let (name, arguments) = self.parsed().unwrap_or_default();
-        let id = self.id.as_ref().map(|id| id.trim().to_owned());
+        let id = self.id.as_ref().map(|id| id.text.clone());
         ToolCall { id, ..ToolCall::new(name, arguments) }
     }
 }
 
 /// The name of the function in an id such as `functions.weather:0`.
 fn name_in(id: &str) -> &str {
-    let name = id.trim();
-    let name = name.strip_prefix("functions.").unwrap_or(name);
+    let name = id.strip_prefix("functions.").unwrap_or(id);
     match name.rsplit_once(':') {
         Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => name,

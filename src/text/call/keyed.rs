@@ -2,14 +2,14 @@
 //! blanks between the tags. A name is one word, a key contains no tags, and a value is anything up to its closing tag. It
 //! is certain to be a call once a tag that can follow a name appears.
 
-use super::CallProgress;
+use super::{CallProgress, Word};
 use crate::text::tag::{ReplyPart, Tag};
 
 /// A call that may still be incomplete.
 #[derive(Debug, Clone)]
 pub(super) struct KeyedCall {
     in_thinking: bool,
-    name: String,
+    name: Word,
     /// The keys and values, in order.
     pub arguments: Vec<(String, String)>,
     key: String,
@@ -40,7 +40,7 @@ impl KeyedCall {
 
     /// The function's name.
     pub(super) fn name(&self) -> &str {
-        self.name.trim()
+        &self.name.text
     }
 
     /// Whether this is certain to be a call.
@@ -70,8 +70,7 @@ impl KeyedCall {
     fn read_text(&mut self, text: &str) -> CallProgress {
         match self.state {
             CallState::Name => {
-                self.name += text;
-                if self.name().contains(|c: char| c.is_whitespace() || c == '<') {
+                if !self.name.add(text) {
                     return CallProgress::NoCall;
                 }
             }

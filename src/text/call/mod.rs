@@ -21,9 +21,9 @@ pub(super) struct Call {
     raw: String,
     /// The length of those blanks in bytes.
     blanks: usize,
-    /// The length of both, and of what opens the call.
+    /// Whether something other than blanks was read behind what opens the call.
     #[cfg(feature = "constrain")]
-    opened: usize,
+    goes_on: bool,
     pub in_thinking: bool,
     body: CallBody,
 }
@@ -51,12 +51,34 @@ pub(super) enum CallProgress {
     FailedBefore,
 }
 
+/// A word that arrives in pieces, with blanks around it that are not part of it.
+#[derive(Debug, Clone, Default)]
+struct Word {
+    text: String,
+    /// Whether a blank came after the word.
+    ended: bool,
+}
+
+impl Word {
+    /// Adds a piece. Returns whether it is still one word, without the beginning of a tag.
+    fn add(&mut self, piece: &str) -> bool {
+        let word = piece.trim();
+        if word.is_empty() {
+            self.ended |= !piece.is_empty() && !self.text.is_empty();
+            return true;
+        }
+        let begins = piece.starts_with(word);
+        let apart = !self.text.is_empty() && (self.ended || !begins);
+        self.text += word;
+        self.ended = !piece.ends_with(word);
+        !apart && !word.contains(|c: char| c.is_whitespace() || c == '<')
+    }
+}
+
 impl Call {
     /// A call of which only what opens it was read, behind `blanks`. The tags `tokens` are recognized by their tokens.
     pub(super) fn new(family: &Family, blanks: &str, opening: &str, in_thinking: bool, tokens: Vec<Tag>) -> Self {
         let (raw, blanks) = (format!("{blanks}{opening}"), blanks.len());
-        #[cfg(feature = "constrain")]
-        let opened = raw.len();
         let closes = !family.text(Tag::CallEnd).is_empty();
         let body = match family.calls {
             CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking)),
@@ -67,7 +89,7 @@ impl Call {
             raw,
             blanks,
             #[cfg(feature = "constrain")]
-            opened,
+            goes_on: false,
             in_thinking,
             body,
         }
@@ -92,7 +114,7 @@ impl Call {
     /// Whether nothing was read behind what opens it but blanks, which a token with the end of the tag may have as well.
     #[cfg(feature = "constrain")]
     pub(super) fn has_begun(&self) -> bool {
-        self.raw[self.opened..].trim().is_empty()
+        !self.goes_on
     }
 
     /// The text of the call.
@@ -112,11 +134,16 @@ impl Call {
             CallBody::Json(call) => call.read(part),
         };
         let text = part.as_str();
-        self.raw += match progress {
+        let read = match progress {
             CallProgress::More => text,
             CallProgress::Whole(bytes) | CallProgress::Failed(bytes) => &text[..bytes],
             CallProgress::NoCall | CallProgress::WholeBefore | CallProgress::FailedBefore => "",
         };
+        self.raw += read;
+        #[cfg(feature = "constrain")]
+        {
+            self.goes_on |= !read.trim_start().is_empty();
+        }
         progress
     }
 

@@ -12,6 +12,8 @@ mod interrupts;
 mod logits;
 mod losing;
 mod measuring;
+#[cfg(target_os = "linux")]
+mod mutated;
 mod perplexities;
 mod plans;
 #[cfg(feature = "download")]

@@ -159,6 +159,46 @@ fn mistakes_are_told() {
     refused("an endpoint", &outcome(nowhere), "expected one like https://huggingface.co");
 }
 
+/// What is here can be compared with its hashes, with the hub and without it.
+#[test]
+fn what_is_here_is_compared() {
+    let desk = Desk::usual();
+    let named = format!("{NAME}:Q4_0");
+    refused("nothing is here", &desk.run(&["pull", "--verify", NAME]), "no model of owner/some-GGUF is here");
+    let missing = desk.run(&["pull", "--verify", &named]);
+    assert!(missing.code == Some(1) && missing.out.starts_with(&format!("missing  {named}  ")), "{missing:?}");
+    desk.succeed(&["pull", &named]);
+    let blob = folder(&desk.cache()).join("blobs").join(hash(wglm::DEMO_MODEL));
+    let both: [&[&str]; 4] = [
+        &["pull", "--verify", &named],
+        &["pull", "--verify", NAME],
+        &["models", "--verify"],
+        &["models", "--verify", NAME],
+    ];
+    for args in both {
+        let done = desk.succeed(args);
+        assert!(done.out.starts_with(&format!("right    {named}  ")) && done.out.lines().count() == 1, "{done:?}");
+    }
+    let mut bytes = wglm::DEMO_MODEL.to_vec();
+    bytes[1_000_000] ^= 1;
+    std::fs::write(&blob, bytes).unwrap();
+    // By its size nothing is wrong with it.
+    assert!(desk.succeed(&["pull", &named]).err.contains("was here already"));
+    for args in both {
+        let done = desk.run(args);
+        assert!(done.code == Some(1) && done.out.starts_with(&format!("wrong    {named}  ")), "{done:?}");
+        assert!(done.err.contains("delete what is wrong, and `wglm pull` downloads it again"), "{done:?}");
+    }
+    let told = desk.run(&["pull", "--verify", "--json", &named]);
+    let told = (told.code, json(&told.out)[0].clone());
+    assert_eq!((told.0, &told.1["state"], &told.1["model"]), (Some(1), &"wrong".into(), &named.as_str().into()));
+    std::fs::remove_file(told.1["path"].as_str().unwrap()).unwrap();
+    desk.succeed(&["pull", &named]);
+    desk.succeed(&["models", "--verify", &named]);
+    refused("no such model", &desk.run(&["models", "--verify", "owner/other"]), "no model `owner/other`");
+    assert_eq!(desk.run(&["models", NAME]).code, Some(2), "a name is for --verify");
+}
+
 /// Ctrl-C leaves what had come, and the same command goes on from there.
 #[cfg(unix)]
 #[test]

@@ -1,6 +1,7 @@
 //! Tests the command on a terminal: typing, drawing, and the state that it leaves behind.
 
 use super::{ANSWER, QUESTION, command};
+use crate::common::gguf_writer::GgufWriter;
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use rexpect::process::{Signal, WaitStatus};
 use rexpect::session::{PtySession, spawn_command};
@@ -42,9 +43,14 @@ fn type_in(session: &mut PtySession, text: &str) {
     session.flush().unwrap();
 }
 
+/// The text of a terminal, which `rexpect` reads byte by byte.
+fn text(drawn: &str) -> String {
+    String::from_utf8(drawn.chars().map(|byte| u8::try_from(u32::from(byte)).unwrap()).collect()).unwrap()
+}
+
 /// The rest of the output, and the exit status.
 fn ended(mut session: PtySession) -> (String, i32) {
-    let rest = session.exp_eof().unwrap();
+    let rest = text(&session.exp_eof().unwrap());
     match session.process().wait().unwrap() {
         WaitStatus::Exited(_, code) => (rest, code),
         other => panic!("{other:?}: {rest}"),
@@ -310,5 +316,59 @@ fn measurements_show_how_far_they_are() {
         assert!(!last.contains(whole) && after.contains("\x1b[2K"), "{line}: {drawn:?}");
         let piped = super::succeed(line);
         assert!(!piped.err.contains(doing), "{piped:?}");
+    }
+}
+
+/// A file of this name, one of whose keys would rename the window, and whose template clears the screen.
+fn hostile(dir: &TempDir) -> String {
+    let template = "{{ raise_exception('no \u{1b}[2J\u{9b}31m\u{202e}!') }}";
+    let writer = GgufWriter::new().meta("evil\u{1b}]0;owned\u{7}", "text").meta("tokenizer.chat_template", template);
+    super::written(dir, "hostile.gguf", &writer.finish()).to_str().unwrap().to_owned()
+}
+
+/// What a file says is shown on a terminal and not obeyed; a pipe gets it as it is.
+#[test]
+fn strings_of_a_file_are_shown() {
+    let dir = TempDir::new().unwrap();
+    let file = hostile(&dir);
+    let messages = super::written(&dir, "messages.json", br#"[{"role": "user", "content": "hi"}]"#);
+    let template = ["template", "-m", &file, "--messages", messages.to_str().unwrap()];
+    for (args, shown, raw) in [
+        (&["inspect", &file][..], "evil␛]0;owned␇ = ", "evil\u{1b}]0;owned\u{7} = "),
+        (&template, "no ␛[2J\\u{9b}31m\\u{202e}!", "no \u{1b}[2J\u{9b}31m\u{202e}!"),
+    ] {
+        let (drawn, code) = ended(on_terminal(command(args)));
+        assert!(code == 1 && drawn.contains(shown), "{args:?}: {drawn:?}");
+        assert!(!drawn.contains(['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}']), "{args:?}: {drawn:?}");
+        let piped = super::outcome(command(args));
+        assert!(format!("{}{}", piped.out, piped.err).contains(raw), "{args:?}: {piped:?}");
+    }
+}
+
+/// The same for what a model says, and for what it thinks.
+#[test]
+fn generated_text_is_shown() {
+    let escape = super::json(&super::outcome(command(["tokenize", "--json", "\u{1b}"])).out)[0].as_u64().unwrap();
+    for (reasoning, raw) in [("off", "\u{1b}\u{1b}\u{1b}\n"), ("on", "")] {
+        let args = ["run", "--temp", "0", "-n", "3", "--reasoning", reasoning, "-l", &format!("{escape}+1000"), "hi"];
+        let (drawn, _) = ended(on_terminal(command(args)));
+        let shown = drawn.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
+        assert!(shown.contains("␛␛␛") && !drawn.contains("\u{1b}\u{1b}"), "{drawn:?}");
+        assert_eq!(super::outcome(command(args)).out, raw);
+    }
+}
+
+/// The same for arguments, which an error repeats. From messages about wrong usage `clap` takes escape sequences out.
+#[test]
+fn arguments_are_shown() {
+    let hostile = "no\u{1b}[2Jsuch\u{202e}";
+    for (args, shown) in [
+        (&["run", &format!("--{hostile}")][..], "--nosuch\\u{202e}"),
+        (&["man", hostile], "nosuch\\u{202e}"),
+        (&["inspect", hostile], "no␛[2Jsuch\\u{202e}"),
+    ] {
+        let (drawn, code) = ended(on_terminal(command(args)));
+        assert!(code != 0 && drawn.contains(shown), "{args:?}: {drawn:?}");
+        assert!(!drawn.contains(['\u{1b}', '\u{202e}']), "{args:?}: {drawn:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Servers that send something else than was asked for, and what is there meanwhile.
 
 use super::faults::{BYTES, arrives, fails};
-use super::{FILE, hub, noisy, part, pull};
+use super::{FILE, git_id, hub, noisy, part, pull};
 use crate::common::hub::{COMMIT, Files, Reply, Server, content_of, contents, folder, hash, noise};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,31 +66,65 @@ fn a_file_that_changes_is_not_put_together_of_two() {
     assert!(!begun.exists());
 }
 
-/// Where the list has no hash, nothing but the tag tells two files apart.
+/// A hub that lists a file by the id that git has for it, as it does with small ones.
+fn by_git_id(files: &Files, id: &str) -> Server {
+    let (served, listed) = (files.clone(), id.to_owned());
+    Server::start(move |request, _| {
+        if request.path.starts_with("/api/") {
+            let file = serde_json::json!({ "rfilename": FILE, "size": BYTES, "blobId": listed });
+            let mut reply = Reply::new(200);
+            reply.body = serde_json::json!({ "sha": COMMIT, "siblings": [file] }).to_string().into_bytes();
+            return reply;
+        }
+        let reply = served.answer(request);
+        if reply.status == 302 { reply.with("x-linked-etag", &format!("\"{listed}\"")) } else { reply }
+    })
+}
+
+/// Where the list has no SHA-256, the id that git has for the contents decides.
 #[test]
-fn a_changed_tag_counts_where_no_hash_is_known() {
-    let number = "f".repeat(40);
-    for changes in [false, true] {
-        let files = noisy(BYTES);
-        let (served, listed, count) = (files.clone(), number.clone(), AtomicUsize::new(0));
+fn a_small_file_is_known_by_its_git_id() {
+    let files = noisy(BYTES);
+    let id = git_id(files.bytes(FILE));
+    let cache = tempdir().unwrap();
+    let blobs = folder(cache.path()).join("blobs");
+    let pulled = pull(&hub(&by_git_id(&files, &id), cache.path())).unwrap();
+    assert!(pulled.verified && contents(&pulled.path).unwrap() == files.bytes(FILE));
+    assert!(blobs.join(&id).exists());
+
+    // A part whose beginning is another file's is not completed with the rest of this one.
+    let cache = tempdir().unwrap();
+    let blobs = folder(cache.path()).join("blobs");
+    let begun = blobs.join(format!("{id}.part"));
+    std::fs::create_dir_all(&blobs).unwrap();
+    std::fs::write(&begun, [7; 1000]).unwrap();
+    let server = by_git_id(&files, &id);
+    let error = pull(&hub(&server, cache.path())).unwrap_err().to_string();
+    assert!(
+        error.contains("its git id is ") && error.contains(&format!("the hub lists {id}; it was deleted")),
+        "{error}"
+    );
+    assert!(!begun.exists() && !blobs.join(&id).exists());
+    assert!(pull(&hub(&server, cache.path())).unwrap().verified, "the next one begins anew");
+}
+
+/// What a hub tells with the file counts where its list has no hash but that of a pointer to the file.
+#[test]
+fn a_hash_that_is_told_later_counts() {
+    let files = noisy(BYTES);
+    for wrong in [false, true] {
+        let (served, sha256) = (files.clone(), hash(if wrong { b"another" } else { files.bytes(FILE) }));
         let server = Server::start(move |request, _| {
             let mut reply = served.answer(request);
             if request.path.starts_with("/api/") {
-                let file = serde_json::json!({ "rfilename": FILE, "size": BYTES, "blobId": listed });
+                let file = serde_json::json!({ "rfilename": FILE, "size": BYTES, "blobId": "f".repeat(40) });
                 reply.body = serde_json::json!({ "sha": COMMIT, "siblings": [file] }).to_string().into_bytes();
             }
-            let late = request.is_content() && count.fetch_add(1, Ordering::Relaxed) > 2;
-            if changes && late { reply.with("etag", "\"another\"") } else { reply }
+            if reply.status == 302 { reply.with("x-linked-etag", &format!("\"{sha256}\"")) } else { reply }
         });
         let cache = tempdir().unwrap();
         let done = pull(&hub(&server, cache.path()));
-        if changes {
-            assert!(done.unwrap_err().to_string().contains("has changed on the server"));
-        } else {
-            let pulled = done.unwrap();
-            assert!(!pulled.verified && contents(&pulled.path).unwrap() == files.bytes(FILE));
-        }
-        assert!(!folder(cache.path()).join("blobs").join(format!("{number}.part")).exists());
+        assert_eq!(done.as_ref().is_ok_and(|pulled| pulled.verified), !wrong, "{done:?}");
     }
 }
 

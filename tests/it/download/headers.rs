@@ -2,8 +2,9 @@
 
 use super::{hub, list, on};
 use crate::common::gguf_writer::{GgufWriter, Meta};
-use crate::common::hub::{Files, Server};
+use crate::common::hub::{COMMIT, Files, Reply, Server, hash};
 use crate::common::split;
+use crate::watched::largest_allocation;
 use tempfile::tempdir;
 use wglm::{Gguf, LoadOptions, Model};
 
@@ -85,4 +86,71 @@ fn a_vocabulary_is_read_once() {
     assert!(both - alone < 1_200_000, "{} bytes for the second", both - alone);
     let (names, _) = read(&["Q2_K", "Q6_K", "Q8_0"]);
     assert_eq!(names, ["first", "3", "4"]);
+}
+
+/// A hub with a file that begins with these bytes and goes on with zeros, as far as anybody asks.
+fn endless(head: Vec<u8>) -> Server {
+    Server::start(move |request, _| {
+        let mut reply = Reply::new(200);
+        if request.path.starts_with("/api/") {
+            let lfs = serde_json::json!({ "sha256": hash(b""), "size": 40_u64 << 30 });
+            let file = serde_json::json!({ "rfilename": "x-Q4_0.gguf", "lfs": lfs });
+            reply.body = serde_json::json!({ "sha": COMMIT, "siblings": [file] }).to_string().into_bytes();
+            return reply;
+        }
+        if !request.is_content() {
+            return Reply::new(302).with("location", "/storage/x-Q4_0.gguf");
+        }
+        let (first, last) = request.range().unwrap();
+        reply = Reply::new(206).with("content-range", &format!("bytes {first}-{last}/{}", 40_u64 << 30));
+        reply.body = head.iter().copied().skip(first).collect();
+        reply.body.resize(last + 1 - first, 0);
+        reply
+    })
+}
+
+/// What a header claims is found impossible before it is fetched, and no header is fetched without end.
+#[test]
+fn a_hostile_header_is_not_fetched() {
+    let claims = |count: u64| Meta::Raw(9, [&8_u32.to_le_bytes()[..], &count.to_le_bytes()].concat());
+    let with = |value: Meta| GgufWriter::new().meta("tokenizer.ggml.tokens", value).header();
+    // Keys without end, each with an array of as many empty strings as may be.
+    let mut endless_keys = GgufWriter::new().meta("a", claims(1 << 21)).header();
+    endless_keys[16..24].copy_from_slice(&4_000_u64.to_le_bytes());
+    let entry = endless_keys[24..24 + 9 + 4 + 12].to_vec();
+    endless_keys.truncate(24 + entry.len());
+    for letter in b'b'..b'g' {
+        endless_keys.resize(endless_keys.len() + (16 << 20), 0);
+        let key = endless_keys.len() + 8;
+        endless_keys.extend_from_slice(&entry);
+        endless_keys[key] = letter;
+    }
+    for (what, head, words, requests, bytes) in [
+        (
+            "2^31 strings",
+            with(claims(1 << 31)),
+            "at most 2097152, which is wglm's limit, found 2147483648 string",
+            1,
+            1 << 20,
+        ),
+        (
+            "a string without end",
+            with(Meta::Raw(8, (1_u64 << 34).to_le_bytes().into())),
+            "a header of at most 50331648 bytes",
+            1,
+            1 << 20,
+        ),
+        ("keys without end", endless_keys, "a header of at most 50331648 bytes", 10, 52 << 20),
+    ] {
+        let server = endless(head);
+        let cache = tempdir().unwrap();
+        let hub = hub(&server, cache.path());
+        let repository = list(&hub).unwrap();
+        let (header, largest) = largest_allocation(|| hub.header(&repository, &repository.models[0], &mut on));
+        let error = header.unwrap_err().to_string();
+        assert!(error.contains(words) && error.contains("owner/some-GGUF/x-Q4_0.gguf"), "{what}: {error}");
+        let (count, fetched) = (server.contents().len(), asked(&server));
+        assert!(count <= requests && fetched <= bytes, "{what}: {count} requests, {fetched} bytes");
+        assert!(largest <= 52 << 20, "{what}: {largest}");
+    }
 }

@@ -3,7 +3,10 @@
 mod changes;
 mod faults;
 mod headers;
+#[cfg(unix)]
+mod places;
 mod pulls;
+mod verifying;
 
 use crate::common::hub::{Files, Server};
 use std::ops::ControlFlow;
@@ -62,4 +65,12 @@ fn noisy(bytes: usize) -> Files {
 fn part(files: &Files, cache: &Path) -> std::path::PathBuf {
     let hash = crate::common::hub::hash(files.bytes(FILE));
     crate::common::hub::folder(cache).join("blobs").join(format!("{hash}.part"))
+}
+
+/// The id that git has for contents.
+fn git_id(bytes: &[u8]) -> String {
+    use sha1::{Digest, Sha1};
+    let mut hash = Sha1::new_with_prefix(format!("blob {}\0", bytes.len()));
+    hash.update(bytes);
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -41,7 +41,7 @@ fn demo_structure() -> impl Strategy<Value = usize> + Clone {
 
 /// A change to a file.
 #[derive(Debug, Clone)]
-enum Change {
+pub enum Change {
     Flip(usize, u8),
     Insert(usize, u8),
     Delete(usize, usize),
@@ -50,7 +50,7 @@ enum Change {
 }
 
 impl Change {
-    fn apply(&self, bytes: &mut Vec<u8>) {
+    pub fn apply(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::Flip(at, bit) => {
                 if let Some(byte) = bytes.get_mut(*at) {
@@ -81,7 +81,7 @@ fn extreme() -> impl Strategy<Value = Vec<u8>> {
     (prop::sample::select(numbers), width).prop_map(|(number, width)| u64::to_le_bytes(number)[..width].to_vec())
 }
 
-fn change(at: impl Strategy<Value = usize> + Clone) -> impl Strategy<Value = Change> {
+pub fn change(at: impl Strategy<Value = usize> + Clone) -> impl Strategy<Value = Change> {
     prop_oneof![
         2 => (at.clone(), 0u8..8).prop_map(|(at, bit)| Change::Flip(at, bit)),
         1 => (at.clone(), any::<u8>()).prop_map(|(at, byte)| Change::Insert(at, byte)),

@@ -3,9 +3,10 @@
 
 mod demo_model;
 mod files;
-mod fuzz;
+pub mod fuzz;
 mod getters;
 mod header;
+mod limits;
 mod sound;
 mod split;
 mod tensors;

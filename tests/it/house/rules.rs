@@ -6,7 +6,7 @@ use wglm::quant::QUANTS;
 /// The modules from the ground up: each may use those before it. Those of one line may not use each other.
 const ORDER: [&[&str]; 21] = [
     &["error"],
-    &["wgsl", "threads", "memory"],
+    &["wgsl", "threads", "memory", "files", "visible"],
     &["quant", "gguf", "catalog"],
     &["download"],
     &["gpu"],
@@ -30,7 +30,7 @@ const ORDER: [&[&str]; 21] = [
 
 /// Modules that stand beside the order and use only these.
 const ASIDE: [(&str, &[&str]); 5] = [
-    ("catalog", &["error"]),
+    ("catalog", &["error", "files", "visible"]),
     ("text", &["error", "gguf"]),
     ("sample", &["error", "gguf"]),
     ("speculate", &["error"]),
@@ -98,14 +98,15 @@ fn modules_name_each_other_rather_than_the_surface() {
 /// Crates, and a module of the standard library, that belong to some modules only.
 #[test]
 fn every_dependency_has_its_place() {
-    let places: [(&str, &[&str]); 27] = [
+    let places: [(&str, &[&str]); 29] = [
         ("wgpu", &["gpu", "shader"]),
         ("objc2_metal", &["gpu"]),
         ("block2", &["gpu"]),
         ("naga", &["shader"]),
         ("pollster", &["gpu"]),
+        ("libc", &["cli"]),
         ("memmap2", &["gguf"]),
-        ("rustix", &["gguf"]),
+        ("rustix", &["gguf", "files"]),
         ("crc32fast", &["gguf", "session"]),
         ("minijinja", &["text"]),
         ("tokenizers", &["text"]),
@@ -124,6 +125,7 @@ fn every_dependency_has_its_place() {
         ("tokio", &["cli"]),
         ("std::env", &["catalog", "gpu", "cli"]),
         ("rustls", &["download"]),
+        ("sha1", &["download"]),
         ("sha2", &["download"]),
         ("ureq", &["download"]),
     ];
@@ -134,6 +136,26 @@ fn every_dependency_has_its_place() {
                 complaints.push(format!("{} names `{name}`, which belongs to {allowed:?}", file.path));
             }
         }
+    }
+    none(complaints);
+}
+
+/// Files of the command that may write to a terminal by themselves, and why.
+const WRITE: [(&str, &str); 4] = [
+    ("src/cli/output.rs", "the door: on a terminal it shows what others would have obeyed"),
+    ("src/cli/terminal.rs", "sequences of its own, which restore the terminal"),
+    ("src/cli/logits.rs", "numbers, and not to a terminal"),
+    ("src/cli/progress.rs", "bars of indicatif, whose messages it makes visible"),
+];
+
+#[test]
+fn the_command_writes_by_one_door() {
+    let ways = ["stdout()", "stderr()", "::stdout", "::stderr", "print!(", "println!(", ".exit()"];
+    let mut complaints = Vec::new();
+    for file in files("src/cli", "rs").iter().filter(|file| WRITE.iter().all(|(path, _)| *path != file.path)) {
+        // To ask whether it is a terminal is no way to write to it.
+        let writes = |line: &&str| ways.iter().any(|way| line.contains(way)) && !line.contains("().is_terminal()");
+        complaints.extend(file.code().filter(writes).map(|line| format!("{}: {}", file.path, line.trim())));
     }
     none(complaints);
 }

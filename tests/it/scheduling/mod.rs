@@ -9,6 +9,7 @@ mod ending;
 mod overflowing;
 mod reusing;
 mod taking_turns;
+mod tenants;
 mod threads;
 
 use crate::common::gpu::gpu;

@@ -168,3 +168,27 @@ fn a_request_drops_its_oldest_turns() {
     assert!(matches!(reply[0], Event::Prompt { .. }), "nothing goes any more");
     assert!(!gone.is_empty() && said(&events) == said(&wanted) && said(&reply) == said(&wanted));
 }
+
+/// Texts of a size that the context cannot hold are not even rendered, and the result is as if they had been.
+#[test]
+fn a_prepared_conversation_has_several_replies() {
+    let scheduler =
+        scheduler_with(SchedulerOptions { sessions: 2, context: Some(CONTEXT), ..SchedulerOptions::default() });
+    let mut messages = vec![Message::system("Be brief.")];
+    messages.extend([Message::user("owl ".repeat(20_000)), Message::assistant("x".repeat(100_000))]);
+    messages.push(Message::user("What is seven plus five?"));
+    let mut state = ChatState { messages, overflow: Overflow::DROP_OLDEST, ..request("", 8) };
+    let prepared = scheduler.prepare(state.clone()).unwrap();
+    assert_eq!(prepared.dropped(), &state.messages[1..3]);
+    assert_eq!(scheduler.state().counts.requests, 0, "nothing is asked for yet");
+    let mut replies: Vec<_> = (0..3).map(|seed| scheduler.reply(&prepared, Some(seed)).unwrap()).collect();
+    state.overflow = Overflow::Refuse;
+    assert!(matches!(scheduler.prepare(state.clone()), Err(Error::ContextFull { needed, .. }) if needed > CONTEXT));
+    state.messages.drain(1..3);
+    let alone = said(&alone(&state));
+    for reply in &mut replies {
+        assert_eq!(reply.prompt_tokens(), prepared.prompt_tokens());
+        let (gone, events) = dropped(reply);
+        assert_eq!((gone.as_slice(), said(&events)), (prepared.dropped(), alone.clone()));
+    }
+}

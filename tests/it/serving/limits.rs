@@ -129,6 +129,9 @@ fn more_than_may_wait_are_sent_away() {
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
     assert_eq!(refused.json()["error"]["code"], "rate_limit_exceeded");
     assert_eq!(serving.figure("requests_refused_total"), 1);
+    let ready = serving.get("/ready");
+    assert!(ready.status == 503 && ready.text().contains("the queue is full (1 waiting)"), "{}", ready.text());
+    assert_eq!(serving.get("/health").status, 200);
     drop(running);
     wait_for("room", || serving.post("/v1/chat/completions", &question()).status == 200);
 }

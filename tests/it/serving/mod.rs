@@ -8,11 +8,17 @@ mod bodies;
 mod client;
 mod constrained;
 mod ending;
+mod http;
 mod limits;
 mod llama;
 mod losing;
+mod memory;
 mod openai;
+#[cfg(target_os = "linux")]
+mod processes;
 mod responses;
+mod schemas;
+mod sharing;
 mod together;
 
 use client::{Answer, ask};

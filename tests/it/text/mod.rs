@@ -4,6 +4,7 @@ mod cuts;
 mod fable_vocab;
 mod families;
 mod guarded;
+mod hostile;
 mod reply;
 mod stops;
 mod template;

@@ -1,6 +1,7 @@
 //! The blocks of a request as messages.
 
 use crate::cli::serve::failure::Failure;
+use crate::cli::serve::fields::few_parts;
 use crate::cli::serve::openai::conversation::refused;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -77,6 +78,7 @@ pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<
             }
             Blocks::Blocks(blocks) => blocks,
         };
+        few_parts(index, "blocks", blocks.len())?;
         match role.as_str() {
             "assistant" => messages.push(said(index, blocks)?),
             "user" | "system" => heard(index, &role, blocks, &mut messages)?,
@@ -158,6 +160,7 @@ fn result(index: usize, content: &Value) -> Result<String, Failure> {
         Value::Null => Ok(String::new()),
         Value::String(text) => Ok(text.clone()),
         Value::Array(blocks) => {
+            few_parts(index, "blocks", blocks.len())?;
             let text = |block: &Value| match block.get("text").and_then(Value::as_str) {
                 Some(text) => Ok(text.to_owned()),
                 // Names of tools that a search found: the client describes them as functions beside.

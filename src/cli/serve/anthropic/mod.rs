@@ -4,11 +4,12 @@ mod input;
 mod words;
 
 use super::body::JsonBody;
-use super::constraints::{Format, demand};
+use super::compiling::Demand;
+use super::constraints::Format;
 use super::failure::Failure;
-use super::fields::{Fields, few_enough, max_tokens, or_default, read, thinking};
+use super::fields::{Fields, few_enough, few_tools, few_variables, held, kept, max_tokens, or_default, read, thinking};
 use super::job::{Job, Work};
-use super::router::json;
+use super::router::{counted_json, json};
 use super::server::{Engine, Server};
 use super::{events, pieces};
 use axum::body::Bytes;
@@ -61,6 +62,9 @@ struct OutputConfig {
 /// What a body asks for.
 struct Asked {
     chat: ChatState,
+    demand: Demand,
+    /// Bytes that its functions and its form take while the reply runs.
+    held: usize,
     stream: bool,
     one_call: bool,
 }
@@ -81,6 +85,8 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine, replies: bool) -> Resul
     let fields: Fields = read(body)?;
     let body: MessageBody = read(body)?;
     few_enough(body.messages.len(), server)?;
+    few_tools(&body.tools)?;
+    few_variables(&body.chat_template_kwargs)?;
     let overflow = fields.overflow(server.overflow);
     let mut options = fields.options(engine)?;
     options.max_tokens = max_tokens(body.max_tokens)?;
@@ -102,31 +108,40 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine, replies: bool) -> Resul
     let format = body.output_config.and_then(|config| config.format);
     let format = format.map_or(Ok(Format::Text), super::constraints::FormatField::read)?;
     let choice = body.tool_choice.map_or(Ok(Calls::Auto), Choice::read)?;
-    demand(&mut chat, format, choice)?;
-    Ok(Asked { chat, stream: body.stream, one_call })
+    let held = held(&chat.tools, &format);
+    // What only counts tokens compiles nothing.
+    let demand = if replies { server.compiling.demand(&mut chat, format, choice)? } else { Demand::Met };
+    Ok(Asked { chat, demand, held, stream: body.stream, one_call })
 }
 
 /// `/v1/messages`.
-pub async fn message(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
+pub async fn message(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
-    let (of, with, read) = (server.clone(), engine.clone(), body.clone());
-    let Asked { chat, stream, one_call } = server.work(move || asked(&read, &of, &with, true)).await?;
-    let stops = chat.options.stop.clone();
-    let job = Job::start(&server, engine.clone(), vec![Work::Chat(Box::new(chat))], body).await?;
+    let (of, with, needed) = (server.clone(), engine.clone(), body.conversation());
+    let read = move || {
+        let Asked { chat, demand, held, stream, one_call } = asked(&body.bytes, &of, &with, true)?;
+        Ok((chat, demand, (held, stream, one_call)))
+    };
+    let (chat, (held, stream, one_call), memory) = server.conversation(&engine, needed, read).await?;
+    let memory = kept(&engine, &chat, 1, held).reserve(memory)?;
+    let (works, stops) = (Work::chats(&chat, 1), chat.options().stop.clone());
+    drop(chat);
+    let job = Job::start(&server, engine.clone(), works, memory.clone()).await?;
     let mut words = MessageWords::new(&server.name, stops);
     if stream {
         return Ok(events::stream(job, engine, 1, one_call, words));
     }
     let mut whole = pieces::collect(job, &engine, 1, one_call).await?;
-    Ok(json(&words.whole(whole.pop().unwrap_or_default())))
+    Ok(counted_json(words.whole(whole.pop().unwrap_or_default()).to_string(), memory))
 }
 
 /// `/v1/messages/count_tokens`.
-pub async fn count_tokens(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
+pub async fn count_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    body.check_text()?;
     let engine = server.engine()?;
-    let of = server.clone();
+    let (of, needed) = (server.clone(), body.conversation());
     let count = move || {
-        let Asked { chat, .. } = asked(&body, &of, &engine, false)?;
+        let Asked { chat, .. } = asked(&body.bytes, &of, &engine, false)?;
         let mut input = ChatInput::new(&chat.messages);
         input.tools = Some(chat.tools.as_slice()).filter(|tools| !tools.is_empty());
         input.enable_thinking = chat.reasoning;
@@ -134,5 +149,6 @@ pub async fn count_tokens(State(server): State<Arc<Server>>, JsonBody(body): Jso
         let prompt = engine.model.template()?.prompt(&input, engine.model.tokenizer()?)?;
         Ok(json!({"input_tokens": prompt.tokens.len()}))
     };
-    server.work(count).await.map(|value| json(&value))
+    let (counted, _memory) = server.work(&server.pools.tools, needed, count).await?;
+    Ok(json(&counted))
 }

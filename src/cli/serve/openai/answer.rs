@@ -5,7 +5,26 @@ use crate::cli::serve::failure::{Dialect, Failure};
 use crate::cli::serve::figures::{Usage, timings};
 use crate::cli::serve::pieces::Outcome;
 use crate::cli::serve::server::{id, now};
+use serde::Serialize;
 use serde_json::{Value, json};
+
+/// What made an answer.
+const FINGERPRINT: &str = concat!("wglm-", env!("CARGO_PKG_VERSION"));
+
+/// An answer that is written at once.
+#[derive(Serialize)]
+struct WholeAnswer<'a, C> {
+    id: &'a str,
+    object: &'a str,
+    created: u64,
+    model: &'a str,
+    system_fingerprint: &'a str,
+    choices: &'a [C],
+    usage: Value,
+    timings: Value,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<&'a String>,
+}
 
 /// An answer, or the stream of its chunks.
 pub struct Answer {
@@ -33,7 +52,7 @@ impl Answer {
             "object": object,
             "created": self.created,
             "model": self.model,
-            "system_fingerprint": concat!("wglm-", env!("CARGO_PKG_VERSION")),
+            "system_fingerprint": FINGERPRINT,
             "choices": choices,
         })
     }
@@ -43,16 +62,20 @@ impl Answer {
         self.usage.add(Usage::of(outcome), is_first);
     }
 
-    /// The whole answer. Its times are those of the last reply.
-    pub fn whole(&self, object: &str, choices: Vec<Value>, outcomes: &[Outcome]) -> Value {
-        let mut answer = self.frame(object, choices.into());
-        answer["usage"] = self.usage.openai();
-        answer["timings"] = outcomes.last().map_or(Value::Null, |outcome| timings(&outcome.stats));
-        let warnings: Vec<&String> = outcomes.iter().flat_map(|outcome| &outcome.warnings).collect();
-        if !warnings.is_empty() {
-            answer["warnings"] = json!(warnings);
-        }
-        answer
+    /// The whole answer as JSON. Its times are those of the last reply.
+    pub fn whole(&self, object: &str, choices: &[impl Serialize], outcomes: &[Outcome]) -> String {
+        let answer = WholeAnswer {
+            id: &self.id,
+            object,
+            created: self.created,
+            model: &self.model,
+            system_fingerprint: FINGERPRINT,
+            choices,
+            usage: self.usage.openai(),
+            timings: outcomes.last().map_or(Value::Null, |outcome| timings(&outcome.stats)),
+            warnings: outcomes.iter().flat_map(|outcome| &outcome.warnings).collect(),
+        };
+        serde_json::to_string(&answer).unwrap_or_default() // nothing in it can fail to be written
     }
 
     /// Says the chunk that ends a reply.

@@ -3,13 +3,15 @@
 use super::chat_words::ChatWords;
 use super::conversation::{functions, messages};
 use crate::cli::serve::body::JsonBody;
-use crate::cli::serve::constraints::{Format, FormatField, choice, demand};
+use crate::cli::serve::compiling::Demand;
+use crate::cli::serve::constraints::{Format, FormatField, choice};
 use crate::cli::serve::failure::Failure;
 use crate::cli::serve::fields::{
-    Fields, StreamOptions, choices, few_enough, max_tokens, or_default, read, seeded, thinking, top_logprobs,
+    Fields, StreamOptions, choices, few_enough, few_tools, few_variables, held, kept, max_tokens, or_default, read,
+    thinking, top_logprobs,
 };
 use crate::cli::serve::job::{Job, Work};
-use crate::cli::serve::router::json;
+use crate::cli::serve::router::counted_json;
 use crate::cli::serve::server::{Engine, Server};
 use crate::cli::serve::{events, pieces};
 use axum::body::Bytes;
@@ -18,12 +20,12 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use wglm::ChatState;
 use wglm::text::Message;
+use wglm::ChatState;
 
 /// The fields of a body beside those that all interfaces share.
 #[derive(Debug, Deserialize)]
-pub struct ChatBody {
+struct ChatBody {
     messages: Vec<Message>,
     #[serde(default, deserialize_with = "or_default")]
     stream: bool,
@@ -46,8 +48,9 @@ pub struct ChatBody {
 }
 
 /// What a body asks for.
-pub struct Asked {
-    pub chat: ChatState,
+struct Asked {
+    /// Bytes that its functions and its form take while the replies run.
+    held: usize,
     stream: bool,
     usage: bool,
     choices: usize,
@@ -60,11 +63,13 @@ pub fn thinks(effort: &str) -> bool {
     !["none", "minimal"].contains(&effort)
 }
 
-/// Reads a body.
-pub fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failure> {
+/// Reads a body: the conversation, what its replies have to be, and the rest.
+fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<(ChatState, Demand, Asked), Failure> {
     let fields: Fields = read(body)?;
     let body: ChatBody = read(body)?;
     few_enough(body.messages.len(), server)?;
+    few_tools(&body.tools)?;
+    few_variables(&body.chat_template_kwargs)?;
     let overflow = fields.overflow(server.overflow);
     let mut options = fields.options(engine)?;
     let limit = max_tokens(body.max_completion_tokens.or(body.max_tokens))?;
@@ -85,30 +90,35 @@ pub fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Fa
         None => body.response_format.unwrap_or_default().read()?,
     };
     let calls = choice(body.tool_choice.as_ref(), &mut chat.tools)?;
-    demand(&mut chat, format, calls)?;
-    Ok(Asked {
-        chat,
+    let held = held(&chat.tools, &format);
+    let demand = server.compiling.demand(&mut chat, format, calls)?;
+    let choices = choices(body.n, server)?;
+    let asked = Asked {
+        held,
         stream: body.stream,
         usage: body.stream_options.is_some_and(|options| options.include_usage),
-        choices: choices(body.n, server)?,
+        choices,
         one_call: body.parallel_tool_calls == Some(false),
         logprobs: body.logprobs,
-    })
+    };
+    Ok((chat, demand, asked))
 }
 
 /// Answers a request.
-pub async fn complete(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
+pub async fn complete(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
-    let (of, with, read) = (server.clone(), engine.clone(), body.clone());
-    let Asked { chat, stream, usage, choices, one_call, logprobs } =
-        server.work(move || asked(&read, &of, &with)).await?;
-    let works = (0..choices).map(|index| Work::Chat(Box::new(seeded(&chat, index)))).collect();
+    let (of, with, needed) = (server.clone(), engine.clone(), body.conversation());
+    let read = move || asked(&body.bytes, &of, &with);
+    let (chat, asked, memory) = server.conversation(&engine, needed, read).await?;
+    let Asked { held, stream, usage, choices, one_call, logprobs } = asked;
+    let memory = kept(&engine, &chat, choices, held).reserve(memory)?;
+    let works = Work::chats(&chat, choices);
     drop(chat);
-    let job = Job::start(&server, engine.clone(), works, body).await?;
+    let job = Job::start(&server, engine.clone(), works, memory.clone()).await?;
     let words = ChatWords::new(&server.name, logprobs, usage);
     if stream {
         return Ok(events::stream(job, engine, choices, one_call, words));
     }
     let wholes = pieces::collect(job, &engine, choices, one_call).await?;
-    Ok(json(&words.whole(wholes)))
+    Ok(counted_json(words.whole(wholes), memory))
 }

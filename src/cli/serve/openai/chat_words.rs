@@ -3,8 +3,9 @@
 use super::answer::{Answer, end_failed};
 use crate::cli::serve::events::{Chunks, Speaker};
 use crate::cli::serve::failure::Failure;
-use crate::cli::serve::figures::chat_logprobs;
-use crate::cli::serve::pieces::{Ending, Piece, Whole};
+use crate::cli::serve::figures::ChatLogprobs;
+use crate::cli::serve::pieces::{Ending, Outcome, Piece, Whole};
+use serde::Serialize;
 use serde_json::{Value, json};
 use wglm::text::ToolCall;
 
@@ -19,6 +20,15 @@ pub struct ChatWords {
     answer: Answer,
     /// How many calls each reply has made.
     calls: Vec<usize>,
+}
+
+/// A reply in a whole answer.
+#[derive(Serialize)]
+struct WholeChoice<'a> {
+    index: usize,
+    message: Value,
+    logprobs: Option<ChatLogprobs<'a>>,
+    finish_reason: &'static str,
 }
 
 /// The word for the end of a reply.
@@ -53,32 +63,21 @@ impl ChatWords {
         Self { answer: Answer::new("chatcmpl-", model, logprobs, tell_usage), calls: Vec::new() }
     }
 
-    /// The whole answer.
-    pub fn whole(mut self, wholes: Vec<Whole>) -> Value {
-        let (mut choices, mut outcomes) = (Vec::new(), Vec::new());
-        for (index, whole) in wholes.into_iter().enumerate() {
-            let called: Vec<Value> = whole.calls.iter().map(call).collect();
-            let content = if whole.text.is_empty() && !called.is_empty() { Value::Null } else { whole.text.into() };
-            let mut message = json!({"role": "assistant", "content": content, "refusal": null});
-            if !whole.thinking.is_empty() {
-                message["reasoning_content"] = whole.thinking.into();
-            }
-            if !called.is_empty() {
-                message["tool_calls"] = called.into();
-            }
-            let logprobs = match self.answer.logprobs {
-                true => chat_logprobs(&whole.tokens),
-                false => Value::Null,
-            };
-            let ending = whole.outcome.as_ref().map_or(Ending::Cut, |outcome| outcome.ending);
-            if let Some(outcome) = whole.outcome {
-                self.answer.count(&outcome, index == 0);
-                outcomes.push(outcome);
-            }
-            let reason = reason(ending);
-            choices.push(json!({"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}));
-        }
-        self.answer.whole(COMPLETION, choices, &outcomes)
+    /// The whole answer as JSON.
+    pub fn whole(mut self, mut wholes: Vec<Whole>) -> String {
+        let (endings, outcomes): (Vec<_>, Vec<_>) = Whole::take_outcomes(&mut wholes).into_iter().unzip();
+        let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
+        outcomes.iter().enumerate().for_each(|(index, outcome)| self.answer.count(outcome, index == 0));
+        let told = self.answer.logprobs;
+        let messages: Vec<Value> = wholes.iter_mut().map(message).collect();
+        let tokens = wholes.iter().map(|whole| told.then_some(ChatLogprobs(&whole.tokens)));
+        let choices = messages.into_iter().zip(tokens).zip(endings).enumerate();
+        let choice = |(index, ((message, logprobs), ending))| {
+            let finish_reason = reason(ending);
+            WholeChoice { index, message, logprobs, finish_reason }
+        };
+        let choices: Vec<_> = choices.map(choice).collect();
+        self.answer.whole(COMPLETION, &choices, &outcomes)
     }
 
     fn chunk(&self, index: usize, delta: Value, to: &mut Chunks) {
@@ -112,6 +111,21 @@ impl ChatWords {
     }
 }
 
+/// The message of a whole reply, whose texts are taken out of it.
+fn message(whole: &mut Whole) -> Value {
+    let called: Vec<Value> = std::mem::take(&mut whole.calls).iter().map(call).collect();
+    let (text, thinking) = (std::mem::take(&mut whole.text), std::mem::take(&mut whole.thinking));
+    let content = if text.is_empty() && !called.is_empty() { Value::Null } else { text.into() };
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+    if !thinking.is_empty() {
+        message["reasoning_content"] = thinking.into();
+    }
+    if !called.is_empty() {
+        message["tool_calls"] = called.into();
+    }
+    message
+}
+
 /// A call in a whole message.
 fn call(call: &ToolCall) -> Value {
     let function = json!({"name": call.function.name, "arguments": arguments(call)});
@@ -128,7 +142,7 @@ impl Speaker for ChatWords {
             Piece::Text { text, tokens } => {
                 let mut chunk = self.piece_of(index, json!({"content": text}));
                 if self.answer.logprobs {
-                    chunk["choices"][0]["logprobs"] = chat_logprobs(&tokens);
+                    chunk["choices"][0]["logprobs"] = json!(ChatLogprobs(&tokens));
                 }
                 to.data(&chunk);
             }

@@ -4,9 +4,12 @@ use super::completions_words::CompletionWords;
 use crate::cli::serve::body::JsonBody;
 use crate::cli::serve::constraints::{Format, FormatField};
 use crate::cli::serve::failure::Failure;
-use crate::cli::serve::fields::{Fields, StreamOptions, choices, max_tokens, or_default, read, top_logprobs};
+use crate::cli::serve::fields::{
+    Fields, StreamOptions, choices, kept_of_tokens, max_tokens, or_default, read, top_logprobs,
+};
 use crate::cli::serve::job::{Job, Work};
-use crate::cli::serve::router::json;
+use crate::cli::serve::memory::Kept;
+use crate::cli::serve::router::counted_json;
 use crate::cli::serve::server::{Engine, Server};
 use crate::cli::serve::{events, pieces};
 use axum::body::Bytes;
@@ -15,7 +18,10 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
-use wglm::GenerateOptions;
+use wglm::{Error, GenerateOptions};
+
+/// How many copies there are of a prompt that an answer repeats.
+const ECHO_COPIES: usize = 4;
 
 /// The most tokens where a request names no limit, as in OpenAI's interface.
 const MAX_TOKENS: usize = 16;
@@ -48,9 +54,21 @@ enum Prompts {
     TokenLists(Vec<Vec<u32>>),
 }
 
+impl Prompts {
+    fn count(&self) -> usize {
+        match self {
+            Self::Text(_) | Self::Tokens(_) => 1,
+            Self::Texts(texts) => texts.len(),
+            Self::TokenLists(lists) => lists.len(),
+        }
+    }
+}
+
 /// What a body asks for.
 struct Asked {
     works: Vec<Work>,
+    /// What the replies keep until they end.
+    kept: Kept,
     stream: bool,
     usage: bool,
     /// Replies to each prompt.
@@ -60,16 +78,26 @@ struct Asked {
     echo: Vec<String>,
 }
 
-/// The tokens of each prompt.
+/// The tokens of each prompt. More than the context holds are refused, and texts before they are encoded if they cannot
+/// have fewer.
 fn prompts(prompts: Prompts, engine: &Engine) -> Result<Vec<Vec<u32>>, Failure> {
-    let tokenizer = engine.model.tokenizer()?;
-    let encode = |text: &String| tokenizer.encode(text, true).map_err(Failure::from);
-    match prompts {
-        Prompts::Text(text) => Ok(vec![encode(&text)?]),
-        Prompts::Texts(texts) => texts.iter().map(encode).collect(),
-        Prompts::Tokens(tokens) => Ok(vec![tokens]),
-        Prompts::TokenLists(lists) => Ok(lists),
-    }
+    let (tokenizer, context) = (engine.model.tokenizer()?, engine.scheduler.context());
+    let fits = |needed| match needed {
+        needed if needed > context => Err(Failure::from(Error::ContextFull { needed, context })),
+        _ => Ok(()),
+    };
+    let encode = |text: &String| {
+        fits(text.len().div_ceil(tokenizer.longest_token()))?;
+        tokenizer.encode(text, true).map_err(Failure::from)
+    };
+    let prompts = match prompts {
+        Prompts::Text(text) => vec![encode(&text)?],
+        Prompts::Texts(texts) => texts.iter().map(encode).collect::<Result<_, _>>()?,
+        Prompts::Tokens(tokens) => vec![tokens],
+        Prompts::TokenLists(lists) => lists,
+    };
+    prompts.iter().try_for_each(|tokens| fits(tokens.len()))?;
+    Ok(prompts)
 }
 
 fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failure> {
@@ -89,11 +117,12 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failur
     if body.best_of.is_some_and(|best| best != each as u64) {
         return Err(Failure::unsupported("best_of: not supported, but where it is n"));
     }
-    let prompts = prompts(body.prompt.ok_or_else(|| Failure::invalid("there is no prompt"))?, engine)?;
-    let (count, most) = (prompts.len() * each, server.limits.choices);
+    let given = body.prompt.ok_or_else(|| Failure::invalid("there is no prompt"))?;
+    let (count, most) = (given.count().saturating_mul(each), server.limits.choices);
     if !(1..=most).contains(&count) {
         return Err(Failure::invalid(format!("{count} replies asked for, expected 1 to {most}")));
     }
+    let prompts = prompts(given, engine)?;
     let mut options = fields.options(engine)?;
     let named = body.max_tokens.or(body.n_predict);
     let usual = named.is_none().then_some(MAX_TOKENS);
@@ -110,6 +139,9 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failur
             echo.extend(std::iter::repeat_n(text, each));
         }
     }
+    let longest = prompts.iter().map(Vec::len).max().unwrap_or_default();
+    let mut kept = kept_of_tokens(engine, longest, &options, count);
+    kept.other += ECHO_COPIES * echo.iter().map(String::len).sum::<usize>();
     let work = |tokens: Vec<u32>| (0..each).map(move |index| (tokens.clone(), index));
     let with_seed = |(tokens, index): (Vec<u32>, usize)| {
         let mut options: GenerateOptions = options.clone();
@@ -117,6 +149,7 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failur
         Work::Tokens(tokens, Box::new(options))
     };
     Ok(Asked {
+        kept,
         logprobs: options.logprobs.is_some(),
         works: prompts.into_iter().flat_map(work).map(with_seed).collect(),
         stream: body.stream,
@@ -127,16 +160,17 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failur
 }
 
 /// Answers a request.
-pub async fn complete(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
+pub async fn complete(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
-    let (of, with, read) = (server.clone(), engine.clone(), body.clone());
-    let Asked { works, stream, usage, choices, logprobs, echo } = server.work(move || asked(&read, &of, &with)).await?;
-    let count = works.len();
-    let job = Job::start(&server, engine.clone(), works, body).await?;
+    let (of, with, needed) = (server.clone(), engine.clone(), body.completion());
+    let (asked, memory) = server.prompts(needed, move || asked(&body.bytes, &of, &with)).await?;
+    let Asked { works, kept, stream, usage, choices, logprobs, echo } = asked;
+    let (count, memory) = (works.len(), kept.reserve(memory)?);
+    let job = Job::start(&server, engine.clone(), works, memory.clone()).await?;
     let words = CompletionWords::new(&server.name, (logprobs, usage), echo, choices);
     if stream {
         return Ok(events::stream(job, engine, count, false, words));
     }
     let wholes = pieces::collect(job, &engine, count, false).await?;
-    Ok(json(&words.whole(wholes)))
+    Ok(counted_json(words.whole(wholes), memory))
 }

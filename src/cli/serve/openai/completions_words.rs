@@ -3,8 +3,9 @@
 use super::answer::{Answer, end_failed};
 use crate::cli::serve::events::{Chunks, Speaker};
 use crate::cli::serve::failure::Failure;
-use crate::cli::serve::figures::completion_logprobs;
-use crate::cli::serve::pieces::{Ending, Piece, Whole};
+use crate::cli::serve::figures::CompletionLogprobs;
+use crate::cli::serve::pieces::{Ending, Outcome, Piece, Whole};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// What answers and chunks are called.
@@ -18,6 +19,15 @@ pub struct CompletionWords {
     choices: usize,
     /// How many characters each reply has so far.
     lengths: Vec<usize>,
+}
+
+/// A reply in a whole answer.
+#[derive(Serialize)]
+struct WholeChoice<'a> {
+    index: usize,
+    text: String,
+    logprobs: Option<CompletionLogprobs<'a>>,
+    finish_reason: &'static str,
 }
 
 /// The word for the end of a reply.
@@ -37,23 +47,24 @@ impl CompletionWords {
         json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason})
     }
 
-    /// The whole answer.
-    pub fn whole(mut self, wholes: Vec<Whole>) -> Value {
-        let (mut choices, mut outcomes) = (Vec::new(), Vec::new());
-        for (index, whole) in wholes.into_iter().enumerate() {
-            let logprobs = match self.answer.logprobs {
-                true => completion_logprobs(&whole.tokens, 0),
-                false => Value::Null,
-            };
-            let ending = whole.outcome.as_ref().map_or(Ending::Cut, |outcome| outcome.ending);
-            if let Some(outcome) = whole.outcome {
-                self.answer.count(&outcome, index.is_multiple_of(self.choices));
-                outcomes.push(outcome);
-            }
-            let text = self.echo.get(index).map_or(String::new(), String::clone) + &whole.text;
-            choices.push(self.choice(index, &text, logprobs, reason(ending).into()));
+    /// The whole answer as JSON.
+    pub fn whole(mut self, mut wholes: Vec<Whole>) -> String {
+        let (endings, outcomes): (Vec<_>, Vec<_>) = Whole::take_outcomes(&mut wholes).into_iter().unzip();
+        for (index, outcome) in outcomes.iter().enumerate() {
+            outcome.iter().for_each(|outcome| self.answer.count(outcome, index.is_multiple_of(self.choices)));
         }
-        self.answer.whole(COMPLETION, choices, &outcomes)
+        let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
+        let (told, mut echo) = (self.answer.logprobs, std::mem::take(&mut self.echo));
+        echo.resize(wholes.len(), String::new());
+        let texts = wholes.iter_mut().zip(echo).map(|(whole, before)| before + &std::mem::take(&mut whole.text));
+        let texts: Vec<String> = texts.collect();
+        let tokens = wholes.iter().map(|whole| told.then_some(CompletionLogprobs { tokens: &whole.tokens, offset: 0 }));
+        let choice = |(index, ((text, logprobs), ending))| {
+            let finish_reason = reason(ending);
+            WholeChoice { index, text, logprobs, finish_reason }
+        };
+        let choices: Vec<_> = texts.into_iter().zip(tokens).zip(endings).enumerate().map(choice).collect();
+        self.answer.whole(COMPLETION, &choices, &outcomes)
     }
 }
 
@@ -73,7 +84,7 @@ impl Speaker for CompletionWords {
                 let offset = self.lengths[index];
                 self.lengths[index] += text.chars().count();
                 let logprobs = match self.answer.logprobs {
-                    true => completion_logprobs(&tokens, offset),
+                    true => json!(CompletionLogprobs { tokens: &tokens, offset }),
                     false => Value::Null,
                 };
                 let choice = self.choice(index, &text, logprobs, Value::Null);

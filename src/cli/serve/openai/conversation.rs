@@ -1,6 +1,7 @@
 //! Messages and functions of chat completions, checked and in the form of the library.
 
 use crate::cli::serve::failure::Failure;
+use crate::cli::serve::fields::few_parts;
 use serde_json::Value;
 use wglm::text::{Content, Message};
 
@@ -19,7 +20,9 @@ fn one(index: usize, mut message: Message) -> Result<Message, Failure> {
     if message.role == "function" {
         message.role = "tool".into();
     }
+    few_parts(index, "calls", message.tool_calls.len())?;
     if let Some(Content::Parts(parts)) = &message.content {
+        few_parts(index, "parts", parts.len())?;
         let texts = parts.iter().map(|part| text(index, part)).collect::<Result<Vec<&str>, _>>()?;
         message.content = Some(Content::Text(texts.join("\n")));
     }

@@ -4,12 +4,16 @@ use super::chat::thinks;
 use super::responses_input::{Item, conversation};
 use super::responses_words::ResponseWords;
 use crate::cli::serve::body::JsonBody;
-use crate::cli::serve::constraints::{Format, FormatField, choice, demand};
+use crate::cli::serve::compiling::Demand;
+use crate::cli::serve::constraints::{Format, FormatField, choice};
 use crate::cli::serve::failure::Failure;
-use crate::cli::serve::fields::{Fields, few_enough, max_tokens, or_default, read, thinking};
+use crate::cli::serve::fields::{
+    Fields, few_enough, few_tools, few_variables, held, kept, max_tokens, or_default, read, thinking,
+};
 use crate::cli::serve::figures::decimal;
 use crate::cli::serve::job::{Job, Work};
-use crate::cli::serve::router::json;
+use crate::cli::serve::memory::Size;
+use crate::cli::serve::router::counted_json;
 use crate::cli::serve::server::{Engine, Server};
 use crate::cli::serve::{events, pieces};
 use axum::body::Bytes;
@@ -31,6 +35,10 @@ const METADATA_KEY: usize = 64;
 /// The most characters of a text that the answer repeats and the prompt does not have. For values of metadata this is
 /// what OpenAI's interface has.
 const SHORT: usize = 512;
+
+/// How many copies there are at most of the fields that an answer repeats: each event that has the whole response makes
+/// them first as values and then as text.
+const ECHO_COPIES: usize = 4;
 
 #[derive(Debug, Deserialize)]
 struct ResponseBody {
@@ -75,13 +83,13 @@ struct Reasoning {
 
 /// What a body asks for.
 struct Asked {
-    chat: ChatState,
+    /// Bytes that its functions, its form and what it repeats take while the reply runs.
+    held: usize,
     stream: bool,
     one_call: bool,
     keep_thinking: bool,
-    /// The fields of the answer that repeat what was asked for. They are kept until the reply ends, while the memory of
-    /// bodies is counted only until the prompts are made. So nothing is in them but what the prompt or the constraint
-    /// of the reply has as well, and what is short.
+    /// The fields of the answer that repeat what was asked for: what the prompt or the constraint of the reply has as well,
+    /// and what is short.
     echo: Map<String, Value>,
 }
 
@@ -168,7 +176,8 @@ fn repeated_tools(functions: &[Value]) -> Vec<Value> {
     functions.iter().map(tool).collect()
 }
 
-fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failure> {
+/// Reads a body: the conversation, what its reply has to be, and the rest.
+fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<(ChatState, Demand, Asked), Failure> {
     let fields: Fields = read(body)?;
     let body: ResponseBody = read(body)?;
     if body.previous_response_id.is_some_and(|id| !id.is_empty()) {
@@ -184,6 +193,8 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failur
         return Err(Failure::unsupported("background: responses are not kept; leave this out"));
     }
     check_metadata(&body.metadata)?;
+    few_tools(&body.tools)?;
+    few_variables(&body.chat_template_kwargs)?;
     let mut messages = match body.input {
         None => return Err(Failure::invalid("there is no input")),
         Some(Input::Text(text)) => vec![Message::user(text)],
@@ -243,22 +254,28 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failur
     ] {
         echo.insert(name.to_owned(), value);
     }
-    demand(&mut chat, format, calls)?;
+    let held = held(&chat.tools, &format) + ECHO_COPIES * Size::of_map(&echo).bytes();
+    let demand = server.compiling.demand(&mut chat, format, calls)?;
     let one_call = body.parallel_tool_calls == Some(false);
     let keep_thinking = body.include.iter().any(|what| what == KEEP_THINKING);
-    Ok(Asked { chat, stream: body.stream, one_call, keep_thinking, echo })
+    Ok((chat, demand, Asked { held, stream: body.stream, one_call, keep_thinking, echo }))
 }
 
 /// Answers a request.
-pub async fn respond(State(server): State<Arc<Server>>, JsonBody(body): JsonBody) -> Result<Response, Failure> {
+pub async fn respond(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
-    let (of, with, read) = (server.clone(), engine.clone(), body.clone());
-    let Asked { chat, stream, one_call, keep_thinking, echo } = server.work(move || asked(&read, &of, &with)).await?;
-    let job = Job::start(&server, engine.clone(), vec![Work::Chat(Box::new(chat))], body).await?;
+    let (of, with, needed) = (server.clone(), engine.clone(), body.conversation());
+    let read = move || asked(&body.bytes, &of, &with);
+    let (chat, asked, memory) = server.conversation(&engine, needed, read).await?;
+    let Asked { held, stream, one_call, keep_thinking, echo } = asked;
+    let memory = kept(&engine, &chat, 1, held).reserve(memory)?;
+    let works = Work::chats(&chat, 1);
+    drop(chat);
+    let job = Job::start(&server, engine.clone(), works, memory.clone()).await?;
     let mut words = ResponseWords::new(&server.name, echo, keep_thinking);
     if stream {
         return Ok(events::stream(job, engine, 1, one_call, words));
     }
     let mut whole = pieces::collect(job, &engine, 1, one_call).await?;
-    Ok(json(&words.whole(whole.pop().unwrap_or_default())))
+    Ok(counted_json(words.whole(whole.pop().unwrap_or_default()).to_string(), memory))
 }

@@ -2,6 +2,7 @@
 
 use super::conversation::refused;
 use crate::cli::serve::failure::Failure;
+use crate::cli::serve::fields::few_parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -43,6 +44,7 @@ fn text(index: usize, value: &Value) -> Result<String, Failure> {
         Value::String(text) => Ok(text.clone()),
         Value::Null => Ok(String::new()),
         Value::Array(parts) => {
+            few_parts(index, "parts", parts.len())?;
             let part = |part: &Value| {
                 let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
                 let text = part.as_str().or_else(|| part.get("text").and_then(Value::as_str));

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "schema")]
 mod asking;
+mod bombs;
 mod calls;
 mod numbers;
 mod refused;

@@ -1,0 +1,141 @@
+//! Who asks. A client is known by its key or, where none is needed, by its address. Clients take turns at the model,
+//! share the places for replies, and have caches of their own.
+//!
+//! What is below the handlers of an interface finds the client by [`Caller::current`], so that handlers need not pass
+//! it on.
+
+use super::link::Link;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use wglm::Tenant;
+
+/// The part of an address that one client has to itself: an IPv4 address, or the first 64 bits of an IPv6 address,
+/// since whoever has one such network has all of its addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Network {
+    V4(u32),
+    V6(u64),
+}
+
+impl Network {
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self::V4(address.to_bits()),
+            IpAddr::V6(address) => Self::V6((address.to_bits() >> 64) as u64),
+        }
+    }
+}
+
+/// What tells clients apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// The place of its key among those of the server.
+    Key(usize),
+    Network(Network),
+}
+
+/// A client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client {
+    pub who: Who,
+    /// Clients with the same number share the KV cache.
+    pub cache: u64,
+}
+
+impl Client {
+    /// The client as the scheduler knows it.
+    pub fn tenant(&self) -> Tenant {
+        let mut hasher = DefaultHasher::new();
+        self.who.hash(&mut hasher);
+        Tenant { turns: hasher.finish(), cache: self.cache }
+    }
+}
+
+/// The client of a request, and its connection.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub client: Client,
+    pub link: Arc<Link>,
+}
+
+tokio::task_local! {
+    static CALLER: Caller;
+}
+
+impl Caller {
+    /// Answers a request of this caller.
+    pub async fn answer<T>(self, answer: impl Future<Output = T>) -> T {
+        CALLER.scope(self, answer).await
+    }
+
+    /// Who sent the request that the task answers. Outside of any request that is nobody, with an address of its own.
+    pub fn current() -> Self {
+        let nobody = || {
+            let network = Network::V4(0);
+            Self { client: Client { who: Who::Network(network), cache: 0 }, link: Arc::new(Link::new(network)) }
+        };
+        CALLER.try_with(Clone::clone).unwrap_or_else(|_| nobody())
+    }
+}
+
+/// How many requests of each client are under way.
+#[derive(Debug, Default)]
+pub struct UnderWay(Arc<Mutex<HashMap<Who, usize>>>);
+
+/// A request that is under way, until it is dropped.
+pub struct Request {
+    all: Arc<Mutex<HashMap<Who, usize>>>,
+    who: Who,
+}
+
+impl UnderWay {
+    /// Counts a request, unless its client has as many under way as it may; 0 for any number.
+    pub fn begin(&self, who: Who, most: usize) -> Option<Request> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = all.entry(who).or_default();
+        if most > 0 && *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Request { all: self.0.clone(), who })
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = all.get_mut(&self.who) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.who);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Network, UnderWay, Who};
+
+    #[test]
+    fn a_network_is_what_one_client_has() {
+        let of = |text: &str| Network::of(text.parse().unwrap());
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_eq!(of("2001:db8:1:2::3"), of("2001:db8:1:2:ffff::4"));
+        assert_ne!(of("2001:db8:1:2::3"), of("2001:db8:1:3::3"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
+
+    #[test]
+    fn requests_count_while_they_are_under_way() {
+        let (requests, who) = (UnderWay::default(), Who::Key(0));
+        let held = [requests.begin(who, 2).unwrap(), requests.begin(who, 2).unwrap()];
+        assert!(requests.begin(who, 2).is_none() && requests.begin(who, 0).is_some());
+        assert!(requests.begin(Who::Key(1), 2).is_some(), "another client's");
+        drop(held);
+        assert!(requests.begin(who, 1).is_some() && requests.0.lock().unwrap().is_empty());
+    }
+}

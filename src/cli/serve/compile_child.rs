@@ -1,0 +1,80 @@
+//! The process that compiles a request's schemas first: this command again, with limits of its own.
+//!
+//! A schema that needs more than the limits ends this process and nothing else. The server compiles only what was compiled
+//! here. Limits of memory and processor time are the system's, where it has them (Unix); on others, and for memory on macOS,
+//! whose kernel does not enforce them, the library's own limits have to do, and the server's patience.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::process::ExitCode;
+use wglm::Constraint;
+
+/// The only argument of such a process. It is none of the command's options: no help and no completion shows it.
+pub const ARGUMENT: &str = "--compile-schemas";
+
+/// The most memory for data, in bytes, and the most time on a processor, in seconds.
+pub const MEMORY: u64 = 256 << 20;
+pub const SECONDS: u64 = 2;
+
+/// The most characters of an answer: a path may be as long as the schema.
+const LONGEST: usize = 1000;
+
+/// What is to be compiled.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Question {
+    /// The schema of the answer.
+    pub schema: Option<Value>,
+    /// The functions, with the schemas of their arguments.
+    pub tools: Vec<Value>,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// Why the schema of the answer is refused. Of functions nothing is refused: what is not supported of them accepts anything.
+    pub refused: Option<String>,
+}
+
+/// Whether this process is to do that.
+pub fn is_asked() -> bool {
+    let mut arguments = std::env::args_os().skip(1);
+    arguments.next().is_some_and(|first| first == ARGUMENT) && arguments.next().is_none()
+}
+
+/// Reads a question from stdin, and answers it on stdout.
+pub fn run() -> ExitCode {
+    match answer() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn answer() -> anyhow::Result<()> {
+    limit()?;
+    let mut text = Vec::new();
+    std::io::stdin().read_to_end(&mut text)?;
+    let Question { schema, tools } = serde_json::from_slice(&text)?;
+    drop(text);
+    crate::cli::faults::while_compiling(schema.as_ref());
+    let refused = schema.and_then(|schema| Constraint::json_schema(schema).err());
+    let refused = refused.map(|error| error.to_string().chars().take(LONGEST).collect());
+    wglm::constrain::supported(&tools);
+    std::io::stdout().write_all(&serde_json::to_vec(&Answer { refused })?)?;
+    Ok(())
+}
+
+/// Sets the limits of this process.
+#[cfg(unix)]
+fn limit() -> anyhow::Result<()> {
+    use nix::sys::resource::{Resource, setrlimit};
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    setrlimit(Resource::RLIMIT_DATA, MEMORY, MEMORY)?;
+    setrlimit(Resource::RLIMIT_CPU, SECONDS, SECONDS)?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn limit() -> anyhow::Result<()> {
+    Ok(())
+}

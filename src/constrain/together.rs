@@ -1,0 +1,532 @@
+//! What of a schema holds together at one place of the JSON: properties of one object, expressions for one string,
+//! alternatives of which each is merged with what stands beside them.
+//!
+//! llguidance makes one schema of them. It goes through the properties of an object by recursion, each with all that follow
+//! it, and copies what stands beside alternatives for each of them. None of that is within its budgets. So it is counted
+//! here, before: never too little, and sometimes too much, where schemas that hold together repeat each other.
+
+use super::check::escaped;
+use super::depth::resolved;
+use super::expression::{UNKNOWN, ways};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// The most properties of one object, also where it is described by several schemas that hold together.
+pub(super) const MOST_PROPERTIES: u64 = 1000;
+
+/// The same where `minProperties` or `maxProperties` says how many of them an object has: each of them is tried as the one.
+const MOST_COUNTED: u64 = 60;
+
+/// The most pairs of properties of the same object, in all objects of a schema.
+const MOST_PAIRS: u64 = 3_000_000;
+
+/// The most ways in which a string may go on by all expressions that hold for it, and those of all strings together, where
+/// more than one expression holds. A pair takes a fifth of a microsecond.
+pub(super) const MOST_WAYS: u64 = 100_000;
+const MOST_WAYS_OF_ALL: u64 = 500_000;
+
+/// The most schemas that there are once all alternatives were merged with what stands beside them, of up to 300 bytes each.
+const MOST_SCHEMAS: u64 = 250_000;
+
+/// The most schemas, properties and strings that are looked at to count all that.
+const MOST_STEPS: u64 = 500_000;
+
+/// A part of a schema in which too much holds together.
+#[derive(Debug)]
+pub(super) struct Excess {
+    /// Its path.
+    pub place: String,
+    pub message: String,
+}
+
+/// What holds together at a place of the JSON.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    properties: u64,
+    /// Whether it is said how many of them an object has.
+    counted: bool,
+    /// The ways of expressions of properties' names, added.
+    names: u64,
+    /// The ways of expressions of a string, multiplied, and how many there are.
+    ways: u64,
+    expressions: u64,
+}
+
+impl Held {
+    fn and(self, other: Self) -> Self {
+        Self {
+            properties: self.properties.saturating_add(other.properties),
+            counted: self.counted || other.counted,
+            names: self.names.saturating_add(other.names),
+            ways: self.ways.max(1).saturating_mul(other.ways.max(1)),
+            expressions: self.expressions + other.expressions,
+        }
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            properties: self.properties.max(other.properties),
+            counted: self.counted || other.counted,
+            names: self.names.max(other.names),
+            ways: self.ways.max(other.ways),
+            expressions: self.expressions.max(other.expressions),
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.properties == 0 && self.names == 0 && self.expressions == 0
+    }
+}
+
+/// A step from a schema to what it says of a value within.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step<'a> {
+    Property(&'a str),
+    /// Any property or item.
+    Any,
+    /// A definition, in `$defs` or `definitions`.
+    Definition(&'a str, &'a str),
+}
+
+/// The steps from a schema to a place below it, the last one first.
+type Path<'a> = Vec<Step<'a>>;
+
+/// What a schema comes to.
+#[derive(Debug, Default)]
+struct Sum<'a> {
+    at: BTreeMap<Path<'a>, Held>,
+    /// How many alternatives it has, and how many schemas it consists of with them.
+    alternatives: u64,
+    schemas: u64,
+}
+
+impl<'a> Sum<'a> {
+    fn one() -> Self {
+        Self { at: BTreeMap::new(), alternatives: 1, schemas: 1 }
+    }
+
+    fn join(&mut self, other: Self, join: impl Fn(Held, Held) -> Held) {
+        for (path, held) in other.at {
+            let known = self.at.entry(path).or_default();
+            *known = join(*known, held);
+        }
+    }
+
+    /// Both hold.
+    fn and(&mut self, other: Self) {
+        let (mine, others) = (self.alternatives, other.alternatives);
+        self.schemas = self.schemas.saturating_mul(others).saturating_add(other.schemas.saturating_mul(mine));
+        self.alternatives = mine.saturating_mul(others);
+        self.join(other, Held::and);
+    }
+
+    /// Either holds.
+    fn or(&mut self, other: Self) {
+        self.alternatives = self.alternatives.saturating_add(other.alternatives);
+        self.schemas = self.schemas.saturating_add(other.schemas);
+        self.join(other, Held::or);
+    }
+
+    /// What is one step below this holds.
+    fn below(&mut self, step: Step<'a>, other: Self) {
+        self.schemas = self.schemas.saturating_add(other.schemas);
+        let moved = other.at.into_iter().map(|(mut path, held)| {
+            path.push(step);
+            (path, held)
+        });
+        let at = moved.collect();
+        self.join(Self { at, ..Self::default() }, Held::and);
+    }
+}
+
+/// What is too much in a schema, if anything is.
+pub(super) fn excess(schema: &Value) -> Option<Excess> {
+    let mut count = Count { whole: schema, steps: 0, following: Vec::new(), pairs: 0, ways: 0 };
+    let found = count.of(schema, false).and_then(|sum| count.judge(&sum));
+    found.err().map(|Found { path, message }| Excess { place: pointer(&path), message })
+}
+
+/// What is too much, and the steps to it.
+struct Found<'a> {
+    path: Path<'a>,
+    message: String,
+}
+
+impl<'a> Found<'a> {
+    fn whole(message: String) -> Self {
+        Self { path: Vec::new(), message }
+    }
+
+    /// The same, of what is a step above.
+    fn below(mut self, step: Step<'a>) -> Self {
+        self.path.push(step);
+        self
+    }
+}
+
+/// Whether two paths may lead to the same place.
+fn may_be_same(one: &Path, other: &Path) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a == b || *a == Step::Any || *b == Step::Any)
+}
+
+/// The steps as the path of the part of a schema, as far as they are known.
+fn pointer(path: &Path) -> String {
+    let mut pointer = "#".to_owned();
+    for step in path.iter().rev() {
+        let (keyword, name) = match step {
+            Step::Property(name) => ("properties", name),
+            Step::Definition(keyword, name) => (*keyword, name),
+            Step::Any => break,
+        };
+        pointer += &format!("/{keyword}/{}", escaped(name));
+    }
+    pointer
+}
+
+/// Counts what holds together.
+struct Count<'a> {
+    whole: &'a Value,
+    steps: u64,
+    /// The references that are being followed.
+    following: Vec<&'a str>,
+    /// Pairs of properties so far, and ways of strings for which several expressions hold.
+    pairs: u64,
+    ways: u64,
+}
+
+impl<'a> Count<'a> {
+    fn step(&mut self, count: usize) -> Result<(), Found<'a>> {
+        self.steps += count as u64;
+        if self.steps <= MOST_STEPS {
+            return Ok(());
+        }
+        let message = format!("too large: more than {MOST_STEPS} schemas and properties that hold together");
+        Err(Found::whole(message))
+    }
+
+    /// Whether what holds together is not too much anywhere below a schema.
+    fn judge(&mut self, sum: &Sum<'a>) -> Result<(), Found<'a>> {
+        let any: Vec<(&Path<'a>, &Held)> = sum.at.iter().filter(|(path, _)| path.contains(&Step::Any)).collect();
+        if (any.len() as u64).saturating_mul(sum.at.len() as u64) > 50 * MOST_STEPS {
+            return Err(Found::whole("too large: too many patterns and lists beside properties".to_owned()));
+        }
+        for (path, own) in &sum.at {
+            let same = any.iter().filter(|(other, _)| *other != path && may_be_same(other, path));
+            let held = same.fold(*own, |held, (_, other)| held.and(**other));
+            let found = |message: String| Err(Found { path: path.clone(), message });
+            let (most, beside) = match held.counted {
+                true => (MOST_COUNTED, ", beside minProperties or maxProperties"),
+                false => (MOST_PROPERTIES, ""),
+            };
+            if held.properties > most {
+                let count = held.properties;
+                return found(format!("too large: {count} properties of one object{beside}; the most are {most}"));
+            }
+            let ways = held.ways.max(held.names.saturating_mul(held.names));
+            if ways > MOST_WAYS {
+                return found(format!(
+                    "too complex: a text may go on in {ways} ways by the expressions that hold together; the most are \
+                     {MOST_WAYS}"
+                ));
+            }
+            self.pairs += held.properties * held.properties;
+            self.ways += if held.expressions > 1 { held.ways } else { 0 };
+        }
+        let (pairs, ways) = (self.pairs, self.ways);
+        if pairs > MOST_PAIRS {
+            let most = MOST_PAIRS;
+            return Err(Found::whole(format!(
+                "too large: {pairs} pairs of properties of the same object; the most are {most}"
+            )));
+        }
+        if ways > MOST_WAYS_OF_ALL {
+            let most = MOST_WAYS_OF_ALL;
+            let what = "ways in which texts may go on by expressions that hold together";
+            return Err(Found::whole(format!("too complex: {ways} {what}; the most are {most}")));
+        }
+        Ok(())
+    }
+
+    /// What a schema comes to. What it refers to counts where something else `holds` too, or stands beside it.
+    fn of(&mut self, schema: &'a Value, holds: bool) -> Result<Sum<'a>, Found<'a>> {
+        self.step(1)?;
+        let Some(keywords) = schema.as_object() else { return Ok(Sum::one()) };
+        let list = |key: &str| keywords.get(key).and_then(Value::as_array).into_iter().flatten();
+        let applied = ["allOf", "anyOf", "oneOf", "$ref", "const", "enum"];
+        let applied = keywords.iter().filter(|(key, _)| applied.contains(&key.as_str()));
+        let applied: usize = applied.map(|(key, value)| if key == "allOf" { len(value) } else { 1 }).sum();
+        let beside = KEYWORDS.iter().any(|key| keywords.contains_key(*key));
+        let holds = holds || applied > 1 || applied == 1 && beside;
+        let mut sum = self.own(keywords, holds)?;
+        for part in list("allOf") {
+            let part = self.of(part, holds)?;
+            self.and(&mut sum, part)?;
+        }
+        for key in ["anyOf", "oneOf"] {
+            let mut any: Option<Sum> = None;
+            for part in list(key) {
+                let part = self.of(part, holds)?;
+                any = Some(self.either(any, part)?);
+            }
+            any.map(|any| self.and(&mut sum, any)).transpose()?;
+        }
+        let mut any: Option<Sum> = None;
+        for value in list("enum").chain(keywords.get("const")) {
+            let value = self.constant(value)?;
+            any = Some(self.either(any, value)?);
+        }
+        any.map(|any| self.and(&mut sum, any)).transpose()?;
+        if let Some(name) = keywords.get("$ref").and_then(Value::as_str).filter(|_| holds)
+            && !self.following.contains(&name)
+            && let Some(referred) = resolved(name, self.whole)
+        {
+            self.following.push(name);
+            let referred = self.of(referred, holds)?;
+            self.following.pop();
+            self.and(&mut sum, referred)?;
+        }
+        Ok(sum)
+    }
+
+    fn and(&mut self, sum: &mut Sum<'a>, part: Sum<'a>) -> Result<(), Found<'a>> {
+        self.step(part.at.len())?;
+        sum.and(part);
+        if sum.schemas <= MOST_SCHEMAS {
+            return Ok(());
+        }
+        let message = format!(
+            "too large: more than {MOST_SCHEMAS} schemas, once alternatives are merged with what stands beside them"
+        );
+        Err(Found::whole(message))
+    }
+
+    fn either(&mut self, any: Option<Sum<'a>>, part: Sum<'a>) -> Result<Sum<'a>, Found<'a>> {
+        self.step(part.at.len())?;
+        let Some(mut any) = any else { return Ok(part) };
+        any.or(part);
+        Ok(any)
+    }
+
+    /// What the keywords of types come to, and the definitions.
+    fn own(&mut self, keywords: &'a Map<String, Value>, holds: bool) -> Result<Sum<'a>, Found<'a>> {
+        let (mut sum, mut held) = (Sum::one(), Held::default());
+        held.counted = ["minProperties", "maxProperties"].iter().any(|key| keywords.contains_key(*key));
+        let ways = |expression: &str| ways(expression).map_err(Found::whole);
+        if let Some(pattern) = keywords.get("pattern").and_then(Value::as_str) {
+            (held.ways, held.expressions) = (ways(pattern)?, 1);
+        }
+        if keywords.contains_key("format") {
+            held = held.and(Held { ways: UNKNOWN, expressions: 1, ..Held::default() });
+        }
+        let named = |key: &str| keywords.get(key).and_then(Value::as_object);
+        let properties = named("properties");
+        let is_known =
+            |name: &Value| properties.is_some_and(|all| name.as_str().is_some_and(|name| all.contains_key(name)));
+        let required = keywords.get("required").and_then(Value::as_array).into_iter().flatten();
+        held.properties = (len_of(properties) + required.filter(|name| !is_known(name)).count()) as u64;
+        for (name, part) in properties.into_iter().flatten() {
+            self.below(&mut sum, Step::Property(name), part, holds)?;
+        }
+        let mut any: Option<Sum> = None; // never the same property or item
+        for (pattern, part) in named("patternProperties").into_iter().flatten() {
+            held.names = held.names.saturating_add(ways(pattern)?);
+            let part = self.of(part, holds).map_err(|found| found.below(Step::Any))?;
+            any = Some(self.either(any, part)?);
+        }
+        for key in ["additionalProperties", "items", "additionalItems", "prefixItems"] {
+            let parts = keywords.get(key).map_or(&[][..], |part| match part {
+                Value::Array(parts) => parts,
+                part => std::slice::from_ref(part),
+            });
+            for part in parts {
+                let part = self.of(part, holds).map_err(|found| found.below(Step::Any))?;
+                any = Some(self.either(any, part)?);
+            }
+        }
+        any.into_iter().for_each(|any| sum.below(Step::Any, any));
+        // Definitions hold where they are referred to.
+        let keys = if self.following.is_empty() { &["$defs", "definitions"][..] } else { &[] };
+        for key in keys {
+            for (name, part) in named(key).into_iter().flatten() {
+                let part = self.of(part, false).and_then(|part| self.judge(&part));
+                part.map_err(|found| found.below(Step::Definition(key, name)))?;
+            }
+        }
+        if !held.is_nothing() || held.counted {
+            sum.at.insert(Vec::new(), held);
+        }
+        Ok(sum)
+    }
+
+    fn below(&mut self, sum: &mut Sum<'a>, step: Step<'a>, part: &'a Value, holds: bool) -> Result<(), Found<'a>> {
+        let part = self.of(part, holds).map_err(|found| found.below(step))?;
+        self.step(part.at.len())?;
+        sum.below(step, part);
+        Ok(())
+    }
+
+    /// What a value comes to that is the only one, or one of some.
+    fn constant(&mut self, value: &'a Value) -> Result<Sum<'a>, Found<'a>> {
+        self.step(1)?;
+        let mut sum = Sum::one();
+        match value {
+            Value::Object(entries) => {
+                sum.at.insert(Vec::new(), Held { properties: entries.len() as u64, ..Held::default() });
+                for (name, value) in entries {
+                    let value = self.constant(value)?;
+                    self.step(value.at.len())?;
+                    sum.below(Step::Property(name), value);
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    let item = self.constant(item)?;
+                    self.step(item.at.len())?;
+                    sum.below(Step::Any, item);
+                }
+            }
+            _ => {}
+        }
+        Ok(sum)
+    }
+}
+
+/// Keywords beside which a schema that is applied in place is merged with those of types.
+const KEYWORDS: [&str; 15] = [
+    "type",
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "required",
+    "minProperties",
+    "maxProperties",
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "pattern",
+    "format",
+    "minLength",
+    "maxLength",
+    "multipleOf",
+];
+
+fn len(value: &Value) -> usize {
+    value.as_array().map_or(0, Vec::len)
+}
+
+fn len_of(entries: Option<&Map<String, Value>>) -> usize {
+    entries.map_or(0, Map::len)
+}
+
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod tests {
+    use super::excess;
+    use serde_json::{Map, Value, json};
+
+    fn properties(from: usize, count: usize) -> Value {
+        let named: Map<String, Value> =
+            (from..from + count).map(|n| (format!("p{n}"), json!({"type": "null"}))).collect();
+        json!({"type": "object", "properties": named})
+    }
+
+    fn patterns(count: usize) -> Vec<Value> {
+        ('a'..).take(count).map(|letter| json!({"type": "string", "pattern": format!(".*{letter}.{{15}}")})).collect()
+    }
+
+    fn refused(schema: &Value, place: &str, words: &str) {
+        let found = excess(schema).unwrap_or_else(|| panic!("{schema} is not too much"));
+        assert!(found.place == place && found.message.contains(words), "{found:?}");
+    }
+
+    #[test]
+    fn properties_of_one_object() {
+        assert!(excess(&properties(0, 1000)).is_none());
+        refused(&properties(0, 1001), "#", "1001 properties");
+        let of = |parts: Vec<Value>| json!({"type": "object", "properties": {"a": {"allOf": parts}}});
+        let parts = |count| (0..8).map(|part| properties(part * count, count)).collect();
+        assert!(excess(&of(parts(125))).is_none());
+        refused(&of(parts(126)), "#/properties/a", "1008 properties");
+        // Objects apart from each other, and alternatives.
+        let lists = |count: usize| json!({"prefixItems": vec![json!({"anyOf": [properties(0, 600), properties(600, 600)]}); count]});
+        assert!(excess(&lists(2)).is_none());
+        // By references, and as values.
+        let referred = json!({"$ref": "#/$defs/a", "$defs": {"a": properties(0, 600)}});
+        let mut both = referred.clone();
+        both["properties"] = properties(600, 600)["properties"].clone();
+        assert!(excess(&referred).is_none());
+        refused(&both, "#", "1200 properties");
+        refused(&json!({"const": properties(0, 1001)["properties"]}), "#", "1001 properties");
+        refused(&json!({"$defs": {"a/b": properties(0, 1001)}}), "#/$defs/a~1b", "1001 properties");
+        let required: Vec<String> = (0..1001).map(|n| n.to_string()).collect();
+        refused(&json!({"type": "object", "required": required}), "#", "1001 properties");
+    }
+
+    #[test]
+    fn properties_that_are_counted() {
+        let counted = |count| {
+            let mut schema = properties(0, count);
+            schema["minProperties"] = 1.into();
+            schema
+        };
+        assert!(excess(&counted(60)).is_none());
+        refused(&counted(61), "#", "minProperties");
+    }
+
+    #[test]
+    fn all_objects_together() {
+        let of = |count: usize| {
+            let named: Map<String, Value> = (0..count).map(|n| (format!("a{n}"), properties(0, 1000))).collect();
+            json!({"type": "object", "properties": named})
+        };
+        assert!(excess(&of(2)).is_none());
+        refused(&of(3), "#", "pairs of properties");
+    }
+
+    #[test]
+    fn expressions_that_hold_together() {
+        assert!(excess(&json!({"allOf": patterns(10)})).is_none());
+        refused(&json!({"allOf": patterns(20)}), "#", "ways");
+        let of = |named: Vec<Value>| json!({"type": "object", "allOf": named});
+        let one = |pattern: &Value| json!({"properties": {"a": {"items": pattern}}});
+        refused(&of(patterns(20).iter().map(one).collect()), "#/properties/a", "ways");
+        let by_name = |(at, pattern): (usize, &Value)| json!({"properties": {format!("p{at}"): pattern}});
+        assert!(excess(&of(patterns(20).iter().enumerate().map(by_name).collect())).is_none());
+        // Some for all properties, others for one.
+        let mixed = |(at, pattern): (usize, &Value)| match at % 2 {
+            0 => json!({"properties": {"a": pattern}}),
+            _ => json!({"additionalProperties": pattern}),
+        };
+        refused(&of(patterns(20).iter().enumerate().map(mixed).collect()), "#/properties/a", "ways");
+        // Each after the other, by references.
+        let chain: Map<String, Value> = patterns(20)
+            .into_iter()
+            .enumerate()
+            .map(|(at, mut pattern)| {
+                pattern["$ref"] = format!("#/$defs/d{}", at + 1).into();
+                (format!("d{at}"), pattern)
+            })
+            .collect();
+        refused(&json!({"$ref": "#/$defs/d0", "type": "string", "$defs": chain}), "#/$defs/d0", "ways");
+        // Alternatives do not hold together, nor do expressions of strings that are apart.
+        assert!(excess(&json!({"type": "string", "anyOf": patterns(20)})).is_none());
+        let apart: Map<String, Value> =
+            patterns(20).into_iter().enumerate().map(|(at, part)| (at.to_string(), part)).collect();
+        assert!(excess(&json!({"type": "object", "properties": apart})).is_none());
+        let named: Map<String, Value> =
+            (0..50).map(|n| (format!("^p{n}_"), json!({"type": "string", "pattern": "^[a-z]+$"}))).collect();
+        assert!(excess(&json!({"type": "object", "patternProperties": named})).is_none());
+    }
+
+    #[test]
+    fn alternatives_that_are_merged() {
+        let values: Vec<String> = (0..3000).map(|n| n.to_string()).collect();
+        let of = |count: usize| {
+            let any: Vec<Value> = (0..count).map(|n| json!({"type": "object", "maxProperties": n})).collect();
+            json!({"allOf": [{"anyOf": any}, {"type": "object", "properties": {"a": {"enum": values}}}]})
+        };
+        assert!(excess(&of(30)).is_none());
+        refused(&of(3000), "#", "alternatives");
+        assert!(excess(&json!({"type": "string", "enum": values})).is_none());
+    }
+}

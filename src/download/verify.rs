@@ -1,0 +1,143 @@
+//! Compares files that are on this machine with their hashes. A hub lists them; without it they are known where programs
+//! name files by them: in the cache that Hugging Face's programs share, and in Ollama's folder.
+
+use super::hash::{self, Hash};
+use super::part::unwritable;
+use super::{PullProgress, PullStage, RemoteModel};
+use crate::catalog::{LocalModel, RepoFolder};
+use crate::error::{Error, Result};
+use crate::files::{self, Links};
+use serde::Serialize;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+/// The bytes that are read at a time.
+const BLOCK: usize = 1 << 20;
+
+/// How a file compares with its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FileState {
+    /// It has the hash.
+    Right,
+    /// It has another size or hash.
+    Wrong,
+    /// It is not there, or not all of it.
+    Missing,
+    /// Nothing on this machine says what its hash should be.
+    Unknown,
+}
+
+/// A file of a model, compared with its hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct VerifiedFile {
+    /// Where it is, or would be.
+    pub path: PathBuf,
+    /// How it compares.
+    pub state: FileState,
+}
+
+/// A file to compare.
+struct Wanted {
+    path: PathBuf,
+    /// The size, if that is known.
+    bytes: Option<u64>,
+    /// The digits of the hash, if that is known.
+    hash: Option<String>,
+}
+
+/// Reads the files of a model on this machine, and compares them with the hashes that they are named by. `tell` is told
+/// how far it is; a `Break` ends it.
+///
+/// # Errors
+/// [`Error::Io`] if a file cannot be read; [`Error::Cancelled`]. A file that is wrong or missing is no error.
+pub fn verify_local(
+    model: &LocalModel,
+    tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
+) -> Result<Vec<VerifiedFile>> {
+    if !model.whole {
+        return Ok(vec![VerifiedFile { path: model.path.clone(), state: FileState::Missing }]);
+    }
+    let wanted = model.files.iter().map(|path| Wanted { path: path.clone(), bytes: None, hash: named_by(path) });
+    all(wanted.collect(), model.bytes, tell)
+}
+
+/// The same for a model of a hub, which says what the files should be.
+pub(super) fn remote(
+    folder: &RepoFolder,
+    commit: &str,
+    model: &RemoteModel,
+    tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
+) -> Result<Vec<VerifiedFile>> {
+    let wanted = model.files.iter().map(|file| {
+        // Where the system has no links, the file itself lies where the link would.
+        let (blob, named) = (folder.blob(file.id()), folder.file(commit, &file.path));
+        let path = if blob.exists() { blob } else { named };
+        Wanted { path, bytes: Some(file.bytes), hash: Some(file.id().to_owned()) }
+    });
+    all(wanted.collect(), model.bytes(), tell)
+}
+
+/// The hash in the name of the file that a path leads to.
+fn named_by(path: &Path) -> Option<String> {
+    let path = fs::canonicalize(path).ok()?;
+    let name = path.file_name()?.to_str()?;
+    let digits = name.strip_prefix("sha256-").unwrap_or(name);
+    let is_blob = path.parent()?.file_name()? == "blobs";
+    (is_blob && hash::is_hash(digits)).then(|| digits.to_owned())
+}
+
+fn all(
+    wanted: Vec<Wanted>,
+    total: u64,
+    tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
+) -> Result<Vec<VerifiedFile>> {
+    let mut done = 0;
+    let mut go_on = |bytes: u64| {
+        done += bytes;
+        match tell(PullProgress { stage: PullStage::Checking, done, total, trouble: None }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Cancelled),
+        }
+    };
+    let compared = |wanted: Wanted| {
+        let state = state(&wanted, &mut go_on)?;
+        Ok(VerifiedFile { path: wanted.path, state })
+    };
+    wanted.into_iter().map(compared).collect()
+}
+
+fn state(wanted: &Wanted, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<FileState> {
+    let unreadable = |reason| unwritable("read", &wanted.path)(reason);
+    let file = match files::open(&wanted.path, OpenOptions::new().read(true), Links::Followed) {
+        Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(FileState::Missing),
+        opened => opened.map_err(unreadable)?,
+    };
+    let bytes = file.metadata().map_err(unreadable)?.len();
+    if wanted.bytes.is_some_and(|wanted| wanted != bytes) {
+        return Ok(FileState::Wrong);
+    }
+    let Some(digits) = &wanted.hash else { return Ok(FileState::Unknown) };
+    let mut hash = Hash::new(bytes, digits);
+    read(file, &wanted.path, &mut hash, go_on)?;
+    Ok(if hash.other_than(digits).is_none() { FileState::Right } else { FileState::Wrong })
+}
+
+fn read(mut file: File, path: &Path, hash: &mut Hash, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    let mut block = vec![0; BLOCK];
+    loop {
+        match file.read(&mut block) {
+            Ok(0) => return Ok(()),
+            Ok(count) => {
+                hash.update(&block[..count]);
+                go_on(count as u64)?;
+            }
+            Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
+            Err(reason) => return Err(unwritable("read", path)(reason)),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Opens regular files, and nothing that stands in the place of one. Folders such as a shared cache or a temporary folder
+//! may hold what somebody else put there: a pipe, whose opening waits for another program, a device, or a symbolic link to
+//! a file that should not be written to.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// Whether the file may be named by a symbolic link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// It may: caches name their files so.
+    Followed,
+    /// It may not: what is written goes to the file of this name alone.
+    #[cfg_attr(not(feature = "download"), allow(dead_code))] // nothing else writes where others do
+    Refused,
+}
+
+/// Opens a regular file, without waiting for anything.
+///
+/// # Errors
+/// Those of the system, and an error of kind `InvalidInput` for anything else than a regular file.
+pub fn open(path: &Path, options: &mut OpenOptions, links: Links) -> io::Result<File> {
+    let is_link = || fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink());
+    if links == Links::Refused && is_link() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is a symbolic link, which is not followed; delete it"));
+    }
+    // The link may be made after that check, or the file replaced, so the system checks again.
+    set_flags(options, links);
+    let file = options.open(path)?;
+    let about = file.metadata()?;
+    if about.is_file() {
+        return Ok(file);
+    }
+    let kind = if about.is_dir() { ErrorKind::IsADirectory } else { ErrorKind::InvalidInput };
+    Err(if about.is_dir() { kind.into() } else { io::Error::new(kind, "not a regular file") })
+}
+
+/// Reads a text of at most `most` bytes from a regular file.
+///
+/// # Errors
+/// Those of [`open`], and an error of kind `InvalidData` for a longer file or one that is not UTF-8.
+pub fn read_text(path: &Path, most: usize) -> io::Result<String> {
+    let mut text = String::new();
+    let file = open(path, OpenOptions::new().read(true), Links::Followed)?;
+    file.take(most as u64 + 1).read_to_string(&mut text)?;
+    if text.len() > most {
+        return Err(io::Error::new(ErrorKind::InvalidData, format!("it has more than {most} bytes")));
+    }
+    Ok(text)
+}
+
+/// Opening a pipe or a device does not wait, and fails for a symbolic link unless links are followed.
+#[cfg(unix)]
+fn set_flags(options: &mut OpenOptions, links: Links) {
+    use rustix::fs::OFlags;
+    use std::os::unix::fs::OpenOptionsExt;
+    let follow = if links == Links::Refused { OFlags::NOFOLLOW } else { OFlags::empty() };
+    options.custom_flags((OFlags::NONBLOCK | follow).bits() as i32);
+}
+
+/// A link is opened itself, and is then no regular file.
+#[cfg(windows)]
+fn set_flags(options: &mut OpenOptions, links: Links) {
+    use std::os::windows::fs::OpenOptionsExt;
+    const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
+    if links == Links::Refused {
+        options.custom_flags(FILE_FLAG_OPEN_REPARSE_POINT);
+    }
+}
+
+#[cfg(not(any(unix, windows)))]
+fn set_flags(_: &mut OpenOptions, _: Links) {}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn regular_files_alone_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link, pipe] = ["file", "link", "pipe"].map(|name| dir.path().join(name));
+        fs::write(&file, "text").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let writing = || OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
+        assert!(open(&file, &mut writing(), Links::Refused).is_ok());
+        assert!(open(&link, &mut writing(), Links::Followed).is_ok());
+        for path in [&link, &pipe, Path::new("/dev/null")] {
+            assert_eq!(open(path, &mut writing(), Links::Refused).unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+        // No writer is waited for.
+        assert_eq!(read_text(&pipe, 10).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(read_text(dir.path(), 10).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(read_text(&link, 4).unwrap(), "text");
+        assert_eq!(read_text(&file, 3).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+}

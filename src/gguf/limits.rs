@@ -1,0 +1,22 @@
+//! The most that a header may have of anything. A file can claim any number, and what is claimed costs time and memory
+//! before anybody looks at it, so the limits are a few times what the largest published files have and no more.
+//!
+//! The largest vocabularies have 200,000 tokens and 450,000 merges, which take 12 MB; that of GLM-4.7-Flash takes 9 MB.
+//! Metadata has fewer than a hundred keys. A model with a tensor for each expert of each layer has 45,000 tensors.
+
+/// The longest header in bytes.
+pub(super) const HEADER: usize = 48 << 20;
+/// The longest headers of all files of a model together, in bytes. Usually the first one alone has a vocabulary.
+pub(super) const HEADERS: usize = 4 * HEADER;
+/// The most metadata keys.
+pub(super) const KEYS: usize = 1 << 12;
+/// The longest key in bytes. The format allows 65535.
+pub(super) const KEY_BYTES: usize = 1 << 8;
+/// The most elements of an array.
+pub(super) const ELEMENTS: usize = 1 << 21;
+/// The deepest nesting of arrays. The format sets no limit, and published files do not nest arrays at all.
+pub(super) const DEPTH: usize = 4;
+/// The most tensors.
+pub(super) const TENSORS: usize = 1 << 16;
+/// The longest name of a tensor in bytes. The format allows 64.
+pub(super) const TENSOR_NAME_BYTES: usize = 1 << 7;

@@ -1,0 +1,135 @@
+//! Bounds of a template's source, checked before it is parsed.
+//!
+//! The engine's parser, compiler and the drop of its syntax tree recurse once for each operator of an expression and each
+//! `elif` of a chain, and only brackets and blocks are counted there. It also computes expressions of literals while it
+//! compiles, so `'x' * 100000000` is made before anything could count it.
+
+use super::syntax;
+use minijinja::machinery::{Span, Token, tokenize};
+use minijinja::{Error, ErrorKind};
+
+/// The most bytes of a source. Published templates have up to 30 KB.
+pub const SOURCE: usize = 128 << 10;
+
+/// The most tokens in one tag. The longest tags of published templates have about 200.
+pub const TAG: usize = 2000;
+
+/// The most `elif` of all the chains that are open at one point of the source.
+pub const ELIFS: usize = 500;
+
+/// The most bytes that products of literals may take in all, times the number of tokens beside each, because the engine
+/// computes a product again for each operator around it.
+const PRODUCTS: u64 = 64 << 20;
+
+/// Checks a source of at most [`SOURCE`] bytes. What cannot be cut into tokens is left to the parser, which reports it and reads no further.
+pub fn check(source: &str) -> Result<(), Error> {
+    let mut scan = Scan::default();
+    for token in tokenize(source, false, syntax()?) {
+        let Ok((token, span)) = token else { break };
+        scan.add(&token).map_err(|message| at(span, &message))?;
+    }
+    Ok(())
+}
+
+fn at(span: Span, message: &str) -> Error {
+    Error::new(ErrorKind::SyntaxError, format!("line {}: {message}", span.start_line))
+}
+
+#[derive(Default)]
+struct Scan {
+    tag: Tag,
+    /// For each `if` that is open, the number of its `elif`.
+    chains: Vec<usize>,
+    products: u64,
+}
+
+/// What was seen of a tag.
+#[derive(Default)]
+struct Tag {
+    tokens: usize,
+    /// Whether the token before may end an expression of literals, and whether a `*` follows it.
+    literal: bool,
+    times: bool,
+    /// Whether literals are multiplied.
+    product: bool,
+    /// The bytes of literal strings and the number of items of literal lists.
+    bytes: u64,
+    /// The product of all numbers, each plus 1.
+    numbers: u64,
+    powers: bool,
+}
+
+impl Scan {
+    fn add(&mut self, token: &Token<'_>) -> Result<(), String> {
+        match token {
+            Token::TemplateData(_) => {}
+            Token::VariableStart | Token::BlockStart => self.tag = Tag { numbers: 1, ..Tag::default() },
+            Token::VariableEnd | Token::BlockEnd => return self.end(),
+            token => {
+                if self.tag.tokens == 0
+                    && let Token::Ident(name) = token
+                {
+                    self.open(name)?;
+                }
+                self.tag.add(token);
+                if self.tag.tokens > TAG {
+                    return Err(format!("a tag has more than {TAG} words, signs and literals"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, name: &str) -> Result<(), String> {
+        match name {
+            "if" => self.chains.push(0),
+            "elif" => {
+                if let Some(chain) = self.chains.last_mut() {
+                    *chain += 1;
+                }
+                if self.chains.iter().sum::<usize>() > ELIFS {
+                    return Err(format!("more than {ELIFS} `elif` are open"));
+                }
+            }
+            "endif" => drop(self.chains.pop()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        let Tag { tokens, product, bytes, numbers, powers, .. } = self.tag;
+        if product && bytes > 0 {
+            let made = if powers { u64::MAX } else { bytes.saturating_mul(numbers) };
+            self.products = self.products.saturating_add(made.saturating_mul(tokens as u64));
+            if self.products > PRODUCTS {
+                return Err("literals are multiplied to too many bytes".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tag {
+    fn add(&mut self, token: &Token<'_>) {
+        self.tokens += 1;
+        let mut number = |number: u64| self.numbers = self.numbers.saturating_mul(number.saturating_add(1));
+        match token {
+            Token::Int(int) => number(*int),
+            Token::Int128(int) => number(u64::try_from(**int).unwrap_or(u64::MAX)),
+            Token::Float(float) => number(*float as u64),
+            Token::Str(text) => self.bytes += text.len() as u64,
+            Token::String(text) => self.bytes += text.len() as u64,
+            Token::Comma | Token::BracketOpen => self.bytes += 24,
+            Token::Pow => self.powers = true,
+            _ => {}
+        }
+        let literal = match token {
+            Token::Ident(name) => ["true", "false", "none", "True", "False", "None", "not"].contains(name),
+            _ => true,
+        };
+        self.product |= self.times && literal;
+        self.times = matches!(token, Token::Mul) && self.literal;
+        self.literal = literal;
+    }
+}

@@ -1,0 +1,164 @@
+//! The filters that [`program`](super::program) puts before the engine's instructions. Templates cannot write their names.
+
+use super::budget::{afford, work};
+use super::held::{self, ESCAPED};
+use minijinja::value::{ObjectRepr, Tuple};
+use minijinja::{Environment, Error, ErrorKind, Value};
+
+/// What an item of a list costs to be copied or visited, in work and in bytes.
+pub const ITEM: u64 = 24;
+
+/// What a variable that macros use takes, in bytes: a node of a map.
+const CLOSURE: u64 = 1024;
+
+/// How many bytes of text are compared or searched for each unit of work.
+const COMPARED: u64 = 32;
+
+pub fn add_to(environment: &mut Environment<'_>) {
+    environment.add_filter("keep", held::keep);
+    environment.add_filter("keep-in-namespace", held::keep_in_namespace);
+    environment.add_filter("made", held::made);
+    environment.add_filter("loop", begin_loop);
+    environment.add_filter("closure", |_: Value| super::budget::make(CLOSURE));
+    environment.add_filter("refuse-splat", refuse_splat);
+    environment.add_filter("check-name", |name: Value| text(&name).and_then(afford).map(|()| name));
+    environment.add_filter("~", concat);
+    environment.add_filter("check+", |operands: Value| check(operands, add));
+    environment.add_filter("check*", |operands: Value| check(operands, multiply));
+    environment.add_filter("check[:]", |operands: Value| check(operands, slice));
+    environment.add_filter("check[]", |operands: Value| check(operands, index));
+    environment.add_filter("check==", |operands: Value| check(operands, compare));
+    environment.add_filter("check-in", |operands: Value| check(operands, contains));
+    environment.add_filter("check{}", |operands: Value| check(operands, keys));
+    environment.add_filter("check**", |operands: Value| check(operands, merge));
+    environment.add_filter("check-changed", |operands: Value| check(operands, changed));
+}
+
+/// Checks operands, and returns them in the order that unpacking turns around.
+fn check(operands: Value, check: fn(&[Value]) -> Result<(), Error>) -> Result<Value, Error> {
+    let Some(tuple) = operands.downcast_object_ref::<Tuple>() else { return Ok(operands) };
+    check(tuple)?;
+    Ok(Tuple::from(tuple.iter().rev().cloned().collect::<Vec<_>>()).into())
+}
+
+/// The most bytes that a value takes as text. Looking at a container is work.
+pub fn text(value: &Value) -> Result<u64, Error> {
+    let bytes = held::size(value)?.bytes;
+    Ok(if value.as_object().is_some() { bytes.saturating_mul(ESCAPED) } else { bytes })
+}
+
+/// The work of going once through all of a value.
+fn whole(value: &Value) -> Result<(), Error> {
+    work(held::size(value)?.bytes)
+}
+
+fn len(value: &Value) -> u64 {
+    value.as_str().map_or(0, |text| text.len() as u64)
+}
+
+fn concat(left: &Value, right: &Value) -> Result<Value, Error> {
+    let most = text(left)?.saturating_add(text(right)?);
+    work(most)?;
+    afford(most)?;
+    held::made(Value::from(format!("{left}{right}")))
+}
+
+fn add(operands: &[Value]) -> Result<(), Error> {
+    let [left, right] = operands else { return Ok(()) };
+    let bytes = [left, right].map(|value| len(value) + ITEM * held::items(value)).iter().sum();
+    work(bytes)?;
+    afford(bytes)
+}
+
+fn multiply(operands: &[Value]) -> Result<(), Error> {
+    let [left, right] = operands else { return Ok(()) };
+    let times = |value: &Value, count: &Value| {
+        let bytes = len(value).saturating_add(ITEM.saturating_mul(held::items(value)));
+        bytes.saturating_mul(count.as_usize().unwrap_or(0) as u64)
+    };
+    let bytes = times(left, right).max(times(right, left));
+    afford(bytes)?;
+    work(bytes)
+}
+
+fn slice(operands: &[Value]) -> Result<(), Error> {
+    let Some(value) = operands.first() else { return Ok(()) };
+    let bytes = len(value) + ITEM * held::items(value);
+    work(bytes)?;
+    afford(bytes)
+}
+
+/// Characters of a string are counted from its beginning. What a mapping is asked for is hashed.
+pub fn index(operands: &[Value]) -> Result<(), Error> {
+    let [container, key, ..] = operands else { return Ok(()) };
+    work(len(container))?;
+    whole(key)
+}
+
+/// The keys of a mapping, each before its value, are hashed.
+fn keys(operands: &[Value]) -> Result<(), Error> {
+    operands.iter().step_by(2).try_for_each(whole)
+}
+
+pub fn compare(operands: &[Value]) -> Result<(), Error> {
+    let [left, right] = operands else { return Ok(()) };
+    match (left.as_object(), right.as_object()) {
+        (Some(_), Some(_)) => {
+            whole(left)?;
+            whole(right)
+        }
+        _ => work(len(left).min(len(right)) / COMPARED),
+    }
+}
+
+/// `left in right`, or a comparison in a chain of them, which can be this one.
+pub fn contains(operands: &[Value]) -> Result<(), Error> {
+    let [left, right] = operands else { return Ok(()) };
+    let (size, container) = (held::size(left)?.bytes, right.as_object());
+    if right.as_str().is_some() {
+        let most = if left.as_object().is_some() { text(left)? } else { 0 };
+        afford(most)?;
+        return work(most.saturating_add((len(left) + len(right)) / COMPARED));
+    }
+    match container {
+        // Each item is compared with the value. Of strings that differ only as much as both have is read.
+        Some(_) if left.as_object().is_some() => {
+            whole(right)?;
+            work(size.saturating_mul(held::items(right).max(1)))
+        }
+        Some(object) if object.repr() == ObjectRepr::Map => whole(left),
+        Some(_) => work((len(left) / COMPARED + ITEM).saturating_mul(held::items(right).max(1))),
+        None => Ok(()),
+    }
+}
+
+fn merge(operands: &[Value]) -> Result<(), Error> {
+    let bytes = operands.iter().map(|value| ITEM * held::items(value)).sum();
+    work(bytes)?;
+    super::budget::make(bytes)
+}
+
+/// `loop.changed(..)`, which keeps its arguments and compares them with those before.
+fn changed(operands: &[Value]) -> Result<(), Error> {
+    for value in operands.iter().skip(1) {
+        if held::size(value)?.changes {
+            return Err(error("`changed` takes no namespace and no variable of a loop"));
+        }
+        whole(value)?;
+    }
+    Ok(())
+}
+
+fn begin_loop(value: Value) -> Result<Value, Error> {
+    work(len(&value))?;
+    held::keep(value)
+}
+
+/// Arguments from a list can be any number, and no published template has them.
+fn refuse_splat(_: Value) -> Result<Value, Error> {
+    Err(error("arguments from a list, as in `f(*list)`, are not supported"))
+}
+
+pub fn error(message: &str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message.to_owned())
+}

@@ -1,0 +1,78 @@
+//! The processes in which a server compiles schemas first: where they end, how many there are, and what is left of them. Linux
+//! tells that.
+
+use super::client::{connect, request};
+use super::schemas::{asking, is_alive};
+use super::{Serving, wait_for};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// A request whose schema has the process that compiles it take something without end, or wait.
+fn faulty(fault: &str, seed: usize) -> Value {
+    asking(&json!({"type": "integer", "maximum": seed, "$comment": fault}))[0].1.clone()
+}
+
+/// A process that takes too much ends, and the client is told; the next one is told the same without a process. Two work at
+/// a time, and some requests wait for one; more are told to come again. Clients that go away take their processes with them.
+#[test]
+fn processes_end_at_their_limits() {
+    let serving = Serving::start_with(&[], &[("WGLM_COMPILE_FAULT", "1")]);
+    for fault in ["memory", "time", "stack"] {
+        for _ in 0..2 {
+            let answer = serving.post("/v1/chat/completions", &faulty(fault, 9));
+            assert_eq!(answer.status, 400, "{fault}: {}", answer.text());
+            assert!(answer.text().contains("too complex"), "{fault}: {}", answer.text());
+        }
+    }
+    let figures = ["schema_processes_total", "schema_limits_total", "schemas_known_total"];
+    assert_eq!(figures.map(|name| serving.figure(name)), [3, 3, 3]);
+    assert_eq!(processes_of(&serving), 0);
+    waiting_clients(&serving);
+}
+
+/// How many processes a server has that have not ended, or that nobody asked how.
+fn processes_of(serving: &Serving) -> usize {
+    let of = serving.process.id().to_string();
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let parent = |process: &String| {
+        let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        text.rsplit_once(')')?.1.split_whitespace().nth(1).map(str::to_owned)
+    };
+    all.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .filter(|process| parent(process).as_ref() == Some(&of))
+        .count()
+}
+
+fn waiting_clients(serving: &Serving) {
+    let ask = |seed: usize| -> TcpStream {
+        let mut connection = connect(&serving.address);
+        let body = faulty("wait", seed).to_string();
+        let headers = [("content-type", "application/json")];
+        connection
+            .write_all(&request(&serving.address, "POST", "/v1/chat/completions", &headers, body.as_bytes()))
+            .unwrap();
+        connection
+    };
+    let mut waiting: Vec<TcpStream> = (0..18).map(ask).collect();
+    wait_for("two processes", || processes_of(serving) == 2);
+    let mut seed = 18;
+    wait_for("a full queue", || {
+        seed += 1;
+        let mut connection = ask(seed);
+        connection.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let mut answer = [0; 512];
+        let read = connection.read(&mut answer).unwrap_or(0);
+        let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+        if read == 0 {
+            waiting.push(connection);
+            return false;
+        }
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.to_lowercase().contains("retry-after: 1"), "{answer}");
+        true
+    });
+    is_alive(serving); // what has no schema is answered meanwhile
+    drop(waiting);
+    wait_for("no process", || processes_of(serving) == 0);
+}

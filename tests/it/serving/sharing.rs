@@ -1,0 +1,227 @@
+//! Clients beside each other: none holds up another, takes its share, or learns what it sent.
+
+use super::client::{Answer, ask, request};
+use super::{SOON, Serving, question, wait_for};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How many tokens a slow reader asks for: more than what lies between it and its reply would hold of them, which was
+/// about 230.
+const TOKENS: usize = 300;
+
+/// A question with a key, which has to be answered.
+fn asked(serving: &Serving, key: &str, body: &Value) -> Value {
+    let headers = [("content-type", "application/json"), ("x-api-key", key)];
+    let answer = ask(&serving.address, "POST", "/v1/chat/completions", &headers, body.to_string().as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+/// A request for a stream of so many tokens, each with all log-probabilities.
+fn long(serving: &Serving) -> Vec<u8> {
+    let mut body = serving.endless();
+    (body["max_tokens"], body["logprobs"], body["top_logprobs"]) = (TOKENS.into(), true.into(), 20.into());
+    body["messages"] = json!([{"role": "user", "content": body["prompt"]}]);
+    request(&serving.address, "POST", "/v1/chat/completions", &[], body.to_string().as_bytes())
+}
+
+/// Waits longer than for what comes at once: for hundreds of tokens.
+fn wait_long_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < 5 * SOON, "{what}: not after {:?}", 5 * SOON);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Clients that ask for long replies, with all log-probabilities, over connections that hold little, and take two
+/// bytes of them. Their replies end all the same, and their slots are free while they have not been read.
+#[test]
+fn slow_readers_hold_nobody_up() {
+    let serving = Serving::start(&["-np", "2", "--io-timeout", "600"]);
+    let bytes = long(&serving);
+    let mut slow: Vec<TcpStream> = (0..2).map(|_| connect_with(&serving, 1, Some(2048))).collect();
+    for stream in &mut slow {
+        stream.write_all(&bytes).unwrap();
+        stream.read_exact(&mut [0; 2]).unwrap();
+    }
+    wait_long_for("the ends of all replies", || serving.figure("replies") == 0);
+    let started = serving.figure("replies_total");
+    assert_eq!(serving.post("/v1/chat/completions", &question()).status, 200);
+    assert_eq!((started, serving.figure("clients_gone_total")), (2, 0), "the slow ones are still there");
+    // What they have not read is kept for them, up to the end.
+    for mut stream in slow {
+        let mut came = b"HT".to_vec();
+        stream.read_to_end(&mut came).unwrap();
+        let answer = Answer::read(&came).unwrap();
+        let tokens = answer.events().iter().filter(|event| event["choices"][0]["logprobs"].is_object()).count();
+        assert!(answer.status == 200 && tokens > 4 * TOKENS / 5 && came.len() > 1000 * TOKENS, "{tokens} tokens");
+        assert_eq!(answer.events().last(), Some(&"[DONE]".into()));
+    }
+}
+
+/// A client that takes nothing is left, and its reply ends.
+#[test]
+fn who_takes_nothing_of_a_stream_is_left() {
+    let serving = Serving::start(&["--io-timeout", "1", "-np", "1"]);
+    let mut slow = connect_with(&serving, 1, Some(2048));
+    slow.write_all(&long(&serving)).unwrap();
+    slow.read_exact(&mut [0; 2]).unwrap();
+    wait_long_for("the client to be left", || serving.figure("clients_gone_total") == 1);
+    wait_for("the end of its reply", || serving.figure("replies") == 0);
+    let mut came = Vec::new();
+    let _ = slow.read_to_end(&mut came);
+    assert!(!came.ends_with(b"0\r\n\r\n"), "{} bytes, which is all", came.len());
+}
+
+/// Key B is answered as if key A had sent nothing, whatever that was, unless the cache is shared.
+#[test]
+fn a_prompt_stays_with_its_key() {
+    let secret = |number: &str| {
+        let text = format!("The number is {number}. {}", "An owl sat on a branch and looked at a hill. ".repeat(30));
+        json!({"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 1})
+    };
+    let cached = |body: &Value| body["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap();
+    let keys = ["--api-key", "anna", "--api-key", "ben"];
+    let serving = Serving::start(&[&keys[..], &["-np", "3"]].concat());
+    let told = asked(&serving, "anna", &secret("4711"));
+    let prompt = told["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert!(cached(&told) == 0 && prompt > 300, "{told}");
+    assert_eq!(cached(&asked(&serving, "ben", &secret("4711"))), 0, "what the other key sent");
+    assert_eq!(cached(&asked(&serving, "anna", &secret("4711"))), prompt - 1, "its own");
+    assert_eq!(cached(&asked(&serving, "ben", &secret("4711"))), prompt - 1, "its own by now");
+    let sharing = Serving::start(&[&keys[..], &["--share-cache"]].concat());
+    asked(&sharing, "anna", &secret("4711"));
+    assert_eq!(cached(&asked(&sharing, "ben", &secret("4711"))), prompt - 1);
+}
+
+/// A key that has twenty requests waiting delays its own alone.
+#[test]
+fn keys_take_turns() {
+    let serving = Serving::start(&["-np", "1", "--api-key", "anna", "--api-key", "ben"]);
+    let body = json!({"messages": question()["messages"], "temperature": 0, "max_tokens": 8});
+    let done = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let (serving, body, done) = (&serving, &body, &done);
+        for _ in 0..20 {
+            scope.spawn(move || {
+                asked(serving, "anna", body);
+                done.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let metrics = || ask(&serving.address, "GET", "/metrics", &[("x-api-key", "ben")], b"").text();
+        // Before the first is answered, most of them wait.
+        wait_for("a queue", || {
+            metrics().lines().any(|line| line == "wglm_replies 20") || done.load(Ordering::SeqCst) > 0
+        });
+        let before = done.load(Ordering::SeqCst);
+        asked(serving, "ben", body);
+        let after = done.load(Ordering::SeqCst);
+        assert!(before < 10 && after < 20, "{before} were answered before, {after} after");
+    });
+}
+
+/// A connection from an address of this machine's own network.
+fn connect_from(serving: &Serving, last: u8) -> TcpStream {
+    connect_with(serving, last, None)
+}
+
+/// The same, which holds no more than so many bytes that were not read.
+fn connect_with(serving: &Serving, last: u8, holds: Option<u32>) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let (own, server) = (SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), 0)), serving.address.parse().unwrap());
+    let connected = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind(own)?;
+        holds.map_or(Ok(()), |bytes| socket.set_recv_buffer_size(bytes))?;
+        socket.connect(server).await
+    });
+    let stream = connected.and_then(tokio::net::TcpStream::into_std).unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream
+}
+
+/// One that has sent a half of a head.
+fn half(serving: &Serving, last: u8) -> TcpStream {
+    let mut stream = connect_from(serving, last);
+    stream.write_all(b"GET /health HTTP/1.1\r\nhost: loc").unwrap();
+    stream
+}
+
+/// The status of the answer to a request, or to a connection.
+fn answered(serving: &Serving, last: u8) -> u16 {
+    let mut stream = connect_from(serving, last);
+    let _ = stream.write_all(&request(&serving.address, "GET", "/health", &[], b""));
+    let mut came = Vec::new();
+    let _ = stream.read_to_end(&mut came);
+    Answer::read(&came).map_or(0, |answer| answer.status)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn one_address_takes_its_share_of_connections() {
+    let serving = Serving::start(&["--max-connections", "8"]);
+    let pause = || std::thread::sleep(Duration::from_millis(300)); // until the server has seen what was sent
+    let mut slow: Vec<TcpStream> = (0..4).map(|_| half(&serving, 1)).collect();
+    pause();
+    assert_eq!((answered(&serving, 1), answered(&serving, 2)), (429, 200));
+    slow.extend((0..4).map(|_| half(&serving, 2)));
+    pause();
+    let start = Instant::now();
+    assert_eq!(answered(&serving, 3), 503, "and not left to wait");
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    drop(slow);
+    wait_for("places", || answered(&serving, 1) == 200 && answered(&serving, 3) == 200);
+    // Who waits with an idle connection makes room for who asks.
+    let idle: Vec<TcpStream> = (0..8).map(|number| connect_from(&serving, 1 + number / 4)).collect();
+    pause();
+    assert_eq!((answered(&serving, 3), answered(&serving, 1)), (200, 200));
+    drop(idle);
+    // A proxy has one address for all.
+    let serving = Serving::start(&["--max-connections", "4", "--max-per-client", "0"]);
+    let _slow: Vec<TcpStream> = (0..3).map(|_| half(&serving, 1)).collect();
+    pause();
+    assert_eq!(answered(&serving, 1), 200);
+}
+
+/// A client that fills the queue keeps nobody out: the last of its requests is refused for another client's.
+#[cfg(target_os = "linux")]
+#[test]
+fn one_client_does_not_fill_the_queue() {
+    let serving = Serving::start(&["-np", "1", "--queue", "3", "--max-choices", "8"]);
+    let mut body = serving.endless();
+    body["stream"] = false.into();
+    let send = |last: u8, body: &Value| {
+        let text = body.to_string();
+        let mut stream = connect_from(&serving, last);
+        stream.write_all(&request(&serving.address, "POST", "/v1/completions", &[], text.as_bytes())).unwrap();
+        stream
+    };
+    let mut held = vec![send(1, &body)];
+    wait_for("a reply", || serving.figure("requests_processing") == 1);
+    for count in 2..=4 {
+        held.push(send(1, &body));
+        wait_for("one more", || serving.figure("replies") == count);
+    }
+    let read = |mut stream: TcpStream| {
+        let mut came = Vec::new();
+        let _ = stream.read_to_end(&mut came);
+        Answer::read(&came).map(|answer| answer.status)
+    };
+    assert_eq!(read(send(1, &body)), Some(429), "its own queue is full");
+    let other = send(2, &body);
+    let last = held.pop().unwrap();
+    assert_eq!(read(last), Some(429), "the newest makes room");
+    wait_for("the other one's", || serving.figure("replies") == 4);
+    let many = {
+        let mut body = body.clone();
+        body["n"] = 8.into();
+        read(send(2, &body))
+    };
+    assert_eq!(many, Some(429), "more than there are places");
+    drop((held, other));
+}
