@@ -71,9 +71,10 @@ pub struct Tenant {
 /// Generates replies to requests from any thread, several at a time: each step of the GPU computes a token of every
 /// conversation, which takes little longer than a token of one. Clones share it.
 ///
-/// A request waits in a queue until a slot is free; [tenants](Scheduler::for_tenant) take turns. A slot keeps the KV cache of its conversation, and the next request
-/// goes to the slot whose last prompt it continues, or else to the one that was used longest ago; full pages of 256
-/// tokens that any conversation begins with are shared. Greedy replies are those that each conversation gets alone.
+/// A request waits in a queue until a slot is free; [tenants](Scheduler::for_tenant) take turns. A slot keeps the KV
+/// cache of its conversation, and the next request goes to the slot whose last prompt it continues, or else to the one
+/// that was used longest ago; full pages of 256 tokens that any conversation begins with are shared. Greedy replies are
+/// those that each conversation gets alone.
 ///
 /// No thread belongs to a scheduler. A reply is generated while its events are waited for, in any of the threads that wait.
 /// If a reply's events are not taken, it pauses after 64 of them, and the others go on.

@@ -147,8 +147,9 @@ pub struct Prompt {
 /// A template comes from a file that nobody checked. What it cannot do in these bounds is an error, never an abort:
 ///
 /// * The source has at most 128 KiB, a tag at most 2000 words, signs and literals, and at most 500 `elif` are open at one
-///   point. Brackets and blocks nest up to 150 levels. Literals are multiplied to a few MB at most.
-/// * A rendering takes at most 20 million steps, of which GLM's template takes about 100 for a message.
+///   point. Brackets and blocks nest as deep as the engine's parser allows, which is
+///   between 70 and 140 levels. Literals are multiplied to a few MB at most.
+/// * A rendering takes at most 20 million steps.
 /// * It makes at most 64 MiB of text and lists, its output included, and 64 bytes more for each byte of the conversation.
 ///   What it no longer uses counts too.
 /// * It works for some seconds at most, and longer for a long conversation: 2^28 units, and 256 more for each byte of the

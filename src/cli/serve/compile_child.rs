@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::process::ExitCode;
 use wglm::Constraint;
 
@@ -60,8 +60,7 @@ fn answer() -> anyhow::Result<()> {
     let refused = schema.and_then(|schema| Constraint::json_schema(schema).err());
     let refused = refused.map(|error| error.to_string().chars().take(LONGEST).collect());
     wglm::constrain::supported(&tools);
-    std::io::stdout().write_all(&serde_json::to_vec(&Answer { refused })?)?;
-    Ok(())
+    crate::cli::output::say(&serde_json::to_string(&Answer { refused })?)
 }
 
 /// Sets the limits of this process.

@@ -7,8 +7,9 @@
 //! and with 503 if others have it at the moment.
 //!
 //! Memory that is freed is not at once the system's again: glibc keeps what lies between blocks in use, for each of its
-//! arenas. So what a share stood for stays counted until [`trim`] has given such memory back, which happens when it has come
-//! to a sixteenth of the budget, or when somebody waits; [`settle_allocator`] does the rest. Other systems' allocators give large blocks back by themselves.
+//! arenas. So what a share stood for stays counted until [`trim`] has given such memory back, which happens when it has
+//! come to a sixteenth of the budget, or when somebody waits; [`settle_allocator`] does the rest. Other systems'
+//! allocators give large blocks back by themselves.
 
 use super::failure::Failure;
 use axum::http::StatusCode;

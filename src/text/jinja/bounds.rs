@@ -21,7 +21,8 @@ pub const ELIFS: usize = 500;
 /// computes a product again for each operator around it.
 const PRODUCTS: u64 = 64 << 20;
 
-/// Checks a source of at most [`SOURCE`] bytes. What cannot be cut into tokens is left to the parser, which reports it and reads no further.
+/// Checks a source of at most [`SOURCE`] bytes. What cannot be cut into tokens is left to the parser, which reports it
+/// and reads no further.
 pub fn check(source: &str) -> Result<(), Error> {
     let mut scan = Scan::default();
     for token in tokenize(source, false, syntax()?) {

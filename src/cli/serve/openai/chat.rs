@@ -20,8 +20,8 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use wglm::text::Message;
 use wglm::ChatState;
+use wglm::text::Message;
 
 /// The fields of a body beside those that all interfaces share.
 #[derive(Debug, Deserialize)]
