@@ -73,7 +73,7 @@ pub fn during_load(_: &wglm::Gpu) {}
 
 /// As before.
 #[cfg(not(debug_assertions))]
-pub fn while_compiling(_: Option<&wglm::serde_json::Value>) {}
+pub fn while_compiling(_: Option<&serde_json::Value>) {}
 
 /// As before.
 #[cfg(not(debug_assertions))]
