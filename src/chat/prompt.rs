@@ -5,7 +5,7 @@ use super::overflow::Overflow;
 use super::{check, fit};
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::text::{ChatInput, Message, ReplyParser};
+use crate::text::{ChatInput, Message, ReplyParser, Tokenizer};
 use serde_json::{Map, Value};
 
 /// The tokens of a prompt, and the parser for the reply to it.
@@ -53,8 +53,12 @@ impl PromptMaker<'_> {
         overflow: Overflow,
         max_tokens: Option<usize>,
     ) -> Result<(Prepared, usize)> {
-        // Texts beyond what the context can hold are neither rendered nor encoded.
-        let first = fit::first_possible(messages, overflow, self.context, self.model.tokenizer()?.longest_token())?;
+        // Long texts beyond what the context can hold are neither rendered nor encoded.
+        let bytes: usize = messages.iter().map(|message| message.text().len()).sum();
+        let first = match bytes <= Tokenizer::SHORT {
+            true => 0,
+            false => fit::first_possible(messages, overflow, self.context, self.model.tokenizer()?.longest_token())?,
+        };
         if first == 0 {
             return self.prepare_possible(messages, overflow, max_tokens);
         }

@@ -40,6 +40,10 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
+    /// The bytes up to which a text is encoded even if it is certain that it does not fit the context: that takes tens of
+    /// milliseconds, and the error then has the exact number of tokens.
+    pub const SHORT: usize = 256 << 10;
+
     /// Builds a tokenizer.
     ///
     /// # Errors
@@ -91,10 +95,10 @@ impl Tokenizer {
     }
 
     /// # Errors
-    /// [`Error::ContextFull`] with the fewest tokens that it may have, if a prompt of [marked](Self::marker) strings has
-    /// more than `context` tokens whatever they are.
+    /// [`Error::ContextFull`] with the fewest tokens that it may have, if a long prompt of [marked](Self::marker) strings
+    /// has more than `context` tokens whatever they are.
     pub(super) fn check_length(&self, prompt: &str, context: usize) -> Result<()> {
-        if prompt.len().div_ceil(self.longest) <= context {
+        if prompt.len() <= Self::SHORT || prompt.len().div_ceil(self.longest) <= context {
             return Ok(());
         }
         let needed = unmark(prompt).len().div_ceil(self.longest);

@@ -18,6 +18,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
+use wglm::text::Tokenizer;
 use wglm::{Error, GenerateOptions};
 
 /// How many copies there are of a prompt that an answer repeats.
@@ -87,7 +88,9 @@ fn prompts(prompts: Prompts, engine: &Engine) -> Result<Vec<Vec<u32>>, Failure> 
         _ => Ok(()),
     };
     let encode = |text: &String| {
-        fits(text.len().div_ceil(tokenizer.longest_token()))?;
+        if text.len() > Tokenizer::SHORT {
+            fits(text.len().div_ceil(tokenizer.longest_token()))?;
+        }
         tokenizer.encode(text, true).map_err(Failure::from)
     };
     let prompts = match prompts {
