@@ -83,9 +83,10 @@ pub(super) fn regex(expression: &str) -> Result<()> {
 
 /// A grammar may name tokens of the vocabulary, so only its syntax is checked, and its size.
 pub(super) fn lark(grammar: &str) -> Result<()> {
-    if let Some(why) = depth::of_lark(grammar) {
-        return Err(failed(LARK, "", why));
-    }
+    with_stack(LARK, || match depth::of_lark(grammar) {
+        Some(why) => Err(failed(LARK, "", why)),
+        None => Ok(()),
+    })?;
     let init = GrammarInit::Serialized(TopLevelGrammar::from_lark(grammar.to_owned()));
     let compile = || init.to_internal(None, ParserLimits::default()).map(drop);
     let compile = || panic_utils::catch_unwind(AssertUnwindSafe(compile)).map_err(|error| failed(LARK, "", error));

@@ -17,6 +17,9 @@ const DEEPEST_REFERRED: usize = 150;
 const MOST_VALUES: usize = 200_000;
 const MOST_BYTES: usize = 4 << 20;
 
+/// The longest reference, in bytes. References are looked up again and again.
+const LONGEST_REFERENCE: usize = 2048;
+
 /// The longest grammar, in bytes.
 const LONGEST_GRAMMAR: usize = 256 << 10;
 
@@ -63,6 +66,9 @@ fn of_whole(schema: &Value) -> Option<String> {
             Value::String(text) => bytes += text.len(),
             _ => {}
         }
+        if value.get("$ref").and_then(Value::as_str).is_some_and(|name| name.len() > LONGEST_REFERENCE) {
+            return Some(format!("a reference of more than {LONGEST_REFERENCE} bytes"));
+        }
         if value.get("oneOf").and_then(Value::as_array).is_some_and(|list| list.len() > MOST_OF_ONE) {
             return Some(format!("more than {MOST_OF_ONE} alternatives in oneOf"));
         }
@@ -78,11 +84,11 @@ fn of_whole(schema: &Value) -> Option<String> {
     }
     let draft = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
     let is_old = ["draft-04", "draft-06", "draft-07", "2019-09"].iter().any(|name| draft.contains(name));
-    let mut depth = Depth { whole: schema, is_old, known: HashMap::new() };
+    let mut depth = Depth { whole: schema, is_old, known: HashMap::new(), steps: 0 };
     depth
         .below(schema, 0)
         .is_none()
-        .then(|| format!("more than {DEEPEST_REFERRED} levels of nesting and of references"))
+        .then(|| format!("more than {DEEPEST_REFERRED} levels of nesting and of references, or too many references"))
 }
 
 /// Why too many patterns of properties would be compared with one another, if they would.
@@ -191,6 +197,8 @@ struct Depth<'a> {
     is_old: bool,
     /// How many levels lie below what references mean; `None` while that is being measured.
     known: HashMap<&'a str, Option<usize>>,
+    /// How many schemas were measured. One that has several names is measured for each.
+    steps: usize,
 }
 
 /// What a schema holds or refers to.
@@ -202,6 +210,10 @@ enum Within<'a> {
 impl<'a> Depth<'a> {
     /// How many levels lie below a schema that is at a level; `None` for too many.
     fn below(&mut self, schema: &'a Value, level: usize) -> Option<usize> {
+        self.steps += 1;
+        if self.steps > 2 * MOST_VALUES {
+            return None;
+        }
         let mut below = 0;
         for part in self.within(schema) {
             let of_part = match part {
@@ -376,7 +388,7 @@ pub(super) fn of_lark(grammar: &str) -> Option<String> {
     }
     let mut known = HashMap::new();
     let met = rules.operands.iter().filter(|(_, of)| of.are_met);
-    let most = met.map(|(name, _)| rules.ways(name, &mut known)).max().unwrap_or(0);
+    let most = met.map(|(name, _)| rules.ways(name, 0, &mut known)).max().unwrap_or(0);
     (most > MOST_WAYS).then(|| {
         format!("too complex: a text may go on in {most} ways by the expressions that hold together; the most are {MOST_WAYS}")
     })
@@ -429,15 +441,18 @@ impl Rules<'_> {
     }
 
     /// In how many ways a text may go on by a rule, and by those that it names. `None` in `known` while that is counted: a rule
-    /// that names itself is no expression.
-    fn ways<'b>(&'b self, rule: &'b str, known: &mut HashMap<&'b str, Option<u64>>) -> u64 {
+    /// that names itself is no expression. Beyond the depth of rules there are too many.
+    fn ways<'b>(&'b self, rule: &'b str, level: usize, known: &mut HashMap<&'b str, Option<u64>>) -> u64 {
         if let Some(known) = known.get(rule) {
             return known.unwrap_or(0);
+        }
+        if level > DEEPEST_REFERRED {
+            return u64::MAX;
         }
         known.insert(rule, None);
         let mut all = self.operands.get(rule).copied().unwrap_or_default();
         for (name, _) in self.known.get(rule).into_iter().flatten() {
-            all.add(self.ways(name, known));
+            all.add(self.ways(name, level + 1, known));
         }
         let ways = if all.are_met { all.product } else { all.sum };
         known.insert(rule, Some(ways));

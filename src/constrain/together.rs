@@ -9,7 +9,7 @@ use super::check::escaped;
 use super::depth::resolved;
 use super::expression::{UNKNOWN, ways};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The most properties of one object, also where it is described by several schemas that hold together.
 pub(super) const MOST_PROPERTIES: u64 = 1000;
@@ -141,7 +141,8 @@ impl<'a> Sum<'a> {
 
 /// What is too much in a schema, if anything is.
 pub(super) fn excess(schema: &Value) -> Option<Excess> {
-    let mut count = Count { whole: schema, steps: 0, following: Vec::new(), pairs: 0, ways: 0 };
+    let (following, expressions) = (Vec::new(), HashMap::new());
+    let mut count = Count { whole: schema, steps: 0, following, pairs: 0, ways: 0, expressions };
     let found = count.of(schema, false).and_then(|sum| count.judge(&sum));
     found.err().map(|Found { path, message }| Excess { place: pointer(&path), message })
 }
@@ -192,7 +193,12 @@ struct Count<'a> {
     /// Pairs of properties so far, and ways of strings for which several expressions hold.
     pairs: u64,
     ways: u64,
+    /// The ways of expressions, by where they stand.
+    expressions: HashMap<(*const u8, usize), u64>,
 }
+
+/// How many bytes of a name are one step.
+const NAME: usize = 64;
 
 impl<'a> Count<'a> {
     fn step(&mut self, count: usize) -> Result<(), Found<'a>> {
@@ -307,13 +313,23 @@ impl<'a> Count<'a> {
         Ok(any)
     }
 
+    /// The ways of an expression. It is parsed once, however often a reference leads to it.
+    fn ways_of(&mut self, expression: &'a str) -> Result<u64, Found<'a>> {
+        let key = (expression.as_ptr(), expression.len());
+        if let Some(known) = self.expressions.get(&key) {
+            return Ok(*known);
+        }
+        let found = ways(expression).map_err(Found::whole)?;
+        self.expressions.insert(key, found);
+        Ok(found)
+    }
+
     /// What the keywords of types come to, and the definitions.
     fn own(&mut self, keywords: &'a Map<String, Value>, holds: bool) -> Result<Sum<'a>, Found<'a>> {
         let (mut sum, mut held) = (Sum::one(), Held::default());
         held.counted = ["minProperties", "maxProperties"].iter().any(|key| keywords.contains_key(*key));
-        let ways = |expression: &str| ways(expression).map_err(Found::whole);
         if let Some(pattern) = keywords.get("pattern").and_then(Value::as_str) {
-            (held.ways, held.expressions) = (ways(pattern)?, 1);
+            (held.ways, held.expressions) = (self.ways_of(pattern)?, 1);
         }
         if keywords.contains_key("format") {
             held = held.and(Held { ways: UNKNOWN, expressions: 1, ..Held::default() });
@@ -322,14 +338,15 @@ impl<'a> Count<'a> {
         let properties = named("properties");
         let is_known =
             |name: &Value| properties.is_some_and(|all| name.as_str().is_some_and(|name| all.contains_key(name)));
-        let required = keywords.get("required").and_then(Value::as_array).into_iter().flatten();
-        held.properties = (len_of(properties) + required.filter(|name| !is_known(name)).count()) as u64;
+        let required = || keywords.get("required").and_then(Value::as_array).into_iter().flatten();
+        self.step(required().map(|name| 1 + name.as_str().map_or(0, str::len) / NAME).sum())?;
+        held.properties = (len_of(properties) + required().filter(|name| !is_known(name)).count()) as u64;
         for (name, part) in properties.into_iter().flatten() {
             self.below(&mut sum, Step::Property(name), part, holds)?;
         }
         let mut any: Option<Sum> = None; // never the same property or item
         for (pattern, part) in named("patternProperties").into_iter().flatten() {
-            held.names = held.names.saturating_add(ways(pattern)?);
+            held.names = held.names.saturating_add(self.ways_of(pattern)?);
             let part = self.of(part, holds).map_err(|found| found.below(Step::Any))?;
             any = Some(self.either(any, part)?);
         }

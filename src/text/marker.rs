@@ -35,6 +35,7 @@ impl Marker {
     pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut marker = Self { signs: vec!['<', '>'], words: Vec::new(), escaped: vec![MARK, ESCAPE] };
         names.into_iter().for_each(|name| marker.add(name));
+        marker.words.sort_unstable();
         for list in [&mut marker.signs, &mut marker.escaped] {
             list.sort_unstable();
             list.dedup();
@@ -72,11 +73,11 @@ impl Marker {
         let mut marked = String::with_capacity(text.len() + 8);
         let letters = text.trim_end().len();
         for (at, char) in text.char_indices() {
-            if self.escaped.contains(&char) {
+            if self.escaped.binary_search(&char).is_ok() {
                 marked += &format!("{ESCAPE}{:x}{ESCAPE}", u32::from(char));
                 continue;
             }
-            let sign = self.signs.contains(&char);
+            let sign = self.signs.binary_search(&char).is_ok();
             if sign {
                 marked.push(MARK);
             }
@@ -91,7 +92,10 @@ impl Marker {
     /// Whether `text` begins with one of the words or, at the end of a text, with the beginning of one. `letters` is the
     /// text without the blanks at its end, and not empty.
     fn begins_word(&self, text: &str, letters: &str) -> bool {
-        self.words.iter().any(|word| text.starts_with(word) || word.starts_with(letters))
+        let first = text.chars().next();
+        let from = self.words.partition_point(|word| word.chars().next() < first);
+        let words = self.words[from..].iter().take_while(|word| word.chars().next() == first);
+        words.into_iter().any(|word| text.starts_with(word) || word.starts_with(letters))
     }
 }
 

@@ -69,7 +69,8 @@ fn limit() -> anyhow::Result<()> {
     use nix::sys::resource::{Resource, setrlimit};
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     setrlimit(Resource::RLIMIT_DATA, MEMORY, MEMORY)?;
-    setrlimit(Resource::RLIMIT_CPU, SECONDS, SECONDS)?;
+    // At the first of these a signal tells that it is this limit; the second would only kill.
+    setrlimit(Resource::RLIMIT_CPU, SECONDS, SECONDS + 1)?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 use super::compile_child::{ARGUMENT, Answer, MEMORY, Question, SECONDS};
 use super::constraints::Format;
 use super::failure::Failure;
+use super::memory::Size;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
@@ -131,7 +132,7 @@ impl Compiling {
     pub async fn settle(&self, chat: &mut ChatState, demand: Demand) -> Result<(), Failure> {
         let Demand::Open(open) = demand else { return Ok(()) };
         let Open { key, question, schema } = *open;
-        let bytes = question.len();
+        let bytes = question.len() + schema.as_ref().map_or(0, |schema| Size::of(schema).bytes());
         let full = || Failure::unavailable("too many requests wait for their schemas to be compiled", 1);
         let waiting = self.waiting.clone().try_acquire_owned().map_err(|_| full())?;
         let process = self.processes.acquire().await.map_err(|_| full())?;
@@ -176,6 +177,10 @@ impl Compiling {
         Ok(match answer {
             Some(Answer { refused: None }) => Ok(()),
             Some(Answer { refused: Some(why) }) => Err(Failure::invalid(why)),
+            // Somebody else may have ended it, such as a system without memory: that says nothing of the schema.
+            None if was_killed(&output) => {
+                return Err(Failure::unavailable("the process that compiles the schema was ended", 2));
+            }
             None => {
                 self.counts.ended.fetch_add(1, Ordering::Relaxed);
                 Err(too_much())
@@ -190,6 +195,18 @@ impl Compiling {
 
 fn meet(chat: &mut ChatState, constraint: Option<Constraint>) {
     chat.options.constraint = constraint.or(chat.options.constraint.take());
+}
+
+/// Whether a process ended neither by itself nor at one of its limits.
+#[cfg(unix)]
+fn was_killed(output: &Output) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    output.status.signal() == Some(nix::sys::signal::Signal::SIGKILL as i32)
+}
+
+#[cfg(not(unix))]
+fn was_killed(_: &Output) -> bool {
+    false
 }
 
 fn too_much() -> Failure {

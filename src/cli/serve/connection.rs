@@ -74,6 +74,10 @@ impl Serving {
         drop(open);
         link.set(Phase::Idle);
         link.set_sent(true);
+        // One that was asked to end for another one is not counted any more, so it ends at once. It was idle.
+        if link.is_ending() {
+            return;
+        }
         tokio::select! {
             () = linger(&read) => {}
             () = link.ending() => {}

@@ -113,7 +113,9 @@ impl Job {
                         patience = Some(Instant::now() + PATIENCE);
                     }
                 }
-                Some((_, Told::Event(Event::Done(stats)))) if self.never_began(&stats) => {
+                Some((index, Told::Event(Event::Done(stats))))
+                    if self.never_began(&stats) || self.lost_place(index, &stats) =>
+                {
                     self.open = 0;
                     return Err(self.no_turn());
                 }
@@ -128,7 +130,11 @@ impl Job {
                     self.open = 0;
                     return Err(self.told(&error));
                 }
-                Some((_, Told::Unread)) | None => return Ok(()),
+                Some((_, Told::Unread)) => {
+                    self.open = 0;
+                    return Err(unread_reply());
+                }
+                None => return Ok(()),
             }
         }
     }
@@ -137,6 +143,11 @@ impl Job {
     fn never_began(&self, stats: &Stats) -> bool {
         let begun = || self.begun || self.ready.iter().any(|(_, event)| matches!(event, Event::Prompt { .. }));
         stats.stop == Stop::Cancelled && !begun()
+    }
+
+    /// Whether these are the figures of a reply whose place another client got before its turn came.
+    fn lost_place(&self, index: usize, stats: &Stats) -> bool {
+        stats.stop == Stop::Cancelled && self.marks.get(index).is_some_and(|marks| marks.is_displaced())
     }
 
     /// Tokens of all prompts.
@@ -156,9 +167,9 @@ impl Job {
     pub async fn next(&mut self) -> Result<Option<(usize, Event)>, Failure> {
         let mut next = self.receive().await;
         match &next {
-            Ok(Some((_, Event::Done(stats)))) => {
+            Ok(Some((index, Event::Done(stats)))) => {
                 self.open = self.open.saturating_sub(1);
-                if self.never_began(stats) {
+                if self.never_began(stats) || self.lost_place(*index, stats) {
                     next = Err(self.no_turn());
                 }
             }
@@ -192,10 +203,7 @@ impl Job {
                 Some(Some((index, Told::Event(event)))) => return Ok(Some((index, event))),
                 Some(Some((_, Told::Failed(error)))) => return Err(self.told(&error)),
                 Some(Some((_, Told::Started(prompt)))) => self.accepted(prompt),
-                Some(Some((_, Told::Unread))) => {
-                    let message = "more of the reply was left unread than the server keeps; read it as it comes";
-                    return Err(Failure::unavailable(message, 1));
-                }
+                Some(Some((_, Told::Unread))) => return Err(unread_reply()),
                 None => return Err(Failure::unavailable("the reply does not end", 5)),
             }
         }
@@ -248,6 +256,11 @@ impl Drop for Job {
             self.server.counts.cancelled.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// What a client is told that has left too much of its reply unread.
+fn unread_reply() -> Failure {
+    Failure::unavailable("more of the reply was left unread than the server keeps; read it as it comes", 1)
 }
 
 /// Bytes of what an event says that may be long.

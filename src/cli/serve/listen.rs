@@ -165,9 +165,10 @@ impl Door {
 }
 
 impl Links {
-    /// How many connections of a kind there are, without those that end.
+    /// How many connections of a kind there are, without those that end and have nothing left to do.
     fn count(&self, is_of: impl Fn(&Link) -> bool) -> usize {
-        self.open.values().filter(|link| !link.is_ending() && is_of(link)).count()
+        let ends = |link: &Link| link.is_ending() && link.idle_since().is_some();
+        self.open.values().filter(|link| !ends(link) && is_of(link)).count()
     }
 
     /// Ends the connection of a kind that has been idle for the longest time. Returns false if none is.

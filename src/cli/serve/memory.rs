@@ -11,14 +11,16 @@
 //! come to a sixteenth of the budget, or when somebody waits; [`settle_allocator`] does the rest. Other systems'
 //! allocators give large blocks back by themselves.
 
+use super::client::{Caller, Who};
 use super::failure::Failure;
 use axum::http::StatusCode;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tokio::sync::{Semaphore, TryAcquireError};
-use tokio::time::timeout;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 /// A mebibyte in KiB, which is the unit of budgets.
 const MIB: usize = 1 << 10;
@@ -35,7 +37,8 @@ const LEAST: usize = 32;
 /// Of the whole the part that is for bodies: an eighth.
 const BODIES: usize = 8;
 
-/// A share of more than this part of the budget is not waited for, since those behind it would wait too.
+/// A share of more than this part of the budget is not waited for. A client that has half of the budget leaves this part
+/// of it to others, and no request may have that part alone.
 const LARGE: usize = 4;
 
 /// The part of the budget that is given back to the system at a time.
@@ -43,6 +46,9 @@ const STALE: usize = 16;
 
 /// How long a request waits for memory that others have.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it looks whether there is some.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The budgets of a server.
 pub struct Budgets {
@@ -85,6 +91,8 @@ pub struct Memory {
     /// A permit for each KiB.
     free: Semaphore,
     total: usize,
+    /// What each client has, in KiB.
+    held: Mutex<HashMap<Who, usize>>,
     /// What was freed, in KiB, and may not be the system's yet.
     stale: AtomicUsize,
     /// How many requests wait.
@@ -94,6 +102,8 @@ pub struct Memory {
 /// Memory that something has. Dropping it gives it back.
 pub struct Share {
     memory: Arc<Memory>,
+    /// Who has it.
+    who: Who,
     kib: AtomicUsize,
 }
 
@@ -105,8 +115,8 @@ fn exhausted() -> Failure {
 impl Memory {
     fn new(kib: usize) -> Arc<Self> {
         let total = kib.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
-        let (stale, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { free: Semaphore::new(total), total, stale, waiting })
+        let (stale, waiting, held) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::default());
+        Arc::new(Self { free: Semaphore::new(total), total, held, stale, waiting })
     }
 
     /// All of it, in bytes.
@@ -119,9 +129,9 @@ impl Memory {
         (self.free.available_permits() + self.stale.load(Ordering::SeqCst)) << 10
     }
 
-    /// A share of nothing yet.
+    /// A share of nothing yet, for the client whose request is being answered.
     pub fn empty(self: &Arc<Self>) -> Share {
-        Share { memory: self.clone(), kib: AtomicUsize::new(0) }
+        Share { memory: self.clone(), who: Caller::current().client.who, kib: AtomicUsize::new(0) }
     }
 
     /// A share of so many bytes, now.
@@ -133,54 +143,74 @@ impl Memory {
 
     /// A share of so many bytes, for which a request that does not need much of the whole waits a moment.
     pub async fn take(self: &Arc<Self>, bytes: usize) -> Result<Share, Failure> {
-        let kib = self.fits(bytes)?;
-        if !self.try_acquire(kib) {
-            self.wait_for(kib).await?;
+        let (share, kib) = (self.empty(), self.fits(bytes)?);
+        if !self.try_acquire(share.who, kib) {
+            self.wait_for(share.who, kib).await?;
         }
-        Ok(Share { memory: self.clone(), kib: AtomicUsize::new(kib) })
+        share.kib.store(kib, Ordering::SeqCst);
+        Ok(share)
     }
 
-    async fn wait_for(&self, kib: usize) -> Result<(), Failure> {
+    /// Looks now and then, and takes nothing before there is all of it, so that those who need less go on meanwhile.
+    async fn wait_for(&self, who: Who, kib: usize) -> Result<(), Failure> {
         if kib > self.total / LARGE {
             return Err(exhausted());
         }
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _waiting = Waiting(self);
-        self.reclaim();
-        match timeout(PATIENCE, self.free.acquire_many(kib as u32)).await {
-            Ok(Ok(permit)) => permit.forget(),
-            _ => return Err(exhausted()),
+        let (_waiting, start) = (Waiting(self), Instant::now());
+        while !self.try_acquire(who, kib) {
+            if start.elapsed() > PATIENCE {
+                return Err(exhausted());
+            }
+            sleep(LOOK).await;
         }
         Ok(())
     }
 
     /// KiB for so many bytes.
     fn fits(&self, bytes: usize) -> Result<usize, Failure> {
-        let kib = bytes.div_ceil(1 << 10);
-        if kib <= self.total {
+        let (kib, most) = (bytes.div_ceil(1 << 10), self.total - self.total / LARGE);
+        if kib <= most {
             return Ok(kib);
         }
         let message = format!(
-            "the request may take {} MiB of memory, of which there are {} for requests (--max-memory); \
-             make it shorter, or ask for fewer or shorter replies",
+            "the request may take {} MiB of memory, of which one may have {} (--max-memory); make it shorter, or ask for \
+             fewer or shorter replies",
             kib / MIB,
-            self.total / MIB
+            most / MIB
         );
         Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message))
     }
 
-    fn try_acquire(&self, kib: usize) -> bool {
-        let acquire = || match self.free.try_acquire_many(kib as u32) {
-            Ok(permit) => {
-                permit.forget();
-                true
-            }
-            Err(TryAcquireError::Closed | TryAcquireError::NoPermits) => false,
-        };
-        acquire() || self.reclaim() && acquire()
+    fn held(&self) -> MutexGuard<'_, HashMap<Who, usize>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give_back(&self, kib: usize) {
+    /// Takes so many KiB for a client. One that would have more than half of all leaves a part to others.
+    fn try_acquire(&self, who: Who, kib: usize) -> bool {
+        let mut held = self.held();
+        let own = held.get(&who).copied().unwrap_or(0);
+        let reserve = if own + kib > self.total / 2 { self.total / LARGE } else { 0 };
+        if (self.free() >> 10) < kib + reserve {
+            return false;
+        }
+        let acquire = || self.free.try_acquire_many(kib as u32).map(|permit| permit.forget()).is_ok();
+        let acquired = acquire() || self.reclaim() && acquire();
+        if acquired && kib > 0 {
+            held.insert(who, own + kib);
+        }
+        acquired
+    }
+
+    fn give_back(&self, who: Who, kib: usize) {
+        let mut held = self.held();
+        if let Some(own) = held.get_mut(&who) {
+            *own = own.saturating_sub(kib);
+            if *own == 0 {
+                held.remove(&who);
+            }
+        }
+        drop(held);
         let stale = self.stale.fetch_add(kib, Ordering::SeqCst) + kib;
         if stale >= self.total / STALE || self.waiting.load(Ordering::SeqCst) > 0 {
             self.reclaim();
@@ -219,12 +249,12 @@ impl Share {
     /// A [`Failure`] if there is not enough, with the share as it was.
     pub fn resize(&self, bytes: usize) -> Result<(), Failure> {
         let (kib, before) = (self.memory.fits(bytes)?, self.kib.load(Ordering::SeqCst));
-        if kib > before && !self.memory.try_acquire(kib - before) {
+        if kib > before && !self.memory.try_acquire(self.who, kib - before) {
             return Err(exhausted());
         }
         self.kib.store(kib, Ordering::SeqCst);
         if kib < before {
-            self.memory.give_back(before - kib);
+            self.memory.give_back(self.who, before - kib);
         }
         Ok(())
     }
@@ -232,7 +262,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.memory.give_back(self.kib.load(Ordering::SeqCst));
+        self.memory.give_back(self.who, self.kib.load(Ordering::SeqCst));
     }
 }
 
@@ -377,7 +407,7 @@ pub const VALUE: usize = 256;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Budgets, Kept, Memory, Size};
+    use super::{Budgets, Kept, Memory, Size, Who};
     use serde_json::json;
     use std::time::Duration;
 
@@ -407,8 +437,12 @@ mod tests {
         assert_eq!(memory.try_take((1 << 19) + 1).err().unwrap().status, 503);
         assert_eq!(memory.try_take((1 << 20) + 1).err().unwrap().status, 413, "which never is there");
         share.resize(1 << 10).unwrap();
-        let rest = memory.try_take((1 << 20) - (1 << 10)).unwrap();
-        assert_eq!((memory.free(), share.resize(2 << 10).err().unwrap().status.as_u16()), (0, 503));
+        let rest = memory.try_take((3 << 18) - (1 << 10)).unwrap();
+        let refused = share.resize(2 << 10).err().unwrap().status.as_u16();
+        assert_eq!((memory.free(), refused), (1 << 18, 503), "a quarter is left for others");
+        let other = Who::Key(1);
+        assert!(memory.try_acquire(other, 256) && memory.free() == 0);
+        memory.give_back(other, 256);
         assert_eq!(share.bytes(), 1 << 10);
         drop((share, rest));
         assert_eq!(memory.free(), 1 << 20);
@@ -419,7 +453,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         runtime.block_on(async {
             let memory = Memory::new(1024);
-            let all = memory.take(1 << 20).await.unwrap();
+            assert_eq!(memory.take((3 << 18) + 1).await.err().unwrap().status, 413);
+            let all = memory.take(3 << 18).await.unwrap();
             assert_eq!(memory.take(1 << 19).await.err().unwrap().status, 503);
             let waits = tokio::spawn({
                 let memory = memory.clone();

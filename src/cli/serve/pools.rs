@@ -30,10 +30,6 @@ impl Pools {
     pub fn new(replies: usize) -> Self {
         Self { prompts: Pool::new("prompts", PROMPTS, replies), tools: Pool::new("tools", TOOLS.0, TOOLS.1) }
     }
-
-    pub fn all(&self) -> [&Pool; 2] {
-        [&self.prompts, &self.tools]
-    }
 }
 
 /// A pool.

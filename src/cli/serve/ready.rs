@@ -53,11 +53,12 @@ fn obstacles(server: &Server) -> Vec<String> {
     if server.is_closed() {
         obstacles.push("the server is shutting down".to_owned());
     }
-    if server.busy() >= server.limits.replies {
+    if !server.has_place_for_others() {
         obstacles.push(format!("the queue is full ({} waiting)", server.limits.queue));
     }
-    let pools = server.pools.all().into_iter().filter(|pool| pool.is_full());
-    obstacles.extend(pools.map(|pool| format!("the pool of {} is full", pool.name)));
+    if server.pools.prompts.is_full() {
+        obstacles.push("all threads for prompts are busy, and as many requests wait for one as may".to_owned());
+    }
     if server.memory.requests.free() < MEMORY {
         obstacles.push("the memory for requests is exhausted (--max-memory)".to_owned());
     }

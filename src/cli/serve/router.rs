@@ -14,9 +14,12 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use hyper::body::{Frame, SizeHint};
 use serde_json::Value;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 
 /// An answer of JSON.
 pub fn json(value: &Value) -> Response {
@@ -104,6 +107,32 @@ fn admitted(
     Ok((Caller { client, link }, under_way))
 }
 
+/// The body of an answer. Its request is under way until all of it was sent.
+struct Sent {
+    body: Body,
+    _under_way: Option<super::client::Request>,
+}
+
+impl hyper::body::Body for Sent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// What holds for all paths: who may call, the form of failures, and headers.
 async fn around(State((server, access)): State<(Arc<Server>, Arc<Access>)>, request: Request, next: Next) -> Response {
     server.counts.requests.fetch_add(1, Ordering::Relaxed);
@@ -115,7 +144,10 @@ async fn around(State((server, access)): State<(Arc<Server>, Arc<Access>)>, requ
             failure.into_response()
         }
         Ok(_) if method == Method::OPTIONS => Access::preflight(request.headers()),
-        Ok((caller, _under_way)) => caller.answer(next.run(request)).await,
+        Ok((caller, under_way)) => {
+            let response = caller.answer(next.run(request)).await;
+            response.map(|body| Body::new(Sent { body, _under_way: under_way }))
+        }
     };
     if let Some(failure) = response.extensions_mut().remove::<Failure>() {
         let allow = response.headers().get(header::ALLOW).cloned();

@@ -1,6 +1,6 @@
 //! What all requests share: the model, its name, what the server accepts, and what runs at the moment.
 
-use super::client::{Caller, UnderWay};
+use super::client::{Caller, Network, UnderWay, Who};
 use super::compiling::{Compiling, Demand};
 use super::failure::Failure;
 use super::memory::{Budgets, Share};
@@ -130,7 +130,15 @@ impl Server {
         run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<(T, Share), Failure> {
         let turn = pool.turn(self.limits.io).await?;
-        let memory = self.memory.requests.take(bytes).await?;
+        let (turn, memory) = match self.memory.requests.try_take(bytes) {
+            Ok(memory) => (turn, memory),
+            // What waits for memory holds no thread.
+            Err(_) => {
+                drop(turn);
+                let memory = self.memory.requests.take(bytes).await?;
+                (pool.turn(self.limits.io).await?, memory)
+            }
+        };
         on_thread(turn, memory, run).await
     }
 
@@ -154,11 +162,30 @@ impl Server {
         bytes: usize,
         read: impl FnOnce() -> Result<(ChatState, Demand, T), Failure> + Send + 'static,
     ) -> Result<(PreparedChat, T, Share), Failure> {
-        let ((mut chat, demand, rest), memory) = self.prompts(bytes, read).await?;
+        let with = engine.clone();
+        let read = move || {
+            let (chat, demand, rest) = read()?;
+            let asked = match demand {
+                Demand::Met => Asked::Prepared(with.scheduler.prepare(chat)?),
+                demand => Asked::Open(Box::new(chat), demand),
+            };
+            Ok((asked, rest))
+        };
+        let ((asked, rest), memory) = self.prompts(bytes, read).await?;
+        let (mut chat, demand) = match asked {
+            Asked::Prepared(chat) => return Ok((chat, rest, memory)),
+            Asked::Open(chat, demand) => (chat, demand),
+        };
         self.compiling.settle(&mut chat, demand).await?;
         let (engine, turn) = (engine.clone(), self.pools.prompts.turn(self.limits.io).await?);
-        let (chat, memory) = on_thread(turn, memory, move || Ok(engine.scheduler.prepare(chat)?)).await?;
+        let (chat, memory) = on_thread(turn, memory, move || Ok(engine.scheduler.prepare(*chat)?)).await?;
         Ok((chat, rest, memory))
+    }
+
+    /// Whether a client that has no reply yet would get a place for one.
+    pub fn has_place_for_others(&self) -> bool {
+        let nobody = Who::Network(Network::V4(0));
+        self.places().has_one_for(nobody, self.limits.replies)
     }
 
     /// The model.
@@ -224,6 +251,14 @@ impl Drop for Place {
         self.reply.cancel.cancel();
         self.server.places().leave(self.number);
     }
+}
+
+/// A conversation to reply to.
+enum Asked {
+    /// Its prompt is made.
+    Prepared(PreparedChat),
+    /// A schema of it has to be compiled first.
+    Open(Box<ChatState>, Demand),
 }
 
 /// Runs something on a thread of a pool. Nobody can end it there: it goes on if the client goes away, and so it keeps its

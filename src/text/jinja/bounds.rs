@@ -14,6 +14,9 @@ pub const SOURCE: usize = 128 << 10;
 /// The most tokens in one tag. The longest tags of published templates have about 200.
 pub const TAG: usize = 2000;
 
+/// The longest name in bytes. Names are copied and hashed as often as they are looked up.
+pub const NAME: usize = 256;
+
 /// The most `elif` of all the chains that are open at one point of the source.
 pub const ELIFS: usize = 500;
 
@@ -72,6 +75,11 @@ impl Scan {
                 {
                     self.open(name)?;
                 }
+                if let Token::Ident(name) = token
+                    && name.len() > NAME
+                {
+                    return Err(format!("a name has more than {NAME} bytes"));
+                }
                 self.tag.add(token);
                 if self.tag.tokens > TAG {
                     return Err(format!("a tag has more than {TAG} words, signs and literals"));
@@ -114,11 +122,15 @@ impl Scan {
 impl Tag {
     fn add(&mut self, token: &Token<'_>) {
         self.tokens += 1;
-        let mut number = |number: u64| self.numbers = self.numbers.saturating_mul(number.saturating_add(1));
+        // Zero counts as one, since `0 == 0` is 1.
+        let mut number = |number: u64| self.numbers = self.numbers.saturating_mul(number.max(1).saturating_add(1));
         match token {
             Token::Int(int) => number(*int),
             Token::Int128(int) => number(u64::try_from(**int).unwrap_or(u64::MAX)),
-            Token::Float(float) => number(*float as u64),
+            Token::Eq | Token::Ne | Token::Lt | Token::Lte | Token::Gt | Token::Gte => number(1),
+            Token::Ident(name) if ["true", "True", "false", "False", "not", "in"].contains(name) => number(1),
+            // A quotient of such numbers can be any number.
+            Token::Float(_) => self.powers = true,
             Token::Str(text) => self.bytes += text.len() as u64,
             Token::String(text) => self.bytes += text.len() as u64,
             Token::Comma | Token::BracketOpen => self.bytes += 24,

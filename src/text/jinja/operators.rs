@@ -1,4 +1,5 @@
-//! The filters that [`program`](super::program) puts before the engine's instructions. Templates cannot write their names.
+//! The filters that [`program`](super::program) puts before the engine's instructions. Templates cannot write their names
+//! where a filter stands; `map` can call them by name, and they count there too.
 
 use super::budget::{afford, work};
 use super::held::{self, ESCAPED};
@@ -21,7 +22,14 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("loop", begin_loop);
     environment.add_filter("closure", |_: Value| super::budget::make(CLOSURE));
     environment.add_filter("refuse-splat", refuse_splat);
-    environment.add_filter("check-name", |name: Value| text(&name).and_then(afford).map(|()| name));
+    environment.add_filter("check-name", |name: Value| {
+        let most = text(&name)?;
+        work(most)?;
+        afford(most).map(|()| name)
+    });
+    environment.add_filter("check-read", |operands: Value| check(operands, read));
+    environment.add_filter("refuse-macro", |_: Value| refuse("a macro has more than 100 arguments"));
+    environment.add_filter("refuse-cycle", |_: Value| refuse("loop.cycle() has no arguments"));
     environment.add_filter("~", concat);
     environment.add_filter("check+", |operands: Value| check(operands, add));
     environment.add_filter("check*", |operands: Value| check(operands, multiply));
@@ -39,6 +47,15 @@ fn check(operands: Value, check: fn(&[Value]) -> Result<(), Error>) -> Result<Va
     let Some(tuple) = operands.downcast_object_ref::<Tuple>() else { return Ok(operands) };
     check(tuple)?;
     Ok(Tuple::from(tuple.iter().rev().cloned().collect::<Vec<_>>()).into())
+}
+
+fn refuse(why: &'static str) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, why))
+}
+
+/// A loop that calls itself goes through its operands, and begins after the check that others begin with.
+fn read(operands: &[Value]) -> Result<(), Error> {
+    work(operands.iter().map(len).sum::<u64>() / COMPARED)
 }
 
 /// The most bytes that a value takes as text. Looking at a container is work.

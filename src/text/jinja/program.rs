@@ -80,6 +80,9 @@ fn target<'a>(instruction: &'a mut I<'_>) -> Option<&'a mut u32> {
     }
 }
 
+/// The most arguments of a macro, a list of which is made whenever it is asked for them.
+const MACRO: usize = 100;
+
 /// What an instruction becomes. `before` is the one that ran before it, if that is certain.
 fn parts<'s>(instruction: &I<'s>, before: Option<&I<'s>>) -> Vec<I<'s>> {
     let same = instruction.clone();
@@ -110,6 +113,11 @@ fn parts<'s>(instruction: &I<'s>, before: Option<&I<'s>>) -> Vec<I<'s>> {
         I::UnpackLists(_) => vec![filter("refuse-splat", 1)],
         I::MergeKwargs(count) => [checked("check**", *count), vec![same]].concat(),
         I::CallMethod("changed", Some(count)) => [checked("check-changed", (*count).into()), vec![same]].concat(),
+        I::CallMethod("cycle", Some(1)) => vec![filter("refuse-cycle", 1)],
+        I::FastRecurse | I::CallFunction(_, Some(1)) => [checked("check-read", 1), vec![same]].concat(),
+        I::BuildMacro(..) if constant.and_then(Value::len).is_some_and(|len| len > MACRO) => {
+            vec![filter("refuse-macro", 1)]
+        }
         I::Enclose(_) => vec![I::LoadConst(Value::UNDEFINED), filter("closure", 1), I::DiscardTop, same],
         I::Include(_) | I::LoadBlocks => vec![filter("check-name", 1), same],
         _ => vec![same],

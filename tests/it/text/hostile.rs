@@ -200,6 +200,30 @@ fn refused() -> Vec<(String, String)> {
     }
     add("products of literals", "{{ 'x' * 99999999 }}".repeat(5000));
     add("products of literals of lists", "{{ (1, 2) * 49999999 }}".repeat(5000));
+    add("quotients of literals", "{{ 'x' * (1 / 0.00000001490116119384765625) }}".repeat(2500));
+    add("truths of literals", "{{ 'x' * (True + True) * (0 == 0) * (True + True) }}".repeat(2500));
+    add(
+        "a list of templates that are missing",
+        "{% set l = ['x'] * 250000 %}{% for i in range(100000) %}{% include l ignore missing %}{% endfor %}".into(),
+    );
+    add(
+        "a loop that calls itself over a long string",
+        "{% set s = 'x' * 30000000 %}{% for i in range(100000) recursive %}{% if loop.depth == 1 %}{{ loop(s) }}{% else %}\
+         {% break %}{% endif %}{% endfor %}"
+            .into(),
+    );
+    add(
+        "a long name",
+        format!("{{% for i in range(1000000) %}}{{% if i.{} %}}{{% endif %}}{{% endfor %}}", "a".repeat(100_000)),
+    );
+    add("a cycle of nothing", "{% for i in range(3) %}{{ loop.cycle() }}{% endfor %}".into());
+    add(
+        "arguments of a macro",
+        format!(
+            "{{% macro m({}) %}}{{% endmacro %}}{{% for i in range(1000000) %}}{{% set x = m.arguments %}}{{% endfor %}}",
+            (0..900).map(|number| format!("a{number}")).collect::<Vec<_>>().join(", ")
+        ),
+    );
     add("small products of literals", "{{ 'x' * 99999 }}".repeat(5000));
     add("powers of literals", "{{ 'x' * 10 ** 8 }}".into());
     add("a wide format", "{{ '{:>9999999999}'.format(1) }}".into());
