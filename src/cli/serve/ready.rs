@@ -53,7 +53,7 @@ fn obstacles(server: &Server) -> Vec<String> {
     if server.is_closed() {
         obstacles.push("the server is shutting down".to_owned());
     }
-    if !server.has_place_for_others() {
+    if !server.has_place() {
         obstacles.push(format!("the queue is full ({} waiting)", server.limits.queue));
     }
     if server.pools.prompts.is_full() {

@@ -1,6 +1,6 @@
 //! What all requests share: the model, its name, what the server accepts, and what runs at the moment.
 
-use super::client::{Caller, Network, UnderWay, Who};
+use super::client::{Caller, UnderWay};
 use super::compiling::{Compiling, Demand};
 use super::failure::Failure;
 use super::memory::{Budgets, Share};
@@ -148,7 +148,7 @@ impl Server {
         bytes: usize,
         run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<(T, Share), Failure> {
-        if !self.places().has_one_for(Caller::current().client.who, self.limits.replies) {
+        if !self.has_place() {
             return Err(self.refused());
         }
         self.work(&self.pools.prompts, bytes, run).await
@@ -182,10 +182,9 @@ impl Server {
         Ok((chat, rest, memory))
     }
 
-    /// Whether a client that has no reply yet would get a place for one.
-    pub fn has_place_for_others(&self) -> bool {
-        let nobody = Who::Network(Network::V4(0));
-        self.places().has_one_for(nobody, self.limits.replies)
+    /// Whether the client that asks would get a place for a reply.
+    pub fn has_place(&self) -> bool {
+        self.places().has_one_for(Caller::current().client.who, self.limits.replies)
     }
 
     /// The model.

@@ -1,6 +1,9 @@
 //! Memory and threads: the process stays below its size at rest and `--max-memory` under any mix of requests, and no kind of
 //! work takes what another one needs.
 
+// Some of this is for Linux alone. What is measured there stands in /proc.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
+
 use super::client::{Answer, exchange, request};
 use super::{ANSWER, Serving, question, wait_for};
 use serde_json::{Value, json};
