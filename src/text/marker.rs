@@ -94,8 +94,8 @@ impl Marker {
     fn begins_word(&self, text: &str, letters: &str) -> bool {
         let first = text.chars().next();
         let from = self.words.partition_point(|word| word.chars().next() < first);
-        let words = self.words[from..].iter().take_while(|word| word.chars().next() == first);
-        words.into_iter().any(|word| text.starts_with(word) || word.starts_with(letters))
+        let mut words = self.words[from..].iter().take_while(|word| word.chars().next() == first);
+        words.any(|word| text.starts_with(word) || word.starts_with(letters))
     }
 }
 

@@ -13,7 +13,7 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 /// Paths that need no key: whether the server is there and ready, and the page, which asks for the key.
 const OPEN: [&str; 6] = ["/", "/health", "/v1/health", "/ready", "/favicon.ico", "/robots.txt"];
 
-/// What pages are told that may not call.
+/// The error for a page whose origin is not allowed.
 const OTHER_ORIGIN: &str = "pages of other origins may not call this server; --cors allows one";
 
 /// Who may call.
@@ -29,8 +29,8 @@ pub struct Access {
     pub share_cache: bool,
 }
 
-/// The types of bodies that any page can send to any server. No client of the interfaces sends them, but curl does,
-/// which is no browser.
+/// The content types that any page can send to any server without asking. Clients of these interfaces do not use them;
+/// curl does, but it is not a browser.
 const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
@@ -41,7 +41,7 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl Access {
-    /// Lets a request pass that came from an address, and says whose it is, or says why not.
+    /// Checks a request that came from an address, and returns its client, or why it is refused.
     pub fn check<T>(&self, request: &Request<T>, network: Network) -> Result<Client, Failure> {
         let (headers, path) = (request.headers(), request.uri().path());
         self.check_host(request)?;
@@ -90,7 +90,7 @@ impl Access {
     fn check_page(&self, method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
         let (site, origin) = (text(headers, FETCH_SITE), headers.get(header::ORIGIN));
         if matches!(site, Some("cross-site" | "same-site")) && origin.is_none() && !self.allows("*") {
-            // Who follows a link sees the answer, and the page with the link does not.
+            // Following a link shows the answer to the user, not to the page that has the link.
             let follows = text(headers, HeaderName::from_static("sec-fetch-mode")) == Some("navigate");
             if !(follows && method == Method::GET) {
                 return Err(Failure::new(StatusCode::FORBIDDEN, OTHER_ORIGIN));

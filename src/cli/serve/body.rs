@@ -28,7 +28,7 @@ const TEXT: usize = 4 << 20;
 /// its own form and in the engine's, what it writes, which grows by doubling, and the tokens of four bytes each.
 const TEXT_COPIES: usize = 12;
 
-/// How many bytes a character takes more, in all of these, that marks keep from being part of a tag.
+/// The further bytes that a character takes in all of these copies if marks keep it from being part of a tag.
 const SIGN: usize = 24;
 
 /// How many trees there are at most of a JSON value, as large as those that are counted for each: measured, with a third
@@ -152,8 +152,8 @@ async fn next(body: &mut Body) -> Option<Result<Frame<Bytes>, axum::Error>> {
     poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
 }
 
-/// Receives a body of at most `most` bytes, of which the client told if that is less than any may have. Memory is counted as
-/// it comes: a client who says that a body is long, and sends nothing, has none.
+/// Receives a body of at most `most` bytes. Memory is counted as bytes arrive, so a client that announces a long body and
+/// sends nothing takes none.
 async fn received(mut body: Body, server: &Server, most: usize) -> Result<JsonBody, Failure> {
     let (mut bytes, mut count, memory) = (Vec::new(), Count::default(), server.memory.bodies.empty());
     while let Some(frame) = next(&mut body).await {

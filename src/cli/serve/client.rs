@@ -1,8 +1,8 @@
-//! Who asks. A client is known by its key or, where none is needed, by its address. Clients take turns at the model,
-//! share the places for replies, and have caches of their own.
+//! Clients. A client is identified by its API key or, if the server has no keys, by its address. Clients take turns at the
+//! model, share the queue, and have separate KV caches.
 //!
-//! What is below the handlers of an interface finds the client by [`Caller::current`], so that handlers need not pass
-//! it on.
+//! Code below the handlers gets the client from the task-local [`Caller::current`], so handlers do not pass it on. A task
+//! that a handler spawns has no caller: take it before spawning.
 
 use super::link::Link;
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ impl Network {
 /// What tells clients apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Who {
-    /// The place of its key among those of the server.
+    /// The index of its key among the server's keys.
     Key(usize),
     Network(Network),
 }
@@ -70,7 +70,7 @@ impl Caller {
         CALLER.scope(self, answer).await
     }
 
-    /// Who sent the request that the task answers. Outside of any request that is nobody, with an address of its own.
+    /// The sender of the request that this task answers. Outside of a request, a placeholder with the address 0.0.0.0.
     pub fn current() -> Self {
         let nobody = || {
             let network = Network::V4(0);

@@ -1,8 +1,8 @@
 //! The process that compiles a request's schemas first: this command again, with limits of its own.
 //!
 //! A schema that needs more than the limits ends this process and nothing else. The server compiles only what was compiled
-//! here. Limits of memory and processor time are the system's, where it has them (Unix); on others, and for memory on macOS,
-//! whose kernel does not enforce them, the library's own limits have to do, and the server's patience.
+//! here. On Unix the system limits its memory and processor time. macOS does not enforce the limit of memory, and Windows
+//! has neither: there only the library's own limits hold, and the time after which the server ends the process.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::io::Read;
 use std::process::ExitCode;
 use wglm::Constraint;
 
-/// The only argument of such a process. It is none of the command's options: no help and no completion shows it.
+/// The only argument of such a process. It is not an option of the command, so help and completions do not show it.
 pub const ARGUMENT: &str = "--compile-schemas";
 
 /// The most memory for data, in bytes, and the most time on a processor, in seconds.
@@ -36,7 +36,7 @@ pub struct Answer {
     pub refused: Option<String>,
 }
 
-/// Whether this process is to do that.
+/// Whether this process was started to compile schemas.
 pub fn is_asked() -> bool {
     let mut arguments = std::env::args_os().skip(1);
     arguments.next().is_some_and(|first| first == ARGUMENT) && arguments.next().is_none()

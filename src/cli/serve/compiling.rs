@@ -35,7 +35,7 @@ const KEPT_BYTES: usize = 4 << 20;
 
 /// Compiles schemas, and knows what came of those before.
 pub struct Compiling {
-    /// This command. `None` if nobody knows where it is.
+    /// The path of this command; `None` if it cannot be found.
     program: Option<PathBuf>,
     waiting: Arc<Semaphore>,
     processes: Semaphore,
@@ -125,7 +125,7 @@ impl Compiling {
         }
     }
 
-    /// Compiles what is open of a request's demand. Who drops this ends the process.
+    /// Compiles the schemas of a request that were not compiled before. Dropping the future ends the process.
     ///
     /// # Errors
     /// For a schema that nothing matches, that is not supported, or that takes too much; with status 503 if too many wait.
@@ -157,7 +157,7 @@ impl Compiling {
     /// Whether a process compiles what a question asks for.
     ///
     /// # Errors
-    /// What is not the question's fault, or may not be.
+    /// Failures that may not be the schema's fault, and are not kept.
     async fn compiled(&self, question: Vec<u8>) -> Result<Result<(), Failure>, Failure> {
         let Some(program) = &self.program else { return here(question).await };
         self.counts.started.fetch_add(1, Ordering::Relaxed);
@@ -177,7 +177,7 @@ impl Compiling {
         Ok(match answer {
             Some(Answer { refused: None }) => Ok(()),
             Some(Answer { refused: Some(why) }) => Err(Failure::invalid(why)),
-            // Somebody else may have ended it, such as a system without memory: that says nothing of the schema.
+            // It was killed from outside, perhaps because the system ran out of memory: the schema may be fine.
             None if was_killed(&output) => {
                 return Err(Failure::unavailable("the process that compiles the schema was ended", 2));
             }
@@ -253,7 +253,7 @@ impl Verdicts {
     }
 
     fn keep(&mut self, key: [u64; 2], verdict: Verdict, bytes: usize) {
-        // Of what has no constraint there is nothing but a sentence.
+        // A verdict without a constraint takes a sentence.
         let bytes = if matches!(verdict, Ok(Some(_))) { bytes } else { 0 };
         self.bytes += bytes;
         self.known.push_back((key, verdict, bytes));

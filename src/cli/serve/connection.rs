@@ -28,7 +28,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 /// The most bytes of a request's head.
 const HEAD: usize = 64 << 10;
 
-/// How long the head of a request may take from its first byte on, however it trickles. A head is one packet mostly.
+/// How long the head of a request may take, from its first byte to its last. Most heads are one packet.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
 /// How often a connection is looked at.
@@ -38,8 +38,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const PROBE_AGAIN: Duration = Duration::from_secs(10);
 
-/// When a connection ends while its client still sends, closing it would have the client's system throw away the answer.
-/// So what comes is taken first, up to so many bytes, for so long, and until nothing has come for a while.
+/// Closing a connection while its client still sends makes the client's system discard the answer. So what it sends is
+/// read and discarded first: at most this many bytes, for at most this long, until nothing has come for a second.
 const LINGER: usize = 64 << 20;
 const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_QUIET: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub struct Serving {
 
 /// Waits until no more requests are taken.
 pub async fn closed(closing: &mut watch::Receiver<bool>) {
-    // Who could say so may be gone, which is the end too.
+    // An error means that the sender is gone: the server is closing.
     drop(closing.wait_for(|closing| *closing).await);
 }
 

@@ -24,8 +24,8 @@ use tokio::sync::mpsc;
 /// How many chunks wait for the connection.
 const ROOM: usize = 8;
 
-/// A sign of life is sent after so many seconds of silence, and after one if the client has closed its side: what is sent
-/// to a client that is gone comes back.
+/// After this long without an event a comment line is sent to keep the connection alive; after one second if the client
+/// has closed its side, because only a failed write shows that it is gone.
 const SILENCE: u32 = 10;
 const SECOND: Duration = Duration::from_secs(1);
 

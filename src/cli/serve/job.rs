@@ -258,7 +258,7 @@ impl Drop for Job {
     }
 }
 
-/// What a client is told that has left too much of its reply unread.
+/// The error for a client that has left too much of its reply unread.
 fn unread_reply() -> Failure {
     Failure::unavailable("more of the reply was left unread than the server keeps; read it as it comes", 1)
 }

@@ -1,4 +1,4 @@
-//! A connection as others see it: whose it is, what it does at the moment, and how to have it end.
+//! The state of a connection that other tasks need: its client's network, what it is doing, and a way to end it.
 
 use super::client::Network;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ impl Link {
         *self.lock()
     }
 
-    /// Since when the connection has been of use to nobody, if it is.
+    /// Since when the connection has been idle, if it is.
     pub fn idle_since(&self) -> Option<Instant> {
         let doing = self.doing();
         (doing.phase == Phase::Idle && doing.sent).then_some(doing.since)

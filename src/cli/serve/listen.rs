@@ -1,7 +1,7 @@
-//! Connections: how many there may be, of whom, and what becomes of those beyond. Each is served by `connection.rs`.
+//! Accepts connections, and limits how many there are in all and from one address. Each is served by `connection.rs`.
 //!
-//! None is left to wait with the system, where nobody would tell its client anything. One too many is answered with 429
-//! or 503 at once, unless another one is idle, which then ends for it.
+//! A connection beyond the limit closes one that is idle. If none is, it is accepted and answered with 429 or 503 at once
+//! instead of waiting in the system's backlog.
 
 use super::client::Network;
 use super::connection::{self, Serving};
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How many connections may wait with the system until they are accepted.
 const BACKLOG: u32 = 1024;
 
-/// How many refused connections have an answer on its way. Others are closed without one.
+/// How many refused connections may be being answered at a time. Others are closed without an answer.
 const REFUSED: usize = 64;
 
 /// Listens at the first address that works.

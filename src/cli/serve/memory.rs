@@ -31,23 +31,23 @@ const CONNECTION: usize = 128;
 /// What is not counted for each request, in MiB: stacks of threads, and the remainders of pages.
 const REST: usize = 32;
 
-/// The least that there has to be for requests, in MiB.
+/// The least memory for requests with which the server starts, in MiB.
 const LEAST: usize = 32;
 
-/// Of the whole the part that is for bodies: an eighth.
+/// Bodies get this part of the budget: an eighth.
 const BODIES: usize = 8;
 
-/// A share of more than this part of the budget is not waited for. A client that has half of the budget leaves this part
-/// of it to others, and no request may have that part alone.
+/// A quarter of the budget. A request does not wait for a larger share, a client that has half of the budget leaves a
+/// quarter to others, and a single request may have at most three quarters.
 const LARGE: usize = 4;
 
-/// The part of the budget that is given back to the system at a time.
+/// Freed memory is returned to the system when it amounts to this part of the budget: a sixteenth.
 const STALE: usize = 16;
 
 /// How long a request waits for memory that others have.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it looks whether there is some.
+/// How often a waiting request tries again.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The budgets of a server.
@@ -151,7 +151,7 @@ impl Memory {
         Ok(share)
     }
 
-    /// Looks now and then, and takes nothing before there is all of it, so that those who need less go on meanwhile.
+    /// Tries again and again, and takes all or nothing, so that smaller requests succeed meanwhile.
     async fn wait_for(&self, who: Who, kib: usize) -> Result<(), Failure> {
         if kib > self.total / LARGE {
             return Err(exhausted());
@@ -186,7 +186,7 @@ impl Memory {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes so many KiB for a client. One that would have more than half of all leaves a part to others.
+    /// Takes memory for a client. A client that would have more than half of the budget leaves a quarter free.
     fn try_acquire(&self, who: Who, kib: usize) -> bool {
         let mut held = self.held();
         let own = held.get(&who).copied().unwrap_or(0);
@@ -217,7 +217,7 @@ impl Memory {
         }
     }
 
-    /// Makes what was freed the system's again, and then anybody's. Returns whether there was something.
+    /// Returns freed memory to the system, then to the budget. Returns whether there was any.
     fn reclaim(&self) -> bool {
         let kib = self.stale.swap(0, Ordering::SeqCst);
         if kib > 0 {
@@ -228,7 +228,7 @@ impl Memory {
     }
 }
 
-/// Somebody who waits.
+/// A request that waits, counted until it is dropped.
 struct Waiting<'a>(&'a Memory);
 
 impl Drop for Waiting<'_> {

@@ -1,6 +1,6 @@
-//! Places for replies: those that run or wait. When all are taken, a client that has fewer than another one gets a place
-//! from it: the newest of the other's replies whose turn has not come is refused instead. So one client alone may have
-//! all places, and of several none can keep the others out.
+//! The replies that run or wait, of which there is a limit. When it is reached, a client with fewer replies displaces the
+//! newest reply of the client with the most whose turn has not come. So one client alone may use the whole queue, but
+//! cannot keep others out.
 
 use super::client::{Client, Who};
 use std::collections::{BTreeMap, HashMap};

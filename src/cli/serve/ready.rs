@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wglm::SchedulerState;
 
-/// A model that has replies to work on and completes no step for so long is stuck.
+/// A model that has replies to work on is stuck if it completes no step for this long.
 const STUCK: Duration = Duration::from_secs(30);
 
-/// Less free memory than this is none.
+/// With less free memory than this, a request for a reply would be refused.
 const MEMORY: usize = 4 << 20;
 const BODIES: usize = 64 << 10;
 
-/// What was last seen of the model's work: how many rounds it had done, and since when it has done none although there are
-/// replies.
+/// The number of rounds that the model had completed when it was last looked at, and since when that number has not changed
+/// although there are replies.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<Option<(u64, Instant)>>);
 

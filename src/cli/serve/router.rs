@@ -90,7 +90,7 @@ async fn wrong_method(request: Request) -> Failure {
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
-/// Who sends a request, if it may be answered. It counts among the requests of its client until the value is dropped.
+/// Admits a request: returns its caller, and a guard that counts it among its client's requests until dropped.
 fn admitted(
     server: &Server,
     access: &Access,

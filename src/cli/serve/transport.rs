@@ -1,5 +1,4 @@
-//! The bytes of a connection: what goes over it tells its [`Link`] what it does, and a client that takes what is sent
-//! to it too slowly is left.
+//! The bytes of a connection: reads and writes update its [`Link`], and a client that reads too slowly is disconnected.
 
 use super::link::Link;
 use std::io;

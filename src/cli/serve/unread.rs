@@ -1,5 +1,5 @@
-//! What replies say until their clients take it. A reply never waits for its client: what it says is kept, up to its
-//! end, so its slot goes to the next one however slowly it is read.
+//! Buffers what clients have not read of their replies. A reply never waits for its client: all of it is kept until it is
+//! read, so its slot is free when the reply ends, however slowly it is read.
 //!
 //! How much that can be is bounded. A reply has at most as many tokens as the context. The first events that wait are
 //! kept as they are, and text behind these is joined, so a token takes its bytes of text and nothing else. Only where
@@ -23,9 +23,9 @@ const MOST: usize = 16 << 20;
 /// the default of 512 connections this is 32 MiB more at the very most.
 const OWN: usize = 64 << 10;
 
-/// What a thread says about its reply.
+/// A message from the thread of a reply.
 pub enum Told {
-    /// It was accepted, with so many tokens of prompt.
+    /// The reply was accepted; its prompt has this many tokens.
     Started(usize),
     Event(Event),
     Failed(Error),
@@ -37,10 +37,10 @@ pub enum Told {
 #[derive(Debug, Clone, Default)]
 pub struct Budget(Arc<AtomicUsize>);
 
-/// Where a thread says something about one of the replies to a request.
+/// The sending side, for the threads of a request's replies.
 pub struct Sender(Arc<Shared>);
 
-/// Where it is taken.
+/// The receiving side, for the task that answers the request.
 pub struct Receiver(Arc<Shared>);
 
 struct Shared {
