@@ -108,7 +108,7 @@ impl Chat {
     /// The last message encoded as text.
     fn read(&self, last: &Message, mut prompt: Vec<u32>, parser: ReplyParser) -> Result<ResumePoint> {
         let model = self.session.model();
-        let said = encoded(model.tokenizer()?, last, parser.is_thinking())?;
+        let said = encoded(model.tokenizer()?, last, &parser)?;
         let begun = PartialReply::replay(model, parser.clone(), &said)?;
         let mut draft = Draft::of(begun.told());
         if !parser.is_thinking() {
@@ -131,17 +131,18 @@ struct ResumePoint {
 }
 
 /// The tokens of a message as the model would generate them, starting inside thinking or after it.
-fn encoded(tokenizer: &Tokenizer, message: &Message, thinking: bool) -> Result<Vec<u32>> {
+fn encoded(tokenizer: &Tokenizer, message: &Message, parser: &ReplyParser) -> Result<Vec<u32>> {
     let start = tokenizer.encode("", false)?.len();
     let plain = |text: &str| tokenizer.encode(text, false).map(|tokens| tokens[start..].to_vec());
     let (thought, text) = (message.reasoning_content.as_deref().unwrap_or_default(), message.text());
     let mut tokens = Vec::new();
-    if thinking {
+    if parser.is_thinking() {
         tokens.extend(plain(thought)?);
         if !text.is_empty() {
             tokens.extend(tokenizer.special(CLOSE).map_or_else(|| plain(CLOSE), |token| Ok(vec![token]))?);
         }
     }
-    tokens.extend(plain(&text)?);
+    let lead = if parser.is_thinking() || text.is_empty() { "" } else { parser.family().lead };
+    tokens.extend(plain(&format!("{lead}{text}"))?);
     Ok(tokens)
 }

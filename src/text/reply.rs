@@ -2,8 +2,8 @@
 //!
 //! A reply is an optional block of thinking, which `</think>` closes, followed by the answer. The tags are those of the
 //! template's [`Family`], written here as GLM's. The result does not depend on how the text was cut into pieces on its
-//! way here. No part of a tag is ever returned as text, and nothing else is lost except blanks next to a tag at the
-//! beginning of the answer. Tags count only before the first letter of the answer, so that an answer can mention them.
+//! way here. No part of a tag is ever returned as text, and nothing else is lost except blanks at the beginning of the
+//! answer that stand next to a tag or belong to the template. Tags count only before the first letter of the answer, so that an answer can mention them.
 //!
 //! If the vocabulary has a token for a tag, only that token counts as the tag, and the same letters in other tokens are
 //! text. Otherwise the letters are the tag.
@@ -176,7 +176,6 @@ impl ReplyParser {
     }
 
     /// The family of its tags.
-    #[cfg(feature = "constrain")]
     pub(crate) fn family(&self) -> &'static Family {
         self.family
     }
@@ -326,11 +325,20 @@ impl ReplyParser {
             _ => return self.emit_body(),
         };
         if !text.trim_start().is_empty() {
-            if matches!(self.state, ParserState::TextStart { after_tag: true }) {
-                self.blanks = self.blanks.trim_start().to_owned();
+            if let ParserState::TextStart { after_tag } = self.state {
+                self.blanks = self.without_lead(after_tag).to_owned();
             }
             self.state = body;
             self.emit_body();
+        }
+    }
+
+    /// The text from its beginning on, without the blanks there that belong to a tag or to the template.
+    fn without_lead(&self, after_tag: bool) -> &str {
+        if after_tag {
+            self.blanks.trim_start()
+        } else {
+            self.blanks.strip_prefix(self.family.lead).unwrap_or(&self.blanks)
         }
     }
 

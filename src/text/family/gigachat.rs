@@ -11,6 +11,7 @@ pub(super) static FAMILY: Family = Family {
     tags: &[(Tag::Call, "<|function_call|>")],
     calls: CallForm::Object,
     caller: None,
+    lead: "",
 };
 
 /// GigaChat 3.0. Its tokens contain the line ends.
@@ -21,4 +22,5 @@ pub(super) static BY_MESSAGES: Family = Family {
     tags: &[(Tag::MessageEnd, "<|message_sep|>\n\n"), (Tag::RoleEnd, "<|role_sep|>\n")],
     calls: CallForm::Object,
     caller: Some("function call"),
+    lead: "",
 };

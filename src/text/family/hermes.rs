@@ -10,4 +10,5 @@ pub(super) static FAMILY: Family = Family {
     tags: &[THINK, THINK_END, (Tag::Call, "<tool_call>"), (Tag::CallEnd, "</tool_call>")],
     calls: CallForm::Object,
     caller: None,
+    lead: "",
 };

@@ -19,4 +19,5 @@ pub(super) static FAMILY: Family = Family {
     ],
     calls: CallForm::Named,
     caller: None,
+    lead: "",
 };

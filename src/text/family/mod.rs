@@ -26,6 +26,8 @@ pub struct Family {
     pub(crate) calls: CallForm,
     /// The role of messages that are calls, where calls are messages of their own.
     pub(crate) caller: Option<&'static str>,
+    /// What the template writes between the beginning of a reply and its text, and leaves to the model in a prompt.
+    pub(crate) lead: &'static str,
 }
 
 /// The form of a call between the tags around it.

@@ -348,6 +348,10 @@ fn a_section_of_calls_with_ids() {
 fn a_family_without_tags() {
     let text = "<think>a</think><tool_call>{\"name\": \"weather\"}</tool_call>";
     check("deepseek", text, &[('t', text)]);
+    // The template writes one blank before a reply, which a prompt leaves to the model.
+    check("deepseek", " Yes. ", &[('t', "Yes. ")]);
+    check("deepseek", "  indented", &[('t', " indented")]);
+    check("glm", " Yes.", &[('t', " Yes.")]);
 }
 
 /// What a template writes of a call is read as the same call.
