@@ -131,6 +131,8 @@ fn the_command_that_was_meant_is_named() {
 /// Where the result is JSON, so is the error.
 #[test]
 fn errors_are_json_too() {
+    let demo = json(&succeed("inspect --json").out);
+    assert!(demo["error"].is_null() && demo["needs"].is_object(), "{demo}");
     for line in ["inspect --json nosuch.gguf", "tokenize --json -m nosuch.gguf hi", "bench -o json -m nosuch.gguf"] {
         let done = wglm(line);
         let object = json(&done.out);

@@ -244,6 +244,8 @@ fn lines_break_between_words() {
             let terminal = session.process().get_file_handle().unwrap();
             let resized = Command::new("stty").args(["cols", "24"]).stdin(terminal).status().unwrap();
             assert!(resized.success());
+            type_in(&mut session, "/clear\r"); // so that the story is the same
+            session.exp_string(PROMPT).unwrap();
         }
         type_in(&mut session, "Tell me a story about an owl.\r");
         session.exp_string("Once upon").unwrap();

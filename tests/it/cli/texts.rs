@@ -94,19 +94,20 @@ fn stdin_is_split_as_it_is() {
 fn the_token_before_a_text_can_be_left_out() {
     let plain = |b: &u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
     let bytes = (0..256).filter(plain).chain(256..256 + 68).filter_map(char::from_u32).map(String::from);
-    let tokens: Vec<Meta> = bytes.chain(["<s>".into()]).map(|token| token.as_str().into()).collect();
-    let types = (0..257).map(|id| Meta::from(if id < 256 { 1i32 } else { 3 })).collect();
+    let tokens: Vec<Meta> = bytes.chain(["he".into(), "<s>".into()]).map(|token| token.as_str().into()).collect();
+    let types = (0..258).map(|id| Meta::from(if id < 257 { 1i32 } else { 3 })).collect();
     let writer = GgufWriter::new()
         .meta("tokenizer.ggml.model", "gpt2")
         .meta("tokenizer.ggml.pre", "glm4")
         .meta("tokenizer.ggml.tokens", Meta::Array(8, tokens))
         .meta("tokenizer.ggml.token_type", Meta::Array(5, types))
         .meta("tokenizer.ggml.merges", Meta::Array(8, vec!["h e".into()]))
-        .meta("tokenizer.ggml.bos_token_id", 256u32)
+        .meta("tokenizer.ggml.bos_token_id", 257u32)
+        .meta("tokenizer.ggml.eos_token_id", 257u32)
         .meta("tokenizer.ggml.add_bos_token", true);
     let dir = TempDir::new().unwrap();
     let file = written(&dir, "bos.gguf", &writer.finish()).display().to_string();
     let ids = |rest: &str| json(&succeed(&format!("tokenize --ids -m {file} {rest}")).out);
-    assert_eq!((ids("a"), ids("--no-bos a")), (json("[256,64]"), json("[64]")));
+    assert_eq!((ids("a"), ids("--no-bos a")), (json("[257,64]"), json("[64]")));
     assert_eq!(succeed("tokenize --no-bos hello").out, succeed("tokenize hello").out);
 }
