@@ -1,6 +1,10 @@
 //! Opens regular files, and nothing that stands in the place of one. Folders such as a shared cache or a temporary folder
 //! may hold what somebody else put there: a pipe, whose opening waits for another program, a device, or a symbolic link to
-//! a file that should not be written to.
+//! a file that should not be written to. Files that are written as a whole are replaced by [`Replacement`].
+
+mod replacement;
+
+pub use replacement::{Readers, Replacement, replace};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -12,7 +16,6 @@ pub enum Links {
     /// It may: caches name their files so.
     Followed,
     /// It may not: what is written goes to the file of this name alone.
-    #[cfg_attr(not(feature = "download"), allow(dead_code))] // nothing else writes where others do
     Refused,
 }
 

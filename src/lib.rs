@@ -53,7 +53,8 @@ pub mod constrain;
 pub mod download;
 #[doc(hidden)]
 pub mod error;
-mod files;
+#[doc(hidden)]
+pub mod files;
 #[doc(hidden)]
 pub mod generate;
 #[doc(hidden)]

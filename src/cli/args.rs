@@ -10,6 +10,7 @@ mod report;
 mod sampling;
 #[cfg(feature = "serve")]
 mod serve;
+mod suggest;
 mod talk;
 
 pub use constraint::ConstraintArgs;
@@ -25,11 +26,12 @@ pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};
 use super::hardware::names;
 use super::output::usage;
 use clap::builder::PossibleValuesParser;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "download")]
-use numbers::positive;
+use numbers::connections;
 use numbers::whole;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 #[cfg(feature = "download")]
 use wglm::ModelName;
 
@@ -140,7 +142,35 @@ pub enum Command {
 /// the process.
 pub fn parse() -> (Arguments, Vec<String>) {
     let translated = llama::translated(std::env::args_os()).unwrap_or_else(|error| usage(&error));
-    (Arguments::try_parse_from(translated.args).unwrap_or_else(|error| usage(&error)), translated.notes)
+    let parsed = Arguments::try_parse_from(translated.args).map_err(suggest::with_command);
+    let arguments = parsed.unwrap_or_else(|error| usage(&error));
+    if let Err((name, wrong)) = arguments.command.check() {
+        let mut root = Arguments::command();
+        root.build();
+        let command = root.find_subcommand(name).unwrap_or(&root).clone();
+        usage(&command.clone().error(ErrorKind::ArgumentConflict, wrong));
+    }
+    (arguments, translated.notes)
+}
+
+impl Command {
+    /// What options demand together.
+    ///
+    /// # Errors
+    /// The name of the command, and what is wrong.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let is_stdin = |path: &PathBuf| path == Path::new("-");
+        match self {
+            Self::Bench(args) => args.check().map_err(|wrong| ("bench", wrong)),
+            Self::Template(TemplateArgs { messages, tools: Some(tools), .. })
+                if is_stdin(messages) && is_stdin(tools) =>
+            {
+                Err(("template", "--messages and --tools cannot both read stdin".into()))
+            }
+            Self::Run(args) => args.check().map_err(|wrong| ("run", wrong)),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -167,7 +197,7 @@ pub struct PullArgs {
     #[arg(long, value_name = "NAME", default_value = "main")]
     pub revision: String,
     /// Connections for a large file, at most 16 [default: 4]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = positive::<u32>)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = connections)]
     pub connections: Option<u32>,
     /// Print JSON
     #[arg(long)]
@@ -236,7 +266,7 @@ pub struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
-    /// Text; - reads stdin
+    /// Text; - reads stdin, of which every byte counts, the end of the last line too
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub text: String,
     /// Model file (GGUF), or a name that `wglm models` lists [default: the demonstration model]
@@ -248,6 +278,9 @@ pub struct TokenizeArgs {
     /// Treat the names of special tokens as plain text
     #[arg(long)]
     pub no_parse_special: bool,
+    /// Leave out the token with which the model's texts begin, if its file asks for one
+    #[arg(long)]
+    pub no_bos: bool,
 }
 
 #[derive(Debug, Args)]

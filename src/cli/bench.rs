@@ -1,11 +1,12 @@
 //! The command `bench`: measures speed and prints it in the table of llama-bench, followed by other times that a user
 //! waits for.
 
-use super::args::{BenchArgs, MeasuredFormat};
+use super::args::BenchArgs;
 use super::bandwidth;
 use super::bench_chart::{self, Measured};
 use super::bench_report::BenchReport;
 use super::context;
+use super::failure::Usage;
 use super::figures::{mean_and_deviation, median};
 use super::model;
 use super::output;
@@ -111,8 +112,11 @@ pub fn measured(
     tell: &mut dyn FnMut(&BenchRow) -> anyhow::Result<ControlFlow<()>>,
 ) -> anyhow::Result<()> {
     if !args.from.is_empty() {
-        anyhow::ensure!(args.output.format() == MeasuredFormat::Svg, "--from: expected -o svg beside it");
-        return output::lines([bench_chart::draw(&bench_chart::saved(&args.from)?)?]);
+        let results = bench_chart::saved(&args.from)?;
+        if let Some((name, _)) = results.iter().find(|(_, rows)| rows.is_empty()) {
+            return Err(Usage(format!("--from: `{name}` has no results to draw")).into());
+        }
+        return output::lines([bench_chart::draw(&results)?]);
     }
     let (tests, given) = (tests(&args), args.model.file.context);
     let fit = |given| tests.iter().try_for_each(|test| context::enough(&test.name(), test.needed(), given).map(drop));

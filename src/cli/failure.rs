@@ -1,7 +1,34 @@
 //! Reports errors on stderr, and the options that help. The library has no options, so its own advice is more general.
 
 use super::output;
+use std::fmt;
+use std::process::ExitCode;
 use wglm::{Error, KernelFault, ModelName};
+
+/// A mistake in the arguments that shows only in what they name. The exit status says so.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// The exit status after an error.
+pub fn code(error: &anyhow::Error) -> ExitCode {
+    if error.is::<Usage>() { WRONG_USAGE.into() } else { ExitCode::FAILURE }
+}
+
+/// The exit status after wrong usage, which is that of clap.
+const WRONG_USAGE: u8 = 2;
+
+/// The error as a JSON object, for a command that has no result to print.
+pub fn as_json(error: &anyhow::Error) -> serde_json::Value {
+    serde_json::json!({ "error": sentence(error), "hint": hint(error) })
+}
 
 /// Reports an error in one sentence, and in another what helps, if that is known.
 pub fn tell(error: &anyhow::Error) {

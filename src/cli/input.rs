@@ -10,7 +10,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Reads the text of a file, or of stdin for `-`, without a byte-order mark, with line endings as on Unix, and without
 /// the ending of the last line.
 pub fn text(path: &Path) -> anyhow::Result<String> {
-    let text = read(path)?;
+    let text = exact(path)?;
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text).replace("\r\n", "\n");
     Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
@@ -18,7 +18,7 @@ pub fn text(path: &Path) -> anyhow::Result<String> {
 /// Reads the text of a file, or of stdin for `-`, unchanged except that the ending of the last line is removed, as in
 /// llama.cpp.
 pub fn verbatim(path: &Path) -> anyhow::Result<String> {
-    let text = read(path)?;
+    let text = exact(path)?;
     Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
 
@@ -27,7 +27,8 @@ pub fn name(path: &Path) -> String {
     if path == Path::new("-") { "stdin".to_owned() } else { path.display().to_string() }
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
+/// Reads the text of a file, or of stdin for `-`, without any change.
+pub fn exact(path: &Path) -> anyhow::Result<String> {
     let name = name(path);
     let bytes = if path == Path::new("-") {
         let mut bytes = Vec::new();
@@ -38,22 +39,26 @@ fn read(path: &Path) -> anyhow::Result<String> {
     };
     let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
     String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let wide = matches!(error.as_bytes(), [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
-        match wide {
-            true => anyhow::anyhow!("cannot read {name}: expected text in UTF-8, but it seems to be UTF-16"),
-            false => anyhow::anyhow!("cannot read {name}: invalid UTF-8 at byte {at}"),
-        }
+        let reason = not_text(error.as_bytes(), error.utf8_error().valid_up_to());
+        anyhow::anyhow!("cannot read {name}: {reason}")
     })
 }
 
+/// What is wrong with bytes that are UTF-8 only up to one of them.
+pub fn not_text(bytes: &[u8], valid_up_to: usize) -> String {
+    match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "expected text in UTF-8, but it seems to be UTF-16".to_owned(),
+        _ => format!("invalid UTF-8 at byte {valid_up_to}"),
+    }
+}
+
 /// A line without its ending and, if it is the first one, without a byte-order mark. Bytes that are not UTF-8 become
-/// U+FFFD; the second value says whether there were any.
-pub fn line(bytes: &[u8], first: bool) -> (String, bool) {
+/// U+FFFD.
+pub fn line(bytes: &[u8], first: bool) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut line = text.strip_suffix('\n').map_or(&*text, |line| line.strip_suffix('\r').unwrap_or(line));
     if first {
         line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
     }
-    (line.to_owned(), matches!(text, std::borrow::Cow::Owned(_)))
+    line.to_owned()
 }

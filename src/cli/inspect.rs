@@ -1,7 +1,7 @@
 //! The command `inspect`: shows what a file contains and how much memory it needs, without a GPU.
 
 use super::args::InspectArgs;
-use super::{model, output};
+use super::{failure, model, output};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     // A file that is not a model for wglm is still shown, as far as possible.
     let needs = MemoryNeeds::of(&file);
     if args.json {
-        output::lines([serde_json::to_string_pretty(&as_json(&file, needs.as_ref().ok()))?])?;
+        output::lines([serde_json::to_string_pretty(&as_json(&file, needs.as_ref()))?])?;
         return needs.map(|_| ());
     }
     let mut report =
@@ -32,8 +32,9 @@ pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     output::lines(needs?.lines())
 }
 
-/// The file as JSON. Sizes are in bytes. Arrays are described by their type and length.
-fn as_json(file: &Gguf, needs: Option<&MemoryNeeds>) -> serde_json::Value {
+/// The file as JSON, with what keeps wglm from running it. Sizes are in bytes. Arrays are described by their type and
+/// length.
+fn as_json(file: &Gguf, needs: Result<&MemoryNeeds, &anyhow::Error>) -> serde_json::Value {
     let metadata: serde_json::Map<_, _> =
         file.metadata().map(|(key, value)| (key.to_owned(), scalar(&value))).collect();
     json!({
@@ -42,7 +43,9 @@ fn as_json(file: &Gguf, needs: Option<&MemoryNeeds>) -> serde_json::Value {
         "metadata": metadata,
         "tensors": file.tensors().len(),
         "tensor_types": tensors_by_type(file),
-        "needs": needs,
+        "needs": needs.ok(),
+        "error": needs.err().map(failure::sentence),
+        "hint": needs.err().and_then(failure::hint),
     })
 }
 

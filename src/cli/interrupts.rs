@@ -4,11 +4,15 @@
 //! A driver can keep the thread that compiles shaders busy for seconds, and nothing can interrupt it. If a press is to
 //! end the program, the thread that receives the signal therefore ends the process itself, after giving the other
 //! threads a short time to end on their own.
+//!
+//! A signal that was ignored when the program started stays ignored: a shell does that for programs in the background of
+//! a script, and `nohup` for SIGHUP.
 
 use super::terminal;
 use anyhow::Context;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wglm::Cancel;
 
 /// The exit status of a program that Ctrl-C ended, as shells report it.
@@ -40,6 +44,68 @@ static STATE: LazyLock<Mutex<InterruptState>> = LazyLock::new(|| {
 
 fn state() -> MutexGuard<'static, InterruptState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether Ctrl-C is listened for.
+static LISTENING: AtomicBool = AtomicBool::new(false);
+
+/// What is still to be said if Ctrl-C ends the process.
+enum LastWords {
+    Nothing,
+    Waiting(Box<dyn FnOnce() + Send>),
+    /// The main thread says something in their place.
+    Replaced,
+    /// The process is ending.
+    Said,
+}
+
+static LAST_WORDS: Mutex<LastWords> = Mutex::new(LastWords::Nothing);
+
+/// How long last words may keep the process: whoever should read them may not.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+fn last_words() -> MutexGuard<'static, LastWords> {
+    LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has a press that ends the process do this first.
+pub fn set_last_words(say: impl FnOnce() + Send + 'static) {
+    *last_words() = LastWords::Waiting(Box::new(say));
+}
+
+/// Says something in place of the last words. If the process is ending already, this does not return.
+pub fn instead_of_last_words<T>(say: impl FnOnce() -> T) -> T {
+    loop {
+        let mut words = last_words();
+        if !matches!(*words, LastWords::Said) {
+            *words = LastWords::Replaced;
+            break;
+        }
+        drop(words);
+        std::thread::park();
+    }
+    let said = say();
+    *last_words() = LastWords::Nothing;
+    said
+}
+
+/// Ends the process, after its last words. Another thread says them, because nobody may read what it writes.
+fn leave() -> ! {
+    let start = Instant::now();
+    while matches!(*last_words(), LastWords::Replaced) && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if let LastWords::Waiting(say) = std::mem::replace(&mut *last_words(), LastWords::Said) {
+        let (said, ended) = std::sync::mpsc::channel();
+        let saying = std::thread::Builder::new().spawn(move || {
+            say();
+            said.send(()).unwrap_or_default();
+        });
+        if saying.is_ok() {
+            let _ = ended.recv_timeout(PATIENCE);
+        }
+    }
+    terminal::leave(INTERRUPTED);
 }
 
 /// Begins work with a new [`Cancel`], which presses of Ctrl-C from now on will cancel.
@@ -76,23 +142,27 @@ fn pressed() {
     state.cancel.cancel();
     drop(state);
     if again || on_interrupt == OnInterrupt::ExitNow {
-        terminal::leave(INTERRUPTED);
+        leave();
     }
     if on_interrupt == OnInterrupt::ExitAfterGrace {
         std::thread::sleep(GRACE);
-        terminal::leave(INTERRUPTED);
+        leave();
     }
 }
 
 /// Starts to listen for Ctrl-C and, if `terminal`, for the other signals that end a program, because a program that
 /// changed the terminal has to restore it. If the system refuses the thread for this, signals have their default
-/// effect.
+/// effect. Only the first call counts.
 #[cfg(unix)]
 pub fn listen(terminal: bool) -> anyhow::Result<()> {
+    if LISTENING.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let (ready, readied) = std::sync::mpsc::channel();
     let listen = move || {
         let numbers = if terminal { &[SIGINT, SIGTERM, SIGHUP][..] } else { &[SIGINT] };
+        let numbers = numbers.iter().filter(|number| !is_ignored(**number));
         let signals = signal_hook::iterator::Signals::new(numbers);
         let mut signals = match signals {
             Ok(signals) => signals,
@@ -115,8 +185,22 @@ pub fn listen(terminal: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Starts to listen for Ctrl-C. Elsewhere than on Unix the system restores the console by itself.
+/// Whether the process ignores a signal, which it does only if it was started so.
+#[cfg(unix)]
+pub fn is_ignored(signal: std::ffi::c_int) -> bool {
+    use nix::libc::{SIG_IGN, sigaction};
+    let mut action = std::mem::MaybeUninit::<sigaction>::zeroed();
+    // SAFETY: without a new action the call only writes the current one to `action`, for which all zeros are valid too.
+    unsafe {
+        sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0 && action.assume_init().sa_sigaction == SIG_IGN
+    }
+}
+
+/// Starts to listen for Ctrl-C, at the first call. Elsewhere than on Unix the system restores the console by itself.
 #[cfg(not(unix))]
 pub fn listen(_: bool) -> anyhow::Result<()> {
+    if LISTENING.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
     ctrlc::set_handler(pressed).context("cannot listen for Ctrl-C")
 }

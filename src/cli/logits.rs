@@ -4,10 +4,10 @@ use super::args::LogitsArgs;
 use super::{input, model};
 use anyhow::{Context, anyhow, ensure};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use wglm::files::{Readers, Replacement};
 use wglm::model::CacheShape;
 use wglm::{DraftKind, Session};
 
@@ -69,49 +69,39 @@ const STREAM: &str = "-";
 /// The output. A regular file gets its name only once it is complete; a pipe or stdout gets rows as they come.
 struct Destination<'a> {
     to: &'a Path,
-    partial: Option<PathBuf>,
-    out: BufWriter<Box<dyn Write>>,
+    out: Out,
+}
+
+enum Out {
+    Stdout(BufWriter<io::Stdout>),
+    File(BufWriter<Replacement>),
 }
 
 impl<'a> Destination<'a> {
     fn open(to: &'a Path, tokens: &Path) -> anyhow::Result<Self> {
         if to == Path::new(STREAM) {
-            return Ok(Self { to, partial: None, out: BufWriter::new(Box::new(io::stdout())) });
+            return Ok(Self { to, out: Out::Stdout(BufWriter::new(io::stdout())) });
         }
-        let unwritable = || format!("cannot write {}", to.display());
-        let known = std::fs::metadata(to).ok();
-        if known.as_ref().is_some_and(|m| !m.is_file()) {
-            let pipe = File::options().write(true).open(to).with_context(unwritable)?;
-            return Ok(Self { to, partial: None, out: BufWriter::new(Box::new(pipe)) });
-        }
-        let same = known.is_some() && to.canonicalize().ok() == tokens.canonicalize().ok();
+        let same = to.is_file() && to.canonicalize().ok() == tokens.canonicalize().ok();
         ensure!(!same, "--out is the same file as --tokens; name another");
-        let mut name = to.file_name().with_context(unwritable)?.to_owned();
-        name.push(".partial");
-        let partial = to.with_file_name(name);
-        let file = File::create(&partial).with_context(unwritable)?;
-        Ok(Self { to, partial: Some(partial), out: BufWriter::new(Box::new(file)) })
+        let file = Replacement::begin(to, Readers::Usual).with_context(|| format!("cannot write {}", to.display()))?;
+        Ok(Self { to, out: Out::File(BufWriter::new(file)) })
     }
 
     fn write(&mut self, row: &[u8]) -> anyhow::Result<()> {
-        self.out.write_all(row).with_context(|| format!("cannot write {}", self.to.display()))
+        let written = match &mut self.out {
+            Out::Stdout(out) => out.write_all(row),
+            Out::File(out) => out.write_all(row),
+        };
+        written.with_context(|| format!("cannot write {}", self.to.display()))
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
-        let renamed = match self.partial.take() {
-            Some(partial) => self.out.flush().and_then(|()| std::fs::rename(partial, self.to)),
-            None => self.out.flush(),
+        let finished = match &mut self.out {
+            Out::Stdout(out) => out.flush(),
+            Out::File(out) => out.flush().and_then(|()| out.get_mut().commit()),
         };
-        renamed.with_context(|| format!("cannot write {}", self.to.display()))
-    }
-}
-
-impl Drop for Destination<'_> {
-    /// Removes an incomplete file.
-    fn drop(&mut self) {
-        if let Some(partial) = &self.partial {
-            let _ = std::fs::remove_file(partial);
-        }
+        finished.with_context(|| format!("cannot write {}", self.to.display()))
     }
 }
 

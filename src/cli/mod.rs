@@ -53,6 +53,7 @@ mod tunings;
 mod verdicts;
 #[cfg(feature = "download")]
 mod verify;
+mod wrap;
 
 use args::Command;
 use std::io::ErrorKind;
@@ -79,16 +80,32 @@ pub fn main() -> ExitCode {
             .with_writer(|| output::Log)
             .init();
     }
+    let json = arguments.command.is_json();
+    if json {
+        interrupts::set_last_words(|| drop(tell_json(&wglm::Error::Cancelled.into())));
+        // Otherwise a press ends the process without them.
+        interrupts::listen(false).unwrap_or_else(|error| tracing::warn!("{error:#}"));
+    }
     match dispatch(arguments.command) {
         Ok(code) => code,
         // The reader of the output has closed the pipe, so nobody wants the rest.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) if matches!(error.downcast_ref(), Some(wglm::Error::Cancelled)) => interrupts::INTERRUPTED.into(),
         Err(error) => {
+            if json {
+                let _ = interrupts::instead_of_last_words(|| tell_json(&error));
+            }
+            if matches!(error.downcast_ref(), Some(wglm::Error::Cancelled)) {
+                return interrupts::INTERRUPTED.into();
+            }
             failure::tell(&error);
-            ExitCode::FAILURE
+            failure::code(&error)
         }
     }
+}
+
+/// Prints an error as a JSON object, unless the command has printed something else.
+fn tell_json(error: &anyhow::Error) -> anyhow::Result<()> {
+    if output::has_spoken() { Ok(()) } else { output::lines([failure::as_json(error)]) }
 }
 
 /// Makes macOS more patient with GPU work that keeps the screen waiting, as llama.cpp does (ggml-metal.cpp) and mlx's

@@ -11,10 +11,21 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wglm::visible::{is_obeyed, visible};
 
+/// The most columns of help, as for that of the arguments.
+const HELP_WIDTH: usize = 100;
+
 const UNWRITABLE: &str = "cannot write to stdout";
 
 /// Whether only errors are written to stderr.
 static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Whether anything was written to stdout, or tried to be.
+static SPOKEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether anything was written to stdout, or tried to be.
+pub fn has_spoken() -> bool {
+    SPOKEN.load(Ordering::Relaxed)
+}
 
 /// From now on writes only errors to stderr.
 pub fn be_quiet() {
@@ -54,6 +65,11 @@ pub fn complain(line: fmt::Arguments<'_>) {
     let _ = writeln!(err, "{}", shown(&line, &err));
 }
 
+/// The columns that help on stderr is written in: those of the terminal, and not more than are easily read.
+pub fn width() -> usize {
+    terminal::width_of_stderr().unwrap_or(HELP_WIDTH).min(HELP_WIDTH)
+}
+
 /// Writes a prompt to stderr, after which the user types.
 pub fn prompt(text: &str) {
     let mut err = io::stderr().lock();
@@ -63,6 +79,7 @@ pub fn prompt(text: &str) {
 
 /// Writes text to stdout and flushes it.
 pub fn say(text: &str) -> anyhow::Result<()> {
+    SPOKEN.store(true, Ordering::Relaxed);
     let mut out = io::stdout().lock();
     let text = shown(text, &out);
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(UNWRITABLE)
@@ -70,6 +87,7 @@ pub fn say(text: &str) -> anyhow::Result<()> {
 
 /// Writes lines to stdout.
 pub fn lines(lines: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Result<()> {
+    SPOKEN.store(true, Ordering::Relaxed);
     let mut out = io::stdout().lock();
     let written = lines.into_iter().try_for_each(|line| {
         let line = line.to_string();

@@ -7,22 +7,25 @@ use super::interrupts::{self, OnInterrupt};
 use super::output;
 use super::recovery::Reloader;
 use super::reply::{CollectedReply, View};
-use super::table::record;
-use super::{failure, input, model, tunings};
+use super::{input, model, tunings};
 use std::path::Path;
 use std::process::ExitCode;
 use wglm::model::recommended_sampling;
 use wglm::sample::Sampler;
 use wglm::text::{Message, Vocab};
-use wglm::{Cancel, Chat, Config, Error, GenerateOptions, Generation, Gguf, Session};
+use wglm::{Cancel, Chat, Config, GenerateOptions, Generation, Gguf, Session};
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let cancel = interrupts::begin(OnInterrupt::ExitAfterGrace);
+    let mut reply = CollectedReply::new(args.talk.constraint.form());
+    if args.json {
+        let reply = reply.clone();
+        interrupts::set_last_words(move || drop(tell(&reply, None)));
+    }
     interrupts::listen(false)?;
-    let mut reply = CollectedReply::default();
     let answered = answer(&args, &cancel, &mut reply);
     if args.json {
-        tell(&reply, answered.as_ref().err())?;
+        interrupts::instead_of_last_words(|| tell(&reply, answered.as_ref().err()))?;
     }
     answered.map(|()| reply.code())
 }
@@ -41,7 +44,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
         let tokens = model.tokenizer()?.encode(&prompt, true)?;
         let mut session = Session::new(&model)?;
         let reply = Generation::new(&mut session, tokens, None, options)?.with_cancel(cancel);
-        into.show(reloader.keep_going(reply, model), view)
+        into.show(reloader.keep_going(reply, model), view)?;
     } else {
         let mut chat = Chat::new(&model)?;
         prepare(&mut chat, reply, options);
@@ -50,21 +53,18 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
         if view.figures && into.stop() != Some(wglm::Stop::Cancelled) {
             hint::tell(hint::real_model(&model, &model_args.file));
         }
-        Ok(())
     }
+    // Nobody asked for that length, so it is said even where only the answer is shown.
+    let cut = into.stop() == Some(wglm::Stop::Context) && into.without_answer().or(into.cut()).is_none();
+    if cut && !view.figures {
+        output::complain(format_args!("the answer is cut: the context is full (-c)"));
+    }
+    Ok(())
 }
 
-/// Prints the reply as one JSON object, with the error if there was one. After a cancellation nothing is printed.
+/// Prints the reply as one JSON object.
 fn tell(reply: &CollectedReply, error: Option<&anyhow::Error>) -> anyhow::Result<()> {
-    let mut object = record(reply)?;
-    if let Some(error) = error {
-        if matches!(error.downcast_ref(), Some(Error::Cancelled)) {
-            return Ok(());
-        }
-        object.insert("error".into(), failure::sentence(error).into());
-        object.insert("hint".into(), failure::hint(error).into());
-    }
-    output::lines([serde_json::Value::from(object)])
+    output::lines([reply.as_json(error)?])
 }
 
 /// The options of generation, with checks of the file and the arguments that are made before a large file is loaded:
@@ -100,14 +100,15 @@ pub fn prepare(chat: &mut Chat, args: &ReplyArgs, options: GenerateOptions) {
     }
 }
 
+/// The prompt. A blank one is refused, as `chat` passes over blank lines, but for plain text that is continued.
 fn prompt(args: &RunArgs) -> anyhow::Result<String> {
     let stdin = Path::new("-");
-    let file = match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {
-        (Some(text), _) if text != "-" => return Ok(text.clone()),
-        (None, Some(file)) => file,
-        _ => stdin,
+    let (prompt, name) = match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {
+        (Some(text), _) if text != "-" => (text.clone(), "the command line".to_owned()),
+        (None, Some(file)) => (input::text(file)?, input::name(file)),
+        _ => (input::text(stdin)?, input::name(stdin)),
     };
-    let prompt = input::text(file)?;
-    anyhow::ensure!(!prompt.is_empty(), "{}: the prompt is empty", input::name(file));
+    let blank = if args.raw { prompt.is_empty() } else { prompt.trim().is_empty() };
+    anyhow::ensure!(!blank, "{name}: the prompt is empty");
     Ok(prompt)
 }

@@ -22,6 +22,21 @@ pub fn edits() -> bool {
     is_typed() && !is_dumb() && (io::stdout().is_terminal() || itself().is_ok())
 }
 
+/// The columns of the terminal that stdout is, now.
+pub fn width_of_stdout() -> Option<usize> {
+    columns(terminal_size::terminal_size_of(io::stdout()))
+}
+
+/// The columns of the terminal that stderr is, now.
+pub fn width_of_stderr() -> Option<usize> {
+    columns(terminal_size::terminal_size_of(io::stderr()))
+}
+
+/// A terminal that does not know its width says that it has none.
+fn columns(size: Option<(terminal_size::Width, terminal_size::Height)>) -> Option<usize> {
+    size.map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
+}
+
 /// Opens the terminal itself, even if the standard streams are redirected.
 pub fn itself() -> io::Result<std::fs::File> {
     std::fs::OpenOptions::new().write(true).open(if cfg!(windows) { "CONOUT$" } else { "/dev/tty" })

@@ -2,7 +2,7 @@
 
 use super::args::{Switch, TemplateArgs, TokenizeArgs};
 use super::{input, model, output};
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use std::path::Path;
 use wglm::text::{ChatInput, ChatTemplate, Message, Tokenizer, Vocab};
 
@@ -12,8 +12,13 @@ pub fn tokenize(args: TokenizeArgs) -> anyhow::Result<()> {
         format!("{} has no tokenizer (`tokenizer.ggml.model`); use another file", model::title(&file))
     })?;
     let tokenizer = Tokenizer::new(vocab)?;
-    let text = if args.text == "-" { input::text(Path::new("-"))? } else { args.text };
-    let tokens = tokenizer.encode(&text, !args.no_parse_special)?;
+    let text = if args.text == "-" { input::exact(Path::new("-"))? } else { args.text };
+    let mut tokens = tokenizer.encode(&text, !args.no_parse_special)?;
+    if args.no_bos {
+        // An empty text is that token alone, wherever there is one.
+        let beginning = tokenizer.encode("", false)?.len();
+        tokens.drain(..beginning);
+    }
     if args.json {
         output::lines([serde_json::to_string(&tokens)?])?;
         return Ok(());
@@ -35,8 +40,6 @@ pub fn template(args: TemplateArgs) -> anyhow::Result<()> {
         Some(vocab) => template.with_vocab(&vocab),
         None => template,
     };
-    let both = [Some(&args.messages), args.tools.as_ref()].map(|path| path.is_some_and(|path| path == Path::new("-")));
-    ensure!(both != [true; 2], "--messages and --tools cannot both read stdin");
     let messages: Vec<Message> = json(&args.messages, "a JSON array of messages with `role` and `content`")?;
     let tools: Option<Vec<serde_json::Value>> =
         args.tools.as_deref().map(|path| json(path, "a JSON array of tools")).transpose()?;

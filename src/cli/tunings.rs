@@ -7,10 +7,14 @@ use anyhow::Context;
 use directories::ProjectDirs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use wglm::files::{Readers, replace};
 use wglm::{Gguf, Gpu, Model, TuneOptions, Tuning, TuningSubject, first_tuning};
 
-/// The tuning that a command should load a model with: the one that is named, or else the one that is kept. A file that
-/// cannot be read is ignored with a note.
+/// The tuning that a command should load a model with: the one that is named, or else the one that is kept, which is
+/// ignored with a note if it cannot be read.
+///
+/// # Errors
+/// A file that is named cannot be read, or holds no tuning.
 pub fn wanted(args: &ModelArgs, gpu: &Gpu, file: &Gguf) -> anyhow::Result<Option<Tuning>> {
     let (path, named) = match &args.tuning {
         Some(TuningArg::Off) => return Ok(None),
@@ -25,6 +29,7 @@ pub fn wanted(args: &ModelArgs, gpu: &Gpu, file: &Gguf) -> anyhow::Result<Option
             }
             Ok(Some(tuning))
         }
+        Err(reason) if named => Err(reason.context(format!("--tuning: cannot use {}", path.display()))),
         Err(reason) => {
             output::note(format_args!("note: the tuning {} is not used: {reason:#}", path.display()));
             Ok(None)
@@ -55,13 +60,12 @@ fn usual_path(gpu: &Gpu, file: &Gguf) -> Option<PathBuf> {
     Some(ProjectDirs::from("", "", "wglm")?.config_dir().join("tunings").join(name))
 }
 
-/// Writes a tuning: a temporary file that is then renamed, because other processes may read the file at any time.
+/// Writes a tuning. The file is replaced as a whole, because other processes may read it at any time.
 pub fn keep(tuning: &Tuning, path: &Path) -> anyhow::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let beside = path.with_extension(format!("{}.tmp", std::process::id()));
     let written = folder.map_or(Ok(()), std::fs::create_dir_all);
-    let written = written.and_then(|()| std::fs::write(&beside, tuning.to_string()));
-    written.and_then(|()| std::fs::rename(beside, path)).with_context(|| format!("cannot write {}", path.display()))
+    let written = written.and_then(|()| replace(path, tuning.to_string().as_bytes(), Readers::Usual));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Tunes a model that was loaded for a conversation, for a few seconds and once, on a GPU that nobody has measured

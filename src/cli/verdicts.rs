@@ -1,9 +1,9 @@
 //! Keeps the results of the checks at load in the user's cache folder, so that the kernels are checked only once.
 
 use directories::ProjectDirs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use wglm::Verdict;
+use wglm::files::{Readers, replace};
 
 /// The most verdicts that are kept: the newest, one for each model on each adapter.
 const KEPT: usize = 64;
@@ -33,10 +33,8 @@ fn file() -> Option<PathBuf> {
     Some(ProjectDirs::from("", "", "wglm")?.cache_dir().join("verdicts.json"))
 }
 
-/// Writes a temporary file and renames it, because other processes may read the file at any time.
+/// Replaces the file as a whole, because other processes may read it at any time.
 fn write(file: &Path, all: &[Verdict]) -> std::io::Result<()> {
     std::fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
-    let beside = file.with_extension(format!("{}.tmp", std::process::id()));
-    std::fs::File::create(&beside)?.write_all(&serde_json::to_vec_pretty(all)?)?;
-    std::fs::rename(beside, file)
+    replace(file, &serde_json::to_vec_pretty(all)?, Readers::Usual)
 }

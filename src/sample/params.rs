@@ -25,7 +25,8 @@ pub struct SamplerParams {
     /// Keep tokens whose probability is at least this share of the likeliest one's, p ≥ min_p · max p (Nguyen et al.,
     /// "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs", 2024); 0 keeps all. From 0 to 1.
     pub min_p: f32,
-    /// The seed of the draws; `None` takes another one every time.
+    /// The seed of the draws; `None` takes another one every time, below 2^53, which programs that read numbers of JSON
+    /// as doubles can repeat.
     pub seed: Option<u64>,
     /// Divides the positive logits of tokens that occur among the last [`repeat_last_n`](Self::repeat_last_n), and
     /// multiplies their other logits (Keskar et al., "CTRL", 2019, with llama.cpp's treatment of negative logits); 1
@@ -96,9 +97,9 @@ impl SamplerParams {
         Ok(())
     }
 
-    /// The seed, or a random one if there is none.
+    /// The seed, or a random one below 2^53 if there is none: programs that read numbers of JSON as doubles keep it.
     pub(crate) fn seed(&self) -> u64 {
         // The standard library's hash keys are random: no other source of randomness is needed.
-        self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
+        self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> (u64::BITS - f64::MANTISSA_DIGITS))
     }
 }

@@ -9,12 +9,13 @@ use clap::{Arg, Command, CommandFactory};
 use std::ffi::OsString;
 
 /// Names with one dash, and the options that they stand for.
-const SPELLINGS: [(&str, &str); 5] = [
+const SPELLINGS: [(&str, &str); 6] = [
     ("-sys", "--system-prompt"),
     ("-ctk", "--cache-type"),
     ("-ub", "--ubatch-size"),
     ("-md", "--model-draft"),
     ("-np", "--parallel"),
+    ("-jf", "--json-schema-file"),
 ];
 
 /// An option of llama.cpp that wglm does not have.
@@ -188,6 +189,7 @@ mod tests {
             ("wglm run --prompt -sys -r -ngl", "wglm run --prompt -sys -r -ngl"),
             ("wglm run --prompt=x -ub 5", "wglm run --prompt=x --ubatch-size 5"),
             ("wglm run -px -ub 5", "wglm run -px --ubatch-size 5"),
+            ("wglm run -jf a.json -j {}", "wglm run --json-schema-file a.json -j {}"),
             ("wglm run -- -ub", "wglm run -- -ub"),
             ("wglm tokenize -ub", "wglm tokenize -ub"),
             ("wglm tokenize -- -ngl 99", "wglm tokenize -- -ngl 99"),

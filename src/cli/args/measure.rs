@@ -1,7 +1,7 @@
 //! Arguments of the commands that measure and test.
 
 use super::numbers::{OrNone, above_zero, from_zero, positive, probability, some, whole};
-use super::{CacheTypeArg, GpuArgs, MeasuredOutputArgs, ModelArgs, OutputArgs, SpeculateArg};
+use super::{CacheTypeArg, GpuArgs, MeasuredFormat, MeasuredOutputArgs, ModelArgs, OutputArgs, SpeculateArg};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 use wglm::{DraftKind, Speculation};
@@ -47,6 +47,28 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
+    /// What the options demand together.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let lengths = self.n_prompt.iter().chain(&self.n_gen);
+        if self.from.is_empty() && lengths.copied().all(|length| length == 0) {
+            return Err("-p 0 -n 0 leaves nothing to measure; give one of them a length".into());
+        }
+        if !self.from.is_empty() && self.output.format() != MeasuredFormat::Svg {
+            return Err("--from: expected -o svg beside it".into());
+        }
+        if !self.assume_acceptance.is_sorted_by(|before, after| before >= after) {
+            return Err(
+                "--assume-acceptance: expected parts of which none is larger than the one before it, because the \
+                        first two drafts are right in no more steps than the first one"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
     /// How tokens are guessed.
     pub fn speculation(&self) -> Speculation {
         let usual = if self.assume_acceptance.is_empty() { DraftKind::Off } else { DraftKind::Mtp };

@@ -15,6 +15,16 @@ pub fn positive<T: FromStr<Err = ParseIntError> + PartialEq + From<u8>>(text: &s
     if number == T::from(0) { Err(format!("expected {expected}")) } else { Ok(number) }
 }
 
+/// Parses a number of connections that a hub is asked for at most.
+#[cfg(feature = "download")]
+pub fn connections(text: &str) -> Result<u32, String> {
+    let number: u32 = positive(text)?;
+    if number <= MOST_CONNECTIONS { Ok(number) } else { Err(format!("expected a number from 1 to {MOST_CONNECTIONS}")) }
+}
+
+#[cfg(feature = "download")]
+const MOST_CONNECTIONS: u32 = 16;
+
 /// Parses an integer of at least 1, or -1 for no limit.
 pub fn some(text: &str) -> Result<OrNone<usize>, String> {
     let found: OrNone<usize> = text.parse().map_err(|_| SOME.to_owned())?;

@@ -1,6 +1,6 @@
 //! Arguments for how replies are generated.
 
-use super::numbers::{OrNone, above_zero, finite, from_zero, positive, probability, whole};
+use super::numbers::{OrNone, above_zero, finite, from_zero, positive, probability, some, whole};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
@@ -63,7 +63,7 @@ pub struct SamplingArgs {
     /// End a reply that repeats itself without end: the same tokens at least five times in a row, and 512 of them
     #[arg(long)]
     pub stop_loops: bool,
-    /// Random seed; -1 for a new one each time
+    /// Random seed; -1 for a new one each time, below 2^53, so that all readers of JSON can repeat it
     #[arg(short, long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
     pub seed: OrNone<u64>,
     /// Maximum number of tokens to generate; -1 for no limit
@@ -73,7 +73,8 @@ pub struct SamplingArgs {
         alias = "predict",
         value_name = "N",
         default_value = "-1",
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = some
     )]
     pub predict: OrNone<usize>,
     /// Guess tokens ahead, to compute several in one step; the text stays the same

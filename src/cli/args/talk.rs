@@ -1,9 +1,9 @@
 //! Arguments of `run` and `chat`.
 
-use super::{Command, ConstraintArgs, ModelArgs, SamplingArgs, Switch};
+use super::{Command, ConstraintArgs, MeasuredFormat, ModelArgs, OutputFormat, SamplingArgs, Switch};
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use clap::{ArgGroup, Args};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub struct ReplyArgs {
@@ -41,7 +41,7 @@ pub struct ChatArgs {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("from").args(["text", "prompt", "file"]).required(true))]
 pub struct RunArgs {
-    /// Prompt; - reads stdin
+    /// Prompt; - reads stdin, without the end of its last line
     #[arg(value_name = "PROMPT", value_parser = NonEmptyStringValueParser::new())]
     pub text: Option<String>,
     /// Prompt; - reads stdin
@@ -53,7 +53,7 @@ pub struct RunArgs {
     /// Continue the prompt as plain text, without the chat template
     #[arg(long, conflicts_with_all = ["reasoning", "system_prompt"])]
     pub raw: bool,
-    /// Print JSON: text, thinking, tool calls and statistics, and the error if there is one
+    /// Print one JSON object: text, thinking, tool calls, statistics and the error, null where there is none
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -70,7 +70,46 @@ pub struct ShowArgs {
     pub quiet: bool,
 }
 
+impl RunArgs {
+    /// What the options demand together.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let ConstraintArgs { json_schema, json_schema_file, grammar, grammar_file } = &self.talk.constraint;
+        let is_dash = |text: &Option<String>| text.as_deref() == Some("-");
+        let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+        let prompt = is_dash(&self.text) || is_dash(&self.prompt) || is_stdin(&self.file);
+        let constraint =
+            is_dash(json_schema) || is_dash(grammar) || is_stdin(json_schema_file) || is_stdin(grammar_file);
+        if prompt && constraint {
+            return Err("the prompt and the schema or grammar cannot both be read from stdin".into());
+        }
+        Ok(())
+    }
+}
+
 impl Command {
+    /// Whether results are JSON on stdout.
+    pub fn is_json(&self) -> bool {
+        match self {
+            Self::Run(args) => args.json,
+            #[cfg(feature = "download")]
+            Self::Pull(args) => args.json,
+            Self::Models(args) => args.json,
+            Self::Inspect(args) => args.json,
+            Self::Devices(args) => args.json,
+            Self::Tokenize(args) => args.json,
+            Self::Plan(args) => args.json,
+            Self::Bench(args) => args.output.format() == MeasuredFormat::Json,
+            Self::Profile(args) => args.output.format() == MeasuredFormat::Json,
+            Self::Tune(args) => args.output.format() == OutputFormat::Json,
+            Self::Selftest(args) => args.output.format() == OutputFormat::Json,
+            Self::Perplexity(args) => args.output.format() == OutputFormat::Json,
+            _ => false,
+        }
+    }
+
     /// Whether only results and errors are printed.
     pub fn is_quiet(&self) -> bool {
         match self {
@@ -93,7 +132,12 @@ pub struct HistoryArgs {
 /// The text after the help of `run`.
 pub const RUN_STATUS: &str = "\
 Exit status: 0 with an answer, 1 after an error, 2 for wrong usage, 3 if the reply ended without an answer (-n or the \
-context ran out while the model was thinking, or the reply began with a stop string), 130 after Ctrl-C.";
+context ran out while the model was thinking, or the reply began with a stop string) or inside one that --json-schema or \
+--grammar asks for, 130 after Ctrl-C. An answer without those is one at any length.
+
+With --json stdout gets one object, whatever happens after the options were read, always with the same fields: text, \
+thinking, tool_calls, prompt, generated, seed, stop, prompt_seconds, generate_seconds, drafts, error, hint. What is not \
+known, because the reply did not get so far, is null. After Ctrl-C stop is \"cancelled\".";
 
 /// The text after the help of `chat`.
 pub const CHAT_STATUS: &str = "\
@@ -102,5 +146,5 @@ Messages are read from the terminal, or from a file or pipe, one per line. A lin
 and Ctrl-D sends one that is not yet ended.
 
 Exit status: 0; with messages from a file or pipe 1 if a message or a command failed, 3 if a reply ended without an \
-answer; 130 if Ctrl-C ended the program (twice at the prompt, once there under TERM=dumb), 143 after SIGTERM, 129 after \
+answer, or inside one that --json-schema or --grammar asks for; 130 if Ctrl-C ended the program (twice at the prompt, once there under TERM=dumb), 143 after SIGTERM, 129 after \
 SIGHUP.";

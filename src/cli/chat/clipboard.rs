@@ -1,7 +1,7 @@
 //! Copies text to the clipboard.
 //!
 //! The escape sequence OSC 52 asks the terminal to do that, which works over ssh as well. Apple's Terminal does not
-//! support it, but every Mac has `pbcopy`.
+//! support it, but every Mac has `pbcopy`. A terminal says nothing about what became of the request.
 
 use crate::cli::terminal;
 use anyhow::{Context, ensure};
@@ -10,10 +10,14 @@ use base64::engine::general_purpose::STANDARD;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Copies a text to the clipboard.
-pub fn copy(text: &str) -> anyhow::Result<()> {
+/// Copies a text to the clipboard, and returns what is known to have been done.
+pub fn copy(text: &str) -> anyhow::Result<&'static str> {
     let afar = std::env::var_os("SSH_CONNECTION").is_some();
-    if cfg!(target_os = "macos") && !afar { by_program(text) } else { by_terminal(text) }
+    if cfg!(target_os = "macos") && !afar {
+        by_program(text).map(|()| "copied")
+    } else {
+        by_terminal(text).map(|()| "sent to the terminal for its clipboard; not all terminals take them (OSC 52)")
+    }
 }
 
 fn by_program(text: &str) -> anyhow::Result<()> {

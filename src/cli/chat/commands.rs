@@ -1,5 +1,6 @@
 //! The commands of a conversation, which begin with `/`: their names and arguments.
 
+use crate::cli::wrap::filled;
 use std::fmt::Write;
 
 /// A command, as `/help` lists it.
@@ -55,9 +56,9 @@ impl<'a> SlashCommand<'a> {
             ("system", text) => Self::System(text),
             ("reasoning", "on") => Self::Reasoning(true),
             ("reasoning", "off") => Self::Reasoning(false),
-            ("save" | "load", "-") => anyhow::bail!("/{name} needs the name of a file; - is none here"),
-            ("save", file) if !file.is_empty() => Self::Save(file),
-            ("load", file) if !file.is_empty() => Self::Load(file),
+            ("save" | "load", "-") => anyhow::bail!("/{name} needs the name of a file; - does not name one here"),
+            ("save", file) if !unquoted(file).is_empty() => Self::Save(unquoted(file)),
+            ("load", file) if !unquoted(file).is_empty() => Self::Load(unquoted(file)),
             ("copy", "") => Self::Copy,
             ("help", "") => Self::Help,
             ("exit" | "quit", "") => Self::Exit,
@@ -70,13 +71,25 @@ impl<'a> SlashCommand<'a> {
     }
 }
 
-/// The text of `/help`.
-pub fn help() -> String {
+/// The name of a file without the quotes around it. A name with blanks needs none, but who knows shells writes them.
+fn unquoted(name: &str) -> &str {
+    let inside = |quote| name.strip_prefix(quote)?.strip_suffix(quote);
+    inside('"').or_else(|| inside('\'')).unwrap_or(name)
+}
+
+/// The columns of the names in `/help`, with the blanks after them.
+const NAMES: usize = 19;
+
+/// The text of `/help`, in lines of at most `width` columns.
+pub fn help(width: usize) -> String {
     let mut help = String::new();
+    // What a command does stands beside its name, or below it where there is no space for two columns.
+    let (names, between, indent) = if width < 2 * NAMES { (0, "\n    ", 4) } else { (NAMES, "", NAMES) };
     for Usage { name, takes, does } in &USAGES {
-        let _ = writeln!(help, "{:17}  {does}", format!("/{name} {takes}"));
+        let does = filled(does, width.saturating_sub(indent)).replace('\n', &format!("\n{:indent$}", ""));
+        let _ = writeln!(help, "{:names$}{between}{does}", format!("/{name} {takes}").trim_end());
     }
-    help + BEYOND
+    help + &filled(BEYOND, width)
 }
 
 /// Whether the text typed so far is a command that takes a file name, followed by a blank and possibly by a part of the
@@ -107,11 +120,25 @@ mod tests {
         for usage in &USAGES {
             let rest = if usage.takes == "on|off" { "on" } else { usage.takes };
             assert!(SlashCommand::read(&format!("{} {rest}", usage.name)).is_ok(), "{}", usage.name);
-            assert!(help().contains(&format!("/{}", usage.name)));
+            assert!(help(100).contains(&format!("/{}", usage.name)));
             let start = &usage.name[..1];
             assert!(beginning_with(&format!("/{start}")).any(|text| text[1..].starts_with(usage.name)));
         }
-        assert!(matches!(SlashCommand::read("save  a b "), Ok(SlashCommand::Save("a b"))));
+        for (typed, name) in
+            [("  a b ", "a b"), (" \"a b\"", "a b"), (" 'a'", "a"), (" \"a", "\"a"), (" a\"b\"", "a\"b\"")]
+        {
+            let typed = format!("save{typed}");
+            assert_eq!(SlashCommand::read(&typed).ok(), Some(SlashCommand::Save(name)), "{typed}");
+        }
+    }
+
+    #[test]
+    fn help_fits_the_terminal() {
+        for width in [24, 40, 80, 100] {
+            assert!(help(width).lines().all(|line| line.len() <= width), "{}", help(width));
+        }
+        assert!(help(40).contains("\n                   "), "{}", help(40));
+        assert!(help(5).contains("/clear"));
     }
 
     #[test]
@@ -121,6 +148,7 @@ mod tests {
             ("clear all", "/clear takes no argument"),
             ("save", "expected /save FILE"),
             ("save -", "/save needs the name of a file"),
+            ("save \"\"", "expected /save FILE"),
             ("load -", "/load needs the name of a file"),
             ("reasoning maybe", "expected /reasoning on|off"),
         ] {

@@ -2,9 +2,8 @@
 //!
 //! Only answers are written to stdout. If stdout is not a terminal, the line is therefore drawn on the terminal itself.
 
-use super::{Typed, commands, entry};
+use super::{Typed, commands, entry, history};
 use crate::cli::output;
-use directories::ProjectDirs;
 use rustyline::completion::{Completer, FilenameCompleter, Pair, Quote, escape, unescape};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -17,13 +16,10 @@ use rustyline::{
 };
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wglm::visible::{is_obeyed, visible};
-
-/// The number of messages that the history keeps.
-const KEPT: usize = 1000;
 
 /// The character that escapes special characters in file names.
 const ESCAPE: Option<char> = if cfg!(windows) { None } else { Some('\\') };
@@ -39,18 +35,18 @@ pub struct Editor {
 }
 
 impl Editor {
-    /// Creates an editor, with the history of earlier conversations if `history`.
-    pub fn new(history: bool) -> anyhow::Result<Self> {
+    /// Creates an editor, with the history of earlier conversations if it `keeps` one.
+    pub fn new(keeps: bool) -> anyhow::Result<Self> {
         let elsewhere = !std::io::stdout().is_terminal();
         let behavior = if elsewhere { Behavior::PreferTerm } else { Behavior::Stdio };
-        let config = Config::builder().behavior(behavior).history_ignore_space(true).max_history_size(KEPT)?;
+        let config = Config::builder().behavior(behavior).history_ignore_space(true).max_history_size(history::KEPT)?;
         let mut line = rustyline::Editor::with_config(config.build())?;
         line.set_helper(Some(Completion(FilenameCompleter::new())));
         let blank = Arc::new(AtomicBool::new(true));
         line.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
         let interrupt = Box::new(Interrupt(blank.clone()));
         line.bind_sequence(KeyEvent::ctrl('C'), EventHandler::Conditional(interrupt));
-        let history = history.then(history_file).flatten();
+        let history = keeps.then(history::file).flatten();
         if let Some(file) = &history {
             // The file may not exist yet. If it cannot be read, writing to it fails as well, and that is reported.
             let _ = line.load_history(file);
@@ -88,7 +84,7 @@ impl Editor {
                     }
                 }
                 Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
-                    output::complain(format_args!("warning: invalid UTF-8 in what was typed; it was dropped"));
+                    output::complain(format_args!("error: invalid UTF-8 in what was typed; it is not sent"));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -101,19 +97,11 @@ impl Editor {
             return;
         }
         let Some(file) = &self.history else { return };
-        let folder = file.parent().unwrap_or(Path::new("."));
-        let made = std::fs::create_dir_all(folder).map_err(ReadlineError::from);
-        if let Err(error) = made.and_then(|()| self.line.append_history(file)) {
-            output::note(format_args!("note: {} does not keep what is typed: {error}", file.display()));
+        if let Err(error) = history::keep(text, file) {
+            output::note(format_args!("note: what is typed is not kept in {}: {error:#}", file.display()));
             self.history = None;
         }
     }
-}
-
-/// The file of the history: in the user's state folder, or in the data folder on systems without one.
-fn history_file() -> Option<PathBuf> {
-    let folders = ProjectDirs::from("", "", "wglm")?;
-    Some(folders.state_dir().unwrap_or(folders.data_local_dir()).join("history"))
 }
 
 /// Records whether the line was empty, and lets the editor handle the key.
@@ -144,9 +132,10 @@ impl Completer for Completion {
 
 impl Completion {
     /// Completes a file name after a command. The name extends to the end of the line, blanks included, so nothing in
-    /// it is escaped as in a shell. The completer only knows escaped names, so the name is escaped for it.
+    /// it is escaped as in a shell, and a quote may stand before it. The completer only knows escaped names, so the name is escaped for it.
     fn file(&self, before: &str) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let start = before.find(' ').map_or(before.len(), |blank| blank + 1);
+        let mut start = before.find(' ').map_or(before.len(), |blank| blank + 1);
+        start += before[start..].starts_with(['"', '\'']) as usize;
         let special = |c: char| !c.is_alphanumeric() && !"/.~-_".contains(c);
         let name = escape(before[start..].to_owned(), ESCAPE, special, Quote::None);
         let (skipped, mut found) = self.0.complete_path(&name, name.len())?;

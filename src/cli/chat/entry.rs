@@ -12,15 +12,16 @@ pub enum Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Parses a text. Text in quotes is a message and remains as it is; `//` begins a message that begins with `/`.
+    /// Parses a text. A message keeps its blanks, as a prompt of `run` does, because code may begin with them. Text in
+    /// quotes is a message; `//` begins a message that begins with `/`.
     pub fn of(text: &'a str) -> Self {
-        let text = text.trim();
-        if let Some(inside) = text.strip_prefix(QUOTES) {
+        let trimmed = text.trim();
+        if let Some(inside) = trimmed.strip_prefix(QUOTES) {
             let inside = inside.strip_suffix(QUOTES).unwrap_or(inside);
             let inside = inside.strip_prefix('\n').unwrap_or(inside);
             return Self::Message(inside.strip_suffix('\n').unwrap_or(inside));
         }
-        match text.strip_prefix('/') {
+        match trimmed.strip_prefix('/') {
             Some(message) if message.starts_with('/') => Self::Message(message),
             Some(command) => Self::Command(command),
             None => Self::Message(text),
@@ -75,7 +76,8 @@ mod tests {
     #[test]
     fn messages_and_commands_are_told_apart() {
         for (text, entry) in [
-            (" hello ", Entry::Message("hello")),
+            ("  hello ", Entry::Message("  hello ")),
+            (" /help ", Entry::Command("help")),
             ("/save a b", Entry::Command("save a b")),
             ("//etc holds what?", Entry::Message("/etc holds what?")),
             ("\"\"\"/help\"\"\"", Entry::Message("/help")),

@@ -1,24 +1,33 @@
-//! Reads messages from a pipe, a file, or a terminal without an editor, one per line.
+//! Reads messages from a pipe, a file, or a terminal without an editor, one per line. A message that is not UTF-8 is
+//! refused, as `run` refuses such a prompt, and the conversation continues with the next one.
 
 use super::{Typed, entry};
 use crate::cli::{input, output, terminal};
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use std::io::{BufRead, stdin};
 
 /// Reads the lines of stdin.
 pub struct StdinLines {
-    first: bool,
+    /// The number of lines that were read.
+    count: usize,
     prompts: bool,
+    /// What is wrong with the message that is being read.
+    wrong: Option<anyhow::Error>,
 }
 
 impl StdinLines {
     pub fn new() -> Self {
-        Self { first: true, prompts: terminal::is_typed() }
+        Self { count: 0, prompts: terminal::is_typed(), wrong: None }
     }
 
     /// Reads the next message or command.
     pub fn next(&mut self) -> anyhow::Result<Typed> {
-        Ok(entry::whole(|goes_on| self.line(goes_on))?.map_or(Typed::End, Typed::Text))
+        let text = entry::whole(|goes_on| self.line(goes_on))?;
+        Ok(match (self.wrong.take(), text) {
+            (Some(error), _) => Typed::Refused(error),
+            (None, Some(text)) => Typed::Text(text),
+            (None, None) => Typed::End,
+        })
     }
 
     fn line(&mut self, goes_on: bool) -> anyhow::Result<Option<String>> {
@@ -29,10 +38,12 @@ impl StdinLines {
         if stdin().lock().read_until(b'\n', &mut bytes).context("cannot read stdin")? == 0 {
             return Ok(None);
         }
-        let (line, changed) = input::line(&bytes, std::mem::take(&mut self.first));
-        if changed {
-            output::complain(format_args!("warning: invalid UTF-8 in a message; replaced by U+FFFD"));
+        self.count += 1;
+        if let Err(error) = std::str::from_utf8(&bytes) {
+            let reason = input::not_text(&bytes, error.valid_up_to());
+            let wrong = anyhow!("stdin, line {}: {reason}; the message is not sent", self.count);
+            self.wrong.get_or_insert(wrong);
         }
-        Ok(Some(line))
+        Ok(Some(input::line(&bytes, self.count == 1)))
     }
 }

@@ -4,6 +4,7 @@ mod clipboard;
 mod commands;
 mod editor;
 mod entry;
+mod history;
 mod lines;
 mod talk;
 
@@ -30,6 +31,8 @@ enum MessageSource {
 /// The next item from the source.
 enum Typed {
     Text(String),
+    /// A text that cannot be sent, for this reason.
+    Refused(anyhow::Error),
     End,
     /// The end of the conversation by Ctrl-C.
     Interrupt,
@@ -64,7 +67,10 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
     #[cfg(not(feature = "download"))]
     let hint = Vec::new();
     let reloader = Reloader { args: talk.model.clone(), guesses: talk.sampling.speculate.kind() };
-    converse(Talk::new(chat, View::of(talk.show), hint, reloader), source)
+    converse(
+        Talk::new(chat, View { wraps: true, ..View::of(talk.show) }, talk.constraint.form(), hint, reloader),
+        source,
+    )
 }
 
 /// Answers every message and carries out every command.
@@ -74,6 +80,10 @@ fn converse(mut talk: Talk, mut source: MessageSource) -> anyhow::Result<ExitCod
     loop {
         let text = match source.next()? {
             Typed::Text(text) => text,
+            Typed::Refused(error) => {
+                talk.fail(&error);
+                continue;
+            }
             Typed::Interrupt => return Ok(INTERRUPTED.into()),
             Typed::End => break,
         };

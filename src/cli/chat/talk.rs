@@ -6,19 +6,21 @@ use super::entry::Entry;
 use crate::cli::interrupts::{self, OnInterrupt};
 use crate::cli::output;
 use crate::cli::recovery::Reloader;
-use crate::cli::reply::{CollectedReply, View};
+use crate::cli::reply::{CollectedReply, Form, View};
 use crate::cli::{failure, input, is_broken_pipe};
 use anyhow::{Context, ensure};
 use directories::BaseDirs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wglm::files::{Readers, replace};
 use wglm::text::Message;
 use wglm::{Chat, Overflow, Stop};
 
 pub struct Talk {
     chat: Chat,
     view: View,
+    form: Form,
     /// Whether the last message of the user was typed here, and not loaded from a file.
     typed: bool,
     /// What it takes to continue after a loss of the GPU.
@@ -27,15 +29,15 @@ pub struct Talk {
     hint: Vec<String>,
     /// Whether a message or a command failed.
     failed: bool,
-    /// The exit status of the last reply without an answer.
+    /// The exit status of the last reply without an answer, or with one that is cut.
     without_answer: Option<ExitCode>,
 }
 
 impl Talk {
     /// A conversation after whose first answer `hint` is said, unless statistics are hidden.
-    pub fn new(mut chat: Chat, view: View, hint: Vec<String>, reloader: Reloader) -> Self {
+    pub fn new(mut chat: Chat, view: View, form: Form, hint: Vec<String>, reloader: Reloader) -> Self {
         chat.overflow = Overflow::DROP_OLDEST;
-        Self { chat, view, typed: false, reloader, hint, failed: false, without_answer: None }
+        Self { chat, view, form, typed: false, reloader, hint, failed: false, without_answer: None }
     }
 
     /// The exit status for a conversation without a terminal.
@@ -61,10 +63,15 @@ impl Talk {
             if is_broken_pipe(&error) {
                 return Err(error);
             }
-            self.failed = true;
-            failure::tell(&error);
+            self.fail(&error);
             Ok(ControlFlow::Continue(()))
         })
+    }
+
+    /// Reports a failure of a message or a command.
+    pub fn fail(&mut self, error: &anyhow::Error) {
+        self.failed = true;
+        failure::tell(error);
     }
 
     fn send(&mut self, text: &str) -> anyhow::Result<()> {
@@ -87,7 +94,7 @@ impl Talk {
     /// Generates and shows a reply to the messages.
     fn answer(&mut self) -> anyhow::Result<()> {
         let cancel = interrupts::begin(OnInterrupt::CancelWork);
-        let mut reply = CollectedReply::default();
+        let mut reply = CollectedReply::new(self.form);
         let model = self.chat.session().model().clone();
         let events = self.reloader.keep_going(self.chat.reply()?.with_cancel(&cancel), model);
         reply.show(events, self.view)?;
@@ -96,7 +103,7 @@ impl Talk {
                 "the context is full: the oldest messages will be dropped; /clear starts over, -c N sets a larger context"
             ));
         }
-        if reply.without_answer().is_some() {
+        if reply.without_answer().or(reply.cut()).is_some() {
             self.without_answer = Some(reply.code());
         } else if self.view.figures && reply.stop() != Some(Stop::Cancelled) {
             std::mem::take(&mut self.hint).iter().for_each(|line| output::note(format_args!("{line}")));
@@ -113,7 +120,7 @@ impl Talk {
             SlashCommand::Save(file) => self.save(&path(file))?,
             SlashCommand::Load(file) => self.load(&path(file))?,
             SlashCommand::Copy => self.copy()?,
-            SlashCommand::Help => output::complain(format_args!("{}", commands::help())),
+            SlashCommand::Help => output::complain(format_args!("{}", commands::help(output::width()))),
             SlashCommand::Exit => return Ok(ControlFlow::Break(())),
         }
         Ok(ControlFlow::Continue(()))
@@ -154,7 +161,7 @@ impl Talk {
                 .with_context(|| format!("not overwriting {}: it is not a saved conversation", file.display()))?;
         }
         let text = serde_json::to_string_pretty(messages)? + "\n";
-        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        replace(file, text.as_bytes(), Readers::Usual).with_context(|| format!("cannot write {}", file.display()))?;
         let count = output::count(messages.len(), "message");
         output::note(format_args!("{count} saved to {}", file.display()));
         Ok(())
@@ -183,15 +190,16 @@ impl Talk {
     fn copy(&self) -> anyhow::Result<()> {
         let answer = self.chat.messages().iter().rev().find(|message| message.role == "assistant");
         let text = answer.map(Message::text).filter(|text| !text.is_empty()).context("there is no answer yet")?;
-        clipboard::copy(&text)?;
-        output::note(format_args!("{} copied", output::count(text.chars().count(), "character")));
+        let done = clipboard::copy(&text)?;
+        output::note(format_args!("{} {done}", output::count(text.chars().count(), "character")));
         Ok(())
     }
 }
 
 /// A typed path, in which `~` stands for the user's home folder.
 fn path(typed: &str) -> PathBuf {
-    let home = typed.strip_prefix("~/").and_then(|rest| Some(BaseDirs::new()?.home_dir().join(rest)));
+    let rest = if typed == "~" { Some("") } else { typed.strip_prefix("~/") };
+    let home = rest.and_then(|rest| Some(BaseDirs::new()?.home_dir().join(rest)));
     home.unwrap_or_else(|| typed.into())
 }
 

@@ -1,4 +1,5 @@
-//! The file of a report, which loses nothing if the program or the machine ends.
+//! The file of a report, which loses nothing if the program or the machine ends. A file that was there before is replaced
+//! once the first line of the new one is on the disk.
 
 use super::private::Private;
 use anyhow::Context;
@@ -6,13 +7,14 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use wglm::files::{Readers, Replacement};
 
 /// How often the file is written through to the disk: a driver may freeze the machine.
 const THROUGH: Duration = Duration::from_secs(1);
 
 /// The file, which is only appended to.
 pub struct ReportFile {
-    file: File,
+    file: Replacement,
     pub path: PathBuf,
     pub private: Private,
     synced: Instant,
@@ -21,10 +23,8 @@ pub struct ReportFile {
 impl ReportFile {
     /// Creates the file that is named, or else one in this folder that is not there yet.
     pub fn create(named: Option<&Path>, private: Private) -> anyhow::Result<Self> {
-        let created = match named {
-            Some(path) => File::create(path).map(|file| (file, path.to_owned())),
-            None => unused(),
-        };
+        let path = named.map_or_else(unused, |path| Ok(path.to_owned()));
+        let created = path.and_then(|path| Ok((Replacement::begin(&path, Readers::Usual)?, path)));
         let name = named.map_or_else(|| Path::new("wglm-report.txt").display(), Path::display);
         let (file, path) = created.with_context(|| format!("cannot create {name}; name another file with -o"))?;
         Ok(Self { file, path, private, synced: Instant::now() })
@@ -33,6 +33,7 @@ impl ReportFile {
     /// Appends a line, without what is private.
     pub fn line(&mut self, line: &str) -> anyhow::Result<()> {
         let written = self.file.write_all(format!("{}\n", self.private.hidden(line)).as_bytes());
+        let written = written.and_then(|()| self.file.commit()); // of the first line; the others are appended
         written.with_context(|| format!("cannot write {}", self.path.display()))?;
         if self.synced.elapsed() > THROUGH {
             self.sync();
@@ -42,19 +43,19 @@ impl ReportFile {
 
     /// Writes the file through to the disk, where the system can.
     pub fn sync(&mut self) {
-        let _ = self.file.sync_data();
+        let _ = self.file.sync();
         self.synced = Instant::now();
     }
 }
 
 /// Creates `wglm-report.txt`, or the first `wglm-report-N.txt` that is not there.
-fn unused() -> std::io::Result<(File, PathBuf)> {
+fn unused() -> std::io::Result<PathBuf> {
     let mut number = 1;
     loop {
         let name = if number == 1 { "wglm-report.txt".to_owned() } else { format!("wglm-report-{number}.txt") };
         match File::create_new(&name) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
-            created => return created.map(|file| (file, name.into())),
+            created => return created.map(|_| name.into()),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::cli::output;
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Instant;
+use wglm::files::{Readers, replace};
 use wglm::kernels::CacheType;
 use wglm::model::{Shaders, plan_token, usual_arithmetic};
 use wglm::plan::Target;
@@ -102,5 +103,5 @@ fn text(variant: &Variant) -> (&'static str, String) {
 
 fn write(folder: &Path, variant: &Variant) -> anyhow::Result<()> {
     let (extension, text) = text(variant);
-    Ok(std::fs::write(folder.join(format!("{}.{extension}", variant.label)), text)?)
+    Ok(replace(&folder.join(format!("{}.{extension}", variant.label)), text.as_bytes(), Readers::Usual)?)
 }

@@ -162,26 +162,41 @@ fn runtime(replies: usize) -> anyhow::Result<Runtime> {
     runtime.context("cannot start the threads of the server")
 }
 
+/// A signal, unless it was ignored when the program started: then it stays ignored.
+#[cfg(unix)]
+struct Listened(Option<tokio::signal::unix::Signal>);
+
+#[cfg(unix)]
+impl Listened {
+    fn to(kind: tokio::signal::unix::SignalKind) -> Self {
+        let heeded = !interrupts::is_ignored(kind.as_raw_value());
+        Self(heeded.then(|| tokio::signal::unix::signal(kind).ok()).flatten())
+    }
+
+    async fn next(&mut self) {
+        match &mut self.0 {
+            Some(signal) => drop(signal.recv().await),
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// Tells of each Ctrl-C and each SIGTERM. The third one ends the process at once.
 async fn signals(presses: mpsc::Sender<()>, load: wglm::Cancel) {
     #[cfg(unix)]
-    let mut term = {
-        use tokio::signal::unix::{SignalKind, signal};
-        signal(SignalKind::terminate()).ok()
+    let [mut interrupt, mut term] = {
+        use tokio::signal::unix::SignalKind;
+        [SignalKind::interrupt(), SignalKind::terminate()].map(Listened::to)
     };
     for count in 1.. {
         #[cfg(unix)]
-        let asked = async {
-            match &mut term {
-                Some(term) => drop(term.recv().await),
-                None => std::future::pending().await,
-            }
-        };
-        #[cfg(not(unix))]
-        let asked = std::future::pending();
         tokio::select! {
-            pressed = tokio::signal::ctrl_c() => if pressed.is_err() { return },
-            () = asked => {}
+            () = interrupt.next() => {}
+            () = term.next() => {}
+        }
+        #[cfg(not(unix))]
+        if tokio::signal::ctrl_c().await.is_err() {
+            return;
         }
         if count == 3 {
             terminal::leave(INTERRUPTED);

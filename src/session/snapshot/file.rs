@@ -2,24 +2,23 @@
 
 use super::Session;
 use crate::error::{Error, Result};
-use std::fs::{File, OpenOptions, remove_file, rename};
+use crate::files::{Readers, Replacement};
+use std::fs::File;
 use std::io::{BufReader, Error as Reason};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
 impl Session {
-    /// Writes a snapshot to a file. It is written beside it and then takes its place, so that whatever happens meanwhile
-    /// the file is the one that was there or the new one.
+    /// Writes a snapshot to a file. It is written to a temporary file in the same folder, which then takes its place, so
+    /// that whatever happens meanwhile the file is the one that was there or the new one. What a killed process left of
+    /// an earlier attempt is removed.
     ///
     /// # Errors
     /// [`Error::Io`]; as [`Session::snapshot`].
     pub fn save_snapshot(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        let (path, beside) = (path.as_ref(), beside(path.as_ref()));
-        let written = self.write_new(&beside).and_then(|()| rename(&beside, path).map_err(failed("write", path)));
-        if written.is_err() {
-            let _ = remove_file(&beside); // which may never have come to be
-        }
-        written
+        let path = path.as_ref();
+        let mut file = Replacement::begin(path, Readers::Usual).map_err(failed("create", path))?;
+        self.write_snapshot(&mut file, path)?;
+        file.commit().map_err(failed("write", path))
     }
 
     /// Makes the session what it was when a snapshot was written to a file, as [`Session::restore`] does. The file is
@@ -33,20 +32,6 @@ impl Session {
         let file = File::open(path).map_err(failed("open", path))?;
         self.read_snapshot(BufReader::new(file), path)
     }
-
-    fn write_new(&mut self, path: &Path) -> Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed("create", path))?;
-        self.write_snapshot(&mut file, path)?;
-        file.sync_all().map_err(failed("write", path))
-    }
-}
-
-/// A name in the same folder that nobody else uses.
-fn beside(path: &Path) -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}-{}.new", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-    path.with_file_name(name)
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(Reason) -> Error {

@@ -41,7 +41,11 @@ fn wrong_usage_exits_with_2() {
         ("run -p hi -c few", "invalid value 'few' for '--ctx-size <N>'"),
         ("run -p hi -n 5.5", "invalid value '5.5' for '--n-predict <N>'"),
         ("run -p hi -n 99999999999999999999", "for '--n-predict <N>': too large"),
-        ("run -p hi -n -2", "expected -1, 0 or a positive integer"),
+        ("run -p hi -n -2", "expected -1 or a positive integer"),
+        ("run -p hi -n 0", "expected -1 or a positive integer"),
+        ("chat -n 0", "expected -1 or a positive integer"),
+        ("bench -p 0 -n 0", "-p 0 -n 0 leaves nothing to measure"),
+        ("bench --assume-acceptance 0.8,0.9", "--assume-acceptance: expected parts of which none is larger"),
         ("run -p hi --repeat-last-n -2", "expected -1, 0 or a positive integer"),
         ("run -p hi --seed -2", "expected -1, 0 or a positive integer"),
         ("run -p hi -c -1", "expected 0 or a positive integer"),
@@ -107,6 +111,36 @@ fn wrong_usage_exits_with_2() {
         let done = wglm(line);
         assert_eq!(done.code, Some(2), "{line}: {done:?}");
         assert!(done.out.is_empty() && done.err.contains(words), "{line}: expected {words:?}: {done:?}");
+    }
+}
+
+/// A slip in the name of a command, and a prompt without a command.
+#[test]
+fn the_command_that_was_meant_is_named() {
+    for (word, tip) in [
+        ("rnu", "tip: a similar subcommand exists: 'run'"),
+        ("benhc", "tip: a similar subcommand exists: 'bench'"),
+        ("Tell me a story", "tip: `wglm run \"Tell me a story\"` answers a prompt"),
+        ("hi", "tip: `wglm run \"hi\"` answers a prompt"),
+    ] {
+        let done = outcome(command([word]));
+        assert!(done.code == Some(2) && done.err.contains(tip), "{word}: {done:?}");
+    }
+}
+
+/// Where the result is JSON, so is the error.
+#[test]
+fn errors_are_json_too() {
+    let demo = json(&succeed("inspect --json").out);
+    assert!(demo["error"].is_null() && demo["needs"].is_object(), "{demo}");
+    for line in ["inspect --json nosuch.gguf", "tokenize --json -m nosuch.gguf hi", "bench -o json -m nosuch.gguf"] {
+        let done = wglm(line);
+        let object = json(&done.out);
+        assert!(done.code == Some(1) && object["error"].as_str().unwrap().contains("nosuch.gguf"), "{line}: {done:?}");
+        assert!(
+            object.as_object().unwrap().contains_key("hint") && done.err.starts_with("error: "),
+            "{line}: {done:?}"
+        );
     }
 }
 

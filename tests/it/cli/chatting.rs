@@ -108,10 +108,13 @@ fn contents(rest: &str, input: &[u8]) -> (Vec<String>, Outcome) {
 #[test]
 fn lines_are_messages_as_they_were_meant() {
     let input = "\u{feff}hi\r\n//help\r\none \\\r\ntwo\n\"\"\"\n /clear\n\nend\\\n\"\"\"\n";
-    let (said, done) = contents("--reasoning off -n 2", &[input.as_bytes(), b"gr\xfc\xdf"].concat());
+    let rest = b"\"\"\"gr\xfc\xdf\nmore\"\"\"\n    indented \n   \n /help \n";
+    let (said, done) = contents("--reasoning off -n 2", &[input.as_bytes(), rest].concat());
     let asked: Vec<&str> = said.iter().step_by(2).map(String::as_str).collect();
-    assert_eq!(asked, ["hi", "/help", "one \ntwo", " /clear\n\nend\\", "gr\u{fffd}\u{fffd}"]);
-    assert!(done.code == Some(0) && done.err.contains("warning: invalid UTF-8 in a message"), "{done:?}");
+    // Blanks stay, as `run` leaves them; a text that is not UTF-8 is refused, as `run` refuses it.
+    assert_eq!(asked, ["hi", "/help", "one \ntwo", " /clear\n\nend\\", "    indented "]);
+    let told = "error: stdin, line 10: invalid UTF-8 at byte 5; the message is not sent";
+    assert!(done.code == Some(1) && done.err.contains(told) && done.err.contains("/regen"), "{done:?}");
 }
 
 #[test]
@@ -126,6 +129,10 @@ fn a_conversation_is_saved_and_loaded() {
     let [file, copy] = ["one.json", "two.json"].map(|name| dir.path().join(name).display().to_string());
     let first = chat("--temp 0 -sys Hello.", &["My name is Clara.", QUESTION, &format!("/save {file}")]);
     assert!(first.err.contains("5 messages saved to"), "{first:?}");
+    let quoted = dir.path().join("a b.json").display().to_string();
+    let again = chat("--temp 0", &[&format!("/load {file}"), &format!("/save \"{quoted}\"")]);
+    assert!(again.err.contains(&format!("5 messages saved to {quoted}")), "{again:?}");
+    assert_eq!(std::fs::read(&quoted).unwrap(), std::fs::read(&file).unwrap());
     let saved = json(&std::fs::read_to_string(&file).unwrap());
     assert_eq!(saved[4]["reasoning_content"], THOUGHT);
     let lines = [&format!("/load {file}"), "/reasoning off", "What is my name?", &format!("/save {copy}")];

@@ -1,6 +1,6 @@
 //! Tests answers that a file constrains.
 
-use super::{QUESTION, command, fed, json, refuses, run_prompt, try_prompt, wglm, written};
+use super::{QUESTION, command, fed, json, outcome, refuses, run_prompt, try_prompt, wglm, written};
 use tempfile::TempDir;
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"sum": {"type": "integer", "minimum": 0, "maximum": 99}},
@@ -25,6 +25,7 @@ fn by_a_schema_and_a_grammar() {
         assert_eq!(told["stop"], stop, "{done:?}");
         let whole = serde_json::from_str::<serde_json::Value>(told["text"].as_str().unwrap()).is_ok();
         assert_eq!(whole, stop == "end", "{done:?}");
+        assert_eq!(done.code, Some(if whole { 0 } else { 3 }), "{done:?}");
     }
     // Without a template the answer begins at once; in a conversation every answer matches.
     let raw = run_prompt("Seven plus five is", &format!("--raw --temp 0 --grammar {grammar}"));
@@ -33,6 +34,86 @@ fn by_a_schema_and_a_grammar() {
     let talked = fed(talk, b"What is seven plus five?\nAnd six plus one?\n");
     let answers: Vec<&str> = talked.out.lines().filter(|line| !line.is_empty()).collect();
     assert!(answers.len() == 2 && answers.iter().all(|answer| json(answer)["sum"].is_u64()), "{talked:?}");
+}
+
+/// An answer that ended too early is no value and no match: the exit status and a line say so, also where little is shown.
+#[test]
+fn an_answer_that_is_cut_is_no_success() {
+    for (rest, most, code) in [("-q", 3, 3), ("", 3, 3), ("-q", 200, 0)] {
+        let mut run =
+            command(["run", QUESTION, "--reasoning", "off", "--temp", "0", "-j", SCHEMA, "-n", &most.to_string()]);
+        run.args(rest.split_whitespace());
+        let done = outcome(run);
+        assert!(done.code == Some(code) && done.out.starts_with('{'), "{rest} {most}: {done:?}");
+        match (rest, code) {
+            ("-q", 3) => assert_eq!(done.err, "the answer is cut: -n reached\n", "{done:?}"),
+            ("", _) => assert!(done.err.contains(", -n reached: the answer is cut"), "{done:?}"),
+            _ => assert_eq!(done.err, "", "{done:?}"),
+        }
+    }
+    let stop = try_prompt(QUESTION, &format!("{CONSTANT} -q -r is"));
+    assert_eq!(
+        (stop.code, stop.err.as_str()),
+        (Some(3), "the answer is cut: a stop string (-r) reached\n"),
+        "{stop:?}"
+    );
+    // An answer that nothing constrains is one at any length, if the length was asked for.
+    let free = try_prompt(QUESTION, "--reasoning off --temp 0 -q -n 2");
+    assert_eq!((free.code, free.err.as_str()), (Some(0), ""), "{free:?}");
+    let full = try_prompt(QUESTION, "--temp 0 -q -c 20");
+    assert_eq!((full.code, full.err.as_str()), (Some(0), "the answer is cut: the context is full (-c)\n"), "{full:?}");
+    let talk = command(["chat", "--reasoning", "off", "--temp", "0", "-q", "-j", SCHEMA, "-n", "3"]);
+    let talked = fed(talk, QUESTION.as_bytes());
+    assert_eq!((talked.code, talked.err.as_str()), (Some(3), "the answer is cut: -n reached\n"), "{talked:?}");
+}
+
+/// A grammar without blanks.
+const CONSTANT: &str = "--reasoning off --temp 0 --grammar start:/It.is/";
+
+/// Schemas and grammars can be given themselves, as to llama.cpp.
+#[test]
+fn text_is_given_itself_or_by_its_file() {
+    let dir = TempDir::new().unwrap();
+    let schema = written(&dir, "sum.json", SCHEMA.as_bytes()).display().to_string();
+    let grammar = written(&dir, "sum.lark", b"start: \"twelve\"").display().to_string();
+    let answer = |option: &str, text: &str| {
+        let done = outcome(command(["run", QUESTION, "--reasoning", "off", "--temp", "0", "-q", option, text]));
+        assert_eq!(done.code, Some(0), "{option} {text}: {done:?}");
+        done.out
+    };
+    let sum = answer("--json-schema", &schema);
+    for (option, text) in [("-j", SCHEMA), ("--json-schema", SCHEMA), ("-jf", &schema), ("--json-schema-file", &schema)]
+    {
+        assert_eq!(answer(option, text), sum, "{option}");
+    }
+    for (option, text) in [
+        ("--grammar", &*grammar),
+        ("--grammar-file", &grammar),
+        ("--grammar", "start: \"twelve\""),
+        ("--grammar", "\nstart: \"twelve\""),
+    ] {
+        assert_eq!(answer(option, text), "twelve\n", "{option} {text}");
+    }
+    for (option, text, words) in [
+        ("--grammar", "root ::= \"a\"", "error: --grammar: this is a GBNF grammar as llama.cpp has them"),
+        ("--grammar", "start: nosuch", "error: --grammar: grammar: at 1(8): unknown name: \"nosuch\""),
+        ("-j", "{\"type\": ", "error: --json-schema is not JSON: EOF"),
+        ("-j", "[]", "error: --json-schema: JSON schema, #: expected an object"),
+        ("-jf", "{}", "error: cannot read {}: "),
+        ("--grammar-file", "start: \"a\"", "error: cannot read start: "),
+    ] {
+        let done = outcome(command(["run", QUESTION, option, text]));
+        assert!(done.code == Some(1) && done.err.contains(words), "{option} {text}: {done:?}");
+    }
+    let gbnf = written(&dir, "list.gbnf", b"# items\nroot ::= item+\nitem ::= \"- \" [a-z]+\n").display().to_string();
+    refuses(
+        &format!("chat --grammar {gbnf}"),
+        "list.gbnf: this is a GBNF grammar as llama.cpp has them, and wglm takes",
+    );
+    for args in [["run", "-", "-j", "-"], ["run", "-", "--grammar-file", "-"]] {
+        let both = outcome(command(args));
+        assert!(both.code == Some(2) && both.err.contains("cannot both be read from stdin"), "{both:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tests the measurements of speed, in the formats for people and for programs.
 
-use super::{json, refuses, succeed};
+use super::{json, refuses, succeed, wglm};
 use serde_json::{Map, Value};
 
 /// The fields of the rows of JSON.
@@ -96,12 +96,6 @@ fn the_arithmetic_is_told() {
     assert_eq!([of(""), of("--arithmetic float"), of("--arithmetic int")], [usual, "float", "int"]);
 }
 
-#[test]
-fn nothing_to_measure_is_no_error() {
-    assert_eq!(succeed("bench -p 0 -n 0 -o csv").out, "");
-    assert_eq!(json(&succeed("bench -p 0 -n 0 -o json").out), json("[]"));
-}
-
 /// The times of all kinds of steps and the unaccounted time add up to the time of the token.
 #[test]
 fn a_profile_adds_up() {
@@ -143,7 +137,16 @@ fn results_are_drawn() {
     assert!(succeed("bench -p 0 -n 2 -r 1 -o svg").out.contains("arithmetic"));
     let svg = succeed("profile -r 1 -o svg").out;
     assert!(svg.contains("moe.gate_up x 3") && svg.contains("bandwidth of a copy"), "{svg}");
-    refuses(&format!("bench --from {}", file.display()), "--from: expected -o svg");
+    let empty = folder.path().join("empty.json");
+    std::fs::write(&empty, "[]").unwrap();
+    for (rest, words) in [
+        (format!("--from {}", file.display()), "--from: expected -o svg"),
+        (format!("-o svg --from {0},{1}", file.display(), empty.display()), "--from: `empty` has no results to draw"),
+        ("-o svg --from ,".to_owned(), "a value is required for '--from <FILES>'"),
+    ] {
+        let done = wglm(&format!("bench {rest}"));
+        assert!(done.code == Some(2) && done.out.is_empty() && done.err.contains(words), "{rest}: {done:?}");
+    }
     refuses("bench -o svg --from nowhere.json", "nowhere.json");
 }
 

@@ -20,6 +20,8 @@ mod plans;
 mod pulling;
 mod reporting;
 mod running;
+#[cfg(unix)]
+mod saving;
 mod selftest;
 mod streams;
 #[cfg(unix)]
@@ -84,6 +86,26 @@ fn outcome(mut command: Command) -> Outcome {
         out: String::from_utf8(output.stdout).expect("UTF-8 on stdout"),
         err: String::from_utf8(output.stderr).expect("UTF-8 on stderr"),
     }
+}
+
+/// The command, for which every write to a file fails as on a full disk. Its pipes have no such limit.
+#[cfg(unix)]
+fn with_full_disk(plain: Command) -> Command {
+    with_shell(plain, "trap '' XFSZ; ulimit -f 0")
+}
+
+/// The command, started by a shell after something else.
+#[cfg(unix)]
+pub fn with_shell(plain: Command, before: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{before}; exec \"$0\" \"$@\"")]).arg(plain.get_program()).args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
 }
 
 /// Runs a command line, split at spaces.

@@ -38,8 +38,8 @@ fn without_reasoning_and_without_template() {
     let raw = run_prompt(&format!("[gMASK]<sop><|user|>{QUESTION}<|assistant|></think>"), "--raw --temp 0");
     assert_eq!(raw.out, ANSWER);
     assert_eq!(figures(&raw.err)[0][..2], [0, 11]);
-    let system = outcome(command(["run", "-p", "hi", "-sys", "Be brief.", "-n", "0"]));
-    assert!(figures(&system.err)[0][1] > figures(&run_prompt("hi", "-n 0").err)[0][1], "{system:?}");
+    let system = outcome(command(["run", "-p", "hi", "-sys", "Be brief.", "-n", "1"]));
+    assert!(figures(&system.err)[0][1] > figures(&try_prompt("hi", "-n 1").err)[0][1], "{system:?}");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_reply_ends_before_a_stop_string() {
 
 #[test]
 fn as_many_tokens_as_asked_for() {
-    for (count, out, code) in [(0, "", 0), (1, "", 3), (9, "", 3), (10, "Seven\n", 0), (15, ANSWER, 0)] {
+    for (count, out, code) in [(1, "", 3), (9, "", 3), (10, "Seven\n", 0), (15, ANSWER, 0)] {
         let done = try_prompt(QUESTION, &format!("--temp 0 -n {count}"));
         assert_eq!((done.out.as_str(), done.code), (out, Some(code)), "{count}: {done:?}");
         assert_eq!(figures(&done.err), [[0, 11, count]], "{done:?}");
@@ -118,8 +118,6 @@ fn a_text_is_read_as_it_was_meant() {
             assert_eq!((done.out.as_str(), figures(&done.err)), (ANSWER, vec![[0, 11, 15]]), "{text:?}: {done:?}");
         }
     }
-    let ids = |text: &str| fed(command(["tokenize", "--ids", "-"]), text.as_bytes()).out;
-    assert_eq!(ids("one\r\n\r\ntwo\r\n"), ids("one\n\ntwo"));
     let wide: Vec<u8> = "\u{feff}hi".encode_utf16().flat_map(u16::to_le_bytes).collect();
     refused("UTF-16", &fed(command(["run", "-"]), &wide), "expected text in UTF-8, but it seems to be UTF-16");
 }
@@ -143,6 +141,33 @@ fn thinking_is_told_from_the_answer_without_colour() {
     assert!(!run_prompt(QUESTION, "--temp 0 --reasoning off").err.contains("thinking"));
 }
 
+/// What every object of `run --json` has.
+const FIELDS: [&str; 12] = [
+    "text",
+    "thinking",
+    "tool_calls",
+    "prompt",
+    "generated",
+    "seed",
+    "stop",
+    "prompt_seconds",
+    "generate_seconds",
+    "drafts",
+    "error",
+    "hint",
+];
+
+/// Programs that read numbers as doubles can repeat a reply; a seed that the user chose is told as it is.
+#[test]
+fn seeds_survive_json() {
+    for _ in 0..3 {
+        let seed = json(&run_prompt("hi", "--reasoning off --json -n 1").out)["seed"].as_u64().unwrap();
+        assert!(seed < 1 << 53, "{seed}");
+    }
+    let own = json(&run_prompt("hi", &format!("--reasoning off --json -n 1 -s {}", u64::MAX)).out);
+    assert_eq!(own["seed"], u64::MAX);
+}
+
 #[test]
 fn a_reply_as_json() {
     let done = run_prompt(QUESTION, "--temp 0 --json");
@@ -154,6 +179,17 @@ fn a_reply_as_json() {
     let short = try_prompt(QUESTION, "--seed 7 --json -n 3");
     let reply = json(&short.out);
     assert_eq!((short.code, &reply["stop"], &reply["seed"]), (Some(3), &"length".into(), &7.into()), "{short:?}");
+    let fields = |reply: &serde_json::Value| reply.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(fields(&reply), FIELDS);
+    for (rest, error) in
+        [("-c 1", "the context is full"), ("-m nosuch.gguf", "nosuch.gguf"), ("-f nosuch.txt", "nosuch.txt")]
+    {
+        let prompt: &[&str] = if rest.starts_with("-f") { &[] } else { &["-p", QUESTION] };
+        let done = outcome(command(["run", "--json"].into_iter().chain(rest.split(' ')).chain(prompt.iter().copied())));
+        let reply = json(&done.out);
+        assert_eq!((done.code, fields(&reply)), (Some(1), FIELDS.map(str::to_owned).into()), "{done:?}");
+        assert!(reply["error"].as_str().unwrap().contains(error) && reply["stop"].is_null(), "{done:?}");
+    }
     let failed = try_prompt(QUESTION, "--json -c 1");
     assert_eq!(failed.code, Some(1));
     let reply = json(&failed.out);
@@ -189,6 +225,8 @@ fn prompts_that_are_refused() {
 fn an_empty_prompt_is_refused() {
     refused("stdin", &fed(command(["run", "-"]), b"\n"), "stdin: the prompt is empty");
     refuses("run -f /dev/null", "/dev/null: the prompt is empty");
+    refused("blanks", &fed(command(["run", "-"]), b" \n\t\n"), "stdin: the prompt is empty");
+    refused("blanks", &outcome(command(["run", "-p", "  "])), "the command line: the prompt is empty");
 }
 
 #[test]

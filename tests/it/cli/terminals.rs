@@ -1,6 +1,6 @@
 //! Tests the command on a terminal: typing, drawing, and the state that it leaves behind.
 
-use super::{ANSWER, QUESTION, command};
+use super::{ANSWER, QUESTION, command, with_full_disk, with_shell};
 use crate::common::gguf_writer::GgufWriter;
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use rexpect::process::{Signal, WaitStatus};
@@ -231,6 +231,76 @@ fn tab_completes_commands_and_files() {
     ended(session);
 }
 
+/// An answer breaks between words where the terminal ends, also after the window was made narrower; a pipe gets lines as
+/// the model wrote them.
+#[test]
+fn lines_break_between_words() {
+    let mut plain = command(["chat", "--temp", "0", "--reasoning", "off", "-n", "60"]);
+    plain.env("TERM", "xterm");
+    let mut session = on_terminal(with_shell(plain, "stty cols 32"));
+    for width in [32, 24] {
+        session.exp_string(PROMPT).unwrap();
+        if width != 32 {
+            let terminal = session.process().get_file_handle().unwrap();
+            let resized = Command::new("stty").args(["cols", "24"]).stdin(terminal).status().unwrap();
+            assert!(resized.success());
+            type_in(&mut session, "/clear\r"); // so that the story is the same
+            session.exp_string(PROMPT).unwrap();
+        }
+        type_in(&mut session, "Tell me a story about an owl.\r");
+        session.exp_string("Once upon").unwrap();
+        let rest = text(&session.exp_string("\r\n\x1b[2m[prompt").unwrap());
+        let story = format!("Once upon{rest}");
+        let lines: Vec<&str> = story.split("\r\n").collect();
+        assert!(lines.len() > 5 && lines.iter().all(|line| line.len() <= width), "{width}: {story:?}");
+        let words = story.replace("\r\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.starts_with("Once upon a time there was a shy owl named Xavier. One morning Xavier"),
+            "{story:?}"
+        );
+    }
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "/help\r");
+    let help = text(&session.exp_string(PROMPT).unwrap());
+    assert!(help.contains("list commands") && help.contains("/save FILE"), "{help:?}");
+    let lines: Vec<&str> = help.split("\r\n").skip(1).collect();
+    assert!(lines.iter().all(|line| line.len() <= 24 || line.contains('\x1b')), "{lines:?}");
+    type_in(&mut session, "/exit\r");
+    assert_eq!(ended(session).1, 0);
+}
+
+/// A full disk costs the message that is typed a place in the history, and no message before it.
+#[test]
+fn a_full_disk_leaves_the_history() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("wglm/history");
+    std::fs::create_dir(dir.path().join("wglm")).unwrap();
+    std::fs::write(&file, "#V2\nbefore\n").unwrap();
+    let mut plain = command(["chat", "--temp", "0"]);
+    plain.env_remove("WGLM_NO_HISTORY").env("XDG_STATE_HOME", dir.path()).env("HOME", dir.path());
+    let mut session = at_prompt(with_full_disk(plain));
+    type_in(&mut session, "/reasoning off\r");
+    let file = if cfg!(target_os = "linux") { file } else { return };
+    session.exp_string("note: what is typed is not kept in ").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "/exit\r");
+    assert_eq!(ended(session).1, 0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "#V2\nbefore\n");
+    assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+}
+
+/// The program that `nohup` starts does not end with its terminal.
+#[test]
+fn a_hangup_that_was_ignored_stays_ignored() {
+    let mut session = at_prompt(with_shell(command(["chat", "--temp", "0"]), "trap '' HUP"));
+    session.process_mut().signal(Signal::SIGHUP).unwrap();
+    type_in(&mut session, "/nosuch\r");
+    session.exp_string("no command /nosuch").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "/exit\r");
+    assert_eq!(ended(session).1, 0);
+}
+
 #[cfg(not(target_os = "macos"))] // where a program does it
 #[test]
 fn the_terminal_is_asked_to_copy() {
@@ -240,6 +310,7 @@ fn the_terminal_is_asked_to_copy() {
     session.exp_string(PROMPT).unwrap();
     type_in(&mut session, "/copy\r");
     session.exp_string("\x1b]52;c;U2V2ZW4gcGx1cyBmaXZlIGlzIHR3ZWx2ZS4=\x07").unwrap();
+    session.exp_string("26 characters sent to the terminal for its clipboard; not all terminals").unwrap();
     type_in(&mut session, "/exit\r");
     assert_eq!(ended(session).1, 0);
 }

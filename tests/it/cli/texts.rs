@@ -1,6 +1,7 @@
 //! Tests the commands `template` and `tokenize`.
 
-use super::{command, fed, json, outcome, refused, refuses, succeed, written};
+use super::{command, fed, json, outcome, refused, refuses, succeed, wglm, written};
+use crate::common::gguf_writer::{GgufWriter, Meta};
 use crate::common::models::fixture;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -52,7 +53,8 @@ fn messages_that_are_refused() {
     let [messages, tools] = [("m.json", "[]"), ("t.json", "{}")].map(|(n, t)| written(&dir, n, t.as_bytes()));
     let line = format!("template --messages {} --tools {}", messages.display(), tools.display());
     refuses(&line, "expected a JSON array of tools");
-    refuses("template --messages - --tools -", "cannot both read stdin");
+    let both = wglm("template --messages - --tools -");
+    assert!(both.code == Some(2) && both.err.contains("cannot both read stdin"), "{both:?}");
 }
 
 #[test]
@@ -70,6 +72,42 @@ fn tokens_are_those_of_llama_cpp() {
     let ids = |rest: &str| json(&succeed(&format!("tokenize --ids {rest}")).out).as_array().unwrap().len();
     assert!(ids("<|user|>") == 1 && ids("--no-parse-special <|user|>") > 1);
     assert!(ids("</think>") == 1 && ids("--no-parse-special </think>") > 1);
-    let table = fed(command(["tokenize", "-"]), b"Hi\n\n").out;
+    let table = fed(command(["tokenize", "-"]), b"Hi\n").out;
     assert_eq!(table, "   1011 \"Hi\"\n    198 \"\\n\"\n");
+}
+
+/// Of stdin every byte counts: what is compared with other programs should be the same text.
+#[test]
+fn stdin_is_split_as_it_is() {
+    for text in ["one\r\n\r\ntwo\r\n", "\u{feff}hi\n", "a\n\n", " "] {
+        let [piped, given] = [
+            fed(command(["tokenize", "--ids", "-"]), text.as_bytes()),
+            outcome(command(["tokenize", "--ids", "--", text])),
+        ];
+        assert_eq!((piped.code, &piped.out), (Some(0), &given.out), "{text:?}");
+    }
+    refused("bytes", &fed(command(["tokenize", "-"]), b"a\xff"), "cannot read stdin: invalid UTF-8 at byte 1");
+}
+
+/// A file may ask for a token before every text.
+#[test]
+fn the_token_before_a_text_can_be_left_out() {
+    let plain = |b: &u32| matches!(b, 33..=126 | 161..=172 | 174..=255);
+    let bytes = (0..256).filter(plain).chain(256..256 + 68).filter_map(char::from_u32).map(String::from);
+    let tokens: Vec<Meta> = bytes.chain(["he".into(), "<s>".into()]).map(|token| token.as_str().into()).collect();
+    let types = (0..258).map(|id| Meta::from(if id < 257 { 1i32 } else { 3 })).collect();
+    let writer = GgufWriter::new()
+        .meta("tokenizer.ggml.model", "gpt2")
+        .meta("tokenizer.ggml.pre", "glm4")
+        .meta("tokenizer.ggml.tokens", Meta::Array(8, tokens))
+        .meta("tokenizer.ggml.token_type", Meta::Array(5, types))
+        .meta("tokenizer.ggml.merges", Meta::Array(8, vec!["h e".into()]))
+        .meta("tokenizer.ggml.bos_token_id", 257u32)
+        .meta("tokenizer.ggml.eos_token_id", 257u32)
+        .meta("tokenizer.ggml.add_bos_token", true);
+    let dir = TempDir::new().unwrap();
+    let file = written(&dir, "bos.gguf", &writer.finish()).display().to_string();
+    let ids = |rest: &str| json(&succeed(&format!("tokenize --ids -m {file} {rest}")).out);
+    assert_eq!((ids("a"), ids("--no-bos a")), (json("[257,64]"), json("[64]")));
+    assert_eq!(succeed("tokenize --no-bos hello").out, succeed("tokenize hello").out);
 }

@@ -1,6 +1,6 @@
 //! Tests that what `tune` finds is kept, found again, and ignored where it does not belong.
 
-use super::{ANSWER, Outcome, QUESTION, command, json, outcome, succeed, wglm, with_cache, written};
+use super::{ANSWER, Outcome, QUESTION, command, json, outcome, refuses, succeed, wglm, with_cache, written};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -83,12 +83,17 @@ fn what_does_not_belong_here_is_ignored_with_a_note() {
         kept(dir.path(), &tuning, &text);
         ignored(&profile(dir.path(), &[]), words);
     }
-    let named = written(&dir, "named.json", tuning.to_string().replace("4x2x64", "4x2").as_bytes());
-    let done = profile(dir.path(), &["--tuning", named.to_str().unwrap()]);
-    assert!(!is_tuned(&done) && done.err.matches("note: ").count() == 1, "{done:?}");
     assert!(!profile(dir.path(), &["--tuning", "off"]).err.contains("note:"));
-    let done = profile(dir.path(), &["--tuning", "nowhere.json"]);
-    assert!(done.err.contains("note: the tuning nowhere.json is not used: "), "{done:?}");
+    // One that is named is there and is a tuning, or nothing is computed.
+    let named = written(&dir, "named.json", tuning.to_string().replace("4x2x64", "4x2").as_bytes());
+    let named = named.to_str().unwrap();
+    for (file, words) in [(named, "expected a tuning as wglm"), ("nowhere.json", "--tuning: cannot use nowhere.json: ")]
+    {
+        refuses(&format!("run hi -q --tuning {file}"), words);
+    }
+    let other = written(&dir, "other.json", with(|subject| subject.wglm = "0.0.9".into()).as_bytes());
+    let done = profile(dir.path(), &["--tuning", other.to_str().unwrap()]);
+    assert!(!is_tuned(&done) && done.err.matches("note: ").count() == 1, "{done:?}");
 }
 
 /// A short search ends with its report. A file is there if and only if something was chosen, and belongs here.

@@ -68,6 +68,23 @@ fn an_idle_server_ends_at_once() {
     }
 }
 
+/// As a shell starts a program in the background of a script, and `nohup` any program.
+#[cfg(unix)]
+#[test]
+fn signals_that_were_ignored_stay_ignored() {
+    let mut serving = Serving::begin_ignoring("INT HUP", &[]);
+    wait_for("the model", || serving.get("/health").status == 200);
+    for name in ["-INT", "-HUP"] {
+        signal(&serving, name);
+        for _ in 0..5 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(serving.get("/health").status, 200, "{name}");
+        }
+    }
+    signal(&serving, "-TERM");
+    assert_eq!(ended(&mut serving), Some(0));
+}
+
 /// The first press lets a reply go on, the second one ends it. Its client is told so, and so is one whose turn never
 /// came.
 #[cfg(unix)]

@@ -74,6 +74,13 @@ impl Serving {
         Self::spawn(&mut Self::command(args))
     }
 
+    /// The same for a server that is started with these signals ignored.
+    #[cfg(unix)]
+    fn begin_ignoring(signals: &str, args: &[&str]) -> Self {
+        let mut command = crate::cli::with_shell(Self::command(args), &format!("trap '' {signals}"));
+        Self::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()))
+    }
+
     fn spawn(command: &mut Command) -> Self {
         let mut process = command.spawn().unwrap();
         let mut line = String::new();

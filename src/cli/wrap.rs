@@ -1,0 +1,163 @@
+//! Breaks text between words at the width of the terminal, while it comes.
+//!
+//! A terminal breaks lines anywhere. Where Unicode allows a break (UAX #14: after blanks, between ideographs, but not
+//! before their punctuation) the text is cut into segments, and a segment is written once it is whole, so that nothing is
+//! ever moved to another line. Lines of Markdown's code blocks stay as they are, because a line of code that is copied from
+//! the terminal should be one line.
+
+use unicode_linebreak::linebreaks;
+use unicode_width::UnicodeWidthStr;
+
+/// The distance of tab stops on a terminal.
+const TAB: usize = 8;
+
+/// As much of a line as tells whether it begins or ends a code block.
+const FENCE: usize = 8;
+
+/// Text on its way to a terminal.
+#[derive(Debug, Default)]
+pub struct Wrapper {
+    /// The column of the cursor.
+    column: usize,
+    /// The beginning of a segment that may go on.
+    pending: String,
+    /// The beginning of the current line of the text, and whether it is in a code block.
+    line: String,
+    code: bool,
+}
+
+impl Wrapper {
+    /// Takes a piece of text and returns what can be written of all so far, for a terminal of this width now.
+    pub fn push(&mut self, text: &str, width: usize) -> String {
+        self.pending.push_str(text);
+        let pending = std::mem::take(&mut self.pending);
+        let (mut out, mut start) = (String::new(), 0);
+        for (end, _) in linebreaks(&pending) {
+            let segment = &pending[start..end];
+            if end < pending.len() || segment.ends_with(char::is_whitespace) || segment.width() > width {
+                self.segment(segment, width, &mut out);
+                start = end;
+            }
+        }
+        self.pending = pending[start..].to_owned();
+        out
+    }
+
+    /// Ends the text and returns what was not written yet.
+    pub fn end(&mut self, width: usize) -> String {
+        let mut out = String::new();
+        let pending = std::mem::take(&mut self.pending);
+        self.segment(&pending, width, &mut out);
+        *self = Self::default();
+        out
+    }
+
+    /// Writes a segment: a word, and the blanks and the line feed after it. Blanks that do not fit are left out.
+    fn segment(&mut self, segment: &str, width: usize, out: &mut String) {
+        let word = segment.trim_end();
+        self.line.extend(segment.chars().take(FENCE.saturating_sub(self.line.len())));
+        let needed = word.width();
+        if !self.code && self.column > 0 && self.column + needed > width {
+            out.push('\n');
+            self.column = 0;
+        }
+        out.push_str(word);
+        self.column += needed;
+        if self.column > width {
+            self.column %= width.max(1); // the terminal has broken the word
+        }
+        for blank in segment[word.len()..].chars() {
+            match blank {
+                '\n' => self.line_feed(),
+                '\t' => self.column = (self.column / TAB + 1) * TAB,
+                _ if self.column < width || self.code => self.column += 1,
+                _ => continue,
+            }
+            out.push(blank);
+        }
+    }
+
+    fn line_feed(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let line = line.trim_start();
+        self.code ^= line.starts_with("```") || line.starts_with("~~~");
+        self.column = 0;
+    }
+}
+
+/// A paragraph in lines of at most `width` columns, unless a word is longer.
+pub fn filled(paragraph: &str, width: usize) -> String {
+    let (mut out, mut column) = (String::new(), 0);
+    for word in paragraph.split_whitespace() {
+        let needed = word.width();
+        if column > 0 && column + 1 + needed > width {
+            out.push('\n');
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += needed;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wrapper, filled};
+
+    /// What comes of text that comes in pieces of `piece` characters.
+    fn wrapped(text: &str, width: usize, piece: usize) -> String {
+        let (mut wrapper, chars) = (Wrapper::default(), text.chars().collect::<Vec<_>>());
+        let pieces = chars.chunks(piece).map(|piece| wrapper.push(&piece.iter().collect::<String>(), width));
+        let written: String = pieces.collect();
+        written + &wrapper.end(width)
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        for (text, width, lines) in [
+            ("one two three", 20, "one two three"),
+            ("one two three", 8, "one two \nthree"),
+            ("one two three", 7, "one two\nthree"),
+            ("one two\nthree four", 9, "one two\nthree \nfour"),
+            ("a verylongword b", 6, "a \nverylongword b"),
+            ("    indented text", 12, "    indented\ntext"),
+            ("你好，世界！再见。", 8, "你好，\n世界！\n再见。"),
+            ("你好世界", 4, "你好\n世界"),
+            ("well-known words", 12, "well-known \nwords"),
+            (
+                "text\n```\nlet x = a_function(b);\n```\nmore text",
+                9,
+                "text\n```\nlet x = a_function(b);\n```\nmore text",
+            ),
+            ("👩‍👩‍👧 👩‍👩‍👧 x", 5, "👩‍👩‍👧 👩‍👩‍👧\nx"),
+            ("a\tb", 4, "a\t\nb"),
+            ("", 5, ""),
+        ] {
+            for piece in [1, 2, 3, 100] {
+                assert_eq!(wrapped(text, width, piece), lines, "{text:?} in {width} by {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_written_as_soon_as_they_are_whole() {
+        let mut wrapper = Wrapper::default();
+        assert_eq!(
+            ["He", "llo", " wor", "ld", "\n"].map(|text| wrapper.push(text, 20)),
+            ["", "", "Hello ", "", "world\n"]
+        );
+        assert_eq!(wrapper.push("abcdef", 4), "abcdef", "longer than a line");
+        // The window becomes narrower.
+        let mut wrapper = Wrapper::default();
+        assert_eq!((wrapper.push("one two ", 20), wrapper.push("three ", 10)), ("one two ".into(), "\nthree ".into()));
+    }
+
+    #[test]
+    fn paragraphs_are_filled() {
+        assert_eq!(filled("one two  three\nfour", 10), "one two\nthree four");
+        assert_eq!(filled("verylong a", 3), "verylong\na");
+    }
+}

@@ -1,0 +1,315 @@
+//! Replaces files as a whole. What is written goes to a temporary file in the same folder, which is synced to the disk and
+//! then renamed, so that a full disk, an error, a kill or a power cut leaves the old file or the new one, and never a part.
+//!
+//! The writer holds a lock on its temporary file, and the system gives the lock up when the process ends, however it
+//! ends. So the next writer of the same file can tell an abandoned temporary from one that is being written, on all
+//! machines that share the folder, and removes it. Process ids could not tell that: they are reused, and other machines
+//! have their own. No crate that replaces files does this.
+
+use super::{Links, open};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// The most symbolic links that are followed from one name, as on Linux.
+const LINKS: usize = 40;
+
+/// The most characters of a file's name in the name of its temporary file, because names have at most 255 bytes.
+const NAMED: usize = 40;
+
+/// The end of a temporary file's name.
+const ENDING: &str = ".new";
+
+/// Who may read a file that did not exist before. A file that exists keeps its permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// Whoever the process's umask lets.
+    Usual,
+    /// The user alone.
+    Owner,
+}
+
+/// The new contents of a file, which take its place with [`commit`](Self::commit). Dropped before that, they are removed.
+#[derive(Debug)]
+pub struct Replacement {
+    file: File,
+    to: PathBuf,
+    /// The temporary file; `None` after the commit, and for a pipe or a device, which is written to directly.
+    beside: Option<PathBuf>,
+}
+
+impl Replacement {
+    /// Begins to replace a file, or to create it. A symbolic link stays, and the file it leads to is replaced.
+    ///
+    /// # Errors
+    /// Those of the system: also if the file exists and may not be written, or if its folder takes no new files.
+    pub fn begin(path: &Path, readers: Readers) -> io::Result<Self> {
+        let to = followed(path)?;
+        let there = match fs::metadata(&to) {
+            Ok(about) => Some(about),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(about) = &there {
+            // A file that may not be written may not be replaced either. A directory fails here.
+            let file = OpenOptions::new().write(true).open(&to)?;
+            if !about.is_file() {
+                return Ok(Self { file, to, beside: None });
+            }
+        }
+        remove_abandoned(&to);
+        let private = readers == Readers::Owner || there.is_some();
+        let (file, beside) = create_beside(&to, private)?;
+        let replacement = Self { file, to, beside: Some(beside) };
+        if let Some(about) = there {
+            keep_owner(&replacement.file, &about);
+            replacement.file.set_permissions(about.permissions())?;
+        }
+        Ok(replacement)
+    }
+
+    /// Gives the file its name, after what was written has reached the disk. What is written afterwards is appended to
+    /// the file itself.
+    ///
+    /// # Errors
+    /// Those of the system. The old file is then still there.
+    pub fn commit(&mut self) -> io::Result<()> {
+        let Some(beside) = &self.beside else { return self.file.flush() };
+        self.file.sync_all()?;
+        fs::rename(beside, &self.to)?;
+        self.beside = None;
+        let _ = self.file.unlock(); // on Windows nobody else could read the file
+        sync_folder(&self.to);
+        Ok(())
+    }
+
+    /// Writes what was appended through to the disk, where the system can.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+impl Write for Replacement {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            let _ = fs::remove_file(beside);
+        }
+    }
+}
+
+/// Replaces the contents of a file, or creates it, as a whole.
+///
+/// # Errors
+/// Those of the system. The old file is then still there.
+pub fn replace(path: &Path, bytes: &[u8], readers: Readers) -> io::Result<()> {
+    let mut replacement = Replacement::begin(path, readers)?;
+    replacement.write_all(bytes)?;
+    replacement.commit()
+}
+
+/// The file that a name leads to through symbolic links. It need not exist.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        if !fs::symlink_metadata(&path).is_ok_and(|about| about.is_symlink()) {
+            return Ok(path);
+        }
+        let target = fs::read_link(&path)?;
+        path = folder(&path).join(target);
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, "too many symbolic links"))
+}
+
+/// The folder of a file.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// What the names of a file's temporary files begin with.
+fn beginning(to: &Path) -> io::Result<String> {
+    let name = to.file_name().ok_or(ErrorKind::IsADirectory)?.to_string_lossy();
+    Ok(name.chars().take(NAMED).chain(['.']).collect())
+}
+
+/// Creates a temporary file and locks it. Before it was locked, another process may have taken it for an abandoned one
+/// and removed it; then another is created.
+fn create_beside(to: &Path, private: bool) -> io::Result<(File, PathBuf)> {
+    let beginning = beginning(to)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    if private {
+        for_owner(&mut options);
+    }
+    loop {
+        let random = RandomState::new().build_hasher().finish();
+        let path = folder(to).join(format!("{beginning}{}-{random:016x}{ENDING}", std::process::id()));
+        let file = options.open(&path)?;
+        let _ = file.lock(); // on a file system without locks nobody removes it
+        if path.exists() {
+            return Ok((file, path));
+        }
+    }
+}
+
+/// Removes temporary files of a file that no process is writing, as far as that is possible.
+fn remove_abandoned(to: &Path) {
+    let Ok(beginning) = beginning(to) else { return };
+    let stem = to.file_stem().map(|stem| format!("{}.", stem.to_string_lossy())).unwrap_or_default();
+    for entry in fs::read_dir(folder(to)).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if !is_temporary(name, &beginning) && !is_old_temporary(name, &stem) {
+            continue;
+        }
+        let file = open(&entry.path(), OpenOptions::new().write(true), Links::Refused);
+        if file.is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether a name is `BEGINNING` with a process id, a dash and a hexadecimal number, and the ending.
+fn is_temporary(name: &str, beginning: &str) -> bool {
+    let numbers = name.strip_prefix(beginning).and_then(|rest| rest.strip_suffix(ENDING));
+    numbers.and_then(|numbers| numbers.split_once('-')).is_some_and(|(process, random)| {
+        is_number(process) && !random.is_empty() && random.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
+/// Whether a name is `STEM.PID.tmp`, as wglm 0.1.0 named some of its temporary files.
+fn is_old_temporary(name: &str, stem: &str) -> bool {
+    name.strip_prefix(stem).and_then(|rest| rest.strip_suffix(".tmp")).is_some_and(is_number)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A folder's entries reach the disk on their own only where the system does that; not all systems can.
+#[cfg(unix)]
+fn sync_folder(of: &Path) {
+    let _ = File::open(folder(of)).and_then(|folder| folder.sync_all());
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) {}
+
+#[cfg(unix)]
+fn for_owner(options: &mut OpenOptions) {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.mode(0o600);
+}
+
+#[cfg(not(unix))]
+fn for_owner(_: &mut OpenOptions) {}
+
+/// Gives a file the owner and the group of another, where the user may do that.
+#[cfg(unix)]
+fn keep_owner(file: &File, about: &Metadata) {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let own = file.metadata().map(|own| (own.uid(), own.gid()));
+    if own.is_ok_and(|own| own != (about.uid(), about.gid())) {
+        let _ = fchown(file, Some(about.uid()), Some(about.gid())).or_else(|_| fchown(file, None, Some(about.gid())));
+    }
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &File, _: &Metadata) {}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The names in a folder, in order.
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_the_old_one_or_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("chat.json");
+        replace(&path, b"old", Readers::Usual).unwrap();
+        let mut replacement = Replacement::begin(&path, Readers::Usual).unwrap();
+        replacement.write_all(b"new").unwrap();
+        assert_eq!((fs::read(&path).unwrap().as_slice(), names(dir.path()).len()), (b"old".as_slice(), 2));
+        drop(replacement);
+        assert_eq!((fs::read(&path).unwrap().as_slice(), names(dir.path()).len()), (b"old".as_slice(), 1));
+        let mut replacement = Replacement::begin(&path, Readers::Usual).unwrap();
+        replacement.write_all(b"new").unwrap();
+        replacement.commit().unwrap();
+        replacement.write_all(b"er").unwrap();
+        drop(replacement);
+        assert_eq!(fs::read(&path).unwrap(), b"newer");
+        assert_eq!(names(dir.path()), ["chat.json"]);
+        assert!(replace(dir.path(), b"", Readers::Usual).is_err());
+        assert!(replace(&dir.path().join("nosuch/file"), b"", Readers::Usual).is_err());
+    }
+
+    /// What was left behind goes, and nothing else: not what another writer has begun, and no file of another name.
+    #[test]
+    fn abandoned_files_are_removed_at_the_next_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("chat.json");
+        let kept = ["chat.json.new", "chat.json.12-.new", "chat.json.x-1.new", "other.json.12-3.new", "chat.1a.tmp"];
+        for name in ["chat.json.12-3.new", "chat.json.999-00ff.new", "chat.41.tmp"].iter().chain(&kept) {
+            fs::write(dir.path().join(name), "part").unwrap();
+        }
+        let begun = Replacement::begin(&path, Readers::Usual).unwrap();
+        replace(&path, b"new", Readers::Usual).unwrap();
+        let mut wanted: Vec<String> = kept.map(str::to_owned).into();
+        wanted.push("chat.json".into());
+        wanted.push(begun.beside.as_ref().unwrap().file_name().unwrap().to_str().unwrap().to_owned());
+        wanted.sort();
+        assert_eq!(names(dir.path()), wanted);
+        drop(begun);
+        let long = dir.path().join("é".repeat(120));
+        replace(&long, b"", Readers::Usual).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_permissions_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link, dangling, ring] = ["file", "link", "dangling", "ring"].map(|name| dir.path().join(name));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        replace(&file, b"one", Readers::Owner).unwrap();
+        assert_eq!(mode(&file), 0o600);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("file", &link).unwrap();
+        replace(&link, b"two", Readers::Owner).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!((fs::read(&file).unwrap().as_slice(), mode(&file)), (b"two".as_slice(), 0o640));
+        symlink("made", &dangling).unwrap();
+        replace(&dangling, b"three", Readers::Usual).unwrap();
+        assert_eq!(fs::read(dir.path().join("made")).unwrap(), b"three");
+        symlink("ring", &ring).unwrap();
+        assert!(replace(&ring, b"", Readers::Usual).is_err());
+        replace(Path::new("/dev/null"), b"gone", Readers::Usual).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o400)).unwrap();
+        if OpenOptions::new().write(true).open(&file).is_err() {
+            assert_eq!(replace(&file, b"", Readers::Usual).unwrap_err().kind(), ErrorKind::PermissionDenied);
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"two");
+        assert_eq!(names(dir.path()), ["dangling", "file", "link", "made", "ring"]);
+    }
+}
