@@ -207,9 +207,9 @@ impl Model {
 
     /// A number that identifies the multi-token-prediction block by its weights; 0 if there is none.
     pub(crate) fn block_fingerprint(&self) -> u64 {
-        let Shared { uploaded, weights, .. } = &*self.shared;
+        let Shared { file, uploaded, weights, .. } = &*self.shared;
         let sums = &uploaded.sums[weights.without_block()..];
-        if sums.is_empty() { 0 } else { 1 << 32 | u64::from(crc32fast::hash(bytemuck::cast_slice(sums))) }
+        if sums.is_empty() { 0 } else { file.fingerprint(bytemuck::cast_slice(sums)) }
     }
 
     /// The hyper-parameters.
