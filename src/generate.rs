@@ -265,7 +265,8 @@ impl<'a> Generation<'a> {
         if self.again.is_empty() {
             return self.task.advance(self.session);
         }
-        let read = read_part(self.session, &self.again, &|| self.task.is_cancelled());
+        let (session, task) = (&mut *self.session, &self.task);
+        let read = task.stoppable(|| read_part(session, &self.again, &|| task.is_cancelled()));
         if matches!(read, Ok(true) | Err(Error::Cancelled)) {
             self.again.clear(); // the next step ends a generation that was cancelled
         }

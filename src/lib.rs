@@ -113,7 +113,7 @@ pub use download::{
 pub use error::{Error, KernelFault, KernelFinding, Result, Verdict};
 pub use generate::{Cancel, Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
 pub use gguf::Gguf;
-pub use gpu::{AdapterReport, Gpu, GpuOptions, Memory, adapters};
+pub use gpu::{AdapterReport, Gpu, GpuOptions, Memory, Pause, adapters};
 pub use kernels::CacheType;
 pub use model::{
     CacheShape, Check, Comparison, Config, Estimate, Figure, Fit, LoadOptions, Model, Outcome, Progress, PromptOptions,

@@ -5,8 +5,10 @@
 //! the calling thread does them all.
 
 use crate::error::{Error, Result};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,11 +18,38 @@ use std::time::Duration;
 /// How long the calling thread waits at most before it asks again whether to continue.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
+/// The stack of a thread that does in a caller's place what may need as much as a program's first thread has.
+const STACK: usize = 8 << 20;
+
 /// A callback that decides whether work continues. It is called between two steps of the work; an error ends the work.
 pub type GoOn<'a> = dyn FnMut() -> Result<()> + 'a;
 
 /// A job for a worker thread. The job should call the callback as often as it can.
 pub type Job<'a> = Box<dyn FnOnce(&mut GoOn<'_>) -> Result<()> + Send + 'a>;
+
+thread_local! {
+    /// Says whether the work of this thread is to stop.
+    static STOPPED: RefCell<Option<Rc<dyn Fn() -> bool>>> = const { RefCell::new(None) };
+}
+
+/// Runs work that is to stop once `stopped` says so. Where the work waits for something other than the GPU, deep inside
+/// calls that take no callback, it asks [`is_to_stop`].
+pub fn stoppable<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
+    struct Restore(Option<Rc<dyn Fn() -> bool>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            STOPPED.set(self.0.take());
+        }
+    }
+    let _restore = Restore(STOPPED.replace(Some(Rc::new(stopped))));
+    work()
+}
+
+/// Whether the work of this thread is to stop: see [`stoppable`].
+pub fn is_to_stop() -> bool {
+    let stopped = STOPPED.with_borrow(Clone::clone);
+    stopped.is_some_and(|stopped| stopped())
+}
 
 /// The number of threads that can run at once, at least one.
 pub fn cores() -> usize {
@@ -49,6 +78,55 @@ pub fn detach<F: FnOnce() + Send + 'static>(doing: &'static str, job: F) {
     }
 }
 
+/// Runs a job on a thread of its own, so that the calling thread can call `go_on` at short intervals whatever the job does.
+/// When the job asks, it waits for the answer, so it decides what is asked about. After a refusal `go_on` is not called
+/// again. If the system refuses the thread, the calling one does the job.
+///
+/// # Errors
+/// That of `go_on`, otherwise that of the job; [`Error::Worker`] if it panics.
+pub fn beside<T: Send>(
+    doing: &'static str,
+    job: impl FnOnce(&mut GoOn<'_>) -> Result<T> + Send,
+    go_on: &mut GoOn<'_>,
+) -> Result<T> {
+    let (stop, job) = (Arc::new(AtomicBool::new(false)), Mutex::new(Some(job)));
+    let died = || Error::Worker { doing };
+    let run = |go_on: &mut GoOn<'_>| {
+        let job = lock(&job).take().ok_or_else(died)?;
+        catch_unwind(AssertUnwindSafe(|| job(go_on))).unwrap_or_else(|_| Err(died()))
+    };
+    let (mut refused, mut done) = (None, None);
+    scope(|scope| {
+        let ((asks, asked), (answers, answered)) = (channel(), channel());
+        let (stopped, run) = (stop.clone(), &run);
+        let relayed = move || {
+            let mut relay = || match asks.send(()) {
+                Ok(()) => answered.recv().unwrap_or(Err(Error::Cancelled)),
+                Err(_) => Err(Error::Cancelled),
+            };
+            stoppable(move || stopped.load(Ordering::Relaxed), || run(&mut relay))
+        };
+        let spawned = Builder::new().name(format!("wglm {doing}")).stack_size(STACK).spawn_scoped(scope, relayed);
+        let Ok(worker) = spawned.inspect_err(|reason| tracing::warn!("no thread for {doing}: {reason}")) else {
+            return;
+        };
+        loop {
+            let request = asked.recv_timeout(ASK_EVERY);
+            if matches!(request, Err(RecvTimeoutError::Disconnected)) {
+                break;
+            }
+            refused = refused.take().or_else(|| go_on().err());
+            stop.store(refused.is_some(), Ordering::Relaxed);
+            if request.is_ok() {
+                let _ = answers.send(if refused.is_some() { Err(Error::Cancelled) } else { Ok(()) });
+            }
+        }
+        done = worker.join().ok();
+    });
+    refused.map_or(Ok(()), Err)?;
+    done.unwrap_or_else(|| run(go_on))
+}
+
 /// Runs each of `jobs` on a thread of its own and `here` on the calling thread, which then waits for the jobs. `go_on`
 /// is always called on the calling thread: whenever a job or `here` asks, and at short intervals while the calling
 /// thread waits. After a failure, or once `go_on` refuses, every job is told to stop the next time it asks, and `go_on`
@@ -75,7 +153,7 @@ fn work_on<'a, T>(
     go_on: &mut GoOn<'_>,
 ) -> Result<T> {
     let (total, queue) = (jobs.len(), Mutex::new(jobs.into_iter().enumerate().collect()));
-    let crew = Crew { doing, queue, failures: Mutex::default(), stop: AtomicBool::new(false) };
+    let crew = Crew { doing, queue, failures: Mutex::default(), stop: Arc::default() };
     let mut refused = None;
     let mut ask = || {
         crew.going()?;
@@ -120,7 +198,7 @@ struct Crew<'a> {
     /// The jobs that no thread has taken yet, with their indices.
     queue: Mutex<VecDeque<(usize, Job<'a>)>>,
     failures: Mutex<Vec<(usize, Error)>>,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
 }
 
 impl<'a> Crew<'a> {
@@ -130,11 +208,13 @@ impl<'a> Crew<'a> {
         scope: &'scope Scope<'scope, '_>,
         ask: impl Fn() + Send + 'scope,
     ) -> Option<ScopedJoinHandle<'scope, ()>> {
+        let stop = self.stop.clone();
         let work = move || {
-            self.work(&mut || {
+            let mut go_on = || {
                 ask();
                 self.going()
-            })
+            };
+            stoppable(move || stop.load(Ordering::Relaxed), || self.work(&mut go_on));
         };
         let spawned = Builder::new().name(format!("wglm {}", self.doing)).spawn_scoped(scope, work);
         spawned.inspect_err(|reason| tracing::warn!("no more threads for {}: {reason}", self.doing)).ok()
@@ -236,6 +316,43 @@ mod tests {
             assert!(matches!(found, Err(Error::ContextFull { .. })), "on {threads} threads: {found:?}");
             assert_eq!(asked, 3, "on {threads} threads");
         }
+    }
+
+    /// A job asks on the calling thread, which asks by itself while the job does not, and a refusal ends the job.
+    #[test]
+    fn a_job_beside_asks_here() -> Result<()> {
+        let (here, mut asked) = (current().id(), 0);
+        let mut go_on = || {
+            assert_eq!(current().id(), here);
+            asked += 1;
+            Ok(())
+        };
+        let there = beside("working", |go_on| go_on().map(|()| current().id()), &mut go_on)?;
+        assert!(there != here && asked >= 1, "{asked}");
+
+        let (started, mut asked) = (AtomicBool::new(false), 0);
+        let silent = |_: &mut GoOn<'_>| {
+            started.store(true, Ordering::Relaxed);
+            while !is_to_stop() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        };
+        let mut go_on = || {
+            asked += 1;
+            if asked == 3 { Err(full()) } else { Ok(()) }
+        };
+        assert!(matches!(beside("working", silent, &mut go_on), Err(Error::ContextFull { .. })));
+        assert_eq!((asked, started.into_inner()), (3, true));
+        assert!(matches!(beside("working", endless, &mut || Err(full())), Err(Error::ContextFull { .. })));
+        Ok(())
+    }
+
+    #[test]
+    #[allow(clippy::panic)]
+    fn a_job_beside_that_panics_is_a_failure() {
+        let panics = |_: &mut GoOn<'_>| -> Result<()> { panic!("on purpose") };
+        assert!(matches!(beside("failing", panics, &mut || Ok(())), Err(Error::Worker { doing: "failing" })));
     }
 
     /// While the calling thread waits for a job that never asks, it calls `go_on` by itself.

@@ -9,6 +9,8 @@ use serde_json::Value;
 const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 /// The most characters of JSON that an error message shows.
 const SHOWN: usize = 80;
+/// The most ids that an error message lists.
+const IDS: usize = 3;
 
 /// Returns an error for the first message that cannot become part of a prompt.
 pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
@@ -33,6 +35,42 @@ pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Returns an error for the first result of a function that belongs to no call: one before any message of the user, or one
+/// whose id no earlier call has. Templates would render it, and the model would answer to a call that it never made. Only
+/// whole conversations are checked, since a call may be gone with the oldest turns while its result stays.
+pub fn results(messages: &[Message]) -> Result<()> {
+    let (mut asked, mut called) = (false, Vec::new());
+    for (index, message) in messages.iter().enumerate() {
+        asked |= message.role == "user";
+        called.extend(message.tool_calls.iter().map(|call| call.id.as_deref()));
+        if message.role != "tool" {
+            continue;
+        }
+        let wrong = |what, expected, found| Err(Error::Message { index, what, expected, found });
+        if !asked {
+            let expected = "a message of the user before the first result of a function".to_owned();
+            return wrong("role", expected, "\"tool\"".to_owned());
+        }
+        let id = message.tool_call_id.as_deref().filter(|id| !id.is_empty());
+        // A call without an id may be the one that is meant.
+        let known = called.contains(&None) || id.map_or(!called.is_empty(), |id| called.contains(&Some(id)));
+        if !known {
+            let found = id.map_or("a result".to_owned(), |id| format!("{id:?}"));
+            return wrong("tool_call_id", ids(&called), found);
+        }
+    }
+    Ok(())
+}
+
+/// The ids that a result may have, for an error message: the newest few.
+fn ids(called: &[Option<&str>]) -> String {
+    let newest: Vec<String> = called.iter().flatten().rev().take(IDS).map(|id| format!("{id:?}")).collect();
+    match newest.as_slice() {
+        [] => "a call of a function before its result".to_owned(),
+        newest => format!("the id of an earlier call, such as {}", newest.join(", ")),
+    }
 }
 
 /// The first part of a message's content that is neither a string nor an object.

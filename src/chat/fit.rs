@@ -128,7 +128,7 @@ pub(super) fn kept(messages: &[Message], first: usize) -> Vec<Message> {
 
 /// The tokens of the prompt without the turns before one.
 fn length(maker: &PromptMaker<'_>, messages: &[Message], first: usize) -> Result<usize> {
-    Ok(maker.render(&kept(messages, first))?.0.len())
+    Ok(maker.render_rest(&kept(messages, first))?.0.len())
 }
 
 /// Whether a message is kept when all turns before `first` are dropped.

@@ -25,6 +25,12 @@ pub(crate) struct PromptMaker<'a> {
 impl PromptMaker<'_> {
     /// The prompt for `messages`, and the parser for the reply to it.
     pub fn render(&self, messages: &[Message]) -> Result<Prepared> {
+        check::results(messages)?;
+        self.render_rest(messages)
+    }
+
+    /// The same for what is left of a conversation without its oldest turns.
+    pub fn render_rest(&self, messages: &[Message]) -> Result<Prepared> {
         self.render_within(messages, usize::MAX)
     }
 
@@ -53,6 +59,7 @@ impl PromptMaker<'_> {
         overflow: Overflow,
         max_tokens: Option<usize>,
     ) -> Result<(Prepared, usize)> {
+        check::results(messages)?;
         // Long texts beyond what the context can hold are neither rendered nor encoded.
         let bytes: usize = messages.iter().map(|message| message.text().len()).sum();
         let first = match bytes <= Tokenizer::SHORT {
@@ -90,7 +97,7 @@ impl PromptMaker<'_> {
             return Err(Error::ContextFull { needed: length, context });
         }
         let first = fit::overflow(self, messages, length, reserve, most.min(1))?;
-        let prepared = if first == 0 { prepared } else { self.render(&fit::kept(messages, first))? };
+        let prepared = if first == 0 { prepared } else { self.render_rest(&fit::kept(messages, first))? };
         Ok((prepared, first))
     }
 }

@@ -41,7 +41,7 @@ impl Cancel {
 }
 
 /// All handles that stop a generation.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Cancels {
     /// The handle that the generation itself gives out.
     pub own: Cancel,

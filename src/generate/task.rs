@@ -18,6 +18,7 @@ use crate::sample::logprobs;
 use crate::session::{Reuse, Session};
 use crate::speculate::DraftStats;
 use crate::text::ReplyParser;
+use crate::threads::stoppable;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -201,12 +202,30 @@ impl<'a> GenerationTask<'a> {
     /// # Errors
     /// Any error means that the generation cannot go on. After [`Error::PoolFull`] it can, once there is room.
     pub fn advance(&mut self, session: &mut Session) -> Result<()> {
+        let cancels = self.cancels.clone();
+        match stoppable(move || cancels.is_cancelled(), || self.advance_by_state(session)) {
+            // Cancelled while a submission waited for the end of a pause.
+            Err(Error::Cancelled) if self.cancels.is_cancelled() => {
+                self.end_cancelled(Some(session));
+                Ok(())
+            }
+            advanced => advanced,
+        }
+    }
+
+    fn advance_by_state(&mut self, session: &mut Session) -> Result<()> {
         match self.state {
             TaskState::Start => self.start(session),
             TaskState::Prompt { start, cached } => self.read_prompt(session, start, cached),
             TaskState::Tokens(_) => self.next_token(session),
             TaskState::Over => Ok(()),
         }
+    }
+
+    /// Does work of this task, which stops waiting for the end of a [`Pause`](crate::Pause) once the task is cancelled.
+    pub fn stoppable<T>(&self, work: impl FnOnce() -> T) -> T {
+        let cancels = self.cancels.clone();
+        stoppable(move || cancels.is_cancelled(), work)
     }
 
     /// Brings the session to what it has in common with the prompt.

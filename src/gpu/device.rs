@@ -150,6 +150,7 @@ impl Gpu {
             meter,
             counts,
             before,
+            gate: Arc::default(),
             drops_work,
             pipelines,
         };

@@ -14,6 +14,7 @@ mod metal;
 mod meter;
 mod pages;
 mod pass;
+mod pause;
 mod results;
 mod slot;
 mod staging;
@@ -29,6 +30,7 @@ pub use pages::PAGE;
 pub use pass::{
     Access, BindGroup, Binding, BindingInfo, BufferCopy, Dispatch, Pipeline, Prepared, ReadbackCopy, Submission,
 };
+pub use pause::Pause;
 pub use results::{BufferRange, Fetch, Results, SubmissionNumber};
 pub(crate) use slot::{PipelineSlot, PipelineSlots};
 pub use staging::{Mapped, StagedCopy, Staging};
@@ -38,6 +40,7 @@ pub use work::Work;
 use crate::error::Error;
 use errors::Failures;
 use meter::MemoryMeter;
+use pause::Gate;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -137,6 +140,8 @@ struct OpenDevice {
     counts: Counts,
     /// See [`Gpu::before_submissions`].
     before: Before,
+    /// Holds submissions back during a [`Pause`].
+    gate: Arc<Gate>,
     /// Whether all submitted work is dropped: see [`Gpu::drop_work`].
     drops_work: AtomicBool,
     /// The pipelines that all models on the device share.

@@ -214,6 +214,14 @@ impl Fetch {
         Ok(self.results.arrived(&gpu, 0)?.is_some())
     }
 
+    /// Waits for the submissions so far, and checks that none of them was lost.
+    ///
+    /// # Errors
+    /// [`Error::NoResult`] if one was; what the device reports.
+    pub fn check(&mut self) -> Result<()> {
+        self.results.read(&self.gpu, 0).map(drop)
+    }
+
     /// `bytes` bytes of a buffer, whole words from `offset` on, once all that was submitted before is done.
     ///
     /// # Errors

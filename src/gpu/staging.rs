@@ -9,7 +9,7 @@
 //! few kilobytes that stay in a core's cache, and copied here in one go.
 
 use super::meter::Held;
-use super::{Buffer, Gpu, Submission};
+use super::{Buffer, Gpu, ReadbackCopy, Submission};
 use crate::error::{Error, Result};
 use wgpu::{BufferUsages, MapMode};
 
@@ -79,6 +79,21 @@ impl Staging {
         copies: &[StagedCopy<'_>],
         fill: impl FnOnce(&mut Mapped) -> Result<()>,
     ) -> Result<()> {
+        self.send_with(gpu, copies, &[], fill).map(drop)
+    }
+
+    /// The same. The submission ends with copies to the host, which show whether it was done: see
+    /// [`Fetch::submit`](super::Fetch::submit).
+    ///
+    /// # Errors
+    /// As [`Staging::send`].
+    pub fn send_with(
+        &mut self,
+        gpu: &Gpu,
+        copies: &[StagedCopy<'_>],
+        results: &[ReadbackCopy<'_>],
+        fill: impl FnOnce(&mut Mapped) -> Result<()>,
+    ) -> Result<Submission> {
         self.finish(gpu)?;
         let view = self.raw.get_mapped_range_mut(..).or_else(|error| {
             gpu.check()?; // a lost device fails in many ways, so the loss is reported first
@@ -94,11 +109,14 @@ impl Staging {
                 let to = copy.to.start + copy.offset;
                 encoder.copy_buffer_to_buffer(&self.raw, copy.from, &copy.to.raw, to, copy.bytes);
             }
+            for copy in results {
+                let (from, start) = (&copy.from.raw, copy.from.start + copy.offset);
+                encoder.copy_buffer_to_buffer(from, start, &copy.to.raw, copy.at, copy.bytes);
+            }
         })?;
         // A failure shows in `get_mapped_range_mut`.
         gpu.attempt("staging data", 0, |_| self.raw.map_async(MapMode::Write, .., |_| {}))?;
-        self.copied = Some(gpu.beside_others(submission)); // each thread waits for its own
-        Ok(())
+        Ok(self.copied.insert(gpu.beside_others(submission)).clone()) // each thread waits for its own
     }
 
     /// Waits until all copies are done.

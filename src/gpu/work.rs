@@ -54,10 +54,8 @@ impl Gpu {
     }
 
     /// Sets a callback that is called before each submission from now on, on the thread that submits, which loads,
-    /// generates or saves a session. No lock is held meanwhile. With it an app can hold work back until it has drawn a
-    /// frame, which is useful if both are computed on the CPU
-    /// ([`AdapterReport::is_software`](super::AdapterReport::is_software)), where a token is several submissions.
-    /// Another call replaces the callback.
+    /// generates or saves a session. No lock is held meanwhile. Another call replaces the callback. To hold submissions
+    /// back, use [`Gpu::pause`].
     pub fn before_submissions(&self, wait: impl Fn() + Send + Sync + 'static) {
         *self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(wait));
     }
@@ -78,7 +76,7 @@ impl Gpu {
         record: impl FnOnce(&mut wgpu::CommandEncoder),
     ) -> Result<Submission> {
         self.call_before();
-        self.attempt(doing, bytes, |device| self.hand_in(Some(self.encoded(device, record))))
+        self.attempt(doing, bytes, |device| self.hand_in(Some(self.encoded(device, record))))?
     }
 
     /// The commands that `record` records.
@@ -90,10 +88,13 @@ impl Gpu {
         encoder.finish()
     }
 
-    fn hand_in(&self, commands: Option<wgpu::CommandBuffer>) -> Submission {
-        add(&self.shared.counts.submissions, 1);
-        let index = self.shared.queue.submit(commands);
-        Submission { index, done: self.done() }
+    /// Submits commands, after a [`Pause`](super::Pause) if there is one. Nothing else submits.
+    fn hand_in(&self, commands: Option<wgpu::CommandBuffer>) -> Result<Submission> {
+        self.admitted(|| {
+            add(&self.shared.counts.submissions, 1);
+            let index = self.shared.queue.submit(commands);
+            Submission { index, done: self.done() }
+        })
     }
 
     fn drops(&self) -> bool {
@@ -115,7 +116,7 @@ impl Gpu {
     /// As [`Gpu::submit`].
     pub fn submit_prepared(&self, work: Prepared) -> Result<Submission> {
         self.call_before();
-        self.attempt("a submission", 0, |_| self.hand_in((!self.drops()).then_some(work.raw)))
+        self.attempt("a submission", 0, |_| self.hand_in((!self.drops()).then_some(work.raw)))?
     }
 
     /// Records a pass of dispatches. Passes are created nowhere else.

@@ -133,9 +133,11 @@ impl Subject<'_> {
         }
         let plans = || once(&planned.plan).chain(batches.iter().map(|batch| &batch.plan));
         let steps = plans().flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
-        self.meter.expect(Stage::Check, steps.sum::<usize>() as u64);
         let variants = plans().flat_map(|plan| plan.variants.clone()).collect::<Vec<_>>();
-        if let Some(refusal) = self.pipelines.try_prepare(&variants, go_on)?.first() {
+        let (meter, missing) = (self.meter, self.pipelines.missing(&variants).count());
+        meter.expect(Stage::Check, (steps.sum::<usize>() + missing) as u64);
+        let compiled = || meter.add(Stage::Check, 1);
+        if let Some(refusal) = self.pipelines.try_prepare(&variants, &compiled, go_on)?.first() {
             return Ok(Some(refusal.into()));
         }
         let token = Made { executor: Executor::new(self.pipelines, &planned.plan, self.weights)?, plan: &planned.plan };
@@ -222,12 +224,17 @@ impl Subject<'_> {
         let seed = random.map_or(0, |random| random.next_u64());
         let mut checker = Checker::new(&made.executor, made.plan, &mut row, seed)?;
         for steps in steps {
+            let mut counted = 0;
             let mut look = |_: &Step, samples: &[(Sample, f64)]| {
                 self.looked.set(self.looked.get().with(samples));
+                if counted < steps.len() {
+                    counted += 1;
+                    self.meter.add(Stage::Check, 1);
+                }
                 go_on()
             };
             let ran = checker.run(steps.clone(), tokens, &compared, &mut look);
-            self.meter.add(Stage::Check, steps.len() as u64);
+            self.meter.add(Stage::Check, (steps.len() - counted) as u64); // those that were not compared
             match ran {
                 Ok(None) => {}
                 Ok(Some(wrong)) => {

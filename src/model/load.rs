@@ -20,11 +20,15 @@ use crate::plan::{BatchHeader, Executor, Plan, RowHeader, Target};
 use crate::sample::SamplerParams;
 use crate::shader::{Pipelines, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
-use crate::threads::{GoOn, Job, work};
+use crate::threads::{GoOn, beside, work};
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+const LOADING: &str = "loading the model";
+/// The first token among what is counted of [`Stage::Check`].
+const WARM_UP: u64 = 1;
 
 /// A model on the GPU. Clones share it, and several threads can use it.
 ///
@@ -110,15 +114,17 @@ impl Model {
         options: &LoadOptions,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Self> {
-        Self::loaded(file, gpu, options, progress).map_err(|error| file.name(error))
+        let meter = Meter::default();
+        let mut tell = || match progress(meter.now()) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Error::Cancelled),
+        };
+        // On another thread, so that this one can ask at any time.
+        let loaded = beside(LOADING, |go_on| Self::loaded(file, gpu, options, &meter, go_on), &mut tell);
+        loaded.map_err(|error| file.name(error))
     }
 
-    fn loaded(
-        file: &Gguf,
-        gpu: &Gpu,
-        options: &LoadOptions,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<Self> {
+    fn loaded(file: &Gguf, gpu: &Gpu, options: &LoadOptions, meter: &Meter, tell: &mut GoOn<'_>) -> Result<Self> {
         let mut config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         let cache = options.cache_for(&config);
@@ -140,37 +146,26 @@ impl Model {
             Some(altered) => Pipelines::new(gpu).altered(Some(altered.alter)),
         }
         .patient(patience.compile);
-        let meter = Meter::default();
-        let mut tell = || match progress(meter.now()) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Cancelled),
-        };
         let variants = kernels.compiled();
-        let loading =
-            Loading { file, pipelines: &pipelines, weights: &weights, zero_copy: options.zero_copy, meter: &meter };
-        let (text, uploaded) = loading.run(&variants, &mut tell)?;
+        let loading = Loading { file, pipelines: &pipelines, weights: &weights, zero_copy: options.zero_copy, meter };
+        let (text, uploaded) = loading.run(&variants, tell)?;
+        let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &kernels.target())?;
+        meter.expect(Stage::Check, WARM_UP + pipelines.missing(&one_token.plan.variants).count() as u64);
         meter.enter(Stage::Check);
-        meter.expect(Stage::Check, 1);
-        let settle: Job<'_> = Box::new(|go_on| {
-            kernels.compile(&pipelines, go_on)?;
-            let pipelines = &pipelines.through(&gpu.patient(patience.run));
-            if !kernels.is_checked() && options.check != Check::Never {
-                let (planner, buffers, meter) = (&planner, &uploaded.buffers, &meter);
-                let batches = options.check == Check::Always || all;
-                let batches = CheckedBatch::at_load(prompt).filter(|_| batches).into_iter().collect();
-                let (proven, looked) = (&HashSet::new(), Default::default());
-                let subject =
-                    check::Subject { planner, pipelines, weights: buffers, batches, proven, looked, meter, patience };
-                let settled = kernels.check(&subject, go_on);
-                weights.table.unchanged()?; // or kernels would be blamed for what another program wrote
-                settled?;
-            }
-            let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &kernels.target())?;
-            warm_up(pipelines, &one_token, &uploaded.buffers, BatchWriter::new(&config), go_on)?;
-            meter.add(Stage::Check, 1);
-            Ok(())
-        });
-        work("checking kernels", vec![settle], |_| Ok(()), &mut tell)?;
+        kernels.compile(&pipelines, tell)?;
+        let patient = &pipelines.through(&gpu.patient(patience.run));
+        if !kernels.is_checked() && options.check != Check::Never {
+            let (planner, pipelines, weights) = (&planner, patient, &uploaded.buffers);
+            let batches = options.check == Check::Always || all;
+            let batches = CheckedBatch::at_load(prompt).filter(|_| batches).into_iter().collect();
+            let (proven, looked) = (&HashSet::new(), Default::default());
+            let subject = check::Subject { planner, pipelines, weights, batches, proven, looked, meter, patience };
+            let settled = kernels.check(&subject, tell);
+            planner.weights.table.unchanged()?; // or kernels would be blamed for what another program wrote
+            settled?;
+        }
+        let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &kernels.target())?;
+        warm_up(patient, &one_token, &uploaded.buffers, (BatchWriter::new(&config), meter), tell)?;
         tell()?;
         let (target, untuned, verdict) = (kernels.target(), kernels.avoiding(&untuned), kernels.verdict());
         let (file, fingerprint) = (file.clone(), OnceLock::new());
@@ -208,6 +203,13 @@ impl Model {
         let Shared { file, uploaded, weights, .. } = &*self.shared;
         let sums = &uploaded.sums[..weights.without_block()];
         *self.shared.fingerprint.get_or_init(|| file.fingerprint(bytemuck::cast_slice(sums)))
+    }
+
+    /// A number that identifies the multi-token-prediction block by its weights; 0 if there is none.
+    pub(crate) fn block_fingerprint(&self) -> u64 {
+        let Shared { file, uploaded, weights, .. } = &*self.shared;
+        let sums = &uploaded.sums[weights.without_block()..];
+        if sums.is_empty() { 0 } else { file.fingerprint(bytemuck::cast_slice(sums)) }
     }
 
     /// The hyper-parameters.
@@ -459,7 +461,7 @@ impl Loading<'_> {
             meter.enter(Stage::Kernels);
             Ok(uploaded)
         };
-        let uploaded = work("loading the model", jobs, uploading, tell)?;
+        let uploaded = work(LOADING, jobs, uploading, tell)?;
         Ok((text.ok_or(Error::Worker { doing: "reading the tokenizer" })?, uploaded))
     }
 }
@@ -471,11 +473,11 @@ fn warm_up(
     pipelines: &Pipelines,
     planned: &BatchPlan,
     weights: &[Buffer],
-    mut writer: BatchWriter,
+    (mut writer, meter): (BatchWriter, &Meter),
     go_on: &mut GoOn<'_>,
 ) -> Result<()> {
     let gpu = pipelines.gpu();
-    pipelines.prepare_while(&planned.plan.variants, go_on)?;
+    pipelines.prepare_counted(&planned.plan.variants, &|| meter.add(Stage::Check, 1), go_on)?;
     let executor = Executor::new(pipelines, &planned.plan, weights)?;
     let (buffer, offset) = (executor.local(Plan::BATCH), offset_of!(BatchHeader, submission) as u64);
     let number = SubmissionNumber { value: 1, buffer, offset };
@@ -483,5 +485,7 @@ fn warm_up(
     gpu.write(buffer, 0, writer.write(&row, planned.plan.splits, number.value))?;
     let mut results = Results::new(gpu, 0, 1)?;
     results.submit(gpu, number, &[], |copies| executor.submit(0..planned.plan.steps.len(), copies))?;
-    results.read(gpu, 0).map(drop)
+    results.read(gpu, 0)?;
+    meter.complete(Stage::Check);
+    Ok(())
 }

@@ -12,7 +12,8 @@ pub enum Stage {
     Weights,
     /// Kernels are compiled; counted one by one.
     Kernels,
-    /// Steps are run to check kernels, and for a first token.
+    /// The kernels that only the check needs are compiled, and steps are run to check kernels, and for a first token; all
+    /// of that is counted one by one.
     Check,
 }
 
@@ -54,6 +55,12 @@ impl Meter {
     /// Adds to what is done of a stage.
     pub fn add(&self, stage: Stage, more: u64) {
         self.counts[stage as usize].done.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Counts all of a stage as done: what was expected and turned out to be needless, too.
+    pub fn complete(&self, stage: Stage) {
+        let Count { done, total } = &self.counts[stage as usize];
+        done.fetch_max(total.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Moves on to a stage.

@@ -90,7 +90,7 @@ impl<'a> Settling<'a> {
     /// [`Error::WrongKernel`] for one that cannot be replaced; that of `go_on`; what the device reports.
     pub fn compile(&mut self, pipelines: &Pipelines, go_on: &mut GoOn<'_>) -> Result<()> {
         loop {
-            let refused = pipelines.try_prepare(&self.compiled(), go_on)?;
+            let refused = pipelines.try_prepare(&self.compiled(), &|| {}, go_on)?;
             if refused.is_empty() {
                 return Ok(());
             }

@@ -108,20 +108,38 @@ impl Pipelines {
         variants: &[Variant],
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Arc<Pipeline>>> {
-        match self.try_prepare(variants, go_on)?.into_iter().next() {
+        self.prepare_counted(variants, &|| {}, go_on)
+    }
+
+    /// As [`Pipelines::prepare_while`]. `compiled` is called for each variant that was not there yet.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn prepare_counted(
+        &self,
+        variants: &[Variant],
+        compiled: &(dyn Fn() + Sync),
+        go_on: &mut GoOn<'_>,
+    ) -> Result<Vec<Arc<Pipeline>>> {
+        match self.try_prepare(variants, compiled, go_on)?.into_iter().next() {
             Some(refusal) => Err(refusal.error),
             None => variants.iter().map(|v| self.get(v)).collect(),
         }
     }
 
-    /// As [`Pipelines::prepare_while`], but goes on after a variant that cannot be compiled, and returns all of these.
+    /// As [`Pipelines::prepare_counted`], but goes on after a variant that cannot be compiled, and returns all of these.
     ///
     /// # Errors
     /// That of `go_on`; what the device reports.
-    pub(crate) fn try_prepare(&self, variants: &[Variant], go_on: &mut GoOn<'_>) -> Result<Vec<Refusal>> {
+    pub(crate) fn try_prepare(
+        &self,
+        variants: &[Variant],
+        compiled: &(dyn Fn() + Sync),
+        go_on: &mut GoOn<'_>,
+    ) -> Result<Vec<Refusal>> {
         let missing = self.missing(variants);
         if missing.count() > 0 {
-            work("compiling kernels", missing.jobs(&|| {}), |_| Ok(()), go_on)?;
+            work("compiling kernels", missing.jobs(compiled), |_| Ok(()), go_on)?;
         }
         Ok(self.refused(variants))
     }

@@ -39,6 +39,8 @@ pub(super) struct GpuBench<'a> {
     since: Instant,
     /// Whether what is being measured or planned should end at once.
     stop: Option<&'a dyn Fn() -> bool>,
+    /// Whether that counts for the last comparison, too.
+    strict: bool,
     /// The plan of a token with nothing chosen, whose weights and cache all plans have.
     token: Option<Arc<BatchPlan>>,
     writer: BatchWriter,
@@ -74,7 +76,8 @@ struct Rhythm {
 
 impl<'a> GpuBench<'a> {
     /// For a model, with a cache as given, which holds noise. Once `stop` says so, measurements and plans end, between two
-    /// submissions, with [`Error::Cancelled`].
+    /// submissions or kernels that compile, with [`Error::Cancelled`]. If it is not `strict`, that ends with
+    /// [`Bench::begin_last`].
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::ContextTooLarge`]; what the device reports.
@@ -82,7 +85,7 @@ impl<'a> GpuBench<'a> {
         model: &'a Model,
         cache: CacheShape,
         since: Instant,
-        stop: Option<&'a dyn Fn() -> bool>,
+        (stop, strict): (Option<&'a dyn Fn() -> bool>, bool),
     ) -> Result<Self> {
         let writer = BatchWriter::new(model.config());
         let mut bench = Self {
@@ -91,6 +94,7 @@ impl<'a> GpuBench<'a> {
             base: model.untuned().clone(),
             since,
             stop,
+            strict,
             token: None,
             writer,
             pipelines: model.pipelines().beside(),
@@ -180,6 +184,7 @@ impl<'a> GpuBench<'a> {
         }
         let plan = &self.made(choices, shape)?.plan;
         self.plans.remove(&planned.identity); // which takes much memory
+        self.pipelines.prepare_while(&plan.variants, &mut || self.going())?;
         let place = |(id, local): (LocalId, &Local)| (id, (local.name.clone(), local.bytes));
         let places: Vec<(LocalId, (String, u64))> = plan.locals_by_id().map(place).collect();
         let known = places.iter().filter_map(|(id, key)| Some((*id, self.buffers.get(key)?.clone())));
@@ -249,6 +254,7 @@ impl<'a> GpuBench<'a> {
         }
         let mut shares = Vec::new();
         for kind in plan.kinds() {
+            self.going()?;
             let seconds = match &executor {
                 Some(executor) => executor.time(&[&kind.steps])?.iter().sum(),
                 None => kind.steps.iter().map(|step| limit.seconds(&plan.steps[*step].cost, depth as u64)).sum::<f64>(),
@@ -265,6 +271,10 @@ impl<'a> GpuBench<'a> {
 impl Bench for GpuBench<'_> {
     fn elapsed(&self) -> f64 {
         self.since.elapsed().as_secs_f64()
+    }
+
+    fn begin_last(&mut self) {
+        self.stop = self.stop.filter(|_| self.strict);
     }
 
     fn identity(&mut self, choices: &Choices, work: Work) -> Result<u64> {
@@ -401,7 +411,7 @@ mod tests {
 
     fn bench(model: &Model) -> GpuBench<'_> {
         let cache = CacheShape { context: 1024, ..model.cache() };
-        GpuBench::new(model, cache, Instant::now(), None).unwrap()
+        GpuBench::new(model, cache, Instant::now(), (None, false)).unwrap()
     }
 
     fn tiled(bench: &GpuBench<'_>, tiling: &str) -> Choices {

@@ -13,6 +13,7 @@ use crate::generate::Cancel;
 use crate::gpu::AdapterReport;
 use crate::model::{CacheShape, Comparison, Model, Tuning, TuningSubject};
 use crate::plan::Choices;
+use crate::threads::stoppable;
 pub use candidates::{FEW_CLASSES, tile_candidates, tiling_candidates};
 
 use bench::GpuBench;
@@ -95,8 +96,8 @@ const MOST: f64 = 300.0;
 /// compared with the built-in choices; what is not faster then is dropped. If nothing is faster, [`Tuning::choices`] is
 /// empty. The model is not changed, but the GPU is busy, so no session should be in use meanwhile.
 ///
-/// `progress` is called on this thread whenever something else is tried. After a cancellation what was found so far is
-/// compared and returned.
+/// `progress` is called on this thread whenever something else is tried. A cancellation ends what is being prepared or
+/// measured after the submission or the kernel that is on its way. What was found so far is then compared and returned.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
@@ -132,8 +133,10 @@ pub fn tune(
     let limit = Cell::new(options.budget.map_or(f64::INFINITY, |budget| budget.as_secs_f64()));
     let stopped = || cancel.is_cancelled() || options.strict && since.elapsed().as_secs_f64() > limit.get();
     let within = options.strict.then_some(&limit);
-    let found = match search(model, options, (&stopped, within), since, progress) {
-        Err(Error::Cancelled) if options.strict => Found::default(),
+    let heard = cancel.clone();
+    let search = || search(model, options, (&stopped, within), since, progress);
+    let found = match stoppable(move || heard.is_cancelled(), search) {
+        Err(Error::Cancelled) => Found::default(), // before anything was compared
         found => found?,
     };
     let Found { choices, comparison, complete, trials } = found;
@@ -150,7 +153,7 @@ fn search(
     since: Instant,
     progress: &mut dyn FnMut(&TuneProgress),
 ) -> Result<Found> {
-    let (mut bench, deep) = bench(model, since, limit.map(|_| stopped))?;
+    let (mut bench, deep) = bench(model, since, (Some(stopped), limit.is_some()))?;
     let start = bench.start();
     let token = bench.time(&start, Work::Token { depth: 0 })?;
     let usual = (TOKENS * token).clamp(LEAST, MOST);
@@ -190,7 +193,7 @@ pub fn compare(model: &Model, choices: [&Choices; 2], work: Compared, seconds: f
         Compared::Rows(rows) => (0, rows, Work::Rows { rows, depth: 0 }),
     };
     let cache = CacheShape { context: (depth + rows + 1).max(LEAST_CONTEXT), ty: model.cache().ty };
-    let mut bench = GpuBench::new(model, cache, Instant::now(), None)?;
+    let mut bench = GpuBench::new(model, cache, Instant::now(), (None, false))?;
     let start = bench.start();
     let [before, after] = choices.map(|choices| choices.or(&start));
     let never = || false;
@@ -201,7 +204,11 @@ pub fn compare(model: &Model, choices: [&Choices; 2], work: Compared, seconds: f
 const LEAST_CONTEXT: usize = 512;
 
 /// What measures, with a cache as deep as there is room for, and the tokens in it.
-fn bench<'a>(model: &'a Model, since: Instant, stop: Option<&'a dyn Fn() -> bool>) -> Result<(GpuBench<'a>, usize)> {
+fn bench<'a>(
+    model: &'a Model,
+    since: Instant,
+    stop: (Option<&'a dyn Fn() -> bool>, bool),
+) -> Result<(GpuBench<'a>, usize)> {
     let gpu = model.gpu();
     let (config, ty, memory) = (model.config(), model.cache().ty, gpu.memory());
     let free =

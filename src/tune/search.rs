@@ -21,6 +21,9 @@ pub(super) trait Bench {
     /// The seconds since the beginning.
     fn elapsed(&self) -> f64;
 
+    /// From here on the whole is compared, for which a request to stop comes too late, unless time is limited.
+    fn begin_last(&mut self) {}
+
     /// A number that is the same for choices with which the same would run.
     fn identity(&mut self, choices: &Choices, work: Work) -> Result<u64>;
 
@@ -147,6 +150,7 @@ impl<'a> Search<'a> {
         if let Some(limit) = self.limit {
             limit.set(self.budget);
         }
+        self.bench.begin_last();
         self.finish()
     }
 
@@ -202,7 +206,7 @@ impl<'a> Search<'a> {
         (self.tell)(&TuneProgress {
             doing: doing.to_owned(),
             spent: Duration::try_from_secs_f64(spent).unwrap_or_default(),
-            budget: Duration::try_from_secs_f64(budget).unwrap_or_default(),
+            budget: Duration::try_from_secs_f64(budget).unwrap_or(Duration::MAX),
             trials: self.trials.len(),
             kept,
         });

@@ -14,6 +14,7 @@ use crate::protocol::{Command, Loaded, Source};
 use crate::restart::Restart;
 use crate::status::{Places, StatusFile};
 use crate::store::Store;
+use crate::surface::Surface;
 use crate::tunings::Tunings;
 use crate::worker::Worker;
 use crate::{device, look};
@@ -75,6 +76,8 @@ pub struct App {
     /// A conversation whose settings were changed, and the time of the change: they are saved a while later.
     unsaved: Option<(String, Instant)>,
     frames: Frames,
+    /// Pauses wglm while the window's surface changes.
+    surface: Surface,
     places: Places,
     status: Option<StatusFile>,
 }
@@ -84,15 +87,16 @@ impl App {
     ///
     /// # Errors
     /// If wglm cannot use the device, or the folder of conversations cannot be read.
-    pub fn new(creation: &CreationContext<'_>, start: Start) -> anyhow::Result<Self> {
+    pub fn new(creation: &CreationContext<'_>, start: Start, surface: Surface) -> anyhow::Result<Self> {
         look::set(&creation.egui_ctx);
         let window = creation.wgpu_render_state.as_ref().context("eframe opened no wgpu device")?;
-        let gpu = device::shared_gpu(window)?;
+        let gpu = device::shared_gpu(window, &surface)?;
         let window = creation.egui_ctx.clone();
         let picker = Picker::new(&window, gpu.clone(), start.source.as_ref(), start.context);
         let Restart { data, temperature, status, .. } = start.restart.clone();
         let tunings = Tunings { folder: data.join("tunings"), first: start.first_tuning };
-        let worker = Worker::start(gpu, window.clone(), tunings, start.restart)?;
+        let worker = Worker::start(gpu.clone(), window.clone(), tunings, start.restart)?;
+        surface.guard(&gpu, &worker.turns);
         let (mut chats, notices) = Chats::read(Store::open(data)?)?;
         if let Some(id) = &start.again {
             chats.go_to_id(id);
@@ -121,6 +125,7 @@ impl App {
             list_toggled: false,
             unsaved: None,
             frames: Frames::default(),
+            surface,
             places: Places::new(status.is_some()),
             status: status.map(StatusFile::new),
         };

@@ -32,6 +32,7 @@ mod shop;
 mod shop_row;
 mod status;
 mod store;
+mod surface;
 mod task;
 mod tunings;
 mod turns;
@@ -40,9 +41,13 @@ mod worker;
 
 use clap::Parser;
 use directories::ProjectDirs;
+use eframe::UserEvent;
 use eframe::egui::ViewportBuilder;
 use protocol::Source;
+use std::cell::RefCell;
 use std::path::PathBuf;
+use std::rc::Rc;
+use winit::event_loop::EventLoop;
 
 /// A chat window for wglm.
 #[derive(Parser)]
@@ -90,19 +95,31 @@ impl Args {
 fn main() -> anyhow::Result<()> {
     #[cfg(target_os = "macos")]
     relax_the_watchdog();
-    let start = Args::parse().start()?;
+    let (start, surface) = (Args::parse().start()?, surface::Surface::default());
     let options = eframe::NativeOptions {
         viewport: ViewportBuilder::default()
             .with_title("wglm chat")
             .with_inner_size([1100.0, 760.0])
             .with_min_inner_size([400.0, 360.0]),
         renderer: eframe::Renderer::Wgpu,
-        wgpu_options: device::setup(),
+        wgpu_options: device::setup(&surface),
         dithering: false, // only gradients need it, and there are none
         ..Default::default()
     };
-    eframe::run_native("wglm-chat", options, Box::new(|context| Ok(Box::new(app::App::new(context, start)?))))
-        .map_err(|error| anyhow::anyhow!("{error}"))
+    let event_loop = EventLoop::<UserEvent>::with_user_event().build()?;
+    let (failure, ours) = (Rc::default(), surface.clone());
+    let failed: Rc<RefCell<Option<anyhow::Error>>> = Rc::clone(&failure);
+    let create = move |context: &eframe::CreationContext<'_>| match app::App::new(context, start, ours) {
+        Ok(app) => Ok(Box::new(app) as Box<dyn eframe::App>),
+        Err(error) => {
+            let text = error.to_string();
+            failed.replace(Some(error)); // eframe only logs it
+            Err(text.into())
+        }
+    };
+    let app = eframe::create_native("wglm-chat", options, Box::new(create), &event_loop);
+    event_loop.run_app(&mut surface::Guarded { app, surface })?;
+    failure.take().map_or(Ok(()), Err)
 }
 
 /// Makes macOS more patient with GPU work that keeps the screen waiting: see wglm's guide, "A lost device".

@@ -54,8 +54,6 @@ impl Worker {
         let ((commands, received), (sender, messages)) = (channel::<(Command, Cancel)>(), channel());
         let window = WindowSender { messages: sender, window };
         let turns = Turns::new(&gpu);
-        let same = turns.clone();
-        gpu.before_submissions(move || same.pass());
         let run = move || {
             let mut engine = Engine::new(gpu, window, tunings, restart);
             received.into_iter().for_each(|(command, cancel)| engine.obey(command, &cancel));

@@ -8,7 +8,7 @@ use std::path::Path;
 
 const MAGIC: [u8; 8] = *b"wglmsnap";
 /// Any change to what follows it is a new one.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const CHECKSUM: u64 = 4;
 /// Bytes read and written at a time.
 pub const PIECE: usize = 4 << 20;
@@ -23,6 +23,8 @@ pub struct Header {
     pub cache_type: u32,
     /// The model: its file's header, and its weights.
     pub model: u64,
+    /// The multi-token-prediction block: its weights. 0 if there is none.
+    pub block: u64,
     /// Layers of the cache, the last of which may be that of a multi-token-prediction block.
     pub layers: u32,
     /// Bytes of a token's KV row in a layer.
@@ -34,8 +36,8 @@ pub struct Header {
 }
 
 impl Header {
-    pub fn new([cache_type, layers, kv_row]: [u32; 3], model: u64, tokens: u32, logits: u32) -> Self {
-        Self { magic: MAGIC, version: VERSION, cache_type, model, layers, kv_row, tokens, logits }
+    pub fn new([cache_type, layers, kv_row]: [u32; 3], [model, block]: [u64; 2], [tokens, logits]: [u32; 2]) -> Self {
+        Self { magic: MAGIC, version: VERSION, cache_type, model, block, layers, kv_row, tokens, logits }
     }
 
     /// Bytes of a layer's KV rows.
@@ -83,12 +85,17 @@ pub struct Reader<'a, R> {
     from: R,
     path: &'a Path,
     pub header: Header,
+    /// The checksum of what was read since the reader was opened, the header included.
+    sum: Hasher,
+    /// What that has to come to.
+    expected: u32,
 }
 
 impl<'a, R: Read + Seek> Reader<'a, R> {
     /// Reads all of it once, so that nothing is made of one that is damaged.
     pub fn open(from: R, path: &'a Path) -> Result<Self> {
-        let mut reader = Self { from, path, header: bytemuck::Zeroable::zeroed() };
+        let header = bytemuck::Zeroable::zeroed();
+        let mut reader = Self { from, path, header, sum: Hasher::new(), expected: 0 };
         let length = reader.seek(std::io::SeekFrom::End(0))?;
         reader.seek(std::io::SeekFrom::Start(0))?;
         if length < size_of::<Header>() as u64 + CHECKSUM {
@@ -97,12 +104,15 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let mut header = reader.header;
         reader.read(bytemuck::bytes_of_mut(&mut header))?;
         reader.header = header;
-        reader.check(length)?;
+        reader.expected = reader.check(length)?;
         reader.seek(std::io::SeekFrom::Start(size_of::<Header>() as u64))?;
+        reader.sum = Hasher::new();
+        reader.sum.update(bytemuck::bytes_of(&header));
         Ok(reader)
     }
 
-    fn check(&mut self, length: u64) -> Result<()> {
+    /// Reads it to its end, and returns its checksum.
+    fn check(&mut self, length: u64) -> Result<u32> {
         let header = self.header;
         if header.magic != MAGIC {
             let found = header.magic.escape_ascii();
@@ -128,11 +138,22 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let (mut found, expected) = ([0; CHECKSUM as usize], sum.finalize());
         self.read(&mut found)?;
         let found = u32::from_le_bytes(found);
-        if found == expected { Ok(()) } else { Err(damaged("its checksum", hex(expected), hex(found))) }
+        if found == expected { Ok(expected) } else { Err(damaged("its checksum", hex(expected), hex(found))) }
     }
 
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
-        self.from.read_exact(bytes).map_err(|reason| self.io(reason))
+        self.from.read_exact(bytes).map_err(|reason| self.io(reason))?;
+        self.sum.update(bytes);
+        Ok(())
+    }
+
+    /// Checks, once everything is read a second time, that it was what was read the first time.
+    pub fn finish(&self) -> Result<()> {
+        let found = self.sum.clone().finalize();
+        match found == self.expected {
+            true => Ok(()),
+            false => Err(damaged("its checksum, which changed while it was read", hex(self.expected), hex(found))),
+        }
     }
 
     /// Reads words.

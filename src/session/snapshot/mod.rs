@@ -2,10 +2,10 @@
 //!
 //! A snapshot holds the tokens, what the cache holds of them, and the logits of the last one, so that a session goes on
 //! from it bit by bit as the one it was taken of would. It is good for sessions of the same file and the same type of
-//! cache, with room for its tokens, on any device, with a multi-token-prediction block or without: where the block was not
-//! there, drafts are worse until it has seen enough. What tells a file from others is its header and the sums of its weights
-//! as the GPU has them, which are alike on every device; a version of wglm that lays weights out otherwise would refuse
-//! what older ones wrote.
+//! cache, with room for its tokens, on any device, with its multi-token-prediction block or without: where the block was not
+//! there, drafts are worse until it has seen enough. What tells a file or a block from others is the file's header and the
+//! sums of the weights as the GPU has them, which are alike on every device; a version of wglm that lays weights out
+//! otherwise would refuse what older ones wrote.
 
 mod file;
 mod format;
@@ -15,7 +15,7 @@ use super::pool::Runner;
 use super::run::Next;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
-use crate::gpu::{Fetch, StagedCopy};
+use crate::gpu::{Fetch, Results, StagedCopy};
 use crate::kernels::CacheType;
 use crate::model::CacheShape;
 use crate::plan::PAGE;
@@ -51,7 +51,8 @@ impl Session {
     fn header(&self, tokens: usize, logits: usize) -> Header {
         let (cache, layers) = (self.pool.cache(), self.model().config().layers + usize::from(self.model().has_block()));
         let shape = [cache_type(cache.ty), layers as u32, self.kv_row_bytes() as u32];
-        Header::new(shape, self.model().fingerprint(), tokens as u32, logits as u32)
+        let model = self.model();
+        Header::new(shape, [model.fingerprint(), model.block_fingerprint()], [tokens as u32, logits as u32])
     }
 
     fn kv_row_bytes(&self) -> u64 {
@@ -106,6 +107,7 @@ impl Session {
             session.reach(runner, tokens.len())?;
             session.fill_caches(runner, &mut reader)?;
             let logits: Vec<u32> = reader.words(header.logits)?;
+            reader.finish()?;
             (session.confirmed, session.tokens) = (tokens.len(), tokens);
             let has_block = header.layers as usize > session.model().config().layers;
             session.drafter.block.computed_to(if has_block { session.tokens.len() } else { 0 });
@@ -137,6 +139,10 @@ impl Session {
             let shape = |h: &Header| format!("model {:016x}, {} layers, {} bytes a token", h.model, h.layers, h.kv_row);
             return Err(damaged("its model", shape(&own), shape(header)));
         }
+        if header.block != 0 && own.block != 0 && header.block != own.block {
+            let named = |block: u64| format!("block {block:016x}");
+            return Err(damaged("its multi-token-prediction block", named(own.block), named(header.block)));
+        }
         if header.tokens as usize > self.context() {
             return Err(Error::ContextFull { needed: header.tokens as usize, context: self.context() });
         }
@@ -151,12 +157,14 @@ impl Session {
         let (caches, pieces) = (&runner.plans.shared.caches, self.pieces(reader.header.tokens as usize));
         let mut bytes = vec![0; layer.min(PIECE as u64) as usize];
         let mut staging = gpu.staging(bytes.len() as u64)?;
+        let mut fetch = Fetch::with_room(gpu, 0, Results::ROOM)?;
         for cache in caches.iter().take(reader.header.layers as usize) {
             for &(offset, count) in &pieces {
                 let piece = &mut bytes[..count as usize];
                 reader.read(piece)?;
                 let copy = StagedCopy { from: 0, to: cache, offset, bytes: count };
-                staging.send(gpu, &[copy], |mapped| mapped.write(0, piece))?;
+                fetch
+                    .submit(&[], |numbers| staging.send_with(gpu, &[copy], numbers, |mapped| mapped.write(0, piece)))?;
             }
         }
         staging.finish(gpu)?;
@@ -165,9 +173,7 @@ impl Session {
                 reader.read(&mut bytes[..count as usize])?; // of a block that is not loaded
             }
         }
-        // What comes last came after all the rest.
-        let last = caches.iter().take(reader.header.layers as usize).next_back().zip(pieces.last());
-        last.map_or(Ok(()), |(cache, (offset, count))| Fetch::new(gpu, 4)?.read(cache, offset + count - 4, 4).map(drop))
+        fetch.check()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::owner::Owner;
 use super::{load_on, model};
+use crate::common::gpu::{dropping, open};
 use crate::common::models::{fable_file, load, read_u32};
-use wglm::{CacheShape, CacheType, Error, Gguf, LoadOptions, Model, SamplerParams, Session};
+use wglm::{CacheShape, CacheType, Check, DraftKind, Error, Gguf, Gpu, LoadOptions, Model, SamplerParams, Session};
 
 /// The number of bytes before the tokens, and after everything.
-const HEADER: usize = 40;
+const HEADER: usize = 48;
 const CHECKSUM: usize = 4;
 
 fn session(context: usize, ty: CacheType) -> Session {
@@ -137,11 +138,12 @@ fn a_forged_header_is_refused() {
     session.restore(&forged(&snapshot, HEADER, 1)).unwrap(); // unchanged
     session.restore(&snapshot).unwrap();
     let words = [(8, "its version"), (12, "its type of cache"), (16, "its model"), (20, "its model")];
+    let words = words.into_iter().chain([24, 28].map(|at| (at, "its multi-token-prediction block")));
     for (at, expected) in words {
         let error = refused(&mut session, &forged(&snapshot, at, 0xffff_fff0));
         assert!(matches!(error, Error::Snapshot { what, .. } if what == expected), "{at}: {error}");
     }
-    for at in [24, 28, 32, 36] {
+    for at in [32, 36, 40, 44] {
         for word in [0, u32::MAX] {
             let error = refused(&mut session, &forged(&snapshot, at, word));
             assert!(matches!(error, Error::Snapshot { what: "its length", .. }), "{at}: {error}");
@@ -151,19 +153,70 @@ fn a_forged_header_is_refused() {
     assert!(matches!(error, Error::TokenOutOfRange { token: u32::MAX, .. }), "{error}");
 }
 
-/// A file with the same header, in which a few weights in the middle of one tensor differ.
+/// Files with the same header, in which a few weights in the middle of one tensor differ: of the model, and of its
+/// multi-token-prediction block.
 #[test]
 fn a_file_with_other_weights_is_another() {
     let snapshot = small().snapshot().unwrap();
-    let mut bytes = std::fs::read(fable_file("q4_0")).unwrap();
-    let file = Gguf::from_vec(bytes.clone()).unwrap();
-    let tensor = file.tensor("blk.2.ffn_down_exps.weight").unwrap();
-    let middle = tensor.offset + tensor.bytes / 2 / 18 * 18; // a block, its scale first
-    bytes[middle + 2..middle + 18].fill(0x5a);
-    let other = Model::load(&Gguf::from_vec(bytes).unwrap(), model().gpu(), &LoadOptions::default()).unwrap();
-    let mut other = Session::with_cache(&other, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
-    let error = refused(&mut other, &snapshot);
-    assert!(matches!(error, Error::Snapshot { what: "its model", .. }), "{error}");
+    let layers = model().config().layers;
+    let block = format!("blk.{layers}.ffn_down_exps.weight");
+    for (name, what) in
+        [("blk.2.ffn_down_exps.weight", "its model"), (block.as_str(), "its multi-token-prediction block")]
+    {
+        let mut bytes = std::fs::read(fable_file("q4_0")).unwrap();
+        let file = Gguf::from_vec(bytes.clone()).unwrap();
+        let tensor = file.tensor(name).unwrap();
+        let middle = tensor.offset + tensor.bytes / 2 / 18 * 18; // 32 weights, their scale first
+        bytes[middle + 2..middle + 18].fill(0x5a);
+        let file = Gguf::from_vec(bytes).unwrap();
+        let on = |options: &LoadOptions| {
+            let model = Model::load(&file, model().gpu(), options).unwrap();
+            Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap()
+        };
+        let unchecked = LoadOptions { check: Check::Never, ..LoadOptions::default() };
+        let error = refused(&mut on(&unchecked), &snapshot);
+        assert!(matches!(error, Error::Snapshot { what: found, .. } if found == what), "{error}");
+        let alone = on(&LoadOptions { speculation: DraftKind::Off, ..unchecked }).restore(&snapshot);
+        assert_eq!(alone.is_ok(), name == block, "a text does not depend on the block");
+    }
+}
+
+/// Whichever part of the cache gets lost on its way to the device, it is noticed, and the session is empty.
+#[test]
+fn a_part_that_gets_lost_is_noticed() {
+    let gpu = open(true);
+    let model = load_on(&gpu).unwrap();
+    let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
+    session.feed(&[1, 300, 17, 42, 256]).unwrap();
+    let snapshot = session.snapshot().unwrap();
+    for lost in 1..=model.config().layers as u64 + 1 {
+        let error = dropping(&gpu, lost..lost + 1, || session.restore(&snapshot)).unwrap_err();
+        assert!(matches!(error, Error::NoResult), "part {lost}: {error}");
+        assert!(session.tokens().is_empty(), "part {lost}");
+    }
+    session.restore(&snapshot).unwrap();
+    a_file_that_changes_meanwhile(&gpu, &mut session);
+}
+
+/// A snapshot that changes between the two readings of its file, as another program may change it, is refused.
+fn a_file_that_changes_meanwhile(gpu: &Gpu, session: &mut Session) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session");
+    session.save_snapshot(&path).unwrap();
+    // By the first submission the file was read once, and little of it a second time.
+    let (changed, written) = (path.clone(), std::sync::Once::new());
+    gpu.before_submissions(move || {
+        written.call_once(|| {
+            let mut bytes = std::fs::read(&changed).unwrap();
+            let last = bytes.len() - CHECKSUM - 1;
+            bytes[last] ^= 1;
+            std::fs::write(&changed, bytes).unwrap();
+        });
+    });
+    let error = session.load_snapshot(&path).unwrap_err();
+    assert!(matches!(error, Error::Snapshot { .. }) && error.to_string().contains("changed"), "{error}");
+    gpu.before_submissions(|| ());
+    assert!(session.tokens().is_empty());
 }
 
 #[test]

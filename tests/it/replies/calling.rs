@@ -5,7 +5,7 @@ use super::{chat, text, told};
 use wglm::generate::Stop;
 use wglm::serde_json::{Map, json};
 use wglm::text::Content;
-use wglm::{Chat, Event, Message, ToolCall};
+use wglm::{Chat, Error, Event, Message, ToolCall};
 
 const ASKED: &str = "Does it rain in Rome?";
 const CALL: &str = "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>";
@@ -146,4 +146,45 @@ fn a_reply_to_nothing_new() {
     chat.push(Message::user("What is my name?"));
     told(chat.reply().unwrap());
     assert_eq!(chat.messages().len(), 3, "a message that was pushed has gone");
+}
+
+/// Results that belong to no call are refused, and leave the conversation as it is.
+#[test]
+fn a_result_without_its_call_is_refused() {
+    let call = |id: Option<&str>| {
+        let mut call = ToolCall::new("weather", Map::new());
+        call.id = id.map(str::to_owned);
+        Message::assistant("").with_tool_calls(vec![call])
+    };
+    let asked = || Message::user("And in Oslo?");
+    let nameless = || Message { tool_call_id: None, ..Message::tool("", "dry") };
+    let refused = [
+        (vec![Message::tool("a", "dry")], 0, "before the first result"),
+        (vec![call(Some("a")), Message::tool("a", "dry"), asked()], 1, "before the first result"),
+        (vec![asked(), Message::tool("a", "dry")], 1, "a call of a function before its result, found \"a\""),
+        (vec![asked(), nameless()], 1, "a call of a function before its result"),
+        (vec![asked(), call(Some("a")), Message::tool("b", "dry")], 2, "such as \"a\", found \"b\""),
+        (vec![asked(), Message::tool("a", "dry"), call(Some("a"))], 1, "a call of a function"),
+    ];
+    for (messages, at, words) in refused {
+        let mut chat = chat_with_tools();
+        chat.set_messages(messages.clone());
+        for error in [chat.prompt().map(drop), chat.send("Well?").map(drop), chat.reply().map(drop)] {
+            let error = error.unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, Error::Message { index, .. } if index == at) && text.contains(words), "{text}");
+        }
+        assert_eq!(chat.messages(), messages);
+    }
+    let taken = [
+        vec![asked(), call(Some("a")), Message::tool("a", "dry"), Message::tool("a", "wet")],
+        vec![asked(), call(None), Message::tool("given by another program", "dry")],
+        vec![asked(), call(Some("a")), nameless()],
+        vec![Message::system("Be brief."), asked(), call(Some("a")), asked(), Message::tool("a", "dry")],
+    ];
+    for messages in taken {
+        let mut chat = chat_with_tools();
+        chat.set_messages(messages.clone());
+        chat.prompt().unwrap_or_else(|error| panic!("{messages:?}: {error}"));
+    }
 }

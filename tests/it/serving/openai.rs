@@ -211,3 +211,12 @@ fn a_tool_result_can_be_answered() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.json()["usage"]["completion_tokens"], 8);
 }
+
+/// As OpenAI's server, it refuses a result whose call is not in the conversation, and names the id.
+#[test]
+fn a_result_without_its_call_is_refused() {
+    let body = json!({"max_tokens": 1, "messages": [
+        {"role": "user", "content": QUESTION}, {"role": "tool", "tool_call_id": "gone", "content": "12"}]});
+    let answer = shared().post("/v1/chat/completions", &body);
+    assert!(answer.status == 400 && answer.text().contains("gone"), "{}", answer.text());
+}

@@ -4,6 +4,7 @@ use super::{alone, dialogue, holds, load, model, session_of};
 use crate::common::gpu::{gpu, open};
 use crate::common::models::fable_file;
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 use wglm::kernels::CacheType;
 use wglm::model::{CacheShape, LoadOverrides};
 use wglm::plan::Fusions;
@@ -17,17 +18,28 @@ fn file() -> Gguf {
 #[test]
 fn progress_rises_to_the_total() {
     let mut told: Vec<Progress> = Vec::new();
+    let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
     let mut progress = |p| {
         told.push(p);
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
         ControlFlow::Continue(())
     };
     Model::load_with(&file(), &open(true), &LoadOptions::default(), &mut progress).unwrap();
+    println!("at most {longest:?} lie between two calls");
+    assert!(longest < Duration::from_secs(5), "{longest:?}"); // a twentieth of a second, on a machine that is not busy
+    let known = told.iter().position(|p| p.total > 0).unwrap(); // it plans first
+    assert!(told.drain(..known).all(|p| (p.stage, p.done) == (Stage::Weights, 0)));
     let (first, last) = (told[0], *told.last().unwrap());
     println!("told {} times, the last time {last:?}", told.len());
     assert_eq!((first.stage, first.done), (Stage::Weights, 0));
     assert!(first.total > 4_000_000 && told.len() > 10, "{first:?}");
     assert_eq!((last.stage, last.done), (Stage::Check, last.total));
     assert!(last.total > 10, "{last:?}");
+    // A cold check compiles before it runs steps. Each of these counts, so the share is never long the same.
+    let check: Vec<u64> = told.iter().filter(|p| p.stage == Stage::Check).map(|p| p.done).collect();
+    let shares = check.chunk_by(|a, b| a == b).count();
+    assert!(shares > 10, "the check shows {shares} shares: {check:?}");
     let stages: Vec<&[Progress]> = told.chunk_by(|a, b| a.stage == b.stage).collect();
     assert!(stages.windows(2).all(|pair| pair[0][0].stage < pair[1][0].stage), "{stages:?}");
     for stage in stages {

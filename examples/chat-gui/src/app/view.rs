@@ -19,6 +19,9 @@ impl eframe::App for App {
     }
 
     fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
+        if self.worker.turns.are_taken() {
+            self.surface.pause(); // until the frame is presented
+        }
         self.worker.turns.draw();
         self.frames.begin(Instant::now(), self.moves(), frame.info().cpu_usage);
         self.places.clear(ui.ctx());
@@ -60,7 +63,7 @@ impl eframe::App for App {
     }
 
     fn on_exit(&mut self) {
-        self.worker.turns.rest(None); // no frame is being drawn any more
+        self.surface.resume(); // or the worker could not end
         self.save_settings(Duration::ZERO);
         self.picker.shop.end();
         self.keep_asked();

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 
 /// An X server that draws to memory.
 pub struct Display {
@@ -55,6 +56,8 @@ pub struct Window<'a> {
     status: PathBuf,
     /// The id of the window on the display.
     id: String,
+    /// What the program writes to stderr.
+    errors: NamedTempFile,
 }
 
 impl<'a> Window<'a> {
@@ -75,12 +78,18 @@ impl<'a> Window<'a> {
         }
         command.env("HF_ENDPOINT", hub).env("HF_TOKEN_PATH", data.join("token")).env("HF_HUB_CACHE", cache(data));
         command.env("LLAMA_CACHE", data.join("llama")).env("OLLAMA_MODELS", data.join("ollama"));
-        let program = command.spawn().unwrap();
-        let mut window = Self { display, program, status, id: String::new() };
+        let errors = NamedTempFile::new().unwrap();
+        let program = command.stderr(errors.reopen().unwrap()).spawn().unwrap();
+        let mut window = Self { display, program, status, id: String::new(), errors };
         window.wait("a window", |_| true);
         window.id = window.xdotool(&["search", "--sync", "--onlyvisible", "--name", "wglm chat"]);
         window.xdotool(&["windowfocus", "--sync", &window.id]);
         window
+    }
+
+    /// What the program has written to stderr.
+    pub fn errors(&self) -> String {
+        fs::read_to_string(self.errors.path()).unwrap()
     }
 
     /// The status that the window reports, if it has reported any.
@@ -161,6 +170,7 @@ impl<'a> Window<'a> {
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
+        eprint!("{}", self.errors());
         let _ = self.program.kill();
         let _ = self.program.wait();
     }

@@ -14,6 +14,7 @@ mod fetching;
 #[allow(dead_code)] // only a part of it is needed here
 #[path = "../../../../tests/common/hub.rs"]
 mod hub;
+mod resizing;
 
 use desk::{Display, Window};
 use serde_json::Value;

@@ -1,0 +1,148 @@
+//! Pauses wglm while eframe configures the window's surface.
+//!
+//! wgpu configures a surface only while nothing is submitted to the device, and otherwise fails, by default with a panic.
+//! wglm submits to the same device from other threads, so it is [paused](Gpu::pause) meanwhile. eframe configures:
+//!
+//! - when the window has a new size, while it handles that event or, on macOS, the one that follows: [`Guarded`] pauses
+//!   around all events but redraws;
+//! - in a frame, when the surface turns out to be outdated or lost. eframe asks [`on_status`](Surface::on_status) first;
+//! - in the frame after one whose surface was merely suboptimal, of which eframe tells nobody. If wglm submits at that very
+//!   moment, configuring fails, [`on_error`](Surface::on_error) keeps that from being a panic, and pauses in the next frame,
+//!   in which eframe tries again.
+
+use crate::turns::Turns;
+use eframe::egui_wgpu::{SurfaceErrorAction, WgpuConfiguration};
+use eframe::{EframeWinitApplication, UserEvent};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use wglm::wgpu::{CurrentSurfaceTexture, Error};
+use wglm::{Gpu, Pause};
+use winit::application::ApplicationHandler;
+use winit::event::{DeviceEvent, DeviceId, StartCause, WindowEvent};
+use winit::event_loop::ActiveEventLoop;
+use winit::window::WindowId;
+
+/// What wgpu says of an error about configuring.
+const CONFIGURING: &str = "Surface::configure";
+
+/// The pauses for the window's surface. Clones share them.
+#[derive(Clone, Default)]
+pub struct Surface {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// The device, once eframe has opened it.
+    gpu: OnceLock<(Gpu, Turns)>,
+    /// Lives until the event that is being handled is over. eframe may draw a frame in any of them.
+    pause: Mutex<Option<Pause>>,
+    /// Whether the next frame will configure the surface.
+    next: AtomicBool,
+}
+
+impl Surface {
+    /// Begins to pause a device.
+    pub fn guard(&self, gpu: &Gpu, turns: &Turns) {
+        let _ = self.shared.gpu.set((gpu.clone(), turns.clone())); // the window has one device
+    }
+
+    /// Pauses until the event that is being handled is over.
+    pub fn pause(&self) {
+        let Some((gpu, _)) = self.shared.gpu.get() else { return };
+        let mut pause = self.shared.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        pause.get_or_insert_with(|| gpu.pause());
+    }
+
+    /// Ends the pause.
+    pub fn resume(&self) {
+        if let Some((_, turns)) = self.shared.gpu.get() {
+            turns.drawn();
+        }
+        self.shared.pause.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// What eframe should do about a surface that gave no texture: what it does anyway, in a pause.
+    fn on_status(&self, status: &CurrentSurfaceTexture, usual: &WgpuConfiguration) -> SurfaceErrorAction {
+        let action = (usual.on_surface_status)(status);
+        match action {
+            SurfaceErrorAction::Reconfigure => self.pause(),
+            SurfaceErrorAction::RecreateSurface => self.shared.next.store(true, Ordering::Relaxed),
+            SurfaceErrorAction::SkipFrame => {}
+        }
+        action
+    }
+
+    /// Reports an error of the window's own work on the device, and configures again in the next frame if that has failed.
+    #[allow(clippy::print_stderr)] // where wgpu's own handler would write it
+    pub fn on_error(&self, error: &Error) {
+        let again = error.to_string().contains(CONFIGURING);
+        self.shared.next.fetch_or(again, Ordering::Relaxed);
+        eprintln!("the GPU reports: {error}");
+    }
+
+    /// A configuration of eframe in which the surface is guarded.
+    pub fn configure(&self, usual: WgpuConfiguration) -> WgpuConfiguration {
+        let (surface, before) = (self.clone(), usual.clone());
+        WgpuConfiguration { on_surface_status: Arc::new(move |status| surface.on_status(status, &before)), ..usual }
+    }
+}
+
+/// eframe's application, which pauses wglm where eframe may configure the surface.
+pub struct Guarded<'a> {
+    pub app: EframeWinitApplication<'a>,
+    pub surface: Surface,
+}
+
+impl ApplicationHandler<UserEvent> for Guarded<'_> {
+    fn window_event(&mut self, event_loop: &ActiveEventLoop, id: WindowId, event: WindowEvent) {
+        let pauses = match event {
+            WindowEvent::RedrawRequested => self.surface.shared.next.swap(false, Ordering::Relaxed),
+            // The worker ends here, and saves the session before it does.
+            WindowEvent::CloseRequested | WindowEvent::Destroyed => false,
+            _ => true,
+        };
+        if pauses {
+            self.surface.pause();
+        }
+        self.app.window_event(event_loop, id, event);
+        self.surface.resume();
+    }
+
+    fn resumed(&mut self, event_loop: &ActiveEventLoop) {
+        self.surface.pause();
+        self.app.resumed(event_loop);
+        self.surface.resume();
+    }
+
+    fn new_events(&mut self, event_loop: &ActiveEventLoop, cause: StartCause) {
+        self.app.new_events(event_loop, cause);
+        self.surface.resume();
+    }
+
+    fn user_event(&mut self, event_loop: &ActiveEventLoop, event: UserEvent) {
+        self.app.user_event(event_loop, event);
+        self.surface.resume();
+    }
+
+    fn device_event(&mut self, event_loop: &ActiveEventLoop, id: DeviceId, event: DeviceEvent) {
+        self.app.device_event(event_loop, id, event);
+    }
+
+    fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
+        self.app.about_to_wait(event_loop);
+        self.surface.resume();
+    }
+
+    fn suspended(&mut self, event_loop: &ActiveEventLoop) {
+        self.app.suspended(event_loop);
+    }
+
+    fn exiting(&mut self, event_loop: &ActiveEventLoop) {
+        self.app.exiting(event_loop);
+    }
+
+    fn memory_warning(&mut self, event_loop: &ActiveEventLoop) {
+        self.app.memory_warning(event_loop);
+    }
+}

@@ -1,0 +1,142 @@
+//! Holds submissions back while an app does what wgpu allows only on an idle queue.
+//!
+//! `Surface::configure` of wgpu 30 waits until the queue is empty, looks at it once more, and fails if another thread has
+//! submitted in between (`Device::configure_surface`: `GpuWaitTimeout`). Without a handler for uncaptured errors wgpu makes
+//! that failure a panic. A [`Pause`] closes this gap: while one lives, no submission of wglm begins, and none is being
+//! handed to the driver. What was submitted before goes on; `configure` waits for it.
+//!
+//! A thread that waits here stays responsive: it returns [`Error::Cancelled`] once its work is [to
+//! stop](crate::threads::is_to_stop), and [`Error::DeviceLost`] once the device is gone. So an app that waits for its
+//! worker during a pause, after cancelling the work, does not wait for ever.
+
+use super::Gpu;
+use crate::error::{Error, Result};
+use crate::threads::{is_to_stop, lock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{ThreadId, current};
+use std::time::Duration;
+
+/// How often a thread that waits for the end of a pause looks whether it should stop waiting.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Holds back all submissions of wglm to a device for as long as it lives: see [`Gpu::pause`].
+#[must_use = "the pause ends when this is dropped"]
+#[derive(Debug)]
+pub struct Pause {
+    gate: Arc<Gate>,
+    thread: ThreadId,
+}
+
+/// Admits submissions while nobody pauses them.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The threads that created the pauses that live.
+    pausing: Vec<ThreadId>,
+    /// The threads that are handing work to the driver.
+    submitting: Vec<ThreadId>,
+}
+
+/// Leaves the gate when a submission was handed over, or has panicked.
+struct Admitted<'a>(&'a Gate);
+
+impl Gpu {
+    /// Holds submissions back until the [`Pause`] is dropped: those of all models, sessions and loads on this device, from
+    /// every thread. Returns once no submission is being handed to the driver, which takes microseconds on a GPU, and on a
+    /// driver in software as long as one submission. Work that was submitted before goes on. Several pauses may live at a
+    /// time, and submissions wait until the last one is dropped.
+    ///
+    /// An app that shares its device with wglm holds one around `wgpu::Surface::configure`, which otherwise fails if wglm
+    /// submits meanwhile. [The guide](crate::guide#when-the-window-changes) shows that for eframe and winit. Keep a pause
+    /// short, because replies stand still meanwhile.
+    ///
+    /// A reply (but not one of a [`Scheduler`](crate::Scheduler)), a load or a tuning can be cancelled during a pause, and
+    /// returns at once. Other calls, such as a snapshot, wait for the end of the pause, so do not wait for another thread's
+    /// call while you hold one. A thread that created a pause gets [`Error::Unsupported`] if it submits before the pause is
+    /// dropped, instead of waiting for itself.
+    pub fn pause(&self) -> Pause {
+        let (gate, thread) = (self.shared.gate.clone(), current().id());
+        let mut state = lock(&gate.state);
+        state.pausing.push(thread);
+        // A thread that pauses in a callback of its own submission does not wait for itself.
+        while state.submitting.iter().any(|other| *other != thread) {
+            state = gate.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        Pause { gate, thread }
+    }
+
+    /// Whether a [`Pause`] of this device lives.
+    pub fn is_paused(&self) -> bool {
+        !lock(&self.shared.gate.state).pausing.is_empty()
+    }
+
+    /// Hands work to the driver, once nobody pauses the device.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if this thread pauses it itself; [`Error::Cancelled`] and [`Error::DeviceLost`] if there is no
+    /// point in waiting any longer.
+    pub(super) fn admitted<T>(&self, submit: impl FnOnce() -> T) -> Result<T> {
+        let (gate, thread) = (&*self.shared.gate, current().id());
+        let mut state = lock(&gate.state);
+        while !state.pausing.is_empty() {
+            if state.pausing.contains(&thread) {
+                return Err(paused_here());
+            }
+            let waited = gate.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            if waited.1.timed_out() {
+                drop(state);
+                if is_to_stop() {
+                    return Err(Error::Cancelled);
+                }
+                self.check()?;
+                state = lock(&gate.state);
+            }
+        }
+        state.submitting.push(thread);
+        drop(state);
+        let _admitted = Admitted(gate);
+        Ok(submit())
+    }
+}
+
+fn paused_here() -> Error {
+    Error::Unsupported {
+        what: "computing on a paused GPU".into(),
+        found: "a `Pause` that this thread created and that still lives".into(),
+        remedy: "drop the `Pause` first, or compute on another thread".into(),
+    }
+}
+
+impl Gate {
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut lock(&self.state));
+        self.changed.notify_all();
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        let thread = current().id();
+        self.0.change(|state| remove(&mut state.submitting, thread));
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.gate.change(|state| remove(&mut state.pausing, self.thread));
+    }
+}
+
+/// Removes one entry of a thread, which may have several.
+fn remove(threads: &mut Vec<ThreadId>, thread: ThreadId) {
+    if let Some(place) = threads.iter().position(|other| *other == thread) {
+        threads.swap_remove(place);
+    }
+}
