@@ -59,6 +59,11 @@ impl Turns {
         self.before.store(self.gpu.work().dispatches, Ordering::Relaxed);
     }
 
+    /// The bytes that models and sessions have on the device.
+    pub fn memory(&self) -> u64 {
+        self.gpu.memory().held
+    }
+
     /// How long after a frame the window begins the next one while something moves.
     pub fn delay(&self) -> Duration {
         if self.software { Duration::ZERO } else { FRAME }
