@@ -106,8 +106,8 @@ fn editing(ui: &mut Ui, edited: Edited, places: &mut Places) -> Option<Action> {
     let mut action = None;
     ui.horizontal_wrapped(|ui| {
         if edited == Edited::Own {
-            ui.weak("Editing your message. When you send it, it and what followed are kept as an earlier version.");
-            let rewrite = ui.small_button("Only change it");
+            ui.weak("Editing your message. Sending it makes a new version and keeps this one.");
+            let rewrite = ui.small_button("Save without sending");
             places.note("rewrite", rewrite.rect);
             action = rewrite.clicked().then_some(Action::Rewrite);
         } else {

@@ -103,7 +103,7 @@ impl Conversation {
         Some(self.tree.messages().cloned().collect())
     }
 
-    /// Takes a reply, whole or not. `said` is what was said before it was asked for.
+    /// Adds a reply, whole or not. `said` is what was said before it was asked for.
     pub fn end_reply(&mut self, asked: &Asked, said: Said, message: Message, stop: Option<Stop>) {
         if *asked != Asked::Rest {
             return self.tree.push(message, stop);
@@ -115,7 +115,7 @@ impl Conversation {
         }
     }
 
-    /// Asks otherwise: another version of the user's message at a position, which has no answer yet.
+    /// Adds another version of the user's message at a position, which has no answer yet.
     fn ask_instead(&mut self, position: usize, text: &str) {
         self.forget_title(position);
         self.tree.end_at(position);

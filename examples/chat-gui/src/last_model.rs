@@ -25,7 +25,7 @@ struct Known {
 }
 
 impl LastModel {
-    /// Reads the file. A damaged one is told of.
+    /// Reads the file; a sentence says so if it is damaged.
     pub fn read(path: PathBuf) -> (Self, Option<String>) {
         let (known, damaged) = files::read_or_put_aside(&path);
         (Self { path, known }, damaged)
@@ -38,7 +38,7 @@ impl LastModel {
             Some(Known { source, .. }) => {
                 let name = source.name();
                 let told = format!(
-                    "{name} was not loaded: the last time that failed, or the program ended meanwhile. Open it to try \
+                    "{name} was not loaded at the start, because loading it did not finish last time. Open it to try \
                      again."
                 );
                 (None, Some(told))
@@ -93,7 +93,7 @@ mod tests {
     use super::{LastModel, Source, fs};
 
     #[test]
-    fn a_load_that_did_not_end_is_told_once_and_not_tried_again() {
+    fn a_load_that_did_not_finish_is_reported_and_not_tried_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("last-model.json");
         let read = || LastModel::read(path.clone()).0;
@@ -102,7 +102,7 @@ mod tests {
         let mut last = read();
         last.begin(&model, Some(512)).unwrap();
         let (wanted, told) = read().wanted();
-        assert!(wanted.is_none() && told.unwrap().starts_with("owner/name:Q4_0 was not loaded: "));
+        assert!(wanted.is_none() && told.unwrap().starts_with("owner/name:Q4_0 was not loaded at the start"));
         last.loaded().unwrap();
         assert_eq!(read().wanted(), (Some((model, Some(512))), None));
         last.forget().unwrap();

@@ -4,7 +4,7 @@
 use crate::conversation::Conversation;
 use crate::search::{self, Found};
 use crate::status::Places;
-use eframe::egui::{Align, Button, Key, Label, Layout, RichText, ScrollArea, Sense, TextEdit, Ui, vec2};
+use eframe::egui::{Align, Button, Key, Layout, RichText, ScrollArea, TextEdit, Ui, vec2};
 
 /// An action of the user. Numbers are positions in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,8 +76,8 @@ impl List {
         action
     }
 
-    /// The field of the search; true if the user pressed Enter in it. It is sought again whenever the text or the number of
-    /// messages is another one.
+    /// The field of the search; true if the user pressed Enter in it. It searches
+    /// again whenever the text or the number of messages changes.
     fn search(&mut self, ui: &mut Ui, conversations: &[Conversation], places: &mut Places) -> bool {
         let field = TextEdit::singleline(&mut self.sought).hint_text("Search").desired_width(f32::INFINITY);
         let field = ui.add(field);
@@ -108,7 +108,7 @@ impl List {
     fn found(&self, ui: &mut Ui, conversations: &[Conversation], places: &mut Places) -> Option<Action> {
         let mut action = None;
         if self.found.2.is_empty() {
-            ui.weak("Found nowhere.");
+            ui.weak("Nothing was found.");
         }
         for Found { conversation, messages, more } in &self.found.2 {
             let Some(of) = conversations.get(*conversation) else { continue };
@@ -117,10 +117,10 @@ impl List {
                 action = Some(Action::Open(*conversation));
             }
             for (turn, text) in messages {
-                let label = Label::new(RichText::new(text).small()).wrap().sense(Sense::click());
-                let label = ui.add(label);
-                places.note(format!("found {conversation} {turn}"), label.rect);
-                if label.clicked() {
+                let row = Button::new(RichText::new(text).small()).wrap().frame_when_inactive(false);
+                let row = ui.add(row);
+                places.note(format!("found {conversation} {turn}"), row.rect);
+                if row.clicked() {
                     action = Some(Action::Show(*conversation, *turn));
                 }
             }

@@ -58,7 +58,7 @@ pub fn show(ui: &mut Ui, message: &Message, offered: Offered<'_>, places: &mut P
         button(text, hint, "again", Action::Again(at));
     }
     if rest {
-        button("Continue", "Go on with this reply, which is not whole", "continue", Action::Rest);
+        button("Continue", "Go on with this reply, which was cut off or changed", "continue", Action::Rest);
     }
     versions(ui, offered, places).or(actions.pop())
 }

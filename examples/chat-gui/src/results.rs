@@ -32,7 +32,7 @@ impl Results {
             *self = Self { typed: vec![String::new(); of.len()], of };
         }
         ui.set_max_width(ui.available_width().min(look::LINE));
-        ui.weak("The model waits for what these functions return. An empty result is one, too.");
+        ui.weak("The model called a function. Type or paste what it returns.");
         ScrollArea::vertical().max_height(220.0).show(ui, |ui| {
             for (number, (call, typed)) in calls.iter().zip(&mut self.typed).enumerate() {
                 let label = ui.label(RichText::new(title(call)).monospace());

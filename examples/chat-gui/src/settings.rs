@@ -145,8 +145,9 @@ impl Panel {
                 }
             });
             ui.add_space(10.0);
-            settings.sampling(ui, recommended);
-            ui.add_space(10.0);
+            let sampling = CollapsingHeader::new("Sampling").default_open(true);
+            let sampling = sampling.show(ui, |ui| settings.sampling(ui, recommended));
+            places.note("sampling", sampling.header_response.rect);
             self.structure(ui, settings, places);
             presets
         });

@@ -55,7 +55,7 @@ impl Store {
     /// # Errors
     /// Those of the file system, with the name of the file. A missing file is not an error.
     pub fn delete(&self, id: &str) -> Result<()> {
-        for path in [self.file(id, "json"), self.file(id, "session")] {
+        for path in [self.file(id, "json"), self.file(id, "json.new"), self.file(id, "session")] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(named(&path, error)),
                 _ => {}

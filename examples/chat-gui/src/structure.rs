@@ -20,7 +20,7 @@ pub fn tools(text: &str) -> Result<Vec<Value>> {
     };
     let odd = tools.iter().position(|tool| !is_function(tool));
     odd.map_or(Ok(tools), |odd| {
-        let found = format!("something else as number {}", odd + 1);
+        let found = format!("entry {}, which is none", odd + 1);
         Err(Error::Argument { argument: "functions", expected: format!("functions like {TOOL}"), found })
     })
 }
@@ -40,7 +40,7 @@ fn json(argument: &'static str, text: &str) -> Result<Option<Value>> {
     let wrong = |error: serde_json::Error| Error::Argument {
         argument,
         expected: "JSON".into(),
-        found: format!("a text that is none: {error}"),
+        found: format!("other text: {error}"),
     };
     serde_json::from_str(text).map(Some).map_err(wrong)
 }
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(tools(&format!("[{TOOL}, {TOOL}]")).unwrap().len(), 2);
         assert_eq!(tools(r#"{"name": "weather"}"#).unwrap().len(), 1, "the inner object alone");
         for (text, part) in
-            [("[", "line 1 column 1"), (r#"[{"name": "a"}, 3]"#, "number 2"), (r#"{"name": ""}"#, "number 1")]
+            [("[", "line 1 column 1"), (r#"[{"name": "a"}, 3]"#, "entry 2"), (r#"{"name": ""}"#, "entry 1")]
         {
             let error = tools(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

@@ -1,5 +1,5 @@
-//! How the user asks: with a new message, with one edited, for another reply or the rest of one, or with results of
-//! functions.
+//! How the user asks for a reply: by a new or an edited message, by results of functions, or with a button for another
+//! reply or the rest of one.
 
 use super::{App, Edit};
 use crate::conversation::Asked;
@@ -8,8 +8,8 @@ use crate::protocol::{Command, Request};
 use wglm::{Message, Stop};
 
 impl App {
-    /// Sends what was typed: a new message, or another version of the one that is edited. A message of the model that is
-    /// edited is only changed.
+    /// Sends what was typed: a new message, or another version of the one that is edited. An edited message of
+    /// the model only changes.
     pub(super) fn send(&mut self) {
         let text = self.text.trim().to_owned();
         match &self.editing {
@@ -55,7 +55,10 @@ impl App {
         self.notices.extend(error);
         let Some(pending) = self.pending.take() else { return };
         let Pending { conversation: id, said, asked, stats, failed_call, .. } = pending;
-        self.notices.extend(failed_call.map(|text| format!("The model's call of a function is not valid: {text}")));
+        self.notices.extend(
+            failed_call
+                .map(|text| format!("The model called a function, but the call is not valid or was cut off: {text}")),
+        );
         self.stats = stats;
         let (is_open, stop) = (self.chats.open().id == id, stats.map(|stats| stats.stop));
         let back = message.is_none() && self.gives_back(&asked, is_open);
@@ -72,7 +75,7 @@ impl App {
         }
     }
 
-    /// Ends a reply to which nothing will come, because the worker died.
+    /// Ends a reply that will not come, because the worker died.
     pub(super) fn not_replied(&mut self) {
         self.replied(None, 0, None);
     }

@@ -27,9 +27,10 @@ impl App {
         let last = position + 1 == conversation.tree.len();
         let is_reply = turn.message.role == "assistant";
         let can_ask = free && self.loaded.is_some();
-        // A message that nobody answered is answered; a reply is had again in its place.
+        // A reply is generated again at its own position, the answer to a last message after it.
         let again = if is_reply { position } else { position + 1 };
-        let can_reply = (is_reply || last) && conversation.can_reply(again) && conversation.open_calls().is_empty();
+        let unanswered = last && conversation.open_calls().is_empty();
+        let can_reply = (is_reply || unanswered) && conversation.can_reply(again);
         Offered {
             position,
             again: (can_ask && can_reply).then(|| (again, self.hint(is_reply))),
@@ -50,7 +51,7 @@ impl App {
             (false, ..) => "Ask for an answer to this",
             (true, true, _) => "Another reply; with a temperature of 0 it is the same",
             (true, false, Some(_)) => "Another reply; with a seed it is the same",
-            (true, false, None) => "Another reply; this one is kept as an earlier version",
+            (true, false, None) => "Another reply; this one, with what follows it, is kept as an earlier version",
         }
     }
 
@@ -69,10 +70,12 @@ impl App {
         self.undo = Some(Undo { conversation: id, said, done });
     }
 
-    /// Takes the last change back.
+    /// Undoes the last change.
     pub(super) fn undo(&mut self) {
         let Some(Undo { conversation: id, said, .. }) = self.undo.take() else { return };
-        self.chats.get_mut(&id).into_iter().for_each(|conversation| conversation.bring_back(said.clone()));
+        if let Some(conversation) = self.chats.get_mut(&id) {
+            conversation.bring_back(said);
+        }
         self.save(&id);
         self.view.changed(0);
     }

@@ -25,19 +25,10 @@ impl eframe::App for App {
         self.worker.turns.draw();
         self.frames.begin(Instant::now(), self.moves(), frame.info().cpu_usage);
         self.places.clear(ui.ctx());
-        if ui.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Q)) {
-            ui.ctx().send_viewport_cmd(ViewportCommand::Close);
-        }
-        if ui.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::N)) {
-            self.on_list_action(list::Action::New);
-        }
-        if ui.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::F)) {
-            self.list_toggled |= !self.list_shown;
-            self.list.seek();
-        }
         let bare = || Frame::new().inner_margin(look::MARGIN);
         // In a narrow window the list is shown only when the user wants it, and never beside the settings.
         let narrow = ui.available_width() < look::NARROW;
+        self.keys(ui, narrow);
         self.list_shown = narrow == self.list_toggled && !(narrow && self.settings_shown);
         if self.list_shown {
             Panel::left("conversations").frame(bare()).default_size(220.0).show(ui, |ui| self.conversations(ui));
@@ -80,6 +71,27 @@ impl eframe::App for App {
 }
 
 impl App {
+    /// Obeys keys that do the same wherever the cursor is.
+    fn keys(&mut self, ui: &mut Ui, narrow: bool) {
+        let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::COMMAND, key));
+        if pressed(Key::Q) {
+            ui.ctx().send_viewport_cmd(ViewportCommand::Close);
+        }
+        if pressed(Key::N) {
+            self.on_list_action(list::Action::New);
+        }
+        if pressed(Key::F) {
+            self.list_toggled = narrow;
+            self.settings_shown &= !narrow;
+            self.list.seek();
+        }
+        if pressed(Key::R) {
+            let last = self.chats.open().tree.len().saturating_sub(1);
+            let again = self.offered(last).again.map(|(position, _)| Asked::Again(position));
+            again.into_iter().for_each(|again| self.ask(again));
+        }
+    }
+
     fn conversations(&mut self, ui: &mut Ui) {
         let action = self.list.show(ui, self.chats.list(), self.chats.active(), &mut self.places);
         action.into_iter().for_each(|action| self.on_list_action(action));

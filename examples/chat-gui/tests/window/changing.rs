@@ -161,7 +161,10 @@ fn settings_have_functions_schemas_and_presets() {
     let window = Window::open(&display, folder.path(), &[]);
     let told = window.wait("what was not done", |status| status["notices"].as_array().unwrap().len() == 2);
     assert!(told["notices"][0].as_str().unwrap().contains("presets.json.damaged"), "{told}");
-    assert!(told["notices"][1].as_str().unwrap().starts_with("demonstration model was not loaded: "), "{told}");
+    assert!(
+        told["notices"][1].as_str().unwrap().starts_with("demonstration model was not loaded at the start"),
+        "{told}"
+    );
     assert_eq!((&told["loading"], &told["model"]), (&false.into(), &Value::Null));
     window.picture("not-loaded");
     window.click("dismiss");
@@ -179,6 +182,7 @@ fn settings_have_functions_schemas_and_presets() {
     assert_eq!(texts(&answered).len(), 4);
 
     window.click("settings");
+    window.click("sampling");
     window.click("JSON schema");
     window.type_in(r#"{"enum": ["an owl","#);
     let wrong = window.wait("the error", |status| status["errors"] != json(&[]));
@@ -211,4 +215,31 @@ fn presets(window: &Window<'_>) {
     window.click("delete preset");
     window.click("really delete preset");
     window.wait("its end", |status| status["presets"] == json(&[]) && status["preset"] == Value::Null);
+}
+
+#[test]
+#[ignore = "drives a window: needs Xvfb and xdotool"]
+fn zz_adhoc() {
+    let folder = tempfile::tempdir().unwrap();
+    let said: Vec<Value> = (0..40)
+        .map(|n| {
+            serde_json::json!({ "role": if n % 2 == 0 { "user" } else { "assistant" },
+        "content": format!("message {n} and some words about {}", if n == 9 { "zebras" } else { "owls" }) })
+        })
+        .collect();
+    put(folder.path(), serde_json::json!({ "temperature": 0.0 }), said.into());
+    let display = Display::open();
+    let window = Window::open(&display, folder.path(), &["--demo"]);
+    window.wait("the model", |status| status["model"] == "demonstration model");
+    window.picture("adhoc1");
+    window.press("ctrl+f");
+    window.type_in("zebra");
+    window.picture("adhoc2");
+    window.press("Return");
+    window.picture("adhoc3");
+    for _ in 0..6 {
+        window.press("Tab");
+    }
+    window.picture("adhoc4");
+    window.close();
 }
