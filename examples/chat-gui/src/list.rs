@@ -26,9 +26,10 @@ pub struct List {
     renaming: Option<(String, String)>,
     /// The id of the conversation that will be deleted if the user confirms.
     deleting: Option<String>,
-    /// The text that is sought, and whether its field should have the focus.
+    /// The text that is sought, whether its field should get the cursor, and whether it has it.
     sought: String,
     seek: bool,
+    seeking: bool,
     /// What was found, and for which text and how many messages.
     found: (String, usize, Vec<Found>),
 }
@@ -37,6 +38,11 @@ impl List {
     /// Puts the cursor into the field of the search.
     pub fn seek(&mut self) {
         self.seek = true;
+    }
+
+    /// Whether the cursor is in the field of the search.
+    pub fn is_seeking(&self) -> bool {
+        self.seeking
     }
 
     /// What the search found, in words.
@@ -85,6 +91,7 @@ impl List {
         if std::mem::take(&mut self.seek) {
             field.request_focus();
         }
+        self.seeking = field.has_focus();
         let pressed = |key| field.lost_focus() && ui.input(|input| input.key_pressed(key));
         if pressed(Key::Escape) {
             self.sought.clear();

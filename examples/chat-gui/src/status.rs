@@ -75,7 +75,8 @@ pub struct Status {
     pub preset: Option<String>,
     pub presets: Vec<String>,
     pub errors: Vec<String>,
-    /// The messages that the search found.
+    /// Whether the cursor is in the field of the search, and the messages that it found.
+    pub seeking: bool,
     pub found: Vec<String>,
     /// The bytes of models and sessions on the GPU.
     pub memory: u64,

@@ -265,6 +265,7 @@ impl App {
             preset: self.chats.open().settings.preset.clone(),
             presets: self.panel.presets.names().map(str::to_owned).collect(),
             errors: self.panel.errors().map(str::to_owned).collect(),
+            seeking: self.list.is_seeking(),
             found: self.list.words(),
             memory: self.worker.turns.memory(),
             replies: self.replies,

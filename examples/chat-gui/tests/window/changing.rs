@@ -113,6 +113,7 @@ fn changed(window: &Window<'_>) {
 /// The search finds what another version has, and opens it there.
 fn found_and_exported(window: &Window<'_>, folder: &Path) {
     window.press("ctrl+f");
+    window.wait("the cursor in the search", |status| status["seeking"] == true);
     window.type_in("GREY");
     window.wait("what is found", |status| status["found"] == json(&["A grey animal."]));
     window.picture("found");
@@ -150,7 +151,7 @@ fn settings_have_functions_schemas_and_presets() {
     let tools = r#"[{"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}]"#;
     put(
         folder.path(),
-        serde_json::json!({ "temperature": 0.0, "max_tokens": 8, "thinking": "Off", "tools": tools }),
+        serde_json::json!({ "temperature": 0.0, "max_tokens": 16, "thinking": "Off", "tools": tools }),
         said,
     );
     fs::create_dir(folder.path().join("window")).unwrap();
@@ -183,6 +184,9 @@ fn settings_have_functions_schemas_and_presets() {
 
     window.click("settings");
     window.click("sampling");
+    window.click("Functions");
+    window.press("ctrl+a");
+    window.press("BackSpace");
     window.click("JSON schema");
     window.type_in(r#"{"enum": ["an owl","#);
     let wrong = window.wait("the error", |status| status["errors"] != json(&[]));
@@ -192,7 +196,7 @@ fn settings_have_functions_schemas_and_presets() {
     window.wait("its end", |status| status["errors"] == json(&[]));
     window.write("Which animal?");
     let answer = texts(&replied(&window, 2)).pop().unwrap();
-    assert!([r#""an owl""#, r#""a mouse""#].contains(&&*answer), "{answer}");
+    assert!([r#""an owl""#, r#""a mouse""#].contains(&answer.trim()), "{answer:?}");
     presets(&window);
     window.close();
 }
@@ -215,31 +219,4 @@ fn presets(window: &Window<'_>) {
     window.click("delete preset");
     window.click("really delete preset");
     window.wait("its end", |status| status["presets"] == json(&[]) && status["preset"] == Value::Null);
-}
-
-#[test]
-#[ignore = "drives a window: needs Xvfb and xdotool"]
-fn zz_adhoc() {
-    let folder = tempfile::tempdir().unwrap();
-    let said: Vec<Value> = (0..40)
-        .map(|n| {
-            serde_json::json!({ "role": if n % 2 == 0 { "user" } else { "assistant" },
-        "content": format!("message {n} and some words about {}", if n == 9 { "zebras" } else { "owls" }) })
-        })
-        .collect();
-    put(folder.path(), serde_json::json!({ "temperature": 0.0 }), said.into());
-    let display = Display::open();
-    let window = Window::open(&display, folder.path(), &["--demo"]);
-    window.wait("the model", |status| status["model"] == "demonstration model");
-    window.picture("adhoc1");
-    window.press("ctrl+f");
-    window.type_in("zebra");
-    window.picture("adhoc2");
-    window.press("Return");
-    window.picture("adhoc3");
-    for _ in 0..6 {
-        window.press("Tab");
-    }
-    window.picture("adhoc4");
-    window.close();
 }
