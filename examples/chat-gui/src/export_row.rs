@@ -72,7 +72,8 @@ impl ExportRow {
     /// The field for the path; true if the user pressed Enter in it.
     fn field(&mut self, ui: &mut Ui, places: &mut Places) -> bool {
         let width = ui.available_width().min(look::LINE);
-        let field = ui.add(TextEdit::singleline(&mut self.path).desired_width(width).hint_text("the path of the file"));
+        let field = TextEdit::singleline(&mut self.path).desired_width(width).hint_text("the path of the file");
+        let field = ui.name_inputs("Path of the file", |ui| ui.add(field));
         places.note("export path", field.rect);
         if !std::mem::replace(&mut self.begun, true) {
             field.request_focus();

@@ -86,7 +86,7 @@ impl List {
     /// again whenever the text or the number of messages changes.
     fn search(&mut self, ui: &mut Ui, conversations: &[Conversation], places: &mut Places) -> bool {
         let field = TextEdit::singleline(&mut self.sought).hint_text("Search").desired_width(f32::INFINITY);
-        let field = ui.add(field);
+        let field = ui.name_inputs("Search", |ui| ui.add(field));
         places.note("search", field.rect);
         if std::mem::take(&mut self.seek) {
             field.request_focus();

@@ -124,7 +124,8 @@ impl Presets {
     /// The field for the name of a new preset. A preset that has this name is replaced.
     fn name(&mut self, ui: &mut Ui, places: &mut Places) -> Option<Action> {
         let typed = self.naming.as_mut()?;
-        let field = ui.add(TextEdit::singleline(typed).hint_text("its name").desired_width(f32::INFINITY));
+        let field = TextEdit::singleline(typed).hint_text("its name").desired_width(f32::INFINITY);
+        let field = ui.name_inputs("Name of the preset", |ui| ui.add(field));
         places.note("preset name", field.rect);
         let name = typed.trim().to_owned();
         let there = self.list.iter().any(|preset| preset.name == name);

@@ -4,7 +4,7 @@ use crate::json_field::JsonField;
 use crate::presets::Presets;
 use crate::status::Places;
 use crate::structure;
-use eframe::egui::{self, CollapsingHeader, DragValue, ScrollArea, Slider, TextEdit, Ui};
+use eframe::egui::{self, CollapsingHeader, DragValue, Slider, TextEdit, Ui};
 use serde::{Deserialize, Serialize};
 use wglm::serde_json::Value;
 use wglm::{GenerateOptions, Result, SamplerParams};
@@ -131,27 +131,24 @@ impl Panel {
         let before = settings.clone();
         ui.heading("Settings");
         ui.add_space(6.0);
-        let presets = ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
-            let presets = self.presets.show(ui, settings, places);
-            ui.add_space(10.0);
-            let label = ui.label("System prompt");
-            let system = TextEdit::multiline(&mut settings.system).desired_rows(4).desired_width(f32::INFINITY);
-            places.note("system", ui.add(system).labelled_by(label.id).rect);
-            ui.add_space(10.0);
-            ui.label("Thinking");
-            ui.horizontal(|ui| {
-                for (value, name) in Thinking::ALL {
-                    ui.selectable_value(&mut settings.thinking, value, name);
-                }
-            });
-            ui.add_space(10.0);
-            let sampling = CollapsingHeader::new("Sampling").default_open(true);
-            let sampling = sampling.show(ui, |ui| settings.sampling(ui, recommended));
-            places.note("sampling", sampling.header_response.rect);
-            self.structure(ui, settings, places);
-            presets
+        let presets = self.presets.show(ui, settings, places);
+        ui.add_space(10.0);
+        let label = ui.label("System prompt");
+        let system = TextEdit::multiline(&mut settings.system).desired_rows(4).desired_width(f32::INFINITY);
+        places.note("system", ui.add(system).labelled_by(label.id).rect);
+        ui.add_space(10.0);
+        ui.label("Thinking");
+        ui.horizontal(|ui| {
+            for (value, name) in Thinking::ALL {
+                ui.selectable_value(&mut settings.thinking, value, name);
+            }
         });
-        presets.inner.map(|()| *settings != before)
+        ui.add_space(10.0);
+        let sampling = CollapsingHeader::new("Sampling").default_open(true);
+        let sampling = sampling.show(ui, |ui| settings.sampling(ui, recommended));
+        places.note("sampling", sampling.header_response.rect);
+        self.structure(ui, settings, places);
+        presets.map(|()| *settings != before)
     }
 
     /// What the model is asked to write as JSON: calls and answers.

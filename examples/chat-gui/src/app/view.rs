@@ -9,7 +9,9 @@ use crate::last_model::LastModel;
 use crate::status::Status;
 use crate::turns::FRAME;
 use crate::{list, look};
-use eframe::egui::{Button, CentralPanel, Context, Frame, Key, Modifiers, Panel, Ui, ViewportCommand, Visuals};
+use eframe::egui::{
+    Button, CentralPanel, Context, Frame, Key, Modifiers, Panel, ScrollArea, Ui, ViewportCommand, Visuals,
+};
 use std::time::{Duration, Instant};
 use wglm::TuneOptions;
 
@@ -35,7 +37,8 @@ impl eframe::App for App {
         }
         if self.settings_shown {
             let width = 300.0_f32.min(ui.available_width() * 0.6);
-            Panel::right("settings").frame(bare()).default_size(width).show(ui, |ui| self.settings(ui));
+            let panel = Panel::right("settings").frame(bare()).default_size(width);
+            panel.show(ui, |ui| ScrollArea::vertical().auto_shrink(false).show(ui, |ui| self.settings(ui)));
         }
         Panel::top("model").frame(bare()).show(ui, |ui| self.top(ui));
         Panel::bottom("bar").frame(bare()).show(ui, |ui| self.bar(ui));
