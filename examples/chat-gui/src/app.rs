@@ -1,17 +1,24 @@
 //! The window: its parts, and how it reacts to the user and to the worker.
 
 mod asking;
+mod changing;
 mod receive;
 mod view;
 
 use crate::chats::Chats;
+use crate::conversation::Said;
+use crate::export_row::ExportRow;
 use crate::frames::Frames;
+use crate::last_model::LastModel;
 use crate::list::List;
 use crate::messages::View;
 use crate::pending::Pending;
 use crate::picker::Picker;
+use crate::presets::Presets;
 use crate::protocol::{Command, Loaded, Source};
 use crate::restart::Restart;
+use crate::results::Results;
+use crate::settings::Panel;
 use crate::status::{Places, StatusFile};
 use crate::store::Store;
 use crate::surface::Surface;
@@ -46,9 +53,13 @@ pub struct App {
     chats: Chats,
     /// The typed text.
     text: String,
-    /// While the last message of a conversation is edited: the id of that, and what was typed before.
-    editing: Option<(String, String)>,
+    editing: Option<Edit>,
+    /// The last change of what was said, while it can be undone.
+    undo: Option<Undo>,
+    /// What functions returned that the model called, as far as the user has typed it.
+    results: Results,
     loaded: Option<Loaded>,
+    last_model: LastModel,
     /// What was loaded last.
     source: Option<(Source, Option<usize>)>,
     /// The progress of tuning, while there is some.
@@ -69,6 +80,8 @@ pub struct App {
     list: List,
     view: View,
     picker: Picker,
+    export: Option<ExportRow>,
+    panel: Panel,
     settings_shown: bool,
     /// Whether the list of conversations is shown, and whether the user wants that otherwise than usual.
     list_shown: bool,
@@ -82,6 +95,25 @@ pub struct App {
     status: Option<StatusFile>,
 }
 
+/// A message that is edited.
+struct Edit {
+    /// The position of the message in the open conversation.
+    position: usize,
+    /// Whether it is the user's.
+    own: bool,
+    /// What was typed before.
+    before: String,
+}
+
+/// A change that can be undone.
+struct Undo {
+    /// The id of the conversation, and what was said in it before.
+    conversation: String,
+    said: Said,
+    /// What was done.
+    done: &'static str,
+}
+
 impl App {
     /// Creates the contents of the window, and the worker on its device.
     ///
@@ -92,12 +124,22 @@ impl App {
         let window = creation.wgpu_render_state.as_ref().context("eframe opened no wgpu device")?;
         let gpu = device::shared_gpu(window, &surface)?;
         let window = creation.egui_ctx.clone();
-        let picker = Picker::new(&window, gpu.clone(), start.source.as_ref(), start.context);
         let Restart { data, temperature, status, .. } = start.restart.clone();
+        let own = data.join("window");
+        std::fs::create_dir_all(&own).with_context(|| format!("cannot create {}", own.display()))?;
+        let (last_model, damaged_model) = LastModel::read(own.join("last-model.json"));
+        let (presets, damaged_presets) = Presets::read(own.join("presets.json"));
+        let (last, not_loaded) = last_model.wanted();
+        let (source, context) = match start.source {
+            Some(source) => (Some(source), start.context),
+            None => last.map_or((None, start.context), |(source, context)| (Some(source), start.context.or(context))),
+        };
+        let picker = Picker::new(&window, gpu.clone(), source.as_ref(), context);
         let tunings = Tunings { folder: data.join("tunings"), first: start.first_tuning };
         let worker = Worker::start(gpu.clone(), window.clone(), tunings, start.restart)?;
         surface.guard(&gpu, &worker.turns);
-        let (mut chats, notices) = Chats::read(Store::open(data)?)?;
+        let (mut chats, mut notices) = Chats::read(Store::open(data)?)?;
+        notices.extend([damaged_model, damaged_presets].into_iter().flatten());
         if let Some(id) = &start.again {
             chats.go_to_id(id);
         }
@@ -107,7 +149,10 @@ impl App {
             chats,
             text: String::new(),
             editing: None,
+            undo: None,
+            results: Results::default(),
             loaded: None,
+            last_model,
             source: None,
             tuning: None,
             again: start.again,
@@ -120,6 +165,8 @@ impl App {
             list: List::default(),
             view: View::default(),
             picker,
+            export: None,
+            panel: Panel::new(presets),
             settings_shown: false,
             list_shown: true,
             list_toggled: false,
@@ -129,8 +176,13 @@ impl App {
             places: Places::new(status.is_some()),
             status: status.map(StatusFile::new),
         };
-        if let Some(source) = start.source {
-            app.load(source, start.context);
+        match (source, not_loaded) {
+            (Some(source), _) => app.load(source, context),
+            (None, Some(told)) => {
+                app.notices.push(told);
+                app.note_last_model(LastModel::forget);
+            }
+            (None, None) => {}
         }
         Ok(app)
     }
@@ -144,7 +196,20 @@ impl App {
         self.loaded = None;
         self.picker.loading = Some(None);
         self.source = Some((source.clone(), context));
+        self.note_last_model(|last| last.begin(&source, context));
         self.worker.ask(Command::Load(source, context));
+    }
+
+    /// Drops the model, so that others can use the GPU's memory. The conversations stay, and the next window loads none.
+    fn unload(&mut self) {
+        (self.loaded, self.stats) = (None, None);
+        self.note_last_model(LastModel::forget);
+        self.worker.ask(Command::Unload);
+    }
+
+    fn note_last_model(&mut self, note: impl FnOnce(&mut LastModel) -> std::io::Result<()>) {
+        let noted = note(&mut self.last_model);
+        self.note_failure(noted);
     }
 
     /// Makes the worker tune the model.

@@ -63,7 +63,7 @@ impl Chats {
 
     /// Begins a conversation with the settings of the open one, unless the open one is empty.
     pub fn begin(&mut self) {
-        if !self.open().messages.is_empty() {
+        if !self.open().is_empty() {
             let settings = self.open().settings.clone();
             self.list.insert(0, Conversation::new(settings));
             self.active = 0;
@@ -76,7 +76,7 @@ impl Chats {
     /// Those of [`Store::write`] and [`Store::delete`].
     pub fn save(&self, id: &str) -> Result<()> {
         match self.list.iter().find(|conversation| conversation.id == id) {
-            Some(empty) if empty.messages.is_empty() => self.store.delete(id),
+            Some(empty) if empty.is_empty() => self.store.delete(id),
             Some(conversation) => self.store.write(conversation),
             None => Ok(()),
         }
@@ -128,6 +128,6 @@ mod tests {
         assert_eq!(chats.delete(1).unwrap(), first);
         assert_eq!((chats.active(), chats.list().len()), (0, 1));
         chats.delete(0).unwrap();
-        assert!(chats.open().messages.is_empty());
+        assert!(chats.open().is_empty());
     }
 }

@@ -16,8 +16,19 @@ pub enum Action {
     Stop,
     /// Edit the last message.
     Edit,
-    /// Leave the last message as it is.
+    /// Change the edited message, and ask nothing.
+    Rewrite,
+    /// Leave the edited message as it is.
     Leave,
+}
+
+/// The message that is edited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edited {
+    /// One of the user, which can be asked again.
+    Own,
+    /// One of the model or of a function, which can only be changed.
+    Other,
 }
 
 /// What the button does at the moment.
@@ -29,13 +40,14 @@ pub enum Can {
     Stop,
 }
 
-/// Shows the field, which holds a new message, or the last one if that is `edited`. Enter sends it, Shift with Enter
-/// begins a new line. In an empty field the arrow up edits the last message; Escape leaves that as it is, or stops a
-/// reply.
-pub fn show(ui: &mut Ui, text: &mut String, can: Can, edited: bool, places: &mut Places) -> Action {
+/// Shows the field, which holds a new message, or one that is `edited`. Enter sends it, Shift with Enter begins a new
+/// line. In an empty field the arrow up edits the user's last message; Escape leaves that as it is, or stops a reply.
+pub fn show(ui: &mut Ui, text: &mut String, can: Can, edited: Option<Edited>, places: &mut Places) -> Action {
     let mut action = Action::Nothing;
     ui.add_space(4.0);
-    let left = edited && editing(ui, places);
+    let asked = edited.and_then(|edited| editing(ui, edited, places));
+    // To change a message takes no model.
+    let can = if edited == Some(Edited::Other) && can == Can::Nothing { Can::Send } else { can };
     ui.horizontal(|ui| {
         let size = vec2(84.0, 48.0);
         let width = (ui.available_width() - size.x - 10.0).min(look::LINE);
@@ -51,21 +63,22 @@ pub fn show(ui: &mut Ui, text: &mut String, can: Can, edited: bool, places: &mut
         let enter = edit.has_focus() && pressed(Key::Enter);
         let up = edit.has_focus() && pressed(Key::ArrowUp) && text.is_empty();
         let escape = (edit.has_focus() || edit.lost_focus()) && pressed(Key::Escape);
-        begin_at_end(ui, &edit, edited, text);
+        begin_at_end(ui, &edit, edited.is_some(), text);
         let button = match can {
             Can::Stop => ui.add(Button::new("■  Stop").min_size(size)),
             Can::Nothing | Can::Send => {
                 let ready = can == Can::Send && !text.trim().is_empty();
-                ui.add_enabled(ready, Button::new("Send").min_size(size))
+                let name = if edited == Some(Edited::Other) { "Save" } else { "Send" };
+                ui.add_enabled(ready, Button::new(name).min_size(size))
             }
         };
         places.note(if can == Can::Stop { "stop" } else { "send" }, button.rect);
         action = match can {
             Can::Stop if button.clicked() || escape => Action::Stop,
             Can::Send if (button.clicked() || enter) && !text.trim().is_empty() => Action::Send,
-            _ if edited && (left || escape) => Action::Leave,
-            _ if up && !edited => Action::Edit,
-            _ => Action::Nothing,
+            _ if edited.is_some() && escape => Action::Leave,
+            _ if up && edited.is_none() => Action::Edit,
+            _ => asked.unwrap_or(Action::Nothing),
         };
         if action != Action::Nothing || ui.memory(|memory| memory.focused().is_none()) {
             edit.request_focus();
@@ -88,14 +101,23 @@ fn begin_at_end(ui: &Ui, edit: &Response, edited: bool, text: &str) {
     }
 }
 
-/// Says that the field holds the last message. True if the user would rather leave that as it is.
-fn editing(ui: &mut Ui, places: &mut Places) -> bool {
-    let leave = ui.horizontal_wrapped(|ui| {
-        ui.weak("Editing your last message. What followed it is replaced when you send it.");
-        ui.small_button("Leave it as it is")
+/// Says that the field holds a message that is edited, and offers what can be done but to send it.
+fn editing(ui: &mut Ui, edited: Edited, places: &mut Places) -> Option<Action> {
+    let mut action = None;
+    ui.horizontal_wrapped(|ui| {
+        if edited == Edited::Own {
+            ui.weak("Editing your message. Sending it makes a new version and keeps this one.");
+            let rewrite = ui.small_button("Save without sending");
+            places.note("rewrite", rewrite.rect);
+            action = rewrite.clicked().then_some(Action::Rewrite);
+        } else {
+            ui.weak("Editing this message. What follows it stays.");
+        }
+        let leave = ui.small_button("Leave it as it is");
+        places.note("leave", leave.rect);
+        action = leave.clicked().then_some(Action::Leave).or(action);
     });
-    places.note("leave", leave.inner.rect);
-    leave.inner.clicked()
+    action
 }
 
 /// Shows how far tuning is. True if it should stop, which keeps what was found so far.

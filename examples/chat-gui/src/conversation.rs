@@ -1,32 +1,61 @@
 //! A conversation, as it is shown and saved.
 
 use crate::settings::Settings;
+use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
-use wglm::Message;
+use wglm::{Message, Stop, ToolCall};
 
 /// The most letters of a title that is taken from the first message.
 const TITLE: usize = 40;
 
 /// A conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored")]
 pub struct Conversation {
     /// The id, which is the stem of the names of its files.
     #[serde(skip)]
     pub id: String,
     /// The version of the file's format.
-    pub version: u32,
+    version: u32,
     /// The title, blank until there is a first message.
     pub title: String,
     pub settings: Settings,
     /// The messages. The system prompt is not among them, but one of the settings.
-    pub messages: Vec<Message>,
+    pub tree: Tree,
+}
+
+/// A conversation as it is read from a file. Files of version 1 have a list of messages, without versions of them.
+#[derive(Deserialize)]
+struct Stored {
+    version: u32,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    settings: Settings,
+    #[serde(default)]
+    messages: Vec<Message>,
+    #[serde(default)]
+    tree: Tree,
+}
+
+impl TryFrom<Stored> for Conversation {
+    type Error = String;
+
+    fn try_from(Stored { version, title, settings, messages, tree }: Stored) -> Result<Self, String> {
+        let tree = match version {
+            1 => messages.into_iter().collect(),
+            Self::VERSION => tree,
+            _ => return Err(format!("expected version 1 to {}, found {version}", Self::VERSION)),
+        };
+        Ok(Self { id: String::new(), version: Self::VERSION, title, settings, tree })
+    }
 }
 
 impl Conversation {
-    /// The version of the format that is written and read.
-    pub const VERSION: u32 = 1;
+    /// The version of the format that is written.
+    const VERSION: u32 = 2;
 
     /// An empty conversation. Ids increase with time, which is also the order of the list.
     pub fn new(settings: Settings) -> Self {
@@ -35,7 +64,7 @@ impl Conversation {
         let next = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| Some(next.max(now) + 1));
         let number = next.map_or(now, |next| next.max(now));
         let id = format!("{number:016}");
-        Self { id, version: Self::VERSION, title: String::new(), settings, messages: Vec::new() }
+        Self { id, version: Self::VERSION, title: String::new(), settings, tree: Tree::default() }
     }
 
     /// The title in the list.
@@ -43,53 +72,130 @@ impl Conversation {
         if self.title.is_empty() { "New conversation" } else { &self.title }
     }
 
+    /// Whether nothing was said.
+    pub fn is_empty(&self) -> bool {
+        self.tree.is_empty()
+    }
+
     /// Appends a message of the user. The first one becomes the title.
     pub fn ask(&mut self, text: &str) {
         if self.title.is_empty() {
             self.title = title(text);
         }
-        self.messages.push(Message::user(text));
+        self.tree.push(Message::user(text), None);
+    }
+
+    /// Changes what is shown to what is replied to, and returns the messages for the model. `None` if there is nothing to
+    /// reply to. Of a reply whose rest is asked for, the beginning is not shown meanwhile, but among the messages.
+    pub fn begin_reply(&mut self, asked: &Asked) -> Option<Vec<Message>> {
+        match asked {
+            Asked::New(text) => self.ask(text),
+            Asked::Edited(position, text) => self.ask_instead(*position, text),
+            Asked::Again(position) if self.can_reply(*position) => self.tree.end_at(*position),
+            Asked::Again(_) => return None,
+            Asked::Rest => {
+                let messages = self.tree.messages().cloned().collect();
+                self.tree.end_at(self.tree.len().checked_sub(1)?);
+                return Some(messages);
+            }
+            Asked::Results(results) => results.iter().for_each(|result| self.tree.push(result.clone(), None)),
+        }
+        Some(self.tree.messages().cloned().collect())
+    }
+
+    /// Adds a reply, whole or not. `said` is what was said before it was asked for.
+    pub fn end_reply(&mut self, asked: &Asked, said: Said, message: Message, stop: Option<Stop>) {
+        if *asked != Asked::Rest {
+            return self.tree.push(message, stop);
+        }
+        self.bring_back(said);
+        let last = self.tree.len().saturating_sub(1);
+        if let Some(turn) = self.tree.get_mut(last) {
+            (turn.message, turn.stop) = (message, stop);
+        }
+    }
+
+    /// Adds another version of the user's message at a position, which has no answer yet.
+    fn ask_instead(&mut self, position: usize, text: &str) {
+        self.forget_title(position);
+        self.tree.end_at(position);
+        self.ask(text);
+    }
+
+    /// Changes the text of a message. What followed it stays.
+    pub fn rewrite(&mut self, position: usize, text: &str) {
+        self.forget_title(position);
+        let Some(turn) = self.tree.get_mut(position) else { return };
+        turn.message.content = Some(text.into());
+        turn.stop = None; // nobody knows whether the text is whole
+        if position == 0 && self.title.is_empty() {
+            self.title = title(text);
+        }
     }
 
     /// The position of the user's last message.
     pub fn last_own(&self) -> Option<usize> {
-        self.messages.iter().rposition(|message| message.role == "user")
+        let own = self.tree.messages().enumerate().filter(|(_, message)| message.role == "user");
+        own.map(|(position, _)| position).last()
     }
 
-    /// Removes what was replied to the user's last message, so that it is replied to again. False if there is none.
-    pub fn reply_again(&mut self) -> bool {
-        let own = self.last_own();
-        self.messages.truncate(own.map_or(0, |own| own + 1));
-        own.is_some()
+    /// Whether the model can be asked for what stands at a position: only if the user said something before.
+    pub fn can_reply(&self, position: usize) -> bool {
+        self.tree.messages().take(position).any(|message| message.role == "user")
     }
 
-    /// Replaces the user's last message, and removes what followed it. A title that was taken from it changes too.
-    pub fn ask_instead(&mut self, text: &str) {
-        if let Some(own) = self.last_own() {
-            if own == 0 && self.title == title(&self.messages[own].text()) {
-                self.title.clear();
-            }
-            self.messages.truncate(own);
-        }
-        self.ask(text);
+    /// The calls at the end that have no result yet.
+    pub fn open_calls(&self) -> Vec<&ToolCall> {
+        let last = self.tree.messages().filter(|message| message.role != "tool").last();
+        let calls = last.map(|message| message.tool_calls.iter()).unwrap_or_default();
+        let of = |call: &&ToolCall| self.tree.messages().any(|result| answers(result, call));
+        calls.filter(|call| call.id.is_some() && !of(call)).collect()
     }
 
     /// What [`bring_back`](Self::bring_back) needs.
     pub fn said(&self) -> Said {
-        Said { title: self.title.clone(), messages: self.messages.clone() }
+        Said { title: self.title.clone(), tree: self.tree.clone() }
     }
 
-    /// Brings back what was said, because nothing came of what was asked since.
+    /// Brings back what was said at some time.
     pub fn bring_back(&mut self, said: Said) {
-        (self.title, self.messages) = (said.title, said.messages);
+        (self.title, self.tree) = (said.title, said.tree);
     }
+
+    /// Removes a title that was taken from the message at a position.
+    fn forget_title(&mut self, position: usize) {
+        let first = self.tree.get(0).filter(|_| position == 0);
+        if first.is_some_and(|turn| self.title == title(&turn.message.text())) {
+            self.title.clear();
+        }
+    }
+}
+
+/// Whether a message has the result of a call.
+fn answers(message: &Message, call: &ToolCall) -> bool {
+    message.role == "tool" && message.tool_call_id.is_some() && message.tool_call_id == call.id
+}
+
+/// How the user asked for a reply. Numbers are positions in the conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// By a new message.
+    New(String),
+    /// By another text of this message.
+    Edited(usize, String),
+    /// For a reply at this position, where there may be one already.
+    Again(usize),
+    /// For the rest of the last reply.
+    Rest,
+    /// By the results of the functions that the model called.
+    Results(Vec<Message>),
 }
 
 /// What was said in a conversation at some time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
     title: String,
-    messages: Vec<Message>,
+    tree: Tree,
 }
 
 /// The beginning of a text, cut at the end of a word if possible.
@@ -102,8 +208,13 @@ fn title(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Conversation, Message, Settings, title};
+    use super::{Asked, Conversation, Message, Settings, Stop, ToolCall, title};
+
+    fn texts(of: &Conversation) -> Vec<String> {
+        of.tree.messages().map(|it| it.text().into_owned()).collect()
+    }
 
     #[test]
     fn titles_end_between_words() {
@@ -129,31 +240,92 @@ mod tests {
         assert_eq!(conversation.name(), "New conversation");
         conversation.ask("first");
         conversation.ask("second");
-        assert_eq!((conversation.name(), conversation.messages.len()), ("first", 2));
+        assert_eq!((conversation.name(), conversation.tree.len()), ("first", 2));
     }
 
     #[test]
-    fn the_last_question_is_asked_again_and_otherwise() {
-        let texts = |of: &Conversation| of.messages.iter().map(|it| it.text().into_owned()).collect::<Vec<_>>();
+    fn a_message_is_asked_otherwise_and_rewritten() {
         let mut conversation = Conversation::new(Settings::default());
-        assert!(!conversation.reply_again());
+        assert!(!conversation.can_reply(0));
         conversation.ask("first");
-        conversation.messages.push(Message::assistant("An answer."));
+        conversation.tree.push(Message::assistant("An answer."), None);
         let said = conversation.said();
-        assert!(conversation.reply_again());
-        assert_eq!(texts(&conversation), ["first"]);
-        conversation.bring_back(said);
-        conversation.ask_instead("other");
+        assert_eq!((conversation.can_reply(0), conversation.can_reply(1)), (false, true));
+        conversation.ask_instead(0, "other");
         assert_eq!((conversation.name(), texts(&conversation)), ("other", vec!["other".to_owned()]));
-        let said = conversation.said();
-        conversation.messages.push(Message::assistant("Another."));
-        conversation.ask("second");
-        conversation.ask_instead("third");
-        assert_eq!(texts(&conversation), ["other", "Another.", "third"]);
-        assert_eq!(conversation.name(), "other", "only the first message gives the title");
-        conversation.bring_back(said);
+        conversation.bring_back(said.clone());
+        assert_eq!(texts(&conversation), ["first", "An answer."]);
+        conversation.rewrite(0, "new");
+        conversation.rewrite(1, "More.");
+        assert_eq!((conversation.name(), texts(&conversation)), ("new", vec!["new".into(), "More.".into()]));
         conversation.title = "mine".into();
-        conversation.ask_instead("last");
+        conversation.ask_instead(0, "last");
         assert_eq!(conversation.name(), "mine", "a title that the user gave stays");
+    }
+
+    #[test]
+    fn replies_are_had_again_and_continued() {
+        let mut conversation = Conversation::new(Settings::default());
+        assert_eq!(conversation.begin_reply(&Asked::Again(0)), None);
+        let first = conversation.begin_reply(&Asked::New("first".into())).unwrap();
+        assert_eq!(first, [Message::user("first")]);
+        let (said, reply) = (conversation.said(), Message::assistant("An ans"));
+        conversation.end_reply(&Asked::New("first".into()), said, reply.clone(), Some(Stop::Length));
+
+        let said = conversation.said();
+        assert_eq!(conversation.begin_reply(&Asked::Rest).unwrap(), [Message::user("first"), reply]);
+        assert_eq!(texts(&conversation), ["first"], "what comes is shown with its beginning");
+        conversation.end_reply(&Asked::Rest, said, Message::assistant("An answer."), Some(Stop::End));
+        assert_eq!(
+            (texts(&conversation), conversation.tree.version(1)),
+            (vec!["first".into(), "An answer.".into()], (0, 1))
+        );
+        assert_eq!(conversation.tree.last().unwrap().stop, Some(Stop::End));
+
+        let said = conversation.said();
+        assert_eq!(conversation.begin_reply(&Asked::Again(1)).unwrap(), [Message::user("first")]);
+        conversation.end_reply(&Asked::Again(1), said, Message::assistant("Another."), None);
+        assert_eq!((texts(&conversation)[1].as_str(), conversation.tree.version(1)), ("Another.", (1, 2)));
+        conversation.begin_reply(&Asked::Edited(0, "other".into())).unwrap();
+        assert_eq!((texts(&conversation), conversation.tree.version(0)), (vec!["other".into()], (1, 2)));
+        let results = Asked::Results(vec![Message::tool("1", "seven")]);
+        assert_eq!(conversation.begin_reply(&results).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn calls_are_open_until_they_have_results() {
+        let call = |id: &str| ToolCall { id: Some(id.into()), ..ToolCall::new("owls", Default::default()) };
+        let mut conversation = Conversation::new(Settings::default());
+        conversation.ask("How many owls?");
+        assert!(conversation.open_calls().is_empty());
+        conversation.tree.push(Message::assistant("").with_tool_calls(vec![call("1"), call("2")]), None);
+        assert_eq!(conversation.open_calls().len(), 2);
+        conversation.tree.push(Message::tool("2", "three"), None);
+        assert_eq!(conversation.open_calls(), [&call("1")]);
+        conversation.tree.push(Message::tool("1", "four"), None);
+        assert!(conversation.open_calls().is_empty());
+        conversation.ask("And mice?");
+        assert!(conversation.open_calls().is_empty());
+    }
+
+    /// A file of the program's first version.
+    #[test]
+    fn a_file_of_version_1_is_read() {
+        let json = r#"{
+            "version": 1, "title": "owls",
+            "settings": {"system": "you are an owl", "thinking": "Off", "temperature": 0.5, "top_k": 3, "seed": 7,
+                "max_tokens": 12},
+            "messages": [
+                {"role": "user", "content": "What is an owl?"},
+                {"role": "assistant", "content": "A bird.", "reasoning_content": "Birds …"}
+            ]
+        }"#;
+        let read: Conversation = serde_json::from_str(json).unwrap();
+        assert_eq!(texts(&read), ["What is an owl?", "A bird."]);
+        let (system, top_k, seed) = (&read.settings.system, read.settings.sampling.top_k, read.settings.sampling.seed);
+        assert_eq!((read.name(), system.as_str(), top_k, seed), ("owls", "you are an owl", 3, Some(7)));
+        assert_eq!(read.tree.last().unwrap().message.reasoning_content.as_deref(), Some("Birds …"));
+        let again: Conversation = serde_json::from_str(&serde_json::to_string(&read).unwrap()).unwrap();
+        assert_eq!(again, read);
     }
 }

@@ -42,6 +42,7 @@ impl Engine {
             Command::Tune(options) => self.tune(&options, cancel),
             Command::Open(place) => self.open(place),
             Command::Reply(request) => self.reply(*request, cancel),
+            Command::Unload => self.unload(),
         }
     }
 
@@ -60,6 +61,13 @@ impl Engine {
             Err(error) => WorkerMessage::NotLoaded(Some(format!("{}: {}", source.name(), error.cause()))),
         };
         self.window.send(message);
+    }
+
+    /// Drops the model, with all that it holds on the GPU.
+    fn unload(&mut self) {
+        self.leave();
+        (self.chat, self.source) = (None, None);
+        self.window.send(WorkerMessage::Unloaded);
     }
 
     fn loaded(&self, source: &Source, context: Option<usize>, cancel: &Cancel) -> Result<(Chat, Loaded)> {
@@ -171,39 +179,72 @@ impl Engine {
     }
 }
 
-/// The reply to a request, as far as it was generated, and the error that ended it, if any.
+/// The reply to a request, as far as it was generated, and the error that ended it, if any. Messages that the request has
+/// in common with the conversation before are in the cache, whatever was edited or deleted since.
 fn answer(
     chat: &mut Chat,
     request: Request,
     window: &WindowSender,
     cancel: &Cancel,
 ) -> (Option<Message>, Option<Error>) {
-    chat.clear();
-    let Request { messages, settings, .. } = request;
-    let system = Some(settings.system.trim()).filter(|text| !text.is_empty()).map(Message::system);
-    system.into_iter().chain(messages).for_each(|message| chat.push(message));
-    chat.reasoning = settings.thinking.wanted();
-    chat.options = settings.options();
-    chat.overflow = Overflow::DROP_OLDEST;
-    let (before, mut gone) = (chat.messages().len(), 0);
-    let error = stream(chat, window, cancel, &mut gone).err();
-    (chat.messages().get(before - gone).cloned(), error)
+    let rest = request.rest;
+    let mut gone = 0;
+    let begun = ask(chat, request).and_then(|()| if rest { make_room(chat) } else { Ok(0) });
+    let before = chat.messages().len() - usize::from(rest && !chat.messages().is_empty());
+    let error = begun.and_then(|dropped| {
+        tell_dropped(window, dropped);
+        stream(chat, rest, window, cancel, &mut gone)
+    });
+    (chat.messages().get(before - gone).cloned(), error.err())
 }
 
-/// Sends the events of a reply to the window. Of a conversation that has outgrown its context, the window keeps all
-/// messages, and the model does not see the oldest: `gone` tells how many.
-fn stream(chat: &mut Chat, window: &WindowSender, cancel: &Cancel, gone: &mut usize) -> Result<()> {
-    for event in chat.reply()?.with_cancel(cancel) {
+/// Brings the chat to the messages and the settings of a request.
+fn ask(chat: &mut Chat, Request { messages, settings, .. }: Request) -> Result<()> {
+    let system = Some(settings.system.trim()).filter(|text| !text.is_empty()).map(Message::system);
+    chat.set_messages(system.into_iter().chain(messages).collect());
+    chat.reasoning = settings.thinking.wanted();
+    chat.tools = settings.tools()?;
+    chat.options = settings.options()?;
+    chat.overflow = Overflow::DROP_OLDEST;
+    Ok(())
+}
+
+/// Drops the oldest turns if the context has no room for the rest of the last message. Returns how many messages went.
+fn make_room(chat: &mut Chat) -> Result<usize> {
+    let Some(begun) = chat.messages().last().cloned() else { return Ok(0) };
+    let text = format!("{}{}", begun.reasoning_content.as_deref().unwrap_or_default(), begun.text());
+    let said = chat.session().model().tokenizer()?.encode(&text, false)?.len();
+    let context = chat.session().context();
+    chat.truncate(chat.messages().len() - 1);
+    let short = chat.prompt()?.len() + said + context / 16 > context;
+    let gone = if short { chat.fit(said + context / 4) } else { Ok(Vec::new()) };
+    chat.push(begun);
+    gone.map(|gone| gone.len())
+}
+
+/// Sends the events of a reply, or of the `rest` of one, to the window. Of a conversation that has outgrown its context,
+/// the window keeps all messages, and the model does not see the oldest: `gone` tells how many.
+fn stream(chat: &mut Chat, rest: bool, window: &WindowSender, cancel: &Cancel, gone: &mut usize) -> Result<()> {
+    let reply = if rest { chat.resume() } else { chat.reply() };
+    for event in reply?.with_cancel(cancel) {
         let event = event?;
         if let Event::Dropped { messages } = &event {
             *gone = messages.len();
-            let oldest = if *gone == 1 { "message".to_owned() } else { format!("{gone} messages") };
-            let notice = format!("The context is full: the model no longer sees the oldest {oldest}.");
-            window.send(WorkerMessage::Notice(notice));
+            tell_dropped(window, *gone);
         }
         window.send(WorkerMessage::Event(event));
     }
     Ok(())
+}
+
+fn tell_dropped(window: &WindowSender, messages: usize) {
+    let oldest = match messages {
+        0 => return,
+        1 => "message".to_owned(),
+        _ => format!("{messages} messages"),
+    };
+    let notice = format!("The context is full: the model no longer sees the oldest {oldest}.");
+    window.send(WorkerMessage::Notice(notice));
 }
 
 fn read(source: &Source) -> Result<Gguf> {

@@ -1,15 +1,21 @@
-//! The list of conversations, in which the user opens, begins, renames and deletes them.
+//! The list of conversations, in which the user opens, begins, renames, exports and deletes them; and the search, whose
+//! results take the place of the list.
 
 use crate::conversation::Conversation;
+use crate::search::{self, Found};
 use crate::status::Places;
-use eframe::egui::{Align, Button, Layout, ScrollArea, TextEdit, Ui, vec2};
+use eframe::egui::{Align, Button, Key, Layout, RichText, ScrollArea, TextEdit, Ui, vec2};
 
 /// An action of the user. Numbers are positions in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     New,
     Open(usize),
+    /// Open a conversation at a message, by its number in the tree.
+    Show(usize, usize),
     Rename(usize, String),
+    /// Export the open conversation.
+    Export,
     Delete(usize),
 }
 
@@ -20,10 +26,31 @@ pub struct List {
     renaming: Option<(String, String)>,
     /// The id of the conversation that will be deleted if the user confirms.
     deleting: Option<String>,
+    /// The text that is sought, whether its field should get the cursor, and whether it has it.
+    sought: String,
+    seek: bool,
+    seeking: bool,
+    /// What was found, and for which text and how many messages.
+    found: (String, usize, Vec<Found>),
 }
 
 impl List {
-    /// Shows the list.
+    /// Puts the cursor into the field of the search.
+    pub fn seek(&mut self) {
+        self.seek = true;
+    }
+
+    /// Whether the cursor is in the field of the search.
+    pub fn is_seeking(&self) -> bool {
+        self.seeking
+    }
+
+    /// What the search found, in words.
+    pub fn words(&self) -> Vec<String> {
+        self.found.2.iter().flat_map(|found| found.messages.iter().map(|(_, text)| text.clone())).collect()
+    }
+
+    /// Shows the list, or what was found.
     pub fn show(
         &mut self,
         ui: &mut Ui,
@@ -39,12 +66,76 @@ impl List {
             action = Some(Action::New);
         }
         ui.add_space(4.0);
+        let enter = self.search(ui, conversations, places);
+        ui.add_space(4.0);
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
+            if !self.sought.trim().is_empty() {
+                let opened = self.found(ui, conversations, places);
+                action = opened.or(self.first().filter(|_| enter)).or(action.take());
+                return;
+            }
             for (place, conversation) in conversations.iter().enumerate() {
                 let asked = ui.push_id(&conversation.id, |ui| self.row(ui, place, conversation, active, places));
                 action = asked.inner.or(action.take());
             }
         });
+        action
+    }
+
+    /// The field of the search; true if the user pressed Enter in it. It searches
+    /// again whenever the text or the number of messages changes.
+    fn search(&mut self, ui: &mut Ui, conversations: &[Conversation], places: &mut Places) -> bool {
+        let field = TextEdit::singleline(&mut self.sought).hint_text("Search").desired_width(f32::INFINITY);
+        let field = ui.name_inputs("Search", |ui| ui.add(field));
+        places.note("search", field.rect);
+        if std::mem::take(&mut self.seek) {
+            field.request_focus();
+        }
+        self.seeking = field.has_focus();
+        let pressed = |key| field.lost_focus() && ui.input(|input| input.key_pressed(key));
+        if pressed(Key::Escape) {
+            self.sought.clear();
+        }
+        let messages = conversations.iter().map(|conversation| conversation.tree.all().count()).sum();
+        if (&self.found.0, self.found.1) != (&self.sought, messages) {
+            self.found = (self.sought.clone(), messages, search::search(conversations, &self.sought));
+        }
+        pressed(Key::Enter)
+    }
+
+    /// What opens the first result.
+    fn first(&self) -> Option<Action> {
+        let first = self.found.2.first()?;
+        Some(match first.messages.first() {
+            Some((turn, _)) => Action::Show(first.conversation, *turn),
+            None => Action::Open(first.conversation),
+        })
+    }
+
+    fn found(&self, ui: &mut Ui, conversations: &[Conversation], places: &mut Places) -> Option<Action> {
+        let mut action = None;
+        if self.found.2.is_empty() {
+            ui.weak("Nothing was found.");
+        }
+        for Found { conversation, messages, more } in &self.found.2 {
+            let Some(of) = conversations.get(*conversation) else { continue };
+            let name = ui.add(Button::selectable(false, RichText::new(of.name()).strong()).truncate());
+            if name.clicked() {
+                action = Some(Action::Open(*conversation));
+            }
+            for (turn, text) in messages {
+                let row = Button::new(RichText::new(text).small()).wrap().frame_when_inactive(false);
+                let row = ui.add(row);
+                places.note(format!("found {conversation} {turn}"), row.rect);
+                if row.clicked() {
+                    action = Some(Action::Show(*conversation, *turn));
+                }
+            }
+            if *more > 0 {
+                ui.label(RichText::new(format!("and {more} more messages")).small().weak());
+            }
+            ui.add_space(6.0);
+        }
         action
     }
 
@@ -89,6 +180,11 @@ impl List {
             places.note("rename", rename.rect);
             if rename.clicked() {
                 self.renaming = Some((id.clone(), conversation.name().to_owned()));
+            }
+            let export = ui.add_enabled(!conversation.is_empty(), Button::new("Export").small());
+            places.note("export conversation", export.rect);
+            if export.clicked() {
+                action = Some(Action::Export);
             }
         });
         action

@@ -1,42 +1,91 @@
-//! The buttons below a message: to copy it, to have another reply, to edit what was asked.
+//! The buttons below a message: to copy, edit and delete it, to have another reply or the rest of one, and to see other
+//! versions.
 
 use crate::status::Places;
 use eframe::egui::{Button, Response, RichText, Ui};
 use wglm::Message;
 
-/// An action of the user that concerns the last message of its kind.
+/// An action of the user. Numbers are positions in the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Generate the last reply anew.
-    Again,
-    /// Edit the user's last message.
-    Edit,
+    /// Generate a reply for this position.
+    Again(usize),
+    /// Generate the rest of the last reply.
+    Rest,
+    Edit(usize),
+    Delete(usize),
+    /// Show this version, counted from 0, of the message.
+    Version(usize, usize),
 }
 
 /// What can be done with a message besides copying it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Offered<'a> {
-    /// Generate a reply anew, with a hint about it.
-    pub again: Option<&'a str>,
-    pub edit: bool,
+    /// The position of the message.
+    pub position: usize,
+    /// Generate a reply for this position, with a hint about it.
+    pub again: Option<(usize, &'a str)>,
+    /// Generate the rest of it.
+    pub rest: bool,
+    /// Edit and delete it, and show another version of it.
+    pub change: bool,
+    /// Which version it is, counted from 0, and how many there are.
+    pub version: (usize, usize),
 }
 
 /// Shows the buttons. What is copied is the text as it was written, with its Markdown, and without the thinking.
 pub fn show(ui: &mut Ui, message: &Message, offered: Offered<'_>, places: &mut Places) -> Option<Action> {
-    let mut action = None;
+    let Offered { position, again, rest, change, .. } = offered;
     let own = message.role == "user";
     copy(ui, &message.text(), if own { "copy question" } else { "copy reply" }, places);
-    if offered.edit {
-        let edit = small(ui, "Edit").on_hover_text("Change this message, and go on from there");
-        places.note("edit", edit.rect);
-        action = edit.clicked().then_some(Action::Edit);
+    let mut actions = Vec::new();
+    let mut button = |text: &str, hint: &str, name: &str, action: Action| {
+        let button = small(ui, text).on_hover_text(hint);
+        places.note(name, button.rect);
+        places.note(format!("{name} {position}"), button.rect);
+        actions.extend(button.clicked().then_some(action));
+    };
+    if change {
+        let (hint, name) = match own {
+            true => ("Change this message, and ask again or go on", "edit"),
+            false => ("Change this message", "edit reply"),
+        };
+        button("Edit", hint, name, Action::Edit(position));
+        button("Delete", "Delete this message; what follows it stays", "delete message", Action::Delete(position));
     }
-    if let Some(hint) = offered.again {
-        let again = small(ui, "Again").on_hover_text(hint);
-        places.note("again", again.rect);
-        action = again.clicked().then_some(Action::Again).or(action);
+    if let Some((at, hint)) = again {
+        let text = if at == position { "Regenerate" } else { "Answer" };
+        button(text, hint, "again", Action::Again(at));
     }
-    action
+    if rest {
+        button("Continue", "Go on with this reply, which was cut off or changed", "continue", Action::Rest);
+    }
+    versions(ui, offered, places).or(actions.pop())
+}
+
+/// Shows which version it is, between the buttons for those before and after it.
+fn versions(ui: &mut Ui, offered: Offered<'_>, places: &mut Places) -> Option<Action> {
+    let Offered { position, change, version: (version, count), .. } = offered;
+    if count < 2 {
+        return None;
+    }
+    let mut shown = None;
+    let mut parts = [("‹", "previous", version.checked_sub(1)), ("", "", None), ("›", "next", Some(version + 1))];
+    if ui.layout().prefer_right_to_left() {
+        parts.reverse();
+    }
+    for (text, name, other) in parts {
+        if text.is_empty() {
+            ui.label(RichText::new(format!("{}/{count}", version + 1)).small().weak());
+            continue;
+        }
+        let other = other.filter(|other| change && *other < count);
+        let button = ui.add_enabled_ui(other.is_some(), |ui| small(ui, text)).inner;
+        let button = button.on_hover_text(format!("The {name} version"));
+        places.note(format!("{name} {position}"), button.rect);
+        shown = other.filter(|_| button.clicked()).or(shown);
+    }
+    shown.map(|version| Action::Version(position, version))
 }
 
 /// The button that copies a text. It says so until the mouse leaves it.
@@ -52,6 +101,11 @@ fn copy(ui: &mut Ui, text: &str, place: &'static str, places: &mut Places) {
     ui.data_mut(|data| data.insert_temp(id, copied));
 }
 
+/// A button that is scrolled to when it is reached with the keyboard.
 fn small(ui: &mut Ui, text: &str) -> Response {
-    ui.add(Button::new(RichText::new(text).small().weak()).small().frame_when_inactive(false))
+    let button = ui.add(Button::new(RichText::new(text).small().weak()).small().frame_when_inactive(false));
+    if button.gained_focus() {
+        button.scroll_to_me(None);
+    }
+    button
 }

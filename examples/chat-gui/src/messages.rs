@@ -12,6 +12,9 @@ use eframe::egui::{Align, CollapsingHeader, Frame, Layout, Rect, RichText, Scrol
 use egui_commonmark::CommonMarkCache;
 use wglm::{Message, ToolCall};
 
+/// What can be done with the message at a position.
+type Can<'a> = &'a dyn Fn(usize) -> Offered<'static>;
+
 /// State that is kept from frame to frame.
 #[derive(Default)]
 pub struct View {
@@ -19,22 +22,26 @@ pub struct View {
     /// The conversation and the width for which the heights were measured.
     of: (String, f32),
     heights: Vec<f32>,
+    /// The position of a message to scroll to.
+    pub target: Option<usize>,
 }
 
 impl View {
-    /// Shows a conversation, and the reply to it if one is being generated. `can` is what can be done with the last
-    /// messages.
+    /// Has the messages from a position on laid out anew, because they changed.
+    pub fn changed(&mut self, from: usize) {
+        self.heights.truncate(from);
+    }
+
+    /// Shows a conversation, and the reply to it if one is being generated.
     pub fn show(
         &mut self,
         ui: &mut Ui,
         conversation: &Conversation,
         pending: Option<&Pending>,
-        can: Offered<'_>,
+        can: Can<'_>,
         places: &mut Places,
     ) -> Option<Action> {
         let mut action = None;
-        let last_own = conversation.last_own();
-        let last = conversation.messages.len().checked_sub(1);
         ScrollArea::vertical().id_salt(&conversation.id).auto_shrink(false).stick_to_bottom(true).show(ui, |ui| {
             let width = ui.available_width().min(look::LINE);
             if self.of != (conversation.id.clone(), width) {
@@ -43,16 +50,17 @@ impl View {
             }
             ui.set_max_width(width);
             ui.spacing_mut().item_spacing.y = 10.0;
-            for (index, message) in conversation.messages.iter().enumerate() {
-                let again = can.again.filter(|_| Some(index) == last);
-                let offered = Offered { again, edit: can.edit && Some(index) == last_own };
-                let asked = ui.push_id(index, |ui| self.message(ui, index, message, offered, places));
+            for (index, message) in conversation.tree.messages().enumerate() {
+                let asked = ui.push_id(index, |ui| self.message(ui, index, message, can, places));
                 action = asked.inner.or(action);
+                if self.target.take_if(|target| *target == index).is_some() {
+                    asked.response.scroll_to_me(Some(Align::TOP));
+                }
             }
             if let Some(pending) = pending {
                 self.pending(ui, pending);
             }
-            if conversation.messages.is_empty() && pending.is_none() {
+            if conversation.is_empty() && pending.is_none() {
                 ui.add_space(40.0);
                 ui.vertical_centered(|ui| ui.weak("Say something to begin."));
             }
@@ -69,7 +77,7 @@ impl View {
         ui: &mut Ui,
         index: usize,
         message: &Message,
-        offered: Offered<'_>,
+        can: Can<'_>,
         places: &mut Places,
     ) -> Option<Action> {
         if let Some(height) = self.heights.get(index) {
@@ -79,7 +87,7 @@ impl View {
                 return None;
             }
         }
-        let shown = ui.scope(|ui| self.said(ui, message, offered, places));
+        let shown = ui.scope(|ui| self.said(ui, message, can(index), places));
         let height = shown.response.rect.height();
         match self.heights.get_mut(index) {
             Some(place) => *place = height,

@@ -1,19 +1,21 @@
 //! A reply that is being generated.
 
-use crate::conversation::Said;
+use crate::conversation::{Asked, Said};
 use std::time::Instant;
-use wglm::{Event, Stats, ToolCall};
+use wglm::{Event, Message, Stats, ToolCall};
 
 /// A reply that is being generated, as far as it has come.
 pub struct Pending {
     /// The id of the conversation.
     pub conversation: String,
-    /// What was said in it before, and what the user typed then: both come back if nothing is replied.
+    /// What was said in it before, and what the user asked then: both come back if nothing is replied.
     pub said: Said,
-    pub typed: Typed,
+    pub asked: Asked,
     pub thinking: String,
     pub text: String,
     pub calls: Vec<ToolCall>,
+    /// A call that is not valid, or was cut off, as the model wrote it.
+    pub failed_call: Option<String>,
     /// While the prompt is computed: the tokens of it that are computed, and all of them.
     pub prompt: Option<(usize, usize)>,
     /// The statistics, known once the reply has ended.
@@ -23,27 +25,18 @@ pub struct Pending {
     since: Option<Instant>,
 }
 
-/// What the user typed to ask for a reply.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Typed {
-    /// A new message.
-    New(String),
-    /// Another text of the last message.
-    Edited(String),
-    /// Nothing: another reply to the last message.
-    Nothing,
-}
-
 impl Pending {
-    /// A reply of which nothing has arrived.
-    pub fn new(conversation: String, said: Said, typed: Typed) -> Self {
+    /// A reply of which nothing has arrived, or only what `begun` has.
+    pub fn new(conversation: String, said: Said, asked: Asked, begun: Option<Message>) -> Self {
+        let begun = begun.unwrap_or_default();
         Self {
             conversation,
             said,
-            typed,
-            thinking: String::new(),
-            text: String::new(),
+            asked,
+            thinking: begun.reasoning_content.clone().unwrap_or_default(),
+            text: begun.text().into_owned(),
             calls: Vec::new(),
+            failed_call: None,
             prompt: None,
             stats: None,
             pieces: 0,
@@ -58,6 +51,7 @@ impl Pending {
             Event::Thinking(piece) => self.piece(&piece, |reply| &mut reply.thinking),
             Event::Text(piece) => self.piece(&piece, |reply| &mut reply.text),
             Event::ToolCall(call) => self.calls.push(call),
+            Event::ToolCallFailed { text, .. } => self.failed_call = Some(text),
             Event::Done(stats) => self.stats = Some(stats),
             _ => {}
         }
@@ -79,13 +73,14 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Pending, Typed};
+    use super::{Asked, Event, Message, Pending};
     use crate::conversation::Conversation;
     use crate::settings::Settings;
 
     #[test]
     fn pieces_come_together() {
-        let mut reply = Pending::new("id".into(), Conversation::new(Settings::default()).said(), Typed::Nothing);
+        let said = Conversation::new(Settings::default()).said();
+        let mut reply = Pending::new("id".into(), said.clone(), Asked::Again(1), None);
         reply.take(Event::Prompt { done: 1, total: 2 });
         assert_eq!((reply.prompt, reply.speed()), (Some((1, 2)), None));
         for event in [Event::Thinking("Hm".into()), Event::Text("An ".into()), Event::Text("owl".into())] {
@@ -93,5 +88,9 @@ mod tests {
         }
         assert_eq!((reply.thinking.as_str(), reply.text.as_str(), reply.prompt), ("Hm", "An owl", None));
         assert!(reply.speed().is_some());
+        let begun = Message::assistant("An owl").with_reasoning("Hm");
+        let mut rest = Pending::new("id".into(), said, Asked::Rest, Some(begun));
+        rest.take(Event::Text(" is".into()));
+        assert_eq!((rest.thinking.as_str(), rest.text.as_str()), ("Hm", "An owl is"));
     }
 }

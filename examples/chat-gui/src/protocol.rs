@@ -1,11 +1,13 @@
 //! The messages between the window and the worker.
 
 use crate::settings::Settings;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use wglm::{Event, Message, Progress, SamplerParams, TuneOptions, TuneProgress};
 
 /// The source of a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Source {
     /// The demonstration model, which is part of the program.
     Demo,
@@ -51,6 +53,8 @@ pub enum Command {
     Open(Place),
     /// Generate a reply.
     Reply(Box<Request>),
+    /// Drop the model and its session, to free the GPU's memory.
+    Unload,
 }
 
 /// A request for a reply.
@@ -60,6 +64,8 @@ pub struct Request {
     /// All messages of the conversation but the system prompt, which is one of the settings.
     pub messages: Vec<Message>,
     pub settings: Settings,
+    /// Whether the last message is a reply of which the rest is asked for.
+    pub rest: bool,
 }
 
 /// A message of the worker.
@@ -75,6 +81,8 @@ pub enum WorkerMessage {
     Tuning(TuneProgress),
     /// Tuning has ended, with what came of it in words, and whether the next load will be faster.
     Tuned { told: String, faster: bool },
+    /// The model was dropped.
+    Unloaded,
     /// The number of tokens in the cache that belong to the opened conversation.
     Opened(usize),
     /// An event of the reply.

@@ -1,9 +1,13 @@
 //! The settings of a conversation, which are saved with it, and the panel that changes them.
 
+use crate::json_field::JsonField;
+use crate::presets::Presets;
 use crate::status::Places;
-use eframe::egui::{self, DragValue, Slider, TextEdit, Ui};
+use crate::structure;
+use eframe::egui::{self, CollapsingHeader, DragValue, Slider, TextEdit, Ui};
 use serde::{Deserialize, Serialize};
-use wglm::{GenerateOptions, SamplerParams};
+use wglm::serde_json::Value;
+use wglm::{GenerateOptions, Result, SamplerParams};
 
 /// The settings of a conversation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -17,6 +21,12 @@ pub struct Settings {
     pub sampling: SamplerParams,
     /// The most tokens of a reply; `None` for as many as the context has room for.
     pub max_tokens: Option<usize>,
+    /// The functions that the model may call, as JSON; what is typed stays, even if it is wrong.
+    pub tools: String,
+    /// The JSON schema of the answer; blank for none.
+    pub schema: String,
+    /// The preset that the settings were taken from. They may have changed since.
+    pub preset: Option<String>,
 }
 
 /// Whether the model thinks before it answers.
@@ -44,28 +54,25 @@ impl Thinking {
 
 impl Settings {
     /// The options for wglm.
-    pub fn options(&self) -> GenerateOptions {
+    ///
+    /// # Errors
+    /// Those of [`structure::schema`].
+    pub fn options(&self) -> Result<GenerateOptions> {
         let (sampling, max_tokens) = (self.sampling.clone(), self.max_tokens);
-        GenerateOptions { sampling, max_tokens, ..GenerateOptions::default() }
+        let constraint = structure::schema(&self.schema)?;
+        Ok(GenerateOptions { sampling, max_tokens, constraint, ..GenerateOptions::default() })
     }
 
-    /// Shows the panel. Returns true if something was changed. `recommended` are the parameters that the model file
-    /// recommends.
-    pub fn show(&mut self, ui: &mut Ui, recommended: Option<&SamplerParams>, places: &mut Places) -> bool {
-        let before = self.clone();
-        ui.heading("Settings");
-        ui.add_space(6.0);
-        ui.label("System prompt");
-        let system = ui.add(TextEdit::multiline(&mut self.system).desired_rows(4).desired_width(f32::INFINITY));
-        places.note("system", system.rect);
-        ui.add_space(10.0);
-        ui.label("Thinking");
-        ui.horizontal(|ui| {
-            for (value, name) in Thinking::ALL {
-                ui.selectable_value(&mut self.thinking, value, name);
-            }
-        });
-        ui.add_space(10.0);
+    /// The functions for wglm.
+    ///
+    /// # Errors
+    /// Those of [`structure::tools`].
+    pub fn tools(&self) -> Result<Vec<Value>> {
+        structure::tools(&self.tools)
+    }
+
+    /// Shows the sampling parameters. `recommended` are those that the model file recommends.
+    fn sampling(&mut self, ui: &mut Ui, recommended: Option<&SamplerParams>) {
         egui::Grid::new("sampling").num_columns(2).spacing([10.0, 8.0]).show(ui, |ui| self.numbers(ui));
         if let Some(recommended) = recommended {
             ui.add_space(10.0);
@@ -73,7 +80,6 @@ impl Settings {
                 self.sampling = recommended.clone();
             }
         }
-        *self != before
     }
 
     fn numbers(&mut self, ui: &mut Ui) {
@@ -90,6 +96,72 @@ impl Settings {
         slider("Repeat penalty", "1 for none", Slider::new(&mut sampling.repeat_penalty, 1.0..=2.0));
         optional(ui, "Most tokens", &mut self.max_tokens, 512);
         optional(ui, "Seed", &mut sampling.seed, 1);
+    }
+}
+
+/// The panel.
+pub struct Panel {
+    pub presets: Presets,
+    tools: JsonField,
+    schema: JsonField,
+}
+
+impl Panel {
+    /// A panel with these presets.
+    pub fn new(presets: Presets) -> Self {
+        Self { presets, tools: JsonField::default(), schema: JsonField::default() }
+    }
+
+    /// What is wrong about the fields.
+    pub fn errors(&self) -> impl Iterator<Item = &str> {
+        [&self.tools, &self.schema].into_iter().filter_map(JsonField::error)
+    }
+
+    /// Shows the panel. Returns true if something was changed.
+    ///
+    /// # Errors
+    /// Those of [`Presets::show`].
+    pub fn show(
+        &mut self,
+        ui: &mut Ui,
+        settings: &mut Settings,
+        recommended: Option<&SamplerParams>,
+        places: &mut Places,
+    ) -> std::io::Result<bool> {
+        let before = settings.clone();
+        ui.heading("Settings");
+        ui.add_space(6.0);
+        let presets = self.presets.show(ui, settings, places);
+        ui.add_space(10.0);
+        let label = ui.label("System prompt");
+        let system = TextEdit::multiline(&mut settings.system).desired_rows(4).desired_width(f32::INFINITY);
+        places.note("system", ui.add(system).labelled_by(label.id).rect);
+        ui.add_space(10.0);
+        ui.label("Thinking");
+        ui.horizontal(|ui| {
+            for (value, name) in Thinking::ALL {
+                ui.selectable_value(&mut settings.thinking, value, name);
+            }
+        });
+        ui.add_space(10.0);
+        let sampling = CollapsingHeader::new("Sampling").default_open(true);
+        let sampling = sampling.show(ui, |ui| settings.sampling(ui, recommended));
+        places.note("sampling", sampling.header_response.rect);
+        self.structure(ui, settings, places);
+        presets.map(|()| *settings != before)
+    }
+
+    /// What the model is asked to write as JSON: calls and answers.
+    fn structure(&mut self, ui: &mut Ui, settings: &mut Settings, places: &mut Places) {
+        let used = !settings.tools.is_empty() || !settings.schema.is_empty();
+        let header = CollapsingHeader::new("Functions and structured answers").default_open(used).show(ui, |ui| {
+            let check = |text: &str| structure::tools(text).err().map(|error| format!("{error}."));
+            self.tools.show(ui, ("Functions", structure::TOOL), &mut settings.tools, check, places);
+            ui.add_space(10.0);
+            let check = |text: &str| structure::schema(text).err().map(|error| format!("{error}."));
+            self.schema.show(ui, ("JSON schema", structure::SCHEMA), &mut settings.schema, check, places);
+        });
+        places.note("structure", header.header_response.rect);
     }
 }
 

@@ -69,6 +69,17 @@ pub struct Status {
     pub system: String,
     /// The texts of the open conversation's messages.
     pub messages: Vec<String>,
+    /// Which version of each message is shown, counted from 0, and how many there are.
+    pub versions: Vec<(usize, usize)>,
+    /// The preset of the open conversation, all presets, and what is wrong about the settings.
+    pub preset: Option<String>,
+    pub presets: Vec<String>,
+    pub errors: Vec<String>,
+    /// Whether the cursor is in the field of the search, and the messages that it found.
+    pub seeking: bool,
+    pub found: Vec<String>,
+    /// The bytes of models and sessions on the GPU.
+    pub memory: u64,
     /// The typed text, and whether it is that of the last message.
     pub typed: String,
     pub editing: bool,

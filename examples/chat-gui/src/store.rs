@@ -1,9 +1,10 @@
 //! The folder of conversations. Each is a JSON file, with the snapshot of its session beside it.
 
 use crate::conversation::Conversation;
+use crate::files::{self, named};
 use crate::protocol::Place;
 use std::fs;
-use std::io::{Error, ErrorKind, Result, Write};
+use std::io::{ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
 /// The folder.
@@ -41,17 +42,12 @@ impl Store {
         Ok((found, damaged))
     }
 
-    /// Writes a conversation. At any time, even after a crash, the file is either the old one or the new one.
+    /// Writes a conversation, as [`files::replace`] does.
     ///
     /// # Errors
     /// Those of the file system, with the name of the file.
     pub fn write(&self, conversation: &Conversation) -> Result<()> {
-        let path = self.file(&conversation.id, "json");
-        let beside = self.file(&conversation.id, "new");
-        let json = serde_json::to_vec_pretty(conversation)?;
-        let written =
-            fs::File::create(&beside).and_then(|mut file| file.write_all(&json).and_then(|()| file.sync_all()));
-        written.and_then(|()| fs::rename(&beside, &path)).map_err(|error| named(&path, error))
+        files::replace(&self.file(&conversation.id, "json"), &serde_json::to_vec_pretty(conversation)?)
     }
 
     /// Deletes a conversation and its snapshot.
@@ -59,7 +55,7 @@ impl Store {
     /// # Errors
     /// Those of the file system, with the name of the file. A missing file is not an error.
     pub fn delete(&self, id: &str) -> Result<()> {
-        for path in [self.file(id, "json"), self.file(id, "session")] {
+        for path in [self.file(id, "json"), self.file(id, "json.new"), self.file(id, "session")] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(named(&path, error)),
                 _ => {}
@@ -81,18 +77,8 @@ impl Store {
 fn read(path: &Path) -> Result<Conversation> {
     let json = fs::read(path).map_err(|error| named(path, error))?;
     let mut conversation: Conversation = serde_json::from_slice(&json).map_err(|error| named(path, error.into()))?;
-    if conversation.version != Conversation::VERSION {
-        let (expected, found) = (Conversation::VERSION, conversation.version);
-        let version = format!("expected version {expected}, found {found}");
-        return Err(named(path, Error::new(ErrorKind::InvalidData, version)));
-    }
     conversation.id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     Ok(conversation)
-}
-
-/// Adds the name of the file to an error.
-fn named(path: &Path, error: Error) -> Error {
-    Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -100,14 +86,14 @@ fn named(path: &Path, error: Error) -> Error {
 mod tests {
     use super::{Conversation, Store, fs};
     use crate::settings::Settings;
-    use wglm::Message;
+    use wglm::{Message, Stop};
 
     fn conversation(id: &str) -> Conversation {
         let mut conversation = Conversation::new(Settings::default());
         conversation.settings.sampling.seed = Some(7);
         conversation.id = id.into();
         conversation.ask("What is an owl?");
-        conversation.messages.push(Message::assistant("A bird.").with_reasoning("Birds …"));
+        conversation.tree.push(Message::assistant("A bird.").with_reasoning("Birds …"), Some(Stop::Length));
         conversation
     }
 
@@ -131,13 +117,13 @@ mod tests {
         store.write(&conversation("good")).unwrap();
         let json = fs::read_to_string(folder.path().join("good.json")).unwrap();
         fs::write(folder.path().join("short.json"), &json[..json.len() / 2]).unwrap();
-        fs::write(folder.path().join("later.json"), json.replace("\"version\": 1", "\"version\": 9")).unwrap();
+        fs::write(folder.path().join("later.json"), json.replace("\"version\": 2", "\"version\": 9")).unwrap();
         fs::write(folder.path().join("other.txt"), "no conversation").unwrap();
         let (found, mut damaged) = store.read().unwrap();
         damaged.sort();
         assert_eq!(found, [conversation("good")]);
         assert_eq!(damaged.len(), 2);
-        assert!(damaged[0].contains("later.json: expected version 1, found 9"), "{damaged:?}");
+        assert!(damaged[0].contains("later.json: expected version 1 to 2, found 9"), "{damaged:?}");
         assert!(damaged[1].contains("short.json: EOF"), "{damaged:?}");
     }
 }

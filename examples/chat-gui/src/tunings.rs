@@ -1,5 +1,6 @@
 //! The folder of tunings: a file for each GPU and model.
 
+use crate::files;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,10 +37,8 @@ impl Tunings {
         if tuning.choices.is_empty() && !first {
             return Ok(());
         }
-        let path = self.folder.join(tuning.subject.file_name());
-        let beside = path.with_extension("new");
         fs::create_dir_all(&self.folder)?;
-        fs::write(&beside, tuning.to_string()).and_then(|()| fs::rename(beside, path))
+        files::replace(&self.folder.join(tuning.subject.file_name()), tuning.to_string().as_bytes())
     }
 }
 

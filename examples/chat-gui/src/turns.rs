@@ -70,6 +70,11 @@ impl Turns {
         }
     }
 
+    /// The bytes that models and sessions have on the device.
+    pub fn memory(&self) -> u64 {
+        self.gpu.memory().held
+    }
+
     /// How long after a frame the window begins the next one while something moves.
     pub fn delay(&self) -> Duration {
         if self.software { Duration::ZERO } else { FRAME }

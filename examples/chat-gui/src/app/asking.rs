@@ -1,71 +1,72 @@
-//! How the user asks: with a new message, with the last one edited, or again.
+//! How the user asks for a reply: by a new or an edited message, by results of functions, or with a button for another
+//! reply or the rest of one.
 
-use super::App;
-use crate::message_tools::{Action, Offered};
-use crate::pending::{Pending, Typed};
+use super::{App, Edit};
+use crate::conversation::Asked;
+use crate::pending::Pending;
 use crate::protocol::{Command, Request};
 use wglm::{Message, Stop};
 
 impl App {
-    /// Sends the typed message, in place of the last one if that was edited.
+    /// Sends what was typed: a new message, or another version of the one that is edited. An edited message of
+    /// the model only changes.
     pub(super) fn send(&mut self) {
-        let text = std::mem::take(&mut self.text);
-        let text = text.trim().to_owned();
-        let typed = match self.editing.take() {
-            Some((_, before)) => {
-                self.text = before;
-                Typed::Edited(text)
+        let text = self.text.trim().to_owned();
+        match &self.editing {
+            Some(edit) if !edit.own => self.rewrite(),
+            Some(edit) => {
+                let asked = Asked::Edited(edit.position, text);
+                self.leave_edit();
+                self.ask(asked);
             }
-            None => Typed::New(text),
-        };
-        self.ask(typed);
+            None => {
+                self.text.clear();
+                self.ask(Asked::New(text));
+            }
+        }
     }
 
     /// Asks for a reply. What was said until now is kept until there is one, and so is the file of the conversation if
     /// nothing new was typed.
-    pub(super) fn ask(&mut self, typed: Typed) {
+    pub(super) fn ask(&mut self, asked: Asked) {
         let conversation = self.chats.open_mut();
-        let said = conversation.said();
-        match &typed {
-            Typed::New(text) => conversation.ask(text),
-            Typed::Edited(text) => conversation.ask_instead(text),
-            Typed::Nothing => {
-                if !conversation.reply_again() {
-                    return;
-                }
-            }
-        }
-        let (messages, settings) = (conversation.messages.clone(), conversation.settings.clone());
-        let id = conversation.id.clone();
-        if typed != Typed::Nothing {
+        let (said, id, settings) = (conversation.said(), conversation.id.clone(), conversation.settings.clone());
+        let Some(messages) = conversation.begin_reply(&asked) else { return };
+        let shown = conversation.tree.len();
+        let rest = asked == Asked::Rest;
+        let begun = messages.last().filter(|_| rest).cloned();
+        if !matches!(asked, Asked::Again(_) | Asked::Rest) {
             self.save(&id);
         }
+        self.view.changed(shown.saturating_sub(1));
+        self.undo = None;
         self.frames.clear();
-        let request = Request { place: self.chats.place(), messages, settings };
-        if self.worker.ask(Command::Reply(Box::new(request))) {
-            self.pending = Some(Pending::new(id, said, typed));
+        self.pending = Some(Pending::new(id, said, asked, begun));
+        let request = Request { place: self.chats.place(), messages, settings, rest };
+        if !self.worker.ask(Command::Reply(Box::new(request))) {
+            self.not_replied();
         }
     }
 
-    /// Ends a reply: with its message, or with what was said before it and what the user typed, if nothing was replied,
-    /// or if it was to take the place of something and was stopped or failed.
+    /// Ends a reply: with its message, as far as it came, or with what was said before it and what the user typed, if
+    /// nothing was replied.
     pub(super) fn replied(&mut self, message: Option<Box<Message>>, held: usize, error: Option<String>) {
         (self.held, self.replies) = (held, self.replies + 1);
-        let failed = error.is_some();
         self.notices.extend(error);
         let Some(pending) = self.pending.take() else { return };
-        let Pending { conversation: id, said, typed, stats, .. } = pending;
-        let whole = !failed && stats.as_ref().is_some_and(|stats| stats.stop != Stop::Cancelled);
-        let message = message.filter(|_| whole || matches!(typed, Typed::New(_)));
+        let Pending { conversation: id, said, asked, stats, failed_call, .. } = pending;
+        self.notices.extend(
+            failed_call
+                .map(|text| format!("The model called a function, but the call is not valid or was cut off: {text}")),
+        );
         self.stats = stats;
-        let is_open = self.chats.open().id == id;
+        let (is_open, stop) = (self.chats.open().id == id, stats.map(|stats| stats.stop));
+        let back = message.is_none() && self.gives_back(&asked, is_open);
         if let Some(conversation) = self.chats.get_mut(&id) {
             match message {
-                Some(message) => conversation.messages.push(*message),
-                None => {
-                    conversation.bring_back(said);
-                    self.give_back(id.clone(), typed, is_open);
-                }
+                Some(message) => conversation.end_reply(&asked, said, *message, stop),
+                None if back => conversation.bring_back(said),
+                None => {}
             }
         }
         self.save(&id);
@@ -74,61 +75,46 @@ impl App {
         }
     }
 
-    /// Keeps a new message that is not replied to yet, whatever comes of the reply: there will be no field to put it back
+    /// Ends a reply that will not come, because the worker died.
+    pub(super) fn not_replied(&mut self) {
+        self.replied(None, 0, None);
+    }
+
+    /// Keeps what was asked and is not replied to yet, whatever comes of the reply: there will be no field to put it back
     /// into.
     pub(super) fn keep_asked(&mut self) {
-        let Some(pending) = self.pending.as_mut().filter(|pending| matches!(pending.typed, Typed::New(_))) else {
-            return;
-        };
+        let typed = |pending: &&mut Pending| !matches!(pending.asked, Asked::Again(_) | Asked::Rest);
+        let Some(pending) = self.pending.as_mut().filter(typed) else { return };
         if let Some(conversation) = self.chats.get_mut(&pending.conversation) {
             pending.said = conversation.said();
         }
     }
 
-    /// Puts what was typed back where it was typed, to be changed and sent again, unless the user types something else.
-    fn give_back(&mut self, id: String, typed: Typed, is_open: bool) {
-        match typed {
-            Typed::New(text) if self.text.is_empty() => self.text = text,
-            Typed::Edited(text) if is_open && self.editing.is_none() => {
-                self.editing = Some((id, std::mem::replace(&mut self.text, text)));
+    /// Puts what was typed back where it was typed, to be changed and sent again. False if the user types something else
+    /// there: then it stays in the conversation.
+    fn gives_back(&mut self, asked: &Asked, is_open: bool) -> bool {
+        let free = is_open && self.editing.is_none();
+        match asked {
+            Asked::Again(_) | Asked::Rest => true,
+            Asked::New(text) if free && self.text.is_empty() => {
+                self.text.clone_from(text);
+                true
             }
-            _ => {}
+            Asked::Edited(position, text) if free => {
+                let before = std::mem::replace(&mut self.text, text.clone());
+                self.editing = Some(Edit { position: *position, own: true, before });
+                true
+            }
+            Asked::New(_) | Asked::Edited(..) | Asked::Results(_) => false,
         }
     }
 
-    /// Puts the user's last message into the text field.
-    pub(super) fn edit(&mut self) {
-        let conversation = self.chats.open();
-        let Some(own) = conversation.last_own().filter(|_| self.editing.is_none()) else { return };
-        let text = conversation.messages[own].text().into_owned();
-        self.editing = Some((conversation.id.clone(), std::mem::replace(&mut self.text, text)));
-    }
-
-    /// Leaves the last message as it is: what was typed before is in the text field again.
-    pub(super) fn leave_edit(&mut self) {
-        if let Some((_, before)) = self.editing.take() {
-            self.text = before;
-        }
-    }
-
-    /// What can be done with the last messages of the open conversation.
-    pub(super) fn offered(&self) -> Offered<'static> {
-        let free = self.pending.is_none() && self.tuning.is_none() && self.editing.is_none();
-        let conversation = self.chats.open();
-        let sampling = &conversation.settings.sampling;
-        let hint = match (sampling.temperature == 0.0, sampling.seed) {
-            (true, _) => "Another reply; with a temperature of 0 it is the same",
-            (false, Some(_)) => "Another reply; with a seed it is the same",
-            (false, None) => "Another reply in place of this one",
-        };
-        let can_ask = free && self.loaded.is_some() && conversation.last_own().is_some();
-        Offered { again: can_ask.then_some(hint), edit: free }
-    }
-
-    pub(super) fn on_message_action(&mut self, action: Action) {
-        match action {
-            Action::Again => self.ask(Typed::Nothing),
-            Action::Edit => self.edit(),
-        }
+    /// Whether the last reply was cut off, as far as that is known.
+    pub(super) fn is_cut(&self) -> bool {
+        let last = self.chats.open().tree.last();
+        last.is_some_and(|turn| {
+            let whole = matches!(turn.stop, Some(Stop::End | Stop::StopString));
+            turn.message.role == "assistant" && turn.message.tool_calls.is_empty() && !whole
+        })
     }
 }

@@ -1,7 +1,9 @@
 //! Reactions to messages from the worker, and to actions of the user.
 
 use super::App;
-use crate::pending::Typed;
+use crate::conversation::Asked;
+use crate::export_row::ExportRow;
+use crate::last_model::LastModel;
 use crate::protocol::{Source, WorkerMessage};
 use crate::{list, picker};
 use wglm::TuneOptions;
@@ -13,7 +15,8 @@ impl App {
         come.into_iter().for_each(|model| self.come(model));
         self.worker.received().into_iter().for_each(|message| self.take(message));
         if self.moves() && !self.worker.lives() {
-            (self.pending, self.picker.loading, self.loaded, self.tuning) = (None, None, None, None);
+            (self.picker.loading, self.loaded, self.tuning) = (None, None, None);
+            self.not_replied();
             self.notices.push("The thread of the model died. Please report it, and start the program again.".into());
         }
     }
@@ -23,16 +26,18 @@ impl App {
             WorkerMessage::Loading(progress) => self.picker.loading = Some(Some(progress)),
             WorkerMessage::Loaded(mut loaded) => {
                 loaded.sampling.temperature = self.temperature.unwrap_or(loaded.sampling.temperature);
-                if self.chats.open().messages.is_empty() {
-                    self.chats.open_mut().settings.sampling = loaded.sampling.clone();
+                let open = self.chats.open_mut();
+                if open.is_empty() && open.settings.preset.is_none() {
+                    open.settings.sampling = loaded.sampling.clone();
                 }
+                self.note_last_model(LastModel::loaded);
                 let first_tuning = loaded.first_tuning.take();
                 self.loaded = Some(loaded);
                 (self.picker.loading, self.picker.open) = (None, false);
                 self.open();
                 if self.again.take().is_some_and(|id| id == self.chats.open().id) {
                     self.notices.push("The GPU was lost, so the program started again.".into());
-                    self.ask(Typed::Nothing);
+                    self.ask_again();
                 } else if let Some(options) = first_tuning {
                     self.tune_first(options);
                 }
@@ -44,6 +49,7 @@ impl App {
             WorkerMessage::Tuning(progress) => self.tuning = Some(Some(progress)),
             WorkerMessage::Tuned { told, faster } => self.tuned(told, faster),
             WorkerMessage::Opened(held) => self.held = held,
+            WorkerMessage::Unloaded => self.held = 0,
             WorkerMessage::Event(event) => {
                 if let Some(pending) = &mut self.pending {
                     pending.take(event);
@@ -52,6 +58,13 @@ impl App {
             WorkerMessage::Replied { message, held, error } => self.replied(message, held, error),
             WorkerMessage::Notice(notice) => self.notices.push(notice),
         }
+    }
+
+    /// Asks again for the reply that was lost with the GPU.
+    fn ask_again(&mut self) {
+        let tree = &self.chats.open().tree;
+        let reply = tree.last().filter(|turn| turn.message.role == "assistant");
+        self.ask(Asked::Again(tree.len() - usize::from(reply.is_some())));
     }
 
     /// Opens a model that was downloaded, if the user is still waiting for one.
@@ -90,7 +103,12 @@ impl App {
         }
         match action {
             list::Action::New => self.chats.begin(),
-            list::Action::Open(place) => self.chats.go_to(place),
+            list::Action::Open(place) => {
+                self.chats.go_to(place);
+                self.show_messages();
+            }
+            list::Action::Show(place, turn) => self.show_turn(place, turn),
+            list::Action::Export => self.export = Some(ExportRow::new(self.chats.open())),
             list::Action::Rename(place, name) => {
                 self.chats.go_to(place);
                 self.chats.open_mut().title = name;
@@ -99,8 +117,27 @@ impl App {
             list::Action::Delete(place) => self.delete(place),
         }
         if self.chats.open().id != before {
+            (self.undo, self.export) = (None, None);
+            self.results.clear();
             self.open();
         }
+    }
+
+    /// Opens a conversation at a message, which may be of another version than the one that is shown.
+    fn show_turn(&mut self, place: usize, turn: usize) {
+        self.chats.go_to(place);
+        let id = self.chats.open().id.clone();
+        if self.pending.as_ref().is_none_or(|pending| pending.conversation != id) {
+            self.view.target = self.chats.open_mut().tree.show(turn);
+            self.save(&id);
+            self.view.changed(0);
+        }
+        self.show_messages();
+    }
+
+    /// Shows the open conversation in place of the page of models, unless one is being loaded.
+    fn show_messages(&mut self) {
+        self.picker.open &= self.picker.loading.is_some();
     }
 
     fn delete(&mut self, place: usize) {
@@ -114,7 +151,10 @@ impl App {
     pub(super) fn on_picker_action(&mut self, action: picker::Action) {
         match action {
             picker::Action::Load(source, context) => self.load(source, context),
-            picker::Action::Cancel => self.worker.stop(),
+            picker::Action::Cancel => {
+                self.note_last_model(LastModel::forget);
+                self.worker.stop();
+            }
             picker::Action::Close => self.picker.turn(&self.window, false),
         }
     }

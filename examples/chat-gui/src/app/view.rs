@@ -2,11 +2,16 @@
 
 use super::{App, REST};
 use crate::bar::Bar;
-use crate::composer::{self, Can};
+use crate::composer::{self, Can, Edited};
+use crate::conversation::Asked;
+use crate::export_row::Outcome;
+use crate::last_model::LastModel;
 use crate::status::Status;
 use crate::turns::FRAME;
 use crate::{list, look};
-use eframe::egui::{Button, CentralPanel, Context, Frame, Key, Modifiers, Panel, Ui, ViewportCommand, Visuals};
+use eframe::egui::{
+    Button, CentralPanel, Context, Frame, Key, Modifiers, Panel, ScrollArea, Ui, ViewportCommand, Visuals,
+};
 use std::time::{Duration, Instant};
 use wglm::TuneOptions;
 
@@ -25,22 +30,18 @@ impl eframe::App for App {
         self.worker.turns.draw();
         self.frames.begin(Instant::now(), self.moves(), frame.info().cpu_usage);
         self.places.clear(ui.ctx());
-        if ui.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::Q)) {
-            ui.ctx().send_viewport_cmd(ViewportCommand::Close);
-        }
-        if ui.input_mut(|input| input.consume_key(Modifiers::COMMAND, Key::N)) {
-            self.on_list_action(list::Action::New);
-        }
         let bare = || Frame::new().inner_margin(look::MARGIN);
         // In a narrow window the list is shown only when the user wants it, and never beside the settings.
         let narrow = ui.available_width() < look::NARROW;
+        self.keys(ui, narrow);
         self.list_shown = narrow == self.list_toggled && !(narrow && self.settings_shown);
         if self.list_shown {
             Panel::left("conversations").frame(bare()).default_size(220.0).show(ui, |ui| self.conversations(ui));
         }
         if self.settings_shown {
             let width = 300.0_f32.min(ui.available_width() * 0.6);
-            Panel::right("settings").frame(bare()).default_size(width).show(ui, |ui| self.settings(ui));
+            let panel = Panel::right("settings").frame(bare()).default_size(width);
+            panel.show(ui, |ui| ScrollArea::vertical().auto_shrink(false).show(ui, |ui| self.settings(ui)));
         }
         Panel::top("model").frame(bare()).show(ui, |ui| self.top(ui));
         Panel::bottom("bar").frame(bare()).show(ui, |ui| self.bar(ui));
@@ -67,12 +68,36 @@ impl eframe::App for App {
         self.save_settings(Duration::ZERO);
         self.picker.shop.end();
         self.keep_asked();
+        if self.picker.loading.is_some() {
+            self.note_last_model(LastModel::loaded); // a load that ends with the window did not fail
+        }
         self.worker.end();
         self.receive(); // a reply that was stopped by that is kept as far as it came
     }
 }
 
 impl App {
+    /// Obeys keys that do the same wherever the cursor is.
+    fn keys(&mut self, ui: &mut Ui, narrow: bool) {
+        let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::COMMAND, key));
+        if pressed(Key::Q) {
+            ui.ctx().send_viewport_cmd(ViewportCommand::Close);
+        }
+        if pressed(Key::N) {
+            self.on_list_action(list::Action::New);
+        }
+        if pressed(Key::F) {
+            self.list_toggled = narrow;
+            self.settings_shown &= !narrow;
+            self.list.seek();
+        }
+        if pressed(Key::R) {
+            let last = self.chats.open().tree.len().saturating_sub(1);
+            let again = self.offered(last).again.map(|(position, _)| Asked::Again(position));
+            again.into_iter().for_each(|again| self.ask(again));
+        }
+    }
+
     fn conversations(&mut self, ui: &mut Ui) {
         let action = self.list.show(ui, self.chats.list(), self.chats.active(), &mut self.places);
         action.into_iter().for_each(|action| self.on_list_action(action));
@@ -81,7 +106,9 @@ impl App {
     fn settings(&mut self, ui: &mut Ui) {
         ui.add_space(6.0);
         let recommended = self.loaded.as_ref().map(|loaded| &loaded.sampling);
-        if self.chats.open_mut().settings.show(ui, recommended, &mut self.places) {
+        let settings = &mut self.chats.open_mut().settings;
+        let changed = self.panel.show(ui, settings, recommended, &mut self.places);
+        if self.note_failure(changed).unwrap_or(true) {
             self.unsaved = Some((self.chats.open().id.clone(), Instant::now()));
             ui.ctx().request_repaint_after(REST);
         }
@@ -107,6 +134,11 @@ impl App {
                 share.on_hover_text(format!("Downloading {}", fetch.name()));
             }
             let can_tune = !busy && self.loaded.is_some();
+            let unload = ui.add_enabled(can_tune, Button::new("Unload"));
+            self.places.note("unload", unload.rect);
+            if unload.on_hover_text("Frees the GPU's memory; the conversations stay").clicked() {
+                self.unload();
+            }
             let tune = ui.add_enabled(can_tune, Button::new("Tune"));
             self.places.note("tune", tune.rect);
             let hint = "Measures for a minute, on a slow GPU for five, what makes this model faster on this GPU";
@@ -136,25 +168,69 @@ impl App {
             (Some(_), None) => Can::Send,
             (None, None) => Can::Nothing,
         };
-        match composer::show(ui, &mut self.text, can, self.editing.is_some(), &mut self.places) {
+        self.results(ui, can == Can::Send);
+        let edited = self.editing.as_ref().map(|edit| if edit.own { Edited::Own } else { Edited::Other });
+        match composer::show(ui, &mut self.text, can, edited, &mut self.places) {
             composer::Action::Send => self.send(),
             composer::Action::Stop => self.worker.stop(),
-            composer::Action::Edit if self.offered().edit => self.edit(),
+            composer::Action::Edit => self.chats.open().last_own().into_iter().for_each(|own| self.edit(own)),
+            composer::Action::Rewrite => self.rewrite(),
             composer::Action::Leave => self.leave_edit(),
-            composer::Action::Edit | composer::Action::Nothing => {}
+            composer::Action::Nothing => {}
+        }
+    }
+
+    /// The form for results of functions, if the model waits for some.
+    fn results(&mut self, ui: &mut Ui, can_send: bool) {
+        let calls = self.chats.open().open_calls();
+        if calls.is_empty() || self.pending.is_some() || self.editing.is_some() {
+            return;
+        }
+        if let Some(results) = self.results.show(ui, &calls, can_send, &mut self.places) {
+            self.ask(Asked::Results(results));
         }
     }
 
     fn center(&mut self, ui: &mut Ui) {
         self.notices(ui);
+        self.undo_row(ui);
+        self.export_row(ui);
         if self.picker.open {
             let action = self.picker.show(ui, self.loaded.as_ref(), &mut self.places);
             return action.into_iter().for_each(|action| self.on_picker_action(action));
         }
-        let (conversation, can) = (self.chats.open(), self.offered());
+        let mut view = std::mem::take(&mut self.view);
+        let mut places = std::mem::take(&mut self.places);
+        let conversation = self.chats.open();
         let pending = self.pending.as_ref().filter(|pending| pending.conversation == conversation.id);
-        let action = self.view.show(ui, conversation, pending, can, &mut self.places);
+        let action = view.show(ui, conversation, pending, &|position| self.offered(position), &mut places);
+        (self.view, self.places) = (view, places);
         action.into_iter().for_each(|action| self.on_message_action(action));
+    }
+
+    /// Says what was changed last, and offers to undo it.
+    fn undo_row(&mut self, ui: &mut Ui) {
+        let open = &self.chats.open().id;
+        let Some(undo) = self.undo.as_ref().filter(|undo| undo.conversation == *open) else { return };
+        let row = ui.horizontal(|ui| {
+            ui.weak(undo.done);
+            let undo = ui.small_button("Undo");
+            self.places.note("undo", undo.rect);
+            (undo.clicked(), ui.small_button("Dismiss").clicked())
+        });
+        match row.inner {
+            (true, _) => self.undo(),
+            (_, true) => self.undo = None,
+            _ => {}
+        }
+    }
+
+    fn export_row(&mut self, ui: &mut Ui) {
+        let Some(row) = &mut self.export else { return };
+        if let Outcome::Close(told) = row.show(ui, self.chats.open(), &mut self.places) {
+            self.export = None;
+            self.notices.extend(told);
+        }
     }
 
     /// Shows an error in full until the user dismisses it.
@@ -190,7 +266,14 @@ impl App {
             replying: pending.is_some(),
             conversations: self.chats.list().iter().map(|conversation| conversation.name().to_owned()).collect(),
             system: self.chats.open().settings.system.clone(),
-            messages: self.chats.open().messages.iter().map(|message| message.text().into_owned()).collect(),
+            messages: self.chats.open().tree.messages().map(|message| message.text().into_owned()).collect(),
+            versions: (0..self.chats.open().tree.len()).map(|at| self.chats.open().tree.version(at)).collect(),
+            preset: self.chats.open().settings.preset.clone(),
+            presets: self.panel.presets.names().map(str::to_owned).collect(),
+            errors: self.panel.errors().map(str::to_owned).collect(),
+            seeking: self.list.is_seeking(),
+            found: self.list.words(),
+            memory: self.worker.turns.memory(),
             replies: self.replies,
             typed: self.text.clone(),
             editing: self.editing.is_some(),

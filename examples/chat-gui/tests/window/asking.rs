@@ -1,14 +1,9 @@
 //! What was said is copied, asked again and edited.
 
 use super::desk::{Display, Window};
-use super::json;
+use super::{json, texts};
 use serde_json::Value;
 use std::fs;
-
-/// The messages that the window shows.
-fn texts(status: &Value) -> Vec<String> {
-    status["messages"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
-}
 
 /// Waits for the end of a reply, whose number this is.
 fn replied(window: &Window<'_>, number: u64) -> Value {

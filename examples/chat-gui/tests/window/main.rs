@@ -1,6 +1,6 @@
 //! A real window, on a display of its own, receives messages, is watched and stopped, closed and opened again, given a
-//! broken file, and stopped while it loads; its conversations are renamed, deleted, copied from and asked again; and it
-//! finds models here and downloads others.
+//! broken file, and stopped while it loads; its conversations are renamed, deleted, copied from, asked again, changed,
+//! found and exported; and it finds models here and downloads others.
 //!
 //! Needs Xvfb and xdotool, so it only runs on request: `cargo test -p chat-gui -- --ignored`. With `WGLM_PICTURES` set
 //! to a folder it also saves pictures of the window there, for the documentation; that needs ImageMagick's `import`.
@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, missing_docs)]
 
 mod asking;
+mod changing;
 mod choosing;
 mod desk;
 mod fetching;
@@ -146,7 +147,9 @@ fn conversations_are_renamed_and_deleted() {
     window.wait("the deletion", |status| status["conversations"] == json(&["New conversation"]));
     window.close();
     let left = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert_eq!(left.collect::<Vec<_>>(), ["status"], "nothing else is written");
+    let mut left = left.collect::<Vec<_>>();
+    left.sort();
+    assert_eq!(left, ["status", "window"], "nothing else is written");
 }
 
 /// Tuning shows its progress and stops when asked to. Whatever it found, a reply follows.
@@ -211,6 +214,11 @@ fn frames_wait_for_little(reply: &str, status: &Value) {
     let [counted, most] = ["frames", "most"].map(|name| dispatches[name].as_u64().unwrap());
     assert!(counted >= FRAMES, "dispatches were counted in {counted} frames of the {reply} reply");
     assert!(most <= DISPATCHES, "a frame of the {reply} reply waited for {most} dispatches");
+}
+
+/// The messages that the window shows.
+fn texts(status: &Value) -> Vec<String> {
+    status["messages"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
 fn json(texts: &[&str]) -> Value {

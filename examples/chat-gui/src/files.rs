@@ -1,0 +1,75 @@
+//! Writes files so that at any time, even after a crash or with a full disk, each is either the old one or the new one;
+//! and keeps damaged ones.
+
+use serde::de::DeserializeOwned;
+use std::fs::{self, File};
+use std::io::{Error, ErrorKind, Result, Write};
+use std::path::Path;
+
+/// Writes a file beside the old one, and then puts it in its place.
+///
+/// # Errors
+/// Those of the file system, with the name of the file. The old file stays then, and nothing is left beside it.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let beside = path.with_added_extension("new");
+    let write = |mut file: File| file.write_all(bytes).and_then(|()| file.sync_all());
+    let written = File::create(&beside).and_then(write).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside); // what is told is why it was not written
+    }
+    written.map_err(|error| named(path, error))
+}
+
+/// Reads a file of JSON; its default if there is none. A damaged file is put aside, where nothing overwrites it, and a
+/// sentence names it.
+pub fn read_or_put_aside<T: DeserializeOwned + Default>(path: &Path) -> (T, Option<String>) {
+    let read = fs::read(path).and_then(|json| Ok(serde_json::from_slice(&json)?));
+    match read {
+        Ok(read) => (read, None),
+        Err(error) if error.kind() == ErrorKind::NotFound => (T::default(), None),
+        Err(error) => {
+            let aside = path.with_added_extension("damaged");
+            let kept = match fs::rename(path, &aside) {
+                Ok(()) => format!("It is kept as {}", aside.display()),
+                Err(error) => format!("It cannot be put aside: {error}"),
+            };
+            (T::default(), Some(format!("{} cannot be read: {error}. {kept}.", path.display())))
+        }
+    }
+}
+
+/// Adds the name of the file to an error.
+pub fn named(path: &Path, error: Error) -> Error {
+    Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{fs, read_or_put_aside, replace};
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.json");
+        replace(&path, b"[1]").unwrap();
+        replace(&path, b"[1, 2]").unwrap();
+        assert_eq!(read_or_put_aside::<Vec<u8>>(&path), (vec![1, 2], None));
+        fs::create_dir(folder.path().join("taken")).unwrap();
+        let error = replace(&folder.path().join("taken"), b"[]").unwrap_err();
+        assert!(error.to_string().contains("taken"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_damaged_file_is_put_aside_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.json");
+        assert_eq!(read_or_put_aside::<Vec<u8>>(&path), (vec![], None));
+        fs::write(&path, "[1,").unwrap();
+        let (read, told) = read_or_put_aside::<Vec<u8>>(&path);
+        assert!(read.is_empty() && told.unwrap().contains("file.json.damaged"));
+        assert_eq!(fs::read_to_string(folder.path().join("file.json.damaged")).unwrap(), "[1,");
+        assert!(!path.exists());
+    }
+}
