@@ -372,3 +372,24 @@ fn arguments_are_shown() {
         assert!(!drawn.contains(['\u{1b}', '\u{202e}']), "{args:?}: {drawn:?}");
     }
 }
+
+/// A list of models is as wide as a terminal, with the end of a long name, and the reason below it.
+#[test]
+fn a_list_of_models_fits() {
+    let home = TempDir::new().unwrap();
+    let folder =
+        home.path().join(".lmstudio/models/somebody-with-a-long-name/GLM-4.7-Flash-with-a-longer-name-still-GGUF");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("model-UD-Q4_K_XL.gguf"), "<html></html>").unwrap();
+    let mut command = command(["models"]);
+    for name in ["HF_HOME", "LLAMA_CACHE", "OLLAMA_MODELS"] {
+        command.env_remove(name);
+    }
+    command.env("HOME", home.path()).env("HF_HUB_CACHE", home.path().join("hub"));
+    let (drawn, code) = ended(on_terminal(command));
+    let lines: Vec<&str> = drawn.lines().map(str::trim_end).filter(|line| !line.contains("-m takes")).collect();
+    assert!(code == 0 && lines.iter().all(|line| line.chars().count() <= 120), "{drawn:?}");
+    let at = lines.iter().position(|line| line.contains("UD-Q4_K_XL")).unwrap();
+    assert!(lines[at].contains("…") && lines[at].chars().count() <= 80, "{drawn:?}");
+    assert!(lines[at + 1].starts_with("    not a GGUF file") && lines[at + 1].chars().count() <= 80, "{drawn:?}");
+}
