@@ -83,7 +83,8 @@ pub enum Command {
     /// OWNER/REPO:QUANT names a model of a repository, OWNER/REPO the one that suits this machine. What an interrupted
     /// download left is used. Files are stored in the cache that Hugging Face's programs share, and their path is printed.
     /// With --verify nothing is downloaded: the files that are here are read, and 1 is the exit status if one is wrong or
-    /// missing.
+    /// missing. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp. A download has to leave 64 MiB of the
+    /// disk free.
     #[cfg(feature = "download")]
     #[command(after_help = PULL_ENVIRONMENT)]
     Pull(PullArgs),
@@ -95,6 +96,7 @@ pub enum Command {
     /// Show a file's metadata, tensor types and memory needs
     ///
     /// The GPU memory is that of the model and one conversation on this machine's GPU, or on a usual one if there is none.
+    /// Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
     Inspect(InspectArgs),
     /// List GPUs and what they support
     Devices(DevicesArgs),

@@ -116,13 +116,7 @@ impl Client {
 
     /// Makes one request, and follows where it is sent. A range is only sent if the file still has the tag `unless`.
     pub fn get(&self, url: &str, range: Option<Range<u64>>, unless: Option<&str>) -> Result<Answer, Trouble> {
-        if self.offline {
-            return Err(Trouble::Lasting(Error::Download {
-                what: place(url).into(),
-                reason: format!("{} is not asked while HF_HUB_OFFLINE is set", host(url)),
-                remedy: "unset it to use the network".into(),
-            }));
-        }
+        self.may_ask(url)?;
         let mut url = url.to_owned();
         let mut linked = HeaderMap::new();
         let is_elsewhere = |url: &str| origin(url) != origin(&self.endpoint);
@@ -177,6 +171,16 @@ impl Client {
             reason: format!("more than {REDIRECTS} redirections"),
             remedy: "check the address of the hub (HF_ENDPOINT)".into(),
         }))
+    }
+
+    /// Whether any server may be asked.
+    fn may_ask(&self, url: &str) -> Result<(), Trouble> {
+        if !self.offline {
+            return Ok(());
+        }
+        let reason = format!("{} is not asked while HF_HUB_OFFLINE is set", host(url));
+        let remedy = "unset it to use the network".into();
+        Err(Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy }))
     }
 
     /// The trouble with an answer that would be the same again.

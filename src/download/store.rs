@@ -184,7 +184,10 @@ mod tests {
         let model = RemoteModel::of_file("x.gguf", bytes);
         let file = folder.file("c0ffee", "x.gguf");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        assert!(make_room(&folder, "c0ffee", &model).is_err());
+        let told = make_room(&folder, "c0ffee", &model).unwrap_err().to_string();
+        for words in ["GiB are still to download, 64.0 MiB must stay free as a reserve", "iB are free"] {
+            assert!(told.contains(words), "{told}");
+        }
         for there in [file, folder.blob(model.files[0].id())] {
             fs::create_dir_all(there.parent().unwrap()).unwrap();
             // A file of that size without contents, if this system has such files.
