@@ -456,8 +456,10 @@ impl Error {
     }
 }
 
-/// A number of bytes as messages print it: `3.0 GiB`.
-pub(crate) struct Size(pub(crate) u64);
+/// A number of bytes as messages and the command print it: `3.0 GiB`, in units of 1024 as llama.cpp and GPU drivers have
+/// them. Numbers below 100 have a decimal.
+#[doc(hidden)]
+pub struct Size(pub u64);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -466,7 +468,7 @@ impl fmt::Display for Size {
             return write!(f, "{} bytes", self.0);
         };
         let count = self.0 as f64 / (1_u64 << bits) as f64;
-        write!(f, "{count:.*} {unit}", usize::from(count < 10.0))
+        write!(f, "{count:.*} {unit}", usize::from(count < 99.95))
     }
 }
 
@@ -487,7 +489,7 @@ mod tests {
     #[test]
     fn sizes_are_short() {
         let sizes = [0, 1023, 1024, 10_300, 128 << 20, 3_200_000_000, u64::MAX].map(|bytes| Size(bytes).to_string());
-        assert_eq!(sizes, ["0 bytes", "1023 bytes", "1.0 KiB", "10 KiB", "128 MiB", "3.0 GiB", "17179869184 GiB"]);
+        assert_eq!(sizes, ["0 bytes", "1023 bytes", "1.0 KiB", "10.1 KiB", "128 MiB", "3.0 GiB", "17179869184 GiB"]);
     }
 
     #[test]

@@ -107,9 +107,11 @@ pub use chat::{Chat, ChatState, Overflow, Reply};
 pub use constrain::{Calls, Constraint};
 #[cfg(feature = "download")]
 pub use download::{
-    FileState, Hub, HubOptions, PullProgress, PullStage, Pulled, RemoteFile, RemoteModel, Repository, VerifiedFile,
-    verify_local,
+    FileState, Hub, HubOptions, PullProgress, PullStage, Pulled, RemoteFile, RemoteModel, Removal, Repository,
+    VerifiedFile, verify_local,
 };
+#[doc(hidden)]
+pub use error::Size;
 pub use error::{Error, KernelFault, KernelFinding, Result, Verdict};
 pub use generate::{Cancel, Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
 pub use gguf::Gguf;

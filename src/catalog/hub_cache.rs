@@ -19,8 +19,12 @@ const LONGEST_REFERENCE: usize = 1 << 10;
 /// How many folders deep the files of a commit are, at most.
 const DEPTH: usize = 3;
 
+/// How many folders deep links are looked for, which keep contents from being deleted.
+#[cfg(feature = "download")]
+const DEEPEST: usize = 64;
+
 /// The folder of a repository in a cache.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RepoFolder(PathBuf);
 
 impl RepoFolder {
@@ -48,13 +52,68 @@ impl RepoFolder {
     /// Whether a file of any commit leads to these contents.
     #[cfg(feature = "download")]
     pub fn is_linked(&self, hash: &str) -> bool {
-        fn below(folder: &Path, hash: &str, depth: usize) -> bool {
-            fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| match fs::read_link(entry.path()) {
-                Ok(to) => to.file_name().is_some_and(|name| name == hash),
-                Err(_) => depth > 0 && entry.path().is_dir() && below(&entry.path(), hash, depth - 1),
-            })
+        self.links().iter().any(|(_, to)| to.file_name().is_some_and(|name| name == hash))
+    }
+
+    /// The links of all commits, and what is written in them.
+    #[cfg(feature = "download")]
+    pub fn links(&self) -> Vec<(PathBuf, PathBuf)> {
+        fn below(folder: &Path, depth: usize, links: &mut Vec<(PathBuf, PathBuf)>) {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                match fs::read_link(entry.path()) {
+                    Ok(to) => links.push((entry.path(), to)),
+                    Err(_) if depth > 0 && entry.path().is_dir() => below(&entry.path(), depth - 1, links),
+                    Err(_) => {}
+                }
+            }
         }
-        below(&self.0.join("snapshots"), hash, DEPTH + 1)
+        let mut links = Vec::new();
+        below(&self.0.join("snapshots"), DEEPEST, &mut links);
+        links
+    }
+
+    /// What unfinished downloads have left.
+    pub fn parts(&self) -> Vec<PathBuf> {
+        let begun = fs::read_dir(self.0.join("blobs")).into_iter().flatten().flatten().map(|entry| entry.path());
+        begun.filter(|path| path.extension().is_some_and(|ending| ending == PART)).collect()
+    }
+
+    /// The files of a model by its name, in all commits.
+    #[cfg(feature = "download")]
+    pub fn files_of(&self, name: &str) -> Vec<PathBuf> {
+        let repo = name.rsplit_once(':').map_or(name, |(repo, _)| repo);
+        let commits = self.commits().into_iter().map(|commit| self.file(&commit, ""));
+        let models = commits.flat_map(|root| below(&root, repo, Source::HuggingFace));
+        models.filter(|model| model.is(name)).flat_map(|model| model.files).collect()
+    }
+
+    /// Where the folder is, unless it is a link to somewhere else or is not there.
+    #[cfg(feature = "download")]
+    pub fn canonical(&self) -> Option<PathBuf> {
+        let real = fs::canonicalize(&self.0).ok()?;
+        (fs::canonicalize(self.0.parent()?).ok()?.join(self.0.file_name()?) == real).then_some(real)
+    }
+
+    /// A path as seen from the folder.
+    #[cfg(feature = "download")]
+    pub fn relative<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        path.strip_prefix(&self.0).ok()
+    }
+
+    /// Deletes folders that are empty after files of commits were deleted, and all of the repository if nothing is left.
+    #[cfg(feature = "download")]
+    pub fn tidy(&self, deleted: &[PathBuf]) {
+        let snapshots = self.0.join("snapshots");
+        for name in deleted {
+            let above = name.ancestors().skip(1).take_while(|folder| *folder != snapshots);
+            above.take_while(|folder| fs::remove_dir(folder).is_ok()).for_each(drop);
+        }
+        // Whatever else there is stays, since a folder that is not empty is not deleted.
+        let is_gone = |folder: &Path| fs::remove_dir(folder).is_ok() || !folder.exists();
+        if is_gone(&snapshots) && is_gone(&self.0.join("blobs")) {
+            let _ = fs::remove_dir_all(self.0.join("refs")); // which follows no links
+            let _ = fs::remove_dir(&self.0);
+        }
     }
 
     /// The file that says which commit a branch is at.
@@ -95,10 +154,9 @@ pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
                 }
             }
         }
-        let begun = fs::read_dir(entry.path().join("blobs")).into_iter().flatten().flatten();
-        for part in begun.filter(|part| part.path().extension().is_some_and(|ending| ending == PART)) {
-            let bytes = part.metadata().map_or(0, |about| about.len());
-            let (name, path) = (repo.to_string(), part.path());
+        for path in folder.parts() {
+            let bytes = fs::symlink_metadata(&path).map_or(0, |about| about.len());
+            let name = repo.to_string();
             let (source, stem, files) = (Source::HuggingFace, String::new(), vec![path.clone()]);
             found.push(LocalModel { name, source, path, bytes, whole: false, stem, files });
         }

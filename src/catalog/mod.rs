@@ -21,7 +21,7 @@ pub(crate) use names::is_called;
 pub use names::{ModelName, RepoName};
 pub use places::Places;
 #[cfg(feature = "download")]
-pub(crate) use places::{hugging_face, variable};
+pub(crate) use places::{hugging_face, is_on, variable};
 
 /// Whose folder a model is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

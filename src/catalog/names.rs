@@ -42,7 +42,7 @@ impl RepoName {
     }
 
     /// The repository that a folder of such a cache belongs to.
-    pub(super) fn of_folder(folder: &str) -> Option<Self> {
+    pub(crate) fn of_folder(folder: &str) -> Option<Self> {
         let (owner, repo) = folder.strip_prefix("models--")?.split_once("--")?;
         Self::new(owner, repo)
     }

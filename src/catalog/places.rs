@@ -1,10 +1,14 @@
 //! Where programs keep the models that they download, as far as the environment says.
 
 use crate::files::read_text;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The most bytes of a file that says where a folder is.
 const LONGEST_PATH: usize = 16 << 10;
+
+/// The most bytes of LM Studio's settings.
+const LONGEST_SETTINGS: usize = 1 << 20;
 
 /// The folders in which programs keep models. Those that are not there are looked at for nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +26,7 @@ pub struct Places {
 
 impl Default for Places {
     /// The folders that the environment variables of these programs name (`HF_HUB_CACHE`, `HF_HOME`, `LLAMA_CACHE`,
-    /// `OLLAMA_MODELS`), otherwise the usual ones.
+    /// `OLLAMA_MODELS`) and that LM Studio's settings name, otherwise the usual ones.
     fn default() -> Self {
         let home = home();
         let below = |path: &str| home.as_ref().map(|home| home.join(path));
@@ -35,11 +39,6 @@ impl Default for Places {
             caches()
         };
         let hub = folder("HF_HUB_CACHE").or_else(|| Some(hugging_face()?.join("hub")));
-        // LM Studio writes down where its home is if that is not the usual one.
-        let pointer = below(".lmstudio-home-pointer").and_then(|file| read_text(&file, LONGEST_PATH).ok());
-        let pointer = pointer.map(|text| PathBuf::from(text.trim())).filter(|home| !home.as_os_str().is_empty());
-        let lm_studio = pointer.or_else(|| below(".lmstudio"));
-        let lm_studio = [lm_studio, below(".cache/lm-studio")].into_iter().flatten();
         let ollama = match folder("OLLAMA_MODELS") {
             Some(folder) => vec![folder],
             // The second is that of a service on Linux.
@@ -49,11 +48,47 @@ impl Default for Places {
         };
         Self {
             hub,
-            lm_studio: lm_studio.map(|home| home.join("models")).collect(),
+            lm_studio: home.as_deref().map(lm_studio).unwrap_or_default(),
             llama_cpp: folder("LLAMA_CACHE").or_else(|| Some(own_caches?.join("llama.cpp"))).into_iter().collect(),
             ollama,
         }
     }
+}
+
+/// The folders of LM Studio's models, for the home folder of a user. LM Studio has a home of its own, and writes down
+/// where that is; the settings there name the folder of the models if the user has moved it. A home or a folder that is
+/// gone is named all the same, since it may be on a disk that comes and goes.
+fn lm_studio(home: &Path) -> Vec<PathBuf> {
+    let pointer = read_text(&home.join(".lmstudio-home-pointer"), LONGEST_PATH).ok();
+    let pointer = pointer.as_deref().map(str::trim).filter(|path| !path.is_empty()).map(|path| in_home(home, path));
+    let homes = pointer.into_iter().chain([home.join(".lmstudio"), home.join(".cache/lm-studio")]);
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for lm_studio in homes {
+        for folder in moved_models(home, &lm_studio).into_iter().chain([lm_studio.join("models")]) {
+            // A link to a folder that is listed is the same folder.
+            let same = |other: &PathBuf| {
+                *other == folder
+                    || fs::canonicalize(other).is_ok_and(|it| fs::canonicalize(&folder).is_ok_and(|of| it == of))
+            };
+            if !folders.iter().any(same) {
+                folders.push(folder);
+            }
+        }
+    }
+    folders
+}
+
+/// The folder that LM Studio's settings name for its models. Settings that cannot be read name none.
+fn moved_models(home: &Path, lm_studio: &Path) -> Option<PathBuf> {
+    let text = read_text(&lm_studio.join("settings.json"), LONGEST_SETTINGS).ok()?;
+    let settings: serde_json::Value = serde_json::from_str(text.trim_start_matches('\u{feff}')).ok()?;
+    let folder = in_home(home, settings["downloadsFolder"].as_str()?.trim());
+    folder.is_absolute().then_some(folder)
+}
+
+/// The path that a text names; `~` is the home folder.
+fn in_home(home: &Path, text: &str) -> PathBuf {
+    Path::new(text).strip_prefix("~").map_or_else(|_| PathBuf::from(text), |rest| home.join(rest))
 }
 
 /// The home folder of Hugging Face's programs.
@@ -78,6 +113,57 @@ fn folder(name: &str) -> Option<PathBuf> {
     }
 }
 
+/// Whether an environment variable turns something on, as Hugging Face's programs read it.
+#[cfg(feature = "download")]
+pub(crate) fn is_on(name: &str) -> bool {
+    variable(name).is_some_and(|value| ["1", "on", "yes", "true"].iter().any(|on| value.eq_ignore_ascii_case(on)))
+}
+
 fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|home| !home.as_os_str().is_empty())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// The folder of the settings comes first, wherever LM Studio's home is; what cannot be read changes nothing.
+    #[test]
+    fn moved_folders_of_lm_studio_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        let usual = [home.join(".lmstudio/models"), home.join(".cache/lm-studio/models")];
+        assert_eq!(lm_studio(home), usual);
+        let settings = home.join(".lmstudio/settings.json");
+        for useless in ["", "{", "[]", r#"{"downloadsFolder": 3}"#, r#"{"downloadsFolder": " "}"#] {
+            write(&settings, useless);
+            assert_eq!(lm_studio(home), usual, "{useless}");
+        }
+        write(&settings, "\u{feff}{\"downloadsFolder\": \"~/big/models\"}");
+        assert_eq!(lm_studio(home), [&[home.join("big/models")], &usual[..]].concat());
+        let elsewhere = home.join("elsewhere");
+        write(&home.join(".lmstudio-home-pointer"), &format!("{}\n", elsewhere.display()));
+        let named = home.join("other");
+        write(&elsewhere.join("settings.json"), &serde_json::json!({ "downloadsFolder": named }).to_string());
+        let all = [&[named, elsewhere.join("models"), home.join("big/models")], &usual[..]].concat();
+        assert_eq!(lm_studio(home), all);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_is_listed_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        fs::create_dir_all(home.join("disk")).unwrap();
+        fs::create_dir_all(home.join(".lmstudio")).unwrap();
+        std::os::unix::fs::symlink(home.join("disk"), home.join(".lmstudio/models")).unwrap();
+        write(&home.join(".lmstudio/settings.json"), r#"{"downloadsFolder": "~/disk"}"#);
+        assert_eq!(lm_studio(home), [home.join("disk"), home.join(".cache/lm-studio/models")]);
+    }
 }

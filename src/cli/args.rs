@@ -15,7 +15,7 @@ mod talk;
 
 pub use constraint::ConstraintArgs;
 pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs, TuneArgs};
-pub use model::{AdapterArgs, CacheTypeArg, CheckArg, FileArgs, GpuArgs, ModelArgs, TuningArg};
+pub use model::{AdapterArgs, CacheTypeArg, CheckArg, FileArgs, GpuArgs, ModelArgs, NeedsArgs, TuningArg};
 pub use output::{MeasuredFormat, MeasuredOutputArgs, OutputArgs, OutputFormat};
 pub use report::{ReportArgs, StageName};
 pub use sampling::{SamplingArgs, SpeculateArg};
@@ -85,16 +85,20 @@ pub enum Command {
     /// OWNER/REPO:QUANT names a model of a repository, OWNER/REPO the one that suits this machine. What an interrupted
     /// download left is used. Files are stored in the cache that Hugging Face's programs share, and their path is printed.
     /// With --verify nothing is downloaded: the files that are here are read, and 1 is the exit status if one is wrong or
-    /// missing.
+    /// missing. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp. A download has to leave 64 MiB of the
+    /// disk free.
     #[cfg(feature = "download")]
     #[command(after_help = PULL_ENVIRONMENT)]
     Pull(PullArgs),
     /// List the models on this machine, and which of them fit
     ///
     /// Those that Hugging Face's programs, LM Studio, llama.cpp, Ollama and `wglm pull` have downloaded. -m takes their
-    /// names.
+    /// names. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
     Models(ModelsArgs),
-    /// Show a file's metadata, tensor types and memory needs (no GPU needed)
+    /// Show a file's metadata, tensor types and memory needs
+    ///
+    /// The GPU memory is that of the model and one conversation on this machine's GPU, or on a usual one if there is none.
+    /// Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
     Inspect(InspectArgs),
     /// List GPUs and what they support
     Devices(DevicesArgs),
@@ -203,7 +207,7 @@ pub struct PullArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub gpu: GpuArgs,
+    pub needs: NeedsArgs,
 }
 
 /// The text after the help of `pull`.
@@ -211,12 +215,17 @@ pub struct PullArgs {
 const PULL_ENVIRONMENT: &str = "\
 Environment:
   HF_TOKEN                              for private and gated repositories
+  HF_HUB_OFFLINE=1                      ask no server, and use what is on this machine
   HF_ENDPOINT                           another server than https://huggingface.co
   HF_HUB_CACHE, HF_HOME                 where files are stored
   HTTPS_PROXY, ALL_PROXY, NO_PROXY      proxies";
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct ModelsArgs {
+    #[cfg(feature = "download")]
+    #[command(subcommand)]
+    pub command: Option<ModelsCommand>,
     /// Compare the files with the hashes that they are named by, without the hub
     ///
     /// Hugging Face's cache and Ollama name files by their hashes. Exits with 1 if a file is wrong or missing.
@@ -227,11 +236,38 @@ pub struct ModelsArgs {
     #[cfg(feature = "download")]
     #[arg(value_name = "NAME", requires = "verify")]
     pub name: Option<String>,
+    /// Show architecture and format too, and names in full
+    #[arg(short, long)]
+    pub verbose: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub gpu: GpuArgs,
+    pub needs: NeedsArgs,
+}
+
+#[cfg(feature = "download")]
+#[derive(Debug, Subcommand)]
+pub enum ModelsCommand {
+    /// Delete a model, or what unfinished downloads from a repository left
+    ///
+    /// Deletes from the cache of Hugging Face's programs alone, which share it. The files of the model go in every commit
+    /// that is here; contents that another file has too stay. Models of LM Studio, Ollama and llama.cpp are refused, with
+    /// what deletes them there.
+    Rm(RemoveArgs),
+}
+
+#[cfg(feature = "download")]
+#[derive(Debug, Args)]
+pub struct RemoveArgs {
+    /// The model, by a name that `wglm models` lists
+    pub name: String,
+    /// Delete without asking
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -262,6 +298,8 @@ pub struct InspectArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub needs: NeedsArgs,
 }
 
 #[derive(Debug, Args)]

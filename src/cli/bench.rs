@@ -3,7 +3,7 @@
 
 use super::args::BenchArgs;
 use super::bandwidth;
-use super::bench_chart::{self, Measured};
+use super::bench_chart::{self, About, Measured};
 use super::bench_report::BenchReport;
 use super::context;
 use super::failure::Usage;
@@ -96,9 +96,9 @@ pub struct BenchRow {
 
 impl BenchRow {
     /// What a picture shows of it.
-    pub fn measured(&self) -> Measured {
+    pub fn measured(&self, about: About) -> Measured {
         let Self { n_prompt, n_gen, n_depth, avg_ts, stddev_ts, .. } = *self;
-        Measured { test: self.test.clone(), n_prompt, n_gen, n_depth, avg_ts, stddev_ts }
+        Measured { test: self.test.clone(), n_prompt, n_gen, n_depth, avg_ts, stddev_ts, about }
     }
 }
 

@@ -49,8 +49,9 @@ impl<'a> BenchReport<'a> {
                 output::lines([serde_json::to_string_pretty(&rows)?])
             }
             MeasuredFormat::Svg => {
-                let name = self.conditions.setup.sentence();
-                output::lines([bench_chart::draw(&[(name, self.rows.iter().map(BenchRow::measured).collect())])?])
+                let about = self.conditions.setup.about();
+                let measured = self.rows.iter().map(|row| row.measured(about.clone())).collect();
+                output::lines([bench_chart::draw(&[(String::new(), measured)])?])
             }
         }
     }

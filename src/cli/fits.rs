@@ -1,13 +1,20 @@
-//! The GPU by which models are judged, and tables of what was found.
+//! How much GPU memory a model needs, and whether it fits: one figure for all commands. It is what the library estimates
+//! for the model and one conversation, with the options of the command, on the GPU that it would use. A tuning is left out,
+//! because listings know none.
 
-use super::args::GpuArgs;
+use super::args::{FileArgs, GpuArgs};
 use super::output;
-use super::table::Column;
-use wglm::{Gpu, Judged};
+use wglm::{DraftKind, Gguf, Gpu, Judged, LoadOptions};
 
 /// Opens the GPU to judge by, if there is one.
 pub fn device(args: &GpuArgs) -> Option<Gpu> {
     Gpu::open(&args.options()).inspect_err(|error| output::note(format_args!("note: {error}"))).ok()
+}
+
+/// Judges a model that is to be loaded with these options.
+pub fn judged(file: &Gguf, args: &FileArgs, guesses: DraftKind, gpu: &Gpu) -> Judged {
+    let options = LoadOptions { speculation: guesses, ..args.options() };
+    Judged::of(&Ok(file.clone()), &options, Some(gpu))
 }
 
 /// The memory that a model needs, for a table.
@@ -15,16 +22,12 @@ pub fn needed(judged: &Judged) -> String {
     judged.needs.map(output::bytes).unwrap_or_default()
 }
 
-/// A table of these columns, as wide as their cells need. Those with numbers are aligned to the right.
-pub fn table(titles: &[(&'static str, bool)], rows: &[Vec<String>]) -> Vec<String> {
-    let columns: Vec<Column> = titles
-        .iter()
-        .enumerate()
-        .map(|(index, (title, right))| {
-            let widest = rows.iter().map(|row| row[index].chars().count()).max().unwrap_or(0);
-            Column { title, width: widest.max(title.len()), right: *right }
-        })
-        .collect();
-    let rows = rows.iter().map(|row| super::table::row(&columns, row));
-    super::table::head(&columns).into_iter().chain(rows).collect()
+/// Whether a model fits, in a word for a table, and what there is to explain.
+pub fn verdict(judged: &Judged) -> (String, Option<String>) {
+    let word = match judged.fits {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "?",
+    };
+    (word.to_owned(), judged.why_not.clone())
 }

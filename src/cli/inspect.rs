@@ -1,19 +1,20 @@
-//! The command `inspect`: shows what a file contains and how much memory it needs, without a GPU.
+//! The command `inspect`: shows what a file contains and how much memory it needs. It asks the GPU how it would compute,
+//! which decides about memory for activations, and goes on without one.
 
-use super::args::InspectArgs;
-use super::{failure, model, output};
+use super::args::{InspectArgs, NeedsArgs};
+use super::{failure, fits, model, output};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 use wglm::gguf::{Gguf, Value};
 use wglm::kernels::CacheType;
 use wglm::model::{CacheShape, Config};
-use wglm::{DraftKind, Estimate, LoadOptions, Model};
+use wglm::{DraftKind, Estimate, Judged, LoadOptions, Model};
 
 pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.or(args.model).as_deref())?;
     // A file that is not a model for wglm is still shown, as far as possible.
-    let needs = MemoryNeeds::of(&file);
+    let needs = MemoryNeeds::of(&file, &args.needs);
     if args.json {
         output::lines([serde_json::to_string_pretty(&as_json(&file, needs.as_ref()))?])?;
         return needs.map(|_| ());
@@ -89,9 +90,15 @@ fn tensors_by_type(file: &Gguf) -> BTreeMap<&str, TypeTotal> {
     types
 }
 
-/// The bytes that the model and a session need on the GPU with default options.
+/// The bytes that the model and a session need on the GPU.
 #[derive(Serialize)]
 struct MemoryNeeds {
+    /// The most at once: the figure that all commands give for a model.
+    total: u64,
+    /// The GPU that it was counted for, if there is one, and what keeps the model from it.
+    gpu: Option<String>,
+    fits: Option<bool>,
+    why_not: Option<String>,
     weights: u64,
     /// The KV cache for `context` tokens, with values of type `cache_type`.
     cache: u64,
@@ -108,13 +115,21 @@ struct MemoryNeeds {
 }
 
 impl MemoryNeeds {
-    fn of(file: &Gguf) -> anyhow::Result<Self> {
-        let (options, config) = (LoadOptions::default(), Config::read(file)?);
-        let estimate = Model::estimate(file, &options, None)?;
-        let without = Model::estimate(file, &LoadOptions { speculation: DraftKind::Lookup, ..options }, None)?;
+    fn of(file: &Gguf, args: &NeedsArgs) -> anyhow::Result<Self> {
+        let (options, config) = (args.options(), Config::read(file)?);
+        Model::estimate(file, &options, None)?; // for a file that is no model, no GPU is opened
+        let gpu = fits::device(&args.gpu);
+        let judged = Judged::of(&Ok(file.clone()), &options, gpu.as_ref());
+        let estimate = Model::estimate(file, &options, gpu.as_ref())?;
+        let without = LoadOptions { speculation: DraftKind::Lookup, ..options };
+        let without = Model::estimate(file, &without, gpu.as_ref())?;
         let total = |estimate: &Estimate| estimate.weights + estimate.cache + estimate.scratch;
         let CacheShape { context, ty } = estimate.shape;
         Ok(Self {
+            total: estimate.most(),
+            gpu: gpu.map(|gpu| gpu.report().name.clone()),
+            fits: judged.fits,
+            why_not: judged.why_not,
             weights: estimate.weights,
             cache: estimate.cache,
             cache_type: ty.name(),
@@ -140,7 +155,16 @@ impl MemoryNeeds {
         let thousand = |part: f64| output::bytes((1000.0 * token as f64 * part) as u64);
         let others: String =
             self.other_types.iter().map(|(other, part)| format!(", {} as {other}", thousand(*part))).collect();
-        let mut lines = vec![String::new(), "GPU memory".into()];
+        let on = self.gpu.as_deref().map_or("a usual GPU".into(), |name| format!("`{name}`"));
+        let mut lines = vec![String::new(), format!("GPU memory, on {on}")];
+        lines.push(format!(
+            "  needs               {:>12} at most, for the model and one conversation",
+            output::bytes(self.total)
+        ));
+        lines.extend(self.why_not.iter().map(|why| match self.fits {
+            Some(true) => format!("  fits                {why}"),
+            _ => format!("  does not fit        {why}"),
+        }));
         lines.push(format!("  weights             {weights:>12}"));
         lines.push(format!("  KV cache            {cache:>12} for {context} tokens"));
         lines.push(format!("  per 1000 tokens     {:>12} as {cache_type} (the default){others}", thousand(1.0)));

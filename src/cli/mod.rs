@@ -22,6 +22,7 @@ mod input;
 mod inspect;
 mod interrupts;
 mod largest_step;
+mod listing;
 mod logits;
 mod manual;
 mod model;
@@ -36,6 +37,8 @@ mod progress;
 #[cfg(feature = "download")]
 mod pull;
 mod recovery;
+#[cfg(feature = "download")]
+mod remove;
 mod reply;
 mod report;
 mod run;

@@ -1,11 +1,11 @@
 //! Opens files and loads models, with a progress bar on a terminal.
 
 use super::args::{CheckArg, FileArgs, ModelArgs};
-use super::{faults, interrupts, output, progress, tunings, verdicts};
+use super::{faults, fits, interrupts, output, progress, tunings, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use wglm::{Check, DraftKind, Gguf, Gpu, LoadOptions, Model, ModelName, Places, Progress};
+use wglm::{Check, DraftKind, Gguf, Gpu, Judged, LoadOptions, Model, ModelName, Places, Progress};
 use wglm::{Stage, Tuning, Verdict, find_model};
 
 /// Opens a file, by its path or by the name that the model has on this machine, or the demonstration model if there is
@@ -108,7 +108,7 @@ pub fn load_tuned(
     let loaded = Model::load_with(file, gpu, &options, &mut tell);
     let found = loaded.as_ref().err().and_then(wglm::Error::verdict);
     found.filter(|found| !found.replaced().is_empty()).into_iter().for_each(verdicts::keep);
-    let model = loaded?;
+    let model = loaded.map_err(|error| refused(error, || fits::judged(file, &args.file, guesses, gpu)))?;
     bar.finish_and_clear();
     model.verdict().into_iter().for_each(verdict);
     model.config().notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
@@ -125,6 +125,27 @@ pub fn load_tuned(
         ));
     }
     Ok(model)
+}
+
+/// The error of a load, with what the model needs if that was the reason.
+fn refused(error: wglm::Error, judged: impl FnOnce() -> Judged) -> anyhow::Error {
+    if !matches!(error.cause(), wglm::Error::OutOfMemory { .. }) {
+        return error.into();
+    }
+    let judged = judged();
+    let needed = judged.needs.map(|needed| {
+        let needed = output::bytes(needed);
+        match judged.why_not.filter(|_| judged.fits == Some(false)) {
+            Some(why) => format!("the model and one conversation need {needed} of GPU memory ({why})"),
+            None => format!(
+                "the model and one conversation need {needed} of GPU memory, of which other programs hold a part"
+            ),
+        }
+    });
+    match needed {
+        Some(needed) => anyhow::Error::new(error).context(needed),
+        None => error.into(),
+    }
 }
 
 /// Saves the result of the check of the kernels, and prints a note if one had to be replaced.

@@ -3,7 +3,12 @@
 
 use super::args::ModelsArgs;
 #[cfg(feature = "download")]
+use super::args::ModelsCommand;
+#[cfg(feature = "download")]
 use super::interrupts::{self, OnInterrupt};
+use super::listing::{self, Entry};
+#[cfg(feature = "download")]
+use super::remove;
 #[cfg(feature = "download")]
 use super::verify::Comparison;
 use super::{fits, output};
@@ -11,7 +16,7 @@ use serde::Serialize;
 use std::process::ExitCode;
 #[cfg(feature = "download")]
 use wglm::verify_local;
-use wglm::{Gguf, Judged, LoadOptions, LocalModel, Places, local_models};
+use wglm::{Gguf, Judged, LocalModel, Places, local_models};
 
 /// A model, and what is known of it.
 #[derive(Serialize)]
@@ -25,6 +30,10 @@ struct Listed {
 pub fn models(args: &ModelsArgs) -> anyhow::Result<ExitCode> {
     let places = Places::default();
     let found = local_models(&places);
+    #[cfg(feature = "download")]
+    if let Some(ModelsCommand::Rm(args)) = &args.command {
+        return remove::remove(args, &places, &found);
+    }
     #[cfg(feature = "download")]
     if args.verify {
         return verify(&found, args);
@@ -56,12 +65,13 @@ fn verify(found: &[LocalModel], args: &ModelsArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn list(args: &ModelsArgs, places: Places, found: Vec<LocalModel>) -> anyhow::Result<()> {
-    let gpu = if found.is_empty() { None } else { fits::device(&args.gpu) };
+    let gpu = if found.is_empty() { None } else { fits::device(&args.needs.gpu) };
+    let options = args.needs.options();
     let listed: Vec<Listed> = found
         .into_iter()
         .map(|model| {
             let judged = match model.whole {
-                true => Judged::of(&Gguf::open(&model.path), &LoadOptions::default(), gpu.as_ref()),
+                true => Judged::of(&Gguf::open(&model.path), &options, gpu.as_ref()),
                 false => Judged::unfit("not all of it is here"),
             };
             Listed { model, judged }
@@ -76,33 +86,31 @@ fn list(args: &ModelsArgs, places: Places, found: Vec<LocalModel>) -> anyhow::Re
         folders.for_each(|folder| output::note(format_args!("  {}", folder.display())));
         return Ok(());
     }
-    let titles = [
-        ("model", false),
-        ("size", true),
-        ("architecture", false),
-        ("format", false),
-        ("needs", true),
-        ("of", false),
-        ("fits", false),
-    ];
-    let rows: Vec<Vec<String>> = listed
-        .iter()
-        .map(|Listed { model, judged }| {
-            vec![
-                model.name.clone(),
-                output::bytes(model.bytes),
-                judged.architecture.clone().unwrap_or_default(),
-                judged.format.clone().unwrap_or_default(),
-                fits::needed(judged),
-                model.source.name().into(),
-                judged.to_string(),
-            ]
-        })
-        .collect();
-    output::lines(fits::table(&titles, &rows))?;
+    output::lines(table(&listed, args.verbose))?;
+    output::note(format_args!(""));
+    listing::explain();
     if let Some(usable) = listed.iter().find(|listed| listed.judged.may_fit()) {
         let command = output::command();
-        output::note(format_args!("\n-m takes these names, such as `{command} chat -m {}`", usable.model.name));
+        output::note(format_args!("-m takes these names, such as `{command} chat -m {}`", usable.model.name));
     }
     Ok(())
+}
+
+/// A line for each model; `verbose` is all that is known of it, however wide that is.
+fn table(listed: &[Listed], verbose: bool) -> Vec<String> {
+    let mut titles = vec![("model", false), ("size", true), ("needs", true), ("fits", false), ("of", false)];
+    if verbose {
+        titles.extend([("architecture", false), ("format", false)]);
+    }
+    let entry = |Listed { model, judged }: &Listed| {
+        let (fits, below) = fits::verdict(judged);
+        let (size, needs) = (output::bytes(model.bytes), fits::needed(judged));
+        let mut cells = vec![model.name.clone(), size, needs, fits, model.source.name().into()];
+        if verbose {
+            cells.extend([&judged.architecture, &judged.format].map(|known| known.clone().unwrap_or_default()));
+        }
+        Entry { cells, below }
+    };
+    let entries: Vec<Entry> = listed.iter().map(entry).collect();
+    listing::lines(&titles, &entries, if verbose { None } else { output::columns() })
 }

@@ -16,6 +16,9 @@ const HELP_WIDTH: usize = 100;
 
 const UNWRITABLE: &str = "cannot write to stdout";
 
+/// The columns of a terminal that does not tell how many it has.
+const USUAL_COLUMNS: usize = 80;
+
 /// Whether only errors are written to stderr.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -149,6 +152,15 @@ pub fn usage(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
+/// The columns of the terminal that stdout is; `None` if it is none.
+pub fn columns() -> Option<usize> {
+    let out = io::stdout();
+    out.is_terminal().then(|| {
+        let told = terminal_size::terminal_size_of(&out).map(|(width, _)| usize::from(width.0));
+        told.filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
+    })
+}
+
 /// Whether stderr is a terminal for which colour is not turned off.
 pub fn colour() -> bool {
     let unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
@@ -203,9 +215,9 @@ pub fn count(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A number of bytes in units that people read.
+/// A number of bytes in units that people read: those of the library's messages.
 pub fn bytes(count: u64) -> String {
-    indicatif::BinaryBytes(count).to_string()
+    wglm::Size(count).to_string()
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use super::prediction::{Prediction, predictions};
 use super::{hardware, model, output, prediction};
 use serde_json::json;
 use wglm::model::{CacheShape, Config, Shaders, plan_token};
-use wglm::plan::{Plan, Purpose, Target, Team};
+use wglm::plan::{Plan, Target, Team};
 use wglm::quant::Arithmetic;
-use wglm::{DraftKind, Gguf};
+use wglm::{DraftKind, Estimate, Gguf, Gpu, GpuOptions, Model};
 
 pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.model.as_deref())?;
@@ -23,9 +23,11 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let shaders = Shaders::of(&config, &planned, target, options.prompt, DraftKind::Off, u64::MAX)?;
     let largest = largest_step::of_all(&config, &planned, target, options.prompt)?;
     let devices = args.device.as_deref().into_iter().flat_map(hardware::named);
+    let gpu = Gpu::open(&GpuOptions { checks: false, subgroups: !args.no_subgroups, ..GpuOptions::default() }).ok();
+    let needs = Model::estimate(&file, &options, gpu.as_ref())?;
     let predicted = predicted(&file, &config, cache, (target, options.arithmetic), devices)?;
     if args.json {
-        let mut plan = as_json(&planned.plan, target, args.depth, cache.context);
+        let mut plan = as_json(&planned.plan, target, args.depth, &needs);
         plan["pipelines"] = pipelines_json(&shaders);
         let rows: Vec<&Prediction> = predicted.iter().flat_map(|(_, predictions)| predictions).collect();
         plan["predictions"] = serde_json::to_value(rows)?;
@@ -34,12 +36,19 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     }
     config.notices.iter().for_each(|notice| output::note(format_args!("note: {notice}")));
     output::lines([planned.plan.table(args.depth).verbose(args.verbose)])?;
-    output::lines([pipelines_line(&shaders)])?;
+    output::lines([memory_line(&needs), pipelines_line(&shaders)])?;
     output::lines(largest.iter().map(LargestStep::line))?;
     if args.device.is_some() {
         output::lines(prediction::table(&predicted))?;
     }
     Ok(())
+}
+
+/// The memory of the model and one conversation: what other commands say that it needs, and for what.
+fn memory_line(needs: &Estimate) -> String {
+    let [most, weights, cache, scratch] = [needs.most(), needs.weights, needs.cache, needs.scratch].map(output::bytes);
+    let context = needs.shape.context;
+    format!("needs {most} of GPU memory: weights {weights}, cache {cache} for {context} tokens, scratch {scratch}")
 }
 
 /// The number of pipelines that a conversation needs. Each is counted where it is first needed.
@@ -80,7 +89,7 @@ fn predicted<'a>(
 
 /// The plan as JSON. The numbers of bytes are those of one token. For the cache they are what a token at `depth` reads,
 /// itself included.
-fn as_json(plan: &Plan, target: &Target, depth: u64, context: usize) -> serde_json::Value {
+fn as_json(plan: &Plan, target: &Target, depth: u64, needs: &Estimate) -> serde_json::Value {
     let tokens = depth.saturating_add(1);
     let cost = plan.cost();
     let step = |s: &wglm::plan::Step| {
@@ -100,12 +109,13 @@ fn as_json(plan: &Plan, target: &Target, depth: u64, context: usize) -> serde_js
         "cache_bytes": cost.cache.saturating_mul(tokens),
         "activation_bytes": cost.activations,
         "depth": depth,
-        "context": context,
+        "context": needs.shape.context,
         "arithmetic": target.arithmetic.name(),
         "memory": {
-            "weights": plan.weight_memory(),
-            "cache": plan.local_memory(Purpose::Cache),
-            "scratch": plan.local_memory(Purpose::Scratch),
+            "total": needs.most(),
+            "weights": needs.weights,
+            "cache": needs.cache,
+            "scratch": needs.scratch,
         },
         "steps": plan.steps.iter().map(step).collect::<Vec<_>>(),
     })

@@ -59,7 +59,8 @@ fn picture(profile: &Profile) -> anyhow::Result<String> {
     let between = Bar { name: "between steps".into(), value: profile.microseconds.unaccounted, part: 0.0 };
     let bars: Vec<Bar> = profile.kinds.iter().map(bar).chain([between]).collect();
     let [title, ..] = remarks(&profile.microseconds, profile);
-    chart::bars(&title, ["us", "what moving its bytes takes at the bandwidth of a copy"], &bars)
+    let about = format!("{}: {}", profile.setup.model_type, profile.setup.sentence());
+    chart::bars([&title, &about], ["us", "what moving its bytes takes at the bandwidth of a copy"], &bars)
 }
 
 fn cells(kind: &KindProfile) -> [String; 7] {

@@ -3,19 +3,23 @@
 
 use super::args::PullArgs;
 use super::interrupts::{self, OnInterrupt};
+use super::listing::{self, Entry};
 use super::verify::{CHECKING, Comparison};
 use super::{fits, output, progress};
 use anyhow::Context;
 use indicatif::ProgressStyle;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
-use wglm::{Error, Hub, HubOptions, Judged, LoadOptions, ModelName, Offer, Offers};
-use wglm::{PullProgress, PullStage, RemoteModel, Repository, offers};
+use wglm::{Error, Hub, HubOptions, Judged, ModelName, Offer, Offers, Places};
+use wglm::{PullProgress, PullStage, RemoteModel, Repository, find_model, offers};
 
 pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     interrupts::begin(OnInterrupt::ExitAfterGrace);
     interrupts::listen(false)?;
     let usual = HubOptions::default();
+    if usual.offline {
+        return offline(args);
+    }
     let connections = args.connections.map_or(usual.connections, |count| count as usize);
     let hub = Hub::new(HubOptions { connections, ..usual })?;
     let ModelName { repo, label, .. } = &args.name;
@@ -30,6 +34,8 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
             output::lines([serde_json::to_string_pretty(&offers.models)?])?;
         } else {
             output::lines(table(&offers))?;
+            listing::explain();
+            offers.failed.into_iter().for_each(|error| output::note(format_args!("note: {error}")));
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -46,6 +52,30 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
         None => choose(&hub, &repository, args)?,
     };
     download(&hub, &repository, model, args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Uses what is on this machine, since no server may be asked.
+fn offline(args: &PullArgs) -> anyhow::Result<ExitCode> {
+    let command = output::command();
+    anyhow::ensure!(
+        !args.list && !args.verify,
+        "the hub is not asked while HF_HUB_OFFLINE is set; `{command} models` lists what is here, and `{command} models \
+         --verify` reads it"
+    );
+    let name = args.name.to_string();
+    let model = find_model(&name, &Places::default())
+        .map_err(|error| anyhow::anyhow!("{error}").context("nothing can be downloaded while HF_HUB_OFFLINE is set"))?;
+    if args.json {
+        let object = serde_json::json!({ "name": model.name, "path": model.path, "received": 0, "verified": false });
+        output::lines([object])?;
+    } else {
+        let name = &model.name;
+        output::note(format_args!(
+            "offline (HF_HUB_OFFLINE): {name} is used as it is here; to talk with it:\n  {command} chat -m {name}"
+        ));
+        output::lines([model.path.display()])?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -70,34 +100,29 @@ fn go_on() -> ControlFlow<()> {
 
 /// Judges all models of a repository by their headers, behind a line that says so.
 fn judged(hub: &Hub, repository: &Repository, args: &PullArgs) -> anyhow::Result<Offers> {
-    let gpu = fits::device(&args.gpu);
+    let gpu = fits::device(&args.needs.gpu);
     let line = progress::ProgressLine::new(0);
     line.doing(format!("reading the headers of {}", output::count(repository.models.len(), "model")));
-    Ok(offers(hub, repository, &LoadOptions::default(), gpu.as_ref(), &mut go_on)?)
+    Ok(offers(hub, repository, &args.needs.options(), gpu.as_ref(), &mut go_on)?)
 }
 
 fn table(offers: &Offers) -> Vec<String> {
-    let titles = [("", false), ("model", false), ("size", true), ("bits", true), ("needs", true), ("fits", false)];
-    let row = |offer: &Offer| {
+    let titles = [("model", false), ("size", true), ("bits", true), ("needs", true), ("fits", false), ("", false)];
+    let entry = |offer: &Offer| {
         let bits = offer.judged.bits_per_weight.map(|bits| format!("{bits:.1}")).unwrap_or_default();
-        let mark = if offer.chosen { "*" } else { "" };
-        let cells = [
-            mark,
-            &offer.model.label,
-            &output::bytes(offer.bytes),
-            &bits,
-            &fits::needed(&offer.judged),
-            &offer.judged.to_string(),
-        ];
-        cells.map(str::to_owned).to_vec()
+        let mark = if offer.chosen { "<- suits" } else { "" };
+        let (fits, below) = fits::verdict(&offer.judged);
+        let (label, size, needs) = (offer.model.label.clone(), output::bytes(offer.bytes), fits::needed(&offer.judged));
+        Entry { cells: vec![label, size, bits, needs, fits, mark.into()], below }
     };
-    fits::table(&titles, &offers.models.iter().map(row).collect::<Vec<_>>())
+    listing::lines(&titles, &offers.models.iter().map(entry).collect::<Vec<_>>(), output::columns())
 }
 
 /// Shows what there is and takes what suits this machine.
 fn choose<'a>(hub: &Hub, repository: &'a Repository, args: &PullArgs) -> anyhow::Result<&'a RemoteModel> {
     let offers = judged(hub, repository, args)?;
     table(&offers).iter().for_each(|line| output::note(format_args!("{line}")));
+    listing::explain();
     let chosen = offers.chosen().map(|offer| offer.model.label.clone());
     offers.failed.map_or(Ok(()), Err)?; // what could not be judged may be what suits best
     let label = chosen
@@ -116,7 +141,7 @@ fn warn(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &PullArgs
     if let Err(error @ (Error::Cancelled | Error::Download { .. })) = header {
         return Err(error.into());
     }
-    let judged = Judged::of(&header, &LoadOptions::default(), fits::device(&args.gpu).as_ref());
+    let judged = Judged::of(&header, &args.needs.options(), fits::device(&args.needs.gpu).as_ref());
     if judged.fits == Some(false) {
         output::note(format_args!("note: {} does not run here: {}", model.label, judged.why_not.unwrap_or_default()));
     }

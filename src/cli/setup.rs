@@ -1,6 +1,7 @@
 //! The circumstances of a measurement, which every row of `bench` and `profile` contains.
 
 use super::args::FileArgs;
+use super::bench_chart::About;
 use super::output;
 use serde::Serialize;
 use wglm::Model;
@@ -45,6 +46,13 @@ impl Setup {
             arithmetic: model.target().arithmetic.name(),
             cache_type: model.cache().ty.name(),
         }
+    }
+
+    /// Those that a picture of speeds names.
+    pub fn about(&self) -> About {
+        let Self { gpu_info, driver, model_type, .. } = self.clone();
+        let [backends, arithmetic, cache_type] = [self.backends, self.arithmetic, self.cache_type].map(str::to_owned);
+        About { model_type, gpu_info, backends, driver, arithmetic, cache_type }
     }
 
     /// A sentence with the most important of these.

@@ -53,6 +53,7 @@ pub(super) struct Client {
     agent: Agent,
     endpoint: String,
     token: Option<String>,
+    offline: bool,
     retries: u32,
     pause: Duration,
 }
@@ -88,8 +89,8 @@ impl Client {
             .timeout_connect(Some(options.patience.min(LONGEST_GREETING)))
             .timeout_per_read(Some(options.patience))
             .timeout_per_write(Some(options.patience));
-        let HubOptions { endpoint, token, retries, pause, .. } = options.clone();
-        Ok(Self { agent: config.build().new_agent(), endpoint, token, retries, pause })
+        let HubOptions { endpoint, token, offline, retries, pause, .. } = options.clone();
+        Ok(Self { agent: config.build().new_agent(), endpoint, token, offline, retries, pause })
     }
 
     /// The same for questions whose answer someone waits for, and which are worth few attempts.
@@ -115,6 +116,7 @@ impl Client {
 
     /// Makes one request, and follows where it is sent. A range is only sent if the file still has the tag `unless`.
     pub fn get(&self, url: &str, range: Option<Range<u64>>, unless: Option<&str>) -> Result<Answer, Trouble> {
+        self.may_ask(url)?;
         let mut url = url.to_owned();
         let mut linked = HeaderMap::new();
         let is_elsewhere = |url: &str| origin(url) != origin(&self.endpoint);
@@ -171,6 +173,16 @@ impl Client {
         }))
     }
 
+    /// Whether any server may be asked.
+    fn may_ask(&self, url: &str) -> Result<(), Trouble> {
+        if !self.offline {
+            return Ok(());
+        }
+        let reason = format!("{} is not asked while HF_HUB_OFFLINE is set", host(url));
+        let remedy = "unset it to use the network".into();
+        Err(Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy }))
+    }
+
     /// The trouble with an answer that would be the same again.
     fn refused(&self, url: &str, status: u16, headers: &HeaderMap, meaning: &str) -> Trouble {
         let said =
@@ -178,16 +190,36 @@ impl Client {
         let reason: String = said.unwrap_or_else(|| meaning.to_owned());
         let remedy = match (text(headers, "x-error-code"), status) {
             (_, 401 | 403) if origin(url) != origin(&self.endpoint) => {
-                "the token is not sent there; for a private or gated repository, set HF_ENDPOINT to that server"
+                "the token is not sent there; for a private or gated repository, set HF_ENDPOINT to that server".into()
             }
-            (Some("GatedRepo"), _) => "accept its conditions on its page, and set HF_TOKEN",
-            (_, 401) => "check the name; for a private or gated repository, set HF_TOKEN to a token that may read it",
-            (_, 403) => "set HF_TOKEN to a token that may read it, and accept its conditions on its page",
-            (_, 404) => "check the name",
-            _ => "check the address of the hub (HF_ENDPOINT)",
+            (Some("GatedRepo"), _) => self.way_in(url),
+            (_, 401) => {
+                format!("check the name; if it is right, the repository is private or gated: {}", self.way_in(url))
+            }
+            (_, 403) => self.way_in(url),
+            (_, 404) => "check the name".into(),
+            _ => "check the address of the hub (HF_ENDPOINT)".into(),
         };
         let reason = format!("{} answers {status}: {reason}", host(url));
-        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy: remedy.into() })
+        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy })
+    }
+
+    /// How to become somebody who may read a repository.
+    fn way_in(&self, url: &str) -> String {
+        let account = match self.token {
+            Some(_) => "with the account of HF_TOKEN",
+            None => "with an account there, and set HF_TOKEN to a token of that account",
+        };
+        let page = self.page(url).unwrap_or_else(|| self.endpoint.clone());
+        format!("ask for access or accept the licence at {page} {account}")
+    }
+
+    /// The page of the repository that an address of the hub belongs to.
+    fn page(&self, url: &str) -> Option<String> {
+        let path = url.strip_prefix(&self.endpoint)?.strip_prefix('/')?;
+        let mut parts = path.strip_prefix("api/models/").unwrap_or(path).split(['/', '?']);
+        let (owner, repo) = (parts.next()?, parts.next()?);
+        Some(format!("{}/{owner}/{repo}", self.endpoint))
     }
 
     /// Does something again while its trouble is passing, as often as the options allow. `what` is what fails in the end,

@@ -23,12 +23,13 @@ mod hash;
 mod header;
 mod listing;
 mod part;
+mod remove;
 mod store;
 mod tls;
 mod transfer;
 mod verify;
 
-use crate::catalog::{Places, RepoFolder, RepoName, hugging_face, variable};
+use crate::catalog::{Places, RepoFolder, RepoName, hugging_face, is_on, variable};
 use crate::error::{Error, Result};
 use crate::files::read_text;
 use crate::gguf::Gguf;
@@ -44,6 +45,7 @@ use std::time::Duration;
 use transfer::Transfer;
 
 pub use listing::{RemoteFile, RemoteModel, Repository};
+pub use remove::Removal;
 pub use verify::{FileState, VerifiedFile, verify_local};
 
 /// The most bytes of a file with a token.
@@ -60,6 +62,9 @@ pub struct HubOptions {
     /// What shows the hub who asks, for repositories that are private or gated. The default is `HF_TOKEN`, otherwise what
     /// `hf auth login` has kept.
     pub token: Option<String>,
+    /// Whether no server is asked for anything, so that every call that would ask one is an error. The default is whether
+    /// `HF_HUB_OFFLINE` is set to `1`, `on`, `yes` or `true`.
+    pub offline: bool,
     /// The cache to store files in, which has the layout of Hugging Face's. The default is that of [`Places`]: `None` if
     /// there is no home folder.
     pub cache: Option<PathBuf>,
@@ -80,10 +85,11 @@ pub struct HubOptions {
 /// Prints everything but the token, of which logs should know no more than that there is one.
 impl fmt::Debug for HubOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { endpoint, token, cache, connections, piece, retries, pause, patience } = self;
+        let Self { endpoint, token, offline, cache, connections, piece, retries, pause, patience } = self;
         f.debug_struct("HubOptions")
             .field("endpoint", endpoint)
             .field("token", &token.as_ref().map(|_| "…"))
+            .field("offline", offline)
             .field("cache", cache)
             .field("connections", connections)
             .field("piece", piece)
@@ -104,6 +110,7 @@ impl Default for HubOptions {
         Self {
             endpoint: variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into()),
             token: variable("HF_TOKEN").or_else(kept),
+            offline: is_on("HF_HUB_OFFLINE"),
             cache: Places::default().hub,
             connections: 4,
             piece: 16 << 20,

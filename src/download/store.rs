@@ -3,13 +3,13 @@
 use super::part::{self, unwritable};
 use super::{RemoteFile, RemoteModel};
 use crate::catalog::RepoFolder;
-use crate::error::Result;
+use crate::error::{Result, Size};
 use crate::files::{self, Links};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What a disk should have left when all is there.
+/// The reserve: what a disk should have left when all is there, for other programs that write to it meanwhile.
 const SPARE: u64 = 64 << 20;
 
 /// Whether a file of a commit is there already, under its name or by its contents.
@@ -61,9 +61,12 @@ pub(super) fn make_room(folder: &RepoFolder, commit: &str, model: &RemoteModel) 
     if needed == 0 || needed.saturating_add(SPARE) <= free {
         return Ok(());
     }
-    let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
-    let reason =
-        format!("{} MB are needed and {} MB are free", megabytes(needed.saturating_add(SPARE)), megabytes(free));
+    let reason = format!(
+        "{} are still to download, {} must stay free as a reserve for other programs, and {} are free",
+        Size(needed),
+        Size(SPARE),
+        Size(free)
+    );
     Err(unwritable("write", &blobs)(io::Error::new(io::ErrorKind::StorageFull, reason)))
 }
 
@@ -181,7 +184,10 @@ mod tests {
         let model = RemoteModel::of_file("x.gguf", bytes);
         let file = folder.file("c0ffee", "x.gguf");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        assert!(make_room(&folder, "c0ffee", &model).is_err());
+        let told = make_room(&folder, "c0ffee", &model).unwrap_err().to_string();
+        for words in ["GiB are still to download, 64.0 MiB must stay free as a reserve", "iB are free"] {
+            assert!(told.contains(words), "{told}");
+        }
         for there in [file, folder.blob(model.files[0].id())] {
             fs::create_dir_all(there.parent().unwrap()).unwrap();
             // A file of that size without contents, if this system has such files.

@@ -86,7 +86,7 @@ impl Judged {
     }
 }
 
-/// The verdict: `yes`, or `no: needs 40 GiB of 24 GiB`.
+/// The verdict: `yes`, or `no: needs 40.0 GiB of 24.0 GiB`.
 impl std::fmt::Display for Judged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.fits, &self.why_not) {
@@ -132,7 +132,7 @@ mod tests {
         };
         assert_eq!(of(Fit::Fits), "yes");
         assert_eq!(of(Fit::Unknown), "not known");
-        assert_eq!(of(Fit::Memory { needed: 40 << 30, available: 24 << 30 }), "no: needs 40 GiB of 24 GiB");
+        assert_eq!(of(Fit::Memory { needed: 40 << 30, available: 24 << 30 }), "no: needs 40.0 GiB of 24.0 GiB");
         let context = Fit::Context { bytes: 9, allowed: 8, most: 4096 };
         assert_eq!(of(context), "yes, with a context of 4096 tokens at most");
         let download = Error::Download { what: "x".into(), reason: "it answers 503".into(), remedy: "wait".into() };

@@ -80,6 +80,27 @@ impl CacheTypeArg {
     }
 }
 
+/// What the memory that a model needs depends on.
+#[derive(Debug, Clone, Args)]
+pub struct NeedsArgs {
+    /// Context size in tokens that memory is counted for; 0 for the model's maximum [default: the model's maximum, at most 8192]
+    #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    pub context: Option<usize>,
+    /// KV cache type that memory is counted for (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
+    #[arg(long, alias = "cache-type-k", value_name = "TYPE")]
+    pub cache_type: Option<CacheTypeArg>,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+}
+
+impl NeedsArgs {
+    /// The options by which a model is judged.
+    pub fn options(&self) -> LoadOptions {
+        let cache = self.cache_type.map(CacheTypeArg::cache_type);
+        LoadOptions { context: self.context, cache, ..LoadOptions::default() }
+    }
+}
+
 /// The heading in the help for options that few people need.
 const TUNING: &str = "Performance and debugging";
 

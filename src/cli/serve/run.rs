@@ -11,7 +11,7 @@ use super::router::router;
 use super::server::{Engine, Limits, Server};
 use crate::cli::args::{ModelArgs, OverflowArg, ServeArgs, Switch};
 use crate::cli::interrupts::{self, INTERRUPTED, OnInterrupt};
-use crate::cli::{failure, model, output, terminal, tunings};
+use crate::cli::{failure, fits, model, output, terminal, tunings};
 use anyhow::Context;
 use std::net::IpAddr;
 use std::path::Path;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use wglm::{DraftKind, GenerateOptions, Gguf, Overflow, Scheduler, SchedulerOptions};
+use wglm::{DraftKind, GenerateOptions, Gguf, Model, Overflow, Scheduler, SchedulerOptions};
 
 /// How long replies may take to end that were cancelled.
 const END: Duration = Duration::from_secs(3);
@@ -83,8 +83,10 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
         Ok(engine) => {
             let context = engine.scheduler.context();
             let slots = output::count(args.parallel, "conversation");
+            let needs = needs(&args, &file, &engine.model);
             server.engine.set(engine);
             output::note(format_args!("{} is ready: {slots} side by side, of up to {context} tokens", server.name));
+            needs.into_iter().for_each(|line| output::note(format_args!("{line}")));
         }
         Err(error) => {
             runtime.shutdown_timeout(END);
@@ -94,6 +96,18 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let code = runtime.block_on(end(&server, pressed, close, opened, Duration::from_secs(args.grace.into())));
     runtime.shutdown_timeout(END);
     Ok(code)
+}
+
+/// What the model needs, as other commands say it, and what more its other conversations may take.
+fn needs(args: &ServeArgs, file: &Gguf, model: &Model) -> Option<String> {
+    let judged = fits::judged(file, &args.model.file, args.sampling.speculate.kind(), model.gpu());
+    let estimate = judged.estimate?;
+    let needed = output::bytes(estimate.most());
+    let tokens = args.kv_tokens.unwrap_or(estimate.shape.context.saturating_mul(args.parallel));
+    let other = tokens.saturating_sub(estimate.shape.context) as u64;
+    let more = output::bytes(other.saturating_mul(estimate.cache / estimate.shape.context.max(1) as u64));
+    let others = if other == 0 { String::new() } else { format!(", and the KV cache of the others up to {more} more") };
+    Some(format!("GPU memory: the model and one conversation need {needed}{others}"))
 }
 
 /// What it takes to load the model, the first time and again.

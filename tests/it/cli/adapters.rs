@@ -45,7 +45,7 @@ fn a_context_too_large_for_the_adapter() {
     let hint = done.err.lines().find_map(|line| line.strip_prefix("hint: try -c ")).unwrap();
     let bytes = json(&succeed(&format!("plan --json --cache-type f16 -c {hint}")).out)["memory"]["cache"].clone();
     let used = json(&succeed("devices --json").out).as_array().unwrap()[0]["max_binding"].as_u64().unwrap();
-    let layers = 4;
+    let layers = 5; // the block for drafts has a cache too
     assert!(bytes.as_u64().unwrap() / layers <= used, "{hint}: {bytes}");
 }
 

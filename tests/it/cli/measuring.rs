@@ -28,7 +28,7 @@ fn bench_prints_its_table() {
     assert_eq!(lines[0], ["", "model", "size", "backend", "test", "t/s", ""], "{text}");
     let tests: Vec<&str> = lines[2..].iter().map(|row| row[4].as_str()).collect();
     assert_eq!(tests, ["pp4", "tg2", "pp4 @ d8", "tg2 @ d8"], "{text}");
-    assert!(lines[2..].iter().all(|row| row[5].contains(" ± ") && row[2] == "5.89 MiB"), "{text}");
+    assert!(lines[2..].iter().all(|row| row[5].contains(" ± ") && row[2] == "5.9 MiB"), "{text}");
     let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
     assert!(widths.iter().all(|width| *width == widths[0]), "{text}");
     for words in ["load: ", "first token: ", "GPU memory: ", "bandwidth: ", "tg2 @ d8 "] {
@@ -133,10 +133,12 @@ fn results_are_drawn() {
     let file = folder.path().join("saved.json");
     std::fs::write(&file, succeed("bench -p 3 -n 2 -d 0,8 -r 1 -o json").out).unwrap();
     let svg = succeed(&format!("bench -o svg --from {0},{0}", file.display())).out;
-    assert!(svg.starts_with("<svg ") && svg.contains("saved") && svg.contains("Generated tokens"), "{svg}");
-    assert!(succeed("bench -p 0 -n 2 -r 1 -o svg").out.contains("arithmetic"));
+    assert!(svg.starts_with("<svg ") && svg.contains("saved (2)") && svg.contains("Generated tokens"), "{svg}");
+    assert!(svg.contains("Fable 10M on ") && svg.contains("(logarithmic)"), "{svg}");
+    assert!(succeed("bench -p 0 -n 2 -r 1 -o svg").out.contains("Fable 10M on "));
     let svg = succeed("profile -r 1 -o svg").out;
     assert!(svg.contains("moe.gate_up x 3") && svg.contains("bandwidth of a copy"), "{svg}");
+    assert!(svg.contains("Fable 10M: wglm "), "{svg}");
     let empty = folder.path().join("empty.json");
     std::fs::write(&empty, "[]").unwrap();
     for (rest, words) in [

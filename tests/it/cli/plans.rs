@@ -79,14 +79,13 @@ fn inspect_tells_programs_the_same() {
     assert_eq!(told["metadata"]["deepseek2.attention.layer_norm_rms_epsilon"], 1e-5);
     assert_eq!(told["metadata"]["tokenizer.ggml.tokens"]["length"], 2048);
     let plan = json(&succeed("plan --json -c 4096").out);
-    // A plan is that of a token, without the multi-token-prediction block and without prompts.
-    let bytes = |from: &serde_json::Value, part: &str| from[part].as_u64().unwrap();
-    let needs = &told["needs"];
-    let more = |part| bytes(needs, part) - bytes(&plan["memory"], part);
-    let (weights, cache) = (more("weights"), more("cache"));
-    assert_eq!(cache, bytes(needs, "cache") / 5, "a layer more");
-    assert!(weights > 1_000_000 && more("scratch") > 0);
-    assert!((weights + cache..bytes(needs, "scratch")).contains(&bytes(needs, "draft_block")), "{needs}");
+    let bytes = |part: &str| told["needs"][part].as_u64().unwrap();
+    for part in ["total", "weights", "cache", "scratch"] {
+        assert_eq!(bytes(part), plan["memory"][part].as_u64().unwrap(), "{part}");
+    }
+    assert_eq!(bytes("total"), bytes("weights") + bytes("cache") + bytes("scratch"));
+    let a_layer = bytes("cache") / 5;
+    assert!((a_layer..bytes("scratch")).contains(&bytes("draft_block")), "{told}");
     let tensors = told["tensor_types"].as_object().unwrap().values().map(|total| total["count"].as_u64().unwrap());
     assert_eq!(tensors.sum::<u64>(), 92);
 }
@@ -106,7 +105,8 @@ fn inspect_tells_what_a_file_holds_and_needs() {
         "tensors: 92",
         "weights",
         "per 1000 tokens",
-        "12.50 MiB for 4096 tokens",
+        "12.5 MiB for 4096 tokens",
+        "at most, for the model and one conversation",
         "scratch",
         "for the multi-token-prediction block",
     ] {

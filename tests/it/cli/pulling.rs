@@ -85,8 +85,8 @@ fn a_list_tells_what_fits_and_downloads_nothing() {
     let desk = Desk::usual();
     let done = desk.succeed(&["pull", "--list", NAME]);
     let line = |label: &str| done.out.lines().find(|line| line.contains(label)).unwrap();
-    assert!(line("Q4_0").starts_with("| *") && line("Q4_0").contains("| yes"), "{}", done.out);
-    assert!(line("Q8_0").contains("no: not a GGUF file"), "{}", done.out);
+    assert!(line("Q4_0").ends_with("yes   <- suits"), "{}", done.out);
+    assert!(line("Q8_0").ends_with("  no") && done.out.contains("\n    not a GGUF file"), "{}", done.out);
     let offers = json(&desk.succeed(&["pull", "--list", "--json", NAME]).out);
     assert_eq!(
         (&offers[0]["label"], &offers[0]["fits"], &offers[0]["chosen"]),
@@ -123,7 +123,7 @@ fn trouble_with_a_header_is_no_verdict() {
     refused("a header", &done, "answers 503");
     assert!(!desk.cache().exists(), "{done:?}");
     let listed = desk.succeed(&["pull", "--list", NAME]).out;
-    assert!(listed.contains("not known: ") && !listed.contains("| *"), "{listed}");
+    assert!(listed.contains("  ?\n") && listed.contains("503") && !listed.contains("<- suits"), "{listed}");
     let offers = json(&desk.succeed(&["pull", "--list", "--json", NAME]).out);
     let failed = offers.as_array().unwrap().iter().find(|offer| offer["label"] == "Q4_0").unwrap();
     assert!(failed["fits"].is_null() && failed["why_not"].as_str().unwrap().contains("503"), "{failed}");
@@ -313,11 +313,98 @@ fn models_of_other_programs_are_found() {
     );
     assert_eq!((&listed[0]["architecture"], &listed[0]["format"]), (&"deepseek2".into(), &"q4_0".into()));
     let table = run(&["models"]);
-    assert!(table.out.contains("| no: not a GGUF file") && table.err.contains("-m takes these names"), "{table:?}");
+    assert!(table.out.contains("\n    not a GGUF file") && table.err.contains("-m takes these names"), "{table:?}");
+    assert!(run(&["models", "--verbose"]).out.contains("deepseek2"));
     for name in ["glm-4.7-flash:latest", "glm-4.7-flash", "publisher/demo-GGUF", "someone_demo-GGUF_demo-Q4_0"] {
         let reply = run(&["run", "--temp", "0", "-q", "-m", name, QUESTION]);
         assert_eq!(reply.out, ANSWER, "{name}: {reply:?}");
     }
+}
+
+/// LM Studio's folder is where its settings say.
+#[test]
+fn a_moved_folder_of_lm_studio_is_found() {
+    let desk = Desk::usual();
+    let (home, moved) = (desk.home.path(), desk.home.path().join("a disk/models"));
+    std::fs::create_dir_all(home.join(".lmstudio")).unwrap();
+    let settings = serde_json::json!({ "downloadsFolder": moved, "other": [1] });
+    std::fs::write(home.join(".lmstudio/settings.json"), settings.to_string()).unwrap();
+    std::fs::create_dir_all(moved.join("publisher/demo-GGUF")).unwrap();
+    std::fs::write(moved.join("publisher/demo-GGUF/demo-Q4_0.gguf"), wglm::DEMO_MODEL).unwrap();
+    let listed = json(&desk.succeed(&["models", "--json"]).out);
+    assert_eq!((&listed[0]["name"], &listed[0]["source"]), (&"publisher/demo-GGUF:Q4_0".into(), &"lm_studio".into()));
+    let refusal = desk.run(&["models", "rm", "publisher/demo-GGUF", "--yes"]);
+    refused("another program's", &refusal, "which is LM Studio's; delete it there (My Models), or the file ");
+    assert!(moved.join("publisher/demo-GGUF/demo-Q4_0.gguf").exists());
+}
+
+/// One figure, in one unit, wherever a model's memory is told.
+#[test]
+fn all_commands_tell_the_same_memory() {
+    let desk = Desk::usual();
+    let name = format!("{NAME}:Q4_0");
+    desk.succeed(&["pull", &name]);
+    for options in [&[][..], &["-c", "2000", "--cache-type", "f16"]] {
+        let of = |args: &[&str]| {
+            let (command, rest) = args.split_at(1);
+            desk.succeed(&[command, options, rest].concat()).out
+        };
+        let needs = json(&of(&["models", "--json"]))[0]["needs"].clone();
+        assert!(needs.as_u64().unwrap() > 10_000_000);
+        assert_eq!(json(&of(&["pull", "--list", "--json", NAME]))[0]["needs"], needs);
+        assert_eq!(json(&of(&["inspect", "--json", &name]))["needs"]["total"], needs);
+        assert_eq!(json(&of(&["plan", "--json", "-m", &name]))["memory"]["total"], needs);
+        let told = wglm::Size(needs.as_u64().unwrap()).to_string();
+        for args in [&["models"][..], &["pull", "--list", NAME], &["inspect", &name], &["plan", "-m", &name]] {
+            assert!(of(args).contains(&told), "{args:?}: {told}");
+        }
+    }
+}
+
+/// A cache that others write to as well: a model goes with its contents, and theirs stay.
+#[cfg(unix)]
+#[test]
+fn a_model_is_removed() {
+    let desk = Desk::usual();
+    let named = format!("{NAME}:Q4_0");
+    desk.succeed(&["pull", &named]);
+    let root = folder(&desk.cache());
+    let blob = root.join("blobs").join(hash(wglm::DEMO_MODEL));
+    let unasked = desk.run(&["models", "rm", &named]);
+    assert!(unasked.code == Some(2) && unasked.err.contains("--yes deletes owner/some-GGUF:Q4_0"), "{unasked:?}");
+    assert!(blob.exists());
+    refused("no such model", &desk.run(&["models", "rm", "owner/other", "--yes"]), "no model `owner/other`");
+    let done = json(&desk.succeed(&["models", "rm", "--yes", "--json", &named.to_uppercase()]).out);
+    assert_eq!((&done["freed"], &done["name"]), (&wglm::DEMO_MODEL.len().into(), &named.as_str().into()));
+    assert!(!root.exists() && desk.succeed(&["models"]).err.contains("no models in"));
+    desk.succeed(&["pull", &named]);
+    let part = root.join("blobs").join(format!("{}.part", "0".repeat(64)));
+    std::fs::write(&part, "unfinished").unwrap();
+    let done = desk.succeed(&["models", "rm", "-y", NAME]).out;
+    assert!(done.contains("which is not whole, and freed 10 bytes") && !part.exists() && blob.exists(), "{done}");
+    let done = desk.succeed(&["models", "rm", "-y", NAME]).out;
+    assert_eq!(done, format!("deleted {named} and freed 5.9 MiB\n"));
+}
+
+/// Offline a pull uses what is here, and says so.
+#[test]
+fn offline_what_is_here_is_used() {
+    let desk = Desk::usual();
+    let offline = |args: &[&str]| {
+        let mut command = desk.command(args);
+        command.env("HF_HUB_OFFLINE", "1");
+        outcome(command)
+    };
+    refused("not here", &offline(&["pull", NAME]), "nothing can be downloaded while HF_HUB_OFFLINE is set");
+    desk.succeed(&["pull", &format!("{NAME}:Q4_0")]);
+    let asked = desk.server.requests().len();
+    let done = offline(&["pull", NAME]);
+    assert!(done.code == Some(0) && done.err.contains("offline (HF_HUB_OFFLINE)"), "{done:?}");
+    assert!(done.out.ends_with("demo-Q4_0.gguf\n"), "{done:?}");
+    assert_eq!(json(&offline(&["pull", "--json", NAME]).out)["received"], 0);
+    refused("a list", &offline(&["pull", "--list", NAME]), "`wglm models` lists what is here");
+    assert_eq!(offline(&["run", "--temp", "0", "-q", "-m", NAME, QUESTION]).out, ANSWER);
+    assert_eq!(desk.server.requests().len(), asked, "no server is asked");
 }
 
 /// After the demonstration model's first answer, and only then, two lines say how to get a real one.

@@ -443,3 +443,51 @@ fn arguments_are_shown() {
         assert!(!drawn.contains(['\u{1b}', '\u{202e}']), "{args:?}: {drawn:?}");
     }
 }
+
+/// A list of models is as wide as a terminal, with the end of a long name, and the reason below it.
+#[test]
+fn a_list_of_models_fits() {
+    let home = TempDir::new().unwrap();
+    let folder =
+        home.path().join(".lmstudio/models/somebody-with-a-long-name/GLM-4.7-Flash-with-a-longer-name-still-GGUF");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("model-UD-Q4_K_XL.gguf"), "<html></html>").unwrap();
+    let mut command = command(["models"]);
+    for name in ["HF_HOME", "LLAMA_CACHE", "OLLAMA_MODELS"] {
+        command.env_remove(name);
+    }
+    command.env("HOME", home.path()).env("HF_HUB_CACHE", home.path().join("hub"));
+    let (drawn, code) = ended(on_terminal(command));
+    let lines: Vec<&str> = drawn.lines().map(str::trim_end).filter(|line| !line.contains("-m takes")).collect();
+    assert!(code == 0 && lines.iter().all(|line| line.chars().count() <= 120), "{drawn:?}");
+    let at = lines.iter().position(|line| line.contains("UD-Q4_K_XL")).unwrap();
+    assert!(lines[at].contains("…") && lines[at].chars().count() <= 80, "{drawn:?}");
+    assert!(lines[at + 1].starts_with("    not a GGUF file") && lines[at + 1].chars().count() <= 80, "{drawn:?}");
+}
+
+/// On a terminal a deletion is asked about, with what would be deleted; only a yes deletes.
+#[test]
+fn a_deletion_is_confirmed() {
+    let home = TempDir::new().unwrap();
+    let root = home.path().join("models--owner--some-GGUF");
+    let (blob, snapshot) = (root.join("blobs").join("ab".repeat(32)), root.join("snapshots/c0ffee"));
+    std::fs::create_dir_all(root.join("blobs")).unwrap();
+    std::fs::create_dir_all(&snapshot).unwrap();
+    std::fs::write(&blob, vec![0; 3 << 20]).unwrap();
+    std::os::unix::fs::symlink(&blob, snapshot.join("some-Q4_0.gguf")).unwrap();
+    for (answer, status) in [("\r", 1), ("no\r", 1), ("yes\r", 0)] {
+        let mut command = command(["models", "rm", "owner/some-GGUF"]);
+        command.env("HF_HUB_CACHE", home.path());
+        let mut session = on_terminal(command);
+        let asked = text(&session.exp_string("Delete? [y/N] ").unwrap());
+        assert!(
+            asked.contains("owner/some-GGUF:Q4_0 and frees 3.0 MiB") && asked.contains("some-Q4_0.gguf"),
+            "{asked}"
+        );
+        type_in(&mut session, answer);
+        let (said, code) = ended(session);
+        assert_eq!((code, blob.exists()), (status, status != 0), "{said}");
+        assert!(said.contains(if status == 0 { "and freed 3.0 MiB" } else { "nothing was deleted" }), "{said}");
+    }
+    assert!(!root.exists());
+}

@@ -109,9 +109,14 @@ fn passing_trouble_is_waited_out() {
 #[test]
 fn refusals_are_told() {
     for (status, code, words) in [
-        (401, None, "set HF_TOKEN to a token that may read it"),
-        (403, None, "accept its conditions on its page"),
-        (403, Some("GatedRepo"), "accept its conditions on its page, and set HF_TOKEN"),
+        (401, None, "check the name; if it is right, the repository is private or gated: ask for access"),
+        (403, None, "accept the licence at PAGE with an account there, and set HF_TOKEN to a token of that account"),
+        (
+            401,
+            Some("GatedRepo"),
+            "ask for access or accept the licence at PAGE with an account there, and set HF_TOKEN",
+        ),
+        (403, Some("GatedRepo"), "accept the licence at PAGE with an account there, and set HF_TOKEN"),
         (404, Some("RepoNotFound"), "answers 404: not found; check the name"),
         (418, None, "answers 418"),
     ] {
@@ -119,8 +124,9 @@ fn refusals_are_told() {
             code.map_or(Reply::new(status), |code| Reply::new(status).with("x-error-code", code))
         });
         let cache = tempdir().unwrap();
+        let words = words.replace("PAGE", &format!("{}/{}", server.address, REPO));
         let error = list(&hub(&server, cache.path())).unwrap_err();
-        assert!(matches!(error, Error::Download { .. }) && error.to_string().contains(words), "{status}: {error}");
+        assert!(matches!(error, Error::Download { .. }) && error.to_string().contains(&words), "{status}: {error}");
         assert_eq!(server.requests().len(), 1, "{status} is not asked for again");
     }
     for (what, body) in [("no JSON", "<html>"), ("no commit", "{}"), ("a strange commit", r#"{"sha": "../.."}"#)] {

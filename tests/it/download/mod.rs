@@ -6,6 +6,8 @@ mod headers;
 #[cfg(unix)]
 mod places;
 mod pulls;
+#[cfg(unix)]
+mod removing;
 mod verifying;
 
 use crate::common::hub::{Files, Server};

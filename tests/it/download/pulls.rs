@@ -321,7 +321,7 @@ fn the_token_is_for_the_hub_alone() {
     });
     let cache = tempdir().unwrap();
     let error = pull(&hub(&server, cache.path())).unwrap_err().to_string();
-    assert!(error.contains("401: Access is restricted; accept its conditions"), "{error}");
+    assert!(error.contains("401: Access is restricted; ask for access or accept the licence at http"), "{error}");
     let mut known = options(&server, cache.path());
     known.token = Some("hf_secret".into());
     assert!(!format!("{known:?}").contains("secret"));
@@ -383,4 +383,31 @@ fn numbers_of_any_size_are_taken() {
     let hub = Hub::new(HubOptions { patience: Duration::ZERO, ..none.clone() }).unwrap();
     drop(list(&hub)); // nothing answers within a millisecond, or it does
     drop(Hub::new(none).unwrap());
+}
+
+/// Somebody who has a token is not told to get one, and files of a gated repository lead to its page as the list does.
+#[test]
+fn a_gated_file_leads_to_the_page() {
+    let files = noisy(1000);
+    let server = Server::start(move |request, _| match request.path.contains("/resolve/") {
+        true => Reply::new(403).with("x-error-code", "GatedRepo"),
+        false => files.answer(request),
+    });
+    let cache = tempdir().unwrap();
+    let mut known = options(&server, cache.path());
+    known.token = Some("hf_secret".into());
+    let error = pull(&Hub::new(known).unwrap()).unwrap_err().to_string();
+    let page = format!("accept the licence at {}/owner/some-GGUF with the account of HF_TOKEN", server.address);
+    assert!(error.ends_with(&page), "{error}");
+}
+
+/// Offline nothing is asked for, and the error says why.
+#[test]
+fn offline_no_server_is_asked() {
+    let server = Server::start(|_, _| Reply::new(404));
+    let cache = tempdir().unwrap();
+    let offline = HubOptions { offline: true, ..options(&server, cache.path()) };
+    let error = list(&Hub::new(offline).unwrap()).unwrap_err();
+    assert!(matches!(error, Error::Download { .. }) && error.to_string().contains("HF_HUB_OFFLINE"), "{error}");
+    assert!(server.requests().is_empty());
 }

@@ -1,0 +1,64 @@
+//! The command `models rm`: deletes a model from the cache of Hugging Face's programs.
+
+use super::args::RemoveArgs;
+use super::{output, terminal};
+use std::process::ExitCode;
+use wglm::{Error, LocalModel, Places, Removal, Source, find_model};
+
+/// The exit status if it was not said that something is to be deleted.
+const NOT_ASKED: u8 = 2;
+
+pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyhow::Result<ExitCode> {
+    let model = meant(&args.name, places, found)?;
+    let removal = Removal::of(&model, places)?;
+    let what = match model.whole {
+        true => model.name.clone(),
+        false => format!("what there is of {}, which is not whole,", model.name),
+    };
+    let bytes = output::bytes(removal.bytes());
+    if !args.yes {
+        if args.json || !terminal::is_typed() {
+            output::complain(format_args!("error: nothing was deleted; --yes deletes {what} and frees {bytes}"));
+            return Ok(NOT_ASKED.into());
+        }
+        output::note(format_args!("This deletes {what} and frees {bytes}. Programs that share the cache lose it too:"));
+        removal.files().for_each(|path| output::note(format_args!("  {}", path.display())));
+        if !confirmed()? {
+            output::note(format_args!("nothing was deleted"));
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    let (freed, files) = (removal.bytes(), removal.files().map(Into::into).collect::<Vec<std::path::PathBuf>>());
+    removal.run()?;
+    if args.json {
+        let object = serde_json::json!({ "name": model.name, "freed": freed, "files": files });
+        output::lines([object])?;
+    } else {
+        output::lines([format!("deleted {what} and freed {bytes}")])?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The model that a name means. One in the cache comes before those of other programs with the same name.
+fn meant(name: &str, places: &Places, found: &[LocalModel]) -> anyhow::Result<LocalModel> {
+    let named = || found.iter().filter(|model| model.name.eq_ignore_ascii_case(name));
+    let exact = named().find(|model| model.source == Source::HuggingFace).or_else(|| named().next());
+    // The library's advice is to download what is not here, which is not what is wanted.
+    let missing = || anyhow::anyhow!("no model `{name}` is on this machine; `{} models` lists them", output::command());
+    exact.cloned().map_or_else(
+        || {
+            find_model(name, places).map_err(|error| match error {
+                Error::NoModel { .. } => missing(),
+                other => other.into(),
+            })
+        },
+        Ok,
+    )
+}
+
+fn confirmed() -> anyhow::Result<bool> {
+    output::prompt("Delete? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(["y", "yes"].iter().any(|yes| answer.trim().eq_ignore_ascii_case(yes)))
+}

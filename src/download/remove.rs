@@ -1,0 +1,138 @@
+//! Deletes models from the cache that Hugging Face's programs share.
+//!
+//! * **Only files of that cache are deleted.** A link that leads out of it is deleted as a link, and a folder that leads
+//!   out of it is an error. Models of other programs stay: these keep lists of what they have.
+//! * **What others need stays.** Contents are deleted once no file of any commit leads to them, and nothing is deleted of
+//!   a download that is running.
+
+use super::part::{self, unwritable};
+use crate::catalog::{LocalModel, Places, RepoFolder, RepoName, Source};
+use crate::error::{Error, Result};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What there is to delete of a model on this machine.
+///
+/// ```no_run
+/// use wglm::{Places, Removal, find_model};
+///
+/// # fn main() -> wglm::Result<()> {
+/// let places = Places::default();
+/// let model = find_model("unsloth/GLM-4.7-Flash-GGUF:Q4_0", &places)?;
+/// let removal = Removal::of(&model, &places)?;
+/// println!("{} bytes would be free", removal.bytes());
+/// removal.run()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    folder: RepoFolder,
+    /// The names of its files, in all commits.
+    names: Vec<PathBuf>,
+    /// Contents that no other file has.
+    blobs: BTreeSet<PathBuf>,
+    /// What unfinished downloads have left.
+    parts: Vec<PathBuf>,
+    bytes: u64,
+}
+
+impl Removal {
+    /// Looks up what there is of a model: its files in all commits of its repository, and if it is not there as a whole,
+    /// what unfinished downloads from that repository have left. Nothing is deleted yet.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a model in another program's folder, and for one that is not in the cache of `places`, or
+    /// in a folder that leads out of it.
+    pub fn of(model: &LocalModel, places: &Places) -> Result<Self> {
+        if model.source != Source::HuggingFace {
+            return Err(foreign(model));
+        }
+        let folder = folder_of(model, places)?;
+        let root = folder.canonical().ok_or_else(|| outside(model))?;
+        let names = folder.files_of(&model.name);
+        // A folder inside may be a link too.
+        let is_inside = |name: &PathBuf| {
+            let parent = name.parent().zip(name.parent().and_then(|parent| fs::canonicalize(parent).ok()));
+            parent.is_some_and(|(parent, real)| folder.relative(parent).is_some_and(|rest| root.join(rest) == real))
+        };
+        if !names.iter().all(is_inside) {
+            return Err(outside(model));
+        }
+        let blobs = unshared(&folder, &root.join("blobs"), &names);
+        let is_real =
+            |part: &PathBuf| fs::canonicalize(part).is_ok_and(|real| real.parent() == Some(&root.join("blobs")));
+        let parts: Vec<PathBuf> =
+            if model.whole { Vec::new() } else { folder.parts().into_iter().filter(is_real).collect() };
+        let own =
+            |path: &PathBuf| fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map_or(0, |it| it.len());
+        let bytes = names.iter().chain(&blobs).chain(&parts).map(own).sum();
+        Ok(Self { folder, names, blobs, parts, bytes })
+    }
+
+    /// The bytes that will be free. Contents that another file has too are not among them.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The files and links that will be deleted.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.parts.iter().chain(&self.names).chain(&self.blobs).map(PathBuf::as_path)
+    }
+
+    /// Deletes them, and folders that are empty then.
+    ///
+    /// # Errors
+    /// [`Error::Download`] if a program is downloading from the repository to one of the files, before anything is
+    /// deleted; [`Error::Io`] if a file cannot be deleted.
+    pub fn run(self) -> Result<()> {
+        self.parts.iter().try_for_each(|part| part::remove(part))?;
+        for path in self.names.iter().chain(&self.blobs) {
+            fs::remove_file(path).map_err(unwritable("delete", path))?;
+        }
+        self.folder.tidy(&self.names);
+        Ok(())
+    }
+}
+
+/// The blobs that names lead to, without those that other names lead to as well.
+fn unshared(folder: &RepoFolder, blobs: &Path, names: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let own =
+        |name: &PathBuf| fs::canonicalize(name).ok().filter(|path| path.parent() == Some(blobs) && path.is_file());
+    let links = folder.links();
+    let others: BTreeSet<PathBuf> =
+        links.iter().filter(|(name, _)| !names.contains(name)).filter_map(|(name, _)| own(name)).collect();
+    let is_link = |name: &&PathBuf| links.iter().any(|(link, _)| link == *name);
+    names.iter().filter(is_link).filter_map(own).filter(|blob| !others.contains(blob)).collect()
+}
+
+/// The folder of a model's repository.
+fn folder_of(model: &LocalModel, places: &Places) -> Result<RepoFolder> {
+    let cache = places.hub.as_deref().filter(|cache| model.path.starts_with(cache));
+    let first = cache.and_then(|cache| model.path.strip_prefix(cache).ok()?.components().next());
+    let name = first.and_then(|folder| RepoName::of_folder(folder.as_os_str().to_str()?));
+    cache.zip(name).map(|(cache, name)| RepoFolder::new(cache, &name)).ok_or_else(|| outside(model))
+}
+
+fn refused(model: &LocalModel, found: String) -> Error {
+    let expected = "one in the cache of Hugging Face's programs".into();
+    Error::Argument { argument: "model to delete", expected, found: format!("`{}`, {found}", model.name) }
+}
+
+fn outside(model: &LocalModel) -> Error {
+    refused(model, format!("whose folder leads out of it; delete {}", model.path.display()))
+}
+
+/// The error for a model of another program, with what deletes it there.
+fn foreign(model: &LocalModel) -> Error {
+    let path = model.path.display();
+    refused(
+        model,
+        match model.source {
+            Source::Ollama => format!("which is Ollama's; `ollama rm {}` deletes it", model.name),
+            Source::LmStudio => format!("which is LM Studio's; delete it there (My Models), or the file {path}"),
+            _ => format!("which is {}'s; delete the file {path}", model.source.name()),
+        },
+    )
+}
