@@ -1,5 +1,6 @@
 //! The schemas that a JSON schema is made of: what holds them, and what they refer to.
 
+use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -33,22 +34,68 @@ fn held(keyword: &str) -> Option<Held> {
     }
 }
 
+/// What is wrong with a part of a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// The path of the part.
+    pub place: String,
+    pub message: String,
+}
+
+impl Fault {
+    pub fn new(place: &str, message: impl Into<String>) -> Self {
+        Self { place: place.to_owned(), message: message.into() }
+    }
+}
+
+/// A key as a step of a JSON pointer.
+pub(super) fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
 /// Changes a schema and all schemas in it, but nothing that only looks like one: a default, an example, a constant.
 pub(crate) fn for_each(schema: &mut Value, change: &mut dyn FnMut(&mut Map<String, Value>)) {
+    for_each_at(schema, "#", &mut |_, keywords| change(keywords));
+}
+
+/// The same, with the path of each schema.
+pub(super) fn for_each_at(schema: &mut Value, place: &str, change: &mut dyn FnMut(&str, &mut Map<String, Value>)) {
     let Value::Object(keywords) = schema else { return };
-    change(keywords);
+    change(place, keywords);
     for (keyword, value) in keywords.iter_mut() {
         match (held(keyword), value) {
             (Some(Held::One | Held::List), Value::Array(list)) => {
-                list.iter_mut().for_each(|part| for_each(part, &mut *change));
+                for (at, part) in list.iter_mut().enumerate() {
+                    for_each_at(part, &format!("{place}/{keyword}/{at}"), &mut *change);
+                }
             }
             (Some(Held::Named), Value::Object(named)) => {
-                named.values_mut().for_each(|part| for_each(part, &mut *change));
+                for (name, part) in named {
+                    for_each_at(part, &format!("{place}/{keyword}/{}", escaped(name)), &mut *change);
+                }
             }
-            (Some(Held::One), part) => for_each(part, &mut *change),
+            (Some(Held::One), part) => for_each_at(part, &format!("{place}/{keyword}"), &mut *change),
             _ => {}
         }
     }
+}
+
+/// The schemas that a schema is made of, with the paths to them.
+pub(super) fn within(schema: &Value) -> Vec<(String, &Value)> {
+    let mut found = Vec::new();
+    for (keyword, value) in schema.as_object().into_iter().flatten() {
+        match (held(keyword), value) {
+            (Some(Held::One | Held::List), Value::Array(list)) => {
+                found.extend(list.iter().enumerate().map(|(at, part)| (format!("/{keyword}/{at}"), part)));
+            }
+            (Some(Held::Named), Value::Object(named)) => {
+                found.extend(named.iter().map(|(name, part)| (format!("/{keyword}/{}", escaped(name)), part)));
+            }
+            (Some(Held::One), part) => found.push((format!("/{keyword}"), part)),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Has any alternative do where exactly one has to hold and no value is valid by two: where a `discriminator` tells them
@@ -113,8 +160,8 @@ fn texts_of<'a>(schema: &'a Value, name: &str, whole: &'a Value) -> Option<Vec<&
 fn meant<'a>(part: &'a Value, whole: &'a Value) -> &'a Value {
     let mut part = part;
     for _ in 0..MOST_LOOKED_AT {
-        let path = part.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
-        match path.and_then(|path| whole.pointer(path)) {
+        let reference = part.get("$ref").and_then(Value::as_str);
+        match reference.and_then(|reference| referred(reference, whole)) {
             Some(referred) => part = referred,
             None => break,
         }

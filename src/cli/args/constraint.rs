@@ -4,7 +4,7 @@ use crate::cli::input;
 use anyhow::Context;
 use clap::Args;
 use std::path::PathBuf;
-use wglm::{Constraint, serde_json};
+use wglm::{Constraint, SchemaOptions};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Constraints (the thinking before the answer is free)")]
@@ -15,6 +15,12 @@ pub struct ConstraintArgs {
     /// Have answers match the grammar in a file, in Lark's syntax; - reads stdin
     #[arg(long, value_name = "FILE")]
     pub grammar: Option<PathBuf>,
+    /// Let blanks and line ends stand between the parts of the JSON of --json-schema, instead of none
+    #[arg(long, requires = "json_schema")]
+    pub json_whitespace: bool,
+    /// Leave out what of --json-schema cannot be held, instead of refusing it: answers may then not be valid by it
+    #[arg(long, requires = "json_schema")]
+    pub json_lenient: bool,
 }
 
 impl ConstraintArgs {
@@ -22,8 +28,9 @@ impl ConstraintArgs {
     pub fn read(&self) -> anyhow::Result<Option<Constraint>> {
         if let Some(path) = &self.json_schema {
             let name = input::name(path);
-            let schema = serde_json::from_str(&input::text(path)?).with_context(|| format!("{name} is not JSON"))?;
-            return Ok(Some(Constraint::json_schema(schema).with_context(|| name)?));
+            let options =
+                SchemaOptions::default().with_whitespace(self.json_whitespace).with_lenient(self.json_lenient);
+            return Ok(Some(Constraint::json_schema_text(&input::text(path)?, options).with_context(|| name)?));
         }
         let Some(path) = &self.grammar else { return Ok(None) };
         let constraint = Constraint::lark(&input::text(path)?).with_context(|| input::name(path));
