@@ -110,7 +110,7 @@ fn decimals_of_any_length() {
             &["0.1", "2.5", "1"],
             &["0", "2.51", "-1", "3"],
         ),
-        (r#"{"const": 1e300}"#, &["1e300"], &["1e301", "1"]),
+        (r#"{"const": 1e300}"#, &["1e+300"], &["1e+301", "1"]),
     ] {
         judged(&of_text(schema), accepted, refused);
     }
@@ -356,7 +356,7 @@ fn errors_in_words_of_json_schema() {
         within("not", json!({"type": "null"})),
         within("dependentRequired", json!({"a": ["b"]})),
         within("propertyNames", json!({"minLength": 3})),
-        within("unevaluatedProperties", json!({"$ref": "https://example.org"})),
+        (json!({"allOf": [{}], "unevaluatedProperties": false}), "#"),
         within("$dynamicRef", json!("#a")),
         within("$ref", json!("#/$defs/nosuch")),
         within("$ref", json!("https://example.org/schema.json")),

@@ -104,7 +104,7 @@ const WORDS: [(&str, &str); 10] = [
 ];
 
 /// How wglm's own messages begin.
-const OWN: [&str; 14] = [
+const OWN: [&str; 15] = [
     "`",
     "#",
     "a ",
@@ -113,6 +113,7 @@ const OWN: [&str; 14] = [
     "it is not JSON",
     "more than",
     "no ",
+    "numbers ",
     "the ",
     "there is",
     "too complex:",

@@ -192,7 +192,7 @@ pub(super) struct Bound {
 pub(super) fn not_below(bound: &Bound, integers: bool) -> String {
     let amount = |value: Decimal| Bound { value, open: bound.open };
     match bound.value.sign() {
-        -1 => format!("{}|-(?:{})", any(integers), amounts_to(&amount(bound.value.negated()), integers)),
+        -1 => format!("{}|-(?:{})", any(integers), amounts_to(&amount(bound.value.negated()), integers, integers)),
         0 if !bound.open => any(integers),
         _ => amounts_from(bound, integers),
     }
@@ -204,7 +204,7 @@ pub(super) fn not_above(bound: &Bound, integers: bool) -> String {
     match bound.value.sign() {
         -1 => format!("-(?:{})", amounts_from(&negated(), integers)),
         0 if bound.open => format!("-(?:{})", amounts_from(bound, integers)),
-        _ => format!("-(?:{})|{}", any(integers), amounts_to(bound, integers)),
+        _ => format!("-(?:{})|{}", any(integers), amounts_to(bound, integers, false)),
     }
 }
 
@@ -247,12 +247,12 @@ fn amounts_from(bound: &Bound, integers: bool) -> String {
     format!("(?:{})", options.join("|"))
 }
 
-/// Numbers from zero up to a positive one, or zero.
-fn amounts_to(bound: &Bound, integers: bool) -> String {
+/// Numbers up to a positive one, from zero or, behind a sign, from one: `-0` is an integer of JSON, and of no program's types.
+fn amounts_to(bound: &Bound, integers: bool, from_one: bool) -> String {
     let ((whole, rest), any_fraction) = (bound.value.parts(), fraction(integers));
     let mut options = Vec::new();
     for (at, digit) in whole.bytes().enumerate() {
-        let least = if at == 0 && whole.len() > 1 { b'1' } else { b'0' };
+        let least = if at == 0 && (whole.len() > 1 || from_one) { b'1' } else { b'0' };
         let left = whole.len() - at - 1;
         if digit > least {
             let (least, most) = (char::from(least), char::from(digit - 1));
@@ -260,10 +260,12 @@ fn amounts_to(bound: &Bound, integers: bool) -> String {
         }
     }
     if whole.len() > 1 {
-        options.push(format!("(?:0|[1-9][0-9]{{0,{}}}){any_fraction}", whole.len() - 2));
+        let zero = if from_one { "" } else { "0|" };
+        options.push(format!("(?:{zero}[1-9][0-9]{{0,{}}}){any_fraction}", whole.len() - 2));
     }
     // The whole number itself, and what of its fraction is not above.
     match (integers, bound.open, rest.is_empty()) {
+        (true, ..) if whole == "0" && from_one => {}
         (true, false, true) => options.push(whole),
         (true, true, true) | (false, true, true) => {}
         (true, _, false) => options.push(whole),

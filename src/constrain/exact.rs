@@ -7,7 +7,7 @@
 
 use super::decimal::{Bound, Decimal};
 use super::range::{Range, Written, expression};
-use super::schema::{Fault, for_each_at};
+use super::schema::{Fault, for_each_at, has_keyword};
 use crate::text::referred;
 use llguidance::earley::{Grammar, lexerspec::LexerSpec};
 use serde_json::{Map, Value, json};
@@ -118,7 +118,7 @@ pub(super) fn is_misused(schema: &Value) -> bool {
 /// # Errors
 /// For what cannot be held.
 pub(super) fn hold_numbers(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
-    let whole = schema.clone();
+    let whole = if has_keyword(schema, "$ref") { schema.clone() } else { Value::Null };
     let (mut numbers, mut fault) = (Rewriting { whole: &whole, looked_at: 0, exact: BTreeSet::new() }, None);
     for_each_at(schema, "#", &mut |place, keywords| {
         let of_one = if fault.is_none() { numbers.hold(keywords) } else { Ok(()) };
@@ -420,7 +420,7 @@ impl Rewriting<'_> {
 
     /// Several schemas of numbers that hold together become one. Where other values are allowed too, they are left as they are.
     fn hold_together(&mut self, keywords: &mut Map<String, Value>) -> Result<(), String> {
-        if type_bits(keywords) & NUMBER == 0 || keywords.contains_key("properties") {
+        if type_bits(keywords) & NUMBER == 0 {
             return Ok(());
         }
         let schema = Value::Object(keywords.clone());
@@ -430,10 +430,8 @@ impl Rewriting<'_> {
         if self.looked_at > MOST_LOOKED_AT {
             return Err("too complex: too many schemas hold together".to_owned());
         }
-        if types != Some(NUMBER) {
-            return Ok(());
-        }
-        let Some(ranges) = Said::of(self.whole).numbers(&schema) else { return Ok(()) };
+        let ranges = if types == Some(NUMBER) { Said::of(self.whole).numbers(&schema) } else { None };
+        let Some(ranges) = ranges else { return left_to_doubles(keywords) };
         let mut written = Vec::new();
         for range in ranges {
             written.extend(range.written()?);
@@ -540,6 +538,18 @@ impl Rewriting<'_> {
             other => json!({"const": other}),
         })
     }
+}
+
+/// Whether what a schema itself says of numbers is held by doubles, where it has to be.
+fn left_to_doubles(keywords: &Map<String, Value>) -> Result<(), String> {
+    let is_exact =
+        |range: &Range| range.written().is_ok_and(|all| all.iter().any(|one| matches!(one, Written::Exact(_))));
+    let says = KEYWORDS.iter().any(|key| keywords.contains_key(*key));
+    if says && own(keywords).iter().any(is_exact) || values(keywords).is_some_and(|values| values.iter().any(has_exact))
+    {
+        return Err("numbers of many digits cannot be held beside schemas of other values".to_owned());
+    }
+    Ok(())
 }
 
 /// Whether a value is, or has in it, a number that doubles do not hold.

@@ -6,7 +6,7 @@
 
 use super::decimal::Decimal;
 use super::exact;
-use super::schema::{Fault, for_each_at};
+use super::schema::{Fault, for_each_at, has_keyword};
 use llguidance::regex_to_lark;
 use regex_syntax::hir::Look;
 use serde_json::{Map, Value, json};
@@ -146,7 +146,7 @@ fn shown(value: &Value) -> String {
 /// For a keyword of the wrong type, or one that cannot be held, unless the schema is `lenient`.
 pub(super) fn tidy(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
     let mut fault = None;
-    let whole = schema.clone();
+    let whole = if has_keyword(schema, "propertyNames") { schema.clone() } else { Value::Null };
     for_each_at(schema, "#", &mut |place, keywords| {
         if fault.is_none()
             && let Err(message) = of_one(keywords, &whole, lenient)
@@ -253,8 +253,8 @@ fn without(keywords: &mut Map<String, Value>) {
     else {
         return;
     };
-    let is_number = ["integer", "number"].iter().any(|name| keywords.get("type").is_some_and(|kind| kind == name));
-    if is_number && !keywords.contains_key("anyOf") {
+    // Of no other value do these say anything.
+    if !keywords.contains_key("anyOf") {
         keywords.shift_remove("not");
         keywords.insert("anyOf".to_owned(), json!([{"exclusiveMinimum": value}, {"exclusiveMaximum": value}]));
     }

@@ -3,7 +3,7 @@
 //! JSON Schema has more: JSON pointers with `~0` and `~1`, characters as in a URI, anchors, and the `$id` of a schema in the
 //! same document. What is referred to by these, and what is no definition, gets a definition of its own.
 
-use super::schema::{Fault, escaped, within};
+use super::schema::{Fault, escaped, has_keyword, within};
 use crate::text::decoded;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
@@ -19,12 +19,12 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// # Errors
 /// For a reference to another document, or to what is not there.
 pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
+    if !has_keyword(schema, "$ref") {
+        return Ok(());
+    }
     let mut all =
         Resources { whole: schema.clone(), ids: HashMap::new(), anchors: HashMap::new(), references: Vec::new() };
     all.collect(schema, "", "");
-    if all.references.is_empty() {
-        return Ok(());
-    }
     let mut names = Names::of(schema);
     let (mut meant, mut wanted) = (HashMap::new(), Vec::new());
     for (place, base, reference) in &all.references {
@@ -183,7 +183,7 @@ impl Names {
             self.made.insert(target.to_owned(), name.clone());
             wanted.push((target.to_owned(), name));
         }
-        format!("#/$defs/{}", escaped(&self.made[target]))
+        format!("#/$defs/{}", escaped(self.made.get(target).map_or("", String::as_str)))
     }
 }
 

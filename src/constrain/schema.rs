@@ -98,6 +98,11 @@ pub(super) fn within(schema: &Value) -> Vec<(String, &Value)> {
     found
 }
 
+/// Whether a schema, or one in it, has a keyword.
+pub(super) fn has_keyword(schema: &Value, keyword: &str) -> bool {
+    schema.get(keyword).is_some() || within(schema).iter().any(|(_, part)| has_keyword(part, keyword))
+}
+
 /// Has any alternative do where exactly one has to hold and no value is valid by two: where a `discriminator` tells them
 /// apart, as Pydantic and OpenAPI write it, or a property. llguidance compares alternatives with one another, but it does not
 /// look at what references mean, and refuses those.
@@ -125,10 +130,13 @@ pub(super) fn open_unions(schema: &mut Value) {
 /// are looked at to tell alternatives apart.
 const MOST_LOOKED_AT: usize = 50;
 
-/// Whether no value is valid by two of these schemas: all are of objects that have to have the same property, and each allows
-/// other texts as its value.
+/// Whether no value is valid by two of these schemas: each is of other types, or all are of objects that have to have the same
+/// property, and each allows other texts as its value.
 fn are_apart(list: &[Value], whole: &Value) -> bool {
     let all: Vec<&Value> = list.iter().map(|part| meant(part, whole)).collect();
+    if are_of_other_types(&all) {
+        return true;
+    }
     let is_object = |part: &&Value| part.get("type").and_then(Value::as_str) == Some("object");
     let Some(first) = all.first() else { return false };
     all.iter().all(is_object)
@@ -137,6 +145,19 @@ fn are_apart(list: &[Value], whole: &Value) -> bool {
             let mut are_new = |texts: Vec<_>| texts.into_iter().all(|text| known.insert(text));
             all.iter().all(|part| texts_of(part, name, whole).is_some_and(&mut are_new))
         })
+}
+
+/// Whether each of these schemas names types, and no two of them the same.
+fn are_of_other_types(all: &[&Value]) -> bool {
+    let mut kinds = HashSet::new();
+    all.iter().all(|part| {
+        let names = match part.get("type") {
+            Some(Value::String(name)) => vec![name.as_str()],
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            _ => return false,
+        };
+        names.into_iter().all(|name| kinds.insert(if name == "integer" { "number" } else { name }))
+    })
 }
 
 /// The properties that a schema says an object has to have.
@@ -260,6 +281,8 @@ mod tests {
         assert!(is_open(referred("cat", json!({"discriminator": {"propertyName": "kind"}}))));
         assert!(!is_open(referred("dog", json!({"anyOf": [{}]}))), "there is such a list");
         assert!(!is_open(json!({"oneOf": [{"type": "integer"}, {"type": "number"}]})));
+        let types = json!({"oneOf": [{"$ref": "#/$defs/a"}, {"type": ["null", "boolean"]}], "$defs": {"a": {"type": "string"}}});
+        assert!(is_open(types));
         let optional = json!({"type": "object", "properties": {"kind": {"const": "dog"}}});
         assert!(!is_open(json!({"oneOf": [of_kind(json!({"const": "cat"})), optional]})), "without a kind it is valid");
     }
