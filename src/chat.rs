@@ -95,6 +95,8 @@ pub struct Chat {
     /// What [`send`](Chat::send) and [`reply`](Chat::reply) do if the conversation outgrows the context: they refuse,
     /// unless this says otherwise.
     pub overflow: Overflow,
+    #[cfg(feature = "schema")]
+    asked: Option<ask::Asked>,
 }
 
 impl Chat {
@@ -118,7 +120,17 @@ impl Chat {
         let options = GenerateOptions { sampling: model.sampling()?, ..GenerateOptions::default() };
         let (messages, tools, template_kwargs) = (Vec::new(), Vec::new(), Map::new());
         let (reasoning, overflow) = (None, Overflow::default());
-        Ok(Self { session, messages, reasoning, options, tools, template_kwargs, overflow })
+        Ok(Self {
+            session,
+            messages,
+            reasoning,
+            options,
+            tools,
+            template_kwargs,
+            overflow,
+            #[cfg(feature = "schema")]
+            asked: None,
+        })
     }
 
     /// The messages so far.

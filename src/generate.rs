@@ -54,7 +54,7 @@ pub struct GenerateOptions {
     #[cfg(feature = "constrain")]
     pub constraint: Option<Constraint>,
     /// Whether functions may be called, or have to be. The arguments of each call are valid by the function's schema, as
-    /// far as llguidance supports it, in any case. In GLM's form of calls the `format` of a string is not kept.
+    /// far as that can be held, in any case. In GLM's form of calls the `format` of a string is not kept.
     #[cfg(feature = "constrain")]
     pub calls: Calls,
 }

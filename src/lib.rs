@@ -104,7 +104,7 @@ pub use catalog::{LocalModel, ModelName, Places, RepoName, Source, find_model, l
 pub use chat::AskError;
 pub use chat::{Chat, ChatState, Overflow, Reply};
 #[cfg(feature = "constrain")]
-pub use constrain::{Calls, Constraint};
+pub use constrain::{Calls, Constraint, SchemaOptions};
 #[cfg(feature = "download")]
 pub use download::{
     FileState, Hub, HubOptions, PullProgress, PullStage, Pulled, RemoteFile, RemoteModel, Removal, Repository,

@@ -1,9 +1,9 @@
 //! Replies that are values of a type.
 
-use super::Chat;
+use super::{Chat, Reply};
 use crate::constrain::{self, Calls, Constraint};
 use crate::error::Error;
-use crate::generate::{Event, Stop};
+use crate::generate::{Event, GenerateOptions, Stop};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -16,8 +16,9 @@ pub enum AskError {
     #[error(transparent)]
     Failed(#[from] Error),
     /// The reply ended before the value was complete. It is part of the conversation, so after [`Stop::Length`] or a
-    /// cancellation [`Chat::resume`] continues it.
-    #[error("the reply ended before its value was complete ({stop:?}), behind {} bytes", text.len())]
+    /// cancellation [`Chat::resume_ask`] goes on with it and returns the value; [`Chat::resume`] goes on with it by the same
+    /// schema.
+    #[error("the reply ended before its value was complete ({stop:?}), after {} bytes; Chat::resume_ask continues it", text.len())]
     Unfinished {
         /// The answer so far.
         text: String,
@@ -64,27 +65,73 @@ impl Chat {
     ///
     /// # Errors
     /// [`AskError::Unfinished`] with the text so far if the context or
-    /// [`max_tokens`](crate::GenerateOptions::max_tokens) did not suffice; [`AskError::Failed`] with
-    /// [`Error::Constraint`] for a type whose schema is not supported, before anything is generated, and otherwise with the
-    /// errors of [`Chat::send`]; [`AskError::NoValue`].
+    /// [`max_tokens`](crate::GenerateOptions::max_tokens) did not suffice: [`Chat::resume_ask`] goes on from there.
+    /// [`AskError::Failed`] with [`Error::Constraint`] for a type whose schema is not supported or has no value, before
+    /// anything is generated, and otherwise with the errors of [`Chat::send`]; [`AskError::NoValue`].
     pub fn ask<T: DeserializeOwned + JsonSchema>(&mut self, text: &str) -> Result<T, AskError> {
-        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
-        constrain::for_each_schema(&mut schema, &mut close);
-        if let Some(parts) = schema.as_object_mut() {
-            parts.insert(
-                "x-guidance".to_owned(),
-                json!({"coerce_one_of": true, "whitespace_pattern": constrain::BLANKS}),
-            );
-        }
-        let constraint = Constraint::json_schema(schema)?;
-        let before = self.options.constraint.replace(constraint);
+        let constraint = constraint_of::<T>()?;
+        let answered = self.constrained(&constraint, |chat| read(chat.send(text)?));
+        self.value(answered, constraint)
+    }
+
+    /// Goes on with the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. It may be asked
+    /// for again as long as that is [`AskError::Unfinished`]. The text in that error, and in [`AskError::NoValue`], is the whole
+    /// answer so far.
+    ///
+    /// [`Chat::resume`] goes on with the same reply by the same schema, too, and returns its events.
+    ///
+    /// # Errors
+    /// Those of [`Chat::ask`] and of [`Chat::resume`].
+    pub fn resume_ask<T: DeserializeOwned + JsonSchema>(&mut self) -> Result<T, AskError> {
+        let constraint = constraint_of::<T>()?;
+        let before = self.answer_so_far();
+        let answered = self.constrained(&constraint, |chat| read(chat.resume()?));
+        let whole = answered.map(|(more, stop)| {
+            let whole = self.answer_so_far();
+            // The message has all of it, unless nothing of it is a message.
+            (if whole.len() > before.len() { whole } else { before + &more }, stop)
+        });
+        self.value(whole, constraint)
+    }
+
+    /// Does something with a constraint, and without calls.
+    fn constrained<R>(&mut self, constraint: &Constraint, run: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.options.constraint.replace(constraint.clone());
         let calls = std::mem::replace(&mut self.options.calls, Calls::None);
-        let answered = self.answer(text);
+        let result = run(self);
         (self.options.constraint, self.options.calls) = (before, calls);
+        result
+    }
+
+    /// The options to resume a reply with: what [`Chat::ask`] left unfinished goes on by the same schema.
+    pub(super) fn resumed_options(&self) -> GenerateOptions {
+        let mut options = self.options.clone();
+        let is_same =
+            |asked: &&Asked| asked.messages == self.messages.len() && self.answer_so_far().starts_with(&asked.answer);
+        if let (None, Some(asked)) = (&options.constraint, self.asked.as_ref().filter(is_same)) {
+            (options.constraint, options.calls) = (Some(asked.constraint.clone()), Calls::None);
+        }
+        options
+    }
+
+    /// The text of the last message, if it is the assistant's.
+    fn answer_so_far(&self) -> String {
+        let last = self.messages.last().filter(|last| last.role == "assistant");
+        last.map(|last| last.text().into_owned()).unwrap_or_default()
+    }
+
+    /// The value of an answer. What is unfinished is remembered, with its constraint, so that it can be resumed.
+    fn value<T: DeserializeOwned + JsonSchema>(
+        &mut self,
+        answered: Result<(String, Stop), Error>,
+        constraint: Constraint,
+    ) -> Result<T, AskError> {
         let (text, stop) = answered?;
         if stop != Stop::End {
+            self.asked = Some(Asked { messages: self.messages.len(), answer: self.answer_so_far(), constraint });
             return Err(AskError::Unfinished { text, stop }); // what is left of 1234 may be a value as well: 12
         }
+        self.asked = None;
         match serde_json::from_str(&text) {
             Ok(value) => Ok(value),
             Err(reason) => {
@@ -92,29 +139,56 @@ impl Chat {
             }
         }
     }
+}
 
-    /// The answer to a message, and why it ended.
-    fn answer(&mut self, text: &str) -> Result<(String, Stop), Error> {
-        let (mut answer, mut stop) = (String::new(), Stop::Cancelled);
-        for event in self.send(text)? {
-            match event? {
-                Event::Text(piece) => answer.push_str(&piece),
-                Event::Done(stats) => stop = stats.stop,
-                _ => {}
-            }
+/// A value that was asked for and is unfinished.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    /// How many messages there are with the answer, and what there is of it.
+    messages: usize,
+    answer: String,
+    /// What the answer has to match.
+    constraint: Constraint,
+}
+
+/// The answer of a reply, and why it ended.
+fn read(reply: Reply<'_>) -> Result<(String, Stop), Error> {
+    let (mut answer, mut stop) = (String::new(), Stop::Cancelled);
+    for event in reply {
+        match event? {
+            Event::Text(piece) => answer.push_str(&piece),
+            Event::Done(stats) => stop = stats.stop,
+            _ => {}
         }
-        Ok((answer, stop))
     }
+    Ok((answer, stop))
+}
+
+/// What an answer has to match to be a value of a type: its schema, as serde reads it. Objects are closed, since a type ignores
+/// other entries and a model could write them for ever; exactly one of several alternatives may be any of them; and a set takes
+/// the same item twice.
+fn constraint_of<T: JsonSchema>() -> Result<Constraint, Error> {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+    constrain::for_each_schema(&mut schema, &mut |keywords| {
+        close(keywords);
+        keywords.shift_remove("uniqueItems");
+    });
+    if let Some(parts) = schema.as_object_mut() {
+        parts.insert("x-guidance".to_owned(), json!({"coerce_one_of": true}));
+    }
+    Constraint::json_schema(schema)
 }
 
 /// What says more of an object's entries than `properties` does.
-const OPEN: [&str; 11] = [
+const OPEN: [&str; 13] = [
     "$ref",
     "additionalProperties",
     "allOf",
     "anyOf",
+    "const",
     "dependentSchemas",
     "else",
+    "enum",
     "if",
     "oneOf",
     "patternProperties",
@@ -128,7 +202,10 @@ const TOGETHER: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 /// Has an object no entries but those that its schema names: a type ignores others, and a model could write them for ever.
 /// What is flattened into an object is a schema of the same entries, and neither of both can be closed.
 fn close(schema: &mut Map<String, Value>) {
-    let has_entries = schema.get("properties").is_some_and(Value::is_object);
+    // A type without fields is an object without `properties`.
+    let has_entries = schema
+        .get("properties")
+        .map_or_else(|| schema.get("type").is_some_and(|kind| kind == "object"), Value::is_object);
     if has_entries && !OPEN.iter().any(|key| schema.contains_key(*key)) {
         schema.insert("additionalProperties".to_owned(), false.into());
     } else if has_entries {
@@ -140,7 +217,8 @@ fn close(schema: &mut Map<String, Value>) {
 fn open_parts(schema: &mut Map<String, Value>) {
     let parts = schema.iter_mut().filter(|(key, _)| TOGETHER.contains(&key.as_str()));
     for part in parts.filter_map(|(_, list)| list.as_array_mut()).flatten().filter_map(Value::as_object_mut) {
-        if part.contains_key("properties") && part.get("additionalProperties").is_none_or(|of| *of == false) {
+        let has_entries = part.contains_key("properties") || part.get("type").is_some_and(|kind| kind == "object");
+        if has_entries && part.get("additionalProperties").is_none_or(|of| *of == false) {
             part.insert("additionalProperties".to_owned(), true.into());
         }
         open_parts(part);

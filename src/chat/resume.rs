@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::{Chat, Reply, check};
 use crate::error::{Error, Result};
-use crate::generate::{Generation, PartialReply};
+use crate::generate::{GenerateOptions, Generation, PartialReply};
 use crate::text::{Message, ReplyParser, Tokenizer};
 
 /// The tag that ends thinking.
@@ -23,12 +23,19 @@ impl Chat {
     /// cut off before it had any content, for example inside its first call, is not among the messages, but can still
     /// be resumed while the session holds its tokens.
     ///
+    /// A [`constraint`](crate::GenerateOptions::constraint) is that of the whole answer: what there is of it has to match, and
+    /// the rest follows it. What `Chat::ask` left unfinished goes on by the schema of its type.
+    ///
     /// # Errors
     /// [`Error::Argument`] if the last message is not the assistant's, [`Error::Message`] if it contains calls and the
     /// session no longer holds its tokens; otherwise those of [`Chat::send`].
     pub fn resume(&mut self) -> Result<Reply<'_>> {
         let beginning = self.beginning(true)?;
-        self.go_on(beginning, false)
+        #[cfg(feature = "schema")]
+        let options = self.resumed_options();
+        #[cfg(not(feature = "schema"))]
+        let options = self.options.clone();
+        self.go_on(beginning, options, false)
     }
 
     /// Returns a reply to the current messages that begins with `text`. No event repeats this text, and it is part of
@@ -43,7 +50,7 @@ impl Chat {
     pub fn prefill(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::assistant(text));
         match self.beginning(false) {
-            Ok(beginning) => self.go_on(beginning, true),
+            Ok(beginning) => self.go_on(beginning, self.options.clone(), true),
             Err(error) => {
                 self.messages.pop();
                 Err(error)
@@ -52,9 +59,9 @@ impl Chat {
     }
 
     /// Goes on with a reply. If that cannot be and the last message `was_added`, it goes.
-    fn go_on(&mut self, beginning: ResumePoint, was_added: bool) -> Result<Reply<'_>> {
+    fn go_on(&mut self, beginning: ResumePoint, options: GenerateOptions, was_added: bool) -> Result<Reply<'_>> {
         let ResumePoint { prompt, begun, draft, joins } = beginning;
-        match Generation::resumed(&mut self.session, prompt, begun, self.options.clone()) {
+        match Generation::resumed(&mut self.session, prompt, begun, options) {
             Ok(generation) => Ok(Reply::resumed(generation, &mut self.messages, draft, joins)),
             Err(error) => {
                 self.messages.truncate(self.messages.len() - usize::from(was_added));

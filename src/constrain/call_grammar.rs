@@ -6,13 +6,13 @@
 
 use super::functions::{name, parameters};
 use super::numbers::{Mark, Numbers};
-use super::source::{BLANKS, Constraint, lenient, with_options};
+use super::source::{BLANKS, Constraint, How, prepared};
 use super::vocabulary::Grammar;
 use crate::error::{Error, Result};
 use crate::text::{CallForm, Family, Tag, Tokenizer};
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 
 /// Whether a reply may, must or must not call functions.
@@ -53,7 +53,7 @@ impl CallGrammar<'_> {
         let mut rules = Rules::new(*self);
         let body = rules.bodies(self.tools)?;
         // The object of a call begins at once.
-        Ok(rules.finish(&body, None, self.family.calls == CallForm::Object))
+        rules.finish(&body, None, self.family.calls == CallForm::Object)
     }
 
     /// Further calls, or none. `None` where nothing can follow a call.
@@ -63,7 +63,7 @@ impl CallGrammar<'_> {
     pub fn more(&self) -> Result<Option<Grammar>> {
         let mut rules = Rules::new(*self);
         let calls = rules.calls(self.tools, "*")?;
-        Ok((!calls.is_empty()).then(|| rules.finish(&calls, None, false)))
+        if calls.is_empty() { Ok(None) } else { rules.finish(&calls, None, false).map(Some) }
     }
 
     /// The whole answer: what a constraint asks for, calls, or either of both. `None` if it may be anything.
@@ -79,25 +79,25 @@ impl CallGrammar<'_> {
                 Some(constraint) => {
                     let calls = rules.calls(self.tools, "+")?;
                     let is_json = constraint.numbers().is_some();
-                    return Ok(Some(rules.finish(&format!("@{ANSWER} | {calls}"), Some(constraint), is_json)));
+                    return rules.finish(&format!("@{ANSWER} | {calls}"), Some(constraint), is_json).map(Some);
                 }
             },
             Calls::Auto | Calls::None => {
                 let alone = |constraint: &Constraint| {
-                    let source = TopLevelGrammar { grammars: vec![constraint.named(ANSWER)], max_tokens: None };
-                    Grammar { source, kind: constraint.kind(), numbers: constraint.numbers() }
+                    let source = TopLevelGrammar { grammars: vec![constraint.named(ANSWER)?], max_tokens: None };
+                    Ok(Grammar { source, kind: constraint.kind(), numbers: constraint.numbers() })
                 };
-                return Ok(constraint.map(alone));
+                return constraint.map(alone).transpose();
             }
             Calls::Required if !self.tools.is_empty() => {
                 let calls = rules.calls(self.tools, "+")?;
-                return Ok(Some(rules.finish(&calls, None, false)));
+                return rules.finish(&calls, None, false).map(Some);
             }
             Calls::Required => "functions to call".to_owned(),
             Calls::Function(wanted) => {
                 if let Some(tool) = self.tools.iter().find(|tool| name(tool) == *wanted) {
                     let call = rules.calls(std::slice::from_ref(tool), "")?;
-                    return Ok(Some(rules.finish(&call, None, false)));
+                    return rules.finish(&call, None, false).map(Some);
                 }
                 format!("one of the functions {}", self.tools.iter().map(name).collect::<Vec<_>>().join(", "))
             }
@@ -149,10 +149,10 @@ impl<'a> Rules<'a> {
     }
 
     /// The grammar of these rules. `is_json` says that the text begins as JSON.
-    fn finish(self, start: &str, constraint: Option<&Constraint>, is_json: bool) -> Grammar {
+    fn finish(self, start: &str, constraint: Option<&Constraint>, is_json: bool) -> Result<Grammar> {
         let lark = format!("start: {start}\n{}", self.text);
         let mut grammars = vec![GrammarWithLexer::from_lark(lark)];
-        grammars.extend(constraint.map(|constraint| constraint.named(ANSWER)));
+        grammars.extend(constraint.map(|constraint| constraint.named(ANSWER)).transpose()?);
         let kind = constraint.map_or(KIND, Constraint::kind);
         let family = self.of.family;
         let marks = match (family.calls, family.caller) {
@@ -169,7 +169,7 @@ impl<'a> Rules<'a> {
         let marks = marks.into_iter().map(|(mark, tag)| (mark, family.text(tag))).collect();
         let of_json = self.arguments.into_iter().filter_map(|(name, is_json)| is_json.then_some(name)).collect();
         let numbers = Some(Numbers::between(marks, of_json, is_json));
-        Grammar { source: TopLevelGrammar { grammars, max_tokens: None }, kind, numbers }
+        Ok(Grammar { source: TopLevelGrammar { grammars, max_tokens: None }, kind, numbers })
     }
 
     /// A tag of the family; nothing for one that it does not have.
@@ -255,7 +255,9 @@ impl<'a> Rules<'a> {
 
 /// JSON by a schema of a function.
 pub(super) fn json_of(schema: Value) -> String {
-    format!("%json {}", with_options(schema, lenient()))
+    // By one that nothing is valid by, or that says nothing that can be held, anything is written.
+    let prepared = prepared(schema, How::FUNCTION).or_else(|_| prepared(json!({}), How::FUNCTION));
+    format!("%json {}", prepared.unwrap_or_else(|_| json!({})))
 }
 
 /// A text as a string of Lark's.

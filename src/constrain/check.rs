@@ -6,10 +6,9 @@
 use super::depth;
 use super::expression::ways;
 use super::matcher::{Matcher, failed};
-use super::schema::with_definitions;
-use super::source::{alone, json_grammar, lenient, with_options};
+use super::schema::{Fault, escaped, with_definitions};
+use super::source::{How, alone, json_grammar, prepared};
 use super::stack::with_stack;
-use super::together::Excess;
 use super::vocabulary::{Grammar, factory_of};
 use crate::error::{Error, Result};
 use llguidance::api::{GrammarInit, GrammarWithLexer, ParserLimits, TopLevelGrammar};
@@ -32,19 +31,39 @@ pub(super) fn json_schema(schema: &Value) -> Result<()> {
     if !schema.is_object() && !schema.is_boolean() {
         return Err(failed(SCHEMA, "#", "expected an object or a boolean"));
     }
-    with_stack(SCHEMA, || schema_on_stack(schema))
+    with_stack(SCHEMA, || schema_on_stack(schema)).map_err(in_our_words)
+}
+
+/// The error of a part of a schema.
+pub(super) fn fault(place: &str, message: &str) -> Error {
+    failed(SCHEMA, &shortened(place), message)
+}
+
+/// The most characters of a path that are shown.
+const LONGEST_PLACE: usize = 120;
+
+/// A path without its middle, if it is long.
+fn shortened(place: &str) -> String {
+    let count = place.chars().count();
+    if count <= LONGEST_PLACE {
+        return place.to_owned();
+    }
+    let half = LONGEST_PLACE / 2;
+    place.chars().take(half).chain("…".chars()).chain(place.chars().skip(count - half)).collect()
 }
 
 /// Refuses a schema that is too large, too deep or too complex.
 fn bounded(schema: &Value) -> Result<()> {
-    let refused = depth::of_schema(schema).map(|Excess { place, message }| failed(SCHEMA, &place, message));
-    refused.map_or(Ok(()), Err)
+    match prepared(schema.clone(), How::NEW_FUNCTION) {
+        Err(Fault { place, message }) if is_of_size(&message) => Err(fault(&place, &message)),
+        _ => Ok(()),
+    }
 }
 
 fn schema_on_stack(schema: &Value) -> Result<()> {
-    bounded(schema)?;
-    let compiled = |schema: &Value| text(json_grammar(schema.clone()), SCHEMA);
-    let Err(error) = compiled(schema) else { return Ok(()) };
+    let grammar = json_grammar(schema.clone(), How::NEW)?;
+    let Err(error) = text(grammar, SCHEMA) else { return Ok(()) };
+    let compiled = |schema: &Value| text(json_grammar(schema.clone(), How::NEW)?, SCHEMA);
     let (mut path, mut part, mut message) = ("#".to_owned(), schema.clone(), message_of(&error));
     // What is too large is so as a whole.
     let until = Instant::now() + if is_of_size(&message) { Duration::ZERO } else { SEARCH };
@@ -64,7 +83,58 @@ fn schema_on_stack(schema: &Value) -> Result<()> {
         }
         break;
     }
-    Err(Error::Constraint { kind: SCHEMA, place: path, message })
+    Err(Error::Constraint { kind: SCHEMA, place: shortened(&path), message })
+}
+
+/// What llguidance says of schemas, as far as it can be said in words of JSON Schema.
+const WORDS: [(&str, &str); 10] = [
+    ("nsatisfiable", "no value is valid"),
+    ("Regex is empty", "no string is valid"),
+    ("are not disjoint", "`patternProperties`: patterns that match the same names cannot be held"),
+    ("patternProperty regexes", "`patternProperties`: the patterns are too complex to be told apart"),
+    (
+        "oneOf constraints",
+        "`oneOf`: alternatives by which the same value may be valid cannot be held; use `anyOf`, or have the schema be lenient",
+    ),
+    ("min/maxProperties", "`minProperties` and `maxProperties` cannot be held beside properties that are not required"),
+    ("circular references", "`$ref`: a schema that refers to itself cannot be held beside other keywords"),
+    ("if regex is empty", "`pattern`: too complex together with what stands beside it"),
+    ("unknown field", "`x-guidance`: an option that does not exist"),
+    ("invalid type", "`x-guidance`: an option of the wrong type"),
+];
+
+/// How wglm's own messages begin.
+const OWN: [&str; 15] = [
+    "`",
+    "#",
+    "a ",
+    "compiling it failed",
+    "expected",
+    "it is not JSON",
+    "more than",
+    "no ",
+    "numbers ",
+    "the ",
+    "there is",
+    "too complex:",
+    "too large:",
+    "too many",
+    "what ",
+];
+
+/// An error of a schema without the words of what compiles it.
+pub(super) fn in_our_words(error: Error) -> Error {
+    match error {
+        Error::Constraint { kind: SCHEMA, place, message } if !OWN.iter().any(|begin| message.starts_with(begin)) => {
+            let known = WORDS.iter().find(|(theirs, _)| message.contains(theirs)).map(|(_, ours)| *ours);
+            let other = match is_of_size(&message) || message.contains("imit") || message.contains("fuel") {
+                true => "too large or too complex to be compiled",
+                false => "it cannot be held",
+            };
+            Error::Constraint { kind: SCHEMA, place, message: known.unwrap_or(other).to_owned() }
+        }
+        other => other,
+    }
 }
 
 pub(super) fn regex(expression: &str) -> Result<()> {
@@ -101,10 +171,7 @@ pub(super) fn is_small(schema: &Value) -> bool {
 /// Whether arguments can be written by the schema of a function, of which not everything has to be supported. A schema that
 /// is too deep for llguidance is not shown to it.
 pub(super) fn arguments(schema: &Value) -> Result<()> {
-    with_stack(SCHEMA, || {
-        bounded(schema)?;
-        text(GrammarWithLexer::from_json_schema(with_options(schema.clone(), lenient())), SCHEMA)
-    })
+    with_stack(SCHEMA, || text(json_grammar(schema.clone(), How::NEW_FUNCTION)?, SCHEMA))
 }
 
 /// Whether any text matches a grammar.
@@ -118,6 +185,20 @@ fn text(grammar: GrammarWithLexer, kind: &'static str) -> Result<()> {
         }
         mask => mask.map(drop),
     }
+}
+
+/// Whether a text is a whole answer by a constraint, byte for byte.
+#[cfg(test)]
+pub(super) fn accepts(constraint: &super::Constraint, text: &str) -> Result<bool> {
+    let grammar = Grammar { source: alone(constraint.named("answer")?), kind: constraint.kind(), numbers: None };
+    let mut matcher = Matcher::new(bytes()?, &grammar, 16, None)?;
+    for byte in text.bytes() {
+        if matcher.is_over() || !matcher.allows(byte.into())? {
+            return Ok(false);
+        }
+        matcher.accept(byte.into())?;
+    }
+    Ok(matcher.may_end())
 }
 
 /// What compiles grammars over single bytes.
@@ -139,7 +220,10 @@ fn message_of(error: &Error) -> String {
 
 /// Whether a message says that a schema is too large: by its own words, and not by those that it cites.
 fn is_of_size(message: &str) -> bool {
-    message.split(['\'', '"']).step_by(2).any(|words| words.contains("too ") || words.contains("limits."))
+    message
+        .split(['\'', '"'])
+        .step_by(2)
+        .any(|words| words.contains("too ") || words.contains("limits.") || words.starts_with("more than"))
 }
 
 /// Whether the error of a part is why the whole has its error: the whole cites it, or says of both that no value is valid.
@@ -181,9 +265,4 @@ fn parts(schema: &Value) -> Vec<(String, Value)> {
     }
     first.extend(others);
     first
-}
-
-/// A key as a step of a JSON pointer.
-pub(super) fn escaped(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
 }

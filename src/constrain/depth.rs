@@ -2,7 +2,9 @@
 //! and an overflow of the stack ends the process. So what is too deep is refused before llguidance sees it.
 
 use super::expression::ways;
-use super::together::{self, Excess, MOST_WAYS};
+use super::schema::Fault;
+use super::together::{self, MOST_WAYS};
+use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -38,8 +40,8 @@ const MOST_PATTERNS: u64 = 10_000;
 const MOST_MERGED: u64 = 1_000_000;
 
 /// Why a schema is too large or too deep to be compiled, if it is.
-pub(super) fn of_schema(schema: &Value) -> Option<Excess> {
-    let whole = |message| Excess { place: "#".to_owned(), message };
+pub(super) fn of_schema(schema: &Value) -> Option<Fault> {
+    let whole = |message| Fault { place: "#".to_owned(), message };
     if let Some(message) = of_whole(schema) {
         return Some(whole(message));
     }
@@ -49,9 +51,15 @@ pub(super) fn of_schema(schema: &Value) -> Option<Excess> {
     refused.map(whole).or_else(|| together::excess(schema))
 }
 
-fn of_whole(schema: &Value) -> Option<String> {
+/// Why a schema is too large, or nested too deep, to be looked at, if it is.
+pub(super) fn of_size(schema: &Value) -> Option<String> {
+    measured(schema).err()
+}
+
+/// The objects in a schema, if it is not too large.
+fn measured(schema: &Value) -> Result<Vec<&Map<String, Value>>, String> {
     if is_deeper_than(schema, DEEPEST) {
-        return Some(format!("more than {DEEPEST} levels of nesting"));
+        return Err(format!("more than {DEEPEST} levels of nesting"));
     }
     let (mut values, mut bytes, mut open, mut objects) = (0, 0, vec![schema], Vec::new());
     while let Some(value) = open.pop() {
@@ -67,18 +75,26 @@ fn of_whole(schema: &Value) -> Option<String> {
             _ => {}
         }
         if value.get("$ref").and_then(Value::as_str).is_some_and(|name| name.len() > LONGEST_REFERENCE) {
-            return Some(format!("a reference of more than {LONGEST_REFERENCE} bytes"));
+            return Err(format!("a reference of more than {LONGEST_REFERENCE} bytes"));
         }
         if value.get("oneOf").and_then(Value::as_array).is_some_and(|list| list.len() > MOST_OF_ONE) {
-            return Some(format!("more than {MOST_OF_ONE} alternatives in oneOf"));
+            return Err(format!("more than {MOST_OF_ONE} alternatives in oneOf"));
         }
     }
     if values > MOST_VALUES {
-        return Some(format!("too large: {values} values; the most are {MOST_VALUES}"));
+        return Err(format!("too large: {values} values; the most are {MOST_VALUES}"));
     }
     if bytes > MOST_BYTES {
-        return Some(format!("too large: {bytes} bytes of names and strings; the most are {MOST_BYTES}"));
+        return Err(format!("too large: {bytes} bytes of names and strings; the most are {MOST_BYTES}"));
     }
+    Ok(objects)
+}
+
+fn of_whole(schema: &Value) -> Option<String> {
+    let objects = match measured(schema) {
+        Ok(objects) => objects,
+        Err(why) => return Some(why),
+    };
     if let Some(why) = of_patterns(&objects).or_else(|| of_one(&objects, schema)) {
         return Some(why);
     }
@@ -156,7 +172,7 @@ fn below(list: &[Value], whole: &Value) -> u64 {
                 return count;
             }
             let reference = part.get("$ref").and_then(Value::as_str).filter(|name| followed.insert(*name));
-            next = reference.and_then(|name| resolved(name, whole));
+            next = reference.and_then(|name| referred(name, whole));
         }
     }
     count
@@ -233,9 +249,9 @@ impl<'a> Depth<'a> {
         if let Some(known) = self.known.get(name) {
             return Some(known.unwrap_or(0));
         }
-        let Some(referred) = resolved(name, self.whole) else { return Some(0) };
+        let Some(meant) = referred(name, self.whole) else { return Some(0) };
         self.known.insert(name, None);
-        let below = self.of(referred, level)?;
+        let below = self.of(meant, level)?;
         self.known.insert(name, Some(below));
         Some(below)
     }
@@ -301,18 +317,6 @@ impl<'a> Depth<'a> {
     }
 }
 
-/// What llguidance finds for a reference.
-pub(super) fn resolved<'a>(reference: &str, whole: &'a Value) -> Option<&'a Value> {
-    let path = reference.strip_prefix('#')?;
-    if path.is_empty() || path == "/" {
-        return Some(whole);
-    }
-    path.strip_prefix('/')?.split('/').try_fold(whole, |part, step| match part {
-        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-        part => part.get(step),
-    })
-}
-
 /// Why a grammar is too large or too deep to be compiled, if it is.
 pub(super) fn of_lark(grammar: &str) -> Option<String> {
     if grammar.len() > LONGEST_GRAMMAR {
@@ -344,7 +348,7 @@ pub(super) fn of_lark(grammar: &str) -> Option<String> {
                 let mut schemas = serde_json::Deserializer::from_str(&rest["%json".len()..]).into_iter::<Value>();
                 match schemas.next() {
                     Some(Ok(schema)) => {
-                        if let Some(Excess { place, message }) = of_schema(&schema) {
+                        if let Some(Fault { place, message }) = of_schema(&schema) {
                             return Some(format!("{place}: {message}"));
                         }
                         "%json".len() + schemas.byte_offset()

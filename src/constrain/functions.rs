@@ -1,6 +1,6 @@
 //! The functions that a reply may call: their names, and the schemas of their arguments.
 
-use super::check;
+use super::{check, depth, reference};
 use serde_json::{Value, json};
 
 /// The functions, with any arguments for those whose schema is too large, too deep or too complex to be looked at.
@@ -52,5 +52,10 @@ pub(super) fn parameters(tool: &Value) -> Value {
     if is_whole && !["allOf", "anyOf", "oneOf", "$ref"].iter().any(|key| schema.contains_key(*key)) {
         schema.entry("additionalProperties").or_insert(false.into());
     }
-    Value::Object(schema)
+    let mut schema = Value::Object(schema);
+    if depth::of_size(&schema).is_none() {
+        // One that leads nowhere accepts anything, so nothing can be wrong.
+        drop(reference::simplify(&mut schema, true));
+    }
+    schema
 }

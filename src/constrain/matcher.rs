@@ -2,9 +2,11 @@
 
 use super::numbers::{Digits, Numbers};
 use super::vocabulary::Grammar;
+use super::{check, exact};
 use crate::error::{Error, Result};
-use llguidance::api::StopReason;
+use llguidance::api::{GrammarInit, StopReason};
 use llguidance::{ParserFactory, TokenParser, panic_utils};
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -41,8 +43,7 @@ impl Matcher {
         words: usize,
         digits: Option<&Arc<Digits>>,
     ) -> Result<Self> {
-        let parser = factory.create_parser(grammar.source.clone());
-        let mut inner = parser.map_err(|error| failed(grammar.kind, "", error))?;
+        let mut inner = parser(factory, grammar).map_err(|error| failed(grammar.kind, "", error))?;
         if inner.is_fresh() {
             inner.start_without_prompt();
         }
@@ -52,7 +53,7 @@ impl Matcher {
 
     /// What came of a step of llguidance's. After one that failed, or took too much memory, all others fail.
     fn settle<T>(&mut self, step: std::result::Result<T, impl Display>) -> Result<T> {
-        let step = step.map_err(|error| failed(self.kind, "", format!("{error:#}")));
+        let step = step.map_err(|error| check::in_our_words(failed(self.kind, "", format!("{error:#}"))));
         let (bytes, items) = (self.memory(), self.inner.parser.stats().all_items);
         let too_much =
             |what: String| Err(failed(self.kind, "", format!("too complex: a reply takes more than {what}")));
@@ -161,6 +162,12 @@ impl Matcher {
         self.settle(taken).map(drop)
     }
 
+    /// Whether the text is complete, though it may be able to go on.
+    #[cfg(test)]
+    pub(super) fn may_end(&mut self) -> bool {
+        self.inner.is_accepting()
+    }
+
     /// Whether the text is complete and cannot go on. After an error it is not: that comes again with the next mask.
     pub fn is_over(&self) -> bool {
         self.failed.is_none() && self.inner.stop_reason() != StopReason::NotStopped
@@ -171,6 +178,28 @@ impl std::fmt::Debug for Matcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Matcher").field("kind", &self.kind).finish_non_exhaustive()
     }
+}
+
+/// An error with what led to it.
+fn text(error: impl Display) -> String {
+    format!("{error:#}")
+}
+
+/// Compiles a grammar, and has the numbers in it be exact.
+fn parser(factory: &ParserFactory, grammar: &Grammar) -> std::result::Result<TokenParser, String> {
+    let mut exact = BTreeSet::new();
+    for one in &grammar.source.grammars {
+        let definitions = one.json_schema.as_ref().and_then(|schema| schema.get("$defs")?.as_object());
+        exact.extend(definitions.into_iter().flat_map(|all| all.keys()).flat_map(|name| exact::expressions(name)));
+        exact.extend(one.lark_grammar.iter().flat_map(|text| exact::expressions(text)));
+    }
+    if exact.is_empty() {
+        return factory.create_parser(grammar.source.clone()).map_err(text);
+    }
+    let init = GrammarInit::Serialized(grammar.source.clone());
+    let (rules, lexer) = init.to_internal(Some(factory.tok_env().clone()), factory.limits().clone()).map_err(text)?;
+    let (rules, lexer) = exact::hold(rules, lexer, &exact)?;
+    factory.create_parser_from_init_default(GrammarInit::Internal(rules, lexer)).map_err(text)
 }
 
 /// The most characters of llguidance's messages that are shown.

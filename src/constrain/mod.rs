@@ -6,12 +6,19 @@
 
 mod call_grammar;
 mod check;
+mod decimal;
 mod depth;
+mod exact;
 mod expression;
+mod finite;
+mod format;
 mod functions;
 mod keyed;
+mod keywords;
 mod matcher;
 mod numbers;
+mod range;
+mod reference;
 mod schema;
 mod source;
 mod stack;
@@ -21,7 +28,10 @@ mod vocabulary;
 pub use call_grammar::{CallGrammar, Calls};
 pub use functions::{bounded, name as function_name, supported};
 pub use matcher::Matcher;
-pub use source::Constraint;
-pub use vocabulary::{Grammar, Vocabulary};
 #[cfg(feature = "schema")]
-pub(crate) use {schema::for_each as for_each_schema, source::BLANKS};
+pub(crate) use schema::for_each as for_each_schema;
+pub use source::{Constraint, SchemaOptions};
+pub use vocabulary::{Grammar, Vocabulary};
+
+#[cfg(test)]
+mod accepted;

@@ -1,57 +1,11 @@
 //! Numbers that other programs can read. llguidance lets a number have digits without end, in its fraction and its exponent
 //! too, which a model may go on writing for ever, and which no program reads: `1e999` is JSON, and no number of any type.
 //!
-//! Integers get bounds in the schema. Of all other numbers the digits are counted while they are written.
+//! Integers get bounds in the schema (`range`). Of all other numbers the digits are counted while they are written.
 
-use super::schema::for_each;
 use crate::text::Tokenizer;
-use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// The largest integer that is read as the same by all programs: section 6 of RFC 8259.
-const EXACT: i64 = (1 << 53) - 1;
-
-/// The largest integer in 64 bits that is also a number in double precision, which bounds are.
-const LARGEST: i64 = i64::MAX - 1023;
-
-/// Gives each integer in a schema the bounds that it lacks: those of its `format`, or those of integers that every program
-/// reads exactly.
-pub(super) fn bound_integers(schema: &mut Value) {
-    for_each(schema, &mut bound);
-}
-
-fn bound(keywords: &mut Map<String, Value>) {
-    let is = |name: &str| match keywords.get("type") {
-        Some(Value::String(known)) => known == name,
-        Some(Value::Array(known)) => known.iter().any(|known| known == name),
-        _ => false,
-    };
-    // What is one of some values needs no bounds.
-    if !is("integer") || is("number") || keywords.contains_key("const") || keywords.contains_key("enum") {
-        return;
-    }
-    let (least, most) = match keywords.get("format").and_then(Value::as_str) {
-        Some("int32") => (i64::from(i32::MIN), i64::from(i32::MAX)),
-        Some("uint32") => (0, i64::from(u32::MAX)),
-        Some("int64" | "int128" | "int") => (-LARGEST, LARGEST),
-        Some("uint64" | "uint128" | "uint") => (0, LARGEST),
-        // What these say of the number is not known here, and could be that it is a larger one.
-        _ if ["allOf", "anyOf", "oneOf", "$ref"].iter().any(|key| keywords.contains_key(*key)) => (-LARGEST, LARGEST),
-        _ => (-EXACT, EXACT),
-    };
-    let given = |keys: [&str; 2]| keys.iter().find_map(|key| keywords.get(*key).and_then(Value::as_f64));
-    let (from, to) = (given(["minimum", "exclusiveMinimum"]), given(["maximum", "exclusiveMaximum"]));
-    // A bound on the wrong side of the one that is given would leave nothing.
-    let least = [least, -LARGEST].into_iter().find(|least| to.is_none_or(|to| (*least as f64) < to));
-    let most = [most, LARGEST].into_iter().find(|most| from.is_none_or(|from| (*most as f64) > from));
-    if let (None, Some(least)) = (from, least) {
-        keywords.insert("minimum".to_owned(), least.into());
-    }
-    if let (None, Some(most)) = (to, most) {
-        keywords.insert("maximum".to_owned(), most.into());
-    }
-}
 
 /// The most digits of a number before its exponent, and those of its exponent. With them every number is finite, and an
 /// integer of 64 bits is among them.
@@ -218,24 +172,5 @@ impl Json {
             let point = *byte == b'.' && self.exponent.is_none() && self.digits >= MOST_DIGITS;
             is_in_text || self.digits <= MOST_DIGITS && self.exponent.unwrap_or(0) <= MOST_OF_EXPONENT && !point
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{EXACT, LARGEST, bound_integers};
-    use serde_json::json;
-
-    #[test]
-    fn bounds_leave_what_a_schema_asks_for() {
-        let bounded = |mut schema: serde_json::Value| {
-            bound_integers(&mut schema);
-            (schema["minimum"].as_i64(), schema["maximum"].as_i64())
-        };
-        assert_eq!(bounded(json!({"type": "integer"})), (Some(-EXACT), Some(EXACT)));
-        assert_eq!(bounded(json!({"type": "integer", "minimum": 1})), (Some(1), Some(EXACT)));
-        assert_eq!(bounded(json!({"type": "string"})), (None, None));
-        let larger = json!({"type": "integer", "allOf": [{"minimum": 1e16}]});
-        assert_eq!(bounded(larger), (Some(-LARGEST), Some(LARGEST)));
     }
 }

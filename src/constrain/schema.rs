@@ -1,5 +1,6 @@
 //! The schemas that a JSON schema is made of: what holds them, and what they refer to.
 
+use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -33,22 +34,73 @@ fn held(keyword: &str) -> Option<Held> {
     }
 }
 
+/// What is wrong with a part of a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// The path of the part.
+    pub place: String,
+    pub message: String,
+}
+
+impl Fault {
+    pub fn new(place: &str, message: impl Into<String>) -> Self {
+        Self { place: place.to_owned(), message: message.into() }
+    }
+}
+
+/// A key as a step of a JSON pointer.
+pub(super) fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
 /// Changes a schema and all schemas in it, but nothing that only looks like one: a default, an example, a constant.
 pub(crate) fn for_each(schema: &mut Value, change: &mut dyn FnMut(&mut Map<String, Value>)) {
+    for_each_at(schema, "#", &mut |_, keywords| change(keywords));
+}
+
+/// The same, with the path of each schema.
+pub(super) fn for_each_at(schema: &mut Value, place: &str, change: &mut dyn FnMut(&str, &mut Map<String, Value>)) {
     let Value::Object(keywords) = schema else { return };
-    change(keywords);
+    change(place, keywords);
     for (keyword, value) in keywords.iter_mut() {
         match (held(keyword), value) {
             (Some(Held::One | Held::List), Value::Array(list)) => {
-                list.iter_mut().for_each(|part| for_each(part, &mut *change));
+                for (at, part) in list.iter_mut().enumerate() {
+                    for_each_at(part, &format!("{place}/{keyword}/{at}"), &mut *change);
+                }
             }
             (Some(Held::Named), Value::Object(named)) => {
-                named.values_mut().for_each(|part| for_each(part, &mut *change));
+                for (name, part) in named {
+                    for_each_at(part, &format!("{place}/{keyword}/{}", escaped(name)), &mut *change);
+                }
             }
-            (Some(Held::One), part) => for_each(part, &mut *change),
+            (Some(Held::One), part) => for_each_at(part, &format!("{place}/{keyword}"), &mut *change),
             _ => {}
         }
     }
+}
+
+/// The schemas that a schema is made of, with the paths to them.
+pub(super) fn within(schema: &Value) -> Vec<(String, &Value)> {
+    let mut found = Vec::new();
+    for (keyword, value) in schema.as_object().into_iter().flatten() {
+        match (held(keyword), value) {
+            (Some(Held::One | Held::List), Value::Array(list)) => {
+                found.extend(list.iter().enumerate().map(|(at, part)| (format!("/{keyword}/{at}"), part)));
+            }
+            (Some(Held::Named), Value::Object(named)) => {
+                found.extend(named.iter().map(|(name, part)| (format!("/{keyword}/{}", escaped(name)), part)));
+            }
+            (Some(Held::One), part) => found.push((format!("/{keyword}"), part)),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether a schema, or one in it, has a keyword.
+pub(super) fn has_keyword(schema: &Value, keyword: &str) -> bool {
+    schema.get(keyword).is_some() || within(schema).iter().any(|(_, part)| has_keyword(part, keyword))
 }
 
 /// Has any alternative do where exactly one has to hold and no value is valid by two: where a `discriminator` tells them
@@ -78,10 +130,13 @@ pub(super) fn open_unions(schema: &mut Value) {
 /// are looked at to tell alternatives apart.
 const MOST_LOOKED_AT: usize = 50;
 
-/// Whether no value is valid by two of these schemas: all are of objects that have to have the same property, and each allows
-/// other texts as its value.
+/// Whether no value is valid by two of these schemas: each is of other types, or all are of objects that have to have the same
+/// property, and each allows other texts as its value.
 fn are_apart(list: &[Value], whole: &Value) -> bool {
     let all: Vec<&Value> = list.iter().map(|part| meant(part, whole)).collect();
+    if are_of_other_types(&all) {
+        return true;
+    }
     let is_object = |part: &&Value| part.get("type").and_then(Value::as_str) == Some("object");
     let Some(first) = all.first() else { return false };
     all.iter().all(is_object)
@@ -90,6 +145,19 @@ fn are_apart(list: &[Value], whole: &Value) -> bool {
             let mut are_new = |texts: Vec<_>| texts.into_iter().all(|text| known.insert(text));
             all.iter().all(|part| texts_of(part, name, whole).is_some_and(&mut are_new))
         })
+}
+
+/// Whether each of these schemas names types, and no two of them the same.
+fn are_of_other_types(all: &[&Value]) -> bool {
+    let mut kinds = HashSet::new();
+    all.iter().all(|part| {
+        let names = match part.get("type") {
+            Some(Value::String(name)) => vec![name.as_str()],
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            _ => return false,
+        };
+        names.into_iter().all(|name| kinds.insert(if name == "integer" { "number" } else { name }))
+    })
 }
 
 /// The properties that a schema says an object has to have.
@@ -113,8 +181,8 @@ fn texts_of<'a>(schema: &'a Value, name: &str, whole: &'a Value) -> Option<Vec<&
 fn meant<'a>(part: &'a Value, whole: &'a Value) -> &'a Value {
     let mut part = part;
     for _ in 0..MOST_LOOKED_AT {
-        let path = part.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
-        match path.and_then(|path| whole.pointer(path)) {
+        let reference = part.get("$ref").and_then(Value::as_str);
+        match reference.and_then(|reference| referred(reference, whole)) {
             Some(referred) => part = referred,
             None => break,
         }
@@ -213,6 +281,8 @@ mod tests {
         assert!(is_open(referred("cat", json!({"discriminator": {"propertyName": "kind"}}))));
         assert!(!is_open(referred("dog", json!({"anyOf": [{}]}))), "there is such a list");
         assert!(!is_open(json!({"oneOf": [{"type": "integer"}, {"type": "number"}]})));
+        let types = json!({"oneOf": [{"$ref": "#/$defs/a"}, {"type": ["null", "boolean"]}], "$defs": {"a": {"type": "string"}}});
+        assert!(is_open(types));
         let optional = json!({"type": "object", "properties": {"kind": {"const": "dog"}}});
         assert!(!is_open(json!({"oneOf": [of_kind(json!({"const": "cat"})), optional]})), "without a kind it is valid");
     }

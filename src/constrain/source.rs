@@ -1,12 +1,12 @@
 //! What a caller constrains a reply by.
 
-use super::check;
-use super::numbers::{Numbers, bound_integers};
-use super::schema::open_unions;
+use super::numbers::Numbers;
+use super::schema::{Fault, for_each, open_unions};
+use super::{check, depth, exact, finite, format, keywords, reference};
 use crate::error::{Error, Result};
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// What the answer of a reply has to match: see [`GenerateOptions::constraint`](crate::GenerateOptions::constraint).
 ///
@@ -79,24 +79,107 @@ impl From<Constraint> for Source {
     }
 }
 
-/// Blanks between the parts of JSON: one, or a line's end and what the next line begins with. Without a limit a model may
-/// write blanks for ever.
-pub(crate) const BLANKS: &str = r" |\n[ \t]{0,20}";
+/// Blanks between the parts of JSON, where they are allowed: one, or a line's end and what the next line begins with. Without a
+/// limit a model may write blanks for ever.
+pub(super) const BLANKS: &str = r" |\n[ \t]{0,20}";
+
+/// How JSON by a schema is written, and how strictly the schema is taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchemaOptions {
+    /// Whether blanks and line ends may stand between the parts of the JSON: one blank, or a line end and up to 20 blanks. Without
+    /// it the JSON is compact, which takes fewer tokens.
+    pub whitespace: bool,
+    /// Whether keywords that cannot be held, or whose value has the wrong type, are left out instead of refused, and exactly one
+    /// of several alternatives may be any of them. The answer may then not be valid by the schema.
+    pub lenient: bool,
+}
+
+impl SchemaOptions {
+    /// The same, with [`whitespace`](Self::whitespace) as given.
+    #[must_use]
+    pub fn with_whitespace(self, whitespace: bool) -> Self {
+        Self { whitespace, ..self }
+    }
+
+    /// The same, with [`lenient`](Self::lenient) as given.
+    #[must_use]
+    pub fn with_lenient(self, lenient: bool) -> Self {
+        Self { lenient, ..self }
+    }
+
+    /// A schema that carries these options.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn put_into(self, schema: Value) -> Value {
+        let schema = if schema == Value::Bool(true) { json!({}) } else { schema };
+        let mut own = Map::new();
+        own.extend(self.whitespace.then(|| ("whitespace_pattern".to_owned(), BLANKS.into())));
+        own.extend(self.lenient.then(|| ("lenient".to_owned(), true.into())));
+        match schema {
+            Value::Object(mut keywords) if !own.is_empty() => {
+                match keywords.entry("x-guidance").or_insert_with(|| json!({})) {
+                    Value::Object(given) => {
+                        own.extend(std::mem::take(given));
+                        *given = own;
+                    }
+                    _ => {}
+                }
+                Value::Object(keywords)
+            }
+            other => other,
+        }
+    }
+}
 
 impl Constraint {
-    /// JSON that is valid by a schema. Properties come in the order in which the schema has them. The schema may have its
-    /// parts in `$defs`; references to other documents are not looked up. llguidance's options can be given as
-    /// `x-guidance`.
+    /// JSON that is valid by a schema, without blanks between its parts: see [`Constraint::json_schema_with`] for others.
+    /// Properties come in the order in which the schema has them. References lead into the schema itself: by JSON pointers, by
+    /// anchors, or by the `$id` of a schema in it. llguidance's options can be given as `x-guidance`.
+    ///
+    /// What the schema says is held exactly, or the schema is refused: the guide lists all keywords, `docs/embedding.md`. A
+    /// `format` that is not known is an annotation.
     ///
     /// Numbers are such that other programs read them. An integer without bounds gets those of its `format`, `int32`,
     /// `uint32`, `int64` or `uint64`, and otherwise lies within ±(2^53 - 1), which every program reads exactly. All other
-    /// numbers have at most 20 digits and an exponent of at most two.
+    /// numbers have at most 20 digits and an exponent of at most two. A `Value` has integers of more than 64 bits as doubles:
+    /// a schema with longer numbers is better given as text ([`Constraint::json_schema_text`]).
     ///
     /// # Errors
     /// [`Error::Constraint`], with the path of the part of the schema that no value is valid by, that is not supported, or that
     /// is too deep, too large or too complex.
     pub fn json_schema(schema: Value) -> Result<Self> {
-        Source::JsonSchema(schema).try_into()
+        Self::json_schema_with(schema, SchemaOptions::default())
+    }
+
+    /// The same, with options.
+    ///
+    /// # Errors
+    /// As [`Constraint::json_schema`].
+    pub fn json_schema_with(schema: Value, options: SchemaOptions) -> Result<Self> {
+        Source::JsonSchema(options.put_into(schema)).try_into()
+    }
+
+    /// The same, of a schema as text, whose numbers keep all of their digits.
+    ///
+    /// # Errors
+    /// As [`Constraint::json_schema`], and for a text that is no JSON.
+    pub fn json_schema_text(text: &str, options: SchemaOptions) -> Result<Self> {
+        let marked = exact::marked(text, &[]);
+        let schema = serde_json::from_str(marked.as_deref().unwrap_or(text));
+        let schema = schema.map_err(|error| Error::Constraint {
+            kind: check::SCHEMA,
+            place: String::new(),
+            message: format!("it is not JSON: {error}"),
+        })?;
+        Self::json_schema_with(schema, options)
+    }
+
+    /// A body of JSON in which the numbers below these keys keep all of their digits, if that makes a difference: for a schema
+    /// within it.
+    #[doc(hidden)]
+    pub fn keep_digits(text: &str, below: &[&str]) -> Option<String> {
+        exact::marked(text, below)
     }
 
     /// The same, of a schema that another process has checked: the command's server has that done where it can be stopped.
@@ -142,38 +225,79 @@ impl Constraint {
     }
 
     /// The grammar, under a name.
-    pub(super) fn named(&self, name: &str) -> GrammarWithLexer {
+    pub(super) fn named(&self, name: &str) -> Result<GrammarWithLexer> {
         let grammar = match &self.0 {
-            Source::JsonSchema(schema) => json_grammar(schema.clone()),
+            Source::JsonSchema(schema) => json_grammar(schema.clone(), How::CHECKED)?,
             Source::Regex(expression) => GrammarWithLexer::from_regex(expression),
             Source::Lark(grammar) => GrammarWithLexer::from_lark(grammar.clone()),
         };
-        GrammarWithLexer { name: Some(name.to_owned()), ..grammar }
+        Ok(GrammarWithLexer { name: Some(name.to_owned()), ..grammar })
     }
+}
+
+/// What a schema is made ready for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct How {
+    /// Whether its limits are checked.
+    checks: bool,
+    /// Whether it is a function's, of which not everything has to be supported, and which is written as the model writes calls.
+    of_function: bool,
+}
+
+impl How {
+    pub const NEW: Self = Self { checks: true, of_function: false };
+    pub const CHECKED: Self = Self { checks: false, of_function: false };
+    pub const FUNCTION: Self = Self { checks: false, of_function: true };
+    pub const NEW_FUNCTION: Self = Self { checks: true, of_function: true };
 }
 
 /// The grammar of a JSON schema.
-pub(super) fn json_grammar(schema: Value) -> GrammarWithLexer {
-    GrammarWithLexer::from_json_schema(with_options(schema, json!({"whitespace_pattern": BLANKS})))
+pub(super) fn json_grammar(schema: Value, how: How) -> Result<GrammarWithLexer> {
+    match prepared(schema, how) {
+        Ok(schema) => Ok(GrammarWithLexer::from_json_schema(schema)),
+        Err(Fault { place, message }) => Err(check::fault(&place, &message)),
+    }
 }
 
-/// A schema with llguidance's options, unless it has its own, with bounds for its integers, and with alternatives as
-/// llguidance knows them.
-pub(super) fn with_options(mut schema: Value, options: Value) -> Value {
-    if schema == Value::Bool(true) {
-        schema = json!({});
+/// A schema in the form that llguidance compiles: with its options, and with everything in the words of the keywords that it
+/// holds exactly.
+///
+/// # Errors
+/// For what cannot be held, what has no value, and what is too large, too deep or too complex.
+pub(super) fn prepared(schema: Value, how: How) -> std::result::Result<Value, Fault> {
+    let mut schema = if schema == Value::Bool(true) { json!({}) } else { schema };
+    let whole = |message: String| Fault::new("#", message);
+    if let Some(message) = depth::of_size(&schema) {
+        return Err(whole(message));
     }
+    if exact::is_misused(&schema) {
+        return Err(whole(format!("the character U+{:X} is not supported", u32::from(exact::MARK))));
+    }
+    let given = schema.get("x-guidance").cloned().unwrap_or_else(|| json!({}));
+    let Value::Object(given) = given else { return Err(whole("`x-guidance` is no object".to_owned())) };
+    let lenient = how.of_function || given.get("lenient") == Some(&Value::Bool(true));
+    keywords::tidy(&mut schema, lenient)?;
+    reference::simplify(&mut schema, lenient)?;
+    if let Some(fault) = how.checks.then(|| depth::of_schema(&schema)).flatten() {
+        return Err(fault);
+    }
+    finite::prune(&mut schema)?;
     open_unions(&mut schema);
-    bound_integers(&mut schema);
-    if let Value::Object(parts) = &mut schema {
-        parts.entry("x-guidance").or_insert(options);
+    exact::hold_numbers(&mut schema, lenient)?;
+    for_each(&mut schema, &mut format::hold);
+    let blanks = match how.of_function {
+        true => json!({"whitespace_pattern": BLANKS}),
+        false => json!({"whitespace_flexible": false}),
+    };
+    let mut options = blanks.as_object().cloned().unwrap_or_default();
+    if lenient {
+        options.extend(["lenient", "coerce_one_of"].map(|key| (key.to_owned(), true.into())));
     }
-    schema
-}
-
-/// llguidance's options for the schema of a function, of which not everything has to be supported.
-pub(super) fn lenient() -> Value {
-    json!({"whitespace_pattern": BLANKS, "lenient": true, "coerce_one_of": true})
+    options.extend(given);
+    if let Value::Object(keywords) = &mut schema {
+        keywords.insert("x-guidance".to_owned(), Value::Object(options));
+    }
+    Ok(schema)
 }
 
 /// A grammar that stands alone.

@@ -5,9 +5,9 @@
 //! it, and copies what stands beside alternatives for each of them. None of that is within its budgets. So it is counted
 //! here, before: never too little, and sometimes too much, where schemas that hold together repeat each other.
 
-use super::check::escaped;
-use super::depth::resolved;
 use super::expression::{UNKNOWN, ways};
+use super::schema::{Fault, escaped};
+use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,14 +30,6 @@ const MOST_SCHEMAS: u64 = 250_000;
 
 /// The most schemas, properties and strings that are looked at to count all that.
 const MOST_STEPS: u64 = 500_000;
-
-/// A part of a schema in which too much holds together.
-#[derive(Debug)]
-pub(super) struct Excess {
-    /// Its path.
-    pub place: String,
-    pub message: String,
-}
 
 /// What holds together at a place of the JSON.
 #[derive(Debug, Clone, Copy, Default)]
@@ -140,11 +132,11 @@ impl<'a> Sum<'a> {
 }
 
 /// What is too much in a schema, if anything is.
-pub(super) fn excess(schema: &Value) -> Option<Excess> {
+pub(super) fn excess(schema: &Value) -> Option<Fault> {
     let (following, expressions) = (Vec::new(), HashMap::new());
     let mut count = Count { whole: schema, steps: 0, following, pairs: 0, ways: 0, expressions };
     let found = count.of(schema, false).and_then(|sum| count.judge(&sum));
-    found.err().map(|Found { path, message }| Excess { place: pointer(&path), message })
+    found.err().map(|Found { path, message }| Fault { place: pointer(&path), message })
 }
 
 /// What is too much, and the steps to it.
@@ -284,7 +276,7 @@ impl<'a> Count<'a> {
         any.map(|any| self.and(&mut sum, any)).transpose()?;
         if let Some(name) = keywords.get("$ref").and_then(Value::as_str).filter(|_| holds)
             && !self.following.contains(&name)
-            && let Some(referred) = resolved(name, self.whole)
+            && let Some(referred) = referred(name, self.whole)
         {
             self.following.push(name);
             let referred = self.of(referred, holds)?;

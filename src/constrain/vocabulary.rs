@@ -1,5 +1,6 @@
 //! A model's vocabulary as llguidance reads it.
 
+use super::check;
 use super::matcher::{Matcher, failed};
 use super::numbers::{Digits, Numbers};
 use super::stack::with_stack;
@@ -123,7 +124,8 @@ impl Vocabulary {
 
     fn compile(&self, grammar: &Grammar) -> Result<Arc<Matcher>> {
         with_stack(grammar.kind, || {
-            let mut matcher = Matcher::new(&self.factory, grammar, self.words, Some(&self.digits))?;
+            let matcher = Matcher::new(&self.factory, grammar, self.words, Some(&self.digits));
+            let mut matcher = matcher.map_err(check::in_our_words)?;
             matcher.mask()?; // an error if nothing matches
             Ok(Arc::new(matcher))
         })

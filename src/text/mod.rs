@@ -39,5 +39,6 @@ pub use tokenizer::Tokenizer;
 pub use vocab::{TokenType, Vocab};
 #[cfg(feature = "constrain")]
 pub(crate) use {
-    family::CallForm, reply::ReplyPlace, schema::alternatives, schema::is_of_type, schema::types, tag::Tag,
+    family::CallForm, reply::ReplyPlace, schema::alternatives, schema::decoded, schema::is_of_type, schema::referred,
+    schema::types, tag::Tag,
 };

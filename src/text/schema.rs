@@ -40,8 +40,8 @@ impl Steps {
         while let Some(part) = open.pop() {
             self.take(1)?;
             if let Some(reference) = part.get("$ref").and_then(Value::as_str) {
-                match resolved(reference, whole) {
-                    Some(referred) if followed.insert(reference) => open.push(referred),
+                match referred(reference, whole) {
+                    Some(meant) if followed.insert(reference) => open.push(meant),
                     Some(_) => {} // it is an alternative already
                     None => found.push(part),
                 }
@@ -96,9 +96,23 @@ impl Steps {
     }
 }
 
-/// The part of a schema that a reference means, if it is one within the schema.
-fn resolved<'a>(reference: &str, whole: &'a Value) -> Option<&'a Value> {
-    whole.pointer(reference.strip_prefix('#')?)
+/// The part of a schema that a reference means, if it is one within the schema: a JSON pointer, in which characters may stand
+/// as in a URI.
+pub(crate) fn referred<'a>(reference: &str, whole: &'a Value) -> Option<&'a Value> {
+    let path = decoded(reference.strip_prefix('#')?)?;
+    if path == "/" { Some(whole) } else { whole.pointer(&path) }
+}
+
+/// A part of a URI without percent signs; `None` if they do not stand for text.
+pub(crate) fn decoded(part: &str) -> Option<String> {
+    let mut pieces = part.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        let code = piece.get(..2).filter(|code| code.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        bytes.push(u8::from_str_radix(code, 16).ok()?);
+        bytes.extend_from_slice(&piece.as_bytes()[2..]);
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// The schemas that a keyword lists, if there are any.

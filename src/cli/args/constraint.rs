@@ -6,17 +6,17 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use std::path::{Path, PathBuf};
-use wglm::{Constraint, serde_json};
+use wglm::{Constraint, SchemaOptions};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Constraints (the thinking before the answer is free)")]
 pub struct ConstraintArgs {
     /// Have answers be JSON that is valid by this JSON schema: the schema itself or the name of its file; - reads stdin
     #[arg(short, long, value_name = "SCHEMA|FILE", value_parser = NonEmptyStringValueParser::new(),
-        conflicts_with_all = ["json_schema_file", "grammar", "grammar_file"])]
+        group = "schema", conflicts_with_all = ["json_schema_file", "grammar", "grammar_file"])]
     pub json_schema: Option<String>,
     /// The same, with the name of a file (also -jf)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["grammar", "grammar_file"])]
+    #[arg(long, value_name = "FILE", group = "schema", conflicts_with_all = ["grammar", "grammar_file"])]
     pub json_schema_file: Option<PathBuf>,
     /// Have answers match this grammar in Lark's syntax: the grammar itself or the name of its file; - reads stdin
     #[arg(long, value_name = "GRAMMAR|FILE", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "grammar_file")]
@@ -24,6 +24,12 @@ pub struct ConstraintArgs {
     /// The same, with the name of a file
     #[arg(long, value_name = "FILE")]
     pub grammar_file: Option<PathBuf>,
+    /// Let blanks and line ends stand between the parts of the JSON of --json-schema, instead of none
+    #[arg(long, requires = "schema")]
+    pub json_whitespace: bool,
+    /// Leave out what of --json-schema cannot be held, instead of refusing it: answers may then not be valid by it
+    #[arg(long, requires = "schema")]
+    pub json_lenient: bool,
 }
 
 impl ConstraintArgs {
@@ -40,8 +46,9 @@ impl ConstraintArgs {
     pub fn read(&self) -> anyhow::Result<Option<Constraint>> {
         let schema = given(self.json_schema.as_deref(), self.json_schema_file.as_deref(), is_schema, "--json-schema")?;
         if let Some((text, name)) = schema {
-            let schema = serde_json::from_str(&text).with_context(|| format!("{name} is not JSON"))?;
-            return Ok(Some(Constraint::json_schema(schema).with_context(|| name)?));
+            let options =
+                SchemaOptions::default().with_whitespace(self.json_whitespace).with_lenient(self.json_lenient);
+            return Ok(Some(Constraint::json_schema_text(&text, options).with_context(|| name)?));
         }
         let grammar = given(self.grammar.as_deref(), self.grammar_file.as_deref(), is_grammar, "--grammar")?;
         let Some((text, name)) = grammar else { return Ok(None) };

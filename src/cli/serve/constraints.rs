@@ -2,9 +2,9 @@
 
 use super::failure::Failure;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashSet;
-use wglm::Calls;
+use wglm::{Calls, SchemaOptions};
 
 /// The form of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -16,6 +16,9 @@ pub enum Format {
     /// What a JSON schema describes.
     Schema(Value),
 }
+
+/// Keys of a body below which a schema may stand: its numbers keep all of their digits.
+pub const SCHEMAS: [&str; 4] = ["json_schema", "output_config", "response_format", "text"];
 
 /// Reads `tool_choice` of OpenAI's interfaces: a word, the name of a function in one of two forms, or a list of those
 /// that may be called. The others are then taken out of `functions`.
@@ -67,21 +70,30 @@ pub struct FormatField {
     kind: Option<String>,
     json_schema: Option<SchemaField>,
     schema: Option<Value>,
+    strict: Option<bool>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct SchemaField {
     schema: Option<Value>,
+    strict: Option<bool>,
 }
 
 impl FormatField {
-    pub fn read(self) -> Result<Format, Failure> {
-        let schema = self.json_schema.and_then(|field| field.schema).or(self.schema);
+    /// Reads it, for JSON with blanks between its parts or without. What cannot be held of a schema is left out if `strict` is
+    /// false, and refused if it is true or absent.
+    pub fn read(self, whitespace: bool) -> Result<Format, Failure> {
+        let (inner, strict) = self.json_schema.map_or((None, None), |field| (field.schema, field.strict));
+        let (schema, strict) = (inner.or(self.schema), strict.or(self.strict));
+        let options = SchemaOptions::default().with_whitespace(whitespace).with_lenient(strict == Some(false));
         match (self.kind.as_deref(), schema) {
             (None | Some("text"), _) => Ok(Format::Text),
+            (Some("json_object" | "json_schema"), Some(schema)) => Ok(Format::Schema(options.put_into(schema))),
+            (Some("json_object"), None) if whitespace => {
+                Ok(Format::Schema(options.put_into(json!({"type": "object"}))))
+            }
             (Some("json_object"), None) => Ok(Format::Object),
-            (Some("json_object" | "json_schema"), Some(schema)) => Ok(Format::Schema(schema)),
             (Some("json_schema"), None) => Err(Failure::invalid("response_format: there is no json_schema.schema")),
             (Some(other), _) => Err(Failure::invalid(format!(
                 "response_format: {}: expected text, json_object or json_schema",

@@ -1,6 +1,6 @@
 //! Fields of requests that all interfaces share: how tokens are sampled, and where the reply ends.
 
-use super::constraints::Format;
+use super::constraints::{Format, SCHEMAS};
 use super::failure::Failure;
 use super::memory::{Kept, Size, VALUE};
 use super::server::{Engine, Server};
@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use wglm::{GenerateOptions, Message, Overflow, PreparedChat};
+use wglm::{Constraint, GenerateOptions, Message, Overflow, PreparedChat};
 
 /// The most stop strings.
 const STOPS: usize = 64;
@@ -38,9 +38,10 @@ const TOP_LOGPROBS: usize = 20;
 /// A bias that OpenAI's interface takes for a ban.
 const BAN: f32 = -100.0;
 
-/// Reads a body, or a part of it: fields that `T` does not have are ignored.
+/// Reads a body, or a part of it: fields that `T` does not have are ignored. Numbers of schemas keep all of their digits.
 pub fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
-    serde_json::from_slice(body)
+    let marked = std::str::from_utf8(body).ok().and_then(|text| Constraint::keep_digits(text, &SCHEMAS));
+    serde_json::from_slice(marked.as_ref().map_or(&**body, String::as_bytes))
         .map_err(|error| Failure::invalid(format!("the body is not what it should be: {error}")))
 }
 
@@ -67,6 +68,8 @@ pub struct Fields {
     grammar: Option<Value>,
     stop_loops: Option<bool>,
     overflow: Option<OverflowField>,
+    /// Whether blanks and line ends may stand between the parts of JSON that is asked for.
+    json_whitespace: Option<bool>,
 }
 
 /// What is told of a stream.
@@ -152,6 +155,11 @@ impl Fields {
         }
         options.stop_loops = self.stop_loops.unwrap_or(options.stop_loops);
         Ok(options)
+    }
+
+    /// Whether blanks may stand between the parts of JSON that is asked for.
+    pub fn json_whitespace(&self) -> bool {
+        self.json_whitespace.unwrap_or_default()
     }
 
     /// What happens to a conversation that is too long, if the request does not say so in other words.

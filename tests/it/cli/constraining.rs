@@ -18,6 +18,14 @@ fn by_a_schema_and_a_grammar() {
         let digits = done.out.strip_prefix("It is ").and_then(|rest| rest.strip_suffix(".\n")).unwrap();
         assert!(digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit()), "{done:?}");
     }
+    // Blanks only where they are asked for, and what cannot be held only where it may be left out.
+    let done = run_prompt(QUESTION, &format!("--reasoning off --temp 2 -s 4 --json-schema {schema}"));
+    assert!(!done.out.trim_end().contains([' ', '\n']), "{done:?}");
+    let set =
+        written(&dir, "set.json", SCHEMA.replace("\"minimum\": 0", "\"dependentRequired\": {\"a\": []}").as_bytes());
+    let set = set.display().to_string();
+    refuses(&format!("run hi --json-schema {set}"), "JSON schema, #/properties/sum: `dependentRequired`");
+    run_prompt(QUESTION, &format!("--reasoning off --temp 0 --json-schema {set} --json-lenient --json-whitespace"));
     // The object of --json says whether the answer is whole.
     for (most, stop) in [(200, "end"), (3, "length")] {
         let done = try_prompt(QUESTION, &format!("--reasoning off --temp 0 --json -n {most} --json-schema {schema}"));
@@ -123,7 +131,7 @@ fn what_is_no_constraint() {
     refuses("run hi --json-schema nosuch.json", "cannot read nosuch.json");
     refuses("run hi --grammar nosuch.lark", "cannot read nosuch.lark");
     let broken = file("broken.json", "{\"type\": ");
-    refuses(&format!("run hi --json-schema {broken}"), "broken.json is not JSON: EOF");
+    refuses(&format!("run hi --json-schema {broken}"), "broken.json: JSON schema: it is not JSON: EOF");
     let unmet = file("unmet.json", &SCHEMA.replace("\"maximum\": 99", "\"maximum\": -1"));
     refuses(&format!("run hi --json-schema {unmet}"), "JSON schema, #/properties/sum: ");
     let odd = file("odd.lark", "start: nosuch\n");

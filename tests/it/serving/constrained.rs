@@ -1,6 +1,6 @@
 //! Answers by a schema, and calls that are required, in the interfaces that ask for them.
 
-use super::{ANSWER, QUESTION, Serving, question, shared};
+use super::{ANSWER, QUESTION, Serving, ask, question, shared};
 use serde_json::{Value, json};
 
 /// What few models would say of themselves.
@@ -150,4 +150,31 @@ fn beside_free_answers() {
             });
         }
     });
+}
+
+/// `strict` decides about what cannot be held, `json_whitespace` about blanks, and numbers keep all of their digits.
+#[test]
+fn how_a_schema_is_taken() {
+    let serving = shared();
+    let set = json!({"type": "array", "uniqueItems": true, "items": few(), "minItems": 2, "maxItems": 3});
+    for (strict, status) in [(json!(true), 400), (Value::Null, 400), (json!(false), 200)] {
+        let format = json!({"type": "json_schema", "json_schema": {"name": "it", "strict": strict, "schema": set}});
+        let answer = serving.post("/v1/chat/completions", &with(&json!({"response_format": format})));
+        assert_eq!(answer.status, status, "{strict}: {}", answer.text());
+        assert_eq!(answer.text().contains("`uniqueItems`"), status == 400, "{}", answer.text());
+    }
+    let mut body = with(&of_schema(&schema()));
+    body["temperature"] = json!(1.5);
+    for whitespace in [false, true] {
+        body["json_whitespace"] = whitespace.into();
+        let answer = serving.post("/v1/chat/completions", &body).json();
+        let text = answer["choices"][0]["message"]["content"].as_str().unwrap();
+        assert_valid(text);
+        assert!(whitespace || text.starts_with("{\"animal\":\""), "{text}");
+    }
+    let long = "123456789012345678901234567890";
+    let text = with(&of_schema(&json!({"const": "number"}))).to_string().replace("\"number\"", long);
+    let json = [("content-type", "application/json")];
+    let answer = ask(&serving.address, "POST", "/v1/chat/completions", &json, text.as_bytes());
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], long, "{}", answer.text());
 }

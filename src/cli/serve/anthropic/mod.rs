@@ -87,7 +87,7 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine, replies: bool) -> Resul
     few_enough(body.messages.len(), server)?;
     few_tools(&body.tools)?;
     few_variables(&body.chat_template_kwargs)?;
-    let overflow = fields.overflow(server.overflow);
+    let (overflow, whitespace) = (fields.overflow(server.overflow), fields.json_whitespace());
     let mut options = fields.options(engine)?;
     options.max_tokens = max_tokens(body.max_tokens)?;
     if replies && options.max_tokens.is_none() {
@@ -106,7 +106,7 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine, replies: bool) -> Resul
         overflow,
     };
     let format = body.output_config.and_then(|config| config.format);
-    let format = format.map_or(Ok(Format::Text), super::constraints::FormatField::read)?;
+    let format = format.map_or(Ok(Format::Text), |format| format.read(whitespace))?;
     let choice = body.tool_choice.map_or(Ok(Calls::Auto), Choice::read)?;
     let held = held(&chat.tools, &format);
     // What only counts tokens compiles nothing.

@@ -20,8 +20,8 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use wglm::ChatState;
 use wglm::text::Message;
+use wglm::{ChatState, SchemaOptions};
 
 /// The fields of a body beside those that all interfaces share.
 #[derive(Debug, Deserialize)]
@@ -70,7 +70,7 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<(ChatState, D
     few_enough(body.messages.len(), server)?;
     few_tools(&body.tools)?;
     few_variables(&body.chat_template_kwargs)?;
-    let overflow = fields.overflow(server.overflow);
+    let (overflow, whitespace) = (fields.overflow(server.overflow), fields.json_whitespace());
     let mut options = fields.options(engine)?;
     let limit = max_tokens(body.max_completion_tokens.or(body.max_tokens))?;
     options.max_tokens = limit.or(options.max_tokens);
@@ -86,8 +86,8 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<(ChatState, D
         overflow,
     };
     let format = match body.json_schema {
-        Some(schema) => Format::Schema(schema),
-        None => body.response_format.unwrap_or_default().read()?,
+        Some(schema) => Format::Schema(SchemaOptions::default().with_whitespace(whitespace).put_into(schema)),
+        None => body.response_format.unwrap_or_default().read(whitespace)?,
     };
     let calls = choice(body.tool_choice.as_ref(), &mut chat.tools)?;
     let held = held(&chat.tools, &format);

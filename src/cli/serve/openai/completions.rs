@@ -110,7 +110,7 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<Asked, Failur
         return Err(Failure::unsupported("suffix: this model does not fill gaps"));
     }
     // A client that had free text instead would take it for what it asked for.
-    if body.response_format.unwrap_or_default().read()? != Format::Text {
+    if body.response_format.unwrap_or_default().read(false)? != Format::Text {
         return Err(Failure::unsupported("response_format: not supported here; /v1/chat/completions takes it"));
     }
     if body.json_schema.is_some() {

@@ -133,11 +133,11 @@ fn repeated_format(format: &Format, given: &Value) -> Value {
     match format {
         Format::Text => json!({"type": "text"}),
         Format::Object => json!({"type": "json_object"}),
-        Format::Schema(schema) => json!({
+        Format::Schema(_) => json!({
             "type": "json_schema",
             "name": text("name").unwrap_or_default(),
             "description": text("description"),
-            "schema": schema,
+            "schema": given.get("schema"),
             "strict": given.get("strict").and_then(Value::as_bool),
         }),
     }
@@ -213,6 +213,7 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<(ChatState, D
         Some("disabled") => Overflow::Refuse,
         Some(_) => return Err(Failure::invalid("truncation: expected auto or disabled")),
     });
+    let whitespace = fields.json_whitespace();
     let mut options = fields.options(engine)?;
     options.max_tokens = max_tokens(body.max_output_tokens)?.or(options.max_tokens);
     let mut template_kwargs = body.chat_template_kwargs;
@@ -223,7 +224,7 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<(ChatState, D
     let given = body.text.get("format").unwrap_or(&Value::Null);
     let format: Option<FormatField> = serde_json::from_value(given.clone())
         .map_err(|error| Failure::invalid(format!("text.format is not what it should be: {error}")))?;
-    let format = format.unwrap_or_default().read()?;
+    let format = format.unwrap_or_default().read(whitespace)?;
     let verbosity = short(body.text.get("verbosity").and_then(Value::as_str));
     let truncation = if overflow == Overflow::Refuse { "disabled" } else { "auto" };
     let mut chat = ChatState {

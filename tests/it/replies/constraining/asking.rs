@@ -1,10 +1,11 @@
 //! Tests replies that are values of a type.
 
-use super::super::{chat, model};
+use super::super::{chat, model, text, told};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use wglm::generate::Stop;
-use wglm::{AskError, Constraint, Error};
+use wglm::serde_json;
+use wglm::{AskError, Constraint, Error, Message};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -137,4 +138,136 @@ fn a_flattened_alternative() {
         Err(AskError::Unfinished { text, stop: Stop::Length }) => assert!(text.starts_with('{'), "{text}"),
         other => panic!("{other:?}"),
     }
+}
+
+/// What was left unfinished goes on by the same schema, in small pieces, to a value or as events.
+#[test]
+fn a_value_in_pieces() {
+    let mut chat = chat();
+    chat.options.max_tokens = Some(8);
+    let mut asked = chat.ask::<Fable>("Tell me a story about an owl.");
+    let (mut before, mut pieces) = (String::new(), 1);
+    while let Err(AskError::Unfinished { text, stop: Stop::Length }) = &asked {
+        assert!(text.len() > before.len() && text.starts_with(&before), "{before}: {text}");
+        assert_eq!(chat.options.constraint, None::<Constraint>);
+        before.clone_from(text);
+        asked = chat.resume_ask::<Fable>();
+        pieces += 1;
+    }
+    asked.unwrap_or_else(|error| panic!("{error}: {before}"));
+    assert!(pieces > 2 && chat.messages().len() == 2, "{pieces}: {:?}", chat.messages());
+    // Without the tokens in the session, by the text alone; and as events, which are cut once more.
+    for forgets in [true, false] {
+        chat.clear();
+        chat.options.max_tokens = Some(9);
+        assert!(matches!(chat.ask::<Fable>("Tell me a story about an owl."), Err(AskError::Unfinished { .. })));
+        if forgets {
+            chat.session_mut().rewind(0);
+        }
+        told(chat.resume().unwrap());
+        chat.options.max_tokens = Some(400);
+        let (_, stats) = told(chat.resume().unwrap());
+        let answer = chat.messages()[1].text().into_owned();
+        assert_eq!(stats.stop, Stop::End, "{answer}");
+        serde_json::from_str::<Fable>(&answer).unwrap_or_else(|error| panic!("{answer}: {error}"));
+    }
+    // Another conversation is free.
+    chat.truncate(0);
+    chat.push(Message::user("What is seven plus five?"));
+    let (events, _) = told(chat.prefill("The answer is").unwrap());
+    assert!(serde_json::from_str::<serde_json::Value>(&text(&events)).is_err());
+}
+
+/// Types of all kinds have schemas that are held, and whose answers serde accepts.
+#[test]
+#[allow(dead_code)]
+fn types_of_all_kinds() {
+    use std::collections::{BTreeMap, BTreeSet, HashSet};
+    #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+    struct Empty {}
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Unit;
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Pair(u8, bool);
+    #[derive(Debug, Deserialize, JsonSchema)]
+    enum Kind {
+        Bare {},
+        Of(u8),
+        None,
+    }
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(tag = "kind")]
+    enum Tagged {
+        One {},
+        Two { count: u8 },
+    }
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(untagged)]
+    enum Either {
+        Count(u8),
+        Flag(bool),
+    }
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Tree {
+        #[schemars(length(max = 1))]
+        inner: Vec<Tree>,
+    }
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Outer {
+        empty: Empty,
+        #[serde(flatten)]
+        more: Flat,
+    }
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Flat {
+        flag: bool,
+    }
+
+    let mut chat = chat();
+    chat.options.max_tokens = Some(60);
+    chat.options.sampling.temperature = 1.0;
+    chat.options.sampling.seed = Some(2);
+    macro_rules! asked {
+        ($($kind:ty),* $(,)?) => {$(
+            chat.clear();
+            match chat.ask::<$kind>("Which?") {
+                Ok(_) | Err(AskError::Unfinished { .. }) => {}
+                Err(error) => panic!("{}: {error}: {:?}", stringify!($kind), chat.messages()),
+            }
+        )*};
+    }
+    asked!(
+        Unit, Pair, Kind, Tagged, Either, Tree, Outer, u8, i8, u16, i32, u32, i64, u64, usize, i128, u128, f32, f64, bool, char, (),
+        Option<u8>, Vec<bool>, [u8; 3], (u8, bool), Option<Option<u8>>, BTreeSet<u8>, HashSet<bool>, BTreeMap<String, bool>,
+        Box<Pair>, std::num::NonZeroU8, std::num::NonZeroI32, Result<u8, bool>, std::time::Duration,
+        std::net::Ipv4Addr, std::net::Ipv6Addr, std::net::IpAddr, std::ops::Range<u8>, std::num::Wrapping<u8>,
+    );
+    chat.clear();
+    assert_eq!(chat.ask::<Empty>("Nothing?").unwrap(), Empty {});
+    assert_eq!(chat.messages()[1].text(), "{}");
+}
+
+/// Types without a value, and those of which no value ends.
+#[test]
+#[allow(dead_code)]
+fn types_without_a_value() {
+    #[derive(Debug, Deserialize, JsonSchema)]
+    enum Nothing {}
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Never {
+        next: Box<Never>,
+    }
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Holder {
+        of: Nothing,
+    }
+    let mut chat = chat();
+    let refused = |error: AskError, words: &str| {
+        let text = error.to_string();
+        assert!(text.contains("no value") && text.contains(words), "{text}");
+    };
+    refused(chat.ask::<Nothing>("What?").unwrap_err(), "is allowed");
+    refused(chat.ask::<Never>("What?").unwrap_err(), "another one of its kind");
+    refused(chat.ask::<Holder>("What?").unwrap_err(), "is allowed");
+    assert!(chat.messages().is_empty());
 }

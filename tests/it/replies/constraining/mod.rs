@@ -15,7 +15,7 @@ use wglm::generate::Stop;
 use wglm::serde_json::{Value, from_str, json, to_string};
 use wglm::{
     CacheShape, Chat, Chooser, Constraint, DraftKind, Event, GenerateOptions, Generation, Message, Pool, Result,
-    Session, Speculation,
+    SchemaOptions, Session, Speculation,
 };
 
 fn person() -> Value {
@@ -162,10 +162,19 @@ fn cut_answers() {
 fn resumed_replies() {
     let mut chat = chat_by(Constraint::json_schema(person()).unwrap());
     chat.push(Message::user("Who is the owl?"));
-    let (events, stats) = told(chat.prefill("{\"name\": \"Olga\", \"age\":").unwrap());
+    let (events, stats) = told(chat.prefill("{\"name\":\"Olga\",\"age\":").unwrap());
     assert_eq!(stats.stop, Stop::End);
     let answer = chat.messages()[1].text().into_owned();
-    assert!(is_person(&answer) && answer.starts_with("{\"name\": \"Olga\""), "{answer} {events:?}");
+    assert!(is_person(&answer) && answer.starts_with("{\"name\":\"Olga\""), "{answer} {events:?}");
+    // With blanks only if they are asked for.
+    chat.truncate(1);
+    let spaced = "{\"name\": \"Olga\",\n  \"age\":";
+    assert!(chat.prefill(spaced).unwrap_err().to_string().contains("the constraint allows"));
+    let free = SchemaOptions::default().with_whitespace(true);
+    chat.options.constraint = Some(Constraint::json_schema_with(person(), free).unwrap());
+    told(chat.prefill(spaced).unwrap());
+    let answer = chat.messages()[1].text().into_owned();
+    assert!(is_person(&answer) && answer.starts_with(spaced), "{answer}");
     chat.truncate(1);
     let error = chat.prefill("The owl is").unwrap_err().to_string();
     assert!(error.contains("the constraint allows"), "{error}");

@@ -1,0 +1,423 @@
+//! Tests which texts are answers by a schema, byte for byte and without a model.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::{Constraint, SchemaOptions, check::accepts};
+use crate::error::Error;
+use serde_json::{Value, json};
+
+fn of_text(schema: &str) -> Constraint {
+    Constraint::json_schema_text(schema, SchemaOptions::default()).unwrap_or_else(|error| panic!("{schema}: {error}"))
+}
+
+/// Which of these texts are accepted has to be as it stands beside them.
+fn judged(constraint: &Constraint, accepted: &[&str], refused: &[&str]) {
+    for (texts, wanted) in [(accepted, true), (refused, false)] {
+        for text in texts {
+            assert_eq!(accepts(constraint, text).unwrap(), wanted, "{constraint:?}: {text}");
+        }
+    }
+}
+
+/// Bounds beyond what doubles and 64 bits hold are exact to the last digit.
+#[test]
+fn integers_of_any_length() {
+    for (schema, accepted, refused) in [
+        (
+            r#"{"type": "integer", "minimum": 9007199254740993, "maximum": 9007199254740999}"#,
+            &["9007199254740993", "9007199254740995", "9007199254740999"][..],
+            &["9007199254740992", "9007199254741000", "90071992547409950", "9", "-9007199254740995"][..],
+        ),
+        (
+            r#"{"const": 123456789012345678901234567890}"#,
+            &["123456789012345678901234567890"],
+            &["123456789012345678901234567891", "123456789012345680000000000000", "1"],
+        ),
+        (
+            r#"{"type": "integer", "minimum": 9223372036854775807}"#,
+            &["9223372036854775807", "9223372036854775807"],
+            &["9223372036854775806", "9223372036854774784"],
+        ),
+        (
+            r#"{"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807}"#,
+            &["-9223372036854775808", "9223372036854775807", "0", "-1", "17"],
+            &["-9223372036854775809", "9223372036854775808", "-0", "01", "1.0"],
+        ),
+        (
+            r#"{"type": "integer", "exclusiveMinimum": 1000000000000000000000, "exclusiveMaximum": 1000000000000000000003}"#,
+            &["1000000000000000000001", "1000000000000000000002"],
+            &["1000000000000000000000", "1000000000000000000003"],
+        ),
+        (
+            r#"{"type": "integer", "minimum": 100000000000000000000, "maximum": 100000000000000000100, "multipleOf": 7}"#,
+            &["100000000000000000005", "100000000000000000012"],
+            &["100000000000000000000", "100000000000000000006", "99999999999999999998"],
+        ),
+        (
+            r#"{"type": "integer", "minimum": 1, "maximum": 1000000000000000000000, "multipleOf": 50000000000000}"#,
+            &["50000000000000", "100000000000000", "950000000000000"],
+            &["5000000000000", "50000000000001", "0", "75000000000000"],
+        ),
+        (
+            r#"{"enum": [1, 18446744073709551617, "a", [99999999999999999999]]}"#,
+            &["1", "18446744073709551617", "\"a\"", "[99999999999999999999]"],
+            &["18446744073709551616", "[99999999999999999998]", "2", "[]"],
+        ),
+        (
+            r#"{"allOf": [{"type": "integer", "format": "int64"}, {"minimum": 9007199254740993}]}"#,
+            &["9007199254740993", "9223372036854775807"],
+            &["9007199254740992", "9223372036854775808"],
+        ),
+        (
+            r##"{"$ref": "#/$defs/id", "maximum": 18446744073709551615, "$defs": {"id": {"type": "integer", "minimum": 18446744073709551610}}}"##,
+            &["18446744073709551610", "18446744073709551615"],
+            &["18446744073709551609", "18446744073709551616"],
+        ),
+        (
+            r#"{"type": ["integer", "null", "string"], "minimum": 18446744073709551615, "maxLength": 1}"#,
+            &["18446744073709551615", "null", "\"a\""],
+            &["18446744073709551614", "\"ab\"", "true"],
+        ),
+        (r#"{"type": "integer", "not": {"const": 0}}"#, &["1", "-1"], &["0", "-0"]),
+        (r#"{"type": "integer", "format": "uint8"}"#, &["0", "255"], &["256", "-1"]),
+        (r#"{"type": "integer", "format": "uint64"}"#, &["18446744073709551615"], &["18446744073709551616"]),
+        (r#"{"type": "integer"}"#, &["-5", "0", "9007199254740991"], &["-0", "9007199254740992", "1e3"]),
+    ] {
+        judged(&of_text(schema), accepted, refused);
+    }
+}
+
+#[test]
+fn decimals_of_any_length() {
+    for (schema, accepted, refused) in [
+        (
+            r#"{"type": "number", "minimum": 1e20}"#,
+            &["100000000000000000000", "100000000000000000000.5", "2000000000000000000000"][..],
+            &["99999999999999999999.9", "5", "-100000000000000000000"][..],
+        ),
+        (
+            r#"{"type": "number", "minimum": 0.12345678901234567890, "maximum": 0.12345678901234567892}"#,
+            &["0.12345678901234567890", "0.1234567890123456789", "0.12345678901234567891", "0.12345678901234567892"],
+            &["0.12345678901234567889", "0.12345678901234567893", "0.13", "1"],
+        ),
+        (
+            r#"{"type": "number", "minimum": 0, "maximum": 1, "multipleOf": 0.07}"#,
+            &["0", "0.07", "0.91", "0.14"],
+            &["0.1", "1", "0.98765"],
+        ),
+        (
+            r#"{"type": "number", "exclusiveMinimum": 0, "maximum": 2.5}"#,
+            &["0.1", "2.5", "1"],
+            &["0", "2.51", "-1", "3"],
+        ),
+        (r#"{"const": 1e300}"#, &["1e+300"], &["1e+301", "1"]),
+    ] {
+        judged(&of_text(schema), accepted, refused);
+    }
+}
+
+/// Exact numbers are so wherever they stand, also several of them and the same one twice.
+#[test]
+fn exact_numbers_within_objects() {
+    let number = r#"{"type": "integer", "minimum": 9007199254740993, "maximum": 9007199254740999}"#;
+    let schema = format!(
+        r#"{{"type": "object", "properties": {{"a": {number}, "b": {{"type": "array", "items": {number}}},
+            "c": {{"anyOf": [{{"const": 99999999999999999999}}, {{"type": "string", "maxLength": 1}}]}}}},
+            "required": ["a", "b", "c"], "additionalProperties": false}}"#
+    );
+    judged(
+        &of_text(&schema),
+        &[
+            r#"{"a":9007199254740993,"b":[9007199254740999,9007199254740994],"c":99999999999999999999}"#,
+            r#"{"a":9007199254740993,"b":[],"c":"x"}"#,
+        ],
+        &[
+            r#"{"a":9007199254740992,"b":[],"c":"x"}"#,
+            r#"{"a":9007199254740993,"b":[9007199254741000],"c":"x"}"#,
+            r#"{"a":9007199254740993,"b":[],"c":99999999999999999998}"#,
+            r#"{"a":"9007199254740993","b":[],"c":"x"}"#,
+        ],
+    );
+}
+
+/// JSON is compact, unless blanks are asked for.
+#[test]
+fn blanks() {
+    let schema = || {
+        json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "null"}}}, "required": ["a"],
+        "additionalProperties": false})
+    };
+    let compact = Constraint::json_schema(schema()).unwrap();
+    judged(
+        &compact,
+        &[r#"{"a":[null,null]}"#],
+        &[r#"{"a": [null]}"#, "{\"a\":[null,\nnull]}", r#" {"a":[]}"#, r#"{"a":[] }"#],
+    );
+    let free = Constraint::json_schema_with(schema(), SchemaOptions::default().with_whitespace(true)).unwrap();
+    judged(&free, &[r#"{"a":[null,null]}"#, "{ \"a\": [\n  null, null ] }"], &["{  \"a\":[]}"]);
+    judged(&Constraint::json_object(), &[r#"{"a":[1,{}]}"#], &[r#"{"a": 1}"#]);
+    // What is serialized keeps the option.
+    let again: Constraint = serde_json::from_value(serde_json::to_value(&free).unwrap()).unwrap();
+    assert_eq!(again, free);
+}
+
+#[test]
+fn formats() {
+    let string = |text: &str| format!("\"{text}\"");
+    for (format, accepted, refused) in [
+        (
+            "date-time",
+            &["2026-11-24T15:37:08Z", "2024-02-29T00:00:00.123456789+01:00", "1999-12-31T23:59:59-23:59"][..],
+            &[
+                "2026-11-24T15:37:08",
+                "2026-11-24 15:37:08Z",
+                "2026-02-29T00:00:00Z",
+                "2026-04-31T00:00:00Z",
+                "2026-11-24T24:00:00Z",
+                "2026-11-24T15:60:00Z",
+                "2026-11-24T15:37:60Z",
+                "2026-11-24T15:37:08.1234567890Z",
+                "2026-11-24T15:37:08.Z",
+                "2026-13-01T00:00:00Z",
+                "2026-00-01T00:00:00Z",
+                "2026-01-00T00:00:00Z",
+                "2026-11-24T15:37:08+24:00",
+                "0000-01-01T00:00:00Z",
+            ][..],
+        ),
+        (
+            "date",
+            &["2026-11-24", "2000-02-29", "2024-02-29", "1600-02-29"],
+            &["1900-02-29", "2100-02-29", "2023-02-29", "2026-06-31", "26-11-24", "2026-1-1"],
+        ),
+        ("time", &["15:37:08Z", "00:00:00.5+01:30"], &["15:37Z", "15:37:08", "25:00:00Z", "15:37:08.1234567890Z"]),
+        ("duration", &["P1Y2M3DT4H5M6S", "PT36H", "P2W", "P1M"], &["P", "PT", "P1Y2W", "1Y", "P1.5D", "P12345678901D"]),
+        (
+            "email",
+            &["a@example.org", "first.last+tag@mail.example.co.uk"],
+            &["a", "@example.org", "a@", "a..b@example.org", ".a@example.org", "a@-example.org", "a b@example.org"],
+        ),
+        ("hostname", &["example.org", "localhost", "a-b.c"], &["-a", "a-", "a..b", "a_b", "a.", "xn--a"]),
+        ("ipv4", &["127.0.0.1", "255.255.255.255"], &["256.0.0.1", "1.2.3", "01.2.3.4", "1.2.3.4.5"]),
+        (
+            "ipv6",
+            &["::1", "::", "2001:db8::8:800:200c:417a", "1:2:3:4:5:6:7:8", "1::8"],
+            &[":::", "1:2:3", "12345::", "1::2::3", "1:2:3:4:5:6:7:8:9", "g::"],
+        ),
+        (
+            "uuid",
+            &["123e4567-e89b-12d3-a456-426614174000"],
+            &["123e4567e89b12d3a456426614174000", "123e4567-e89b-12d3-a456-42661417400g"],
+        ),
+        (
+            "uri",
+            &["https://example.org/a?b=c#d", "mailto:a@example.org", "urn:isbn:123", "http://[::1]:8080/"],
+            &["example.org", "http://", "https://a b", "/a/b", "http://a:123456/", "http://a/%zz"],
+        ),
+        // Annotations: nothing is held of them, and nothing is refused.
+        ("binary", &["anything"], &[]),
+        ("password", &["a b"], &[]),
+        ("path", &["/etc"], &[]),
+        ("uri-reference", &["../a"], &[]),
+        ("regex", &["("], &[]),
+        ("json-pointer", &["a"], &[]),
+        ("unknown", &["a"], &[]),
+        ("nosuch", &["a"], &[]),
+    ] {
+        let constraint = Constraint::json_schema(json!({"type": "string", "format": format})).unwrap();
+        for (texts, wanted) in [(accepted, true), (refused, false)] {
+            for text in texts {
+                assert_eq!(accepts(&constraint, &string(text)).unwrap(), wanted, "{format}: {text}");
+            }
+        }
+    }
+    // Beside a pattern both hold; of values that are listed the values are what they are.
+    let both = Constraint::json_schema(json!({"type": "string", "format": "date", "pattern": "^2026"})).unwrap();
+    judged(&both, &["\"2026-01-31\""], &["\"2025-01-31\"", "\"2026-02-31\""]);
+    let fixed = Constraint::json_schema(json!({"enum": ["2020-01-01t00:00:00z"], "format": "date-time"})).unwrap();
+    judged(&fixed, &["\"2020-01-01t00:00:00z\""], &["\"2020-01-01T00:00:00Z\""]);
+}
+
+#[test]
+fn keywords_in_other_words() {
+    for (schema, accepted, refused) in [
+        (
+            json!({"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "null"}}),
+            &[r#"{"x":null}"#][..],
+            &[r#"{"x":1}"#][..],
+        ),
+        (
+            json!({"type": "object", "propertyNames": {"enum": ["a", "b"]}, "additionalProperties": {"type": "null"}}),
+            &[r#"{"a":null}"#, "{}"],
+            &[r#"{"c":null}"#],
+        ),
+        (
+            json!({"type": "object", "propertyNames": {"pattern": "^x"}, "additionalProperties": {"type": "null"}}),
+            &[r#"{"xy":null}"#],
+            &[r#"{"y":null}"#],
+        ),
+        (
+            json!({"type": "object", "properties": {"a": {"type": "null"}}, "unevaluatedProperties": false}),
+            &[r#"{"a":null}"#],
+            &[r#"{"b":1}"#],
+        ),
+        (
+            json!({"type": "array", "uniqueItems": true, "maxItems": 1, "items": {"type": "null"}}),
+            &["[null]"],
+            &["[null,null]"],
+        ),
+        (
+            json!({"type": "null", "if": {"type": "null"}, "dependentRequired": {}, "not": false, "uniqueItems": false}),
+            &["null"],
+            &[],
+        ),
+        (
+            json!({"type": "array", "items": {"type": "null"}, "minItems": 1.0, "maxItems": 2.0}),
+            &["[null]"],
+            &["[]", "[null,null,null]"],
+        ),
+        (json!({"type": "array", "items": {"type": "null"}, "maxItems": 1e30}), &["[]"], &[]),
+        (json!({"type": "number", "minimum": 3, "exclusiveMinimum": true}), &["3.5"], &["3"]),
+        (json!({"$ref": "#/$defs/a~1b%20c", "$defs": {"a/b c": {"type": "null"}}}), &["null"], &["1"]),
+    ] {
+        let constraint = Constraint::json_schema(schema.clone()).unwrap_or_else(|error| panic!("{schema}: {error}"));
+        judged(&constraint, accepted, refused);
+    }
+}
+
+/// What pydantic, zod and schemars write is held, or refused by name.
+#[test]
+fn schemas_of_libraries() {
+    for schema in [
+        // pydantic: bytes, SecretStr, Path, Decimal, dict[int, str], Literal, Optional, date, UUID, tuple, a generic's reference.
+        json!({"type": "object", "properties": {
+            "bytes": {"format": "binary", "title": "Bytes", "type": "string"},
+            "secret": {"format": "password", "title": "Secret", "type": "string", "writeOnly": true},
+            "path": {"format": "path", "title": "Path", "type": "string"},
+            "decimal": {"anyOf": [{"type": "number"}, {"pattern": "^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$", "type": "string"}]},
+            "url": {"format": "uri", "maxLength": 2083, "minLength": 1, "title": "Url", "type": "string"},
+            "either": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": null},
+            "pair": {"maxItems": 2, "minItems": 2, "prefixItems": [{"type": "integer"}, {"type": "string"}], "type": "array"},
+            "of": {"$ref": "#/$defs/Box_int_"},
+        }, "required": ["bytes"], "$defs": {"Box_int_": {"properties": {"value": {"type": "integer"}}, "required": ["value"],
+            "title": "Box[int]", "type": "object"}}}),
+        // zod: a record, a literal, a nullable, an integer with the bounds of a double.
+        json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {
+            "record": {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "number"}},
+            "count": {"type": "integer", "minimum": -9007199254740991i64, "maximum": 9007199254740991i64},
+            "email": {"type": "string", "format": "email", "pattern": "^[A-Za-z0-9_'+\\-\\.]*@[A-Za-z0-9][A-Za-z0-9\\-]*\\.[A-Za-z]{2,}$"},
+        }, "required": ["record", "count", "email"], "additionalProperties": false}),
+    ] {
+        match Constraint::json_schema(schema) {
+            Ok(_) => {}
+            // Python's decimals have a look-ahead, which cannot be held.
+            Err(Error::Constraint { place, message, .. }) => {
+                assert_eq!(place, "#/properties/decimal/anyOf/1");
+                assert!(message.starts_with("`pattern`") && message.contains("look"), "{message}");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    let set = || json!({"items": {"type": "integer"}, "title": "Set", "type": "array", "uniqueItems": true});
+    assert!(Constraint::json_schema(set()).unwrap_err().to_string().contains("`uniqueItems`"));
+    let lenient = Constraint::json_schema_with(set(), SchemaOptions::default().with_lenient(true)).unwrap();
+    judged(&lenient, &["[1,1]", "[]"], &["[\"a\"]"]);
+}
+
+/// Every error says which part of the schema, in words of JSON Schema, and is no longer than a screen's lines.
+#[test]
+fn errors_in_words_of_json_schema() {
+    let long = "x".repeat(30_000);
+    let of = |schema: Value| (schema, "#");
+    let within = |keyword: &str, value: Value| {
+        let mut part = json!({"type": "object"});
+        part[keyword] = value;
+        (json!({"properties": {"a": part}, "type": "object", "required": ["a"]}), "#/properties/a")
+    };
+    let cases = [
+        within("minimum", json!("3")),
+        within("maxLength", json!(-1)),
+        within("minItems", json!(1.5)),
+        within("pattern", json!(3)),
+        within("pattern", json!("(")),
+        within("pattern", json!("a(?!b)")),
+        within("pattern", json!("\\bword\\b")),
+        within("required", json!("a")),
+        within("enum", json!("a")),
+        within("type", json!("nosuch")),
+        within("type", json!([])),
+        within("properties", json!([])),
+        within("anyOf", json!([])),
+        within("allOf", json!({})),
+        within("items", json!("string")),
+        within("multipleOf", json!(0)),
+        within("uniqueItems", json!(true)),
+        within("contains", json!({"type": "null"})),
+        within("not", json!({"type": "null"})),
+        within("dependentRequired", json!({"a": ["b"]})),
+        within("propertyNames", json!({"minLength": 3})),
+        (json!({"allOf": [{}], "unevaluatedProperties": false}), "#"),
+        within("$dynamicRef", json!("#a")),
+        within("$ref", json!("#/$defs/nosuch")),
+        within("$ref", json!("https://example.org/schema.json")),
+        within("minProperties", json!("1")),
+        of(json!({"enum": []})),
+        of(json!({"not": {}})),
+        of(json!(false)),
+        of(json!({"type": "integer", "minimum": 5, "maximum": 4})),
+        of(json!({"oneOf": [{"type": "integer"}, {"type": "number"}]})),
+        of(json!({"type": "object", "properties": {"a": {}, "b": {}}, "minProperties": 1})),
+        of(json!({"type": "object", "patternProperties": {"a": {}, "b": {}}})),
+        of(json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]})),
+        of(json!({"const": 1, "type": "string"})),
+        of(json!({"type": "string", "pattern": "^a$", "const": "b"})),
+        of(json!({"x-guidance": {"nosuch": 1}})),
+        of(json!({"x-guidance": 3})),
+        of(json!({"enum": [long.clone()], "type": "integer"})),
+        (json!({"properties": {long.clone(): {"minimum": "3"}}}), ""),
+        of(json!({"$ref": format!("#/$defs/{}", &long[..2000])})),
+        of(json!({"type": "integer", "multipleOf": 4294967297u64, "minimum": 1})),
+        of(json!({"type": "string", "const": "\u{10fffd}x"})),
+    ];
+    let theirs = [
+        "llguidance",
+        "coerce",
+        "referencing",
+        "NoExtension",
+        "Unimplemented",
+        "f64",
+        "RegexAst",
+        "lexer",
+        "Unsatisfiable",
+        "derivre",
+        "toktrie",
+        "usize",
+    ];
+    for (schema, place) in cases {
+        let shown: String = schema.to_string().chars().take(200).collect();
+        let Err(Error::Constraint { place: found, message, .. }) = Constraint::json_schema(schema.clone()) else {
+            panic!("{shown} is accepted")
+        };
+        assert!(place.is_empty() || found == place, "{shown}: {found}: {message}");
+        let text = Constraint::json_schema(schema).unwrap_err().to_string();
+        assert!(text.chars().count() <= 600, "{shown}: {} characters: {text}", text.len());
+        assert!(!theirs.iter().any(|word| text.contains(word)), "{shown}: {text}");
+        assert!(!message.contains("it cannot be held"), "{shown}: {text}");
+    }
+}
+
+/// Numbers keep their digits where a schema is part of a larger text, and nothing else changes.
+#[test]
+fn numbers_of_a_text() {
+    let body = r#"{"seed": 123456789012345678901, "text": {"format": {"schema": {"const": 123456789012345678901, "pattern": "1e99 \" 99999999999999999999", "minimum": 1e20, "maximum": 0.1}}}}"#;
+    let kept = Constraint::keep_digits(body, &["text"]).unwrap();
+    let value: Value = serde_json::from_str(&kept).unwrap();
+    let schema = &value["text"]["format"]["schema"];
+    assert_eq!(schema["const"].as_str().unwrap().trim_start_matches('\u{10fffd}'), "123456789012345678901");
+    assert_eq!(schema["pattern"], "1e99 \" 99999999999999999999");
+    assert!(schema["minimum"].is_number() && schema["maximum"] == 0.1 && value["seed"].is_number());
+    assert_eq!(Constraint::keep_digits(r#"{"a": 123456789012345678901, "b": 1.5}"#, &["b"]), None);
+    for wrong in ["{\"a\": \"", "{\"a\\", "\"\\", "123456789012345678901", "[1e", "-", "{]"] {
+        let _ = Constraint::keep_digits(wrong, &[]);
+    }
+}

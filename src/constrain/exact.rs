@@ -1,0 +1,605 @@
+//! Numbers of a schema as they are written, of any length, in the place of doubles.
+//!
+//! A text of JSON is read so that no number in it loses digits: one that a double or 64 bits do not hold exactly becomes a
+//! string behind a [mark](MARK). What a schema says of a number is then computed here, with all keywords and schemas that hold
+//! together for it. llguidance gets what it holds exactly; in the place of anything else it gets a string, again behind the
+//! mark, which [`hold`] replaces by the expression of the numbers after the grammar was made of the schema.
+
+use super::decimal::{Bound, Decimal};
+use super::range::{Range, Written, expression};
+use super::schema::{Fault, for_each_at, has_keyword};
+use crate::text::referred;
+use llguidance::earley::{Grammar, lexerspec::LexerSpec};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// Stands before what is a number, or an expression of numbers: a character that no text has.
+pub(super) const MARK: char = '\u{10fffd}';
+
+/// The most numbers, and schemas, that are looked at for what a schema says of a number.
+const MOST_STEPS: usize = 2000;
+
+/// The number that a value is.
+pub(super) fn number(value: &Value) -> Option<Decimal> {
+    text_of(value).and_then(|text| Decimal::parse(&text))
+}
+
+/// The text of a number.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => text.strip_prefix(MARK).map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// A value with its numbers as they were.
+pub(super) fn plainly(value: &Value) -> String {
+    text_of(value).unwrap_or_else(|| value.to_string().replace(MARK, ""))
+}
+
+/// A text of JSON in which numbers that would lose digits are strings behind the mark: all of them, or those below these keys
+/// of the outermost object. `None` if there are none.
+pub(crate) fn marked(text: &str, below: &[&str]) -> Option<String> {
+    let (mut made, mut copied, mut depth, mut key) = (String::new(), 0, 0usize, "");
+    let (bytes, mut at, mut last) = (text.as_bytes(), 0, "");
+    while let Some(byte) = bytes.get(at) {
+        let start = at;
+        match byte {
+            b'"' => {
+                at += 1;
+                while bytes.get(at).is_some_and(|byte| *byte != b'"') {
+                    at += if bytes[at] == b'\\' { 2 } else { 1 };
+                }
+                at += 1;
+                last = text.get(start + 1..at - 1).unwrap_or_default();
+            }
+            b'-' | b'0'..=b'9' => {
+                while bytes.get(at).is_some_and(|byte| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')) {
+                    at += 1;
+                }
+                let number = &text[start..at];
+                if (below.is_empty() || below.contains(&key)) && !is_kept(number) {
+                    made.push_str(&text[copied..start]);
+                    made.push_str(&format!("\"{MARK}{number}\""));
+                    copied = at;
+                }
+            }
+            b':' if depth == 1 => {
+                key = last;
+                at += 1;
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                at += 1;
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                at += 1;
+            }
+            _ => at += 1,
+        }
+    }
+    (copied > 0).then(|| made + &text[copied..])
+}
+
+/// Whether serde keeps a number as it is: in 64 bits, or as a double whose digits are those of the number. What is no number
+/// is for serde to refuse.
+fn is_kept(text: &str) -> bool {
+    let Some(number) = Decimal::parse(text) else { return text.len() > 4000 };
+    if text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() {
+        return true;
+    }
+    let double = text.parse::<f64>().ok().filter(|double| double.is_finite());
+    double.and_then(|double| Decimal::parse(&format!("{double:e}"))).is_some_and(|double| double == number)
+}
+
+/// Whether a schema has strings behind the mark that are no numbers.
+pub(super) fn is_misused(schema: &Value) -> bool {
+    let mut open = vec![schema];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(entries) => {
+                if entries.keys().any(|key| key.contains(MARK)) {
+                    return true;
+                }
+                open.extend(entries.values());
+            }
+            Value::String(text) if text.contains(MARK) && number(value).is_none() => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Puts what is held exactly in the place of what a schema says of numbers.
+///
+/// # Errors
+/// For what cannot be held.
+pub(super) fn hold_numbers(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
+    let whole = if has_keyword(schema, "$ref") { schema.clone() } else { Value::Null };
+    let (mut numbers, mut fault) = (Rewriting { whole: &whole, looked_at: 0, exact: BTreeSet::new() }, None);
+    for_each_at(schema, "#", &mut |place, keywords| {
+        let of_one = if fault.is_none() { numbers.hold(keywords) } else { Ok(()) };
+        match of_one {
+            Err(message) if !lenient => fault = Some(Fault::new(place, message)),
+            Err(_) => KEYWORDS.iter().for_each(|key| drop(keywords.shift_remove(*key))),
+            Ok(()) => {}
+        }
+    });
+    let exact = numbers.exact;
+    if let (Value::Object(keywords), false) = (schema, exact.is_empty()) {
+        let known = keywords.entry("$defs").or_insert_with(|| Value::Object(Map::new()));
+        for name in exact {
+            known
+                .as_object_mut()
+                .into_iter()
+                .for_each(|known| drop(known.insert(name.clone(), json!({"const": name}))));
+        }
+    }
+    fault.map_or(Ok(()), Err)
+}
+
+/// Keywords of numbers.
+const KEYWORDS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
+
+/// Keywords that apply schemas to the same value.
+const APPLIED: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
+
+/// Keywords that assert nothing of a value.
+const SILENT: [&str; 12] = [
+    "$anchor",
+    "$comment",
+    "$defs",
+    "$id",
+    "$schema",
+    "default",
+    "definitions",
+    "deprecated",
+    "description",
+    "examples",
+    "title",
+    "x-guidance",
+];
+
+/// The types of values that a schema allows, as bits: a number is one whether it is an integer or not.
+fn type_bits(keywords: &Map<String, Value>) -> u8 {
+    let bit = |name: &str| match name {
+        "null" => 1,
+        "boolean" => 2,
+        "integer" | "number" => NUMBER,
+        "string" => 8,
+        "array" => 16,
+        _ => 32,
+    };
+    match keywords.get("type") {
+        Some(Value::String(name)) => bit(name),
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(bit).fold(0, |all, bit| all | bit),
+        _ => ALL,
+    }
+}
+
+const NUMBER: u8 = 4;
+const ALL: u8 = 63;
+
+/// What is said of numbers by a schema, and by those that hold with it.
+pub(super) struct Said<'a> {
+    pub whole: &'a Value,
+    pub steps: usize,
+    pub following: Vec<String>,
+}
+
+impl<'a> Said<'a> {
+    pub fn of(whole: &'a Value) -> Self {
+        Self { whole, steps: 0, following: Vec::new() }
+    }
+
+    fn step(&mut self) -> Option<()> {
+        self.steps += 1;
+        (self.steps <= MOST_STEPS).then_some(())
+    }
+
+    /// The schema that a reference means, unless it is being looked at.
+    fn follow<T>(
+        &mut self,
+        keywords: &Map<String, Value>,
+        look: impl FnOnce(&mut Self, &'a Value) -> Option<T>,
+    ) -> Option<T> {
+        let reference = keywords.get("$ref").and_then(Value::as_str)?;
+        if self.following.iter().any(|known| known == reference) || self.following.len() > 50 {
+            return None;
+        }
+        let meant = referred(reference, self.whole)?;
+        self.following.push(reference.to_owned());
+        let looked = look(self, meant);
+        self.following.pop();
+        looked
+    }
+
+    /// The types that a schema allows, as far as that can be told.
+    pub fn types(&mut self, schema: &Value) -> Option<u8> {
+        self.step()?;
+        let Some(keywords) = schema.as_object() else {
+            return Some(if *schema == Value::Bool(false) { 0 } else { ALL });
+        };
+        let mut types = type_bits(keywords);
+        for part in list(keywords, "allOf") {
+            types &= self.types(part)?;
+        }
+        for key in ["anyOf", "oneOf"] {
+            if keywords.contains_key(key) {
+                let mut any = 0;
+                for part in list(keywords, key) {
+                    any |= self.types(part)?;
+                }
+                types &= any;
+            }
+        }
+        if keywords.contains_key("$ref") {
+            types &= self.follow(keywords, |all, meant| all.types(meant))?;
+        }
+        if let Some(values) = values(keywords) {
+            let of_value = |value: &Value| match value {
+                value if number(value).is_some() => NUMBER,
+                Value::Null => 1,
+                Value::Bool(_) => 2,
+                Value::String(_) => 8,
+                Value::Array(_) => 16,
+                _ => 32,
+            };
+            types &= values.iter().map(of_value).fold(0, |all, bit| all | bit);
+        }
+        Some(types)
+    }
+
+    /// The numbers that a schema allows, as far as that can be told.
+    pub fn numbers(&mut self, schema: &Value) -> Option<Vec<Range>> {
+        self.step()?;
+        let Some(keywords) = schema.as_object() else {
+            return Some(if *schema == Value::Bool(false) { Vec::new() } else { vec![Range::default()] });
+        };
+        let mut all = own(keywords);
+        if let Some(values) = values(keywords) {
+            self.steps += values.len();
+            self.step()?;
+            let points: Vec<Range> = values.iter().filter_map(point).collect();
+            all = both(&all, &points)?;
+        }
+        for part in list(keywords, "allOf") {
+            all = both(&all, &self.numbers(part)?)?;
+        }
+        for key in ["anyOf", "oneOf"] {
+            if keywords.contains_key(key) {
+                let mut any: Vec<Range> = Vec::new();
+                for part in list(keywords, key) {
+                    let more = self.numbers(part)?;
+                    if key == "oneOf" && both(&any, &more)?.iter().any(|range| !range.is_empty()) {
+                        return None;
+                    }
+                    any.extend(more);
+                }
+                all = both(&all, &any)?;
+            }
+        }
+        if keywords.contains_key("$ref") {
+            let meant = self.follow(keywords, |all, meant| all.numbers(meant))?;
+            all = both(&all, &meant)?;
+        }
+        Some(all)
+    }
+}
+
+fn list<'v>(keywords: &'v Map<String, Value>, key: &str) -> &'v [Value] {
+    keywords.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The values of which a schema allows one.
+fn values(keywords: &Map<String, Value>) -> Option<&[Value]> {
+    let only = keywords.get("const").map(std::slice::from_ref);
+    only.or_else(|| keywords.get("enum").and_then(Value::as_array).map(Vec::as_slice))
+}
+
+/// The range of one number.
+fn point(value: &Value) -> Option<Range> {
+    Some(Range::of(&number(value)?, &text_of(value)?))
+}
+
+/// What is in a range of each of two lists.
+fn both(one: &[Range], other: &[Range]) -> Option<Vec<Range>> {
+    if one.len().saturating_mul(other.len()) > MOST_STEPS {
+        return None;
+    }
+    let all = one.iter().flat_map(|one| other.iter().map(|other| one.and(other)));
+    Some(all.filter(|range| !range.is_empty()).collect())
+}
+
+/// The numbers that the keywords of a schema itself allow, `const` and `enum` left aside.
+fn own(keywords: &Map<String, Value>) -> Vec<Range> {
+    if type_bits(keywords) & NUMBER == 0 {
+        return Vec::new();
+    }
+    let is_number = |name: &Value| name == "number";
+    let integers = match keywords.get("type") {
+        None => false,
+        Some(Value::Array(names)) => !names.iter().any(is_number),
+        Some(name) => !is_number(name),
+    };
+    let mut range = Range { integers, ..Range::default() };
+    let end = |open: bool, key: &str| keywords.get(key).and_then(number).map(|value| Bound { value, open });
+    // In draft 4 a boolean says whether the bound itself is outside.
+    let is_open = |key: &str| keywords.get(key) == Some(&Value::Bool(true));
+    let least = [end(is_open("exclusiveMinimum"), "minimum"), end(true, "exclusiveMinimum")];
+    let most = [end(is_open("exclusiveMaximum"), "maximum"), end(true, "exclusiveMaximum")];
+    for least in least.into_iter().flatten() {
+        range = range.and(&Range { least: Some(least), ..Range::default() });
+    }
+    for most in most.into_iter().flatten() {
+        range = range.and(&Range { most: Some(most), ..Range::default() });
+    }
+    range.multiples.extend(keywords.get("multipleOf").and_then(number));
+    let formatted = keywords.get("format").and_then(Value::as_str).and_then(of_format).map(|of| range.and(&of));
+    // A format is an annotation, and does not contradict what is asserted.
+    vec![formatted.filter(|formatted| integers && !formatted.is_empty()).unwrap_or(range)]
+}
+
+/// The integers of a format.
+fn of_format(name: &str) -> Option<Range> {
+    let bits = |name: &str| match name {
+        "8" => Some(8),
+        "16" => Some(16),
+        "32" => Some(32),
+        "64" | "" => Some(64),
+        "128" => Some(126), // as far as i128 reaches
+        _ => None,
+    };
+    match name.strip_prefix("uint") {
+        Some(rest) => bits(rest).map(|bits| Range::between(0, (1 << bits) - 1)),
+        None => name
+            .strip_prefix("int")
+            .and_then(bits)
+            .map(|bits| Range::between(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)),
+    }
+}
+
+/// The most schemas that are looked at in all.
+const MOST_LOOKED_AT: usize = 2_000_000;
+
+/// The state while numbers are put in place.
+struct Rewriting<'a> {
+    whole: &'a Value,
+    /// How many schemas were looked at for those that hold together.
+    looked_at: usize,
+    /// The strings for what has to be an expression.
+    exact: BTreeSet<String>,
+}
+
+impl Rewriting<'_> {
+    /// A schema of a range.
+    fn schema(&mut self, written: Written) -> Value {
+        match written {
+            Written::Plain(schema) => schema,
+            Written::Exact(expression) => {
+                let name = format!("{MARK}{expression}{MARK}");
+                let schema = json!({"$ref": format!("#/$defs/{name}")});
+                self.exact.insert(name);
+                schema
+            }
+        }
+    }
+
+    /// Rewrites what the keywords of one schema say of numbers.
+    fn hold(&mut self, keywords: &mut Map<String, Value>) -> Result<(), String> {
+        let applied: usize = APPLIED
+            .iter()
+            .map(
+                |key| {
+                    if *key == "allOf" { list(keywords, key).len() } else { usize::from(keywords.contains_key(*key)) }
+                },
+            )
+            .sum();
+        let types = type_bits(keywords);
+        let says = KEYWORDS.iter().any(|key| keywords.contains_key(*key))
+            || keywords.contains_key("type") && types & NUMBER != 0;
+        if applied == 0 && values(keywords).is_some() {
+            return self.hold_values(keywords);
+        }
+        if applied > 1 || applied == 1 && (says || values(keywords).is_some()) {
+            return self.hold_together(keywords);
+        }
+        if !says || types & NUMBER == 0 || applied > 0 {
+            return Ok(());
+        }
+        let mut written = Vec::new();
+        for range in own(keywords) {
+            written.extend(range.written()?);
+        }
+        self.replace(keywords, types, written);
+        Ok(())
+    }
+
+    /// Several schemas of numbers that hold together become one. Where other values are allowed too, they are left as they are.
+    fn hold_together(&mut self, keywords: &mut Map<String, Value>) -> Result<(), String> {
+        if type_bits(keywords) & NUMBER == 0 {
+            return Ok(());
+        }
+        let schema = Value::Object(keywords.clone());
+        let mut said = Said::of(self.whole);
+        let types = said.types(&schema);
+        self.looked_at += said.steps;
+        if self.looked_at > MOST_LOOKED_AT {
+            return Err("too complex: too many schemas hold together".to_owned());
+        }
+        let ranges = if types == Some(NUMBER) { Said::of(self.whole).numbers(&schema) } else { None };
+        let Some(ranges) = ranges else { return left_to_doubles(keywords) };
+        let mut written = Vec::new();
+        for range in ranges {
+            written.extend(range.written()?);
+        }
+        for key in APPLIED.iter().chain(&["const", "enum"]) {
+            keywords.shift_remove(*key);
+        }
+        self.replace(keywords, NUMBER, written);
+        Ok(())
+    }
+
+    /// Puts what was written of numbers in the place of the keywords of numbers, beside the other types.
+    fn replace(&mut self, keywords: &mut Map<String, Value>, types: u8, mut written: Vec<Written>) {
+        for key in KEYWORDS.iter().chain(&["type", "format"]) {
+            if types == NUMBER || KEYWORDS.contains(key) || *key == "type" {
+                keywords.shift_remove(*key);
+            }
+        }
+        if types == NUMBER && written.len() == 1 {
+            if let Value::Object(only) = self.schema(written.swap_remove(0)) {
+                keywords.extend(only);
+            }
+            return;
+        }
+        let mut options = Vec::new();
+        let names = [(1, "null"), (2, "boolean"), (8, "string"), (16, "array"), (32, "object")];
+        let others: Vec<&str> = names.iter().filter(|(bit, _)| types & bit != 0).map(|(_, name)| *name).collect();
+        if !others.is_empty() {
+            let kept = keywords.keys().filter(|key| !SILENT.contains(&key.as_str())).cloned().collect::<Vec<_>>();
+            let mut rest = Map::new();
+            let kind = if let [only] = others[..] { json!(only) } else { json!(others) };
+            rest.insert("type".to_owned(), kind);
+            for key in kept {
+                rest.extend(keywords.shift_remove(&key).map(|value| (key, value)));
+            }
+            options.push(Value::Object(rest));
+        }
+        options.extend(written.into_iter().map(|one| self.schema(one)));
+        match options.is_empty() {
+            true => keywords.insert("enum".to_owned(), json!([])),
+            false => keywords.insert("anyOf".to_owned(), Value::Array(options)),
+        };
+    }
+
+    /// Lists of values with numbers that doubles do not hold.
+    fn hold_values(&mut self, keywords: &mut Map<String, Value>) -> Result<(), String> {
+        let Some(values) = values(keywords).filter(|values| values.iter().any(has_exact)) else { return Ok(()) };
+        let allowed = own(keywords);
+        let (exact, plain): (Vec<Value>, Vec<Value>) = values.iter().cloned().partition(has_exact);
+        let mut options = Vec::new();
+        if !plain.is_empty() {
+            let mut rest = keywords.clone();
+            rest.shift_remove("const");
+            rest.retain(|key, _| !SILENT.contains(&key.as_str()));
+            rest.insert("enum".to_owned(), plain.into());
+            options.push(Value::Object(rest));
+        }
+        for value in exact {
+            if let Some(point) = point(&value) {
+                if both(&allowed, &[point]).is_none_or(|both| !both.is_empty()) {
+                    options.push(self.constant(&value)?);
+                }
+            } else if keywords
+                .keys()
+                .all(|key| ["const", "enum", "type"].contains(&key.as_str()) || SILENT.contains(&key.as_str()))
+            {
+                options.push(self.constant(&value)?);
+            } else {
+                return Err(
+                    "`enum` or `const`: numbers of many digits within a value cannot be held beside other keywords"
+                        .to_owned(),
+                );
+            }
+        }
+        keywords.retain(|key, _| SILENT.contains(&key.as_str()));
+        match options.is_empty() {
+            true => keywords.insert("enum".to_owned(), json!([])),
+            false => keywords.insert("anyOf".to_owned(), Value::Array(options)),
+        };
+        Ok(())
+    }
+
+    /// A schema of one value, with numbers as they are written.
+    fn constant(&mut self, value: &Value) -> Result<Value, String> {
+        if let Some(point) = point(value) {
+            let mut written = point.written()?;
+            let one = if written.is_empty() { None } else { Some(written.swap_remove(0)) };
+            return Ok(one.map_or(Value::Bool(false), |one| self.schema(one)));
+        }
+        Ok(match value {
+            Value::Array(items) => {
+                let all = items.iter().map(|item| self.constant(item)).collect::<Result<Vec<_>, _>>()?;
+                let count = all.len();
+                json!({"type": "array", "prefixItems": all, "items": false, "minItems": count, "maxItems": count})
+            }
+            Value::Object(entries) => {
+                let mut named = Map::new();
+                for (name, value) in entries {
+                    named.insert(name.clone(), self.constant(value)?);
+                }
+                let required: Vec<&String> = entries.keys().collect();
+                json!({"type": "object", "properties": named, "required": required, "additionalProperties": false})
+            }
+            other => json!({"const": other}),
+        })
+    }
+}
+
+/// Whether what a schema itself says of numbers is held by doubles, where it has to be.
+fn left_to_doubles(keywords: &Map<String, Value>) -> Result<(), String> {
+    let is_exact =
+        |range: &Range| range.written().is_ok_and(|all| all.iter().any(|one| matches!(one, Written::Exact(_))));
+    let says = KEYWORDS.iter().any(|key| keywords.contains_key(*key));
+    if says && own(keywords).iter().any(is_exact) || values(keywords).is_some_and(|values| values.iter().any(has_exact))
+    {
+        return Err("numbers of many digits cannot be held beside schemas of other values".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether a value is, or has in it, a number that doubles do not hold.
+fn has_exact(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(has_exact),
+        Value::Object(entries) => entries.values().any(has_exact),
+        value => match point(value).map(|point| point.written()) {
+            Some(Ok(written)) => written.iter().any(|one| matches!(one, Written::Exact(_))),
+            Some(Err(_)) => true,
+            None => false,
+        },
+    }
+}
+
+/// Puts the expressions of numbers in the place of the strings that stand for them in a grammar.
+///
+/// # Errors
+/// llguidance's, for an expression that is too large.
+pub(super) fn hold(
+    grammar: Grammar,
+    mut lexer: LexerSpec,
+    exact: &BTreeSet<String>,
+) -> Result<(Grammar, LexerSpec), String> {
+    let start = format!("\"{MARK}");
+    for at in 0..lexer.lexemes.len() {
+        if exact.is_empty() || !lexer.has_forced_bytes(&lexer.lexemes[at], start.as_bytes()) {
+            continue;
+        }
+        let is =
+            |name: &&String| lexer.has_forced_bytes(&lexer.lexemes[at], format!("\"{MARK}{name}{MARK}\"").as_bytes());
+        let Some(name) = exact.iter().find(is) else { continue };
+        // A lexeme knows its own index, so it is made where the old one was.
+        let behind = lexer.lexemes.split_off(at);
+        let class = std::mem::replace(&mut lexer.current_class, behind[0].class());
+        let made = lexer.add_greedy_lexeme(format!("number{at}"), expression(name), false, None, usize::MAX);
+        lexer.current_class = class;
+        made.map_err(|error| error.to_string())?;
+        if lexer.lexemes.len() == at {
+            return Err("too complex: the same numbers in two grammars".to_owned());
+        }
+        lexer.lexemes.extend(behind.into_iter().skip(1));
+    }
+    Ok((grammar, lexer))
+}
+
+/// The expressions that a grammar's text has strings for.
+pub(super) fn expressions(text: &str) -> BTreeSet<String> {
+    let mut parts = text.split(MARK);
+    parts.next();
+    // Between two marks, those of a name and of the reference to it alike.
+    parts.step_by(2).map(str::to_owned).collect()
+}

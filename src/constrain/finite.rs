@@ -1,0 +1,311 @@
+//! Whether a schema has a value that ends.
+//!
+//! A type that always holds another one of its kind has none, and a grammar of it would be written for ever. So it is computed
+//! of each schema whether some value is valid by it: nothing is known of any at first, and a schema has a value as soon as all
+//! that it needs has one, until nothing changes. Schemas without one are refused where they are needed, and where they are
+//! not, nothing is allowed in their place.
+
+use super::exact::{Said, plainly};
+use super::schema::{Fault, within};
+use crate::text::referred;
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+/// Leaves out of a schema what has no value.
+///
+/// # Errors
+/// For a schema that has none as a whole, with the path of the part that is why.
+pub(super) fn prune(schema: &mut Value) -> Result<(), Fault> {
+    let mut finite = Finite { whole: schema, with: HashSet::new() };
+    while finite.grows(schema) {}
+    if !finite.has(schema) {
+        return Err(finite.why(schema));
+    }
+    let mut barren = Vec::new();
+    finite.barren(schema, "", &mut barren);
+    for place in barren {
+        if let Some(part) = schema.pointer_mut(&place) {
+            *part = Value::Bool(false);
+        }
+    }
+    Ok(())
+}
+
+/// Which schemas are known to have a value, by where they are in memory.
+struct Finite<'a> {
+    whole: &'a Value,
+    with: HashSet<*const Value>,
+}
+
+/// What a schema needs to have a value.
+enum Need<'a> {
+    /// A part, by the path to it.
+    Part(String, &'a Value),
+    /// What a reference means.
+    Reference(&'a str),
+    /// One of these.
+    Any(String, Vec<&'a Value>),
+    /// Something that there cannot be, for this reason.
+    Never(String),
+}
+
+fn number(keywords: &Map<String, Value>, key: &str) -> Option<u64> {
+    keywords.get(key).and_then(Value::as_u64)
+}
+
+fn list<'v>(keywords: &'v Map<String, Value>, key: &str) -> Vec<&'v Value> {
+    keywords.get(key).and_then(Value::as_array).map(|list| list.iter().collect()).unwrap_or_default()
+}
+
+impl<'a> Finite<'a> {
+    /// Whether more schemas have a value than was known.
+    fn grows(&mut self, schema: &Value) -> bool {
+        let mut grew = false;
+        for (_, part) in within(schema) {
+            grew |= self.grows(part);
+        }
+        if !self.with.contains(&std::ptr::from_ref(schema)) && self.has(schema) {
+            grew |= self.with.insert(std::ptr::from_ref(schema));
+        }
+        grew
+    }
+
+    fn is_known(&self, schema: &Value) -> bool {
+        self.with.contains(&std::ptr::from_ref(schema))
+    }
+
+    fn has(&self, schema: &Value) -> bool {
+        let Some(keywords) = schema.as_object() else { return *schema != Value::Bool(false) };
+        self.needs(keywords).iter().all(|need| self.is_met(need))
+    }
+
+    fn is_met(&self, need: &Need) -> bool {
+        match need {
+            Need::Part(_, part) => self.is_known(part),
+            // One that leads nowhere has an error of its own.
+            Need::Reference(reference) => referred(reference, self.whole).is_none_or(|meant| self.is_known(meant)),
+            Need::Any(_, parts) => parts.iter().any(|part| self.is_known(part)),
+            Need::Never(_) => false,
+        }
+    }
+
+    /// What a schema needs.
+    fn needs<'v>(&self, keywords: &'v Map<String, Value>) -> Vec<Need<'v>> {
+        let mut needs = Vec::new();
+        needs.extend(keywords.get("$ref").and_then(Value::as_str).map(Need::Reference));
+        for (at, part) in list(keywords, "allOf").into_iter().enumerate() {
+            needs.push(Need::Part(format!("/allOf/{at}"), part));
+        }
+        for key in ["anyOf", "oneOf"] {
+            if keywords.contains_key(key) {
+                needs.push(Need::Any(key.to_owned(), list(keywords, key)));
+            }
+        }
+        if keywords.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            needs.push(Need::Never("no value is allowed".to_owned()));
+        }
+        let types = match keywords.get("type") {
+            Some(Value::String(name)) => vec![name.as_str()],
+            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+            _ => return needs,
+        };
+        // A value of any of its types is enough. Those of several types are rarely impossible, so only one is looked at.
+        if let [only] = types[..] {
+            self.of_type(only, keywords, &mut needs);
+        }
+        needs
+    }
+
+    fn of_type<'v>(&self, name: &str, keywords: &'v Map<String, Value>, needs: &mut Vec<Need<'v>>) {
+        let mut crossed = |least: &str, most: &str| {
+            if let (Some(from), Some(to)) = (number(keywords, least), number(keywords, most))
+                && from > to
+            {
+                needs.push(Need::Never(format!("`{least}` is {from} and `{most}` is {to}")));
+            }
+        };
+        match name {
+            "string" => crossed("minLength", "maxLength"),
+            "array" => {
+                crossed("minItems", "maxItems");
+                Self::of_items(keywords, needs);
+            }
+            "object" => {
+                crossed("minProperties", "maxProperties");
+                Self::of_properties(keywords, needs);
+            }
+            "integer" | "number" => needs.extend(of_number(keywords).map(Need::Never)),
+            _ => {}
+        }
+    }
+
+    /// Items that have to be there.
+    fn of_items<'v>(keywords: &'v Map<String, Value>, needs: &mut Vec<Need<'v>>) {
+        let least = number(keywords, "minItems").unwrap_or(0) as usize;
+        let (first, rest) = match keywords.get("items") {
+            Some(Value::Array(first)) => (first.iter().collect(), ("additionalItems", keywords.get("additionalItems"))),
+            items => (list(keywords, "prefixItems"), ("items", items)),
+        };
+        let count = first.len();
+        let key = if keywords.get("items").is_some_and(Value::is_array) { "items" } else { "prefixItems" };
+        for (at, part) in first.into_iter().enumerate().take(least) {
+            needs.push(Need::Part(format!("/{key}/{at}"), part));
+        }
+        match rest {
+            (_, Some(Value::Bool(false))) if least > count => {
+                needs.push(Need::Never(format!("`minItems` is {least}, and only {count} items are allowed")));
+            }
+            (key, Some(part)) if least > count => needs.push(Need::Part(format!("/{key}"), part)),
+            _ => {}
+        }
+    }
+
+    /// Properties that have to be there.
+    fn of_properties<'v>(keywords: &'v Map<String, Value>, needs: &mut Vec<Need<'v>>) {
+        let required = list(keywords, "required");
+        if let Some(most) = number(keywords, "maxProperties").filter(|most| *most < required.len() as u64) {
+            needs.push(Need::Never(format!("`maxProperties` is {most}, and {} are required", required.len())));
+        }
+        let named = keywords.get("properties").and_then(Value::as_object);
+        let is_closed = keywords.get("additionalProperties") == Some(&Value::Bool(false));
+        for name in required.into_iter().filter_map(Value::as_str) {
+            match named.and_then(|named| named.get(name)) {
+                Some(part) => needs.push(Need::Part(format!("/properties/{}", super::schema::escaped(name)), part)),
+                None if is_closed && !keywords.contains_key("patternProperties") => {
+                    let name: String = name.chars().take(40).collect();
+                    needs.push(Need::Never(format!(
+                        "{name:?} is required, and not among the properties that are allowed"
+                    )));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Why a schema has no value: the way to the part that cannot be met, or that needs itself.
+    fn why(&self, schema: &Value) -> Fault {
+        let (mut place, mut part, mut seen) = ("#".to_owned(), schema, HashSet::new());
+        loop {
+            let Some(keywords) = part.as_object() else {
+                return Fault::new(&place, "no value is valid: the schema is false");
+            };
+            if !seen.insert(std::ptr::from_ref(part)) {
+                return Fault::new(&place, "no value ends: each one has to hold another one of its kind");
+            }
+            let needs = self.needs(keywords);
+            let unmet: Vec<&Need> = needs.iter().filter(|need| !self.is_met(need)).collect();
+            // What cannot be at all says more than what waits for something else.
+            let first = unmet.iter().find(|need| matches!(need, Need::Never(_))).or_else(|| unmet.first());
+            match first {
+                Some(Need::Part(step, inner)) => (place, part) = (format!("{place}{step}"), *inner),
+                Some(Need::Reference(reference)) => match referred(reference, self.whole) {
+                    Some(meant) => (place, part) = ((*reference).to_owned(), meant),
+                    None => return Fault::new(&place, "no value is valid"),
+                },
+                Some(Need::Any(key, parts)) => match parts.first() {
+                    Some(inner) => (place, part) = (format!("{place}/{key}/0"), *inner),
+                    None => return Fault::new(&place, format!("`{key}` is empty, so no value is valid")),
+                },
+                Some(Need::Never(reason)) => return Fault::new(&place, format!("no value is valid: {reason}")),
+                None => return Fault::new(&place, "no value is valid"),
+            }
+        }
+    }
+
+    /// The places of schemas without a value, the outermost ones.
+    fn barren(&self, schema: &Value, place: &str, found: &mut Vec<String>) {
+        for (step, part) in within(schema) {
+            let place = format!("{place}{step}");
+            if part.is_object() && !self.is_known(part) {
+                found.push(place);
+            } else {
+                self.barren(part, &place, found);
+            }
+        }
+    }
+}
+
+/// Why no number is valid by the keywords of a schema.
+fn of_number(keywords: &Map<String, Value>) -> Option<String> {
+    let said = ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"];
+    if !said.iter().any(|key| keywords.contains_key(*key)) {
+        return None;
+    }
+    let mut own = Map::new();
+    own.extend(keywords.get("type").map(|kind| ("type".to_owned(), kind.clone())));
+    own.extend(said.iter().filter_map(|key| Some(((*key).to_owned(), keywords.get(*key)?.clone()))));
+    let schema = Value::Object(own);
+    let numbers = Said::of(&schema).numbers(&schema)?;
+    if !numbers.iter().all(super::range::Range::is_empty) {
+        return None;
+    }
+    let shown = said.iter().filter_map(|key| Some(format!("`{key}` is {}", plainly(keywords.get(*key)?))));
+    let kind = keywords.get("type").and_then(Value::as_str).unwrap_or("number");
+    Some(format!("there is no {kind} where {}", shown.collect::<Vec<_>>().join(" and ")))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::prune;
+    use serde_json::{Value, json};
+
+    fn why(mut schema: Value) -> (String, String) {
+        let fault = prune(&mut schema).unwrap_err();
+        (fault.place, fault.message)
+    }
+
+    #[test]
+    fn types_without_an_end() {
+        let never = json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]});
+        assert!(why(never).1.contains("another one of its kind"));
+        let of = |never: Value| json!({"$ref": "#/$defs/a", "$defs": {"a": never}});
+        for never in [
+            json!({"$ref": "#/$defs/a"}),
+            json!({"type": "array", "items": {"$ref": "#/$defs/a"}, "minItems": 1}),
+            json!({"anyOf": [{"$ref": "#/$defs/a"}, {"type": "array", "prefixItems": [{"$ref": "#/$defs/a"}], "minItems": 1}]}),
+            json!({"allOf": [{"type": "object"}, {"$ref": "#/$defs/a"}]}),
+        ] {
+            assert!(why(of(never.clone())).1.contains("another one of its kind"), "{never}");
+        }
+        for mut ends in [
+            json!({"type": "object", "properties": {"next": {"$ref": "#"}}}),
+            json!({"type": "array", "items": {"$ref": "#"}}),
+            json!({"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}, "minItems": 2}]}),
+        ] {
+            let before = ends.clone();
+            prune(&mut ends).unwrap();
+            assert_eq!(ends, before);
+        }
+    }
+
+    #[test]
+    fn parts_that_nobody_needs() {
+        let mut schema = json!({"type": "object", "properties": {
+            "never": {"$ref": "#/$defs/never"}, "list": {"type": "array", "items": {"$ref": "#/$defs/never"}},
+            "either": {"anyOf": [{"$ref": "#/$defs/never"}, {"type": "null"}]},
+        }, "$defs": {"never": {"type": "object", "properties": {"next": {"$ref": "#/$defs/never"}}, "required": ["next"]}}});
+        prune(&mut schema).unwrap();
+        assert_eq!(
+            schema["properties"],
+            json!({"never": false, "list": {"type": "array", "items": false},
+            "either": {"anyOf": [false, {"type": "null"}]}})
+        );
+    }
+
+    #[test]
+    fn values_that_nothing_is() {
+        for (schema, place, words) in [
+            (json!({"enum": []}), "#", "no value is allowed"),
+            (json!({"type": "integer", "minimum": 5, "maximum": 4}), "#", "`minimum` is 5 and `maximum` is 4"),
+            (json!({"type": "number", "exclusiveMinimum": 1, "maximum": 1}), "#", "there is no number"),
+            (json!({"type": "string", "minLength": 5, "maxLength": 4}), "#", "`minLength` is 5"),
+            (json!({"type": "object", "properties": {"a": false}, "required": ["a"]}), "#/properties/a", "false"),
+            (json!({"type": "array", "items": false, "minItems": 1}), "#", "`minItems` is 1"),
+            (json!({"type": "object", "required": ["b"], "additionalProperties": false}), "#", "\"b\" is required"),
+        ] {
+            let (found, message) = why(schema.clone());
+            assert!(found == place && message.contains(words), "{schema}: {found}: {message}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The formats that strings are held to. JSON Schema has formats be annotations unless a program says otherwise, so those that
+//! are not here are accepted, and nothing is held of them.
+//!
+//! The expressions allow what the format's definition allows and what programs read: real days, no leap second, nine digits of
+//! a second at most, and lengths that do not grow for ever.
+
+use serde_json::{Map, Value, json};
+
+/// Years with a 29th of February: those that four divides, but of the centuries only those that four hundred divides.
+macro_rules! leap_year {
+    () => {
+        "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+    };
+}
+
+/// RFC 3339, `full-date`, without the year 0, which most programs do not have.
+macro_rules! date {
+    () => {
+        concat!(
+            "(?:(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)-",
+            "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))",
+            "|",
+            leap_year!(),
+            "-02-29)"
+        )
+    };
+}
+
+/// RFC 3339, `full-time`.
+macro_rules! time {
+    () => {
+        "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.][0-9]{1,9})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+    };
+}
+
+/// RFC 1123: labels of letters, digits and single hyphens.
+macro_rules! hostname {
+    () => {
+        concat!(label!(), "(?:[.]", label!(), "){0,3}")
+    };
+}
+
+macro_rules! label {
+    () => {
+        "(?:[A-Za-z0-9]{1,60}|[A-Za-z0-9]{1,20}(?:-[A-Za-z0-9]{1,12}){1,3})"
+    };
+}
+
+macro_rules! ipv4 {
+    () => {
+        "(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])[.]){3}(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+    };
+}
+
+/// RFC 4291: eight groups, of which one run of zeros may be left out.
+macro_rules! ipv6 {
+    () => {
+        concat!(
+            "(?:(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}",
+            "|(?:[0-9a-fA-F]{1,4}:){1,6}:[0-9a-fA-F]{1,4}",
+            "|(?:[0-9a-fA-F]{1,4}:){1,5}(?::[0-9a-fA-F]{1,4}){1,2}",
+            "|(?:[0-9a-fA-F]{1,4}:){1,4}(?::[0-9a-fA-F]{1,4}){1,3}",
+            "|(?:[0-9a-fA-F]{1,4}:){1,3}(?::[0-9a-fA-F]{1,4}){1,4}",
+            "|(?:[0-9a-fA-F]{1,4}:){1,2}(?::[0-9a-fA-F]{1,4}){1,5}",
+            "|[0-9a-fA-F]{1,4}:(?::[0-9a-fA-F]{1,4}){1,6}",
+            "|(?:[0-9a-fA-F]{1,4}:){1,6}:",
+            "|::(?:[0-9a-fA-F]{1,4}:){0,6}[0-9a-fA-F]{1,4}",
+            "|::)"
+        )
+    };
+}
+
+/// RFC 5321, `Dot-string`, of 64 characters at most.
+const LOCAL: &str = concat!(
+    "(?:[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}",
+    "|[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,31}[.][A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,32}",
+    "|[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}(?:[.][A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}){2})"
+);
+
+/// RFC 3986 without what nobody writes: a path, a query and a fragment behind a host, or a path alone behind a scheme.
+const URI: &str = concat!(
+    "[A-Za-z][A-Za-z0-9+.-]{0,19}:(?:",
+    "//(?:",
+    hostname!(),
+    "|\\[",
+    ipv6!(),
+    "\\])(?::[1-9][0-9]{0,3})?(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*",
+    "|(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*",
+    ")(?:\\?(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?",
+    "(?:#(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?"
+);
+
+/// RFC 3339, appendix A.
+const DURATION: &str = concat!(
+    "P(?:[0-9]{1,9}W|T",
+    "(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S)|",
+    "(?:[0-9]{1,9}Y(?:[0-9]{1,9}M(?:[0-9]{1,9}D)?)?|[0-9]{1,9}M(?:[0-9]{1,9}D)?|[0-9]{1,9}D)",
+    "(?:T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S))?)"
+);
+
+/// The expression of a format, if it is held.
+pub(super) fn expression(name: &str) -> Option<String> {
+    Some(match name {
+        "date-time" => concat!(date!(), "T", time!()).to_owned(),
+        "date" => date!().to_owned(),
+        "time" => time!().to_owned(),
+        "duration" => DURATION.to_owned(),
+        "email" => format!("{LOCAL}@{}[.][A-Za-z]{{2,24}}", hostname!()),
+        "hostname" => hostname!().to_owned(),
+        "ipv4" => ipv4!().to_owned(),
+        "ipv6" => ipv6!().to_owned(),
+        "uri" => URI.to_owned(),
+        "uuid" => "[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}".to_owned(),
+        _ => return None,
+    })
+}
+
+/// Puts its expression in the place of a schema's format. Of one of some values, the values are what they are.
+pub(super) fn hold(keywords: &mut Map<String, Value>) {
+    let Some(format) = keywords.shift_remove("format") else { return };
+    let is_fixed = ["const", "enum"].iter().any(|key| keywords.contains_key(*key));
+    let Some(expression) = format.as_str().and_then(expression).filter(|_| !is_fixed) else { return };
+    let pattern = format!("^(?:{expression})$");
+    if !keywords.contains_key("pattern") {
+        keywords.insert("pattern".to_owned(), pattern.into());
+        return;
+    }
+    let mut both = json!({"pattern": pattern});
+    if let (Some(kind), Value::Object(both)) = (keywords.get("type"), &mut both) {
+        both.insert("type".to_owned(), kind.clone());
+    }
+    match keywords.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
+        Value::Array(list) => list.push(both),
+        other => *other = Value::Array(vec![both]),
+    }
+}
