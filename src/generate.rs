@@ -1,6 +1,5 @@
 //! Generates a reply to the tokens of a prompt, one token at a time, on the calling thread, and reports it as events.
 
-mod cancel;
 mod chooser;
 #[cfg(feature = "constrain")]
 mod constraining;
@@ -10,11 +9,11 @@ mod partial_reply;
 mod seconds;
 mod task;
 
-pub use cancel::Cancel;
 pub use chooser::Chooser;
 pub(crate) use partial_reply::PartialReply;
 pub(crate) use task::{GenerationTask, Phase, Step, read_part};
 
+use crate::cancel::Cancel;
 #[cfg(feature = "constrain")]
 use crate::constrain::{Calls, Constraint};
 use crate::error::{Error, Result};

@@ -41,6 +41,7 @@
 //! public only for the crate's own command, tests and benches, hidden from this documentation, and free to change in any
 //! release.
 
+mod cancel;
 #[doc(hidden)]
 pub mod catalog;
 #[doc(hidden)]
@@ -67,6 +68,7 @@ mod memory;
 pub mod model;
 #[doc(hidden)]
 pub mod offers;
+mod owned;
 #[doc(hidden)]
 pub mod plan;
 #[doc(hidden)]
@@ -98,6 +100,7 @@ pub mod wgsl;
 #[doc = include_str!("../docs/embedding.md")]
 pub mod guide {}
 
+pub use cancel::Cancel;
 pub use catalog::{LocalModel, ModelName, Places, RepoName, Source, find_model, local_models};
 #[cfg(feature = "schema")]
 pub use chat::AskError;
@@ -109,8 +112,8 @@ pub use download::{
     FileState, Hub, HubOptions, PullProgress, PullStage, Pulled, RemoteFile, RemoteModel, Repository, VerifiedFile,
     verify_local,
 };
-pub use error::{Error, KernelFault, KernelFinding, Result, Verdict};
-pub use generate::{Cancel, Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
+pub use error::{Error, ErrorKind, KernelFault, KernelFinding, Result, Verdict};
+pub use generate::{Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
 pub use gguf::Gguf;
 pub use gpu::{AdapterReport, Gpu, GpuOptions, Memory, adapters};
 pub use kernels::CacheType;
@@ -121,6 +124,7 @@ pub use model::{
 pub use offers::{Judged, Recommended, recommended};
 #[cfg(feature = "download")]
 pub use offers::{Offer, Offers, offers};
+pub use owned::{OwnedReply, SharedChat};
 pub use plan::Choices;
 pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};
@@ -131,7 +135,7 @@ pub use serde_json;
 pub use session::{Pool, Reuse, Session};
 pub use speculate::{DraftKind, DraftStats, Speculation};
 #[cfg(feature = "stream")]
-pub use stream::{ReplyStream, SharedChat, Stream};
+pub use stream::{ReplyStream, Stream};
 pub use text::{ChatTemplate, Content, FunctionCall, Message, Tokenizer, ToolCall};
 pub use tune::{TuneOptions, TuneProgress, first_tuning, tune};
 /// The version of wgpu that [`Gpu::from_wgpu`] takes devices of, for apps that open a device themselves.

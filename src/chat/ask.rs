@@ -1,6 +1,7 @@
 //! Replies that are values of a type.
 
 use super::Chat;
+use crate::cancel::Cancel;
 use crate::constrain::{self, Calls, Constraint};
 use crate::error::Error;
 use crate::generate::{Event, Stop};
@@ -68,43 +69,89 @@ impl Chat {
     /// [`Error::Constraint`] for a type whose schema is not supported, before anything is generated, and otherwise with the
     /// errors of [`Chat::send`]; [`AskError::NoValue`].
     pub fn ask<T: DeserializeOwned + JsonSchema>(&mut self, text: &str) -> Result<T, AskError> {
-        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
-        constrain::for_each_schema(&mut schema, &mut close);
-        if let Some(parts) = schema.as_object_mut() {
-            parts.insert(
-                "x-guidance".to_owned(),
-                json!({"coerce_one_of": true, "whitespace_pattern": constrain::BLANKS}),
-            );
-        }
-        let constraint = Constraint::json_schema(schema)?;
-        let before = self.options.constraint.replace(constraint);
-        let calls = std::mem::replace(&mut self.options.calls, Calls::None);
-        let answered = self.answer(text);
-        (self.options.constraint, self.options.calls) = (before, calls);
-        let (text, stop) = answered?;
-        if stop != Stop::End {
-            return Err(AskError::Unfinished { text, stop }); // what is left of 1234 may be a value as well: 12
-        }
-        match serde_json::from_str(&text) {
-            Ok(value) => Ok(value),
-            Err(reason) => {
-                Err(AskError::NoValue { name: T::schema_name().into_owned(), reason: reason.to_string(), text })
-            }
-        }
+        self.ask_with(text, &Cancel::default())
     }
 
-    /// The answer to a message, and why it ended.
-    fn answer(&mut self, text: &str) -> Result<(String, Stop), Error> {
-        let (mut answer, mut stop) = (String::new(), Stop::Cancelled);
-        for event in self.send(text)? {
-            match event? {
-                Event::Text(piece) => answer.push_str(&piece),
-                Event::Done(stats) => stop = stats.stop,
-                _ => {}
-            }
-        }
-        Ok((answer, stop))
+    /// Like [`Chat::ask`]. `cancel` stops the reply.
+    ///
+    /// # Errors
+    /// As there. After a cancellation it is [`AskError::Unfinished`] with [`Stop::Cancelled`].
+    pub fn ask_with<T: DeserializeOwned + JsonSchema>(&mut self, text: &str, cancel: &Cancel) -> Result<T, AskError> {
+        let answer = self.answer(text, constraint_of::<T>()?, cancel)?;
+        read(&T::schema_name(), answer)
     }
+
+    /// Like [`Chat::ask_with`], with a JSON schema as a value, and an answer as one: for schemas that are known only when
+    /// the app runs. The schema is that of [`Constraint::json_schema`], as it is.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[cfg(feature = "demo-model")] {
+    /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
+    /// # let gpu = Gpu::open(&GpuOptions::default())?;
+    /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+    /// use wglm::{Cancel, serde_json::json};
+    ///
+    /// let mut chat = Chat::new(&model)?;
+    /// chat.reasoning = Some(false);
+    /// let schema = json!({"type": "integer", "minimum": 0, "maximum": 99});
+    /// let sum = chat.ask_value("What is seven plus five?", &schema, &Cancel::default())?;
+    /// assert!(sum.as_u64().is_some_and(|sum| sum <= 99));
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Chat::ask_with`], but never [`AskError::NoValue`].
+    pub fn ask_value(&mut self, text: &str, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
+        let answer = self.answer(text, Constraint::json_schema(schema.clone())?, cancel)?;
+        read("JSON", answer)
+    }
+
+    /// The answer to a message by a constraint, and why it ended.
+    fn answer(&mut self, text: &str, constraint: Constraint, cancel: &Cancel) -> Result<(String, Stop), Error> {
+        let before = self.options.constraint.replace(constraint);
+        let calls = std::mem::replace(&mut self.options.calls, Calls::None);
+        let answered = self.send(text).and_then(|reply| answer_of(reply.with_cancel(cancel)));
+        (self.options.constraint, self.options.calls) = (before, calls);
+        answered
+    }
+}
+
+/// The text of a reply, and why it ended.
+pub(crate) fn answer_of(reply: impl Iterator<Item = Result<Event, Error>>) -> Result<(String, Stop), Error> {
+    let (mut answer, mut stop) = (String::new(), Stop::Cancelled);
+    for event in reply {
+        match event? {
+            Event::Text(piece) => answer.push_str(&piece),
+            Event::Done(stats) => stop = stats.stop,
+            _ => {}
+        }
+    }
+    Ok((answer, stop))
+}
+
+/// What a value of a type has to match.
+pub(crate) fn constraint_of<T: JsonSchema>() -> Result<Constraint, Error> {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+    constrain::for_each_schema(&mut schema, &mut close);
+    if let Some(parts) = schema.as_object_mut() {
+        parts.insert("x-guidance".to_owned(), json!({"coerce_one_of": true, "whitespace_pattern": constrain::BLANKS}));
+    }
+    Constraint::json_schema(schema)
+}
+
+/// Reads a value of a type with this name from an answer.
+pub(crate) fn read<T: DeserializeOwned>(name: &str, (text, stop): (String, Stop)) -> Result<T, AskError> {
+    if stop != Stop::End {
+        return Err(AskError::Unfinished { text, stop }); // what is left of 1234 may be a value as well: 12
+    }
+    serde_json::from_str(&text).map_err(|reason| AskError::NoValue {
+        name: name.to_owned(),
+        reason: reason.to_string(),
+        text,
+    })
 }
 
 /// What says more of an object's entries than `properties` does.

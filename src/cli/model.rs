@@ -3,7 +3,6 @@
 use super::args::{CheckArg, FileArgs, ModelArgs};
 use super::{faults, interrupts, output, progress, tunings, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use wglm::{Check, DraftKind, Gguf, Gpu, LoadOptions, Model, ModelName, Places, Progress};
 use wglm::{Stage, Tuning, Verdict, find_model};
@@ -93,10 +92,7 @@ pub fn load_tuned(
 ) -> anyhow::Result<Model> {
     let bar = progress_bar();
     let mut shown = Stage::Weights;
-    let mut tell = |progress: Progress| {
-        show(&bar, &mut shown, progress);
-        if interrupts::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
+    let mut tell = |progress: Progress| show(&bar, &mut shown, progress);
     let check = match args.check {
         CheckArg::Auto => Check::Auto,
         CheckArg::Always => Check::Always,
@@ -105,7 +101,7 @@ pub fn load_tuned(
     let draft_model = args.file.model_draft.as_deref().map(|path| open(Some(path))).transpose()?;
     let verdicts = verdicts::kept();
     let options = LoadOptions { check, verdicts, speculation: guesses, draft_model, tuning, ..args.file.options() };
-    let loaded = Model::load_with(file, gpu, &options, &mut tell);
+    let loaded = Model::load_with(file, gpu, &options, &interrupts::cancel(), &mut tell);
     let found = loaded.as_ref().err().and_then(wglm::Error::verdict);
     found.filter(|found| !found.replaced().is_empty()).into_iter().for_each(verdicts::keep);
     let model = loaded?;

@@ -46,7 +46,8 @@ impl Gpu {
     /// [`Gpu::before_submissions`].
     ///
     /// # Errors
-    /// Those of [`Gpu::open`]; [`Error::Unsupported`] for a device that an app opened: only the app can open another.
+    /// Those of [`Gpu::open`]; [`Error::Unsupported`] for a device that an app opened: only the app can open another;
+    /// [`Error::Forked`].
     pub fn reopen(&self) -> Result<Self> {
         if !self.is_ours() {
             return Err(Error::Unsupported {
@@ -55,6 +56,7 @@ impl Gpu {
                 remedy: "open one as before and pass it to `Gpu::from_wgpu`".into(),
             });
         }
+        self.shared.failures.check_process()?;
         self.close();
         Self::open(&self.shared.options)
     }
@@ -65,7 +67,7 @@ impl Gpu {
     ///
     /// A device that an app opened stays open: the app can destroy it.
     pub fn close(&self) {
-        if self.is_ours() {
+        if self.is_ours() && self.shared.failures.check_process().is_ok() {
             self.lost("it was closed");
             self.device().destroy();
             self.empty();

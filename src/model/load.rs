@@ -11,6 +11,7 @@ use super::upload::{Uploaded, upload};
 use super::verdict::Check;
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Head, ModelWeights, PromptOptions, SamplingPlan};
 use super::{plan_batch, plan_sampling};
+use crate::cancel::Cancel;
 #[cfg(feature = "constrain")]
 use crate::constrain::Vocabulary;
 use crate::error::{Error, Result, Verdict};
@@ -23,7 +24,6 @@ use crate::text::{ChatTemplate, Tokenizer, Vocab};
 use crate::threads::{GoOn, Job, work};
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A model on the GPU. Clones share it, and several threads can use it.
@@ -31,17 +31,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// ```
 /// # fn main() -> wglm::Result<()> {
 /// # #[cfg(feature = "demo-model")] {
-/// use std::ops::ControlFlow;
-/// use wglm::{Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// use wglm::{Cancel, Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 ///
 /// let gpu = Gpu::open(&GpuOptions::default())?;
 /// let file = Gguf::from_static(wglm::DEMO_MODEL)?; // or Gguf::open("GLM-4.7-Flash-Q4_0.gguf")
 /// let options = LoadOptions { context: Some(1024), ..LoadOptions::default() };
 /// let estimate = Model::estimate(&file, &options, Some(&gpu))?;
 /// assert!(!matches!(estimate.fit, Fit::Memory { .. }), "{} bytes are too many", estimate.most());
-/// let model = Model::load_with(&file, &gpu, &options, &mut |progress| {
+/// let cancel = Cancel::default(); // a clone of it in another thread stops the load
+/// let model = Model::load_with(&file, &gpu, &options, &cancel, &mut |progress| {
 ///     println!("{:?}: {} of {}", progress.stage, progress.done, progress.total);
-///     ControlFlow::Continue(()) // or Break, to stop
 /// })?;
 /// assert_eq!(gpu.memory().held, estimate.weights);
 /// # }
@@ -87,11 +86,11 @@ impl Model {
     /// [`Error::WrongKernel`] if a kernel cannot be used and nothing can take its place, or if it ended the device;
     /// [`Error::Endless`] if the GPU does not finish a first token.
     pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
-        Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))
+        Self::load_with(file, gpu, options, &Cancel::default(), &mut |_| {})
     }
 
     /// Like [`Model::load`]. `progress` is called on this thread before anything is uploaded, then at every step and at
-    /// least every tenth of a second, and once everything is done. Its return value can stop the load. Kernels that a
+    /// least every tenth of a second, and once everything is done. After each call it looks at `cancel`. Kernels that a
     /// driver is compiling at that moment are compiled to the end, because no driver can be interrupted, so stopping may
     /// take as long as the slowest of them.
     ///
@@ -108,16 +107,18 @@ impl Model {
         file: &Gguf,
         gpu: &Gpu,
         options: &LoadOptions,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        cancel: &Cancel,
+        progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
-        Self::loaded(file, gpu, options, progress).map_err(|error| file.name(error))
+        Self::loaded(file, gpu, options, cancel, progress).map_err(|error| file.name(error))
     }
 
     fn loaded(
         file: &Gguf,
         gpu: &Gpu,
         options: &LoadOptions,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        cancel: &Cancel,
+        progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
         let mut config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
@@ -141,9 +142,9 @@ impl Model {
         }
         .patient(patience.compile);
         let meter = Meter::default();
-        let mut tell = || match progress(meter.now()) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Cancelled),
+        let mut tell = || {
+            progress(meter.now());
+            cancel.check()
         };
         let variants = kernels.compiled();
         let loading =

@@ -8,8 +8,8 @@ mod candidates;
 mod question;
 mod search;
 
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::generate::Cancel;
 use crate::gpu::AdapterReport;
 use crate::model::{CacheShape, Comparison, Model, Tuning, TuningSubject};
 use crate::plan::Choices;

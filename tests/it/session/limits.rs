@@ -3,11 +3,10 @@
 use super::{alone, dialogue, holds, load, model, session_of};
 use crate::common::gpu::{gpu, open};
 use crate::common::models::fable_file;
-use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
 use wglm::model::{CacheShape, LoadOverrides};
 use wglm::plan::Fusions;
-use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session, Stage};
+use wglm::{Cancel, Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session, Stage};
 
 fn file() -> Gguf {
     Gguf::open(fable_file("q4_0")).unwrap()
@@ -17,11 +16,8 @@ fn file() -> Gguf {
 #[test]
 fn progress_rises_to_the_total() {
     let mut told: Vec<Progress> = Vec::new();
-    let mut progress = |p| {
-        told.push(p);
-        ControlFlow::Continue(())
-    };
-    Model::load_with(&file(), &open(true), &LoadOptions::default(), &mut progress).unwrap();
+    let mut progress = |p| told.push(p);
+    Model::load_with(&file(), &open(true), &LoadOptions::default(), &Cancel::default(), &mut progress).unwrap();
     let (first, last) = (told[0], *told.last().unwrap());
     println!("told {} times, the last time {last:?}", told.len());
     assert_eq!((first.stage, first.done), (Stage::Weights, 0));
@@ -42,12 +38,15 @@ fn progress_rises_to_the_total() {
 fn cancelled_the_next_load_is_whole() {
     let fresh = open(true); // what is compiled on it stays, and a load that compiles nothing tells less
     for stop in [1, 5, 50] {
-        let mut told = 0;
+        let (mut told, cancel) = (0, Cancel::default());
         let mut progress = |_| {
             told += 1;
-            if told == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if told == stop {
+                cancel.cancel();
+            }
         };
-        let error = Model::load_with(&file(), &fresh, &LoadOptions::default(), &mut progress).map(drop).unwrap_err();
+        let loaded = Model::load_with(&file(), &fresh, &LoadOptions::default(), &cancel, &mut progress);
+        let error = loaded.map(drop).unwrap_err();
         assert!(matches!(error, Error::Cancelled), "{error}");
         assert_eq!(told, stop, "told again after it was stopped");
     }
@@ -61,12 +60,14 @@ fn cancelled_the_next_load_is_whole() {
         ("at the end", |now| now.stage == Stage::Check && now.done == now.total),
     ];
     for (moment, stops) in moments {
-        let mut stopped = 0;
+        let (mut stopped, cancel) = (0, Cancel::default());
         let mut progress = |now: Progress| {
             stopped += u32::from(stops(now));
-            if stopped > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if stopped > 0 {
+                cancel.cancel();
+            }
         };
-        let error = Model::load_with(&file(), &open(true), &fused_less, &mut progress).map(drop).unwrap_err();
+        let error = Model::load_with(&file(), &open(true), &fused_less, &cancel, &mut progress).map(drop).unwrap_err();
         assert!(matches!(error, Error::Cancelled), "{moment}: {error}");
         assert_eq!(stopped, 1, "{moment}: told again after it was stopped");
     }
