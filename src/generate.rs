@@ -91,6 +91,7 @@ pub enum Stop {
 
 /// Statistics of a generation. Times are serialized as seconds, named `prompt_seconds` and `generate_seconds`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Stats {
     /// How many tokens of the prompt were in the cache, and how many were computed.
     pub prompt: Reuse,
@@ -183,7 +184,8 @@ pub enum Event {
 
 /// The log-probability of a generated token and of its likeliest alternatives, by the unmodified logits: see
 /// [`logprobs`](crate::sample::logprobs).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TokenLogprobs {
     /// The generated token.
     pub chosen: Logprob,

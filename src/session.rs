@@ -43,6 +43,7 @@ use verify::Drafter;
 
 /// What a call to [`Session::sync`] found in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct Reuse {
     /// Tokens whose cache was kept.
     pub cached: usize,

@@ -7,7 +7,8 @@ use wglm::{Gpu, Judged};
 
 /// Opens the GPU to judge by, if there is one.
 pub fn device(args: &GpuArgs) -> Option<Gpu> {
-    Gpu::open(&args.options()).inspect_err(|error| output::note(format_args!("note: {error}"))).ok()
+    let opened = args.options().and_then(|options| Gpu::open(&options));
+    opened.inspect_err(|error| output::note(format_args!("note: {error}"))).ok()
 }
 
 /// The memory that a model needs, for a table.

@@ -54,7 +54,7 @@ pub fn title(file: &Gguf) -> String {
 /// Loads the model of a file with the options in `args`, and what tokens are guessed by. If the GPU is lost meanwhile,
 /// opens it again and loads the model once more.
 pub fn load(file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result<Model> {
-    let gpu = Gpu::open(&args.gpu.options())?;
+    let gpu = Gpu::open(&args.gpu.options()?)?;
     faults::during_load(&gpu);
     let model = match load_on(&gpu, file, args, guesses) {
         Err(error) if is_lost(&error) => {

@@ -10,7 +10,7 @@ use wglm::{
 use wglm::{Session, Speculation};
 
 fn with_limit(limit: u64) -> Gpu {
-    Gpu::open(&GpuOptions { memory_limit: Some(limit), checks: false, ..GpuOptions::default() }).unwrap()
+    Gpu::open(&GpuOptions { memory_limit: Some(limit), checks: false, ..GpuOptions::from_env().unwrap() }).unwrap()
 }
 
 /// Once every plan of a session has been used, the held memory equals the estimate, apart from small buffers.

@@ -4,7 +4,10 @@
 mod device;
 mod estimates;
 mod files;
+#[cfg(unix)]
+mod forked;
 mod frames;
+mod holding;
 mod loss;
 mod owner;
 mod rounds;

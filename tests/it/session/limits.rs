@@ -6,7 +6,7 @@ use crate::common::models::fable_file;
 use wglm::kernels::CacheType;
 use wglm::model::{CacheShape, LoadOverrides};
 use wglm::plan::Fusions;
-use wglm::{Cancel, Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session, Stage};
+use wglm::{Backend, Cancel, Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session, Stage};
 
 fn file() -> Gguf {
     Gguf::open(fable_file("q4_0")).unwrap()
@@ -86,9 +86,9 @@ fn an_adapter_that_is_not_there() {
     let message = error.to_string();
     assert!(message.contains("an adapter nobody makes") && message.contains(&there), "{message}");
 
-    let wanted = Some("no such backend".to_owned());
-    let error = Gpu::open(&GpuOptions { backends: wanted, ..GpuOptions::default() }).map(drop).unwrap_err();
+    let error = Backend::list("vulkan, no such backend").unwrap_err();
     assert!(matches!(error, Error::Argument { argument: "backend", .. }), "{error}");
+    assert_eq!(Backend::list("VK,metal").unwrap(), [Backend::Vulkan, Backend::Metal]);
     assert!(error.to_string().contains("no such backend"), "{error}");
 }
 
