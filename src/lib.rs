@@ -122,12 +122,12 @@ pub use download::{
 };
 pub use error::{Error, ErrorKind, KernelFault, KernelFinding, Result, Verdict};
 pub use generate::{Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
-pub use gguf::Gguf;
-pub use gpu::{AdapterKind, AdapterReport, Backend, Gpu, GpuOptions, Memory, adapters};
-pub use kernels::CacheType;
+pub use gguf::{Array as MetadataArray, Gguf, Value as MetadataValue, ValueType as MetadataType};
+pub use gpu::{AdapterKind, AdapterReport, Backend, Capabilities, Gpu, GpuOptions, Matrices, Memory, adapters};
+pub use kernels::{CacheType, Gating, Routing};
 pub use model::{
-    CacheShape, Check, Comparison, Config, Estimate, Figure, Fit, LoadOptions, Model, Outcome, Progress, PromptOptions,
-    Stage, Trial, Tuning, TuningSubject,
+    CacheShape, Check, Comparison, Config, Estimate, Experts, Figure, Fit, LoadOptions, Model, Outcome, Progress,
+    PromptOptions, RopeScaling, Stage, Trial, Tuning, TuningSubject, Yarn,
 };
 pub use offers::{Judged, Recommended, recommended};
 #[cfg(feature = "download")]

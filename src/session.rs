@@ -196,6 +196,7 @@ impl Session {
     }
 
     /// The plan that the session executes.
+    #[doc(hidden)]
     pub fn plan(&self) -> &Plan {
         &self.planned.plan
     }

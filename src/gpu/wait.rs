@@ -95,6 +95,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::DeviceLost`] if the device is lost; [`Error::Endless`] from a handle that does not wait for ever.
+    #[doc(hidden)]
     pub fn wait(&self, submission: &Submission) -> Result<()> {
         self.shared.failures.check()?; // a lost device may never finish it
         match &submission.done {

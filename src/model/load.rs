@@ -227,6 +227,7 @@ impl Model {
     }
 
     /// The target of its plans: the teams and the arithmetic that were chosen, among others.
+    #[doc(hidden)]
     pub fn target(&self) -> &Target {
         &self.shared.target
     }
