@@ -54,7 +54,7 @@ fn host(c: &mut Criterion) {
 
 /// Of the kernels' own time, by timestamps. Nothing is measured on an adapter that has none.
 fn gpu(c: &mut Criterion) {
-    let Ok(gpu) = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::default() }) else { return };
+    let Ok(gpu) = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::from_env().unwrap() }) else { return };
     if !gpu.report().timestamps {
         return;
     }

@@ -11,7 +11,7 @@ fn main() -> anyhow::Result<()> {
         Some(path) => Gguf::open(path)?,
         None => Gguf::from_static(wglm::DEMO_MODEL)?,
     };
-    let gpu = Gpu::open(&GpuOptions::default())?;
+    let gpu = Gpu::open(&GpuOptions::from_env()?)?;
     let mut chat = Chat::new(&Model::load(&file, &gpu, &LoadOptions::default())?)?;
     prompt()?;
     for line in std::io::stdin().lock().lines() {

@@ -18,7 +18,7 @@ fn main() -> anyhow::Result<()> {
         Some(path) => Gguf::open(path)?,
         None => Gguf::from_static(wglm::DEMO_MODEL)?,
     };
-    let gpu = Gpu::open(&GpuOptions::default())?;
+    let gpu = Gpu::open(&GpuOptions::from_env()?)?;
     let model = Model::load(&file, &gpu, &LoadOptions::default())?;
 
     let mut chat = Chat::new(&model)?;

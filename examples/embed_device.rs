@@ -20,7 +20,7 @@ fn main() -> anyhow::Result<()> {
         Some(path) => Gguf::open(path)?,
         None => Gguf::from_static(wglm::DEMO_MODEL)?,
     };
-    let options = GpuOptions::default();
+    let options = GpuOptions::from_env()?;
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))?;
     let mut descriptor = Gpu::descriptor(&adapter, &options);

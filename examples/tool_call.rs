@@ -17,7 +17,7 @@ fn main() -> anyhow::Result<()> {
         None => Gguf::from_static(wglm::DEMO_MODEL)?,
     };
     let question = arguments.next().unwrap_or_else(|| "What is seven plus five?".to_owned());
-    let gpu = Gpu::open(&GpuOptions::default())?;
+    let gpu = Gpu::open(&GpuOptions::from_env()?)?;
     let mut chat = Chat::new(&Model::load(&file, &gpu, &LoadOptions::default())?)?;
     chat.tools = vec![description()];
 

@@ -15,6 +15,8 @@ mod state;
 
 #[cfg(feature = "schema")]
 pub use ask::AskError;
+#[cfg(feature = "schema")]
+pub(crate) use ask::{answer_of, constraint_of, read};
 pub(crate) use call_ids::CallIds;
 pub(crate) use fit::drop_before;
 pub use overflow::Overflow;

@@ -4,8 +4,10 @@
 //! is one, the remedy. The library never panics on bad input: whatever a file, a driver or a caller does wrong becomes
 //! an [`Error`].
 
+mod kind;
 mod verdict;
 
+pub use kind::ErrorKind;
 pub use verdict::{KernelFault, KernelFinding, Verdict};
 
 use std::fmt;
@@ -420,12 +422,36 @@ pub enum Error {
         remedy: String,
     },
 
+    /// The process was forked after the GPU was opened. A driver's state does not survive that, so the GPU can be used in
+    /// the process that opened it and in no other.
+    #[error("the GPU was opened before the process was forked; open it and load the model in the new process")]
+    Forked,
+
     /// The caller cancelled the operation.
     #[error("cancelled")]
     Cancelled,
+
+    /// An error of the app's own, from a [`Chooser`](crate::Chooser) or another callback. It prints as that error does.
+    /// Clones share it. See [`Error::app`].
+    #[error(transparent)]
+    App(Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
+    /// An error of the app's own, for callbacks that return a [`Result`]. The reply, or the call, ends with it.
+    ///
+    /// ```
+    /// use wglm::{Error, ErrorKind};
+    ///
+    /// let error = Error::app(std::fmt::Error);
+    /// assert_eq!(error.kind(), ErrorKind::App);
+    /// let Error::App(inner) = &error else { unreachable!() };
+    /// assert!(inner.downcast_ref::<std::fmt::Error>().is_some());
+    /// ```
+    pub fn app(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::App(error.into().into())
+    }
+
     /// The error without the path of the file that it is about.
     pub fn cause(&self) -> &Self {
         if let Self::File { error, .. } = self { error.cause() } else { self }

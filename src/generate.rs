@@ -1,6 +1,5 @@
 //! Generates a reply to the tokens of a prompt, one token at a time, on the calling thread, and reports it as events.
 
-mod cancel;
 mod chooser;
 #[cfg(feature = "constrain")]
 mod constraining;
@@ -10,11 +9,11 @@ mod partial_reply;
 mod seconds;
 mod task;
 
-pub use cancel::Cancel;
 pub use chooser::Chooser;
 pub(crate) use partial_reply::PartialReply;
 pub(crate) use task::{GenerationTask, Phase, Step, read_part};
 
+use crate::cancel::Cancel;
 #[cfg(feature = "constrain")]
 use crate::constrain::{Calls, Constraint};
 use crate::error::{Error, Result};
@@ -92,6 +91,7 @@ pub enum Stop {
 
 /// Statistics of a generation. Times are serialized as seconds, named `prompt_seconds` and `generate_seconds`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Stats {
     /// How many tokens of the prompt were in the cache, and how many were computed.
     pub prompt: Reuse,
@@ -184,7 +184,8 @@ pub enum Event {
 
 /// The log-probability of a generated token and of its likeliest alternatives, by the unmodified logits: see
 /// [`logprobs`](crate::sample::logprobs).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TokenLogprobs {
     /// The generated token.
     pub chosen: Logprob,

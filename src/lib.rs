@@ -19,12 +19,15 @@
 //!
 //! A [`Model`] is loaded once and can be shared. A [`Session`] holds one sequence of tokens and its KV cache. A
 //! [`Chat`] is a conversation in a session. Everything that can fail returns a [`Result`]. Nothing here panics, prints,
-//! or starts a thread that outlives the call that started it. Work happens on the calling thread, so an app with a
-//! window calls wglm from a worker thread, or, with the feature `stream`, turns a [`Chat`] into an asynchronous stream
-//! that owns the thread which generates the reply.
+//! or starts a thread that outlives what it belongs to: the call that started it, an [`OwnedReply`] or a [`Scheduler`].
+//! Work happens on the calling thread, so an app with a window calls wglm from a worker thread, or keeps its [`Chat`] in a
+//! [`SharedChat`], whose replies can be looked at in each frame, waited for, or, with the feature `stream`, awaited.
 //!
-//! A failure is an [`Error`]: too little memory on the GPU, a damaged file, a lost device. A failed call releases what
-//! it had allocated, and the next one can succeed. After a device was lost, every call on it returns
+//! Every call that may take long takes a [`Cancel`], in a form of its own where most callers need none: [`Model::load`]
+//! and [`Model::load_with`], [`Chat::ask`] and [`Chat::ask_with`]. Callbacks that report progress return nothing.
+//!
+//! A failure is an [`Error`]: too little memory on the GPU, a damaged file, a lost device. It prints as a sentence, and
+//! [`Error::kind`] is what an app decides by. A failed call releases what it had allocated, and the next one can succeed. After a device was lost, every call on it returns
 //! [`Error::DeviceLost`]: [`Gpu::reopen`] opens it again, and a reply continues there ([`Reply::move_to`]).
 //!
 //! An app that draws with wgpu can let wglm compute on the app's own device: [`Gpu::descriptor`] says how to open the
@@ -34,13 +37,19 @@
 //!
 //! [The guide](guide) shows how an app with a window uses all of this.
 //!
-//! Options are plain structs with a `Default`. Any release may add fields, so construct them as
-//! `LoadOptions { context: Some(4096), ..LoadOptions::default() }`.
+//! Options, messages and whatever else an app makes are plain structs with a `Default`. Any release may add fields, and some
+//! fields exist with a feature only, so construct them as `LoadOptions { context: Some(4096), ..LoadOptions::default() }`.
+//! What wglm returns (statistics, progress, estimates, reports, errors) is `#[non_exhaustive]`: read its fields, and match
+//! it with `..`.
+//!
+//! No call reads environment variables unless its documentation says so: [`GpuOptions::from_env`], [`Places::default`] and
+//! `HubOptions::default` do.
 //!
 //! What an app needs stands at the root of the crate, in [`text`] and in [`sample`]. The other modules are the engine:
 //! public only for the crate's own command, tests and benches, hidden from this documentation, and free to change in any
 //! release.
 
+mod cancel;
 #[doc(hidden)]
 pub mod catalog;
 #[doc(hidden)]
@@ -68,6 +77,7 @@ mod memory;
 pub mod model;
 #[doc(hidden)]
 pub mod offers;
+mod owned;
 #[doc(hidden)]
 pub mod plan;
 #[doc(hidden)]
@@ -99,6 +109,7 @@ pub mod wgsl;
 #[doc = include_str!("../docs/embedding.md")]
 pub mod guide {}
 
+pub use cancel::Cancel;
 pub use catalog::{LocalModel, ModelName, Places, RepoName, Source, find_model, local_models};
 #[cfg(feature = "schema")]
 pub use chat::AskError;
@@ -112,29 +123,33 @@ pub use download::{
 };
 #[doc(hidden)]
 pub use error::Size;
-pub use error::{Error, KernelFault, KernelFinding, Result, Verdict};
-pub use generate::{Cancel, Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
-pub use gguf::Gguf;
-pub use gpu::{AdapterReport, Gpu, GpuOptions, Memory, Pause, adapters};
-pub use kernels::CacheType;
+pub use error::{Error, ErrorKind, KernelFault, KernelFinding, Result, Verdict};
+pub use generate::{Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
+pub use gguf::{Array as MetadataArray, Gguf, Value as MetadataValue, ValueType as MetadataType};
+pub use gpu::{AdapterKind, AdapterReport, Backend, Capabilities, Gpu, GpuOptions, Matrices, Memory, Pause, adapters};
+pub use kernels::{CacheType, Gating, Routing};
 pub use model::{
-    CacheShape, Check, Comparison, Config, Estimate, Figure, Fit, LoadOptions, Model, Outcome, Progress, PromptOptions,
-    Stage, Trial, Tuning, TuningSubject,
+    CacheShape, Check, Comparison, Config, Estimate, Experts, Figure, Fit, LoadOptions, Model, Outcome, Progress,
+    PromptOptions, RopeScaling, Stage, Trial, Tuning, TuningSubject, Yarn,
 };
 pub use offers::{Judged, Recommended, recommended};
 #[cfg(feature = "download")]
 pub use offers::{Offer, Offers, offers};
+pub use owned::{OwnedReply, SharedChat};
 pub use plan::Choices;
 pub use quant::Arithmetic;
 pub use sample::{Logprob, Sampler, SamplerParams};
 pub use scheduler::{
     PreparedChat, ScheduledReply, Scheduler, SchedulerCounts, SchedulerOptions, SchedulerState, SlotState, Tenant,
 };
+/// The version of schemars whose `JsonSchema` [`Chat::ask`] takes types of (feature `schema`).
+#[cfg(feature = "schema")]
+pub use schemars;
 pub use serde_json;
 pub use session::{Pool, Reuse, Session};
 pub use speculate::{DraftKind, DraftStats, Speculation};
 #[cfg(feature = "stream")]
-pub use stream::{ReplyStream, SharedChat, Stream};
+pub use stream::{ReplyStream, Stream};
 pub use text::{ChatTemplate, Content, FunctionCall, Message, Tokenizer, ToolCall};
 pub use tune::{TuneOptions, TuneProgress, first_tuning, tune};
 /// The version of wgpu that [`Gpu::from_wgpu`] takes devices of, for apps that open a device themselves.

@@ -1,10 +1,13 @@
 //! Conversations side by side: requests from any thread share a model, a KV cache and the steps of the GPU.
 //!
-//! A scheduler has no thread of its own. Whoever waits for an event, when nobody else does the work, does it for all
-//! (`scheduler/shared.rs`): a round reads a part of one prompt, then takes a step with all conversations that are past
+//! Whoever waits for an event, when nobody else does the work, does it for all (`scheduler/shared.rs`); for replies that
+//! are polled a thread does, which the scheduler owns (`scheduler/background.rs`). A round reads a part of one prompt, then takes a step with all conversations that are past
 //! theirs (`scheduler/engine.rs`). So nobody waits longer than a part of a prompt takes, and a reply that is alone is
 //! generated as [`Generation`](crate::Generation) generates it.
 
+#[cfg(feature = "schema")]
+mod ask;
+mod background;
 mod engine;
 mod room;
 mod shared;
@@ -14,16 +17,19 @@ mod turns;
 
 pub use state::{SchedulerCounts, SchedulerState, SlotState};
 
+use crate::cancel::Cancel;
 use crate::chat::{CallIds, ChatState, PromptMaker, drop_before};
 use crate::error::{Error, Result};
-use crate::generate::{Cancel, Event, GenerateOptions, GenerationTask};
+use crate::generate::{Chooser, Event, GenerateOptions, GenerationTask};
 use crate::kernels::CacheType;
 use crate::model::{CacheShape, Model};
 use crate::session::Pool;
 use crate::text::{Message, ReplyParser};
+use background::Owner;
 use engine::{Engine, Request};
 use shared::Shared;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// How many conversations a [`Scheduler`] is for, and how much of them it holds. Fields may be added, so construct it as
 /// `SchedulerOptions { …, ..SchedulerOptions::default() }`.
@@ -76,8 +82,10 @@ pub struct Tenant {
 /// that was used longest ago; full pages of 256 tokens that any conversation begins with are shared. Greedy replies are
 /// those that each conversation gets alone.
 ///
-/// No thread belongs to a scheduler. A reply is generated while its events are waited for, in any of the threads that wait.
-/// If a reply's events are not taken, it pauses after 64 of them, and the others go on.
+/// A reply is generated while its events are waited for, in any of the threads that wait. For replies that are polled
+/// ([`ScheduledReply::try_next`]) the scheduler has a thread, which lives no longer than the scheduler and its replies, and
+/// ends when none of them is polled. If a reply's events are not taken, it pauses after 64 of them, and the others
+/// continue.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
@@ -111,7 +119,7 @@ pub struct Tenant {
 #[derive(Clone)]
 pub struct Scheduler {
     model: Model,
-    shared: Arc<Shared>,
+    shared: Arc<Owner>,
     tenant: Tenant,
 }
 
@@ -178,9 +186,36 @@ impl std::fmt::Debug for PreparedChat {
 }
 
 /// A reply that waits for its turn or is being generated: an iterator of events, which ends after an error or
-/// [`Event::Done`]. It can be used from any thread. Dropping it cancels the reply.
+/// [`Event::Done`]. [`next`](Iterator::next) waits; [`try_next`](Self::try_next) and [`poll_next`](Self::poll_next) do not,
+/// and with the feature `stream` it becomes an asynchronous stream (`ScheduledReply::into_stream`). It can be used from any
+/// thread. Dropping it cancels the reply.
+///
+/// ```
+/// # fn main() -> wglm::Result<()> {
+/// # #[cfg(feature = "demo-model")] {
+/// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// # let gpu = Gpu::open(&GpuOptions::default())?;
+/// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+/// use std::task::Poll;
+/// use wglm::{ChatState, GenerateOptions, Message, Scheduler, SchedulerOptions};
+///
+/// let scheduler = Scheduler::new(&model, &SchedulerOptions::default())?;
+/// let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+/// let messages = vec![Message::user("Tell me a story.")];
+/// let mut reply = scheduler.chat(ChatState { messages, options, ..ChatState::default() })?;
+/// loop {
+///     match reply.try_next() {
+///         Poll::Ready(Some(event)) => println!("{:?}", event?),
+///         Poll::Ready(None) => break,
+///         Poll::Pending => std::thread::sleep(std::time::Duration::from_millis(1)), // an app draws a frame here
+///     }
+/// }
+/// # }
+/// # Ok(())
+/// # }
+/// ```
 pub struct ScheduledReply {
-    shared: Arc<Shared>,
+    shared: Arc<Owner>,
     id: u64,
     cancel: Cancel,
     prompt_tokens: usize,
@@ -195,6 +230,14 @@ impl Scheduler {
     /// cache that cannot hold the model's latents; [`Error::OutOfMemory`] or [`Error::ContextTooLarge`] if the cache does
     /// not fit; what the device reports.
     pub fn new(model: &Model, options: &SchedulerOptions) -> Result<Self> {
+        Self::new_with(model, options, &Cancel::default())
+    }
+
+    /// Like [`Scheduler::new`]. `cancel` stops it while kernels compile.
+    ///
+    /// # Errors
+    /// Those of [`Scheduler::new`], and [`Error::Cancelled`].
+    pub fn new_with(model: &Model, options: &SchedulerOptions, cancel: &Cancel) -> Result<Self> {
         let (usual, sessions) = (model.cache(), options.sessions);
         let context = options.context.unwrap_or(usual.context).min(options.tokens.unwrap_or(usize::MAX));
         let cache = CacheShape { context, ty: options.cache.unwrap_or(usual.ty) };
@@ -211,10 +254,10 @@ impl Scheduler {
             }
         };
         if options.compile_all.unwrap_or(!model.gpu().report().is_software()) {
-            pool.compile(&mut || Ok(()))?;
+            pool.compile(&mut || cancel.check())?;
         }
         let engine = Engine::new(pool, sessions);
-        let shared = Arc::new(Shared::new(engine, sessions, options.queue));
+        let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue)));
         Ok(Self { model: model.clone(), shared, tenant: Tenant::default() })
     }
 
@@ -285,12 +328,38 @@ impl Scheduler {
     /// [`Error::Constraint`] for a constraint that cannot be kept; [`Error::ContextFull`] for a conversation of another
     /// scheduler with a larger context; [`Error::Busy`] if too many requests wait.
     pub fn reply(&self, prepared: &PreparedChat, seed: Option<u64>) -> Result<ScheduledReply> {
+        self.replied(prepared, seed, None)
+    }
+
+    /// Like [`reply`](Self::reply), where `chooser` takes part in the choice of tokens: see
+    /// [`Reply::with_chooser`](crate::Reply::with_chooser). Such a reply takes its steps by itself, between those that the
+    /// others take together. The chooser is called on whichever thread does the work; what it returns as an error ends
+    /// this reply alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reply_with_chooser(
+        &self,
+        prepared: &PreparedChat,
+        seed: Option<u64>,
+        chooser: impl Chooser + Send + 'static,
+    ) -> Result<ScheduledReply> {
+        self.replied(prepared, seed, Some(Box::new(chooser)))
+    }
+
+    fn replied(
+        &self,
+        prepared: &PreparedChat,
+        seed: Option<u64>,
+        chooser: Option<Box<dyn Chooser + Send>>,
+    ) -> Result<ScheduledReply> {
         let MadePrompt { prompt, parser, options, ids, dropped } = &*prepared.made;
         self.check_prompt(prompt)?;
         self.shared.check_room()?; // before the constraint is compiled
         let mut options = options.clone();
         options.sampling.seed = seed;
         let mut task = GenerationTask::new(&self.model, prompt.clone(), Some(parser.clone()), options)?;
+        chooser.into_iter().for_each(|chooser| task.set_chooser(chooser));
         if !dropped.is_empty() {
             task.push(Event::Dropped { messages: dropped.clone() });
         }
@@ -361,6 +430,18 @@ impl ScheduledReply {
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         self.cancel.join(cancel);
         self
+    }
+
+    /// The next event, if there is one by now: this does not wait. `None` says that the reply has ended, and
+    /// [`Poll::Pending`] that it has not, and has no event yet. From the first such call on the scheduler's thread
+    /// generates it.
+    pub fn try_next(&mut self) -> Poll<Option<Result<Event>>> {
+        self.shared.poll(self.id, None)
+    }
+
+    /// Like [`try_next`](Self::try_next), and has the task of `context` woken when there is an event.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        self.shared.poll(self.id, Some(context.waker()))
     }
 
     /// The number of tokens of the prompt.

@@ -29,6 +29,7 @@ pub use pool::Pool;
 pub use profile::TokenProfile;
 pub(crate) use synthetic::fill_with_noise;
 
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::kernels::Sampling;
 use crate::model::{BatchPlan, CacheShape, Model, PromptOptions};
@@ -37,12 +38,12 @@ use crate::sample::SamplerParams;
 use pages::Before;
 use parts::Parts;
 use pool::{RowOutput, Runner};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use verify::Drafter;
 
 /// What a call to [`Session::sync`] found in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct Reuse {
     /// Tokens whose cache was kept.
     pub cached: usize,
@@ -58,7 +59,6 @@ pub struct Reuse {
 /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
-/// use std::ops::ControlFlow;
 /// use wglm::Session;
 ///
 /// let tokenizer = model.tokenizer()?;
@@ -69,7 +69,7 @@ pub struct Reuse {
 ///
 /// // What both have in common stays in the cache.
 /// let other = tokenizer.encode("One morning the fox", false)?;
-/// let reuse = session.sync(&other, &mut |_| ControlFlow::Continue(()))?;
+/// let reuse = session.sync(&other)?;
 /// assert!(reuse.cached >= 1 && reuse.cached + reuse.new == other.len());
 /// assert_eq!(session.logits()?.len(), model.config().vocab);
 /// # }
@@ -195,6 +195,7 @@ impl Session {
     }
 
     /// The plan that the session executes.
+    #[doc(hidden)]
     pub fn plan(&self) -> &Plan {
         &self.planned.plan
     }
@@ -203,10 +204,18 @@ impl Session {
     /// of the last token are there afterwards.
     ///
     /// # Errors
+    /// As [`Session::feed`]; tokens that are too many or unknown leave the session as it was.
+    pub fn sync(&mut self, tokens: &[u32]) -> Result<Reuse> {
+        self.sync_with(tokens, &Cancel::default(), &mut |_| {})
+    }
+
+    /// Like [`Session::sync`], with the `cancel` and the `progress` of [`Session::feed_with`].
+    ///
+    /// # Errors
     /// As [`Session::feed_with`]; tokens that are too many or unknown leave the session as it was.
-    pub fn sync(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<Reuse> {
+    pub fn sync_with(&mut self, tokens: &[u32], cancel: &Cancel, progress: &mut dyn FnMut(usize)) -> Result<Reuse> {
         let cached = self.keep_common(tokens)?;
-        self.feed_with(&tokens[cached..], progress)?;
+        self.feed_with(&tokens[cached..], cancel, progress)?;
         Ok(Reuse { cached, new: tokens.len() - cached })
     }
 

@@ -68,6 +68,7 @@ impl Speculation {
 /// What guessing has come to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct DraftStats {
     /// The tokens that were guessed and verified.
     pub drafted: usize,

@@ -38,7 +38,7 @@ fn round(model: &Model, index: usize) {
 
 #[test]
 fn rounds_leave_memory_where_it_was() {
-    let gpu = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::default() }).unwrap();
+    let gpu = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::from_env().unwrap() }).unwrap();
     let file = Gguf::from_static(wglm::DEMO_MODEL).unwrap();
     let model = Model::load(&file, &gpu, &LoadOptions::default()).unwrap();
     let held = gpu.memory().held;

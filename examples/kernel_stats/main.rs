@@ -67,7 +67,7 @@ fn main() -> anyhow::Result<()> {
         let target = Target { tilings: Tilings::Apple, arithmetic: arguments.arithmetic, ..Target::default() };
         return write(&plan(&file, &target, &arguments)?, folder, &arguments.step);
     }
-    let gpu = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::default() })?;
+    let gpu = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::from_env()? })?;
     let target = Target { arithmetic: arguments.arithmetic, ..Target::of(&gpu) };
     let plan = plan(&file, &target, &arguments)?;
     let device = Device::open(&gpu.report().name)?;

@@ -1,6 +1,7 @@
 //! Replies that are values of a type.
 
-use super::{Chat, Reply};
+use super::Chat;
+use crate::cancel::Cancel;
 use crate::constrain::{self, Calls, Constraint};
 use crate::error::Error;
 use crate::generate::{Event, GenerateOptions, Stop};
@@ -69,9 +70,54 @@ impl Chat {
     /// [`AskError::Failed`] with [`Error::Constraint`] for a type whose schema is not supported or has no value, before
     /// anything is generated, and otherwise with the errors of [`Chat::send`]; [`AskError::NoValue`].
     pub fn ask<T: DeserializeOwned + JsonSchema>(&mut self, text: &str) -> Result<T, AskError> {
-        let constraint = constraint_of::<T>()?;
-        let answered = self.constrained(&constraint, |chat| read(chat.send(text)?));
-        self.value(answered, constraint)
+        self.ask_with(text, &Cancel::default())
+    }
+
+    /// Like [`Chat::ask`]. `cancel` stops the reply.
+    ///
+    /// # Errors
+    /// As there. After a cancellation it is [`AskError::Unfinished`] with [`Stop::Cancelled`].
+    pub fn ask_with<T: DeserializeOwned + JsonSchema>(&mut self, text: &str, cancel: &Cancel) -> Result<T, AskError> {
+        self.answer(&T::schema_name(), text, constraint_of::<T>()?, cancel)
+    }
+
+    /// Like [`Chat::ask_with`], with a JSON schema as a value, and an answer as one: for schemas that are known only when
+    /// the app runs. The schema is that of [`Constraint::json_schema`], as it is.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[cfg(feature = "demo-model")] {
+    /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
+    /// # let gpu = Gpu::open(&GpuOptions::default())?;
+    /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+    /// use wglm::{Cancel, serde_json::json};
+    ///
+    /// let mut chat = Chat::new(&model)?;
+    /// chat.reasoning = Some(false);
+    /// let schema = json!({"type": "integer", "minimum": 0, "maximum": 99});
+    /// let sum = chat.ask_value("What is seven plus five?", &schema, &Cancel::default())?;
+    /// assert!(sum.as_u64().is_some_and(|sum| sum <= 99));
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Chat::ask_with`], but never [`AskError::NoValue`].
+    pub fn ask_value(&mut self, text: &str, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
+        self.answer("JSON", text, Constraint::json_schema(schema.clone())?, cancel)
+    }
+
+    /// The value that a message is answered with, by a constraint. `name` is what errors call the value.
+    fn answer<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        text: &str,
+        constraint: Constraint,
+        cancel: &Cancel,
+    ) -> Result<T, AskError> {
+        let answered = self.constrained(&constraint, |chat| answer_of(chat.send(text)?.with_cancel(cancel)));
+        self.value(name, answered, constraint)
     }
 
     /// Goes on with the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. It may be asked
@@ -85,13 +131,13 @@ impl Chat {
     pub fn resume_ask<T: DeserializeOwned + JsonSchema>(&mut self) -> Result<T, AskError> {
         let constraint = constraint_of::<T>()?;
         let before = self.answer_so_far();
-        let answered = self.constrained(&constraint, |chat| read(chat.resume()?));
+        let answered = self.constrained(&constraint, |chat| answer_of(chat.resume()?));
         let whole = answered.map(|(more, stop)| {
             let whole = self.answer_so_far();
             // The message has all of it, unless nothing of it is a message.
             (if whole.len() > before.len() { whole } else { before + &more }, stop)
         });
-        self.value(whole, constraint)
+        self.value(&T::schema_name(), whole, constraint)
     }
 
     /// Does something with a constraint, and without calls.
@@ -121,23 +167,17 @@ impl Chat {
     }
 
     /// The value of an answer. What is unfinished is remembered, with its constraint, so that it can be resumed.
-    fn value<T: DeserializeOwned + JsonSchema>(
+    fn value<T: DeserializeOwned>(
         &mut self,
+        name: &str,
         answered: Result<(String, Stop), Error>,
         constraint: Constraint,
     ) -> Result<T, AskError> {
-        let (text, stop) = answered?;
-        if stop != Stop::End {
-            self.asked = Some(Asked { messages: self.messages.len(), answer: self.answer_so_far(), constraint });
-            return Err(AskError::Unfinished { text, stop }); // what is left of 1234 may be a value as well: 12
-        }
-        self.asked = None;
-        match serde_json::from_str(&text) {
-            Ok(value) => Ok(value),
-            Err(reason) => {
-                Err(AskError::NoValue { name: T::schema_name().into_owned(), reason: reason.to_string(), text })
-            }
-        }
+        let answer = answered?;
+        let messages = self.messages.len();
+        let unfinished = answer.1 != Stop::End;
+        self.asked = unfinished.then(|| Asked { messages, answer: self.answer_so_far(), constraint });
+        read(name, answer)
     }
 }
 
@@ -151,8 +191,8 @@ pub(super) struct Asked {
     constraint: Constraint,
 }
 
-/// The answer of a reply, and why it ended.
-fn read(reply: Reply<'_>) -> Result<(String, Stop), Error> {
+/// The text of a reply, and why it ended.
+pub(crate) fn answer_of(reply: impl Iterator<Item = Result<Event, Error>>) -> Result<(String, Stop), Error> {
     let (mut answer, mut stop) = (String::new(), Stop::Cancelled);
     for event in reply {
         match event? {
@@ -167,7 +207,7 @@ fn read(reply: Reply<'_>) -> Result<(String, Stop), Error> {
 /// What an answer has to match to be a value of a type: its schema, as serde reads it. Objects are closed, since a type ignores
 /// other entries and a model could write them for ever; exactly one of several alternatives may be any of them; and a set takes
 /// the same item twice.
-fn constraint_of<T: JsonSchema>() -> Result<Constraint, Error> {
+pub(crate) fn constraint_of<T: JsonSchema>() -> Result<Constraint, Error> {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
     constrain::for_each_schema(&mut schema, &mut |keywords| {
         close(keywords);
@@ -177,6 +217,18 @@ fn constraint_of<T: JsonSchema>() -> Result<Constraint, Error> {
         parts.insert("x-guidance".to_owned(), json!({"coerce_one_of": true}));
     }
     Constraint::json_schema(schema)
+}
+
+/// Reads a value of a type with this name from an answer.
+pub(crate) fn read<T: DeserializeOwned>(name: &str, (text, stop): (String, Stop)) -> Result<T, AskError> {
+    if stop != Stop::End {
+        return Err(AskError::Unfinished { text, stop }); // what is left of 1234 may be a value as well: 12
+    }
+    serde_json::from_str(&text).map_err(|reason| AskError::NoValue {
+        name: name.to_owned(),
+        reason: reason.to_string(),
+        text,
+    })
 }
 
 /// What says more of an object's entries than `properties` does.

@@ -2,8 +2,9 @@
 
 use super::call_ids::CallIds;
 use super::draft::Draft;
+use crate::cancel::Cancel;
 use crate::error::Result;
-use crate::generate::{Cancel, Chooser, Event, Generation};
+use crate::generate::{Chooser, Event, Generation};
 use crate::model::Model;
 use crate::text::Message;
 

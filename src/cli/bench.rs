@@ -141,7 +141,7 @@ pub fn measured(
 /// Loads the model, and times everything from opening the device to the first few tokens.
 fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
     let mut clock = LapTimer(Instant::now());
-    let gpu = Gpu::open(&args.model.gpu.options())?;
+    let gpu = Gpu::open(&args.model.gpu.options()?)?;
     let device_seconds = clock.lap();
     let model =
         model::load_on(&gpu, &model::open(args.model.file.model.as_deref())?, &args.model, args.speculation().kind)?;
@@ -159,7 +159,7 @@ fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
     let next_token_seconds = median((0..NEXT).map(|_| token()).collect::<anyhow::Result<Vec<_>>>()?);
     drop(session);
     // The bandwidth is measured on a device of its own, so that its buffers do not count for the model's.
-    let bandwidth = bandwidth::measure(&Gpu::open(&args.model.gpu.options())?)?;
+    let bandwidth = bandwidth::measure(&Gpu::open(&args.model.gpu.options()?)?)?;
     let conditions = BenchConditions {
         setup: Setup::of(&model, &args.model.file),
         device_seconds,

@@ -8,7 +8,7 @@ use wglm::model::usual_arithmetic;
 use wglm::{Gpu, GpuOptions};
 
 pub fn devices(args: &DevicesArgs) -> anyhow::Result<()> {
-    let options = args.adapter.options();
+    let options = args.adapter.options()?;
     let found = adapters(&options)?;
     let chosen = chosen(&found, &options)?;
     if args.json {

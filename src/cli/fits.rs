@@ -8,7 +8,8 @@ use wglm::{DraftKind, Gguf, Gpu, Judged, LoadOptions};
 
 /// Opens the GPU to judge by, if there is one.
 pub fn device(args: &GpuArgs) -> Option<Gpu> {
-    Gpu::open(&args.options()).inspect_err(|error| output::note(format_args!("note: {error}"))).ok()
+    let opened = args.options().and_then(|options| Gpu::open(&options));
+    opened.inspect_err(|error| output::note(format_args!("note: {error}"))).ok()
 }
 
 /// Judges a model that is to be loaded with these options.

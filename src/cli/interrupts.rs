@@ -135,6 +135,11 @@ pub fn asked() -> bool {
     state().cancel.is_cancelled()
 }
 
+/// What Ctrl-C cancels at the moment.
+pub fn cancel() -> Cancel {
+    state().cancel.clone()
+}
+
 fn pressed() {
     let state = state();
     let again = state.cancel.is_cancelled();

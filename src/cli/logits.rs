@@ -5,7 +5,6 @@ use super::{input, model};
 use anyhow::{Context, anyhow, ensure};
 use std::collections::HashMap;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
-use std::ops::ControlFlow;
 use std::path::Path;
 use wglm::files::{Readers, Replacement};
 use wglm::model::CacheShape;
@@ -55,7 +54,7 @@ fn each_row(
         let mut failed = Ok(());
         let fed = session.feed_all(&tokens[first..=last], &mut |place, row| {
             failed = visit(first + place, row);
-            if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if failed.is_ok() { Ok(()) } else { Err(wglm::Error::Cancelled) }
         });
         failed?;
         fed?;

@@ -3,7 +3,6 @@
 use super::args::{CheckArg, FileArgs, ModelArgs};
 use super::{faults, fits, interrupts, output, progress, tunings, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use wglm::{Check, DraftKind, Gguf, Gpu, Judged, LoadOptions, Model, ModelName, Places, Progress};
 use wglm::{Stage, Tuning, Verdict, find_model};
@@ -55,7 +54,7 @@ pub fn title(file: &Gguf) -> String {
 /// Loads the model of a file with the options in `args`, and what tokens are guessed by. If the GPU is lost meanwhile,
 /// opens it again and loads the model once more.
 pub fn load(file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result<Model> {
-    let gpu = Gpu::open(&args.gpu.options())?;
+    let gpu = Gpu::open(&args.gpu.options()?)?;
     faults::during_load(&gpu);
     let model = match load_on(&gpu, file, args, guesses) {
         Err(error) if is_lost(&error) => {
@@ -93,10 +92,7 @@ pub fn load_tuned(
 ) -> anyhow::Result<Model> {
     let bar = progress_bar();
     let mut shown = Stage::Weights;
-    let mut tell = |progress: Progress| {
-        show(&bar, &mut shown, progress);
-        if interrupts::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
+    let mut tell = |progress: Progress| show(&bar, &mut shown, progress);
     let check = match args.check {
         CheckArg::Auto => Check::Auto,
         CheckArg::Always => Check::Always,
@@ -105,7 +101,7 @@ pub fn load_tuned(
     let draft_model = args.file.model_draft.as_deref().map(|path| open(Some(path))).transpose()?;
     let verdicts = verdicts::kept();
     let options = LoadOptions { check, verdicts, speculation: guesses, draft_model, tuning, ..args.file.options() };
-    let loaded = Model::load_with(file, gpu, &options, &mut tell);
+    let loaded = Model::load_with(file, gpu, &options, &interrupts::cancel(), &mut tell);
     let found = loaded.as_ref().err().and_then(wglm::Error::verdict);
     found.filter(|found| !found.replaced().is_empty()).into_iter().for_each(verdicts::keep);
     let model = loaded.map_err(|error| refused(error, || fits::judged(file, &args.file, guesses, gpu)))?;

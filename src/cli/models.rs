@@ -59,7 +59,7 @@ fn verify(found: &[LocalModel], args: &ModelsArgs) -> anyhow::Result<ExitCode> {
     }
     let mut comparison = Comparison::of(models.iter().map(|model| model.bytes).fold(0, u64::saturating_add));
     for model in models {
-        comparison.model(&model.name, model.bytes, |tell| verify_local(model, tell))?;
+        comparison.model(&model.name, model.bytes, |tell| verify_local(model, &interrupts::cancel(), tell))?;
     }
     comparison.tell(args.json)
 }

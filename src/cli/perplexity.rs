@@ -14,7 +14,6 @@ use super::table::{csv, record};
 use super::{input, model};
 use anyhow::ensure;
 use serde::Serialize;
-use std::ops::ControlFlow;
 use wglm::model::CacheShape;
 use wglm::{CacheType, Config, DraftKind, Gguf, Model, Session};
 
@@ -180,7 +179,7 @@ impl BaseScore {
         self.session.feed_all(telling, &mut |place, logits| {
             self.loss.add(nats(logits, told[place]));
             self.logits.push(logits.to_vec());
-            ControlFlow::Continue(())
+            Ok(())
         })?;
         Ok(())
     }
@@ -224,7 +223,7 @@ fn score(
                 if let Some(base) = &mut base {
                     base.divergence.add(&base.logits[place], logits);
                 }
-                ControlFlow::Continue(())
+                Ok(())
             })?;
         }
         progress.doing(format!("windows, PPL {:.4} so far", loss.perplexity()));

@@ -8,7 +8,6 @@ use super::verify::{CHECKING, Comparison};
 use super::{fits, output, progress};
 use anyhow::Context;
 use indicatif::ProgressStyle;
-use std::ops::ControlFlow;
 use std::process::ExitCode;
 use wglm::{Error, Hub, HubOptions, Judged, ModelName, Offer, Offers, Places};
 use wglm::{PullProgress, PullStage, RemoteModel, Repository, find_model, offers};
@@ -23,7 +22,7 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     let connections = args.connections.map_or(usual.connections, |count| count as usize);
     let hub = Hub::new(HubOptions { connections, ..usual })?;
     let ModelName { repo, label, .. } = &args.name;
-    let repository = hub.list(repo, &args.revision, &mut go_on)?;
+    let repository = hub.list(repo, &args.revision, &interrupts::cancel())?;
     anyhow::ensure!(
         !repository.models.is_empty(),
         "{repo} has no GGUF file; look for a repository whose name has GGUF in it"
@@ -89,13 +88,9 @@ fn verify(hub: &Hub, repository: &Repository, label: Option<&str>, json: bool) -
     let mut comparison = Comparison::of(models.iter().map(|model| model.bytes()).fold(0, u64::saturating_add));
     for model in models {
         let name = format!("{}:{}", repository.name, model.label);
-        comparison.model(&name, model.bytes(), |tell| hub.verify(repository, model, tell))?;
+        comparison.model(&name, model.bytes(), |tell| hub.verify(repository, model, &interrupts::cancel(), tell))?;
     }
     comparison.tell(json)
-}
-
-fn go_on() -> ControlFlow<()> {
-    if interrupts::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// Judges all models of a repository by their headers, behind a line that says so.
@@ -103,7 +98,7 @@ fn judged(hub: &Hub, repository: &Repository, args: &PullArgs) -> anyhow::Result
     let gpu = fits::device(&args.needs.gpu);
     let line = progress::ProgressLine::new(0);
     line.doing(format!("reading the headers of {}", output::count(repository.models.len(), "model")));
-    Ok(offers(hub, repository, &args.needs.options(), gpu.as_ref(), &mut go_on)?)
+    Ok(offers(hub, repository, &args.needs.options(), gpu.as_ref(), &interrupts::cancel())?)
 }
 
 fn table(offers: &Offers) -> Vec<String> {
@@ -137,7 +132,7 @@ fn choose<'a>(hub: &Hub, repository: &'a Repository, args: &PullArgs) -> anyhow:
 
 /// Says of a model that was named if it will not run here, before it is downloaded.
 fn warn(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &PullArgs) -> anyhow::Result<()> {
-    let header = hub.header(repository, model, &mut go_on);
+    let header = hub.header(repository, model, &interrupts::cancel());
     if let Err(error @ (Error::Cancelled | Error::Download { .. })) = header {
         return Err(error.into());
     }
@@ -165,12 +160,11 @@ fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &Pull
             }
             trouble = progress.trouble;
         }
-        go_on()
     };
     if !output::draws_progress() {
         output::note(format_args!("downloading {name}, {}", output::bytes(model.bytes())));
     }
-    let pulled = hub.pull(repository, model, &mut tell);
+    let pulled = hub.pull(repository, model, &interrupts::cancel(), &mut tell);
     bar.finish_and_clear();
     let pulled = pulled.inspect_err(|error| {
         if matches!(error, Error::Cancelled) {

@@ -70,7 +70,7 @@ pub struct SelftestConditions {
 
 pub fn selftest(args: SelftestArgs) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
-    let options = GpuOptions { checks: cfg!(debug_assertions), ..args.gpu.options() };
+    let options = GpuOptions { checks: cfg!(debug_assertions), ..args.gpu.options()? };
     let gpu = Gpu::open(&options)?;
     let wanted = |kernel: &&&Kernel| args.kernel.as_ref().is_none_or(|name| kernel.name.contains(name.as_str()));
     let kernels: Vec<&Kernel> = KERNELS.iter().filter(wanted).copied().collect();
@@ -256,7 +256,7 @@ fn conditions(gpu: &Gpu, checks: bool) -> SelftestConditions {
     SelftestConditions {
         wglm: env!("CARGO_PKG_VERSION"),
         gpu_info: report.name.clone(),
-        backends: report.backend,
+        backends: report.backend.name(),
         driver: report.driver.clone(),
         system: system(),
         subgroup: can.subgroups.then_some(can.subgroup),

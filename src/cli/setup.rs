@@ -36,7 +36,7 @@ impl Setup {
         Self {
             wglm: env!("CARGO_PKG_VERSION"),
             gpu_info: report.name.clone(),
-            backends: report.backend,
+            backends: report.backend.name(),
             driver: report.driver.clone(),
             subgroups: model.gpu().capabilities().subgroups,
             model_filename: path.map(|path| path.display().to_string()).unwrap_or_default(),

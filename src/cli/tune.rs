@@ -14,7 +14,7 @@ const FINE: u64 = 1000;
 pub fn tune(args: &TuneArgs) -> anyhow::Result<()> {
     let cancel = interrupts::begin(OnInterrupt::ExitAfterGrace);
     interrupts::listen(false)?;
-    let gpu = Gpu::open(&args.model.gpu.options())?;
+    let gpu = Gpu::open(&args.model.gpu.options()?)?;
     let file = model::open(args.model.file.model.as_deref())?;
     let model = model::load_tuned(&gpu, &file, &args.model, DraftKind::Off, None)?;
     let path = tunings::destination(&args.model, &gpu, &file)?;

@@ -40,7 +40,7 @@ fn people(tuning: &Tuning) -> anyhow::Result<()> {
     }
     if !tuning.comparison.is_empty() {
         output::lines(head(&WHOLE))?;
-        output::lines(tuning.comparison.iter().map(|Comparison { figure, gain, spread }| {
+        output::lines(tuning.comparison.iter().map(|Comparison { figure, gain, spread, .. }| {
             row(&WHOLE, &[figure.work.clone(), milliseconds(figure), parts(*gain, *spread)])
         }))?;
         output::lines([String::new()])?;
@@ -78,7 +78,7 @@ fn parts(gain: f64, spread: f64) -> String {
 
 /// A trial in one line, with a column for each field.
 fn record(trial: &Trial) -> Record {
-    let Trial { question, candidate, figures, gain, spread, turns, outcome } = trial;
+    let Trial { question, candidate, figures, gain, spread, turns, outcome, .. } = trial;
     let column = |of: fn(&Figure) -> serde_json::Value| figures.iter().map(of).collect::<Vec<_>>();
     let fields = json!({
         "step": question,

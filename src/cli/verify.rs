@@ -1,9 +1,8 @@
 //! Shows how the files of models compare with their hashes, for `pull --verify` and `models --verify`.
 
-use super::{interrupts, output, progress};
+use super::{output, progress};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::ops::ControlFlow;
 use std::process::ExitCode;
 use wglm::{FileState, PullProgress, VerifiedFile};
 
@@ -38,11 +37,10 @@ impl Comparison {
         &mut self,
         name: &str,
         bytes: u64,
-        verify: impl FnOnce(&mut dyn FnMut(PullProgress) -> ControlFlow<()>) -> wglm::Result<Vec<VerifiedFile>>,
+        verify: impl FnOnce(&mut dyn FnMut(PullProgress)) -> wglm::Result<Vec<VerifiedFile>>,
     ) -> wglm::Result<()> {
         let files = verify(&mut |progress| {
             self.bar.set_position(self.before.saturating_add(progress.done));
-            if interrupts::asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         self.before = self.before.saturating_add(bytes);
         self.found.extend(files.into_iter().map(|file| Compared { model: name.to_owned(), file }));

@@ -29,6 +29,7 @@ mod tls;
 mod transfer;
 mod verify;
 
+use crate::cancel::Cancel;
 use crate::catalog::{Places, RepoFolder, RepoName, hugging_face, is_on, variable};
 use crate::error::{Error, Result};
 use crate::files::read_text;
@@ -38,7 +39,6 @@ use client::Client;
 use part::Part;
 use serde::Serialize;
 use std::fmt;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -124,23 +124,21 @@ impl Default for HubOptions {
 /// A hub to download models from. Proxies are those of `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
 ///
 /// ```no_run
-/// use std::ops::ControlFlow;
-/// use wglm::{Gguf, Hub, HubOptions, Model, ModelName};
+/// use wglm::{Cancel, Gguf, Hub, HubOptions, Model, ModelName};
 ///
 /// # fn main() -> wglm::Result<()> {
-/// let mut go_on = || ControlFlow::Continue(());
+/// let cancel = Cancel::default(); // a clone of it in another thread stops the call
 /// let hub = Hub::new(HubOptions::default())?;
 /// let name: ModelName = "unsloth/GLM-4.7-Flash-GGUF".parse()?;
-/// let repository = hub.list(&name.repo, "main", &mut go_on)?;
+/// let repository = hub.list(&name.repo, "main", &cancel)?;
 /// for model in &repository.models {
 ///     println!("{}: {} bytes", model.label, model.bytes());
 /// }
 /// let model = repository.model("Q4_0")?;
-/// let header = hub.header(&repository, model, &mut go_on)?; // a few megabytes
+/// let header = hub.header(&repository, model, &cancel)?; // a few megabytes
 /// println!("{:?}", Model::estimate(&header, &Default::default(), None)?);
-/// let pulled = hub.pull(&repository, model, &mut |progress| {
+/// let pulled = hub.pull(&repository, model, &cancel, &mut |progress| {
 ///     println!("{} of {}", progress.done, progress.total);
-///     ControlFlow::Continue(())
 /// })?;
 /// let file = Gguf::open(&pulled.path)?;
 /// # Ok(())
@@ -204,19 +202,13 @@ impl Hub {
         Ok(Self { options })
     }
 
-    /// Lists the models that a repository has at a revision, which is a branch (usually `main`), a tag or a commit. While
-    /// it waits, `go_on` is asked every 50 ms.
+    /// Lists the models that a repository has at a revision, which is a branch (usually `main`), a tag or a commit.
     ///
     /// # Errors
     /// [`Error::Download`] if the hub cannot be reached or has no such repository; [`Error::Cancelled`].
-    pub fn list(
-        &self,
-        repo: &RepoName,
-        revision: &str,
-        go_on: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<Repository> {
+    pub fn list(&self, repo: &RepoName, revision: &str, cancel: &Cancel) -> Result<Repository> {
         let client = Client::new(&self.options)?.brief();
-        one("listing a repository", &client, go_on, |go_on| listing::list(&client, repo, revision, go_on))
+        one("listing a repository", &client, cancel, |go_on| listing::list(&client, repo, revision, go_on))
     }
 
     /// Reads the header of a model, or those of all its files: enough for
@@ -224,13 +216,8 @@ impl Hub {
     ///
     /// # Errors
     /// [`Error::Download`], [`Error::Cancelled`], and those of [`Gguf::of_headers`].
-    pub fn header(
-        &self,
-        repository: &Repository,
-        model: &RemoteModel,
-        go_on: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<Gguf> {
-        self.headers(repository, &[model], go_on)?.pop().unwrap_or(Err(Error::Cancelled))
+    pub fn header(&self, repository: &Repository, model: &RemoteModel, cancel: &Cancel) -> Result<Gguf> {
+        self.headers(repository, &[model], cancel)?.pop().unwrap_or(Err(Error::Cancelled))
     }
 
     /// Reads the headers of several models of a repository, each of which can fail by itself. Those after the first cost
@@ -242,9 +229,9 @@ impl Hub {
         &self,
         repository: &Repository,
         models: &[&RemoteModel],
-        go_on: &mut dyn FnMut() -> ControlFlow<()>,
+        cancel: &Cancel,
     ) -> Result<Vec<Result<Gguf>>> {
-        self.each_header(repository, models, &|header| header, go_on)
+        self.each_header(repository, models, &|header| header, cancel)
     }
 
     /// The same, where `each` takes what is of use of a header as soon as it is there.
@@ -253,14 +240,16 @@ impl Hub {
         repository: &Repository,
         models: &[&RemoteModel],
         each: &(dyn Fn(Result<Gguf>) -> T + Sync),
-        go_on: &mut dyn FnMut() -> ControlFlow<()>,
+        cancel: &Cancel,
     ) -> Result<Vec<T>> {
         let client = Client::new(&self.options)?.brief();
-        header::read(&client, repository, models, self.options.connections, each, &mut asking(&client, go_on))
+        let mut go_on = || cancel.check();
+        header::read(&client, repository, models, self.options.connections, each, &mut asking(&client, &mut go_on))
     }
 
     /// Downloads a model into the cache, unless it is there, and goes on with what an earlier call has left. `tell` is
-    /// told how far it is, every 50 ms or more often; a `Break` ends the download, and what is there by then stays.
+    /// called with how far it is, every 50 ms or more often. A cancellation ends the download at once, and what is there by
+    /// then stays.
     ///
     /// # Errors
     /// [`Error::Download`] if the hub or the network fails, or sends something else than it lists; [`Error::Io`] if a
@@ -269,14 +258,18 @@ impl Hub {
         &self,
         repository: &Repository,
         model: &RemoteModel,
-        tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
+        cancel: &Cancel,
+        tell: &mut dyn FnMut(PullProgress),
     ) -> Result<Pulled> {
         let folder = self.folder(repository)?;
         let total = model.bytes();
         let (mut before, mut received, mut verified) = (0, 0, true);
         store::make_room(&folder, &repository.commit, model)?;
         for file in &model.files {
-            let mut tell_all = |stage, done, trouble| tell(PullProgress { stage, done: before + done, total, trouble });
+            let mut tell_all = |stage, done, trouble| {
+                tell(PullProgress { stage, done: before + done, total, trouble });
+                cancel.check()
+            };
             if !store::is_there(&folder, &repository.commit, file) {
                 received += self.fetch(repository, &folder, file, &mut tell_all)?;
             } else {
@@ -285,9 +278,8 @@ impl Hub {
             store::link(&folder, &repository.commit, file)?;
             before += file.bytes;
             let stage = PullStage::Downloading;
-            if tell(PullProgress { stage, done: before, total, trouble: None }).is_break() {
-                return Err(Error::Cancelled);
-            }
+            tell(PullProgress { stage, done: before, total, trouble: None });
+            cancel.check()?;
         }
         store::refer(&folder, &repository.revision, &repository.commit)?;
         let first = model.files.first().map(|file| folder.file(&repository.commit, &file.path)).unwrap_or_default();
@@ -295,7 +287,7 @@ impl Hub {
     }
 
     /// Reads the files of a model that are in the cache, and compares them with the hashes that the hub lists. `tell` is
-    /// told how far it is; a `Break` ends it.
+    /// called with how far it is.
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be read; [`Error::Cancelled`]. A file that is wrong or missing is no error.
@@ -303,9 +295,10 @@ impl Hub {
         &self,
         repository: &Repository,
         model: &RemoteModel,
-        tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
+        cancel: &Cancel,
+        tell: &mut dyn FnMut(PullProgress),
     ) -> Result<Vec<VerifiedFile>> {
-        verify::remote(&self.folder(repository)?, &repository.commit, model, tell)
+        verify::remote(&self.folder(repository)?, &repository.commit, model, (cancel, tell))
     }
 
     /// How many bytes of a model are in the cache already: all of them, or what an unfinished download has left.
@@ -337,12 +330,9 @@ impl Hub {
         repository: &Repository,
         folder: &RepoFolder,
         file: &RemoteFile,
-        tell: &mut dyn FnMut(PullStage, u64, Option<String>) -> ControlFlow<()>,
+        tell: &mut dyn FnMut(PullStage, u64, Option<String>) -> Result<()>,
     ) -> Result<u64> {
-        let mut checked = |done| match tell(PullStage::Checking, done, None) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Cancelled),
-        };
+        let mut checked = |done| tell(PullStage::Checking, done, None);
         let part = Part::open(folder.part(file.id()), file, &mut checked)?;
         let had = part.written();
         let client = Client::new(&self.options)?;
@@ -378,21 +368,15 @@ fn changed(path: &str) -> Error {
 }
 
 /// Asks the caller whether to go on. If not, requests under way end at once.
-fn asking<'a>(client: &'a Client, go_on: &'a mut dyn FnMut() -> ControlFlow<()>) -> impl FnMut() -> Result<()> + 'a {
-    move || match go_on() {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => {
-            client.interrupt();
-            Err(Error::Cancelled)
-        }
-    }
+fn asking<'a>(client: &'a Client, go_on: &'a mut GoOn<'_>) -> impl FnMut() -> Result<()> + 'a {
+    move || go_on().inspect_err(|_| client.interrupt())
 }
 
-/// Does something on a thread of its own, so that the caller is asked meanwhile.
+/// Does something on a thread of its own, so that a cancellation is noticed meanwhile.
 fn one<T: Send>(
     doing: &'static str,
     client: &Client,
-    go_on: &mut dyn FnMut() -> ControlFlow<()>,
+    cancel: &Cancel,
     job: impl FnOnce(&mut GoOn<'_>) -> Result<T> + Send,
 ) -> Result<T> {
     let done = Mutex::new(None);
@@ -401,7 +385,7 @@ fn one<T: Send>(
         *lock(&done) = Some(result);
         Ok(())
     };
-    work(doing, vec![Box::new(job)], |_| Ok(()), &mut asking(client, go_on))?;
+    work(doing, vec![Box::new(job)], |_| Ok(()), &mut asking(client, &mut || cancel.check()))?;
     let done = lock(&done).take();
     done.ok_or(Error::Cancelled)
 }

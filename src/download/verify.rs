@@ -4,13 +4,13 @@
 use super::hash::{self, Hash};
 use super::part::unwritable;
 use super::{PullProgress, PullStage, RemoteModel};
+use crate::cancel::Cancel;
 use crate::catalog::{LocalModel, RepoFolder};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::files::{self, Links};
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// The bytes that are read at a time.
@@ -50,20 +50,21 @@ struct Wanted {
     hash: Option<String>,
 }
 
-/// Reads the files of a model on this machine, and compares them with the hashes that they are named by. `tell` is told
-/// how far it is; a `Break` ends it.
+/// Reads the files of a model on this machine, and compares them with the hashes that they are named by. `tell` is called with
+/// how far it is.
 ///
 /// # Errors
 /// [`Error::Io`] if a file cannot be read; [`Error::Cancelled`]. A file that is wrong or missing is no error.
 pub fn verify_local(
     model: &LocalModel,
-    tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
+    cancel: &Cancel,
+    tell: &mut dyn FnMut(PullProgress),
 ) -> Result<Vec<VerifiedFile>> {
     if !model.whole {
         return Ok(vec![VerifiedFile { path: model.path.clone(), state: FileState::Missing }]);
     }
     let wanted = model.files.iter().map(|path| Wanted { path: path.clone(), bytes: None, hash: named_by(path) });
-    all(wanted.collect(), model.bytes, tell)
+    all(wanted.collect(), model.bytes, (cancel, tell))
 }
 
 /// The same for a model of a hub, which says what the files should be.
@@ -71,7 +72,7 @@ pub(super) fn remote(
     folder: &RepoFolder,
     commit: &str,
     model: &RemoteModel,
-    tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
+    telling: (&Cancel, &mut dyn FnMut(PullProgress)),
 ) -> Result<Vec<VerifiedFile>> {
     let wanted = model.files.iter().map(|file| {
         // Where the system has no links, the file itself lies where the link would.
@@ -79,7 +80,7 @@ pub(super) fn remote(
         let path = if blob.exists() { blob } else { named };
         Wanted { path, bytes: Some(file.bytes), hash: Some(file.id().to_owned()) }
     });
-    all(wanted.collect(), model.bytes(), tell)
+    all(wanted.collect(), model.bytes(), telling)
 }
 
 /// The hash in the name of the file that a path leads to.
@@ -94,15 +95,13 @@ fn named_by(path: &Path) -> Option<String> {
 fn all(
     wanted: Vec<Wanted>,
     total: u64,
-    tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>,
+    (cancel, tell): (&Cancel, &mut dyn FnMut(PullProgress)),
 ) -> Result<Vec<VerifiedFile>> {
     let mut done = 0;
     let mut go_on = |bytes: u64| {
         done += bytes;
-        match tell(PullProgress { stage: PullStage::Checking, done, total, trouble: None }) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Cancelled),
-        }
+        tell(PullProgress { stage: PullStage::Checking, done, total, trouble: None });
+        cancel.check()
     };
     let compared = |wanted: Wanted| {
         let state = state(&wanted, &mut go_on)?;

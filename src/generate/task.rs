@@ -3,13 +3,13 @@
 //!
 //! [`Generation`]: super::Generation
 
-use super::cancel::Cancels;
 use super::chooser::Steering;
 #[cfg(feature = "constrain")]
 use super::constraining::{self, Constraining};
 use super::event_builder::EventBuilder;
 use super::loops::LoopFinder;
-use super::{Cancel, Chooser, Event, GenerateOptions, PartialReply, Stats, Stop, TokenLogprobs};
+use super::{Chooser, Event, GenerateOptions, PartialReply, Stats, Stop, TokenLogprobs};
+use crate::cancel::{Cancel, Cancels};
 #[cfg(feature = "constrain")]
 use crate::constrain::Calls;
 use crate::error::{Error, Result};
@@ -20,7 +20,6 @@ use crate::speculate::DraftStats;
 use crate::text::ReplyParser;
 use crate::threads::stoppable;
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// How many tokens of a prompt are computed between two [`Event::Prompt`], if the prompt is computed token by token.
@@ -520,7 +519,7 @@ impl<'a> GenerationTask<'a> {
 }
 
 /// Feeds a session the next part of `tokens`, with the first of which it begins. The session is given all remaining
-/// tokens, so that it can plan for all, and is stopped at the end of a part by a `Break`. Returns whether it then holds
+/// tokens, so that it can plan for all, and is stopped at the end of a part. Returns whether it then holds
 /// all of them.
 ///
 /// # Errors
@@ -529,10 +528,10 @@ pub(crate) fn read_part(session: &mut Session, tokens: &[u32], cancelled: &dyn F
     let rest = &tokens[session.tokens().len().min(tokens.len())..];
     let part = if session.prompt_options().together() > 1 { 1 } else { ONE_BY_ONE };
     let mut go_on = |read| match cancelled() || (part..rest.len()).contains(&read) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+        true => Err(Error::Cancelled),
+        false => Ok(()),
     };
-    match session.feed_with(rest, &mut go_on).and_then(|()| session.wait()) {
+    match session.feed_while(rest, &mut go_on).and_then(|()| session.wait()) {
         Ok(()) => Ok(true),
         Err(Error::Cancelled) if !cancelled() => Ok(false),
         Err(error) => Err(error),

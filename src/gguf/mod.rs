@@ -112,6 +112,7 @@ impl Gguf {
     ///
     /// # Errors
     /// Those of `fetch`, and those of [`Gguf::open`].
+    #[doc(hidden)]
     pub fn of_headers(files: &[(&Path, u64)], fetch: &mut FetchHeader<'_>) -> Result<Self> {
         let mut headers = Vec::new();
         for (index, (path, bytes)) in files.iter().enumerate() {
@@ -188,11 +189,13 @@ impl Gguf {
     }
 
     /// Every tensor, in file order.
+    #[doc(hidden)]
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorInfo> {
         self.0.tensors.iter()
     }
 
     /// The tensor called `name`.
+    #[doc(hidden)]
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.0.tensors.get(name)
     }
@@ -203,6 +206,7 @@ impl Gguf {
     /// # Errors
     /// [`Error::Tensor`] if there is no such tensor or it has another shape, inside an [`Error::File`] if the file has
     /// a path.
+    #[doc(hidden)]
     pub fn require(&self, name: &str, dims: &[usize]) -> Result<&TensorInfo> {
         let wrong = |found| self.name(Error::Tensor { name: name.into(), expected: Shape(dims).to_string(), found });
         let tensor = self.tensor(name).ok_or_else(|| wrong("nothing".into()))?;
@@ -214,6 +218,7 @@ impl Gguf {
     /// # Errors
     /// [`Error::Io`] if they cannot be read, for example because the file was cut short; [`Error::Gguf`] if the tensor
     /// has no such bytes.
+    #[doc(hidden)]
     pub fn read(&self, tensor: &TensorInfo, at: usize, into: &mut [u8]) -> Result<()> {
         let inside = at.checked_add(into.len()).is_some_and(|end| end <= tensor.bytes);
         let file = self.0.files.get(tensor.file).filter(|_| inside);
@@ -226,6 +231,7 @@ impl Gguf {
     ///
     /// # Errors
     /// Those of [`Gguf::read`]; [`Error::HostMemory`] if there is no memory for the bytes.
+    #[doc(hidden)]
     pub fn read_all(&self, tensor: &TensorInfo) -> Result<Vec<u8>> {
         let mut bytes = zeros(tensor.bytes, "reading a tensor")?;
         self.read(tensor, 0, &mut bytes)?;
@@ -234,6 +240,7 @@ impl Gguf {
 
     /// Announces that a range of a tensor's bytes will be read soon, so that the system can fetch it from storage in
     /// one request.
+    #[doc(hidden)]
     pub fn expect(&self, tensor: &TensorInfo, bytes: Range<usize>) {
         let Some(file) = self.0.files.get(tensor.file) else { return };
         file.data.expect(tensor.offset.saturating_add(bytes.start), bytes.len());

@@ -2,6 +2,9 @@
 
 use super::{GpuOptions, heaps};
 use crate::error::{Error, Result};
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
 
 /// The cooperative matrices that wglm's kernels use: matrices of f16 and, for 8 x 8, of f32, summed in f32 by subgroups
 /// of 32 lanes.
@@ -16,6 +19,129 @@ pub enum Matrices {
     Sixteen,
 }
 
+/// An interface to GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Backend {
+    /// Apple's.
+    Metal,
+    /// Linux's, Windows' and Android's.
+    Vulkan,
+    /// Windows'.
+    Dx12,
+    /// One that wglm does not open, on a device that an app opened.
+    Other,
+}
+
+impl Backend {
+    /// Its name: `metal`, `vulkan`, `dx12` or `other`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Metal => "metal",
+            Self::Vulkan => "vulkan",
+            Self::Dx12 => "dx12",
+            Self::Other => "other",
+        }
+    }
+
+    /// The backends in a list of names with commas between them, as `WGPU_BACKEND` has it. The names are those of
+    /// [`name`](Self::name), in upper or lower case, or wgpu's short ones: `mtl`, `vk`, `d3d12`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another name.
+    pub fn list(names: &str) -> Result<Vec<Self>> {
+        names.split(',').map(|name| name.trim().parse()).collect()
+    }
+
+    fn of(backend: wgpu::Backend) -> Self {
+        match backend {
+            wgpu::Backend::Metal => Self::Metal,
+            wgpu::Backend::Vulkan => Self::Vulkan,
+            wgpu::Backend::Dx12 => Self::Dx12,
+            _ => Self::Other,
+        }
+    }
+
+    fn in_wgpu(self) -> wgpu::Backends {
+        match self {
+            Self::Metal => wgpu::Backends::METAL,
+            Self::Vulkan => wgpu::Backends::VULKAN,
+            Self::Dx12 => wgpu::Backends::DX12,
+            Self::Other => wgpu::Backends::empty(),
+        }
+    }
+}
+
+impl FromStr for Backend {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name.to_lowercase().as_str() {
+            "metal" | "mtl" => Ok(Self::Metal),
+            "vulkan" | "vk" => Ok(Self::Vulkan),
+            "dx12" | "d3d12" => Ok(Self::Dx12),
+            other => Err(Error::Argument {
+                argument: "backend",
+                expected: "metal, vulkan or dx12".into(),
+                found: format!("`{other}`"),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What an adapter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AdapterKind {
+    /// A GPU with memory of its own.
+    Discrete,
+    /// A GPU that shares the computer's memory.
+    Integrated,
+    /// A part of a GPU in a virtual machine.
+    Virtual,
+    /// A driver that computes on the CPU.
+    Software,
+    /// The driver does not say.
+    Other,
+}
+
+impl AdapterKind {
+    /// Its name: `discrete`, `integrated`, `virtual`, `software` or `other`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Discrete => "discrete",
+            Self::Integrated => "integrated",
+            Self::Virtual => "virtual",
+            Self::Software => "software",
+            Self::Other => "other",
+        }
+    }
+
+    fn of(kind: wgpu::DeviceType) -> Self {
+        match kind {
+            wgpu::DeviceType::DiscreteGpu => Self::Discrete,
+            wgpu::DeviceType::IntegratedGpu => Self::Integrated,
+            wgpu::DeviceType::VirtualGpu => Self::Virtual,
+            wgpu::DeviceType::Cpu => Self::Software,
+            wgpu::DeviceType::Other => Self::Other,
+        }
+    }
+}
+
+impl fmt::Display for AdapterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// The properties of an adapter.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -24,10 +150,10 @@ pub struct AdapterReport {
     pub name: String,
     /// The PCI number of the maker, if the driver reports it.
     pub vendor: u32,
-    /// `metal`, `vulkan` or `dx12`.
-    pub backend: &'static str,
-    /// `discrete`, `integrated`, `virtual`, `software` or `other`.
-    pub kind: &'static str,
+    /// The interface through which it is used.
+    pub backend: Backend,
+    /// What it is.
+    pub kind: AdapterKind,
     /// The driver and its version.
     pub driver: String,
     /// The sizes of the smallest and the largest subgroup, if there are subgroup operations.
@@ -56,8 +182,8 @@ impl AdapterReport {
         let subgroups = features.contains(wgpu::Features::SUBGROUP);
         Self {
             vendor: info.vendor,
-            backend: info.backend.to_str(),
-            kind: kind_name(info.device_type),
+            backend: Backend::of(info.backend),
+            kind: AdapterKind::of(info.device_type),
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             subgroup: subgroups.then_some((info.subgroup_min_size, info.subgroup_max_size)),
             f16: features.contains(wgpu::Features::SHADER_F16),
@@ -84,7 +210,7 @@ impl AdapterReport {
 
     /// Whether this is one of Apple's own GPUs, through Metal.
     pub fn is_apple(&self) -> bool {
-        self.backend == "metal" && self.name.starts_with("Apple")
+        self.backend == Backend::Metal && self.name.starts_with("Apple")
     }
 
     /// Whether this is one of the GPUs on which the built-in choices were measured: NVIDIA's H100 and H200. On others
@@ -96,7 +222,7 @@ impl AdapterReport {
 
     /// Whether this is a software driver, which computes on the CPU.
     pub fn is_software(&self) -> bool {
-        self.kind == "software"
+        self.kind == AdapterKind::Software
     }
 }
 
@@ -122,29 +248,19 @@ fn matrices_of(adapter: &wgpu::Adapter) -> Matrices {
     }
 }
 
-fn kind_name(kind: wgpu::DeviceType) -> &'static str {
-    match kind {
-        wgpu::DeviceType::DiscreteGpu => "discrete",
-        wgpu::DeviceType::IntegratedGpu => "integrated",
-        wgpu::DeviceType::VirtualGpu => "virtual",
-        wgpu::DeviceType::Cpu => "software",
-        wgpu::DeviceType::Other => "other",
-    }
-}
-
 /// Lists all adapters that the options admit, strongest first.
 ///
 /// # Errors
-/// [`Error::Argument`] if a backend or a power preference does not exist.
+/// None at present.
 pub fn adapters(options: &GpuOptions) -> Result<Vec<AdapterReport>> {
-    Ok(enumerate(options)?.iter().map(AdapterReport::of).collect())
+    Ok(enumerate(options).iter().map(AdapterReport::of).collect())
 }
 
 /// Everything that wgpu says of the adapter that [`Gpu::open`](super::Gpu::open) would choose, a line for each property: for
 /// reports of faults, since [`AdapterReport`] has only what wglm uses.
 ///
 /// # Errors
-/// [`Error::NoAdapter`] and [`Error::Argument`] as for [`Gpu::open`](super::Gpu::open).
+/// [`Error::NoAdapter`] as for [`Gpu::open`](super::Gpu::open).
 pub fn adapter_details(options: &GpuOptions) -> Result<Vec<String>> {
     let adapter = choose(options)?;
     let mut lines = vec![format!("{:?}", adapter.get_info())];
@@ -159,47 +275,19 @@ pub fn adapter_details(options: &GpuOptions) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-fn enumerate(options: &GpuOptions) -> Result<Vec<wgpu::Adapter>> {
-    let (backends, low_power) = (backends(options)?, low_power(options)?);
+fn enumerate(options: &GpuOptions) -> Vec<wgpu::Adapter> {
+    let all = wgpu::Backends::all();
+    let backends = options.backends.as_ref().map_or(all, |list| list.iter().map(|backend| backend.in_wgpu()).collect());
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = backends;
-    descriptor.flags = wgpu::InstanceFlags::empty().with_env();
+    descriptor.flags = options.flags;
     // Beyond this share of the memory that the driver reports as free, an allocation fails with an error, instead of
     // being moved to system memory or losing the device.
     descriptor.memory_budget_thresholds.for_resource_creation = Some(97);
     let instance = wgpu::Instance::new(descriptor);
     let mut found = pollster::block_on(instance.enumerate_adapters(backends));
-    found.sort_by_key(|adapter| rank(adapter.get_info().device_type, low_power));
-    Ok(found)
-}
-
-/// The requested backends; all if none are.
-fn backends(options: &GpuOptions) -> Result<wgpu::Backends> {
-    let Some(list) = &options.backends else { return Ok(wgpu::Backends::all()) };
-    let backend = |name: &str| match name.trim().to_lowercase().as_str() {
-        "metal" | "mtl" => Ok(wgpu::Backends::METAL),
-        "vulkan" | "vk" => Ok(wgpu::Backends::VULKAN),
-        "dx12" | "d3d12" => Ok(wgpu::Backends::DX12),
-        other => Err(Error::Argument {
-            argument: "backend",
-            expected: "metal, vulkan or dx12".into(),
-            found: format!("`{other}`"),
-        }),
-    };
-    list.split(',').map(backend).collect()
-}
-
-/// Whether an integrated adapter is preferred.
-fn low_power(options: &GpuOptions) -> Result<bool> {
-    match options.power.as_deref().map(str::to_lowercase).as_deref() {
-        Some("low") => Ok(true),
-        None | Some("high" | "none") => Ok(false),
-        Some(other) => Err(Error::Argument {
-            argument: "power",
-            expected: "low, high or none".into(),
-            found: format!("`{other}`"),
-        }),
-    }
+    found.sort_by_key(|adapter| rank(adapter.get_info().device_type, options.low_power));
+    found
 }
 
 /// The rank of an adapter; lower is better.
@@ -216,7 +304,7 @@ fn rank(kind: wgpu::DeviceType, low_power: bool) -> u32 {
 }
 
 pub(super) fn choose(options: &GpuOptions) -> Result<wgpu::Adapter> {
-    let found = enumerate(options)?;
+    let found = enumerate(options);
     let available: Vec<String> = found.iter().map(|a| format!("`{}`", a.get_info().name)).collect();
     let wanted = options.adapter.as_deref().map(str::to_lowercase);
     let fits = |a: &wgpu::Adapter| wanted.as_ref().is_none_or(|w| a.get_info().name.to_lowercase().contains(w));
@@ -226,8 +314,11 @@ pub(super) fn choose(options: &GpuOptions) -> Result<wgpu::Adapter> {
 fn no_adapter(options: &GpuOptions, available: &[String]) -> Error {
     let mut wanted = Vec::new();
     wanted.extend(options.adapter.as_ref().map(|name| format!("named `{name}`")));
-    wanted.extend(options.backends.as_ref().map(|list| format!("on the backends `{list}`")));
-    let vulkan = options.backends.as_ref().is_none_or(|list| list.to_lowercase().contains("vulkan"));
+    wanted.extend(options.backends.as_ref().map(|list| {
+        let names: Vec<&str> = list.iter().map(|backend| backend.name()).collect();
+        format!("on the backends `{}`", names.join(","))
+    }));
+    let vulkan = options.backends.as_ref().is_none_or(|list| list.contains(&Backend::Vulkan));
     let installable = vulkan && cfg!(target_os = "linux");
     let remedy = match available.is_empty() {
         true if installable => {

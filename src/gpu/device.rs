@@ -24,8 +24,7 @@ impl Gpu {
     /// Opens the adapter that the options select, and otherwise the strongest one, with all its limits.
     ///
     /// # Errors
-    /// [`Error::NoAdapter`] if none matches, [`Error::Argument`] if a backend or a power preference does not exist,
-    /// [`Error::Gpu`] if the driver refuses the device, [`Error::Limit`] if a limit is below what kernels need.
+    /// [`Error::NoAdapter`] if none matches, [`Error::Gpu`] if the driver refuses the device, [`Error::Limit`] if a limit is below what kernels need.
     pub fn open(options: &GpuOptions) -> Result<Self> {
         let adapter = adapter::choose(options)?;
         let descriptor = Self::descriptor(&adapter, options);
@@ -46,7 +45,8 @@ impl Gpu {
     /// [`Gpu::before_submissions`].
     ///
     /// # Errors
-    /// Those of [`Gpu::open`]; [`Error::Unsupported`] for a device that an app opened: only the app can open another.
+    /// Those of [`Gpu::open`]; [`Error::Unsupported`] for a device that an app opened: only the app can open another;
+    /// [`Error::Forked`].
     pub fn reopen(&self) -> Result<Self> {
         if !self.is_ours() {
             return Err(Error::Unsupported {
@@ -55,6 +55,7 @@ impl Gpu {
                 remedy: "open one as before and pass it to `Gpu::from_wgpu`".into(),
             });
         }
+        self.shared.failures.check_process()?;
         self.close();
         Self::open(&self.shared.options)
     }
@@ -65,7 +66,7 @@ impl Gpu {
     ///
     /// A device that an app opened stays open: the app can destroy it.
     pub fn close(&self) {
-        if self.is_ours() {
+        if self.is_ours() && self.shared.failures.check_process().is_ok() {
             self.lost("it was closed");
             self.device().destroy();
             self.empty();
@@ -136,7 +137,7 @@ impl Gpu {
         check_limits(&device.limits())?;
         let report = AdapterReport::of(adapter);
         let capabilities = capabilities(&report, &device, options);
-        tracing::info!(adapter = report.name, backend = report.backend, ?capabilities, "opened the GPU");
+        tracing::info!(adapter = report.name, backend = report.backend.name(), ?capabilities, "opened the GPU");
         let meter = Arc::new(MemoryMeter::up_to(options.memory_limit));
         let (options, counts, before) = (options.clone(), Counts::default(), Before::default());
         let (drops_work, pipelines) = (AtomicBool::default(), Arc::default());

@@ -10,6 +10,8 @@ pub(super) struct Failures {
     lost: Arc<Mutex<Option<String>>>,
     /// Whether wglm opened the device, so that its callback reports a loss.
     ours: bool,
+    /// The process that opened the device. In one that was forked from it drivers do not work, and may hang.
+    process: u32,
 }
 
 impl Failures {
@@ -17,7 +19,7 @@ impl Failures {
     /// error scopes. Other errors, for which wgpu would panic, are logged.
     pub(super) fn watch(device: &wgpu::Device) -> Self {
         device.on_uncaptured_error(Arc::new(|error| tracing::error!("the GPU reports: {error}")));
-        let failures = Self { lost: Arc::default(), ours: true };
+        let failures = Self { lost: Arc::default(), ours: true, process: std::process::id() };
         let on_loss = failures.clone();
         device.set_device_lost_callback(move |reason, message| {
             let message = if message.is_empty() { format!("{reason:?}") } else { message };
@@ -28,15 +30,21 @@ impl Failures {
 
     /// Sets no callbacks: a device has one of each kind, and those belong to its owner.
     pub(super) fn found() -> Self {
-        Self { lost: Arc::default(), ours: false }
+        Self { lost: Arc::default(), ours: false, process: std::process::id() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<String>> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the device is known to be lost.
+    /// Checks that this is the process that opened the device. That costs a system call of a tenth of a microsecond.
+    pub(super) fn check_process(&self) -> Result<()> {
+        if self.process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    /// Whether the device is known to be lost, or belongs to another process.
     pub(super) fn check(&self) -> Result<()> {
+        self.check_process()?;
         let lost = |reason: &String| Err(Error::DeviceLost { reason: reason.clone() });
         self.lock().as_ref().map_or(Ok(()), lost)
     }
@@ -55,6 +63,7 @@ impl Gpu {
     /// Runs an operation on the device, and returns the error that the device reports for it. `bytes` is the size of
     /// the allocation, for the message.
     pub(crate) fn attempt<T>(&self, doing: &str, bytes: u64, operation: impl FnOnce(&wgpu::Device) -> T) -> Result<T> {
+        self.shared.failures.check_process()?;
         let (value, error) = self.scoped(operation);
         match error.map(|error| translate(doing, bytes, error)) {
             None => self.shared.failures.check().map(|()| value),
@@ -89,7 +98,7 @@ impl Gpu {
     /// Checks that the device is not lost.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`] if it is.
+    /// [`Error::DeviceLost`] if it is; [`Error::Forked`] in a process that was forked after it was opened.
     pub fn check(&self) -> Result<()> {
         self.shared.failures.check()?;
         if self.is_ours() || self.makes_buffers() { Ok(()) } else { Err(self.lost("it is gone")) }

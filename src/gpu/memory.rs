@@ -56,6 +56,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::TooLarge`] if it exceeds the device's limits, [`Error::OutOfMemory`] if there is no memory for it.
+    #[doc(hidden)]
     pub fn buffer(&self, label: &str, bytes: u64, usage: BufferUse) -> Result<Buffer> {
         self.fits(label, bytes)?;
         let usage = match usage {
@@ -88,6 +89,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; what the device reports.
+    #[doc(hidden)]
     pub fn readback(&self, label: &str, bytes: u64) -> Result<Readback> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let (raw, held) = self.create(label, bytes, usage, false)?;
@@ -127,6 +129,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if there is no memory to stage it, [`Error::Gpu`] if it does not fit the buffer.
+    #[doc(hidden)]
     pub fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<()> {
         let Some(size) = wgpu::BufferSize::new(data.len() as u64) else { return Ok(()) };
         let written = self.attempt("writing to a buffer", size.get(), |_| {
@@ -141,6 +144,7 @@ impl Gpu {
     ///
     /// # Errors
     /// Those of [`Gpu::read_into`].
+    #[doc(hidden)]
     pub fn read(&self, readback: &Readback, bytes: u64, after: &Submission) -> Result<Vec<u8>> {
         let mut data = vec![0; bytes.min(readback.raw.size()) as usize];
         self.read_into(readback, &mut data, after)?;
@@ -153,6 +157,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::DeviceLost`] and [`Error::Gpu`] from the device; [`Error::Argument`] if `data` is longer than
     /// `readback`.
+    #[doc(hidden)]
     pub fn read_into(&self, readback: &Readback, data: &mut [u8], after: &Submission) -> Result<()> {
         if data.len() as u64 > readback.raw.size() {
             let (expected, found) = (format!("at most {} bytes", readback.raw.size()), format!("{} bytes", data.len()));

@@ -22,7 +22,7 @@ mod timing;
 mod wait;
 mod work;
 
-pub use adapter::{AdapterReport, Matrices, adapter_details, adapters};
+pub use adapter::{AdapterKind, AdapterReport, Backend, Matrices, adapter_details, adapters};
 pub use dead::MISSING;
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
@@ -36,8 +36,7 @@ pub(crate) use slot::{PipelineSlot, PipelineSlots};
 pub use staging::{Mapped, StagedCopy, Staging};
 pub use work::Work;
 
-#[cfg(doc)]
-use crate::error::Error;
+use crate::error::{Error, Result};
 use errors::Failures;
 use meter::MemoryMeter;
 use pause::Gate;
@@ -50,13 +49,15 @@ use work::{Before, Counts};
 /// `GpuOptions { …, ..GpuOptions::default() }`.
 #[derive(Debug, Clone)]
 pub struct GpuOptions {
-    /// Only adapters whose name contains this, in upper or lower case. The default is `WGPU_ADAPTER_NAME`.
+    /// Only adapters whose name contains this, in upper or lower case.
     pub adapter: Option<String>,
-    /// Only these backends, separated by commas: `metal`, `vulkan`, `dx12`. The default is `WGPU_BACKEND`.
-    pub backends: Option<String>,
-    /// `low` to prefer an integrated adapter; `high` or `none` to prefer a discrete one. The default is
-    /// `WGPU_POWER_PREF`.
-    pub power: Option<String>,
+    /// Only these backends; `None` for all that the system has.
+    pub backends: Option<Vec<Backend>>,
+    /// Whether to prefer an integrated adapter to a discrete one.
+    pub low_power: bool,
+    /// What the wgpu instance is opened with. By default nothing: the validation layers of a driver make everything
+    /// several times slower. An app that looks for a fault turns them on by `InstanceFlags::VALIDATION`.
+    pub flags: wgpu::InstanceFlags,
     /// Whether to use subgroup operations if the adapter has them.
     pub subgroups: bool,
     /// Whether to use cooperative matrices if the adapter has them.
@@ -69,18 +70,45 @@ pub struct GpuOptions {
 }
 
 impl Default for GpuOptions {
-    /// The options with the values of the environment variables.
+    /// The strongest adapter, and all that it has. No environment variable counts: see [`GpuOptions::from_env`].
     fn default() -> Self {
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
-            adapter: variable("WGPU_ADAPTER_NAME"),
-            backends: variable("WGPU_BACKEND"),
-            power: variable("WGPU_POWER_PREF"),
+            adapter: None,
+            backends: None,
+            low_power: false,
+            flags: wgpu::InstanceFlags::empty(),
             subgroups: true,
             matrices: true,
             checks: cfg!(debug_assertions),
             memory_limit: None,
         }
+    }
+}
+
+impl GpuOptions {
+    /// The default options with the values of the environment variables that programs on wgpu have: `WGPU_ADAPTER_NAME`,
+    /// `WGPU_BACKEND`, `WGPU_POWER_PREF` (`low`, `high` or `none`), and those of [`wgpu::InstanceFlags`], such as
+    /// `WGPU_VALIDATION`. The command uses them; an app that wants its users to choose a GPU this way does too.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if a variable names a backend or a power preference that does not exist.
+    pub fn from_env() -> Result<Self> {
+        let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+        let low_power = match variable("WGPU_POWER_PREF").map(|value| value.to_lowercase()).as_deref() {
+            Some("low") => true,
+            None | Some("high" | "none") => false,
+            Some(other) => {
+                let (expected, found) = ("low, high or none".to_owned(), format!("`{other}`"));
+                return Err(Error::Argument { argument: "power", expected, found });
+            }
+        };
+        Ok(Self {
+            adapter: variable("WGPU_ADAPTER_NAME"),
+            backends: variable("WGPU_BACKEND").map(|list| Backend::list(&list)).transpose()?,
+            low_power,
+            flags: wgpu::InstanceFlags::empty().with_env(),
+            ..Self::default()
+        })
     }
 }
 

@@ -30,6 +30,7 @@ impl Gpu {
     ///
     /// # Errors
     /// Those of [`Gpu::buffer`]; [`Error::Io`](crate::Error::Io) if the file cannot be read.
+    #[doc(hidden)]
     pub fn over_file(&self, label: &str, file: &Gguf, pages: Range<usize>) -> Result<Buffer> {
         #[cfg(target_os = "macos")]
         if let Some(buffer) = self.shared_buffer(label, file, pages.clone())? {

@@ -113,6 +113,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::Gpu`](crate::Error::Gpu) if a range is not what the kernel or the device takes.
+    #[doc(hidden)]
     pub fn bind(&self, label: &str, pipeline: &Pipeline, bindings: &[Binding<'_>]) -> Result<BindGroup> {
         let mut entries = Vec::with_capacity(bindings.len());
         for b in bindings {
@@ -132,6 +133,7 @@ impl Gpu {
     ///
     /// # Errors
     /// What the driver reports of this work or of the device.
+    #[doc(hidden)]
     pub fn submit<'a>(
         &self,
         dispatches: impl IntoIterator<Item = Dispatch<'a>>,
@@ -175,6 +177,7 @@ impl Gpu {
     ///
     /// # Errors
     /// What the driver reports of this work.
+    #[doc(hidden)]
     pub fn prepare<'a>(
         &self,
         dispatches: impl IntoIterator<Item = Dispatch<'a>>,
@@ -191,6 +194,7 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`Gpu::submit`].
+    #[doc(hidden)]
     pub fn zero(&self, buffers: &[Buffer]) -> Result<Submission> {
         self.record("zeroing buffers", 0, |encoder| {
             for buffer in buffers {
@@ -203,6 +207,7 @@ impl Gpu {
     ///
     /// # Errors
     /// What the device reports.
+    #[doc(hidden)]
     pub fn fill(&self, pattern: &Buffer, buffers: &[&Buffer]) -> Result<()> {
         if pattern.bytes() == 0 {
             return Ok(());
@@ -222,6 +227,7 @@ impl Gpu {
     ///
     /// # Errors
     /// Whatever the driver has reported so far.
+    #[doc(hidden)]
     pub fn copy(&self, copies: &[BufferCopy<'_>]) -> Result<Submission> {
         self.record("copying buffers", 0, |encoder| {
             for BufferCopy { range: BufferRange { from, offset, bytes }, to, at } in copies {

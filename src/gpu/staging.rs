@@ -137,6 +137,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if there is no memory for it.
+    #[doc(hidden)]
     pub fn staging(&self, bytes: u64) -> Result<Staging> {
         let (raw, held) = self.create("staging", bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC, true)?;
         Ok(Staging { raw, copied: None, _held: held })

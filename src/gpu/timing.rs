@@ -14,6 +14,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device has no timestamps; errors that the driver reports.
+    #[doc(hidden)]
     pub fn time(&self, passes: &[Vec<Dispatch<'_>>]) -> Result<Vec<f64>> {
         self.needs_timestamps()?;
         let (count, bytes) = (2 * passes.len() as u32, 16 * passes.len() as u64);

@@ -17,7 +17,7 @@
 //! Waiting with a timeout is no alternative: if two threads poll, wgpu 30 panics if the work ends between the timeout
 //! of one of them and its look at the queue ("If the queue is empty, the current submission index …").
 
-use super::{Gpu, Submission};
+use super::{Backend, Gpu, Submission};
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -75,7 +75,8 @@ impl Gpu {
 
     /// Lets a submission be waited for by a thread while others submit.
     pub(super) fn beside_others(&self, submission: Submission) -> Submission {
-        let done = submission.done.or_else(|| (self.report().backend == "metal").then(|| Done::of(&self.shared.queue)));
+        let done =
+            submission.done.or_else(|| (self.report().backend == Backend::Metal).then(|| Done::of(&self.shared.queue)));
         Submission { done, ..submission }
     }
 
@@ -94,6 +95,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::DeviceLost`] if the device is lost; [`Error::Endless`] from a handle that does not wait for ever.
+    #[doc(hidden)]
     pub fn wait(&self, submission: &Submission) -> Result<()> {
         self.shared.failures.check()?; // a lost device may never finish it
         match &submission.done {

@@ -41,6 +41,7 @@ fn add(count: &AtomicU64, more: u64) -> u64 {
 
 impl Gpu {
     /// The work of the device so far, by all users of this [`Gpu`] and its clones.
+    #[doc(hidden)]
     pub fn work(&self) -> Work {
         let counts = &self.shared.counts;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -114,6 +115,7 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`Gpu::submit`].
+    #[doc(hidden)]
     pub fn submit_prepared(&self, work: Prepared) -> Result<Submission> {
         self.call_before();
         self.attempt("a submission", 0, |_| self.hand_in((!self.drops()).then_some(work.raw)))?

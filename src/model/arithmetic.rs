@@ -1,6 +1,6 @@
 //! Chooses the arithmetic of products that suits an adapter.
 
-use crate::gpu::AdapterReport;
+use crate::gpu::{AdapterReport, Backend};
 use crate::quant::Arithmetic;
 
 /// The PCI numbers of makers whose GPUs multiply four bytes by four others, and add, in one instruction, to which the
@@ -8,7 +8,7 @@ use crate::quant::Arithmetic;
 /// Intel (since Xe). Without such an instruction, as on Apple's GPUs, a product of bytes takes a dozen instructions and
 /// f32 is faster; the same holds for drivers that compute on the CPU.
 const MULTIPLY_BYTES: [u32; 3] = [0x10de, 0x1002, 0x8086];
-const COMPILE_TO_IT: [&str; 2] = ["vulkan", "dx12"];
+const COMPILE_TO_IT: [Backend; 2] = [Backend::Vulkan, Backend::Dx12];
 
 /// The arithmetic that suits an adapter: products of bytes if it multiplies four at a time, and otherwise f32.
 pub fn usual_arithmetic(adapter: &AdapterReport) -> Arithmetic {

@@ -27,6 +27,7 @@ pub struct Experts {
 
 /// The hyper-parameters of a model.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Config {
     /// The number of layers, without multi-token-prediction blocks.
     pub layers: usize,

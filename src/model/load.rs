@@ -11,6 +11,7 @@ use super::upload::{Uploaded, upload};
 use super::verdict::Check;
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Head, ModelWeights, PromptOptions, SamplingPlan};
 use super::{plan_batch, plan_sampling};
+use crate::cancel::Cancel;
 #[cfg(feature = "constrain")]
 use crate::constrain::Vocabulary;
 use crate::error::{Error, Result, Verdict};
@@ -23,7 +24,6 @@ use crate::text::{ChatTemplate, Tokenizer, Vocab};
 use crate::threads::{GoOn, beside, work};
 use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 const LOADING: &str = "loading the model";
@@ -35,17 +35,16 @@ const WARM_UP: u64 = 1;
 /// ```
 /// # fn main() -> wglm::Result<()> {
 /// # #[cfg(feature = "demo-model")] {
-/// use std::ops::ControlFlow;
-/// use wglm::{Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// use wglm::{Cancel, Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 ///
 /// let gpu = Gpu::open(&GpuOptions::default())?;
 /// let file = Gguf::from_static(wglm::DEMO_MODEL)?; // or Gguf::open("GLM-4.7-Flash-Q4_0.gguf")
 /// let options = LoadOptions { context: Some(1024), ..LoadOptions::default() };
 /// let estimate = Model::estimate(&file, &options, Some(&gpu))?;
 /// assert!(!matches!(estimate.fit, Fit::Memory { .. }), "{} bytes are too many", estimate.most());
-/// let model = Model::load_with(&file, &gpu, &options, &mut |progress| {
+/// let cancel = Cancel::default(); // a clone of it in another thread stops the load
+/// let model = Model::load_with(&file, &gpu, &options, &cancel, &mut |progress| {
 ///     println!("{:?}: {} of {}", progress.stage, progress.done, progress.total);
-///     ControlFlow::Continue(()) // or Break, to stop
 /// })?;
 /// assert_eq!(gpu.memory().held, estimate.weights);
 /// # }
@@ -91,11 +90,11 @@ impl Model {
     /// [`Error::WrongKernel`] if a kernel cannot be used and nothing can take its place, or if it ended the device;
     /// [`Error::Endless`] if the GPU does not finish a first token.
     pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
-        Self::load_with(file, gpu, options, &mut |_| ControlFlow::Continue(()))
+        Self::load_with(file, gpu, options, &Cancel::default(), &mut |_| {})
     }
 
     /// Like [`Model::load`]. `progress` is called on this thread before anything is uploaded, then at every step and at
-    /// least every tenth of a second, and once everything is done. Its return value can stop the load. Kernels that a
+    /// least every tenth of a second, and once everything is done. After each call it looks at `cancel`. Kernels that a
     /// driver is compiling at that moment are compiled to the end, because no driver can be interrupted, so stopping may
     /// take as long as the slowest of them.
     ///
@@ -112,12 +111,13 @@ impl Model {
         file: &Gguf,
         gpu: &Gpu,
         options: &LoadOptions,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        cancel: &Cancel,
+        progress: &mut dyn FnMut(Progress),
     ) -> Result<Self> {
         let meter = Meter::default();
-        let mut tell = || match progress(meter.now()) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Cancelled),
+        let mut tell = || {
+            progress(meter.now());
+            cancel.check()
         };
         // On another thread, so that this one can ask at any time.
         let loaded = beside(LOADING, |go_on| Self::loaded(file, gpu, options, &meter, go_on), &mut tell);
@@ -228,6 +228,7 @@ impl Model {
     }
 
     /// The target of its plans: the teams and the arithmetic that were chosen, among others.
+    #[doc(hidden)]
     pub fn target(&self) -> &Target {
         &self.shared.target
     }

@@ -1,6 +1,6 @@
 //! Options for how prompts are computed.
 
-use crate::gpu::AdapterReport;
+use crate::gpu::{AdapterKind, AdapterReport};
 use std::time::Duration;
 
 /// How prompts are computed: in chunks of tokens, each in a few submissions. Fields will be added, so construct it as
@@ -28,7 +28,7 @@ impl PromptOptions {
     /// The same with the chunk that suits an adapter, unless one is asked for: on an H100 chunks of 4096 read a prompt
     /// of 4096 tokens 1.4 times as fast as chunks of 512, and a longer one 1.5 times.
     pub(crate) fn on(self, adapter: &AdapterReport) -> Self {
-        let own = if adapter.kind == "discrete" { adapter.memory.unwrap_or(0) } else { 0 };
+        let own = if adapter.kind == AdapterKind::Discrete { adapter.memory.unwrap_or(0) } else { 0 };
         let affordable = usize::try_from(own / PART_OF_MEMORY / ROW_BYTES).unwrap_or(Self::MOST);
         let suited = ROOMS.into_iter().chain([Self::MOST]).filter(|room| *room <= affordable).max();
         Self { chunk: self.chunk.or(Some(suited.unwrap_or(USUAL).max(USUAL))), ..self }

@@ -24,6 +24,7 @@ use std::str::FromStr;
 /// Its [`Display`](fmt::Display) form is text to be kept in a file, which [`FromStr`] reads again. The form may change in
 /// any release; a tuning of another release is of no use in any case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Tuning {
     /// What it is valid for.
     pub subject: TuningSubject,
@@ -39,6 +40,7 @@ pub struct Tuning {
 
 /// What a tuning is valid for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TuningSubject {
     /// The adapter, with its maker's number.
     pub adapter: String,
@@ -52,6 +54,7 @@ pub struct TuningSubject {
 
 /// A measurement of one kind of work, in seconds: a token, or a prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Figure {
     /// The work, named as in `wglm bench`: `tg`, `tg @ d16384`, `pp512`.
     pub work: String,
@@ -63,6 +66,7 @@ pub struct Figure {
 
 /// A comparison of one kind of work by turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Comparison {
     /// The medians.
     #[serde(flatten)]
@@ -75,6 +79,7 @@ pub struct Comparison {
 
 /// Something that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Trial {
     /// What was to be chosen: the step, and the rows of the plan.
     pub question: String,
@@ -168,6 +173,11 @@ impl TuningSubject {
 }
 
 impl Tuning {
+    /// A tuning that nothing was measured for: choices of the app's own.
+    pub fn new(subject: TuningSubject, choices: Choices) -> Self {
+        Self { subject, choices, comparison: Vec::new(), complete: true, trials: Vec::new() }
+    }
+
     /// Whether it can be used for a device, a file and options.
     ///
     /// # Errors

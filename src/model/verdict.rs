@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 /// When a load checks the kernels that it compiled: see [`Model::load_with`](super::Model::load_with).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Check {
     /// If no finished check of [`LoadOptions::verdicts`](super::LoadOptions::verdicts) is about them. With software drivers, for
     /// which the kernels of prompts are compiled with the first prompt, only those of a token are checked.

@@ -1,12 +1,12 @@
 //! The models of a repository, and which of them to take.
 
 use super::Judged;
+use crate::cancel::Cancel;
 use crate::download::{Hub, RemoteModel, Repository};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::LoadOptions;
 use serde::Serialize;
-use std::ops::ControlFlow;
 
 /// The most bits a weight of what is chosen: more of them make a model slower, and hardly better.
 const ENOUGH_BITS: f64 = 5.2;
@@ -45,8 +45,7 @@ impl Offers {
 }
 
 /// Judges all models of a repository by their headers, which are fetched for it, and chooses one of them: the largest
-/// that fits and has no more bits than are of use, otherwise the smallest that fits. While it waits, `go_on` is asked
-/// every 50 ms.
+/// that fits and has no more bits than are of use, otherwise the smallest that fits.
 ///
 /// # Errors
 /// [`Error::Cancelled`].
@@ -55,12 +54,12 @@ pub fn offers(
     repository: &Repository,
     options: &LoadOptions,
     gpu: Option<&Gpu>,
-    go_on: &mut dyn FnMut() -> ControlFlow<()>,
+    cancel: &Cancel,
 ) -> Result<Offers> {
     let models: Vec<&RemoteModel> = repository.models.iter().collect();
     // A header takes megabytes, so none is kept once it is judged.
     let judge = |header| (Judged::of(&header, options, gpu), header.err());
-    let found = hub.each_header(repository, &models, &judge, go_on)?;
+    let found = hub.each_header(repository, &models, &judge, cancel)?;
     let (judged, errors): (Vec<Judged>, Vec<Option<Error>>) = found.into_iter().unzip();
     let failed = errors.into_iter().flatten().find(|error| matches!(error, Error::Download { .. }));
     let chosen = if failed.is_none() { best(&judged) } else { None };

@@ -22,6 +22,7 @@ use std::str::FromStr;
 pub struct Choices {
     /// The table of tilings; `None` for the adapter's own.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
     pub table: Option<Tilings>,
     /// The arithmetic of products with few vectors; `None` for what suits the adapter.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,12 +39,15 @@ pub struct Choices {
     pub route_apart: Option<bool>,
     /// Tilings of products with few vectors.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[doc(hidden)]
     pub tilings: Vec<StepChoice<Tiling>>,
     /// Into how many splits attention of few rows divides the cache, by the rows of the plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[doc(hidden)]
     pub splits: Vec<SplitsChoice>,
     /// Tiles of products with many vectors.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[doc(hidden)]
     pub tiles: Vec<StepChoice<ProductTile>>,
     /// The most rows of a prompt that the steps of few rows compute, 32 at most; more run by tiles.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,11 +71,13 @@ impl Choices {
     }
 
     /// The tiling of a step in a plan of so many rows.
+    #[doc(hidden)]
     pub fn tiling(&self, step: &str, rows: usize) -> Option<Tiling> {
         StepChoice::find(&self.tilings, step, rows)
     }
 
     /// The tile of a step in a plan of so many rows.
+    #[doc(hidden)]
     pub fn tile(&self, step: &str, rows: usize) -> Option<ProductTile> {
         StepChoice::find(&self.tiles, step, rows)
     }

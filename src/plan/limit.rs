@@ -1,7 +1,7 @@
 //! Limits how long a step may occupy the GPU.
 
 use super::{Cost, Plan, Step};
-use crate::gpu::AdapterReport;
+use crate::gpu::{AdapterKind, AdapterReport, Backend};
 use std::time::Duration;
 
 /// How long a step may occupy a GPU, and the speed of the slowest GPU that a model of this size fits.
@@ -26,7 +26,7 @@ impl StepLimit {
 
     /// The limit that suits an adapter.
     pub fn of(adapter: &AdapterReport) -> Self {
-        let discrete = adapter.kind == "discrete" && adapter.backend != "metal";
+        let discrete = adapter.kind == AdapterKind::Discrete && adapter.backend != Backend::Metal;
         if discrete { Self::DISCRETE } else { Self::default() }
     }
 }

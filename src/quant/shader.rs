@@ -62,6 +62,7 @@ impl Quant {
 
 impl Arithmetic {
     /// The arithmetic of a product with weights of these formats, which is f32 if one of them is plain.
+    #[doc(hidden)]
     pub fn with(self, formats: &[&Quant]) -> Self {
         if formats.iter().any(|quant| quant.family == Family::Plain) { Self::Float } else { self }
     }

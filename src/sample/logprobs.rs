@@ -3,7 +3,8 @@
 use super::{Candidate, sort_first};
 
 /// A token and the natural logarithm of its probability. In JSON, which has no minus infinity, that is written as null.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct Logprob {
     /// The token.
     pub token: u32,

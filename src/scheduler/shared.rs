@@ -1,7 +1,7 @@
 //! What the threads share that wait for replies: the queue of requests, the events that were not taken yet, and the
 //! engine.
 //!
-//! Whoever takes the engine out drives it. The lock is not held meanwhile, so that others can take events, ask for
+//! Whoever takes the engine out drives it: a thread that waits for an event, or the one of `background.rs`. The lock is not held meanwhile, so that others can take events, ask for
 //! replies and cancel them. Once the driver has an event of its own, it puts the engine back and wakes another one who
 //! waits.
 
@@ -13,6 +13,7 @@ use crate::generate::Event;
 use crate::threads::lock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// A reply of which so many events were not taken pauses.
@@ -48,6 +49,14 @@ struct Board {
     mailboxes: BTreeMap<u64, Mailbox>,
     slots: Vec<SlotState>,
     counts: SchedulerCounts,
+    /// Wakers to call once the lock is free: they are code of the app, which may lock what another thread holds while it
+    /// waits for the lock here.
+    wakers: Vec<Waker>,
+    /// Whether the thread for polled replies runs, and what wakes it.
+    has_thread: bool,
+    thread_wakes: Arc<Condvar>,
+    /// The last handle is gone.
+    ended: bool,
 }
 
 /// The events of a reply that were not taken yet.
@@ -59,6 +68,9 @@ struct Mailbox {
     /// Whether somebody waits for `changed`.
     waits: bool,
     changed: Arc<Condvar>,
+    /// Whether it is polled, so that nobody waits who would drive the engine.
+    polled: bool,
+    waker: Option<Waker>,
 }
 
 impl Shared {
@@ -71,6 +83,10 @@ impl Shared {
             turns: Turns::default(),
             mailboxes: BTreeMap::new(),
             counts: SchedulerCounts::default(),
+            wakers: Vec::new(),
+            has_thread: false,
+            thread_wakes: Arc::default(),
+            ended: false,
         };
         Self { context, sessions, queue, board: Mutex::new(board) }
     }
@@ -84,7 +100,10 @@ impl Shared {
     /// # Errors
     /// [`Error::Busy`] if no request may wait.
     pub fn check_room(&self) -> Result<()> {
-        self.room_in(&mut lock(&self.board))
+        let mut board = lock(&self.board);
+        let room = self.room_in(&mut board);
+        drop(self.woken(board));
+        room
     }
 
     fn room_in(&self, board: &mut Board) -> Result<()> {
@@ -104,13 +123,16 @@ impl Shared {
     /// # Errors
     /// [`Error::Busy`] if too many wait.
     pub fn submit(&self, request: impl FnOnce(u64) -> Request) -> Result<u64> {
-        let board = &mut *lock(&self.board);
-        self.room_in(board)?;
-        let id = board.counts.requests;
-        board.counts.requests += 1;
-        board.mailboxes.insert(id, Mailbox::default());
-        board.waiting.push_back(request(id));
-        Ok(id)
+        let mut board = lock(&self.board);
+        let id = self.room_in(&mut board).map(|()| {
+            let id = board.counts.requests;
+            board.counts.requests += 1;
+            board.mailboxes.insert(id, Mailbox::default());
+            board.waiting.push_back(request(id));
+            id
+        });
+        drop(self.woken(board));
+        id
     }
 
     /// The next event of a reply.
@@ -129,22 +151,83 @@ impl Shared {
             }
             let worked;
             (board, worked) = match board.engine.take() {
-                Some(engine) => self.drive(board, engine, id),
+                Some(engine) => self.drive(board, engine, &|board| board.has_news(id)),
                 None => (board, false),
             };
             if !worked {
-                board = Self::wait(board, id);
+                board = self.wait(board, id);
             }
         }
     }
 
-    /// Drives the engine until there is something for a reply, or nothing to do. Returns whether there is, or anything was
-    /// done.
+    /// The next event of a reply, if there is one; if not, the waker is woken when there is. Also whether the thread for
+    /// polled replies has to be started for it.
+    pub fn poll(&self, id: u64, waker: Option<&Waker>) -> (Poll<Option<Result<Event>>>, bool) {
+        let board = &mut *lock(&self.board);
+        let Some(mailbox) = board.mailboxes.get_mut(&id) else { return (Poll::Ready(None), false) };
+        mailbox.polled = true;
+        let event = match mailbox.events.pop_front() {
+            None if !mailbox.over => {
+                mailbox.waker = waker.cloned().or(mailbox.waker.take());
+                Poll::Pending
+            }
+            event => Poll::Ready(event),
+        };
+        if mailbox.events.len() + 1 == FEW_EVENTS {
+            board.wake_one(); // it goes on
+        }
+        let is_needed = !board.has_thread && board.any_polled();
+        board.has_thread |= is_needed;
+        (event, is_needed)
+    }
+
+    /// Drives the engine for replies that are polled, until none of them can go on.
+    pub fn drive_polled(&self) {
+        let _ends = ThreadEnds(self);
+        let mut board = lock(&self.board);
+        while board.any_polled() {
+            let worked;
+            (board, worked) = match board.engine.take() {
+                Some(engine) => self.drive(board, engine, &|board| !board.any_polled()),
+                None => (board, false),
+            };
+            if !worked {
+                let (changed, look) = (board.thread_wakes.clone(), board.look());
+                board = changed.wait_timeout(board, look).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        board.has_thread = false;
+    }
+
+    /// The thread for polled replies could not be started.
+    pub fn no_thread(&self) {
+        lock(&self.board).has_thread = false;
+    }
+
+    /// Ends the thread for polled replies.
+    pub fn end(&self) {
+        let mut board = lock(&self.board);
+        board.ended = true;
+        board.thread_wakes.notify_all();
+    }
+
+    /// Calls the wakers that were collected while the board was locked.
+    fn woken<'a>(&'a self, mut board: MutexGuard<'a, Board>) -> MutexGuard<'a, Board> {
+        let wakers = std::mem::take(&mut board.wakers);
+        if wakers.is_empty() {
+            return board;
+        }
+        drop(board);
+        wakers.into_iter().for_each(Waker::wake);
+        lock(&self.board)
+    }
+
+    /// Drives the engine until there is `news`, or nothing to do. Returns whether there is, or anything was done.
     fn drive<'a>(
         &'a self,
         board: MutexGuard<'a, Board>,
         engine: Box<Engine>,
-        id: u64,
+        news: &dyn Fn(&Board) -> bool,
     ) -> (MutexGuard<'a, Board>, bool) {
         let mut driving = Driving { shared: self, engine: Some(engine) };
         let mut board = board; // dropped before `driving`, which takes the lock if there is a panic
@@ -152,15 +235,16 @@ impl Shared {
         while let Some(engine) = &mut driving.engine {
             board.hand_over(engine, self.sessions);
             let mut idle = false;
-            if !board.has_news(id) {
+            if !news(&board) {
                 drop(board);
                 engine.round();
                 board = lock(&self.board);
                 let outcome = engine.take_outcome();
                 idle = !outcome.worked;
                 board.deliver(outcome, engine.slots());
+                board = self.woken(board);
             }
-            let news = board.has_news(id);
+            let news = news(&board);
             worked |= news || !idle;
             if news || idle {
                 board.engine = driving.engine.take();
@@ -170,15 +254,16 @@ impl Shared {
         if worked {
             board.wake_one();
         }
-        (board, worked)
+        (self.woken(board), worked)
     }
 
     /// Waits for a change.
-    fn wait(mut board: MutexGuard<'_, Board>, id: u64) -> MutexGuard<'_, Board> {
+    fn wait<'a>(&'a self, board: MutexGuard<'a, Board>, id: u64) -> MutexGuard<'a, Board> {
+        let mut board = self.woken(board);
         let Some(mailbox) = board.mailboxes.get_mut(&id) else { return board };
         mailbox.waits = true;
         let changed = mailbox.changed.clone();
-        let look = if board.engine.is_some() { LOOK } else { LOOK_SELDOM };
+        let look = board.look();
         let (mut board, _) = changed.wait_timeout(board, look).unwrap_or_else(PoisonError::into_inner);
         if let Some(mailbox) = board.mailboxes.get_mut(&id) {
             mailbox.waits = false;
@@ -188,10 +273,11 @@ impl Shared {
 
     /// Forgets a reply that nobody holds any more, and that was cancelled.
     pub fn leave(&self, id: u64) {
-        let board = &mut *lock(&self.board);
+        let mut board = lock(&self.board);
         board.mailboxes.remove(&id);
         board.end_cancelled();
         board.wake_one();
+        drop(self.woken(board));
     }
 }
 
@@ -208,7 +294,7 @@ impl Board {
             request.task.end_cancelled(None);
             let Some(mailbox) = self.mailboxes.get_mut(&request.id) else { continue };
             mailbox.events.extend(std::iter::from_fn(|| request.task.pop()).map(Ok));
-            mailbox.end();
+            self.wakers.extend(mailbox.end());
         }
         self.end_cancelled_in_slots();
     }
@@ -219,6 +305,17 @@ impl Board {
         engine.end_cancelled();
         let (outcome, slots) = (engine.take_outcome(), engine.slots());
         self.deliver(outcome, slots);
+    }
+
+    /// How long who waits does so before it looks again.
+    fn look(&self) -> Duration {
+        if self.engine.is_some() { LOOK } else { LOOK_SELDOM }
+    }
+
+    /// Whether any reply that is polled can go on.
+    fn any_polled(&self) -> bool {
+        let goes_on = |it: &Mailbox| it.polled && !it.over && it.events.len() < MOST_EVENTS;
+        !self.ended && self.mailboxes.values().any(goes_on)
     }
 
     /// Whether there is something for a reply that its owner does not have yet, if it has one.
@@ -247,7 +344,7 @@ impl Board {
             }
             if let Some(mailbox) = self.mailboxes.get_mut(&id) {
                 mailbox.events.push_back(event);
-                mailbox.wake();
+                self.wakers.extend(mailbox.wake());
             }
         }
         self.counts.given_up += outcome.given_up as u64;
@@ -255,39 +352,53 @@ impl Board {
         for id in outcome.over {
             self.turns.end(id);
             if let Some(mailbox) = self.mailboxes.get_mut(&id) {
-                mailbox.end();
+                self.wakers.extend(mailbox.end());
             }
         }
         if let Some(error) = outcome.lost {
             for request in std::mem::take(&mut self.waiting) {
                 if let Some(mailbox) = self.mailboxes.get_mut(&request.id) {
                     mailbox.events.push_back(Err(error.clone()));
-                    mailbox.end();
+                    self.wakers.extend(mailbox.end());
                 }
             }
         }
         self.slots = slots;
     }
 
-    /// Wakes one who waits without having an event, to drive the engine.
+    /// Wakes one who waits without having an event, to drive the engine, and the thread for polled replies.
     fn wake_one(&self) {
         let waits = |mailbox: &&Mailbox| mailbox.waits && mailbox.events.is_empty() && !mailbox.over;
         if let Some(mailbox) = self.mailboxes.values().find(waits) {
-            mailbox.wake();
+            mailbox.changed.notify_all();
         }
+        self.thread_wakes.notify_all();
     }
 }
 
 impl Mailbox {
-    fn wake(&self) {
+    /// Wakes the thread that waits, and returns the waker to call.
+    fn wake(&mut self) -> Option<Waker> {
         if self.waits {
             self.changed.notify_all();
         }
+        self.waker.take()
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> Option<Waker> {
         self.over = true;
-        self.wake();
+        self.wake()
+    }
+}
+
+/// The thread for polled replies. If a waker panics in it, the next poll starts another.
+struct ThreadEnds<'a>(&'a Shared);
+
+impl Drop for ThreadEnds<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.no_thread();
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 /// What a [`Scheduler`](super::Scheduler) holds and does at a moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SchedulerState {
     /// The slots of conversations, as many as [`SchedulerOptions::sessions`](super::SchedulerOptions::sessions).
     pub slots: Vec<SlotState>,
@@ -15,6 +16,7 @@ pub struct SchedulerState {
 
 /// The state of a slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SlotState {
     /// Whether a reply is being generated in it.
     pub busy: bool,
@@ -32,6 +34,7 @@ pub struct SlotState {
 
 /// What a [`Scheduler`](super::Scheduler) has done since its start. Figures of a reply count when it has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SchedulerCounts {
     /// Requests that were accepted.
     pub requests: u64,

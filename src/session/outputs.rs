@@ -1,13 +1,12 @@
 //! The outputs of the model: logits, and the hidden states from which they are computed.
 
 use super::pool::{RowOutput, Runner};
-use super::run::{Next, going_on};
+use super::run::Next;
 use super::{LastOutput, Session};
 use crate::error::{Error, Result};
 use crate::gpu::Fetch;
 use crate::model::{BatchPlan, BatchShape, Outputs};
 use crate::plan::{LocalId, Tensor};
-use std::ops::ControlFlow;
 
 /// The most bytes of logits on the device when those of every token are wanted.
 const LOGITS_BYTES: usize = 64 << 20;
@@ -58,8 +57,8 @@ impl Session {
     /// Feeds tokens and calls `visit` with the place of each among them and its logits {vocab}, in order.
     ///
     /// # Errors
-    /// As for [`Session::feed`], and [`Error::Cancelled`] if `visit` says so, after which the session keeps what was fed.
-    pub fn feed_all(&mut self, tokens: &[u32], visit: &mut dyn FnMut(usize, &[f32]) -> ControlFlow<()>) -> Result<()> {
+    /// As for [`Session::feed`], and the error of `visit`, after which the session keeps what was fed.
+    pub fn feed_all(&mut self, tokens: &[u32], visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
         self.feed_rows(tokens, Outputs::All, visit)
     }
 
@@ -67,12 +66,8 @@ impl Session {
     /// [`Session::hidden`], in order.
     ///
     /// # Errors
-    /// As for [`Session::feed`], and [`Error::Cancelled`] if `visit` says so, after which the session keeps what was fed.
-    pub fn feed_hidden(
-        &mut self,
-        tokens: &[u32],
-        visit: &mut dyn FnMut(usize, &[f32]) -> ControlFlow<()>,
-    ) -> Result<()> {
+    /// As for [`Session::feed`], and the error of `visit`, after which the session keeps what was fed.
+    pub fn feed_hidden(&mut self, tokens: &[u32], visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
         let (norm, epsilon) = (self.output_norm()?, self.model().config().epsilon);
         let mut normalise = |place, row: &[f32]| visit(place, &normalised(row, &norm, epsilon));
         self.feed_rows(tokens, Outputs::Last, &mut normalise)
@@ -96,7 +91,7 @@ impl Session {
         let mut sums = vec![0f64; self.model().config().width];
         self.feed_hidden(&tokens, &mut |_, row| {
             sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
-            ControlFlow::Continue(())
+            Ok(())
         })?;
         Ok(sums.into_iter().map(|sum| (sum / tokens.len() as f64) as f32).collect())
     }
@@ -107,7 +102,7 @@ impl Session {
         &mut self,
         tokens: &[u32],
         outputs: Outputs,
-        visit: &mut dyn FnMut(usize, &[f32]) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
     ) -> Result<()> {
         self.check(self.tokens.len(), tokens)?;
         let (vocab, width) = (self.model().config().vocab, self.model().config().width);
@@ -138,8 +133,8 @@ impl Session {
                         Outputs::Last => session.part_shape(rest.len()),
                         _ => session.shape(count, outputs),
                     };
-                    let going_on = &mut |_| ControlFlow::Continue(());
-                    match session.run_part(runner, &rest[..count], shape, true, going_on)? {
+                    let go_on = &mut |_| Ok(());
+                    match session.run_part(runner, &rest[..count], shape, true, go_on)? {
                         true => session.read_part(runner, count, shape).map(Some),
                         false => Ok(None),
                     }
@@ -147,7 +142,7 @@ impl Session {
             })?;
             let Some((rows, stride)) = read else { continue };
             for (row, place) in rows.chunks(stride).zip(fed..) {
-                going_on(visit(place, &row[..values]))?;
+                visit(place, &row[..values])?;
             }
             fed += count;
         }

@@ -33,6 +33,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::feed`]; [`Error::Unsupported`] on a device without timestamps.
+    #[doc(hidden)]
     pub fn profile(&mut self, token: u32) -> Result<TokenProfile> {
         self.check(self.tokens.len(), &[token])?;
         let profile = self.with_runner(|session, runner| {
@@ -52,6 +53,7 @@ impl Session {
     ///
     /// # Errors
     /// As there; [`Error::Argument`] for more of them.
+    #[doc(hidden)]
     pub fn profile_batch(&mut self, tokens: &[u32]) -> Result<TokenProfile> {
         self.check(self.tokens.len(), tokens)?;
         self.check_part(tokens.len())?;
@@ -74,6 +76,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::profile`]; [`Error::Argument`] for a model without a block and for more drafts than a step verifies.
+    #[doc(hidden)]
     pub fn profile_drafts(&mut self, token: u32, drafts: usize) -> Result<Vec<(Plan, TokenProfile)>> {
         let model = self.model().clone();
         if !model.has_block() {
@@ -111,6 +114,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of the model's file; [`Error::Argument`] for more than one part of a prompt has.
+    #[doc(hidden)]
     pub fn batch_plan(&self, count: usize) -> Result<Arc<BatchPlan>> {
         self.check_part(count)?;
         self.model().plan(self.planned.cache, self.shape(count, Outputs::Last))

@@ -10,11 +10,11 @@
 use super::pool::Runner;
 use super::submissions::Sampled;
 use super::{LastOutput, Session};
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::kernels::NO_TOKEN;
 use crate::model::{BatchShape, DraftInputs, Outputs};
 use crate::plan::{Plan, RowHeader};
-use std::ops::ControlFlow;
 use std::time::Instant;
 
 /// What the GPU runs next.
@@ -42,16 +42,27 @@ impl Session {
     /// session holds the tokens that were fed before it, and after [`Error::NoResult`] those that an earlier result has
     /// confirmed.
     pub fn feed(&mut self, tokens: &[u32]) -> Result<()> {
-        self.feed_with(tokens, &mut |_| ControlFlow::Continue(()))
+        self.feed_while(tokens, &mut |_| Ok(()))
     }
 
     /// Feeds tokens like [`Session::feed`] and calls `progress` with the number of these tokens that the session holds:
-    /// before each submission, and again and again while kernels compile. Stops if `progress` says so. Meanwhile `progress`
+    /// before each submission, and again and again while kernels compile. After each call it looks at `cancel`. `progress`
     /// must not use another session of the same pool.
     ///
     /// # Errors
     /// As [`Session::feed`], and [`Error::Cancelled`], after which the session keeps the tokens that it holds.
-    pub fn feed_with(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<()> {
+    pub fn feed_with(&mut self, tokens: &[u32], cancel: &Cancel, progress: &mut dyn FnMut(usize)) -> Result<()> {
+        self.feed_while(tokens, &mut |held| {
+            progress(held);
+            cancel.check()
+        })
+    }
+
+    /// Feeds tokens like [`Session::feed_with`], until `go_on` returns an error.
+    ///
+    /// # Errors
+    /// As there, and that of `go_on`.
+    pub(crate) fn feed_while(&mut self, tokens: &[u32], go_on: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
         let before = self.tokens.len();
         self.check(before, tokens)?;
         if tokens.is_empty() {
@@ -70,18 +81,18 @@ impl Session {
                 _ => {
                     let next = rest.get(part.len()).copied();
                     let part = (part, session.part_shape(rest.len()));
-                    session.run_prompt(runner, part, next, fed == 0, &mut |held| progress(held - before))
+                    session.run_prompt(runner, part, next, fed == 0, &mut |held| go_on(held - before))
                 }
             })?;
             if ran {
                 fed += part.len();
-                going_on(progress(fed))?;
+                go_on(fed)?;
             } // otherwise in smaller parts
         }
         self.parts.end();
         if self.output.is_none() {
             self.with_runner(Self::end_prompt)?;
-            going_on(progress(fed))?;
+            go_on(fed)?;
         }
         Ok(())
     }
@@ -233,7 +244,7 @@ impl Session {
         (part, shape): (&[u32], BatchShape),
         next: Option<u32>,
         idle: bool,
-        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+        go_on: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<bool> {
         let (held, uses_block) = (self.tokens.len(), self.uses_block(runner));
         if uses_block {
@@ -241,7 +252,7 @@ impl Session {
             self.drafter.block.reopen_last(held);
             self.catch_up(runner, part.first().copied())?;
         }
-        if !self.run_part(runner, part, shape, idle, progress)? {
+        if !self.run_part(runner, part, shape, idle, go_on)? {
             return Ok(false);
         }
         if uses_block {
@@ -259,7 +270,7 @@ impl Session {
     }
 
     /// Computes a part of a prompt by the plan of a shape, several tokens together, in several short submissions. `idle`
-    /// says that the GPU has nothing to do before the first one. Calls `progress` before each submission with the number
+    /// says that the GPU has nothing to do before the first one. Calls `go_on` before each submission with the number
     /// of tokens that the session holds. Returns false if it gives the part up because it would take too long; the next
     /// parts are then smaller.
     pub(super) fn run_part(
@@ -268,14 +279,14 @@ impl Session {
         part: &[u32],
         shape: BatchShape,
         idle: bool,
-        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+        go_on: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<bool> {
         self.output = None;
         let (held, count, outputs) = (self.tokens.len(), part.len(), shape.outputs);
         self.reach(runner, count)?;
         runner.shared_runs += 1;
         let Runner { plans, submissions, .. } = runner;
-        let ready = plans.get(self.pool.model(), shape, self.options.limit, &mut || going_on(progress(held)))?;
+        let ready = plans.get(self.pool.model(), shape, self.options.limit, &mut || go_on(held))?;
         let writes_out = ready.planned.writes_out();
         let rows: Vec<RowHeader> = part.iter().zip(held..).map(|(token, place)| self.row(*token, place)).collect();
         submissions.write(ready, &rows)?;
@@ -285,7 +296,7 @@ impl Session {
         ready.pace.start(&ready.planned.plan, limit, held + count, newest, idle);
         let mut first = 0;
         while first < end {
-            going_on(progress(held))?;
+            go_on(held)?;
             let steps = ready.pace.next(first);
             let steps = steps.start..steps.end.min(end);
             let submission = match submissions.run(ready, steps.clone(), None, submissions.place) {
@@ -362,9 +373,4 @@ impl Session {
 /// The token that was sampled, or an error if no logit was a number.
 pub(super) fn known(token: u32) -> Result<u32> {
     if token == NO_TOKEN { Err(Error::NotANumber) } else { Ok(token) }
-}
-
-/// The error of a caller's wish to stop.
-pub(super) fn going_on(flow: ControlFlow<()>) -> Result<()> {
-    if flow.is_break() { Err(Error::Cancelled) } else { Ok(()) }
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 
 /// The type of a token, from the file's `tokenizer.ggml.token_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum TokenType {
     /// A piece of text. Types that the format does not define count as this one.
     #[default]

@@ -8,8 +8,8 @@ mod candidates;
 mod question;
 mod search;
 
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::generate::Cancel;
 use crate::gpu::AdapterReport;
 use crate::model::{CacheShape, Comparison, Model, Tuning, TuningSubject};
 use crate::plan::Choices;
@@ -234,13 +234,13 @@ fn bench<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::Matrices;
+    use crate::gpu::{AdapterKind, Backend, Matrices};
 
-    fn adapter(name: &str, vendor: u32, kind: &'static str) -> AdapterReport {
+    fn adapter(name: &str, vendor: u32, kind: AdapterKind) -> AdapterReport {
         AdapterReport {
             name: name.to_owned(),
             vendor,
-            backend: "metal",
+            backend: Backend::Metal,
             kind,
             driver: String::new(),
             subgroup: Some((32, 32)),
@@ -258,17 +258,17 @@ mod tests {
     /// Only a GPU that nobody has measured, with a large model and without a tuning.
     #[test]
     fn a_first_start_tunes_where_that_pays() {
-        let (mac, flash) = (adapter("Apple M3 Pro", 0, "integrated"), 16 << 30);
+        let (mac, flash) = (adapter("Apple M3 Pro", 0, AdapterKind::Integrated), 16 << 30);
         assert!(is_worth_it(false, &mac, flash));
         assert!(!is_worth_it(true, &mac, flash), "it is tuned");
         assert!(!is_worth_it(false, &mac, 6 << 20), "the demonstration model");
         for (name, vendor, kind, worth) in [
-            ("NVIDIA H100 80GB HBM3", 0x10de, "discrete", false),
-            ("NVIDIA H200", 0x10de, "discrete", false),
-            ("NVIDIA GeForce RTX 4090", 0x10de, "discrete", true),
-            ("AMD Radeon RX 7900 XTX", 0x1002, "discrete", true),
-            ("Apple Paravirtual device", 0, "virtual", true),
-            ("llvmpipe (LLVM 15.0.6, 256 bits)", 0x10005, "software", false),
+            ("NVIDIA H100 80GB HBM3", 0x10de, AdapterKind::Discrete, false),
+            ("NVIDIA H200", 0x10de, AdapterKind::Discrete, false),
+            ("NVIDIA GeForce RTX 4090", 0x10de, AdapterKind::Discrete, true),
+            ("AMD Radeon RX 7900 XTX", 0x1002, AdapterKind::Discrete, true),
+            ("Apple Paravirtual device", 0, AdapterKind::Virtual, true),
+            ("llvmpipe (LLVM 15.0.6, 256 bits)", 0x10005, AdapterKind::Software, false),
         ] {
             assert_eq!(is_worth_it(false, &adapter(name, vendor, kind), flash), worth, "{name}");
         }

@@ -48,12 +48,12 @@ pub fn gpu_without_subgroups() -> &'static Gpu {
 /// Opens a device, with or without subgroup operations. Its shaders check no indices, as those that users run: a driver
 /// takes twice as long to compile the others.
 pub fn open(subgroups: bool) -> Gpu {
-    open_with(GpuOptions { checks: false, subgroups, ..GpuOptions::default() })
+    open_with(GpuOptions { checks: false, subgroups, ..GpuOptions::from_env().unwrap() })
 }
 
 /// Opens a device whose shaders check every index, as in debug builds.
 pub fn open_checked() -> Gpu {
-    open_with(GpuOptions { checks: true, ..GpuOptions::default() })
+    open_with(GpuOptions { checks: true, ..GpuOptions::from_env().unwrap() })
 }
 
 fn open_with(options: GpuOptions) -> Gpu {

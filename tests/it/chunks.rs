@@ -3,7 +3,6 @@
 use crate::common::goldens::goldens;
 use crate::common::gpu::gpu_without_subgroups;
 use crate::common::models::{Synthetic, fable, fable_file, load, load_on, relative_l2};
-use std::ops::ControlFlow;
 use std::time::Duration;
 use wglm::kernels::CacheType;
 use wglm::{CacheShape, Cancel, Error, Event, GenerateOptions, Generation, Model, PromptOptions, Session, Stop};
@@ -46,7 +45,7 @@ fn goldens_are_met_in_chunks_of_any_size() {
                             assert!(error.is_finite(), "{precision} {} position {position}: {error}", golden.name);
                             (worst, seen) = (worst.max(error), seen + 1);
                         }
-                        ControlFlow::Continue(())
+                        Ok(())
                     })
                     .unwrap();
                 assert_eq!(seen, golden.positions.len(), "{precision} {} in chunks of {chunk}", golden.name);
@@ -114,22 +113,20 @@ fn a_prompt_is_cancelled_between_submissions() {
     start().feed(tokens).unwrap(); // the kernels are compiled at first use
     let mut whole = start();
     let mut told = Vec::new();
-    whole
-        .feed_with(tokens, &mut |held| {
-            told.push(held);
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+    whole.feed_with(tokens, &Cancel::default(), &mut |held| told.push(held)).unwrap();
     let whole = bits(&mut whole);
     assert!(told.len() > 30 && told.is_sorted() && told.last() == Some(&100), "{told:?}");
     assert!([0, 40, 80].iter().all(|held| told.contains(held)), "{told:?}");
     for stop in [1, told.len() / 2, told.len() - 2] {
         let (mut session, mut count) = (start(), 0);
+        let cancel = Cancel::default();
         let mut until = |_| {
             count += 1;
-            if count == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if count == stop {
+                cancel.cancel();
+            }
         };
-        assert!(matches!(session.feed_with(tokens, &mut until), Err(Error::Cancelled)));
+        assert!(matches!(session.feed_with(tokens, &cancel, &mut until), Err(Error::Cancelled)));
         let held = session.tokens().len();
         assert_eq!(session.tokens(), &tokens[..held]);
         assert!(held % 40 == 0 && held < 100 && session.logits().is_err(), "stopped at {stop}: {held} tokens");
@@ -187,11 +184,7 @@ fn a_single_token_follows_a_chunk() {
     let tokens = &goldens()[0].tokens[..41];
     let mut session = session(model, CacheType::F32, 64, 40);
     let mut told = Vec::new();
-    let mut note = |held| {
-        told.push(held);
-        ControlFlow::Continue(())
-    };
-    session.feed_with(tokens, &mut note).unwrap();
+    session.feed_with(tokens, &Cancel::default(), &mut |held| told.push(held)).unwrap();
     assert_eq!((session.tokens(), told.last()), (tokens, Some(&41)));
     let error = relative_l2(&session.logits().unwrap(), &logits(model, tokens, 1));
     assert!(error < EXACT, "{error:.2e}");

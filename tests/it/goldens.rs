@@ -3,7 +3,6 @@
 use crate::common::goldens::{Golden, goldens};
 use crate::common::gpu::{gpu, gpu_without_subgroups};
 use crate::common::models::{fable, fable_file, fixture, load_on, load_with, read_f32, relative_l2, worst_error_with};
-use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
 use wglm::plan::Fusions;
 use wglm::{Arithmetic, CacheShape, DraftKind, Model, PromptOptions, Session, Speculation};
@@ -71,7 +70,7 @@ fn latents_in_blocks() {
             let mut look = |position, row: &[f32]| {
                 let known = golden.positions.iter().position(|known| *known == position);
                 errors.extend(known.map(|index| relative_l2(row, &want[index * row.len()..][..row.len()])));
-                ControlFlow::Continue(())
+                Ok(())
             };
             session.feed_all(&golden.tokens, &mut look).unwrap();
             errors.sort_by(f64::total_cmp);
@@ -122,7 +121,7 @@ fn predictions_of_the_second_token() {
                     if together == 512 {
                         session.rewind(0);
                     }
-                    session.sync(&golden.tokens[..=*position], &mut |_| ControlFlow::Continue(())).unwrap();
+                    session.sync(&golden.tokens[..=*position]).unwrap();
                     let got = session.draft_logits(next, 1).unwrap();
                     worst = worst.max(relative_l2(&got[0], want));
                 }

@@ -151,7 +151,7 @@ fn bits(model: &Model, tokens: &[u32], chunk: usize, all: bool) -> Vec<u32> {
     if all {
         let mut keep = |_: usize, row: &[f32]| {
             bits.extend(row.iter().map(|logit| logit.to_bits()));
-            std::ops::ControlFlow::Continue(())
+            Ok(())
         };
         session.feed_all(tokens, &mut keep).unwrap();
     } else {

@@ -19,7 +19,7 @@ fn subject() -> TuningSubject {
 }
 
 fn tuning(choices: Choices) -> Tuning {
-    Tuning { subject: subject(), choices, comparison: vec![], complete: true, trials: vec![] }
+    Tuning::new(subject(), choices)
 }
 
 /// Choices for every kind of thing that can be chosen.

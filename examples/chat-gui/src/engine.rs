@@ -8,7 +8,6 @@ use crate::protocol::{Command, Loaded, Place, Request, Source, WorkerMessage};
 use crate::restart::Restart;
 use crate::tunings::{self, Tunings};
 use crate::worker::WindowSender;
-use std::ops::ControlFlow;
 use wglm::{
     Cancel, Chat, Error, Event, Gguf, Gpu, LoadOptions, Message, Model, Overflow, PromptOptions, Result, TuneOptions,
     Tuning,
@@ -74,9 +73,8 @@ impl Engine {
         let file = read(source)?;
         let tuning = self.tunings.of(&self.gpu, &file);
         let options = LoadOptions { tuning, ..options(&self.gpu, context) };
-        let model = Model::load_with(&file, &self.gpu, &options, &mut |progress| {
+        let model = Model::load_with(&file, &self.gpu, &options, cancel, &mut |progress| {
             self.window.send(WorkerMessage::Loading(progress));
-            if cancel.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         let notices = model.config().notices.iter();
         notices.for_each(|notice| self.window.send(WorkerMessage::Notice(format!("Note: {notice}."))));

@@ -1,14 +1,13 @@
 //! A download, on a thread of its own. Whatever ends it but a cancellation leaves what has come for the next time.
 
 use crate::rate::Rate;
-use crate::task::{Stop, Task};
+use crate::task::Task;
 use eframe::egui::Context;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use wglm::{Error, Hub, HubOptions, PullProgress, PullStage, RemoteModel, Repository};
+use wglm::{Cancel, Error, Hub, HubOptions, PullProgress, PullStage, RemoteModel, Repository};
 
 /// How often progress is drawn.
 const EVERY: Duration = Duration::from_millis(100);
@@ -26,8 +25,9 @@ pub struct Fetch {
 #[derive(Default)]
 struct State {
     known: Mutex<Known>,
-    pause: AtomicBool,
-    cancel: AtomicBool,
+    /// Ends the call; whether what has come is deleted then, `discard` says.
+    cancel: Cancel,
+    discard: AtomicBool,
 }
 
 /// How far a download is.
@@ -75,12 +75,13 @@ impl Fetch {
 
     /// Ends the download, and keeps what has come.
     pub fn pause(&self) {
-        self.state.pause.store(true, Ordering::Relaxed);
+        self.state.cancel.cancel();
     }
 
     /// Ends the download, and deletes what has come.
     pub fn cancel(&self) {
-        self.state.cancel.store(true, Ordering::Relaxed);
+        self.state.discard.store(true, Ordering::Relaxed);
+        self.state.cancel.cancel();
     }
 
     /// Whether it was told to end.
@@ -111,22 +112,24 @@ impl State {
     }
 
     fn is_ending(&self) -> bool {
-        self.pause.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed)
+        self.cancel.is_cancelled()
     }
 
-    fn run(&self, window: &Context, stop: &Stop, repository: &Repository, model: &RemoteModel) -> End {
+    fn run(&self, window: &Context, stop: &Cancel, repository: &Repository, model: &RemoteModel) -> End {
         let hub = match Hub::new(HubOptions::default()) {
             Ok(hub) => hub,
             Err(error) => return End { here: 0, how: How::Failed(sentence(&error)) },
         };
-        let pulled = hub.pull(repository, model, &mut |progress| {
+        let pulled = hub.pull(repository, model, &self.cancel, &mut |progress| {
             self.note(progress);
             window.request_repaint_after(EVERY);
-            if self.is_ending() { ControlFlow::Break(()) } else { stop.go_on() }
+            if stop.is_cancelled() {
+                self.cancel.cancel(); // the window is closed, and what has come is kept
+            }
         });
         let how = match pulled {
             Ok(pulled) => How::Done(pulled.path),
-            Err(_) if self.cancel.load(Ordering::Relaxed) => match hub.discard(repository, model) {
+            Err(_) if self.discard.load(Ordering::Relaxed) => match hub.discard(repository, model) {
                 Ok(()) => How::Cancelled,
                 Err(error) => How::Failed(sentence(&error)),
             },

@@ -2,9 +2,9 @@
 
 use crate::engine;
 use crate::fetch::sentence;
-use crate::task::{Stop, Task};
+use crate::task::Task;
 use eframe::egui::Context;
-use wglm::{Error, Gpu, Hub, HubOptions, ModelName, Offer, Repository, offers};
+use wglm::{Cancel, Error, Gpu, Hub, HubOptions, ModelName, Offer, Repository, offers};
 
 /// A repository whose models are known.
 #[derive(Debug)]
@@ -35,14 +35,13 @@ impl Listing {
 /// what suits the machine best.
 pub fn ask(window: &Context, gpu: &Gpu, name: ModelName) -> Task<Result<Listing, String>> {
     let gpu = gpu.clone();
-    Task::start(window, move |stop| asked(&gpu, &name, stop).map_err(|error| sentence(&error)))
+    Task::start(window, move |cancel| asked(&gpu, &name, cancel).map_err(|error| sentence(&error)))
 }
 
-fn asked(gpu: &Gpu, name: &ModelName, stop: &Stop) -> Result<Listing, Error> {
+fn asked(gpu: &Gpu, name: &ModelName, cancel: &Cancel) -> Result<Listing, Error> {
     let hub = Hub::new(HubOptions::default())?;
-    let mut go_on = || stop.go_on();
-    let repository = hub.list(&name.repo, "main", &mut go_on)?;
-    let found = offers(&hub, &repository, &engine::options(gpu, None), Some(gpu), &mut go_on)?;
+    let repository = hub.list(&name.repo, "main", cancel)?;
+    let found = offers(&hub, &repository, &engine::options(gpu, None), Some(gpu), cancel)?;
     let here: Vec<u64> = found.models.iter().map(|offer| hub.bytes_here(&repository, &offer.model)).collect();
     let place = |label: &str| found.models.iter().position(|offer| offer.model.label == label);
     let named = name.label.as_ref().map(|label| repository.model(label)).transpose()?;

@@ -36,7 +36,7 @@ impl Shelf {
         let gpu = self.gpu.clone();
         self.look = Some(Task::start(window, move |stop| {
             let found = local_models(&wglm::Places::default()).into_iter();
-            let going = found.take_while(|_| stop.go_on().is_continue());
+            let going = found.take_while(|_| !stop.is_cancelled());
             let judged = going.map(|model| Local { judged: judge(&model, &gpu, context), model });
             let mut models: Vec<Local> = judged.collect();
             models.sort_by_key(|local| !local.judged.may_fit());

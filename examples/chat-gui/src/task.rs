@@ -1,33 +1,20 @@
 //! Work on threads of its own, so that the window waits for nothing.
 
 use eframe::egui::Context;
-use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use wglm::Cancel;
 
 /// Work on a thread, which is told to stop when this is dropped.
 pub struct Task<T> {
     result: Receiver<T>,
-    stop: Stop,
-}
-
-/// Tells the work whether it should stop.
-#[derive(Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// What wglm's calls ask while they wait.
-    pub fn go_on(&self) -> ControlFlow<()> {
-        if self.0.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
+    stop: Cancel,
 }
 
 impl<T: Send + 'static> Task<T> {
     /// Starts the work. The window draws itself again when it is done.
-    pub fn start(window: &Context, job: impl FnOnce(&Stop) -> T + Send + 'static) -> Self {
+    pub fn start(window: &Context, job: impl FnOnce(&Cancel) -> T + Send + 'static) -> Self {
         let (sender, result) = channel();
-        let task = Self { result, stop: Stop::default() };
+        let task = Self { result, stop: Cancel::default() };
         let (window, stop) = (window.clone(), task.stop.clone());
         // If the system refuses the thread, the receiver reports that the sender is gone.
         let _ = std::thread::Builder::new().spawn(move || {
@@ -50,7 +37,7 @@ impl<T: Send + 'static> Task<T> {
 
 impl<T> Drop for Task<T> {
     fn drop(&mut self) {
-        self.stop.0.store(true, Ordering::Relaxed);
+        self.stop.cancel();
     }
 }
 
@@ -63,7 +50,7 @@ mod tests {
     fn a_dropped_task_is_told() {
         let (sender, told) = channel();
         let task = Task::start(&Context::default(), move |stop| {
-            while stop.go_on().is_continue() {
+            while !stop.is_cancelled() {
                 std::thread::yield_now();
             }
             sender.send(())

@@ -10,7 +10,7 @@ use wglm::kernels::CacheType;
 use wglm::model::{LoadOverrides, PromptOptions};
 use wglm::plan::{Choices, Fusions, StepChoice, Tiling, Tilings};
 use wglm::quant::Arithmetic;
-use wglm::{GpuOptions, LoadOptions};
+use wglm::{Backend, GpuOptions, LoadOptions};
 
 #[derive(Debug, Clone, Args)]
 pub struct AdapterArgs {
@@ -32,20 +32,21 @@ pub struct GpuArgs {
 }
 
 impl AdapterArgs {
-    pub fn options(&self) -> GpuOptions {
-        let from_environment = GpuOptions::default();
-        GpuOptions {
+    pub fn options(&self) -> wglm::Result<GpuOptions> {
+        let from_environment = GpuOptions::from_env()?;
+        let named = self.backend.as_deref().map(Backend::list).transpose()?;
+        Ok(GpuOptions {
             adapter: self.gpu.clone().or(from_environment.adapter),
-            backends: self.backend.clone().or(from_environment.backends),
+            backends: named.or(from_environment.backends),
             checks: false, // in debug builds too: drivers compile shaders without checks in half the time
             ..from_environment
-        }
+        })
     }
 }
 
 impl GpuArgs {
-    pub fn options(&self) -> GpuOptions {
-        GpuOptions { subgroups: !self.no_subgroups, ..self.adapter.options() }
+    pub fn options(&self) -> wglm::Result<GpuOptions> {
+        Ok(GpuOptions { subgroups: !self.no_subgroups, ..self.adapter.options()? })
     }
 }
 

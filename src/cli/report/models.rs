@@ -3,9 +3,8 @@
 use super::shape;
 use super::stages::{Here, say, sum_up};
 use crate::cli::model::{demonstration, open, title};
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
-use wglm::{CacheType, Chat, Check, DraftKind, Event, Gguf, Gpu, LoadOptions, Model, Progress};
+use wglm::{CacheType, Cancel, Chat, Check, DraftKind, Event, Gguf, Gpu, LoadOptions, Model, Progress};
 
 /// How often a load writes how far it is. A longer silence means that it hangs.
 const SIGN: Duration = Duration::from_secs(5);
@@ -26,9 +25,8 @@ pub fn load(gpu: &Gpu, file: &Gguf, check: Check) -> anyhow::Result<Model> {
             signed = Instant::now();
             let _ = say(format_args!("loading, {stage:?}: {done} of {total}"));
         }
-        ControlFlow::Continue(())
     };
-    let model = Model::load_with(file, gpu, &options, &mut tell)?;
+    let model = Model::load_with(file, gpu, &options, &Cancel::default(), &mut tell)?;
     for notice in &model.config().notices {
         say(format_args!("note: {notice}"))?;
     }

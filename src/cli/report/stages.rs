@@ -90,13 +90,13 @@ impl Here<'_> {
     }
 
     /// The device of the arguments. Shaders check no index, as in builds for use.
-    pub fn options(&self) -> GpuOptions {
+    pub fn options(&self) -> wglm::Result<GpuOptions> {
         self.args.gpu.options()
     }
 
     /// Opens it.
     pub fn gpu(&self) -> anyhow::Result<Gpu> {
-        Ok(Gpu::open(&self.options())?)
+        Ok(Gpu::open(&self.options()?)?)
     }
 }
 

@@ -224,19 +224,21 @@ impl Whole {
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::{Ending, Outcome, Piece, Pieces, Whole};
-    use std::time::Duration;
+    use serde_json::json;
     use wglm::text::ToolCall;
-    use wglm::{DraftStats, Event, Logprob, Reuse, Stats, Stop, TokenLogprobs};
+    use wglm::{Event, Stats, Stop, TokenLogprobs};
 
     pub fn stats(stop: Stop) -> Stats {
-        let (prompt_time, generate_time) = (Duration::from_millis(10), Duration::from_millis(100));
-        let (prompt, drafts) = (Reuse { cached: 3, new: 4 }, DraftStats::default());
-        Stats { prompt, generated: 5, seed: None, stop, prompt_time, generate_time, drafts }
+        let told = json!({
+            "prompt": {"cached": 3, "new": 4}, "generated": 5, "seed": null, "stop": stop,
+            "prompt_seconds": 0.01, "generate_seconds": 0.1,
+        });
+        serde_json::from_value(told).unwrap()
     }
 
     fn token(id: u32) -> TokenLogprobs {
-        let chosen = Logprob { token: id, logprob: -0.5 };
-        TokenLogprobs { chosen, bytes: vec![id as u8], top: vec![chosen] }
+        let chosen = json!({"token": id, "logprob": -0.5});
+        serde_json::from_value(json!({"chosen": chosen, "bytes": [id], "top": [chosen]})).unwrap()
     }
 
     fn whole(events: Vec<Event>, one_call: bool) -> (Whole, Outcome) {

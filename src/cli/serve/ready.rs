@@ -83,14 +83,16 @@ pub async fn ready(State(server): State<Arc<Server>>) -> Response {
 mod tests {
     use super::Progress;
     use std::time::{Duration, Instant};
-    use wglm::{SchedulerCounts, SchedulerState, SlotState};
+    use wglm::{SchedulerState, SlotState};
 
     #[test]
     fn a_model_is_stuck_that_has_work_and_does_none() {
-        let state = |busy, rounds| SchedulerState {
-            slots: vec![SlotState { busy, ..SlotState::default() }],
-            counts: SchedulerCounts { rounds, ..SchedulerCounts::default() },
-            ..SchedulerState::default()
+        let state = |busy, rounds| {
+            let (mut state, mut slot) = (SchedulerState::default(), SlotState::default());
+            slot.busy = busy;
+            state.slots = vec![slot];
+            state.counts.rounds = rounds;
+            state
         };
         let (progress, start) = (Progress::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);

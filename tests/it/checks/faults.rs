@@ -2,7 +2,6 @@
 
 use super::{alone, altered, answer, broken, demo, load, replaced, with};
 use crate::common::gpu::{gpu, open};
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use wglm::gpu::Matrices;
 use wglm::model::{LoadOverrides, Patience};
 use wglm::shader::{Constant, SourcePart, Variant};
 use wglm::wgsl::Source;
-use wglm::{Error, KernelFault, LoadOptions, Model, Stage, Verdict};
+use wglm::{Cancel, Error, KernelFault, LoadOptions, Model, Stage, Verdict};
 
 /// A bound for what ends, also where many programs share the processor.
 const LONG: Duration = Duration::from_secs(300);
@@ -187,9 +186,8 @@ fn a_device_that_dies_in_the_check_leaves_a_verdict() {
         let count = submissions.fetch_add(is_checking.load(Ordering::Relaxed).into(), Ordering::Relaxed);
         dying.drop_work(count >= 6); // after some steps, and looks whether each has ended
     });
-    let failed = Model::load_with(&demo(), &device, &alone(), &mut |progress| {
+    let failed = Model::load_with(&demo(), &device, &alone(), &Cancel::default(), &mut |progress| {
         checking.fetch_or(progress.stage >= Stage::Kernels, Ordering::Relaxed);
-        ControlFlow::Continue(())
     });
     let error = failed.map(|_| ()).unwrap_err();
     let Error::WrongKernel { kernel, .. } = &error else { panic!("{error:?}") };

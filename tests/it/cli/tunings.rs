@@ -12,7 +12,7 @@ fn tuning() -> Tuning {
     let gpu = Gpu::open(&GpuOptions::default()).unwrap();
     let subject = TuningSubject::of(&gpu, &Gguf::from_static(wglm::DEMO_MODEL).unwrap()).unwrap();
     let choices = Choices { tilings: vec!["moe.down@1=4x2x64".parse().unwrap()], ..Choices::default() };
-    Tuning { subject, choices, comparison: vec![], complete: true, trials: vec![] }
+    Tuning::new(subject, choices)
 }
 
 /// Profiles a token with a configuration folder of its own.
@@ -53,7 +53,7 @@ fn a_tuning_is_found_by_itself() {
     assert!(!is_tuned(&profile(dir.path(), &["--tiling", "moe.down=8x1x128"])));
 
     // One that is named takes the place of the one that is kept.
-    let other = written(&dir, "other.json", Tuning { choices: Choices::default(), ..tuning }.to_string().as_bytes());
+    let other = written(&dir, "other.json", Tuning::new(tuning.subject, Choices::default()).to_string().as_bytes());
     assert!(!is_tuned(&profile(dir.path(), &["--tuning", other.to_str().unwrap()])));
     let elsewhere = tempfile::tempdir().unwrap();
     assert!(is_tuned(&profile(elsewhere.path(), &["--tuning", path.to_str().unwrap()])));
@@ -156,7 +156,8 @@ fn a_first_start_tunes_once() {
     let again = run(&[]);
     assert!(!begins(&again) && !again.err.contains("note:"), "{again:?}");
     // One for another version is of no use, so the start after an update tunes again.
-    let old = Tuning { subject: TuningSubject { wglm: "0.0.9".into(), ..kept.subject.clone() }, ..kept };
+    let mut old = kept;
+    old.subject.wglm = "0.0.9".into();
     std::fs::write(&path, old.to_string()).unwrap();
     assert!(begins(&run(&[])));
     assert!(std::fs::read_to_string(&path).unwrap().parse::<Tuning>().unwrap().subject == tuning().subject);

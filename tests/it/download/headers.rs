@@ -1,12 +1,12 @@
 //! Headers of models that are elsewhere, and what is known of them.
 
-use super::{hub, list, on};
+use super::{hub, list};
 use crate::common::gguf_writer::{GgufWriter, Meta};
 use crate::common::hub::{COMMIT, Files, Reply, Server, hash};
 use crate::common::split;
 use crate::watched::largest_allocation;
 use tempfile::tempdir;
-use wglm::{Gguf, LoadOptions, Model};
+use wglm::{Cancel, Gguf, LoadOptions, Model};
 
 /// A header with a vocabulary of so many tokens, and something before it that is of any length.
 fn with_vocabulary(tokens: usize, before: &str, odd: &str) -> Vec<u8> {
@@ -38,7 +38,7 @@ fn a_header_tells_what_a_file_needs() {
     let hub = hub(&server, cache.path());
     let repository = list(&hub).unwrap();
     let models: Vec<_> = ["Q4_0", "Q2_K", "Q8_0"].map(|label| repository.model(label).unwrap()).into();
-    let headers = hub.headers(&repository, &models, &mut on).unwrap();
+    let headers = hub.headers(&repository, &models, &Cancel::default()).unwrap();
     let estimate = |file: &Gguf| Model::estimate(file, &LoadOptions::default(), None).unwrap();
     for header in &headers[..2] {
         let header = header.as_ref().unwrap();
@@ -74,7 +74,7 @@ fn a_vocabulary_is_read_once() {
     let read = |labels: &[&str]| {
         let models: Vec<_> = labels.iter().map(|label| repository.model(label).unwrap()).collect();
         let before = asked(&server);
-        let headers = hub.headers(&repository, &models, &mut on).unwrap();
+        let headers = hub.headers(&repository, &models, &Cancel::default()).unwrap();
         let names = headers.iter().map(|header| header.as_ref().unwrap().string("general.name").unwrap().to_owned());
         (names.collect::<Vec<_>>(), asked(&server) - before)
     };
@@ -146,7 +146,8 @@ fn a_hostile_header_is_not_fetched() {
         let cache = tempdir().unwrap();
         let hub = hub(&server, cache.path());
         let repository = list(&hub).unwrap();
-        let (header, largest) = largest_allocation(|| hub.header(&repository, &repository.models[0], &mut on));
+        let (header, largest) =
+            largest_allocation(|| hub.header(&repository, &repository.models[0], &Cancel::default()));
         let error = header.unwrap_err().to_string();
         assert!(error.contains(words) && error.contains("owner/some-GGUF/x-Q4_0.gguf"), "{what}: {error}");
         let (count, fetched) = (server.contents().len(), asked(&server));

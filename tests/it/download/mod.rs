@@ -14,7 +14,7 @@ use crate::common::hub::{Files, Server};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
-use wglm::{Hub, HubOptions, ModelName, PullProgress, Pulled, RepoName, Repository};
+use wglm::{Cancel, Hub, HubOptions, ModelName, PullProgress, Pulled, RepoName, Repository};
 
 const FILE: &str = "some-Q4_0.gguf";
 
@@ -40,22 +40,24 @@ fn repo() -> RepoName {
     crate::common::hub::REPO.parse::<ModelName>().unwrap().repo
 }
 
-fn on() -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
 fn list(hub: &Hub) -> wglm::Result<Repository> {
-    hub.list(&repo(), "main", &mut on)
+    hub.list(&repo(), "main", &Cancel::default())
 }
 
 fn pull(hub: &Hub) -> wglm::Result<Pulled> {
     let repository = list(hub)?;
-    hub.pull(&repository, &repository.models[0], &mut |_| on())
+    hub.pull(&repository, &repository.models[0], &Cancel::default(), &mut |_| {})
 }
 
+/// Downloads until `tell` breaks.
 fn pull_with(hub: &Hub, tell: &mut dyn FnMut(PullProgress) -> ControlFlow<()>) -> wglm::Result<Pulled> {
     let repository = list(hub)?;
-    hub.pull(&repository, &repository.models[0], tell)
+    let cancel = Cancel::default();
+    hub.pull(&repository, &repository.models[0], &cancel, &mut |progress| {
+        if tell(progress).is_break() {
+            cancel.cancel();
+        }
+    })
 }
 
 /// A repository with one file of noise.

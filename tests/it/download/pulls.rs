@@ -1,6 +1,6 @@
 //! What a download leaves, and how it goes on.
 
-use super::{FILE, hub, list, noisy, on, options, part, pull, pull_with};
+use super::{FILE, hub, list, noisy, options, part, pull, pull_with};
 use crate::common::hub::{COMMIT, Files, Reply, Server, contents, folder, hash, noise};
 use crate::common::split;
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::tempdir;
-use wglm::{Error, Gguf, Hub, HubOptions, Places, PullStage, Source, find_model, local_models};
+use wglm::{Cancel, Error, Gguf, Hub, HubOptions, Places, PullStage, Source, find_model, local_models};
 
 fn places(cache: &Path) -> Places {
     Places { hub: Some(cache.into()), lm_studio: Vec::new(), llama_cpp: Vec::new(), ollama: Vec::new() }
@@ -91,7 +91,7 @@ fn a_model_is_found_by_the_names_it_was_pulled_by() {
     ] {
         let model = repository.model(name).unwrap();
         assert_eq!(model.label, label, "{name}");
-        let pulled = hub.pull(&repository, model, &mut |_| on()).unwrap();
+        let pulled = hub.pull(&repository, model, &Cancel::default(), &mut |_| {}).unwrap();
         for name in [name, label] {
             let found = find_model(&format!("owner/some-GGUF:{name}"), &places(cache.path())).unwrap();
             assert_eq!(found.path, pulled.path, "{name}");
@@ -149,7 +149,7 @@ fn parts_of_a_model_come_together() {
     let pulled = pull_with(&hub(&server, cache.path()), &mut |progress| {
         assert!(progress.done >= most && progress.total == total, "{progress:?} after {most}");
         most = progress.done;
-        on()
+        ControlFlow::Continue(())
     });
     let pulled = pulled.unwrap();
     assert_eq!((pulled.received, most), (total, total));
@@ -234,7 +234,7 @@ fn an_interrupted_download_goes_on() {
         if progress.stage == PullStage::Checking {
             checked = checked.max(progress.done);
         }
-        on()
+        ControlFlow::Continue(())
     });
     let pulled = pulled.unwrap();
     assert_eq!((checked, pulled.received), (begun.len() as u64, (wanted.len() - begun.len()) as u64));
@@ -255,12 +255,12 @@ fn a_discarded_download_leaves_nothing() {
     let repository = list(&hub).unwrap();
     let model = &repository.models[0];
     let mut refused = None;
-    let stopped = hub.pull(&repository, model, &mut |progress| match progress.done >= 700_000 {
-        true => {
+    let cancel = Cancel::default();
+    let stopped = hub.pull(&repository, model, &cancel, &mut |progress| {
+        if progress.done >= 700_000 {
             refused = Some(hub.discard(&repository, model));
-            ControlFlow::Break(())
+            cancel.cancel();
         }
-        false => on(),
     });
     assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
     let refused = refused.unwrap().unwrap_err().to_string();

@@ -1,11 +1,10 @@
 //! Files on this machine, compared with the hashes that a hub lists, or that they are named by.
 
-use super::{FILE, git_id, hub, list, noisy, on, pull};
+use super::{FILE, git_id, hub, list, noisy, pull};
 use crate::common::hub::{COMMIT, Files, Server, folder, hash, noise};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use tempfile::{TempDir, tempdir};
-use wglm::{Error, FileState, Hub, Places, PullStage, VerifiedFile, local_models, verify_local};
+use wglm::{Cancel, Error, FileState, Hub, Places, PullStage, VerifiedFile, local_models, verify_local};
 
 /// More than is read at a time.
 const BYTES: usize = 2_500_000;
@@ -28,10 +27,9 @@ fn states(files: &[VerifiedFile]) -> Vec<FileState> {
 fn by_hub(hub: &Hub) -> Vec<FileState> {
     let repository = list(hub).unwrap();
     let mut most = 0;
-    let found = hub.verify(&repository, &repository.models[0], &mut |progress| {
+    let found = hub.verify(&repository, &repository.models[0], &Cancel::default(), &mut |progress| {
         assert!(progress.stage == PullStage::Checking && progress.done <= progress.total, "{progress:?}");
         most = progress.done;
-        on()
     });
     let found = states(&found.unwrap());
     assert!(most == BYTES as u64 || found != [FileState::Right], "{most} bytes were read");
@@ -46,7 +44,7 @@ fn by_names(cache: &Path) -> Vec<FileState> {
         llama_cpp: vec![none],
         ollama: vec![cache.join("ollama")],
     };
-    let verified = |model| states(&verify_local(model, &mut |_| on()).unwrap());
+    let verified = |model| states(&verify_local(model, &Cancel::default(), &mut |_| {}).unwrap());
     local_models(&places).iter().flat_map(verified).collect()
 }
 
@@ -77,7 +75,8 @@ fn a_comparison_can_be_cancelled() {
     let (server, cache, _) = pulled();
     let hub = hub(&server, cache.path());
     let repository = list(&hub).unwrap();
-    let stopped = hub.verify(&repository, &repository.models[0], &mut |_| ControlFlow::Break(()));
+    let cancel = Cancel::default();
+    let stopped = hub.verify(&repository, &repository.models[0], &cancel, &mut |_| cancel.cancel());
     assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
 }
 
@@ -128,7 +127,7 @@ fn parts_are_compared_one_by_one() {
     pull(&hub).unwrap();
     std::fs::write(folder(cache.path()).join("blobs").join(second), noise(2001)).unwrap();
     let repository = list(&hub).unwrap();
-    let found = hub.verify(&repository, &repository.models[0], &mut |_| on()).unwrap();
+    let found = hub.verify(&repository, &repository.models[0], &Cancel::default(), &mut |_| {}).unwrap();
     assert_eq!(states(&found), [FileState::Right, FileState::Wrong]);
     assert!(found[1].path.starts_with(folder(cache.path()).join("blobs")), "{found:?}");
 }

@@ -4,12 +4,13 @@ use super::file;
 use super::owner::Owner;
 use crate::common::gpu::open;
 use crate::common::models::fixture;
-use std::ops::ControlFlow;
-use wglm::{CacheShape, CacheType, DraftKind, Error, Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions};
+use wglm::{
+    CacheShape, CacheType, Cancel, DraftKind, Error, Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions,
+};
 use wglm::{Session, Speculation};
 
 fn with_limit(limit: u64) -> Gpu {
-    Gpu::open(&GpuOptions { memory_limit: Some(limit), checks: false, ..GpuOptions::default() }).unwrap()
+    Gpu::open(&GpuOptions { memory_limit: Some(limit), checks: false, ..GpuOptions::from_env().unwrap() }).unwrap()
 }
 
 /// Once every plan of a session has been used, the held memory equals the estimate, apart from small buffers.
@@ -42,9 +43,8 @@ fn it_takes_what_was_said() {
             let mut note = |held| {
                 largest = largest.max(held - before);
                 before = held;
-                ControlFlow::Continue(())
             };
-            session.feed_with(&vec![7; *length], &mut note).unwrap();
+            session.feed_with(&vec![7; *length], &Cancel::default(), &mut note).unwrap();
         }
         session.rewind(1024);
         session.feed(&vec![7; 300.min(1600 - session.tokens().len())]).unwrap();

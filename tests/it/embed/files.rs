@@ -3,9 +3,8 @@
 use super::model;
 use crate::common::models::fable_file;
 use crate::common::split::split;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
-use wglm::{CacheShape, CacheType, Error, Gguf, LoadOptions, Model, Progress, Session};
+use wglm::{CacheShape, CacheType, Cancel, Error, Gguf, LoadOptions, Model, Progress, Session};
 
 /// A copy of the model's file that the test may damage.
 fn copied() -> (tempfile::TempDir, PathBuf) {
@@ -24,9 +23,10 @@ fn load_while(path: &PathBuf, happens: impl Fn()) -> Error {
         if told == 1 {
             happens();
         }
-        ControlFlow::Continue(())
     };
-    Model::load_with(&file, model().gpu(), &LoadOptions::default(), &mut progress).map(drop).unwrap_err()
+    Model::load_with(&file, model().gpu(), &LoadOptions::default(), &Cancel::default(), &mut progress)
+        .map(drop)
+        .unwrap_err()
 }
 
 #[test]

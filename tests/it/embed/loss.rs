@@ -2,7 +2,6 @@
 
 use super::owner::Owner;
 use super::{PROMPT, expected, generate, load_on};
-use std::ops::ControlFlow;
 use std::time::Duration;
 use wglm::{CacheShape, CacheType, Error, GenerateOptions, Gpu, SamplerParams, Scheduler, SchedulerOptions, Session};
 
@@ -37,7 +36,7 @@ fn destroyed_in_mid_generation() {
         lost(gpu.check());
         lost(session.feed(&[1]));
         lost(session.feed(&[1; 40]));
-        lost(session.sync(PROMPT, &mut |_| ControlFlow::Continue(())));
+        lost(session.sync(PROMPT));
         lost(session.set_sampling(&SamplerParams::default()));
         lost(Session::new(&model));
         lost(load_on(&gpu));

@@ -4,7 +4,10 @@
 mod device;
 mod estimates;
 mod files;
+#[cfg(unix)]
+mod forked;
 mod frames;
+mod holding;
 mod loss;
 mod numbers;
 mod owner;
@@ -34,7 +37,7 @@ const PROMPT: &[u32] = &[1, 300, 17, 42, 256, 99];
 
 /// The tokens after the prompt.
 fn generate(session: &mut Session, count: usize) -> Result<Vec<u32>> {
-    session.sync(PROMPT, &mut |_| std::ops::ControlFlow::Continue(()))?;
+    session.sync(PROMPT)?;
     (0..count).map(|_| session.next_token()).collect()
 }
 

@@ -60,5 +60,5 @@ impl Owner {
 }
 
 fn options_here() -> GpuOptions {
-    GpuOptions { checks: false, ..GpuOptions::default() }
+    GpuOptions { checks: false, ..GpuOptions::from_env().unwrap() }
 }

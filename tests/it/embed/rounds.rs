@@ -2,20 +2,20 @@
 
 use super::owner::Owner;
 use super::{load_on, model};
-use std::ops::ControlFlow;
 use std::sync::Barrier;
-use wglm::generate::Cancel;
-use wglm::{Chat, Estimate, Gguf, Gpu, Model, SamplerParams, Session};
+use wglm::{Cancel, Chat, Estimate, Gguf, Gpu, Model, SamplerParams, Session};
 
 /// Every other load is stopped before its end.
 #[test]
 fn loads_give_everything_back() {
     let gpu = crate::common::gpu::open(true);
     for round in 0..6 {
-        let mut told = 0;
-        let loaded = Model::load_with(&super::file(), &gpu, &Default::default(), &mut |_| {
+        let (mut told, cancel) = (0, Cancel::default());
+        let loaded = Model::load_with(&super::file(), &gpu, &Default::default(), &cancel, &mut |_| {
             told += 1;
-            if told == 5 && round % 2 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if told == 5 && round % 2 == 0 {
+                cancel.cancel();
+            }
         });
         assert_eq!(loaded.is_ok(), round % 2 == 1);
         drop(loaded);

@@ -13,8 +13,7 @@ mod text;
 use crate::common::gpu::gpu;
 use refused::{load, plan};
 use small::{Numbers, Small, key};
-use std::ops::ControlFlow;
-use wglm::{Error, LoadOptions, Model, Session, Stage};
+use wglm::{Cancel, Error, LoadOptions, Model, Session, Stage};
 
 /// The unbroken model loads and computes, so files that the tests refuse are refused for what was broken in them.
 #[test]
@@ -35,12 +34,9 @@ fn progress_ends_at_the_total() {
     let odd = Numbers { vocab: 41, width: 33, dense_width: 71, value_width: 5, expert_width: 7, ..Numbers::default() };
     for small in [Small::default(), Small::of(&odd)] {
         let mut told = Vec::new();
-        let mut progress = |p| {
-            told.push(p);
-            ControlFlow::Continue(())
-        };
+        let mut progress = |p| told.push(p);
         let file = small.open().unwrap();
-        Model::load_with(&file, gpu(), &LoadOptions::default(), &mut progress).unwrap();
+        Model::load_with(&file, gpu(), &LoadOptions::default(), &Cancel::default(), &mut progress).unwrap();
         for stage in told.chunk_by(|a, b| a.stage == b.stage) {
             let last = stage[stage.len() - 1];
             assert!(last.stage == Stage::Kernels || last.done == last.total, "{stage:?}");

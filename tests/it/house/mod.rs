@@ -6,3 +6,4 @@ mod code;
 mod metal;
 pub mod plans;
 mod rules;
+mod surface;

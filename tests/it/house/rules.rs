@@ -4,9 +4,9 @@ use super::code::{File, files, names};
 use wglm::quant::QUANTS;
 
 /// The modules from the ground up: each may use those before it. Those of one line may not use each other.
-const ORDER: [&[&str]; 21] = [
+const ORDER: [&[&str]; 22] = [
     &["error"],
-    &["wgsl", "threads", "memory", "files", "visible"],
+    &["cancel", "wgsl", "threads", "memory", "files", "visible"],
     &["quant", "gguf", "catalog"],
     &["download"],
     &["gpu"],
@@ -22,6 +22,7 @@ const ORDER: [&[&str]; 21] = [
     &["generate"],
     &["tune"],
     &["chat"],
+    &["owned"],
     &["scheduler"],
     &["stream"],
     &["lib"],

@@ -1,7 +1,6 @@
 //! Compares logit bias and penalties on the GPU with the sampler on the host.
 
 use super::model;
-use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
 use wglm::model::CacheShape;
 use wglm::{Error, PromptOptions, Sampler, SamplerParams, Session};
@@ -100,7 +99,7 @@ fn the_way_there_does_not_matter() {
     let want = on_gpu(&params, 30);
     let mut late = session(&prompt(), &SamplerParams::greedy());
     late.next_token().unwrap();
-    late.sync(&prompt(), &mut |_| ControlFlow::Continue(())).unwrap();
+    late.sync(&prompt()).unwrap();
     late.set_sampling(&params).unwrap();
     for (index, token) in want.iter().enumerate() {
         assert_eq!(late.sampled_token().unwrap(), *token, "token {index}");
@@ -109,7 +108,7 @@ fn the_way_there_does_not_matter() {
     }
     let known = [&prompt()[..], &want].concat();
     let middle = prompt().len() + 9;
-    late.sync(&known[..middle], &mut |_| ControlFlow::Continue(())).unwrap();
+    late.sync(&known[..middle]).unwrap();
     assert_eq!(late.next_token().unwrap(), known[middle], "rewound");
     let mut chunks = Session::with_cache(model(), CacheShape { context: 128, ty: CacheType::F32 }).unwrap();
     chunks.set_sampling(&params).unwrap();

@@ -90,7 +90,7 @@ fn every_token_tells_how_likely_it_was() {
         assert_eq!(tokens.iter().map(|t| t.chosen.token).collect::<Vec<_>>(), held);
         let mut fresh = Session::new(model()).unwrap();
         for (index, token) in tokens.iter().enumerate() {
-            fresh.sync(&[&prompt, &held[..index]].concat(), &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+            fresh.sync(&[&prompt, &held[..index]].concat()).unwrap();
             let logits = fresh.logits().unwrap();
             let mass: f64 = logits.iter().map(|l| f64::from(*l).exp()).sum();
             let log = |token: u32| f64::from(logits[token as usize]) - mass.ln();

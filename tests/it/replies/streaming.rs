@@ -11,10 +11,22 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use wglm::generate::Stop;
 use wglm::serde_json::json;
-use wglm::stream::{SharedChat, Stream};
-use wglm::{Cancel, Chat, Error, Event, Message, ReplyStream, Result};
+use wglm::{Cancel, Chat, Error, Event, Message, OwnedReply, ReplyStream, Result, SharedChat, Stream};
 
 const OWL: &str = "Tell me a story about an owl.";
+
+/// The reply to a message, as a stream.
+fn sent(chat: Chat, text: &str) -> ReplyStream {
+    SharedChat::new(chat).send(text).into_stream()
+}
+
+fn back(stream: ReplyStream) -> Result<Chat> {
+    stream.into_reply().into_chat()
+}
+
+fn sent_with(chat: Chat, cancel: &Cancel) -> ReplyStream {
+    SharedChat::new(chat).send(OWL).with_cancel(cancel).into_stream()
+}
 
 async fn next(stream: &mut ReplyStream) -> Option<Result<Event>> {
     poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
@@ -32,11 +44,11 @@ async fn all(stream: &mut ReplyStream) -> Vec<Result<Event>> {
 fn it_tells_what_the_iterator_tells() {
     let mut known = chat();
     let (want, _) = told(known.send(OWL).unwrap());
-    let mut stream = chat().into_stream(OWL);
+    let mut stream = sent(chat(), OWL);
     let (events, stats) = told(block_on(all(&mut stream)).into_iter());
     assert_eq!((text(&events), stats.stop), (text(&want), Stop::End));
     assert!(block_on(next(&mut stream)).is_none(), "an event after the end");
-    let mut back = stream.into_chat().unwrap();
+    let mut back = back(stream).unwrap();
     assert_eq!(back.messages(), known.messages());
     // The conversation continues with its cache.
     let (events, stats) = told(back.send("What is seven plus five?").unwrap());
@@ -46,7 +58,7 @@ fn it_tells_what_the_iterator_tells() {
 /// Polling never blocks, and the task is woken.
 #[test]
 fn polling_does_not_wait() {
-    let mut stream = chat().into_stream(OWL);
+    let mut stream = sent(chat(), OWL);
     let mut context = Context::from_waker(Waker::noop());
     let (mut pending, mut ended, mut longest) = (0, false, Duration::ZERO);
     while !ended {
@@ -64,14 +76,14 @@ fn polling_does_not_wait() {
 
 #[test]
 fn given_back_half_way() {
-    let mut stream = chat().into_stream(OWL);
+    let mut stream = sent(chat(), OWL);
     let mut part = String::new();
     while part.len() < 20 {
         if let Event::Text(text) = block_on(next(&mut stream)).unwrap().unwrap() {
             part += &text;
         }
     }
-    let mut chat = stream.into_chat().unwrap();
+    let mut chat = back(stream).unwrap();
     let said = chat.messages()[1].clone();
     assert_eq!(said.role, "assistant");
     assert!(serde_json::to_string(&said.content).unwrap().contains(part.split('"').next().unwrap()), "{said:?} {part}");
@@ -82,7 +94,7 @@ fn given_back_half_way() {
 /// A stream whose first event has arrived, and a `Cancel` that others may share.
 fn begun(chat: Chat) -> (ReplyStream, Cancel) {
     let cancel = Cancel::default();
-    let mut stream = chat.into_stream(OWL).with_cancel(&cancel);
+    let mut stream = sent_with(chat, &cancel);
     block_on(next(&mut stream)).unwrap().unwrap();
     (stream, cancel)
 }
@@ -105,16 +117,16 @@ fn stopped_by_a_button() {
     let (mut stream, cancel) = begun(chat());
     cancel.cancel();
     assert_eq!(told(block_on(all(&mut stream)).into_iter()).1.stop, Stop::Cancelled);
-    let (mut stream, cancel) = begun(stream.into_chat().unwrap());
-    stream.cancel().cancel();
+    let (mut stream, cancel) = begun(back(stream).unwrap());
+    stream.reply().cancel().cancel();
     assert_eq!(told(block_on(all(&mut stream)).into_iter()).1.stop, Stop::Cancelled);
     assert!(!cancel.is_cancelled());
     let pressed = Cancel::default();
     pressed.cancel();
-    let mut stream = stream.into_chat().unwrap().into_stream(OWL).with_cancel(&pressed);
+    let mut stream = sent_with(back(stream).unwrap(), &pressed);
     let (events, stats) = told(block_on(all(&mut stream)).into_iter());
     assert_eq!((text(&events).as_str(), stats.stop), ("", Stop::Cancelled));
-    assert_eq!(told(stream.into_chat().unwrap().send("My name is Anna.").unwrap()).1.stop, Stop::End);
+    assert_eq!(told(back(stream).unwrap().send("My name is Anna.").unwrap()).1.stop, Stop::End);
 }
 
 /// A task that is dropped in the middle of a reply leaves the conversation and its cache.
@@ -122,38 +134,38 @@ fn stopped_by_a_button() {
 fn a_task_that_is_dropped_loses_nothing() {
     let shared = SharedChat::new(chat());
     assert!(shared.messages().is_empty());
-    let mut stream = shared.send(OWL);
+    let mut stream = shared.send(OWL).into_stream();
     let mut part = String::new();
     while part.len() < 20 {
         if let Event::Text(text) = block_on(next(&mut stream)).unwrap().unwrap() {
             part += &text;
         }
     }
-    assert_eq!((stream.messages(), shared.messages()), (vec![Message::user(OWL)], vec![Message::user(OWL)]));
+    assert_eq!((stream.reply().messages(), shared.messages()), (vec![Message::user(OWL)], vec![Message::user(OWL)]));
     // Meanwhile the stream uses it.
     assert!(matches!(shared.with(|_| ()), Err(Error::Argument { argument: "chat", .. })));
-    let events = block_on(all(&mut shared.send("And?")));
+    let events = block_on(all(&mut shared.send("And?").into_stream()));
     assert!(matches!(&events[..], [Err(Error::Argument { argument: "chat", .. })]), "{events:?}");
     drop(stream);
     let held = shared.with(|chat| chat.session().tokens().len()).unwrap();
     let messages = shared.messages();
     assert!(messages[1].text().starts_with(&part), "{messages:?}");
-    let mut stream = shared.send("My name is Anna.");
+    let mut stream = shared.send("My name is Anna.").into_stream();
     let (_, stats) = told(block_on(all(&mut stream)).into_iter());
     assert!(stats.prompt.cached + 4 > held, "{:?} of {held} tokens held", stats.prompt);
-    assert_eq!(format!("{stream:?}"), "ReplyStream { over: true, .. }");
-    assert_eq!(stream.messages().len(), 4);
+    assert_eq!(format!("{stream:?}"), "ReplyStream { reply: OwnedReply { over: true, .. } }");
+    assert_eq!(stream.reply().messages().len(), 4);
     let chat = shared.take().unwrap();
     assert_eq!(chat.messages(), shared.messages());
-    assert!(shared.take().is_err() && shared.with(|_| ()).is_err() && stream.into_chat().is_err());
+    assert!(shared.take().is_err() && shared.with(|_| ()).is_err() && back(stream).is_err());
 }
 
 /// Once the last event was sent the conversation is free, and a call while a stream is running says that it is in use.
 #[test]
 fn free_at_the_last_event() {
     let shared = SharedChat::new(chat());
-    let mut stream = shared.send("My name is Anna.");
-    assert_eq!(format!("{stream:?}"), "ReplyStream { over: false, .. }");
+    let mut stream = shared.send("My name is Anna.").into_stream();
+    assert_eq!(format!("{stream:?}"), "ReplyStream { reply: OwnedReply { over: false, .. } }");
     loop {
         if let Event::Done(_) = block_on(next(&mut stream)).unwrap().unwrap() {
             break;
@@ -169,20 +181,20 @@ fn replies_to_results_and_failures() {
     let mut chat = chat();
     chat.tools = vec![json!({"type": "function", "function": {"name": "dice", "parameters": {}}})];
     script(&mut chat, Some("Roll."), "<tool_call>dice</tool_call>", "<|observation|>");
-    let mut stream = chat.into_stream("Roll.");
+    let mut stream = sent(chat, "Roll.");
     let (events, _) = told(block_on(all(&mut stream)).into_iter());
     let [Event::ToolCallStart { .. }, Event::ToolCall(call)] = &events[..] else { panic!("{events:?}") };
-    let mut chat = stream.into_chat().unwrap();
+    let mut chat = back(stream).unwrap();
     chat.push(Message::tool(call.id.clone().unwrap(), "6"));
     script(&mut chat, None, "It is a six.", "<|user|>");
-    let mut stream = chat.into_reply_stream();
+    let mut stream = SharedChat::new(chat).reply().into_stream();
     assert_eq!(text(&told(block_on(all(&mut stream)).into_iter()).0), "It is a six.");
-    let mut chat = stream.into_chat().unwrap();
+    let mut chat = back(stream).unwrap();
     chat.push(Message::new("critic", "Boo"));
-    let mut stream = chat.into_stream("Well?");
+    let mut stream = sent(chat, "Well?");
     let events = block_on(all(&mut stream));
     assert!(matches!(&events[..], [Err(Error::Message { index: 4, .. })]), "{events:?}");
-    assert!(stream.into_chat().is_ok());
+    assert!(back(stream).is_ok());
 }
 
 #[test]
@@ -190,9 +202,10 @@ fn conversations_and_streams_go_to_other_threads() {
     fn send<T: Send>() {}
     send::<Chat>();
     send::<ReplyStream>();
+    send::<OwnedReply>();
     fn share<T: Send + Sync + Clone>() {}
     share::<SharedChat>();
-    let streams: Vec<_> = (0..3).map(|_| chat().into_stream("What is seven plus five?")).collect();
+    let streams: Vec<_> = (0..3).map(|_| sent(chat(), "What is seven plus five?")).collect();
     let answers: Vec<String> =
         streams.into_iter().map(|mut stream| text(&told(block_on(all(&mut stream)).into_iter()).0)).collect();
     assert!(answers.iter().all(|answer| answer.contains("twelve")), "{answers:?}");
@@ -203,11 +216,66 @@ fn conversations_and_streams_go_to_other_threads() {
 #[test]
 fn every_button_of_a_stream_stops_it() {
     for pressed in 0..2 {
-        let mut stream = chat().into_stream(OWL);
+        let mut stream = sent(chat(), OWL);
         block_on(next(&mut stream)).unwrap().unwrap();
-        let buttons = [stream.cancel(), Cancel::default()];
-        let mut stream = stream.with_cancel(&buttons[1]);
+        let buttons = [stream.reply().cancel(), Cancel::default()];
+        let mut stream = stream.into_reply().with_cancel(&buttons[1]).into_stream();
         buttons[pressed].cancel();
         assert_eq!(told(block_on(all(&mut stream)).into_iter()).1.stop, Stop::Cancelled, "button {pressed}");
     }
+}
+
+/// A reply beside its conversation, in a struct of the app's, with blocking calls alone.
+#[test]
+fn an_owned_reply_is_an_iterator() {
+    struct View {
+        chat: SharedChat,
+        reply: Option<OwnedReply>,
+    }
+    let (want, _) = told(chat().send(OWL).unwrap());
+    let mut view = View { chat: SharedChat::new(chat()), reply: None };
+    view.reply = Some(view.chat.send(OWL));
+    let (events, stats) = told(view.reply.as_mut().unwrap());
+    assert_eq!((text(&events), stats.stop), (text(&want), Stop::End));
+    assert!(view.reply.as_mut().unwrap().next().is_none(), "an event after the end");
+    assert_eq!(view.chat.messages().len(), 2);
+}
+
+/// Without a runtime and without waiting.
+#[test]
+fn an_owned_reply_is_looked_at() {
+    let (want, _) = told(chat().send(OWL).unwrap());
+    let mut reply = SharedChat::new(chat()).send(OWL);
+    let (mut events, mut pending) = (Vec::new(), 0);
+    loop {
+        match reply.try_next() {
+            Poll::Ready(Some(event)) => events.push(event),
+            Poll::Ready(None) => break,
+            Poll::Pending => pending += 1,
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let (events, _) = told(events.into_iter());
+    assert!(text(&events) == text(&want) && pending > 10, "pending {pending} times: {events:?}");
+}
+
+/// A task whose last owner is the waker that the generating thread calls: the reply is dropped on its own thread.
+#[test]
+fn a_reply_that_is_dropped_by_its_waker_does_not_wait_for_itself() {
+    use std::sync::{Arc, Mutex};
+    struct Task(Mutex<Option<OwnedReply>>, std::sync::mpsc::SyncSender<()>);
+    impl std::task::Wake for Task {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+            let _ = self.1.try_send(());
+        }
+    }
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let task = Arc::new(Task(Mutex::new(Some(SharedChat::new(chat()).send(OWL))), sender));
+    let waker = Waker::from(task.clone());
+    let mut held = task.0.lock().unwrap();
+    let polled = held.as_mut().map(|reply| reply.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    drop(held);
+    assert_eq!(polled, Some(true));
+    receiver.recv_timeout(Duration::from_secs(60)).unwrap();
 }

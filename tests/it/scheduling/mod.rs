@@ -7,6 +7,7 @@ mod constrained;
 mod crowded;
 mod ending;
 mod overflowing;
+mod polled;
 mod reusing;
 mod taking_turns;
 mod tenants;

@@ -1,9 +1,8 @@
 //! Tests tokens that are sampled on the GPU, which continues with them before the host knows them.
 
 use super::{bits, dialogue, fresh, holds, model, session_of};
-use std::ops::ControlFlow;
 use wglm::generate::{GenerateOptions, Generation, Stop};
-use wglm::{Error, Event, Reuse, SamplerParams, Session};
+use wglm::{Error, Event, SamplerParams, Session};
 
 /// Two sessions with the same tokens: one in which the GPU runs ahead, and one to compare with.
 fn pair(length: usize) -> [Session; 2] {
@@ -74,7 +73,7 @@ fn rewound_it_draws_the_same_again() {
     other.set_sampling(&seeded(8)).unwrap();
     assert_eq!(chosen(&mut other, 24), first, "set after the prompt");
     other.rewind(5);
-    other.sync(&dialogue(5), &mut |_| ControlFlow::Continue(())).unwrap();
+    other.sync(&dialogue(5)).unwrap();
     other.set_sampling(&seeded(9)).unwrap();
     assert_ne!(chosen(&mut other, 24), first, "another seed");
 }
@@ -108,8 +107,8 @@ fn the_token_ahead_is_forgotten() {
     let other = [&kept[..], &[900, 901]].concat();
     session.feed(&other[10..]).unwrap();
     holds(&mut session, &other, "fed something else");
-    let reuse = session.sync(&kept, &mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(reuse, Reuse { cached: 9, new: 1 });
+    let reuse = session.sync(&kept).unwrap();
+    assert_eq!((reuse.cached, reuse.new), (9, 1));
     holds(&mut session, &kept, "synced");
 }
 
@@ -162,13 +161,13 @@ fn a_generation_chooses_the_same() {
     let [mut session, mut stepped] = pair(12);
     for seed in [1, 2] {
         generate(&mut session, &prompt, seeded(seed), Some(16));
-        stepped.sync(&prompt, &mut |_| ControlFlow::Continue(())).unwrap();
+        stepped.sync(&prompt).unwrap();
         stepped.set_sampling(&seeded(seed)).unwrap();
         let count = session.tokens().len() - 12;
         assert_eq!(chosen(&mut stepped, count), session.tokens()[12..], "seed {seed}");
     }
     generate(&mut session, &prompt, SamplerParams::greedy(), Some(16));
-    stepped.sync(&prompt, &mut |_| ControlFlow::Continue(())).unwrap();
+    stepped.sync(&prompt).unwrap();
     stepped.set_sampling(&SamplerParams::greedy()).unwrap();
     assert_eq!(chosen(&mut stepped, session.tokens().len() - 12), session.tokens()[12..], "greedy after draws");
 }
@@ -187,7 +186,7 @@ fn the_end_of_a_reply_is_not_kept() {
     let tokens = session.tokens().to_vec();
     assert!(tokens.len() > prompt.len() && !tokens[prompt.len()..].iter().any(|token| tokenizer.is_end(*token)));
     let more = [&tokens[..], &dialogue(3)].concat();
-    let reuse = session.sync(&more, &mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(reuse, Reuse { cached: tokens.len(), new: 3 });
+    let reuse = session.sync(&more).unwrap();
+    assert_eq!((reuse.cached, reuse.new), (tokens.len(), 3));
     holds(&mut session, &more, "gone on after the end");
 }

@@ -2,8 +2,7 @@
 
 use super::{bits, dialogue, fresh, holds, session, session_of};
 use crate::common::gpu::gpu;
-use std::ops::ControlFlow;
-use wglm::{Error, Session};
+use wglm::{Cancel, Error, Session};
 
 #[test]
 fn at_once_or_in_parts() {
@@ -133,9 +132,9 @@ fn a_full_context_is_refused_and_survived() {
     refused(&mut session, &tokens[4..9], 9);
     session.feed(&tokens[4..8]).unwrap();
     holds(&mut session, &tokens[..8], "full again");
-    let error = session.sync(&tokens, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let error = session.sync(&tokens).unwrap_err();
     assert!(is_full(&error, 12, 8), "{error}");
-    session.sync(&tokens[..8], &mut |_| ControlFlow::Continue(())).unwrap();
+    session.sync(&tokens[..8]).unwrap();
     holds(&mut session, &tokens[..8], "after a sync that was too long");
 }
 
@@ -166,11 +165,7 @@ fn a_token_out_of_range_feeds_nothing() {
 fn progress_counts_every_token() {
     let mut told = Vec::new();
     let mut session = session_of(64);
-    let mut progress = |done| {
-        told.push(done);
-        ControlFlow::Continue(())
-    };
-    session.feed_with(&dialogue(9), &mut progress).unwrap();
+    session.feed_with(&dialogue(9), &Cancel::default(), &mut |done| told.push(done)).unwrap();
     assert_eq!(told, (1..=9).collect::<Vec<_>>());
 }
 
@@ -183,15 +178,20 @@ fn cancelled_anywhere_the_session_goes_on() {
         let mut session = session_of(64);
         session.feed(before).unwrap();
         session.most_likely().unwrap();
-        let mut until = |done| if done == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        let error = session.feed_with(rest, &mut until).unwrap_err();
+        let cancel = Cancel::default();
+        let mut until = |done| {
+            if done == stop {
+                cancel.cancel();
+            }
+        };
+        let error = session.feed_with(rest, &cancel, &mut until).unwrap_err();
         assert!(matches!(error, Error::Cancelled), "stopped at {stop}: {error}");
         assert_eq!(session.tokens(), &tokens[..2 + stop], "stopped at {stop}");
         if stop < rest.len() {
             no_logits(&mut session, &format!("stopped at {stop}"));
             session.feed(&rest[stop..]).unwrap();
         } else {
-            session.sync(&tokens, &mut |_| ControlFlow::Continue(())).unwrap();
+            session.sync(&tokens).unwrap();
         }
         holds(&mut session, &tokens, &format!("stopped at {stop} and fed on"));
     }

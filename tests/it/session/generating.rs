@@ -1,10 +1,10 @@
 //! Tests generations: their events, their ends, and what they leave in the session.
 
 use super::{model, session, session_of};
-use std::ops::ControlFlow;
 use std::sync::mpsc;
 use std::time::Duration;
-use wglm::generate::{Cancel, Event, GenerateOptions, Generation, Stats, Stop};
+use wglm::Cancel;
+use wglm::generate::{Event, GenerateOptions, Generation, Stats, Stop};
 use wglm::sample::Sampler;
 use wglm::text::{ChatInput, Message, ReplyParser};
 use wglm::{Error, Result, SamplerParams, Session};
@@ -330,7 +330,7 @@ fn cancelled_before_it_began() {
     let told = cancelled_at_once(&mut session);
     assert_eq!((told.stats.stop, told.stats.generated, told.text.as_str()), (Stop::Cancelled, 0, ""));
     assert!(session.tokens().len() <= owl().len() + 1);
-    session.sync(&owl(), &mut |_| ControlFlow::Continue(())).unwrap();
+    session.sync(&owl()).unwrap();
     super::holds(&mut session, &owl(), "after it was cancelled");
 }
 

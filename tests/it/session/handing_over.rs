@@ -3,11 +3,10 @@
 use super::{dialogue, nothing_came};
 use crate::common::gpu::{drop_submissions, dropping, open};
 use crate::common::models::{fable_file, fixture, load_on};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 use wglm::gpu::Work;
-use wglm::{CacheShape, Error, Gguf, Gpu, LoadOptions, Model, Pool, PromptOptions, Reuse, SamplerParams, Session};
+use wglm::{CacheShape, Cancel, Error, Gguf, Gpu, LoadOptions, Model, Pool, PromptOptions, SamplerParams, Session};
 
 /// A model on a device that nothing else uses, so that its work can be counted.
 fn alone() -> Model {
@@ -122,8 +121,8 @@ fn work_that_was_dropped_leaves_no_token() {
         feed_in_vain(&mut fresh, &[1]);
         fresh.sampled_token()
     }));
-    let reuse = session.sync(&dialogue(5), &mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(reuse, Reuse { cached: 3, new: 2 });
+    let reuse = session.sync(&dialogue(5)).unwrap();
+    assert_eq!((reuse.cached, reuse.new), (3, 2));
     assert_eq!(session.sampled_token().unwrap(), chosen, "afterwards");
     assert!(session.logits().unwrap() == logits, "afterwards");
 }
@@ -174,9 +173,8 @@ fn a_part_of_a_prompt_that_was_dropped_is_noticed() {
         let mut drop_one = |_| {
             count += 1;
             model.gpu().drop_work(count == dropped);
-            ControlFlow::Continue(())
         };
-        session.feed_with(&dialogue(60)[3..], &mut drop_one).unwrap();
+        session.feed_with(&dialogue(60)[3..], &Cancel::default(), &mut drop_one).unwrap();
         assert!(count > dropped + 1, "{count} parts");
         nothing_came(session.sampled_token());
         assert_eq!(session.tokens(), &dialogue(60)[..3], "chunks of {chunk}, without part {dropped}");
@@ -229,9 +227,8 @@ fn a_prompt_of_many_parts_is_whole() {
     session.set_prompt_options(PromptOptions { chunk: Some(1), ..PromptOptions::default() });
     let mut drop_one = |fed| {
         model.gpu().drop_work(fed == 5);
-        ControlFlow::Continue(())
     };
-    nothing_came(session.feed_with(&tokens, &mut drop_one));
+    nothing_came(session.feed_with(&tokens, &Cancel::default(), &mut drop_one));
     assert!(session.tokens().is_empty());
 }
 
@@ -241,7 +238,7 @@ fn rows_of_logits_that_were_dropped_are_noticed() {
     let model = alone();
     let mut session = Session::new(&model).unwrap();
     session.set_prompt_options(PromptOptions::default());
-    let mut none = |_, _: &[f32]| ControlFlow::Continue(());
+    let mut none = |_, _: &[f32]| Ok(());
     session.feed_all(&dialogue(8), &mut none).unwrap();
     session.rewind(0);
     nothing_came(dropping(model.gpu(), 1..2, || session.feed_all(&dialogue(8), &mut none)));

@@ -2,7 +2,6 @@
 
 use super::{alone, bits, dialogue};
 use crate::common::models::{fable_file, relative_l2};
-use std::ops::ControlFlow;
 use wglm::kernels::CacheType;
 use wglm::{Arithmetic, CacheShape, Error, Gguf, LoadOptions, Model, PromptOptions, Session};
 
@@ -69,7 +68,7 @@ fn every_token_has_one() {
             let error = relative_l2(row, &each.hidden().unwrap());
             assert!(error < 2e-5, "token {place} in chunks of {chunk}: {error:.1e}");
             places.push(place);
-            ControlFlow::Continue(())
+            Ok(())
         };
         all.feed_hidden(&tokens, &mut visit).unwrap();
         assert!(places.into_iter().eq(0..75), "chunks of {chunk}");
@@ -79,10 +78,10 @@ fn every_token_has_one() {
     }
     let mut stopped = session(&model, PromptOptions { chunk: Some(8), ..PromptOptions::default() });
     let stop = stopped.feed_hidden(&tokens, &mut |place, _| match place {
-        20 => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
+        20 => Err(Error::app("enough")),
+        _ => Ok(()),
     });
-    assert!(matches!(stop, Err(Error::Cancelled)) && stopped.tokens() == &tokens[..24]);
+    assert!(matches!(stop, Err(Error::App(_))) && stopped.tokens() == &tokens[..24]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use wglm::generate::{GenerateOptions, Stats, Stop};
 use wglm::serde_json::{self, Value, json};
 use wglm::text::Content;
-use wglm::{Chat, ChatState, DraftStats, Error, Event, LoadOptions, Message, Model, Reuse, SamplerParams, ToolCall};
+use wglm::{Chat, ChatState, Error, Event, LoadOptions, Message, Model, SamplerParams, ToolCall};
 
 /// Reasoning, functions, template variables and options are restored together with the messages: the prompt is the
 /// same.
@@ -54,23 +54,17 @@ fn what_is_told_becomes_json() {
     let call = ToolCall::new("dice", serde_json::Map::new());
     let told = json!({"tool_call": {"type": "function", "function": {"name": "dice", "arguments": {}}}});
     assert_eq!(value(&Event::ToolCall(call)), told);
-    let stats = Stats {
-        prompt: Reuse { cached: 3, new: 4 },
-        generated: 5,
-        seed: Some(6),
-        stop: Stop::StopString,
-        prompt_time: Duration::from_millis(1500),
-        generate_time: Duration::from_millis(250),
-        drafts: DraftStats { drafted: 3, accepted: 2, steps: 1, saved_seconds: 0.5 },
-    };
-    let told = json!({"done": {
+    let done = json!({
         "prompt": {"cached": 3, "new": 4}, "generated": 5, "seed": 6, "stop": "stop_string",
         "prompt_seconds": 1.5, "generate_seconds": 0.25,
         "drafts": {"drafted": 3, "accepted": 2, "steps": 1, "saved_seconds": 0.5},
-    }});
-    assert_eq!(value(&Event::Done(stats)), told);
-    assert_eq!(serde_json::from_value::<Stats>(told["done"].clone()).unwrap(), stats);
-    let mut broken = told["done"].clone();
+    });
+    let stats: Stats = serde_json::from_value(done.clone()).unwrap();
+    let times = (Duration::from_millis(1500), Duration::from_millis(250));
+    assert_eq!((stats.prompt.new, stats.stop, stats.drafts.accepted), (4, Stop::StopString, 2));
+    assert_eq!((stats.prompt_time, stats.generate_time), times);
+    assert_eq!(value(&Event::Done(stats)), json!({"done": done}));
+    let mut broken = done.clone();
     broken["prompt_seconds"] = json!(-1.0);
     assert!(serde_json::from_value::<Stats>(broken).is_err());
     let options = LoadOptions { context: Some(64), ..LoadOptions::default() };

@@ -3,12 +3,11 @@
 use super::{alone, dialogue, holds, load, model, session_of};
 use crate::common::gpu::{gpu, open};
 use crate::common::models::fable_file;
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 use wglm::kernels::CacheType;
 use wglm::model::{CacheShape, LoadOverrides};
 use wglm::plan::Fusions;
-use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session, Stage};
+use wglm::{Backend, Cancel, Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session, Stage};
 
 fn file() -> Gguf {
     Gguf::open(fable_file("q4_0")).unwrap()
@@ -23,9 +22,8 @@ fn progress_rises_to_the_total() {
         told.push(p);
         longest = longest.max(last.elapsed());
         last = Instant::now();
-        ControlFlow::Continue(())
     };
-    Model::load_with(&file(), &open(true), &LoadOptions::default(), &mut progress).unwrap();
+    Model::load_with(&file(), &open(true), &LoadOptions::default(), &Cancel::default(), &mut progress).unwrap();
     println!("at most {longest:?} lie between two calls");
     assert!(longest < Duration::from_secs(5), "{longest:?}"); // a twentieth of a second, on a machine that is not busy
     let known = told.iter().position(|p| p.total > 0).unwrap(); // it plans first
@@ -54,12 +52,15 @@ fn progress_rises_to_the_total() {
 fn cancelled_the_next_load_is_whole() {
     let fresh = open(true); // what is compiled on it stays, and a load that compiles nothing tells less
     for stop in [1, 5, 50] {
-        let mut told = 0;
+        let (mut told, cancel) = (0, Cancel::default());
         let mut progress = |_| {
             told += 1;
-            if told == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if told == stop {
+                cancel.cancel();
+            }
         };
-        let error = Model::load_with(&file(), &fresh, &LoadOptions::default(), &mut progress).map(drop).unwrap_err();
+        let loaded = Model::load_with(&file(), &fresh, &LoadOptions::default(), &cancel, &mut progress);
+        let error = loaded.map(drop).unwrap_err();
         assert!(matches!(error, Error::Cancelled), "{error}");
         assert_eq!(told, stop, "told again after it was stopped");
     }
@@ -73,12 +74,14 @@ fn cancelled_the_next_load_is_whole() {
         ("at the end", |now| now.stage == Stage::Check && now.done == now.total),
     ];
     for (moment, stops) in moments {
-        let mut stopped = 0;
+        let (mut stopped, cancel) = (0, Cancel::default());
         let mut progress = |now: Progress| {
             stopped += u32::from(stops(now));
-            if stopped > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if stopped > 0 {
+                cancel.cancel();
+            }
         };
-        let error = Model::load_with(&file(), &open(true), &fused_less, &mut progress).map(drop).unwrap_err();
+        let error = Model::load_with(&file(), &open(true), &fused_less, &cancel, &mut progress).map(drop).unwrap_err();
         assert!(matches!(error, Error::Cancelled), "{moment}: {error}");
         assert_eq!(stopped, 1, "{moment}: told again after it was stopped");
     }
@@ -97,9 +100,9 @@ fn an_adapter_that_is_not_there() {
     let message = error.to_string();
     assert!(message.contains("an adapter nobody makes") && message.contains(&there), "{message}");
 
-    let wanted = Some("no such backend".to_owned());
-    let error = Gpu::open(&GpuOptions { backends: wanted, ..GpuOptions::default() }).map(drop).unwrap_err();
+    let error = Backend::list("vulkan, no such backend").unwrap_err();
     assert!(matches!(error, Error::Argument { argument: "backend", .. }), "{error}");
+    assert_eq!(Backend::list("VK,metal").unwrap(), [Backend::Vulkan, Backend::Metal]);
     assert!(error.to_string().contains("no such backend"), "{error}");
 }
 

@@ -3,10 +3,9 @@
 use super::{dialogue, nothing_came};
 use crate::common::gpu::{dropping, open};
 use crate::common::models::{fable_file, load_on};
-use std::ops::ControlFlow;
 use wglm::gpu::MISSING;
 use wglm::{
-    CacheShape, CacheType, Error, GenerateOptions, Gguf, LoadOptions, Model, Reuse, SamplerParams, Scheduler,
+    CacheShape, CacheType, Error, GenerateOptions, Gguf, LoadOptions, Model, SamplerParams, Scheduler,
     SchedulerOptions, Session,
 };
 
@@ -120,8 +119,8 @@ fn a_session_moves_to_a_new_device() {
     let tokens = session.tokens().to_vec();
     session.move_to(&load_on(&fable_file("q4_0"), &gpu)).unwrap();
     assert_eq!((tokens.as_slice(), session.tokens(), session.context()), (&dialogue(5)[..], &[][..], 64));
-    let reuse = session.sync(&tokens, &mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(reuse, Reuse { cached: 0, new: 5 });
+    let reuse = session.sync(&tokens).unwrap();
+    assert_eq!((reuse.cached, reuse.new), (0, 5));
     assert!(session.logits().unwrap() == logits);
     lost(first.gpu().check());
 }

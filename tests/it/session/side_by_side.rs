@@ -132,9 +132,7 @@ fn is_held_once(cache: CacheShape, bound: f64) {
     let wanted = first.logits().unwrap();
     assert_eq!(pool.free(), 3 * PAGE);
     let mut second = pool.session().unwrap();
-    let sync = |session: &mut Session, tokens: &[u32]| {
-        session.sync(tokens, &mut |_| std::ops::ControlFlow::Continue(())).unwrap()
-    };
+    let sync = |session: &mut Session, tokens: &[u32]| session.sync(tokens).unwrap();
     let reuse = sync(&mut second, &long);
     assert_eq!((reuse.cached, reuse.new, pool.free()), (2 * PAGE, 40, 2 * PAGE));
     let error = relative_l2(&second.logits().unwrap(), &wanted);
@@ -167,7 +165,7 @@ fn a_refusal_leaves_what_others_read() {
     let long = tokens(0, PAGE + 44);
     first.feed(&long[..PAGE]).unwrap();
     first.sampled_token().unwrap(); // pages can be found once a result has confirmed them
-    let reuse = second.sync(&long, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    let reuse = second.sync(&long).unwrap();
     assert_eq!((reuse.cached, pool.free()), (PAGE, PAGE));
     first.rewind(100);
     // A page of its own in place of the one that both hold, and one more.

@@ -3,7 +3,6 @@
 use super::{dialogue, model};
 use crate::common::goldens::goldens;
 use crate::common::models::{fable, relative_l2};
-use std::ops::ControlFlow;
 use wglm::{
     DraftKind, DraftStats, Error, Event, GenerateOptions, Generation, Model, SamplerParams, Session, Speculation, Stop,
 };
@@ -219,7 +218,7 @@ fn verified_tokens_are_like_others() {
     assert_eq!(one_by_one(&mut restored, 4), wanted[6..10]);
     session.rewind(prompt.len() + 3);
     let rest = [prompt.as_slice(), &wanted[..8]].concat();
-    let reuse = session.sync(&rest, &mut |_| ControlFlow::Continue(())).unwrap();
+    let reuse = session.sync(&rest).unwrap();
     assert_eq!((reuse.cached, reuse.new), (prompt.len() + 3, 5));
     assert_eq!(session.verify(&[wanted[9], 0]).unwrap(), wanted[8..10]);
 }

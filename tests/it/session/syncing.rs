@@ -1,18 +1,13 @@
 //! Tests which tokens a session keeps when it is brought to others.
 
 use super::{bits, dialogue, holds, session_of};
-use std::ops::ControlFlow;
-use wglm::{Error, Reuse, Session};
+use wglm::{Cancel, Error, Session};
 
-/// Syncs, and counts the tokens that were computed.
-fn sync(session: &mut Session, tokens: &[u32]) -> (Reuse, usize) {
+/// Syncs. Returns how many tokens were in the cache and how many were new, and counts those that were computed.
+fn sync(session: &mut Session, tokens: &[u32]) -> ((usize, usize), usize) {
     let mut computed = 0;
-    let mut progress = |_| {
-        computed += 1;
-        ControlFlow::Continue(())
-    };
-    let reuse = session.sync(tokens, &mut progress).unwrap();
-    (reuse, computed)
+    let reuse = session.sync_with(tokens, &Cancel::default(), &mut |_| computed += 1).unwrap();
+    ((reuse.cached, reuse.new), computed)
 }
 
 /// The name of a case, the tokens before and after, how many are kept, and how many computed.
@@ -43,7 +38,7 @@ fn what_is_kept_and_what_is_computed() {
         let mut session = session_of(64);
         session.feed(before).unwrap();
         let (reuse, computed) = sync(&mut session, &after);
-        assert_eq!(reuse, Reuse { cached, new }, "{what}");
+        assert_eq!(reuse, (cached, new), "{what}");
         assert_eq!(computed, new, "{what}: computed");
         holds(&mut session, &after, what);
     }
@@ -57,7 +52,7 @@ fn what_is_refused_changes_nothing() {
     let before = bits(&mut session);
     let long = [&dialogue(4)[..], &[1; 9]].concat();
     let unknown = [&dialogue(4)[..], &[u32::MAX]].concat();
-    let mut sync = |tokens: &[u32]| session.sync(tokens, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let mut sync = |tokens: &[u32]| session.sync(tokens).unwrap_err();
     assert!(matches!(sync(&long), Error::ContextFull { needed: 13, context: 12 }));
     assert!(matches!(sync(&unknown), Error::TokenOutOfRange { .. }));
     assert_eq!(session.tokens(), dialogue(8));
@@ -71,7 +66,7 @@ fn the_same_again_costs_nothing() {
     session.feed(&tokens).unwrap();
     let before = bits(&mut session);
     for _ in 0..3 {
-        assert_eq!(sync(&mut session, &tokens), (Reuse { cached: 8, new: 0 }, 0));
+        assert_eq!(sync(&mut session, &tokens), ((8, 0), 0));
         assert!(bits(&mut session) == before);
     }
 }
@@ -83,16 +78,16 @@ fn the_same_after_a_rewind() {
     let mut session = session_of(64);
     session.feed(&tokens).unwrap();
     session.rewind(5);
-    assert_eq!(sync(&mut session, &tokens[..5]).0, Reuse { cached: 4, new: 1 });
+    assert_eq!(sync(&mut session, &tokens[..5]).0, (4, 1));
     holds(&mut session, &tokens[..5], "rewound");
 }
 
 #[test]
 fn to_nothing() {
     let mut session = session_of(64);
-    assert_eq!(sync(&mut session, &[]), (Reuse { cached: 0, new: 0 }, 0));
+    assert_eq!(sync(&mut session, &[]), ((0, 0), 0));
     session.feed(&dialogue(3)).unwrap();
-    assert_eq!(sync(&mut session, &[]), (Reuse { cached: 0, new: 0 }, 0));
+    assert_eq!(sync(&mut session, &[]), ((0, 0), 0));
     assert!(session.tokens().is_empty() && session.logits().is_err());
     sync(&mut session, &dialogue(3));
     holds(&mut session, &dialogue(3), "after nothing");
@@ -103,10 +98,15 @@ fn cancelled_and_taken_up_again() {
     let tokens = dialogue(16);
     let mut session = session_of(64);
     session.feed(&tokens[..4]).unwrap();
-    let mut until = |done| if done == 5 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    assert!(matches!(session.sync(&tokens, &mut until), Err(Error::Cancelled)));
+    let cancel = Cancel::default();
+    let mut until = |done| {
+        if done == 5 {
+            cancel.cancel();
+        }
+    };
+    assert!(matches!(session.sync_with(&tokens, &cancel, &mut until), Err(Error::Cancelled)));
     assert_eq!(session.tokens(), &tokens[..9]);
-    assert_eq!(sync(&mut session, &tokens).0, Reuse { cached: 9, new: 7 });
+    assert_eq!(sync(&mut session, &tokens).0, (9, 7));
     holds(&mut session, &tokens, "taken up");
 }
 
@@ -117,7 +117,7 @@ fn to_something_that_cannot_be() {
     let mut session = session_of(64);
     session.feed(&tokens).unwrap();
     let wrong = [&tokens[..4], &[4096]].concat();
-    let error = session.sync(&wrong, &mut |_| panic!("computed")).unwrap_err();
+    let error = session.sync_with(&wrong, &Cancel::default(), &mut |_| panic!("computed")).unwrap_err();
     assert!(matches!(error, Error::TokenOutOfRange { token: 4096, .. }), "{error}");
     sync(&mut session, &tokens);
     holds(&mut session, &tokens, "after a refusal");

@@ -1,15 +1,16 @@
-//! The queue between the thread that generates and the task that polls.
+//! The queue between the thread that generates and whoever takes the events.
 
 use crate::error::{Error, Result};
 use crate::generate::Event;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
-/// Events that wait to be polled.
+/// Events that wait to be taken.
 #[derive(Default)]
 pub struct Queue {
     state: Mutex<QueueState>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -20,33 +21,51 @@ struct QueueState {
     waker: Option<Waker>,
 }
 
+impl QueueState {
+    fn take(&mut self) -> Poll<Option<Result<Event>>> {
+        match self.ready.pop_front() {
+            None if !self.closed => Poll::Pending,
+            event => Poll::Ready(event),
+        }
+    }
+}
+
 impl Queue {
     /// Locks the state. A panic elsewhere leaves it valid, since nothing that can panic runs while it is locked.
     fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and wakes the task that polls.
+    /// Changes the state, and wakes who waits for that. Wakers are code of the app, so the lock is not held for them.
     fn change(&self, change: impl FnOnce(&mut QueueState)) {
         let waker = {
             let mut state = self.state();
             change(&mut state);
             state.waker.take()
         };
+        self.changed.notify_all();
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// The next event, if there is one.
-    pub fn poll(&self, context: &Context<'_>) -> Poll<Option<Result<Event>>> {
+    /// The next event, if there is one. If not, the waker is woken when there is.
+    pub fn poll(&self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
         let mut state = self.state();
-        if let Some(event) = state.ready.pop_front() {
-            return Poll::Ready(Some(event));
+        let taken = state.take();
+        if taken.is_pending() && waker.is_some() {
+            state.waker = waker.cloned();
         }
-        if state.closed {
-            return Poll::Ready(None);
+        taken
+    }
+
+    /// The next event. Waits for it.
+    pub fn wait(&self) -> Option<Result<Event>> {
+        let mut state = self.state();
+        loop {
+            match state.take() {
+                Poll::Ready(event) => return event,
+                Poll::Pending => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
         }
-        state.waker = Some(context.waker().clone());
-        Poll::Pending
     }
 
     /// Declares that no more events will be added.

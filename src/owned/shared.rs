@@ -1,38 +1,34 @@
-//! A conversation that streams borrow and return, however they end.
+//! A conversation that replies borrow and return, however they end.
 
-use super::{BoxedChooser, ReplyRequest, ReplyStream};
+use super::{BoxedChooser, OwnedReply, ReplyRequest};
+use crate::cancel::Cancel;
 use crate::chat::Chat;
 use crate::error::{Error, Result};
-use crate::generate::{Cancel, Event};
+use crate::generate::Event;
 use crate::text::Message;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// A conversation whose replies are streams. Clones share it, so it outlives any one task: if a stream is dropped in
-/// the middle of a reply, the messages keep the generated part, the cache stays, and the next reply continues from
-/// there.
+/// A conversation whose replies own themselves. Clones share it, so it outlives any one task: if a reply is dropped before
+/// its end, the messages keep the generated part, the cache stays, and the next reply continues from there.
 ///
 /// ```
-/// use std::future::poll_fn;
-/// use std::pin::Pin;
-/// use wglm::stream::{SharedChat, Stream};
+/// use wglm::SharedChat;
 ///
-/// # async fn example(chat: wglm::Chat) -> wglm::Result<()> {
-/// let chat = SharedChat::new(chat);
-/// let mut events = chat.send("Tell me a story about an owl.");
-/// poll_fn(|context| Pin::new(&mut events).poll_next(context)).await;
-/// drop(events); // as a runtime drops a task that is aborted
-/// chat.with(|chat| assert_eq!(chat.messages()[0].text(), "Tell me a story about an owl."))?;
-/// # Ok(())
-/// # }
-/// # #[cfg(feature = "demo-model")]
 /// # fn main() -> wglm::Result<()> {
-/// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// # #[cfg(feature = "demo-model")] {
+/// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
-/// # pollster::block_on(example(wglm::Chat::new(&model)?))
+/// let chat = SharedChat::new(Chat::new(&model)?);
+/// let mut reply = chat.send("Tell me a story about an owl.");
+/// for event in reply.by_ref().take(5) {
+///     println!("{:?}", event?);
+/// }
+/// drop(reply); // as a runtime drops a task that is aborted
+/// chat.with(|chat| assert_eq!(chat.messages()[0].text(), "Tell me a story about an owl."))?;
 /// # }
-/// # #[cfg(not(feature = "demo-model"))]
-/// # fn main() {}
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Debug, Clone)]
 pub struct SharedChat {
@@ -46,25 +42,25 @@ impl SharedChat {
         Self { slot: Arc::new(ChatSlot { chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
     }
 
-    /// Like [`Chat::send`], as a stream. All errors arrive as events; the error is [`Error::Argument`] if another reply
+    /// Like [`Chat::send`]. All errors arrive as events; the error is [`Error::Argument`] if another reply
     /// is being generated.
-    pub fn send(&self, text: &str) -> ReplyStream {
-        ReplyStream::new(self.slot.clone(), ReplyRequest::Text(text.to_owned()))
+    pub fn send(&self, text: &str) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Text(text.to_owned()))
     }
 
-    /// Like [`Chat::reply`], as a stream.
-    pub fn reply(&self) -> ReplyStream {
-        ReplyStream::new(self.slot.clone(), ReplyRequest::Messages)
+    /// Like [`Chat::reply`], with errors as events.
+    pub fn reply(&self) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Messages)
     }
 
-    /// Like [`Chat::prefill`], as a stream.
-    pub fn prefill(&self, text: &str) -> ReplyStream {
-        ReplyStream::new(self.slot.clone(), ReplyRequest::Prefill(text.to_owned()))
+    /// Like [`Chat::prefill`], with errors as events.
+    pub fn prefill(&self, text: &str) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Prefill(text.to_owned()))
     }
 
-    /// Like [`Chat::resume`], as a stream.
-    pub fn resume(&self) -> ReplyStream {
-        ReplyStream::new(self.slot.clone(), ReplyRequest::Resume)
+    /// Like [`Chat::resume`], with errors as events.
+    pub fn resume(&self) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Resume)
     }
 
     /// Calls `act` with the conversation, between two replies. [`SharedChat::messages`] returns the changed messages

@@ -1,0 +1,73 @@
+//! How apps hold what wglm makes: in statics, in state that threads and tasks share, in structs of their own. What the
+//! compiler has to prove for that goes through all types that a model consists of, those of wgpu included, and may not
+//! need more steps than it takes by default: no crate of these tests has a `#![recursion_limit]`.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, RwLock, mpsc};
+use wglm::{Chat, Gguf, Gpu, Model, OwnedReply, Pool, ScheduledReply, Scheduler, Session, SharedChat};
+
+static CHAT: OnceLock<Mutex<Chat>> = OnceLock::new();
+static CHATS: LazyLock<Mutex<HashMap<String, Arc<Mutex<Option<Chat>>>>>> = LazyLock::new(Mutex::default);
+static SCHEDULER: OnceLock<RwLock<Option<Scheduler>>> = OnceLock::new();
+
+/// As the state of a server or the object of a binding.
+#[derive(Clone)]
+#[expect(dead_code, reason = "only the compiler looks at it")]
+struct State {
+    app: Arc<RwLock<Arc<App>>>,
+}
+
+#[expect(dead_code, reason = "only the compiler looks at it")]
+struct App {
+    gpu: Gpu,
+    file: Gguf,
+    model: Model,
+    session: Mutex<Session>,
+    pool: Arc<RwLock<Option<Pool>>>,
+    chat: Mutex<Option<Chat>>,
+    scheduler: Scheduler,
+    shared: SharedChat,
+    reply: Mutex<Option<OwnedReply>>,
+    replies: Arc<Mutex<HashMap<u64, Box<ScheduledReply>>>>,
+}
+
+#[test]
+fn an_app_needs_no_recursion_limit() {
+    fn shared<T: Send + Sync + 'static>() {}
+    fn sent<T: Send + 'static>() {}
+    shared::<State>();
+    shared::<Arc<App>>();
+    shared::<Arc<Mutex<Chat>>>();
+    shared::<Arc<RwLock<Option<Box<State>>>>>();
+    shared::<Mutex<mpsc::Sender<(State, Chat)>>>();
+    shared::<Mutex<Box<dyn Any + Send>>>();
+    sent::<mpsc::Sender<(State, Chat, OwnedReply)>>();
+    sent::<Box<dyn FnOnce(State) -> Result<Chat, wglm::Error> + Send>>();
+    #[cfg(feature = "stream")]
+    {
+        sent::<wglm::ReplyStream>();
+        sent::<Mutex<wglm::ReplyStream<ScheduledReply>>>();
+    }
+    assert!(CHAT.get().is_none() && CHATS.lock().unwrap().is_empty() && SCHEDULER.get().is_none());
+}
+
+/// A future that a runtime may run on any thread, with all of it across an await.
+#[test]
+fn a_future_holds_it_across_an_await() {
+    fn spawned<F: Future<Output = ()> + Send + 'static>(_: F) {}
+    spawned(async {
+        let held: Option<(State, Arc<Mutex<Chat>>, SharedChat, Scheduler)> = None;
+        std::future::ready(()).await;
+        drop(held);
+    });
+}
+
+/// A binding catches panics around every call (UniFFI asks for these).
+#[test]
+fn a_model_crosses_a_catch_of_panics() {
+    fn caught<T: UnwindSafe + RefUnwindSafe>() {}
+    caught::<Arc<Mutex<Chat>>>();
+    caught::<Arc<Mutex<OwnedReply>>>();
+}

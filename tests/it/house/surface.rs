@@ -1,0 +1,85 @@
+//! What an app sees: every type in a signature of the public surface can be named through it, or the item is hidden.
+
+use super::code::{File, files, names};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The names of a `pub use …;` after its module, as it re-exports them, and as the module calls them.
+fn exports(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for used in text.split("\npub use ").skip(1) {
+        let Some((module, rest)) = used[..used.find(';').unwrap()].split_once("::") else { continue };
+        let originals = rest.trim_matches(['{', '}']).split(',').filter_map(|name| name.split_whitespace().next());
+        found.entry(module.to_owned()).or_default().extend(originals.map(str::to_owned));
+    }
+    found
+}
+
+/// The public types that a file declares.
+fn declared(file: &File) -> impl Iterator<Item = &str> {
+    let kinds = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
+    file.text.lines().filter_map(move |line| {
+        let rest = kinds.iter().find_map(|kind| line.strip_prefix(kind))?;
+        names(rest).next()
+    })
+}
+
+/// The public signatures and fields of these types in a file, but for hidden ones: each with the line it begins in.
+fn signatures<'a>(file: &'a File, types: &BTreeSet<String>) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = file.text.lines().collect();
+    let (mut found, mut inside) = (Vec::new(), false);
+    for (index, line) in lines.iter().enumerate() {
+        if line.starts_with("impl") || line.starts_with("pub struct ") {
+            let head = line.trim_start_matches("pub struct ").trim_start_matches("impl");
+            let head = if head.starts_with('<') { head.split_once("> ").map_or("", |(_, rest)| rest) } else { head };
+            let own = names(head).next().is_some_and(|name| types.contains(name));
+            inside = own && !head.contains(" for ") && line.ends_with('{');
+        } else if line.starts_with('}') {
+            inside = false;
+        }
+        if !inside || !line.starts_with("    pub ") || line.starts_with("    pub(") {
+            continue;
+        }
+        let hidden = lines[..index].iter().rev().take_while(|line| {
+            let line = line.trim_start();
+            line.starts_with("#[") || line.starts_with("///")
+        });
+        if hidden.clone().any(|line| line.contains("doc(hidden)")) {
+            continue;
+        }
+        let is_field = !line.contains(" fn ") && !line.contains(" const ");
+        let end = |line: &&str| is_field || line.ends_with('{') || line.ends_with(';') || line.ends_with('}');
+        let last = (index..lines.len()).find(|at| end(&lines[*at])).unwrap_or(index);
+        found.push((index + 1, lines[index..=last].join(" ")));
+    }
+    found
+}
+
+#[test]
+fn every_type_of_the_surface_has_a_name_there() {
+    let sources: Vec<File> =
+        files("src", "rs").into_iter().filter(|file| !["cli", "main"].contains(&file.module())).collect();
+    let text = |path: &str| sources.iter().find(|file| file.path == path).unwrap().text.clone();
+    let mut public = exports(&text("src/lib.rs"));
+    for (module, path) in [("text", "src/text/mod.rs"), ("sample", "src/sample/mod.rs")] {
+        let inner: Vec<String> = exports(&text(path)).into_values().flatten().collect();
+        public.entry(module.to_owned()).or_default().extend(inner);
+    }
+    let all: BTreeSet<&String> = public.values().flatten().collect();
+    let known: BTreeSet<&str> = sources.iter().flat_map(declared).collect();
+    let (mut complaints, mut seen) = (Vec::new(), 0);
+    for file in &sources {
+        let Some(types) = public.get(file.module()) else { continue };
+        let reads_json = file.code().any(|line| line.contains("use serde_json::") && line.contains("Value"));
+        for (line, signature) in signatures(file, types) {
+            seen += 1;
+            let foreign = signature.replace("wgpu::Queue", "");
+            for name in names(&foreign).filter(|name| known.contains(name) && !all.contains(&(*name).to_owned())) {
+                if !(name == "Value" && reads_json) {
+                    complaints.push(format!("{}:{line}: `{name}` is hidden from apps", file.path));
+                }
+            }
+        }
+    }
+    assert!(seen > 200, "only {seen} signatures found: is the search broken?");
+    assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}

@@ -1,0 +1,240 @@
+//! Replies that are polled: nobody waits for them, and the scheduler's own thread generates them.
+
+use super::{alone, by_turns, request, rest, said, scheduler, stats};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use wglm::{Cancel, ChatState, Chooser, Error, ErrorKind, Event, Result, ScheduledReply, Scheduler, Stop};
+
+const OWL: &str = "Tell me a story about an owl.";
+const SUM: &str = "What is seven plus five?";
+
+/// All events, by looking again and again.
+fn looked(reply: &mut ScheduledReply) -> Vec<Event> {
+    let mut events = Vec::new();
+    loop {
+        match reply.try_next() {
+            Poll::Ready(Some(event)) => events.push(event.unwrap()),
+            Poll::Ready(None) => return events,
+            Poll::Pending => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// A waker that says so through a channel.
+struct Bell(SyncSender<()>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.try_send(());
+    }
+}
+
+fn bell() -> (Waker, Receiver<()>) {
+    let (sender, rung) = sync_channel(1);
+    (Arc::new(Bell(sender)).into(), rung)
+}
+
+/// The name of each of the process's threads that belongs to a scheduler.
+#[cfg(target_os = "linux")]
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "wglm scheduler").count()
+}
+
+#[test]
+fn looking_gets_every_event() {
+    let scheduler = scheduler(2);
+    let wanted = request(SUM, 12);
+    let mut reply = scheduler.chat(wanted.clone()).unwrap();
+    let events = looked(&mut reply);
+    assert_eq!(said(&events), said(&alone(&wanted)));
+    assert!(matches!(reply.try_next(), Poll::Ready(None)) && reply.next().is_none(), "an event after the end");
+}
+
+/// Several replies in one thread, beside one that is waited for in another.
+#[test]
+fn polled_and_waited_for_side_by_side() {
+    let scheduler = scheduler(3);
+    let requests = [request(OWL, 16), request(SUM, 12), request("Who are you?", 12)];
+    let wanted: Vec<String> = requests.iter().map(|request| said(&alone(request))).collect();
+    let [owl, sum, who] = &requests;
+    std::thread::scope(|scope| {
+        let waited = scope.spawn(|| said(&rest(&mut scheduler.chat(owl.clone()).unwrap())));
+        let mut polled = [sum, who].map(|request| (scheduler.chat(request.clone()).unwrap(), Vec::new(), false));
+        while polled.iter().any(|(_, _, over)| !over) {
+            for (reply, events, over) in &mut polled {
+                match reply.try_next() {
+                    Poll::Ready(Some(event)) => events.push(event.unwrap()),
+                    Poll::Ready(None) => *over = true,
+                    Poll::Pending => std::thread::sleep(Duration::from_millis(1)),
+                }
+            }
+        }
+        let texts: Vec<String> = polled.iter().map(|(_, events, _)| said(events)).collect();
+        assert_eq!(texts, wanted[1..]);
+        assert_eq!(waited.join().unwrap(), wanted[0]);
+    });
+}
+
+/// The task sleeps until its waker is called, for every event.
+#[test]
+fn a_task_is_woken() {
+    let wanted = request(SUM, 12);
+    let mut reply = scheduler(1).chat(wanted.clone()).unwrap();
+    let (waker, rung) = bell();
+    let mut events = Vec::new();
+    loop {
+        match reply.poll_next(&mut Context::from_waker(&waker)) {
+            Poll::Ready(Some(event)) => events.push(event.unwrap()),
+            Poll::Ready(None) => break,
+            Poll::Pending => rung.recv_timeout(Duration::from_secs(120)).expect("a waker's call"),
+        }
+    }
+    assert_eq!(said(&events), said(&alone(&wanted)));
+}
+
+/// As a stream, on a runtime that knows nothing of wglm.
+#[cfg(feature = "stream")]
+#[test]
+fn a_stream_of_a_scheduler() {
+    use std::future::poll_fn;
+    use std::pin::Pin;
+    use wglm::Stream;
+    let wanted = request(SUM, 12);
+    let mut stream = scheduler(1).chat(wanted.clone()).unwrap().into_stream();
+    let mut events = Vec::new();
+    pollster::block_on(async {
+        while let Some(event) = poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await {
+            events.push(event.unwrap());
+        }
+    });
+    assert_eq!(said(&events), said(&alone(&wanted)));
+    assert_eq!(stream.reply().prompt_tokens(), stream.into_reply().prompt_tokens());
+}
+
+/// Dropping what is polled cancels it, a `Cancel` ends it, and the next request gets the slot.
+#[test]
+fn dropped_or_cancelled_it_stops() {
+    let scheduler = scheduler(1);
+    let mut reply = scheduler.chat(request(OWL, 400)).unwrap();
+    while !matches!(reply.try_next(), Poll::Ready(Some(_))) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(reply);
+    let cancel = Cancel::default();
+    let mut reply = scheduler.chat(request(OWL, 400)).unwrap().with_cancel(&cancel);
+    assert!(reply.try_next().is_pending());
+    cancel.cancel();
+    assert_eq!(stats(&looked(&mut reply)).stop, Stop::Cancelled);
+    let wanted = request(SUM, 12);
+    assert_eq!(said(&by_turns(&scheduler, &[wanted.clone()])[0]), said(&alone(&wanted)));
+    assert!(scheduler.state().slots.iter().all(|slot| !slot.busy));
+}
+
+/// The thread is there while something is polled, and none is left when the scheduler is gone: also if a reply that
+/// nobody takes events of was the last to hold it.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_thread_outlives_its_scheduler() {
+    let scheduler = scheduler(1);
+    let mut reply = scheduler.chat(request(OWL, 400)).unwrap();
+    assert!(reply.try_next().is_pending());
+    drop(scheduler);
+    drop(reply); // waits for the thread
+    // Other tests of this process may have theirs, which end with them.
+    let wait = || std::thread::sleep(Duration::from_millis(50));
+    assert!(
+        (0..2400).any(|_| if threads() == 0 {
+            true
+        } else {
+            wait();
+            false
+        }),
+        "a thread is left"
+    );
+}
+
+/// A waker may do anything with the scheduler, and may be what drops it, on its own thread.
+#[test]
+fn a_waker_may_use_the_scheduler() {
+    struct Task(Mutex<Option<(Scheduler, ScheduledReply)>>, SyncSender<usize>);
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            let held = self.0.lock().unwrap().take();
+            let waiting = held.as_ref().map_or(0, |(scheduler, _)| scheduler.state().slots.len());
+            drop(held);
+            let _ = self.1.try_send(waiting);
+        }
+    }
+    let (sender, rung) = sync_channel(1);
+    let scheduler = scheduler(2);
+    let reply = scheduler.chat(request(OWL, 400)).unwrap();
+    let task = Arc::new(Task(Mutex::new(Some((scheduler, reply))), sender));
+    let waker = Waker::from(task.clone());
+    let mut held = task.0.lock().unwrap();
+    let pending = held.as_mut().map(|(_, reply)| reply.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    drop(held);
+    assert_eq!(pending, Some(true));
+    assert_eq!(rung.recv_timeout(Duration::from_secs(120)).unwrap(), 2);
+}
+
+/// Lets so many tokens pass, and then fails with an error of the app's.
+struct Fails(usize);
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("the budget of {0} tokens is spent")]
+struct Spent(usize);
+
+impl Chooser for Fails {
+    fn accept(&mut self, _: u32) -> Result<()> {
+        self.0 = self.0.checked_sub(1).ok_or_else(|| Error::app(Spent(3)))?;
+        Ok(())
+    }
+}
+
+/// A chooser takes part in one reply; what it fails with arrives as it is, and the others are not touched.
+#[test]
+fn a_chooser_of_one_reply() {
+    let scheduler = scheduler(2);
+    let (steered, other) = (request(OWL, 12), request(SUM, 12));
+    let prepared = scheduler.prepare(steered.clone()).unwrap();
+    let mut watched = scheduler.reply_with_chooser(&prepared, Some(1), Fails(usize::MAX)).unwrap();
+    let mut failing = scheduler.reply_with_chooser(&prepared, Some(1), Fails(3)).unwrap();
+    let mut beside = scheduler.chat(other.clone()).unwrap();
+    assert_eq!(said(&rest(&mut beside)), said(&alone(&other)));
+    assert_eq!(said(&rest(&mut watched)), said(&alone(&steered)));
+    let error = failing.find_map(Result::err).unwrap();
+    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::App, "the budget of 3 tokens is spent"));
+    let Error::App(inner) = &error else { panic!("{error:?}") };
+    assert_eq!(inner.downcast_ref(), Some(&Spent(3)));
+    assert!(failing.next().is_none());
+}
+
+/// A value of a type, and one of a schema that is known only now.
+#[cfg(feature = "schema")]
+#[test]
+fn it_is_asked_for_values() {
+    use wglm::serde_json::json;
+    use wglm::{AskError, GenerateOptions};
+    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    struct Sum {
+        #[schemars(range(min = 0, max = 99))]
+        sum: u32,
+    }
+    let (scheduler, go_on) = (scheduler(2), Cancel::default());
+    let asked = |text: &str| -> ChatState { request(text, 60) };
+    let Sum { sum } = scheduler.ask(asked(SUM), &go_on).unwrap();
+    assert!(sum <= 99);
+    let schema = json!({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 3}, "minItems": 2, "maxItems": 2});
+    let value = scheduler.ask_value(asked(SUM), &schema, &go_on).unwrap();
+    assert!(value.as_array().is_some_and(|list| list.len() == 2), "{value}");
+    let cut = GenerateOptions { max_tokens: Some(2), ..asked(SUM).options };
+    let cut = scheduler.ask_value(ChatState { options: cut, ..asked(SUM) }, &schema, &go_on);
+    assert!(matches!(cut, Err(AskError::Unfinished { stop: Stop::Length, .. })), "{cut:?}");
+    go_on.cancel();
+    let stopped = scheduler.ask::<Sum>(asked(SUM), &go_on);
+    assert!(matches!(stopped, Err(AskError::Unfinished { stop: Stop::Cancelled, .. })), "{stopped:?}");
+}
