@@ -14,7 +14,8 @@ impl App {
         self.worker.received().into_iter().for_each(|message| self.take(message));
         if self.moves() && !self.worker.lives() {
             (self.pending, self.picker.loading, self.loaded, self.tuning) = (None, None, None, None);
-            self.notices.push("The thread of the model died. Please report it, and start the program again.".into());
+            self.notices
+                .push("The model's thread ended unexpectedly. Please report this, and restart the program.".into());
         }
     }
 
@@ -31,7 +32,7 @@ impl App {
                 (self.picker.loading, self.picker.open) = (None, false);
                 self.open();
                 if self.again.take().is_some_and(|id| id == self.chats.open().id) {
-                    self.notices.push("The GPU was lost, so the program started again.".into());
+                    self.notices.push("The GPU was lost, so the program restarted.".into());
                     self.ask(Typed::Nothing);
                 } else if let Some(options) = first_tuning {
                     self.tune_first(options);
@@ -44,6 +45,7 @@ impl App {
             WorkerMessage::Tuning(progress) => self.tuning = Some(Some(progress)),
             WorkerMessage::Tuned { told, faster } => self.tuned(told, faster),
             WorkerMessage::Opened(held) => self.held = held,
+            WorkerMessage::Counted(tokens) => self.counter.take(tokens),
             WorkerMessage::Event(event) => {
                 if let Some(pending) = &mut self.pending {
                     pending.take(event);
@@ -60,7 +62,7 @@ impl App {
             let context = self.picker.context();
             self.load(model, context);
         } else {
-            self.notices.push(format!("{} is here. Open it under \"Model …\".", model.name()));
+            self.notices.push(format!("{} has been downloaded. Open it under \"Model …\".", model.name()));
         }
     }
 
@@ -68,7 +70,7 @@ impl App {
     fn tune_first(&mut self, options: TuneOptions) {
         let seconds = options.budget.unwrap_or_default().as_secs_f32();
         self.notices.push(format!(
-            "Nobody has measured what suits this GPU. That is done now, once, for at most {seconds} seconds; Stop skips it."
+            "No settings are known for this GPU, so they are measured now, once, for at most {seconds} seconds. Stop skips this."
         ));
         self.tune(options);
     }
