@@ -27,7 +27,7 @@ pub fn show(ui: &mut Ui, message: &Message, offered: Offered<'_>, places: &mut P
     let own = message.role == "user";
     copy(ui, &message.text(), if own { "copy question" } else { "copy reply" }, places);
     if offered.edit {
-        let edit = small(ui, "Edit").on_hover_text("Change this message, and go on from there");
+        let edit = small(ui, "Edit").on_hover_text("Edit this message and send it again");
         places.note("edit", edit.rect);
         action = edit.clicked().then_some(Action::Edit);
     }

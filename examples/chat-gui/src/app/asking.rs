@@ -117,9 +117,9 @@ impl App {
         let conversation = self.chats.open();
         let sampling = &conversation.settings.sampling;
         let hint = match (sampling.temperature == 0.0, sampling.seed) {
-            (true, _) => "Another reply; with a temperature of 0 it is the same",
-            (false, Some(_)) => "Another reply; with a seed it is the same",
-            (false, None) => "Another reply in place of this one",
+            (true, _) => "Generate this reply again. With a temperature of 0 it will be the same.",
+            (false, Some(_)) => "Generate this reply again. With a fixed seed it will be the same.",
+            (false, None) => "Generate this reply again",
         };
         let can_ask = free && self.loaded.is_some() && conversation.last_own().is_some();
         Offered { again: can_ask.then_some(hint), edit: free }
